@@ -1,0 +1,24 @@
+//! Streams GPU profiler traces into linked, columnar tables.
+//!
+//! Constraints the design rests on:
+//!
+//! - a file is read through bounded buffers and never mapped, so that a file cut while it is read
+//!   cannot kill the process;
+//! - time is integer nanoseconds, parsed from decimal text and never through a float;
+//! - one bad event never costs the file: it is repaired or dropped, and counted in [`Stats`];
+//! - tables do not depend on the number of threads or on where the bytes were cut;
+//! - nothing is recursive and nothing is quadratic in what a file can contain.
+
+pub mod schema;
+
+mod error;
+mod options;
+mod stats;
+mod trace;
+mod tracks;
+
+pub use error::{Error, ErrorKind, Result};
+pub use options::{Progress, ReadOptions};
+pub use stats::{Code, Finding, Severity, Stats};
+pub use trace::{Meta, Trace};
+pub use tracks::{Ident, TrackKey, TrackTable};

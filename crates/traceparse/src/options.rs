@@ -1,0 +1,34 @@
+//! What a caller can choose when reading.
+
+use std::sync::Arc;
+
+/// Called from time to time with bytes done and bytes in all (0 if unknown).
+/// Returning `false` stops the reading with [`crate::ErrorKind::Interrupted`].
+pub type Progress = Arc<dyn Fn(u64, u64) -> bool + Send + Sync>;
+
+/// Options of [`crate::read`].
+#[derive(Clone, Default)]
+pub struct ReadOptions {
+    /// Stop at the first loss instead of counting it.
+    pub strict: bool,
+    /// Threads to parse with; `None` takes every core.
+    pub threads: Option<usize>,
+    /// Name of the annotation that delimits steps; `None` takes `ProfilerStep#N`.
+    pub step_range: Option<String>,
+    /// Bytes handed to a thread at once; `None` takes a size that suits the caches.
+    pub chunk_bytes: Option<usize>,
+    /// Progress callback.
+    pub progress: Option<Progress>,
+}
+
+impl std::fmt::Debug for ReadOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReadOptions")
+            .field("strict", &self.strict)
+            .field("threads", &self.threads)
+            .field("step_range", &self.step_range)
+            .field("chunk_bytes", &self.chunk_bytes)
+            .field("progress", &self.progress.is_some())
+            .finish()
+    }
+}

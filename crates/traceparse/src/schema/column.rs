@@ -1,0 +1,230 @@
+//! Growable columns: the storage behind every table.
+
+use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type, UInt32Type, UInt64Type};
+use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray};
+use arrow_buffer::{BooleanBufferBuilder, NullBuffer, NullBufferBuilder, ScalarBuffer};
+use arrow_schema::DataType;
+use std::sync::Arc;
+
+use super::symbols::{DictionaryBuilder, Symbol};
+
+/// A column of `T` in which any row may be null.
+///
+/// A column that has only ever held nulls stores a length and nothing else: most
+/// optional arguments never occur in a given trace, and such a column must not
+/// cost memory per row.
+#[derive(Debug)]
+pub struct Column<T> {
+    values: Vec<T>,
+    /// Leading nulls that `values` does not hold yet; non-zero only while `values` is empty.
+    pending_nulls: usize,
+    validity: NullBufferBuilder,
+}
+
+impl<T: Copy + Default> Default for Column<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), pending_nulls: 0, validity: NullBufferBuilder::new(0) }
+    }
+}
+
+impl<T: Copy + Default> Column<T> {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.values.len() + self.pending_nulls
+    }
+
+    /// Whether the column has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether no row holds a value.
+    pub fn is_all_null(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Appends one row.
+    #[inline]
+    pub fn push(&mut self, value: Option<T>) {
+        match value {
+            Some(v) => {
+                self.settle_nulls();
+                self.values.push(v);
+                self.validity.append_non_null();
+            }
+            None if self.values.is_empty() => self.pending_nulls += 1,
+            None => {
+                self.values.push(T::default());
+                self.validity.append_null();
+            }
+        }
+    }
+
+    /// The value of row `index`; null and out of range are both `None`.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<T> {
+        let value = *self.values.get(index)?;
+        self.validity.is_valid(index).then_some(value)
+    }
+
+    /// Every row in order.
+    pub fn iter(&self) -> impl Iterator<Item = Option<T>> + '_ {
+        (0..self.len()).map(|i| self.get(i))
+    }
+
+    /// Applies `change` to every stored value, nulls' placeholders included.
+    pub fn map_in_place(&mut self, change: impl Fn(T) -> T) {
+        for value in &mut self.values {
+            *value = change(*value);
+        }
+    }
+
+    /// Moves every row of `other` behind the rows of `self`.
+    pub fn append(&mut self, other: &mut Self) {
+        if other.values.is_empty() {
+            let nulls = std::mem::take(&mut other.pending_nulls);
+            if self.values.is_empty() {
+                self.pending_nulls += nulls;
+            } else {
+                self.values.resize(self.values.len() + nulls, T::default());
+                self.validity.append_n_nulls(nulls);
+            }
+            return;
+        }
+        self.settle_nulls();
+        let rows = other.values.len();
+        self.values.append(&mut other.values);
+        match other.validity.finish() {
+            Some(nulls) => self.validity.append_buffer(&nulls),
+            None => self.validity.append_n_non_nulls(rows),
+        }
+    }
+
+    /// The column itself, or `rows` nulls if nothing was ever pushed to it.
+    pub fn padded_to(self, rows: usize) -> Self {
+        if self.is_empty() { Self { pending_nulls: rows, ..Self::default() } } else { self }
+    }
+
+    /// Raw values, placeholders of nulls included; empty for a column of nulls only.
+    pub fn values(&self) -> &[T] {
+        &self.values
+    }
+
+    fn settle_nulls(&mut self) {
+        if self.pending_nulls > 0 {
+            let nulls = std::mem::take(&mut self.pending_nulls);
+            // A zeroed allocation this size comes from untouched pages.
+            self.values = vec![T::default(); nulls];
+            self.validity.append_n_nulls(nulls);
+        }
+    }
+
+    /// Values and validity, nulls that were never stored included.
+    fn finish(mut self) -> (Vec<T>, Option<NullBuffer>) {
+        self.settle_nulls();
+        let nulls = self.validity.finish();
+        (self.values, nulls)
+    }
+}
+
+impl<T: Copy + Default> FromIterator<Option<T>> for Column<T> {
+    fn from_iter<I: IntoIterator<Item = Option<T>>>(rows: I) -> Self {
+        let mut column = Self::default();
+        for row in rows {
+            column.push(row);
+        }
+        column
+    }
+}
+
+/// A type that a table cell can have, and the Arrow column that holds it.
+pub trait Cell {
+    /// What is stored per row.
+    type Stored: Copy + Default + std::fmt::Debug;
+    /// Whether the column admits nulls.
+    const NULLABLE: bool;
+    /// The Arrow type of the exported column.
+    fn data_type() -> DataType;
+    /// The stored form of one cell.
+    fn store(self) -> Option<Self::Stored>;
+    /// Exports a finished column.
+    fn export(column: Column<Self::Stored>, dictionary: &mut DictionaryBuilder<'_>) -> ArrayRef;
+}
+
+fn primitive<A: ArrowPrimitiveType>(column: Column<A::Native>) -> ArrayRef {
+    let (values, nulls) = column.finish();
+    Arc::new(PrimitiveArray::<A>::new(ScalarBuffer::from(values), nulls))
+}
+
+macro_rules! primitive_cell {
+    ($native:ty, $arrow:ty, $data_type:expr) => {
+        impl Cell for $native {
+            type Stored = $native;
+            const NULLABLE: bool = false;
+            fn data_type() -> DataType {
+                $data_type
+            }
+            #[inline]
+            fn store(self) -> Option<$native> {
+                Some(self)
+            }
+            fn export(column: Column<$native>, _: &mut DictionaryBuilder<'_>) -> ArrayRef {
+                primitive::<$arrow>(column)
+            }
+        }
+    };
+}
+primitive_cell!(u32, UInt32Type, DataType::UInt32);
+primitive_cell!(u64, UInt64Type, DataType::UInt64);
+primitive_cell!(i32, Int32Type, DataType::Int32);
+primitive_cell!(i64, Int64Type, DataType::Int64);
+primitive_cell!(f64, Float64Type, DataType::Float64);
+
+impl Cell for bool {
+    type Stored = bool;
+    const NULLABLE: bool = false;
+    fn data_type() -> DataType {
+        DataType::Boolean
+    }
+    #[inline]
+    fn store(self) -> Option<bool> {
+        Some(self)
+    }
+    fn export(column: Column<bool>, _: &mut DictionaryBuilder<'_>) -> ArrayRef {
+        let (values, nulls) = column.finish();
+        let mut bits = BooleanBufferBuilder::new(values.len());
+        bits.append_slice(&values);
+        Arc::new(BooleanArray::new(bits.finish(), nulls))
+    }
+}
+
+impl Cell for Symbol {
+    type Stored = Symbol;
+    const NULLABLE: bool = false;
+    fn data_type() -> DataType {
+        DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8))
+    }
+    #[inline]
+    fn store(self) -> Option<Symbol> {
+        Some(self)
+    }
+    fn export(column: Column<Symbol>, dictionary: &mut DictionaryBuilder<'_>) -> ArrayRef {
+        let (symbols, nulls) = column.finish();
+        dictionary.encode(symbols, nulls)
+    }
+}
+
+impl<C: Cell> Cell for Option<C> {
+    type Stored = C::Stored;
+    const NULLABLE: bool = true;
+    fn data_type() -> DataType {
+        C::data_type()
+    }
+    #[inline]
+    fn store(self) -> Option<C::Stored> {
+        self.and_then(C::store)
+    }
+    fn export(column: Column<C::Stored>, dictionary: &mut DictionaryBuilder<'_>) -> ArrayRef {
+        C::export(column, dictionary)
+    }
+}

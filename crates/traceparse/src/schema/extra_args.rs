@@ -1,0 +1,18 @@
+//! Table `extra_args`.
+
+use super::Symbol;
+use super::table::table;
+
+table! {
+    /// An argument of an event that has no column of its own.
+    ExtraArgs, ExtraArgRow, "extra_args";
+    recorded {
+        /// `row` of the event.
+        row: u32,
+        /// Argument name.
+        key: Symbol,
+        /// Value as JSON text.
+        value: Symbol,
+    }
+    derived {}
+}

@@ -1,0 +1,74 @@
+//! Table `gpu_ops`.
+
+use super::Symbol;
+use super::table::table;
+
+table! {
+    /// A kernel, copy, memset or whole-graph execution on a GPU.
+    GpuOps, GpuOpRow, "gpu_ops";
+    recorded {
+        /// Position of the event in the source; unique over all tables of the trace.
+        row: u32,
+        /// kernel, memcpy, memset or graph.
+        kind: Symbol,
+        /// Name as recorded; null where the event has none.
+        name: Option<Symbol>,
+        /// Category as recorded (`cat`).
+        category: Option<Symbol>,
+        /// GPU index.
+        device: Option<i64>,
+        /// Stream id.
+        stream: Option<i64>,
+        /// Start, ns on the trace's clock.
+        start_ns: i64,
+        /// Duration, ns; null where the source does not say or says nonsense.
+        dur_ns: Option<i64>,
+        /// Correlation id, shared by a launch and the GPU work it started.
+        correlation: Option<i64>,
+        /// `External id` as recorded. Wrong in files of 2022 to 2024: use the row links instead.
+        external_id: Option<i64>,
+        /// Context id.
+        context: Option<i64>,
+        /// Time stamp at which the work was queued, where recorded; 0 is not recorded.
+        queued_ns: Option<i64>,
+        /// Launch grid, as JSON text `[x, y, z]`.
+        grid: Option<Symbol>,
+        /// Thread block, as JSON text `[x, y, z]`.
+        block: Option<Symbol>,
+        /// Registers per thread.
+        registers: Option<i64>,
+        /// Shared memory per block, static and dynamic, bytes.
+        shared_memory_bytes: Option<i64>,
+        /// Blocks of the launch divided by the number of SMs, as recorded.
+        blocks_per_sm: Option<f64>,
+        /// Warps of the launch divided by the number of SMs, as recorded.
+        warps_per_sm: Option<f64>,
+        /// Estimated achieved occupancy in percent, as recorded.
+        occupancy_pct: Option<f64>,
+        /// Bytes copied or set.
+        bytes: Option<i64>,
+        /// Memory bandwidth as recorded, 10^9 bytes a second.
+        bandwidth_gb_per_s: Option<f64>,
+        /// CUDA graph the work belongs to; null for eager work.
+        graph_id: Option<i64>,
+        /// Node of that graph.
+        graph_node_id: Option<u64>,
+        /// Stream priority.
+        priority: Option<i64>,
+        /// Hardware channel.
+        channel: Option<i64>,
+    }
+    derived {
+        /// `row` of the call that launched the work.
+        launch_row: Option<u32>,
+        /// `row` of the op that the work belongs to.
+        op_row: Option<u32>,
+        /// How the op was found, or why there is none: external_id, containment, gpu_external_id,
+        /// no_op, no_launch, no_correlation.
+        link: Option<Symbol>,
+        /// Number of the profiler step the row belongs to.
+        step: Option<i64>,
+        /// Whether the work is a collective or point-to-point transfer.
+        is_communication: Option<bool>,
+    }
+}

@@ -1,0 +1,29 @@
+//! Table `instants`.
+
+use super::Symbol;
+use super::table::table;
+
+table! {
+    /// An instant event that is no memory event.
+    Instants, InstantRow, "instants";
+    recorded {
+        /// Position of the event in the source; unique over all tables of the trace.
+        row: u32,
+        /// Name as recorded; null where the event has none.
+        name: Option<Symbol>,
+        /// Category as recorded (`cat`).
+        category: Option<Symbol>,
+        /// `s` as recorded: t thread, p process, g global.
+        scope: Option<Symbol>,
+        /// Number of the (pid, tid) pair the event is drawn on; key of `threads`.
+        track: u32,
+        /// Start, ns on the trace's clock.
+        start_ns: i64,
+    }
+    derived {
+        /// Process id; null where the source has a text (see `threads`).
+        pid: Option<i64>,
+        /// Thread id; null where the source has a text (see `threads`).
+        tid: Option<i64>,
+    }
+}

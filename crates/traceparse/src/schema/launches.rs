@@ -1,0 +1,39 @@
+//! Table `launches`.
+
+use super::Symbol;
+use super::table::table;
+
+table! {
+    /// A call of the CUDA, HIP or other device runtime or driver API.
+    Launches, LaunchRow, "launches";
+    recorded {
+        /// Position of the event in the source; unique over all tables of the trace.
+        row: u32,
+        /// Name as recorded; null where the event has none.
+        name: Option<Symbol>,
+        /// Category as recorded (`cat`).
+        category: Option<Symbol>,
+        /// Number of the (pid, tid) pair the event is drawn on; key of `threads`.
+        track: u32,
+        /// Start, ns on the trace's clock.
+        start_ns: i64,
+        /// Duration, ns; null where the source does not say or says nonsense.
+        dur_ns: Option<i64>,
+        /// Correlation id, shared by a launch and the GPU work it started.
+        correlation: Option<i64>,
+        /// `External id` as recorded. Wrong in files of 2022 to 2024: use the row links instead.
+        external_id: Option<i64>,
+        /// API id of the call (`cbid` of CUPTI, `cid` of ROCm).
+        callback_id: Option<i64>,
+    }
+    derived {
+        /// Process id; null where the source has a text (see `threads`).
+        pid: Option<i64>,
+        /// Thread id; null where the source has a text (see `threads`).
+        tid: Option<i64>,
+        /// `row` of the op that made the call.
+        op_row: Option<u32>,
+        /// Number of the profiler step the row belongs to.
+        step: Option<i64>,
+    }
+}

@@ -1,0 +1,43 @@
+//! Table `memory`.
+
+use super::Symbol;
+use super::table::table;
+
+table! {
+    /// An allocation, a free or an out-of-memory event of the caching allocator.
+    MemoryEvents, MemoryRow, "memory";
+    recorded {
+        /// Position of the event in the source; unique over all tables of the trace.
+        row: u32,
+        /// Name as recorded; null where the event has none.
+        name: Option<Symbol>,
+        /// Number of the (pid, tid) pair the event is drawn on; key of `threads`.
+        track: u32,
+        /// Start, ns on the trace's clock.
+        start_ns: i64,
+        /// Address of the block.
+        address: Option<u64>,
+        /// Bytes allocated, negative when freed.
+        bytes: Option<i64>,
+        /// Bytes allocated on the device after the event.
+        total_allocated_bytes: Option<i64>,
+        /// Bytes reserved on the device after the event.
+        total_reserved_bytes: Option<i64>,
+        /// PyTorch's device type: 0 CPU, 1 CUDA, 6 HIP, 12 XPU, 19 MTIA, 20 PrivateUse1.
+        device_type: Option<i64>,
+        /// Device index; -1 for the CPU.
+        device_id: Option<i64>,
+        /// Call stack as recorded.
+        call_stack: Option<Symbol>,
+        /// `Ev Idx`: order of collection inside the profiler.
+        event_index: Option<i64>,
+    }
+    derived {
+        /// Process id; null where the source has a text (see `threads`).
+        pid: Option<i64>,
+        /// Thread id; null where the source has a text (see `threads`).
+        tid: Option<i64>,
+        /// Number of the profiler step the row belongs to.
+        step: Option<i64>,
+    }
+}

@@ -1,0 +1,104 @@
+//! The tables of a trace, one per file, and the columns they are made of.
+//!
+//! Nothing here knows a file format: readers push rows, the link stage fills the derived
+//! columns, and [`Tables::into_batches`] exports everything as Arrow.
+
+mod column;
+mod symbols;
+mod table;
+
+mod collectives;
+mod counters;
+mod devices;
+mod diagnostics;
+mod extra_args;
+mod flows;
+mod gpu_annotations;
+mod gpu_ops;
+mod instants;
+mod launches;
+mod memory;
+mod metadata;
+mod ops;
+mod process_groups;
+mod python;
+mod ranges;
+mod spans;
+mod steps;
+mod syncs;
+mod threads;
+
+pub use collectives::{CollectiveRow, Collectives};
+pub use column::{Cell, Column};
+pub use counters::{CounterRow, Counters};
+pub use devices::{DeviceRow, Devices};
+pub use diagnostics::{DiagnosticRow, Diagnostics};
+pub use extra_args::{ExtraArgRow, ExtraArgs};
+pub use flows::{FlowRow, Flows};
+pub use gpu_annotations::{GpuAnnotationRow, GpuAnnotations};
+pub use gpu_ops::{GpuOpRow, GpuOps};
+pub use instants::{InstantRow, Instants};
+pub use launches::{LaunchRow, Launches};
+pub use memory::{MemoryEvents, MemoryRow};
+pub use metadata::{MetadataEvents, MetadataRow};
+pub use ops::{OpRow, Ops};
+pub use process_groups::{ProcessGroupRow, ProcessGroups};
+pub use python::{PythonFrames, PythonRow};
+pub use ranges::{RangeRow, Ranges};
+pub use spans::{SpanRow, Spans};
+pub use steps::{StepRow, Steps};
+pub use symbols::{DictionaryBuilder, Symbol, SymbolTable};
+pub use syncs::{SyncRow, Syncs};
+pub use table::{ColumnSpec, Table};
+pub use threads::{ThreadRow, Threads};
+
+use arrow_array::RecordBatch;
+
+/// Declares [`Tables`] and what is done to every table alike.
+macro_rules! tables {
+    ($( $field:ident : $table:ident, )*) => {
+        /// Every table of a trace. A table that the source does not have is empty.
+        #[derive(Debug, Default)]
+        pub struct Tables {
+            $( #[doc = concat!("See [`", stringify!($table), "`].")] pub $field: $table, )*
+        }
+
+        impl Tables {
+            /// Names of all tables, in the order of [`Tables::into_batches`].
+            pub const NAMES: &'static [&'static str] = &[$( <$table as Table>::NAME, )*];
+
+            /// Exports every table, with its name.
+            pub fn into_batches(self, symbols: &SymbolTable) -> Vec<(&'static str, RecordBatch)> {
+                vec![$( (<$table as Table>::NAME, self.$field.into_batch(symbols)), )*]
+            }
+
+            /// Name, description and columns of every table.
+            pub fn describe() -> Vec<(&'static str, String, Vec<ColumnSpec>)> {
+                vec![$( (<$table as Table>::NAME, <$table as Table>::doc(), <$table as Table>::columns()), )*]
+            }
+        }
+    };
+}
+
+tables! {
+    ops: Ops,
+    launches: Launches,
+    gpu_ops: GpuOps,
+    python: PythonFrames,
+    ranges: Ranges,
+    gpu_annotations: GpuAnnotations,
+    syncs: Syncs,
+    memory: MemoryEvents,
+    collectives: Collectives,
+    counters: Counters,
+    instants: Instants,
+    flows: Flows,
+    spans: Spans,
+    metadata: MetadataEvents,
+    extra_args: ExtraArgs,
+    steps: Steps,
+    devices: Devices,
+    process_groups: ProcessGroups,
+    threads: Threads,
+    diagnostics: Diagnostics,
+}

@@ -1,0 +1,179 @@
+//! Named counters of everything that was repaired, dropped or doubted.
+
+use std::collections::BTreeMap;
+
+use crate::schema::{DiagnosticRow, Diagnostics, SymbolTable};
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Worth knowing; every value is as recorded.
+    Info,
+    /// A value was replaced or made null; the event was kept.
+    Repaired,
+    /// An event or a part of the file is missing from the tables.
+    Lost,
+}
+
+impl Severity {
+    /// The name users see.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Repaired => "repaired",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// Declares the findings, each with its stable name, severity and explanation.
+macro_rules! codes {
+    ($( $code:ident, $name:literal, $severity:ident, $message:literal; )*) => {
+        /// A kind of finding.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code {
+            $( #[doc = $message] $code, )*
+        }
+
+        impl Code {
+            /// Every code.
+            pub const ALL: &'static [Self] = &[$( Self::$code, )*];
+
+            /// Stable name.
+            pub fn name(self) -> &'static str {
+                match self { $( Self::$code => $name, )* }
+            }
+
+            /// How bad it is.
+            pub fn severity(self) -> Severity {
+                match self { $( Self::$code => Severity::$severity, )* }
+            }
+
+            /// What it is and what was done.
+            pub fn message(self) -> &'static str {
+                match self { $( Self::$code => $message, )* }
+            }
+        }
+    };
+}
+
+codes! {
+    ByteOrderMark, "byte_order_mark", Repaired, "The file begins with a byte-order mark; it was skipped.";
+    BareArray, "bare_array", Info, "The file is an array of events without metadata around it.";
+    NoEvents, "no_events", Info, "The file has no events.";
+    ConcatenatedDocuments, "concatenated_documents", Repaired, "The file holds several JSON documents; the events of all were read.";
+    RepeatedEvents, "repeated_trace_events", Info, "`traceEvents` occurs more than once; the events of all were read.";
+    BadMetadata, "bad_metadata", Repaired, "A value of the file's metadata is no valid JSON; it is kept as text.";
+    UnreadableMetadata, "unreadable_metadata", Lost, "A part of the file's metadata could not be read.";
+    TrailingGarbage, "trailing_garbage", Repaired, "Bytes after the end of the document were ignored.";
+    Truncated, "truncated", Lost, "The file ends in the middle; everything before the cut was read.";
+    TruncatedCompression, "truncated_compression", Lost, "The compressed stream ends in the middle or is damaged; everything before that was read.";
+    BrokenEvent, "broken_event", Lost, "An event is no valid JSON and could not be repaired; it was dropped.";
+    RepairedEvent, "repaired_event", Repaired, "An event is no valid JSON; it was read by repairing quotes or escapes.";
+    NotAnObject, "event_is_no_object", Lost, "An element of `traceEvents` is no object; it was dropped.";
+    OversizedEvent, "oversized_event", Lost, "An event is larger than the limit for one event; it was dropped.";
+    MissingTime, "missing_time", Lost, "An event has no usable time stamp; it was dropped.";
+    MissingPhase, "missing_phase", Repaired, "An event has no `ph`; it was read as a slice.";
+    MissingName, "missing_name", Repaired, "An event has no name; its name is null.";
+    MissingDuration, "missing_duration", Repaired, "A slice has no usable duration; its duration is null.";
+    NegativeDuration, "negative_duration", Repaired, "A slice ends before it starts; its duration is null.";
+    NumberAsText, "number_as_text", Repaired, "A number is written as text; it was read as a number.";
+    BadNumber, "bad_number", Repaired, "A number cannot be read or is out of range; it is null.";
+    BareNonFinite, "bare_non_finite", Repaired, "A bare nan or inf is no JSON; it was read as such.";
+    BadEscape, "bad_escape", Repaired, "A text has an invalid escape; the backslash was kept as it stands.";
+    ControlCharacter, "control_character", Repaired, "A text has a raw control character; it was kept.";
+    BadUtf8, "bad_utf8", Repaired, "A text is no valid UTF-8; the bad bytes were replaced.";
+    TrailingComma, "trailing_comma", Repaired, "A list or object ends with a comma; it was ignored.";
+    DuplicateKey, "duplicate_key", Repaired, "An event has a key twice; the last value counts.";
+    DeepNesting, "deep_nesting", Repaired, "An argument is nested deeper than the limit; it was dropped from the event.";
+    UnpaddedFraction, "unpadded_fraction", Repaired, "Fractions of time stamps are not padded with zeros (a known recorder fault); they were read as ns.";
+    UnmatchedEnd, "unmatched_end", Lost, "An end event has no begin event; it was dropped.";
+    LegacyExternalId, "legacy_external_id", Info, "External ids repeat the correlation ids (a recorder fault of 2022 to 2024); ops were found by time instead.";
+    UnconfirmedExternalId, "unconfirmed_external_id", Info, "An external id equals the event's own correlation id and no op of that id encloses it; it was not used.";
+    DuplicateExternalId, "duplicate_external_id", Info, "Several ops have one external id; the first counts.";
+    DuplicateCorrelation, "duplicate_correlation", Info, "Several launches have one correlation id; the last that starts before the work counts.";
+    LaunchOutsideTrace, "launch_outside_trace", Info, "GPU work whose launch is not in the trace, as at the start of a recording.";
+    LaunchWithoutGpuWork, "launch_without_gpu_work", Info, "A kernel launch has no GPU work in the trace, as at its end or while a graph is captured.";
+    NoOpForLaunch, "no_op_for_launch", Info, "A launch of GPU work lies in no operator.";
+    PartialOverlap, "partial_overlap", Info, "Two ops of one thread overlap without one enclosing the other; both are kept.";
+    ParentCycle, "python_parent_cycle", Repaired, "Python frames name each other as parents; the link was cut.";
+    OverlappingSteps, "overlapping_steps", Info, "Steps overlap; each begins where the one before ends.";
+}
+
+/// How often a finding was met, and where first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finding {
+    /// Number of times.
+    pub count: u64,
+    /// Byte offset of the first, in the uncompressed source.
+    pub first_offset: Option<u64>,
+}
+
+/// All findings of one reading, and the count of events.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Elements of `traceEvents`, or rows of the database.
+    pub seen: u64,
+    /// Events that are in a table.
+    pub kept: u64,
+    /// Events that are in no table; always `seen - kept`.
+    pub dropped: u64,
+    findings: BTreeMap<Code, Finding>,
+}
+
+impl Stats {
+    /// Counts one finding.
+    pub fn note(&mut self, code: Code, offset: Option<u64>) {
+        self.note_many(code, 1, offset);
+    }
+
+    /// Counts `count` findings of which the first is at `offset`.
+    pub fn note_many(&mut self, code: Code, count: u64, offset: Option<u64>) {
+        if count == 0 {
+            return;
+        }
+        let finding = self.findings.entry(code).or_insert(Finding { count: 0, first_offset: offset });
+        finding.count += count;
+        finding.first_offset = match (finding.first_offset, offset) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+
+    /// Adds what another reader of the same source found.
+    pub fn merge(&mut self, other: &Self) {
+        self.seen += other.seen;
+        self.kept += other.kept;
+        self.dropped += other.dropped;
+        for (&code, finding) in &other.findings {
+            self.note_many(code, finding.count, finding.first_offset);
+        }
+    }
+
+    /// What was found, in order of [`Code`].
+    pub fn findings(&self) -> impl Iterator<Item = (Code, Finding)> + '_ {
+        self.findings.iter().map(|(&code, &finding)| (code, finding))
+    }
+
+    /// The finding of one kind.
+    pub fn get(&self, code: Code) -> Option<Finding> {
+        self.findings.get(&code).copied()
+    }
+
+    /// The findings as a table, worst first.
+    pub fn to_table(&self, symbols: &mut SymbolTable) -> Diagnostics {
+        let mut table = Diagnostics::default();
+        let mut findings: Vec<_> = self.findings().collect();
+        findings.sort_by_key(|(code, _)| (std::cmp::Reverse(code.severity()), *code));
+        for (code, finding) in findings {
+            table.push(DiagnosticRow {
+                code: symbols.intern(code.name()),
+                severity: symbols.intern(code.severity().name()),
+                count: i64::try_from(finding.count).unwrap_or(i64::MAX),
+                first_offset: finding.first_offset.and_then(|o| i64::try_from(o).ok()),
+                message: symbols.intern(code.message()),
+            });
+        }
+        table
+    }
+}
