@@ -13,12 +13,14 @@ pub mod schema;
 
 mod error;
 mod options;
+mod read;
 mod stats;
 mod trace;
 mod tracks;
 
 pub use error::{Error, ErrorKind, Result};
 pub use options::{Progress, ReadOptions};
+pub use read::read;
 pub use stats::{Code, Finding, Severity, Stats};
 pub use trace::{Meta, Trace};
 pub use tracks::{Ident, TrackKey, TrackTable};
