@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 /// What went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum ErrorKind {
     /// The path does not exist.
     NotFound,

@@ -1,0 +1,29 @@
+//! The extension module `kernelscope._traceparse`: signatures, error mapping and the hand-over of
+//! tables; everything else is in `traceparse`.
+
+mod describe;
+mod errors;
+mod reading;
+mod table;
+mod watch;
+
+/// Reads profiler traces into Arrow tables.
+#[pyo3::pymodule]
+mod _traceparse {
+    #[pymodule_export]
+    use super::describe::describe_tables;
+    #[pymodule_export]
+    use super::errors::error_classes;
+    #[pymodule_export]
+    use super::reading::{RawTrace, read};
+    #[pymodule_export]
+    use super::table::ArrowTable;
+
+    #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "the name Python shows")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "the name Python shows")]
+    const is_debug_build: bool = cfg!(debug_assertions);
+}

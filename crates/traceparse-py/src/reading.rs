@@ -1,0 +1,72 @@
+//! `read` and the trace it returns.
+
+use std::path::PathBuf;
+
+use arrow_array::RecordBatch;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde_json::{Value, json};
+use traceparse::{Meta, ReadOptions, Result, Stats};
+
+use crate::table::ArrowTable;
+use crate::watch;
+
+/// A trace as it comes from Rust: its tables and a JSON text about the file.
+#[pyclass(module = "kernelscope._traceparse")]
+pub(crate) struct RawTrace {
+    /// What is known of the file as a whole, as JSON text.
+    #[pyo3(get)]
+    meta: String,
+    batches: Vec<(&'static str, RecordBatch)>,
+}
+
+#[pymethods]
+impl RawTrace {
+    /// Hands over every table by name; a second call finds none.
+    fn take_tables<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let tables = PyDict::new(py);
+        for (name, batch) in self.batches.drain(..) {
+            tables.set_item(name, ArrowTable::new(batch))?;
+        }
+        Ok(tables)
+    }
+}
+
+/// Reads the trace at `path`; `progress` is called with bytes done and bytes in all.
+#[pyfunction]
+#[pyo3(signature = (path, *, strict=false, threads=None, step_range=None, progress=None))]
+pub(crate) fn read(
+    py: Python<'_>,
+    path: PathBuf,
+    strict: bool,
+    threads: Option<usize>,
+    step_range: Option<String>,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<RawTrace> {
+    let callback = progress.map(|callback| callback.clone().unbind());
+    watch::run(py, callback.as_ref(), move |progress| {
+        let options =
+            ReadOptions { strict, threads, step_range, progress: Some(progress), ..ReadOptions::default() };
+        load(&path, &options)
+    })
+}
+
+fn load(path: &std::path::Path, options: &ReadOptions) -> Result<RawTrace> {
+    let trace = traceparse::read(path, options)?;
+    let meta = describe(&trace.meta, &trace.stats).to_string();
+    Ok(RawTrace { meta, batches: trace.tables.into_batches(&trace.symbols) })
+}
+
+fn describe(meta: &Meta, stats: &Stats) -> Value {
+    json!({
+        "format": meta.format,
+        "compression": meta.compression,
+        "file_bytes": meta.file_bytes,
+        "content_bytes": meta.content_bytes,
+        "base_time_ns": meta.base_time_ns,
+        "seen": stats.seen,
+        "kept": stats.kept,
+        "dropped": stats.dropped,
+        "properties": meta.properties,
+    })
+}

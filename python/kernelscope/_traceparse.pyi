@@ -1,0 +1,37 @@
+"""The Rust reader. Private: use ``kernelscope.read``."""
+
+import os
+from collections.abc import Callable
+
+__version__: str
+is_debug_build: bool
+
+class ArrowTable:
+    """A table that any Arrow consumer can take without a copy."""
+
+    def __len__(self) -> int: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+class RawTrace:
+    """A trace as it comes from Rust: its tables and a JSON text about the file."""
+
+    @property
+    def meta(self) -> str: ...
+    def take_tables(self) -> dict[str, ArrowTable]:
+        """Hands over every table by name; a second call finds none."""
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    strict: bool = False,
+    threads: int | None = None,
+    step_range: str | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> RawTrace:
+    """Reads the trace at ``path``; ``progress`` is called with bytes done and bytes in all."""
+
+def describe_tables() -> list[tuple[str, str, list[tuple[str, str, bool, str]]]]:
+    """Name and description of every table, and name, type, nullability and meaning of its columns."""
+
+def error_classes() -> dict[str, type[BaseException]]:
+    """The exception class of every kind of error, by the kind's name."""

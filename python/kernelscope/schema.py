@@ -1,0 +1,71 @@
+"""What the tables and columns of a trace are.
+
+The descriptions come from the reader itself, where each column is declared and filled, so
+they cannot differ from what a trace holds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from kernelscope import _traceparse
+from kernelscope.errors import InvalidArgumentError
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its name, its Polars type, whether it may be null, and what it means."""
+
+    name: str
+    dtype: str
+    nullable: bool
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: its name, what a row of it is, and its columns in order."""
+
+    name: str
+    doc: str
+    columns: tuple[Column, ...]
+
+    def column(self, name: str) -> Column:
+        """The column ``name``.
+
+        Raises: InvalidArgumentError: the table has no such column.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return column
+        known = ", ".join(column.name for column in self.columns)
+        raise InvalidArgumentError(f"table {self.name!r} has no column {name!r}; it has {known}")
+
+
+def _load() -> Mapping[str, Table]:
+    tables = {
+        name: Table(name, " ".join(doc.split()), tuple(Column(*_one_line(c)) for c in columns))
+        for name, doc, columns in _traceparse.describe_tables()
+    }
+    return MappingProxyType(tables)
+
+
+def _one_line(column: tuple[str, str, bool, str]) -> tuple[str, str, bool, str]:
+    name, dtype, nullable, doc = column
+    return name, dtype, nullable, " ".join(doc.split())
+
+
+TABLES: Mapping[str, Table] = _load()
+"""Every table by name, in the order of ``trace.tables``."""
+
+
+def table(name: str) -> Table:
+    """The table ``name``.
+
+    Raises: InvalidArgumentError: there is no such table.
+
+    Example: ``print(ks.schema.table("gpu_ops").column("link").doc)``
+    """
+    if name not in TABLES:
+        raise InvalidArgumentError(f"there is no table {name!r}; the tables are {', '.join(TABLES)}")
+    return TABLES[name]
