@@ -2,7 +2,7 @@
 
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray};
-use arrow_buffer::{BooleanBufferBuilder, NullBuffer, NullBufferBuilder, ScalarBuffer};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer, NullBufferBuilder, ScalarBuffer};
 use arrow_schema::DataType;
 use std::sync::Arc;
 
@@ -98,6 +98,31 @@ impl<T: Copy + Default> Column<T> {
             Some(nulls) => self.validity.append_buffer(&nulls),
             None => self.validity.append_n_non_nulls(rows),
         }
+    }
+
+    /// A column without nulls.
+    pub fn from_values(values: Vec<T>) -> Self {
+        let mut validity = NullBufferBuilder::new(0);
+        validity.append_n_non_nulls(values.len());
+        Self { values, pending_nulls: 0, validity }
+    }
+
+    /// A column of `values` in which every `null` is a null.
+    pub fn from_sentinel(values: Vec<T>, null: T) -> Self
+    where
+        T: PartialEq,
+    {
+        let valid = BooleanBuffer::collect_bool(values.len(), |i| values[i] != null);
+        let valid_rows = valid.count_set_bits();
+        if valid_rows == values.len() {
+            return Self::from_values(values);
+        }
+        if valid_rows == 0 {
+            return Self { pending_nulls: values.len(), ..Self::default() };
+        }
+        let mut validity = NullBufferBuilder::new(0);
+        validity.append_buffer(&NullBuffer::new(valid));
+        Self { values, pending_nulls: 0, validity }
     }
 
     /// The column itself, or `rows` nulls if nothing was ever pushed to it.

@@ -63,7 +63,7 @@ macro_rules! table {
         }
 
         #[doc = concat!("One row of [`", stringify!($table), "`].")]
-        #[derive(Debug, Clone)]
+        #[derive(Debug, Clone, Default)]
         pub struct $row {
             $( $(#[doc = $rdoc])+ pub $rcol: $rty, )*
         }
