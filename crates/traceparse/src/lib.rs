@@ -9,9 +9,12 @@
 //! - tables do not depend on the number of threads or on where the bytes were cut;
 //! - nothing is recursive and nothing is quadratic in what a file can contain.
 
+pub mod interval;
 pub mod schema;
 
+mod breakdown;
 mod error;
+mod link;
 mod options;
 mod read;
 mod stats;

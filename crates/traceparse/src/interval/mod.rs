@@ -1,0 +1,11 @@
+//! Intervals of integer time: sets, an index and a sweep.
+//!
+//! An interval is half-open, `[start, end)`, and knows nothing of traces.
+
+mod open;
+mod set;
+mod tree;
+
+pub use open::OpenIntervals;
+pub use set::IntervalSet;
+pub use tree::IntervalTree;
