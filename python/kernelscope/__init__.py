@@ -8,18 +8,17 @@ import importlib
 import warnings
 from typing import TYPE_CHECKING
 
-from kernelscope import errors as errors
-from kernelscope._traceparse import __version__ as __version__
-from kernelscope._traceparse import is_debug_build
-from kernelscope.errors import KernelscopeError as KernelscopeError
+from kernelscope import errors
+from kernelscope._traceparse import __version__, is_debug_build
+from kernelscope.errors import KernelscopeError
 
 if TYPE_CHECKING:
     from kernelscope import analysis as analysis
     from kernelscope import report as report
     from kernelscope import schema as schema
     from kernelscope import units as units
+    from kernelscope.meta import TraceMeta as TraceMeta
     from kernelscope.trace import Trace as Trace
-    from kernelscope.trace import TraceMeta as TraceMeta
     from kernelscope.trace import read as read
 
 if is_debug_build:
@@ -33,7 +32,18 @@ if is_debug_build:
 _FROM_TRACE = ("Trace", "TraceMeta", "read")
 _MODULES = ("analysis", "report", "schema", "units")
 
-__all__ = ["KernelscopeError", "__version__", "errors", *_FROM_TRACE, *_MODULES]
+__all__ = [
+    "KernelscopeError",
+    "Trace",
+    "TraceMeta",
+    "__version__",
+    "analysis",
+    "errors",
+    "read",
+    "report",
+    "schema",
+    "units",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -2,48 +2,16 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, cast
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import cast
 
 import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.errors import InvalidArgumentError
+from kernelscope.meta import TraceMeta, meta_from_raw
 from kernelscope.units import format_bytes, format_count, format_ns
-
-_FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
-
-
-@dataclass(frozen=True, slots=True)
-class TraceMeta:
-    """What is known of the file as a whole; what the recorder did not store is null.
-
-    ``base_time_ns`` is the epoch time of the trace's zero: add it to a ``start_ns``.
-    ``seen`` counts the events of the file; each is either kept in one table or dropped, and
-    ``diagnostics`` says why.
-    """
-
-    path: str
-    format: str
-    compression: str
-    file_bytes: int
-    content_bytes: int
-    base_time_ns: int | None
-    rank: int | None
-    world_size: int | None
-    backend: str | None
-    host: str | None
-    trace_id: str | None
-    flags: Mapping[str, bool]
-    """Which recorder options were on; a recorder without such options leaves this empty."""
-    versions: Mapping[str, str]
-    """Versions the recorder stored, such as ``cuda_runtime_version``."""
-    seen: int
-    kept: int
-    dropped: int
-    properties: Mapping[str, Any] = field(repr=False)
-    """Everything that stands beside the events, as recorded."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -84,18 +52,25 @@ class Trace:
     def __repr__(self) -> str:
         meta = self.meta
         rank = "" if meta.rank is None else f", rank {meta.rank} of {meta.world_size or '?'}"
-        counts = [f"  {name}: {format_count(frame.height)}" for name, frame in self.tables.items() if frame.height]
-        head = f"Trace {meta.path!r} ({meta.format}, {format_bytes(meta.content_bytes)}{rank}, spans {self._extent()})"
+        counts = [
+            f"  {name}: {format_count(frame.height)}" for name, frame in self.tables.items() if frame.height
+        ]
+        extent = self.extent()
+        time = "" if extent is None else f", {format_ns(extent[1] - extent[0])}"
+        head = f"Trace {meta.path!r} ({meta.format}, {format_bytes(meta.content_bytes)}{rank}{time})"
         return "\n".join([head, *counts])
 
-    def _extent(self) -> str:
-        """Time from the first start to the last end of host and GPU work."""
+    def extent(self) -> tuple[int, int] | None:
+        """First start and last end of host and GPU work; null if there is none.
+
+        Units: ns on the trace's clock.
+        """
         timed = [frame for frame in (self.ops, self.launches, self.gpu_ops) if frame.height]
         if not timed:
-            return "no time"
+            return None
         start = min(cast(int, frame["start_ns"].min()) for frame in timed)
         end = max(cast(int, (frame["start_ns"] + frame["dur_ns"].fill_null(0)).max()) for frame in timed)
-        return format_ns(end - start)
+        return start, end
 
 
 def read(
@@ -129,48 +104,4 @@ def read(
     # Popped one by one: Polars copies the categorical columns, and the originals can go.
     for name in list(waiting):
         frames[name] = pl.DataFrame(waiting.pop(name))
-    return Trace(meta=_meta(os.fspath(path), json.loads(raw.meta)), **frames)
-
-
-def _meta(path: str, raw: dict[str, Any]) -> TraceMeta:
-    properties: dict[str, Any] = raw["properties"]
-    distributed: object = properties.get("distributedInfo")
-    job: dict[str, Any] = cast("dict[str, Any]", distributed) if isinstance(distributed, dict) else {}
-    return TraceMeta(
-        path=path,
-        format=raw["format"],
-        compression=raw["compression"],
-        file_bytes=raw["file_bytes"],
-        content_bytes=raw["content_bytes"],
-        base_time_ns=raw["base_time_ns"],
-        rank=_integer(job.get("rank")),
-        world_size=_integer(job.get("world_size")),
-        backend=_text(job.get("backend")),
-        host=_text(properties.get("host_name")),
-        trace_id=_text(properties.get("trace_id")),
-        flags={name: bool(properties.get(name)) for name in _FLAGS} if raw["format"] == "kineto" else {},
-        versions={**_versions(properties), **_versions(job)},
-        seen=raw["seen"],
-        kept=raw["kept"],
-        dropped=raw["dropped"],
-        properties=properties,
-    )
-
-
-def _versions(properties: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        key: str(value)
-        for key, value in properties.items()
-        if key.endswith("_version") and isinstance(value, (int, float, str))
-    }
-
-
-def _integer(value: object) -> int | None:
-    # The on-demand recorder may write a rank as text.
-    if isinstance(value, str) and value.strip().lstrip("-").isdecimal():
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
+    return Trace(meta=meta_from_raw(os.fspath(path), json.loads(raw.meta)), **frames)

@@ -1,0 +1,6 @@
+"""The command ``kernelscope``; one subcommand per file.
+
+No module here imports anything heavy at its top, so that ``--help`` answers at once.
+"""
+
+from kernelscope.cli.main import main as main

@@ -1,0 +1,39 @@
+"""``kernelscope info``: what is in a file, and what was repaired."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from kernelscope.cli import arguments
+from kernelscope.cli.progress import Bar
+
+if TYPE_CHECKING:
+    from kernelscope.cli.arguments import Subparsers
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Adds the subcommand."""
+    parser = subparsers.add_parser("info", help="what is in a trace, and what was repaired")
+    arguments.add_reading(parser)
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Reads the trace and prints what it holds."""
+    from kernelscope.cli import summary
+    from kernelscope.trace import read
+
+    with Bar("reading") as bar:
+        trace = read(
+            options.trace,
+            strict=options.strict,
+            threads=options.threads,
+            step_range=options.step_range,
+            progress=bar.update,
+        )
+    if options.format == "json":
+        sys.stdout.write(summary.to_json(trace))
+    else:
+        summary.print_text(trace)
+    return 0

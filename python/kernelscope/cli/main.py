@@ -1,0 +1,55 @@
+"""Parses the command line, runs a subcommand, and turns its failure into an exit code."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from kernelscope import __version__
+from kernelscope.cli import info, schema
+from kernelscope.errors import KernelscopeError
+
+DONE = 0
+FAILED = 1
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns the exit code: 0 done, 1 failed, 130 interrupted.
+
+    A usage error ends the process with 2, as argparse does.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+    except KernelscopeError as error:
+        return _fail(str(error))
+    except BrokenPipeError:
+        # The reader of our output has seen enough. Python would fail once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except OSError as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        print("kernelscope: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    return code
+
+
+def _fail(message: str) -> int:
+    print(f"kernelscope: {message}", file=sys.stderr)
+    return FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kernelscope",
+        description="Reads GPU profiler traces of any size and answers where the time went.",
+        epilog="Exit codes: 0 done, 1 the input or the analysis failed, 2 usage, 130 interrupted.",
+    )
+    parser.add_argument("--version", action="version", version=f"kernelscope {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (info, schema):
+        command.add_parser(subparsers)
+    return parser

@@ -1,0 +1,171 @@
+"""The summary of a trace that ``kernelscope info`` prints."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime, timezone
+from typing import Any, cast
+
+import polars as pl
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from kernelscope.meta import TraceMeta
+from kernelscope.schema import TABLES
+from kernelscope.trace import Trace
+from kernelscope.units import format_bytes, format_count, format_ns
+
+# Kineto writes these as integers: CUDA 12090 is 12.9, HIP 60443483 is 6.4.43483.
+_CUDA = {"cuda_runtime_version": "CUDA runtime", "cuda_driver_version": "CUDA driver"}
+_HIP = {"hip_runtime_version": "HIP runtime", "hip_driver_version": "HIP driver"}
+# Older recorders store epoch time in the stamps themselves; 10**18 ns is the year 2001.
+_EPOCH_STAMP_NS = 10**18
+
+
+def to_json(trace: Trace) -> str:
+    """The summary as one JSON object."""
+    document = {
+        "trace": asdict(trace.meta),
+        "tables": {name: frame.height for name, frame in trace.tables.items()},
+        "devices": trace.devices.to_dicts(),
+        "steps": trace.steps.select("step", "name", "start_ns", "total_ns").to_dicts(),
+        "diagnostics": trace.diagnostics.to_dicts(),
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def print_text(trace: Trace) -> None:
+    """Prints the summary, as wide as the terminal."""
+    width = shutil.get_terminal_size((100, 24)).columns
+    # Names come from the trace and must not be read as rich's markup.
+    console = Console(width=width, markup=False, highlight=False, emoji=False)
+    console.print(trace.meta.path, style="bold", soft_wrap=True)
+    console.print(_grid(_facts(trace)))
+    console.print(_counts(trace))
+    if trace.diagnostics.height:
+        console.print(_findings(trace.diagnostics))
+    else:
+        console.print("Nothing was repaired and nothing was lost.")
+
+
+def _facts(trace: Trace) -> dict[str, str | None]:
+    meta = trace.meta
+    return {
+        "format": _format(meta),
+        "recorder": meta.recorder,
+        "recorded": _recorded(trace),
+        "rank": _rank(meta),
+        "GPUs": _devices(trace),
+        "steps": _steps(trace),
+        "options": ", ".join(name for name, on in meta.flags.items() if on) or None,
+        "versions": _versions(meta.versions) or None,
+        "events": f"{format_count(meta.seen)} in the file = {format_count(meta.kept)} kept"
+        f" + {format_count(meta.dropped)} dropped",
+    }
+
+
+def _grid(facts: Mapping[str, str | None]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in facts.items():
+        if value is not None:
+            grid.add_row(name, value)
+    return grid
+
+
+def _counts(trace: Trace) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("table", no_wrap=True)
+    table.add_column("rows", justify="right", no_wrap=True)
+    table.add_column("a row is", style="dim")
+    for name, frame in trace.tables.items():
+        if frame.height and name != "diagnostics":
+            table.add_row(name, format_count(frame.height), TABLES[name].doc.split(". ")[0].rstrip("."))
+    return table
+
+
+def _findings(diagnostics: pl.DataFrame) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("finding", no_wrap=True)
+    table.add_column("severity", no_wrap=True)
+    table.add_column("count", justify="right", no_wrap=True)
+    table.add_column("first at byte", justify="right", no_wrap=True)
+    table.add_column("what was done", style="dim")
+    for row in diagnostics.iter_rows(named=True):
+        style = {"lost": "red", "repaired": "yellow"}.get(row["severity"], "")
+        count, offset = format_count(row["count"]), format_count(row["first_offset"])
+        table.add_row(row["code"], row["severity"], count, offset, row["message"], style=style)
+    return table
+
+
+def _format(meta: TraceMeta) -> str:
+    if meta.compression == "none":
+        return f"{meta.format}, {format_bytes(meta.content_bytes)}"
+    packed = f"{format_bytes(meta.file_bytes)} of {meta.compression}"
+    return f"{meta.format}, {format_bytes(meta.content_bytes)} in {packed}"
+
+
+def _recorded(trace: Trace) -> str | None:
+    extent = trace.extent()
+    if extent is None:
+        return None
+    start, end = extent
+    took = format_ns(end - start)
+    base = trace.meta.base_time_ns
+    epoch = start if base is None and start >= _EPOCH_STAMP_NS else None if base is None else base + start
+    if epoch is None:
+        return took
+    when = datetime.fromtimestamp(epoch // 10**9, tz=timezone.utc)
+    return f"{took} from {when:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _rank(meta: TraceMeta) -> str | None:
+    if meta.rank is None:
+        return meta.host
+    parts = [f"{meta.rank} of {meta.world_size}" if meta.world_size else str(meta.rank)]
+    parts += [f"({meta.backend})"] if meta.backend else []
+    parts += [f"on {meta.host}"] if meta.host else []
+    return " ".join(parts)
+
+
+def _devices(trace: Trace) -> str | None:
+    used = set(trace.gpu_ops["device"].drop_nulls().unique().to_list())
+    kinds: dict[str, list[int]] = {}
+    for row in trace.devices.iter_rows(named=True):
+        memory = row["total_memory_bytes"]
+        text = row["name"] or "unnamed"
+        text += f", {format_bytes(memory)}" if memory else ""
+        text += f", {row['sm_count']} SMs" if row["sm_count"] else ""
+        kinds.setdefault(text, []).append(row["device"])
+    lines = [f"{len(ids)} x {text}" for text, ids in kinds.items()]
+    if not lines:
+        return None
+    busy = ", ".join(str(device) for device in sorted(used)) or "none"
+    return "\n".join([*lines, f"with work in this trace: {busy}"])
+
+
+def _steps(trace: Trace) -> str | None:
+    named = trace.steps.drop_nulls("step")
+    if not named.height:
+        return "none marked"
+    first, last = named["name"][0], named["name"][-1]
+    mean = cast(float, named["total_ns"].mean())
+    span = first if named.height == 1 else f"{first} to {last}"
+    return f"{named.height} ({span}), {format_ns(mean)} on average"
+
+
+def _versions(versions: Mapping[str, Any]) -> str:
+    shown: list[str] = []
+    for key, value in versions.items():
+        text = str(value)
+        if key in _CUDA and text.isdecimal():
+            shown.append(f"{_CUDA[key]} {int(text) // 1000}.{int(text) % 1000 // 10}")
+        elif key in _HIP and text.isdecimal():
+            number = int(text)
+            shown.append(f"{_HIP[key]} {number // 10**7}.{number // 10**5 % 100}.{number % 10**5}")
+        else:
+            shown.append(f"{key.removesuffix('_version')} {text}")
+    return ", ".join(shown)

@@ -1,0 +1,102 @@
+"""What is known of a trace file as a whole."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+_FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceMeta:
+    """What is known of the file as a whole; what the recorder did not store is null.
+
+    ``base_time_ns`` is the epoch time of the trace's zero: add it to a ``start_ns``.
+    ``seen`` counts the events of the file; each is either kept in one table or dropped, and
+    ``diagnostics`` says why.
+    """
+
+    path: str
+    format: str
+    compression: str
+    file_bytes: int
+    content_bytes: int
+    recorder: str | None
+    """Which recorder wrote the file and when it was current, as far as the file tells."""
+    base_time_ns: int | None
+    rank: int | None
+    world_size: int | None
+    backend: str | None
+    host: str | None
+    trace_id: str | None
+    flags: Mapping[str, bool]
+    """Recorder options that the file stores, such as ``with_stack``. One that is not here was
+    off, or the recorder did not store it."""
+    versions: Mapping[str, str]
+    """Versions the recorder stored, such as ``cuda_runtime_version``."""
+    seen: int
+    kept: int
+    dropped: int
+    properties: Mapping[str, Any] = field(repr=False)
+    """Everything that stands beside the events, as recorded."""
+
+
+def meta_from_raw(path: str, raw: Mapping[str, Any]) -> TraceMeta:
+    """The metadata of the file at ``path`` from what the reader says of it."""
+    properties: dict[str, Any] = raw["properties"]
+    distributed: object = properties.get("distributedInfo")
+    job: dict[str, Any] = cast("dict[str, Any]", distributed) if isinstance(distributed, dict) else {}
+    return TraceMeta(
+        path=path,
+        format=raw["format"],
+        compression=raw["compression"],
+        file_bytes=raw["file_bytes"],
+        content_bytes=raw["content_bytes"],
+        recorder=_recorder(raw["format"], properties),
+        base_time_ns=raw["base_time_ns"],
+        rank=_integer(job.get("rank")),
+        world_size=_integer(job.get("world_size")),
+        backend=_text(job.get("backend")),
+        host=_text(properties.get("host_name")),
+        trace_id=_text(properties.get("trace_id")),
+        flags={name: bool(properties[name]) for name in _FLAGS if name in properties},
+        versions={**_versions(properties), **_versions(job)},
+        seen=raw["seen"],
+        kept=raw["kept"],
+        dropped=raw["dropped"],
+        properties=properties,
+    )
+
+
+def _recorder(trace_format: str, properties: Mapping[str, Any]) -> str | None:
+    """Kineto stores no version of its own, but the month in which each key came is known."""
+    if trace_format != "kineto":
+        return None
+    if "schemaVersion" not in properties:
+        return "unknown: the file has no schemaVersion"
+    if "cupti_version" in properties or "roctracer_version" in properties:
+        return "Kineto of September 2024 or later"
+    if "baseTimeNanoseconds" in properties:
+        return "Kineto of May 2024 or later"
+    if "displayTimeUnit" in properties:
+        return "Kineto of March to May 2024"
+    return "Kineto before March 2024, or a file rewritten by another tool"
+
+
+def _versions(properties: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        key: str(value)
+        for key, value in properties.items()
+        if key.endswith("_version") and isinstance(value, (int, float, str))
+    }
+
+
+def _integer(value: object) -> int | None:
+    # The on-demand recorder may write a rank as text.
+    if isinstance(value, str) and value.strip().lstrip("-").isdecimal():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
