@@ -7,22 +7,22 @@ from collections.abc import Sequence
 
 from kernelscope import __version__
 from kernelscope.cli import info, schema
-from kernelscope.errors import KernelscopeError
+from kernelscope.errors import InvalidArgumentError, KernelscopeError
 
 DONE = 0
 FAILED = 1
+USAGE = 2
 INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns the exit code: 0 done, 1 failed, 130 interrupted.
-
-    A usage error ends the process with 2, as argparse does.
-    """
+    """Runs the command line and returns the exit code: 0 done, 1 failed, 2 usage, 130 interrupted."""
     options = _parser().parse_args(arguments)
     try:
         code: int = options.run(options)
         sys.stdout.flush()
+    except InvalidArgumentError as error:
+        return _fail(str(error), USAGE)
     except KernelscopeError as error:
         return _fail(str(error))
     except BrokenPipeError:
@@ -37,9 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _fail(message: str) -> int:
+def _fail(message: str, code: int = FAILED) -> int:
     print(f"kernelscope: {message}", file=sys.stderr)
-    return FAILED
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:

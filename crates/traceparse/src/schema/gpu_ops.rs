@@ -29,7 +29,7 @@ table! {
         external_id: Option<i64>,
         /// Context id.
         context: Option<i64>,
-        /// Time stamp at which the work was queued, where recorded; 0 is not recorded.
+        /// Time stamp at which the work was queued, ns, where recorded; 0 is not recorded.
         queued_ns: Option<i64>,
         /// Launch grid, as JSON text `[x, y, z]`.
         grid: Option<Symbol>,

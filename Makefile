@@ -1,0 +1,114 @@
+# The same commands for everyone: users, developers and CI. `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+DEMO_SIZE ?= 100MB
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --require-hashes -r
+RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print)
+
+##@ Use
+.PHONY: demo
+demo: $(STAMPS)/extension ## write a demo trace, analyse it, and say where the results are
+	@mkdir -p demo-output
+	$(BIN)/kernelscope demo --size $(DEMO_SIZE) --out demo-output/demo.pt.trace.json
+	$(BIN)/kernelscope analyze demo-output/demo.pt.trace.json | tee demo-output/report.txt
+	$(BIN)/kernelscope analyze demo-output/demo.pt.trace.json --format json --out demo-output/report.json
+	$(BIN)/kernelscope analyze demo-output/demo.pt.trace.json --format parquet --out demo-output/tables
+	@echo
+	@echo "The trace is demo-output/demo.pt.trace.json; the results are beside it:"
+	@echo "  report.txt (what stands above), report.json (for programs), tables/ (Parquet)."
+	@echo "Now your own trace: $(BIN)/kernelscope analyze TRACE"
+
+.PHONY: wheel
+wheel: $(STAMPS)/venv ## build a wheel for every Python from 3.10 into dist/
+	$(BIN)/maturin build --release --locked --out dist
+
+##@ Develop
+.PHONY: build
+build: $(STAMPS)/extension ## build the extension into .venv
+
+.PHONY: test
+test: lint test-rust test-python ## everything that CI runs
+
+.PHONY: lint
+lint: lint-rust lint-python ## format, lints, types and import arrows
+
+.PHONY: lint-rust
+lint-rust:
+	cargo fmt --all --check
+	cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
+
+.PHONY: lint-python
+lint-python: $(STAMPS)/test $(STAMPS)/extension
+	$(BIN)/ruff check --quiet
+	$(BIN)/ruff format --quiet --check
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports --no-logo
+
+.PHONY: test-rust
+test-rust:
+	cargo test --quiet --locked --workspace
+
+.PHONY: test-python
+test-python: $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/extension
+	$(BIN)/pytest
+
+.PHONY: format
+format: $(STAMPS)/test ## format Rust and Python
+	cargo fmt --all
+	$(BIN)/ruff format --quiet
+	$(BIN)/ruff check --quiet --fix
+
+.PHONY: lock
+lock: $(STAMPS)/test ## renew requirements/*.txt from requirements/*.in
+	$(BIN)/python -m pip --quiet install uv
+	cd requirements && for name in build run test torch; do \
+	  ../$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
+	    --no-header --no-emit-index-url --annotation-style line $$name.in -o $$name.txt; done
+
+.PHONY: clean
+clean: ## remove everything that was built here
+	rm -rf $(VENV) target dist demo-output python/kernelscope/*.so
+
+.PHONY: help
+help:
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Stamps: each says that what it is named after is installed, and is renewed when its inputs change.
+
+$(STAMPS)/venv: requirements/build.txt
+	@command -v cargo >/dev/null || { echo "Rust is needed: install a toolchain with cargo, version 1.88 or later." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or later is needed; name it with make PYTHON=..." >&2; exit 1; }
+	@echo "installing the build tools into $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) requirements/build.txt
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/run: requirements/run.txt $(STAMPS)/venv
+	@$(PIP) requirements/run.txt
+	@touch $@
+
+$(STAMPS)/extension: $(RUST_SOURCES) pyproject.toml $(STAMPS)/run
+	@echo "building the extension"
+	@VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin develop --quiet --release --locked
+	@touch $@
+
+$(STAMPS)/test: requirements/test.txt $(STAMPS)/run
+	@echo "installing the test tools"
+	@$(PIP) requirements/test.txt
+	@touch $@
+
+$(STAMPS)/torch: requirements/torch.txt $(STAMPS)/test
+	@echo "installing PyTorch, whose profiler is compared with (several GB, once)"
+	@$(PIP) requirements/torch.txt
+	@touch $@

@@ -1,0 +1,96 @@
+"""Fixtures that several test files share."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+Completed = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real traces and of what other tools answer on them."""
+    if not SHARED.is_dir():
+        pytest.skip("the real traces of ../shared are not here")
+    return SHARED
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """A trace small enough to know by heart: one op that launches one kernel on an H100."""
+    host: dict[str, Any] = {"ph": "X", "pid": 7, "tid": 7}
+    mm = {"External id": 1, "Input Dims": [[2, 3], [3, 4]], "user key": "kept"}
+    launch = {"External id": 1, "correlation": 9}
+    kernel = {**launch, "device": 0, "stream": 20, "grid": [1, 1, 1]}
+    events: list[dict[str, Any]] = [
+        {**host, "cat": "user_annotation", "name": "ProfilerStep#1", "ts": 0, "dur": 100},
+        {**host, "cat": "cpu_op", "name": "aten::mm", "ts": 10.001, "dur": 20, "args": mm},
+        {**host, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 15, "dur": 5, "args": launch},
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": "gemm[bold]",
+            "pid": 0,
+            "tid": 20,
+            "ts": 40,
+            "dur": 30.5,
+            "args": kernel,
+        },
+    ]
+    document = {
+        "schemaVersion": 1,
+        "deviceProperties": [{"id": 0, "name": "NVIDIA H100", "totalGlobalMem": 80 * 2**30, "numSms": 132}],
+        "cupti_version": 28,
+        "cuda_runtime_version": 12090,
+        "record_shapes": 1,
+        "host_name": "node1",
+        "trace_id": "AB",
+        "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8},
+        "baseTimeNanoseconds": 1_767_189_312_000_000_000,
+        "traceEvents": events,
+    }
+    path = tmp_path / "tiny.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.fixture
+def large(tiny: Path, tmp_path: Path) -> Path:
+    """A trace that takes seconds to read with one thread."""
+    document = tiny.read_text()
+    head, events = document[: document.index("[{") + 1], document[document.index("[{") + 1 : -2]
+    path = tmp_path / "large.json"
+    block = (events + ",") * 2000
+    with path.open("w") as file:
+        file.write(head)
+        for _ in range(600):
+            file.write(block)
+        file.write(events + "]}")
+    return path
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Callable[..., Completed]:
+    """Runs ``kernelscope`` in a process of its own, in an empty folder, with nothing on a terminal."""
+
+    def run(*arguments: str | Path, env: dict[str, str] | None = None) -> Completed:
+        return subprocess.run(
+            [sys.executable, "-m", "kernelscope", *map(str, arguments)],
+            capture_output=True,
+            check=False,
+            cwd=tmp_path,
+            encoding="utf-8",
+            env={**os.environ, "COLUMNS": "100", **(env or {})},
+            stdin=subprocess.DEVNULL,
+            timeout=60,
+        )
+
+    return run
