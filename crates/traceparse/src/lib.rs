@@ -14,10 +14,14 @@ pub mod schema;
 
 mod breakdown;
 mod error;
+mod format;
+mod kineto;
 mod link;
 mod options;
 mod read;
+mod source;
 mod stats;
+mod time;
 mod trace;
 mod tracks;
 

@@ -2,14 +2,35 @@
 
 use std::path::Path;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
+use crate::format::{self, Format};
+use crate::kineto;
+use crate::link;
 use crate::options::ReadOptions;
+use crate::source::Source;
+use crate::stats::Code;
 use crate::trace::Trace;
+
+/// Bytes that the format is told from.
+pub(crate) const HEAD_BYTES: usize = 64 << 10;
 
 /// Reads the trace at `path`, whatever its format, into linked tables.
 ///
 /// # Errors
 /// When the file cannot be opened or is no trace; with [`ReadOptions::strict`], at the first loss.
-pub fn read(path: &Path, _options: &ReadOptions) -> Result<Trace> {
-    Err(Error::new(ErrorKind::UnknownFormat, "no reader is built in").with_path(path))
+pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
+    let mut source = Source::open(path)?;
+    let mut head = vec![0; HEAD_BYTES];
+    let filled = source.fill(&mut head)?;
+    head.truncate(filled);
+    let Format::Kineto { skip } = format::detect(&head, path)?;
+    head.drain(..skip);
+    let head = kineto::Head { bytes: head, offset: skip as u64 };
+    let mut trace = kineto::read(path, source, head, options).map_err(|e| e.with_path(path))?;
+    if skip > 0 {
+        trace.stats.note(Code::ByteOrderMark, Some(0));
+    }
+    link::link(&mut trace, options);
+    trace.tables.diagnostics = trace.stats.to_table(&mut trace.symbols);
+    Ok(trace)
 }

@@ -87,7 +87,6 @@ codes! {
     DuplicateKey, "duplicate_key", Repaired, "An event has a key twice; the last value counts.";
     DeepNesting, "deep_nesting", Repaired, "An argument is nested deeper than the limit; it was dropped from the event.";
     UnpaddedFraction, "unpadded_fraction", Repaired, "Fractions of time stamps are not padded with zeros (a known recorder fault); they were read as ns.";
-    UnmatchedEnd, "unmatched_end", Lost, "An end event has no begin event; it was dropped.";
     LegacyExternalId, "legacy_external_id", Info, "External ids repeat the correlation ids (a recorder fault of 2022 to 2024); ops were found by time instead.";
     UnconfirmedExternalId, "unconfirmed_external_id", Info, "An external id equals the event's own correlation id and no op of that id encloses it; it was not used.";
     DuplicateExternalId, "duplicate_external_id", Info, "Several ops have one external id; the first counts.";
@@ -153,6 +152,12 @@ impl Stats {
     /// What was found, in order of [`Code`].
     pub fn findings(&self) -> impl Iterator<Item = (Code, Finding)> + '_ {
         self.findings.iter().map(|(&code, &finding)| (code, finding))
+    }
+
+    /// The loss that comes first in the source, if anything was lost.
+    pub fn first_loss(&self) -> Option<(Code, Finding)> {
+        let lost = self.findings().filter(|(code, _)| code.severity() == Severity::Lost);
+        lost.min_by_key(|(_, finding)| finding.first_offset)
     }
 
     /// The finding of one kind.

@@ -72,6 +72,11 @@ macro_rules! tables {
                 vec![$( (<$table as Table>::NAME, self.$field.into_batch(symbols)), )*]
             }
 
+            /// Moves the rows of `other` behind the rows of `self`, table by table.
+            pub(crate) fn append(&mut self, other: &mut Self) {
+                $( self.$field.append(&mut other.$field); )*
+            }
+
             /// Name, description and columns of every table.
             pub fn describe() -> Vec<(&'static str, String, Vec<ColumnSpec>)> {
                 vec![$( (<$table as Table>::NAME, <$table as Table>::doc(), <$table as Table>::columns()), )*]
@@ -101,4 +106,47 @@ tables! {
     process_groups: ProcessGroups,
     threads: Threads,
     diagnostics: Diagnostics,
+}
+
+/// Applies an expression to a column of several tables.
+macro_rules! for_tables {
+    ($tables:expr, $column:ident, $change:expr, $($table:ident),+) => {
+        $( $tables.$table.$column.map_in_place($change); )+
+    };
+}
+
+impl Tables {
+    /// Adds `base` to the row number of every event.
+    pub(crate) fn shift_rows(&mut self, base: u32) {
+        let shift = |row: u32| row.wrapping_add(base);
+        for_tables!(
+            self,
+            row,
+            shift,
+            ops,
+            launches,
+            gpu_ops,
+            python,
+            ranges,
+            gpu_annotations,
+            syncs,
+            memory,
+            collectives,
+            counters,
+            instants,
+            flows,
+            spans,
+            metadata,
+            extra_args
+        );
+    }
+
+    /// Gives every track the number that `renumbered` has at its old number.
+    pub(crate) fn renumber_tracks(&mut self, renumbered: &[u32]) {
+        let change = |track: u32| renumbered[track as usize];
+        for_tables!(
+            self, track, change, ops, launches, python, ranges, memory, counters, instants, flows, spans,
+            metadata
+        );
+    }
 }

@@ -1,0 +1,69 @@
+//! Tells the format of a file from its first bytes.
+
+use std::path::Path;
+
+use crate::error::{Error, ErrorKind};
+
+/// A format that can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// JSON of the PyTorch profiler; the content starts at this byte.
+    Kineto {
+        /// Bytes of a byte-order mark.
+        skip: usize,
+    },
+}
+
+/// The format of a file that begins with `head`.
+pub(crate) fn detect(head: &[u8], path: &Path) -> Result<Format, Error> {
+    let refuse = |message: &str| Err(Error::new(ErrorKind::UnknownFormat, message).with_path(path));
+    let skip = if head.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+    let text = head[skip..].trim_ascii_start();
+    match text {
+        [b'{' | b'[', ..] => Ok(Format::Kineto { skip }),
+        [] if head.is_empty() => refuse("is empty"),
+        [] => refuse("holds nothing but white space"),
+        _ if head.starts_with(b"SQLite format 3\0") => {
+            refuse("is an SQLite database; databases of nsys and nvprof cannot be read yet")
+        }
+        _ if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") => {
+            refuse("is UTF-16 text; convert it to UTF-8")
+        }
+        _ if head.starts_with(b"PK\x03\x04") => {
+            refuse("is a zip archive; unpack it and name the trace inside")
+        }
+        // Field 1 of a Perfetto trace, length-delimited.
+        [0x0a, ..] if std::str::from_utf8(&head[..head.len().min(64)]).is_err() || head.contains(&0) => {
+            refuse(
+                "is a Perfetto protobuf trace; export the profile as Chrome JSON (a name that ends in .json)",
+            )
+        }
+        _ => refuse("is no trace: expected the JSON of the PyTorch profiler, plain or compressed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(head: &[u8]) -> String {
+        detect(head, Path::new("f")).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn json_is_found_behind_white_space_and_marks() {
+        assert_eq!(detect(b"\n {\"a\"", Path::new("f")).unwrap(), Format::Kineto { skip: 0 });
+        assert_eq!(detect(b"\xef\xbb\xbf[", Path::new("f")).unwrap(), Format::Kineto { skip: 3 });
+    }
+
+    #[test]
+    fn other_files_are_named() {
+        assert_eq!(message(b""), "f: is empty");
+        assert!(message(b" \n").contains("white space"));
+        assert!(message(b"SQLite format 3\0...").contains("SQLite"));
+        assert!(message(b"\x0a\xd3\x02\x08\x00\x12").contains("Perfetto"));
+        assert!(message(b"PK\x03\x04").contains("zip"));
+        assert!(message(b"\xff\xfe{\0").contains("UTF-16"));
+        assert!(message(b"hello").contains("no trace"));
+    }
+}

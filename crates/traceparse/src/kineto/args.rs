@@ -1,0 +1,276 @@
+//! The arguments of an event: known keys go to numbered slots, all others are kept aside.
+
+use std::collections::HashMap;
+
+use super::scan::{Cursor, Kind, Raw, Stop};
+
+/// Declares the known argument keys, with the spellings of all recorder versions.
+macro_rules! args {
+    ($( $arg:ident = $($key:literal)|+ ; )*) => {
+        /// A known argument.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        pub(crate) enum Arg { $( $arg, )* }
+
+        /// Every spelling, with its argument.
+        const SPELLINGS: &[(&[u8], Arg)] = &[$( $( ($key, Arg::$arg), )+ )*];
+        const COUNT: usize = [$( Arg::$arg ),*].len();
+    };
+}
+
+args! {
+    ExternalId = b"External id" | b"external id";
+    Correlation = b"correlation";
+    EventIndex = b"Ev Idx" | b"Profiler Event Index";
+    RecordFunctionId = b"Record function id";
+    Sequence = b"Sequence number";
+    ForwardThread = b"Fwd thread id";
+    InputDims = b"Input Dims" | b"Input dims";
+    InputTypes = b"Input type";
+    InputStrides = b"Input Strides";
+    ConcreteInputs = b"Concrete Inputs";
+    CallStack = b"Call stack";
+    ModuleHierarchy = b"Module Hierarchy";
+    Finished = b"finished";
+    PythonId = b"Python id";
+    PythonParentId = b"Python parent id";
+    PythonModuleId = b"Python module id";
+    Address = b"Addr";
+    MemoryBytes = b"Bytes";
+    TotalAllocated = b"Total Allocated";
+    TotalReserved = b"Total Reserved";
+    DeviceType = b"Device Type";
+    DeviceId = b"Device Id";
+    CudaCallback = b"cbid";
+    HipCallback = b"cid";
+    Device = b"device";
+    Context = b"context";
+    Stream = b"stream";
+    Queued = b"queued";
+    Registers = b"registers per thread";
+    SharedMemory = b"shared memory";
+    Grid = b"grid";
+    Block = b"block";
+    BlocksPerSm = b"blocks per SM";
+    WarpsPerSm = b"warps per SM";
+    Occupancy = b"est. achieved occupancy %";
+    GraphId = b"graph id";
+    GraphNodeId = b"graph node id";
+    Priority = b"priority";
+    Channel = b"channel";
+    Bytes = b"bytes";
+    Bandwidth = b"memory bandwidth (GB/s)";
+    SyncKind = b"cuda_sync_kind";
+    WaitStream = b"wait_on_stream";
+    WaitCorrelation = b"wait_on_cuda_event_record_corr_id";
+    WaitEvent = b"wait_on_cuda_event_id";
+    EventId = b"event_id";
+    CollectiveName = b"Collective name";
+    DType = b"dtype";
+    InElements = b"In msg nelems";
+    OutElements = b"Out msg nelems";
+    GroupSize = b"Group size";
+    InSplit = b"In split size";
+    OutSplit = b"Out split size";
+    GroupName = b"Process Group Name";
+    GroupDescription = b"Process Group Description";
+    GroupRanks = b"Process Group Ranks";
+    Rank = b"Rank";
+    SourceRank = b"Src Rank";
+    DestinationRank = b"Dst Rank";
+    CollectiveSequence = b"Seq";
+    CommsId = b"Comms Id";
+    IsAsync = b"Is asynchronized op";
+}
+
+/// The set bit of an argument.
+pub(crate) const fn bit(arg: Arg) -> u64 {
+    1 << arg as u8
+}
+
+/// Maps keys to arguments, guessing from the key that came before.
+///
+/// The events of one kind carry the same keys in the same order, so the guess is nearly always
+/// right and costs one comparison.
+#[derive(Debug)]
+pub(crate) struct KeyMap {
+    known: HashMap<&'static [u8], (Arg, u8)>,
+    /// Spelling that last followed each spelling; the last entry stands for the first key.
+    next: [u8; SPELLINGS.len() + 1],
+}
+
+impl Default for KeyMap {
+    fn default() -> Self {
+        let known = SPELLINGS.iter().enumerate().map(|(i, &(key, arg))| (key, (arg, i as u8))).collect();
+        Self { known, next: [0; SPELLINGS.len() + 1] }
+    }
+}
+
+const START: u8 = SPELLINGS.len() as u8;
+
+impl KeyMap {
+    /// The known key after the quote at the cursor, if the guess from `previous` is right;
+    /// the cursor then stands behind the closing quote.
+    #[inline]
+    fn guess(&self, cursor: &mut Cursor<'_>, previous: u8) -> Option<(Arg, u8)> {
+        let spelling = self.next[usize::from(previous)];
+        let (key, arg) = SPELLINGS[usize::from(spelling)];
+        let rest = cursor.bytes.get(cursor.at + 1..)?;
+        if rest.starts_with(key) && rest.get(key.len()) == Some(&b'"') {
+            cursor.at += key.len() + 2;
+            return Some((arg, spelling));
+        }
+        None
+    }
+
+    fn look_up(&mut self, key: &[u8], previous: u8) -> Option<(Arg, u8)> {
+        let found = self.known.get(key).copied()?;
+        self.next[usize::from(previous)] = found.1;
+        Some(found)
+    }
+}
+
+/// The arguments of one event.
+#[derive(Debug)]
+pub(crate) struct Args<'a> {
+    present: u64,
+    slots: [Raw<'a>; COUNT],
+    /// Unknown arguments, in order.
+    pub(crate) others: Vec<(Raw<'a>, Raw<'a>)>,
+    /// Whether a key occurred twice.
+    pub(crate) has_duplicate: bool,
+    /// Whether a comma stands before the closing brace.
+    pub(crate) has_trailing_comma: bool,
+}
+
+impl Default for Args<'_> {
+    fn default() -> Self {
+        Self {
+            present: 0,
+            slots: [Raw::default(); COUNT],
+            others: Vec::new(),
+            has_duplicate: false,
+            has_trailing_comma: false,
+        }
+    }
+}
+
+impl<'a> Args<'a> {
+    pub(crate) fn clear(&mut self) {
+        self.present = 0;
+        self.others.clear();
+        self.has_duplicate = false;
+        self.has_trailing_comma = false;
+    }
+
+    /// Which of the arguments in `mask` are left.
+    #[inline]
+    pub(crate) fn left(&self, mask: u64) -> u64 {
+        self.present & mask
+    }
+
+    /// The value of `arg`, which then no longer counts as left.
+    #[inline]
+    pub(crate) fn take(&mut self, arg: Arg) -> Raw<'a> {
+        if self.present & bit(arg) == 0 {
+            return Raw::default();
+        }
+        self.present &= !bit(arg);
+        self.slots[arg as usize]
+    }
+
+    /// Calls `visit` with key and value of every known argument that was not taken.
+    pub(crate) fn for_each_left(&self, mut visit: impl FnMut(&'static [u8], Raw<'a>)) {
+        let mut left = self.present;
+        while left != 0 {
+            let slot = left.trailing_zeros();
+            left &= left - 1;
+            if let Some((key, arg)) = SPELLINGS.iter().find(|(_, arg)| *arg as u32 == slot) {
+                visit(key, self.slots[*arg as usize]);
+            }
+        }
+    }
+
+    /// Parses the object at the cursor.
+    #[inline]
+    pub(crate) fn parse(&mut self, cursor: &mut Cursor<'a>, keys: &mut KeyMap) -> Result<(), Stop> {
+        cursor.at += 1;
+        let mut previous = START;
+        let mut after_comma = false;
+        loop {
+            match cursor.next_token()? {
+                b'"' => {}
+                b'}' => {
+                    self.has_trailing_comma |= after_comma;
+                    cursor.at += 1;
+                    return Ok(());
+                }
+                _ => return Err(Stop::Syntax),
+            }
+            let (key, known) = match keys.guess(cursor, previous) {
+                Some(found) => (Raw::default(), Some(found)),
+                None => {
+                    let key = cursor.string()?;
+                    (key, if key.kind == Kind::Text { keys.look_up(key.bytes, previous) } else { None })
+                }
+            };
+            if cursor.next_token()? != b':' {
+                return Err(Stop::Syntax);
+            }
+            cursor.at += 1;
+            let value = cursor.value()?;
+            match known {
+                Some((arg, spelling)) => {
+                    self.has_duplicate |= self.present & bit(arg) != 0;
+                    self.present |= bit(arg);
+                    self.slots[arg as usize] = value;
+                    previous = spelling;
+                }
+                None => {
+                    // Bounded: an event can have any number of unknown keys.
+                    let twin = self.others.iter_mut().take(64).find(|(k, _)| k.bytes == key.bytes);
+                    if let Some(twin) = twin {
+                        self.has_duplicate = true;
+                        twin.1 = value;
+                    } else {
+                        self.others.push((key, value));
+                    }
+                }
+            }
+            after_comma = match cursor.next_token()? {
+                b',' => {
+                    cursor.at += 1;
+                    true
+                }
+                b'}' => false,
+                _ => return Err(Stop::Syntax),
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_keys_fill_slots_and_others_are_kept() {
+        let text = br#"{"External id": 3, "mine": [1], "external id": 4, "mine": 2, "stream": 7,}"#;
+        let mut args = Args::default();
+        let mut cursor = Cursor::new(text, 0);
+        args.parse(&mut cursor, &mut KeyMap::default()).unwrap();
+        assert_eq!(cursor.at, text.len());
+        assert_eq!(args.take(Arg::ExternalId).bytes, b"4");
+        assert_eq!(args.others.len(), 1);
+        assert_eq!(args.others[0].1.bytes, b"2");
+        assert!(args.has_duplicate && args.has_trailing_comma);
+        let mut left = Vec::new();
+        args.for_each_left(|key, value| left.push((key, value.bytes)));
+        assert_eq!(left, [(b"stream".as_slice(), b"7".as_slice())]);
+    }
+
+    #[test]
+    fn every_argument_has_a_bit() {
+        const { assert!(COUNT <= 64) };
+    }
+}

@@ -1,0 +1,26 @@
+//! Kineto JSON: the traces of the PyTorch profiler, of every era and producer.
+//!
+//! Bytes flow `feed` (chunks) -> `events` (one event after the other, on all threads) -> `rows`
+//! (event to table row) -> `sequence` (back into file order) -> `header` (what stands around the
+//! events). `scan`, `event` and `args` find tokens; `text`, `number` and `fields` interpret them;
+//! `repair` mends what is no JSON.
+
+mod args;
+mod boundary;
+mod category;
+mod event;
+mod events;
+mod feed;
+mod fields;
+mod header;
+mod interner;
+mod number;
+mod outline;
+mod pipeline;
+mod repair;
+mod rows;
+mod scan;
+mod sequence;
+mod text;
+
+pub(crate) use pipeline::{Head, read};

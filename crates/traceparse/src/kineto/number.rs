@@ -1,0 +1,92 @@
+//! Turns number tokens into numbers.
+
+use super::scan::{Kind, Raw};
+
+/// The integer that `raw` holds, as a number or as a text; `None` if it is none or out of range.
+#[inline]
+pub(crate) fn integer(raw: &Raw<'_>) -> Option<i64> {
+    match raw.kind {
+        Kind::Bare | Kind::Text => parse_integer(raw.bytes),
+        _ => None,
+    }
+}
+
+#[inline]
+fn parse_integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        _ => (false, text),
+    };
+    let mut value: i64 = 0;
+    for (at, &digit) in digits.iter().enumerate() {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            // Tools that load numbers as floats write `7.0`.
+            let is_whole = at > 0 && digits[at] == b'.' && digits[at + 1..].iter().all(|&b| b == b'0');
+            return is_whole.then_some(if negative { -value } else { value });
+        }
+        value = value.checked_mul(10)?.checked_add(i64::from(digit))?;
+    }
+    (!digits.is_empty()).then_some(if negative { -value } else { value })
+}
+
+/// The unsigned 64-bit identifier that `raw` holds; a negative one is taken as its bits.
+pub(crate) fn identifier(raw: &Raw<'_>) -> Option<u64> {
+    match integer(raw) {
+        Some(value) => Some(value as u64),
+        None => std::str::from_utf8(raw.bytes).ok()?.parse().ok(),
+    }
+}
+
+/// The finite number that `raw` holds.
+pub(crate) fn real(raw: &Raw<'_>) -> Option<f64> {
+    match raw.kind {
+        Kind::Bare | Kind::Text => {
+            std::str::from_utf8(raw.bytes).ok()?.parse().ok().filter(|value: &f64| value.is_finite())
+        }
+        _ => None,
+    }
+}
+
+/// The truth value that `raw` holds, as a word or as 0 or 1.
+pub(crate) fn boolean(raw: &Raw<'_>) -> Option<bool> {
+    match raw.bytes {
+        b"true" | b"True" | b"1" => Some(true),
+        b"false" | b"False" | b"0" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bare(text: &str) -> Raw<'_> {
+        Raw { kind: Kind::Bare, bytes: text.as_bytes() }
+    }
+
+    #[test]
+    fn integers_of_every_spelling() {
+        assert_eq!(integer(&bare("42")), Some(42));
+        assert_eq!(integer(&bare("-1")), Some(-1));
+        assert_eq!(integer(&bare("7.0")), Some(7));
+        assert_eq!(integer(&Raw { kind: Kind::Text, bytes: b"25738" }), Some(25738));
+        for text in ["", "-", "7.5", ".0", "1e3", "nan", "99999999999999999999"] {
+            assert_eq!(integer(&bare(text)), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn identifiers_use_all_64_bits() {
+        assert_eq!(identifier(&bare("18446744073709551615")), Some(u64::MAX));
+        assert_eq!(identifier(&bare("-1")), Some(u64::MAX));
+        assert_eq!(identifier(&bare("x")), None);
+    }
+
+    #[test]
+    fn only_finite_reals_count() {
+        assert_eq!(real(&bare("0.848485")), Some(0.848485));
+        assert_eq!(real(&bare("inf")), None);
+        assert_eq!(real(&bare("nan")), None);
+    }
+}

@@ -1,0 +1,199 @@
+//! Reads a whole file on several threads.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::events::Run;
+use super::feed::{Chunk, Feed};
+use super::header;
+use super::rows::{Batch, RowBuilder, Shared};
+use super::sequence::{Parsed, Sequencer, refuse_loss};
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::ReadOptions;
+use crate::source::Source;
+use crate::stats::Code;
+use crate::time::Fraction;
+use crate::trace::Trace;
+
+/// Bytes handed to a thread at once: large enough that starting a chunk costs nothing, small enough
+/// that the chunks in flight stay in the caches and out of the memory budget.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// The first bytes of a file, already taken from its source.
+pub(crate) struct Head {
+    pub(crate) bytes: Vec<u8>,
+    /// Offset of the first of them in the content.
+    pub(crate) offset: u64,
+}
+
+/// Reads the trace that begins with `head` and goes on in `source`.
+pub(crate) fn read(path: &Path, source: Source, head: Head, options: &ReadOptions) -> Result<Trace> {
+    match read_with(source, head, options, Fraction::Decimal)? {
+        Outcome::Read(trace) => Ok(*trace),
+        Outcome::Unpadded => {
+            let mut source = Source::open(path)?;
+            let mut bytes = vec![0; crate::read::HEAD_BYTES];
+            let filled = source.fill(&mut bytes)?;
+            bytes.truncate(filled);
+            match read_with(source, Head { bytes, offset: 0 }, options, Fraction::Unpadded)? {
+                Outcome::Read(trace) => Ok(*trace),
+                Outcome::Unpadded => Err(Error::new(ErrorKind::Io, "changed while it was read")),
+            }
+        }
+    }
+}
+
+enum Outcome {
+    Read(Box<Trace>),
+    /// The fractions of its time stamps are counts of nanoseconds; it must be read anew.
+    Unpadded,
+}
+
+fn read_with(source: Source, head: Head, options: &ReadOptions, fraction: Fraction) -> Result<Outcome> {
+    let threads = options
+        .threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+        .clamp(1, 64);
+    let chunk_bytes = options.chunk_bytes.unwrap_or(CHUNK_BYTES).max(1);
+    let shared = Shared::default();
+    let work = Work {
+        feed: Mutex::new(Feed::new(source, head.bytes, head.offset, chunk_bytes)),
+        sequencer: Mutex::new(Sequencer::new(RowBuilder::new(&shared, fraction), options.strict)),
+        pool: Pool::new(2 * threads + 1),
+        failed: AtomicBool::new(false),
+        options,
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| work.run(&shared, fraction))).collect();
+        let mut outcome = work.run(&shared, fraction);
+        for other in others {
+            let result = other.join().unwrap_or_else(|_| {
+                Err(Error::new(ErrorKind::Io, "a reading thread failed; please report this"))
+            });
+            outcome = outcome.and(result);
+        }
+        outcome
+    })?;
+    let source = lock(work.feed).into_source();
+    let sequencer = work.sequencer.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (short_zero, leading_zero) = sequencer.short_fractions;
+    if fraction == Fraction::Decimal && short_zero > 0 && leading_zero == 0 {
+        return Ok(Outcome::Unpadded);
+    }
+    let mut finished = header::Finished::new(sequencer, source);
+    if fraction == Fraction::Unpadded {
+        finished.stats.note(Code::UnpaddedFraction, None);
+    }
+    if options.strict {
+        refuse_loss(&finished.stats)?;
+    }
+    Ok(Outcome::Read(Box::new(finished.into_trace(shared)?)))
+}
+
+/// What the reading threads work on together.
+struct Work<'w> {
+    feed: Mutex<Feed>,
+    sequencer: Mutex<Sequencer<'w>>,
+    pool: Pool,
+    failed: AtomicBool,
+    options: &'w ReadOptions,
+}
+
+impl<'w> Work<'w> {
+    /// Reads, parses and delivers chunks until there are no more.
+    fn run(&self, shared: &'w Shared, fraction: Fraction) -> Result<()> {
+        let mut rows = RowBuilder::new(shared, fraction);
+        let result = self.run_with(&mut rows);
+        if result.is_err() {
+            self.failed.store(true, Ordering::Relaxed);
+            self.pool.close();
+        }
+        result
+    }
+
+    fn run_with(&self, rows: &mut RowBuilder<'_>) -> Result<()> {
+        while let Some(mut chunk) = self.pool.take() {
+            // A buffer is in hand before a chunk is claimed, so the thread that holds the oldest
+            // chunk never waits for one.
+            {
+                let mut feed = guard(&self.feed);
+                if self.failed.load(Ordering::Relaxed) || !feed.next_chunk(&mut chunk)? {
+                    drop(feed);
+                    self.pool.put(chunk);
+                    return Ok(());
+                }
+                let (done, total) = feed.progress();
+                drop(feed);
+                if let Some(progress) = &self.options.progress
+                    && !progress(done, total)
+                {
+                    return Err(Error::new(ErrorKind::Interrupted, "interrupted"));
+                }
+            }
+            let parsed = parse(&chunk, rows);
+            guard(&self.sequencer).accept(chunk, parsed, |chunk| self.pool.put(chunk))?;
+        }
+        Ok(())
+    }
+}
+
+/// Parses a chunk on the assumption that it begins between events.
+fn parse(chunk: &Chunk, rows: &mut RowBuilder<'_>) -> Parsed {
+    if !chunk.starts_event {
+        return None;
+    }
+    let run = Run {
+        bytes: chunk.bytes(),
+        start: 0,
+        offset: chunk.offset,
+        after_comma: true,
+        is_last: chunk.is_last,
+    };
+    let mut batch = Batch::default();
+    let end = run.parse(rows, &mut batch);
+    Some((batch, end))
+}
+
+fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lock<T>(mutex: Mutex<T>) -> T {
+    mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The buffers in circulation; their number bounds the memory of chunks in flight.
+struct Pool {
+    sender: Mutex<Option<SyncSender<Chunk>>>,
+    receiver: Mutex<Receiver<Chunk>>,
+}
+
+impl Pool {
+    fn new(buffers: usize) -> Self {
+        let (sender, receiver) = sync_channel(buffers);
+        for _ in 0..buffers {
+            // The channel has room for every buffer.
+            let _ = sender.send(Chunk::default());
+        }
+        Self { sender: Mutex::new(Some(sender)), receiver: Mutex::new(receiver) }
+    }
+
+    /// A free buffer; waits for one, `None` once the pool is closed.
+    fn take(&self) -> Option<Chunk> {
+        guard(&self.receiver).recv().ok()
+    }
+
+    fn put(&self, chunk: Chunk) {
+        if let Some(sender) = &*guard(&self.sender) {
+            // Never full: no more buffers exist than it has room for.
+            let _ = sender.try_send(chunk);
+        }
+    }
+
+    /// Wakes whoever waits; no buffers are handed out any more.
+    fn close(&self) {
+        *guard(&self.sender) = None;
+    }
+}

@@ -1,0 +1,489 @@
+//! Turns one event into a row of the table it belongs to.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use super::args::{self, Arg, KeyMap};
+use super::category::Class;
+use super::event::RawEvent;
+use super::interner::Interner;
+use super::number;
+use super::scan::{Kind, Raw};
+use crate::schema::*;
+use crate::stats::{Code, Stats};
+use crate::time::Fraction;
+use crate::tracks::{TrackKey, TrackTable};
+
+/// Tables and findings of a run of consecutive events; rows are numbered from 0.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) tables: Tables,
+    pub(crate) stats: Stats,
+    /// Events so far, dropped ones included: the number of the next row.
+    pub(crate) rows: u32,
+    /// Evidence for [`Fraction::Unpadded`]: short fractions that end in 0, and ones that begin with 0.
+    pub(crate) short_fractions: (u64, u64),
+}
+
+/// What all threads that read one trace share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) symbols: Mutex<SymbolTable>,
+    pub(crate) tracks: Mutex<TrackTable>,
+}
+
+/// Turns events into rows; one per thread.
+pub(crate) struct RowBuilder<'s> {
+    pub(crate) keys: KeyMap,
+    pub(super) interner: Interner<'s>,
+    pub(super) shared_tracks: &'s Mutex<TrackTable>,
+    pub(super) tracks: HashMap<TrackKey, u32>,
+    /// Bytes of the last pid and tid, and their track; `u32::MAX` for none.
+    pub(super) last_track: (Vec<u8>, Vec<u8>, u32),
+    classes: HashMap<Symbol, Class>,
+    last_category: Option<(Symbol, Class)>,
+    fixed: FixedSymbols,
+    pub(super) fraction: Fraction,
+}
+
+/// Symbols of the texts that the reader itself puts into tables.
+struct FixedSymbols {
+    kernel: Symbol,
+    memcpy: Symbol,
+    memset: Symbol,
+    op: Symbol,
+    gpu_op: Symbol,
+}
+
+impl<'s> RowBuilder<'s> {
+    pub(crate) fn new(shared: &'s Shared, fraction: Fraction) -> Self {
+        let mut interner = Interner::new(&shared.symbols);
+        let fixed = FixedSymbols {
+            kernel: interner.intern_clean("kernel"),
+            memcpy: interner.intern_clean("memcpy"),
+            memset: interner.intern_clean("memset"),
+            op: interner.intern_clean("op"),
+            gpu_op: interner.intern_clean("gpu_op"),
+        };
+        Self {
+            keys: KeyMap::default(),
+            interner,
+            shared_tracks: &shared.tracks,
+            tracks: HashMap::new(),
+            last_track: (Vec::new(), Vec::new(), u32::MAX),
+            classes: HashMap::new(),
+            last_category: None,
+            fixed,
+            fraction,
+        }
+    }
+
+    /// Adds the row of `event`, which begins at byte `offset`, to `batch`; or counts its loss.
+    pub(crate) fn add(&mut self, event: &mut RawEvent<'_>, batch: &mut Batch, offset: u64) {
+        let row = batch.rows;
+        batch.rows += 1;
+        batch.stats.seen += 1;
+        let mut add = Add { builder: self, event, batch, offset, row };
+        if add.dispatch() {
+            add.batch.stats.kept += 1;
+        } else {
+            add.batch.stats.dropped += 1;
+        }
+    }
+}
+
+/// One event on its way into the tables.
+pub(super) struct Add<'b, 's, 'e, 'a> {
+    pub(super) builder: &'b mut RowBuilder<'s>,
+    pub(super) event: &'e mut RawEvent<'a>,
+    pub(super) batch: &'b mut Batch,
+    offset: u64,
+    row: u32,
+}
+
+/// The fields that every event has.
+struct Head {
+    name: Option<Symbol>,
+    category: Option<Symbol>,
+    start_ns: i64,
+}
+
+impl<'a> Add<'_, '_, '_, 'a> {
+    pub(super) fn note(&mut self, code: Code) {
+        self.batch.stats.note(code, Some(self.offset));
+    }
+
+    /// Adds the row; false if the event had to be dropped.
+    fn dispatch(&mut self) -> bool {
+        if self.event.has_duplicate || self.event.args.has_duplicate {
+            self.note(Code::DuplicateKey);
+        }
+        if self.event.has_trailing_comma || self.event.args.has_trailing_comma {
+            self.note(Code::TrailingComma);
+        }
+        let phase = match self.event.phase.bytes {
+            [single] => *single,
+            _ => 0,
+        };
+        let start_ns = self.time(self.event.ts);
+        if phase == b'M' {
+            self.metadata(start_ns);
+            return true;
+        }
+        let Some(start_ns) = start_ns else {
+            self.note(Code::MissingTime);
+            return false;
+        };
+        let (category, class) = self.category();
+        let name = self.name();
+        let head = Head { name, category, start_ns };
+        let is_memory = matches!(self.event.name.bytes, b"[memory]" | b"[OutOfMemory]");
+        match phase {
+            b'X' | b'i' | b'I' if is_memory => self.memory(&head),
+            b'X' => self.slice(class, &head),
+            b'i' | b'I' | b'R' => self.instant(&head),
+            b's' | b't' | b'f' => self.flow(&head),
+            b'C' => self.counters(&head, None),
+            0 if self.event.phase.kind == Kind::Missing => {
+                self.note(Code::MissingPhase);
+                self.slice(class, &head);
+            }
+            _ => self.span(&head, None),
+        }
+        if phase != b'C' && class != Class::ProfilerRange {
+            self.extra_args();
+        }
+        true
+    }
+
+    fn category(&mut self) -> (Option<Symbol>, Class) {
+        let raw = self.event.category;
+        if raw.kind == Kind::Missing {
+            return (None, if raw.is_null() { Class::Op } else { Class::Span });
+        }
+        let Some(symbol) = self.text(raw) else { return (None, Class::Span) };
+        if let Some((known, class)) = self.builder.last_category
+            && known == symbol
+        {
+            return (Some(symbol), class);
+        }
+        let bytes = raw.bytes;
+        let class = *self
+            .builder
+            .classes
+            .entry(symbol)
+            .or_insert_with(|| std::str::from_utf8(bytes).map_or(Class::Span, Class::of));
+        self.builder.last_category = Some((symbol, class));
+        (Some(symbol), class)
+    }
+
+    fn name(&mut self) -> Option<Symbol> {
+        let name = self.text(self.event.name);
+        if name.is_none() {
+            self.note(Code::MissingName);
+        }
+        name
+    }
+
+    fn slice(&mut self, class: Class, head: &Head) {
+        let dur_ns = self.duration();
+        match class {
+            Class::Op => self.op(head, dur_ns),
+            Class::Launch => self.launch(head, dur_ns),
+            // XPU metrics repeat the kernels they were measured on.
+            Class::Kernel if self.event.name.bytes.starts_with(b"metrics: ") => self.span(head, dur_ns),
+            Class::Kernel => self.gpu_op(self.builder.fixed.kernel, head, dur_ns),
+            Class::Memcpy => self.gpu_op(self.builder.fixed.memcpy, head, dur_ns),
+            Class::Memset => self.gpu_op(self.builder.fixed.memset, head, dur_ns),
+            Class::GpuAnnotation => self.gpu_annotation(head, dur_ns),
+            Class::Sync => self.sync(head, dur_ns),
+            Class::Python => self.python(head, dur_ns),
+            Class::ProfilerRange => self.counters(head, dur_ns),
+            Class::Span => self.span(head, dur_ns),
+        }
+    }
+
+    fn op(&mut self, head: &Head, dur_ns: Option<i64>) {
+        if self.event.args.left(args::bit(Arg::CollectiveName) | args::bit(Arg::GroupName)) != 0 {
+            self.collective(self.builder.fixed.op);
+        }
+        let row = OpRow {
+            row: self.row,
+            name: head.name,
+            category: head.category,
+            track: self.track(),
+            start_ns: head.start_ns,
+            dur_ns,
+            external_id: self.int(Arg::ExternalId),
+            sequence: self.int(Arg::Sequence),
+            forward_thread: self.int(Arg::ForwardThread),
+            input_dims: self.json(Arg::InputDims),
+            input_types: self.json(Arg::InputTypes),
+            input_strides: self.json(Arg::InputStrides),
+            concrete_inputs: self.json(Arg::ConcreteInputs),
+            call_stack: self.non_empty_text(Arg::CallStack),
+            module_hierarchy: self.non_empty_text(Arg::ModuleHierarchy),
+            record_function_id: self.int(Arg::RecordFunctionId),
+            event_index: self.int(Arg::EventIndex),
+            finished: self.boolean(Arg::Finished),
+        };
+        self.batch.tables.ops.push(row);
+    }
+
+    fn launch(&mut self, head: &Head, dur_ns: Option<i64>) {
+        let row = LaunchRow {
+            row: self.row,
+            name: head.name,
+            category: head.category,
+            track: self.track(),
+            start_ns: head.start_ns,
+            dur_ns,
+            correlation: self.int(Arg::Correlation),
+            external_id: self.int(Arg::ExternalId),
+            callback_id: self.int(Arg::CudaCallback).or_else(|| self.int(Arg::HipCallback)),
+        };
+        self.batch.tables.launches.push(row);
+    }
+
+    fn gpu_op(&mut self, kind: Symbol, head: &Head, dur_ns: Option<i64>) {
+        let collective = args::bit(Arg::CollectiveName) | args::bit(Arg::GroupName) | args::bit(Arg::CommsId);
+        if self.event.args.left(collective) != 0 {
+            self.collective(self.builder.fixed.gpu_op);
+        }
+        let (device, stream) = self.device_and_stream();
+        let graph_id = self.int(Arg::GraphId).filter(|&id| id != 0);
+        let graph_node_id = self.identifier(Arg::GraphNodeId).filter(|_| graph_id.is_some());
+        let row = GpuOpRow {
+            row: self.row,
+            kind,
+            name: head.name,
+            category: head.category,
+            device,
+            stream,
+            start_ns: head.start_ns,
+            dur_ns,
+            correlation: self.int(Arg::Correlation),
+            external_id: self.int(Arg::ExternalId),
+            context: self.int(Arg::Context),
+            queued_ns: self.int(Arg::Queued).filter(|&at| at != 0),
+            grid: self.json(Arg::Grid),
+            block: self.json(Arg::Block),
+            registers: self.int(Arg::Registers),
+            shared_memory_bytes: self.int(Arg::SharedMemory),
+            blocks_per_sm: self.real(Arg::BlocksPerSm),
+            warps_per_sm: self.real(Arg::WarpsPerSm),
+            occupancy_pct: self.real(Arg::Occupancy),
+            bytes: self.int(Arg::Bytes),
+            bandwidth_gb_per_s: self.real(Arg::Bandwidth),
+            graph_id,
+            graph_node_id,
+            priority: self.int(Arg::Priority),
+            channel: self.int(Arg::Channel),
+        };
+        self.batch.tables.gpu_ops.push(row);
+    }
+
+    fn gpu_annotation(&mut self, head: &Head, dur_ns: Option<i64>) {
+        let (device, stream) = self.device_and_stream();
+        let row = GpuAnnotationRow {
+            row: self.row,
+            name: head.name,
+            device,
+            stream,
+            start_ns: head.start_ns,
+            dur_ns,
+            external_id: self.int(Arg::ExternalId),
+        };
+        self.batch.tables.gpu_annotations.push(row);
+    }
+
+    fn sync(&mut self, head: &Head, dur_ns: Option<i64>) {
+        // -1 stands for unknown.
+        let known = |id: &i64| *id >= 0;
+        let has_stream = self.event.args.left(args::bit(Arg::Stream)) != 0;
+        let (device, stream) = self.device_and_stream();
+        let row = SyncRow {
+            row: self.row,
+            name: head.name,
+            category: head.category,
+            device,
+            stream: stream.filter(|id| has_stream && known(id)),
+            start_ns: head.start_ns,
+            dur_ns,
+            correlation: self.int(Arg::Correlation),
+            external_id: self.int(Arg::ExternalId),
+            kind: self.non_empty_text(Arg::SyncKind),
+            event_id: self.int(Arg::WaitEvent).or_else(|| self.int(Arg::EventId)).filter(known),
+            wait_stream: self.int(Arg::WaitStream).filter(known),
+            wait_correlation: self.int(Arg::WaitCorrelation).filter(known),
+        };
+        self.batch.tables.syncs.push(row);
+    }
+
+    fn python(&mut self, head: &Head, dur_ns: Option<i64>) {
+        let row = PythonRow {
+            row: self.row,
+            name: head.name,
+            track: self.track(),
+            start_ns: head.start_ns,
+            dur_ns,
+            python_id: self.int(Arg::PythonId),
+            python_parent_id: self.int(Arg::PythonParentId),
+            module_id: self.int(Arg::PythonModuleId),
+            call_stack: self.non_empty_text(Arg::CallStack),
+            event_index: self.int(Arg::EventIndex),
+            finished: self.boolean(Arg::Finished),
+        };
+        self.batch.tables.python.push(row);
+    }
+
+    fn memory(&mut self, head: &Head) {
+        // `finished: false` stands on every memory event of some recorders and means nothing;
+        // one recorder writes them as slices that last to the end of the window.
+        self.event.args.take(Arg::Finished);
+        let row = MemoryRow {
+            row: self.row,
+            name: head.name,
+            track: self.track(),
+            start_ns: head.start_ns,
+            address: self.identifier(Arg::Address),
+            bytes: self.int(Arg::MemoryBytes),
+            total_allocated_bytes: self.int(Arg::TotalAllocated),
+            total_reserved_bytes: self.int(Arg::TotalReserved),
+            device_type: self.int(Arg::DeviceType),
+            device_id: self.int(Arg::DeviceId),
+            call_stack: self.non_empty_text(Arg::CallStack),
+            event_index: self.int(Arg::EventIndex),
+        };
+        self.batch.tables.memory.push(row);
+    }
+
+    fn instant(&mut self, head: &Head) {
+        let row = InstantRow {
+            row: self.row,
+            name: head.name,
+            category: head.category,
+            scope: self.text(self.event.scope),
+            track: self.track(),
+            start_ns: head.start_ns,
+        };
+        self.batch.tables.instants.push(row);
+    }
+
+    fn flow(&mut self, head: &Head) {
+        let id = self.integer(self.event.id);
+        let Some(kind) = self.text(self.event.phase) else { return };
+        let row = FlowRow {
+            row: self.row,
+            id,
+            name: head.name,
+            category: head.category,
+            kind,
+            track: self.track(),
+            start_ns: head.start_ns,
+        };
+        self.batch.tables.flows.push(row);
+    }
+
+    fn span(&mut self, head: &Head, dur_ns: Option<i64>) {
+        let kind = self.text(self.event.phase).unwrap_or_else(|| self.builder.interner.intern_clean("X"));
+        let row = SpanRow {
+            row: self.row,
+            name: head.name,
+            category: head.category,
+            kind,
+            track: self.track(),
+            start_ns: head.start_ns,
+            dur_ns,
+            correlation: self.int(Arg::Correlation),
+            external_id: self.int(Arg::ExternalId),
+        };
+        self.batch.tables.spans.push(row);
+    }
+
+    fn metadata(&mut self, start_ns: Option<i64>) {
+        let name = self.name();
+        let value = match self.event.args.others.first().copied() {
+            Some((_, value)) => {
+                self.event.args.others.remove(0);
+                self.text(value).or_else(|| self.json_value(value))
+            }
+            None => None,
+        };
+        let row = MetadataRow { row: self.row, name, track: self.track(), start_ns, value };
+        self.batch.tables.metadata.push(row);
+        self.extra_args();
+    }
+
+    /// One row per argument; an event without arguments gets one row without a value.
+    fn counters(&mut self, head: &Head, dur_ns: Option<i64>) {
+        let mut values: Vec<(Raw<'a>, Raw<'a>)> = std::mem::take(&mut self.event.args.others);
+        self.event
+            .args
+            .for_each_left(|key, value| values.push((Raw { kind: Kind::Text, bytes: key }, value)));
+        if values.is_empty() {
+            values.push((Raw { kind: Kind::Text, bytes: b"" }, Raw::default()));
+        }
+        let track = self.track();
+        for (key, raw) in values.drain(..) {
+            let value = number::real(&raw);
+            if value.is_none() && !raw.is_null() {
+                self.note(Code::BadNumber);
+            }
+            let Some(counter) = self.text(key) else { continue };
+            let row = CounterRow {
+                row: self.row,
+                name: head.name,
+                category: head.category,
+                track,
+                start_ns: head.start_ns,
+                dur_ns,
+                counter,
+                value,
+            };
+            self.batch.tables.counters.push(row);
+        }
+        self.event.args.others = values;
+    }
+
+    fn collective(&mut self, source: Symbol) {
+        let row = CollectiveRow {
+            row: self.row,
+            source,
+            name: self.non_empty_text(Arg::CollectiveName),
+            dtype: self.non_empty_text(Arg::DType),
+            in_elements: self.int(Arg::InElements),
+            out_elements: self.int(Arg::OutElements),
+            in_split: self.text_or_json(Arg::InSplit),
+            out_split: self.text_or_json(Arg::OutSplit),
+            group_size: self.int(Arg::GroupSize),
+            process_group: self.text_or_json(Arg::GroupName),
+            process_group_description: self.non_empty_text(Arg::GroupDescription),
+            process_group_ranks: self.text_or_json(Arg::GroupRanks),
+            rank: self.int(Arg::Rank),
+            source_rank: self.int(Arg::SourceRank),
+            destination_rank: self.int(Arg::DestinationRank),
+            sequence: self.int(Arg::CollectiveSequence),
+            comms_id: self.identifier(Arg::CommsId),
+            is_async: self.boolean(Arg::IsAsync),
+        };
+        self.batch.tables.collectives.push(row);
+    }
+
+    /// Keeps every argument that no column took.
+    fn extra_args(&mut self) {
+        let args = &mut self.event.args;
+        if args.left(u64::MAX) == 0 && args.others.is_empty() && self.event.others.is_empty() {
+            return;
+        }
+        let mut extra: Vec<(Raw<'a>, Raw<'a>)> = Vec::new();
+        args.for_each_left(|key, value| extra.push((Raw { kind: Kind::Text, bytes: key }, value)));
+        extra.append(&mut args.others);
+        extra.append(&mut self.event.others);
+        for (key, raw) in extra {
+            let Some(key) = self.text(key) else { continue };
+            let Some(value) = self.json_value(raw) else { continue };
+            self.batch.tables.extra_args.push(ExtraArgRow { row: self.row, key, value });
+        }
+    }
+}
