@@ -1,0 +1,139 @@
+"""The rules of the house that no linter checks."""
+
+import ast
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kernelscope
+from kernelscope import _traceparse
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[1]
+CRATE = ROOT / "crates/traceparse"
+FORMATS = ("kineto", "nsys", "nvprof")
+
+
+def _files(suffix: str) -> Iterator[Path]:
+    for folder in ("crates", "python", "tests", "benches"):
+        for path in (ROOT / folder).rglob(f"*{suffix}"):
+            if "target" not in path.parts:
+                yield path
+
+
+def _toml(path: str) -> dict[str, Any]:
+    return tomllib.loads((ROOT / path).read_text())
+
+
+def test_the_reader_knows_neither_python_nor_polars() -> None:
+    manifest = _toml("crates/traceparse/Cargo.toml")
+    assert set(manifest["dependencies"]).isdisjoint({"pyo3", "polars", "tracedemo", "traceparse-py"})
+
+
+def _crate_imports(module: str) -> set[str]:
+    """The top-level modules of the reader that the files of ``module`` name."""
+    files = [*(CRATE / "src" / module).rglob("*.rs"), CRATE / f"src/{module}.rs"]
+    text = "\n".join(path.read_text() for path in files if path.exists())
+    return set(re.findall(r"\b(?:crate|traceparse)::(\w+)", text))
+
+
+@pytest.mark.parametrize(
+    ("module", "forbidden"),
+    [
+        ("schema", (*FORMATS, "link", "interval", "read")),
+        ("interval", (*FORMATS, "schema", "link", "read")),
+        ("link", (*FORMATS, "read")),
+        ("kineto", ("nsys", "nvprof", "link")),
+    ],
+)
+def test_arrows_between_modules_of_the_reader(module: str, forbidden: tuple[str, ...]) -> None:
+    assert (CRATE / "src" / module).is_dir()
+    assert _crate_imports(module).isdisjoint(forbidden)
+
+
+@pytest.mark.parametrize(("suffix", "limit"), [(".rs", 500), (".py", 400)])
+def test_files_are_short(suffix: str, limit: int) -> None:
+    lengths = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in _files(suffix)}
+    assert len(lengths) > 10
+    assert {path: length for path, length in lengths.items() if length > limit} == {}
+
+
+def test_functions_are_short() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in _files(".py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= 70
+    ]
+    assert long == []
+
+
+def test_files_are_named_after_what_they_do() -> None:
+    vague = {"utils", "util", "helpers", "helper", "common", "misc"}
+    assert [path for suffix in (".rs", ".py") for path in _files(suffix) if path.stem in vague] == []
+
+
+def test_public_functions_say_what_they_do() -> None:
+    silent: list[str] = []
+    for path in (ROOT / "python").rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        nodes = [tree, *(n for n in tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef)))]
+        for node in nodes:
+            name = getattr(node, "name", "the module")
+            doc = ast.get_docstring(node)
+            if not name.startswith("_") and not (
+                doc and doc.splitlines()[0].rstrip().endswith((".", ":", "?"))
+            ):
+                silent.append(f"{path.relative_to(ROOT)}: {name}")
+    assert silent == []
+
+
+def test_locked_requirements_name_no_index() -> None:
+    locks = list((ROOT / "requirements").glob("*.txt"))
+    assert len(locks) >= 3
+    for lock in locks:
+        text = lock.read_text()
+        assert "--hash=sha256:" in text
+        assert "://" not in text
+        assert "--index" not in text
+
+
+def test_dependencies_are_those_that_are_locked() -> None:
+    declared = _toml("pyproject.toml")["project"]["dependencies"]
+    locked = [
+        line for line in (ROOT / "requirements/run.in").read_text().splitlines() if not line.startswith("#")
+    ]
+    assert sorted(declared) == sorted(locked)
+
+
+def test_versions_agree() -> None:
+    version = _toml("Cargo.toml")["workspace"]["package"]["version"]
+    assert kernelscope.__version__ == version
+    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_debug_build_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_traceparse, "is_debug_build", True)
+    with pytest.warns(RuntimeWarning, match="without optimisation"):
+        importlib.reload(kernelscope)
+
+
+def test_release_build_does_not_warn() -> None:
+    assert not _traceparse.is_debug_build, "tests run on the build that users get"
+
+
+def test_every_public_name_exists() -> None:
+    for name in kernelscope.__all__:
+        assert getattr(kernelscope, name) is not None
+    assert dir(kernelscope) == sorted(kernelscope.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        kernelscope.nonsense  # pyright: ignore[reportAttributeAccessIssue]  # noqa: B018
