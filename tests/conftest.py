@@ -23,9 +23,8 @@ def shared() -> Path:
     return SHARED
 
 
-@pytest.fixture
-def tiny(tmp_path: Path) -> Path:
-    """A trace small enough to know by heart: one op that launches one kernel on an H100."""
+def _document() -> dict[str, Any]:
+    """One op that launches one kernel on an H100."""
     host: dict[str, Any] = {"ph": "X", "pid": 7, "tid": 7}
     mm = {"External id": 1, "Input Dims": [[2, 3], [3, 4]], "user key": "kept"}
     launch = {"External id": 1, "correlation": 9}
@@ -45,7 +44,7 @@ def tiny(tmp_path: Path) -> Path:
             "args": kernel,
         },
     ]
-    document = {
+    return {
         "schemaVersion": 1,
         "deviceProperties": [{"id": 0, "name": "NVIDIA H100", "totalGlobalMem": 80 * 2**30, "numSms": 132}],
         "cupti_version": 28,
@@ -57,23 +56,26 @@ def tiny(tmp_path: Path) -> Path:
         "baseTimeNanoseconds": 1_767_189_312_000_000_000,
         "traceEvents": events,
     }
-    path = tmp_path / "tiny.json"
-    path.write_text(json.dumps(document))
-    return path
 
 
 @pytest.fixture
-def large(tiny: Path, tmp_path: Path) -> Path:
-    """A trace that takes seconds to read with one thread."""
-    document = tiny.read_text()
-    head, events = document[: document.index("[{") + 1], document[document.index("[{") + 1 : -2]
-    path = tmp_path / "large.json"
-    block = (events + ",") * 2000
-    with path.open("w") as file:
-        file.write(head)
-        for _ in range(600):
-            file.write(block)
-        file.write(events + "]}")
+def tiny(tmp_path: Path) -> Path:
+    """A trace small enough to know by heart."""
+    path = tmp_path / "tiny.json"
+    path.write_text(json.dumps(_document()))
+    return path
+
+
+@pytest.fixture(scope="session")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace that takes more than a second to read with one thread: instants, which nothing links."""
+    event = b'{"ph": "i", "s": "t", "name": "mark", "pid": 1, "tid": 1, "ts": 5, "args": {"step": 12}},\n'
+    path = tmp_path_factory.mktemp("large") / "large.json"
+    with path.open("wb") as file:
+        file.write(b'{"traceEvents": [\n')
+        for _ in range(500):
+            file.write(event * 10_000)
+        file.write(event.rstrip(b",\n") + b"]}")
     return path
 
 

@@ -27,7 +27,7 @@ def test_tables_have_the_documented_columns(tiny: Path) -> None:
 def test_rows_of_a_known_trace(tiny: Path) -> None:
     trace = ks.read(tiny)
     op = trace.ops.row(by_predicate=pl.col("name") == "aten::mm", named=True)
-    assert (op["start_ns"], op["dur_ns"], op["input_dims"]) == (10_001, 20_000, "[[2,3],[3,4]]")
+    assert (op["start_ns"], op["dur_ns"], op["input_dims"]) == (10_001, 20_000, "[[2, 3], [3, 4]]")
     (kernel,) = trace.gpu_ops.to_dicts()
     assert (kernel["start_ns"], kernel["dur_ns"], kernel["bytes"]) == (40_000, 30_500, None)
     assert kernel["op_row"] == op["row"]

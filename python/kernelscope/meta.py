@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+# User metadata may end in _version, too.
+_VERSIONED = ("cuda_", "cupti_", "hip_", "nccl_", "roc", "xpu_", "mtia_")
 _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 
 
@@ -87,7 +89,7 @@ def _versions(properties: Mapping[str, Any]) -> dict[str, str]:
     return {
         key: str(value)
         for key, value in properties.items()
-        if key.endswith("_version") and isinstance(value, (int, float, str))
+        if key.startswith(_VERSIONED) and key.endswith("_version") and isinstance(value, (int, float, str))
     }
 
 

@@ -1,5 +1,7 @@
 //! Which Python exception each kind of error becomes.
 
+use std::path::Path;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use traceparse::{Error, ErrorKind};
@@ -44,7 +46,7 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         return Ok(PyErr::from_value(class.call0()?));
     }
     let options = PyDict::new(py);
-    options.set_item("path", error.path())?;
+    options.set_item("path", error.path().map(Path::as_os_str))?;
     options.set_item("offset", error.offset())?;
     Ok(PyErr::from_value(class.call((error.to_string(),), Some(&options))?))
 }

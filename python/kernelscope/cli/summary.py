@@ -1,6 +1,7 @@
 """The summary of a trace that ``kernelscope info`` prints."""
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -19,6 +20,7 @@ from kernelscope.units import format_bytes, format_count, format_ns
 
 # Kineto writes these as integers: CUDA 12090 is 12.9, HIP 60443483 is 6.4.43483.
 _CUDA = {"cuda_runtime_version": "CUDA runtime", "cuda_driver_version": "CUDA driver"}
+_NAMES = {"cupti": "CUPTI", "nccl": "NCCL"}
 _HIP = {"hip_runtime_version": "HIP runtime", "hip_driver_version": "HIP driver"}
 # Older recorders store epoch time in the stamps themselves; 10**18 ns is the year 2001.
 _EPOCH_STAMP_NS = 10**18
@@ -83,7 +85,7 @@ def _counts(trace: Trace) -> Table:
     table.add_column("a row is", style="dim")
     for name, frame in trace.tables.items():
         if frame.height and name != "diagnostics":
-            table.add_row(name, format_count(frame.height), TABLES[name].doc.split(". ")[0].rstrip("."))
+            table.add_row(name, format_count(frame.height), re.split(r"[.;:]", TABLES[name].doc)[0])
     return table
 
 
@@ -137,7 +139,8 @@ def _devices(trace: Trace) -> str | None:
     for row in trace.devices.iter_rows(named=True):
         memory = row["total_memory_bytes"]
         text = row["name"] or "unnamed"
-        text += f", {format_bytes(memory)}" if memory else ""
+        # Cards of one type differ by a few MiB.
+        text += f", {memory / 2**30:.0f} GiB" if memory else ""
         text += f", {row['sm_count']} SMs" if row["sm_count"] else ""
         kinds.setdefault(text, []).append(row["device"])
     lines = [f"{len(ids)} x {text}" for text, ids in kinds.items()]
@@ -167,5 +170,6 @@ def _versions(versions: Mapping[str, Any]) -> str:
             number = int(text)
             shown.append(f"{_HIP[key]} {number // 10**7}.{number // 10**5 % 100}.{number % 10**5}")
         else:
-            shown.append(f"{key.removesuffix('_version')} {text}")
+            name = key.removesuffix("_version")
+            shown.append(f"{_NAMES.get(name, name)} {text}")
     return ", ".join(shown)
