@@ -1,0 +1,21 @@
+"""Questions about a trace: frames in, frames out.
+
+Every function takes a :class:`kernelscope.Trace` and gives a ``polars.DataFrame`` whose columns its
+documentation names with their units. Unknown is null, never 0.
+"""
+
+from kernelscope.analysis.averages import key_averages
+from kernelscope.analysis.gpus import gpu_summary
+from kernelscope.analysis.kernels import kernel_table
+from kernelscope.analysis.ops import op_calls, op_table
+from kernelscope.analysis.steps import CATEGORIES, step_breakdown
+
+__all__ = [
+    "CATEGORIES",
+    "gpu_summary",
+    "kernel_table",
+    "key_averages",
+    "op_calls",
+    "op_table",
+    "step_breakdown",
+]

@@ -1,0 +1,130 @@
+"""How busy and how full each GPU was."""
+
+from typing import TYPE_CHECKING, cast
+
+import polars as pl
+
+from kernelscope.analysis.intervals import clipped, covered_ns
+from kernelscope.analysis.occupancy import launch_metrics
+from kernelscope.analysis.ops import operator_flags
+from kernelscope.analysis.steps import step_breakdown
+from kernelscope.analysis.tensor_cores import kernel_flags
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+
+def gpu_summary(trace: "Trace") -> pl.DataFrame:
+    """How busy and how full each GPU was, from the start of the first step to the end of the last.
+
+    Steps that the recording cuts off do not count; a trace without steps counts whole.
+
+    Columns: ``device``, ``name``, ``total_memory_bytes``, ``compute_capability``, ``span_ns`` (the
+        time looked at), ``busy_ns`` (at least one kernel runs), ``idle_ns`` (neither kernel nor
+        copy nor memset runs), ``copy_ns`` (only copies or memsets run), ``utilisation`` (busy share
+        of the span), ``sm_efficiency`` (share of SMs with a block, over the span),
+        ``occupancy_pct`` (mean over the time of the kernels), ``tensor_core_share`` (of the time of
+        kernels that operators launched), ``kernels``, ``kernel_ns`` (summed over all kernels of
+        the trace) and ``launch_metrics`` (recorded; derived, if some value follows from launch
+        sizes and the limits of the device; null if unknown).
+    Units: ns; bytes; shares between 0 and 1; percent for ``occupancy_pct``.
+    Formula: sm_efficiency integrates min(1, sum of blocks per SM over running kernels).
+    Source: the GPU summary of the TensorBoard plugin.
+    """
+    work = trace.gpu_ops.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0))
+    span = _span(trace, work)
+    inside = clipped(work, *span)
+    kernels = launch_metrics(inside.filter(pl.col("kind") == "kernel"), trace.devices)
+    length = span[1] - span[0]
+    parts = [
+        covered_ns(kernels, by=["device"]).rename({"covered_ns": "busy_ns"}),
+        covered_ns(inside, by=["device"]).rename({"covered_ns": "_active_ns"}),
+        _sm_time(kernels),
+        _occupancy(kernels),
+        _tensor_core_share(trace),
+        work.filter(pl.col("kind") == "kernel")
+        .group_by("device")
+        .agg(pl.len().cast(pl.Int64).alias("kernels"), pl.col("dur_ns").sum().alias("kernel_ns")),
+    ]
+    table = (
+        work.select("device").drop_nulls().unique().join(_described(trace.devices), on="device", how="left")
+    )
+    for part in parts:
+        table = table.join(part, on="device", how="left")
+    known = pl.lit(length if length > 0 else None, pl.Int64)
+    busy, active = pl.col("busy_ns").fill_null(0), pl.col("_active_ns").fill_null(0)
+    return table.select(
+        "device",
+        "name",
+        "total_memory_bytes",
+        "compute_capability",
+        span_ns=known,
+        busy_ns=busy,
+        idle_ns=known - active,
+        copy_ns=active - busy,
+        utilisation=busy / known,
+        sm_efficiency=pl.col("_sm_ns") / known,
+        occupancy_pct="occupancy_pct",
+        tensor_core_share="tensor_core_share",
+        kernels=pl.col("kernels").fill_null(0),
+        kernel_ns=pl.col("kernel_ns").fill_null(0),
+        launch_metrics="launch_metrics",
+    ).sort("device")
+
+
+def _span(trace: "Trace", work: pl.DataFrame) -> tuple[int, int]:
+    """From the first step's start to the last one's end; from the first GPU work to the last without steps."""
+    steps = step_breakdown(trace)
+    if steps.height:
+        ends = steps["start_ns"] + steps["total_ns"]
+        return cast(int, steps["start_ns"].min()), cast(int, ends.max())
+    if work.height:
+        return cast(int, work["start_ns"].min()), cast(int, work["end_ns"].max())
+    return 0, 0
+
+
+def _described(devices: pl.DataFrame) -> pl.DataFrame:
+    capability = pl.concat_str(pl.col("compute_major"), pl.lit("."), pl.col("compute_minor"))
+    return devices.unique("device", keep="first", maintain_order=True).select(
+        "device", pl.col("name").cast(pl.String), "total_memory_bytes", capability.alias("compute_capability")
+    )
+
+
+def _sm_time(kernels: pl.DataFrame) -> pl.DataFrame:
+    """Time weighted by the share of SMs that have a block, per device."""
+    sized = kernels.filter(pl.col("blocks_per_sm") > 0)
+    starts = sized.select("device", time="start_ns", change="blocks_per_sm", order=pl.lit(0))
+    ends = sized.select("device", time="end_ns", change=-pl.col("blocks_per_sm"), order=pl.lit(1))
+    running = pl.col("change").cum_sum().over("device").clip(0.0, 1.0)
+    until_next = (pl.col("time").shift(-1) - pl.col("time")).over("device")
+    return (
+        pl.concat([starts, ends])
+        .sort("device", "time", "order")
+        .with_columns((running * until_next).alias("_sm_ns"))
+        .group_by("device")
+        .agg(pl.col("_sm_ns").sum())
+    )
+
+
+def _occupancy(kernels: pl.DataFrame) -> pl.DataFrame:
+    """Mean occupancy over the time of the kernels inside the span, and where the figures come from."""
+    duration = pl.col("end_ns") - pl.col("start_ns")
+    known = pl.col("occupancy_pct").is_not_null()
+    weight = duration.filter(known).sum()
+    # "derived" sorts before "recorded": one derived value makes the figure derived.
+    return kernels.group_by("device").agg(
+        pl.when(weight > 0).then((pl.col("occupancy_pct") * duration).sum() / weight).alias("occupancy_pct"),
+        pl.col("launch_metrics").min(),
+    )
+
+
+def _tensor_core_share(trace: "Trace") -> pl.DataFrame:
+    operators = operator_flags(trace.ops).filter("is_operator").select(op_row="row")
+    kernels = trace.gpu_ops.filter(pl.col("kind") == "kernel").join(operators, on="op_row", how="semi")
+    flagged = kernel_flags(kernels, trace.devices)
+    total = pl.col("dur_ns").sum()
+    used = pl.col("dur_ns").filter(pl.col("tensor_cores")).sum()
+    unknown = pl.col("tensor_cores").is_null().any()
+    return flagged.group_by("device").agg(
+        pl.when((total > 0) & ~unknown).then(used / total).alias("tensor_core_share")
+    )

@@ -1,0 +1,39 @@
+"""Resolves what a table is to be grouped by."""
+
+from collections.abc import Iterable, Sequence
+
+import polars as pl
+
+from kernelscope.errors import InvalidArgumentError
+
+
+def check_by(by: str | Sequence[str], known: Iterable[str]) -> list[str]:
+    """The columns of ``by`` as a list.
+
+    Raises: InvalidArgumentError: ``by`` is empty, or names an unknown column or one twice.
+    """
+    columns = [by] if isinstance(by, str) else list(by)
+    allowed = set(known)
+    unknown = [c for c in columns if c not in allowed]
+    if unknown:
+        raise InvalidArgumentError(
+            f"cannot group by {', '.join(unknown)}; known are {', '.join(sorted(allowed))}"
+        )
+    if not columns or len(set(columns)) != len(columns):
+        raise InvalidArgumentError("by= needs one or more different columns")
+    return columns
+
+
+def as_text(frame: pl.DataFrame) -> pl.DataFrame:
+    """Categories as plain text, so that a result can be joined, sorted and written anywhere."""
+    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def by_name(frame: pl.DataFrame, **flags: pl.Expr) -> pl.DataFrame:
+    """Adds columns that depend on ``name`` only, evaluated once per distinct name.
+
+    Each expression refers to the text of the name as column ``text``.
+    """
+    names = frame.select("name").unique().with_columns(pl.col("name").cast(pl.String).alias("text"))
+    decided = names.select("name", **flags)
+    return frame.join(decided, on="name", how="left", nulls_equal=True, maintain_order="left")

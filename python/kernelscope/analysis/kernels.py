@@ -1,0 +1,63 @@
+"""What each kernel cost on the device."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.analysis.grouping import as_text, check_by
+from kernelscope.analysis.occupancy import launch_metrics
+from kernelscope.analysis.tensor_cores import kernel_flags
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+
+def kernel_table(trace: "Trace", by: str | Sequence[str] = ("name",)) -> pl.DataFrame:
+    """What kernels cost, summed over the launches that agree in the columns ``by``.
+
+    ``by`` takes any columns of the table ``gpu_ops``, ``op`` (name of the operator that launched
+    the kernel), and any other columns of that operator, such as ``module`` or ``input_dims``.
+
+    Columns: those of ``by``; ``calls``; ``total_ns``, ``mean_ns``, ``median_ns``, ``min_ns``,
+        ``max_ns``, ``std_ns`` (of a sample; null for one call); ``blocks_per_sm`` and
+        ``occupancy_pct`` (means weighted by duration over the calls where they are known), and
+        ``tensor_cores`` (whether any of them runs on tensor cores; null if unknown).
+    Units: ns; percent.
+    Order: by total time, longest first, then by the columns ``by``.
+    Raises: InvalidArgumentError: ``by`` names no such column.
+    Source: the kernel view of the TensorBoard plugin.
+
+    Example: ``kernel_table(trace, by=("op", "name"))``
+    """
+    of_op = [c for c in trace.ops.columns if c not in trace.gpu_ops.columns]
+    columns = check_by(by, [*trace.gpu_ops.columns, "op", *of_op])
+    kernels = kernel_flags(trace.gpu_ops.filter(pl.col("kind") == "kernel"), trace.devices)
+    kernels = launch_metrics(kernels, trace.devices)
+    if not set(columns) <= set(kernels.columns):
+        linked = trace.ops.select(op_row="row", op="name", **{c: pl.col(c) for c in of_op})
+        kernels = kernels.join(linked, on="op_row", how="left", maintain_order="left")
+    duration = pl.col("dur_ns")
+    table = kernels.group_by(columns).agg(
+        pl.len().cast(pl.Int64).alias("calls"),
+        duration.sum().alias("total_ns"),
+        duration.mean().alias("mean_ns"),
+        duration.median().alias("median_ns"),
+        duration.min().alias("min_ns"),
+        duration.max().alias("max_ns"),
+        duration.std().alias("std_ns"),
+        _weighted_mean("blocks_per_sm"),
+        _weighted_mean("occupancy_pct"),
+        pl.col("tensor_cores").any(ignore_nulls=False),
+    )
+    return as_text(table).sort(
+        ["total_ns", *columns], descending=[True, *(False for _ in columns)], nulls_last=True
+    )
+
+
+def _weighted_mean(column: str) -> pl.Expr:
+    """The mean of ``column`` over the time of the calls; over the calls if none took time."""
+    known = pl.col(column).is_not_null()
+    weight = pl.col("dur_ns").filter(known).sum()
+    weighted = (pl.col(column) * pl.col("dur_ns")).sum() / weight
+    return pl.when(weight > 0).then(weighted).otherwise(pl.col(column).mean()).alias(column)

@@ -1,0 +1,118 @@
+"""How full a kernel's launch makes a GPU, from its launch size and the limits of the device."""
+
+import polars as pl
+
+from kernelscope.analysis.tensor_cores import is_nvidia
+
+_WARP = 32
+# Registers are handed out to warps in units of this many.
+_REGISTER_UNIT = 256
+# Blocks that an SM can hold at once, by compute capability (major * 10 + minor).
+_MAX_BLOCKS = {
+    **dict.fromkeys((30, 32, 35, 37), 16),
+    **dict.fromkeys((50, 52, 53, 60, 61, 62, 70, 72, 80, 90, 100, 103, 110), 32),
+    75: 16,
+    86: 16,
+    87: 16,
+    89: 24,
+    120: 24,
+    121: 24,
+}
+
+# What a block may use without opting in to more, on every NVIDIA GPU so far.
+_DEFAULT_SHARED_BYTES = 48 * 1024
+
+_NEEDED = (
+    "sm_count",
+    "capability",
+    "max_threads_per_sm",
+    "registers_per_sm",
+    "shared_memory_per_sm_bytes",
+)
+
+
+def launch_metrics(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
+    """Completes what the recorder left out, or could not know, about how full each launch makes its GPU.
+
+    Columns: of ``kernels``, needs ``device``, ``grid``, ``block``, ``registers``,
+        ``shared_memory_bytes``, ``blocks_per_sm``, ``warps_per_sm`` and ``occupancy_pct``. The last
+        three are filled where they are null (an occupancy of 0 for more than 48 KiB of shared
+        memory, a fault of the recorder, counts as null) and the launch and the device are known, and
+        ``launch_metrics`` says of each row: recorded, derived, or null for unknown.
+    Units: ``blocks_per_sm`` and ``warps_per_sm`` in blocks and warps of the whole launch per SM;
+        ``occupancy_pct`` in percent of the warps an SM can hold, 0 to 100.
+    Formula: ``min(blocks_per_sm, resident blocks) * threads per block / threads an SM can hold``.
+    Source: CUDA's cuda_occupancy.h; Kineto's DeviceProperties.cpp.
+    """
+    limits = is_nvidia(devices).select(
+        "device",
+        "sm_count",
+        "max_threads_per_sm",
+        "registers_per_sm",
+        "shared_memory_per_sm_bytes",
+        capability=pl.col("compute_major") * 10 + pl.col("compute_minor"),
+    )
+    # A recorder that does not know the device divides by zero. Kineto evaluates occupancy under the
+    # default limit of shared memory and so records 0 for every kernel that opted in to more.
+    wrong = (pl.col("occupancy_pct") <= 0) & (pl.col("shared_memory_bytes") > _DEFAULT_SHARED_BYTES)
+    recorded = kernels.with_columns(
+        *(pl.when(pl.col(c).is_finite()).then(pl.col(c)).alias(c) for c in ("blocks_per_sm", "warps_per_sm")),
+        pl.when(~wrong.fill_null(value=False)).then(pl.col("occupancy_pct")).alias("occupancy_pct"),
+    )
+    missing = pl.any_horizontal(
+        pl.col(c).is_null() for c in ("blocks_per_sm", "warps_per_sm", "occupancy_pct")
+    )
+    known = pl.when(~missing).then(pl.lit("recorded"))
+    if limits.is_empty() or not recorded.select(missing.any()).item():
+        return recorded.with_columns(known.alias("launch_metrics"))
+    sized = recorded.join(limits, on="device", how="left", maintain_order="left").with_columns(
+        _size("grid").alias("_blocks"), _size("block").alias("_threads")
+    )
+    blocks = pl.col("_blocks") / pl.col("sm_count")
+    warps = (pl.col("_threads") + _WARP - 1) // _WARP
+    occupancy = (
+        100.0
+        * pl.min_horizontal(blocks, _resident_blocks(warps))
+        * pl.col("_threads")
+        / pl.col("max_threads_per_sm")
+    )
+    # A minimum over columns skips nulls; a launch with an unknown limit has no known occupancy.
+    complete = pl.all_horizontal(
+        pl.col(c).is_not_null() for c in (*_NEEDED, "registers", "shared_memory_bytes")
+    )
+    return sized.with_columns(
+        pl.coalesce("blocks_per_sm", blocks).alias("blocks_per_sm"),
+        pl.coalesce("warps_per_sm", blocks * pl.col("_threads") / _WARP).alias("warps_per_sm"),
+        pl.coalesce("occupancy_pct", pl.when(complete).then(occupancy)).alias("occupancy_pct"),
+        known.when(blocks.is_not_null()).then(pl.lit("derived")).alias("launch_metrics"),
+    ).drop("_blocks", "_threads", *_NEEDED)
+
+
+def _size(column: str) -> pl.Expr:
+    """The product of a launch size such as ``[8, 4, 1]``."""
+    parts = pl.col(column).cast(pl.String).str.extract_all(r"\d+").cast(pl.List(pl.Int64))
+    return pl.when(parts.list.len() == 3).then(
+        parts.list.get(0, null_on_oob=True) * _part(parts, 1) * _part(parts, 2)
+    )
+
+
+def _part(parts: pl.Expr, index: int) -> pl.Expr:
+    return parts.list.get(index, null_on_oob=True)
+
+
+def _resident_blocks(warps: pl.Expr) -> pl.Expr:
+    """Blocks that an SM holds at once, whichever of warps, registers, shared memory and slots ends first."""
+    capability = pl.col("capability")
+    by_warps = pl.col("max_threads_per_sm") // _WARP // warps
+    per_warp = (pl.col("registers") * _WARP + _REGISTER_UNIT - 1) // _REGISTER_UNIT * _REGISTER_UNIT
+    parts = pl.when(capability == 60).then(2).otherwise(4)
+    by_registers = pl.when(pl.col("registers") > 0).then(
+        pl.col("registers_per_sm") // parts // per_warp * parts // warps
+    )
+    # From compute capability 8 on, the driver keeps 1 KiB of each block for itself.
+    unit = pl.when(capability >= 80).then(128).otherwise(256)
+    reserved = pl.when(capability >= 80).then(1024).otherwise(0)
+    shared = (pl.col("shared_memory_bytes") + reserved + unit - 1) // unit * unit
+    by_shared = pl.when(shared > 0).then(pl.col("shared_memory_per_sm_bytes") // shared)
+    slots = capability.replace_strict(_MAX_BLOCKS, default=None, return_dtype=pl.Int64)
+    return pl.when(slots.is_not_null()).then(pl.min_horizontal(by_warps, by_registers, by_shared, slots))

@@ -1,0 +1,101 @@
+"""Which kernels run on tensor cores, and which operators could.
+
+The lists are those of NVIDIA's PyProf and of the PyTorch Profiler's TensorBoard plugin, widened by
+kernel families that came after them. A name says nothing about AMD's matrix cores: there the
+answer is unknown.
+"""
+
+import polars as pl
+
+KERNEL_MARKS = (
+    "h884",
+    "s884",
+    "h1688",
+    "s1688",
+    "hmma",
+    "i8816",
+    "16816",
+    "dgrad_1x1_stride_2x2",
+    "first_layer_wgrad_kernel",
+    "conv1x1",
+    "conv2d_c1_k1",
+    "direct_group",
+    "xmma_implicit_gemm",
+    "xmma_sparse_conv",
+    "xmma_warp_specialized_implicit_gemm",
+    "xmma_gemm",
+    "xmma_sparse_gemm",
+    "c1688",
+    # Hopper and Blackwell: warp-group instructions, cuBLAS's nvjet kernels, flash attention.
+    "gmma",
+    "tensorop",
+    "TensorOp",
+    "nvjet_",
+    "flash_fwd",
+    "flash_bwd",
+)
+"""Parts of the name of a kernel that uses tensor cores."""
+
+ELIGIBLE_OPS = frozenset(
+    [
+        *(
+            f"aten::{name}"
+            for name in (
+                "_convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d "
+                "convolution cudnn_convolution cudnn_convolution_transpose prelu addmm addmv addr matmul mm mv "
+                "linear addbmm baddbmm bmm chain_matmul linalg_multi_dot _thnn_fused_lstm_cell "
+                "_thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell addmm_ "
+                "cudnn_convolution_backward cudnn_convolution_backward_input cudnn_convolution_backward_weight "
+                "cudnn_convolution_transpose_backward cudnn_convolution_transpose_backward_weight "
+                "cudnn_convolution_transpose_backward_input"
+            ).split()
+        ),
+        "CudnnConvolutionBackward",
+        "CudnnConvolutionTransposeBackward",
+        "BmmBackward0",
+        "MmBackward",
+        "AddmvBackward",
+        "MvBackward",
+        "AddmmBackward",
+        "AddbmmBackward",
+    ]
+)
+"""Names of operators that tensor cores can run."""
+
+
+def is_nvidia(devices: pl.DataFrame) -> pl.DataFrame:
+    """The rows of ``devices`` that describe NVIDIA GPUs.
+
+    Recorders do not name the vendor. NVIDIA's warps have 32 threads, AMD's data-centre GPUs 64, and
+    AMD's others say AMD in their names.
+    """
+    return devices.filter((pl.col("warp_size") == 32) & ~_says_amd())
+
+
+def _says_amd() -> pl.Expr:
+    named = pl.col("name").cast(pl.String).str.contains("(?i)amd|radeon|gfx")
+    return ((pl.col("warp_size") == 64) | named).fill_null(value=False)
+
+
+def kernel_flags(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
+    """Adds ``tensor_cores``: whether a kernel runs on tensor cores, by its name.
+
+    Columns: of ``kernels``, needs ``name`` and ``device``; null where the name has no mark and the
+        device is AMD's.
+    """
+    text = pl.col("name").cast(pl.String)
+    marked = (
+        kernels.select("name")
+        .unique()
+        .with_columns(text.str.contains_any(list(KERNEL_MARKS)).alias("_marked"))
+    )
+    amd = devices.filter(_says_amd()).get_column("device").implode()
+    return (
+        kernels.join(marked, on="name", how="left", nulls_equal=True, maintain_order="left")
+        .with_columns(
+            pl.when(pl.col("_marked") | ~pl.col("device").is_in(amd).fill_null(value=False))
+            .then("_marked")
+            .alias("tensor_cores")
+        )
+        .drop("_marked")
+    )

@@ -1,0 +1,27 @@
+"""Where the real traces and the other tools' answers are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+TRACES = SHARED / "traces" / "kineto"
+ORACLES = SHARED / "oracles"
+NO_SHARED = "the real traces of ../shared are not here"
+
+
+def files(folder: Path, pattern: str) -> list[object]:
+    """One parameter per file; where there is none, one that is skipped and says why."""
+    found = sorted(folder.glob(pattern))
+    if not found:
+        return [pytest.param(None, marks=pytest.mark.skip(reason=NO_SHARED), id="no-shared-traces")]
+    return [pytest.param(path, id=path.name.removesuffix(".gz").removesuffix(".json")) for path in found]
+
+
+def need(path: Path) -> Path:
+    """``path``, or a skip that says what is missing."""
+    if not path.exists():
+        pytest.skip(NO_SHARED)
+    return path
