@@ -1,0 +1,176 @@
+//! From GPU work to its launch and its op.
+
+use super::NONE;
+use super::ids::IdIndex;
+use super::launches::{Claim, ExternalIds, LaunchOps};
+use super::names::{Class, Names};
+use crate::schema::{GpuOps, Launches, Symbol, SymbolTable, Table, Tables};
+use crate::stats::{Code, Stats};
+
+/// How the op of a piece of GPU work was found, or why there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Link {
+    ExternalId,
+    Containment,
+    GpuExternalId,
+    NoOp,
+    NoLaunch,
+    NoCorrelation,
+}
+
+impl Link {
+    const ALL: [Self; 6] = [
+        Self::ExternalId,
+        Self::Containment,
+        Self::GpuExternalId,
+        Self::NoOp,
+        Self::NoLaunch,
+        Self::NoCorrelation,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::ExternalId => "external_id",
+            Self::Containment => "containment",
+            Self::GpuExternalId => "gpu_external_id",
+            Self::NoOp => "no_op",
+            Self::NoLaunch => "no_launch",
+            Self::NoCorrelation => "no_correlation",
+        }
+    }
+
+    /// The symbol of each link, by its number.
+    pub(super) fn intern(symbols: &mut SymbolTable) -> [Symbol; 6] {
+        Self::ALL.map(|link| symbols.intern(link.name()))
+    }
+}
+
+/// Launch, op and link of every piece of GPU work, by index.
+pub(super) struct GpuLinks {
+    pub(super) launches: Vec<u32>,
+    pub(super) ops: Vec<u32>,
+    pub(super) links: Vec<Link>,
+}
+
+/// Launches by correlation id. CUPTI and ROCm count from 1: 0 is no id.
+pub(super) struct Correlations<'a> {
+    index: IdIndex,
+    starts: &'a [i64],
+}
+
+impl<'a> Correlations<'a> {
+    pub(super) fn new(launches: &'a Launches, stats: &mut Stats) -> Self {
+        let index = IdIndex::new(&launches.correlation, launches.start_ns.values());
+        stats.note_many(Code::DuplicateCorrelation, index.repeats(), None);
+        Self { index, starts: launches.start_ns.values() }
+    }
+
+    /// The launch of work that starts at `start`.
+    pub(super) fn launch(&self, correlation: Option<i64>, start: i64) -> Option<u32> {
+        self.index.find(correlation.filter(|&id| id != 0)?, start, self.starts)
+    }
+}
+
+/// Links every piece of GPU work. All work of one graph launch shares that launch and its op.
+pub(super) fn link(
+    gpu_ops: &GpuOps,
+    correlations: &Correlations<'_>,
+    launch_ops: &LaunchOps,
+    external_ids: &ExternalIds<'_>,
+    stats: &mut Stats,
+) -> GpuLinks {
+    let rows = gpu_ops.len();
+    let mut found =
+        GpuLinks { launches: vec![NONE; rows], ops: vec![NONE; rows], links: Vec::with_capacity(rows) };
+    let (mut outside, mut unconfirmed) = (0, 0);
+    for (index, &start) in gpu_ops.start_ns.values().iter().enumerate() {
+        let correlation = gpu_ops.correlation.get(index).filter(|&id| id != 0);
+        let launch = correlations.launch(correlation, start);
+        found.launches[index] = launch.unwrap_or(NONE);
+        outside += u64::from(launch.is_none() && correlation.is_some());
+        if let Some(launch) = launch.map(|l| l as usize).filter(|&l| launch_ops.ops[l] != NONE) {
+            found.ops[index] = launch_ops.ops[launch];
+            found.links.push(if launch_ops.by_id[launch] { Link::ExternalId } else { Link::Containment });
+            continue;
+        }
+        // Nothing encloses GPU work on a thread, so an id that repeats the correlation stays unconfirmed.
+        let claim = external_ids.claim(gpu_ops.external_id.get(index), correlation, start, |_| false);
+        unconfirmed += u64::from(matches!(claim, Claim::Unconfirmed));
+        found.links.push(match claim {
+            Claim::Op(op) => {
+                found.ops[index] = op;
+                Link::GpuExternalId
+            }
+            _ if launch.is_some() => Link::NoOp,
+            _ if correlation.is_some() => Link::NoLaunch,
+            _ => Link::NoCorrelation,
+        });
+    }
+    stats.note_many(Code::LaunchOutsideTrace, outside, None);
+    stats.note_many(Code::UnconfirmedExternalId, unconfirmed, None);
+    found
+}
+
+/// Counts launches whose work or op is missing.
+pub(super) fn note_launches(
+    launches: &Launches,
+    names: &Names,
+    gpu: &GpuLinks,
+    launch_ops: &LaunchOps,
+    stats: &mut Stats,
+) {
+    let mut has_work = vec![false; launches.len()];
+    for &launch in gpu.launches.iter().filter(|&&launch| launch != NONE) {
+        has_work[launch as usize] = true;
+    }
+    let count = |keep: &dyn Fn(u32) -> bool| (0..launches.len() as u32).filter(|&l| keep(l)).count() as u64;
+    let idle = count(&|l| !has_work[l as usize] && names.is(&launches.name, l, Class::KERNEL_LAUNCH));
+    let orphans = count(&|l| has_work[l as usize] && launch_ops.ops[l as usize] == NONE);
+    stats.note_many(Code::LaunchWithoutGpuWork, idle, None);
+    stats.note_many(Code::NoOpForLaunch, orphans, None);
+}
+
+/// The kinds of GPU work that are no computation.
+#[derive(Clone, Copy)]
+pub(super) struct CopyKinds {
+    pub(super) memcpy: Option<Symbol>,
+    pub(super) memset: Option<Symbol>,
+}
+
+impl CopyKinds {
+    pub(super) fn new(symbols: &SymbolTable) -> Self {
+        Self { memcpy: symbols.find("memcpy"), memset: symbols.find("memset") }
+    }
+
+    fn has(self, kind: Option<Symbol>) -> bool {
+        kind.is_some() && (kind == self.memcpy || kind == self.memset)
+    }
+}
+
+/// Which GPU work is communication: by its name, by recorded collective arguments, or because a
+/// collective's op launched the kernel directly.
+pub(super) fn communication(
+    tables: &Tables,
+    names: &Names,
+    op_indices: &[u32],
+    kinds: CopyKinds,
+) -> Vec<bool> {
+    let Tables { gpu_ops, ops, collectives, .. } = tables;
+    let mut is_communication: Vec<bool> = (0..gpu_ops.len() as u32)
+        .zip(op_indices)
+        .map(|(index, &op)| {
+            names.is(&gpu_ops.name, index, Class::COMMUNICATION_KERNEL)
+                || (op != NONE
+                    && names.is(&ops.name, op, Class::COMMUNICATION_OP)
+                    && !kinds.has(gpu_ops.kind.get(index as usize)))
+        })
+        .collect();
+    let gpu_rows = gpu_ops.row.values();
+    for row in collectives.row.values() {
+        // Rows are unique over all tables: one that is not here belongs to an op.
+        if let Ok(index) = gpu_rows.binary_search(row) {
+            is_communication[index] = true;
+        }
+    }
+    is_communication
+}

@@ -1,0 +1,138 @@
+//! From recorded ids to rows.
+
+use hashbrown::HashMap;
+
+use super::NONE;
+use crate::schema::Column;
+
+/// Finds rows by a recorded id, which should be unique but need not be.
+///
+/// Recorders count ids up, so the usual case is a plain vector; ids that are spread out go
+/// through a hash table. Rows of a repeated id are kept in order of start.
+pub(super) struct IdIndex {
+    slots: Slots,
+    repeated: HashMap<i64, Vec<u32>>,
+    repeats: u64,
+}
+
+enum Slots {
+    Dense { base: i64, rows: Vec<u32> },
+    Sparse(HashMap<i64, u32>),
+}
+
+impl IdIndex {
+    /// The index of `ids`; `starts` are the starts of the same rows.
+    pub(super) fn new(ids: &Column<i64>, starts: &[i64]) -> Self {
+        let present = || (0..ids.len()).filter_map(|i| ids.get(i).map(|id| (id, i as u32)));
+        let mut index =
+            Self { slots: Slots::fit(present().map(|(id, _)| id)), repeated: HashMap::new(), repeats: 0 };
+        for (id, row) in present() {
+            let Some(first) = index.slots.insert(id, row) else { continue };
+            index.repeated.entry(id).or_insert_with(|| vec![first]).push(row);
+            index.repeats += 1;
+        }
+        for rows in index.repeated.values_mut() {
+            rows.sort_by_key(|&row| starts[row as usize]);
+        }
+        index
+    }
+
+    /// The row of `id`; of several, the last that starts by `at`, or the first if none does.
+    #[inline]
+    pub(super) fn find(&self, id: i64, at: i64, starts: &[i64]) -> Option<u32> {
+        if self.repeats > 0
+            && let Some(rows) = self.repeated.get(&id)
+        {
+            let before = rows.partition_point(|&row| starts[row as usize] <= at);
+            return rows.get(before.saturating_sub(1)).copied();
+        }
+        self.slots.get(id)
+    }
+
+    /// How many rows have an id that another row had before.
+    pub(super) fn repeats(&self) -> u64 {
+        self.repeats
+    }
+}
+
+impl Slots {
+    fn fit(ids: impl Iterator<Item = i64> + Clone) -> Self {
+        let count = ids.clone().count();
+        let (low, high) = ids.fold((i64::MAX, i64::MIN), |(low, high), id| (low.min(id), high.max(id)));
+        match high.checked_sub(low).and_then(|range| usize::try_from(range).ok()) {
+            Some(range) if range < 4 * count + 1024 => Self::Dense { base: low, rows: vec![NONE; range + 1] },
+            _ => Self::Sparse(HashMap::with_capacity(count)),
+        }
+    }
+
+    /// Stores `row` unless there is one already, which is returned.
+    #[inline]
+    fn insert(&mut self, id: i64, row: u32) -> Option<u32> {
+        let slot = match self {
+            Self::Dense { base, rows } => rows.get_mut(id.wrapping_sub(*base) as usize)?,
+            Self::Sparse(rows) => rows.entry(id).or_insert(NONE),
+        };
+        if *slot == NONE {
+            *slot = row;
+            return None;
+        }
+        Some(*slot)
+    }
+
+    #[inline]
+    fn get(&self, id: i64) -> Option<u32> {
+        let row = match self {
+            Self::Dense { base, rows } => {
+                let offset = usize::try_from(id.checked_sub(*base)?).ok()?;
+                rows.get(offset).copied()
+            }
+            Self::Sparse(rows) => rows.get(&id).copied(),
+        };
+        row.filter(|&row| row != NONE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::IdIndex;
+    use crate::schema::Column;
+
+    #[test]
+    fn dense_sparse_and_extreme_ids() {
+        for spread in [1, 1 << 40] {
+            let ids: Column<i64> =
+                [Some(7), None, Some(7 + spread), Some(7 + 2 * spread)].into_iter().collect();
+            let starts = [0, 10, 20, 30];
+            let index = IdIndex::new(&ids, &starts);
+            assert_eq!(index.find(7 + spread, 0, &starts), Some(2));
+            assert_eq!(index.find(8 + 2 * spread, 0, &starts), None);
+            assert_eq!(index.find(6, 0, &starts), None);
+            assert_eq!(index.find(i64::MIN, 0, &starts), None);
+            assert_eq!(index.find(i64::MAX, 0, &starts), None);
+        }
+        let extreme: Column<i64> = [Some(i64::MIN), Some(i64::MAX)].into_iter().collect();
+        assert_eq!(IdIndex::new(&extreme, &[0, 0]).find(i64::MAX, 0, &[0, 0]), Some(1));
+    }
+
+    #[test]
+    fn of_repeated_ids_the_last_that_starts_before_counts() {
+        let ids: Column<i64> = [Some(3), Some(3), Some(4), Some(3)].into_iter().collect();
+        let starts = [50, 10, 0, 90];
+        let index = IdIndex::new(&ids, &starts);
+        assert_eq!(index.repeats(), 2);
+        assert_eq!(index.find(3, 60, &starts), Some(0));
+        assert_eq!(index.find(3, 95, &starts), Some(3));
+        assert_eq!(index.find(3, 5, &starts), Some(1));
+        assert_eq!(index.find(4, 5, &starts), Some(2));
+    }
+
+    #[test]
+    fn one_id_on_every_row_is_not_quadratic() {
+        let rows = 200_000;
+        let ids = Column::from_values(vec![1; rows]);
+        let starts: Vec<i64> = (0..rows as i64).collect();
+        let index = IdIndex::new(&ids, &starts);
+        let found = (0..rows as i64).filter(|&at| index.find(1, at, &starts) == Some(at as u32)).count();
+        assert_eq!(found, rows);
+    }
+}

@@ -1,0 +1,156 @@
+//! From launches to the ops that made them.
+
+use super::NONE;
+use super::containment::innermost_containers;
+use super::extents::Extents;
+use super::ids::IdIndex;
+use super::names::{Class, Names};
+use super::order::TrackOrder;
+use crate::schema::{Column, GpuOps, Launches, Ops, Table};
+use crate::stats::{Code, Stats};
+
+/// Fewer equal ids than this prove nothing about a file.
+const LEGACY_EVIDENCE: u64 = 20;
+
+/// External ids of ops, and how far those on launches and GPU work can be trusted.
+///
+/// From 2022 to 2024 recorders overwrote the external ids of launches and GPU work with their own
+/// correlation ids, which meet ops' ids by accident; later ones did so for unlinked calls only.
+pub(super) struct ExternalIds<'a> {
+    ops: &'a Ops,
+    extents: Extents<'a>,
+    index: IdIndex,
+    legacy: bool,
+}
+
+/// What an external id says.
+pub(super) enum Claim {
+    /// This op.
+    Op(u32),
+    /// Nothing that can be used.
+    Nothing,
+    /// It repeats the correlation id, and no op of that id encloses the event.
+    Unconfirmed,
+}
+
+impl<'a> ExternalIds<'a> {
+    pub(super) fn new(ops: &'a Ops, launches: &Launches, gpu_ops: &GpuOps, stats: &mut Stats) -> Self {
+        let extents = Extents::new(&ops.start_ns, &ops.dur_ns);
+        let index = IdIndex::new(&ops.external_id, extents.starts());
+        stats.note_many(Code::DuplicateExternalId, index.repeats(), None);
+        let (a, b) = (
+            count_equal(&launches.external_id, &launches.correlation),
+            count_equal(&gpu_ops.external_id, &gpu_ops.correlation),
+        );
+        let (equal, total) = (a.0 + b.0, a.1 + b.1);
+        let legacy = equal >= LEGACY_EVIDENCE && 100 * equal >= 99 * total;
+        if legacy {
+            stats.note_many(Code::LegacyExternalId, equal, None);
+        }
+        Self { ops, extents, index, legacy }
+    }
+
+    /// What the external id of an event at `start` says; `encloses` tells whether an op encloses it.
+    pub(super) fn claim(
+        &self,
+        external_id: Option<i64>,
+        correlation: Option<i64>,
+        start: i64,
+        encloses: impl Fn(u32) -> bool,
+    ) -> Claim {
+        let Some(id) = external_id.filter(|&id| id != 0 && !self.legacy) else { return Claim::Nothing };
+        let op = self.index.find(id, start, self.extents.starts());
+        if correlation == Some(id) && !op.is_some_and(encloses) {
+            return Claim::Unconfirmed;
+        }
+        op.map_or(Claim::Nothing, Claim::Op)
+    }
+
+    /// The op of a GPU annotation: the ids have one source, the names prove it.
+    pub(super) fn annotation(
+        &self,
+        external_id: Option<i64>,
+        name: Option<crate::schema::Symbol>,
+        start: i64,
+    ) -> Option<u32> {
+        let op = self.index.find(external_id?, start, self.extents.starts())?;
+        (self.ops.name.get(op as usize) == name).then_some(op)
+    }
+}
+
+/// How many rows have equal ids, and how many have both.
+fn count_equal(external_ids: &Column<i64>, correlations: &Column<i64>) -> (u64, u64) {
+    let pairs = (0..external_ids.len()).filter_map(|i| external_ids.get(i).zip(correlations.get(i)));
+    pairs.fold((0, 0), |(equal, total), (id, correlation)| (equal + u64::from(id == correlation), total + 1))
+}
+
+/// The op of each launch.
+pub(super) struct LaunchOps {
+    /// Index of the op; [`NONE`] if there is none.
+    pub(super) ops: Vec<u32>,
+    /// Whether the external id told the op, and not its time.
+    pub(super) by_id: Vec<bool>,
+}
+
+/// Finds the op of every launch: by external id, else the innermost operator that encloses it.
+pub(super) fn find_ops(
+    launches: &Launches,
+    ops: &Ops,
+    op_order: &TrackOrder,
+    names: &Names,
+    external_ids: &ExternalIds<'_>,
+    track_count: usize,
+    stats: &mut Stats,
+) -> LaunchOps {
+    let extents = Extents::new(&launches.start_ns, &launches.dur_ns);
+    let mut found = enclosing_operators(launches, ops, op_order, names, track_count);
+    let mut by_id = vec![false; launches.len()];
+    let mut unconfirmed = 0;
+    for launch in 0..launches.len() as u32 {
+        let index = launch as usize;
+        let id = launches.external_id.get(index);
+        let by_time = found[index];
+        if by_time != NONE
+            && id.is_some()
+            && ops.external_id.get(by_time as usize) == id
+            && !external_ids.legacy
+        {
+            by_id[index] = true;
+            continue;
+        }
+        let encloses = |op: u32| {
+            ops.track.values()[op as usize] == launches.track.values()[index]
+                && external_ids.extents.start(op) <= extents.start(launch)
+                && external_ids.extents.end(op) >= extents.end(launch)
+        };
+        match external_ids.claim(id, launches.correlation.get(index), extents.start(launch), encloses) {
+            Claim::Op(op) => {
+                found[index] = op;
+                by_id[index] = true;
+            }
+            Claim::Unconfirmed => unconfirmed += 1,
+            Claim::Nothing => {}
+        }
+    }
+    stats.note_many(Code::UnconfirmedExternalId, unconfirmed, None);
+    LaunchOps { ops: found, by_id }
+}
+
+/// Annotations group operators and make no calls themselves, so they are no candidates.
+fn enclosing_operators(
+    launches: &Launches,
+    ops: &Ops,
+    op_order: &TrackOrder,
+    names: &Names,
+    track_count: usize,
+) -> Vec<u32> {
+    let op_extents = Extents::new(&ops.start_ns, &ops.dur_ns);
+    let extents = Extents::new(&launches.start_ns, &launches.dur_ns);
+    let order = TrackOrder::new(launches.track.values(), track_count, extents, |_| true);
+    let is_operator = |index| {
+        !names.is(&ops.category, index, Class::ANNOTATION_CATEGORY)
+            && !names.is(&ops.name, index, Class::STEP)
+    };
+    let extent = |launch| (extents.start(launch), extents.end(launch));
+    innermost_containers(op_order, op_extents, is_operator, &order, extent, launches.len())
+}

@@ -1,0 +1,199 @@
+//! What a step is, and which rows belong to which.
+
+use super::NONE;
+use super::extents::Extents;
+use super::names::{Class, Names, step_number};
+use crate::interval::IntervalTree;
+use crate::options::ReadOptions;
+use crate::schema::{Column, Launches, Ops, Symbol, SymbolTable, Table, Tables};
+use crate::stats::{Code, Stats};
+
+/// A step as the host marked it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct HostStep {
+    /// Null for a trace without steps, taken as one.
+    pub(super) number: Option<i64>,
+    pub(super) name: Option<Symbol>,
+    /// Index of the annotation.
+    pub(super) op: Option<u32>,
+    pub(super) start: i64,
+    pub(super) end: i64,
+}
+
+/// A step with the GPU work it launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StepSpan {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) is_partial: bool,
+}
+
+/// The steps of a trace, in order of start.
+pub(super) struct Steps {
+    pub(super) hosts: Vec<HostStep>,
+    index: IntervalTree,
+    /// Name of the annotation that was chosen to mark steps.
+    mark: Option<Symbol>,
+}
+
+impl Steps {
+    /// The steps that annotations mark; without any, the whole trace as one step.
+    pub(super) fn find(tables: &Tables, symbols: &SymbolTable, names: &Names, options: &ReadOptions) -> Self {
+        let ops = &tables.ops;
+        let mark = options.step_range.as_deref().and_then(|name| symbols.find(name));
+        let mut hosts = match (mark, &options.step_range) {
+            (Some(name), _) => named(ops, name),
+            (None, Some(_)) => Vec::new(),
+            (None, None) => profiler_steps(ops, symbols, names),
+        };
+        hosts.sort_by_key(|step| step.start);
+        if mark.is_some() {
+            for (number, step) in hosts.iter_mut().enumerate() {
+                step.number = Some(number as i64);
+            }
+        }
+        if hosts.is_empty() {
+            hosts.extend(whole_trace(tables, names));
+        }
+        let index = IntervalTree::new(hosts.iter().enumerate().map(|(i, s)| (s.start, s.end, i as u32)));
+        Self { hosts, index, mark }
+    }
+
+    /// The step that is marked at an instant of the host; of several, the last to begin.
+    #[inline]
+    pub(super) fn at(&self, instant: i64) -> u32 {
+        self.index.innermost_at(instant).unwrap_or(NONE)
+    }
+
+    /// The step in which each call lies; [`NONE`] for calls that lie in none.
+    pub(super) fn of_calls(&self, launches: &Launches) -> Vec<u32> {
+        let extents = Extents::new(&launches.start_ns, &launches.dur_ns);
+        let step = |i| self.index.innermost(extents.start(i), extents.end(i)).unwrap_or(NONE);
+        (0..launches.len() as u32).map(step).collect()
+    }
+
+    /// Whether an op marks steps: it has the name of one.
+    pub(super) fn is_mark(&self, ops: &Ops, op: u32) -> bool {
+        self.mark.is_some() && ops.name.get(op as usize) == self.mark
+    }
+
+    /// The numbers of steps, as a column.
+    pub(super) fn numbers(&self, steps: impl Iterator<Item = u32>) -> Column<i64> {
+        steps.map(|step| self.hosts.get(step as usize).and_then(|s| s.number)).collect()
+    }
+
+    /// Extends each step by the GPU work that was launched in it.
+    ///
+    /// A step lasts until its work is done, and the next one begins no earlier. `work` yields start,
+    /// end and step ([`NONE`] for none) of each piece of GPU work.
+    pub(super) fn delimit(
+        &self,
+        work: impl Iterator<Item = (i64, i64, u32)> + Clone,
+        stats: &mut Stats,
+    ) -> Vec<StepSpan> {
+        let overlaps = self.hosts.windows(2).filter(|pair| pair[1].start < pair[0].end).count();
+        stats.note_many(Code::OverlappingSteps, overlaps as u64, None);
+        let mut gpu: Vec<GpuExtent> = vec![GpuExtent::default(); self.hosts.len()];
+        for (start, end, step) in work.clone() {
+            if let Some(extent) = gpu.get_mut(step as usize) {
+                extent.add(start, end);
+            }
+        }
+        let mut previous_end = i64::MIN;
+        if let Some(first) = gpu.first().filter(|extent| extent.count > 0) {
+            let earlier = work.filter(|&(_, end, step)| step == NONE && end < first.start);
+            previous_end = earlier.map(|(_, end, _)| end).max().unwrap_or(i64::MIN);
+        }
+        let mut spans = Vec::with_capacity(self.hosts.len());
+        for (host, extent) in self.hosts.iter().zip(&gpu) {
+            let start = host.start.max(previous_end);
+            let work_end = if extent.count > 0 { extent.end } else { i64::MIN };
+            let end = host.end.max(work_end).max(start);
+            previous_end = end;
+            spans.push(StepSpan { start, end, is_partial: false });
+        }
+        mark_partial(&mut spans, &gpu);
+        spans
+    }
+}
+
+/// Extent of the GPU work of one step.
+#[derive(Clone)]
+struct GpuExtent {
+    start: i64,
+    end: i64,
+    count: u64,
+}
+
+impl Default for GpuExtent {
+    fn default() -> Self {
+        Self { start: i64::MAX, end: i64::MIN, count: 0 }
+    }
+}
+
+impl GpuExtent {
+    fn add(&mut self, start: i64, end: i64) {
+        self.start = self.start.min(start);
+        self.end = self.end.max(end);
+        self.count += 1;
+    }
+}
+
+/// A trace that ends early lacks GPU work of its last steps: those with none are partial, and so is
+/// the last one with some if it has less than 80 % of the pieces that the step before it has.
+fn mark_partial(spans: &mut [StepSpan], gpu: &[GpuExtent]) {
+    let Some(last) = gpu.iter().rposition(|extent| extent.count > 0) else { return };
+    for span in &mut spans[last + 1..] {
+        span.is_partial = true;
+    }
+    if last > 0 && 10 * gpu[last].count < 8 * gpu[last - 1].count {
+        spans[last].is_partial = true;
+    }
+}
+
+/// The step of work that no call in the trace launched: the one that it begins in.
+pub(super) fn step_on_gpu(spans: &[StepSpan], start: i64) -> u32 {
+    // Spans follow one another: of those that began, only the last can still run.
+    let last = spans.partition_point(|span| span.start <= start).checked_sub(1);
+    last.filter(|&step| spans[step].end > start).map_or(NONE, |step| step as u32)
+}
+
+fn host_step(ops: &Ops, extents: Extents<'_>, op: u32, number: Option<i64>) -> HostStep {
+    let (start, end) = (extents.start(op), extents.end(op));
+    HostStep { number, name: ops.name.get(op as usize), op: Some(op), start, end }
+}
+
+fn profiler_steps(ops: &Ops, symbols: &SymbolTable, names: &Names) -> Vec<HostStep> {
+    let extents = Extents::new(&ops.start_ns, &ops.dur_ns);
+    let steps = (0..ops.len() as u32).filter(|&op| names.is(&ops.name, op, Class::STEP));
+    steps
+        .map(|op| {
+            let number = ops.name.get(op as usize).and_then(|name| step_number(symbols.text(name)));
+            host_step(ops, extents, op, number)
+        })
+        .collect()
+}
+
+fn named(ops: &Ops, name: Symbol) -> Vec<HostStep> {
+    let extents = Extents::new(&ops.start_ns, &ops.dur_ns);
+    let steps = (0..ops.len() as u32).filter(|&op| ops.name.get(op as usize) == Some(name));
+    steps.map(|op| host_step(ops, extents, op, None)).collect()
+}
+
+/// From the first to the last operator; without operators annotations, then GPU work, then calls.
+fn whole_trace(tables: &Tables, names: &Names) -> Option<HostStep> {
+    let Tables { ops, gpu_ops, launches, .. } = tables;
+    let of_ops = Extents::new(&ops.start_ns, &ops.dur_ns);
+    let is_operator = |op: &u32| !names.is(&ops.category, *op, Class::ANNOTATION_CATEGORY);
+    let (start, end) = span((0..ops.len() as u32).filter(is_operator), of_ops)
+        .or_else(|| span(0..ops.len() as u32, of_ops))
+        .or_else(|| span(0..gpu_ops.len() as u32, Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns)))
+        .or_else(|| span(0..launches.len() as u32, Extents::new(&launches.start_ns, &launches.dur_ns)))?;
+    Some(HostStep { number: None, name: None, op: None, start, end })
+}
+
+fn span(indices: impl Iterator<Item = u32>, extents: Extents<'_>) -> Option<(i64, i64)> {
+    indices
+        .map(|i| (extents.start(i), extents.end(i)))
+        .reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)))
+}

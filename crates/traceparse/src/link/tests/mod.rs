@@ -1,0 +1,1 @@
+//! Tiny traces and what follows from them.
