@@ -99,8 +99,9 @@ $(STAMPS)/run: requirements/run.txt $(STAMPS)/venv
 	@touch $@
 
 $(STAMPS)/extension: $(RUST_SOURCES) pyproject.toml $(STAMPS)/run
-	@echo "building the extension"
-	@VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin develop --quiet --release --locked
+	@echo "building the extension (a minute or two the first time)"
+	@VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin develop --release --locked >$(STAMPS)/build.log 2>&1 \
+	  || { cat $(STAMPS)/build.log >&2; exit 1; }
 	@touch $@
 
 $(STAMPS)/test: requirements/test.txt $(STAMPS)/run
