@@ -1,0 +1,330 @@
+//! Keeps the truth while events are made, in memory that does not grow with their number.
+
+use std::collections::VecDeque;
+
+use crate::interval::{Interval, length, subtract, union_within};
+use crate::truth::{GpuTotals, OpTotals, StepTruth, Truth};
+
+/// Activities of the step breakdown, in order of priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Kernel,
+    Memcpy,
+    Memset,
+    Communication,
+    Runtime,
+    DataLoader,
+    CpuExec,
+}
+
+impl Role {
+    /// Role of an annotation, by its name; none for the steps themselves.
+    pub(crate) fn of_annotation(name: &str) -> Option<Self> {
+        match name {
+            "ProfilerStep#" => None,
+            _ if name.starts_with("nccl:") => Some(Self::Communication),
+            _ if name.starts_with("enumerate(DataLoader)#") => Some(Self::DataLoader),
+            _ => Some(Self::CpuExec),
+        }
+    }
+}
+
+const ROLES: usize = 7;
+
+/// Kinds of events, as `ph` and `cat` tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventKind {
+    CpuOp,
+    UserAnnotation,
+    GpuUserAnnotation,
+    Kernel,
+    Memcpy,
+    Memset,
+    Runtime,
+    Driver,
+    Sync,
+    Python,
+    Memory,
+    LaunchFlowStart,
+    LaunchFlowEnd,
+    BackwardFlowStart,
+    BackwardFlowEnd,
+    Overhead,
+    Span,
+    Instant,
+    Metadata,
+}
+
+/// Name and table of each kind, in the order of [`EventKind`].
+const KINDS: [(&str, &str); 19] = [
+    ("X cpu_op", "ops"),
+    ("X user_annotation", "ops"),
+    ("X gpu_user_annotation", "gpu_annotations"),
+    ("X kernel", "gpu_ops"),
+    ("X gpu_memcpy", "gpu_ops"),
+    ("X gpu_memset", "gpu_ops"),
+    ("X cuda_runtime", "launches"),
+    ("X cuda_driver", "launches"),
+    ("X cuda_sync", "syncs"),
+    ("X python_function", "python"),
+    ("i cpu_instant_event", "memory"),
+    ("s ac2g", "flows"),
+    ("f ac2g", "flows"),
+    ("s fwdbwd", "flows"),
+    ("f fwdbwd", "flows"),
+    ("X overhead", "spans"),
+    ("X Trace", "spans"),
+    ("i", "instants"),
+    ("M", "metadata"),
+];
+
+/// A step whose end is known but not yet all that runs until then.
+#[derive(Clone, Debug)]
+struct Pending {
+    truth: StepTruth,
+    end_ns: i64,
+}
+
+/// The running totals.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    counts: [u64; KINDS.len()],
+    collective_rows: u64,
+    ops: Vec<OpTotals>,
+    annotations: Vec<OpTotals>,
+    kernels: Vec<GpuTotals>,
+    memcpys: Vec<GpuTotals>,
+    memsets: Vec<GpuTotals>,
+    launches: Vec<GpuTotals>,
+    gpu_ops: [u64; 3],
+    pairs: u64,
+    intervals: [Vec<Interval>; ROLES],
+    all_kernels: Vec<Interval>,
+    pending: VecDeque<Pending>,
+    done: Vec<StepTruth>,
+    step_end_ns: Option<i64>,
+    finished_ns: Option<i64>,
+    kernel_busy_ns: i64,
+    peak_device_bytes: i64,
+}
+
+/// Entry of a name in a table that grows with the names in use.
+fn entry<T: Clone + Default>(totals: &mut Vec<T>, name: u32) -> &mut T {
+    let index = name as usize;
+    if totals.len() <= index {
+        totals.resize(index + 1, T::default());
+    }
+    &mut totals[index]
+}
+
+/// How a unit of GPU work is linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    Op(u32),
+    NoOp,
+    NoLaunch,
+}
+
+impl Ledger {
+    /// Counts events of a kind.
+    pub(crate) fn count(&mut self, kind: EventKind, number: u64) {
+        self.counts[kind as usize] += number;
+    }
+
+    /// Number of events so far.
+    pub(crate) fn events(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Counts a row of the collectives.
+    pub(crate) fn collective(&mut self) {
+        self.collective_rows += 1;
+    }
+
+    /// Counts a pair of forward and backward operators.
+    pub(crate) fn pair(&mut self) {
+        self.pairs += 1;
+    }
+
+    /// Notes that an activity covers an interval.
+    pub(crate) fn cover(&mut self, role: Role, interval: Interval) {
+        self.intervals[role as usize].push(interval);
+    }
+
+    /// Totals of an operator's or annotation's name.
+    pub(crate) fn op(&mut self, name: u32, is_annotation: bool) -> &mut OpTotals {
+        entry(if is_annotation { &mut self.annotations } else { &mut self.ops }, name)
+    }
+
+    /// Books a runtime call.
+    pub(crate) fn call(&mut self, name: u32, interval: Interval) {
+        entry(&mut self.launches, name).add(interval.1 - interval.0);
+        self.cover(Role::Runtime, interval);
+    }
+
+    /// Books a unit of GPU work.
+    pub(crate) fn gpu(
+        &mut self,
+        kind: EventKind,
+        name: u32,
+        interval: Interval,
+        collective: bool,
+        link: Link,
+    ) {
+        let (totals, role) = match kind {
+            EventKind::Memcpy => (&mut self.memcpys, Role::Memcpy),
+            EventKind::Memset => (&mut self.memsets, Role::Memset),
+            _ if collective => (&mut self.kernels, Role::Communication),
+            _ => (&mut self.kernels, Role::Kernel),
+        };
+        let dur_ns = interval.1 - interval.0;
+        entry(totals, name).add(dur_ns);
+        self.cover(role, interval);
+        self.count(kind, 1);
+        if kind == EventKind::Kernel {
+            self.all_kernels.push(interval);
+        }
+        match link {
+            Link::Op(op) => {
+                self.gpu_ops[0] += 1;
+                let op = self.op(op, false);
+                op.gpu_ops += 1;
+                op.device_self_ns += dur_ns;
+            }
+            Link::NoOp => self.gpu_ops[1] += 1,
+            Link::NoLaunch => self.gpu_ops[2] += 1,
+        }
+    }
+
+    /// Notes how much device memory is in use.
+    pub(crate) fn device_bytes(&mut self, bytes: i64) {
+        self.peak_device_bytes = self.peak_device_bytes.max(bytes);
+    }
+
+    /// Books a step: its annotation, and the end of the last GPU work that it launched.
+    pub(crate) fn step(&mut self, step: u64, host: Interval, gpu_end_ns: Option<i64>, gpu_ops: u64) {
+        let start_ns = self.step_end_ns.map_or(host.0, |end| end.max(host.0));
+        let end_ns = gpu_end_ns.map_or(host.1, |end| end.max(host.1)).max(start_ns);
+        self.step_end_ns = Some(end_ns);
+        let truth = StepTruth {
+            step,
+            host_start_ns: host.0,
+            host_dur_ns: host.1 - host.0,
+            start_ns,
+            total_ns: end_ns - start_ns,
+            gpu_ops,
+            ..StepTruth::default()
+        };
+        self.pending.push_back(Pending { truth, end_ns });
+    }
+
+    /// Breaks down the steps that end by `now_ns`: all that starts before is booked.
+    pub(crate) fn settle(&mut self, now_ns: i64) {
+        while self.pending.front().is_some_and(|step| step.end_ns <= now_ns) {
+            if let Some(step) = self.pending.pop_front() {
+                let end_ns = step.end_ns;
+                let truth = self.break_down(step);
+                self.done.push(truth);
+                for intervals in &mut self.intervals {
+                    intervals.retain(|interval| interval.1 > end_ns);
+                }
+            }
+        }
+    }
+
+    fn break_down(&mut self, step: Pending) -> StepTruth {
+        let window = (step.truth.start_ns, step.end_ns);
+        self.count_busy((self.finished_ns.unwrap_or(window.0), window.1));
+        let mut free = vec![window];
+        free.retain(|(start, end)| start < end);
+        let mut parts = [0; ROLES];
+        for (part, intervals) in parts.iter_mut().zip(&self.intervals) {
+            let rest = subtract(&free, &union_within(intervals, window));
+            *part = length(&free) - length(&rest);
+            free = rest;
+        }
+        let [kernel, memcpy, memset, communication, runtime, dataloader, cpu_exec] = parts;
+        StepTruth {
+            kernel_ns: kernel,
+            memcpy_ns: memcpy,
+            memset_ns: memset,
+            communication_ns: communication,
+            runtime_ns: runtime,
+            dataloader_ns: dataloader,
+            cpu_exec_ns: cpu_exec,
+            other_ns: length(&free),
+            ..step.truth
+        }
+    }
+
+    /// Adds the time during which kernels run, from the end of the step before.
+    fn count_busy(&mut self, window: Interval) {
+        self.kernel_busy_ns += length(&union_within(&self.all_kernels, window));
+        self.all_kernels.retain(|interval| interval.1 > window.1);
+        self.finished_ns = Some(window.1);
+    }
+
+    /// The truth of the whole trace, by name.
+    pub(crate) fn into_truth(mut self, names: &[String]) -> Truth {
+        self.settle(i64::MAX);
+        let named = |totals: &[GpuTotals]| {
+            let used = totals.iter().zip(names).filter(|(totals, _)| totals.calls > 0);
+            used.map(|(totals, name)| (name.clone(), *totals)).collect()
+        };
+        let ops = |totals: &[OpTotals]| {
+            let used = totals.iter().zip(names).filter(|(totals, _)| totals.calls > 0);
+            used.map(|(totals, name)| (name.clone(), *totals)).collect()
+        };
+        let mut truth = Truth {
+            events: self.events(),
+            kernel_busy_ns: self.kernel_busy_ns,
+            kernels: named(&self.kernels),
+            memcpys: named(&self.memcpys),
+            memsets: named(&self.memsets),
+            launches: named(&self.launches),
+            ops: ops(&self.ops),
+            annotations: ops(&self.annotations),
+            gpu_ops_with_op: self.gpu_ops[0],
+            gpu_ops_without_op: self.gpu_ops[1],
+            gpu_ops_without_launch: self.gpu_ops[2],
+            forward_backward_pairs: self.pairs,
+            peak_device_bytes: self.peak_device_bytes,
+            ..Truth::default()
+        };
+        for ((kind, table), count) in KINDS.into_iter().zip(self.counts) {
+            truth.events_by_kind.insert(kind, count);
+            *truth.tables.entry(table).or_default() += count;
+        }
+        truth.tables.insert("collectives", self.collective_rows);
+        truth.tables.insert("steps", self.done.len() as u64);
+        truth.steps = self.done;
+        truth
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EventKind, Ledger, Link, Role};
+
+    #[test]
+    fn parts_follow_priority_and_sum_to_the_step() {
+        let mut ledger = Ledger::default();
+        let kernel = |ledger: &mut Ledger, interval, collective| {
+            ledger.gpu(EventKind::Kernel, 0, interval, collective, Link::NoOp);
+        };
+        ledger.cover(Role::CpuExec, (100, 190));
+        ledger.cover(Role::Runtime, (120, 130));
+        kernel(&mut ledger, (125, 150), false);
+        kernel(&mut ledger, (140, 160), true);
+        kernel(&mut ledger, (195, 230), false);
+        ledger.step(4, (90, 200), Some(230), 3);
+        ledger.cover(Role::CpuExec, (205, 240));
+        ledger.step(5, (201, 250), None, 0);
+        let truth = ledger.into_truth(&["kernel".to_owned()]);
+        let parts: Vec<_> = truth.steps.iter().map(|step| step.parts().map(|(_, ns)| ns)).collect();
+        assert_eq!(parts[0], [60, 0, 0, 10, 5, 0, 50, 15]);
+        assert_eq!(parts[1], [0, 0, 0, 0, 0, 0, 10, 10], "starts where the first step's kernel ends");
+        assert_eq!((truth.steps[1].start_ns, truth.steps[1].total_ns), (230, 20));
+        assert_eq!(truth.kernel_busy_ns, 25 + 35 + 10);
+    }
+}

@@ -1,0 +1,50 @@
+//! Writes realistic Kineto traces of any size whose truth is known by construction.
+//!
+//! The traced program is a small transformer language model trained on one H100 per rank: data
+//! loader, forward, loss, backward on the autograd thread, all-reduce of the gradients, AdamW. A
+//! [`Plan`](plan::Plan) of one training step is built once; each step then plays it against host
+//! clocks and GPU streams with seeded jitter, so that kernels queue behind the host, outlive
+//! their operators and wait for other ranks.
+//!
+//! - [`write_trace`] writes the trace of one rank to any [`std::io::Write`] and returns its [`Truth`];
+//! - [`write_files`] writes one file per rank, and the truth beside it if asked.
+//!
+//! Promises:
+//!
+//! - the same [`DemoOptions`] give the same bytes on every machine;
+//! - memory does not grow with the size of the trace: a step is written before the next is made;
+//! - the truth is counted where events are made, never by reading them back;
+//! - every [`Layout`] holds the same events with the same values.
+//!
+//! ```
+//! use tracedemo::{DemoOptions, write_trace};
+//!
+//! let options = DemoOptions { size_bytes: 1_000_000, ranks: 1, ..DemoOptions::default() };
+//! let mut bytes = Vec::new();
+//! let truth = write_trace(&options, &mut bytes).expect("a vector takes every byte");
+//! assert_eq!(truth.json_bytes, bytes.len() as u64);
+//! assert!(truth.steps.iter().all(|step| step.parts_sum_ns() == step.total_ns));
+//! ```
+
+mod files;
+mod gpu;
+mod interval;
+mod layout;
+mod ledger;
+mod library;
+mod model;
+mod options;
+mod plan;
+mod rng;
+mod schedule;
+mod shape;
+mod template;
+mod tensor;
+mod timeline;
+mod trace;
+mod truth;
+
+pub use files::{RankFile, write_files};
+pub use options::{DemoOptions, Layout};
+pub use trace::{write_trace, write_trace_with_progress};
+pub use truth::{GpuTotals, OpTotals, StepTruth, Truth};

@@ -1,0 +1,85 @@
+//! What happens to a gradient once it is computed: accumulation, and the sum over all ranks.
+
+use super::kernels::{all_reduce, elementwise};
+use super::{Model, Param};
+use crate::library::{CollectiveArgs, Effect, Stream};
+use crate::plan::{Api, Builder, Op};
+use crate::tensor::{Input, Tensor};
+
+/// `AccumulateGrad` of a parameter; with several ranks the gradient moves into its bucket.
+pub(crate) fn accumulate(b: &mut Builder, param: &Param, ranks: u32) {
+    let tensor = &param.tensor;
+    b.op(Op::bare("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"), |b| {
+        b.op(Op::new("torch::autograd::AccumulateGrad", [tensor.into()]), |b| {
+            b.op(Op::new("aten::detach", [tensor.into()]), |b| {
+                b.leaf(Op::new("detach", [tensor.into()]), 350);
+            });
+        });
+        if ranks > 1 {
+            b.op(Op::new("aten::mul", [tensor.into(), Input::None]), |b| {
+                b.wait(2_700);
+                let functor = "at::native::AUnaryFunctor<c10::BFloat16, c10::BFloat16, c10::BFloat16, \
+                               at::native::binary_internal::MulFunctor<float> >";
+                b.launch(Api::LAUNCH, &elementwise(functor, 2, tensor.elements(), tensor.bytes() * 2));
+            });
+        }
+    });
+}
+
+/// A part of the model whose gradients one collective sums.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bucket {
+    first_param: usize,
+    place: usize,
+}
+
+impl Bucket {
+    /// A bucket of the parameters that the model meets from now on.
+    pub(crate) fn open(model: &Model, b: &Builder) -> Self {
+        Self { first_param: model.params.len(), place: b.backward_place() }
+    }
+
+    /// Ends the bucket: with several ranks, the backward pass sums its gradients when it has been
+    /// through all that came since it was opened.
+    pub(crate) fn close(self, model: &Model, b: &mut Builder) {
+        let ranks = model.config.ranks;
+        let params = &model.params[self.first_param..];
+        let elements = params.iter().map(|param| param.tensor.elements()).sum();
+        if ranks > 1 {
+            b.on_backward_at(self.place, move |b| sum_over_ranks(b, elements, ranks));
+        }
+    }
+}
+
+fn sum_over_ranks(b: &mut Builder, elements: i64, ranks: u32) {
+    let number = b.next_collective();
+    let args = CollectiveArgs { elements, dtype: "BFloat16", ranks };
+    let bucket = Tensor::new(&[elements]);
+    let inputs =
+        || [Input::Tensors(vec![bucket.clone()]), Input::None, Input::None, Input::None, Input::from(-1)];
+    b.op(Op::new("c10d::allreduce_", inputs()), |b| {
+        let op = Op::new("record_param_comms", [(&bucket).into(), Input::None, 0.into()]);
+        b.op(op.collective(number, &args), |b| {
+            b.annotation("nccl:all_reduce", |b| b.wait(7_500));
+            b.call(Api::CAPTURING);
+            let mark = b.next_mark();
+            b.call_with(Api::RECORD, Effect::Record { event: mark, stream: Stream::Compute });
+            b.call_with(Api::STREAM_WAIT, Effect::StreamWait { event: mark, stream: Stream::Comm });
+            b.launch_collective(&all_reduce(elements, ranks), number, &args);
+            b.call(Api::RECORD);
+        });
+    });
+    b.background_query();
+}
+
+/// Lets the compute stream wait for all collectives so far.
+pub(crate) fn wait_for_collectives(b: &mut Builder) {
+    if b.collective_count() > 0 {
+        let bare = Op::bare("torch.distributed.ddp.reducer::finalize_backward");
+        b.op(bare, |b| {
+            let mark = b.next_mark();
+            b.call_with(Api::RECORD, Effect::Record { event: mark, stream: Stream::Comm });
+            b.call_with(Api::STREAM_WAIT, Effect::StreamWait { event: mark, stream: Stream::Compute });
+        });
+    }
+}

@@ -1,0 +1,115 @@
+//! What a caller can choose.
+
+/// Byte layout of the JSON; the events are the same in each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// Kineto's own writer up to early 2026: a few keys per line, one line of args.
+    #[default]
+    Native,
+    /// Kineto's writer since 2026-04: one key per line, indented by two spaces.
+    KeyPerLine,
+    /// `export_chrome_trace(..., use_python_export=True)`: one event per line.
+    EventPerLine,
+    /// `json.dump` with the shortest separators: the whole file on one line.
+    Compact,
+}
+
+impl Layout {
+    /// Every layout.
+    pub const ALL: [Self; 4] = [Self::Native, Self::KeyPerLine, Self::EventPerLine, Self::Compact];
+
+    /// Name of the layout in options and messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::KeyPerLine => "key-per-line",
+            Self::EventPerLine => "event-per-line",
+            Self::Compact => "compact",
+        }
+    }
+
+    /// Layout of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|layout| layout.name() == name)
+    }
+}
+
+/// Options of a demo trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DemoOptions {
+    /// Size to reach, in bytes of JSON before compression.
+    ///
+    /// Whole steps are written: the trace ends with the step in which the size is reached, so a file
+    /// is at most one step (0.2 to 5 MB, by `layers`) and some kB of metadata larger.
+    pub size_bytes: u64,
+    /// Exact number of steps, in place of `size_bytes`.
+    pub steps: Option<u64>,
+    /// Number of ranks of the job; 1 leaves out everything distributed.
+    pub ranks: u32,
+    /// Rank whose trace [`write_trace`](crate::write_trace) writes; below `ranks`.
+    pub rank: u32,
+    /// Seed of everything that varies.
+    pub seed: u64,
+    /// Byte layout of the JSON.
+    pub layout: Layout,
+    /// Whether to compress with gzip.
+    pub gzip: bool,
+    /// Transformer blocks of the model; `None` takes 1 below 4 MB and up to 24 from 1 GB.
+    pub layers: Option<u32>,
+}
+
+impl Default for DemoOptions {
+    fn default() -> Self {
+        Self {
+            size_bytes: 100_000_000,
+            steps: None,
+            ranks: 2,
+            rank: 0,
+            seed: 0,
+            layout: Layout::Native,
+            gzip: false,
+            layers: None,
+        }
+    }
+}
+
+impl DemoOptions {
+    /// Largest number of ranks; a collective's group is written out in full.
+    pub const MAX_RANKS: u32 = 4096;
+    /// Largest number of transformer blocks.
+    pub const MAX_LAYERS: u32 = 128;
+
+    /// Number of transformer blocks these options lead to.
+    #[must_use]
+    pub fn layer_count(&self) -> u32 {
+        self.layers.unwrap_or(match self.size_bytes {
+            0..4_000_000 => 1,
+            4_000_000..20_000_000 => 2,
+            20_000_000..100_000_000 => 4,
+            100_000_000..1_000_000_000 => 12,
+            _ => 24,
+        })
+    }
+
+    /// Says what is wrong with the options, if anything.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    pub fn check(&self) -> Result<(), String> {
+        if self.ranks == 0 || self.ranks > Self::MAX_RANKS {
+            return Err(format!("ranks is {}; it must be 1 to {}", self.ranks, Self::MAX_RANKS));
+        }
+        if self.rank >= self.ranks {
+            return Err(format!("rank is {}; it must be below ranks, {}", self.rank, self.ranks));
+        }
+        if self.layer_count() == 0 || self.layer_count() > Self::MAX_LAYERS {
+            return Err(format!("layers is {}; it must be 1 to {}", self.layer_count(), Self::MAX_LAYERS));
+        }
+        if self.steps == Some(0) {
+            return Err("steps is 0; it must be at least 1".to_owned());
+        }
+        Ok(())
+    }
+}

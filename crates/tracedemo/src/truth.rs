@@ -1,0 +1,225 @@
+//! What is true of a trace, known because the trace was made and not read.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+/// Time of one training step, in nanoseconds of the trace's clock.
+///
+/// The step begins where its annotation does, or where the previous step's GPU work ends if that is
+/// later; it ends with its annotation or with the last GPU work that it launched, whichever is later.
+/// The eight parts are disjoint: each is what its kind of activity covers of the step, over all
+/// threads, streams and devices, less what the parts before it cover.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StepTruth {
+    /// Number in `ProfilerStep#N`.
+    pub step: u64,
+    /// Start of the annotation.
+    pub host_start_ns: i64,
+    /// Duration of the annotation.
+    pub host_dur_ns: i64,
+    /// Start of the step.
+    pub start_ns: i64,
+    /// Length of the step.
+    pub total_ns: i64,
+    /// Kernels other than collectives.
+    pub kernel_ns: i64,
+    /// Copies.
+    pub memcpy_ns: i64,
+    /// Memsets.
+    pub memset_ns: i64,
+    /// NCCL kernels, and the host inside `nccl:*` annotations.
+    pub communication_ns: i64,
+    /// The host inside runtime and driver calls.
+    pub runtime_ns: i64,
+    /// The host inside the data loader's `__next__`.
+    pub dataloader_ns: i64,
+    /// The host inside operators and other annotations, `ProfilerStep#N` apart.
+    pub cpu_exec_ns: i64,
+    /// The rest.
+    pub other_ns: i64,
+    /// Units of GPU work launched in the step.
+    pub gpu_ops: u64,
+}
+
+impl StepTruth {
+    /// The eight parts by name, in order of priority.
+    #[must_use]
+    pub fn parts(&self) -> [(&'static str, i64); 8] {
+        [
+            ("kernel_ns", self.kernel_ns),
+            ("memcpy_ns", self.memcpy_ns),
+            ("memset_ns", self.memset_ns),
+            ("communication_ns", self.communication_ns),
+            ("runtime_ns", self.runtime_ns),
+            ("dataloader_ns", self.dataloader_ns),
+            ("cpu_exec_ns", self.cpu_exec_ns),
+            ("other_ns", self.other_ns),
+        ]
+    }
+
+    /// Sum of the eight parts, which is `total_ns`.
+    #[must_use]
+    pub fn parts_sum_ns(&self) -> i64 {
+        self.parts().iter().map(|(_, ns)| ns).sum()
+    }
+
+    fn to_json(&self) -> Value {
+        let mut object = Map::new();
+        object.insert("step".to_owned(), self.step.into());
+        object.insert("host_start_ns".to_owned(), self.host_start_ns.into());
+        object.insert("host_dur_ns".to_owned(), self.host_dur_ns.into());
+        object.insert("start_ns".to_owned(), self.start_ns.into());
+        object.insert("total_ns".to_owned(), self.total_ns.into());
+        object.extend(self.parts().map(|(name, ns)| (name.to_owned(), ns.into())));
+        object.insert("gpu_ops".to_owned(), self.gpu_ops.into());
+        Value::Object(object)
+    }
+}
+
+/// Number and summed durations of the events of one name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuTotals {
+    /// Events.
+    pub calls: u64,
+    /// Sum of the durations, ns.
+    pub total_ns: i64,
+}
+
+impl GpuTotals {
+    pub(crate) fn add(&mut self, dur_ns: i64) {
+        self.calls += 1;
+        self.total_ns += dur_ns;
+    }
+
+    fn to_json(self) -> Value {
+        json!({"calls": self.calls, "total_ns": self.total_ns})
+    }
+}
+
+/// Totals over the calls of the operators of one name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpTotals {
+    /// Calls.
+    pub calls: u64,
+    /// Sum of the durations, ns.
+    pub host_total_ns: i64,
+    /// The same less the direct children, annotations among them, and less the operator's own
+    /// runtime calls, ns.
+    pub host_self_ns: i64,
+    /// Sum of the durations of all GPU work launched inside, ns.
+    pub device_total_ns: i64,
+    /// Sum of the durations of the GPU work whose innermost operator this is, ns.
+    pub device_self_ns: i64,
+    /// Number of units of that work.
+    pub gpu_ops: u64,
+    /// Runtime calls whose innermost operator this is.
+    pub launches: u64,
+}
+
+impl OpTotals {
+    fn to_json(self, with_self: bool) -> Value {
+        let mut object = Map::new();
+        object.insert("calls".to_owned(), self.calls.into());
+        object.insert("host_total_ns".to_owned(), self.host_total_ns.into());
+        if with_self {
+            object.insert("host_self_ns".to_owned(), self.host_self_ns.into());
+            object.insert("device_self_ns".to_owned(), self.device_self_ns.into());
+            object.insert("gpu_ops".to_owned(), self.gpu_ops.into());
+            object.insert("launches".to_owned(), self.launches.into());
+        }
+        object.insert("device_total_ns".to_owned(), self.device_total_ns.into());
+        Value::Object(object)
+    }
+}
+
+/// The truth of one rank's trace. All times are in nanoseconds of the trace's clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Truth {
+    /// Seed of the options.
+    pub seed: u64,
+    /// Rank of the trace.
+    pub rank: u32,
+    /// Ranks of the job.
+    pub ranks: u32,
+    /// Transformer blocks of the model.
+    pub layers: u32,
+    /// Name of the byte layout.
+    pub layout: &'static str,
+    /// Size of the JSON, before compression.
+    pub json_bytes: u64,
+    /// Elements of `traceEvents`.
+    pub events: u64,
+    /// The same by `ph` and `cat`, such as `X kernel`.
+    pub events_by_kind: BTreeMap<&'static str, u64>,
+    /// The same by the table that they belong to; and the rows of `collectives`, `steps`, `devices` and
+    /// `process_groups`, which are no events of their own.
+    pub tables: BTreeMap<&'static str, u64>,
+    /// The steps.
+    pub steps: Vec<StepTruth>,
+    /// Time from the first step's start to the last step's end during which a kernel runs,
+    /// collectives included.
+    pub kernel_busy_ns: i64,
+    /// Totals by kernel name.
+    pub kernels: BTreeMap<String, GpuTotals>,
+    /// Totals by name of the copies.
+    pub memcpys: BTreeMap<String, GpuTotals>,
+    /// Totals by name of the memsets.
+    pub memsets: BTreeMap<String, GpuTotals>,
+    /// Totals by name of the runtime and driver calls.
+    pub launches: BTreeMap<String, GpuTotals>,
+    /// Totals by operator name.
+    pub ops: BTreeMap<String, OpTotals>,
+    /// Totals by annotation name; `ProfilerStep*` for the steps. Self times are not told: whether a call
+    /// made in an annotation but in no operator belongs to it is a matter of definition.
+    pub annotations: BTreeMap<String, OpTotals>,
+    /// Units of GPU work with a launch and an operator.
+    pub gpu_ops_with_op: u64,
+    /// Units of GPU work with a launch that no operator made.
+    pub gpu_ops_without_op: u64,
+    /// Units of GPU work launched before the trace begins.
+    pub gpu_ops_without_launch: u64,
+    /// Pairs of forward and backward operators joined by a flow.
+    pub forward_backward_pairs: u64,
+    /// Device memory at its fullest, bytes.
+    pub peak_device_bytes: i64,
+}
+
+impl Truth {
+    /// The truth as a JSON object.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let named = |totals: &BTreeMap<String, GpuTotals>| -> Value {
+            totals.iter().map(|(name, totals)| (name.clone(), totals.to_json())).collect::<Map<_, _>>().into()
+        };
+        let ops = |totals: &BTreeMap<String, OpTotals>, with_self: bool| -> Value {
+            let totals = totals.iter().map(|(name, totals)| (name.clone(), totals.to_json(with_self)));
+            totals.collect::<Map<_, _>>().into()
+        };
+        json!({
+            "truth_version": 1,
+            "seed": self.seed,
+            "rank": self.rank,
+            "ranks": self.ranks,
+            "layers": self.layers,
+            "layout": self.layout,
+            "json_bytes": self.json_bytes,
+            "events": self.events,
+            "events_by_kind": self.events_by_kind,
+            "tables": self.tables,
+            "steps": self.steps.iter().map(StepTruth::to_json).collect::<Vec<_>>(),
+            "kernel_busy_ns": self.kernel_busy_ns,
+            "kernels": named(&self.kernels),
+            "memcpys": named(&self.memcpys),
+            "memsets": named(&self.memsets),
+            "launches": named(&self.launches),
+            "ops": ops(&self.ops, true),
+            "annotations": ops(&self.annotations, false),
+            "gpu_ops_with_op": self.gpu_ops_with_op,
+            "gpu_ops_without_op": self.gpu_ops_without_op,
+            "gpu_ops_without_launch": self.gpu_ops_without_launch,
+            "forward_backward_pairs": self.forward_backward_pairs,
+            "peak_device_bytes": self.peak_device_bytes,
+        })
+    }
+}
