@@ -20,6 +20,9 @@ pub(crate) fn detect(head: &[u8], path: &Path) -> Result<Format, Error> {
     let skip = if head.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     let text = head[skip..].trim_ascii_start();
     match text {
+        _ if is_perfetto(head) => refuse(
+            "is a Perfetto protobuf trace; export the profile as Chrome JSON (a name that ends in .json)",
+        ),
         [b'{' | b'[', ..] => Ok(Format::Kineto { skip }),
         [] if head.is_empty() => refuse("is empty"),
         [] => refuse("holds nothing but white space"),
@@ -32,14 +35,16 @@ pub(crate) fn detect(head: &[u8], path: &Path) -> Result<Format, Error> {
         _ if head.starts_with(b"PK\x03\x04") => {
             refuse("is a zip archive; unpack it and name the trace inside")
         }
-        // Field 1 of a Perfetto trace, length-delimited.
-        [0x0a, ..] if std::str::from_utf8(&head[..head.len().min(64)]).is_err() || head.contains(&0) => {
-            refuse(
-                "is a Perfetto protobuf trace; export the profile as Chrome JSON (a name that ends in .json)",
-            )
-        }
         _ => refuse("is no trace: expected the JSON of the PyTorch profiler, plain or compressed"),
     }
+}
+
+/// Whether `head` is binary and begins with field 1 of a protobuf, length-delimited.
+///
+/// The tag is a line feed, and the length behind it can be the code of a bracket.
+fn is_perfetto(head: &[u8]) -> bool {
+    let is_binary = |b: &u8| b.is_ascii_control() && !b.is_ascii_whitespace();
+    head.first() == Some(&0x0a) && head.iter().take(64).any(is_binary)
 }
 
 #[cfg(test)]
@@ -62,6 +67,7 @@ mod tests {
         assert!(message(b" \n").contains("white space"));
         assert!(message(b"SQLite format 3\0...").contains("SQLite"));
         assert!(message(b"\x0a\xd3\x02\x08\x00\x12").contains("Perfetto"));
+        assert!(message(b"\x0a{\x40\x01\x12\x00").contains("Perfetto"));
         assert!(message(b"PK\x03\x04").contains("zip"));
         assert!(message(b"\xff\xfe{\0").contains("UTF-16"));
         assert!(message(b"hello").contains("no trace"));
