@@ -106,7 +106,8 @@ def test_info_as_text(cli: Run, tiny: Path) -> None:
     done = cli("info", tiny)
     assert (done.returncode, done.stderr) == (0, "")
     for text in (
-        "3 of 8 (nccl) on node1",
+        "3 of 8 (nccl)",
+        "node1",
         "1 x NVIDIA H100, 80 GiB, 132 SMs",
         "1 (ProfilerStep#1)",
         "record_shapes",

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 __version__: str
 is_debug_build: bool
@@ -35,3 +36,19 @@ def describe_tables() -> list[tuple[str, str, list[tuple[str, str, bool, str]]]]
 
 def error_classes() -> dict[str, type[BaseException]]:
     """The exception class of every kind of error, by the kind's name."""
+
+def demo_layouts() -> list[str]:
+    """Names of the layouts that ``write_demo`` knows."""
+
+def write_demo(
+    folder: str | os.PathLike[str],
+    *,
+    size_bytes: int,
+    ranks: int,
+    seed: int,
+    layout: str,
+    gzip: bool,
+    truth: bool,
+    progress: Callable[[int, int], object] | None = None,
+) -> list[tuple[Path, Path | None, int, int]]:
+    """Writes a trace per rank; gives the trace, its truth if asked for, bytes of JSON, and steps."""

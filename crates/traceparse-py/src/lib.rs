@@ -1,15 +1,18 @@
 //! The extension module `kernelscope._traceparse`: signatures, error mapping and the hand-over of
 //! tables; everything else is in `traceparse`.
 
+mod demo;
 mod describe;
 mod errors;
 mod reading;
 mod table;
 mod watch;
 
-/// Reads profiler traces into Arrow tables.
+/// Reads profiler traces into Arrow tables, and writes demo traces.
 #[pyo3::pymodule]
 mod _traceparse {
+    #[pymodule_export]
+    use super::demo::{demo_layouts, write_demo};
     #[pymodule_export]
     use super::describe::describe_tables;
     #[pymodule_export]

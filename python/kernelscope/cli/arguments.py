@@ -33,6 +33,14 @@ def positive(text: str) -> int:
     return value
 
 
+def seed(text: str) -> int:
+    """A whole number from 0 that fits 64 bits."""
+    value = int(text)
+    if not 0 <= value < 2**64:
+        raise argparse.ArgumentTypeError("must be 0 to 2**64 - 1")
+    return value
+
+
 def size(text: str) -> int:
     """A number of bytes such as ``100MB``."""
     try:

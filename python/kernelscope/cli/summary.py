@@ -59,6 +59,7 @@ def _facts(trace: Trace) -> dict[str, str | None]:
         "recorder": meta.recorder,
         "recorded": _recorded(trace),
         "rank": _rank(meta),
+        "host": meta.host,
         "GPUs": _devices(trace),
         "steps": _steps(trace),
         "options": ", ".join(name for name, on in meta.flags.items() if on) or None,
@@ -85,7 +86,7 @@ def _counts(trace: Trace) -> Table:
     table.add_column("a row is", style="dim")
     for name, frame in trace.tables.items():
         if frame.height and name != "diagnostics":
-            table.add_row(name, format_count(frame.height), re.split(r"[.;:]", TABLES[name].doc)[0])
+            table.add_row(name, format_count(frame.height), re.split(r"[.;:](?: |$)", TABLES[name].doc)[0])
     return table
 
 
@@ -126,10 +127,9 @@ def _recorded(trace: Trace) -> str | None:
 
 def _rank(meta: TraceMeta) -> str | None:
     if meta.rank is None:
-        return meta.host
+        return None
     parts = [f"{meta.rank} of {meta.world_size}" if meta.world_size else str(meta.rank)]
     parts += [f"({meta.backend})"] if meta.backend else []
-    parts += [f"on {meta.host}"] if meta.host else []
     return " ".join(parts)
 
 
@@ -146,8 +146,8 @@ def _devices(trace: Trace) -> str | None:
     lines = [f"{len(ids)} x {text}" for text, ids in kinds.items()]
     if not lines:
         return None
-    busy = ", ".join(str(device) for device in sorted(used)) or "none"
-    return "\n".join([*lines, f"with work in this trace: {busy}"])
+    busy = ", ".join(f"GPU {device}" for device in sorted(used)) or "none"
+    return "\n".join([*lines, f"at work in this trace: {busy}"])
 
 
 def _steps(trace: Trace) -> str | None:

@@ -1,0 +1,63 @@
+//! Writes demo traces.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use pyo3::prelude::*;
+use tracedemo::{DemoOptions, Layout, write_files};
+use traceparse::{Error, ErrorKind, Progress, Result};
+
+use crate::errors;
+use crate::watch;
+
+/// Trace, truth if asked for, bytes of JSON, and steps.
+type Written = (PathBuf, Option<PathBuf>, u64, usize);
+
+/// Names of the layouts that [`write_demo`] knows.
+#[pyfunction]
+pub(crate) fn demo_layouts() -> Vec<&'static str> {
+    Layout::ALL.into_iter().map(Layout::name).collect()
+}
+
+/// Writes a trace per rank into the folder `folder` and says what was written.
+#[pyfunction]
+#[pyo3(signature = (folder, *, size_bytes, ranks, seed, layout, gzip, truth, progress=None))]
+#[allow(clippy::too_many_arguments, reason = "keyword-only in Python")]
+pub(crate) fn write_demo(
+    py: Python<'_>,
+    folder: PathBuf,
+    size_bytes: u64,
+    ranks: u32,
+    seed: u64,
+    layout: &str,
+    gzip: bool,
+    truth: bool,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Vec<Written>> {
+    let Some(layout) = Layout::from_name(layout) else {
+        let message = format!("there is no layout {layout:?}; the layouts are {}", demo_layouts().join(", "));
+        return Err(errors::to_python(py, &Error::new(ErrorKind::InvalidArgument, message)));
+    };
+    let options = DemoOptions { size_bytes, ranks, seed, layout, gzip, ..DemoOptions::default() };
+    let callback = progress.map(|callback| callback.clone().unbind());
+    watch::run(py, callback.as_ref(), move |progress| write(&folder, &options, truth, &progress))
+}
+
+fn write(folder: &Path, options: &DemoOptions, truth: bool, progress: &Progress) -> Result<Vec<Written>> {
+    let total = options.size_bytes.saturating_mul(u64::from(options.ranks));
+    let files = write_files(folder, options, truth, &mut |done| progress(done.min(total), total))
+        .map_err(|error| explain(&error, folder))?;
+    let written = files.into_iter().map(|file| {
+        let steps = file.truth.steps.len();
+        (file.trace, file.truth_path, file.truth.json_bytes, steps)
+    });
+    Ok(written.collect())
+}
+
+fn explain(error: &io::Error, folder: &Path) -> Error {
+    match error.kind() {
+        io::ErrorKind::InvalidInput => Error::new(ErrorKind::InvalidArgument, error.to_string()),
+        io::ErrorKind::Interrupted => Error::new(ErrorKind::Interrupted, error.to_string()),
+        _ => Error::from_io(error).with_path(folder),
+    }
+}

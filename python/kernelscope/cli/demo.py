@@ -1,0 +1,106 @@
+"""``kernelscope demo``: writes realistic traces."""
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelscope import _traceparse
+from kernelscope.cli import arguments
+from kernelscope.cli.progress import Bar
+from kernelscope.errors import InvalidArgumentError
+from kernelscope.units import format_bytes
+
+if TYPE_CHECKING:
+    from kernelscope.cli.arguments import Subparsers
+
+_MB = 10**6
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Adds the subcommand."""
+    parser = subparsers.add_parser(
+        "demo",
+        help="write a realistic trace of any size",
+        description="Writes the trace of a transformer in training, made up but realistic; a file per rank.",
+    )
+    parser.add_argument(
+        "--size",
+        type=arguments.size,
+        default=100 * _MB,
+        metavar="SIZE",
+        help="size of each file before compression, 1MB to 10GB (default: 100MB)",
+    )
+    parser.add_argument(
+        "--ranks", type=arguments.positive, default=1, metavar="N", help="ranks of the job (default: 1)"
+    )
+    parser.add_argument(
+        "--layout",
+        choices=_traceparse.demo_layouts(),
+        default="native",
+        help="how the JSON is laid out in bytes (default: native)",
+    )
+    parser.add_argument("--gzip", action="store_true", help="compress; implied by an --out that ends in .gz")
+    parser.add_argument(
+        "--seed",
+        type=arguments.seed,
+        default=0,
+        metavar="N",
+        help="the same seed gives the same bytes (default: 0)",
+    )
+    parser.add_argument(
+        "--truth",
+        action="store_true",
+        help="also write what the right answers are, as JSON beside each trace",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("kernelscope-demo"),
+        metavar="PATH",
+        help="a folder, or for one rank a file that ends in .json or .json.gz (default: kernelscope-demo)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes the traces and prints the paths of the files."""
+    out: Path = options.out
+    if not out.name.endswith((".json", ".json.gz")) or out.is_dir():
+        _write(options, out, gzip=options.gzip)
+        return 0
+    if options.ranks > 1:
+        raise InvalidArgumentError(f"{options.ranks} ranks are {options.ranks} files: --out must be a folder")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    # Written beside its place and moved there, so that a file of this name is always complete.
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+        _write(options, Path(folder), gzip=options.gzip or out.suffix == ".gz", file=out)
+    return 0
+
+
+def _write(options: argparse.Namespace, folder: Path, *, gzip: bool, file: Path | None = None) -> None:
+    with Bar("writing") as bar:
+        written = _traceparse.write_demo(
+            folder,
+            size_bytes=options.size,
+            ranks=options.ranks,
+            seed=options.seed,
+            layout=options.layout,
+            gzip=gzip,
+            truth=options.truth,
+            progress=bar.update,
+        )
+    for trace, truth, size, steps in written:
+        shown = _moved(trace, file)
+        print(f"{shown}  {format_bytes(size)} of JSON, {steps} steps")
+        if truth is not None:
+            name = None if file is None else file.with_name(f"{file.name.split('.')[0]}.truth.json")
+            print(_moved(truth, name))
+
+
+def _moved(path: Path, target: Path | None) -> Path:
+    if target is None:
+        return path
+    os.replace(path, target)
+    return target
