@@ -73,7 +73,7 @@ def gpu_summary(trace: "Trace") -> pl.DataFrame:
 
 
 def _span(trace: "Trace", work: pl.DataFrame) -> tuple[int, int]:
-    """From the first step's start to the last one's end; from the first GPU work to the last without steps."""
+    """From the first step's start to the last one's end; without steps, over all GPU work."""
     steps = step_breakdown(trace)
     if steps.height:
         ends = steps["start_ns"] + steps["total_ns"]

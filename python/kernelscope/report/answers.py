@@ -1,0 +1,49 @@
+"""The answers that every report shows, computed once."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope import analysis
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Frames of :mod:`kernelscope.analysis` for one trace."""
+
+    steps: pl.DataFrame
+    """Every step, those that the recording cuts off too."""
+    breakdown: pl.DataFrame
+    ops: pl.DataFrame
+    kernels: pl.DataFrame
+    gpus: pl.DataFrame
+    unlinked: pl.DataFrame
+    """GPU work by how its operator was found, or why there is none: ``link``, ``kernels``, ``dur_ns``."""
+    diagnostics: pl.DataFrame
+
+
+def answer(trace: "Trace") -> Answers:
+    """Everything that a report shows of ``trace``."""
+    everything = analysis.step_breakdown(trace, include_partial=True)
+    return Answers(
+        steps=everything.select("step", "name", "start_ns", "total_ns", "is_partial"),
+        breakdown=everything.filter(~pl.col("is_partial")),
+        ops=analysis.op_table(trace),
+        kernels=analysis.kernel_table(trace),
+        gpus=analysis.gpu_summary(trace),
+        unlinked=_unlinked(trace.gpu_ops),
+        diagnostics=trace.diagnostics.with_columns(pl.col(pl.Categorical).cast(pl.String)),
+    )
+
+
+def _unlinked(gpu_ops: pl.DataFrame) -> pl.DataFrame:
+    return (
+        gpu_ops.filter(pl.col("op_row").is_null())
+        .group_by(pl.col("link").cast(pl.String))
+        .agg(pl.len().cast(pl.Int64).alias("events"), pl.col("dur_ns").sum())
+        .sort(["dur_ns", "link"], descending=[True, False], nulls_last=True)
+    )

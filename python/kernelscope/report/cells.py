@@ -1,0 +1,97 @@
+"""What the tables of the text report have in common."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.box import SIMPLE_HEAD, Box
+from rich.table import Table
+from rich.text import Text
+
+from kernelscope.report.names import safe, short
+from kernelscope.units import format_count, format_ns, format_percent
+
+# The narrowest name that still tells kernels apart.
+_NAME_WIDTH = 24
+_NAME_SHARE = 0.45
+_GAP = 2
+_ASCII = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the report must fit: ``width`` in characters, ``top`` rows to a table."""
+
+    width: int
+    color: bool
+    unicode: bool
+    top: int
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of numbers: its title, and the text of a row's cell."""
+
+    title: str
+    cell: Callable[[dict[str, Any]], str]
+
+
+def heading(title: str) -> Text:
+    """The title of a part of the report."""
+    return Text("\n").append(title, style="bold")
+
+
+def note(text: str, shape: Shape) -> Text:
+    """A remark under a table."""
+    return Text(text, style="dim" if shape.color else "")
+
+
+def ns(column: str) -> Callable[[dict[str, Any]], str]:
+    """The cell of a duration."""
+    return lambda row: format_ns(row[column])
+
+
+def count(column: str) -> Callable[[dict[str, Any]], str]:
+    """The cell of a number of things."""
+    return lambda row: format_count(row[column])
+
+
+def share(column: str, total: float | None) -> Callable[[dict[str, Any]], str]:
+    """The cell of the share that a value has in ``total``."""
+    return lambda row: format_percent(row[column] / total if total and row[column] is not None else None)
+
+
+def named_table(rows: Sequence[dict[str, Any]], title: str, fields: Sequence[Field], shape: Shape) -> Table:
+    """A table of names with numbers beside them.
+
+    As many of ``fields`` are shown as fit beside names of a useful width, in order; the names get
+    the room that is left.
+    """
+    cells = [[field.cell(row) for row in rows] for field in fields]
+    widths = [max([len(field.title), *map(len, column)]) for field, column in zip(fields, cells, strict=True)]
+    longest = max([len(title), *(len(safe(row["name"])) for row in rows)])
+    width = min(longest, max(_NAME_WIDTH, int(shape.width * _NAME_SHARE)))
+    room = shape.width - width
+    shown = 0
+    while shown < len(fields) and room >= widths[shown] + _GAP:
+        room -= widths[shown] + _GAP
+        shown += 1
+    width = min(longest, width + room)
+    # The box itself takes one character between columns.
+    table = Table(
+        box=SIMPLE_HEAD if shape.unicode else _ASCII,
+        pad_edge=False,
+        show_edge=False,
+        padding=(0, _GAP - 1, 0, 0),
+    )
+    table.add_column(title, no_wrap=True, overflow="ellipsis", max_width=width)
+    for field in fields[:shown]:
+        table.add_column(field.title, justify="right", no_wrap=True)
+    for index, row in enumerate(rows):
+        table.add_row(plain(short(row["name"], width), shape), *(column[index] for column in cells[:shown]))
+    return table
+
+
+def plain(text: str, shape: Shape) -> Text:
+    """Text from a trace as a cell: never markup, and only what the output can show."""
+    return Text(text if shape.unicode else text.encode("ascii", "replace").decode("ascii"))

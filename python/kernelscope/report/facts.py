@@ -1,0 +1,66 @@
+"""What a report says of the file itself."""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from kernelscope.report.cells import Shape, plain
+from kernelscope.report.names import safe
+from kernelscope.units import format_bytes, format_count
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+
+def header(trace: "Trace", shape: Shape) -> RenderableType:
+    """The file, what recorded it, and the machine."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="dim" if shape.color else "")
+    grid.add_column(overflow="fold")
+    for name, value in _facts(trace).items():
+        if value:
+            grid.add_row(f"  {name}", plain(safe(value), shape))
+    path = plain(safe(trace.meta.path), shape)
+    path.stylize("bold")
+    path.no_wrap, path.overflow = False, "fold"
+    return Group(path, grid)
+
+
+def _facts(trace: "Trace") -> dict[str, str]:
+    meta = trace.meta
+    size = format_bytes(meta.content_bytes)
+    if meta.compression != "none":
+        size += f" ({format_bytes(meta.file_bytes)} of {meta.compression})"
+    events = f"{format_count(meta.kept)} of {format_count(meta.seen)} read"
+    rank = (
+        ""
+        if meta.rank is None
+        else f"{meta.rank} of {meta.world_size}"
+        if meta.world_size
+        else str(meta.rank)
+    )
+    versions = ", ".join(
+        f"{key.removesuffix('_version').replace('_', ' ')} {v}" for key, v in meta.versions.items()
+    )
+    return {
+        "format": f"{meta.format}, {size}",
+        "events": events + (f", {format_count(meta.dropped)} dropped" if meta.dropped else ""),
+        "recorder": meta.recorder or "",
+        "rank": rank + (f" on {meta.host}" if rank and meta.host else meta.host or ""),
+        "GPUs": _gpus(trace),
+        "versions": versions,
+    }
+
+
+def _gpus(trace: "Trace") -> str:
+    """The GPUs that worked, those of one name counted together."""
+    used = trace.gpu_ops.select(pl.col("device").drop_nulls().unique())
+    named = used.join(trace.devices.select("device", pl.col("name").cast(pl.String)), on="device", how="left")
+    kinds = (
+        named.group_by(pl.col("name").fill_null("GPU")).agg(pl.len(), pl.col("device").min()).sort("device")
+    )
+    found = ", ".join(f"{number} x {name}" for name, number, _ in kinds.iter_rows())
+    idle = trace.devices.height - used.height
+    return found + (f" (of {trace.devices.height} in the machine)" if found and idle > 0 else "")

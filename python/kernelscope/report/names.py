@@ -1,0 +1,60 @@
+"""Makes text from a trace safe and short enough to show."""
+
+import re
+
+_LONGEST = 4096
+# Control characters, and marks that turn the direction of what follows.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+")
+_NAMESPACE = re.compile(r"(?:(?:\b[A-Za-z_]\w*|\(anonymous namespace\)|<unnamed>)::)+(?=[A-Za-z_])")
+_UNNAMED = "(no name)"
+
+
+def safe(text: str | None) -> str:
+    """``text`` without characters that a terminal would act upon."""
+    return _UNNAMED if text is None else _UNSAFE.sub(" ", text[:_LONGEST])
+
+
+def short(name: str | None, width: int) -> str:
+    """A kernel or operator name in at most ``width`` characters.
+
+    First goes what says least: the parameters of a C++ function, then namespaces, then the
+    arguments of templates inside templates. A list that is still too long loses its end, any
+    other name its middle.
+    """
+    text = safe(name)
+    if len(text) <= width:
+        return text
+    text = _without_parameters(text.removeprefix("void "))
+    # An operator such as aten::mm keeps its namespace.
+    if len(text) > width and ("<" in text or text.count("::") > 1):
+        text = _NAMESPACE.sub("", text)
+    if len(text) > width:
+        text = _without_inner_arguments(text)
+    if len(text) <= width:
+        return text
+    tail = 0 if ", " in text else max(0, (width - 1) // 3)
+    return text[: width - 1 - tail] + "…" + (text[-tail:] if tail else "")
+
+
+def _without_inner_arguments(text: str) -> str:
+    """``text`` without what stands in angle brackets inside angle brackets."""
+    kept: list[str] = []
+    depth = 0
+    for character in text:
+        depth += character == "<"
+        if depth < 2:
+            kept.append(character)
+        depth -= character == ">" and depth > 0
+    return "".join(kept)
+
+
+def _without_parameters(text: str) -> str:
+    """``text`` up to the parenthesis that matches the one at its end."""
+    if not text.endswith(")"):
+        return text
+    depth = 0
+    for at in range(len(text) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(text[at], 0)
+        if depth == 0:
+            return text[:at] or text
+    return text

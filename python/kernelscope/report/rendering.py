@@ -1,0 +1,62 @@
+"""Chooses the form of a report and where it goes."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelscope.errors import InvalidArgumentError
+from kernelscope.report.answers import answer
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+FORMATS = ("text", "json", "csv", "parquet")
+"""The forms of a report."""
+
+
+def render(
+    trace: "Trace",
+    *,
+    format: str = "text",  # noqa: A002 - as --format
+    out: Path | None = None,
+    top: int = 10,
+    width: int | None = None,
+) -> None:
+    """Writes the report of ``trace``.
+
+    ``text`` and ``json`` go to standard output or into the file ``out``; ``csv`` and ``parquet``
+    need ``out``, a folder. What stood there before is replaced only when the new report is
+    complete. ``top`` is the number of rows of each table of the text, ``width`` its columns: null
+    for those of the terminal.
+
+    Raises: InvalidArgumentError: an unknown format, or no folder for CSV or Parquet.
+        OSError: the report cannot be written.
+    """
+    if format not in FORMATS:
+        raise InvalidArgumentError(f"there is no format {format!r}; the formats are {', '.join(FORMATS)}")
+    if top < 1:
+        raise InvalidArgumentError(f"top must be at least 1, not {top}")
+    if format in ("csv", "parquet"):
+        if out is None:
+            raise InvalidArgumentError(f"the format {format} is a folder of files: name it with --out")
+        from kernelscope.report import folder
+
+        folder.write(trace, answer(trace), out, suffix=format)
+        return
+    if format == "json":
+        from kernelscope.report import document
+
+        text = document.to_json(trace, answer(trace))
+    else:
+        from kernelscope.report import text as terminal
+
+        if out is None:
+            terminal.print_report(trace, answer(trace), top=top, width=width)
+            return
+        text = terminal.to_text(trace, answer(trace), top=top, width=width)
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        from kernelscope.report.files import write_text
+
+        write_text(out, text)
