@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from kernelscope.cli import arguments
-from kernelscope.cli.progress import Bar
+from kernelscope.cli.reading import read_trace
 
 if TYPE_CHECKING:
     from kernelscope.cli.arguments import Subparsers
@@ -21,17 +21,10 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Reads the trace and prints what it holds."""
-    from kernelscope.cli import summary
-    from kernelscope.trace import read
+    trace = read_trace(options)
 
-    with Bar("reading") as bar:
-        trace = read(
-            options.trace,
-            strict=options.strict,
-            threads=options.threads,
-            step_range=options.step_range,
-            progress=bar.update,
-        )
+    from kernelscope.cli import summary
+
     if options.format == "json":
         sys.stdout.write(summary.to_json(trace))
     else:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from kernelscope import __version__
-from kernelscope.cli import demo, info, schema
+from kernelscope.cli import analyze, demo, info, schema
 from kernelscope.errors import InvalidArgumentError, KernelscopeError
 
 DONE = 0
@@ -50,6 +50,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kernelscope {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (info, demo, schema):
+    for command in (analyze, info, demo, schema):
         command.add_parser(subparsers)
     return parser

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kernelscope.meta import TraceMeta
+from kernelscope.report.names import safe
 from kernelscope.schema import TABLES
 from kernelscope.trace import Trace
 from kernelscope.units import format_bytes, format_count, format_ns
@@ -43,7 +44,7 @@ def print_text(trace: Trace) -> None:
     width = shutil.get_terminal_size((100, 24)).columns
     # Names come from the trace and must not be read as rich's markup.
     console = Console(width=width, markup=False, highlight=False, emoji=False)
-    console.print(trace.meta.path, style="bold", soft_wrap=True)
+    console.print(safe(trace.meta.path), style="bold", soft_wrap=True)
     console.print(_grid(_facts(trace)))
     console.print(_counts(trace))
     if trace.diagnostics.height:
@@ -75,7 +76,7 @@ def _grid(facts: Mapping[str, str | None]) -> Table:
     grid.add_column(overflow="fold")
     for name, value in facts.items():
         if value is not None:
-            grid.add_row(name, value)
+            grid.add_row(name, "\n".join(map(safe, value.splitlines())))
     return grid
 
 

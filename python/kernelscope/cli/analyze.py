@@ -1,0 +1,51 @@
+"""``kernelscope analyze``: where the time went."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelscope.cli import arguments
+from kernelscope.cli.reading import read_trace
+from kernelscope.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from kernelscope.cli.arguments import Subparsers
+
+_FOLDERS = ("csv", "parquet")
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Adds the subcommand."""
+    parser = subparsers.add_parser(
+        "analyze",
+        help="where the time of each step went, and what the GPU did",
+        description="Reads and links a trace, and shows its steps, operators, kernels and GPUs.",
+    )
+    arguments.add_reading(parser)
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", *_FOLDERS),
+        default="text",
+        help="text and json go to stdout or a file, csv and parquet into a folder (default: text)",
+    )
+    parser.add_argument("--out", type=Path, metavar="PATH", help="file or folder to write to")
+    parser.add_argument(
+        "--top",
+        type=arguments.positive,
+        default=10,
+        metavar="N",
+        help="rows of each table of the text (default: 10)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Reads the trace and writes the report."""
+    if options.format in _FOLDERS and options.out is None:
+        raise InvalidArgumentError(f"--format {options.format} writes a folder of files: name it with --out")
+    trace = read_trace(options)
+
+    from kernelscope.report import render
+
+    render(trace, format=options.format, out=options.out, top=options.top)
+    return 0
