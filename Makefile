@@ -7,6 +7,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 DEMO_SIZE ?= 100MB
+SIZES ?= 10MB 100MB 1GB
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -37,6 +38,10 @@ build: $(STAMPS)/extension ## build the extension into .venv
 
 .PHONY: test
 test: lint test-rust test-python ## everything that CI runs
+
+.PHONY: bench
+bench: $(STAMPS)/extension $(STAMPS)/bench ## measure speed and memory beside other readers; SIZES="400MB 4GB" BENCH=--help
+	$(BIN)/python benches/run.py --sizes "$(SIZES)" $(BENCH)
 
 .PHONY: lint
 lint: lint-rust lint-python ## format, lints, types and import arrows
@@ -70,13 +75,13 @@ format: $(STAMPS)/test ## format Rust and Python
 .PHONY: lock
 lock: $(STAMPS)/test ## renew requirements/*.txt from requirements/*.in
 	$(BIN)/python -m pip --quiet install uv
-	cd requirements && for name in build run test torch; do \
+	cd requirements && for name in build run test torch bench; do \
 	  ../$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
 	    --no-header --no-emit-index-url --annotation-style line $$name.in -o $$name.txt; done
 
 .PHONY: clean
 clean: ## remove everything that was built here
-	rm -rf $(VENV) target dist demo-output python/kernelscope/*.so
+	rm -rf $(VENV) .venv-bench target dist demo-output python/kernelscope/*.so
 
 .PHONY: help
 help:
@@ -112,4 +117,10 @@ $(STAMPS)/test: requirements/test.txt $(STAMPS)/run
 $(STAMPS)/torch: requirements/torch.txt $(STAMPS)/test
 	@echo "installing PyTorch, whose profiler is compared with (several GB, once)"
 	@$(PIP) requirements/torch.txt
+	@touch $@
+
+$(STAMPS)/bench: requirements/bench.txt $(STAMPS)/venv
+	@echo "installing what is measured beside into .venv-bench"
+	@$(PYTHON) -m venv .venv-bench
+	@.venv-bench/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements/bench.txt
 	@touch $@
