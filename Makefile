@@ -18,13 +18,12 @@ RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name fuzz -prune -o \
 ##@ Use
 .PHONY: demo
 demo: $(STAMPS)/extension ## write a demo trace, analyse it, and say where the results are
-	@mkdir -p demo-output
-	$(BIN)/kernelscope demo --size $(DEMO_SIZE) --out demo-output/demo.pt.trace.json
-	$(BIN)/kernelscope analyze demo-output/demo.pt.trace.json | tee demo-output/report.txt
-	$(BIN)/kernelscope analyze demo-output/demo.pt.trace.json --format json --out demo-output/report.json
-	$(BIN)/kernelscope analyze demo-output/demo.pt.trace.json --format parquet --out demo-output/tables
+	$(BIN)/kernelscope demo --size $(DEMO_SIZE) --ranks 2 --truth --out demo-output
+	$(BIN)/kernelscope analyze demo-output/rank0.pt.trace.json | tee demo-output/report.txt
+	$(BIN)/kernelscope analyze demo-output/rank0.pt.trace.json --format json --out demo-output/report.json
+	$(BIN)/kernelscope analyze demo-output/rank0.pt.trace.json --format parquet --out demo-output/tables
 	@echo
-	@echo "The trace is demo-output/demo.pt.trace.json; the results are beside it:"
+	@echo "In demo-output are the traces of two ranks and, of rank 0, the results:"
 	@echo "  report.txt (what stands above), report.json (for programs), tables/ (Parquet)."
 	@echo "Now your own trace: $(BIN)/kernelscope analyze TRACE"
 
