@@ -223,7 +223,7 @@ impl Ledger {
         while self.pending.front().is_some_and(|step| step.end_ns <= now_ns) {
             if let Some(step) = self.pending.pop_front() {
                 let end_ns = step.end_ns;
-                let truth = self.break_down(step);
+                let truth = self.break_down(&step);
                 self.done.push(truth);
                 for intervals in &mut self.intervals {
                     intervals.retain(|interval| interval.1 > end_ns);
@@ -232,7 +232,7 @@ impl Ledger {
         }
     }
 
-    fn break_down(&mut self, step: Pending) -> StepTruth {
+    fn break_down(&mut self, step: &Pending) -> StepTruth {
         let window = (step.truth.start_ns, step.end_ns);
         self.count_busy((self.finished_ns.unwrap_or(window.0), window.1));
         let mut free = vec![window];
@@ -253,7 +253,7 @@ impl Ledger {
             dataloader_ns: dataloader,
             cpu_exec_ns: cpu_exec,
             other_ns: length(&free),
-            ..step.truth
+            ..step.truth.clone()
         }
     }
 

@@ -26,6 +26,8 @@
 //! assert!(truth.steps.iter().all(|step| step.parts_sum_ns() == step.total_ns));
 //! ```
 
+mod builder;
+mod calls;
 mod files;
 mod gpu;
 mod interval;
@@ -38,6 +40,8 @@ mod plan;
 mod rng;
 mod schedule;
 mod shape;
+mod sink;
+mod surroundings;
 mod template;
 mod tensor;
 mod timeline;

@@ -31,7 +31,7 @@ impl Rng {
     pub(crate) fn host(&mut self, mean_ns: u32) -> i64 {
         let bits = self.next();
         let mut permille = 880 + i64::from(bits as u32 % 241);
-        if (bits >> 32) % 768 == 0 {
+        if (bits >> 32).is_multiple_of(768) {
             permille += 1800;
         }
         (i64::from(mean_ns) * permille / 1000).max(1)

@@ -80,6 +80,7 @@ impl Shape {
     }
 
     /// Adds an argument of JSON text.
+    #[expect(clippy::needless_pass_by_value, reason = "calls pass literals and temporaries")]
     pub(crate) fn json(mut self, key: &'static str, value: impl ToString) -> Self {
         self.args.push((key, Arg::Json(value.to_string())));
         self

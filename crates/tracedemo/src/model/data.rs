@@ -2,8 +2,10 @@
 
 use super::Model;
 use super::views::{as_strided, empty, empty_strided};
+use crate::builder::Builder;
+use crate::calls::Api;
 use crate::library::{Effect, Stream};
-use crate::plan::{Api, Builder, Op};
+use crate::plan::Op;
 use crate::tensor::{DType, Input, Tensor};
 
 /// Key of the batch's host memory.
@@ -22,7 +24,7 @@ pub(crate) fn next_batch(model: &Model, b: &mut Builder) -> Tensor {
                 b.late();
                 b.frame("torch/utils/data/_utils/fetch.py(51): fetch", |b| {
                     for _ in 0..config.batch {
-                        sample(b, &batch);
+                        sample(b, &batch, config.layers);
                     }
                     b.frame("torch/utils/data/_utils/collate.py(400): default_collate", |b| {
                         let row = Tensor::of(DType::Long, &[config.sequence + 1]);
@@ -59,22 +61,23 @@ pub(crate) fn drop_batch(model: &Model, b: &mut Builder) {
     }
 }
 
-fn sample(b: &mut Builder, batch: &Tensor) {
+fn sample(b: &mut Builder, batch: &Tensor, layers: u32) {
     let row = Tensor::of(DType::Long, &[batch.dims[1]]);
     let corpus = Tensor::of(DType::Long, &[48_000_000]);
     b.frame("corpus.py(29): __getitem__", |b| {
-        b.wait(52_000);
+        // Preparing text takes longer than the GPU needs to finish the step before, so that it shows.
+        b.wait(420_000 + 70_000 * layers);
         for part in
             ["<built-in function len>", "<built-in method randint of Random object at 0x55d2c81f3e40>"]
         {
             b.leaf_frame(part, 180);
         }
-        b.leaf_frame("corpus.py(17): _offset", 31_000);
+        b.leaf_frame("corpus.py(17): _offset", 71_000);
         b.frame("<built-in method __getitem__ of Tensor object at 0x7f39d43a1d50>", |b| {
             let inputs = [(&corpus).into(), 0.into(), 1_048_576.into(), 1_049_601.into(), 1.into()];
             b.op(Op::new("aten::slice", inputs), |b| as_strided(b, &corpus, &row));
         });
-        b.leaf_frame("corpus.py(24): _check", 46_000);
+        b.leaf_frame("corpus.py(24): _check", 96_000);
     });
 }
 

@@ -6,8 +6,10 @@ use super::kernels::{elementwise, norm, small};
 use super::linear::{linear, residual};
 use super::parallel::{Bucket, accumulate};
 use super::views::{Node, empty, view};
+use crate::builder::Builder;
+use crate::calls::Api;
 use crate::gpu::stream_ns;
-use crate::plan::{Api, Builder, Op};
+use crate::plan::Op;
 use crate::tensor::{DType, Input, Tensor};
 
 /// `nn.LayerNorm` over the last dimension.

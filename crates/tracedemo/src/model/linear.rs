@@ -4,7 +4,9 @@ use super::kernels::{elementwise, gemm, reduce};
 use super::parallel::accumulate;
 use super::views::{Node, t, view};
 use super::{Model, Param};
-use crate::plan::{Api, Builder, Op};
+use crate::builder::Builder;
+use crate::calls::Api;
+use crate::plan::Op;
 use crate::tensor::{Input, Tensor};
 
 /// `x @ weight.T + bias` for `x` of shape `(..., k)`; gives the output.

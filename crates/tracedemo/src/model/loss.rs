@@ -3,8 +3,10 @@
 use super::Model;
 use super::kernels::{elementwise, small, softmax};
 use super::views::{Node, view};
+use crate::builder::Builder;
+use crate::calls::Api;
 use crate::library::{Effect, Stream};
-use crate::plan::{Api, Builder, Op};
+use crate::plan::Op;
 use crate::tensor::{DType, Input, Tensor};
 
 /// `F.cross_entropy` of logits `(B, S, V)`.

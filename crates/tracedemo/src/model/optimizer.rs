@@ -2,8 +2,10 @@
 
 use super::Param;
 use super::kernels::multi_tensor;
+use crate::builder::Builder;
+use crate::calls::Api;
 use crate::gpu::Kernel;
-use crate::plan::{Api, Builder, Op};
+use crate::plan::Op;
 use crate::tensor::{DType, Input, Tensor};
 
 /// Parameters that one launch handles.

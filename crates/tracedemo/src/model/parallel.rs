@@ -2,8 +2,10 @@
 
 use super::kernels::{all_reduce, elementwise};
 use super::{Model, Param};
+use crate::builder::Builder;
+use crate::calls::Api;
 use crate::library::{CollectiveArgs, Effect, Stream};
-use crate::plan::{Api, Builder, Op};
+use crate::plan::Op;
 use crate::tensor::{Input, Tensor};
 
 /// `AccumulateGrad` of a parameter; with several ranks the gradient moves into its bucket.

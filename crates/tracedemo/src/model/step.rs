@@ -7,9 +7,11 @@ use super::linear::linear;
 use super::loss::{cross_entropy, read_back, seed_gradient};
 use super::parallel::{Bucket, wait_for_collectives};
 use super::{Config, Model, Param, optimizer};
+use crate::builder::Builder;
+use crate::calls::Api;
 use crate::gpu::Kernel;
 use crate::library::{Effect, GraphNode, Library, Stream, Thread};
-use crate::plan::{Api, Builder, Instr, Plan};
+use crate::plan::{Instr, Plan};
 use crate::tensor::{DType, Tensor};
 
 /// Every so many steps the optimizer is replayed as a CUDA graph.

@@ -1,0 +1,162 @@
+//! The runtime calls of a timeline, and the GPU streams that they feed.
+
+use super::{OpenOp, Timeline};
+use crate::ledger::{EventKind, Link};
+use crate::library::{CallSpec, Effect, Stream, WorkKind};
+use crate::template::Record;
+
+/// Time from a launch to the earliest start of its work, ns.
+const LAUNCH_LATENCY_NS: i64 = 3_100;
+/// Time between two units of work on a stream, ns.
+const STREAM_GAP_NS: u32 = 900;
+/// Time between two nodes of a graph, ns.
+const GRAPH_GAP_NS: u32 = 350;
+
+impl Timeline<'_> {
+    /// Id of the innermost operator, and its number on the stack.
+    fn innermost_op(&self) -> Option<(usize, &OpenOp)> {
+        let stack = self.ops[self.thread as usize].iter().enumerate().rev();
+        stack.into_iter().find(|(_, op)| !self.library.ops[op.spec as usize].is_annotation)
+    }
+
+    fn take_correlation(&mut self) -> i64 {
+        // Calls that Kineto leaves out take numbers too.
+        self.next_correlation += 1 + (self.rng.next() & 1) as i64;
+        self.next_correlation
+    }
+
+    pub(super) fn call(&mut self, spec: &CallSpec) {
+        let correlation = self.take_correlation();
+        let start_ns = self.now_ns();
+        let mut dur_ns = self.rng.host(spec.dur_ns);
+        let waits_for = match spec.effect {
+            Effect::StreamSync(stream) => self.stream_free_ns[stream as usize],
+            Effect::DeviceSync => self.gpu_end_ns(),
+            _ => 0,
+        };
+        if waits_for > start_ns {
+            dur_ns += waits_for - start_ns;
+        }
+        let end_ns = start_ns + dur_ns;
+        self.now_ns[self.thread as usize] = end_ns;
+        match spec.effect {
+            Effect::Launch { first, count } => self.launch(first, count, correlation, end_ns),
+            Effect::Record { event, stream } => {
+                self.marks[event as usize] = self.stream_free_ns[stream as usize].max(end_ns);
+            }
+            Effect::StreamWait { event, stream } => {
+                let free = &mut self.stream_free_ns[stream as usize];
+                *free = (*free).max(self.marks[event as usize]);
+            }
+            _ => {}
+        }
+        let external_id = match self.innermost_op() {
+            Some((index, op)) => {
+                let external_id = op.external_id;
+                let name = self.library.ops[op.spec as usize].name;
+                self.ops[self.thread as usize][index].calls_ns += dur_ns;
+                self.ledger.op(name, false).launches += 1;
+                Some(external_id)
+            }
+            None => None,
+        };
+        self.record_call(spec, (start_ns, end_ns), correlation, external_id);
+    }
+
+    fn record_call(&mut self, spec: &CallSpec, time: (i64, i64), correlation: i64, external_id: Option<i64>) {
+        let (start_ns, dur_ns) = (time.0, time.1 - time.0);
+        let template = spec.templates[usize::from(external_id.is_none())];
+        let values = [external_id.unwrap_or(0), correlation, 0];
+        self.records.gpu.push(Record { template, start_ns, dur_ns, values });
+        let kind = if spec.is_driver { EventKind::Driver } else { EventKind::Runtime };
+        self.ledger.count(kind, 1);
+        let launches = matches!(spec.effect, Effect::Launch { .. });
+        let flow = if launches { EventKind::LaunchFlowStart } else { EventKind::LaunchFlowEnd };
+        self.push_flow(spec.flow_template, start_ns, correlation, flow);
+        if let Some(template) = spec.sync_template {
+            self.records.gpu.push(Record { template, start_ns, dur_ns, values });
+            self.ledger.count(EventKind::Sync, 1);
+        }
+        self.ledger.call(spec.name, time);
+    }
+
+    fn push_flow(&mut self, template: u32, start_ns: i64, correlation: i64, kind: EventKind) {
+        self.records.gpu.push(Record { template, start_ns, dur_ns: 0, values: [correlation, 0, 0] });
+        self.ledger.count(kind, 1);
+    }
+
+    /// A call on the watchdog's thread at about this time.
+    pub(super) fn background(&mut self, spec: &CallSpec) {
+        let correlation = self.take_correlation();
+        let dur_ns = self.rng.host(spec.dur_ns);
+        let start_ns = self.now_ns().max(self.watchdog_ns + 1);
+        self.watchdog_ns = start_ns + dur_ns;
+        self.record_call(spec, (start_ns, start_ns + dur_ns), correlation, None);
+    }
+
+    /// Queues `count` units of work; more than one is a graph.
+    fn launch(&mut self, first: u32, count: u32, correlation: i64, launched_ns: i64) {
+        let library = self.library;
+        let gap_ns = if count > 1 { GRAPH_GAP_NS } else { STREAM_GAP_NS };
+        let op = self.innermost_op().map(|(_, op)| (op.external_id, library.ops[op.spec as usize].name));
+        for spec in &library.works[first as usize..(first + count) as usize] {
+            let free_ns = self.stream_free_ns[spec.stream as usize] + self.rng.gpu(gap_ns);
+            let start_ns = free_ns.max(launched_ns + LAUNCH_LATENCY_NS);
+            let dur_ns = self.rng.gpu(spec.dur_ns);
+            let mut end_ns = start_ns + dur_ns + dur_ns * self.variation.slower / 1024;
+            if let Some(number) = spec.collective {
+                if let Some(schedule) = &self.schedule {
+                    end_ns = end_ns.max(schedule.collective_end_ns(self.step, number));
+                }
+                self.collective_ends_ns[number as usize] = end_ns;
+                self.ledger.collective();
+            }
+            self.stream_free_ns[spec.stream as usize] = end_ns;
+            let kind = match spec.kind {
+                WorkKind::Kernel => EventKind::Kernel,
+                WorkKind::Memcpy => EventKind::Memcpy,
+                WorkKind::Memset => EventKind::Memset,
+            };
+            let link = op.map_or(Link::NoOp, |(_, name)| Link::Op(name));
+            self.ledger.gpu(kind, spec.name, (start_ns, end_ns), spec.collective.is_some(), link);
+            let number = self.collectives + i64::from(spec.collective.unwrap_or(0));
+            let values = [op.map_or(0, |(external_id, _)| external_id), correlation, number];
+            let template = spec.templates[usize::from(op.is_none())];
+            self.records.gpu.push(Record { template, start_ns, dur_ns: end_ns - start_ns, values });
+            self.push_flow(spec.flow_template, start_ns, correlation, EventKind::LaunchFlowEnd);
+            self.step_gpu_end_ns = Some(self.step_gpu_end_ns.map_or(end_ns, |end| end.max(end_ns)));
+            self.step_gpu_ops += 1;
+            self.note_gpu_work(spec.stream, start_ns, end_ns);
+        }
+    }
+
+    /// Adds work to what its operators and its annotation know of the GPU.
+    fn note_gpu_work(&mut self, stream: Stream, start_ns: i64, end_ns: i64) {
+        let library = self.library;
+        let stack = &mut self.ops[self.thread as usize];
+        if let Some(innermost) = stack.last_mut() {
+            innermost.device_ns += end_ns - start_ns;
+        }
+        let mut open = stack.iter_mut().rev();
+        if let Some(annotation) = open.find(|op| library.ops[op.spec as usize].is_annotation) {
+            let extent = &mut annotation.gpu_extent[stream as usize];
+            *extent = Some(
+                extent.map_or((start_ns, end_ns), |(start, end)| (start.min(start_ns), end.max(end_ns))),
+            );
+        }
+    }
+
+    /// Work that an earlier, unrecorded launch left on the compute stream: no launch, no operator.
+    pub(crate) fn leftover(&mut self, work: u32) {
+        let correlation = self.next_correlation - 40_000 + i64::from(work);
+        let spec = &self.library.works[work as usize];
+        let start_ns = self.stream_free_ns[spec.stream as usize] + self.rng.gpu(STREAM_GAP_NS);
+        let end_ns = start_ns + self.rng.gpu(spec.dur_ns);
+        self.stream_free_ns[spec.stream as usize] = end_ns;
+        let values = [0, correlation, 0];
+        let template = spec.templates[1];
+        self.records.gpu.push(Record { template, start_ns, dur_ns: end_ns - start_ns, values });
+        self.push_flow(spec.flow_template, start_ns, correlation, EventKind::LaunchFlowEnd);
+        self.ledger.gpu(EventKind::Kernel, spec.name, (start_ns, end_ns), false, Link::NoLaunch);
+    }
+}

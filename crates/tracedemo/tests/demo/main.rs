@@ -1,0 +1,7 @@
+//! What the generator writes, read back by code that shares nothing with it.
+
+mod files;
+mod layouts;
+mod links;
+mod reading;
+mod truth;
