@@ -11,7 +11,21 @@ import polars as pl
 from kernelscope import _traceparse
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.meta import TraceMeta, meta_from_raw
+from kernelscope.schema import TABLES
 from kernelscope.units import format_bytes, format_count, format_ns
+
+_DTYPES: dict[str, pl.DataType] = {
+    str(dtype): dtype
+    for dtype in (
+        pl.Boolean(),
+        pl.Categorical(),
+        pl.Float64(),
+        pl.Int32(),
+        pl.Int64(),
+        pl.UInt32(),
+        pl.UInt64(),
+    )
+}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -103,5 +117,20 @@ def read(
     frames: dict[str, pl.DataFrame] = {}
     # Popped one by one: Polars copies the categorical columns, and the originals can go.
     for name in list(waiting):
-        frames[name] = pl.DataFrame(waiting.pop(name))
+        frames[name] = _frame(name, waiting.pop(name))
     return Trace(meta=meta_from_raw(os.fspath(path), json.loads(raw.meta)), **frames)
+
+
+def _frame(name: str, table: _traceparse.ArrowTable) -> pl.DataFrame:
+    """The frame of a table, with a literal null for every column that holds no value.
+
+    A literal takes no memory per row, and most optional columns are empty in most traces.
+    """
+    dtypes = {c.name: _DTYPES[c.dtype] for c in TABLES[name].columns}
+    if len(table) == 0:
+        return pl.DataFrame(schema=dtypes)
+    filled = pl.DataFrame(table)
+    return filled.select(
+        pl.col(c) if c in filled.columns else pl.lit(None, dtype=dtype).alias(c)
+        for c, dtype in dtypes.items()
+    )

@@ -14,12 +14,11 @@ pub(crate) type Parts = [i64; ACTIVITIES + 1];
 
 /// The parts of each of `steps`, which are `(start, end)` in order and do not overlap.
 ///
-/// `activity` gives the instants at which an activity runs, on any thread, stream or device.
-pub(crate) fn step_parts(steps: &[(i64, i64)], mut activity: impl FnMut(usize) -> IntervalSet) -> Vec<Parts> {
+/// `activities` are the instants at which each activity runs, on any thread, stream or device.
+pub(crate) fn step_parts(steps: &[(i64, i64)], activities: [IntervalSet; ACTIVITIES]) -> Vec<Parts> {
     let mut parts = vec![Parts::default(); steps.len()];
     let mut left = IntervalSet::union_of(steps.iter().copied());
-    for priority in 0..ACTIVITIES {
-        let running = activity(priority);
+    for (priority, running) in activities.into_iter().enumerate() {
         add_lengths(&left.intersect(&running), steps, priority, &mut parts);
         left = left.subtract(&running);
     }
@@ -53,16 +52,15 @@ mod tests {
     fn a_step_that_kernels_cover_leaves_nothing_to_the_rest() {
         let activities =
             [vec![(0, 100)], vec![(10, 20)], vec![], vec![], vec![(5, 10)], vec![], vec![(0, 35)]];
-        let parts = step_parts(&[(0, 100)], |i| IntervalSet::union_of(activities[i].iter().copied()));
+        let parts = step_parts(&[(0, 100)], activities.map(IntervalSet::union_of));
         assert_eq!(parts, [[100, 0, 0, 0, 0, 0, 0, 0]]);
     }
 
     #[test]
     fn one_interval_counts_in_every_step_it_touches() {
-        let kernels = IntervalSet::union_of([(5, 25)]);
-        let parts = step_parts(&[(0, 10), (10, 10), (10, 20), (22, 30)], |i| {
-            if i == 0 { kernels.clone() } else { IntervalSet::default() }
-        });
+        let mut activities: [IntervalSet; ACTIVITIES] = Default::default();
+        activities[0] = IntervalSet::union_of([(5, 25)]);
+        let parts = step_parts(&[(0, 10), (10, 10), (10, 20), (22, 30)], activities);
         assert_eq!(parts.iter().map(|p| p[0]).collect::<Vec<_>>(), [5, 0, 10, 3]);
         assert_eq!(parts.iter().map(|p| p[ACTIVITIES]).collect::<Vec<_>>(), [5, 0, 0, 5]);
     }
@@ -82,7 +80,8 @@ mod tests {
                 at = start + length;
                 (start, at)
             }).collect();
-            let parts = step_parts(&steps, |i| IntervalSet::union_of(activities[i].iter().copied()));
+            let sets = std::array::from_fn(|i| IntervalSet::union_of(activities[i].iter().copied()));
+            let parts = step_parts(&steps, sets);
             for (step, parts) in steps.iter().zip(&parts) {
                 let mut expected = Parts::default();
                 for t in step.0..step.1 {

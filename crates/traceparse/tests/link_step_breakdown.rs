@@ -9,6 +9,7 @@ const PARTS: [&str; 9] =
     ["Kernel", "Memcpy", "Memset", "Communication", "Runtime", "DataLoader", "CpuOp", "Other", "Total"];
 
 /// The folder of shared traces, or `None` with a word on why the test checks nothing.
+#[expect(clippy::print_stderr, reason = "a skipped test says why")]
 fn shared(folder: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(folder);
     if !path.is_dir() {
@@ -23,7 +24,7 @@ fn load(path: &Path) -> Trace {
 }
 
 /// Step number (0 for a trace without steps) and parts in us of every step that is not partial.
-fn steps(trace: &Trace) -> Vec<(i64, [i64; 9])> {
+fn steps(trace: &Trace) -> Vec<(i32, [i64; 9])> {
     let s = &trace.tables.steps;
     let columns = [
         &s.kernel_ns,
@@ -40,7 +41,7 @@ fn steps(trace: &Trace) -> Vec<(i64, [i64; 9])> {
     whole.map(|i| (s.step.get(i).unwrap_or(0), columns.map(|c| c.values()[i] / 1000))).collect()
 }
 
-fn expected(steps: &Value) -> Vec<(i64, [i64; 9])> {
+fn expected(steps: &Value) -> Vec<(i32, [i64; 9])> {
     let number = |step: &Value| step["step"].as_str().and_then(|s| s.parse().ok()).expect("a step number");
     let part = |step: &Value, name: &str| step[name].as_f64().expect("us").round() as i64;
     let steps = steps.as_array().expect("a list of steps");
@@ -60,7 +61,7 @@ fn a_real_trace_gives_the_plugins_breakdown() {
 }
 
 /// Parts in us where the plugin is wrong, and why.
-type Correction = (&'static str, &'static [(i64, [i64; 9])], &'static str);
+type Correction = (&'static str, &'static [(i32, [i64; 9])], &'static str);
 
 const CORRECTIONS: &[Correction] = &[
     ("test_memory_curve_step_plot.0", &[], "no event has a duration: there is no step"),

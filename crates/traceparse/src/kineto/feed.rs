@@ -21,6 +21,8 @@ pub(crate) struct Chunk {
     pub(crate) starts_event: bool,
     /// Whether nothing follows.
     pub(crate) is_last: bool,
+    /// Share of the file that has been read with this chunk.
+    pub(crate) file_share: f64,
 }
 
 impl Chunk {
@@ -74,6 +76,8 @@ impl Feed {
         chunk.offset = self.offset;
         chunk.starts_event = self.starts_event;
         chunk.is_last = filled < self.chunk_bytes;
+        let (done, total) = self.progress();
+        chunk.file_share = done as f64 / total.max(1) as f64;
         self.is_done = chunk.is_last;
         if !chunk.is_last {
             let search_from = chunk.len.saturating_sub(MAX_CARRY);

@@ -77,8 +77,9 @@ impl<'a> Add<'_, '_, '_, 'a> {
         }
     }
 
-    pub(super) fn device_and_stream(&mut self) -> (Option<i64>, Option<i64>) {
-        let device = self.int(Arg::Device).or_else(|| number::integer(&self.event.pid));
+    pub(super) fn device_and_stream(&mut self) -> (Option<i32>, Option<i64>) {
+        let pid = number::integer(&self.event.pid).and_then(|pid| i32::try_from(pid).ok());
+        let device = self.small(Arg::Device).or(pid);
         let stream = self.int(Arg::Stream).or_else(|| {
             let tid = self.event.tid;
             // The 2021 layout writes `stream 7`.
@@ -105,6 +106,17 @@ impl<'a> Add<'_, '_, '_, 'a> {
     pub(super) fn int(&mut self, arg: Arg) -> Option<i64> {
         let raw = self.event.args.take(arg);
         if raw.kind == Kind::Missing { None } else { self.integer(raw) }
+    }
+
+    /// An integer that is small in every known trace, and kept in 32 bits.
+    #[inline]
+    pub(super) fn small(&mut self, arg: Arg) -> Option<i32> {
+        let wide = self.int(arg)?;
+        let value = i32::try_from(wide).ok();
+        if value.is_none() {
+            self.note(Code::BadNumber);
+        }
+        value
     }
 
     pub(super) fn identifier(&mut self, arg: Arg) -> Option<u64> {

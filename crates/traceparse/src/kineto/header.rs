@@ -100,7 +100,7 @@ fn text(value: Option<&Value>, symbols: &mut SymbolTable) -> Option<Symbol> {
 
 type Properties = serde_json::Map<String, Value>;
 
-fn objects<'a>(value: Option<&'a Value>) -> impl Iterator<Item = &'a Properties> {
+fn objects(value: Option<&Value>) -> impl Iterator<Item = &Properties> {
     value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object)
 }
 
@@ -110,7 +110,7 @@ fn add_devices(properties: &Properties, tables: &mut Tables, symbols: &mut Symbo
     for (position, device) in objects(list).enumerate() {
         let number = |key: &str| device.get(key).and_then(integer);
         tables.devices.push(DeviceRow {
-            device: number("id").unwrap_or(position as i64),
+            device: number("id").and_then(|id| i32::try_from(id).ok()).unwrap_or(position as i32),
             name: text(device.get("name"), symbols),
             total_memory_bytes: number("totalGlobalMem"),
             compute_major: number("computeMajor"),

@@ -216,7 +216,7 @@ impl<'a> Add<'_, '_, '_, 'a> {
             dur_ns,
             external_id: self.int(Arg::ExternalId),
             sequence: self.int(Arg::Sequence),
-            forward_thread: self.int(Arg::ForwardThread),
+            forward_thread: self.small(Arg::ForwardThread),
             input_dims: self.json(Arg::InputDims),
             input_types: self.json(Arg::InputTypes),
             input_strides: self.json(Arg::InputStrides),
@@ -240,7 +240,7 @@ impl<'a> Add<'_, '_, '_, 'a> {
             dur_ns,
             correlation: self.int(Arg::Correlation),
             external_id: self.int(Arg::ExternalId),
-            callback_id: self.int(Arg::CudaCallback).or_else(|| self.int(Arg::HipCallback)),
+            callback_id: self.small(Arg::CudaCallback).or_else(|| self.small(Arg::HipCallback)),
         };
         self.batch.tables.launches.push(row);
     }
@@ -264,12 +264,12 @@ impl<'a> Add<'_, '_, '_, 'a> {
             dur_ns,
             correlation: self.int(Arg::Correlation),
             external_id: self.int(Arg::ExternalId),
-            context: self.int(Arg::Context),
+            context: self.small(Arg::Context),
             queued_ns: self.int(Arg::Queued).filter(|&at| at != 0),
             grid: self.json(Arg::Grid),
             block: self.json(Arg::Block),
-            registers: self.int(Arg::Registers),
-            shared_memory_bytes: self.int(Arg::SharedMemory),
+            registers: self.small(Arg::Registers),
+            shared_memory_bytes: self.small(Arg::SharedMemory),
             blocks_per_sm: self.real(Arg::BlocksPerSm),
             warps_per_sm: self.real(Arg::WarpsPerSm),
             occupancy_pct: self.real(Arg::Occupancy),
@@ -277,8 +277,8 @@ impl<'a> Add<'_, '_, '_, 'a> {
             bandwidth_gb_per_s: self.real(Arg::Bandwidth),
             graph_id,
             graph_node_id,
-            priority: self.int(Arg::Priority),
-            channel: self.int(Arg::Channel),
+            priority: self.small(Arg::Priority),
+            channel: self.small(Arg::Channel),
         };
         self.batch.tables.gpu_ops.push(row);
     }
@@ -329,7 +329,7 @@ impl<'a> Add<'_, '_, '_, 'a> {
             dur_ns,
             python_id: self.int(Arg::PythonId),
             python_parent_id: self.int(Arg::PythonParentId),
-            module_id: self.int(Arg::PythonModuleId),
+            module_id: self.small(Arg::PythonModuleId),
             call_stack: self.non_empty_text(Arg::CallStack),
             event_index: self.int(Arg::EventIndex),
             finished: self.boolean(Arg::Finished),
@@ -350,8 +350,8 @@ impl<'a> Add<'_, '_, '_, 'a> {
             bytes: self.int(Arg::MemoryBytes),
             total_allocated_bytes: self.int(Arg::TotalAllocated),
             total_reserved_bytes: self.int(Arg::TotalReserved),
-            device_type: self.int(Arg::DeviceType),
-            device_id: self.int(Arg::DeviceId),
+            device_type: self.small(Arg::DeviceType),
+            device_id: self.small(Arg::DeviceId),
             call_stack: self.non_empty_text(Arg::CallStack),
             event_index: self.int(Arg::EventIndex),
         };

@@ -18,6 +18,9 @@ use crate::stats::{Code, Stats};
 /// Largest single event, and largest metadata value.
 const MAX_PENDING: usize = 256 << 20;
 
+/// Content after which the size of the tables is estimated from what was read so far.
+const ESTIMATE_AFTER: u64 = 16 << 20;
+
 /// What a chunk was parsed to, if it could be.
 pub(crate) type Parsed = Option<(Batch, End)>;
 
@@ -46,6 +49,7 @@ pub(crate) struct Sequencer<'s> {
     /// Length of `pending` at which it is worth trying again.
     retry_at: usize,
     strict: bool,
+    is_estimated: bool,
     pub(crate) outline: Outline,
     pub(crate) tables: Tables,
     pub(crate) stats: Stats,
@@ -64,6 +68,7 @@ impl<'s> Sequencer<'s> {
             pending_offset: 0,
             retry_at: 0,
             strict,
+            is_estimated: false,
             outline: Outline::default(),
             tables: Tables::default(),
             stats: Stats::default(),
@@ -83,6 +88,11 @@ impl<'s> Sequencer<'s> {
         while let Some((chunk, parsed)) = self.waiting.remove(&self.next_index) {
             self.next_index += 1;
             self.commit(&chunk, parsed)?;
+            if !self.is_estimated && chunk.offset >= ESTIMATE_AFTER {
+                self.is_estimated = true;
+                // One part in sixteen more, for files that are denser towards their end.
+                self.tables.reserve_times(1.0625 / chunk.file_share.clamp(1e-4, 1.0));
+            }
             recycle(chunk);
         }
         Ok(())

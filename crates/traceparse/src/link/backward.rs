@@ -31,12 +31,12 @@ impl OrderedOps<'_> {
     }
 
     /// The profiler's index of the thread of the forward, on a backward op.
-    pub(super) fn forward_thread(&self, op: u32) -> Option<i64> {
+    pub(super) fn forward_thread(&self, op: u32) -> Option<i32> {
         self.ops.forward_thread.get(op as usize).filter(|&thread| thread > 0)
     }
 
     /// The process and the profiler's index of a thread in it.
-    fn thread(&self, backward: u32) -> Option<(Ident, i64)> {
+    fn thread(&self, backward: u32) -> Option<(Ident, i32)> {
         let process = self.tracks.key(self.track(backward)).0;
         self.forward_thread(backward).map(|thread| (process, thread))
     }
@@ -48,12 +48,6 @@ impl OrderedOps<'_> {
         let tied =
             rows[first..].iter().take(TIED_STARTS).take_while(|&&op| self.extents.start(op) == start).count();
         &rows[first..first + tied]
-    }
-
-    /// Number of rows of all tracks up to and including the ops of `track` that start by `start`.
-    fn position_after(&self, track: u32, start: i64) -> u32 {
-        let rows = self.order.track(track);
-        self.order.track_begin(track) + rows.partition_point(|&op| self.extents.start(op) <= start) as u32
     }
 }
 
@@ -67,23 +61,22 @@ pub(super) fn forward_ops(all: OrderedOps<'_>, flows: &Flows, symbols: &SymbolTa
             threads.learn(thread, all.track(forward));
         }
     }
-    let candidates = Candidates::new(all);
+    let mut candidates = Candidates::new(all);
     let pending: Vec<u32> = (0..all.ops.len() as u32)
         .filter(|&op| forwards[op as usize] == NONE && all.forward_thread(op).is_some())
         .collect();
     if threads.is_empty() {
         // Without flows, numbers that only one thread has tell which thread an index means.
         for &backward in &pending {
-            let thread = all.thread(backward).zip(candidates.only_track(all, backward));
-            if let Some((thread, track)) = thread {
+            if let Some((thread, track)) = all.thread(backward).zip(candidates.only_track(backward)) {
                 threads.learn(thread, track);
             }
         }
     }
     for &backward in &pending {
         let learned = all.thread(backward).and_then(|thread| threads.track(thread));
-        if let Some(track) = learned.or_else(|| candidates.only_track(all, backward)) {
-            forwards[backward as usize] = candidates.latest(all, backward, track).unwrap_or(NONE);
+        if let Some(track) = learned.or_else(|| candidates.only_track(backward)) {
+            forwards[backward as usize] = candidates.latest(backward, track).unwrap_or(NONE);
         }
     }
     forwards
@@ -92,18 +85,18 @@ pub(super) fn forward_ops(all: OrderedOps<'_>, flows: &Flows, symbols: &SymbolTa
 /// Which track a profiler's thread index means; `NONE` where the evidence disagrees.
 #[derive(Default)]
 struct Threads {
-    tracks: HashMap<(Ident, i64), u32>,
+    tracks: HashMap<(Ident, i32), u32>,
 }
 
 impl Threads {
-    fn learn(&mut self, thread: (Ident, i64), track: u32) {
+    fn learn(&mut self, thread: (Ident, i32), track: u32) {
         let known = self.tracks.entry(thread).or_insert(track);
         if *known != track {
             *known = NONE;
         }
     }
 
-    fn track(&self, thread: (Ident, i64)) -> Option<u32> {
+    fn track(&self, thread: (Ident, i32)) -> Option<u32> {
         self.tracks.get(&thread).copied().filter(|&track| track != NONE)
     }
 
@@ -114,44 +107,75 @@ impl Threads {
 
 /// Forward ops by (sequence number, position in the order), so that those of one number lie
 /// together, thread by thread and in order of start.
-struct Candidates {
+struct Candidates<'a> {
+    all: OrderedOps<'a>,
     sorted: Vec<(i64, u32)>,
+    /// Where the last search ended: neighbours in time have neighbouring numbers.
+    hint: usize,
 }
 
-impl Candidates {
-    fn new(all: OrderedOps<'_>) -> Self {
+impl<'a> Candidates<'a> {
+    fn new(all: OrderedOps<'a>) -> Self {
         let positions = all.order.indices().iter().zip(0..);
         let mut sorted: Vec<(i64, u32)> = positions
             .filter(|&(&op, _)| all.forward_thread(op).is_none())
             .filter_map(|(&op, position)| all.sequence(op).map(|sequence| (sequence, position)))
             .collect();
-        sorted.sort_unstable();
-        Self { sorted }
+        sorted.sort();
+        Self { all, sorted, hint: 0 }
     }
 
-    fn of_sequence(&self, sequence: i64) -> &[(i64, u32)] {
-        let first = self.sorted.partition_point(|c| c.0 < sequence);
-        let length = self.sorted[first..].partition_point(|c| c.0 == sequence);
-        &self.sorted[first..first + length]
+    fn op(&self, candidate: (i64, u32)) -> u32 {
+        self.all.order.indices()[candidate.1 as usize]
+    }
+
+    /// The candidates with the number of `backward`.
+    fn of_number(&mut self, backward: u32) -> &[(i64, u32)] {
+        let Some(sequence) = self.all.sequence(backward) else { return &[] };
+        let first = search_near(&self.sorted, self.hint, |c| c.0 < sequence);
+        let end = search_near(&self.sorted, first, |c| c.0 <= sequence);
+        self.hint = first;
+        &self.sorted[first..end]
     }
 
     /// The track of all forward ops with the number of `backward`, if it is one.
-    fn only_track(&self, all: OrderedOps<'_>, backward: u32) -> Option<u32> {
-        let candidates = self.of_sequence(all.sequence(backward)?);
-        let track = |candidate: &(i64, u32)| all.track(all.order.indices()[candidate.1 as usize]);
-        let (first, last) = (track(candidates.first()?), track(candidates.last()?));
-        (first == last).then_some(first)
+    fn only_track(&mut self, backward: u32) -> Option<u32> {
+        let candidates = self.of_number(backward);
+        let (first, last) = (*candidates.first()?, *candidates.last()?);
+        let track = self.all.track(self.op(first));
+        (track == self.all.track(self.op(last))).then_some(track)
     }
 
     /// The forward op of `backward` on a track: the last of its number that starts by then.
-    fn latest(&self, all: OrderedOps<'_>, backward: u32, track: u32) -> Option<u32> {
-        let sequence = all.sequence(backward)?;
-        let after = all.position_after(track, all.extents.start(backward));
-        let end = self.sorted.partition_point(|&candidate| candidate < (sequence, after));
-        let &(found, position) = self.sorted[..end].last()?;
-        (found == sequence && position >= all.order.track_begin(track))
-            .then(|| all.order.indices()[position as usize])
+    fn latest(&mut self, backward: u32, track: u32) -> Option<u32> {
+        let all = self.all;
+        let (begin, start) = (all.order.track_begin(track), all.extents.start(backward));
+        let starts_by_then = |&(_, position): &(i64, u32)| {
+            let op = all.order.indices()[position as usize];
+            all.track(op) < track || (all.track(op) == track && all.extents.start(op) <= start)
+        };
+        let candidates = self.of_number(backward);
+        let started = candidates.partition_point(starts_by_then);
+        let &found = candidates[..started].last()?;
+        (found.1 >= begin).then(|| self.op(found))
     }
+}
+
+/// `partition_point` of `before`, which looks around `hint` first.
+fn search_near<T>(sorted: &[T], hint: usize, before: impl Fn(&T) -> bool) -> usize {
+    let hint = hint.min(sorted.len());
+    let (mut low, mut high, mut step) = (hint, hint, 1);
+    while high < sorted.len() && before(&sorted[high]) {
+        low = high + 1;
+        high = (high + step).min(sorted.len());
+        step *= 2;
+    }
+    while low > 0 && !before(&sorted[low - 1]) {
+        high = low - 1;
+        low = low.saturating_sub(step);
+        step *= 2;
+    }
+    low + sorted[low..high].partition_point(before)
 }
 
 /// Pairs of forward and backward ops that arrows connect.
@@ -188,4 +212,22 @@ fn bind(all: OrderedOps<'_>, begin: (u32, i64), end: (u32, i64)) -> Option<(u32,
     };
     let forward = *forwards.iter().rev().find(fits).or(forwards.first())?;
     (forward != backward).then_some((forward, backward))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::search_near;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_hint_does_not_change_what_is_found(
+            mut values in proptest::collection::vec(0u8..20, 0..40),
+            hint in 0usize..50,
+            limit in 0u8..22,
+        ) {
+            values.sort_unstable();
+            prop_assert_eq!(search_near(&values, hint, |&v| v < limit), values.partition_point(|&v| v < limit));
+        }
+    }
 }

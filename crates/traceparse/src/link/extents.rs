@@ -33,4 +33,10 @@ impl<'a> Extents<'a> {
         let duration = self.durations.get(index as usize).copied().unwrap_or(0);
         self.starts[index as usize].saturating_add(duration.max(0))
     }
+
+    /// Start and end.
+    #[inline]
+    pub(super) fn of(&self, index: u32) -> (i64, i64) {
+        (self.start(index), self.end(index))
+    }
 }

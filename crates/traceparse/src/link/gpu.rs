@@ -19,7 +19,8 @@ pub(super) enum Link {
 }
 
 impl Link {
-    const ALL: [Self; 6] = [
+    /// Every link, by number.
+    pub(super) const ALL: [Self; 6] = [
         Self::ExternalId,
         Self::Containment,
         Self::GpuExternalId,
@@ -28,7 +29,8 @@ impl Link {
         Self::NoCorrelation,
     ];
 
-    fn name(self) -> &'static str {
+    /// The name users see.
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::ExternalId => "external_id",
             Self::Containment => "containment",
@@ -37,11 +39,6 @@ impl Link {
             Self::NoLaunch => "no_launch",
             Self::NoCorrelation => "no_correlation",
         }
-    }
-
-    /// The symbol of each link, by its number.
-    pub(super) fn intern(symbols: &mut SymbolTable) -> [Symbol; 6] {
-        Self::ALL.map(|link| symbols.intern(link.name()))
     }
 }
 

@@ -7,8 +7,9 @@ use crate::schema::Column;
 
 /// Finds rows by a recorded id, which should be unique but need not be.
 ///
-/// Recorders count ids up, so the usual case is a plain vector; ids that are spread out go
-/// through a hash table. Rows of a repeated id are kept in order of start.
+/// Recorders count ids up, with gaps where files were cut or joined, so the usual case is a table of
+/// pages; ids that are spread out go through a hash table. Rows of a repeated id are kept in order of
+/// start.
 pub(super) struct IdIndex {
     slots: Slots,
     repeated: HashMap<i64, Vec<u32>>,
@@ -16,9 +17,17 @@ pub(super) struct IdIndex {
 }
 
 enum Slots {
-    Dense { base: i64, rows: Vec<u32> },
+    /// `directory` has the number of each page of [`PAGE`] ids from `base` on; [`NONE`]: no id is there.
+    Paged {
+        base: i64,
+        directory: Vec<u32>,
+        rows: Vec<u32>,
+    },
     Sparse(HashMap<i64, u32>),
 }
+
+/// Ids in a page, a power of two.
+const PAGE: usize = 512;
 
 impl IdIndex {
     /// The index of `ids`; `starts` are the starts of the same rows.
@@ -57,19 +66,33 @@ impl IdIndex {
 
 impl Slots {
     fn fit(ids: impl Iterator<Item = i64> + Clone) -> Self {
-        let count = ids.clone().count();
-        let (low, high) = ids.fold((i64::MAX, i64::MIN), |(low, high), id| (low.min(id), high.max(id)));
-        match high.checked_sub(low).and_then(|range| usize::try_from(range).ok()) {
-            Some(range) if range < 4 * count + 1024 => Self::Dense { base: low, rows: vec![NONE; range + 1] },
-            _ => Self::Sparse(HashMap::with_capacity(count)),
+        let (count, low, high) = ids
+            .clone()
+            .fold((0, i64::MAX, i64::MIN), |(count, low, high), id| (count + 1, low.min(id), high.max(id)));
+        let range = high.checked_sub(low).and_then(|range| usize::try_from(range).ok());
+        let pages = range.map(|range| range / PAGE + 1).filter(|&pages| pages <= 4 * count + 1024);
+        let Some(pages) = pages else { return Self::Sparse(HashMap::with_capacity(count)) };
+        let mut directory = vec![NONE; pages];
+        let mut used = 0;
+        for id in ids {
+            let page = &mut directory[id.wrapping_sub(low) as usize / PAGE];
+            if *page == NONE {
+                *page = used;
+                used += 1;
+            }
         }
+        let slots = used as usize * PAGE;
+        if slots > 8 * count + 2 * PAGE {
+            return Self::Sparse(HashMap::with_capacity(count));
+        }
+        Self::Paged { base: low, directory, rows: vec![NONE; slots] }
     }
 
     /// Stores `row` unless there is one already, which is returned.
     #[inline]
     fn insert(&mut self, id: i64, row: u32) -> Option<u32> {
         let slot = match self {
-            Self::Dense { base, rows } => rows.get_mut(id.wrapping_sub(*base) as usize)?,
+            Self::Paged { base, directory, rows } => rows.get_mut(slot(*base, directory, id)?)?,
             Self::Sparse(rows) => rows.entry(id).or_insert(NONE),
         };
         if *slot == NONE {
@@ -82,14 +105,18 @@ impl Slots {
     #[inline]
     fn get(&self, id: i64) -> Option<u32> {
         let row = match self {
-            Self::Dense { base, rows } => {
-                let offset = usize::try_from(id.checked_sub(*base)?).ok()?;
-                rows.get(offset).copied()
-            }
+            Self::Paged { base, directory, rows } => rows.get(slot(*base, directory, id)?).copied(),
             Self::Sparse(rows) => rows.get(&id).copied(),
         };
         row.filter(|&row| row != NONE)
     }
+}
+
+#[inline]
+fn slot(base: i64, directory: &[u32], id: i64) -> Option<usize> {
+    let offset = usize::try_from(id.checked_sub(base)?).ok()?;
+    let page = *directory.get(offset / PAGE)?;
+    (page != NONE).then(|| page as usize * PAGE + offset % PAGE)
 }
 
 #[cfg(test)]
@@ -98,8 +125,8 @@ mod tests {
     use crate::schema::Column;
 
     #[test]
-    fn dense_sparse_and_extreme_ids() {
-        for spread in [1, 1 << 40] {
+    fn dense_paged_sparse_and_extreme_ids() {
+        for spread in [1, 700, 1 << 40] {
             let ids: Column<i64> =
                 [Some(7), None, Some(7 + spread), Some(7 + 2 * spread)].into_iter().collect();
             let starts = [0, 10, 20, 30];

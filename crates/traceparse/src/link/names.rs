@@ -92,13 +92,13 @@ const MODULE_PREFIX: &str = "nn.Module: ";
 const ANONYMOUS: &str = "(anonymous namespace)";
 
 /// The number of a `ProfilerStep#N` annotation.
-pub(super) fn step_number(name: &str) -> Option<i64> {
+pub(super) fn step_number(name: &str) -> Option<i32> {
     name.strip_prefix(STEP_PREFIX)?.trim().parse().ok()
 }
 
 /// The module instance that a frame's name tells, such as `Linear_3`.
-pub(super) fn module_name(name: &str) -> &str {
-    name.strip_prefix(MODULE_PREFIX).unwrap_or(name)
+pub(super) fn module_name(name: &str) -> Option<&str> {
+    name.strip_prefix(MODULE_PREFIX)
 }
 
 fn is_dataloader(name: &str) -> bool {
@@ -196,6 +196,6 @@ mod tests {
         assert!(Class::of("hipExtModuleLaunchKernel").is(Class::KERNEL_LAUNCH));
         assert!(Class::of("cudaGraphLaunch").is(Class::KERNEL_LAUNCH));
         assert!(!Class::of("cudaMemcpyAsync").is(Class::KERNEL_LAUNCH));
-        assert_eq!(module_name("nn.Module: Linear_3"), "Linear_3");
+        assert_eq!(module_name("nn.Module: Linear_3"), Some("Linear_3"));
     }
 }

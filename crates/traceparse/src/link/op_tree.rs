@@ -3,21 +3,20 @@
 use super::NONE;
 use super::extents::Extents;
 use super::order::TrackOrder;
+use crate::stats::{Code, Stats};
 
 /// Parents and depths of the ops, by index.
 pub(super) struct OpTree {
     pub(super) parents: Vec<u32>,
     pub(super) depths: Vec<u32>,
-    /// Pairs of ops that overlap without one enclosing the other.
-    pub(super) partial_overlaps: u64,
 }
 
 impl OpTree {
     /// Nests the ops of each track by the rule of the profiler's own tables: an op lies in the
     /// innermost open op that it does not outlast, and an op that is outlasted is closed.
-    pub(super) fn new(order: &TrackOrder, extents: Extents<'_>) -> Self {
-        let mut tree =
-            Self { parents: vec![NONE; extents.len()], depths: vec![0; extents.len()], partial_overlaps: 0 };
+    pub(super) fn new(order: &TrackOrder, extents: Extents<'_>, stats: &mut Stats) -> Self {
+        let mut tree = Self { parents: vec![NONE; extents.len()], depths: vec![0; extents.len()] };
+        let mut partial_overlaps = 0;
         let mut open: Vec<(i64, u32)> = Vec::new();
         for (_, rows) in order.tracks() {
             open.clear();
@@ -27,7 +26,7 @@ impl OpTree {
                     if start < open_end && end <= open_end {
                         break;
                     }
-                    tree.partial_overlaps += u64::from(start < open_end);
+                    partial_overlaps += u64::from(start < open_end);
                     open.pop();
                 }
                 if let Some(&(_, parent)) = open.last() {
@@ -37,6 +36,7 @@ impl OpTree {
                 open.push((end, index));
             }
         }
+        stats.note_many(Code::PartialOverlap, partial_overlaps, None);
         tree
     }
 }

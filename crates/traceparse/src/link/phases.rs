@@ -4,7 +4,6 @@ use super::NONE;
 use super::backward::OrderedOps;
 use super::extents::Extents;
 use super::names::{Class, Names};
-use crate::schema::{Symbol, SymbolTable};
 
 /// What part of training an op belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,20 +15,17 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    const ALL: [Self; 4] = [Self::Other, Self::Forward, Self::Backward, Self::Optimizer];
+    /// Every phase, by number.
+    pub(super) const ALL: [Self; 4] = [Self::Other, Self::Forward, Self::Backward, Self::Optimizer];
 
-    fn name(self) -> &'static str {
+    /// The name users see.
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Other => "other",
             Self::Forward => "forward",
             Self::Backward => "backward",
             Self::Optimizer => "optimizer",
         }
-    }
-
-    /// The symbol of each phase, by its number.
-    pub(super) fn intern(symbols: &mut SymbolTable) -> [Symbol; 4] {
-        Self::ALL.map(|phase| symbols.intern(phase.name()))
     }
 }
 

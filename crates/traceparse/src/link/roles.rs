@@ -6,20 +6,23 @@ use super::gpu::CopyKinds;
 use super::names::{Class, Names};
 use super::op_tree::OpTree;
 use super::steps::{StepSpan, Steps};
-use crate::breakdown::{Parts, step_parts};
+use crate::breakdown::{ACTIVITIES, Parts, step_parts};
 use crate::interval::IntervalSet;
-use crate::schema::{Ops, Table, Tables};
+use crate::schema::{Table, Tables};
 
-/// What an op or annotation does for the host.
+/// Activities in order of priority.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum HostRole {
-    Step,
+enum Activity {
+    Kernel,
+    Memcpy,
+    Memset,
     Communication,
+    Runtime,
     DataLoader,
     CpuExec,
 }
 
-/// Everything that decides the activity of a row.
+/// What decides the activity of a row.
 pub(super) struct Activities<'a> {
     pub(super) tables: &'a Tables,
     pub(super) names: &'a Names,
@@ -33,86 +36,54 @@ impl Activities<'_> {
     /// The breakdown of each step.
     pub(super) fn breakdown(&self, spans: &[StepSpan]) -> Vec<Parts> {
         let bounds: Vec<_> = spans.iter().map(|span| (span.start, span.end)).collect();
-        step_parts(&bounds, |priority| match priority {
-            0 => self.gpu(|kind, communicates| kind == Kind::Kernel && !communicates),
-            1 => self.gpu(|kind, _| kind == Kind::Memcpy),
-            2 => self.gpu(|kind, _| kind == Kind::Memset),
-            3 => self.communication(),
-            4 => self.runtime(),
-            5 => IntervalSet::union_of(self.host(HostRole::DataLoader)),
-            _ => IntervalSet::union_of(self.host(HostRole::CpuExec)),
-        })
-    }
-
-    fn gpu(&self, keep: impl Fn(Kind, bool) -> bool) -> IntervalSet {
-        IntervalSet::union_of(self.gpu_intervals(keep))
-    }
-
-    fn gpu_intervals(&self, keep: impl Fn(Kind, bool) -> bool) -> impl Iterator<Item = (i64, i64)> {
-        let gpu_ops = &self.tables.gpu_ops;
-        let extents = Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns);
-        let kept = move |&i: &u32| keep(self.kind(i), self.is_communication[i as usize]);
-        (0..gpu_ops.len() as u32).filter(kept).map(move |i| (extents.start(i), extents.end(i)))
-    }
-
-    fn kind(&self, index: u32) -> Kind {
-        match self.tables.gpu_ops.kind.get(index as usize) {
-            kind if kind.is_some() && kind == self.kinds.memcpy => Kind::Memcpy,
-            kind if kind.is_some() && kind == self.kinds.memset => Kind::Memset,
-            _ => Kind::Kernel,
-        }
-    }
-
-    fn communication(&self) -> IntervalSet {
-        let kernels = self.gpu_intervals(|kind, communicates| kind == Kind::Kernel && communicates);
-        IntervalSet::union_of(kernels.chain(self.host(HostRole::Communication)))
-    }
-
-    fn runtime(&self) -> IntervalSet {
+        let mut intervals: [Vec<(i64, i64)>; ACTIVITIES] = Default::default();
+        self.add_gpu_ops(&mut intervals);
+        self.add_ops(&mut intervals);
         let launches = &self.tables.launches;
         let extents = Extents::new(&launches.start_ns, &launches.dur_ns);
-        IntervalSet::union_of((0..launches.len() as u32).map(|i| (extents.start(i), extents.end(i))))
+        intervals[Activity::Runtime as usize].extend((0..launches.len() as u32).map(|i| extents.of(i)));
+        step_parts(&bounds, intervals.map(IntervalSet::union_of))
     }
 
-    /// The intervals of a role, without those that lie in one of the same or of a higher role.
-    fn host(&self, role: HostRole) -> impl Iterator<Item = (i64, i64)> {
+    fn add_gpu_ops(&self, intervals: &mut [Vec<(i64, i64)>; ACTIVITIES]) {
+        let gpu_ops = &self.tables.gpu_ops;
+        let extents = Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns);
+        for (index, &communicates) in (0..gpu_ops.len() as u32).zip(self.is_communication) {
+            let activity = match gpu_ops.kind.get(index as usize) {
+                kind if kind.is_some() && kind == self.kinds.memcpy => Activity::Memcpy,
+                kind if kind.is_some() && kind == self.kinds.memset => Activity::Memset,
+                _ if communicates => Activity::Communication,
+                _ => Activity::Kernel,
+            };
+            intervals[activity as usize].push(extents.of(index));
+        }
+    }
+
+    /// Adds ops and annotations, without those that lie in one of the same or of a higher priority.
+    fn add_ops(&self, intervals: &mut [Vec<(i64, i64)>; ACTIVITIES]) {
         let ops = &self.tables.ops;
         let extents = Extents::new(&ops.start_ns, &ops.dur_ns);
-        let adds = move |&op: &u32| self.role(ops, op) == role && !self.is_covered(ops, op, role);
-        (0..ops.len() as u32).filter(adds).map(move |op| (extents.start(op), extents.end(op)))
-    }
-
-    fn is_covered(&self, ops: &Ops, op: u32, role: HostRole) -> bool {
-        let parent = self.tree.parents[op as usize];
-        if parent == NONE {
-            return false;
-        }
-        match self.role(ops, parent) {
-            HostRole::Step => false,
-            HostRole::Communication => true,
-            // Data loading outranks execution, but not communication.
-            HostRole::DataLoader => role != HostRole::Communication,
-            HostRole::CpuExec => role == HostRole::CpuExec,
+        for (op, &parent) in (0..ops.len() as u32).zip(&self.tree.parents) {
+            let Some(activity) = self.op_activity(op) else { continue };
+            let around = if parent == NONE { None } else { self.op_activity(parent) };
+            if around.is_none_or(|around| (activity as usize) < around as usize) {
+                intervals[activity as usize].push(extents.of(op));
+            }
         }
     }
 
-    fn role(&self, ops: &Ops, op: u32) -> HostRole {
+    /// What an op or annotation does for the host; nothing if it marks a step.
+    fn op_activity(&self, op: u32) -> Option<Activity> {
+        let ops = &self.tables.ops;
         let class = self.names.class(&ops.name, op);
         if class.is(Class::STEP) || self.steps.is_mark(ops, op) {
-            HostRole::Step
+            None
         } else if class.is(Class::DATALOADER) {
-            HostRole::DataLoader
+            Some(Activity::DataLoader)
         } else if class.is(Class::COMMUNICATION_OP) {
-            HostRole::Communication
+            Some(Activity::Communication)
         } else {
-            HostRole::CpuExec
+            Some(Activity::CpuExec)
         }
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Kernel,
-    Memcpy,
-    Memset,
 }

@@ -12,7 +12,7 @@ use crate::stats::{Code, Stats};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostStep {
     /// Null for a trace without steps, taken as one.
-    pub(super) number: Option<i64>,
+    pub(super) number: Option<i32>,
     pub(super) name: Option<Symbol>,
     /// Index of the annotation.
     pub(super) op: Option<u32>,
@@ -49,7 +49,7 @@ impl Steps {
         hosts.sort_by_key(|step| step.start);
         if mark.is_some() {
             for (number, step) in hosts.iter_mut().enumerate() {
-                step.number = Some(number as i64);
+                step.number = i32::try_from(number).ok();
             }
         }
         if hosts.is_empty() {
@@ -78,7 +78,7 @@ impl Steps {
     }
 
     /// The numbers of steps, as a column.
-    pub(super) fn numbers(&self, steps: impl Iterator<Item = u32>) -> Column<i64> {
+    pub(super) fn numbers(&self, steps: impl Iterator<Item = u32>) -> Column<i32> {
         steps.map(|step| self.hosts.get(step as usize).and_then(|s| s.number)).collect()
     }
 
@@ -158,7 +158,7 @@ pub(super) fn step_on_gpu(spans: &[StepSpan], start: i64) -> u32 {
     last.filter(|&step| spans[step].end > start).map_or(NONE, |step| step as u32)
 }
 
-fn host_step(ops: &Ops, extents: Extents<'_>, op: u32, number: Option<i64>) -> HostStep {
+fn host_step(ops: &Ops, extents: Extents<'_>, op: u32, number: Option<i32>) -> HostStep {
     let (start, end) = (extents.start(op), extents.end(op));
     HostStep { number, name: ops.name.get(op as usize), op: Some(op), start, end }
 }

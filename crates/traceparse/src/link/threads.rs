@@ -6,20 +6,20 @@ use std::collections::BTreeSet;
 use crate::schema::{Column, DeviceRow, MetadataEvents, Symbol, SymbolTable, Tables, ThreadRow, Threads};
 use crate::tracks::{Ident, TrackTable};
 
-/// Process and thread ids of tracks, for filling columns.
-pub(super) struct Idents {
+/// Process and thread ids of tracks.
+struct Idents {
     pids: Vec<Option<i64>>,
     tids: Vec<Option<i64>>,
 }
 
 impl Idents {
-    pub(super) fn new(tracks: &TrackTable) -> Self {
+    fn new(tracks: &TrackTable) -> Self {
         let keys = || (0..tracks.len() as u32).map(|track| tracks.key(track));
         Self { pids: keys().map(|key| key.0.int()).collect(), tids: keys().map(|key| key.1.int()).collect() }
     }
 
     /// The columns `pid` and `tid` of a table.
-    pub(super) fn columns(&self, tracks: &Column<u32>) -> (Column<i64>, Column<i64>) {
+    fn columns(&self, tracks: &Column<u32>) -> (Column<i64>, Column<i64>) {
         let tracks = tracks.values();
         (column(&self.pids, tracks), column(&self.tids, tracks))
     }
@@ -32,6 +32,28 @@ fn column(idents: &[Option<i64>], tracks: &[u32]) -> Column<i64> {
         None => tracks.iter().map(|&track| idents[track as usize]).collect(),
     }
 }
+
+/// Declares [`TableIdents`] for the tables whose events are drawn on tracks.
+macro_rules! table_idents {
+    ($($table:ident),*) => {
+        /// The columns `pid` and `tid` of every table that has tracks.
+        pub(super) struct TableIdents {
+            $( $table: (Column<i64>, Column<i64>), )*
+        }
+
+        impl TableIdents {
+            pub(super) fn new(tables: &Tables, tracks: &TrackTable) -> Self {
+                let idents = Idents::new(tracks);
+                Self { $( $table: idents.columns(&tables.$table.track), )* }
+            }
+
+            pub(super) fn store(self, tables: &mut Tables) {
+                $( (tables.$table.pid, tables.$table.tid) = self.$table; )*
+            }
+        }
+    };
+}
+table_idents!(ops, launches, python, memory, counters, instants, flows, spans, metadata);
 
 /// What metadata events say of a process or thread; the last of each kind counts.
 #[derive(Default)]
@@ -92,7 +114,7 @@ pub(super) fn threads(metadata: &MetadataEvents, tracks: &TrackTable, symbols: &
 /// Adds a row for each device that events use and the file does not describe.
 pub(super) fn add_used_devices(tables: &mut Tables) {
     let Tables { gpu_ops, gpu_annotations, syncs, devices, .. } = tables;
-    let mut used: BTreeSet<i64> = BTreeSet::new();
+    let mut used: BTreeSet<i32> = BTreeSet::new();
     for column in [&gpu_ops.device, &gpu_annotations.device, &syncs.device] {
         let mut last = None;
         for device in column.iter().flatten().filter(|&device| device >= 0) {
@@ -102,7 +124,7 @@ pub(super) fn add_used_devices(tables: &mut Tables) {
             }
         }
     }
-    let described: BTreeSet<i64> = devices.device.values().iter().copied().collect();
+    let described: BTreeSet<i32> = devices.device.values().iter().copied().collect();
     for &device in used.difference(&described) {
         devices.push(DeviceRow { device, ..Default::default() });
     }

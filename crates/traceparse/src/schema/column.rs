@@ -100,6 +100,15 @@ impl<T: Copy + Default> Column<T> {
         }
     }
 
+    /// Makes room for `factor` times the rows it has.
+    ///
+    /// Memory that is reserved and never used costs nothing; a column that grows by doubling leaves
+    /// its former places behind as holes in the heap.
+    pub(crate) fn reserve_times(&mut self, factor: f64) {
+        let more = (self.values.len() as f64 * (factor - 1.0)).max(0.0);
+        self.values.reserve_exact(more as usize);
+    }
+
     /// A column without nulls.
     pub fn from_values(values: Vec<T>) -> Self {
         let mut validity = NullBufferBuilder::new(0);
@@ -125,11 +134,6 @@ impl<T: Copy + Default> Column<T> {
         Self { values, pending_nulls: 0, validity }
     }
 
-    /// The column itself, or `rows` nulls if nothing was ever pushed to it.
-    pub fn padded_to(self, rows: usize) -> Self {
-        if self.is_empty() { Self { pending_nulls: rows, ..Self::default() } } else { self }
-    }
-
     /// Raw values, placeholders of nulls included; empty for a column of nulls only.
     pub fn values(&self) -> &[T] {
         &self.values
@@ -138,13 +142,12 @@ impl<T: Copy + Default> Column<T> {
     fn settle_nulls(&mut self) {
         if self.pending_nulls > 0 {
             let nulls = std::mem::take(&mut self.pending_nulls);
-            // A zeroed allocation this size comes from untouched pages.
             self.values = vec![T::default(); nulls];
             self.validity.append_n_nulls(nulls);
         }
     }
 
-    /// Values and validity, nulls that were never stored included.
+    /// Values and validity.
     fn finish(mut self) -> (Vec<T>, Option<NullBuffer>) {
         self.settle_nulls();
         let nulls = self.validity.finish();

@@ -8,7 +8,7 @@ table! {
     Devices, DeviceRow, "devices";
     recorded {
         /// GPU index.
-        device: i64,
+        device: i32,
         /// Product name.
         name: Option<Symbol>,
         /// Memory, bytes.

@@ -12,7 +12,7 @@ table! {
         /// Name as recorded; null where the event has none.
         name: Option<Symbol>,
         /// GPU index.
-        device: Option<i64>,
+        device: Option<i32>,
         /// Stream id.
         stream: Option<i64>,
         /// Start, ns on the trace's clock.

@@ -16,7 +16,7 @@ table! {
         /// Category as recorded (`cat`).
         category: Option<Symbol>,
         /// GPU index.
-        device: Option<i64>,
+        device: Option<i32>,
         /// Stream id.
         stream: Option<i64>,
         /// Start, ns on the trace's clock.
@@ -28,7 +28,7 @@ table! {
         /// `External id` as recorded. Wrong in files of 2022 to 2024: use the row links instead.
         external_id: Option<i64>,
         /// Context id.
-        context: Option<i64>,
+        context: Option<i32>,
         /// Time stamp at which the work was queued, ns, where recorded; 0 is not recorded.
         queued_ns: Option<i64>,
         /// Launch grid, as JSON text `[x, y, z]`.
@@ -36,9 +36,9 @@ table! {
         /// Thread block, as JSON text `[x, y, z]`.
         block: Option<Symbol>,
         /// Registers per thread.
-        registers: Option<i64>,
+        registers: Option<i32>,
         /// Shared memory per block, static and dynamic, bytes.
-        shared_memory_bytes: Option<i64>,
+        shared_memory_bytes: Option<i32>,
         /// Blocks of the launch divided by the number of SMs, as recorded.
         blocks_per_sm: Option<f64>,
         /// Warps of the launch divided by the number of SMs, as recorded.
@@ -54,9 +54,9 @@ table! {
         /// Node of that graph.
         graph_node_id: Option<u64>,
         /// Stream priority.
-        priority: Option<i64>,
+        priority: Option<i32>,
         /// Hardware channel.
-        channel: Option<i64>,
+        channel: Option<i32>,
     }
     derived {
         /// `row` of the call that launched the work.
@@ -67,7 +67,7 @@ table! {
         /// no_op, no_launch, no_correlation.
         link: Option<Symbol>,
         /// Number of the profiler step the row belongs to.
-        step: Option<i64>,
+        step: Option<i32>,
         /// Whether the work is a collective or point-to-point transfer.
         is_communication: Option<bool>,
     }

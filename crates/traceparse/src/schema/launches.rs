@@ -24,7 +24,7 @@ table! {
         /// `External id` as recorded. Wrong in files of 2022 to 2024: use the row links instead.
         external_id: Option<i64>,
         /// API id of the call (`cbid` of CUPTI, `cid` of ROCm).
-        callback_id: Option<i64>,
+        callback_id: Option<i32>,
     }
     derived {
         /// Process id; null where the source has a text (see `threads`).
@@ -34,6 +34,6 @@ table! {
         /// `row` of the op that made the call.
         op_row: Option<u32>,
         /// Number of the profiler step the row belongs to.
-        step: Option<i64>,
+        step: Option<i32>,
     }
 }

@@ -24,9 +24,9 @@ table! {
         /// Bytes reserved on the device after the event.
         total_reserved_bytes: Option<i64>,
         /// PyTorch's device type: 0 CPU, 1 CUDA, 6 HIP, 12 XPU, 19 MTIA, 20 PrivateUse1.
-        device_type: Option<i64>,
+        device_type: Option<i32>,
         /// Device index; -1 for the CPU.
-        device_id: Option<i64>,
+        device_id: Option<i32>,
         /// Call stack as recorded.
         call_stack: Option<Symbol>,
         /// `Ev Idx`: order of collection inside the profiler.
@@ -38,6 +38,6 @@ table! {
         /// Thread id; null where the source has a text (see `threads`).
         tid: Option<i64>,
         /// Number of the profiler step the row belongs to.
-        step: Option<i64>,
+        step: Option<i32>,
     }
 }

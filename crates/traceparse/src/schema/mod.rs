@@ -49,6 +49,7 @@ pub use spans::{SpanRow, Spans};
 pub use steps::{StepRow, Steps};
 pub use symbols::{DictionaryBuilder, Symbol, SymbolTable};
 pub use syncs::{SyncRow, Syncs};
+pub(crate) use table::BatchBuilder;
 pub use table::{ColumnSpec, Table};
 pub use threads::{ThreadRow, Threads};
 
@@ -75,6 +76,11 @@ macro_rules! tables {
             /// Moves the rows of `other` behind the rows of `self`, table by table.
             pub(crate) fn append(&mut self, other: &mut Self) {
                 $( self.$field.append(&mut other.$field); )*
+            }
+
+            /// Makes room for `factor` times the rows that the tables have.
+            pub(crate) fn reserve_times(&mut self, factor: f64) {
+                $( self.$field.reserve_times(factor); )*
             }
 
             /// Name, description and columns of every table.

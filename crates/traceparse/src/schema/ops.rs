@@ -25,7 +25,7 @@ table! {
         sequence: Option<i64>,
         /// Profiler's index of the thread that ran the forward; above 0 only on backward operators. Not
         /// a tid.
-        forward_thread: Option<i64>,
+        forward_thread: Option<i32>,
         /// Input shapes as JSON text; a tensor list nests one level deeper.
         input_dims: Option<Symbol>,
         /// Input element types as JSON text.
@@ -55,7 +55,7 @@ table! {
         /// Number of enclosing ops on the thread.
         depth: Option<u32>,
         /// Number of the profiler step the row belongs to.
-        step: Option<i64>,
+        step: Option<i32>,
         /// forward, backward, optimizer or other.
         phase: Option<Symbol>,
         /// On a backward op: `row` of the forward op it differentiates.

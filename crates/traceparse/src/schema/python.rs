@@ -22,7 +22,7 @@ table! {
         /// `Python parent id` as recorded; null for roots.
         python_parent_id: Option<i64>,
         /// Instance number, on frames of an `nn.Module`.
-        module_id: Option<i64>,
+        module_id: Option<i32>,
         /// Call stack as recorded.
         call_stack: Option<Symbol>,
         /// `Ev Idx`: order of collection inside the profiler.

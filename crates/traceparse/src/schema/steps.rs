@@ -9,7 +9,7 @@ table! {
     Steps, StepRow, "steps";
     recorded {
         /// Step number; null for a trace without steps, taken as one step.
-        step: Option<i64>,
+        step: Option<i32>,
         /// Name as recorded; null where the event has none.
         name: Option<Symbol>,
         /// `row` in `ops` of the annotation.

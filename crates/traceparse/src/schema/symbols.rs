@@ -93,23 +93,29 @@ impl<'a> DictionaryBuilder<'a> {
 
     /// The dictionary array of `column`, its entries in order of first appearance.
     pub fn encode(&mut self, column: Vec<Symbol>, nulls: Option<NullBuffer>) -> ArrayRef {
+        let Self { symbols, renumbered } = self;
         let mut used: Vec<u32> = Vec::new();
-        let mut codes = Vec::with_capacity(column.len());
-        for (row, symbol) in column.into_iter().enumerate() {
-            if nulls.as_ref().is_some_and(|n| n.is_null(row)) {
-                codes.push(0);
-                continue;
-            }
-            let code = &mut self.renumbered[symbol.index()];
-            if *code == u32::MAX {
-                *code = used.len() as u32;
-                used.push(symbol.0);
-            }
-            codes.push(*code);
-        }
-        let texts: StringArray = used.iter().map(|&id| Some(self.symbols.text(Symbol(id)))).collect();
+        // A map over the symbols themselves: the codes are written where they stood.
+        let mut row = 0;
+        let codes: Vec<u32> = column
+            .into_iter()
+            .map(|symbol| {
+                let at = row;
+                row += 1;
+                if nulls.as_ref().is_some_and(|n| n.is_null(at)) {
+                    return 0;
+                }
+                let code = &mut renumbered[symbol.index()];
+                if *code == u32::MAX {
+                    *code = used.len() as u32;
+                    used.push(symbol.0);
+                }
+                *code
+            })
+            .collect();
+        let texts: StringArray = used.iter().map(|&id| Some(symbols.text(Symbol(id)))).collect();
         for id in used {
-            self.renumbered[id as usize] = u32::MAX;
+            renumbered[id as usize] = u32::MAX;
         }
         let keys = PrimitiveArray::<UInt32Type>::new(ScalarBuffer::from(codes), nulls);
         Arc::new(DictionaryArray::new(keys, Arc::new(texts)))

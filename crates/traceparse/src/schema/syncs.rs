@@ -14,7 +14,7 @@ table! {
         /// Category as recorded (`cat`).
         category: Option<Symbol>,
         /// GPU index.
-        device: Option<i64>,
+        device: Option<i32>,
         /// Stream id; null for a whole context.
         stream: Option<i64>,
         /// Start, ns on the trace's clock.

@@ -1,9 +1,11 @@
 //! The macro that declares a table, and the trait through which all tables are handled alike.
 
-use arrow_array::RecordBatch;
-use arrow_schema::Schema;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{Field, Schema};
+use std::sync::Arc;
 
-use super::symbols::SymbolTable;
+use super::column::{Cell, Column};
+use super::symbols::{DictionaryBuilder, SymbolTable};
 
 /// What a column is, for documentation and for the schema that Python shows.
 #[derive(Debug, Clone)]
@@ -32,16 +34,37 @@ pub trait Table: Default {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The Arrow schema of [`Table::into_batch`].
-    fn schema() -> Schema {
-        let fields: Vec<_> = Self::columns()
-            .into_iter()
-            .map(|c| arrow_schema::Field::new(c.name, c.data_type, c.nullable))
-            .collect();
-        Schema::new(fields)
-    }
-    /// All rows as one Arrow batch.
+    /// All rows as one Arrow batch, of the columns that hold any value.
+    ///
+    /// Most optional columns are null throughout in most traces; they have no place in memory.
     fn into_batch(self, symbols: &SymbolTable) -> RecordBatch;
+}
+
+/// Exports columns one after the other.
+pub(crate) struct BatchBuilder<'a> {
+    dictionary: DictionaryBuilder<'a>,
+    fields: Vec<Field>,
+    arrays: Vec<ArrayRef>,
+}
+
+impl<'a> BatchBuilder<'a> {
+    pub(crate) fn new(symbols: &'a SymbolTable) -> Self {
+        Self { dictionary: DictionaryBuilder::new(symbols), fields: Vec::new(), arrays: Vec::new() }
+    }
+
+    /// Adds a column, unless it holds no value.
+    pub(crate) fn add<C: Cell>(&mut self, name: &'static str, column: Column<C::Stored>) {
+        if !column.is_all_null() {
+            self.fields.push(Field::new(name, C::data_type(), C::NULLABLE));
+            self.arrays.push(C::export(column, &mut self.dictionary));
+        }
+    }
+
+    pub(crate) fn finish(self, rows: usize) -> RecordBatch {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(Arc::new(Schema::new(self.fields)), self.arrays, &options)
+            .expect("columns of one table have one length and the declared types")
+    }
 }
 
 /// Declares a table: its columns, its row type and how it is exported.
@@ -79,6 +102,11 @@ macro_rules! table {
             pub fn append(&mut self, other: &mut Self) {
                 $( self.$rcol.append(&mut other.$rcol); )*
             }
+
+            /// Makes room for `factor` times the rows it has.
+            pub(crate) fn reserve_times(&mut self, factor: f64) {
+                $( self.$rcol.reserve_times(factor); )*
+            }
         }
 
         impl $crate::schema::Table for $table {
@@ -111,14 +139,10 @@ macro_rules! table {
 
             fn into_batch(self, symbols: &$crate::schema::SymbolTable) -> arrow_array::RecordBatch {
                 let rows = $crate::schema::Table::len(&self);
-                let mut dictionary = $crate::schema::DictionaryBuilder::new(symbols);
-                let arrays: Vec<arrow_array::ArrayRef> = vec![
-                    $( <$rty as $crate::schema::Cell>::export(self.$rcol.padded_to(rows), &mut dictionary), )*
-                    $( <$dty as $crate::schema::Cell>::export(self.$dcol.padded_to(rows), &mut dictionary), )*
-                ];
-                let schema = std::sync::Arc::new(<Self as $crate::schema::Table>::schema());
-                arrow_array::RecordBatch::try_new(schema, arrays)
-                    .expect("columns of one table have one length and the declared types")
+                let mut batch = $crate::schema::BatchBuilder::new(symbols);
+                $( batch.add::<$rty>(stringify!($rcol), self.$rcol); )*
+                $( batch.add::<$dty>(stringify!($dcol), self.$dcol); )*
+                batch.finish(rows)
             }
         }
     };

@@ -1,0 +1,160 @@
+//! The columns that GPU work, its launches and the steps decide.
+
+use super::extents::Extents;
+use super::gpu::{self, CopyKinds, Correlations, GpuLinks};
+use super::launches::{self, ExternalIds};
+use super::roles::Activities;
+use super::steps::{self, StepSpan, Steps};
+use super::{Find, NONE, rows};
+use crate::breakdown::Parts;
+use crate::options::ReadOptions;
+use crate::schema::{Column, GpuOps, Launches, StepRow, Symbol, Table, Tables};
+use crate::stats::Stats;
+
+/// The columns, and the table of steps.
+pub(super) struct CallColumns {
+    launch_op_row: Column<u32>,
+    gpu_launch_row: Column<u32>,
+    gpu_op_row: Column<u32>,
+    gpu_link: Column<Symbol>,
+    is_communication: Column<bool>,
+    sync_launch_row: Column<u32>,
+    annotation_op_row: Column<u32>,
+    op_step: Column<i32>,
+    launch_step: Column<i32>,
+    gpu_step: Column<i32>,
+    memory_step: Column<i32>,
+    steps: Steps,
+    spans: Vec<StepSpan>,
+    parts: Vec<Parts>,
+}
+
+impl CallColumns {
+    pub(super) fn find(find: Find<'_>, options: &ReadOptions, stats: &mut Stats) -> Self {
+        let Find { trace, names, vocabulary, order, tree } = find;
+        let tables = &trace.tables;
+        let Tables { ops, launches, gpu_ops, memory, .. } = tables;
+        let external_ids = ExternalIds::new(ops, launches, gpu_ops, stats);
+        let launch_ops =
+            launches::find_ops(launches, ops, order, names, &external_ids, trace.tracks.len(), stats);
+        let correlations = Correlations::new(launches, stats);
+        let gpu = gpu::link(gpu_ops, &correlations, &launch_ops, &external_ids, stats);
+        gpu::note_launches(launches, names, &gpu, &launch_ops, stats);
+        let kinds = CopyKinds::new(&trace.symbols);
+        let is_communication = gpu::communication(tables, names, &gpu.ops, kinds);
+
+        let steps = Steps::find(tables, &trace.symbols, names, options);
+        let mut launch_steps = steps.of_calls(launches);
+        let spans = delimit(&steps, gpu_ops, &gpu, &launch_steps, stats);
+        place_straddling_calls(launches, &steps, &mut launch_steps);
+        let gpu_step = (gpu.launches.iter().zip(gpu_ops.start_ns.values())).map(|(&launch, &start)| {
+            if launch == NONE { steps::step_on_gpu(&spans, start) } else { launch_steps[launch as usize] }
+        });
+        let at = |starts: &[i64]| steps.numbers(starts.iter().map(|&start| steps.at(start)));
+        let activities =
+            Activities { tables, names, steps: &steps, tree, is_communication: &is_communication, kinds };
+        Self {
+            launch_op_row: rows(&launch_ops.ops, &ops.row),
+            sync_launch_row: sync_launches(tables, &correlations),
+            annotation_op_row: annotation_ops(tables, &external_ids),
+            op_step: at(ops.start_ns.values()),
+            memory_step: at(memory.start_ns.values()),
+            gpu_step: steps.numbers(gpu_step),
+            launch_step: steps.numbers(launch_steps.iter().copied()),
+            gpu_launch_row: rows(&gpu.launches, &launches.row),
+            gpu_op_row: rows(&gpu.ops, &ops.row),
+            gpu_link: Column::from_values(gpu.links.iter().map(|&link| vocabulary.link(link)).collect()),
+            parts: activities.breakdown(&spans),
+            is_communication: Column::from_values(is_communication),
+            steps,
+            spans,
+        }
+    }
+
+    pub(super) fn store(self, tables: &mut Tables) {
+        self.store_steps(tables);
+        let Tables { ops, launches, gpu_ops, syncs, gpu_annotations, memory, .. } = tables;
+        ops.step = self.op_step;
+        memory.step = self.memory_step;
+        launches.step = self.launch_step;
+        launches.op_row = self.launch_op_row;
+        gpu_ops.step = self.gpu_step;
+        gpu_ops.launch_row = self.gpu_launch_row;
+        gpu_ops.op_row = self.gpu_op_row;
+        gpu_ops.link = self.gpu_link;
+        gpu_ops.is_communication = self.is_communication;
+        syncs.launch_row = self.sync_launch_row;
+        gpu_annotations.op_row = self.annotation_op_row;
+    }
+
+    fn store_steps(&self, tables: &mut Tables) {
+        for ((host, span), parts) in self.steps.hosts.iter().zip(&self.spans).zip(&self.parts) {
+            let &[kernel_ns, memcpy_ns, memset_ns, communication_ns, ..] = parts;
+            let &[.., runtime_ns, dataloader_ns, cpu_exec_ns, other_ns] = parts;
+            tables.steps.push(StepRow {
+                step: host.number,
+                name: host.name,
+                row: host.op.and_then(|op| tables.ops.row.get(op as usize)),
+                start_ns: span.start,
+                total_ns: span.end.saturating_sub(span.start),
+                host_start_ns: host.start,
+                host_dur_ns: host.end.saturating_sub(host.start),
+                is_partial: span.is_partial,
+                kernel_ns,
+                memcpy_ns,
+                memset_ns,
+                communication_ns,
+                runtime_ns,
+                dataloader_ns,
+                cpu_exec_ns,
+                other_ns,
+            });
+        }
+    }
+}
+
+/// Extends the steps by the GPU work that calls inside them launched.
+fn delimit(
+    steps: &Steps,
+    gpu_ops: &GpuOps,
+    gpu: &GpuLinks,
+    launch_steps: &[u32],
+    stats: &mut Stats,
+) -> Vec<StepSpan> {
+    let extents = Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns);
+    let work = (0..gpu_ops.len() as u32).map(|index| {
+        let launch = gpu.launches[index as usize];
+        let step = if launch == NONE { NONE } else { launch_steps[launch as usize] };
+        (extents.start(index), extents.end(index), step)
+    });
+    steps.delimit(work, stats)
+}
+
+/// A call that reaches over the end of a step extends no step, and belongs to the one it begins in.
+fn place_straddling_calls(launches: &Launches, steps: &Steps, launch_steps: &mut [u32]) {
+    for (step, &start) in launch_steps.iter_mut().zip(launches.start_ns.values()) {
+        if *step == NONE {
+            *step = steps.at(start);
+        }
+    }
+}
+
+/// The calls that synchronisations have their correlation ids from.
+fn sync_launches(tables: &Tables, correlations: &Correlations<'_>) -> Column<u32> {
+    let Tables { syncs, launches, .. } = tables;
+    let calls = syncs.start_ns.values().iter().enumerate().map(|(index, &start)| {
+        let launch = correlations.launch(syncs.correlation.get(index), start)?;
+        launches.row.get(launch as usize)
+    });
+    calls.collect()
+}
+
+/// The annotations that GPU annotations image.
+fn annotation_ops(tables: &Tables, external_ids: &ExternalIds<'_>) -> Column<u32> {
+    let Tables { gpu_annotations, ops, .. } = tables;
+    let annotations = gpu_annotations.start_ns.values().iter().enumerate().map(|(index, &start)| {
+        let (id, name) = (gpu_annotations.external_id.get(index), gpu_annotations.name.get(index));
+        ops.row.get(external_ids.annotation(id, name, start)? as usize)
+    });
+    annotations.collect()
+}
