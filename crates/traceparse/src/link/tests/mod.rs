@@ -1,1 +1,9 @@
 //! Tiny traces and what follows from them.
+
+mod launching;
+mod scale;
+mod stepping;
+mod tiny;
+mod tracks;
+mod training;
+mod trees;
