@@ -7,10 +7,8 @@ rules in the documentation, and gives frames with the names and main columns of
 
 from __future__ import annotations
 
-import bisect
 import gzip
 import json
-from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
@@ -19,100 +17,69 @@ from typing import Any
 
 import polars as pl
 
+from slow_links import link
 from slow_steps import fill_steps, find_steps
 
 I, F, U, B, C = pl.Int64, pl.Float64, pl.UInt32, pl.Boolean, pl.Categorical
 
-SLICE = {"row": U, "name": C, "category": C, "track": U, "start_ns": I, "dur_ns": I}
-THREAD = {"pid": I, "tid": I}
+
+def columns(**types: str) -> dict[str, Any]:
+    """A schema from a type and the names of its columns."""
+    kinds = {"integer": I, "real": F, "row": U, "flag": B, "text": C}
+    return {name: kinds[kind] for kind, names in types.items() for name in names.split()}
+
+
 SCHEMAS: dict[str, dict[str, Any]] = {
-    "ops": SLICE
-    | {
-        "external_id": I,
-        "sequence": I,
-        "forward_thread": I,
-        "input_dims": C,
-        "input_types": C,
-        "input_strides": C,
-    }
-    | {"concrete_inputs": C, "call_stack": C}
-    | THREAD
-    | {"parent_row": U, "depth": U, "step": I, "phase": C, "module": C},
-    "launches": SLICE | {"correlation": I, "external_id": I} | THREAD | {"op_row": U, "step": I},
-    "gpu_ops": {
-        "row": U,
-        "kind": C,
-        "name": C,
-        "category": C,
-        "device": I,
-        "stream": I,
-        "start_ns": I,
-        "dur_ns": I,
-    }
-    | {"correlation": I, "external_id": I, "grid": C, "block": C, "registers": I, "shared_memory_bytes": I}
-    | {"blocks_per_sm": F, "warps_per_sm": F, "occupancy_pct": F, "bytes": I, "bandwidth_gb_per_s": F}
-    | {"graph_id": I, "launch_row": U, "op_row": U, "link": C, "step": I, "is_communication": B},
-    "python": {
-        "row": U,
-        "name": C,
-        "track": U,
-        "start_ns": I,
-        "dur_ns": I,
-        "python_id": I,
-        "python_parent_id": I,
-    }
-    | {"module_id": I}
-    | THREAD
-    | {"parent_row": U},
-    "gpu_annotations": {
-        "row": U,
-        "name": C,
-        "device": I,
-        "stream": I,
-        "start_ns": I,
-        "dur_ns": I,
-        "external_id": I,
-    },
-    "syncs": {"row": U, "name": C, "category": C, "device": I, "stream": I, "start_ns": I, "dur_ns": I}
-    | {"correlation": I},
-    "memory": {"row": U, "name": C, "track": U, "start_ns": I, "bytes": I, "total_allocated_bytes": I}
-    | {"total_reserved_bytes": I, "device_type": I, "device_id": I}
-    | THREAD,
-    "counters": {"row": U, "name": C, "start_ns": I},
-    "spans": {**SLICE, "kind": C},
-    "instants": {"row": U, "name": C, "start_ns": I},
-    "flows": {"row": U, "id": I, "category": C, "kind": C, "start_ns": I},
-    "metadata": {"row": U, "name": C},
-    "steps": {
-        "step": I,
-        "name": C,
-        "row": U,
-        "start_ns": I,
-        "total_ns": I,
-        "host_start_ns": I,
-        "host_dur_ns": I,
-    }
-    | {
-        "is_partial": B,
-        "kernel_ns": I,
-        "memcpy_ns": I,
-        "memset_ns": I,
-        "communication_ns": I,
-        "runtime_ns": I,
-    }
-    | {"dataloader_ns": I, "cpu_exec_ns": I, "other_ns": I},
-    "devices": {"device": I, "name": C, "total_memory_bytes": I, "compute_major": I, "compute_minor": I}
-    | {
-        "sm_count": I,
-        "warp_size": I,
-        "max_threads_per_block": I,
-        "max_threads_per_sm": I,
-        "registers_per_block": I,
-    }
-    | {"registers_per_sm": I, "shared_memory_per_block_bytes": I, "shared_memory_per_block_optin_bytes": I}
-    | {"shared_memory_per_sm_bytes": I},
-    "threads": {"track": U, "pid": I, "tid": I},
-    "diagnostics": {"code": C, "severity": C, "count": I, "first_offset": I, "message": C},
+    "ops": columns(
+        row="row track parent_row depth",
+        text="name category input_dims input_types input_strides concrete_inputs call_stack phase module",
+        integer="start_ns dur_ns external_id sequence forward_thread pid tid step",
+    ),
+    "launches": columns(
+        row="row track op_row",
+        text="name category",
+        integer="start_ns dur_ns correlation external_id pid tid step",
+    ),
+    "gpu_ops": columns(
+        row="row launch_row op_row",
+        text="kind name category grid block link",
+        integer="device stream start_ns dur_ns correlation external_id registers shared_memory_bytes bytes "
+        "graph_id step",
+        real="blocks_per_sm warps_per_sm occupancy_pct bandwidth_gb_per_s",
+        flag="is_communication",
+    ),
+    "python": columns(
+        row="row track parent_row",
+        text="name",
+        integer="start_ns dur_ns python_id python_parent_id module_id pid tid",
+    ),
+    "gpu_annotations": columns(row="row", text="name", integer="device stream start_ns dur_ns external_id"),
+    "syncs": columns(row="row", text="name category", integer="device stream start_ns dur_ns correlation"),
+    "memory": columns(
+        row="row track",
+        text="name",
+        integer="start_ns bytes total_allocated_bytes total_reserved_bytes device_type device_id pid tid",
+    ),
+    "counters": columns(row="row", text="name counter", integer="start_ns", real="value"),
+    "spans": columns(row="row track", text="name category kind", integer="start_ns dur_ns"),
+    "instants": columns(row="row", text="name", integer="start_ns"),
+    "flows": columns(row="row", text="category kind", integer="id start_ns"),
+    "metadata": columns(row="row", text="name"),
+    "steps": columns(
+        row="row",
+        text="name",
+        integer="step start_ns total_ns host_start_ns host_dur_ns kernel_ns memcpy_ns memset_ns "
+        "communication_ns runtime_ns dataloader_ns cpu_exec_ns other_ns",
+        flag="is_partial",
+    ),
+    "devices": columns(
+        text="name",
+        integer="device total_memory_bytes compute_major compute_minor sm_count warp_size "
+        "max_threads_per_block max_threads_per_sm registers_per_block registers_per_sm "
+        "shared_memory_per_block_bytes shared_memory_per_block_optin_bytes shared_memory_per_sm_bytes",
+    ),
+    "threads": columns(row="track", integer="pid tid"),
+    "diagnostics": columns(text="code severity message", integer="count first_offset"),
 }
 DEVICE_KEYS = {
     "device": "id",
@@ -128,7 +95,6 @@ DEVICE_KEYS = {
     "registers_per_sm": "regsPerMultiprocessor",
     "shared_memory_per_block_bytes": "sharedMemPerBlock",
     "shared_memory_per_block_optin_bytes": "sharedMemPerBlockOptin",
-    "shared_memory_per_sm_bytes": "sharedMemPerMultiprocessor",
 }
 GPU_KINDS = {
     "kernel": "kernel",
@@ -138,7 +104,6 @@ GPU_KINDS = {
     "memset": "memset",
 }
 OP_CATEGORIES = {"cpu_op", "operator", "user_annotation", "python"}
-NO_OPERATOR = "user_annotation"
 
 Row = dict[str, Any]
 
@@ -193,18 +158,17 @@ class Reader:
     def read(self) -> dict[str, pl.DataFrame]:
         for index, event in enumerate(self.top.get("traceEvents") or []):
             self.sort_in(index, event)
-        self.nest_ops()
-        self.link_launches()
-        self.link_gpu_ops()
-        steps = find_steps(self.rows)
-        self.rows["steps"] = fill_steps(steps, self.rows)
-        for row in self.rows["python"]:
-            row["parent_row"] = None
-        ids = {row["python_id"]: row["row"] for row in self.rows["python"]}
-        for row in self.rows["python"]:
-            row["parent_row"] = ids.get(row["python_parent_id"])
+        link(self.rows)
+        self.rows["steps"] = fill_steps(find_steps(self.rows), self.rows)
         for properties in self.top.get("deviceProperties") or []:
-            self.rows["devices"].append({column: properties.get(key) for column, key in DEVICE_KEYS.items()})
+            device = {column: properties.get(key) for column, key in DEVICE_KEYS.items()}
+            device["shared_memory_per_sm_bytes"] = properties.get(
+                "sharedMemPerMultiprocessor", properties.get("maxSharedMemoryPerMultiProcessor")
+            )
+            self.rows["devices"].append(device)
+        described = {device["device"] for device in self.rows["devices"]}
+        used = {work["device"] for work in self.rows["gpu_ops"]} - described - {None}
+        self.rows["devices"] += [{"device": device} for device in sorted(used)]
         return {name: pl.DataFrame(self.rows[name], schema=schema) for name, schema in SCHEMAS.items()}
 
     def sort_in(self, index: int, event: Row) -> None:
@@ -249,105 +213,19 @@ class Reader:
         elif kind in ("gpu_user_annotation", "cuda_sync", "cuda_event", "xpu_sync"):
             where = {
                 "device": integer(args.get("device", pid)),
-                "stream": integer(args.get("stream", row["tid"])),
+                "stream": stream(args.get("stream", row["tid"])),
             }
             self.rows["gpu_annotations" if kind == "gpu_user_annotation" else "syncs"].append(row | where)
         elif kind == "cuda_profiler_range":
-            self.rows["counters"].append(row)
+            values = [{"counter": key, "value": number(value)} for key, value in args.items()]
+            self.rows["counters"] += [row | value for value in values]
         else:
             self.rows["spans"].append(row | {"kind": "X"})
 
-    def nest_ops(self) -> None:
-        """The tree of each thread: in order of (start, -end), what does not contain the next is closed."""
-        threads: defaultdict[int, list[Row]] = defaultdict(list)
-        for row in self.rows["ops"]:
-            threads[row["track"]].append(row)
-        for ops in threads.values():
-            ops.sort(key=lambda op: (op["start_ns"], -end(op)))
-            stack: list[Row] = []
-            for op in ops:
-                while stack and (op["start_ns"] >= end(stack[-1]) or end(op) > end(stack[-1])):
-                    stack.pop()
-                op["parent_row"] = stack[-1]["row"] if stack else None
-                op["depth"] = len(stack)
-                stack.append(op)
 
-    def link_launches(self) -> None:
-        """By External id where that is not merely the correlation id, else the innermost enclosing operator."""
-        by_id: dict[int, Row] = {}
-        for op in self.rows["ops"]:
-            if op["external_id"]:
-                by_id.setdefault(op["external_id"], op)
-        enclosing = self.enclosing_operators()
-        linked = [
-            row for row in self.rows["launches"] + self.rows["gpu_ops"] if row["external_id"] is not None
-        ]
-        same = sum(row["external_id"] == row["correlation"] for row in linked)
-        legacy = bool(linked) and same >= 0.99 * len(linked)
-        for launch in self.rows["launches"]:
-            inside = enclosing(launch)
-            named = by_id.get(launch["external_id"]) if launch["external_id"] and not legacy else None
-            if named is not None and launch["external_id"] == launch["correlation"] and named is not inside:
-                named = None
-            launch["link"] = "external_id" if named is not None else "containment"
-            op = named if named is not None else inside
-            launch["op_row"] = op["row"] if op else None
-        self.by_id, self.legacy = by_id, legacy
-
-    def enclosing_operators(self) -> Any:
-        """A function from a launch to the innermost operator that encloses it on its thread."""
-        threads: defaultdict[int, list[Row]] = defaultdict(list)
-        rows = {op["row"]: op for op in self.rows["ops"]}
-        for op in self.rows["ops"]:
-            threads[op["track"]].append(op)
-        starts: dict[int, list[int]] = {}
-        for track, ops in threads.items():
-            ops.sort(key=lambda op: (op["start_ns"], -end(op)))
-            starts[track] = [op["start_ns"] for op in ops]
-
-        def find(launch: Row) -> Row | None:
-            ops = threads.get(launch["track"])
-            if not ops:
-                return None
-            at = bisect.bisect_right(starts[launch["track"]], launch["start_ns"]) - 1
-            op = ops[at] if at >= 0 else None
-            while op and (end(op) < end(launch) or (op["category"] or "").lower() == NO_OPERATOR):
-                op = rows.get(op["parent_row"])
-            return op
-
-        return find
-
-    def link_gpu_ops(self) -> None:
-        launches = {
-            row["correlation"]: row for row in self.rows["launches"] if row["correlation"] is not None
-        }
-        names = {op["row"]: op["name"] or "" for op in self.rows["ops"]}
-        for work in self.rows["gpu_ops"]:
-            launch = launches.get(work["correlation"])
-            named = by_id_or_none(self, work)
-            if launch is not None:
-                work["launch_row"], work["op_row"] = launch["row"], launch["op_row"]
-                work["link"] = launch["link"] if launch["op_row"] is not None else "no_op"
-            elif named is not None:
-                work["op_row"], work["link"] = named["row"], "gpu_external_id"
-            else:
-                work["link"] = "no_launch" if work["correlation"] else "no_correlation"
-            work["is_communication"] = work["kind"] == "kernel" and (
-                work.pop("collective") is not None
-                or (work["name"] or "").startswith(("nccl", "rccl", "hccl"))
-                or names.get(work.get("op_row"), "").startswith(("nccl:", "gloo:"))
-            )
-
-
-def by_id_or_none(reader: Reader, work: Row) -> Row | None:
-    external = work["external_id"]
-    if not external or reader.legacy or external == work["correlation"]:
-        return None
-    return reader.by_id.get(external)
-
-
-def end(row: Row) -> int:
-    return row["start_ns"] + (row["dur_ns"] or 0)
+def stream(value: Any) -> int | None:
+    """A stream id; -1 stands for none."""
+    return None if value in (-1, "-1") else integer(value)
 
 
 def integer_or_none(value: Any) -> int | None:
@@ -366,14 +244,14 @@ def op_columns(args: Row) -> Row:
         "input_types": text(args.get("Input type")),
         "input_strides": text(args.get("Input Strides")),
         "concrete_inputs": text(args.get("Concrete Inputs")),
-        "call_stack": text(args.get("Call stack")),
+        "call_stack": text(args.get("Call stack")) or None,
     }
 
 
 def gpu_columns(args: Row, pid: Any) -> Row:
     return {
         "device": integer(args.get("device", pid)),
-        "stream": integer(args.get("stream")),
+        "stream": stream(args.get("stream")),
         "grid": text(args.get("grid")),
         "block": text(args.get("block")),
         "registers": integer(args.get("registers per thread")),

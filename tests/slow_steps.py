@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from slow_links import COMMUNICATION_OP, end
+
 Row = dict[str, Any]
 Interval = tuple[int, int]
 
 ROLES = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_exec")
 DATALOADER = re.compile(r"enumerate\(DataLoader\)#.*\.__next__$|enumerate\(DataPipe\)#", re.DOTALL)
-COMMUNICATION = re.compile(r"(nccl|gloo):")
 
 
 def union(intervals: list[Interval]) -> list[Interval]:
@@ -53,10 +54,6 @@ def subtract(a: list[Interval], b: list[Interval]) -> list[Interval]:
     return left
 
 
-def end(row: Row) -> int:
-    return row["start_ns"] + (row["dur_ns"] or 0)
-
-
 def length(intervals: list[Interval]) -> int:
     return sum(stop - start for start, stop in intervals)
 
@@ -94,6 +91,9 @@ def find_steps(rows: dict[str, list[Row]]) -> list[Row]:
         if step is not None:
             work["step"] = step["step"]
             step["work"].append(work)
+    for op in rows["ops"]:
+        inside = [s for s in steps if s["host"][0] <= op["start_ns"] < s["host"][1]]
+        op["step"] = inside[-1]["step"] if inside else None
     extend(steps, [work for work in rows["gpu_ops"] if of_launch.get(work.get("launch_row")) is None])
     return steps
 
@@ -136,7 +136,7 @@ def roles(rows: dict[str, list[Row]]) -> dict[str, list[Interval]]:
         role = "cpu_exec"
         if DATALOADER.match(name):
             role = "dataloader"
-        elif COMMUNICATION.match(name):
+        elif COMMUNICATION_OP.match(name):
             role = "communication"
         found[role].append((op["start_ns"], end(op)))
     return {role: union(intervals) for role, intervals in found.items()}
@@ -150,6 +150,11 @@ def fill_steps(steps: list[Row], rows: dict[str, list[Row]]) -> list[Row]:
     for role, intervals in roles(rows).items():
         parts[role] = intersect(left, intervals)
         left = subtract(left, intervals)
+    for work in rows["gpu_ops"]:
+        if work.get("launch_row") is None:
+            # Nothing says where it was launched; it belongs to the step it begins in.
+            inside = [s for s in steps if s["span"][0] <= work["start_ns"] < s["span"][1]]
+            work["step"] = inside[-1]["step"] if inside else None
     for step in steps:
         start, stop = step["span"]
         row = {"step": step["step"], "name": step["name"], "row": step["row"], "start_ns": start}

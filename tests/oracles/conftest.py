@@ -1,32 +1,31 @@
-"""Readers and traces for the tests against other tools."""
+"""Reads traces and answers for the tests against other tools."""
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import kernelscope as ks
-import slow_reader
 
-READERS: dict[str, Callable[[Path], Any]] = {"kernelscope": ks.read, "slow": slow_reader.read}
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 
-# Two, since tests of one trace run next to each other, for each reader.
+# Several tests in a row look at one trace.
 @lru_cache(maxsize=4)
-def _read(name: str, path: Path) -> Any:
-    return READERS[name](path)
+def _read(path: Path) -> ks.Trace:
+    return ks.read(path)
 
 
-@pytest.fixture(params=list(READERS))
-def read(request: pytest.FixtureRequest) -> Callable[[Path], Any]:
-    """Reads a trace: with the package, and with the slow reader that shares no code with it."""
-    return lambda path: _read(request.param, path)
+@pytest.fixture
+def read() -> Callable[[Path], ks.Trace]:
+    """Reads a trace; the frames of one file are shared by the tests that read it."""
+    return _read
 
 
 @pytest.fixture

@@ -36,30 +36,20 @@ KERNEL_MARKS = (
 )
 """Parts of the name of a kernel that uses tensor cores."""
 
-ELIGIBLE_OPS = frozenset(
-    [
-        *(
-            f"aten::{name}"
-            for name in (
-                "_convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d "
-                "conv_transpose3d convolution cudnn_convolution cudnn_convolution_transpose prelu addmm "
-                "addmv addr matmul mm mv linear addbmm baddbmm bmm chain_matmul linalg_multi_dot _thnn_fused_lstm_cell "
-                "_thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell addmm_ "
-                "cudnn_convolution_backward cudnn_convolution_backward_input "
-                "cudnn_convolution_backward_weight cudnn_convolution_transpose_backward cudnn_convolution_transpose_backward_weight "
-                "cudnn_convolution_transpose_backward_input"
-            ).split()
-        ),
-        "CudnnConvolutionBackward",
-        "CudnnConvolutionTransposeBackward",
-        "BmmBackward0",
-        "MmBackward",
-        "AddmvBackward",
-        "MvBackward",
-        "AddmmBackward",
-        "AddbmmBackward",
-    ]
+_ATEN = (
+    "_convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d "
+    "convolution cudnn_convolution cudnn_convolution_transpose prelu addmm addmm_ addmv addr matmul mm mv "
+    "linear addbmm baddbmm bmm chain_matmul linalg_multi_dot _thnn_fused_lstm_cell _thnn_fused_gru_cell "
+    "lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell "
+    "cudnn_convolution_backward cudnn_convolution_backward_input cudnn_convolution_backward_weight "
+    "cudnn_convolution_transpose_backward cudnn_convolution_transpose_backward_input "
+    "cudnn_convolution_transpose_backward_weight"
 )
+_AUTOGRAD = (
+    "CudnnConvolutionBackward CudnnConvolutionTransposeBackward BmmBackward0 MmBackward AddmvBackward "
+    "MvBackward AddmmBackward AddbmmBackward"
+)
+ELIGIBLE_OPS = frozenset([f"aten::{name}" for name in _ATEN.split()] + _AUTOGRAD.split())
 """Names of operators that tensor cores can run."""
 
 

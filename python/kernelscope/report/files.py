@@ -3,7 +3,7 @@
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from kernelscope.errors import InvalidArgumentError
@@ -27,7 +27,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def filled_folder(path: Path) -> Iterator[Path]:
+def filled_folder(path: Path) -> Generator[Path]:
     """Gives a new folder to fill; when that is done, its files take their places in ``path``.
 
     Other files in ``path`` stay.
