@@ -151,6 +151,7 @@ impl Builder {
         let spec = OpSpec {
             name: self.library.name(&op.name),
             is_annotation: false,
+            is_collective_op: op.name.starts_with("c10d::") || op.name == "record_param_comms",
             role: Some(Role::CpuExec),
             template: self.library.template(&shape),
             sequence: op.sequence.unwrap_or(0),
@@ -197,6 +198,7 @@ impl Builder {
         let spec = OpSpec {
             name: self.library.name(if numbered { "ProfilerStep*" } else { name }),
             is_annotation: true,
+            is_collective_op: false,
             role: Role::of_annotation(name),
             template: self.library.template(&shape),
             sequence: 0,

@@ -100,6 +100,7 @@ pub(crate) struct Ledger {
     pairs: u64,
     intervals: [Vec<Interval>; ROLES],
     all_kernels: Vec<Interval>,
+    collective_ops: Vec<Interval>,
     pending: VecDeque<Pending>,
     done: Vec<StepTruth>,
     step_end_ns: Option<i64>,
@@ -115,6 +116,20 @@ fn entry<T: Clone + Default>(totals: &mut Vec<T>, name: u32) -> &mut T {
         totals.resize(index + 1, T::default());
     }
     &mut totals[index]
+}
+
+/// What each union covers of the window and none before it does, and what is left.
+fn subtract_in_turn(window: Interval, unions: &[Vec<Interval>; ROLES]) -> [i64; ROLES + 1] {
+    let mut free = vec![window];
+    free.retain(|(start, end)| start < end);
+    let mut parts = [0; ROLES + 1];
+    for (part, union) in parts.iter_mut().zip(unions) {
+        let rest = subtract(&free, union);
+        *part = length(&free) - length(&rest);
+        free = rest;
+    }
+    parts[ROLES] = length(&free);
+    parts
 }
 
 /// How a unit of GPU work is linked.
@@ -149,6 +164,11 @@ impl Ledger {
     /// Notes that an activity covers an interval.
     pub(crate) fn cover(&mut self, role: Role, interval: Interval) {
         self.intervals[role as usize].push(interval);
+    }
+
+    /// Notes that the host is inside an operator that stands for a collective.
+    pub(crate) fn cover_collective_op(&mut self, interval: Interval) {
+        self.collective_ops.push(interval);
     }
 
     /// Totals of an operator's or annotation's name.
@@ -228,6 +248,7 @@ impl Ledger {
                 for intervals in &mut self.intervals {
                     intervals.retain(|interval| interval.1 > end_ns);
                 }
+                self.collective_ops.retain(|interval| interval.1 > end_ns);
             }
         }
     }
@@ -235,26 +256,14 @@ impl Ledger {
     fn break_down(&mut self, step: &Pending) -> StepTruth {
         let window = (step.truth.start_ns, step.end_ns);
         self.count_busy((self.finished_ns.unwrap_or(window.0), window.1));
-        let mut free = vec![window];
-        free.retain(|(start, end)| start < end);
-        let mut parts = [0; ROLES];
-        for (part, intervals) in parts.iter_mut().zip(&self.intervals) {
-            let rest = subtract(&free, &union_within(intervals, window));
-            *part = length(&free) - length(&rest);
-            free = rest;
-        }
-        let [kernel, memcpy, memset, communication, runtime, dataloader, cpu_exec] = parts;
-        StepTruth {
-            kernel_ns: kernel,
-            memcpy_ns: memcpy,
-            memset_ns: memset,
-            communication_ns: communication,
-            runtime_ns: runtime,
-            dataloader_ns: dataloader,
-            cpu_exec_ns: cpu_exec,
-            other_ns: length(&free),
-            ..step.truth.clone()
-        }
+        let unions = self.intervals.each_ref().map(|intervals| union_within(intervals, window));
+        let mut truth = StepTruth { parts: subtract_in_turn(window, &unions), ..step.truth.clone() };
+        let mut widened = unions;
+        let communication = &mut widened[Role::Communication as usize];
+        communication.extend_from_slice(&self.collective_ops);
+        *communication = union_within(communication, window);
+        truth.parts_with_collective_ops = subtract_in_turn(window, &widened);
+        truth
     }
 
     /// Adds the time during which kernels run, from the end of the step before.
@@ -317,12 +326,14 @@ mod tests {
         kernel(&mut ledger, (125, 150), false);
         kernel(&mut ledger, (140, 160), true);
         kernel(&mut ledger, (195, 230), false);
+        ledger.cover_collective_op((115, 128));
         ledger.step(4, (90, 200), Some(230), 3);
         ledger.cover(Role::CpuExec, (205, 240));
         ledger.step(5, (201, 250), None, 0);
         let truth = ledger.into_truth(&["kernel".to_owned()]);
-        let parts: Vec<_> = truth.steps.iter().map(|step| step.parts().map(|(_, ns)| ns)).collect();
+        let parts: Vec<_> = truth.steps.iter().map(|step| step.parts).collect();
         assert_eq!(parts[0], [60, 0, 0, 10, 5, 0, 50, 15]);
+        assert_eq!(truth.steps[0].parts_with_collective_ops, [60, 0, 0, 20, 0, 0, 45, 15]);
         assert_eq!(parts[1], [0, 0, 0, 0, 0, 0, 10, 10], "starts where the first step's kernel ends");
         assert_eq!((truth.steps[1].start_ns, truth.steps[1].total_ns), (230, 20));
         assert_eq!(truth.kernel_busy_ns, 25 + 35 + 10);

@@ -23,7 +23,7 @@
 //! let mut bytes = Vec::new();
 //! let truth = write_trace(&options, &mut bytes).expect("a vector takes every byte");
 //! assert_eq!(truth.json_bytes, bytes.len() as u64);
-//! assert!(truth.steps.iter().all(|step| step.parts_sum_ns() == step.total_ns));
+//! assert!(truth.steps.iter().all(|step| step.parts.iter().sum::<i64>() == step.total_ns));
 //! ```
 
 mod builder;
@@ -51,4 +51,4 @@ mod truth;
 pub use files::{RankFile, write_files};
 pub use options::{DemoOptions, Layout};
 pub use trace::{write_trace, write_trace_with_progress};
-pub use truth::{GpuTotals, OpTotals, StepTruth, Truth};
+pub use truth::{GpuTotals, OpTotals, PART_NAMES, StepTruth, Truth};

@@ -85,6 +85,8 @@ pub(crate) struct OpSpec {
     pub(crate) name: u32,
     /// Whether it is a `user_annotation` and no `cpu_op`.
     pub(crate) is_annotation: bool,
+    /// Whether it is an operator that stands for a collective.
+    pub(crate) is_collective_op: bool,
     /// Role of its time in the step breakdown.
     pub(crate) role: Option<Role>,
     /// Event.

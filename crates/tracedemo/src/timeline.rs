@@ -308,6 +308,9 @@ impl<'a> Timeline<'a> {
                 self.ledger.step(self.step, host, self.step_gpu_end_ns, self.step_gpu_ops);
             }
         }
+        if spec.is_collective_op {
+            self.ledger.cover_collective_op((op.start_ns, end_ns));
+        }
         for (template, extent) in spec.gpu_templates.into_iter().zip(op.gpu_extent) {
             if let Some((start, end)) = extent {
                 // Kineto widens the span by 1 ns on either side so that viewers nest it.

@@ -4,12 +4,28 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+/// Names of the parts that a step's time falls into, in order of priority.
+///
+/// In turn: kernels other than collectives; copies; memsets; communication; the host inside runtime
+/// and driver calls; the host inside the data loader's `__next__`; the host inside operators and other
+/// annotations, `ProfilerStep#N` apart; the rest.
+pub const PART_NAMES: [&str; 8] = [
+    "kernel_ns",
+    "memcpy_ns",
+    "memset_ns",
+    "communication_ns",
+    "runtime_ns",
+    "dataloader_ns",
+    "cpu_exec_ns",
+    "other_ns",
+];
+
 /// Time of one training step, in nanoseconds of the trace's clock.
 ///
 /// The step begins where its annotation does, or where the previous step's GPU work ends if that is
 /// later; it ends with its annotation or with the last GPU work that it launched, whichever is later.
-/// The eight parts are disjoint: each is what its kind of activity covers of the step, over all
-/// threads, streams and devices, less what the parts before it cover.
+/// The eight parts are disjoint and sum to `total_ns`: each is what its kind of activity covers of the
+/// step, over all threads, streams and devices, less what the parts before it cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepTruth {
     /// Number in `ProfilerStep#N`.
@@ -22,56 +38,28 @@ pub struct StepTruth {
     pub start_ns: i64,
     /// Length of the step.
     pub total_ns: i64,
-    /// Kernels other than collectives.
-    pub kernel_ns: i64,
-    /// Copies.
-    pub memcpy_ns: i64,
-    /// Memsets.
-    pub memset_ns: i64,
-    /// NCCL kernels, and the host inside `nccl:*` annotations.
-    pub communication_ns: i64,
-    /// The host inside runtime and driver calls.
-    pub runtime_ns: i64,
-    /// The host inside the data loader's `__next__`.
-    pub dataloader_ns: i64,
-    /// The host inside operators and other annotations, `ProfilerStep#N` apart.
-    pub cpu_exec_ns: i64,
-    /// The rest.
-    pub other_ns: i64,
+    /// The parts of [`PART_NAMES`]; communication is NCCL kernels and the host inside `nccl:*`
+    /// annotations.
+    pub parts: [i64; 8],
+    /// The same, but communication is the host inside `c10d::*` and `record_param_comms` too.
+    pub parts_with_collective_ops: [i64; 8],
     /// Units of GPU work launched in the step.
     pub gpu_ops: u64,
 }
 
 impl StepTruth {
-    /// The eight parts by name, in order of priority.
-    #[must_use]
-    pub fn parts(&self) -> [(&'static str, i64); 8] {
-        [
-            ("kernel_ns", self.kernel_ns),
-            ("memcpy_ns", self.memcpy_ns),
-            ("memset_ns", self.memset_ns),
-            ("communication_ns", self.communication_ns),
-            ("runtime_ns", self.runtime_ns),
-            ("dataloader_ns", self.dataloader_ns),
-            ("cpu_exec_ns", self.cpu_exec_ns),
-            ("other_ns", self.other_ns),
-        ]
-    }
-
-    /// Sum of the eight parts, which is `total_ns`.
-    #[must_use]
-    pub fn parts_sum_ns(&self) -> i64 {
-        self.parts().iter().map(|(_, ns)| ns).sum()
-    }
-
     fn to_json(&self) -> Value {
+        let parts = |parts: [i64; 8]| -> Map<String, Value> {
+            PART_NAMES.into_iter().zip(parts).map(|(name, ns)| (name.to_owned(), ns.into())).collect()
+        };
         let mut object = Map::new();
         object.insert("step".to_owned(), self.step.into());
         object.insert("host_start_ns".to_owned(), self.host_start_ns.into());
         object.insert("host_dur_ns".to_owned(), self.host_dur_ns.into());
         object.insert("start_ns".to_owned(), self.start_ns.into());
         object.insert("total_ns".to_owned(), self.total_ns.into());
-        object.extend(self.parts().map(|(name, ns)| (name.to_owned(), ns.into())));
+        object.extend(parts(self.parts));
+        object.insert("parts_with_collective_ops".to_owned(), parts(self.parts_with_collective_ops).into());
         object.insert("gpu_ops".to_owned(), self.gpu_ops.into());
         Value::Object(object)
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::reading::{Event, parse, small, write};
-use tracedemo::{DemoOptions, GpuTotals, OpTotals, Truth};
+use tracedemo::{DemoOptions, GpuTotals, OpTotals, StepTruth, Truth};
 
 /// Traces that differ in all that changes what a trace holds.
 fn traces() -> Vec<(Vec<Event>, Truth)> {
@@ -153,6 +153,28 @@ fn role(event: &Event) -> Option<usize> {
     }
 }
 
+/// Operators that stand for a collective.
+fn is_collective_op(event: &Event) -> bool {
+    event.category == "cpu_op" && (event.name.starts_with("c10d::") || event.name == "record_param_comms")
+}
+
+/// Time of each role in a window, one stretch between two bounds after the other.
+fn parts(events: &[Event], (start, end): (i64, i64), role: impl Fn(&Event) -> Option<usize>) -> [i64; 8] {
+    let active = events.iter().filter(|event| event.phase == "X" && event.start < end && event.end() > start);
+    let active: Vec<_> = active.filter_map(|event| Some((role(event)?, event))).collect();
+    let bounds = active.iter().flat_map(|(_, event)| [event.start, event.end()]);
+    let mut bounds: Vec<i64> = bounds.chain([start, end]).map(|at| at.clamp(start, end)).collect();
+    bounds.sort_unstable();
+    bounds.dedup();
+    let mut parts = [0; 8];
+    for pair in bounds.windows(2) {
+        let covering = active.iter().filter(|(_, event)| event.start <= pair[0] && pair[1] <= event.end());
+        let part = covering.map(|(role, _)| *role).min().unwrap_or(7);
+        parts[part] += pair[1] - pair[0];
+    }
+    parts
+}
+
 /// Windows of the steps: start, end and number of units of GPU work.
 fn windows(events: &[Event]) -> Vec<(i64, i64, u64)> {
     let mut windows = Vec::new();
@@ -177,23 +199,16 @@ fn steps_are_broken_down_by_priority() {
         let windows = windows(&events);
         assert_eq!(truth.steps.len(), windows.len());
         for (told, &(start, end, gpu_ops)) in truth.steps.iter().zip(&windows) {
-            let active =
-                events.iter().filter(|event| event.phase == "X" && event.start < end && event.end() > start);
-            let active: Vec<_> = active.filter_map(|event| Some((role(event)?, event))).collect();
-            let bounds = active.iter().flat_map(|(_, event)| [event.start, event.end()]);
-            let mut bounds: Vec<i64> = bounds.chain([start, end]).map(|at| at.clamp(start, end)).collect();
-            bounds.sort_unstable();
-            bounds.dedup();
-            let mut parts = [0; 8];
-            for pair in bounds.windows(2) {
-                let covering =
-                    active.iter().filter(|(_, event)| event.start <= pair[0] && pair[1] <= event.end());
-                let part = covering.map(|(role, _)| *role).min().unwrap_or(7);
-                parts[part] += pair[1] - pair[0];
-            }
-            assert_eq!(told.parts().map(|(_, ns)| ns), parts, "step {}", told.step);
+            assert_eq!(told.parts, parts(&events, (start, end), role), "step {}", told.step);
+            let wide = |event: &Event| if is_collective_op(event) { Some(3) } else { role(event) };
+            assert_eq!(
+                told.parts_with_collective_ops,
+                parts(&events, (start, end), wide),
+                "step {}",
+                told.step
+            );
             assert_eq!((told.start_ns, told.total_ns, told.gpu_ops), (start, end - start, gpu_ops));
-            assert_eq!(told.parts_sum_ns(), told.total_ns);
+            assert_eq!(told.parts.iter().sum::<i64>(), told.total_ns);
         }
         let kernels: Vec<_> = of(&events, &["kernel"]).collect();
         let window = (windows[0].0, windows[windows.len() - 1].1);
@@ -216,12 +231,12 @@ fn steps_are_such_that_no_definition_drops_one() {
             assert!(pair[1].gpu_ops * 10 >= pair[0].gpu_ops * 9, "the last steps are no remnants");
             assert!(pair[0].start_ns + pair[0].total_ns <= pair[1].start_ns);
         }
-        let outlives = |step: &&tracedemo::StepTruth| {
-            step.start_ns + step.total_ns > step.host_start_ns + step.host_dur_ns
-        };
+        let differs = |step: &StepTruth| step.parts != step.parts_with_collective_ops;
+        assert_eq!(truth.steps.iter().any(differs), truth.ranks > 1, "the two readings are told apart");
+        let outlives =
+            |step: &&StepTruth| step.start_ns + step.total_ns > step.host_start_ns + step.host_dur_ns;
         assert!(truth.steps.iter().filter(outlives).count() > 0, "kernels outlive their step");
-        let all: [i64; 8] =
-            std::array::from_fn(|part| truth.steps.iter().map(|step| step.parts()[part].1).sum());
+        let all: [i64; 8] = std::array::from_fn(|part| truth.steps.iter().map(|step| step.parts[part]).sum());
         assert!(
             all.iter().enumerate().all(|(part, &ns)| ns > 0 || (part == 3 && truth.ranks == 1)),
             "{all:?}"
