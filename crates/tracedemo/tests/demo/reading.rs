@@ -30,10 +30,10 @@ impl Event {
 
     /// Whether it lies within another event of the same thread.
     pub(crate) fn is_within(&self, outer: &Self) -> bool {
-        self.pid == outer.pid
-            && self.tid == outer.tid
-            && outer.start <= self.start
+        outer.start <= self.start
             && self.end() <= outer.end()
+            && self.tid == outer.tid
+            && self.pid == outer.pid
     }
 }
 

@@ -7,8 +7,9 @@ use tracedemo::{DemoOptions, GpuTotals, OpTotals, StepTruth, Truth};
 
 /// Traces that differ in all that changes what a trace holds.
 fn traces() -> Vec<(Vec<Event>, Truth)> {
-    let single = DemoOptions { ranks: 1, rank: 0, layers: Some(2), seed: 3, ..small() };
-    [small(), single].iter().map(write).map(|(json, truth)| (parse(&json).1, truth)).collect()
+    let job = DemoOptions { ranks: 4, rank: 3, layers: Some(4), steps: Some(4), seed: 0, ..small() };
+    let single = DemoOptions { ranks: 1, rank: 0, seed: 3, ..small() };
+    [job, single].iter().map(write).map(|(json, truth)| (parse(&json).1, truth)).collect()
 }
 
 fn of<'a>(events: &'a [Event], categories: &'a [&str]) -> impl Iterator<Item = &'a Event> + Clone {
