@@ -190,19 +190,19 @@ class Reader:
         if row["name"] in ("[memory]", "[OutOfMemory]"):
             self.rows["memory"].append(row | memory_columns(args))
         elif ph == "X":
-            self.sort_slice(row, kind, args, pid)
+            self.sort_slice(row, kind, args, pid, tid)
         elif ph in ("s", "t", "f"):
             self.rows["flows"].append(row | {"id": integer(event.get("id")), "kind": ph})
         else:
             self.rows[{"M": "metadata", "C": "counters"}.get(ph, "instants")].append(row)
 
-    def sort_slice(self, row: Row, kind: str, args: Row, pid: Any) -> None:
+    def sort_slice(self, row: Row, kind: str, args: Row, pid: Any, tid: Any) -> None:
         if kind in OP_CATEGORIES:
             self.rows["ops"].append(row | op_columns(args))
         elif kind == "runtime" or kind.endswith(("_runtime", "_driver")):
             self.rows["launches"].append(row)
         elif kind in GPU_KINDS:
-            self.rows["gpu_ops"].append(row | gpu_columns(args, pid) | {"kind": GPU_KINDS[kind]})
+            self.rows["gpu_ops"].append(row | gpu_columns(args, pid, tid) | {"kind": GPU_KINDS[kind]})
         elif kind == "python_function":
             ids = {
                 "python_id": "Python id",
@@ -248,10 +248,10 @@ def op_columns(args: Row) -> Row:
     }
 
 
-def gpu_columns(args: Row, pid: Any) -> Row:
+def gpu_columns(args: Row, pid: Any, tid: Any) -> Row:
     return {
         "device": integer(args.get("device", pid)),
-        "stream": stream(args.get("stream")),
+        "stream": stream(args.get("stream", str(tid).removeprefix("stream "))),
         "grid": text(args.get("grid")),
         "block": text(args.get("block")),
         "registers": integer(args.get("registers per thread")),

@@ -72,10 +72,11 @@ def find_steps(rows: dict[str, list[Row]]) -> list[Row]:
         for op in marks
     ]
     if not steps:
-        cpu = [op for op in rows["ops"] if (op["category"] or "").lower() != "user_annotation"]
-        if not cpu:
+        operators = [op for op in rows["ops"] if (op["category"] or "").lower() != "user_annotation"]
+        extent = operators or rows["ops"] or rows["gpu_ops"] or rows["launches"]
+        if not extent:
             return []
-        span = (min(op["start_ns"] for op in cpu), max(end(op) for op in cpu))
+        span = (min(row["start_ns"] for row in extent), max(end(row) for row in extent))
         steps = [{"step": None, "name": None, "row": None, "host": span}]
     of_launch: dict[int, Row] = {}
     for launch in rows["launches"]:
