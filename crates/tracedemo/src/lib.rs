@@ -2,9 +2,9 @@
 //!
 //! The traced program is a small transformer language model trained on one H100 per rank: data
 //! loader, forward, loss, backward on the autograd thread, all-reduce of the gradients, AdamW. A
-//! [`Plan`](plan::Plan) of one training step is built once; each step then plays it against host
-//! clocks and GPU streams with seeded jitter, so that kernels queue behind the host, outlive
-//! their operators and wait for other ranks.
+//! plan of one training step is built once; each step then plays it against host clocks and GPU
+//! streams with seeded jitter, so that kernels queue behind the host, outlive their operators and
+//! wait for other ranks. Every fourth step replays the optimizer as a CUDA graph.
 //!
 //! - [`write_trace`] writes the trace of one rank to any [`std::io::Write`] and returns its [`Truth`];
 //! - [`write_files`] writes one file per rank, and the truth beside it if asked.
@@ -12,7 +12,8 @@
 //! Promises:
 //!
 //! - the same [`DemoOptions`] give the same bytes on every machine;
-//! - memory does not grow with the size of the trace: a step is written before the next is made;
+//! - memory does not grow with the size of the trace, but for the truth of each step: a step is written
+//!   before the next is made (20 MB for 10 GB);
 //! - the truth is counted where events are made, never by reading them back;
 //! - every [`Layout`] holds the same events with the same values.
 //!
