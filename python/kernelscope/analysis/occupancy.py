@@ -22,12 +22,14 @@ _MAX_BLOCKS = {
 # What a block may use without opting in to more, on every NVIDIA GPU so far.
 _DEFAULT_SHARED_BYTES = 48 * 1024
 
+_LIMITS = ("sm_count", "max_threads_per_sm", "registers_per_sm", "shared_memory_per_sm_bytes")
 _NEEDED = (
-    "sm_count",
-    "capability",
-    "max_threads_per_sm",
-    "registers_per_sm",
-    "shared_memory_per_sm_bytes",
+    "_blocks",
+    "_threads",
+    "_slots",
+    *_LIMITS,
+    "registers",
+    "shared_memory_bytes",
 )
 
 
@@ -44,13 +46,11 @@ def launch_metrics(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame
     Formula: ``min(blocks_per_sm, resident blocks) * threads per block / threads an SM can hold``.
     Source: CUDA's cuda_occupancy.h; Kineto's DeviceProperties.cpp.
     """
+    # A limit of 0 is one that the recorder could not find out.
     limits = is_nvidia(devices).select(
         "device",
-        "sm_count",
-        "max_threads_per_sm",
-        "registers_per_sm",
-        "shared_memory_per_sm_bytes",
-        capability=pl.col("compute_major") * 10 + pl.col("compute_minor"),
+        *(pl.when(pl.col(c) > 0).then(pl.col(c)).alias(c) for c in _LIMITS),
+        _capability=pl.col("compute_major") * 10 + pl.col("compute_minor"),
     )
     # A recorder that does not know the device divides by zero. Kineto evaluates occupancy under the
     # default limit of shared memory and so records 0 for every kernel that opted in to more.
@@ -65,8 +65,11 @@ def launch_metrics(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame
     known = pl.when(~missing).then(pl.lit("recorded"))
     if limits.is_empty() or not recorded.select(missing.any()).item():
         return recorded.with_columns(known.alias("launch_metrics"))
+    slots = pl.col("_capability").replace_strict(_MAX_BLOCKS, default=None, return_dtype=pl.Int64)
     sized = recorded.join(limits, on="device", how="left", maintain_order="left").with_columns(
-        _size("grid").alias("_blocks"), _size("block").alias("_threads")
+        _size("grid").alias("_blocks"),
+        _size("block").cast(pl.Int64, strict=False).alias("_threads"),
+        slots.alias("_slots"),
     )
     blocks = pl.col("_blocks") / pl.col("sm_count")
     warps = (pl.col("_threads") + _WARP - 1) // _WARP
@@ -77,32 +80,26 @@ def launch_metrics(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame
         / pl.col("max_threads_per_sm")
     )
     # A minimum over columns skips nulls; a launch with an unknown limit has no known occupancy.
-    complete = pl.all_horizontal(
-        pl.col(c).is_not_null() for c in (*_NEEDED, "registers", "shared_memory_bytes")
-    )
+    complete = pl.all_horizontal(pl.col(c).is_not_null() for c in _NEEDED)
     return sized.with_columns(
         pl.coalesce("blocks_per_sm", blocks).alias("blocks_per_sm"),
         pl.coalesce("warps_per_sm", blocks * pl.col("_threads") / _WARP).alias("warps_per_sm"),
         pl.coalesce("occupancy_pct", pl.when(complete).then(occupancy)).alias("occupancy_pct"),
         known.when(blocks.is_not_null()).then(pl.lit("derived")).alias("launch_metrics"),
-    ).drop("_blocks", "_threads", *_NEEDED)
+    ).drop("_blocks", "_threads", "_slots", *limits.drop("device").columns)
 
 
 def _size(column: str) -> pl.Expr:
     """The product of a launch size such as ``[8, 4, 1]``."""
-    parts = pl.col(column).cast(pl.String).str.extract_all(r"\d+").cast(pl.List(pl.Int64))
-    return pl.when(parts.list.len() == 3).then(
-        parts.list.get(0, null_on_oob=True) * _part(parts, 1) * _part(parts, 2)
-    )
-
-
-def _part(parts: pl.Expr, index: int) -> pl.Expr:
-    return parts.list.get(index, null_on_oob=True)
+    # Floats, since the product of three hostile numbers overflows integers.
+    parts = pl.col(column).cast(pl.String).str.extract_all(r"\d+").cast(pl.List(pl.Float64), strict=False)
+    x, y, z = (parts.list.get(axis, null_on_oob=True) for axis in range(3))
+    return pl.when(parts.list.len() == 3).then(x * y * z)
 
 
 def _resident_blocks(warps: pl.Expr) -> pl.Expr:
     """Blocks that an SM holds at once, whichever of warps, registers, shared memory and slots ends first."""
-    capability = pl.col("capability")
+    capability = pl.col("_capability")
     by_warps = pl.col("max_threads_per_sm") // _WARP // warps
     per_warp = (pl.col("registers") * _WARP + _REGISTER_UNIT - 1) // _REGISTER_UNIT * _REGISTER_UNIT
     parts = pl.when(capability == 60).then(2).otherwise(4)
@@ -114,5 +111,4 @@ def _resident_blocks(warps: pl.Expr) -> pl.Expr:
     reserved = pl.when(capability >= 80).then(1024).otherwise(0)
     shared = (pl.col("shared_memory_bytes") + reserved + unit - 1) // unit * unit
     by_shared = pl.when(shared > 0).then(pl.col("shared_memory_per_sm_bytes") // shared)
-    slots = capability.replace_strict(_MAX_BLOCKS, default=None, return_dtype=pl.Int64)
-    return pl.when(slots.is_not_null()).then(pl.min_horizontal(by_warps, by_registers, by_shared, slots))
+    return pl.min_horizontal(by_warps, by_registers, by_shared, "_slots")
