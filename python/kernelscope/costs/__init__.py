@@ -1,1 +1,159 @@
-"""Reserved for the cost models: FLOP and bytes of an operator from its shapes, as pure arithmetic."""
+"""Cost models: FLOPs and bytes of an operator from its recorded inputs, as pure arithmetic.
+
+:func:`cost_of` answers for one row of the ops table. One file per family of operators holds the models;
+``docs/costs.md`` says what is counted. To add one, see :func:`operator`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+# Importing a family registers its models.
+from kernelscope.costs import (
+    attention,
+    attention_libraries,
+    communication,
+    convolution,
+    convolution_backward,
+    copy_and_layout,
+    elementwise,
+    embedding_and_indexing,
+    fused_pointwise,
+    gemm,
+    mixture_of_experts,
+    normalization,
+    optimizer,
+    pooling_and_resampling,
+    quantized,
+    recurrent,
+    reduction,
+    softmax_and_losses,
+    state_space,
+    triton,
+)
+from kernelscope.costs.bind import Call, bind
+from kernelscope.costs.conventions import CONVENTIONS, ConventionName
+from kernelscope.costs.dtypes import find_dtype
+from kernelscope.costs.registry import Model, find_model, load_models, models, operator
+from kernelscope.costs.types import LARGEST, UNKNOWN_DTYPE, Cost, DType, ShapeError, Status, Tensor
+
+__all__ = [
+    "CONVENTIONS",
+    "Call",
+    "ConventionName",
+    "Cost",
+    "DType",
+    "Model",
+    "ShapeError",
+    "Status",
+    "Tensor",
+    "attention",
+    "attention_libraries",
+    "communication",
+    "convolution",
+    "convolution_backward",
+    "copy_and_layout",
+    "cost_of",
+    "elementwise",
+    "embedding_and_indexing",
+    "find_dtype",
+    "find_model",
+    "fused_pointwise",
+    "gemm",
+    "load_models",
+    "mixture_of_experts",
+    "models",
+    "normalization",
+    "operator",
+    "optimizer",
+    "pooling_and_resampling",
+    "quantized",
+    "recurrent",
+    "reduction",
+    "softmax_and_losses",
+    "state_space",
+    "triton",
+]
+
+# What a model can raise when inputs are not what it expects; a user's model may know less than ours.
+_MODEL_FAILURES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+def cost_of(
+    name: str,
+    input_dims: str | None,
+    input_types: str | None = None,
+    input_strides: str | None = None,
+    concrete_inputs: str | None = None,
+    *,
+    convention: ConventionName = "kernelscope",
+    list_dtype: str | None = None,
+    output_dims: tuple[int, ...] | None = None,
+    hints: Mapping[str, int] | None = None,
+) -> Cost:
+    """Cost of one call of the operator ``name``, from the texts of its row in the ops table.
+
+    Never raises on what a trace holds: the answer's ``status`` says why a figure is None, and ``note``
+    what was assumed or what failed. ``list_dtype`` is the element type to assume for tensor lists and
+    ``output_dims`` the shape of the result, where the caller knows them from elsewhere, ``hints`` numbers
+    that some models need and no input holds (``docs/costs.md`` lists them). A cost that rests on a type or
+    a hint from elsewhere is an estimate.
+
+    Raises: KeyError: there is no such ``convention``.
+    Example: ``cost_of("aten::mm", "[[8, 64], [64, 32]]", '["float", "float"]').flops`` is 32768.
+    """
+    rules = CONVENTIONS[convention]
+    model = rules.find(name)
+    if model is None:
+        return Cost(None, None, None, None, "unknown_op")
+    call = bind(
+        name,
+        input_dims,
+        input_types,
+        input_strides,
+        concrete_inputs,
+        list_dtype=list_dtype,
+        output_dims=output_dims,
+        hints=hints,
+        dense=rules.dense,
+    )
+    if call is None:
+        return Cost(None, None, None, None, "missing_shape", "no shapes were recorded", model.name)
+    try:
+        cost = model.function(call)
+    except ShapeError as error:
+        return Cost(None, None, None, None, "missing_shape", str(error), model.name)
+    except _MODEL_FAILURES as error:
+        note = f"the model {model.name} failed: {error!r}"
+        return Cost(None, None, None, None, "unknown_op", note, model.name)
+    return _checked(cost, call, model, moves_bytes=rules.moves_bytes, assumed=list_dtype)
+
+
+def _checked(cost: Cost, call: Call, model: Model, *, moves_bytes: bool, assumed: str | None) -> Cost:
+    """The cost with what the model could not know: its name, unknown types, and numbers beyond int64."""
+    figures = (cost.flops, cost.bytes_read, cost.bytes_written)
+    if any(figure is not None and not 0 <= figure <= LARGEST for figure in figures):
+        return Cost(None, None, None, None, "missing_shape", "the sizes are beyond any memory", model.name)
+    if not moves_bytes:
+        return replace(cost, bytes_read=None, bytes_written=None, model=model.name)
+    tensors = call.tensors()
+    if any(tensor.dtype is UNKNOWN_DTYPE for tensor in tensors):
+        note = cost.note or "an element type is not known"
+        return Cost(cost.flops, None, None, None, "unknown_dtype", note, model.name)
+    status, note = cost.status, cost.note
+    if status == "exact":
+        if assumed and any(
+            isinstance(arg, tuple) and arg and isinstance(arg[0], Tensor) for arg in call.args
+        ):
+            status, note = "estimate", f"assumes {assumed} for the tensor list"
+        elif model.family != "gemm" and any(tensor.dtype.kind == "complex" for tensor in tensors):
+            status, note = "estimate", "complex numbers are counted as real ones"
+    return Cost(cost.flops, cost.bytes_read, cost.bytes_written, cost.dtype, status, note, model.name)

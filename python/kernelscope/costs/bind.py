@@ -1,0 +1,307 @@
+"""Reads what a trace recorded of an operator's inputs; nothing else in the package does.
+
+A trace is untrusted: text that makes no sense becomes an input that is not known, and a model that asks
+for it learns so by :class:`~kernelscope.costs.types.ShapeError`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from math import isfinite, prod
+from typing import Final, NoReturn, cast
+
+from kernelscope.costs.dtypes import find_dtype
+from kernelscope.costs.types import LARGEST, UNKNOWN_DTYPE, DType, ShapeError, Tensor
+
+Value = bool | int | float | str | tuple["Value", ...] | None
+
+
+class _Unread:
+    """What stands for an input that the trace does not tell."""
+
+
+# Shapes that were not recorded, or whose record is damaged: perhaps a tensor.
+UNREAD: Final = _Unread()
+# No tensor, but its value was not recorded.
+NO_VALUE: Final = _Unread()
+Arg = Tensor | tuple[Tensor, ...] | Value | _Unread
+
+# What torch allows.
+_MOST_DIMENSIONS = 64
+
+# Names in `Input type` of what is no tensor; the capitalised ones are those of 2021.
+_SCALARS = frozenset({"Scalar", "Int", "Bool", "Double", "Float", "ComplexDouble"})
+_LISTS = frozenset({"ScalarList", "IntList", "BoolList", "DoubleList"})
+_TENSOR_LISTS = frozenset({"TensorList", "OptionalTensorList", "GenericList"})
+
+
+def parse_value(text: str) -> Value | _Unread:
+    """The value of a concrete input as Kineto writes it: ``1``, ``0.``, ``False``, ``[3, 3]``, ``None``.
+
+    Everything else, also the empty text that stands for tensors and strings, is not read.
+    """
+    text = text.strip()
+    if text.startswith("[") and text.endswith("]"):
+        inner = text[1:-1].strip()
+        if "[" in inner:
+            return UNREAD
+        items = [parse_value(item) for item in inner.split(",")] if inner else []
+        if any(isinstance(item, _Unread) for item in items):
+            return UNREAD
+        return tuple(cast("list[Value]", items))
+    if text in {"True", "False"}:
+        return text == "True"
+    if text == "None":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return UNREAD
+
+
+def _load(text: str | None) -> list[object] | None:
+    """The list that ``text`` holds as JSON, or None."""
+    if not text:
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return cast("list[object]", value) if isinstance(value, list) else None
+
+
+def _sizes(value: object) -> tuple[int, ...] | None:
+    """A shape whose element count fits what memory can hold, or None."""
+    if not isinstance(value, list):
+        return None
+    sizes = cast("list[object]", value)
+    # bool is an int to Python, but no size.
+    if len(sizes) > _MOST_DIMENSIONS or not all(type(size) is int and 0 <= size <= LARGEST for size in sizes):
+        return None
+    shape = tuple(cast("list[int]", sizes))
+    return shape if prod(shape) <= LARGEST else None
+
+
+def _strides(value: object, rank: int) -> tuple[int, ...] | None:
+    if not isinstance(value, list):
+        return None
+    strides = cast("list[object]", value)
+    if len(strides) != rank or not all(type(stride) is int and abs(stride) <= LARGEST for stride in strides):
+        return None
+    return tuple(cast("list[int]", strides))
+
+
+def _at(values: Sequence[object] | None, index: int) -> object:
+    return values[index] if values is not None and index < len(values) else None
+
+
+def _tensor(dims: object, type_name: object, strides: object) -> Tensor | _Unread:
+    shape = _sizes(dims)
+    if shape is None:
+        return UNREAD
+    dtype = find_dtype(type_name) if isinstance(type_name, str) else None
+    return Tensor(shape, dtype or UNKNOWN_DTYPE, _strides(strides, len(shape)))
+
+
+def _is_nested(dims: object) -> bool:
+    if not isinstance(dims, list):
+        return False
+    entries = cast("list[object]", dims)
+    return bool(entries) and isinstance(entries[0], list)
+
+
+def _tensors(dims: list[object], strides: object, dtype: DType | None) -> tuple[Tensor, ...] | _Unread:
+    found: list[Tensor] = []
+    rows = cast("list[object]", strides) if isinstance(strides, list) else None
+    for index, entry in enumerate(dims):
+        tensor = _tensor(entry, None, _at(rows, index))
+        if isinstance(tensor, _Unread):
+            return UNREAD
+        found.append(tensor if dtype is None else tensor._replace(dtype=dtype))
+    return tuple(found)
+
+
+def _arg(dims: object, type_name: object, strides: object, concrete: object, listed: DType | None) -> Arg:
+    if _is_nested(dims):
+        return _tensors(cast("list[object]", dims), strides, listed)
+    scalar = not isinstance(type_name, str) or type_name in _SCALARS or type_name in _LISTS
+    if dims != []:
+        return _tensor(dims, type_name, strides)
+    if type_name in _TENSOR_LISTS:
+        return UNREAD
+    if not scalar and type_name != "":
+        return _tensor([], type_name, [])
+    value = parse_value(concrete) if isinstance(concrete, str) else NO_VALUE
+    if isinstance(value, _Unread):
+        # No type stands for an undefined tensor, a missing option, or a text.
+        return None if type_name == "" else NO_VALUE
+    return value
+
+
+class Call:
+    """The recorded inputs of one call of an operator, by position as in its schema.
+
+    ``inplace`` tells ``add_`` from ``add``; ``output_dims`` is the shape of the result where the caller
+    knows it from elsewhere, ``hints`` are numbers that it found outside the inputs (docs/costs.md lists
+    them), and ``dense`` holds under conventions that take every product as dense and real: no masks, no
+    complex arithmetic.
+    """
+
+    __slots__ = ("args", "dense", "hints", "inplace", "name", "output_dims", "values_recorded")
+
+    def __init__(
+        self,
+        name: str,
+        args: Sequence[Arg],
+        *,
+        values_recorded: bool = True,
+        output_dims: tuple[int, ...] | None = None,
+        hints: Mapping[str, int] | None = None,
+        dense: bool = False,
+    ) -> None:
+        self.name = name
+        self.args = args
+        self.values_recorded = values_recorded
+        self.output_dims = output_dims
+        self.hints = hints or {}
+        self.dense = dense
+        base = name.rpartition("::")[2].partition(".")[0]
+        self.inplace = base.endswith("_") and not base.endswith("__")
+
+    def fail(self, problem: str) -> NoReturn:
+        """Raise ShapeError with ``problem``."""
+        raise ShapeError(f"{self.name}: {problem}")
+
+    def optional(self, index: int) -> Tensor | None:
+        """The tensor at ``index``, or None where none was passed.
+
+        Raises: ShapeError: its record is damaged.
+        """
+        arg = self.args[index] if index < len(self.args) else None
+        if arg is UNREAD:
+            self.fail(f"input {index} was not recorded")
+        return arg if isinstance(arg, Tensor) else None
+
+    def tensor(self, index: int, *, rank: int | None = None) -> Tensor:
+        """The tensor at ``index``.
+
+        Raises: ShapeError: there is none, or it has not ``rank`` dimensions.
+        """
+        found = self.optional(index)
+        if found is None:
+            self.fail(f"input {index} is no tensor")
+        if rank is not None and len(found.shape) != rank:
+            self.fail(f"input {index} has {len(found.shape)} dimensions, not {rank}")
+        return found
+
+    def tensor_list(self, index: int) -> tuple[Tensor, ...]:
+        """The tensors of the list at ``index``.
+
+        Raises: ShapeError: it was not recorded; profilers drop lists of more than 30 tensors.
+        """
+        arg = self.args[index] if index < len(self.args) else UNREAD
+        if isinstance(arg, tuple) and not isinstance(arg, Tensor) and all(isinstance(t, Tensor) for t in arg):
+            return cast("tuple[Tensor, ...]", arg)
+        return self.fail(f"the tensors of input {index} were not recorded")
+
+    def tensors(self) -> list[Tensor]:
+        """Every tensor among the inputs, those in lists too, in order."""
+        found: list[Tensor] = []
+        for arg in self.args:
+            if isinstance(arg, Tensor):
+                found.append(arg)
+            elif isinstance(arg, tuple):
+                found.extend(item for item in arg if isinstance(item, Tensor))
+        return found
+
+    def _value(self, index: int, default: Value | _Unread) -> Value:
+        if index >= len(self.args) and self.values_recorded:
+            arg: Arg = default
+        else:
+            arg = self.args[index] if index < len(self.args) else UNREAD
+        if arg is None:
+            # Without recorded values, nothing tells an omitted option from one that was not written down.
+            arg = default if self.values_recorded else UNREAD
+        if isinstance(arg, (_Unread, Tensor)) or (
+            isinstance(arg, tuple) and arg and isinstance(arg[0], Tensor)
+        ):
+            return self.fail(f"the value of input {index} was not recorded")
+        return cast("Value", arg)
+
+    def flag(self, index: int, *, default: bool | _Unread = UNREAD) -> bool:
+        """The truth value at ``index``; ``default`` where the operator was called without it.
+
+        Raises: ShapeError: it was not recorded, or is no truth value.
+        """
+        value = self._value(index, default)
+        if not isinstance(value, (bool, int)):
+            self.fail(f"input {index} is no truth value")
+        return bool(value)
+
+    def integer(self, index: int, default: int | _Unread = UNREAD) -> int:
+        """The whole number at ``index``; ``default`` where the operator was called without it.
+
+        Raises: ShapeError: it was not recorded, or is no whole number.
+        """
+        value = self._value(index, default)
+        if isinstance(value, float) and isfinite(value) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, int):
+            self.fail(f"input {index} is no whole number")
+        return int(value)
+
+    def integers(self, index: int, default: tuple[int, ...] | _Unread = UNREAD) -> tuple[int, ...]:
+        """The whole numbers of the list at ``index``, a single number as a list of one.
+
+        Raises: ShapeError: it was not recorded, or holds something else.
+        """
+        value = self._value(index, default)
+        values = value if isinstance(value, tuple) else (value,)
+        if not all(isinstance(item, int) for item in values):
+            self.fail(f"input {index} is no list of whole numbers")
+        return tuple(int(item) for item in values if isinstance(item, int))
+
+    def is_recorded(self, index: int) -> bool:
+        """Whether anything is known of the input at ``index``."""
+        return index < len(self.args) and not isinstance(self.args[index], _Unread)
+
+
+def bind(
+    name: str,
+    input_dims: str | None,
+    input_types: str | None = None,
+    input_strides: str | None = None,
+    concrete_inputs: str | None = None,
+    *,
+    list_dtype: str | None = None,
+    output_dims: tuple[int, ...] | None = None,
+    hints: Mapping[str, int] | None = None,
+    dense: bool = False,
+) -> Call | None:
+    """Read the texts of a row of the ops table; None where no shapes were recorded.
+
+    ``list_dtype`` is the element type of tensor lists, which profilers do not record; the other options
+    are those of :class:`Call`.
+    """
+    dims = _load(input_dims)
+    if dims is None:
+        return None
+    types = _load(input_types)
+    strides = _load(input_strides)
+    concrete = _load(concrete_inputs)
+    listed = find_dtype(list_dtype) if list_dtype else None
+    args = [
+        _arg(entry, _at(types, index), _at(strides, index), _at(concrete, index), listed)
+        for index, entry in enumerate(dims)
+    ]
+    return Call(
+        name,
+        args,
+        values_recorded=bool(concrete),
+        output_dims=output_dims,
+        hints=hints,
+        dense=dense,
+    )

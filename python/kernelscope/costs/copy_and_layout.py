@@ -1,0 +1,273 @@
+"""Copies, fills and views: bytes without arithmetic. Views move nothing."""
+
+from math import prod
+
+from kernelscope.costs.bind import Call
+from kernelscope.costs.dtypes import FLOAT32, INT64
+from kernelscope.costs.elementwise import elementwise
+from kernelscope.costs.registry import operator
+from kernelscope.costs.types import Cost, Tensor
+
+_VIEWS = (
+    "alias as_strided as_strided_ chunk detach detach_ diagonal expand expand_as lift_fresh movedim narrow "
+    "numpy_T permute resolve_conj resolve_neg select slice split split_with_sizes squeeze squeeze_ swapaxes "
+    "swapdims t t_ transpose transpose_ unbind unflatten unfold unsafe_chunk unsafe_split "
+    "unsqueeze unsqueeze_ "
+    "view view_as _unsafe_view _reshape_alias broadcast_to broadcast_tensors result_type empty empty_like "
+    "empty_strided new_empty new_empty_strided resize_ set_ record_stream is_pinned "
+    "pin_memory _pin_memory lift "
+    "_conj conj real imag view_as_real view_as_complex"
+)
+
+
+def copy(source: Tensor, out: Tensor) -> Cost:
+    """Cost of copying ``source``, converted if the types differ, to ``out``.
+
+    Formula: 0 FLOP; reads the distinct elements of source, writes every element of out.
+    Example: (8, 64) float16 to float32: reads 1024, writes 2048.
+    """
+    return Cost(0, source.read, out.nbytes, source.dtype)
+
+
+@operator(*(f"aten::{name}" for name in _VIEWS.split()))
+@operator("detach", "detach_")
+def _view(call: Call) -> Cost:
+    """Another look at the same memory, or memory that nobody fills: nothing moves."""
+    del call
+    return Cost(0, 0, 0, None)
+
+
+@operator("aten::copy")
+def _copy(call: Call) -> Cost:
+    """``copy_(self, src, non_blocking)``: src broadcasts to self."""
+    out, source = call.tensor(0), call.tensor(1)
+    return copy(source, Tensor(out.shape, out.dtype))
+
+
+@operator("aten::clone")
+def _clone(call: Call) -> Cost:
+    """``clone(self, memory_format)``."""
+    x = call.tensor(0)
+    return copy(x, x)
+
+
+@operator("aten::contiguous", "aten::reshape", "aten::flatten", composite=True)
+def _contiguous(call: Call) -> Cost:
+    """Copies only where the layout must change, by a ``clone`` inside: nothing of its own."""
+    call.tensor(0)
+    return Cost(0, 0, 0, None)
+
+
+@operator("aten::item", "aten::is_nonzero", composite=True)
+@operator("aten::_local_scalar_dense")
+def _item(call: Call) -> Cost:
+    """``_local_scalar_dense(self)``: one element goes to the host; nothing is written on the device."""
+    x = call.tensor(0)
+    return Cost(0, x.dtype.bytes, 0, x.dtype)
+
+
+# torch's ScalarType numbers, as conversions record their target.
+_BYTES_OF_TYPE = {
+    0: 1,
+    1: 1,
+    2: 2,
+    3: 4,
+    4: 8,
+    5: 2,
+    6: 4,
+    7: 8,
+    8: 4,
+    9: 8,
+    10: 16,
+    11: 1,
+    15: 2,
+    **dict.fromkeys(range(23, 27), 1),
+}
+
+
+@operator("aten::_to_copy", "aten::to", "aten::type_as", composite=True)
+def _to_copy(call: Call) -> Cost:
+    """``_to_copy(self, dtype, layout, device, ...)``: a ``copy_`` inside does the work."""
+    x = call.tensor(0)
+    code = call.args[1] if len(call.args) > 1 else None
+    size = _BYTES_OF_TYPE.get(code, x.dtype.bytes) if isinstance(code, int) else x.dtype.bytes
+    return Cost(0, x.read, x.numel * size, x.dtype)
+
+
+@operator("aten::fill", "aten::zero")
+def _fill(call: Call) -> Cost:
+    """``fill_(self, value)``, ``zero_(self)``: writes every element; a value in a tensor is read."""
+    x, value = call.tensor(0), call.optional(1)
+    return Cost(0, value.read if value else 0, x.nbytes, x.dtype)
+
+
+@operator("aten::zeros_like", "aten::ones_like", "aten::full_like", composite=True)
+def _fill_like(call: Call) -> Cost:
+    """``zeros_like(self, dtype, ...)``: a ``fill_`` inside writes every element, in the type of self."""
+    x = call.tensor(0)
+    return Cost(0, 0, x.nbytes, x.dtype)
+
+
+@operator("aten::uniform", "aten::normal", "aten::bernoulli", "aten::random", "aten::exponential")
+@operator("aten::cauchy", "aten::log_normal", "aten::geometric")
+def _random(call: Call) -> Cost:
+    """``normal_(self, ...)``: writes every element; drawing random numbers is not counted.
+
+    Forms that are not in place take a tensor of parameters, which is read.
+    """
+    x = call.tensor(0)
+    return Cost(0, 0 if call.inplace else x.read, x.nbytes, x.dtype)
+
+
+@operator("aten::arange", "aten::linspace")
+def _arange(call: Call) -> Cost:
+    """``arange(end, ...)``, ``arange(start, end, step)``: writes int64 unless a type or tensor says
+    otherwise.
+    """
+    given = [arg for arg in call.args if isinstance(arg, Tensor)]
+    if given:
+        return Cost(0, 0, given[-1].nbytes, given[-1].dtype)
+    return call.fail("the number of elements follows from values of mixed kinds")
+
+
+@operator("aten::scalar_tensor", composite=True)
+def _scalar_tensor(call: Call) -> Cost:
+    """``scalar_tensor(s, dtype, ...)``: a ``fill_`` inside writes the one number; its type may be
+    recorded.
+    """
+    code = call.args[1] if len(call.args) > 1 else None
+    width = _BYTES_OF_TYPE.get(code, FLOAT32.bytes) if isinstance(code, int) else FLOAT32.bytes
+    return Cost(0, 0, width, None)
+
+
+@operator("aten::full", composite=True)
+def _full(call: Call) -> Cost:
+    """``full(size, fill_value, dtype, ...)``: a ``fill_`` inside writes it; float32 unless recorded."""
+    code = call.args[2] if len(call.args) > 2 else None
+    width = _BYTES_OF_TYPE.get(code, FLOAT32.bytes) if isinstance(code, int) else FLOAT32.bytes
+    return Cost(0, 0, prod(call.integers(0)) * width, None)
+
+
+@operator("aten::new_zeros", "aten::new_ones", "aten::new_full", composite=True)
+def _new(call: Call) -> Cost:
+    """``new_zeros(self, size, dtype, ...)``: a ``fill_`` inside writes the elements, in the type of self."""
+    x = call.tensor(0)
+    return Cost(0, 0, prod(call.integers(1)) * x.dtype.bytes, x.dtype)
+
+
+@operator("aten::cat", "aten::concat", "aten::_cat", "aten::concatenate")
+def _cat(call: Call) -> Cost:
+    """``cat(tensors, dim)``: reads every tensor, writes as many elements.
+
+    Profilers do not record the element type of a list.
+    """
+    parts = call.tensor_list(0)
+    if not parts:
+        return Cost(0, 0, 0, None)
+    return Cost(0, sum(t.read for t in parts), sum(t.nbytes for t in parts), parts[0].dtype)
+
+
+@operator("aten::stack", "aten::hstack", "aten::vstack", composite=True)
+def _stack(call: Call) -> Cost:
+    """``stack(tensors, dim)``: a ``cat`` inside does the work."""
+    return _cat(call)
+
+
+@operator("aten::repeat", "aten::tile", composite=True)
+def _repeat(call: Call) -> Cost:
+    """``repeat(self, repeats)``: reads self once, writes it as often as the repeats say."""
+    x = call.tensor(0)
+    times = prod(call.integers(1))
+    return Cost(0, x.read, x.nbytes * times, x.dtype)
+
+
+@operator("aten::roll", "aten::flip", "aten::rot90", "aten::tril", "aten::triu", "aten::channel_shuffle")
+@operator("aten::pixel_shuffle", "aten::pixel_unshuffle")
+def _rearrange(call: Call) -> Cost:
+    """Elements in another order, or some of them zeroed: all are read and written."""
+    x = call.tensor(0)
+    return copy(x, x)
+
+
+@operator("aten::split_with_sizes_copy", "aten::unbind_copy", "aten::_chunk_cat")
+def _split_copy(call: Call) -> Cost:
+    """``split_with_sizes_copy(self, ...)``, ``_chunk_cat(tensors, ...)``: every element is copied."""
+    parts = call.tensors()[:1] if "chunk_cat" not in call.name else list(call.tensor_list(0))
+    if not parts:
+        call.fail("no tensor was recorded")
+    return Cost(0, sum(t.read for t in parts), sum(t.nbytes for t in parts), parts[0].dtype)
+
+
+@operator("aten::slice_backward", "aten::select_backward", "aten::diagonal_backward", composite=True)
+def _view_backward(call: Call) -> Cost:
+    """``slice_backward(grad, input_sizes, ...)``: zeros of the input's shape with the gradient copied in."""
+    grad = call.tensor(0)
+    sizes = call.integers(1)
+    written = prod(sizes) * grad.dtype.bytes + grad.nbytes
+    return Cost(0, grad.read, written, grad.dtype)
+
+
+@operator("aten::constant_pad_nd", "aten::pad")
+def _constant_pad(call: Call) -> Cost:
+    """``constant_pad_nd(self, pad, value)``: pairs from the last dimension backwards; writes the padded
+    shape.
+    """
+    x, pads = call.tensor(0), call.integers(1)
+    shape = list(x.shape)
+    for pair in range(len(pads) // 2):
+        shape[len(shape) - 1 - pair] += pads[2 * pair] + pads[2 * pair + 1]
+    if any(size < 0 for size in shape):
+        call.fail(f"{pads} cuts more than {x.shape} has")
+    return Cost(0, x.read, prod(shape) * x.dtype.bytes, x.dtype)
+
+
+@operator("aten::repeat_interleave")
+def _repeat_interleave(call: Call) -> Cost:
+    """``repeat_interleave(self, repeats, dim, output_size)``: the output's size must have been recorded."""
+    x = call.tensor(0)
+    size = call.integer(3)
+    rows = x.shape[call.integer(2, 0)] if x.shape else 1
+    return Cost(0, x.read, (x.numel // rows if rows else 0) * size * x.dtype.bytes, x.dtype)
+
+
+@operator("aten::one_hot", composite=True)
+def _one_hot(call: Call) -> Cost:
+    """``one_hot(self, num_classes)``: zeros and a scatter, int64."""
+    x, classes = call.tensor(0), call.integer(1)
+    if classes < 0:
+        call.fail("the number of classes follows from the values")
+    return Cost(0, x.read, x.numel * (classes + 1) * INT64.bytes, x.dtype)
+
+
+@operator("torch::distributed::reducer::mul_out")
+@operator("torch.distributed.ddp.reducer::copy_bucket_to_grad", composite=True)
+def _reducer(call: Call) -> Cost:
+    """DDP's bucket: a gradient divided by the world's size into the bucket, and copied back."""
+    x = call.tensor(0)
+    return elementwise(1 if "mul_out" in call.name else 0, [x], x.shape, x.dtype)
+
+
+@operator(
+    "aten::randperm",
+    "aten::rand",
+    "aten::randn",
+    "aten::randint",
+    "aten::zeros",
+    "aten::ones",
+    composite=True,
+)
+def _created(call: Call) -> Cost:
+    """``randn(size, dtype, ...)``: writes the elements; float32 unless another type is recorded (by number).
+
+    The filling operator inside does the work.
+    """
+    first = call.args[0] if call.args else None
+    given = [arg for arg in call.args if isinstance(arg, Tensor)]
+    if given:
+        return Cost(0, 0, given[-1].nbytes, given[-1].dtype)
+    if not isinstance(first, tuple):
+        call.fail("the shape was not recorded")
+    size = prod(call.integers(0))
+    code = call.args[1] if len(call.args) > 1 else None
+    width = _BYTES_OF_TYPE.get(code, FLOAT32.bytes) if isinstance(code, int) else FLOAT32.bytes
+    return Cost(0, 0, size * width, FLOAT32 if width == FLOAT32.bytes else None)

@@ -1,0 +1,60 @@
+"""Pointwise operators of inference libraries: gated activations and rotary embeddings."""
+
+from kernelscope.costs.bind import Call
+from kernelscope.costs.registry import operator
+from kernelscope.costs.types import Cost, Tensor
+
+_LIBRARIES = ("_C", "sgl_kernel", "aiter", "vllm")
+# FLOPs per result: the activation (see elementwise) and the product with the gate.
+_GATED = {"silu_and_mul": 6, "gelu_and_mul": 6, "gelu_tanh_and_mul": 10, "mul_and_silu": 6}
+
+
+def gated_activation(per_element: int, x: Tensor, out: Tensor) -> Cost:
+    """Cost of ``activation(first half) * second half``.
+
+    Shapes: x ``(..., 2 * d)``; out ``(..., d)``.
+    Example: silu_and_mul on (4, 8) in float16: 6 * 16 = 96 FLOP, reads 64, writes 32.
+    """
+    return Cost(per_element * out.numel, x.read, out.nbytes, x.dtype)
+
+
+@operator(*(f"{library}::{name}" for library in _LIBRARIES for name in _GATED))
+def _gated(call: Call) -> Cost:
+    """``silu_and_mul(out, input)``; some libraries pass the input first: the wider of the two is the
+    input.
+    """
+    first, second = call.tensor(0), call.tensor(1)
+    x, out = (first, second) if first.numel > second.numel else (second, first)
+    if x.numel != 2 * out.numel:
+        call.fail(f"no gated activation from {x.shape} to {out.shape}")
+    return gated_activation(_GATED[call.name.rpartition("::")[2]], x, out)
+
+
+def rotary(tokens: int, heads: int, rotated: int) -> int:
+    """FLOPs of rotating ``rotated`` numbers of each head of each token.
+
+    Formula: 4 multiplications and 2 additions a pair: 3 * tokens * heads * rotated.
+    Source: Su et al. 2021 (RoFormer), equation 34.
+    Example: ``rotary(888, 9, 64)`` is 1534464.
+    """
+    return 3 * tokens * heads * rotated
+
+
+@operator("_C::rotary_embedding", "sgl_kernel::rotary_embedding", "aiter::rotary_embedding")
+def _rotary_embedding(call: Call) -> Cost:
+    """``rotary_embedding(positions, query, key, head_size, cos_sin_cache, is_neox)``, in place.
+
+    Shapes: query and key ``(tokens, heads * head_size)`` or ``(tokens, heads, head_size)``; the cache
+    ``(positions, rotated)``. Formula: reads and writes the rotated part; one row of the cache per token.
+    """
+    positions, query, key, cache = call.tensor(0), call.tensor(1), call.optional(2), call.tensor(4, rank=2)
+    size, tokens, width = call.integer(3), positions.numel, cache.shape[1]
+    moved = query.numel + (key.numel if key else 0)
+    if size < 1 or tokens < 1 or moved % (tokens * size):
+        call.fail(f"heads of {size} do not divide {query.shape}")
+    heads = moved // (tokens * size)
+    traffic = tokens * heads * width * query.dtype.bytes
+    rows = min(tokens, cache.shape[0]) * width * cache.dtype.bytes
+    note = "the positions are taken as distinct"
+    read = traffic + rows + positions.read
+    return Cost(rotary(tokens, heads, width), read, traffic, query.dtype, "estimate", note)

@@ -1,0 +1,208 @@
+"""Matrix products of narrow types with scales, and the conversions to and from them."""
+
+from math import prod
+
+from kernelscope.costs.bind import Call
+from kernelscope.costs.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT32
+from kernelscope.costs.gemm import gemm_flops
+from kernelscope.costs.registry import operator
+from kernelscope.costs.types import Cost, DType, Tensor
+
+# torch's ScalarType numbers, as an `out_dtype` is recorded.
+_OUT_TYPES: dict[int, DType] = {5: FLOAT16, 6: FLOAT32, 15: BFLOAT16}
+
+
+def scaled_product(
+    a: Tensor, b: Tensor, m: int, n: int, k: int, *, out: DType, extra: int = 0, batch: int = 1
+) -> Cost:
+    """Cost of ``(m, k) @ (k, n)`` of narrow operands: the multiply-adds; scaling is not counted.
+
+    ``k`` counts numbers, also where two share a byte; ``extra`` are the bytes of scales and bias.
+    Source: torch/utils/flop_counter.py (_scaled_mm_flop).
+    Example: (16, 128) @ (128, 64) of fp8 to bfloat16: 262144 FLOP, reads 2048 + 8192, writes 2048.
+    """
+    flops = gemm_flops(m, n, k, batch=batch)
+    return Cost(flops, a.read + b.read + extra, batch * m * n * out.bytes, a.dtype)
+
+
+def _inner(call: Call, a: Tensor, b: Tensor, b_axis: int) -> int:
+    """The inner size in numbers. Raises: ShapeError: the operands do not fit."""
+    if a.shape[-1] * a.dtype.packed != b.shape[b_axis] * b.dtype.packed:
+        call.fail(f"cannot multiply {a.shape} by {b.shape}")
+    return a.shape[-1] * a.dtype.packed
+
+
+@operator("aten::_scaled_mm")
+def _scaled_mm(call: Call) -> Cost:
+    """``_scaled_mm(self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)``.
+
+    Without a recorded output type, that of an ``out=`` tensor or bias holds, else bfloat16 is assumed.
+    """
+    a, b = call.tensor(0, rank=2), call.tensor(1, rank=2)
+    k = _inner(call, a, b, 0)
+    rest = [t for index in range(2, 6) if (t := call.optional(index)) is not None]
+    bias = call.optional(4)
+    code = call.args[6] if len(call.args) > 6 else None
+    given = [arg for arg in call.args[8:] if isinstance(arg, Tensor)]
+    known = given[-1].dtype if given else None
+    if known is None and isinstance(code, int):
+        known = _OUT_TYPES.get(code)
+    known = known or (bias.dtype if bias else None)
+    cost = scaled_product(
+        a, b, a.shape[0], b.shape[1], k, out=known or BFLOAT16, extra=sum(t.read for t in rest)
+    )
+    if known is None:
+        return Cost(
+            cost.flops,
+            cost.bytes_read,
+            cost.bytes_written,
+            cost.dtype,
+            "estimate",
+            "bfloat16 results are assumed",
+        )
+    return cost
+
+
+@operator("aten::_int_mm")
+def _int_mm(call: Call) -> Cost:
+    """``_int_mm(self, mat2)``: int8 operands, int32 results."""
+    a, b = call.tensor(0, rank=2), call.tensor(1, rank=2)
+    return scaled_product(a, b, a.shape[0], b.shape[1], _inner(call, a, b, 0), out=INT32)
+
+
+@operator("aten::_scaled_grouped_mm")
+def _scaled_grouped_mm(call: Call) -> Cost:
+    """``_scaled_grouped_mm(self, mat2, scale_a, scale_b, offs, ...)``: rows belong to one group each.
+
+    Shapes: ``(m, k) @ (g, k, n)``: 2 * m * n * k whatever the group sizes. bfloat16 results.
+    """
+    a, b = call.tensor(0, rank=2), call.tensor(1, rank=3)
+    rest = [t for index in range(2, 5) if (t := call.optional(index)) is not None]
+    extra = sum(t.read for t in rest)
+    return scaled_product(a, b, a.shape[0], b.shape[2], _inner(call, a, b, 1), out=BFLOAT16, extra=extra)
+
+
+@operator("_C::cutlass_scaled_mm", "_C::cutlass_scaled_fp4_mm", "trtllm::cublas_scaled_mm")
+def _cutlass_scaled_mm(call: Call) -> Cost:
+    """``cutlass_scaled_mm(out, a, b, a_scales, b_scales, bias)``; b is ``(k, n)``, for fp4 ``(n, k)``.
+
+    TensorRT-LLM's ``cublas_scaled_mm(a, b, a_scale, b_scale, bias, out_dtype)`` has no ``out``.
+    """
+    shift = -1 if "trtllm" in call.name else 0
+    a, b = call.tensor(1 + shift, rank=2), call.tensor(2 + shift, rank=2)
+    transposed = "fp4" in call.name
+    # Two 4-bit numbers share a byte, whatever name the bytes have.
+    packed = 2 if transposed and a.dtype.packed == 1 else a.dtype.packed
+    if a.shape[1] != b.shape[1 if transposed else 0]:
+        call.fail(f"cannot multiply {a.shape} by {b.shape}")
+    rest = [t for index in (3, 4, 5) if (t := call.optional(index + shift)) is not None]
+    n = b.shape[0 if transposed else 1]
+    out = call.tensor(0).dtype if shift == 0 else BFLOAT16
+    extra = sum(t.read for t in rest)
+    return scaled_product(a, b, a.shape[0], n, a.shape[1] * packed, out=out, extra=extra)
+
+
+@operator("aten::_weight_int8pack_mm")
+def _weight_int8(call: Call) -> Cost:
+    """``_weight_int8pack_mm(self, mat2, scales)``; mat2 is ``(n, k)`` int8."""
+    a, b, scales = call.tensor(0, rank=2), call.tensor(1, rank=2), call.tensor(2)
+    k = _inner(call, a, b, 1)
+    return scaled_product(a, b, a.shape[0], b.shape[0], k, out=a.dtype, extra=scales.read)
+
+
+@operator("aten::_weight_int4pack_mm")
+def _weight_int4(call: Call) -> Cost:
+    """``_weight_int4pack_mm(self, mat2, qGroupSize, qScaleAndZeros)``.
+
+    Shapes: self ``(m, k)``; the packed weight ``(n / 8, k / (tiles * 16), 32, tiles / 2)`` int32.
+    """
+    a, b, scales = call.tensor(0, rank=2), call.tensor(1), call.tensor(3)
+    n = 8 * b.shape[0]
+    return scaled_product(a, b, a.shape[0], n, a.shape[1], out=a.dtype, extra=scales.read)
+
+
+_AITER = "gemm_a8w8 gemm_a8w8_CK gemm_a8w8_blockscale gemm_a8w8_bpreshuffle gemm_a8w8_blockscale_ck"
+
+
+@operator(*(f"aiter::{name}" for name in _AITER.split()))
+def _aiter_a8w8(call: Call) -> Cost:
+    """``gemm_a8w8(XQ, WQ, x_scale, w_scale, Out, ...)``; XQ ``(m, k)``, WQ ``(n, k)``."""
+    a, b = call.tensor(0, rank=2), call.tensor(1, rank=2)
+    k = _inner(call, a, b, 1)
+    scales = [t for index in (2, 3) if (t := call.optional(index)) is not None]
+    out = call.optional(4)
+    dtype = out.dtype if out and len(out.shape) == 2 else BFLOAT16
+    return scaled_product(a, b, a.shape[0], b.shape[0], k, out=dtype, extra=sum(t.read for t in scales))
+
+
+def quantize(x: Tensor, out: Tensor, *, per_element: int, extra: int = 0) -> Cost:
+    """Cost of converting ``x`` to a narrow type.
+
+    Formula: a scaling per element (2 with the search for the largest); reads x, writes the result and, where
+    they are found on the way, the scales (``extra`` bytes).
+    Example: static fp8 of (888, 512) bfloat16: 454656 FLOP, reads 909312, writes 454656 bytes.
+    """
+    return Cost(per_element * x.numel, x.read, out.nbytes + extra, x.dtype)
+
+
+@operator(
+    "_C::static_scaled_fp8_quant", "_C::static_scaled_int8_quant", "sgl_kernel::sgl_per_tensor_quant_fp8"
+)
+def _static_quant(call: Call) -> Cost:
+    """``static_scaled_fp8_quant(out, input, scale)``; SGLang's takes ``(input, output, scale,
+    is_static)``.
+    """
+    first, second, scale = call.tensor(0), call.tensor(1), call.tensor(2)
+    out, x = (second, first) if "sgl_" in call.name else (first, second)
+    cost = quantize(x, out, per_element=1)
+    return Cost(cost.flops, (cost.bytes_read or 0) + scale.read, cost.bytes_written, cost.dtype)
+
+
+@operator(
+    "_C::dynamic_scaled_fp8_quant", "_C::dynamic_per_token_scaled_fp8_quant", "_C::dynamic_scaled_int8_quant"
+)
+def _dynamic_quant(call: Call) -> Cost:
+    """``dynamic_scaled_fp8_quant(out, input, scale)``: the scales are found and written."""
+    out, x, scale = call.tensor(0), call.tensor(1), call.tensor(2)
+    return quantize(x, out, per_element=2, extra=scale.nbytes)
+
+
+@operator("sgl_kernel::sgl_per_token_quant_fp8", "sgl_kernel::sgl_per_token_group_quant_fp8")
+def _sglang_dynamic_quant(call: Call) -> Cost:
+    """``sgl_per_token_quant_fp8(input, output_q, output_s, ...)``."""
+    x, out, scale = call.tensor(0), call.tensor(1), call.tensor(2)
+    return quantize(x, out, per_element=2, extra=scale.nbytes)
+
+
+@operator("fbgemm::FloatToFP8RowwiseQuantized")
+def _fbgemm_to_fp8(call: Call) -> Cost:
+    """``FloatToFP8RowwiseQuantized(input, forward)``: a byte per number, padded to 4, and 4 of scale and 4
+    unused per row (rows of 256 become 264 bytes).
+    """
+    x = call.tensor(0)
+    width = x.shape[-1] if x.shape else 1
+    rows = x.numel // width if width else 0
+    return Cost(2 * x.numel, x.read, rows * (-(-width // 4) * 4 + 8), x.dtype)
+
+
+@operator("fbgemm::FP8RowwiseQuantizedToFloat")
+def _fbgemm_from_fp8(call: Call) -> Cost:
+    """``FP8RowwiseQuantizedToFloat(input, forward)``: the inverse, to float32."""
+    x = call.tensor(0)
+    width = max((x.shape[-1] if x.shape else 1) - 8, 0)
+    elements = prod(x.shape[:-1]) * width
+    return Cost(elements, x.read, elements * FLOAT32.bytes, x.dtype)
+
+
+@operator("fbgemm::FloatToHFP8Quantized")
+def _fbgemm_to_hfp8(call: Call) -> Cost:
+    """``FloatToHFP8Quantized(input, ebits, exponent_bias, max_pos)``: a byte per number."""
+    x = call.tensor(0)
+    return Cost(2 * x.numel, x.read, x.numel, x.dtype)
+
+
+@operator("fbgemm::HFP8QuantizedToFloat")
+def _fbgemm_from_hfp8(call: Call) -> Cost:
+    """``HFP8QuantizedToFloat(input, ebits, exponent_bias)``: a byte per number to float32."""
+    x = call.tensor(0)
+    return Cost(x.numel, x.read, x.numel * FLOAT32.bytes, x.dtype)

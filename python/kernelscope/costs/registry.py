@@ -1,0 +1,129 @@
+"""Which model answers for which operator.
+
+A model is a function from a :class:`~kernelscope.costs.bind.Call` to a
+:class:`~kernelscope.costs.types.Cost`, registered with :func:`operator` under the names of the operators
+it knows. The names are those of traces: ``aten::mm``, ``vllm::all_reduce``. Overloads (``.Tensor``),
+in-place forms (a trailing ``_``) and ``_out`` forms find the model of the plain name unless they have
+one of their own.
+"""
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from kernelscope.costs.bind import Call
+from kernelscope.costs.types import Cost
+from kernelscope.errors import InvalidArgumentError
+
+Function = Callable[[Call], Cost]
+
+
+class Model(NamedTuple):
+    """A registered cost model; ``composite`` where other modelled operators run inside it."""
+
+    name: str
+    family: str
+    function: Function
+    composite: bool
+
+
+_MODELS: dict[str, Model] = {}
+
+
+def operator(*names: str, composite: bool = False) -> Callable[[Function], Function]:
+    """Register the decorated function as the model of the operators ``names``.
+
+    A later registration replaces an earlier one, so that a user's file can correct a model. With
+    ``composite`` the operator is a wrapper: it does its work through operators that have models of
+    their own, and must not be counted beside them.
+
+    Raises: InvalidArgumentError: no name, or an empty one.
+
+    Example::
+
+        @operator("mylib::scale")
+        def scale(call: Call) -> Cost:
+            x = call.tensor(0)
+            return Cost(x.numel, x.read, x.nbytes, x.dtype)
+    """
+    if not names or not all(names):
+        raise InvalidArgumentError("a cost model needs the name of an operator")
+
+    def register(function: Function) -> Function:
+        family = function.__module__.rpartition(".")[2]
+        model = Model(function.__name__.strip("_"), family, function, composite)
+        _MODELS.update(dict.fromkeys(names, model))
+        _FOUND.clear()
+        return function
+
+    return register
+
+
+def candidates(name: str) -> list[str]:
+    """The names under which a model may be registered, the most specific first.
+
+    Example: ``aten::add_.Tensor`` gives ``aten::add_.Tensor``, ``aten::add_``, ``aten::add``.
+    """
+    found = [name]
+    if "::" in name:
+        namespace, _, rest = name.rpartition("::")
+        base = rest.partition(".")[0]
+        found.append(f"{namespace}::{base}")
+        if base.endswith("_out"):
+            found.append(f"{namespace}::{base[:-4]}")
+        if base.endswith("_") and not base.endswith("__"):
+            found.append(f"{namespace}::{base[:-1]}")
+    elif name.endswith("_") and not name.endswith("__"):
+        found.append(name[:-1])
+    return found
+
+
+_FOUND: dict[str, Model | None] = {}
+_PREFIXES: list[tuple[str, Model]] = []
+
+
+def find_model(name: str) -> Model | None:
+    """The model that answers for an operator of this name, or None."""
+    if name in _FOUND:
+        return _FOUND[name]
+    model = next((_MODELS[known] for known in candidates(name) if known in _MODELS), None)
+    if model is None:
+        model = next((model for prefix, model in _PREFIXES if name.startswith(prefix)), None)
+    if len(_FOUND) < 100_000:
+        _FOUND[name] = model
+    return model
+
+
+def operator_prefix(*prefixes: str) -> Callable[[Function], Function]:
+    """Register a model for every operator whose name begins so, such as generated Triton kernels."""
+
+    def register(function: Function) -> Function:
+        family = function.__module__.rpartition(".")[2]
+        model = Model(function.__name__.strip("_"), family, function, composite=False)
+        _PREFIXES.extend((prefix, model) for prefix in prefixes)
+        _FOUND.clear()
+        return function
+
+    return register
+
+
+def models() -> dict[str, Model]:
+    """Every operator name with the model that is registered for it, sorted."""
+    return dict(sorted(_MODELS.items()))
+
+
+def load_models(path: str) -> int:
+    """Run a user's Python file, which registers models with :func:`operator`; gives how many names it added.
+
+    Raises: InvalidArgumentError: the file is missing or fails; models that it registered before stay.
+    """
+    before = dict(_MODELS)
+    if not Path(path).is_file():
+        raise InvalidArgumentError(f"the cost models {path} do not exist", path=path)
+    try:
+        runpy.run_path(path, run_name="kernelscope_user_models")
+    except Exception as error:
+        # Anything can go wrong in a user's file; the cause stays attached.
+        raise InvalidArgumentError(f"the cost models {path} failed: {error!r}", path=path) from error
+    return sum(before.get(name) is not model for name, model in _MODELS.items())
