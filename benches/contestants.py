@@ -10,8 +10,8 @@ MB = 10**6
 class Contestant:
     """A way to read a file.
 
-    ``memory`` is what it takes per byte of JSON, measured on files of 100 MB, so that a run can
-    tell what does not fit into the machine before it tries.
+    ``memory`` is what it takes per byte of JSON, so that a run can tell what does not fit into the
+    machine before it tries.
     """
 
     task: str
@@ -39,8 +39,8 @@ CONTESTANTS = (
     Contestant("kernelscope_one_thread", "kernelscope.read(threads=1)", "own", memory=0.5),
     Contestant("inflate", "the inflater of kernelscope alone", "rust", memory=0.0, plain=False),
     Contestant("python_gzip", "Python's gzip alone", "peers", memory=0.0, plain=False),
-    Contestant("orjson_loads", "orjson.loads", "peers", memory=7.5),
-    Contestant("json_load", "json.load", "peers", memory=7.5),
+    Contestant("orjson_loads", "orjson.loads", "peers", memory=8.0),
+    Contestant("json_load", "json.load", "peers", memory=6.5),
     Contestant(
         "hta",
         "HolisticTraceAnalysis",

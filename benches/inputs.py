@@ -107,6 +107,9 @@ def _grow(wanted: Input, part: Path) -> None:
     for needed in (recorded, GROW):
         if not needed.exists():
             raise MissingInputError(f"{needed.relative_to(SHARED.parent)} is not next to the repository")
+    recorded_bytes = _inflated_bytes(recorded)
+    if recorded_bytes > 1.5 * wanted.size_bytes:
+        raise MissingInputError(f"the recorded trace has {recorded_bytes / 10**6:.0f} MB already")
     megabytes = str(wanted.size_bytes / 10**6)
     _run([sys.executable, str(GROW), str(recorded), str(part), megabytes], wanted)
 
@@ -116,6 +119,11 @@ def _run(command: list[str], wanted: Input) -> None:
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise MissingInputError(f"{wanted.name} cannot be made: {reason}")
+
+
+def _inflated_bytes(path: Path) -> int:
+    """Size of the content of a small gzip file, as its trailer says."""
+    return int.from_bytes(path.read_bytes()[-4:], "little")
 
 
 def _compress(plain: Path, part: Path) -> None:
