@@ -118,7 +118,7 @@ def test_absurd_launch_sizes_break_nothing() -> None:
     absurd = "[99999999999999999999999, 1, 1]"
     assert metrics(grid=absurd)["blocks_per_sm"] == pytest.approx(1e23 / 80)
     assert metrics(block=absurd)["occupancy_pct"] is None
-    assert metrics(block="[0, 1, 1]")["occupancy_pct"] is None
+    assert metrics(block="[0, 1, 1]")["occupancy_pct"] == 0.0
 
 
 @pytest.mark.parametrize("limits", [{"compute_major": 99}, {"registers_per_sm": None}])
