@@ -24,14 +24,13 @@ ELEMENTWISE = (
         (
             ELEMENTWISE,
             110,
-            "at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>, "
-            "at::detail::Array<char*, 3> >",
+            ELEMENTWISE.removeprefix("void ").partition("(")[0],
         ),
         (ELEMENTWISE, 75, "vectorized_elementwise_kernel<4, AddFunctor<float>, Array<char*, 3> >"),
         (ELEMENTWISE, 60, "vectorized_elementwise_kernel<4, AddFunctor, Array >"),
         (ELEMENTWISE, 40, "vectorized_elementwise_kernel<4, AddFun…"),
         ("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn", 30, "ampere_bf16_s16816ge…s_64x4_tn"),
-        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)", 40, "ncclKernel_AllReduce_RING_LL_Sum_float"),
+        ("ncclKernel_AllReduce_RING_LL(ncclDevComm*)", 40, "ncclKernel_AllReduce_RING_LL"),
         ("void (anonymous namespace)::softmax<float>(float*)", 24, "softmax<float>"),
         (None, 20, "(no name)"),
         ("(((((((((((((((", 8, "(((((…(("),

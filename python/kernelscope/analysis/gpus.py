@@ -5,13 +5,16 @@ from typing import TYPE_CHECKING, cast
 import polars as pl
 
 from kernelscope.analysis.intervals import clipped, covered_ns
-from kernelscope.analysis.occupancy import launch_metrics
+from kernelscope.analysis.occupancy import LAUNCH_COLUMNS, launch_metrics
 from kernelscope.analysis.ops import operator_flags
 from kernelscope.analysis.steps import step_breakdown
 from kernelscope.analysis.tensor_cores import kernel_flags
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
+
+
+_NEEDED = ("kind", "device", "start_ns", "dur_ns", *LAUNCH_COLUMNS)
 
 
 def gpu_summary(trace: "Trace") -> pl.DataFrame:
@@ -31,7 +34,9 @@ def gpu_summary(trace: "Trace") -> pl.DataFrame:
     Formula: sm_efficiency integrates min(1, sum of blocks per SM over running kernels).
     Source: the GPU summary of the TensorBoard plugin.
     """
-    work = trace.gpu_ops.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0))
+    work = trace.gpu_ops.select(_NEEDED).with_columns(
+        end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
+    )
     span = _span(trace, work)
     inside = clipped(work, *span)
     kernels = launch_metrics(inside.filter(pl.col("kind") == "kernel"), trace.devices)
@@ -119,8 +124,10 @@ def _occupancy(kernels: pl.DataFrame) -> pl.DataFrame:
 
 
 def _tensor_core_share(trace: "Trace") -> pl.DataFrame:
-    operators = operator_flags(trace.ops).filter("is_operator").select(op_row="row")
-    kernels = trace.gpu_ops.filter(pl.col("kind") == "kernel").join(operators, on="op_row", how="semi")
+    flags = operator_flags(trace.ops.select("row", "name", "category"))
+    operators = flags.filter("is_operator").select(op_row="row")
+    kernels = trace.gpu_ops.filter(pl.col("kind") == "kernel").select("op_row", "name", "device", "dur_ns")
+    kernels = kernels.join(operators, on="op_row", how="semi")
     flagged = kernel_flags(kernels, trace.devices)
     total = pl.col("dur_ns").sum()
     used = pl.col("dur_ns").filter(pl.col("tensor_cores")).sum()

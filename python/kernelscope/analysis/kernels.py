@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.grouping import as_text, check_by
-from kernelscope.analysis.occupancy import launch_metrics
+from kernelscope.analysis.occupancy import LAUNCH_COLUMNS, launch_metrics
 from kernelscope.analysis.tensor_cores import kernel_flags
 
 if TYPE_CHECKING:
@@ -32,10 +32,13 @@ def kernel_table(trace: "Trace", by: str | Sequence[str] = ("name",)) -> pl.Data
     """
     of_op = [c for c in trace.ops.columns if c not in trace.gpu_ops.columns]
     columns = check_by(by, [*trace.gpu_ops.columns, "op", *of_op])
-    kernels = kernel_flags(trace.gpu_ops.filter(pl.col("kind") == "kernel"), trace.devices)
-    kernels = launch_metrics(kernels, trace.devices)
-    if not set(columns) <= set(kernels.columns):
-        linked = trace.ops.select(op_row="row", op="name", **{c: pl.col(c) for c in of_op})
+    recorded = [c for c in columns if c in trace.gpu_ops.columns]
+    needed = dict.fromkeys(["op_row", "name", "device", "dur_ns", *LAUNCH_COLUMNS, *recorded])
+    kernels = trace.gpu_ops.filter(pl.col("kind") == "kernel").select(list(needed))
+    kernels = launch_metrics(kernel_flags(kernels, trace.devices), trace.devices)
+    if len(recorded) < len(columns):
+        asked = {c: pl.col(c) for c in of_op if c in columns}
+        linked = trace.ops.select(op_row="row", op="name", **asked)
         kernels = kernels.join(linked, on="op_row", how="left", maintain_order="left")
     duration = pl.col("dur_ns")
     table = kernels.group_by(columns).agg(

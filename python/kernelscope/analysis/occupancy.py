@@ -19,6 +19,17 @@ _MAX_BLOCKS = {
     121: 24,
 }
 
+LAUNCH_COLUMNS = (
+    "grid",
+    "block",
+    "registers",
+    "shared_memory_bytes",
+    "blocks_per_sm",
+    "warps_per_sm",
+    "occupancy_pct",
+)
+"""The columns of ``gpu_ops``, beside ``device``, that :func:`launch_metrics` needs."""
+
 # What a block may use without opting in to more, on every NVIDIA GPU so far.
 _DEFAULT_SHARED_BYTES = 48 * 1024
 

@@ -13,6 +13,7 @@ from kernelscope.analysis.tree import collapse_repeats, subtree_sums
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
+_NEEDED = ("row", "parent_row", "name", "category", "start_ns", "dur_ns")
 _METRICS = ("host_total_ns", "host_self_ns", "device_total_ns", "device_self_ns")
 _MEMORY = ("cpu_memory_bytes", "cpu_self_memory_bytes", "device_memory_bytes", "device_self_memory_bytes")
 _TENSOR = ("_tc_total_ns", "_tc_self_ns")
@@ -46,7 +47,8 @@ def op_table(
     Example: ``op_table(trace, by=("name", "input_dims")).head(10)``
     """
     columns = check_by(by, trace.ops.columns)
-    calls = op_calls(trace, collapse=collapse)
+    needed = dict.fromkeys([*_NEEDED, *columns])
+    calls = _costed(trace, trace.ops.select(list(needed)), collapse=collapse)
     if not annotations:
         calls = calls.filter("is_operator")
     table = as_text(
@@ -77,7 +79,11 @@ def op_calls(trace: "Trace", *, collapse: bool = True) -> pl.DataFrame:
     Columns: those of the table ``ops``, the metrics of :func:`op_table`, and ``is_operator`` (false
         for annotations, steps, data loading and optimizer steps).
     """
-    ops = operator_flags(trace.ops).with_columns(pl.col("dur_ns").fill_null(0))
+    return _costed(trace, trace.ops, collapse=collapse)
+
+
+def _costed(trace: "Trace", ops: pl.DataFrame, *, collapse: bool) -> pl.DataFrame:
+    ops = operator_flags(ops).with_columns(pl.col("dur_ns").fill_null(0))
     if collapse:
         ops, kept = _merged(ops)
     else:
@@ -128,7 +134,8 @@ def _with_host(ops: pl.DataFrame, launches: pl.DataFrame, kept: pl.DataFrame) ->
     # A driver call inside a runtime call takes no time of its own.
     end = pl.col("start_ns") + pl.col("dur_ns")
     outer = (
-        launches.filter(pl.col("op_row").is_not_null() & pl.col("dur_ns").is_not_null())
+        launches.select("row", "track", "start_ns", "dur_ns", "op_row")
+        .filter(pl.col("op_row").is_not_null() & pl.col("dur_ns").is_not_null())
         .sort("track", "start_ns", -pl.col("dur_ns"), "row")
         .filter((end > end.cum_max().shift(1).over("track")).fill_null(value=True) | (pl.col("dur_ns") == 0))
     )
@@ -156,7 +163,8 @@ def _with_device(ops: pl.DataFrame, trace: "Trace", kept: pl.DataFrame) -> pl.Da
         nothing = (pl.lit(None, pl.Int64).alias(c) for c in ("device_total_ns", "device_self_ns", *_TENSOR))
         eligible = subtree_sums(ops, ["_eligible"]).with_columns(tc_eligible=pl.col("_eligible") > 0)
         return eligible.with_columns(nothing).drop("_eligible")
-    work = kernel_flags(trace.gpu_ops.filter(pl.col("op_row").is_not_null()), trace.devices)
+    linked = trace.gpu_ops.filter(pl.col("op_row").is_not_null())
+    work = kernel_flags(linked.select("op_row", "kind", "name", "device", "dur_ns"), trace.devices)
     tensor = pl.col("dur_ns").filter((pl.col("kind") == "kernel") & pl.col("tensor_cores"))
     own = (
         work.join(kept, left_on="op_row", right_on="row", how="inner")
