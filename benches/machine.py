@@ -20,11 +20,24 @@ def describe() -> dict[str, str]:
         "processor": f"{_processor()}, {os.cpu_count()} cores",
         "memory": f"{_meminfo('MemTotal') / 2**30:.0f} GiB",
         "system": f"{platform.system()} {platform.release()}",
+        "load at the start": f"{os.getloadavg()[0]:.1f}",
         "python": platform.python_version(),
         **packages,
         **_peers(),
         "commit": _output(["git", "rev-parse", "--short", "HEAD"]) or "unknown",
     }
+
+
+def busy() -> str | None:
+    """A warning if something else keeps the machine busy.
+
+    A reader that uses every core then loses more than one that uses one, so that ratios between
+    the two are too low.
+    """
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load < 0.3 * cores:
+        return None
+    return f"the machine is busy (load {load:.1f} on {cores} cores): the figures will be too low"
 
 
 def available_bytes() -> int:

@@ -32,6 +32,9 @@ KEEP_BYTES = 1.1 * GB
 def main() -> int:
     """Runs the benchmarks; 1 if kernelscope itself failed to read something."""
     options = _options()
+    warning = machine.busy()
+    if warning is not None:
+        print(f"warning: {warning}", file=sys.stderr)
     results: Results = {"machine": machine.describe(), "inputs": [], "programs": {}, "missing": []}
     try:
         for plain, gzipped in _inputs(options):
