@@ -10,6 +10,8 @@ from kernelscope.errors import InvalidArgumentError
 
 # 2^33 levels are more than rows can be numbered.
 _MAX_ROUNDS = 33
+# What stands at position 0, which means "none".
+_NOBODY = pl.Series([0], dtype=pl.UInt32)
 
 
 def nest(frame: pl.DataFrame, *, by: str = "track") -> pl.DataFrame:
@@ -39,7 +41,7 @@ def nest(frame: pl.DataFrame, *, by: str = "track") -> pl.DataFrame:
         closed = (candidate < own_end) | (starts >= candidate)
         if not closed.any():
             break
-        beyond = pl.Series([0], dtype=pl.UInt32).append(parent).gather(parent)
+        beyond = pl.concat([_NOBODY, parent]).gather(parent)
         parent = pl.select(pl.when(closed).then(beyond).otherwise(parent)).to_series()
     rows = pl.Series([None], dtype=pl.UInt32).append(ordered["row"].cast(pl.UInt32))
     return ordered.with_columns(rows.gather(parent).alias("parent_row")).drop("_end")
@@ -49,27 +51,34 @@ def subtree_sums(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     """Adds to each row the values of all its descendants.
 
     Columns: of ``frame``, needs ``row``, ``parent_row`` (null for roots) and ``columns``; the
-        result has the rows of ``frame`` in order, and ``columns`` summed.
+        result has the rows of ``frame`` in order, and ``columns`` summed. A parent that is not in
+        ``frame`` counts as none.
     Raises: InvalidArgumentError: rows are each other's ancestors.
     """
-    totals = frame.select("row", *columns)
-    ancestor = frame.select("row", ancestor="parent_row")
+    ancestor = pl.concat([_NOBODY, _positions(frame["row"], frame["parent_row"])])
+    # Position 0 collects what belongs to nobody.
+    totals = frame.select(columns)
+    totals = pl.concat([totals.clear(1).fill_null(0), totals])
     for _ in range(_MAX_ROUNDS):
-        reached = ancestor.filter(pl.col("ancestor").is_not_null())
-        if reached.is_empty():
-            return frame.with_columns(totals.select(columns))
-        gained = (
-            reached.join(totals, on="row", how="left")
-            .group_by("ancestor")
-            .agg(pl.col(c).sum() for c in columns)
-        )
-        totals = totals.join(
-            gained, left_on="row", right_on="ancestor", how="left", suffix="_gained", maintain_order="left"
-        ).select("row", *(pl.col(c) + pl.col(f"{c}_gained").fill_null(0) for c in columns))
+        if not (ancestor > 0).any():
+            return frame.with_columns(totals[1:])
+        gained = totals.group_by(ancestor.alias("_at")).agg(pl.col(columns).sum())
+        at = gained["_at"]
+        totals = totals.with_columns(totals[c].scatter(at, totals[c].gather(at) + gained[c]) for c in columns)
         # The ancestor of the ancestor is twice as far away.
-        further = ancestor.rename({"row": "ancestor", "ancestor": "further"})
-        ancestor = reached.join(further, on="ancestor", how="inner").select("row", ancestor="further")
+        ancestor = ancestor.gather(ancestor)
     raise InvalidArgumentError("the rows are each other's ancestors")
+
+
+def _positions(rows: pl.Series, wanted: pl.Series) -> pl.Series:
+    """Where ``wanted`` stand in ``rows``, counted from 1; 0 for null and for what is not there."""
+    order = rows.arg_sort()
+    ordered = rows.gather(order)
+    at = ordered.search_sorted(wanted.fill_null(0)).clip(upper_bound=max(rows.len() - 1, 0))
+    if rows.is_empty():
+        return pl.repeat(0, wanted.len(), dtype=pl.UInt32, eager=True)
+    found = (ordered.gather(at) == wanted).fill_null(value=False)
+    return pl.select(pl.when(found).then(order.gather(at) + 1).otherwise(0).cast(pl.UInt32)).to_series()
 
 
 def collapse_repeats(frame: pl.DataFrame) -> pl.DataFrame:
