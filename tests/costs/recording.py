@@ -24,6 +24,12 @@ KINETO_NAMES = {
     torch.complex64: "c10::complex<float>",
 }
 
+# Types as options are recorded by number.
+SCALAR_TYPES = {
+    **{torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5},
+    **{torch.float32: 6, torch.float64: 7, torch.complex64: 9, torch.bool: 11, torch.bfloat16: 15},
+}
+
 
 class Recorded(NamedTuple):
     """An operator as the ops table would have it, and what it gave."""
@@ -42,6 +48,8 @@ def _entry(value: Any) -> tuple[Any, str, Any, str]:
         return [list(t.shape) for t in tensors], "TensorList", [list(t.stride()) for t in tensors], ""
     if isinstance(value, (list, tuple)):
         return [], "ScalarList", [], str(list(value))
+    if isinstance(value, torch.dtype):
+        return [], "Scalar", [], str(SCALAR_TYPES[value])
     if isinstance(value, (bool, int, float)):
         return [], "Scalar", [], str(value)
     return [], "", [], ""

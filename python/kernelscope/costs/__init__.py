@@ -74,16 +74,18 @@ __all__ = [
     "triton",
 ]
 
-# What a model can raise when inputs are not what it expects; a user's model may know less than ours.
+# What else than not fitting its inputs can go wrong in a model, a user's above all.
 _MODEL_FAILURES = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    NameError,
-    RuntimeError,
-    TypeError,
-    ValueError,
+    *(
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        ImportError,
+        NameError,
+        OSError,
+        RuntimeError,
+        TypeError,
+    ),
 )
 
 
@@ -131,6 +133,9 @@ def cost_of(
         cost = model.function(call)
     except ShapeError as error:
         return Cost(None, None, None, None, "missing_shape", str(error), model.name)
+    except (LookupError, ValueError) as error:
+        note = f"{name}: the inputs do not fit the model: {error}"
+        return Cost(None, None, None, None, "missing_shape", note, model.name)
     except _MODEL_FAILURES as error:
         note = f"the model {model.name} failed: {error!r}"
         return Cost(None, None, None, None, "unknown_op", note, model.name)

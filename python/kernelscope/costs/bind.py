@@ -127,17 +127,17 @@ def _tensors(dims: list[object], strides: object, dtype: DType | None) -> tuple[
 def _arg(dims: object, type_name: object, strides: object, concrete: object, listed: DType | None) -> Arg:
     if _is_nested(dims):
         return _tensors(cast("list[object]", dims), strides, listed)
-    scalar = not isinstance(type_name, str) or type_name in _SCALARS or type_name in _LISTS
     if dims != []:
         return _tensor(dims, type_name, strides)
-    if type_name in _TENSOR_LISTS:
+    kind = type_name if isinstance(type_name, str) else "Scalar"
+    if kind in _TENSOR_LISTS:
         return UNREAD
-    if not scalar and type_name != "":
-        return _tensor([], type_name, [])
+    if kind and kind not in _SCALARS and kind not in _LISTS:
+        return _tensor([], kind, [])
     value = parse_value(concrete) if isinstance(concrete, str) else NO_VALUE
     if isinstance(value, _Unread):
         # No type stands for an undefined tensor, a missing option, or a text.
-        return None if type_name == "" else NO_VALUE
+        return NO_VALUE if kind else None
     return value
 
 
@@ -175,12 +175,16 @@ class Call:
         """Raise ShapeError with ``problem``."""
         raise ShapeError(f"{self.name}: {problem}")
 
+    def arg(self, index: int) -> Arg:
+        """The input at ``index`` as it was read; None where there is none."""
+        return self.args[index] if index < len(self.args) else None
+
     def optional(self, index: int) -> Tensor | None:
         """The tensor at ``index``, or None where none was passed.
 
         Raises: ShapeError: its record is damaged.
         """
-        arg = self.args[index] if index < len(self.args) else None
+        arg = self.arg(index)
         if arg is UNREAD:
             self.fail(f"input {index} was not recorded")
         return arg if isinstance(arg, Tensor) else None

@@ -83,7 +83,7 @@ _SAME_SIZE = (
 
 def _payload(call: Call) -> list[Tensor]:
     """The tensors that the first input holds. Raises: ShapeError: it holds none."""
-    first = call.args[0] if call.args else None
+    first = call.arg(0)
     return [call.tensor(0)] if isinstance(first, Tensor) else list(call.tensor_list(0))
 
 
@@ -106,7 +106,7 @@ def _same_size(call: Call) -> Cost:
 @operator("c10d::reduce_scatter_tensor_coalesced_")
 def _into_tensor(call: Call) -> Cost:
     """``_allgather_base_(output_tensor, input_tensor, ...)``, ``_reduce_scatter_base_`` likewise."""
-    if isinstance(call.args[0], Tensor):
+    if isinstance(call.arg(0), Tensor):
         out, source = [call.tensor(0)], [call.tensor(1)]
     else:
         out, source = list(call.tensor_list(0)), list(call.tensor_list(1))

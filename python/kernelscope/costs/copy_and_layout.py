@@ -89,7 +89,7 @@ _BYTES_OF_TYPE = {
 def _to_copy(call: Call) -> Cost:
     """``_to_copy(self, dtype, layout, device, ...)``: a ``copy_`` inside does the work."""
     x = call.tensor(0)
-    code = call.args[1] if len(call.args) > 1 else None
+    code = call.arg(1)
     size = _BYTES_OF_TYPE.get(code, x.dtype.bytes) if isinstance(code, int) else x.dtype.bytes
     return Cost(0, x.read, x.numel * size, x.dtype)
 
@@ -135,7 +135,7 @@ def _scalar_tensor(call: Call) -> Cost:
     """``scalar_tensor(s, dtype, ...)``: a ``fill_`` inside writes the one number; its type may be
     recorded.
     """
-    code = call.args[1] if len(call.args) > 1 else None
+    code = call.arg(1)
     width = _BYTES_OF_TYPE.get(code, FLOAT32.bytes) if isinstance(code, int) else FLOAT32.bytes
     return Cost(0, 0, width, None)
 
@@ -143,7 +143,7 @@ def _scalar_tensor(call: Call) -> Cost:
 @operator("aten::full", composite=True)
 def _full(call: Call) -> Cost:
     """``full(size, fill_value, dtype, ...)``: a ``fill_`` inside writes it; float32 unless recorded."""
-    code = call.args[2] if len(call.args) > 2 else None
+    code = call.arg(2)
     width = _BYTES_OF_TYPE.get(code, FLOAT32.bytes) if isinstance(code, int) else FLOAT32.bytes
     return Cost(0, 0, prod(call.integers(0)) * width, None)
 
@@ -203,8 +203,7 @@ def _view_backward(call: Call) -> Cost:
     """``slice_backward(grad, input_sizes, ...)``: zeros of the input's shape with the gradient copied in."""
     grad = call.tensor(0)
     sizes = call.integers(1)
-    written = prod(sizes) * grad.dtype.bytes + grad.nbytes
-    return Cost(0, grad.read, written, grad.dtype)
+    return Cost(0, grad.read, prod(sizes) * grad.dtype.bytes, grad.dtype)
 
 
 @operator("aten::constant_pad_nd", "aten::pad")
@@ -236,7 +235,7 @@ def _one_hot(call: Call) -> Cost:
     x, classes = call.tensor(0), call.integer(1)
     if classes < 0:
         call.fail("the number of classes follows from the values")
-    return Cost(0, x.read, x.numel * (classes + 1) * INT64.bytes, x.dtype)
+    return Cost(0, x.read, x.numel * classes * INT64.bytes, x.dtype)
 
 
 @operator("torch::distributed::reducer::mul_out")
@@ -261,13 +260,13 @@ def _created(call: Call) -> Cost:
 
     The filling operator inside does the work.
     """
-    first = call.args[0] if call.args else None
+    first = call.arg(0)
     given = [arg for arg in call.args if isinstance(arg, Tensor)]
     if given:
         return Cost(0, 0, given[-1].nbytes, given[-1].dtype)
     if not isinstance(first, tuple):
         call.fail("the shape was not recorded")
     size = prod(call.integers(0))
-    code = call.args[1] if len(call.args) > 1 else None
+    code = call.arg(1)
     width = _BYTES_OF_TYPE.get(code, FLOAT32.bytes) if isinstance(code, int) else FLOAT32.bytes
     return Cost(0, 0, size * width, FLOAT32 if width == FLOAT32.bytes else None)

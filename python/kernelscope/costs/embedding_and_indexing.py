@@ -85,7 +85,7 @@ def _index(call: Call) -> Cost:
     The list of index tensors must have been recorded, or ``output_dims`` given.
     """
     table = call.tensor(0)
-    listed = call.args[1] if len(call.args) > 1 else None
+    listed = call.arg(1)
     if isinstance(listed, tuple) and listed and all(isinstance(t, Tensor) for t in listed):
         indices = [t for t in listed if isinstance(t, Tensor)]
         picked = prod(max((t.shape for t in indices), key=prod))
@@ -101,19 +101,16 @@ def _index(call: Call) -> Cost:
 
 @operator("aten::index_put", "aten::_index_put_impl")
 def _index_put(call: Call) -> Cost:
-    """``index_put_(self, indices, values, accumulate)``: writes the values; without ``_`` also a copy of
-    self.
-
-    Accumulating reads what is there and adds. The indices (one int64 per row of values, if self has rows)
-    are taken as one per value's leading element.
+    """``index_put_(self, indices, values, accumulate)``: writes the values; without ``_`` a tensor
+    like self. Accumulating reads what is there and adds.
     """
     x, values = call.tensor(0), call.tensor(2)
-    adds = call.is_recorded(3) and call.args[3] is True
-    copied = 0 if call.inplace else x.nbytes
+    adds = call.is_recorded(3) and call.arg(3) is True
     touched = values.numel * x.dtype.bytes
-    read = values.read + copied + (touched if adds else 0)
+    read = values.read + ((touched if adds else 0) if call.inplace else x.read)
     note = "the index tensors are not recorded and not counted"
-    return Cost(values.numel if adds else 0, read, copied + touched, x.dtype, "estimate", note)
+    written = touched if call.inplace else x.nbytes
+    return Cost(values.numel if adds else 0, read, written, x.dtype, "estimate", note)
 
 
 def scatter(
@@ -121,13 +118,14 @@ def scatter(
 ) -> Cost:
     """Cost of writing ``moved`` elements of ``source`` (or one number) into ``x`` at ``index``.
 
-    Formula: an addition per element if ``adds``, which also reads what is there; a form that is not in place
-    copies x first.
+    Formula: an addition per element if ``adds``, which in place also reads what is there; a form that is not
+    in place reads all of x and writes a tensor like it.
     """
-    copied = 0 if inplace else x.nbytes
     traffic = moved * x.dtype.bytes
-    read = index.read + (min(source.read, traffic) if source else 0) + copied + (traffic if adds else 0)
-    return Cost(moved if adds else 0, read, copied + traffic, x.dtype, "estimate", _DISTINCT)
+    read = index.read + (min(source.read, traffic) if source else 0)
+    read += (traffic if adds else 0) if inplace else x.read
+    written = traffic if inplace else x.nbytes
+    return Cost(moved if adds else 0, read, written, x.dtype, "estimate", _DISTINCT)
 
 
 @operator("aten::scatter", "aten::scatter_add", "aten::scatter_reduce")
@@ -151,8 +149,7 @@ def _index_add(call: Call) -> Cost:
 def _gather_backward(call: Call) -> Cost:
     """``gather_backward(grad, self, dim, index, sparse_grad)``: adds into zeros of self's shape."""
     grad, x, index = call.tensor(0), call.tensor(1), call.tensor(3)
-    read = grad.read + index.read + grad.nbytes
-    return Cost(grad.numel, read, x.nbytes + grad.nbytes, grad.dtype, "estimate", _DISTINCT)
+    return Cost(grad.numel, grad.read + index.read, x.nbytes, grad.dtype, "estimate", _DISTINCT)
 
 
 @operator("aten::nonzero")

@@ -70,7 +70,7 @@ def _addmm(call: Call) -> Cost:
     added = call.tensor(0)
     rank = 3 if "::baddbmm" in call.name else 2
     # With beta = 0 the library must not read self: it may hold nan.
-    unread = call.is_recorded(3) and call.args[3] == 0 and not isinstance(call.args[3], (bool, tuple))
+    unread = call.is_recorded(3) and call.arg(3) == 0 and not isinstance(call.arg(3), (bool, tuple))
     return product(
         call, call.tensor(1, rank=rank), call.tensor(2, rank=rank), added=None if unread else added
     )

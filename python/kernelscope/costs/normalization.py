@@ -60,7 +60,7 @@ def _affine(call: Call, *indices: int) -> list[Tensor]:
 
 def _mask(call: Call, index: int, weight: Tensor | None) -> tuple[bool, bool, bool]:
     """The output mask; where it was not recorded, all that the inputs allow."""
-    if not call.is_recorded(index) or not isinstance(call.args[index], tuple):
+    if not call.is_recorded(index) or not isinstance(call.arg(index), tuple):
         return (True, weight is not None, weight is not None)
     flags = tuple(bool(flag) for flag in call.integers(index))
     if len(flags) != 3:
@@ -78,7 +78,7 @@ def _layer_norm(call: Call) -> Cost:
     """``native_layer_norm(input, normalized_shape, weight, bias, eps)``; the wrapper keeps no statistics."""
     x = call.tensor(0)
     affine = _affine(call, 2, 3)
-    if call.is_recorded(1) and call.args[1] is not None:
+    if call.is_recorded(1) and call.arg(1) is not None:
         width = prod(call.integers(1))
     elif affine:
         width = affine[0].numel

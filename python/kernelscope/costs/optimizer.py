@@ -36,7 +36,7 @@ def _lists(call: Call, most: int) -> list[tuple[Tensor, ...]]:
     """The tensor lists among the first ``most`` inputs; the first must be there."""
     found = [call.tensor_list(0)]
     for index in range(1, most):
-        arg = call.args[index] if index < len(call.args) else None
+        arg = call.arg(index)
         if isinstance(arg, tuple) and not isinstance(arg, Tensor) and arg and isinstance(arg[0], Tensor):
             found.append(call.tensor_list(index))
     return found
@@ -97,9 +97,9 @@ def _fused_adam(call: Call) -> Cost:
     Example: 1000 float32 parameters, with decay: 14000 FLOP, reads 16000, writes 12000 bytes.
     """
     params, grads, averages, squares = (call.tensor_list(index) for index in range(4))
-    largest = call.args[4] if len(call.args) > 4 else None
+    largest = call.arg(4)
     extra = call.tensor_list(4) if isinstance(largest, tuple) and largest else ()
-    decay = call.args[9] if len(call.args) > 9 and isinstance(call.args[9], (int, float)) else None
+    decay = call.arg(9) if len(call.args) > 9 and isinstance(call.arg(9), (int, float)) else None
     per_parameter = _ADAM + (_DECAY if decay != 0 else 0) + bool(extra)
     kept = [*params, *averages, *squares, *extra]
     read = sum(t.read for t in kept) + sum(t.read for t in grads)
@@ -116,9 +116,9 @@ def _fused_sgd(call: Call) -> Cost:
     Formula: step 2 per parameter, momentum 3 and weight decay 2 more where they are not 0.
     """
     params, grads = call.tensor_list(0), call.tensor_list(1)
-    listed = call.args[2] if len(call.args) > 2 else None
+    listed = call.arg(2)
     momentum = call.tensor_list(2) if isinstance(listed, tuple) and listed else ()
-    decay = call.args[3] if len(call.args) > 3 else None
+    decay = call.arg(3)
     per_parameter = 2 + (3 if momentum else 0) + (0 if decay == 0 else _DECAY)
     kept = [*params, *momentum]
     read = sum(t.read for t in kept) + sum(t.read for t in grads)

@@ -167,7 +167,7 @@ def _upsample(call: Call) -> Cost:
     """
     base = call.name.rpartition("::")[2].partition(".")[0]
     x, rank = call.tensor(0), _rank(base)
-    size = call.integers(1) if call.args[1] is not None else _scaled(call, x, rank)
+    size = call.integers(1) if call.arg(1) is not None else _scaled(call, x, rank)
     if len(size) != rank or len(x.shape) != rank + 2:
         call.fail(f"cannot resample {x.shape} to {size}")
     results = prod(x.shape[:2]) * prod(size)

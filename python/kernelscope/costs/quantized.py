@@ -42,7 +42,7 @@ def _scaled_mm(call: Call) -> Cost:
     k = _inner(call, a, b, 0)
     rest = [t for index in range(2, 6) if (t := call.optional(index)) is not None]
     bias = call.optional(4)
-    code = call.args[6] if len(call.args) > 6 else None
+    code = call.arg(6)
     given = [arg for arg in call.args[8:] if isinstance(arg, Tensor)]
     known = given[-1].dtype if given else None
     if known is None and isinstance(code, int):

@@ -23,11 +23,11 @@ def reduced_shape(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, .
 
 def _dims(call: Call, index: int) -> tuple[int, ...] | None:
     """The dimensions given at ``index``: () for all, None where they were not recorded."""
-    if index >= len(call.args) or (call.args[index] is None and call.values_recorded):
+    if index >= len(call.args) or (call.arg(index) is None and call.values_recorded):
         return ()
     if not call.is_recorded(index):
         return None
-    arg = call.args[index]
+    arg = call.arg(index)
     if isinstance(arg, Tensor) or arg is None:
         return None
     return call.integers(index)
@@ -51,7 +51,7 @@ def reduce(call: Call, dim: int, *, per_element: int, out: DType | None = None, 
 
 def _has_dims(call: Call) -> int:
     """Where the dimensions are: overloads without them have a dtype, or nothing, at their place."""
-    second = call.args[1] if len(call.args) > 1 else None
+    second = call.arg(1)
     if second is None and call.values_recorded:
         return len(call.args)
     # `sum(self, dtype)` records a number where `sum(self, dim, ...)` records a list.
@@ -63,7 +63,7 @@ def _result_dtype(call: Call, x: Tensor, dtype: int) -> DType:
     given = [arg for arg in call.args[1:] if isinstance(arg, Tensor)]
     if given:
         return given[-1].dtype
-    code = call.args[dtype] if dtype < len(call.args) else None
+    code = call.arg(dtype)
     if isinstance(code, int) and not isinstance(code, bool) and code in _SCALAR_TYPES:
         return _SCALAR_TYPES[code]
     return INT64 if x.dtype.kind in {"bool", "integer"} else x.dtype

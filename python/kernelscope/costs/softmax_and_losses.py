@@ -26,7 +26,7 @@ def softmax(x: Tensor, out_bytes: int, *, log: bool = False) -> Cost:
 def _softmax(call: Call) -> Cost:
     """``_softmax(self, dim, half_to_float)``: with the last, half precision in gives float32 out."""
     x = call.tensor(0)
-    widened = "::_" in call.name and call.is_recorded(2) and call.args[2] is True
+    widened = "::_" in call.name and call.is_recorded(2) and call.arg(2) is True
     return softmax(x, FLOAT32.bytes if widened else x.dtype.bytes)
 
 
