@@ -96,6 +96,23 @@ codes! {
     NoOpForLaunch, "no_op_for_launch", Info, "A launch of GPU work lies in no operator.";
     PartialOverlap, "partial_overlap", Info, "Two ops of one thread overlap without one enclosing the other; both are kept.";
     ParentCycle, "python_parent_cycle", Repaired, "Python frames name each other as parents; the link was cut.";
+    NotCaptured, "not_captured", Info, "The recording was set up without this: it has no such table.";
+    CapturedEmpty, "captured_empty", Info, "This was captured, and nothing of it happened: the table is empty or left out.";
+    TableAbsent, "table_absent", Info, "There is no such table: either it was not captured or nothing of it happened; the file does not say.";
+    NewerColumn, "newer_column", Info, "The column came with a later version of nsys than the one that wrote the file; its values are null.";
+    MissingColumn, "missing_column", Info, "The table lacks a column that this version of nsys should write; its values are null.";
+    UnreadableTable, "unreadable_table", Lost, "The table lacks a column that is needed to read it; its rows are missing.";
+    UnreadTable, "unread_table", Info, "Tables that hold rows and are not read; they are listed in the properties.";
+    NewerSchema, "newer_schema", Info, "The schema of the export is newer than those this reader was tested with.";
+    DamagedPages, "damaged_pages", Lost, "Pages of the database are damaged; rows behind the given one are missing up to the next that could be read.";
+    TruncatedDatabase, "truncated_database", Lost, "The database is shorter than it says: pages at its end are missing.";
+    UnfinishedWrites, "unfinished_writes", Lost, "A write-ahead log or journal lies beside the database: what stands in it was not read.";
+    WrongType, "wrong_type", Repaired, "A value is not of its column's type; it was converted where that is exact, and is null otherwise.";
+    UnexpectedNull, "unexpected_null", Repaired, "A value that every row has is null here; the row was kept.";
+    UnknownString, "unknown_string", Repaired, "A text is referred to that the database does not hold; it is null.";
+    OpenRange, "open_range", Repaired, "A range has no end; it lasts to the end of the session.";
+    AmbiguousDevice, "ambiguous_device", Info, "Several processes use a device number, and the file does not say whether it is one GPU: tell them apart by `pid`.";
+    RecorderWarning, "recorder_warning", Info, "Warnings and errors of the recorder itself; they are in the table `instants`.";
     OverlappingSteps, "overlapping_steps", Info, "Steps overlap; each begins where the one before ends.";
 }
 
@@ -106,6 +123,22 @@ pub struct Finding {
     pub count: u64,
     /// Byte offset of the first, in the uncompressed source.
     pub first_offset: Option<u64>,
+    /// Table of the database, or `table.column`, that it is about.
+    pub source: Option<&'static str>,
+    /// rowid of the first, in that table.
+    pub first_rowid: Option<i64>,
+}
+
+impl Finding {
+    /// Where the first was met, in words; empty where that is not known.
+    pub fn place(&self) -> String {
+        match (self.source, self.first_rowid, self.first_offset) {
+            (Some(table), Some(rowid), _) => format!("table {table}, rowid {rowid}"),
+            (Some(table), None, _) => table.to_owned(),
+            (None, _, Some(offset)) => format!("byte {offset}"),
+            (None, _, None) => String::new(),
+        }
+    }
 }
 
 /// All findings of one reading, and the count of events.
@@ -117,7 +150,8 @@ pub struct Stats {
     pub kept: u64,
     /// Events that are in no table; always `seen - kept`.
     pub dropped: u64,
-    findings: BTreeMap<Code, Finding>,
+    /// By kind and, for databases, by what they are about.
+    findings: BTreeMap<(Code, Option<&'static str>), Finding>,
 }
 
 impl Stats {
@@ -128,15 +162,22 @@ impl Stats {
 
     /// Counts `count` findings of which the first is at `offset`.
     pub fn note_many(&mut self, code: Code, count: u64, offset: Option<u64>) {
-        if count == 0 {
+        self.add(code, Finding { count, first_offset: offset, source: None, first_rowid: None });
+    }
+
+    /// Counts one finding about `source`, a table of a database or `table.column`.
+    pub fn note_in(&mut self, code: Code, source: &'static str, rowid: Option<i64>) {
+        self.add(code, Finding { count: 1, first_offset: None, source: Some(source), first_rowid: rowid });
+    }
+
+    fn add(&mut self, code: Code, found: Finding) {
+        if found.count == 0 {
             return;
         }
-        let finding = self.findings.entry(code).or_insert(Finding { count: 0, first_offset: offset });
-        finding.count += count;
-        finding.first_offset = match (finding.first_offset, offset) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        let known = self.findings.entry((code, found.source)).or_insert(Finding { count: 0, ..found });
+        known.count += found.count;
+        known.first_offset = first(known.first_offset, found.first_offset);
+        known.first_rowid = first(known.first_rowid, found.first_rowid);
     }
 
     /// Adds what another reader of the same source found.
@@ -144,25 +185,25 @@ impl Stats {
         self.seen += other.seen;
         self.kept += other.kept;
         self.dropped += other.dropped;
-        for (&code, finding) in &other.findings {
-            self.note_many(code, finding.count, finding.first_offset);
+        for (&(code, _), &finding) in &other.findings {
+            self.add(code, finding);
         }
     }
 
     /// What was found, in order of [`Code`].
     pub fn findings(&self) -> impl Iterator<Item = (Code, Finding)> + '_ {
-        self.findings.iter().map(|(&code, &finding)| (code, finding))
+        self.findings.iter().map(|(&(code, _), &finding)| (code, finding))
     }
 
     /// The loss that comes first in the source, if anything was lost.
     pub fn first_loss(&self) -> Option<(Code, Finding)> {
         let lost = self.findings().filter(|(code, _)| code.severity() == Severity::Lost);
-        lost.min_by_key(|(_, finding)| finding.first_offset)
+        lost.min_by_key(|(_, finding)| (finding.first_offset, finding.first_rowid))
     }
 
-    /// The finding of one kind.
+    /// The finding of one kind, of the first source that has it.
     pub fn get(&self, code: Code) -> Option<Finding> {
-        self.findings.get(&code).copied()
+        self.findings().find(|(found, _)| *found == code).map(|(_, finding)| finding)
     }
 
     /// The findings as a table, worst first.
@@ -176,9 +217,19 @@ impl Stats {
                 severity: symbols.intern(code.severity().name()),
                 count: i64::try_from(finding.count).unwrap_or(i64::MAX),
                 first_offset: finding.first_offset.and_then(|o| i64::try_from(o).ok()),
+                source: finding.source.map(|source| symbols.intern(source)),
+                first_rowid: finding.first_rowid,
                 message: symbols.intern(code.message()),
             });
         }
         table
+    }
+}
+
+/// The lesser of two places, where known.
+fn first<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }

@@ -241,6 +241,7 @@ impl<'a> Add<'_, '_, '_, 'a> {
             correlation: self.int(Arg::Correlation),
             external_id: self.int(Arg::ExternalId),
             callback_id: self.small(Arg::CudaCallback).or_else(|| self.small(Arg::HipCallback)),
+            ..Default::default()
         };
         self.batch.tables.launches.push(row);
     }
@@ -279,6 +280,7 @@ impl<'a> Add<'_, '_, '_, 'a> {
             graph_node_id,
             priority: self.small(Arg::Priority),
             channel: self.small(Arg::Channel),
+            ..Default::default()
         };
         self.batch.tables.gpu_ops.push(row);
     }
@@ -316,6 +318,7 @@ impl<'a> Add<'_, '_, '_, 'a> {
             event_id: self.int(Arg::WaitEvent).or_else(|| self.int(Arg::EventId)).filter(known),
             wait_stream: self.int(Arg::WaitStream).filter(known),
             wait_correlation: self.int(Arg::WaitCorrelation).filter(known),
+            ..Default::default()
         };
         self.batch.tables.syncs.push(row);
     }
@@ -354,6 +357,7 @@ impl<'a> Add<'_, '_, '_, 'a> {
             device_id: self.small(Arg::DeviceId),
             call_stack: self.non_empty_text(Arg::CallStack),
             event_index: self.int(Arg::EventIndex),
+            ..Default::default()
         };
         self.batch.tables.memory.push(row);
     }

@@ -15,6 +15,10 @@ table! {
         count: i64,
         /// Byte offset of the first, in the uncompressed source.
         first_offset: Option<i64>,
+        /// Table of the database, or `table.column`, that it is about.
+        source: Option<Symbol>,
+        /// rowid of the first, in that table.
+        first_rowid: Option<i64>,
         /// What it is and what was done.
         message: Symbol,
     }

@@ -13,6 +13,10 @@ table! {
         kind: Symbol,
         /// Name as recorded; null where the event has none.
         name: Option<Symbol>,
+        /// Name of a kernel without namespaces, arguments and template arguments, where recorded.
+        short_name: Option<Symbol>,
+        /// Name of a kernel as the compiler wrote it, where recorded.
+        mangled_name: Option<Symbol>,
         /// Category as recorded (`cat`).
         category: Option<Symbol>,
         /// GPU index.
@@ -29,16 +33,28 @@ table! {
         external_id: Option<i64>,
         /// Context id.
         context: Option<i32>,
+        /// Green context id.
+        green_context: Option<i32>,
+        /// Process that launched the work; null where the source does not say.
+        pid: Option<i64>,
         /// Time stamp at which the work was queued, ns, where recorded; 0 is not recorded.
         queued_ns: Option<i64>,
         /// Launch grid, as JSON text `[x, y, z]`.
         grid: Option<Symbol>,
         /// Thread block, as JSON text `[x, y, z]`.
         block: Option<Symbol>,
+        /// Cluster of thread blocks, as JSON text `[x, y, z]`; null where the launch has none.
+        cluster: Option<Symbol>,
         /// Registers per thread.
         registers: Option<i32>,
         /// Shared memory per block, static and dynamic, bytes.
         shared_memory_bytes: Option<i32>,
+        /// The static part of the shared memory per block, bytes, where recorded.
+        static_shared_memory_bytes: Option<i32>,
+        /// The dynamic part of the shared memory per block, bytes, where recorded.
+        dynamic_shared_memory_bytes: Option<i32>,
+        /// Local memory per thread, bytes, where recorded.
+        local_memory_per_thread_bytes: Option<i32>,
         /// Blocks of the launch divided by the number of SMs, as recorded.
         blocks_per_sm: Option<f64>,
         /// Warps of the launch divided by the number of SMs, as recorded.
@@ -47,12 +63,20 @@ table! {
         occupancy_pct: Option<f64>,
         /// Bytes copied or set.
         bytes: Option<i64>,
+        /// Direction of a copy, such as `Host-to-Device`, where recorded apart from the name.
+        copy_kind: Option<Symbol>,
+        /// Kind of memory that a copy reads, such as `Pageable`, where recorded apart from the name.
+        source_memory: Option<Symbol>,
+        /// Kind of memory that a copy or memset writes, where recorded apart from the name.
+        destination_memory: Option<Symbol>,
         /// Memory bandwidth as recorded, 10^9 bytes a second.
         bandwidth_gb_per_s: Option<f64>,
         /// CUDA graph the work belongs to; null for eager work.
         graph_id: Option<i64>,
         /// Node of that graph.
         graph_node_id: Option<u64>,
+        /// Executable graph that a whole-graph execution ran.
+        graph_exec_id: Option<i64>,
         /// Stream priority.
         priority: Option<i32>,
         /// Hardware channel.

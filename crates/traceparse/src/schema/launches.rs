@@ -25,6 +25,10 @@ table! {
         external_id: Option<i64>,
         /// API id of the call (`cbid` of CUPTI, `cid` of ROCm).
         callback_id: Option<i32>,
+        /// Version that nsys appends to the name, as in `cudaLaunchKernel_v7000`.
+        api_version: Option<i32>,
+        /// What the call returned; null for success, and where it is not recorded.
+        error: Option<i32>,
     }
     derived {
         /// Process id; null where the source has a text (see `threads`).

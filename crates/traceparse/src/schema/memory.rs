@@ -4,7 +4,8 @@ use super::Symbol;
 use super::table::table;
 
 table! {
-    /// An allocation, a free or an out-of-memory event of the caching allocator.
+    /// An allocation, a free or an out-of-memory event of the caching allocator, or of the
+    /// device's own allocator in a database of nsys.
     MemoryEvents, MemoryRow, "memory";
     recorded {
         /// Position of the event in the source; unique over all tables of the trace.
@@ -23,6 +24,8 @@ table! {
         total_allocated_bytes: Option<i64>,
         /// Bytes reserved on the device after the event.
         total_reserved_bytes: Option<i64>,
+        /// Kind of memory, such as `Device` or `Managed`, where recorded.
+        memory_kind: Option<Symbol>,
         /// PyTorch's device type: 0 CPU, 1 CUDA, 6 HIP, 12 XPU, 19 MTIA, 20 PrivateUse1.
         device_type: Option<i32>,
         /// Device index; -1 for the CPU.

@@ -23,6 +23,8 @@ table! {
         start_ns: i64,
         /// Duration, ns; null where the source does not say or says nonsense.
         dur_ns: Option<i64>,
+        /// Thread that ended a start/end range, where it is not the one that started it.
+        end_tid: Option<i64>,
         /// `op_id` that PyTorch's emit_nvtx appends to the text.
         op_id: Option<i64>,
         /// Autograd sequence number in the text.

@@ -13,6 +13,8 @@ table! {
         name: Option<Symbol>,
         /// Category as recorded (`cat`).
         category: Option<Symbol>,
+        /// Process that made the call; null where the source does not say.
+        pid: Option<i64>,
         /// GPU index.
         device: Option<i32>,
         /// Stream id; null for a whole context.

@@ -62,7 +62,7 @@ impl Tiny {
             dur_ns: Some(span.end - span.start),
             correlation: Some(correlation).filter(|&id| id != 0),
             external_id: Some(external_id).filter(|&id| id != 0),
-            callback_id: None,
+            ..Default::default()
         };
         let number = row.row;
         self.trace.tables.launches.push(row);
