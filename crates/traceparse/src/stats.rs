@@ -89,7 +89,7 @@ codes! {
     UnpaddedFraction, "unpadded_fraction", Repaired, "Fractions of time stamps are not padded with zeros (a known recorder fault); they were read as ns.";
     LegacyExternalId, "legacy_external_id", Info, "External ids repeat the correlation ids (a recorder fault of 2022 to 2024); ops were found by time instead.";
     UnconfirmedExternalId, "unconfirmed_external_id", Info, "An external id equals the event's own correlation id and no op of that id encloses it; it was not used.";
-    DuplicateExternalId, "duplicate_external_id", Info, "Several ops have one external id; the first counts.";
+    DuplicateExternalId, "duplicate_external_id", Info, "Several ops have one external id; the last that starts before the event counts.";
     DuplicateCorrelation, "duplicate_correlation", Info, "Several launches have one correlation id; the last that starts before the work counts.";
     LaunchOutsideTrace, "launch_outside_trace", Info, "GPU work whose launch is not in the trace, as at the start of a recording.";
     LaunchWithoutGpuWork, "launch_without_gpu_work", Info, "A kernel launch has no GPU work in the trace, as at its end or while a graph is captured.";

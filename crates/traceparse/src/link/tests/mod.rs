@@ -1,6 +1,7 @@
 //! Tiny traces and what follows from them.
 
 mod launching;
+mod random;
 mod scale;
 mod stepping;
 mod tiny;
