@@ -187,9 +187,6 @@ def test_written_bytes_are_those_of_the_results(name: str) -> None:
     # What prepares the operands comes first.
     row = modelled[-1]
     cost = cost_of(row.name, *row.texts)
-    if name == "index":
-        assert cost.status == "unknown_dtype"  # the list of indices has no recorded type
-        cost = cost_of(row.name, *row.texts, list_dtype="long int")
     assert cost.status in {"exact", "estimate"}, cost
     assert cost.bytes_written == sum(tensor.nbytes for tensor in row.results), (row.name, row.texts, cost)
 

@@ -6,6 +6,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 
 # Importing a family registers its models.
 from kernelscope.costs import (
@@ -30,7 +31,7 @@ from kernelscope.costs import (
     state_space,
     triton,
 )
-from kernelscope.costs.bind import Call, bind
+from kernelscope.costs.bind import Arg, Call, bind
 from kernelscope.costs.conventions import CONVENTIONS, ConventionName
 from kernelscope.costs.dtypes import find_dtype
 from kernelscope.costs.registry import Model, find_model, load_models, models, operator
@@ -130,7 +131,7 @@ def cost_of(
     if call is None:
         return Cost(None, None, None, None, "missing_shape", "no shapes were recorded", model.name)
     try:
-        cost = model.function(call)
+        cost = _require_cost(model.function(call))
     except ShapeError as error:
         return Cost(None, None, None, None, "missing_shape", str(error), model.name)
     except (LookupError, ValueError) as error:
@@ -142,6 +143,28 @@ def cost_of(
     return _checked(cost, call, model, moves_bytes=rules.moves_bytes, assumed=list_dtype)
 
 
+def _require_cost(answer: object) -> Cost:
+    """What a model gave. Raises: TypeError: it is no cost; a user's model may give anything."""
+    if not isinstance(answer, Cost):
+        raise TypeError(f"{answer!r} is no cost")
+    return answer
+
+
+def _needs_types(cost: Cost, call: Call, model: Model) -> bool:
+    """Whether the cost changes with the unknown element types: a model may ignore the input that has one."""
+    double = DType("any", 8, "float", None)
+
+    def typed(arg: Arg) -> Arg:
+        if isinstance(arg, Tensor):
+            return arg._replace(dtype=double) if arg.dtype is UNKNOWN_DTYPE else arg
+        if isinstance(arg, tuple):
+            return cast("Arg", tuple(typed(item) for item in arg))
+        return arg
+
+    again = model.function(call.with_args([typed(arg) for arg in call.args]))
+    return again != cost
+
+
 def _checked(cost: Cost, call: Call, model: Model, *, moves_bytes: bool, assumed: str | None) -> Cost:
     """The cost with what the model could not know: its name, unknown types, and numbers beyond int64."""
     figures = (cost.flops, cost.bytes_read, cost.bytes_written)
@@ -150,7 +173,7 @@ def _checked(cost: Cost, call: Call, model: Model, *, moves_bytes: bool, assumed
     if not moves_bytes:
         return replace(cost, bytes_read=None, bytes_written=None, model=model.name)
     tensors = call.tensors()
-    if any(tensor.dtype is UNKNOWN_DTYPE for tensor in tensors):
+    if any(tensor.dtype is UNKNOWN_DTYPE for tensor in tensors) and _needs_types(cost, call, model):
         note = cost.note or "an element type is not known"
         return Cost(cost.flops, None, None, None, "unknown_dtype", note, model.name)
     status, note = cost.status, cost.note

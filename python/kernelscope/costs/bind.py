@@ -171,6 +171,17 @@ class Call:
         base = name.rpartition("::")[2].partition(".")[0]
         self.inplace = base.endswith("_") and not base.endswith("__")
 
+    def with_args(self, args: Sequence[Arg]) -> "Call":
+        """The same call with other inputs."""
+        return Call(
+            self.name,
+            args,
+            values_recorded=self.values_recorded,
+            output_dims=self.output_dims,
+            hints=self.hints,
+            dense=self.dense,
+        )
+
     def fail(self, problem: str) -> NoReturn:
         """Raise ShapeError with ``problem``."""
         raise ShapeError(f"{self.name}: {problem}")

@@ -18,7 +18,7 @@ def experts_flops(tokens: int, hidden: int, inner: int, *, top_k: int, gated: bo
     Raises: ShapeError: a size is negative.
     Source: Shazeer et al. 2017; Jiang et al. 2024 (Mixtral).
     Example: 888 tokens of 2880, inner size 2880, 4 experts each, gated:
-    2 * 3552 * 2880 * 2880 * 3 = 176771235840.
+    2 * 3552 * 2880 * 2880 * 3 = 176770252800.
     """
     if min(tokens, hidden, inner, top_k) < 0:
         raise ShapeError("experts with a negative size")
