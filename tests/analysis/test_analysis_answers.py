@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from events import Events
+from events import V100, Events
 
 from kernelscope import analysis
 from kernelscope.errors import InvalidArgumentError
@@ -174,6 +174,33 @@ def test_gpu_summary(training: Any) -> None:
     assert row["occupancy_pct"] == pytest.approx(12.5)
     assert row["tensor_core_share"] == pytest.approx(0.6)
     assert (row["kernels"], row["kernel_ns"], row["launch_metrics"]) == (2, 50_000, "derived")
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "answer"),
+    [
+        ("volta_s884gemm", {}, True),
+        ("volta_sgemm_64x64_nt", {}, False),
+        ("vectorized_elementwise_kernel", {}, False),
+        # Names of recent kernels do not say which instructions they use.
+        ("bmm_MxE4m3_sm100f", {"computeMajor": 10}, None),
+        ("cutlass_80_simt_sgemm", {"computeMajor": 10}, False),
+        ("nvjet_tst_64x64", {"computeMajor": 10}, True),
+        ("vectorized_elementwise_kernel", {"computeMajor": 10}, False),
+        ("Cijk_Alik_Bljk", {"warpSize": 64}, None),
+        ("Cijk_Alik_Bljk", {"warpSize": 64, "id": 3}, None),
+        ("any", {"name": "AMD Radeon"}, None),
+    ],
+)
+def test_tensor_cores(tmp_path: Path, name: str, device: dict[str, Any], answer: bool | None) -> None:
+    e = Events(V100 | device)
+    e.op("aten::mm", 0, 10)
+    e.call(5, 1, 1)
+    e.kernel(name, 20, 5, 1)
+    trace = e.read(tmp_path)
+    assert analysis.kernel_table(trace)["tensor_cores"].to_list() == [answer]
+    share = None if answer is None else float(answer)
+    assert analysis.gpu_summary(trace)["tensor_core_share"].to_list() == [share]
 
 
 @pytest.mark.parametrize("by", [(), ("nonsense",), ("name", "name")])

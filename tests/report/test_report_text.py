@@ -108,6 +108,14 @@ def test_damage_is_shown(tmp_path: Path) -> None:
     assert "First at byte" in text
 
 
+def test_versions_are_readable(tmp_path: Path) -> None:
+    path = tmp_path / "versions.json"
+    versions = '"cuda_driver_version": 13000, "cuda_runtime_version": 12090, "hip_runtime_version": 60443483'
+    path.write_text('{"schemaVersion": 1, ' + versions + ', "nccl_version": "2.27.5", "traceEvents": []}')
+    text = text_of(ks.read(path), tmp_path, width=120)
+    assert "CUDA driver 13.0, CUDA runtime 12.9, HIP runtime 6.4.43483, NCCL 2.27.5" in text
+
+
 def test_empty_trace(tmp_path: Path) -> None:
     path = tmp_path / "empty.json"
     path.write_text('{"schemaVersion": 1, "traceEvents": []}')

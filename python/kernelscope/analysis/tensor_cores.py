@@ -7,6 +7,8 @@ answer is unknown.
 
 import polars as pl
 
+from kernelscope.analysis.grouping import by_name
+
 KERNEL_MARKS = (
     "h884",
     "s884",
@@ -53,6 +55,11 @@ ELIGIBLE_OPS = frozenset([f"aten::{name}" for name in _ATEN.split()] + _AUTOGRAD
 """Names of operators that tensor cores can run."""
 
 
+# Names of kernels that multiply matrices, and of those among them that never use tensor cores.
+_MATRIX = "(?i)gemm|bmm_|matmul|conv|fmha|mha_|attention|attn|cutlass|mma"
+_PLAIN = "(?i)[sdcz]gemm|gemv|simt|splitkreduce"
+
+
 def is_nvidia(devices: pl.DataFrame) -> pl.DataFrame:
     """The rows of ``devices`` that describe NVIDIA GPUs.
 
@@ -64,28 +71,26 @@ def is_nvidia(devices: pl.DataFrame) -> pl.DataFrame:
 
 def _says_amd() -> pl.Expr:
     named = pl.col("name").cast(pl.String).str.contains("(?i)amd|radeon|gfx")
-    return ((pl.col("warp_size") == 64) | named).fill_null(value=False)
+    told = (pl.col("warp_size") == 64) | named
+    # A GPU that the recorder did not describe is of the make of those it did.
+    return pl.when(pl.col("warp_size").is_null()).then(told.any()).otherwise(told.fill_null(value=False))
 
 
 def kernel_flags(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
     """Adds ``tensor_cores``: whether a kernel runs on tensor cores, by its name.
 
-    Columns: of ``kernels``, needs ``name`` and ``device``; null where the name has no mark and the
-        device is AMD's.
+    Columns: of ``kernels``, needs ``name`` and ``device``. Null where a name has no mark and does
+        not settle it: on AMD's GPUs, and from compute capability 9 on for kernels that multiply
+        matrices, most of which use them without saying so.
     """
-    text = pl.col("name").cast(pl.String)
-    marked = (
-        kernels.select("name")
-        .unique()
-        .with_columns(text.str.contains_any(list(KERNEL_MARKS)).alias("_marked"))
+    flagged = by_name(
+        kernels,
+        _marked=pl.col("text").str.contains_any(list(KERNEL_MARKS)),
+        _matrix=pl.col("text").str.contains(_MATRIX) & ~pl.col("text").str.contains(_PLAIN),
     )
     amd = devices.filter(_says_amd()).get_column("device").implode()
-    return (
-        kernels.join(marked, on="name", how="left", nulls_equal=True, maintain_order="left")
-        .with_columns(
-            pl.when(pl.col("_marked") | ~pl.col("device").is_in(amd).fill_null(value=False))
-            .then("_marked")
-            .alias("tensor_cores")
-        )
-        .drop("_marked")
-    )
+    recent = devices.filter(pl.col("compute_major") >= 9).get_column("device").implode()
+    unsettled = pl.col("device").is_in(amd) | (pl.col("device").is_in(recent) & pl.col("_matrix"))
+    return flagged.with_columns(
+        pl.when(pl.col("_marked") | ~unsettled.fill_null(value=False)).then("_marked").alias("tensor_cores")
+    ).drop("_marked", "_matrix")

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 
+_ABBREVIATED = ("cuda", "hip", "nccl", "cupti")
+
+
 def header(trace: "Trace", shape: Shape) -> RenderableType:
     """The file, what recorded it, and the machine."""
     grid = Table.grid(padding=(0, 2))
@@ -34,24 +37,26 @@ def _facts(trace: "Trace") -> dict[str, str]:
     if meta.compression != "none":
         size += f" ({format_bytes(meta.file_bytes)} of {meta.compression})"
     events = f"{format_count(meta.kept)} of {format_count(meta.seen)} read"
-    rank = (
-        ""
-        if meta.rank is None
-        else f"{meta.rank} of {meta.world_size}"
-        if meta.world_size
-        else str(meta.rank)
-    )
-    versions = ", ".join(
-        f"{key.removesuffix('_version').replace('_', ' ')} {v}" for key, v in meta.versions.items()
-    )
     return {
         "format": f"{meta.format}, {size}",
         "events": events + (f", {format_count(meta.dropped)} dropped" if meta.dropped else ""),
         "recorder": meta.recorder or "",
-        "rank": rank + (f" on {meta.host}" if rank and meta.host else meta.host or ""),
+        "rank": "" if meta.rank is None else f"{meta.rank} of {meta.world_size or '?'}",
+        "host": meta.host or "",
         "GPUs": _gpus(trace),
-        "versions": versions,
+        "versions": ", ".join(_version(key, value) for key, value in meta.versions.items()),
     }
+
+
+def _version(key: str, value: str) -> str:
+    """A version as people write it; CUDA's 12090 is 12.9 and HIP's 60443483 is 6.4.43483."""
+    name = key.removesuffix("_version").replace("_", " ")
+    if value.isdecimal() and key.startswith("cuda_"):
+        value = f"{int(value) // 1000}.{int(value) % 1000 // 10}"
+    elif value.isdecimal() and key.startswith("hip_"):
+        value = f"{int(value) // 10**7}.{int(value) // 10**5 % 100}.{int(value) % 10**5}"
+    vendor, gap, rest = name.partition(" ")
+    return f"{vendor.upper() if vendor in _ABBREVIATED else vendor}{gap}{rest} {value}"
 
 
 def _gpus(trace: "Trace") -> str:
@@ -59,8 +64,10 @@ def _gpus(trace: "Trace") -> str:
     used = trace.gpu_ops.select(pl.col("device").drop_nulls().unique())
     named = used.join(trace.devices.select("device", pl.col("name").cast(pl.String)), on="device", how="left")
     kinds = (
-        named.group_by(pl.col("name").fill_null("GPU")).agg(pl.len(), pl.col("device").min()).sort("device")
+        named.group_by(pl.col("name").fill_null("unnamed GPU"))
+        .agg(pl.len(), pl.col("device").min())
+        .sort("device")
     )
     found = ", ".join(f"{number} x {name}" for name, number, _ in kinds.iter_rows())
-    idle = trace.devices.height - used.height
-    return found + (f" (of {trace.devices.height} in the machine)" if found and idle > 0 else "")
+    described = trace.devices["name"].drop_nulls().len()
+    return found + (f" (of {described} in the machine)" if found and described > used.height else "")

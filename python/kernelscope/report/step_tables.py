@@ -65,7 +65,7 @@ def _mean(mean: dict[str, Any], shape: Shape) -> Table:
     room = min(shape.width - 50, _WIDEST_BAR)
     for column in CATEGORIES:
         name, letter, color = _LOOKS[column]
-        if not mean[column] and column in ("communication_ns", "memset_ns", "dataloader_ns"):
+        if not mean[column]:
             continue
         share = mean[column] / total
         bar = _cells(letter, round(share * room), color, shape)

@@ -50,7 +50,7 @@ def to_text(trace: "Trace", answers: Answers, *, top: int, width: int | None) ->
 
 def _trimmed(text: str) -> str:
     """``text`` without the spaces that fill tables up on the right."""
-    return _TRAILING.sub("", text)
+    return _TRAILING.sub("", text).rstrip("\n") + "\n"
 
 
 def _parts(trace: "Trace", answers: Answers, shape: Shape) -> list[RenderableType]:
