@@ -135,6 +135,15 @@ def test_info_shows_what_was_lost(cli: Run, tmp_path: Path) -> None:
     assert f"at byte {path.read_bytes().index(b'5]')}" in strict.stderr
 
 
+@pytest.mark.parametrize("command", ["info", "analyze"])
+def test_terminal_without_unicode(cli: Run, tmp_path: Path, command: str) -> None:
+    path = tmp_path / "naïve\udcff.json"
+    path.write_text('{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "é→", "ts": 1, "dur": 1}]}')
+    done = cli(command, path, env={"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "na?ve?.json" in done.stdout
+
+
 def test_schema(cli: Run) -> None:
     assert "gpu_ops" in cli("schema").stdout
     assert "op_row" in cli("schema", "gpu_ops").stdout

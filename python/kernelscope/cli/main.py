@@ -1,9 +1,11 @@
 """Parses the command line, runs a subcommand, and turns its failure into an exit code."""
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import cast
 
 from kernelscope import __version__
 from kernelscope.cli import analyze, demo, info, schema
@@ -17,6 +19,10 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code: 0 done, 1 failed, 2 usage, 130 interrupted."""
+    output: object = sys.stdout
+    if isinstance(output, io.TextIOWrapper):
+        # A terminal may lack the characters of a name or a path; that must not cost the report.
+        cast("io.TextIOWrapper", output).reconfigure(errors="replace")
     options = _parser().parse_args(arguments)
     try:
         code: int = options.run(options)
