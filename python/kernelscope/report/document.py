@@ -37,8 +37,8 @@ def describe(trace: "Trace") -> dict[str, Any]:
 
 
 def dump(value: object) -> str:
-    """JSON text; numbers that JSON cannot write are null."""
-    return json.dumps(_writable(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    """JSON text in ASCII, so that any output can hold it; numbers that JSON cannot write are null."""
+    return json.dumps(_writable(value), indent=1, allow_nan=False) + "\n"
 
 
 def _writable(value: object) -> object:
