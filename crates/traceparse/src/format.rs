@@ -12,6 +12,8 @@ pub(crate) enum Format {
         /// Bytes of a byte-order mark.
         skip: usize,
     },
+    /// A database; its tables tell which tool wrote it.
+    Sqlite,
 }
 
 /// The format of a file that begins with `head`.
@@ -26,8 +28,9 @@ pub(crate) fn detect(head: &[u8], path: &Path) -> Result<Format, Error> {
         [b'{' | b'[', ..] => Ok(Format::Kineto { skip }),
         [] if head.is_empty() => refuse("is empty"),
         [] => refuse("holds nothing but white space"),
-        _ if head.starts_with(b"SQLite format 3\0") => {
-            refuse("is an SQLite database; databases of nsys and nvprof cannot be read yet")
+        _ if head.starts_with(b"SQLite format 3\0") => Ok(Format::Sqlite),
+        _ if is_nsys_report(path) => {
+            refuse("is a report of nsys, which only nsys can read; export it: nsys export --type sqlite FILE")
         }
         _ if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") => {
             refuse("is UTF-16 text; convert it to UTF-8")
@@ -37,6 +40,12 @@ pub(crate) fn detect(head: &[u8], path: &Path) -> Result<Format, Error> {
         }
         _ => refuse("is no trace: expected the JSON of the PyTorch profiler, plain or compressed"),
     }
+}
+
+/// Whether the path is named like the recorder's own files.
+fn is_nsys_report(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    ["nsys-rep", "qdrep", "qdstrm"].iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
 /// Whether `head` is binary and begins with field 1 of a protobuf, length-delimited.
@@ -62,10 +71,16 @@ mod tests {
     }
 
     #[test]
+    fn databases_are_known_by_their_first_bytes() {
+        assert_eq!(detect(b"SQLite format 3\0...", Path::new("f")).unwrap(), Format::Sqlite);
+    }
+
+    #[test]
     fn other_files_are_named() {
         assert_eq!(message(b""), "f: is empty");
         assert!(message(b" \n").contains("white space"));
-        assert!(message(b"SQLite format 3\0...").contains("SQLite"));
+        let report = detect(b"\x08\x01", Path::new("a.nsys-rep")).unwrap_err().to_string();
+        assert!(report.contains("nsys export"));
         assert!(message(b"\x0a\xd3\x02\x08\x00\x12").contains("Perfetto"));
         assert!(message(b"\x0a{\x40\x01\x12\x00").contains("Perfetto"));
         assert!(message(b"PK\x03\x04").contains("zip"));

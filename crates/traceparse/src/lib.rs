@@ -17,6 +17,7 @@ mod error;
 mod format;
 mod kineto;
 mod link;
+mod nsys;
 mod options;
 mod read;
 mod source;

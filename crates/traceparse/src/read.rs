@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::{self, Format};
 use crate::kineto;
 use crate::link;
+use crate::nsys;
 use crate::options::ReadOptions;
 use crate::source::Source;
 use crate::stats::Code;
@@ -23,13 +24,22 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     let mut head = vec![0; HEAD_BYTES];
     let filled = source.fill(&mut head)?;
     head.truncate(filled);
-    let Format::Kineto { skip } = format::detect(&head, path)?;
-    head.drain(..skip);
-    let head = kineto::Head { bytes: head, offset: skip as u64 };
-    let mut trace = kineto::read(path, source, head, options).map_err(|e| e.with_path(path))?;
-    if skip > 0 {
-        trace.stats.note(Code::ByteOrderMark, Some(0));
-    }
+    let mut trace = match format::detect(&head, path)? {
+        Format::Kineto { skip } => {
+            head.drain(..skip);
+            let head = kineto::Head { bytes: head, offset: skip as u64 };
+            let mut trace = kineto::read(path, source, head, options).map_err(|e| e.with_path(path))?;
+            if skip > 0 {
+                trace.stats.note(Code::ByteOrderMark, Some(0));
+            }
+            trace
+        }
+        Format::Sqlite if source.compression != "none" => {
+            let message = format!("is a database packed with {}; unpack it first", source.compression);
+            return Err(Error::new(ErrorKind::UnknownFormat, message).with_path(path));
+        }
+        Format::Sqlite => nsys::read(path, options).map_err(|e| e.with_path(path))?,
+    };
     link::link(&mut trace, options);
     trace.tables.diagnostics = trace.stats.to_table(&mut trace.symbols);
     Ok(trace)

@@ -1,0 +1,151 @@
+//! The values of one row, whatever types they have.
+
+use rusqlite::Row;
+use rusqlite::types::ValueRef;
+
+use crate::stats::{Code, Stats};
+
+/// A row of a table. Cell 0 is the rowid, the others follow the columns of the table's declaration.
+pub(super) struct Cells<'a, 'r> {
+    pub(super) row: &'a Row<'r>,
+    pub(super) table: &'static str,
+    pub(super) rowid: i64,
+    /// Number of the row in its run.
+    pub(super) number: u32,
+    /// Which cells the table has columns for, a bit each; the others are null throughout.
+    pub(super) present: u64,
+    pub(super) stats: &'a mut Stats,
+}
+
+impl<'a> Cells<'a, '_> {
+    /// Counts a finding about this row.
+    pub(super) fn note(&mut self, code: Code) {
+        self.stats.note_in(code, self.table, Some(self.rowid));
+    }
+
+    #[inline]
+    pub(super) fn value(&self, cell: usize) -> ValueRef<'a> {
+        self.row.get_ref(cell).unwrap_or(ValueRef::Null)
+    }
+
+    /// A whole number; null where the cell is null or no number.
+    #[inline]
+    pub(super) fn int(&mut self, cell: usize) -> Option<i64> {
+        match self.value(cell) {
+            ValueRef::Integer(value) => Some(value),
+            ValueRef::Null => None,
+            other => self.converted(other),
+        }
+    }
+
+    #[cold]
+    fn converted(&mut self, value: ValueRef<'_>) -> Option<i64> {
+        self.note(Code::WrongType);
+        match value {
+            ValueRef::Real(real) => {
+                let whole = real as i64;
+                (real.fract() == 0.0 && whole as f64 == real && whole != i64::MAX).then_some(whole)
+            }
+            ValueRef::Text(text) => std::str::from_utf8(text).ok()?.trim().parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// A whole number that every row should have.
+    #[inline]
+    pub(super) fn usual(&mut self, cell: usize) -> Option<i64> {
+        let value = self.int(cell);
+        let has_column = self.present & (1 << cell) != 0;
+        if value.is_none() && has_column && matches!(self.value(cell), ValueRef::Null) {
+            self.note(Code::UnexpectedNull);
+        }
+        value
+    }
+
+    /// A whole number that fits 32 bits.
+    #[inline]
+    pub(super) fn small(&mut self, cell: usize) -> Option<i32> {
+        let value = self.int(cell)?;
+        let small = i32::try_from(value).ok();
+        if small.is_none() {
+            self.note(Code::BadNumber);
+        }
+        small
+    }
+
+    /// A real number.
+    pub(super) fn real(&mut self, cell: usize) -> Option<f64> {
+        match self.value(cell) {
+            ValueRef::Real(value) => Some(value),
+            ValueRef::Integer(value) => Some(value as f64),
+            ValueRef::Null => None,
+            ValueRef::Text(text) => {
+                self.note(Code::WrongType);
+                std::str::from_utf8(text).ok()?.trim().parse().ok()
+            }
+            ValueRef::Blob(_) => {
+                self.note(Code::WrongType);
+                None
+            }
+        }
+    }
+
+    /// The bytes of a text.
+    #[inline]
+    pub(super) fn text(&mut self, cell: usize) -> Option<&'a [u8]> {
+        match self.value(cell) {
+            ValueRef::Text(text) => Some(text),
+            ValueRef::Null => None,
+            ValueRef::Blob(bytes) => {
+                self.note(Code::WrongType);
+                Some(bytes)
+            }
+            ValueRef::Integer(_) | ValueRef::Real(_) => {
+                self.note(Code::WrongType);
+                None
+            }
+        }
+    }
+
+    /// A correlation id: CUPTI counts from 1 in 32 bits, and 0 is none.
+    #[inline]
+    pub(super) fn correlation(&mut self, cell: usize) -> Option<i64> {
+        let id = self.int(cell)?;
+        if u32::try_from(id).is_err() {
+            self.note(Code::BadNumber);
+            return None;
+        }
+        (id != 0).then_some(id)
+    }
+
+    /// The start of an event; the event is lost without it.
+    #[inline]
+    pub(super) fn start(&mut self, cell: usize) -> Option<i64> {
+        let start = self.int(cell);
+        if start.is_none() {
+            self.note(Code::MissingTime);
+        }
+        start
+    }
+
+    /// Start and duration of an event.
+    #[inline]
+    pub(super) fn extent(&mut self, start: usize, end: usize) -> Option<(i64, Option<i64>)> {
+        let start = self.start(start)?;
+        let Some(end) = self.int(end) else {
+            self.note(Code::MissingDuration);
+            return Some((start, None));
+        };
+        Some((start, self.duration(start, end)))
+    }
+
+    /// The duration between two instants.
+    #[inline]
+    pub(super) fn duration(&mut self, start: i64, end: i64) -> Option<i64> {
+        let duration = end.checked_sub(start).filter(|&duration| duration >= 0);
+        if duration.is_none() {
+            self.note(if end < start { Code::NegativeDuration } else { Code::BadNumber });
+        }
+        duration
+    }
+}

@@ -1,0 +1,131 @@
+//! Copies and memsets.
+
+use super::builder::Builder;
+use crate::schema::Symbol;
+
+/// Directions of copies (`ENUM_CUDA_MEMCPY_OPER`), by number.
+const DIRECTIONS: [&str; 14] = [
+    "Unknown",
+    "Host-to-Device",
+    "Device-to-Host",
+    "Host-to-Array",
+    "Array-to-Host",
+    "Array-to-Array",
+    "Array-to-Device",
+    "Device-to-Array",
+    "Device-to-Device",
+    "Host-to-Host",
+    "Peer-to-Peer",
+    "Unified Host-to-Device",
+    "Unified Device-to-Host",
+    "Unified Device-to-Device",
+];
+
+/// Kinds of memory (`ENUM_CUDA_MEM_KIND`), by number.
+const MEMORY: [&str; 8] =
+    ["Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown"];
+
+fn listed(list: &[&str], code: i64) -> String {
+    let known = usize::try_from(code).ok().and_then(|code| list.get(code));
+    known.map_or_else(|| format!("kind {code}"), |&text| text.to_owned())
+}
+
+/// The name of a kind of memory.
+pub(super) fn memory_kind(builder: &mut Builder<'_, '_>, code: Option<i64>) -> Option<Symbol> {
+    code.map(|code| builder.coded("memory kind", code, |code| listed(&MEMORY, code)))
+}
+
+/// Copies.
+pub(super) mod memcpy {
+    use super::{DIRECTIONS, listed, memory_kind};
+    use crate::nsys::builder::Builder;
+    use crate::nsys::cells::Cells;
+    use crate::nsys::kernels::Place;
+    use crate::nsys::source::source;
+    use crate::schema::{GpuOpRow, Tables};
+
+    source! {
+        /// Copies.
+        SOURCE: "CUPTI_ACTIVITY_KIND_MEMCPY", Cuda, push;
+        START = "start" Required,
+        END = "end" Required,
+        DEVICE = "deviceId" Usual,
+        CONTEXT = "contextId" Usual,
+        GREEN_CONTEXT = "greenContextId" Newer,
+        STREAM = "streamId" Usual,
+        CORRELATION = "correlationId" Usual,
+        GLOBAL_PID = "globalPid" Usual,
+        BYTES = "bytes" Usual,
+        COPY_KIND = "copyKind" Usual,
+        SOURCE_KIND = "srcKind" Usual,
+        DESTINATION_KIND = "dstKind" Usual,
+        GRAPH_NODE = "graphNodeId" Newer,
+    }
+
+    fn push(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
+        let Some((start_ns, dur_ns)) = cells.extent(START, END) else { return false };
+        let place = Place::of(builder, cells, [DEVICE, CONTEXT, GREEN_CONTEXT, STREAM, GLOBAL_PID]);
+        let kind = cells.int(COPY_KIND);
+        let named = |code| format!("[CUDA memcpy {}]", listed(&DIRECTIONS, code));
+        let row = GpuOpRow {
+            name: Some(match kind {
+                Some(kind) => builder.coded("copy", kind, named),
+                None => builder.label("[CUDA memcpy]"),
+            }),
+            copy_kind: kind.map(|kind| builder.coded("copy kind", kind, |code| listed(&DIRECTIONS, code))),
+            source_memory: memory_kind(builder, cells.int(SOURCE_KIND)),
+            destination_memory: memory_kind(builder, cells.int(DESTINATION_KIND)),
+            start_ns,
+            dur_ns,
+            correlation: cells.correlation(CORRELATION),
+            bytes: cells.int(BYTES),
+            graph_node_id: cells.int(GRAPH_NODE).map(i64::cast_unsigned).filter(|&id| id != 0),
+            ..place.row(builder.label("memcpy"), cells)
+        };
+        tables.gpu_ops.push(row);
+        true
+    }
+}
+
+/// Memsets.
+pub(super) mod memset {
+    use super::memory_kind;
+    use crate::nsys::builder::Builder;
+    use crate::nsys::cells::Cells;
+    use crate::nsys::kernels::Place;
+    use crate::nsys::source::source;
+    use crate::schema::{GpuOpRow, Tables};
+
+    source! {
+        /// Memsets.
+        SOURCE: "CUPTI_ACTIVITY_KIND_MEMSET", Cuda, push;
+        START = "start" Required,
+        END = "end" Required,
+        DEVICE = "deviceId" Usual,
+        CONTEXT = "contextId" Usual,
+        GREEN_CONTEXT = "greenContextId" Newer,
+        STREAM = "streamId" Usual,
+        CORRELATION = "correlationId" Usual,
+        GLOBAL_PID = "globalPid" Usual,
+        BYTES = "bytes" Usual,
+        MEMORY_KIND = "memKind" Usual,
+        GRAPH_NODE = "graphNodeId" Newer,
+    }
+
+    fn push(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
+        let Some((start_ns, dur_ns)) = cells.extent(START, END) else { return false };
+        let place = Place::of(builder, cells, [DEVICE, CONTEXT, GREEN_CONTEXT, STREAM, GLOBAL_PID]);
+        let row = GpuOpRow {
+            name: Some(builder.label("[CUDA memset]")),
+            destination_memory: memory_kind(builder, cells.int(MEMORY_KIND)),
+            start_ns,
+            dur_ns,
+            correlation: cells.correlation(CORRELATION),
+            bytes: cells.int(BYTES),
+            graph_node_id: cells.int(GRAPH_NODE).map(i64::cast_unsigned).filter(|&id| id != 0),
+            ..place.row(builder.label("memset"), cells)
+        };
+        tables.gpu_ops.push(row);
+        true
+    }
+}

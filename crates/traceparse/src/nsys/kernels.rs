@@ -1,0 +1,153 @@
+//! Kernels, and executions of whole graphs.
+
+use super::builder::Builder;
+use super::cells::Cells;
+use super::source::source;
+use crate::schema::{GpuOpRow, Tables};
+
+source! {
+    /// Kernels.
+    SOURCE: "CUPTI_ACTIVITY_KIND_KERNEL", Cuda, push;
+    START = "start" Required,
+    END = "end" Required,
+    DEVICE = "deviceId" Usual,
+    CONTEXT = "contextId" Usual,
+    GREEN_CONTEXT = "greenContextId" Newer,
+    STREAM = "streamId" Usual,
+    CORRELATION = "correlationId" Usual,
+    GLOBAL_PID = "globalPid" Usual,
+    NAME = "demangledName" Usual,
+    SHORT_NAME = "shortName" Usual,
+    MANGLED_NAME = "mangledName" Usual,
+    REGISTERS = "registersPerThread" Usual,
+    GRID_X = "gridX" Usual,
+    GRID_Y = "gridY" Usual,
+    GRID_Z = "gridZ" Usual,
+    BLOCK_X = "blockX" Usual,
+    BLOCK_Y = "blockY" Usual,
+    BLOCK_Z = "blockZ" Usual,
+    STATIC_SHARED = "staticSharedMemory" Usual,
+    DYNAMIC_SHARED = "dynamicSharedMemory" Usual,
+    LOCAL_PER_THREAD = "localMemoryPerThread" Usual,
+    GRAPH_NODE = "graphNodeId" Newer,
+    GRAPH = "graphId" Newer,
+    CLUSTER_X = "clusterX" Newer,
+    CLUSTER_Y = "clusterY" Newer,
+    CLUSTER_Z = "clusterZ" Newer,
+}
+
+fn push(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
+    let Some((start_ns, dur_ns)) = cells.extent(START, END) else { return false };
+    let (static_shared, dynamic_shared) = (cells.small(STATIC_SHARED), cells.small(DYNAMIC_SHARED));
+    let place = Place::of(builder, cells, [DEVICE, CONTEXT, GREEN_CONTEXT, STREAM, GLOBAL_PID]);
+    // A launch without clusters has zeros here.
+    let has_cluster = cells.int(CLUSTER_X).is_some_and(|x| x > 0);
+    let row = GpuOpRow {
+        name: builder.usual_string(cells, NAME),
+        short_name: builder.string(cells, SHORT_NAME),
+        mangled_name: builder.string(cells, MANGLED_NAME),
+        start_ns,
+        dur_ns,
+        correlation: cells.correlation(CORRELATION),
+        grid: builder.triple(cells, [GRID_X, GRID_Y, GRID_Z]),
+        block: builder.triple(cells, [BLOCK_X, BLOCK_Y, BLOCK_Z]),
+        cluster: if has_cluster { builder.triple(cells, [CLUSTER_X, CLUSTER_Y, CLUSTER_Z]) } else { None },
+        registers: cells.small(REGISTERS),
+        shared_memory_bytes: static_shared.zip(dynamic_shared).and_then(|(a, b)| a.checked_add(b)),
+        static_shared_memory_bytes: static_shared,
+        dynamic_shared_memory_bytes: dynamic_shared,
+        local_memory_per_thread_bytes: cells.small(LOCAL_PER_THREAD),
+        graph_id: cells.int(GRAPH).filter(|&id| id != 0),
+        graph_node_id: cells.int(GRAPH_NODE).map(i64::cast_unsigned).filter(|&id| id != 0),
+        ..place.row(builder.label("kernel"), cells)
+    };
+    tables.gpu_ops.push(row);
+    true
+}
+
+/// Where work ran, and for whom.
+#[derive(Default)]
+pub(super) struct Place {
+    pub(super) device: Option<i32>,
+    pub(super) context: Option<i32>,
+    pub(super) green_context: Option<i32>,
+    pub(super) stream: Option<i64>,
+    pub(super) pid: Option<i64>,
+    pub(super) priority: Option<i32>,
+}
+
+impl Place {
+    /// From the cells of device, context, green context, stream and global process id.
+    pub(super) fn of(builder: &Builder<'_, '_>, cells: &mut Cells<'_, '_>, at: [usize; 5]) -> Self {
+        let [device, context, green_context, stream, global_pid] = at;
+        let machine = &builder.context.machine;
+        let pid = builder.pid(cells.int(global_pid));
+        let (context, stream) = (cells.small(context), cells.usual(stream));
+        Self {
+            device: cells
+                .usual(device)
+                .and_then(|_| cells.small(device))
+                .map(|device| machine.gpu(pid, device)),
+            context,
+            green_context: cells.small(green_context).filter(|&id| id != 0),
+            stream,
+            pid,
+            priority: machine.priority(pid, context, stream),
+        }
+    }
+
+    /// A row of this kind at this place.
+    pub(super) fn row(&self, kind: crate::schema::Symbol, cells: &Cells<'_, '_>) -> GpuOpRow {
+        GpuOpRow {
+            row: cells.number,
+            kind,
+            device: self.device,
+            context: self.context,
+            green_context: self.green_context,
+            stream: self.stream,
+            pid: self.pid,
+            priority: self.priority,
+            ..Default::default()
+        }
+    }
+}
+
+/// Executions of graphs that were recorded as a whole.
+pub(super) mod graphs {
+    use super::{Place, source};
+    use crate::nsys::builder::Builder;
+    use crate::nsys::cells::Cells;
+    use crate::schema::{GpuOpRow, Tables};
+
+    source! {
+        /// Whole-graph executions: the default way of recording graphs.
+        SOURCE: "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", WholeGraphs, push;
+        START = "start" Required,
+        END = "end" Required,
+        DEVICE = "deviceId" Usual,
+        CONTEXT = "contextId" Usual,
+        GREEN_CONTEXT = "greenContextId" Usual,
+        STREAM = "streamId" Usual,
+        CORRELATION = "correlationId" Usual,
+        GLOBAL_PID = "globalPid" Usual,
+        GRAPH = "graphId" Usual,
+        GRAPH_EXEC = "graphExecId" Usual,
+    }
+
+    fn push(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
+        let Some((start_ns, dur_ns)) = cells.extent(START, END) else { return false };
+        let place = Place::of(builder, cells, [DEVICE, CONTEXT, GREEN_CONTEXT, STREAM, GLOBAL_PID]);
+        let graph_id = cells.int(GRAPH);
+        let row = GpuOpRow {
+            name: graph_id.map(|id| builder.coded("graph", id, |id| format!("[CUDA graph {id}]"))),
+            start_ns,
+            dur_ns,
+            correlation: cells.correlation(CORRELATION),
+            graph_id,
+            graph_exec_id: cells.int(GRAPH_EXEC),
+            ..place.row(builder.label("graph"), cells)
+        };
+        tables.gpu_ops.push(row);
+        true
+    }
+}

@@ -1,0 +1,32 @@
+//! Databases that Nsight Systems exports (`nsys export --type sqlite`), schema 2.x to 3.25.
+//!
+//! `open` connects, `catalog` probes tables and columns, `plan` cuts the tables into runs of rows,
+//! and `pipeline` reads the runs on several threads and puts them back into order. One file per
+//! group of tables (`kernels`, `copies`, `calls`, `syncs`, `nvtx`, `spans`, `memory`, `metrics`)
+//! declares the columns and turns a row into rows of the trace. `cells` reads values whatever their
+//! type, `strings` and `identity` resolve texts and ids, and `session`, `machine` and `capture` read
+//! what stands beside the events.
+
+mod builder;
+mod calls;
+mod capture;
+mod catalog;
+mod cells;
+mod copies;
+mod identity;
+mod kernels;
+mod machine;
+mod memory;
+mod metrics;
+mod nvtx;
+mod nvtx_text;
+mod open;
+mod pipeline;
+mod plan;
+mod session;
+mod source;
+mod spans;
+mod strings;
+mod syncs;
+
+pub(crate) use pipeline::read;

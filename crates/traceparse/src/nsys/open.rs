@@ -1,0 +1,120 @@
+//! Opens a database without writing, locking or trusting it.
+
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::stats::{Code, Stats};
+
+/// Page cache of one connection, KiB: a scan reads every page once.
+const CACHE_KIB: i64 = 4 << 10;
+
+/// A database on disk, from which connections are made.
+pub(super) struct Database {
+    uri: String,
+    /// Whether pages are missing at its end.
+    is_truncated: bool,
+    pub(super) file_bytes: u64,
+}
+
+impl Database {
+    /// Opens the database at `path`; what is wrong with the file as a whole goes to `stats`.
+    pub(super) fn open(path: &Path, stats: &mut Stats) -> Result<Self> {
+        let file_bytes = std::fs::metadata(path).map_err(|e| Error::from_io(&e))?.len();
+        let mut database = Self { uri: uri(path), is_truncated: false, file_bytes };
+        let unfinished = unfinished_writes(path);
+        match database.connect() {
+            Ok(_) => {}
+            Err(_) if unfinished.is_some() => {
+                let beside = unfinished.unwrap_or_default();
+                let message = format!(
+                    "is being written: its changes stand in {beside}; wait until the export is done, \
+                     or run: sqlite3 FILE 'PRAGMA journal_mode=DELETE'"
+                );
+                return Err(Error::new(ErrorKind::Damaged, message));
+            }
+            Err(_) => {
+                database.is_truncated = true;
+                database.connect()?;
+                stats.note(Code::TruncatedDatabase, Some(file_bytes));
+            }
+        }
+        if unfinished.is_some() {
+            stats.note(Code::UnfinishedWrites, None);
+        }
+        Ok(database)
+    }
+
+    /// A connection that sees the file as it is: read-only, without locks, journal or log.
+    pub(super) fn connect(&self) -> Result<Connection> {
+        let flags =
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.uri, flags).map_err(|e| explain(&e))?;
+        connection.pragma_update(None, "cache_size", -CACHE_KIB).map_err(|e| explain(&e))?;
+        if self.is_truncated {
+            // Has SQLite open a file that is shorter than its header says; nothing is ever written.
+            connection.pragma_update(None, "writable_schema", true).map_err(|e| explain(&e))?;
+        }
+        let tables =
+            connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get::<_, i64>(0));
+        tables.map_err(|e| explain(&e))?;
+        Ok(connection)
+    }
+}
+
+/// The error for what SQLite says.
+pub(super) fn explain(error: &rusqlite::Error) -> Error {
+    use rusqlite::ffi::ErrorCode as Sqlite;
+    let code = error.sqlite_error_code();
+    let (kind, what) = match code {
+        Some(Sqlite::NotADatabase) => (ErrorKind::Damaged, "begins like an SQLite database and is none"),
+        Some(Sqlite::DatabaseCorrupt) => (ErrorKind::Damaged, "is a damaged SQLite database"),
+        Some(Sqlite::CannotOpen | Sqlite::PermissionDenied) => (ErrorKind::Io, "cannot be opened by SQLite"),
+        Some(Sqlite::SystemIoFailure) => (ErrorKind::Io, "cannot be read by SQLite"),
+        _ => (ErrorKind::Damaged, "cannot be read as an SQLite database"),
+    };
+    Error::new(kind, format!("{what} ({error}); if the export was cut short, run nsys export again"))
+}
+
+/// The path as a URI that takes every byte of it literally.
+///
+/// `immutable` has SQLite take no locks and look for no journal, so that it works on read-only media
+/// and never touches the folder.
+fn uri(path: &Path) -> String {
+    let mut uri = "file:".to_owned();
+    for &byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/._-".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(uri, "%{byte:02X}");
+        }
+    }
+    uri + "?mode=ro&immutable=1"
+}
+
+/// Name of a log or journal beside the database that holds changes.
+fn unfinished_writes(path: &Path) -> Option<String> {
+    ["-wal", "-journal"].into_iter().find_map(|suffix| {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(suffix);
+        let beside = PathBuf::from(beside);
+        let bytes = std::fs::metadata(&beside).map_or(0, |info| info.len());
+        (bytes > 0).then(|| beside.display().to_string())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::uri;
+    use std::path::Path;
+
+    #[test]
+    fn a_path_cannot_smuggle_options_into_the_uri() {
+        let path = Path::new("/a b/50%?mode=rwc#x.sqlite");
+        assert_eq!(uri(path), "file:/a%20b/50%25%3Fmode%3Drwc%23x.sqlite?mode=ro&immutable=1");
+    }
+}
