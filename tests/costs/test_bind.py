@@ -205,7 +205,7 @@ DIMS = TEXT | st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=9).map(
     TEXT,
     TEXT,
     TEXT,
-    st.sampled_from(["kernelscope", "torch", "tracelens"]),
+    st.sampled_from(["kernelscope", "torch", "tracelens", "pyprof"]),
 )
 def test_no_text_raises(
     name: str, dims: Any, types: Any, strides: Any, concrete: Any, convention: Any

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from kernelscope.costs import torch_counter, tracelens
+from kernelscope.costs import pyprof, torch_counter, tracelens
 from kernelscope.costs.registry import Function, Model, candidates, find_model
 
-ConventionName = Literal["kernelscope", "torch", "tracelens"]
+ConventionName = Literal["kernelscope", "torch", "tracelens", "pyprof"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,4 +41,5 @@ CONVENTIONS: dict[str, Convention] = {
     "kernelscope": Convention("kernelscope", {}, None, dense=False, moves_bytes=True),
     "torch": Convention("torch", torch_counter.OWN, torch_counter.COUNTED, dense=True, moves_bytes=False),
     "tracelens": Convention("tracelens", tracelens.OWN, frozenset(), dense=False, moves_bytes=True),
+    "pyprof": Convention("pyprof", pyprof.OWN, frozenset(), dense=False, moves_bytes=True),
 }
