@@ -122,15 +122,23 @@ def read(
 
 
 def _frame(name: str, table: _traceparse.ArrowTable) -> pl.DataFrame:
-    """The frame of a table, with a literal null for every column that holds no value.
+    """The frame of a table, with a column of nulls for every column that holds no value.
 
-    A literal takes no memory per row, and most optional columns are empty in most traces.
+    Most optional columns are empty in most traces. Built eagerly: the lazy engine would cost
+    more memory than a small trace.
     """
     dtypes = {c.name: _DTYPES[c.dtype] for c in TABLES[name].columns}
-    if len(table) == 0:
+    rows = len(table)
+    if rows == 0:
         return pl.DataFrame(schema=dtypes)
     filled = pl.DataFrame(table)
-    return filled.select(
-        pl.col(c) if c in filled.columns else pl.lit(None, dtype=dtype).alias(c)
-        for c, dtype in dtypes.items()
+    return pl.DataFrame(
+        [
+            filled[column] if column in filled.columns else _nulls(column, dtype, rows)
+            for column, dtype in dtypes.items()
+        ]
     )
+
+
+def _nulls(name: str, dtype: pl.DataType, rows: int) -> pl.Series:
+    return pl.Series(name, [None], dtype=dtype).new_from_index(0, rows)

@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::events::Run;
-use super::feed::{Chunk, Feed};
+use super::feed::Feed;
 use super::header;
-use super::rows::{Batch, RowBuilder, Shared};
-use super::sequence::{Parsed, Sequencer, refuse_loss};
+use super::rows::{RowBuilder, Shared};
+use super::sequence::{Piece, Sequencer, refuse_loss};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::ReadOptions;
 use crate::source::Source;
@@ -114,14 +114,14 @@ impl<'w> Work<'w> {
     }
 
     fn run_with(&self, rows: &mut RowBuilder<'_>) -> Result<()> {
-        while let Some(mut chunk) = self.pool.take() {
+        while let Some(mut piece) = self.pool.take() {
             // A buffer is in hand before a chunk is claimed, so the thread that holds the oldest
             // chunk never waits for one.
             {
                 let mut feed = guard(&self.feed);
-                if self.failed.load(Ordering::Relaxed) || !feed.next_chunk(&mut chunk)? {
+                if self.failed.load(Ordering::Relaxed) || !feed.next_chunk(&mut piece.chunk)? {
                     drop(feed);
-                    self.pool.put(chunk);
+                    self.pool.put(piece);
                     return Ok(());
                 }
                 let (done, total) = feed.progress();
@@ -132,28 +132,27 @@ impl<'w> Work<'w> {
                     return Err(Error::new(ErrorKind::Interrupted, "interrupted"));
                 }
             }
-            let parsed = parse(&chunk, rows);
-            guard(&self.sequencer).accept(chunk, parsed, |chunk| self.pool.put(chunk))?;
+            parse(&mut piece, rows);
+            guard(&self.sequencer).accept(piece, |piece| self.pool.put(piece))?;
         }
         Ok(())
     }
 }
 
 /// Parses a chunk on the assumption that it begins between events.
-fn parse(chunk: &Chunk, rows: &mut RowBuilder<'_>) -> Parsed {
-    if !chunk.starts_event {
-        return None;
-    }
-    let run = Run {
-        bytes: chunk.bytes(),
-        start: 0,
-        offset: chunk.offset,
-        after_comma: true,
-        is_last: chunk.is_last,
-    };
-    let mut batch = Batch::default();
-    let end = run.parse(rows, &mut batch);
-    Some((batch, end))
+fn parse(piece: &mut Piece, rows: &mut RowBuilder<'_>) {
+    let Piece { chunk, batch, end } = piece;
+    batch.clear();
+    *end = chunk.starts_event.then(|| {
+        let run = Run {
+            bytes: chunk.bytes(),
+            start: 0,
+            offset: chunk.offset,
+            after_comma: true,
+            is_last: chunk.is_last,
+        };
+        run.parse(rows, batch)
+    });
 }
 
 fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -166,8 +165,8 @@ fn lock<T>(mutex: Mutex<T>) -> T {
 
 /// The buffers in circulation; their number bounds the memory of chunks in flight.
 struct Pool {
-    sender: Mutex<Option<SyncSender<Chunk>>>,
-    receiver: Mutex<Receiver<Chunk>>,
+    sender: Mutex<Option<SyncSender<Piece>>>,
+    receiver: Mutex<Receiver<Piece>>,
 }
 
 impl Pool {
@@ -175,20 +174,20 @@ impl Pool {
         let (sender, receiver) = sync_channel(buffers);
         for _ in 0..buffers {
             // The channel has room for every buffer.
-            let _ = sender.send(Chunk::default());
+            let _ = sender.send(Piece::default());
         }
         Self { sender: Mutex::new(Some(sender)), receiver: Mutex::new(receiver) }
     }
 
     /// A free buffer; waits for one, `None` once the pool is closed.
-    fn take(&self) -> Option<Chunk> {
+    fn take(&self) -> Option<Piece> {
         guard(&self.receiver).recv().ok()
     }
 
-    fn put(&self, chunk: Chunk) {
+    fn put(&self, piece: Piece) {
         if let Some(sender) = &*guard(&self.sender) {
             // Never full: no more buffers exist than it has room for.
-            let _ = sender.try_send(chunk);
+            let _ = sender.try_send(piece);
         }
     }
 

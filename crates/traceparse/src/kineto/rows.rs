@@ -25,6 +25,16 @@ pub(crate) struct Batch {
     pub(crate) short_fractions: (u64, u64),
 }
 
+impl Batch {
+    /// Empties the batch and keeps its memory.
+    pub(crate) fn clear(&mut self) {
+        self.tables.clear();
+        self.stats = Stats::default();
+        self.rows = 0;
+        self.short_fractions = (0, 0);
+    }
+}
+
 /// What all threads that read one trace share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {

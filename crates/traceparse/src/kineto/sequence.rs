@@ -19,10 +19,16 @@ use crate::stats::{Code, Stats};
 const MAX_PENDING: usize = 256 << 20;
 
 /// Content after which the size of the tables is estimated from what was read so far.
-const ESTIMATE_AFTER: u64 = 16 << 20;
+const ESTIMATE_AFTER: u64 = 4 << 20;
 
-/// What a chunk was parsed to, if it could be.
-pub(crate) type Parsed = Option<(Batch, End)>;
+/// A chunk on its way: what it was parsed to travels with it, and the memory of both is used again.
+#[derive(Debug, Default)]
+pub(crate) struct Piece {
+    pub(crate) chunk: Chunk,
+    pub(crate) batch: Batch,
+    /// How the chunk ended; `None` if it was not parsed.
+    pub(crate) end: Option<End>,
+}
 
 /// What the next byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +46,7 @@ enum Mode {
 /// Takes chunks in order.
 pub(crate) struct Sequencer<'s> {
     rows: RowBuilder<'s>,
-    waiting: BTreeMap<u64, (Chunk, Parsed)>,
+    waiting: BTreeMap<u64, Piece>,
     next_index: u64,
     mode: Mode,
     /// Bytes of something that is not complete yet, and the offset of the first.
@@ -77,30 +83,26 @@ impl<'s> Sequencer<'s> {
         }
     }
 
-    /// Takes a parsed chunk; `recycle` gets every chunk whose bytes are no longer needed.
-    pub(crate) fn accept(
-        &mut self,
-        chunk: Chunk,
-        parsed: Parsed,
-        mut recycle: impl FnMut(Chunk),
-    ) -> Result<()> {
-        self.waiting.insert(chunk.index, (chunk, parsed));
-        while let Some((chunk, parsed)) = self.waiting.remove(&self.next_index) {
+    /// Takes a piece; `recycle` gets every piece that is no longer needed.
+    pub(crate) fn accept(&mut self, piece: Piece, mut recycle: impl FnMut(Piece)) -> Result<()> {
+        self.waiting.insert(piece.chunk.index, piece);
+        while let Some(mut piece) = self.waiting.remove(&self.next_index) {
             self.next_index += 1;
-            self.commit(&chunk, parsed)?;
-            if !self.is_estimated && chunk.offset >= ESTIMATE_AFTER {
+            self.commit(&mut piece)?;
+            if !self.is_estimated && piece.chunk.offset >= ESTIMATE_AFTER {
                 self.is_estimated = true;
                 // One part in sixteen more, for files that are denser towards their end.
-                self.tables.reserve_times(1.0625 / chunk.file_share.clamp(1e-4, 1.0));
+                self.tables.reserve_times(1.0625 / piece.chunk.file_share.clamp(1e-4, 1.0));
             }
-            recycle(chunk);
+            recycle(piece);
         }
         Ok(())
     }
 
-    fn commit(&mut self, chunk: &Chunk, parsed: Parsed) -> Result<()> {
+    fn commit(&mut self, piece: &mut Piece) -> Result<()> {
+        let Piece { chunk, batch, end } = piece;
         let bytes = chunk.bytes();
-        if let (Mode::Events(_), Some((batch, end)), true) = (self.mode, parsed, self.pending.is_empty()) {
+        if let (Mode::Events(_), Some(end), true) = (self.mode, *end, self.pending.is_empty()) {
             self.take(batch)?;
             return self.finish_run(bytes, chunk.offset, end, chunk.is_last);
         }
@@ -145,7 +147,7 @@ impl<'s> Sequencer<'s> {
                     let run = Run { bytes, start: at, offset, after_comma, is_last };
                     let mut batch = Batch::default();
                     let end = run.parse(&mut self.rows, &mut batch);
-                    self.take(batch)?;
+                    self.take(&mut batch)?;
                     match end {
                         End::Closed(bracket) => {
                             self.outline.close_events();
@@ -209,7 +211,7 @@ impl<'s> Sequencer<'s> {
     }
 
     /// Appends the rows of `batch`, renumbered to their place in the file.
-    fn take(&mut self, mut batch: Batch) -> Result<()> {
+    fn take(&mut self, batch: &mut Batch) -> Result<()> {
         let Ok(base) = u32::try_from(self.events) else {
             let message = "has more than 4,294,967,295 events; split it by rank or by time";
             return Err(Error::new(ErrorKind::Damaged, message));

@@ -42,6 +42,10 @@ impl CallColumns {
         gpu::note_launches(launches, names, &gpu, &launch_ops, stats);
         let kinds = CopyKinds::new(&trace.symbols);
         let is_communication = gpu::communication(tables, names, &gpu.ops, kinds);
+        let sync_launch_row = sync_launches(tables, &correlations);
+        let annotation_op_row = annotation_ops(tables, &external_ids);
+        // The indices are as large as a column each, and no longer needed.
+        drop((correlations, external_ids));
 
         let steps = Steps::find(tables, &trace.symbols, names, options);
         let mut launch_steps = steps.of_calls(launches);
@@ -53,19 +57,20 @@ impl CallColumns {
         let at = |starts: &[i64]| steps.numbers(starts.iter().map(|&start| steps.at(start)));
         let activities =
             Activities { tables, names, steps: &steps, tree, is_communication: &is_communication, kinds };
+        let parts = activities.breakdown(&spans);
         Self {
-            launch_op_row: rows(&launch_ops.ops, &ops.row),
-            sync_launch_row: sync_launches(tables, &correlations),
-            annotation_op_row: annotation_ops(tables, &external_ids),
             op_step: at(ops.start_ns.values()),
             memory_step: at(memory.start_ns.values()),
             gpu_step: steps.numbers(gpu_step),
             launch_step: steps.numbers(launch_steps.iter().copied()),
-            gpu_launch_row: rows(&gpu.launches, &launches.row),
-            gpu_op_row: rows(&gpu.ops, &ops.row),
+            launch_op_row: rows(launch_ops.ops, &ops.row),
+            gpu_launch_row: rows(gpu.launches, &launches.row),
+            gpu_op_row: rows(gpu.ops, &ops.row),
             gpu_link: Column::from_values(gpu.links.iter().map(|&link| vocabulary.link(link)).collect()),
-            parts: activities.breakdown(&spans),
             is_communication: Column::from_values(is_communication),
+            sync_launch_row,
+            annotation_op_row,
+            parts,
             steps,
             spans,
         }

@@ -69,6 +69,8 @@ pub(crate) fn link(trace: &mut Trace, options: &ReadOptions) {
     ops.store(trace, tree);
     calls.store(&mut trace.tables);
     frames.store(&mut trace.tables, &mut stats);
+    // Last, when nothing is held beside the tables: these are the largest columns.
+    threads::store_idents(&mut trace.tables, &trace.tracks);
     trace.tables.threads = threads::threads(&trace.tables.metadata, &trace.tracks, &trace.symbols);
     threads::add_used_devices(&mut trace.tables);
     trace.stats.merge(&stats);
@@ -102,10 +104,10 @@ fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Row numbers of indices; [`NONE`] becomes null.
-fn rows(indices: &[u32], rows: &Column<u32>) -> Column<u32> {
+/// Row numbers of indices, written where the indices stood; [`NONE`] becomes null.
+fn rows(indices: Vec<u32>, rows: &Column<u32>) -> Column<u32> {
     let numbers = rows.values();
     // No row has the number NONE: a source has fewer events.
-    let row = |&index: &u32| numbers.get(index as usize).copied().unwrap_or(NONE);
-    Column::from_sentinel(indices.iter().map(row).collect(), NONE)
+    let row = |index: u32| numbers.get(index as usize).copied().unwrap_or(NONE);
+    Column::from_sentinel(indices.into_iter().map(row).collect(), NONE)
 }

@@ -11,7 +11,6 @@ use crate::trace::Trace;
 
 /// The columns.
 pub(super) struct OpColumns {
-    parent_row: Column<u32>,
     forward_row: Column<u32>,
     phase: Column<Symbol>,
     module: Column<Symbol>,
@@ -31,18 +30,17 @@ impl OpColumns {
         phases::inherit_modules(all, &tree.parents, &forwards, frames, &mut modules);
         let module = |&frame: &u32| python.name.get(frame as usize).map(|name| vocabulary.module(name));
         Self {
-            parent_row: rows(&tree.parents, &ops.row),
-            forward_row: rows(&forwards, &ops.row),
+            forward_row: rows(forwards, &ops.row),
             phase: Column::from_values(phases.into_iter().map(|phase| vocabulary.phase(phase)).collect()),
             module: modules.iter().map(module).collect(),
-            module_row: rows(&modules, &python.row),
+            module_row: rows(modules, &python.row),
         }
     }
 
     pub(super) fn store(self, trace: &mut Trace, tree: OpTree) {
         let ops = &mut trace.tables.ops;
         debug_assert!(ops.len() < NONE as usize, "row indices fit");
-        ops.parent_row = self.parent_row;
+        ops.parent_row = rows(tree.parents, &ops.row);
         ops.depth = Column::from_values(tree.depths);
         ops.forward_row = self.forward_row;
         ops.phase = self.phase;

@@ -26,34 +26,24 @@ impl Idents {
 }
 
 fn column(idents: &[Option<i64>], tracks: &[u32]) -> Column<i64> {
-    let all: Option<Vec<i64>> = idents.iter().copied().collect();
-    match all {
-        Some(idents) => Column::from_values(tracks.iter().map(|&track| idents[track as usize]).collect()),
-        None => tracks.iter().map(|&track| idents[track as usize]).collect(),
+    let ident = |&track: &u32| idents[track as usize];
+    // Tracks without numbers are those of profiler spans: few tables have any.
+    if tracks.iter().all(|track| ident(track).is_some()) {
+        return Column::from_values(tracks.iter().map(|track| ident(track).unwrap_or_default()).collect());
     }
+    tracks.iter().map(ident).collect()
 }
 
-/// Declares [`TableIdents`] for the tables whose events are drawn on tracks.
-macro_rules! table_idents {
-    ($($table:ident),*) => {
-        /// The columns `pid` and `tid` of every table that has tracks.
-        pub(super) struct TableIdents {
-            $( $table: (Column<i64>, Column<i64>), )*
-        }
-
-        impl TableIdents {
-            pub(super) fn new(tables: &Tables, tracks: &TrackTable) -> Self {
-                let idents = Idents::new(tracks);
-                Self { $( $table: idents.columns(&tables.$table.track), )* }
-            }
-
-            pub(super) fn store(self, tables: &mut Tables) {
-                $( (tables.$table.pid, tables.$table.tid) = self.$table; )*
-            }
-        }
-    };
+/// Fills the columns `pid` and `tid` of every table that has tracks.
+pub(super) fn store_idents(tables: &mut Tables, tracks: &TrackTable) {
+    let idents = Idents::new(tracks);
+    macro_rules! store {
+        ($($table:ident),*) => {
+            $( (tables.$table.pid, tables.$table.tid) = idents.columns(&tables.$table.track); )*
+        };
+    }
+    store!(ops, launches, python, memory, counters, instants, flows, spans, metadata);
 }
-table_idents!(ops, launches, python, memory, counters, instants, flows, spans, metadata);
 
 /// What metadata events say of a process or thread; the last of each kind counts.
 #[derive(Default)]

@@ -100,6 +100,13 @@ impl<T: Copy + Default> Column<T> {
         }
     }
 
+    /// Removes every row and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.values.clear();
+        self.pending_nulls = 0;
+        self.validity = NullBufferBuilder::new(0);
+    }
+
     /// Makes room for `factor` times the rows it has.
     ///
     /// Memory that is reserved and never used costs nothing; a column that grows by doubling leaves
@@ -142,7 +149,11 @@ impl<T: Copy + Default> Column<T> {
     fn settle_nulls(&mut self) {
         if self.pending_nulls > 0 {
             let nulls = std::mem::take(&mut self.pending_nulls);
-            self.values = vec![T::default(); nulls];
+            if self.values.capacity() < nulls {
+                self.values = vec![T::default(); nulls];
+            } else {
+                self.values.resize(nulls, T::default());
+            }
             self.validity.append_n_nulls(nulls);
         }
     }

@@ -78,6 +78,11 @@ macro_rules! tables {
                 $( self.$field.append(&mut other.$field); )*
             }
 
+            /// Removes every row and keeps the memory.
+            pub(crate) fn clear(&mut self) {
+                $( self.$field.clear(); )*
+            }
+
             /// Makes room for `factor` times the rows that the tables have.
             pub(crate) fn reserve_times(&mut self, factor: f64) {
                 $( self.$field.reserve_times(factor); )*

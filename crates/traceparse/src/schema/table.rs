@@ -103,6 +103,12 @@ macro_rules! table {
                 $( self.$rcol.append(&mut other.$rcol); )*
             }
 
+            /// Removes every row and keeps the memory.
+            pub(crate) fn clear(&mut self) {
+                $( self.$rcol.clear(); )*
+                $( self.$dcol.clear(); )*
+            }
+
             /// Makes room for `factor` times the rows it has.
             pub(crate) fn reserve_times(&mut self, factor: f64) {
                 $( self.$rcol.reserve_times(factor); )*
