@@ -34,6 +34,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "add, tensor without dimensions": lambda: _half(4, 3) + torch.tensor(2.0),
     "add, float16 and bfloat16": lambda: _half(4) + _x(4, dtype=torch.float16),
     "div of whole numbers": lambda: _x(4, 3, dtype=INT) / _x(4, 3, dtype=INT),
+    "rounded div": lambda: torch.div(_x(4, 3, dtype=INT), _x(4, 3, dtype=INT), rounding_mode="trunc"),
     "floor division": lambda: _x(4, 3, dtype=INT) // 2,
     "comparison": lambda: _x(4, 3) < _x(3),
     "logical": lambda: torch.logical_and(_x(4, 3), _x(4, 3)),

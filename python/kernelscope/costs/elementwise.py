@@ -174,9 +174,10 @@ def _binary(call: Call) -> Cost:
 
 @operator(*_names(_BINARY_TRUE_DIVISION))
 def _divide(call: Call) -> Cost:
-    """``div(self, other)``: whole numbers give float32, unless a rounding mode is named (not recorded)."""
+    """``div(self, other)``: whole numbers give float32; a third input is a rounding mode, which keeps them."""
     kinds = {t.dtype.kind for t in _operands(call, 2)}
-    return pointwise(call, 2, out=FLOAT32 if kinds <= {"bool", "integer"} else None)
+    rounded = len(call.args) > 2 and not isinstance(call.arg(2), Tensor)
+    return pointwise(call, 2, out=FLOAT32 if kinds <= {"bool", "integer"} and not rounded else None)
 
 
 @operator(*_names(_BINARY_BOOL))

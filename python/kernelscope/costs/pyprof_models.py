@@ -261,9 +261,7 @@ def adam(x: Inputs, kernel: Kernel) -> PyProfCost:
 
 
 def cell(x: Inputs, kernel: Kernel, *, gates: int) -> PyProfCost:
-    """Forward by the kernel's place: input product, recurrent product, gates; backward by the kernel's
-    name.
-    """
+    """Forward by the place: input product, recurrent product, gates; backward by the kernel's name."""
     inputs, state = x.tensors[0], x.tensors[1]
     (batch, size), hidden, width = inputs.shape, state.shape[1], inputs.dtype.bytes
     if not kernel.backward:
