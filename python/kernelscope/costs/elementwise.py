@@ -174,7 +174,7 @@ def _binary(call: Call) -> Cost:
 
 @operator(*_names(_BINARY_TRUE_DIVISION))
 def _divide(call: Call) -> Cost:
-    """``div(self, other)``: whole numbers give float32; a third input is a rounding mode, which keeps them."""
+    """``div(self, other)``: whole numbers give float32; a rounding mode, the third input, keeps them."""
     kinds = {t.dtype.kind for t in _operands(call, 2)}
     rounded = len(call.args) > 2 and not isinstance(call.arg(2), Tensor)
     return pointwise(call, 2, out=FLOAT32 if kinds <= {"bool", "integer"} and not rounded else None)
