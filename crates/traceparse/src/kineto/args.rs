@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::event::FIELD_COUNT;
 use super::scan::{Cursor, Kind, Raw, Stop};
 
 /// Declares the known argument keys, with the spellings of all recorder versions.
@@ -97,12 +98,14 @@ pub(crate) struct KeyMap {
     known: HashMap<&'static [u8], (Arg, u8)>,
     /// Spelling that last followed each spelling; the last entry stands for the first key.
     next: [u8; SPELLINGS.len() + 1],
+    /// The same for the keys of the event itself.
+    pub(super) next_field: [u8; FIELD_COUNT + 1],
 }
 
 impl Default for KeyMap {
     fn default() -> Self {
         let known = SPELLINGS.iter().enumerate().map(|(i, &(key, arg))| (key, (arg, i as u8))).collect();
-        Self { known, next: [0; SPELLINGS.len() + 1] }
+        Self { known, next: [0; SPELLINGS.len() + 1], next_field: [0; FIELD_COUNT + 1] }
     }
 }
 
@@ -115,12 +118,7 @@ impl KeyMap {
     fn guess(&self, cursor: &mut Cursor<'_>, previous: u8) -> Option<(Arg, u8)> {
         let spelling = self.next[usize::from(previous)];
         let (key, arg) = SPELLINGS[usize::from(spelling)];
-        let rest = cursor.bytes.get(cursor.at + 1..)?;
-        if rest.starts_with(key) && rest.get(key.len()) == Some(&b'"') {
-            cursor.at += key.len() + 2;
-            return Some((arg, spelling));
-        }
-        None
+        cursor.skip_key(key).then_some((arg, spelling))
     }
 
     fn look_up(&mut self, key: &[u8], previous: u8) -> Option<(Arg, u8)> {

@@ -3,6 +3,11 @@
 use super::args::{Args, KeyMap};
 use super::scan::{Cursor, Kind, Raw, Stop};
 
+/// The keys of an event, in the order of [`RawEvent`]'s fields.
+const FIELDS: [&[u8]; FIELD_COUNT] =
+    [b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"id", b"s", b"args"];
+pub(super) const FIELD_COUNT: usize = 10;
+
 /// The fields of one event, not yet interpreted.
 #[derive(Debug, Default)]
 pub(crate) struct RawEvent<'a> {
@@ -38,6 +43,7 @@ impl<'a> RawEvent<'a> {
     pub(crate) fn parse(&mut self, cursor: &mut Cursor<'a>, keys: &mut KeyMap) -> Result<(), Stop> {
         self.clear();
         cursor.at += 1;
+        let mut previous = FIELD_COUNT;
         let mut after_comma = false;
         loop {
             match cursor.next_token()? {
@@ -49,12 +55,32 @@ impl<'a> RawEvent<'a> {
                 }
                 _ => return Err(Stop::Syntax),
             }
-            let key = cursor.string()?;
+            // Events of one kind have their keys in one order: guess before searching.
+            let guess = usize::from(keys.next_field[previous]);
+            let (key, field) = if cursor.skip_key(FIELDS[guess]) {
+                (Raw::default(), Some(guess))
+            } else {
+                let key = cursor.string()?;
+                (key, FIELDS.iter().position(|field| *field == key.bytes))
+            };
             if cursor.next_token()? != b':' {
                 return Err(Stop::Syntax);
             }
             cursor.at += 1;
-            self.parse_value(key, cursor, keys)?;
+            match field {
+                Some(field) => {
+                    keys.next_field[previous] = field as u8;
+                    previous = field;
+                    self.parse_field(field, cursor, keys)?;
+                }
+                None => {
+                    let value = cursor.value()?;
+                    // The binding point is `e` on every flow end and says nothing.
+                    if key.bytes != b"bp" {
+                        self.others.push((key, value));
+                    }
+                }
+            }
             // Writers since 2026-04 put the comma on a line of its own.
             after_comma = match cursor.next_token()? {
                 b',' => {
@@ -68,29 +94,26 @@ impl<'a> RawEvent<'a> {
     }
 
     #[inline]
-    fn parse_value(&mut self, key: Raw<'a>, cursor: &mut Cursor<'a>, keys: &mut KeyMap) -> Result<(), Stop> {
-        let field = match key.bytes {
-            b"ph" => &mut self.phase,
-            b"cat" => &mut self.category,
-            b"name" => &mut self.name,
-            b"pid" => &mut self.pid,
-            b"tid" => &mut self.tid,
-            b"ts" => &mut self.ts,
-            b"dur" => &mut self.dur,
-            b"id" => &mut self.id,
-            b"s" => &mut self.scope,
-            b"args" if cursor.next_token()? == b'{' => return self.args.parse(cursor, keys),
+    fn parse_field(&mut self, field: usize, cursor: &mut Cursor<'a>, keys: &mut KeyMap) -> Result<(), Stop> {
+        let slot = match field {
+            0 => &mut self.phase,
+            1 => &mut self.category,
+            2 => &mut self.name,
+            3 => &mut self.pid,
+            4 => &mut self.tid,
+            5 => &mut self.ts,
+            6 => &mut self.dur,
+            7 => &mut self.id,
+            8 => &mut self.scope,
+            _ if cursor.next_token()? == b'{' => return self.args.parse(cursor, keys),
             _ => {
                 let value = cursor.value()?;
-                // The binding point is `e` on every flow end and says nothing.
-                if key.bytes != b"bp" {
-                    self.others.push((key, value));
-                }
+                self.others.push((Raw { kind: Kind::Text, bytes: b"args" }, value));
                 return Ok(());
             }
         };
-        self.has_duplicate |= field.kind != Kind::Missing;
-        *field = cursor.value()?;
+        self.has_duplicate |= slot.kind != Kind::Missing;
+        *slot = cursor.value()?;
         Ok(())
     }
 }

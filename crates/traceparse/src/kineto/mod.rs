@@ -1,7 +1,7 @@
 //! Kineto JSON: the traces of the PyTorch profiler, of every era and producer.
 //!
-//! Bytes flow `feed` (chunks) -> `events` (one event after the other, on all threads) -> `rows`
-//! (event to table row) -> `sequence` (back into file order) -> `header` (what stands around the
+//! Bytes flow `feed` (chunks) -> `events` (one event after the other, on all threads) -> `rows` and
+//! `slices` (event to table row) -> `sequence` (back into file order) -> `header` (what stands around the
 //! events). `scan`, `event` and `args` find tokens; `text`, `number` and `fields` interpret them;
 //! `repair` mends what is no JSON.
 
@@ -21,6 +21,7 @@ mod repair;
 mod rows;
 mod scan;
 mod sequence;
+mod slices;
 mod text;
 
 pub(crate) use pipeline::{Head, read};

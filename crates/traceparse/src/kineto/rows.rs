@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use super::args::{self, Arg, KeyMap};
+use super::args::{Arg, KeyMap};
 use super::category::Class;
 use super::event::RawEvent;
 use super::interner::Interner;
@@ -52,17 +52,17 @@ pub(crate) struct RowBuilder<'s> {
     pub(super) last_track: (Vec<u8>, Vec<u8>, u32),
     classes: HashMap<Symbol, Class>,
     last_category: Option<(Symbol, Class)>,
-    fixed: FixedSymbols,
+    pub(super) fixed: FixedSymbols,
     pub(super) fraction: Fraction,
 }
 
 /// Symbols of the texts that the reader itself puts into tables.
-struct FixedSymbols {
+pub(super) struct FixedSymbols {
     kernel: Symbol,
     memcpy: Symbol,
     memset: Symbol,
-    op: Symbol,
-    gpu_op: Symbol,
+    pub(super) op: Symbol,
+    pub(super) gpu_op: Symbol,
 }
 
 impl<'s> RowBuilder<'s> {
@@ -108,14 +108,14 @@ pub(super) struct Add<'b, 's, 'e, 'a> {
     pub(super) event: &'e mut RawEvent<'a>,
     pub(super) batch: &'b mut Batch,
     offset: u64,
-    row: u32,
+    pub(super) row: u32,
 }
 
 /// The fields that every event has.
-struct Head {
-    name: Option<Symbol>,
-    category: Option<Symbol>,
-    start_ns: i64,
+pub(super) struct Head {
+    pub(super) name: Option<Symbol>,
+    pub(super) category: Option<Symbol>,
+    pub(super) start_ns: i64,
 }
 
 impl<'a> Add<'_, '_, '_, 'a> {
@@ -211,143 +211,6 @@ impl<'a> Add<'_, '_, '_, 'a> {
             Class::ProfilerRange => self.counters(head, dur_ns),
             Class::Span => self.span(head, dur_ns),
         }
-    }
-
-    fn op(&mut self, head: &Head, dur_ns: Option<i64>) {
-        if self.event.args.left(args::bit(Arg::CollectiveName) | args::bit(Arg::GroupName)) != 0 {
-            self.collective(self.builder.fixed.op);
-        }
-        let row = OpRow {
-            row: self.row,
-            name: head.name,
-            category: head.category,
-            track: self.track(),
-            start_ns: head.start_ns,
-            dur_ns,
-            external_id: self.int(Arg::ExternalId),
-            sequence: self.int(Arg::Sequence),
-            forward_thread: self.small(Arg::ForwardThread),
-            input_dims: self.json(Arg::InputDims),
-            input_types: self.json(Arg::InputTypes),
-            input_strides: self.json(Arg::InputStrides),
-            concrete_inputs: self.json(Arg::ConcreteInputs),
-            call_stack: self.non_empty_text(Arg::CallStack),
-            module_hierarchy: self.non_empty_text(Arg::ModuleHierarchy),
-            record_function_id: self.int(Arg::RecordFunctionId),
-            event_index: self.int(Arg::EventIndex),
-            finished: self.boolean(Arg::Finished),
-        };
-        self.batch.tables.ops.push(row);
-    }
-
-    fn launch(&mut self, head: &Head, dur_ns: Option<i64>) {
-        let row = LaunchRow {
-            row: self.row,
-            name: head.name,
-            category: head.category,
-            track: self.track(),
-            start_ns: head.start_ns,
-            dur_ns,
-            correlation: self.int(Arg::Correlation),
-            external_id: self.int(Arg::ExternalId),
-            callback_id: self.small(Arg::CudaCallback).or_else(|| self.small(Arg::HipCallback)),
-            ..Default::default()
-        };
-        self.batch.tables.launches.push(row);
-    }
-
-    fn gpu_op(&mut self, kind: Symbol, head: &Head, dur_ns: Option<i64>) {
-        let collective = args::bit(Arg::CollectiveName) | args::bit(Arg::GroupName) | args::bit(Arg::CommsId);
-        if self.event.args.left(collective) != 0 {
-            self.collective(self.builder.fixed.gpu_op);
-        }
-        let (device, stream) = self.device_and_stream();
-        let graph_id = self.int(Arg::GraphId).filter(|&id| id != 0);
-        let graph_node_id = self.identifier(Arg::GraphNodeId).filter(|_| graph_id.is_some());
-        let row = GpuOpRow {
-            row: self.row,
-            kind,
-            name: head.name,
-            category: head.category,
-            device,
-            stream,
-            start_ns: head.start_ns,
-            dur_ns,
-            correlation: self.int(Arg::Correlation),
-            external_id: self.int(Arg::ExternalId),
-            context: self.small(Arg::Context),
-            queued_ns: self.int(Arg::Queued).filter(|&at| at != 0),
-            grid: self.json(Arg::Grid),
-            block: self.json(Arg::Block),
-            registers: self.small(Arg::Registers),
-            shared_memory_bytes: self.small(Arg::SharedMemory),
-            blocks_per_sm: self.real(Arg::BlocksPerSm),
-            warps_per_sm: self.real(Arg::WarpsPerSm),
-            occupancy_pct: self.real(Arg::Occupancy),
-            bytes: self.int(Arg::Bytes),
-            bandwidth_gb_per_s: self.real(Arg::Bandwidth),
-            graph_id,
-            graph_node_id,
-            priority: self.small(Arg::Priority),
-            channel: self.small(Arg::Channel),
-            ..Default::default()
-        };
-        self.batch.tables.gpu_ops.push(row);
-    }
-
-    fn gpu_annotation(&mut self, head: &Head, dur_ns: Option<i64>) {
-        let (device, stream) = self.device_and_stream();
-        let row = GpuAnnotationRow {
-            row: self.row,
-            name: head.name,
-            device,
-            stream,
-            start_ns: head.start_ns,
-            dur_ns,
-            external_id: self.int(Arg::ExternalId),
-        };
-        self.batch.tables.gpu_annotations.push(row);
-    }
-
-    fn sync(&mut self, head: &Head, dur_ns: Option<i64>) {
-        // -1 stands for unknown.
-        let known = |id: &i64| *id >= 0;
-        let has_stream = self.event.args.left(args::bit(Arg::Stream)) != 0;
-        let (device, stream) = self.device_and_stream();
-        let row = SyncRow {
-            row: self.row,
-            name: head.name,
-            category: head.category,
-            device,
-            stream: stream.filter(|id| has_stream && known(id)),
-            start_ns: head.start_ns,
-            dur_ns,
-            correlation: self.int(Arg::Correlation),
-            external_id: self.int(Arg::ExternalId),
-            kind: self.non_empty_text(Arg::SyncKind),
-            event_id: self.int(Arg::WaitEvent).or_else(|| self.int(Arg::EventId)).filter(known),
-            wait_stream: self.int(Arg::WaitStream).filter(known),
-            wait_correlation: self.int(Arg::WaitCorrelation).filter(known),
-            ..Default::default()
-        };
-        self.batch.tables.syncs.push(row);
-    }
-
-    fn python(&mut self, head: &Head, dur_ns: Option<i64>) {
-        let row = PythonRow {
-            row: self.row,
-            name: head.name,
-            track: self.track(),
-            start_ns: head.start_ns,
-            dur_ns,
-            python_id: self.int(Arg::PythonId),
-            python_parent_id: self.int(Arg::PythonParentId),
-            module_id: self.small(Arg::PythonModuleId),
-            call_stack: self.non_empty_text(Arg::CallStack),
-            event_index: self.int(Arg::EventIndex),
-            finished: self.boolean(Arg::Finished),
-        };
-        self.batch.tables.python.push(row);
     }
 
     fn memory(&mut self, head: &Head) {
@@ -460,7 +323,7 @@ impl<'a> Add<'_, '_, '_, 'a> {
         self.event.args.others = values;
     }
 
-    fn collective(&mut self, source: Symbol) {
+    pub(super) fn collective(&mut self, source: Symbol) {
         let row = CollectiveRow {
             row: self.row,
             source,

@@ -121,6 +121,17 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Moves behind the string at the position if it is `key`.
+    #[inline]
+    pub(crate) fn skip_key(&mut self, key: &[u8]) -> bool {
+        let rest = self.bytes.get(self.at + 1..).unwrap_or_default();
+        let is_key = rest.starts_with(key) && rest.get(key.len()) == Some(&b'"');
+        if is_key {
+            self.at += key.len() + 2;
+        }
+        is_key
+    }
+
     /// Scans any value.
     #[inline]
     pub(crate) fn value(&mut self) -> Result<Raw<'a>, Stop> {
@@ -149,15 +160,14 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let mut depth = 0_usize;
         loop {
-            match self.next_token()? {
+            self.at = find_structure(self.bytes, self.at).ok_or(Stop::Incomplete)?;
+            match self.bytes[self.at] {
                 b'"' => {
                     self.string()?;
                     continue;
                 }
                 b'[' | b'{' => depth += 1,
-                b']' | b'}' => depth -= 1,
-                0..=0x1f => return Err(Stop::Syntax),
-                _ => {}
+                _ => depth -= 1,
             }
             self.at += 1;
             if depth == 0 {
@@ -179,6 +189,24 @@ fn find_quote_or_backslash(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
     let tail = bytes.get(at..)?;
     tail.iter().position(|&b| b == b'"' || b == b'\\').map(|i| at + i)
+}
+
+/// Position of the next quote or bracket at or behind `at`.
+#[inline]
+fn find_structure(bytes: &[u8], mut at: usize) -> Option<usize> {
+    while let Some(word) = word_at(bytes, at) {
+        // This bit is all that tells `[` from `{` and `]` from `}`.
+        let folded = word | (ONES * 0x20);
+        let hits = zero_bytes(folded ^ (ONES * b'{' as u64))
+            | zero_bytes(folded ^ (ONES * b'}' as u64))
+            | zero_bytes(word ^ (ONES * b'"' as u64));
+        if hits != 0 {
+            return Some(at + (hits.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    let tail = bytes.get(at..)?;
+    tail.iter().position(|&b| matches!(b, b'"' | b'[' | b']' | b'{' | b'}')).map(|i| at + i)
 }
 
 #[cfg(test)]

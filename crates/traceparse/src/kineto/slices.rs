@@ -1,0 +1,144 @@
+//! Turns slices (events with a duration) into rows: ops, launches, GPU work and what surrounds them.
+
+use super::args::{self, Arg};
+use super::rows::{Add, Head};
+use crate::schema::*;
+
+impl Add<'_, '_, '_, '_> {
+    pub(super) fn op(&mut self, head: &Head, dur_ns: Option<i64>) {
+        if self.event.args.left(args::bit(Arg::CollectiveName) | args::bit(Arg::GroupName)) != 0 {
+            self.collective(self.builder.fixed.op);
+        }
+        let row = OpRow {
+            row: self.row,
+            name: head.name,
+            category: head.category,
+            track: self.track(),
+            start_ns: head.start_ns,
+            dur_ns,
+            external_id: self.int(Arg::ExternalId),
+            sequence: self.int(Arg::Sequence),
+            forward_thread: self.small(Arg::ForwardThread),
+            input_dims: self.json(Arg::InputDims),
+            input_types: self.json(Arg::InputTypes),
+            input_strides: self.json(Arg::InputStrides),
+            concrete_inputs: self.json(Arg::ConcreteInputs),
+            call_stack: self.non_empty_text(Arg::CallStack),
+            module_hierarchy: self.non_empty_text(Arg::ModuleHierarchy),
+            record_function_id: self.int(Arg::RecordFunctionId),
+            event_index: self.int(Arg::EventIndex),
+            finished: self.boolean(Arg::Finished),
+        };
+        self.batch.tables.ops.push(row);
+    }
+
+    pub(super) fn launch(&mut self, head: &Head, dur_ns: Option<i64>) {
+        let row = LaunchRow {
+            row: self.row,
+            name: head.name,
+            category: head.category,
+            track: self.track(),
+            start_ns: head.start_ns,
+            dur_ns,
+            correlation: self.int(Arg::Correlation),
+            external_id: self.int(Arg::ExternalId),
+            callback_id: self.small(Arg::CudaCallback).or_else(|| self.small(Arg::HipCallback)),
+            ..Default::default()
+        };
+        self.batch.tables.launches.push(row);
+    }
+
+    pub(super) fn gpu_op(&mut self, kind: Symbol, head: &Head, dur_ns: Option<i64>) {
+        let collective = args::bit(Arg::CollectiveName) | args::bit(Arg::GroupName) | args::bit(Arg::CommsId);
+        if self.event.args.left(collective) != 0 {
+            self.collective(self.builder.fixed.gpu_op);
+        }
+        let (device, stream) = self.device_and_stream();
+        let graph_id = self.int(Arg::GraphId).filter(|&id| id != 0);
+        let graph_node_id = self.identifier(Arg::GraphNodeId).filter(|_| graph_id.is_some());
+        let row = GpuOpRow {
+            row: self.row,
+            kind,
+            name: head.name,
+            category: head.category,
+            device,
+            stream,
+            start_ns: head.start_ns,
+            dur_ns,
+            correlation: self.int(Arg::Correlation),
+            external_id: self.int(Arg::ExternalId),
+            context: self.small(Arg::Context),
+            queued_ns: self.int(Arg::Queued).filter(|&at| at != 0),
+            grid: self.json(Arg::Grid),
+            block: self.json(Arg::Block),
+            registers: self.small(Arg::Registers),
+            shared_memory_bytes: self.small(Arg::SharedMemory),
+            blocks_per_sm: self.real(Arg::BlocksPerSm),
+            warps_per_sm: self.real(Arg::WarpsPerSm),
+            occupancy_pct: self.real(Arg::Occupancy),
+            bytes: self.int(Arg::Bytes),
+            bandwidth_gb_per_s: self.real(Arg::Bandwidth),
+            graph_id,
+            graph_node_id,
+            priority: self.small(Arg::Priority),
+            channel: self.small(Arg::Channel),
+            ..Default::default()
+        };
+        self.batch.tables.gpu_ops.push(row);
+    }
+
+    pub(super) fn gpu_annotation(&mut self, head: &Head, dur_ns: Option<i64>) {
+        let (device, stream) = self.device_and_stream();
+        let row = GpuAnnotationRow {
+            row: self.row,
+            name: head.name,
+            device,
+            stream,
+            start_ns: head.start_ns,
+            dur_ns,
+            external_id: self.int(Arg::ExternalId),
+        };
+        self.batch.tables.gpu_annotations.push(row);
+    }
+
+    pub(super) fn sync(&mut self, head: &Head, dur_ns: Option<i64>) {
+        // -1 stands for unknown.
+        let known = |id: &i64| *id >= 0;
+        let has_stream = self.event.args.left(args::bit(Arg::Stream)) != 0;
+        let (device, stream) = self.device_and_stream();
+        let row = SyncRow {
+            row: self.row,
+            name: head.name,
+            category: head.category,
+            device,
+            stream: stream.filter(|id| has_stream && known(id)),
+            start_ns: head.start_ns,
+            dur_ns,
+            correlation: self.int(Arg::Correlation),
+            external_id: self.int(Arg::ExternalId),
+            kind: self.non_empty_text(Arg::SyncKind),
+            event_id: self.int(Arg::WaitEvent).or_else(|| self.int(Arg::EventId)).filter(known),
+            wait_stream: self.int(Arg::WaitStream).filter(known),
+            wait_correlation: self.int(Arg::WaitCorrelation).filter(known),
+            ..Default::default()
+        };
+        self.batch.tables.syncs.push(row);
+    }
+
+    pub(super) fn python(&mut self, head: &Head, dur_ns: Option<i64>) {
+        let row = PythonRow {
+            row: self.row,
+            name: head.name,
+            track: self.track(),
+            start_ns: head.start_ns,
+            dur_ns,
+            python_id: self.int(Arg::PythonId),
+            python_parent_id: self.int(Arg::PythonParentId),
+            module_id: self.small(Arg::PythonModuleId),
+            call_stack: self.non_empty_text(Arg::CallStack),
+            event_index: self.int(Arg::EventIndex),
+            finished: self.boolean(Arg::Finished),
+        };
+        self.batch.tables.python.push(row);
+    }
+}
