@@ -3,6 +3,7 @@
 use super::extents::Extents;
 use super::gpu::{self, CopyKinds, Correlations, GpuLinks};
 use super::launches::{self, ExternalIds};
+use super::ranges::{self, Nesting};
 use super::roles::Activities;
 use super::steps::{self, StepSpan, Steps};
 use super::{Find, NONE, rows};
@@ -24,6 +25,11 @@ pub(super) struct CallColumns {
     launch_step: Column<i32>,
     gpu_step: Column<i32>,
     memory_step: Column<i32>,
+    range_step: Column<i32>,
+    launch_range_row: Column<u32>,
+    gpu_range_row: Column<u32>,
+    range_depth: Column<u32>,
+    range_parent_row: Column<u32>,
     steps: Steps,
     spans: Vec<StepSpan>,
     parts: Vec<Parts>,
@@ -33,13 +39,15 @@ impl CallColumns {
     pub(super) fn find(find: Find<'_>, options: &ReadOptions, stats: &mut Stats) -> Self {
         let Find { trace, names, vocabulary, order, tree } = find;
         let tables = &trace.tables;
-        let Tables { ops, launches, gpu_ops, memory, .. } = tables;
+        let Tables { ops, launches, gpu_ops, memory, ranges, .. } = tables;
         let external_ids = ExternalIds::new(ops, launches, gpu_ops, stats);
         let launch_ops =
             launches::find_ops(launches, ops, order, names, &external_ids, trace.tracks.len(), stats);
-        let correlations = Correlations::new(launches, stats);
-        let gpu = gpu::link(gpu_ops, &correlations, &launch_ops, &external_ids, stats);
-        gpu::note_launches(launches, names, &gpu, &launch_ops, stats);
+        let nesting = Nesting::find(tables, trace.tracks.len(), &trace.symbols);
+        let correlations = Correlations::new(tables, &trace.tracks, stats);
+        let mut gpu = gpu::link(gpu_ops, &correlations, &launch_ops, &external_ids, stats);
+        let gpu_ranges = nesting.of_gpu_ops(&mut gpu);
+        gpu::note_launches(launches, names, &gpu, &launch_ops, &nesting.launches, stats);
         let kinds = CopyKinds::new(&trace.symbols);
         let is_communication = gpu::communication(tables, names, &gpu.ops, kinds);
         let sync_launch_row = sync_launches(tables, &correlations);
@@ -47,20 +55,35 @@ impl CallColumns {
         // The indices are as large as a column each, and no longer needed.
         drop((correlations, external_ids));
 
-        let steps = Steps::find(tables, &trace.symbols, names, options);
+        let steps = Steps::find(trace, names, options);
         let mut launch_steps = steps.of_calls(launches);
         let spans = delimit(&steps, gpu_ops, &gpu, &launch_steps, stats);
         place_straddling_calls(launches, &steps, &mut launch_steps);
         let gpu_step = (gpu.launches.iter().zip(gpu_ops.start_ns.values())).map(|(&launch, &start)| {
             if launch == NONE { steps::step_on_gpu(&spans, start) } else { launch_steps[launch as usize] }
         });
-        let at = |starts: &[i64]| steps.numbers(starts.iter().map(|&start| steps.at(start)));
-        let activities =
-            Activities { tables, names, steps: &steps, tree, is_communication: &is_communication, kinds };
+        let at = |tracks: &[u32], starts: &[i64]| {
+            let instants = tracks.iter().zip(starts);
+            steps.numbers(instants.map(|(&track, &start)| steps.at(track, start)))
+        };
+        let activities = Activities {
+            tables,
+            names,
+            steps: &steps,
+            tree,
+            range_parents: &nesting.parents,
+            is_communication: &is_communication,
+            kinds,
+        };
         let parts = activities.breakdown(&spans);
         Self {
-            op_step: at(ops.start_ns.values()),
-            memory_step: at(memory.start_ns.values()),
+            op_step: at(ops.track.values(), ops.start_ns.values()),
+            memory_step: at(memory.track.values(), memory.start_ns.values()),
+            range_step: at(ranges.track.values(), ranges.start_ns.values()),
+            launch_range_row: rows(nesting.launches, &ranges.row),
+            gpu_range_row: rows(gpu_ranges, &ranges.row),
+            range_depth: ranges::depths(nesting.depths),
+            range_parent_row: rows(nesting.parents, &ranges.row),
             gpu_step: steps.numbers(gpu_step),
             launch_step: steps.numbers(launch_steps.iter().copied()),
             launch_op_row: rows(launch_ops.ops, &ops.row),
@@ -78,9 +101,14 @@ impl CallColumns {
 
     pub(super) fn store(self, tables: &mut Tables) {
         self.store_steps(tables);
-        let Tables { ops, launches, gpu_ops, syncs, gpu_annotations, memory, .. } = tables;
+        let Tables { ops, launches, gpu_ops, syncs, gpu_annotations, memory, ranges, .. } = tables;
         ops.step = self.op_step;
         memory.step = self.memory_step;
+        ranges.step = self.range_step;
+        ranges.depth = self.range_depth;
+        ranges.parent_row = self.range_parent_row;
+        launches.range_row = self.launch_range_row;
+        gpu_ops.range_row = self.gpu_range_row;
         launches.step = self.launch_step;
         launches.op_row = self.launch_op_row;
         gpu_ops.step = self.gpu_step;
@@ -99,7 +127,7 @@ impl CallColumns {
             tables.steps.push(StepRow {
                 step: host.number,
                 name: host.name,
-                row: host.op.and_then(|op| tables.ops.row.get(op as usize)),
+                row: host.row,
                 start_ns: span.start,
                 total_ns: span.end.saturating_sub(span.start),
                 host_start_ns: host.start,
@@ -137,9 +165,10 @@ fn delimit(
 
 /// A call that reaches over the end of a step extends no step, and belongs to the one it begins in.
 fn place_straddling_calls(launches: &Launches, steps: &Steps, launch_steps: &mut [u32]) {
-    for (step, &start) in launch_steps.iter_mut().zip(launches.start_ns.values()) {
+    let instants = launches.track.values().iter().zip(launches.start_ns.values());
+    for (step, (&track, &start)) in launch_steps.iter_mut().zip(instants) {
         if *step == NONE {
-            *step = steps.at(start);
+            *step = steps.at(track, start);
         }
     }
 }
@@ -148,7 +177,7 @@ fn place_straddling_calls(launches: &Launches, steps: &Steps, launch_steps: &mut
 fn sync_launches(tables: &Tables, correlations: &Correlations<'_>) -> Column<u32> {
     let Tables { syncs, launches, .. } = tables;
     let calls = syncs.start_ns.values().iter().enumerate().map(|(index, &start)| {
-        let launch = correlations.launch(syncs.correlation.get(index), start)?;
+        let launch = correlations.launch(syncs.correlation.get(index), syncs.pid.get(index), start)?;
         launches.row.get(launch as usize)
     });
     calls.collect()

@@ -1,11 +1,15 @@
 //! From GPU work to its launch and its op.
 
+use hashbrown::HashMap;
+use std::collections::BTreeSet;
+
 use super::NONE;
 use super::ids::IdIndex;
 use super::launches::{Claim, ExternalIds, LaunchOps};
 use super::names::{Class, Names};
-use crate::schema::{GpuOps, Launches, Symbol, SymbolTable, Table, Tables};
+use crate::schema::{Column, GpuOps, Launches, Symbol, SymbolTable, Table, Tables};
 use crate::stats::{Code, Stats};
+use crate::tracks::TrackTable;
 
 /// How the op of a piece of GPU work was found, or why there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +17,7 @@ pub(super) enum Link {
     ExternalId,
     Containment,
     GpuExternalId,
+    NvtxRange,
     NoOp,
     NoLaunch,
     NoCorrelation,
@@ -20,10 +25,11 @@ pub(super) enum Link {
 
 impl Link {
     /// Every link, by number.
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::ExternalId,
         Self::Containment,
         Self::GpuExternalId,
+        Self::NvtxRange,
         Self::NoOp,
         Self::NoLaunch,
         Self::NoCorrelation,
@@ -35,6 +41,7 @@ impl Link {
             Self::ExternalId => "external_id",
             Self::Containment => "containment",
             Self::GpuExternalId => "gpu_external_id",
+            Self::NvtxRange => "nvtx_range",
             Self::NoOp => "no_op",
             Self::NoLaunch => "no_launch",
             Self::NoCorrelation => "no_correlation",
@@ -53,18 +60,63 @@ pub(super) struct GpuLinks {
 pub(super) struct Correlations<'a> {
     index: IdIndex,
     starts: &'a [i64],
+    processes: Option<Processes>,
 }
 
 impl<'a> Correlations<'a> {
-    pub(super) fn new(launches: &'a Launches, stats: &mut Stats) -> Self {
-        let index = IdIndex::new(&launches.correlation, launches.start_ns.values());
+    pub(super) fn new(tables: &'a Tables, tracks: &TrackTable, stats: &mut Stats) -> Self {
+        let Tables { launches, gpu_ops, syncs, .. } = tables;
+        let starts = launches.start_ns.values();
+        let names_processes = !(gpu_ops.pid.is_all_null() && syncs.pid.is_all_null());
+        let processes = names_processes.then(|| Processes::new(launches, tracks));
+        let index = match &processes {
+            Some(processes) => IdIndex::new(&processes.keys(launches, tracks), starts),
+            None => IdIndex::new(&launches.correlation, starts),
+        };
         stats.note_many(Code::DuplicateCorrelation, index.repeats(), None);
-        Self { index, starts: launches.start_ns.values() }
+        Self { index, starts, processes }
     }
 
-    /// The launch of work that starts at `start`.
-    pub(super) fn launch(&self, correlation: Option<i64>, start: i64) -> Option<u32> {
-        self.index.find(correlation.filter(|&id| id != 0)?, start, self.starts)
+    /// The launch of work of process `pid` that starts at `start`.
+    pub(super) fn launch(&self, correlation: Option<i64>, pid: Option<i64>, start: i64) -> Option<u32> {
+        let id = correlation.filter(|&id| id != 0)?;
+        let key = match &self.processes {
+            Some(processes) => processes.key(pid, id)?,
+            None => id,
+        };
+        self.index.find(key, start, self.starts)
+    }
+}
+
+/// Keeps apart the ids of processes, each of which counts for itself.
+struct Processes {
+    /// What comes before the ids of a process: a multiple of `stride`.
+    bases: HashMap<Option<i64>, i64>,
+    /// Above every id.
+    stride: i64,
+}
+
+impl Processes {
+    fn new(launches: &Launches, tracks: &TrackTable) -> Self {
+        let stride = launches.correlation.iter().flatten().max().unwrap_or(0).max(0).saturating_add(1);
+        let pids: BTreeSet<_> = (0..tracks.len() as u32).map(|track| tracks.key(track).0.int()).collect();
+        let bases = pids.into_iter().zip(0_i64..).map(|(pid, n)| (pid, n.saturating_mul(stride))).collect();
+        Self { bases, stride }
+    }
+
+    /// The id in one sequence for all processes.
+    #[inline]
+    fn key(&self, pid: Option<i64>, id: i64) -> Option<i64> {
+        let base = *self.bases.get(&pid)?;
+        if (0..self.stride).contains(&id) { base.checked_add(id) } else { None }
+    }
+
+    /// The keys of all launches.
+    fn keys(&self, launches: &Launches, tracks: &TrackTable) -> Column<i64> {
+        let pids: Vec<_> = (0..tracks.len() as u32).map(|track| tracks.key(track).0.int()).collect();
+        let calls = launches.track.values().iter().zip(launches.correlation.iter());
+        let key = |(&track, id): (&u32, Option<i64>)| self.key(pids.get(track as usize).copied()?, id?);
+        calls.map(key).collect()
     }
 }
 
@@ -82,7 +134,7 @@ pub(super) fn link(
     let (mut outside, mut unconfirmed) = (0, 0);
     for (index, &start) in gpu_ops.start_ns.values().iter().enumerate() {
         let correlation = gpu_ops.correlation.get(index).filter(|&id| id != 0);
-        let launch = correlations.launch(correlation, start);
+        let launch = correlations.launch(correlation, gpu_ops.pid.get(index), start);
         found.launches[index] = launch.unwrap_or(NONE);
         outside += u64::from(launch.is_none() && correlation.is_some());
         if let Some(launch) = launch.map(|l| l as usize).filter(|&l| launch_ops.ops[l] != NONE) {
@@ -114,6 +166,7 @@ pub(super) fn note_launches(
     names: &Names,
     gpu: &GpuLinks,
     launch_ops: &LaunchOps,
+    launch_ranges: &[u32],
     stats: &mut Stats,
 ) {
     let mut has_work = vec![false; launches.len()];
@@ -122,7 +175,8 @@ pub(super) fn note_launches(
     }
     let count = |keep: &dyn Fn(u32) -> bool| (0..launches.len() as u32).filter(|&l| keep(l)).count() as u64;
     let idle = count(&|l| !has_work[l as usize] && names.is(&launches.name, l, Class::KERNEL_LAUNCH));
-    let orphans = count(&|l| has_work[l as usize] && launch_ops.ops[l as usize] == NONE);
+    let has_place = |l: usize| launch_ops.ops[l] != NONE || launch_ranges[l] != NONE;
+    let orphans = count(&|l| has_work[l as usize] && !has_place(l as usize));
     stats.note_many(Code::LaunchWithoutGpuWork, idle, None);
     stats.note_many(Code::NoOpForLaunch, orphans, None);
 }

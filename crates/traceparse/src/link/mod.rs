@@ -18,6 +18,8 @@ mod ops;
 mod order;
 mod phases;
 mod python;
+mod range_steps;
+mod ranges;
 mod roles;
 mod steps;
 mod threads;

@@ -8,7 +8,7 @@ use super::op_tree::OpTree;
 use super::steps::{StepSpan, Steps};
 use crate::breakdown::{ACTIVITIES, Parts, step_parts};
 use crate::interval::IntervalSet;
-use crate::schema::{Table, Tables};
+use crate::schema::{Column, Symbol, Table, Tables};
 
 /// Activities in order of priority.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub(super) struct Activities<'a> {
     pub(super) names: &'a Names,
     pub(super) steps: &'a Steps,
     pub(super) tree: &'a OpTree,
+    /// Enclosing range of each range, by index.
+    pub(super) range_parents: &'a [u32],
     pub(super) is_communication: &'a [bool],
     pub(super) kinds: CopyKinds,
 }
@@ -39,6 +41,7 @@ impl Activities<'_> {
         let mut intervals: [Vec<(i64, i64)>; ACTIVITIES] = Default::default();
         self.add_gpu_ops(&mut intervals);
         self.add_ops(&mut intervals);
+        self.add_ranges(&mut intervals);
         let launches = &self.tables.launches;
         let extents = Extents::new(&launches.start_ns, &launches.dur_ns);
         intervals[Activity::Runtime as usize].extend((0..launches.len() as u32).map(|i| extents.of(i)));
@@ -72,11 +75,27 @@ impl Activities<'_> {
         }
     }
 
-    /// What an op or annotation does for the host; nothing if it marks a step.
+    /// Adds NVTX ranges by the same rule. A mark takes no time and adds none.
+    fn add_ranges(&self, intervals: &mut [Vec<(i64, i64)>; ACTIVITIES]) {
+        let ranges = &self.tables.ranges;
+        let extents = Extents::new(&ranges.start_ns, &ranges.dur_ns);
+        for (range, &parent) in (0..ranges.len() as u32).zip(self.range_parents) {
+            let Some(activity) = self.activity(&ranges.name, range) else { continue };
+            let around = if parent == NONE { None } else { self.activity(&ranges.name, parent) };
+            if around.is_none_or(|around| (activity as usize) < around as usize) {
+                intervals[activity as usize].push(extents.of(range));
+            }
+        }
+    }
+
     fn op_activity(&self, op: u32) -> Option<Activity> {
-        let ops = &self.tables.ops;
-        let class = self.names.class(&ops.name, op);
-        if class.is(Class::STEP) || self.steps.is_mark(ops, op) {
+        self.activity(&self.tables.ops.name, op)
+    }
+
+    /// What an op, annotation or range does for the host; nothing if it marks a step.
+    fn activity(&self, names: &Column<Symbol>, index: u32) -> Option<Activity> {
+        let class = self.names.class(names, index);
+        if class.is(Class::STEP) || self.steps.is_mark(names.get(index as usize)) {
             None
         } else if class.is(Class::DATALOADER) {
             Some(Activity::DataLoader)

@@ -1,12 +1,17 @@
 //! What a step is, and which rows belong to which.
 
+use hashbrown::{HashMap, HashSet};
+
 use super::NONE;
 use super::extents::Extents;
 use super::names::{Class, Names, step_number};
+use super::range_steps;
 use crate::interval::IntervalTree;
 use crate::options::ReadOptions;
 use crate::schema::{Column, Launches, Ops, Symbol, SymbolTable, Table, Tables};
 use crate::stats::{Code, Stats};
+use crate::trace::Trace;
+use crate::tracks::Ident;
 
 /// A step as the host marked it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,8 +19,8 @@ pub(super) struct HostStep {
     /// Null for a trace without steps, taken as one.
     pub(super) number: Option<i32>,
     pub(super) name: Option<Symbol>,
-    /// Index of the annotation.
-    pub(super) op: Option<u32>,
+    /// `row` of the annotation.
+    pub(super) row: Option<u32>,
     pub(super) start: i64,
     pub(super) end: i64,
 }
@@ -29,16 +34,22 @@ pub(super) struct StepSpan {
 }
 
 /// The steps of a trace, in order of start.
+#[derive(Default)]
 pub(super) struct Steps {
     pub(super) hosts: Vec<HostStep>,
     index: IntervalTree,
-    /// Name of the annotation that was chosen to mark steps.
-    mark: Option<Symbol>,
+    /// Per process, the parts of the steps that it marked itself; empty unless several processes did.
+    by_process: HashMap<Ident, IntervalTree>,
+    /// Process of each track, where `by_process` is used.
+    processes: Vec<Ident>,
+    /// Names of the annotations that mark steps, other than `ProfilerStep#N`.
+    marks: HashSet<Symbol>,
 }
 
 impl Steps {
-    /// The steps that annotations mark; without any, the whole trace as one step.
-    pub(super) fn find(tables: &Tables, symbols: &SymbolTable, names: &Names, options: &ReadOptions) -> Self {
+    /// The steps that annotations or NVTX ranges mark; without any, the whole trace as one step.
+    pub(super) fn find(trace: &Trace, names: &Names, options: &ReadOptions) -> Self {
+        let (tables, symbols) = (&trace.tables, &trace.symbols);
         let ops = &tables.ops;
         let mark = options.step_range.as_deref().and_then(|name| symbols.find(name));
         let mut hosts = match (mark, &options.step_range) {
@@ -52,29 +63,50 @@ impl Steps {
                 step.number = i32::try_from(number).ok();
             }
         }
+        let mut found = Self { marks: mark.into_iter().collect(), ..Self::default() };
+        if hosts.is_empty() {
+            let ranges = range_steps::find(trace, names, options.step_range.as_deref());
+            hosts = ranges.hosts;
+            found.marks.extend(ranges.marks);
+            found.by_process = ranges.by_process;
+            found.processes = (0..trace.tracks.len() as u32).map(|track| trace.tracks.key(track).0).collect();
+        }
         if hosts.is_empty() {
             hosts.extend(whole_trace(tables, names));
         }
-        let index = IntervalTree::new(hosts.iter().enumerate().map(|(i, s)| (s.start, s.end, i as u32)));
-        Self { hosts, index, mark }
+        found.index = IntervalTree::new(hosts.iter().enumerate().map(|(i, s)| (s.start, s.end, i as u32)));
+        Self { hosts, ..found }
     }
 
-    /// The step that is marked at an instant of the host; of several, the last to begin.
+    /// The index of the steps as seen from a track.
     #[inline]
-    pub(super) fn at(&self, instant: i64) -> u32 {
-        self.index.innermost_at(instant).unwrap_or(NONE)
+    fn index(&self, track: u32) -> &IntervalTree {
+        if self.by_process.is_empty() {
+            return &self.index;
+        }
+        let process = self.processes.get(track as usize);
+        process.and_then(|process| self.by_process.get(process)).unwrap_or(&self.index)
+    }
+
+    /// The step that is marked for a track at an instant of the host; of several, the last to begin.
+    #[inline]
+    pub(super) fn at(&self, track: u32, instant: i64) -> u32 {
+        self.index(track).innermost_at(instant).unwrap_or(NONE)
     }
 
     /// The step in which each call lies; [`NONE`] for calls that lie in none.
     pub(super) fn of_calls(&self, launches: &Launches) -> Vec<u32> {
         let extents = Extents::new(&launches.start_ns, &launches.dur_ns);
-        let step = |i| self.index.innermost(extents.start(i), extents.end(i)).unwrap_or(NONE);
-        (0..launches.len() as u32).map(step).collect()
+        let calls = launches.track.values().iter().zip(0..);
+        let step = |(&track, i): (&u32, u32)| {
+            self.index(track).innermost(extents.start(i), extents.end(i)).unwrap_or(NONE)
+        };
+        calls.map(step).collect()
     }
 
-    /// Whether an op marks steps: it has the name of one.
-    pub(super) fn is_mark(&self, ops: &Ops, op: u32) -> bool {
-        self.mark.is_some() && ops.name.get(op as usize) == self.mark
+    /// Whether ops and ranges of a name mark steps.
+    pub(super) fn is_mark(&self, name: Option<Symbol>) -> bool {
+        !self.marks.is_empty() && name.is_some_and(|name| self.marks.contains(&name))
     }
 
     /// The numbers of steps, as a column.
@@ -160,7 +192,7 @@ pub(super) fn step_on_gpu(spans: &[StepSpan], start: i64) -> u32 {
 
 fn host_step(ops: &Ops, extents: Extents<'_>, op: u32, number: Option<i32>) -> HostStep {
     let (start, end) = (extents.start(op), extents.end(op));
-    HostStep { number, name: ops.name.get(op as usize), op: Some(op), start, end }
+    HostStep { number, name: ops.name.get(op as usize), row: ops.row.get(op as usize), start, end }
 }
 
 fn profiler_steps(ops: &Ops, symbols: &SymbolTable, names: &Names) -> Vec<HostStep> {
@@ -180,16 +212,18 @@ fn named(ops: &Ops, name: Symbol) -> Vec<HostStep> {
     steps.map(|op| host_step(ops, extents, op, None)).collect()
 }
 
-/// From the first to the last operator; without operators annotations, then GPU work, then calls.
+/// From the first to the last operator; without operators annotations, then NVTX ranges, then GPU
+/// work, then calls.
 fn whole_trace(tables: &Tables, names: &Names) -> Option<HostStep> {
-    let Tables { ops, gpu_ops, launches, .. } = tables;
+    let Tables { ops, gpu_ops, launches, ranges, .. } = tables;
     let of_ops = Extents::new(&ops.start_ns, &ops.dur_ns);
     let is_operator = |op: &u32| !names.is(&ops.category, *op, Class::ANNOTATION_CATEGORY);
     let (start, end) = span((0..ops.len() as u32).filter(is_operator), of_ops)
         .or_else(|| span(0..ops.len() as u32, of_ops))
+        .or_else(|| span(0..ranges.len() as u32, Extents::new(&ranges.start_ns, &ranges.dur_ns)))
         .or_else(|| span(0..gpu_ops.len() as u32, Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns)))
         .or_else(|| span(0..launches.len() as u32, Extents::new(&launches.start_ns, &launches.dur_ns)))?;
-    Some(HostStep { number: None, name: None, op: None, start, end })
+    Some(HostStep { number: None, name: None, row: None, start, end })
 }
 
 fn span(indices: impl Iterator<Item = u32>, extents: Extents<'_>) -> Option<(i64, i64)> {

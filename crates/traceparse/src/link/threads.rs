@@ -42,7 +42,7 @@ pub(super) fn store_idents(tables: &mut Tables, tracks: &TrackTable) {
             $( (tables.$table.pid, tables.$table.tid) = idents.columns(&tables.$table.track); )*
         };
     }
-    store!(ops, launches, python, memory, counters, instants, flows, spans, metadata);
+    store!(ops, launches, python, ranges, memory, counters, instants, flows, spans, metadata);
 }
 
 /// What metadata events say of a process or thread; the last of each kind counts.

@@ -8,7 +8,7 @@ use crate::schema::{Symbol, SymbolTable};
 /// Symbols of the texts that the link stage writes.
 pub(super) struct Vocabulary {
     phases: [Symbol; 4],
-    links: [Symbol; 6],
+    links: [Symbol; 7],
     /// By symbol: the module instance that a name of a frame tells.
     modules: Vec<Option<Symbol>>,
 }

@@ -16,15 +16,29 @@ pub(super) struct NvtxText<'a> {
     pub(super) input_op_ids: Option<&'a [u8]>,
 }
 
+/// How the parts begin.
+const KEYS: [&[u8]; 4] = [b", seq = ", b", op_id = ", b", sizes = ", b", input_op_ids = "];
+
+/// Places at which a suffix is tried: each try reads the rest of the text, and a name with more of
+/// these keys in it is no operator's.
+const MOST_TRIES: u32 = 8;
+
 /// Takes `text` apart. What does not have exactly the form above is a name as a whole, so that the
 /// text can always be put together again.
 #[inline]
 pub(super) fn parse(text: &[u8]) -> NvtxText<'_> {
+    let mut tried = 0;
     for comma in memchr_iter(b',', text) {
         let (name, rest) = text.split_at(comma);
-        let appended = rest.get(2).is_some_and(|first| b"soi".contains(first));
-        if appended && let Some(parts) = suffix(rest) {
+        if !KEYS.iter().any(|key| rest.starts_with(key)) {
+            continue;
+        }
+        if let Some(parts) = suffix(rest) {
             return NvtxText { name, ..parts };
+        }
+        tried += 1;
+        if tried == MOST_TRIES {
+            break;
         }
     }
     NvtxText { name: text, ..NvtxText::default() }
@@ -34,16 +48,16 @@ pub(super) fn parse(text: &[u8]) -> NvtxText<'_> {
 #[inline]
 fn suffix(mut rest: &[u8]) -> Option<NvtxText<'_>> {
     let mut parts = NvtxText::default();
-    if let Some(after) = rest.strip_prefix(b", seq = ") {
+    if let Some(after) = rest.strip_prefix(KEYS[0]) {
         (parts.sequence, rest) = number(after)?;
     }
-    if let Some(after) = rest.strip_prefix(b", op_id = ") {
+    if let Some(after) = rest.strip_prefix(KEYS[1]) {
         (parts.op_id, rest) = number(after)?;
     }
-    if let Some(after) = rest.strip_prefix(b", sizes = ") {
+    if let Some(after) = rest.strip_prefix(KEYS[2]) {
         (parts.sizes, rest) = list(after)?;
     }
-    if let Some(after) = rest.strip_prefix(b", input_op_ids = ") {
+    if let Some(after) = rest.strip_prefix(KEYS[3]) {
         (parts.input_op_ids, rest) = list(after)?;
     }
     rest.is_empty().then_some(parts)
@@ -113,18 +127,18 @@ mod tests {
         assert_eq!(parse(b"aten::t, op_id = 3").op_id, Some(3));
         assert_eq!(parse(b"MmBackward0, seq = 0").sequence, Some(0));
         assert_eq!(parse(b"f(a, b), sizes = [[1]]").name, b"f(a, b)");
+        assert_eq!(parse(b"a, op_id = 3, seq = 4").name, b"a, op_id = 3");
     }
 
     #[test]
     fn what_only_looks_like_it_is_a_name() {
-        let texts: [&[u8]; 10] = [
+        let texts: [&[u8]; 9] = [
             b"plain",
             b"",
             b"a, seq = ",
             b"a, seq = 007",
             b"a, seq = -1",
             b"a, op_id = 99999999999999999999",
-            b"a, op_id = 3, seq = 4",
             b"a, sizes = [[1]",
             b"a, sizes = ]",
             b"a, seq = 3 ",

@@ -87,8 +87,10 @@ table! {
         launch_row: Option<u32>,
         /// `row` of the op that the work belongs to.
         op_row: Option<u32>,
-        /// How the op was found, or why there is none: external_id, containment, gpu_external_id,
-        /// no_op, no_launch, no_correlation.
+        /// `row` in `ranges` of the NVTX range that the call which launched the work lies in: see `launches`.
+        range_row: Option<u32>,
+        /// How the op or the range was found, or why there is none: external_id, containment,
+        /// gpu_external_id, nvtx_range, no_op, no_launch, no_correlation.
         link: Option<Symbol>,
         /// Number of the profiler step the row belongs to.
         step: Option<i32>,

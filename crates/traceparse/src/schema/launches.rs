@@ -37,6 +37,9 @@ table! {
         tid: Option<i64>,
         /// `row` of the op that made the call.
         op_row: Option<u32>,
+        /// `row` in `ranges` of the innermost NVTX range of the thread that encloses the call. Ranges of
+        /// PyTorch's `emit_nvtx` are its operators, so this is what `op_row` is in other traces.
+        range_row: Option<u32>,
         /// Number of the profiler step the row belongs to.
         step: Option<i32>,
     }

@@ -41,5 +41,7 @@ table! {
         parent_row: Option<u32>,
         /// Number of enclosing push/pop ranges.
         depth: Option<u32>,
+        /// Number of the step the row belongs to.
+        step: Option<i32>,
     }
 }

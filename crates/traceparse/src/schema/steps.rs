@@ -8,11 +8,12 @@ table! {
     /// The eight parts are disjoint, in order of priority, and sum to `total_ns`.
     Steps, StepRow, "steps";
     recorded {
-        /// Step number; null for a trace without steps, taken as one step.
+        /// Step number: as in the name, else counted; null for a trace without steps, taken as one.
         step: Option<i32>,
         /// Name as recorded; null where the event has none.
         name: Option<Symbol>,
-        /// `row` in `ops` of the annotation.
+        /// `row` in `ops` or `ranges` of the annotation; of the process whose comes first, if several
+        /// processes mark the step.
         row: Option<u32>,
         /// Start, ns: of the annotation, or the end of the previous step's GPU work if that is later.
         start_ns: i64,
