@@ -72,6 +72,9 @@ def meta_from_raw(path: str, raw: Mapping[str, Any]) -> TraceMeta:
 
 def _recorder(trace_format: str, properties: Mapping[str, Any]) -> str | None:
     """Kineto stores no version of its own, but the month in which each key came is known."""
+    if trace_format == "nsys":
+        version = properties.get("nsys_version", "of unknown version")
+        return f"Nsight Systems {version}, schema {properties.get('nsys_schema_version', 'unknown')}"
     if trace_format != "kineto":
         return None
     if "schemaVersion" not in properties:

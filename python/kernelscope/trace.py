@@ -75,11 +75,13 @@ class Trace:
         return "\n".join([head, *counts])
 
     def extent(self) -> tuple[int, int] | None:
-        """First start and last end of host and GPU work; null if there is none.
+        """First start and last end of host and GPU work, or of NVTX ranges; null if there is none.
 
         Units: ns on the trace's clock.
         """
         timed = [frame for frame in (self.ops, self.launches, self.gpu_ops) if frame.height]
+        # Ranges can be open to the end of a session that lasts long after the work.
+        timed = timed or [frame for frame in (self.ranges,) if frame.height]
         if not timed:
             return None
         start = min(cast(int, frame["start_ns"].min()) for frame in timed)

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kernelscope.meta import TraceMeta
+from kernelscope.report.findings import findings
 from kernelscope.report.names import safe
 from kernelscope.schema import TABLES
 from kernelscope.trace import Trace
@@ -96,12 +97,12 @@ def _findings(diagnostics: pl.DataFrame) -> Table:
     table.add_column("finding", no_wrap=True)
     table.add_column("severity", no_wrap=True)
     table.add_column("count", justify="right", no_wrap=True)
-    table.add_column("first at byte", justify="right", no_wrap=True)
+    table.add_column("where", overflow="fold")
     table.add_column("what was done", style="dim")
-    for row in diagnostics.iter_rows(named=True):
-        style = {"lost": "red", "repaired": "yellow"}.get(row["severity"], "")
-        count, offset = format_count(row["count"]), format_count(row["first_offset"])
-        table.add_row(row["code"], row["severity"], count, offset, row["message"], style=style)
+    for finding in findings(diagnostics):
+        style = {"lost": "red", "repaired": "yellow"}.get(finding.severity, "")
+        count, place = format_count(finding.count), finding.place or "-"
+        table.add_row(finding.code, finding.severity, count, place, finding.message, style=style)
     return table
 
 

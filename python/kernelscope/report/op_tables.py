@@ -11,6 +11,7 @@ from kernelscope.units import format_count, format_ns
 
 _REASONS = {
     "no_op": "launched outside every operator",
+    "nvtx_range": "launched inside an NVTX range",
     "no_launch": "launched before the recording began",
     "no_correlation": "without a correlation id",
 }

@@ -13,6 +13,7 @@ from rich.text import Text
 from kernelscope.report import facts, gpu_tables, op_tables, step_tables
 from kernelscope.report.answers import Answers
 from kernelscope.report.cells import Shape, heading, note
+from kernelscope.report.findings import findings
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -69,13 +70,17 @@ def _findings(diagnostics: pl.DataFrame, shape: Shape) -> list[RenderableType]:
         return [heading("The file"), note("Nothing was repaired and nothing was lost.", shape)]
     lines: list[RenderableType] = [heading("What was wrong or odd about the file")]
     styles = {"lost": "red", "repaired": "yellow"}
-    for row in diagnostics.iter_rows(named=True):
+    for finding in findings(diagnostics):
         line = Text()
-        line.append(f"{row['count']:>9,} ", style="bold")
-        line.append(f"{row['severity']:<9}", style=styles.get(row["severity"], "dim") if shape.color else "")
-        line.append(row["message"])
-        if row["severity"] != "info" and row["first_offset"] is not None:
-            line.append(f" First at byte {row['first_offset']:,}.")
+        line.append(f"{finding.count:>9,} ", style="bold")
+        line.append(
+            f"{finding.severity:<9}", style=styles.get(finding.severity, "dim") if shape.color else ""
+        )
+        line.append(finding.message)
+        if finding.place and finding.severity != "info":
+            line.append(f" First at {finding.place}.")
+        elif finding.place:
+            line.append(f" ({finding.place})")
         lines.append(_hanging(line))
     return [Group(*lines)]
 

@@ -53,11 +53,12 @@ impl Database {
         let flags =
             OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.uri, flags).map_err(|e| explain(&e))?;
-        connection.pragma_update(None, "cache_size", -CACHE_KIB).map_err(|e| explain(&e))?;
         if self.is_truncated {
             // Has SQLite open a file that is shorter than its header says; nothing is ever written.
+            // It comes first: other settings read the schema, which is refused without it.
             connection.pragma_update(None, "writable_schema", true).map_err(|e| explain(&e))?;
         }
+        connection.pragma_update(None, "cache_size", -CACHE_KIB).map_err(|e| explain(&e))?;
         let tables =
             connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get::<_, i64>(0));
         tables.map_err(|e| explain(&e))?;
