@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 import kernelscope as ks
+from kernelscope import errors
 from nsys_database import Database, findings
 
 Make = Callable[..., Database]
@@ -269,3 +270,23 @@ def test_the_commands_show_such_a_trace(make: Make, cli: Callable[..., object]) 
     analysed = cli("analyze", path)
     assert analysed.returncode == 0, analysed.stderr
     assert "launched inside an NVTX range" in analysed.stdout
+
+
+def test_only_what_is_wanted_is_read(make: Make) -> None:
+    database = make()
+    database.range("a", 0, 20)
+    database.call(5, 9)
+    database.kernel(10, 40)
+    path = database.close()
+    kernels = ks.read(path, tables=["gpu_ops"])
+    assert (kernels.gpu_ops.height, kernels.launches.height, kernels.meta.seen) == (1, 0, 1)
+    assert kernels.gpu_ops.select("name", "launch_row", "link").rows() == [
+        ("void gemm<float>(int)", None, None)
+    ]
+    calls = ks.read(path, tables=["gpu_ops", "launches"])
+    assert calls.gpu_ops["launch_row"].to_list() == calls.launches["row"].to_list()
+    assert calls.steps.is_empty()
+    ranges = ks.read(path, tables=["gpu_ops", "launches", "ranges"])
+    assert ranges.gpu_ops["range_row"].to_list() == ranges.ranges["row"].to_list()
+    with pytest.raises(errors.InvalidArgumentError, match='there is no table "kernels"'):
+        ks.read(path, tables=["kernels"])

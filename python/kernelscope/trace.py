@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import cast
 
@@ -96,6 +96,7 @@ def read(
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
     step_range: str | None = None,
+    tables: Sequence[str] | None = None,
 ) -> Trace:
     """Reads a profiler trace, whatever its format, era and compression.
 
@@ -103,7 +104,9 @@ def read(
     the first loss raises instead. ``threads`` is the number of threads to parse with, all
     cores if null. ``progress`` is called about ten times a second with bytes done and bytes
     in all (0 while unknown); what it raises stops the reading. ``step_range`` names the
-    annotation that delimits steps where there is no ``ProfilerStep#N``.
+    annotation or NVTX range that delimits steps where there is no ``ProfilerStep#N``. ``tables``
+    names the tables that are wanted: the others are empty, links to them are null, and a database is
+    read only where it feeds the wanted ones.
 
     Raises: TraceNotFoundError, TracePermissionError, NotAFileError: the path cannot be read.
         NotATraceError: the file is no trace of a known format.
@@ -114,7 +117,14 @@ def read(
     """
     if threads is not None and threads < 1:
         raise InvalidArgumentError(f"threads must be at least 1, not {threads}")
-    raw = _traceparse.read(path, strict=strict, threads=threads, step_range=step_range, progress=progress)
+    raw = _traceparse.read(
+        path,
+        strict=strict,
+        threads=threads,
+        step_range=step_range,
+        tables=None if tables is None else list(tables),
+        progress=progress,
+    )
     waiting = raw.take_tables()
     frames: dict[str, pl.DataFrame] = {}
     # Popped one by one: Polars copies the categorical columns, and the originals can go.

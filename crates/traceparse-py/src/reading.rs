@@ -34,19 +34,26 @@ impl RawTrace {
 
 /// Reads the trace at `path`; `progress` is called with bytes done and bytes in all.
 #[pyfunction]
-#[pyo3(signature = (path, *, strict=false, threads=None, step_range=None, progress=None))]
+#[pyo3(signature = (path, *, strict=false, threads=None, step_range=None, tables=None, progress=None))]
 pub(crate) fn read(
     py: Python<'_>,
     path: PathBuf,
     strict: bool,
     threads: Option<usize>,
     step_range: Option<String>,
+    tables: Option<Vec<String>>,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<RawTrace> {
     let callback = progress.map(|callback| callback.clone().unbind());
     watch::run(py, callback.as_ref(), move |progress| {
-        let options =
-            ReadOptions { strict, threads, step_range, progress: Some(progress), ..ReadOptions::default() };
+        let options = ReadOptions {
+            strict,
+            threads,
+            step_range,
+            tables,
+            progress: Some(progress),
+            ..ReadOptions::default()
+        };
         load(&path, &options)
     })
 }

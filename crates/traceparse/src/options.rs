@@ -15,6 +15,9 @@ pub struct ReadOptions {
     pub threads: Option<usize>,
     /// Name of the annotation that delimits steps; `None` takes `ProfilerStep#N`.
     pub step_range: Option<String>,
+    /// Names of the tables that are wanted; `None` wants all. The others are empty, and a database
+    /// is read only where it feeds the wanted ones. Links to tables that are not wanted are null.
+    pub tables: Option<Vec<String>>,
     /// Bytes handed to a thread at once; `None` takes a size that suits the caches.
     pub chunk_bytes: Option<usize>,
     /// Progress callback.
@@ -27,8 +30,16 @@ impl std::fmt::Debug for ReadOptions {
             .field("strict", &self.strict)
             .field("threads", &self.threads)
             .field("step_range", &self.step_range)
+            .field("tables", &self.tables)
             .field("chunk_bytes", &self.chunk_bytes)
             .field("progress", &self.progress.is_some())
             .finish()
+    }
+}
+
+impl ReadOptions {
+    /// Whether a table is wanted.
+    pub(crate) fn wants(&self, table: &str) -> bool {
+        self.tables.as_ref().is_none_or(|tables| tables.iter().any(|wanted| wanted == table))
     }
 }

@@ -8,6 +8,7 @@ use crate::kineto;
 use crate::link;
 use crate::nsys;
 use crate::options::ReadOptions;
+use crate::schema::Tables;
 use crate::source::Source;
 use crate::stats::Code;
 use crate::trace::Trace;
@@ -20,6 +21,12 @@ pub(crate) const HEAD_BYTES: usize = 64 << 10;
 /// # Errors
 /// When the file cannot be opened or is no trace; with [`ReadOptions::strict`], at the first loss.
 pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
+    if let Some(unknown) =
+        options.tables.iter().flatten().find(|name| !Tables::NAMES.contains(&name.as_str()))
+    {
+        let message = format!("there is no table {unknown:?}; the tables are {}", Tables::NAMES.join(", "));
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
     let mut source = Source::open(path)?;
     let mut head = vec![0; HEAD_BYTES];
     let filled = source.fill(&mut head)?;
@@ -41,6 +48,8 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
         Format::Sqlite => nsys::read(path, options).map_err(|e| e.with_path(path))?,
     };
     link::link(&mut trace, options);
+    trace.tables.keep_only(|table| options.wants(table));
+    // Whoever asks for part of a trace must still see what is wrong with it.
     trace.tables.diagnostics = trace.stats.to_table(&mut trace.symbols);
     Ok(trace)
 }

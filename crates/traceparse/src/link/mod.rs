@@ -21,6 +21,7 @@ mod python;
 mod range_steps;
 mod ranges;
 mod roles;
+mod selection;
 mod steps;
 mod threads;
 mod vocabulary;
@@ -71,11 +72,15 @@ pub(crate) fn link(trace: &mut Trace, options: &ReadOptions) {
     ops.store(trace, tree);
     calls.store(&mut trace.tables);
     frames.store(&mut trace.tables, &mut stats);
+    selection::clear_unfounded(&mut trace.tables, options);
     // Last, when nothing is held beside the tables: these are the largest columns.
     threads::store_idents(&mut trace.tables, &trace.tracks);
     trace.tables.threads = threads::threads(&trace.tables.metadata, &trace.tracks, &trace.symbols);
     threads::add_used_devices(&mut trace.tables);
-    trace.stats.merge(&stats);
+    // Of a part of a trace nobody can say what is missing.
+    if options.tables.is_none() {
+        trace.stats.merge(&stats);
+    }
 }
 
 /// What the finders of columns share.

@@ -7,7 +7,7 @@ use crate::schema::{LaunchRow, Tables};
 
 source! {
     /// Calls of the runtime and of the driver; one table holds both.
-    SOURCE: "CUPTI_ACTIVITY_KIND_RUNTIME", Cuda, push;
+    SOURCE: "CUPTI_ACTIVITY_KIND_RUNTIME", launches, Cuda, push;
     START = "start" Required,
     END = "end" Required,
     EVENT_CLASS = "eventClass" Usual,

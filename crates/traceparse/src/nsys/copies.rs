@@ -46,7 +46,7 @@ pub(super) mod memcpy {
 
     source! {
         /// Copies.
-        SOURCE: "CUPTI_ACTIVITY_KIND_MEMCPY", Cuda, push;
+        SOURCE: "CUPTI_ACTIVITY_KIND_MEMCPY", gpu_ops, Cuda, push;
         START = "start" Required,
         END = "end" Required,
         DEVICE = "deviceId" Usual,
@@ -98,7 +98,7 @@ pub(super) mod memset {
 
     source! {
         /// Memsets.
-        SOURCE: "CUPTI_ACTIVITY_KIND_MEMSET", Cuda, push;
+        SOURCE: "CUPTI_ACTIVITY_KIND_MEMSET", gpu_ops, Cuda, push;
         START = "start" Required,
         END = "end" Required,
         DEVICE = "deviceId" Usual,

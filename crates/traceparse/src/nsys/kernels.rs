@@ -7,7 +7,7 @@ use crate::schema::{GpuOpRow, Tables};
 
 source! {
     /// Kernels.
-    SOURCE: "CUPTI_ACTIVITY_KIND_KERNEL", Cuda, push;
+    SOURCE: "CUPTI_ACTIVITY_KIND_KERNEL", gpu_ops, Cuda, push;
     START = "start" Required,
     END = "end" Required,
     DEVICE = "deviceId" Usual,
@@ -121,7 +121,7 @@ pub(super) mod graphs {
 
     source! {
         /// Whole-graph executions: the default way of recording graphs.
-        SOURCE: "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", WholeGraphs, push;
+        SOURCE: "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", gpu_ops, WholeGraphs, push;
         START = "start" Required,
         END = "end" Required,
         DEVICE = "deviceId" Usual,

@@ -8,7 +8,7 @@ use crate::schema::{MemoryRow, Tables};
 
 source! {
     /// Allocations of device memory.
-    SOURCE: "CUDA_GPU_MEMORY_USAGE_EVENTS", GpuMemory, push;
+    SOURCE: "CUDA_GPU_MEMORY_USAGE_EVENTS", memory, GpuMemory, push;
     AT = "start" Required,
     GLOBAL_PID = "globalPid" Usual,
     DEVICE = "deviceId" Usual,

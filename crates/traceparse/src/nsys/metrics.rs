@@ -11,7 +11,7 @@ use crate::schema::{CounterRow, Tables};
 
 source! {
     /// Samples of GPU metrics.
-    SOURCE: "GPU_METRICS", GpuMetrics, push;
+    SOURCE: "GPU_METRICS", counters, GpuMetrics, push;
     AT = "timestamp" Required,
     TYPE = "typeId" Usual,
     METRIC = "metricId" Usual,

@@ -18,7 +18,7 @@ use crate::stats::Code;
 
 source! {
     /// NVTX ranges, marks and names.
-    SOURCE: "NVTX_EVENTS", Nvtx, push, flag [
+    SOURCE: "NVTX_EVENTS", ranges, Nvtx, push, flag [
         "uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue",
         "jsonTextId", "jsonText", "binaryData"
     ];

@@ -37,13 +37,17 @@ pub(crate) fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     if session.is_newer() {
         stats.note(Code::NewerSchema, None);
     }
-    let plan = Plan::new(&catalog, &session, &mut stats);
+    let plan = Plan::new(&catalog, &session, options, &mut stats);
     let processes = Processes { machine: session.machine };
     let context = Context {
         processes,
         machine: Machine::read(&connection, &catalog),
-        events: EventIndex::read(&connection, &catalog, processes),
-        session_end: session.end_ns(&connection, &catalog),
+        events: if options.wants("syncs") {
+            EventIndex::read(&connection, &catalog, processes)
+        } else {
+            EventIndex::default()
+        },
+        session_end: if options.wants("ranges") { session.end_ns(&connection, &catalog) } else { None },
         catalog,
     };
     let shared = Shared::default();
@@ -141,6 +145,8 @@ struct Order {
     tables: Tables,
     stats: Stats,
     waiting: BTreeMap<usize, Batch>,
+    /// Empty batches that keep their memory.
+    spare: Vec<Batch>,
     /// Runs that are in the tables.
     done: usize,
     /// Number of the next row where rows are counted.
@@ -217,7 +223,7 @@ impl Work<'_> {
     fn read_run(&self, connection: &Connection, builder: &mut Builder<'_, '_>, run: Run) -> Result<Batch> {
         let planned = &self.plan.tables[run.table];
         let (source, present) = (planned.source, planned.present);
-        let mut batch = Batch::default();
+        let mut batch = self.order().spare.pop().unwrap_or_default();
         let mut statement = connection.prepare(&planned.sql).map_err(|e| explain(&e))?;
         let mut rows = statement.query([run.first, run.last]).map_err(|e| explain(&e))?;
         let mut last = run.first;
@@ -267,6 +273,8 @@ impl Order {
             self.tables.append(&mut batch.tables);
             self.stats.merge(&batch.stats);
             self.done += 1;
+            batch.tables.clear();
+            self.spare.push(Batch { tables: batch.tables, ..Batch::default() });
         }
         self.done
     }

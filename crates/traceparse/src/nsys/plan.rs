@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::catalog::{Catalog, Table, quoted};
 use super::session::Session;
 use super::source::{self, Need, Source};
+use crate::options::ReadOptions;
 use crate::stats::{Code, Stats};
 
 /// Rows that a thread reads at once.
@@ -42,10 +43,16 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(catalog: &Catalog, session: &Session, stats: &mut Stats) -> Self {
+    /// Plans to read what feeds the tables that `options` wants.
+    pub(super) fn new(
+        catalog: &Catalog,
+        session: &Session,
+        options: &ReadOptions,
+        stats: &mut Stats,
+    ) -> Self {
         let mut plan = Self::default();
         let mut extents = Vec::new();
-        for source in source::all() {
+        for source in source::all().into_iter().filter(|source| options.wants(source.feeds)) {
             let table = catalog.table(source.name);
             let Some((table, rowids)) = table.and_then(|table| Some((table, table.rowids?))) else {
                 if let Some(code) = session.capture.meaning_of_none(source.recorded_with, table.is_some()) {

@@ -27,6 +27,8 @@ pub(super) struct Wanted {
 /// A table of events.
 pub(super) struct Source {
     pub(super) name: &'static str,
+    /// Table of the trace that its rows go into.
+    pub(super) feeds: &'static str,
     pub(super) columns: &'static [Wanted],
     /// Columns of which a row tells whether any has a value, as its last cell.
     pub(super) flagged: &'static [&'static str],
@@ -47,18 +49,18 @@ impl Source {
 macro_rules! source {
     (
         $(#[doc = $doc:literal])+
-        $source:ident: $table:literal, $option:ident, $push:path;
+        $source:ident: $table:literal, $feeds:ident, $option:ident, $push:path;
         $( $cell:ident = $column:literal $need:ident, )*
     ) => {
         source! {
             $(#[doc = $doc])+
-            $source: $table, $option, $push, flag [];
+            $source: $table, $feeds, $option, $push, flag [];
             $( $cell = $column $need, )*
         }
     };
     (
         $(#[doc = $doc:literal])+
-        $source:ident: $table:literal, $option:ident, $push:path, flag [$($flag:literal),*];
+        $source:ident: $table:literal, $feeds:ident, $option:ident, $push:path, flag [$($flag:literal),*];
         $( $cell:ident = $column:literal $need:ident, )*
     ) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "names of constants")]
@@ -69,6 +71,7 @@ macro_rules! source {
         $(#[doc = $doc])+
         pub(in crate::nsys) static $source: $crate::nsys::source::Source = $crate::nsys::source::Source {
             name: $table,
+            feeds: stringify!($feeds),
             columns: &[$( $crate::nsys::source::Wanted {
                 name: $column,
                 full_name: concat!($table, ".", $column),

@@ -39,7 +39,7 @@ pub(super) mod osrt {
 
     source! {
         /// Calls of the operating system's libraries.
-        SOURCE: "OSRT_API", OsRuntime, push;
+        SOURCE: "OSRT_API", spans, OsRuntime, push;
         START = "start" Required,
         END = "end" Required,
         EVENT_CLASS = "eventClass" Usual,
@@ -94,7 +94,7 @@ pub(super) mod overhead {
 
     source! {
         /// Overhead of the driver.
-        SOURCE: "CUPTI_ACTIVITY_KIND_OVERHEAD", Cuda, push;
+        SOURCE: "CUPTI_ACTIVITY_KIND_OVERHEAD", spans, Cuda, push;
         START = "start" Required,
         END = "end" Required,
         GLOBAL_TID = "globalTid" Usual,
@@ -127,7 +127,7 @@ pub(super) mod profiler {
 
     source! {
         /// Overhead of the profiler.
-        SOURCE: "PROFILER_OVERHEAD", Any, push;
+        SOURCE: "PROFILER_OVERHEAD", spans, Any, push;
         START = "start" Required,
         END = "end" Required,
         GLOBAL_TID = "globalTid" Usual,
@@ -157,7 +157,7 @@ pub(super) mod graphs {
 
     source! {
         /// Creation and instantiation of graphs.
-        SOURCE: "CUDA_GRAPH_EVENTS", Any, push;
+        SOURCE: "CUDA_GRAPH_EVENTS", spans, Any, push;
         START = "start" Required,
         END = "end" Required,
         GLOBAL_TID = "globalTid" Usual,
@@ -187,7 +187,7 @@ pub(super) mod graph_nodes {
 
     source! {
         /// Creation of the nodes of graphs.
-        SOURCE: "CUDA_GRAPH_NODE_EVENTS", Any, push;
+        SOURCE: "CUDA_GRAPH_NODE_EVENTS", spans, Any, push;
         START = "start" Required,
         END = "end" Required,
         GLOBAL_TID = "globalTid" Usual,
@@ -217,7 +217,7 @@ pub(super) mod diagnostics {
 
     source! {
         /// Messages of the recorder.
-        SOURCE: "DIAGNOSTIC_EVENT", Any, push;
+        SOURCE: "DIAGNOSTIC_EVENT", instants, Any, push;
         AT = "timestamp" Required,
         SEVERITY = "severity" Usual,
         TEXT = "text" Required,

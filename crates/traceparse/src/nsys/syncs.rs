@@ -12,7 +12,7 @@ use crate::schema::{SyncRow, Tables};
 
 source! {
     /// Synchronisation calls.
-    SOURCE: "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", Cuda, push;
+    SOURCE: "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", syncs, Cuda, push;
     START = "start" Required,
     END = "end" Required,
     DEVICE = "deviceId" Usual,
@@ -102,7 +102,8 @@ impl EventIndex {
             let untimed = if is_timed { "WHERE coalesce(timestamp, 0) = 0" } else { "" };
             let sql = format!(
                 "SELECT globalTid, correlationId, start FROM {calls} \
-                 WHERE correlationId IN (SELECT correlationId FROM {table} {untimed})"
+                 WHERE EXISTS (SELECT 1 FROM {table} {untimed}) \
+                 AND correlationId IN (SELECT correlationId FROM {table} {untimed})"
             );
             for_each(connection, &sql, |row| {
                 index.calls.insert((pid(row.get(0)?), row.get(1)?), row.get(2)?);
@@ -141,7 +142,7 @@ pub(super) mod events {
 
     source! {
         /// Records of CUDA events.
-        SOURCE: "CUPTI_ACTIVITY_KIND_CUDA_EVENT", Cuda, push;
+        SOURCE: "CUPTI_ACTIVITY_KIND_CUDA_EVENT", syncs, Cuda, push;
         AT = "timestamp" Newer,
         DEVICE = "deviceId" Usual,
         STREAM = "streamId" Usual,

@@ -83,6 +83,13 @@ macro_rules! tables {
                 $( self.$field.clear(); )*
             }
 
+            /// Empties the tables whose names `is_wanted` refuses.
+            pub(crate) fn keep_only(&mut self, is_wanted: impl Fn(&str) -> bool) {
+                $( if !is_wanted(<$table as Table>::NAME) {
+                    self.$field = <$table>::default();
+                } )*
+            }
+
             /// Makes room for `factor` times the rows that the tables have.
             pub(crate) fn reserve_times(&mut self, factor: f64) {
                 $( self.$field.reserve_times(factor); )*
