@@ -21,16 +21,15 @@ pub(crate) const HEAD_BYTES: usize = 64 << 10;
 /// # Errors
 /// When the file cannot be opened or is no trace; with [`ReadOptions::strict`], at the first loss.
 pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
-    if let Some(unknown) =
-        options.tables.iter().flatten().find(|name| !Tables::NAMES.contains(&name.as_str()))
-    {
-        let message = format!("there is no table {unknown:?}; the tables are {}", Tables::NAMES.join(", "));
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
-    }
+    refuse_unknown(options)?;
     let mut source = Source::open(path)?;
     let mut head = vec![0; HEAD_BYTES];
     let filled = source.fill(&mut head)?;
     head.truncate(filled);
+    if head.is_empty() && source.stats.get(Code::TruncatedCompression).is_some() {
+        let message = "is compressed and ends, or is damaged, before its content begins";
+        return Err(Error::new(ErrorKind::Damaged, message).with_path(path));
+    }
     let mut trace = match format::detect(&head, path)? {
         Format::Kineto { skip } => {
             head.drain(..skip);
@@ -52,4 +51,21 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     // Whoever asks for part of a trace must still see what is wrong with it.
     trace.tables.diagnostics = trace.stats.to_table(&mut trace.symbols);
     Ok(trace)
+}
+
+/// A name that no table or column has would silently select nothing.
+fn refuse_unknown(options: &ReadOptions) -> Result<()> {
+    let Some(wanted) = &options.tables else { return Ok(()) };
+    let known = Tables::describe();
+    for (table, columns) in wanted {
+        let Some((_, _, specs)) = known.iter().find(|(name, ..)| name == table) else {
+            let message = format!("there is no table {table:?}; the tables are {}", Tables::NAMES.join(", "));
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        };
+        if let Some(unknown) = columns.iter().find(|&column| specs.iter().all(|spec| spec.name != column)) {
+            let message = format!("table {table} has no column {unknown:?}");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+    }
+    Ok(())
 }

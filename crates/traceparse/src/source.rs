@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::bufread::GzDecoder;
-use ruzstd::decoding::StreamingDecoder;
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::{Code, Stats};
@@ -13,10 +13,14 @@ use crate::stats::{Code, Stats};
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const BUFFER_BYTES: usize = 256 << 10;
+/// Bytes inflated at once. Always as many, whatever the caller asks for: what a decoder hands out
+/// before it meets damage depends on it.
+const INFLATED_BYTES: usize = 64 << 10;
 /// Largest zstd window; `zstd --long=31` needs this much.
 const ZSTD_WINDOW_BYTES: u64 = 2 << 30;
 
-type Input = Counted<BufReader<File>>;
+type Gzip = BufReader<GzDecoder<Input>>;
+type Zstd = BufReader<StreamingDecoder<Input, FrameDecoder>>;
 
 /// A file being read.
 pub(crate) struct Source {
@@ -33,8 +37,8 @@ pub(crate) struct Source {
 
 enum Decoder {
     Plain(Input),
-    Gzip(Box<GzDecoder<Input>>),
-    Zstd(Box<StreamingDecoder<Input, ruzstd::decoding::FrameDecoder>>),
+    Gzip(Box<Gzip>),
+    Zstd(Box<Zstd>),
     Done(u64),
 }
 
@@ -48,14 +52,12 @@ impl Source {
             let message = "is a folder; name a trace file in it";
             return Err(Error::new(ErrorKind::NotAFile, message).with_path(path));
         }
-        let mut input = Counted { inner: BufReader::with_capacity(BUFFER_BYTES, file), count: 0 };
-        let start = input.fill_buf().map_err(in_file)?;
-        let (compression, decoder) = if start.starts_with(&GZIP_MAGIC) {
-            ("gzip", Decoder::Gzip(Box::new(GzDecoder::new(input))))
-        } else if start.starts_with(&ZSTD_MAGIC) {
-            ("zstd", zstd_frame(input).map_err(|e| Error::new(ErrorKind::Damaged, e).with_path(path))?)
-        } else {
-            ("none", Decoder::Plain(input))
+        let mut input = Input::new(file);
+        input.skip_empty_frames().map_err(in_file)?;
+        let compression = compression(input.peek().map_err(in_file)?);
+        let decoder = match compression {
+            "none" => Decoder::Plain(input),
+            _ => decoder(input).map_err(|e| Error::new(ErrorKind::Damaged, e).with_path(path))?,
         };
         let file_bytes = info.len();
         Ok(Self { decoder, compression, file_bytes, content_bytes: 0, stats: Stats::default() })
@@ -65,8 +67,8 @@ impl Source {
     pub(crate) fn position(&self) -> u64 {
         match &self.decoder {
             Decoder::Plain(input) => input.count,
-            Decoder::Gzip(decoder) => decoder.get_ref().count,
-            Decoder::Zstd(decoder) => decoder.get_ref().count,
+            Decoder::Gzip(decoder) => decoder.get_ref().get_ref().count,
+            Decoder::Zstd(decoder) => decoder.get_ref().get_ref().count,
             Decoder::Done(count) => *count,
         }
     }
@@ -77,14 +79,15 @@ impl Source {
     pub(crate) fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
+            let rest = &mut buffer[filled..];
             let read = match &mut self.decoder {
-                Decoder::Plain(input) => input.read(&mut buffer[filled..]),
-                Decoder::Gzip(decoder) => decoder.read(&mut buffer[filled..]),
-                Decoder::Zstd(decoder) => decoder.read(&mut buffer[filled..]),
+                Decoder::Plain(input) => input.read(rest),
+                Decoder::Gzip(decoder) => copy_buffered(decoder, rest),
+                Decoder::Zstd(decoder) => copy_buffered(decoder, rest),
                 Decoder::Done(_) => break,
             };
             match read {
-                Ok(0) => self.next_member()?,
+                Ok(0) => self.next_member(filled as u64)?,
                 Ok(bytes) => filled += bytes,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(e) if matches!(self.decoder, Decoder::Plain(_)) => return Err(Error::from_io(&e)),
@@ -99,57 +102,131 @@ impl Source {
     }
 
     /// Goes on behind a compressed member: to the next one, or to the end.
-    fn next_member(&mut self) -> Result<()> {
+    fn next_member(&mut self, filled: u64) -> Result<()> {
+        let here = Some(self.content_bytes + filled);
         let position = self.position();
         let mut input = match std::mem::replace(&mut self.decoder, Decoder::Done(position)) {
-            Decoder::Gzip(decoder) => decoder.into_inner(),
-            Decoder::Zstd(decoder) => decoder.into_inner(),
+            Decoder::Gzip(decoder) => decoder.into_inner().into_inner(),
+            Decoder::Zstd(decoder) => {
+                let (input, frame) = decoder.into_inner().into_parts();
+                let stored = frame.get_checksum_from_data();
+                if stored.is_some() && stored != frame.get_calculated_checksum() {
+                    self.stats.note(Code::TruncatedCompression, here);
+                }
+                input
+            }
             Decoder::Plain(_) | Decoder::Done(_) => return Ok(()),
         };
-        let rest = input.fill_buf().map_err(|e| Error::from_io(&e))?;
-        if rest.is_empty() {
-            return Ok(());
-        }
-        if rest.starts_with(&GZIP_MAGIC) {
-            self.decoder = Decoder::Gzip(Box::new(GzDecoder::new(input)));
-        } else if rest.starts_with(&ZSTD_MAGIC)
-            && let Ok(decoder) = zstd_frame(input)
-        {
-            self.decoder = decoder;
-        } else {
-            self.stats.note(Code::TrailingGarbage, Some(self.content_bytes));
+        input.skip_empty_frames().map_err(|e| Error::from_io(&e))?;
+        let next = input.peek().map_err(|e| Error::from_io(&e))?;
+        match compression(next) {
+            _ if next.is_empty() => {}
+            "none" => self.stats.note(Code::TrailingGarbage, here),
+            _ => match decoder(input) {
+                Ok(decoder) => self.decoder = decoder,
+                Err(_) => self.stats.note(Code::TruncatedCompression, here),
+            },
         }
         Ok(())
     }
 }
 
-fn zstd_frame(input: Input) -> std::result::Result<Decoder, String> {
-    let decoder = StreamingDecoder::new_with_max_window_size(input, ZSTD_WINDOW_BYTES)
-        .map_err(|e| format!("is a damaged zstd file: {e}"))?;
-    Ok(Decoder::Zstd(Box::new(decoder)))
-}
-
-/// A reader that counts the bytes taken from it.
-struct Counted<R> {
-    inner: R,
-    count: u64,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let bytes = self.inner.read(buffer)?;
-        self.count += bytes as u64;
-        Ok(bytes)
+/// The compression of a file, or of a part of it, that starts with `start`.
+fn compression(start: &[u8]) -> &'static str {
+    if start.starts_with(&GZIP_MAGIC) {
+        "gzip"
+    } else if start.starts_with(&ZSTD_MAGIC) {
+        "zstd"
+    } else {
+        "none"
     }
 }
 
-impl<R: BufRead> BufRead for Counted<R> {
+/// The decoder of a compressed member that starts at `input`.
+fn decoder(mut input: Input) -> std::result::Result<Decoder, String> {
+    let damaged = |e: &dyn std::fmt::Display| format!("is a damaged zstd file: {e}");
+    if input.peek().map_err(|e| damaged(&e))?.starts_with(&GZIP_MAGIC) {
+        let decoder = BufReader::with_capacity(INFLATED_BYTES, GzDecoder::new(input));
+        return Ok(Decoder::Gzip(Box::new(decoder)));
+    }
+    let decoder = StreamingDecoder::new_with_max_window_size(input, ZSTD_WINDOW_BYTES);
+    let decoder = BufReader::with_capacity(INFLATED_BYTES, decoder.map_err(|e| damaged(&e))?);
+    Ok(Decoder::Zstd(Box::new(decoder)))
+}
+
+fn copy_buffered(reader: &mut impl BufRead, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let ready = reader.fill_buf()?;
+    let bytes = ready.len().min(buffer.len());
+    buffer[..bytes].copy_from_slice(&ready[..bytes]);
+    reader.consume(bytes);
+    Ok(bytes)
+}
+
+/// A buffered file that counts the bytes taken from it.
+struct Input {
+    file: File,
+    buffer: Vec<u8>,
+    /// The part of the buffer that was read and not taken yet.
+    ready: std::ops::Range<usize>,
+    count: u64,
+}
+
+impl Input {
+    fn new(file: File) -> Self {
+        Self { file, buffer: vec![0; BUFFER_BYTES], ready: 0..0, count: 0 }
+    }
+
+    /// The next bytes, which are not taken: enough to tell what they are, unless the file ends.
+    fn peek(&mut self) -> std::io::Result<&[u8]> {
+        self.buffer.copy_within(self.ready.clone(), 0);
+        self.ready = 0..self.ready.len();
+        while self.ready.len() < ZSTD_MAGIC.len() {
+            match self.file.read(&mut self.buffer[self.ready.end..]) {
+                Ok(0) => break,
+                Ok(bytes) => self.ready.end += bytes,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(&self.buffer[self.ready.clone()])
+    }
+
+    /// Goes on behind zstd frames without content, which parallel compressors write.
+    fn skip_empty_frames(&mut self) -> std::io::Result<()> {
+        while let [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] = self.peek()? {
+            let mut header = [0; 8];
+            let length = match self.read_exact(&mut header) {
+                Ok(()) => u32::from_le_bytes([header[4], header[5], header[6], header[7]]),
+                Err(_) => 0,
+            };
+            std::io::copy(&mut self.take(length.into()), &mut std::io::sink())?;
+        }
+        Ok(())
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        // A copy is worth nothing to a caller with a large buffer of its own.
+        if self.ready.is_empty() && buffer.len() >= BUFFER_BYTES {
+            let bytes = self.file.read(buffer)?;
+            self.count += bytes as u64;
+            return Ok(bytes);
+        }
+        copy_buffered(self, buffer)
+    }
+}
+
+impl BufRead for Input {
     fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
-        self.inner.fill_buf()
+        if self.ready.is_empty() {
+            self.ready = 0..self.file.read(&mut self.buffer)?;
+        }
+        Ok(&self.buffer[self.ready.clone()])
     }
 
     fn consume(&mut self, bytes: usize) {
         self.count += bytes as u64;
-        self.inner.consume(bytes);
+        self.ready.start = (self.ready.start + bytes).min(self.ready.end);
     }
 }

@@ -70,6 +70,8 @@ codes! {
     TruncatedCompression, "truncated_compression", Lost, "The compressed stream ends in the middle or is damaged; everything before that was read.";
     BrokenEvent, "broken_event", Lost, "An event is no valid JSON and could not be repaired; it was dropped.";
     RepairedEvent, "repaired_event", Repaired, "An event is no valid JSON; it was read by repairing quotes or escapes.";
+    MissingComma, "missing_comma", Repaired, "Two events have no comma between them; both were read.";
+    StrayBracket, "stray_bracket", Repaired, "The list of events ends too early; the events behind its end were read.";
     NotAnObject, "event_is_no_object", Lost, "An element of `traceEvents` is no object; it was dropped.";
     OversizedEvent, "oversized_event", Lost, "An event is larger than the limit for one event; it was dropped.";
     MissingTime, "missing_time", Lost, "An event has no usable time stamp; it was dropped.";
@@ -79,11 +81,12 @@ codes! {
     NegativeDuration, "negative_duration", Repaired, "A slice ends before it starts; its duration is null.";
     NumberAsText, "number_as_text", Repaired, "A number is written as text; it was read as a number.";
     BadNumber, "bad_number", Repaired, "A number cannot be read or is out of range; it is null.";
-    BareNonFinite, "bare_non_finite", Repaired, "A bare nan or inf is no JSON; it was read as such.";
+    BadValue, "bad_value", Repaired, "An argument is no valid JSON; it is kept as text.";
+    BareNonFinite, "bare_non_finite", Repaired, "A bare word such as nan or inf is no JSON; it was read as such.";
     BadEscape, "bad_escape", Repaired, "A text has an invalid escape; the backslash was kept as it stands.";
     ControlCharacter, "control_character", Repaired, "A text has a raw control character; it was kept.";
     BadUtf8, "bad_utf8", Repaired, "A text is no valid UTF-8; the bad bytes were replaced.";
-    TrailingComma, "trailing_comma", Repaired, "A list or object ends with a comma; it was ignored.";
+    TrailingComma, "trailing_comma", Repaired, "A list or object ends with a comma, or has one too many; it was ignored.";
     DuplicateKey, "duplicate_key", Repaired, "An event has a key twice; the last value counts.";
     DeepNesting, "deep_nesting", Repaired, "An argument is nested deeper than the limit; it was dropped from the event.";
     UnpaddedFraction, "unpadded_fraction", Repaired, "Fractions of time stamps are not padded with zeros (a known recorder fault); they were read as ns.";

@@ -1,5 +1,13 @@
 //! Decimal text to integer nanoseconds, without a float in between.
 
+use std::ops::RangeInclusive;
+
+/// Times that a trace can have, from long before its zero to the year 2116. Ends of slices and
+/// differences of any two times stay inside of `i64`.
+pub(crate) const TIMES_NS: RangeInclusive<i64> = -(1 << 61)..=1 << 62;
+/// Longest duration, some 36 years.
+pub(crate) const LONGEST_NS: i64 = 1 << 60;
+
 /// How the fraction of a microsecond is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Fraction {

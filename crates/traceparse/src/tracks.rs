@@ -85,12 +85,19 @@ impl TrackTable {
     /// Renumbers the tracks by pid and tid, so that numbers do not depend on the order in which
     /// threads met them. Returns the new number of each old one.
     pub fn sort(&mut self, symbols: &SymbolTable) -> Vec<u32> {
-        let mut order: Vec<u32> = (0..self.keys.len() as u32).collect();
+        self.sort_used(&vec![true; self.keys.len()], symbols)
+    }
+
+    /// The same, without the tracks that are not `used`: a thread may have met them in bytes that
+    /// turned out to be something else.
+    pub fn sort_used(&mut self, used: &[bool], symbols: &SymbolTable) -> Vec<u32> {
+        let is_used = |&number: &u32| used.get(number as usize) == Some(&true);
+        let mut order: Vec<u32> = (0..self.keys.len() as u32).filter(is_used).collect();
         order.sort_by(|&a, &b| {
             let (a, b) = (self.keys[a as usize], self.keys[b as usize]);
             a.0.order(b.0, symbols).then_with(|| a.1.order(b.1, symbols))
         });
-        let mut renumbered = vec![0; order.len()];
+        let mut renumbered = vec![u32::MAX; self.keys.len()];
         for (new, &old) in order.iter().enumerate() {
             renumbered[old as usize] = new as u32;
         }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::event::FIELD_COUNT;
 use super::scan::{Cursor, Kind, Raw, Stop};
+use super::text::decode_string;
 
 /// Declares the known argument keys, with the spellings of all recorder versions.
 macro_rules! args {
@@ -177,14 +178,20 @@ impl<'a> Args<'a> {
         self.slots[arg as usize]
     }
 
-    /// Calls `visit` with key and value of every known argument that was not taken.
-    pub(crate) fn for_each_left(&self, mut visit: impl FnMut(&'static [u8], Raw<'a>)) {
-        let mut left = self.present;
+    /// Whether no argument is left, known or unknown.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.present == 0 && self.others.is_empty()
+    }
+
+    /// Takes every known argument that is left; `visit` gets its key and value.
+    pub(crate) fn drain(&mut self, mut visit: impl FnMut(Raw<'a>, Raw<'a>)) {
+        let mut left = std::mem::take(&mut self.present);
         while left != 0 {
             let slot = left.trailing_zeros();
             left &= left - 1;
             if let Some((key, arg)) = SPELLINGS.iter().find(|(_, arg)| *arg as u32 == slot) {
-                visit(key, self.slots[*arg as usize]);
+                visit(Raw { kind: Kind::Text, bytes: key }, self.slots[*arg as usize]);
             }
         }
     }
@@ -209,7 +216,11 @@ impl<'a> Args<'a> {
                 Some(found) => (Raw::default(), Some(found)),
                 None => {
                     let key = cursor.string()?;
-                    (key, if key.kind == Kind::Text { keys.look_up(key.bytes, previous) } else { None })
+                    let known = match key.kind {
+                        Kind::Text => keys.look_up(key.bytes, previous),
+                        _ => keys.look_up(decode_string(key.bytes).0.as_bytes(), previous),
+                    };
+                    (key, known)
                 }
             };
             if cursor.next_token()? != b':' {
@@ -224,16 +235,7 @@ impl<'a> Args<'a> {
                     self.slots[arg as usize] = value;
                     previous = spelling;
                 }
-                None => {
-                    // Bounded: an event can have any number of unknown keys.
-                    let twin = self.others.iter_mut().take(64).find(|(k, _)| k.bytes == key.bytes);
-                    if let Some(twin) = twin {
-                        self.has_duplicate = true;
-                        twin.1 = value;
-                    } else {
-                        self.others.push((key, value));
-                    }
-                }
+                None => self.has_duplicate |= insert(&mut self.others, key, value),
             }
             after_comma = match cursor.next_token()? {
                 b',' => {
@@ -243,6 +245,23 @@ impl<'a> Args<'a> {
                 b'}' => false,
                 _ => return Err(Stop::Syntax),
             };
+        }
+    }
+}
+
+/// Puts `value` into `members` under `key`; true if the key was there and has a new value now.
+///
+/// An event can have any number of keys, so only the first are compared.
+pub(crate) fn insert<'a>(members: &mut Vec<(Raw<'a>, Raw<'a>)>, key: Raw<'a>, value: Raw<'a>) -> bool {
+    let twin = members.iter_mut().take(64).find(|(known, _)| known.bytes == key.bytes);
+    match twin {
+        Some(twin) => {
+            twin.1 = value;
+            true
+        }
+        None => {
+            members.push((key, value));
+            false
         }
     }
 }
@@ -263,8 +282,10 @@ mod tests {
         assert_eq!(args.others[0].1.bytes, b"2");
         assert!(args.has_duplicate && args.has_trailing_comma);
         let mut left = Vec::new();
-        args.for_each_left(|key, value| left.push((key, value.bytes)));
+        args.drain(|key, value| left.push((key.bytes, value.bytes)));
         assert_eq!(left, [(b"stream".as_slice(), b"7".as_slice())]);
+        args.others.clear();
+        assert!(args.is_empty());
     }
 
     #[test]

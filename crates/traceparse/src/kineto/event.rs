@@ -1,7 +1,8 @@
 //! One event: its fields as they stand in the bytes.
 
-use super::args::{Args, KeyMap};
+use super::args::{self, Args, KeyMap};
 use super::scan::{Cursor, Kind, Raw, Stop};
+use super::text::decode_string;
 
 /// The keys of an event, in the order of [`RawEvent`]'s fields.
 const FIELDS: [&[u8]; FIELD_COUNT] =
@@ -23,6 +24,7 @@ pub(crate) struct RawEvent<'a> {
     pub(crate) args: Args<'a>,
     /// Keys beside those above, in order.
     pub(crate) others: Vec<(Raw<'a>, Raw<'a>)>,
+    has_args: bool,
     pub(crate) has_duplicate: bool,
     pub(crate) has_trailing_comma: bool,
 }
@@ -35,6 +37,7 @@ impl<'a> RawEvent<'a> {
         (self.id, self.scope) = (empty, empty);
         self.args.clear();
         self.others.clear();
+        self.has_args = false;
         self.has_duplicate = false;
         self.has_trailing_comma = false;
     }
@@ -61,7 +64,7 @@ impl<'a> RawEvent<'a> {
                 (Raw::default(), Some(guess))
             } else {
                 let key = cursor.string()?;
-                (key, FIELDS.iter().position(|field| *field == key.bytes))
+                (key, field_of(key))
             };
             if cursor.next_token()? != b':' {
                 return Err(Stop::Syntax);
@@ -77,7 +80,7 @@ impl<'a> RawEvent<'a> {
                     let value = cursor.value()?;
                     // The binding point is `e` on every flow end and says nothing.
                     if key.bytes != b"bp" {
-                        self.others.push((key, value));
+                        self.has_duplicate |= args::insert(&mut self.others, key, value);
                     }
                 }
             }
@@ -105,16 +108,33 @@ impl<'a> RawEvent<'a> {
             6 => &mut self.dur,
             7 => &mut self.id,
             8 => &mut self.scope,
-            _ if cursor.next_token()? == b'{' => return self.args.parse(cursor, keys),
+            _ if cursor.next_token()? == b'{' => {
+                if self.has_args {
+                    self.args.clear();
+                    self.has_duplicate = true;
+                }
+                self.has_args = true;
+                return self.args.parse(cursor, keys);
+            }
             _ => {
+                let key = Raw { kind: Kind::Text, bytes: FIELDS[field] };
                 let value = cursor.value()?;
-                self.others.push((Raw { kind: Kind::Text, bytes: b"args" }, value));
+                self.has_duplicate |= args::insert(&mut self.others, key, value);
                 return Ok(());
             }
         };
         self.has_duplicate |= slot.kind != Kind::Missing;
         *slot = cursor.value()?;
         Ok(())
+    }
+}
+
+/// The field that `key` names.
+fn field_of(key: Raw<'_>) -> Option<usize> {
+    let is_key = |name: &[u8]| FIELDS.iter().position(|field| *field == name);
+    match key.kind {
+        Kind::Text => is_key(key.bytes),
+        _ => is_key(decode_string(key.bytes).0.as_bytes()),
     }
 }
 
@@ -134,6 +154,18 @@ mod tests {
         );
         assert_eq!(event.others.len(), 1);
         assert_eq!(event.dur.kind, Kind::Missing);
+    }
+
+    #[test]
+    fn keys_may_be_escaped_and_the_last_arguments_count() {
+        let text = br#"{"\u0070h": "X", "args": {"a": 1}, "x": 1, "args": {"correl\u0061tion": 2}, "x": 2}"#;
+        let mut event = RawEvent::default();
+        event.parse(&mut Cursor::new(text, 0), &mut KeyMap::default()).unwrap();
+        assert_eq!(event.phase.bytes, b"X");
+        assert!(event.args.others.is_empty() && event.has_duplicate);
+        assert_eq!(event.args.take(args::Arg::Correlation).bytes, b"2");
+        assert_eq!(event.others.len(), 1);
+        assert_eq!(event.others[0].1.bytes, b"2");
     }
 
     #[test]

@@ -1,159 +1,259 @@
 //! Parses the elements of `traceEvents` out of a run of bytes.
+//!
+//! Whatever is decided about an element depends on the content alone and not on where it was cut
+//! into chunks: with too few bytes to decide, a run ends [`End::Inside`] the element.
 
-use super::boundary;
+use super::boundary::{self, Place};
 use super::event::RawEvent;
-use super::repair;
+use super::repair::{self, Outcome};
 use super::rows::{Batch, RowBuilder};
-use super::scan::{Cursor, Stop};
+use super::scan::{Cursor, Kind, Stop};
 use crate::stats::Code;
 
 /// Bytes within which a damaged event is repaired.
 const REPAIR_WINDOW: usize = 1 << 20;
 /// Event boundaries that may lie inside the text of a damaged event.
 const REPAIR_BOUNDARIES: usize = 3;
+/// Length from which on an element is suspected to have swallowed others, by a bracket or quote
+/// that is missing.
+const SUSPECT_BYTES: usize = 4 << 10;
+/// Places inside a suspicious event at which another one is looked for.
+const SUSPECT_PLACES: usize = 8;
+/// Largest single event.
+pub(crate) const MAX_EVENT: usize = 256 << 20;
+
+/// What stands before a position between two elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gap {
+    /// The `[` of the array.
+    Start,
+    /// A comma.
+    Comma,
+    /// An element.
+    Element,
+}
 
 /// How a run of bytes ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Between two events; `true` if the last token was a comma.
-    Between(bool),
+    /// Between two elements.
+    Between(Gap),
     /// At the `]` that closes the array, which is at this position.
     Closed(usize),
-    /// Inside the event that begins at this position; more bytes are needed.
-    Inside(usize),
-    /// At the end of the file, inside an event.
-    Truncated,
+    /// Inside the element that begins at this position; more bytes are needed.
+    Inside(usize, Gap),
+    /// Behind this position, where an element was given up; the next is not in sight. Its offset
+    /// is given if it is still to be told whether it is broken or cut off.
+    Skipping(usize, Option<u64>),
 }
 
 /// A run of bytes of `traceEvents`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Run<'a> {
     pub(crate) bytes: &'a [u8],
-    /// Position at which to start, between two events.
+    /// Position at which to start, between two elements.
     pub(crate) start: usize,
     /// Offset of `bytes` in the uncompressed content.
     pub(crate) offset: u64,
-    /// Whether the last token before `start` was a comma.
-    pub(crate) after_comma: bool,
+    /// What stands before `start`.
+    pub(crate) gap: Gap,
     /// Whether nothing follows.
     pub(crate) is_last: bool,
 }
 
-impl Run<'_> {
+/// What became of one element.
+enum Step {
+    /// It is dealt with; the next one begins behind this position.
+    Next(usize),
+    /// It was dropped; this is where events go on.
+    Resume(usize),
+    /// More bytes are needed.
+    Wait,
+    /// It was dropped, and the run ends.
+    Skip(End),
+}
+
+impl<'r> Run<'r> {
     /// Parses every event of the run into `batch`.
     pub(crate) fn parse(&self, rows: &mut RowBuilder<'_>, batch: &mut Batch) -> End {
         let mut cursor = Cursor::new(self.bytes, self.start);
         let mut event = RawEvent::default();
-        let mut after_comma = self.after_comma;
+        let mut gap = self.gap;
         loop {
-            let Ok(token) = cursor.next_token() else { return End::Between(after_comma) };
+            let Ok(token) = cursor.next_token() else { return End::Between(gap) };
             let start = cursor.at;
             let offset = self.offset + start as u64;
-            match token {
-                b',' => {
-                    cursor.at += 1;
-                    after_comma = true;
-                    continue;
+            if token == b',' {
+                if gap != Gap::Element {
+                    batch.stats.note(Code::TrailingComma, Some(offset));
                 }
-                b']' => {
-                    if after_comma && batch.rows > 0 {
-                        batch.stats.note(Code::TrailingComma, Some(offset));
-                    }
-                    return End::Closed(start);
-                }
-                b'{' => match event.parse(&mut cursor, &mut rows.keys) {
-                    Ok(()) => rows.add(&mut event, batch, offset),
-                    Err(stop) => match self.repair(start, stop, rows, batch) {
-                        Ok(next) => cursor.at = next,
-                        Err(end) => return end,
-                    },
-                },
-                _ => match self.skip_other(&mut cursor, batch) {
-                    Ok(()) => {}
-                    Err(end) => return end,
-                },
+                gap = Gap::Comma;
+                cursor.at += 1;
+                continue;
             }
-            after_comma = false;
+            if token == b']' {
+                if gap == Gap::Comma {
+                    batch.stats.note(Code::TrailingComma, Some(offset));
+                }
+                return End::Closed(start);
+            }
+            let step = if token != b'{' {
+                self.skip_other(&mut cursor, batch)
+            } else {
+                match event.parse(&mut cursor, &mut rows.keys) {
+                    Ok(()) if cursor.at - start <= SUSPECT_BYTES => {
+                        rows.add(&mut event, batch, offset);
+                        Step::Next(cursor.at)
+                    }
+                    Ok(()) => self.add_large(start, cursor.at, &mut event, rows, batch),
+                    Err(stop) => self.add_damaged(start, stop, cursor.at - start, rows, batch),
+                }
+            };
+            let before = std::mem::replace(&mut gap, Gap::Element);
+            if before == Gap::Element && !matches!(step, Step::Wait) {
+                batch.stats.note(Code::MissingComma, Some(offset));
+            }
+            match step {
+                Step::Next(end) => cursor.at = end,
+                Step::Resume(next) => {
+                    cursor.at = next;
+                    gap = if self.bytes[next] == b'{' { Gap::Comma } else { Gap::Element };
+                }
+                Step::Wait => return End::Inside(start, before),
+                Step::Skip(end) => return end,
+            }
         }
     }
 
-    /// Deals with an event that cannot be parsed; returns where to go on.
-    fn repair(
+    /// Adds a complete event that is suspiciously large.
+    #[cold]
+    fn add_large(
+        &self,
+        start: usize,
+        end: usize,
+        event: &mut RawEvent<'r>,
+        rows: &mut RowBuilder<'_>,
+        batch: &mut Batch,
+    ) -> Step {
+        if self.swallows_events(start, end - start, rows) {
+            return self.mend(start, 0, rows, batch);
+        }
+        if end - start > MAX_EVENT {
+            return self.give_up_oversized(start, batch);
+        }
+        rows.add(event, batch, self.offset + start as u64);
+        Step::Next(end)
+    }
+
+    /// Deals with an event that cannot be parsed, or not beyond its first bytes.
+    #[cold]
+    fn add_damaged(
         &self,
         start: usize,
         stop: Stop,
+        parsed: usize,
         rows: &mut RowBuilder<'_>,
         batch: &mut Batch,
-    ) -> Result<usize, End> {
-        let offset = self.offset + start as u64;
-        let window = &self.bytes[start..self.bytes.len().min(start + REPAIR_WINDOW)];
-        let sees_all = self.is_last || window.len() == REPAIR_WINDOW;
+    ) -> Step {
+        let length = if stop == Stop::Syntax { parsed } else { self.bytes.len() - start };
+        if self.swallows_events(start, length, rows) {
+            return self.mend(start, 0, rows, batch);
+        }
+        if length > MAX_EVENT {
+            return self.give_up_oversized(start, batch);
+        }
         if stop == Stop::Incomplete && !self.is_last {
-            return Err(End::Inside(start));
+            return Step::Wait;
         }
-        let mut boundaries = Vec::new();
-        let mut from = 0;
-        while boundaries.len() < REPAIR_BOUNDARIES
-            && let Some(at) = boundary::find(window, from)
-        {
-            boundaries.push(at);
-            from = at;
-        }
-        let mut ends = boundaries.clone();
-        if ends.len() < REPAIR_BOUNDARIES {
-            if !sees_all {
-                return Err(End::Inside(start));
+        self.mend(start, length, rows, batch)
+    }
+
+    /// Whether the first `length` bytes of the event at `start` seem to contain other events.
+    ///
+    /// Windows of fixed sizes are searched, for the same answer however many bytes are at hand.
+    fn swallows_events(&self, start: usize, length: usize, rows: &mut RowBuilder<'_>) -> bool {
+        let mut event = RawEvent::default();
+        let mut size = SUSPECT_BYTES;
+        while size <= length {
+            let window = &self.bytes[start..start + size];
+            let mut from = 0;
+            for _ in 0..SUSPECT_PLACES {
+                let Some(Place::Event(at)) = boundary::find_between(window, from, size) else { break };
+                let is_event = event.parse(&mut Cursor::new(window, at), &mut rows.keys).is_ok();
+                if is_event && event.phase.kind != Kind::Missing && event.ts.kind != Kind::Missing {
+                    return true;
+                }
+                from = at;
             }
-            ends.push(window.len());
+            size *= 4;
         }
-        for end in ends {
-            if let Some((json, used)) = repair::rewrite_object(&window[..end])
-                && add_repaired(&json, offset, rows, batch)
-            {
-                return Ok(start + used);
+        false
+    }
+
+    /// Repairs the damaged event at `start`, or drops it.
+    fn mend(&self, start: usize, parsed: usize, rows: &mut RowBuilder<'_>, batch: &mut Batch) -> Step {
+        let rest = &self.bytes[start..];
+        let window = &rest[..rest.len().min(REPAIR_WINDOW)];
+        let sees_all = self.is_last || window.len() == REPAIR_WINDOW;
+        for boundaries in 0..=REPAIR_BOUNDARIES {
+            let attempt = repair::rewrite_object(window, boundaries);
+            if !sees_all && attempt.reached + boundary::LOOKAHEAD > window.len() {
+                return Step::Wait;
+            }
+            match attempt.outcome {
+                Outcome::Crossed => {}
+                Outcome::Failed => break,
+                Outcome::Rewritten(json) => {
+                    if add_repaired(&json, self.offset + start as u64, rows, batch) {
+                        return Step::Next(start + attempt.reached);
+                    }
+                    break;
+                }
             }
         }
-        batch.stats.seen += 1;
-        batch.stats.dropped += 1;
-        batch.rows += 1;
-        match boundaries.first() {
-            Some(&next) => {
+        self.give_up(start, parsed, batch)
+    }
+
+    /// Drops the element at `start`, whose end is not known and of which so much was parsed.
+    fn give_up(&self, start: usize, parsed: usize, batch: &mut Batch) -> Step {
+        let offset = self.offset + start as u64;
+        batch.count_dropped();
+        // Events inside of what was parsed would have been found. To begin anew behind half of it
+        // bounds the work by the size of the file, whatever is in it.
+        let from = start + if parsed > SUSPECT_BYTES { parsed / 2 } else { 0 };
+        match boundary::find(&self.bytes[from..]) {
+            Some(Place::Event(next) | Place::Closing(next)) => {
                 batch.stats.note(Code::BrokenEvent, Some(offset));
-                Ok(start + next)
+                Step::Resume(from + next)
             }
-            None if stop == Stop::Incomplete || window.len() < REPAIR_WINDOW => {
-                batch.stats.note(Code::Truncated, Some(offset));
-                Err(End::Truncated)
-            }
-            None => {
-                batch.stats.note(Code::BrokenEvent, Some(offset));
-                boundary::find(self.bytes, start).ok_or(End::Truncated)
-            }
+            None => Step::Skip(End::Skipping(from, Some(offset))),
         }
     }
 
+    fn give_up_oversized(&self, start: usize, batch: &mut Batch) -> Step {
+        batch.count_dropped();
+        batch.stats.note(Code::OversizedEvent, Some(self.offset + start as u64));
+        Step::Skip(End::Skipping(start + MAX_EVENT, None))
+    }
+
     /// Skips an element that is no object.
-    fn skip_other(&self, cursor: &mut Cursor<'_>, batch: &mut Batch) -> Result<(), End> {
+    #[cold]
+    fn skip_other(&self, cursor: &mut Cursor<'_>, batch: &mut Batch) -> Step {
         let start = cursor.at;
-        let offset = Some(self.offset + start as u64);
-        let end = match cursor.value() {
-            Ok(_) => cursor.at,
-            Err(Stop::Incomplete) if !self.is_last => return Err(End::Inside(start)),
-            Err(_) => match boundary::find(self.bytes, start) {
-                Some(next) => next,
-                None if !self.is_last => return Err(End::Inside(start)),
-                None => {
-                    batch.stats.note(Code::Truncated, offset);
-                    return Err(End::Truncated);
-                }
-            },
-        };
-        batch.stats.seen += 1;
-        batch.stats.dropped += 1;
-        batch.rows += 1;
-        batch.stats.note(Code::NotAnObject, offset);
-        cursor.at = end;
-        Ok(())
+        let window = &self.bytes[start..];
+        let window = &window[..window.len().min(SUSPECT_BYTES)];
+        let mut inside = Cursor::new(window, 0);
+        let value = inside.value();
+        let end = start + inside.at;
+        match value.and_then(|_| inside.next_token()) {
+            Ok(b',' | b']') => {
+                batch.count_dropped();
+                batch.stats.note(Code::NotAnObject, Some(self.offset + start as u64));
+                Step::Next(end)
+            }
+            Err(Stop::Incomplete) if !self.is_last && window.len() < SUSPECT_BYTES => Step::Wait,
+            _ => self.give_up(start, 0, batch),
+        }
     }
 }
 
@@ -161,8 +261,9 @@ impl Run<'_> {
 fn add_repaired(json: &[u8], offset: u64, rows: &mut RowBuilder<'_>, batch: &mut Batch) -> bool {
     let mut event = RawEvent::default();
     let parsed = event.parse(&mut Cursor::new(json, 0), &mut rows.keys);
-    // A key twice: the end of a text was not found before the next event began.
-    if parsed.is_err() || event.has_duplicate {
+    let is_timeless = event.ts.kind == Kind::Missing && event.phase.bytes != b"M";
+    // A key twice, or one missing: the end of a text was found in the wrong place.
+    if parsed.is_err() || event.has_duplicate || event.phase.kind == Kind::Missing || is_timeless {
         return false;
     }
     batch.stats.note(Code::RepairedEvent, Some(offset));

@@ -33,6 +33,9 @@ impl Chunk {
 
 /// Reads chunks, one after the other.
 pub(crate) struct Feed {
+    /// Bytes taken from the source to tell the format, and how many of them were handed out.
+    head: Vec<u8>,
+    head_used: usize,
     source: Source,
     chunk_bytes: usize,
     /// Bytes read but not handed out.
@@ -46,7 +49,17 @@ pub(crate) struct Feed {
 impl Feed {
     /// A feed of the bytes of `head` and then those of `source`; `offset` is that of `head`.
     pub(crate) fn new(source: Source, head: Vec<u8>, offset: u64, chunk_bytes: usize) -> Self {
-        Self { source, chunk_bytes, carry: head, offset, next_index: 0, starts_event: false, is_done: false }
+        Self {
+            head,
+            head_used: 0,
+            source,
+            chunk_bytes,
+            carry: Vec::new(),
+            offset,
+            next_index: 0,
+            starts_event: false,
+            is_done: false,
+        }
     }
 
     /// Bytes of the file read so far, and in all.
@@ -70,7 +83,7 @@ impl Feed {
         }
         chunk.buffer[..carried].copy_from_slice(&self.carry);
         self.carry.clear();
-        let filled = self.source.fill(&mut chunk.buffer[carried..want])?;
+        let filled = self.fill(&mut chunk.buffer[carried..want])?;
         chunk.len = carried + filled;
         chunk.index = self.next_index;
         chunk.offset = self.offset;
@@ -91,5 +104,14 @@ impl Feed {
         self.offset += chunk.len as u64;
         self.next_index += 1;
         Ok(true)
+    }
+
+    /// Fills `buffer` as far as the content goes; returns the bytes written.
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let rest = &self.head[self.head_used..];
+        let from_head = rest.len().min(buffer.len());
+        buffer[..from_head].copy_from_slice(&rest[..from_head]);
+        self.head_used += from_head;
+        Ok(from_head + self.source.fill(&mut buffer[from_head..])?)
     }
 }

@@ -10,7 +10,7 @@ use super::scan::{Kind, Raw};
 use super::text::Repairs;
 use crate::schema::Symbol;
 use crate::stats::Code;
-use crate::time::micros_to_ns;
+use crate::time::{LONGEST_NS, TIMES_NS, micros_to_ns};
 use crate::tracks::Ident;
 
 impl<'a> Add<'_, '_, '_, 'a> {
@@ -26,11 +26,16 @@ impl<'a> Add<'_, '_, '_, 'a> {
             self.batch.short_fractions.0 += u64::from(*second == b'0');
             self.batch.short_fractions.1 += u64::from(*first == b'0');
         }
-        ns
+        ns.filter(|ns| TIMES_NS.contains(ns))
     }
 
     pub(super) fn duration(&mut self) -> Option<i64> {
-        match self.time(self.event.dur) {
+        let raw = std::mem::take(&mut self.event.dur);
+        match self.time(raw) {
+            Some(ns) if ns > LONGEST_NS => {
+                self.note(Code::MissingDuration);
+                None
+            }
             Some(ns) if ns >= 0 => Some(ns),
             Some(_) => {
                 self.note(Code::NegativeDuration);
@@ -46,7 +51,8 @@ impl<'a> Add<'_, '_, '_, 'a> {
     pub(super) fn track(&mut self) -> u32 {
         let (pid, tid) = (self.event.pid, self.event.tid);
         let (last_pid, last_tid, track) = &self.builder.last_track;
-        if *track != u32::MAX && last_pid == pid.bytes && last_tid == tid.bytes {
+        let is_plain = pid.kind == Kind::Bare && tid.kind == Kind::Bare;
+        if is_plain && *track != u32::MAX && last_pid == pid.bytes && last_tid == tid.bytes {
             return *track;
         }
         let key = (self.ident(pid), self.ident(tid));
@@ -56,14 +62,15 @@ impl<'a> Add<'_, '_, '_, 'a> {
             .tracks
             .entry(key)
             .or_insert_with(|| shared.lock().unwrap_or_else(PoisonError::into_inner).number(key));
-        let last = &mut self.builder.last_track;
-        last.0.clear();
-        last.0.extend_from_slice(pid.bytes);
-        last.1.clear();
-        last.1.extend_from_slice(tid.bytes);
-        // The bytes alone do not tell a missing id from an empty text.
-        let is_plain = pid.kind == Kind::Bare && tid.kind == Kind::Bare;
-        last.2 = if is_plain { track } else { u32::MAX };
+        // Only numbers: reading a damaged id is a finding each time it occurs.
+        if is_plain && matches!(key, (Ident::Int(_), Ident::Int(_))) {
+            let last = &mut self.builder.last_track;
+            last.0.clear();
+            last.0.extend_from_slice(pid.bytes);
+            last.1.clear();
+            last.1.extend_from_slice(tid.bytes);
+            last.2 = track;
+        }
         track
     }
 
@@ -142,7 +149,12 @@ impl<'a> Add<'_, '_, '_, 'a> {
     }
 
     pub(super) fn boolean(&mut self, arg: Arg) -> Option<bool> {
-        number::boolean(&self.event.args.take(arg))
+        let raw = self.event.args.take(arg);
+        let value = number::boolean(&raw);
+        if value.is_none() && !raw.is_null() {
+            self.note(Code::BadNumber);
+        }
+        value
     }
 
     #[inline]
@@ -168,15 +180,13 @@ impl<'a> Add<'_, '_, '_, 'a> {
         }
     }
 
-    pub(super) fn non_empty_text(&mut self, arg: Arg) -> Option<Symbol> {
-        let raw = self.event.args.take(arg);
-        if raw.bytes.is_empty() { None } else { self.text(raw) }
-    }
-
-    /// An argument that some recorders write as text and others as JSON.
+    /// An argument that some recorders write as text and others as JSON; an empty text is null.
     pub(super) fn text_or_json(&mut self, arg: Arg) -> Option<Symbol> {
         let raw = self.event.args.take(arg);
-        self.text(raw).or_else(|| if raw.is_null() { None } else { self.json_value(raw) })
+        if raw.bytes.is_empty() || raw.is_null() {
+            return None;
+        }
+        self.text(raw).or_else(|| self.json_value(raw))
     }
 
     /// An argument whose value is kept as JSON text.

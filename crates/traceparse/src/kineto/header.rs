@@ -22,7 +22,7 @@ impl Finished {
     pub(crate) fn new(sequencer: Sequencer<'_>, source: Source) -> Self {
         let mut stats = sequencer.stats;
         stats.merge(&source.stats);
-        if !sequencer.outline.is_complete() && stats.get(Code::Truncated).is_none() {
+        if sequencer.outline.is_cut() && stats.get(Code::Truncated).is_none() {
             stats.note(Code::Truncated, Some(source.content_bytes));
         }
         Self { outline: sequencer.outline, tables: sequencer.tables, stats, source }
@@ -33,7 +33,7 @@ impl Finished {
         self.refuse_other_json()?;
         let mut symbols = shared.symbols.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut tracks = shared.tracks.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let renumbered = tracks.sort(&symbols);
+        let renumbered = tracks.sort_used(&self.tables.used_tracks(tracks.len()), &symbols);
         self.tables.renumber_tracks(&renumbered);
         if self.stats.seen == 0 {
             self.stats.note(Code::NoEvents, None);
@@ -67,6 +67,8 @@ impl Finished {
         let is_execution_trace = properties.contains_key("nodes") && properties.contains_key("schema");
         let message = if is_execution_trace {
             "is a PyTorch execution trace; kernelscope reads the profiler's trace of the same run"
+        } else if self.outline.arrays == 0 && !known && self.outline.is_lost() {
+            "is no trace: it is no JSON and has no traceEvents"
         } else if self.outline.arrays == 0 && !known && !properties.is_empty() {
             "is JSON but no trace: it has no traceEvents"
         } else if self.stats.seen > 0 && self.stats.kept == 0 && !known {

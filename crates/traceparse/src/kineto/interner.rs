@@ -77,6 +77,11 @@ impl<'s> Interner<'s> {
         (symbol, repairs)
     }
 
+    /// What `read` makes of the text of `symbol`.
+    pub(crate) fn with_text<T>(&self, symbol: Symbol, read: impl FnOnce(&str) -> T) -> T {
+        read(self.shared.lock().unwrap_or_else(PoisonError::into_inner).text(symbol))
+    }
+
     /// The symbol of a text that is already clean.
     pub(crate) fn intern_clean(&mut self, text: &str) -> Symbol {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner).intern(text)

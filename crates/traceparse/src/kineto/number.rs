@@ -1,13 +1,15 @@
 //! Turns number tokens into numbers.
 
 use super::scan::{Kind, Raw};
+use super::text::decode_string;
 
 /// The integer that `raw` holds, as a number or as a text; `None` if it is none or out of range.
 #[inline]
 pub(crate) fn integer(raw: &Raw<'_>) -> Option<i64> {
     match raw.kind {
         Kind::Bare | Kind::Text => parse_integer(raw.bytes),
-        _ => None,
+        Kind::EscapedText => parse_integer(decode_string(raw.bytes).0.as_bytes()),
+        Kind::Missing | Kind::Nested => None,
     }
 }
 

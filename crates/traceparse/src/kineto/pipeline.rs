@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::events::Run;
+use super::events::{Gap, Run};
 use super::feed::Feed;
 use super::header;
 use super::rows::{RowBuilder, Shared};
@@ -30,6 +30,7 @@ pub(crate) struct Head {
 
 /// Reads the trace that begins with `head` and goes on in `source`.
 pub(crate) fn read(path: &Path, source: Source, head: Head, options: &ReadOptions) -> Result<Trace> {
+    let offset = head.offset;
     match read_with(source, head, options, Fraction::Decimal)? {
         Outcome::Read(trace) => Ok(*trace),
         Outcome::Unpadded => {
@@ -37,7 +38,8 @@ pub(crate) fn read(path: &Path, source: Source, head: Head, options: &ReadOption
             let mut bytes = vec![0; crate::read::HEAD_BYTES];
             let filled = source.fill(&mut bytes)?;
             bytes.truncate(filled);
-            match read_with(source, Head { bytes, offset: 0 }, options, Fraction::Unpadded)? {
+            bytes.drain(..filled.min(offset as usize));
+            match read_with(source, Head { bytes, offset }, options, Fraction::Unpadded)? {
                 Outcome::Read(trace) => Ok(*trace),
                 Outcome::Unpadded => Err(Error::new(ErrorKind::Io, "changed while it was read")),
             }
@@ -148,7 +150,7 @@ fn parse(piece: &mut Piece, rows: &mut RowBuilder<'_>) {
             bytes: chunk.bytes(),
             start: 0,
             offset: chunk.offset,
-            after_comma: true,
+            gap: Gap::Comma,
             is_last: chunk.is_last,
         };
         run.parse(rows, batch)

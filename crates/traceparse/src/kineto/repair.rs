@@ -1,31 +1,64 @@
-//! Rewrites damaged JSON into valid JSON where the intent is clear.
+//! Rewrites damaged JSON where the intent is clear, so that the scanner can read it.
 //!
 //! Recorders write names and keyword arguments without escaping quotes. A quote ends a string only
 //! where something follows that can follow a string there; every other quote belongs to the text.
+
+use super::boundary::{self, Place, skip_space};
+use super::scan::is_space;
 
 /// Deepest nesting that is repaired.
 const MAX_DEPTH: usize = 64;
 /// Longest key.
 const MAX_KEY: usize = 256;
 
-/// Rewrites the object at the start of `bytes`; returns valid JSON and the bytes it was made from.
-///
-/// `None` if the object does not end in `bytes` or is beyond repair.
-pub(crate) fn rewrite_object(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
-    let mut rewriter = Rewriter { bytes, at: 0, out: Vec::with_capacity(bytes.len() + 16), open: Vec::new() };
-    rewriter.run()?;
-    Some((rewriter.out, rewriter.at))
+/// What became of an attempt to rewrite something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// What the scanner can read, made from everything up to [`Attempt::reached`].
+    Rewritten(Vec<u8>),
+    /// It goes on behind more event boundaries than allowed.
+    Crossed,
+    /// It is beyond repair, or the bytes end before it does.
+    Failed,
 }
 
-/// Rewrites the value of an object's member at the start of `bytes`, in the same way.
-pub(crate) fn rewrite_member(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
-    let mut rewriter = Rewriter { bytes, at: 0, out: Vec::with_capacity(64), open: vec![b'{'] };
-    rewriter.value()?;
-    if rewriter.open.len() > 1 {
-        rewriter.run_until(1)?;
-    }
-    Some((rewriter.out, rewriter.at))
+/// An attempt to rewrite something, and how far it went.
+///
+/// Nothing behind `reached` plus [`boundary::LOOKAHEAD`] has a part in the outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    pub(crate) outcome: Outcome,
+    pub(crate) reached: usize,
 }
+
+/// Rewrites the object at the start of `bytes`, inside of which so many event boundaries may lie.
+pub(crate) fn rewrite_object(bytes: &[u8], boundaries: usize) -> Attempt {
+    Rewriter::new(bytes, Some(boundaries)).attempt(|rewriter| {
+        if bytes.first() != Some(&b'{') {
+            return Err(Halt::Failed);
+        }
+        rewriter.value()?;
+        rewriter.run_until(0)
+    })
+}
+
+/// Rewrites the value of an object's member at the start of `bytes`.
+pub(crate) fn rewrite_member(bytes: &[u8]) -> Attempt {
+    let mut rewriter = Rewriter::new(bytes, None);
+    rewriter.open.push(b'{');
+    rewriter.attempt(|rewriter| {
+        rewriter.value()?;
+        rewriter.run_until(1)
+    })
+}
+
+/// Why rewriting stopped early.
+enum Halt {
+    Failed,
+    Crossed,
+}
+
+type Halting<T> = std::result::Result<T, Halt>;
 
 struct Rewriter<'a> {
     bytes: &'a [u8],
@@ -33,41 +66,73 @@ struct Rewriter<'a> {
     out: Vec<u8>,
     /// Opening brackets of the containers around the position.
     open: Vec<u8>,
+    /// Boundaries that may still be crossed; `None` for any number.
+    boundaries: Option<usize>,
+    /// Boundaries are counted up to here.
+    counted: usize,
+    /// The position furthest on that was looked at.
+    reached: usize,
 }
 
-impl Rewriter<'_> {
-    fn run(&mut self) -> Option<()> {
-        if *self.bytes.first()? != b'{' {
-            return None;
+impl<'a> Rewriter<'a> {
+    fn new(bytes: &'a [u8], boundaries: Option<usize>) -> Self {
+        Self { bytes, at: 0, out: Vec::new(), open: Vec::new(), boundaries, counted: 0, reached: 0 }
+    }
+
+    fn attempt(mut self, run: impl FnOnce(&mut Self) -> Halting<()>) -> Attempt {
+        match run(&mut self) {
+            Ok(()) => Attempt { outcome: Outcome::Rewritten(self.out), reached: self.at },
+            Err(halt) => {
+                let outcome = if matches!(halt, Halt::Crossed) { Outcome::Crossed } else { Outcome::Failed };
+                Attempt { outcome, reached: self.reached.max(self.at) }
+            }
         }
-        self.value()?;
-        self.run_until(0)
+    }
+
+    /// Goes on to `to`, if no more boundaries lie before it than allowed.
+    fn reach(&mut self, to: usize) -> Halting<()> {
+        let Some(left) = &mut self.boundaries else {
+            self.reached = self.reached.max(to);
+            return Ok(());
+        };
+        let end = self.bytes.len().min(to + 1);
+        while let Some(place) = boundary::find_between(self.bytes, self.counted, end) {
+            let (Place::Event(at) | Place::Closing(at)) = place;
+            self.counted = at;
+            if *left == 0 || matches!(place, Place::Closing(_)) {
+                self.reached = self.reached.max(at);
+                return Err(Halt::Crossed);
+            }
+            *left -= 1;
+        }
+        self.counted = self.counted.max(to);
+        self.reached = self.reached.max(to);
+        Ok(())
     }
 
     /// Rewrites until only `depth` containers are open.
-    fn run_until(&mut self, depth: usize) -> Option<()> {
+    fn run_until(&mut self, depth: usize) -> Halting<()> {
         while self.open.len() > depth {
-            let container = *self.open.last()?;
-            match self.next_token()? {
-                b',' => self.at += 1,
-                b'}' if container == b'{' => self.close(b'}'),
-                b']' if container == b'[' => self.close(b']'),
-                b'"' if container == b'{' => self.member()?,
-                _ if container == b'[' => {
+            let container = self.open.last().copied();
+            match (container, self.next_token()?) {
+                (_, b',') => self.at += 1,
+                (Some(b'{'), b'}') | (Some(b'['), b']') => self.close(),
+                (Some(b'{'), b'"') => self.member()?,
+                (Some(b'{'), _) | (_, b'}') => return Err(Halt::Failed),
+                _ => {
                     self.separate();
                     self.value()?;
                 }
-                _ => return None,
             }
         }
-        Some(())
+        Ok(())
     }
 
-    fn next_token(&mut self) -> Option<u8> {
-        while self.bytes.get(self.at)?.is_ascii_whitespace() {
-            self.at += 1;
-        }
-        self.bytes.get(self.at).copied()
+    fn next_token(&mut self) -> Halting<u8> {
+        let spaces = self.bytes[self.at..].iter().take_while(|&&b| is_space(b)).count();
+        self.at += spaces;
+        self.reach(self.at)?;
+        self.bytes.get(self.at).copied().ok_or(Halt::Failed)
     }
 
     fn separate(&mut self) {
@@ -76,33 +141,38 @@ impl Rewriter<'_> {
         }
     }
 
-    fn close(&mut self, bracket: u8) {
+    fn close(&mut self) {
         self.open.pop();
-        self.out.push(bracket);
+        self.out.push(self.bytes[self.at]);
         self.at += 1;
     }
 
-    fn member(&mut self) -> Option<()> {
+    fn member(&mut self) -> Halting<()> {
         self.separate();
-        let end = self.find_end(|rest| follows(rest, b':'), MAX_KEY)?;
+        let boundaries = self.boundaries;
+        let end = self.find_end(|rest| follows(rest, b':'), MAX_KEY).map_err(|_| Halt::Failed)?;
+        if self.boundaries != boundaries {
+            // A text may hold anything, a key does not.
+            return Err(Halt::Failed);
+        }
         self.push_string(end);
-        self.next_token();
+        self.next_token()?;
         self.at += 1;
         self.out.push(b':');
         self.value()
     }
 
-    fn value(&mut self) -> Option<()> {
+    fn value(&mut self) -> Halting<()> {
         match self.next_token()? {
             b'"' => {
-                let ends: fn(&[u8]) -> bool =
-                    if *self.open.last()? == b'{' { ends_member } else { ends_item };
+                let is_member = self.open.last() == Some(&b'{');
+                let ends: fn(&[u8]) -> bool = if is_member { ends_member } else { ends_item };
                 let end = self.find_end(ends, usize::MAX)?;
                 self.push_string(end);
             }
             bracket @ (b'{' | b'[') => {
                 if self.open.len() >= MAX_DEPTH {
-                    return None;
+                    return Err(Halt::Failed);
                 }
                 self.open.push(bracket);
                 self.out.push(bracket);
@@ -110,14 +180,15 @@ impl Rewriter<'_> {
             }
             // A number is missing where the recorder had none.
             b',' | b'}' | b']' => self.out.extend_from_slice(b"null"),
-            _ => self.bare(),
+            _ => self.bare()?,
         }
-        Some(())
+        Ok(())
     }
 
-    fn bare(&mut self) {
+    fn bare(&mut self) -> Halting<()> {
         let rest = &self.bytes[self.at..];
         let len = rest.iter().position(|&b| matches!(b, b',' | b'}' | b']' | b'\n')).unwrap_or(rest.len());
+        self.reach(self.at + len)?;
         let word = rest[..len].trim_ascii();
         if word.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'+')) {
             self.out.extend_from_slice(word);
@@ -127,15 +198,23 @@ impl Rewriter<'_> {
             self.out.push(b'"');
         }
         self.at += len;
+        Ok(())
     }
 
     /// Position of the quote that ends the string whose opening quote is at the position.
-    fn find_end(&self, ends: impl Fn(&[u8]) -> bool, longest: usize) -> Option<usize> {
+    fn find_end(&mut self, ends: impl Fn(&[u8]) -> bool, longest: usize) -> Halting<usize> {
+        let bytes = self.bytes;
         let start = self.at + 1;
-        memchr::memchr_iter(b'"', self.bytes.get(start..)?)
-            .take_while(|&len| len <= longest)
-            .map(|len| start + len)
-            .find(|&quote| ends(&self.bytes[quote + 1..]))
+        let body = &bytes[start..];
+        let body = &body[..body.len().min(longest.saturating_add(1))];
+        for quote in memchr::memchr_iter(b'"', body).map(|len| start + len) {
+            self.reach(quote)?;
+            if ends(&bytes[quote + 1..]) {
+                return Ok(quote);
+            }
+        }
+        self.reach(start + body.len())?;
+        Err(Halt::Failed)
     }
 
     /// Copies the string up to the quote at `end`, escaping the quotes inside.
@@ -157,10 +236,6 @@ impl Rewriter<'_> {
         self.out.push(b'"');
         self.at = end + 1;
     }
-}
-
-fn skip_space(bytes: &[u8]) -> &[u8] {
-    bytes.trim_ascii_start()
 }
 
 fn follows(rest: &[u8], byte: u8) -> bool {
@@ -201,8 +276,9 @@ mod tests {
     use super::*;
 
     fn object(text: &str) -> Option<(serde_json::Value, &str)> {
-        let (json, used) = rewrite_object(text.as_bytes())?;
-        Some((serde_json::from_slice(&json).unwrap(), &text[used..]))
+        let attempt = rewrite_object(text.as_bytes(), 1);
+        let Outcome::Rewritten(json) = attempt.outcome else { return None };
+        Some((serde_json::from_slice(&json).unwrap(), &text[attempt.reached..]))
     }
 
     #[test]
@@ -239,8 +315,22 @@ mod tests {
     #[test]
     fn a_member_ends_before_the_next_key() {
         let text = r#""a /"quoted/" value", "host_name": "x""#;
-        let (json, used) = rewrite_member(text.as_bytes()).unwrap();
+        let attempt = rewrite_member(text.as_bytes());
+        let Outcome::Rewritten(json) = attempt.outcome else { panic!("not rewritten") };
         assert_eq!(serde_json::from_slice::<String>(&json).unwrap(), "a /\"quoted/\" value");
-        assert_eq!(&text[used..], r#", "host_name": "x""#);
+        assert_eq!(&text[attempt.reached..], r#", "host_name": "x""#);
+    }
+
+    #[test]
+    fn an_object_reaches_over_so_many_boundaries() {
+        let text = br#"{"name": "x},{"ph":"X"", "ts": 1.5}"#;
+        assert_eq!(rewrite_object(text, 0), Attempt { outcome: Outcome::Crossed, reached: 13 });
+        assert!(matches!(rewrite_object(text, 1).outcome, Outcome::Rewritten(_)));
+    }
+
+    #[test]
+    fn brackets_must_match() {
+        assert_eq!(object(r#"{"a": [ } }"#), None);
+        assert_eq!(object(r#"{"a": 1 ]"#), None);
     }
 }

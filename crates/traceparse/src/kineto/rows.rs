@@ -9,6 +9,7 @@ use super::event::RawEvent;
 use super::interner::Interner;
 use super::number;
 use super::scan::{Kind, Raw};
+use super::text::decode_string;
 use crate::schema::*;
 use crate::stats::{Code, Stats};
 use crate::time::Fraction;
@@ -32,6 +33,13 @@ impl Batch {
         self.stats = Stats::default();
         self.rows = 0;
         self.short_fractions = (0, 0);
+    }
+
+    /// Counts an element that is in no table.
+    pub(crate) fn count_dropped(&mut self) {
+        self.rows += 1;
+        self.stats.seen += 1;
+        self.stats.dropped += 1;
     }
 }
 
@@ -63,6 +71,9 @@ pub(super) struct FixedSymbols {
     memset: Symbol,
     pub(super) op: Symbol,
     pub(super) gpu_op: Symbol,
+    memory: Symbol,
+    out_of_memory: Symbol,
+    slice: Symbol,
 }
 
 impl<'s> RowBuilder<'s> {
@@ -74,6 +85,9 @@ impl<'s> RowBuilder<'s> {
             memset: interner.intern_clean("memset"),
             op: interner.intern_clean("op"),
             gpu_op: interner.intern_clean("gpu_op"),
+            memory: interner.intern_clean("[memory]"),
+            out_of_memory: interner.intern_clean("[OutOfMemory]"),
+            slice: interner.intern_clean("X"),
         };
         Self {
             keys: KeyMap::default(),
@@ -131,13 +145,11 @@ impl<'a> Add<'_, '_, '_, 'a> {
         if self.event.has_trailing_comma || self.event.args.has_trailing_comma {
             self.note(Code::TrailingComma);
         }
-        let phase = match self.event.phase.bytes {
-            [single] => *single,
-            _ => 0,
-        };
+        let phase = self.phase();
         let start_ns = self.time(self.event.ts);
-        if phase == b'M' {
+        if phase == Some(b'M') {
             self.metadata(start_ns);
+            self.extra_args();
             return true;
         }
         let Some(start_ns) = start_ns else {
@@ -147,42 +159,55 @@ impl<'a> Add<'_, '_, '_, 'a> {
         let (category, class) = self.category();
         let name = self.name();
         let head = Head { name, category, start_ns };
-        let is_memory = matches!(self.event.name.bytes, b"[memory]" | b"[OutOfMemory]");
+        let fixed = &self.builder.fixed;
+        let is_memory = name == Some(fixed.memory) || name == Some(fixed.out_of_memory);
         match phase {
-            b'X' | b'i' | b'I' if is_memory => self.memory(&head),
-            b'X' => self.slice(class, &head),
-            b'i' | b'I' | b'R' => self.instant(&head),
-            b's' | b't' | b'f' => self.flow(&head),
-            b'C' => self.counters(&head, None),
-            0 if self.event.phase.kind == Kind::Missing => {
+            Some(b'X' | b'i' | b'I') if is_memory => self.memory(&head),
+            Some(b'X') => self.slice(class, &head),
+            Some(b'i' | b'I' | b'R') => self.instant(&head),
+            Some(b's' | b't' | b'f') => self.flow(&head),
+            Some(b'C') => self.counters(&head, None),
+            Some(_) => self.span(&head, None),
+            None => {
                 self.note(Code::MissingPhase);
                 self.slice(class, &head);
             }
-            _ => self.span(&head, None),
         }
-        if phase != b'C' && class != Class::ProfilerRange {
-            self.extra_args();
-        }
+        self.extra_args();
         true
     }
 
-    fn category(&mut self) -> (Option<Symbol>, Class) {
-        let raw = self.event.category;
-        if raw.kind == Kind::Missing {
-            return (None, if raw.is_null() { Class::Op } else { Class::Span });
+    /// The character that `ph` holds, NUL for a longer text; `None` without any.
+    fn phase(&self) -> Option<u8> {
+        let raw = self.event.phase;
+        match (raw.kind, raw.bytes) {
+            (Kind::Text, [single]) => Some(*single),
+            (Kind::Text, []) => None,
+            (Kind::Text, _) => Some(0),
+            (Kind::EscapedText, _) => match decode_string(raw.bytes).0.as_bytes() {
+                [single] => Some(*single),
+                _ => Some(0),
+            },
+            _ => None,
         }
-        let Some(symbol) = self.text(raw) else { return (None, Class::Span) };
+    }
+
+    fn category(&mut self) -> (Option<Symbol>, Class) {
+        let raw = std::mem::take(&mut self.event.category);
+        if raw.is_null() {
+            return (None, Class::Op);
+        }
+        let Some(symbol) = self.text(raw).or_else(|| self.json_value(raw)) else {
+            return (None, Class::Span);
+        };
         if let Some((known, class)) = self.builder.last_category
             && known == symbol
         {
             return (Some(symbol), class);
         }
-        let bytes = raw.bytes;
-        let class = *self
-            .builder
-            .classes
-            .entry(symbol)
-            .or_insert_with(|| std::str::from_utf8(bytes).map_or(Class::Span, Class::of));
+        let interner = &self.builder.interner;
+        let class =
+            *self.builder.classes.entry(symbol).or_insert_with(|| interner.with_text(symbol, Class::of));
         self.builder.last_category = Some((symbol, class));
         (Some(symbol), class)
     }
@@ -215,8 +240,10 @@ impl<'a> Add<'_, '_, '_, 'a> {
 
     fn memory(&mut self, head: &Head) {
         // `finished: false` stands on every memory event of some recorders and means nothing;
-        // one recorder writes them as slices that last to the end of the window.
+        // one recorder writes them as slices that last to the end of the window, all others as
+        // instants of their thread.
         self.event.args.take(Arg::Finished);
+        (self.event.dur, self.event.scope) = (Raw::default(), Raw::default());
         let row = MemoryRow {
             row: self.row,
             name: head.name,
@@ -228,7 +255,7 @@ impl<'a> Add<'_, '_, '_, 'a> {
             total_reserved_bytes: self.int(Arg::TotalReserved),
             device_type: self.small(Arg::DeviceType),
             device_id: self.small(Arg::DeviceId),
-            call_stack: self.non_empty_text(Arg::CallStack),
+            call_stack: self.text_or_json(Arg::CallStack),
             event_index: self.int(Arg::EventIndex),
             ..Default::default()
         };
@@ -236,11 +263,13 @@ impl<'a> Add<'_, '_, '_, 'a> {
     }
 
     fn instant(&mut self, head: &Head) {
+        let scope = std::mem::take(&mut self.event.scope);
+        let scope = self.text(scope).or_else(|| if scope.is_null() { None } else { self.json_value(scope) });
         let row = InstantRow {
             row: self.row,
             name: head.name,
             category: head.category,
-            scope: self.text(self.event.scope),
+            scope,
             track: self.track(),
             start_ns: head.start_ns,
         };
@@ -248,8 +277,9 @@ impl<'a> Add<'_, '_, '_, 'a> {
     }
 
     fn flow(&mut self, head: &Head) {
-        let id = self.integer(self.event.id);
-        let Some(kind) = self.text(self.event.phase) else { return };
+        let id = std::mem::take(&mut self.event.id);
+        let id = self.integer(id);
+        let kind = self.kind();
         let row = FlowRow {
             row: self.row,
             id,
@@ -263,7 +293,7 @@ impl<'a> Add<'_, '_, '_, 'a> {
     }
 
     fn span(&mut self, head: &Head, dur_ns: Option<i64>) {
-        let kind = self.text(self.event.phase).unwrap_or_else(|| self.builder.interner.intern_clean("X"));
+        let kind = self.kind();
         let row = SpanRow {
             row: self.row,
             name: head.name,
@@ -278,6 +308,11 @@ impl<'a> Add<'_, '_, '_, 'a> {
         self.batch.tables.spans.push(row);
     }
 
+    /// The phase as text; an event without one counts as a slice.
+    fn kind(&mut self) -> Symbol {
+        self.text(self.event.phase).unwrap_or(self.builder.fixed.slice)
+    }
+
     fn metadata(&mut self, start_ns: Option<i64>) {
         let name = self.name();
         let value = match self.event.args.others.first().copied() {
@@ -289,25 +324,23 @@ impl<'a> Add<'_, '_, '_, 'a> {
         };
         let row = MetadataRow { row: self.row, name, track: self.track(), start_ns, value };
         self.batch.tables.metadata.push(row);
-        self.extra_args();
     }
 
     /// One row per argument; an event without arguments gets one row without a value.
     fn counters(&mut self, head: &Head, dur_ns: Option<i64>) {
-        let mut values: Vec<(Raw<'a>, Raw<'a>)> = std::mem::take(&mut self.event.args.others);
-        self.event
-            .args
-            .for_each_left(|key, value| values.push((Raw { kind: Kind::Text, bytes: key }, value)));
+        let mut values = std::mem::take(&mut self.event.args.others);
+        self.event.args.drain(|key, value| values.push((key, value)));
         if values.is_empty() {
             values.push((Raw { kind: Kind::Text, bytes: b"" }, Raw::default()));
         }
         let track = self.track();
-        for (key, raw) in values.drain(..) {
+        values.retain(|&(key, raw)| {
             let value = number::real(&raw);
-            if value.is_none() && !raw.is_null() {
+            let is_lost = value.is_none() && !raw.is_null();
+            if is_lost {
                 self.note(Code::BadNumber);
             }
-            let Some(counter) = self.text(key) else { continue };
+            let Some(counter) = self.text(key) else { return true };
             let row = CounterRow {
                 row: self.row,
                 name: head.name,
@@ -319,7 +352,9 @@ impl<'a> Add<'_, '_, '_, 'a> {
                 value,
             };
             self.batch.tables.counters.push(row);
-        }
+            // What is no number stays an argument.
+            is_lost
+        });
         self.event.args.others = values;
     }
 
@@ -327,15 +362,15 @@ impl<'a> Add<'_, '_, '_, 'a> {
         let row = CollectiveRow {
             row: self.row,
             source,
-            name: self.non_empty_text(Arg::CollectiveName),
-            dtype: self.non_empty_text(Arg::DType),
+            name: self.text_or_json(Arg::CollectiveName),
+            dtype: self.text_or_json(Arg::DType),
             in_elements: self.int(Arg::InElements),
             out_elements: self.int(Arg::OutElements),
             in_split: self.text_or_json(Arg::InSplit),
             out_split: self.text_or_json(Arg::OutSplit),
             group_size: self.int(Arg::GroupSize),
             process_group: self.text_or_json(Arg::GroupName),
-            process_group_description: self.non_empty_text(Arg::GroupDescription),
+            process_group_description: self.text_or_json(Arg::GroupDescription),
             process_group_ranks: self.text_or_json(Arg::GroupRanks),
             rank: self.int(Arg::Rank),
             source_rank: self.int(Arg::SourceRank),
@@ -347,16 +382,22 @@ impl<'a> Add<'_, '_, '_, 'a> {
         self.batch.tables.collectives.push(row);
     }
 
-    /// Keeps every argument that no column took.
+    /// Keeps every argument and every field that no column took.
     fn extra_args(&mut self) {
-        let args = &mut self.event.args;
-        if args.left(u64::MAX) == 0 && args.others.is_empty() && self.event.others.is_empty() {
+        let event = &mut *self.event;
+        let fields: [(&[u8], Raw<'a>); 4] =
+            [(b"cat", event.category), (b"dur", event.dur), (b"id", event.id), (b"s", event.scope)];
+        let has_field = fields.iter().any(|(_, raw)| raw.kind != Kind::Missing);
+        if !has_field && event.args.is_empty() && event.others.is_empty() {
             return;
         }
         let mut extra: Vec<(Raw<'a>, Raw<'a>)> = Vec::new();
-        args.for_each_left(|key, value| extra.push((Raw { kind: Kind::Text, bytes: key }, value)));
-        extra.append(&mut args.others);
-        extra.append(&mut self.event.others);
+        event.args.drain(|key, value| extra.push((key, value)));
+        extra.append(&mut event.args.others);
+        for (key, value) in fields.into_iter().filter(|(_, raw)| raw.kind != Kind::Missing) {
+            extra.push((Raw { kind: Kind::Text, bytes: key }, value));
+        }
+        extra.append(&mut event.others);
         for (key, raw) in extra {
             let Some(key) = self.text(key) else { continue };
             let Some(value) = self.json_value(raw) else { continue };

@@ -53,6 +53,11 @@ pub(crate) struct Cursor<'a> {
     pub(crate) at: usize,
 }
 
+/// Whether `byte` is white space between tokens.
+pub(crate) fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
+}
+
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
@@ -87,7 +92,7 @@ impl<'a> Cursor<'a> {
             if byte > b' ' {
                 return Ok(byte);
             }
-            if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+            if !is_space(byte) {
                 return Ok(byte);
             }
             self.at += 1;

@@ -6,17 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use super::boundary;
-use super::events::{End, Run};
+use super::boundary::{self, LOOKAHEAD, LOOKBACK, Place};
+use super::events::{End, Gap, MAX_EVENT, Run};
 use super::feed::Chunk;
 use super::outline::{Next, Outline};
 use super::rows::{Batch, RowBuilder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::schema::Tables;
 use crate::stats::{Code, Stats};
-
-/// Largest single event, and largest metadata value.
-const MAX_PENDING: usize = 256 << 20;
 
 /// Content after which the size of the tables is estimated from what was read so far.
 const ESTIMATE_AFTER: u64 = 4 << 20;
@@ -35,12 +32,11 @@ pub(crate) struct Piece {
 enum Mode {
     /// What stands around the events.
     Outline,
-    /// Events; `true` if the last token was a comma.
-    Events(bool),
-    /// An event that is too large to keep.
-    Skip,
-    /// Nothing more is read.
-    Done,
+    /// Events, and what stands before the next.
+    Events(Gap),
+    /// An event that was given up; its offset is given if it is still to be told whether it is
+    /// broken or cut off.
+    Skip(Option<u64>),
 }
 
 /// Takes chunks in order.
@@ -102,12 +98,17 @@ impl<'s> Sequencer<'s> {
     fn commit(&mut self, piece: &mut Piece) -> Result<()> {
         let Piece { chunk, batch, end } = piece;
         let bytes = chunk.bytes();
-        if let (Mode::Events(_), Some(end), true) = (self.mode, *end, self.pending.is_empty()) {
-            self.take(batch)?;
-            return self.finish_run(bytes, chunk.offset, end, chunk.is_last);
-        }
         if self.pending.is_empty() {
-            return self.read_on(bytes, 0, chunk.offset, chunk.is_last);
+            return match (self.mode, *end) {
+                (Mode::Events(Gap::Comma), Some(end)) => {
+                    self.take(batch)?;
+                    match self.finish_run(bytes, chunk.offset, end, chunk.is_last) {
+                        Some(at) => self.read_on(bytes, at, chunk.offset, chunk.is_last),
+                        None => self.check_strict(),
+                    }
+                }
+                _ => self.read_on(bytes, 0, chunk.offset, chunk.is_last),
+            };
         }
         self.pending.extend_from_slice(bytes);
         if self.pending.len() < self.retry_at && !chunk.is_last {
@@ -120,94 +121,98 @@ impl<'s> Sequencer<'s> {
     /// Reads `bytes` from `at` on, whatever they are.
     fn read_on(&mut self, bytes: &[u8], mut at: usize, offset: u64, is_last: bool) -> Result<()> {
         loop {
-            match self.mode {
-                Mode::Done => return Ok(()),
-                Mode::Skip => match boundary::find(bytes, at) {
-                    Some(next) => {
-                        at = next;
-                        self.mode = Mode::Events(true);
-                    }
-                    None => {
-                        let keep = bytes.len().saturating_sub(64).max(at);
-                        self.keep(bytes, keep, offset);
-                        return Ok(());
-                    }
-                },
+            let next = match self.mode {
+                Mode::Skip(since) => self.skip(bytes, at, since, offset, is_last),
                 Mode::Outline => match self.outline.advance(bytes, at, offset, is_last, &mut self.stats) {
-                    Next::Events(start) => {
-                        at = start;
-                        self.mode = Mode::Events(false);
+                    Next::Events(start, gap) => {
+                        self.mode = Mode::Events(gap);
+                        Some(start)
                     }
                     Next::More(from) => {
                         self.keep(bytes, from, offset);
-                        return self.check_strict();
+                        None
                     }
                 },
-                Mode::Events(after_comma) => {
-                    let run = Run { bytes, start: at, offset, after_comma, is_last };
+                Mode::Events(gap) => {
+                    let run = Run { bytes, start: at, offset, gap, is_last };
                     let mut batch = Batch::default();
                     let end = run.parse(&mut self.rows, &mut batch);
                     self.take(&mut batch)?;
-                    match end {
-                        End::Closed(bracket) => {
-                            self.outline.close_events();
-                            self.mode = Mode::Outline;
-                            at = bracket + 1;
-                        }
-                        _ => return self.finish_run(bytes, offset, end, is_last),
-                    }
+                    self.finish_run(bytes, offset, end, is_last)
                 }
+            };
+            match next {
+                Some(next) => at = next,
+                None => return self.check_strict(),
             }
         }
     }
 
-    /// Takes note of how a run of events ended.
-    fn finish_run(&mut self, bytes: &[u8], offset: u64, end: End, is_last: bool) -> Result<()> {
+    /// Takes note of how a run of events ended; returns where to read on.
+    fn finish_run(&mut self, bytes: &[u8], offset: u64, end: End, is_last: bool) -> Option<usize> {
         match end {
-            End::Between(after_comma) => {
-                self.mode = Mode::Events(after_comma);
+            End::Between(gap) => {
+                self.mode = Mode::Events(gap);
                 if is_last {
                     self.stats.note(Code::Truncated, Some(offset + bytes.len() as u64));
                 }
+                None
             }
-            End::Inside(from) => {
-                // What came before the event ended with a comma, or is the start of the array.
-                self.mode = Mode::Events(true);
+            End::Inside(from, gap) => {
+                self.mode = Mode::Events(gap);
                 self.keep(bytes, from, offset);
+                None
             }
             End::Closed(bracket) => {
                 self.outline.close_events();
                 self.mode = Mode::Outline;
-                return self.read_on(bytes, bracket + 1, offset, is_last);
+                Some(bracket + 1)
             }
-            End::Truncated => self.mode = Mode::Done,
+            End::Skipping(from, since) => {
+                self.mode = Mode::Skip(since);
+                Some(from)
+            }
         }
-        self.check_strict()
     }
 
+    /// Finds the events behind one that was given up; returns where they go on.
+    fn skip(
+        &mut self,
+        bytes: &[u8],
+        at: usize,
+        since: Option<u64>,
+        offset: u64,
+        is_last: bool,
+    ) -> Option<usize> {
+        let (next, gap) = match boundary::find(&bytes[at..]) {
+            Some(Place::Event(next)) => (at + next, Gap::Comma),
+            Some(Place::Closing(next)) => (at + next, Gap::Element),
+            None if is_last => {
+                self.stats.note(Code::Truncated, since.or(Some(offset + bytes.len() as u64)));
+                return None;
+            }
+            None => {
+                self.keep(bytes, bytes.len().saturating_sub(LOOKAHEAD + LOOKBACK).max(at), offset);
+                return None;
+            }
+        };
+        if since.is_some() {
+            self.stats.note(Code::BrokenEvent, since);
+        }
+        self.mode = Mode::Events(gap);
+        Some(next)
+    }
+
+    /// Keeps what cannot be decided on yet.
     fn keep(&mut self, bytes: &[u8], from: usize, offset: u64) {
         self.pending = bytes[from..].to_vec();
         self.pending_offset = offset + from as u64;
-        self.retry_at = if self.mode == Mode::Skip { 0 } else { 2 * self.pending.len() };
-        if self.pending.len() > MAX_PENDING {
-            self.give_up_pending();
-        }
-    }
-
-    /// Drops what is too large to be kept in memory.
-    fn give_up_pending(&mut self) {
-        let here = Some(self.pending_offset);
-        self.pending = Vec::new();
-        if self.mode == Mode::Outline {
-            self.stats.note(Code::UnreadableMetadata, here);
-            self.mode = Mode::Done;
-        } else {
-            self.stats.note(Code::OversizedEvent, here);
-            self.stats.seen += 1;
-            self.stats.dropped += 1;
-            self.events += 1;
-            self.mode = Mode::Skip;
-        }
+        let length = self.pending.len();
+        // Doubling, so that reading an event anew costs no more than reading it once.
+        self.retry_at = match self.mode {
+            Mode::Skip(_) => 0,
+            _ => (2 * length).min(MAX_EVENT).max(length + 1),
+        };
     }
 
     /// Appends the rows of `batch`, renumbered to their place in the file.

@@ -1,5 +1,7 @@
 //! Turns string and JSON tokens into clean text, and says what had to be repaired.
 
+use serde_json::value::RawValue;
+
 use crate::stats::Code;
 
 /// Deepest nesting of an argument that is kept; deeper ones would break readers of the text.
@@ -16,6 +18,7 @@ impl Repairs {
     pub(crate) const NON_FINITE: Self = Self(8);
     pub(crate) const COMMA: Self = Self(16);
     pub(crate) const DEPTH: Self = Self(32);
+    pub(crate) const SYNTAX: Self = Self(64);
 
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
@@ -38,6 +41,7 @@ impl Repairs {
             (Self::NON_FINITE, Code::BareNonFinite),
             (Self::COMMA, Code::TrailingComma),
             (Self::DEPTH, Code::DeepNesting),
+            (Self::SYNTAX, Code::BadValue),
         ]
         .into_iter()
         .filter_map(move |(repair, code)| self.contains(repair).then_some(code))
@@ -64,6 +68,9 @@ pub(crate) fn decode_string(bytes: &[u8]) -> (String, Repairs) {
         rest = &rest[at + 1..];
         match unescape(rest) {
             Some((c, used)) => {
+                if c == char::REPLACEMENT_CHARACTER {
+                    repairs.add(Repairs::UTF8);
+                }
                 out.push(c);
                 rest = &rest[used..];
             }
@@ -115,7 +122,7 @@ fn unescape_unicode(rest: &str) -> Option<(char, usize)> {
 ///
 /// Recorders and the tools behind them space the same list differently; texts that mean the same
 /// must be equal, or grouping by them fails. The result is valid JSON: bare `nan` and `inf` become
-/// texts, raw control characters become escapes.
+/// texts, raw control characters become escapes, and a token that is no JSON at all becomes a text.
 pub(crate) fn canonical_json(bytes: &[u8]) -> (String, Repairs) {
     let mut repairs = Repairs::default();
     let text = String::from_utf8_lossy(bytes);
@@ -156,6 +163,13 @@ pub(crate) fn canonical_json(bytes: &[u8]) -> (String, Repairs) {
             }
         }
         rest = &rest[c.len_utf8()..];
+    }
+    // Strings and words are valid by now; brackets, commas and colons may stand anywhere.
+    let is_nested = matches!(bytes.first(), Some(b'[' | b'{'));
+    if is_nested && serde_json::from_str::<&RawValue>(&out).is_err() {
+        repairs.add(Repairs::SYNTAX);
+        out.clear();
+        push_quoted(&text, &mut out);
     }
     (out, repairs)
 }
@@ -230,7 +244,7 @@ mod tests {
     fn escapes_are_decoded_and_bad_ones_kept() {
         assert_eq!(decode_string(br"a\n\u00e9\ud83d\ude00\/"), ("a\né😀/".into(), Repairs::default()));
         assert_eq!(decode_string(br"C:\Users\q\u12"), (r"C:\Users\q\u12".into(), Repairs::ESCAPE));
-        assert_eq!(decode_string(br"\ud800x"), ("\u{fffd}x".into(), Repairs::default()));
+        assert_eq!(decode_string(br"\ud800x"), ("\u{fffd}x".into(), Repairs::UTF8));
         assert_eq!(decode_string(b"a\tb"), ("a\tb".into(), Repairs::CONTROL));
         assert_eq!(decode_string(b"a\xffb"), ("a\u{fffd}b".into(), Repairs::UTF8));
     }
@@ -247,6 +261,7 @@ mod tests {
         assert_eq!(canonical_json(b"[\"a\tb\"]"), ("[\"a\\u0009b\"]".into(), Repairs::CONTROL));
         assert_eq!(canonical_json(b"[1,]"), ("[1]".into(), Repairs::COMMA));
         assert_eq!(canonical_json("[".repeat(300).as_bytes()).1, Repairs::DEPTH);
+        assert_eq!(canonical_json(b"[1 2}"), ("\"[1 2}\"".into(), Repairs::SYNTAX));
     }
 
     #[test]

@@ -159,6 +159,18 @@ impl Tables {
         );
     }
 
+    /// For each of so many tracks, whether an event is drawn on it.
+    pub(crate) fn used_tracks(&self, tracks: usize) -> Vec<bool> {
+        let mut used = vec![false; tracks];
+        macro_rules! mark {
+            ($($table:ident),+) => {
+                $( self.$table.track.values().iter().for_each(|&track| used[track as usize] = true); )+
+            };
+        }
+        mark!(ops, launches, python, ranges, memory, counters, instants, flows, spans, metadata);
+        used
+    }
+
     /// Gives every track the number that `renumbered` has at its old number.
     pub(crate) fn renumber_tracks(&mut self, renumbered: &[u32]) {
         let change = |track: u32| renumbered[track as usize];

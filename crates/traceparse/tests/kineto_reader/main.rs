@@ -1,0 +1,13 @@
+//! Kineto traces of every layout, and with every kind of damage, against the tables they must give.
+#![allow(clippy::unwrap_used, reason = "what only tests call may panic like a test")]
+
+mod compressed;
+mod damage;
+mod layouts;
+mod limits;
+mod reading;
+mod refused;
+mod slow;
+mod splits;
+mod truncated;
+mod writer;
