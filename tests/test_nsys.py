@@ -290,3 +290,10 @@ def test_only_what_is_wanted_is_read(make: Make) -> None:
     assert ranges.gpu_ops["range_row"].to_list() == ranges.ranges["row"].to_list()
     with pytest.raises(errors.InvalidArgumentError, match='there is no table "kernels"'):
         ks.read(path, tables=["kernels"])
+    part = ks.read(path, tables={"gpu_ops": ["name", "dur_ns"], "launches": []})
+    assert part.gpu_ops.select("name", "dur_ns", "grid", "launch_row").rows() == [
+        ("void gemm<float>(int)", 30, None, part.launches["row"][0]),
+    ]  # fmt: skip
+    assert part.launches["name"].to_list() == ["cudaLaunchKernel"]
+    with pytest.raises(errors.InvalidArgumentError, match="gpu_ops has no column"):
+        ks.read(path, tables={"gpu_ops": ["nme"]})

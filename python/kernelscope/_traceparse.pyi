@@ -27,7 +27,7 @@ def read(
     strict: bool = False,
     threads: int | None = None,
     step_range: str | None = None,
-    tables: list[str] | None = None,
+    tables: dict[str, list[str]] | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> RawTrace:
     """Reads the trace at ``path``; ``progress`` is called with bytes done and bytes in all."""

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import cast
 
@@ -96,7 +96,7 @@ def read(
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
     step_range: str | None = None,
-    tables: Sequence[str] | None = None,
+    tables: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
 ) -> Trace:
     """Reads a profiler trace, whatever its format, era and compression.
 
@@ -105,8 +105,9 @@ def read(
     cores if null. ``progress`` is called about ten times a second with bytes done and bytes
     in all (0 while unknown); what it raises stops the reading. ``step_range`` names the
     annotation or NVTX range that delimits steps where there is no ``ProfilerStep#N``. ``tables``
-    names the tables that are wanted: the others are empty, links to them are null, and a database is
-    read only where it feeds the wanted ones.
+    names the tables that are wanted, and may map each to the columns that are: the others are empty,
+    other columns may be null, links to tables that are not wanted are null, and a database is read
+    only where it feeds what is wanted.
 
     Raises: TraceNotFoundError, TracePermissionError, NotAFileError: the path cannot be read.
         NotATraceError: the file is no trace of a known format.
@@ -114,6 +115,7 @@ def read(
         StrictError: ``strict`` is set and something would be lost.
 
     Example: ``ks.read("rank0.pt.trace.json.gz").gpu_ops.filter(kind="kernel")``
+    Example: ``ks.read("report.sqlite", tables={"gpu_ops": ["name", "dur_ns"]})``
     """
     if threads is not None and threads < 1:
         raise InvalidArgumentError(f"threads must be at least 1, not {threads}")
@@ -122,7 +124,7 @@ def read(
         strict=strict,
         threads=threads,
         step_range=step_range,
-        tables=None if tables is None else list(tables),
+        tables=None if tables is None else _wanted(tables),
         progress=progress,
     )
     waiting = raw.take_tables()
@@ -131,6 +133,13 @@ def read(
     for name in list(waiting):
         frames[name] = _frame(name, waiting.pop(name))
     return Trace(meta=meta_from_raw(os.fspath(path), json.loads(raw.meta)), **frames)
+
+
+def _wanted(tables: Sequence[str] | Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The wanted columns of each wanted table; none for all of them."""
+    if isinstance(tables, Mapping):
+        return {name: list(columns) for name, columns in tables.items()}
+    return {name: [] for name in tables}
 
 
 def _frame(name: str, table: _traceparse.ArrowTable) -> pl.DataFrame:

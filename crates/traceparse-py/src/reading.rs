@@ -1,5 +1,6 @@
 //! `read` and the trace it returns.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use arrow_array::RecordBatch;
@@ -41,7 +42,7 @@ pub(crate) fn read(
     strict: bool,
     threads: Option<usize>,
     step_range: Option<String>,
-    tables: Option<Vec<String>>,
+    tables: Option<BTreeMap<String, Vec<String>>>,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<RawTrace> {
     let callback = progress.map(|callback| callback.clone().unbind());

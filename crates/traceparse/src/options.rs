@@ -1,5 +1,6 @@
 //! What a caller can choose when reading.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Called from time to time with bytes done and bytes in all (0 if unknown).
@@ -15,9 +16,10 @@ pub struct ReadOptions {
     pub threads: Option<usize>,
     /// Name of the annotation that delimits steps; `None` takes `ProfilerStep#N`.
     pub step_range: Option<String>,
-    /// Names of the tables that are wanted; `None` wants all. The others are empty, and a database
-    /// is read only where it feeds the wanted ones. Links to tables that are not wanted are null.
-    pub tables: Option<Vec<String>>,
+    /// The tables that are wanted, each with its wanted columns or none for all; `None` wants every
+    /// table. The others are empty, other columns may be null, and a database is read only where it
+    /// feeds what is wanted. Links to tables that are not wanted are null.
+    pub tables: Option<BTreeMap<String, Vec<String>>>,
     /// Bytes handed to a thread at once; `None` takes a size that suits the caches.
     pub chunk_bytes: Option<usize>,
     /// Progress callback.
@@ -40,6 +42,12 @@ impl std::fmt::Debug for ReadOptions {
 impl ReadOptions {
     /// Whether a table is wanted.
     pub(crate) fn wants(&self, table: &str) -> bool {
-        self.tables.as_ref().is_none_or(|tables| tables.iter().any(|wanted| wanted == table))
+        self.tables.as_ref().is_none_or(|tables| tables.contains_key(table))
+    }
+
+    /// Whether a column of a wanted table is wanted.
+    pub(crate) fn wants_column(&self, table: &str, column: &str) -> bool {
+        let columns = self.tables.as_ref().and_then(|tables| tables.get(table));
+        columns.is_none_or(|columns| columns.is_empty() || columns.iter().any(|wanted| wanted == column))
     }
 }

@@ -5,6 +5,9 @@ use crate::schema::{Column, Steps, Tables};
 
 /// Clears what was derived from tables that were not read: no link found there is no link missing.
 pub(super) fn clear_unfounded(tables: &mut Tables, options: &ReadOptions) {
+    if !options.wants_column("gpu_ops", "name") {
+        tables.gpu_ops.is_communication = Column::default();
+    }
     let has_calls = options.wants("launches") && options.wants("gpu_ops");
     let has_host = options.wants("ops") && options.wants("ranges");
     if !(has_calls && has_host) {

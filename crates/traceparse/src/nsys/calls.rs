@@ -10,11 +10,11 @@ source! {
     SOURCE: "CUPTI_ACTIVITY_KIND_RUNTIME", launches, Cuda, push;
     START = "start" Required,
     END = "end" Required,
-    EVENT_CLASS = "eventClass" Usual,
+    EVENT_CLASS = "eventClass" Usual for [category],
     GLOBAL_TID = "globalTid" Usual,
     CORRELATION = "correlationId" Usual,
-    NAME = "nameId" Usual,
-    RETURN_VALUE = "returnValue" Usual,
+    NAME = "nameId" Usual for [name api_version],
+    RETURN_VALUE = "returnValue" Usual for [error],
 }
 
 /// Class of driver calls (`ENUM_NSYS_EVENT_CLASS`); runtime calls are 0.

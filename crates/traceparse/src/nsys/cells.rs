@@ -25,6 +25,10 @@ impl<'a> Cells<'a, '_> {
 
     #[inline]
     pub(super) fn value(&self, cell: usize) -> ValueRef<'a> {
+        // A cell without a column costs no call.
+        if self.present & (1 << cell) == 0 {
+            return ValueRef::Null;
+        }
         self.row.get_ref(cell).unwrap_or(ValueRef::Null)
     }
 

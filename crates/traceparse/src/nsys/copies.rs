@@ -49,17 +49,17 @@ pub(super) mod memcpy {
         SOURCE: "CUPTI_ACTIVITY_KIND_MEMCPY", gpu_ops, Cuda, push;
         START = "start" Required,
         END = "end" Required,
-        DEVICE = "deviceId" Usual,
-        CONTEXT = "contextId" Usual,
-        GREEN_CONTEXT = "greenContextId" Newer,
-        STREAM = "streamId" Usual,
-        CORRELATION = "correlationId" Usual,
-        GLOBAL_PID = "globalPid" Usual,
-        BYTES = "bytes" Usual,
-        COPY_KIND = "copyKind" Usual,
-        SOURCE_KIND = "srcKind" Usual,
-        DESTINATION_KIND = "dstKind" Usual,
-        GRAPH_NODE = "graphNodeId" Newer,
+        DEVICE = "deviceId" Usual for [device],
+        CONTEXT = "contextId" Usual for [context priority],
+        GREEN_CONTEXT = "greenContextId" Newer for [green_context],
+        STREAM = "streamId" Usual for [stream priority],
+        CORRELATION = "correlationId" Usual for [correlation launch_row],
+        GLOBAL_PID = "globalPid" Usual for [pid device launch_row],
+        BYTES = "bytes" Usual for [bytes],
+        COPY_KIND = "copyKind" Usual for [name copy_kind],
+        SOURCE_KIND = "srcKind" Usual for [source_memory],
+        DESTINATION_KIND = "dstKind" Usual for [destination_memory],
+        GRAPH_NODE = "graphNodeId" Newer for [graph_node_id],
     }
 
     fn push(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
@@ -101,15 +101,15 @@ pub(super) mod memset {
         SOURCE: "CUPTI_ACTIVITY_KIND_MEMSET", gpu_ops, Cuda, push;
         START = "start" Required,
         END = "end" Required,
-        DEVICE = "deviceId" Usual,
-        CONTEXT = "contextId" Usual,
-        GREEN_CONTEXT = "greenContextId" Newer,
-        STREAM = "streamId" Usual,
-        CORRELATION = "correlationId" Usual,
-        GLOBAL_PID = "globalPid" Usual,
-        BYTES = "bytes" Usual,
-        MEMORY_KIND = "memKind" Usual,
-        GRAPH_NODE = "graphNodeId" Newer,
+        DEVICE = "deviceId" Usual for [device],
+        CONTEXT = "contextId" Usual for [context priority],
+        GREEN_CONTEXT = "greenContextId" Newer for [green_context],
+        STREAM = "streamId" Usual for [stream priority],
+        CORRELATION = "correlationId" Usual for [correlation launch_row],
+        GLOBAL_PID = "globalPid" Usual for [pid device launch_row],
+        BYTES = "bytes" Usual for [bytes],
+        MEMORY_KIND = "memKind" Usual for [destination_memory],
+        GRAPH_NODE = "graphNodeId" Newer for [graph_node_id],
     }
 
     fn push(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {

@@ -25,12 +25,12 @@ source! {
     START = "start" Required,
     END = "end" Required,
     EVENT_TYPE = "eventType" Required,
-    CATEGORY = "category" Usual,
-    TEXT = "text" Usual,
+    CATEGORY = "category" Usual for [category],
+    TEXT = "text" Usual for [name op_id sequence sizes],
     GLOBAL_TID = "globalTid" Usual,
     END_GLOBAL_TID = "endGlobalTid" Usual,
-    TEXT_ID = "textId" Usual,
-    DOMAIN = "domainId" Usual,
+    TEXT_ID = "textId" Usual for [name],
+    DOMAIN = "domainId" Usual for [domain category],
 }
 
 /// Kinds of events (`ENUM_NSYS_EVENT_TYPE`); the second of two is of events imported from text.

@@ -60,7 +60,7 @@ impl Plan {
                 }
                 continue;
             };
-            if let Some((sql, present)) = select(source, table, stats) {
+            if let Some((sql, present)) = select(source, table, options, stats) {
                 plan.tables.push(Planned { source, sql, present, shift: None });
                 extents.push(rowids);
             }
@@ -151,11 +151,19 @@ fn is_surroundings(name: &str) -> bool {
 
 /// The query for the rows of a run, and the cells it fills; null where a column is missing without
 /// which rows say nothing.
-fn select(source: &Source, table: &Table, stats: &mut Stats) -> Option<(String, u64)> {
+fn select(source: &Source, table: &Table, options: &ReadOptions, stats: &mut Stats) -> Option<(String, u64)> {
     let mut cells = vec!["rowid".to_owned()];
     let mut is_readable = true;
     let mut present = 1;
     for column in source.columns {
+        let is_wanted = column.serves.is_empty()
+            || column.serves.iter().any(|served| options.wants_column(source.feeds, served))
+            // Whoever reads calls beside the work wants the links between them.
+            || (column.serves.contains(&"launch_row") && options.wants("launches"));
+        if !is_wanted {
+            cells.push("NULL".to_owned());
+            continue;
+        }
         if table.has(column.name) {
             present |= 1 << cells.len();
             cells.push(quoted(column.name));
@@ -170,8 +178,13 @@ fn select(source: &Source, table: &Table, stats: &mut Stats) -> Option<(String, 
         is_readable &= column.need != Need::Required;
         stats.note_in(code, column.full_name, None);
     }
-    let flagged: Vec<String> =
-        source.flagged.iter().filter(|column| table.has(column)).map(|column| quoted(column)).collect();
+    let flagged: Vec<String> = match options.wants("extra_args") {
+        true => {
+            source.flagged.iter().filter(|column| table.has(column)).map(|column| quoted(column)).collect()
+        }
+        false => Vec::new(),
+    };
+    present |= u64::from(!flagged.is_empty()) << cells.len();
     cells.push(match flagged.as_slice() {
         [] => "0".to_owned(),
         [one] => format!("{one} IS NOT NULL"),

@@ -22,6 +22,8 @@ pub(super) struct Wanted {
     /// `table.column`, for findings.
     pub(super) full_name: &'static str,
     pub(super) need: Need,
+    /// Columns of the trace that it serves; empty if rows cannot do without it.
+    pub(super) serves: &'static [&'static str],
 }
 
 /// A table of events.
@@ -50,18 +52,18 @@ macro_rules! source {
     (
         $(#[doc = $doc:literal])+
         $source:ident: $table:literal, $feeds:ident, $option:ident, $push:path;
-        $( $cell:ident = $column:literal $need:ident, )*
+        $( $cell:ident = $column:literal $need:ident $(for [$($serves:ident)+])?, )*
     ) => {
         source! {
             $(#[doc = $doc])+
             $source: $table, $feeds, $option, $push, flag [];
-            $( $cell = $column $need, )*
+            $( $cell = $column $need $(for [$($serves)+])?, )*
         }
     };
     (
         $(#[doc = $doc:literal])+
         $source:ident: $table:literal, $feeds:ident, $option:ident, $push:path, flag [$($flag:literal),*];
-        $( $cell:ident = $column:literal $need:ident, )*
+        $( $cell:ident = $column:literal $need:ident $(for [$($serves:ident)+])?, )*
     ) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "names of constants")]
         enum Position { $( $cell, )* }
@@ -76,6 +78,7 @@ macro_rules! source {
                 name: $column,
                 full_name: concat!($table, ".", $column),
                 need: $crate::nsys::source::Need::$need,
+                serves: &[$($(stringify!($serves)),+)?],
             }, )*],
             flagged: &[$($flag),*],
             recorded_with: $crate::nsys::capture::Feature::$option,
