@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import polars as pl
 import pytest
@@ -166,3 +167,27 @@ def test_a_database_that_is_being_written(make: Make) -> None:
         assert trace.gpu_ops.height == 1
     finally:
         writer.close()
+
+
+def test_random_damage_is_answered_or_refused(make: Make, tmp_path: Path) -> None:
+    database = make()
+    for i in range(300):
+        database.kernel(10 * i, 10 * i + 5, correlation=i + 1)
+        database.call(10 * i, 10 * i + 1, correlation=i + 1)
+        database.range(f"aten::mm, seq = {i}, op_id = {i}, sizes = [[{i}]]", 10 * i, 10 * i + 8)
+    whole = database.close().read_bytes()
+    path = tmp_path / "damaged.sqlite"
+    random = Random(20)
+    answered = 0
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(random.choice((1, 3, 30, 300))):
+            damaged[random.randrange(16, len(damaged))] = random.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            trace = ks.read(path)
+        except (errors.TraceFormatError, errors.NotATraceError):
+            continue
+        answered += 1
+        assert trace.meta.seen == trace.meta.kept + trace.meta.dropped
+    assert answered > 100
