@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::event::FIELD_COUNT;
-use super::scan::{Cursor, Kind, Raw, Stop};
+use super::scan::{Cursor, Key, Kind, Raw, Stop};
 use super::text::decode_string;
 
 /// Declares the known argument keys, with the spellings of all recorder versions.
@@ -15,74 +15,76 @@ macro_rules! args {
         pub(crate) enum Arg { $( $arg, )* }
 
         /// Every spelling, with its argument.
-        const SPELLINGS: &[(&[u8], Arg)] = &[$( $( ($key, Arg::$arg), )+ )*];
+        static SPELLINGS: [(Key, Arg); SPELLING_COUNT] =
+            [$( $( (Key::new(concat!($key, "\"").as_bytes()), Arg::$arg), )+ )*];
+        const SPELLING_COUNT: usize = [$( $( $key, )+ )*].len();
         const COUNT: usize = [$( Arg::$arg ),*].len();
     };
 }
 
 args! {
-    ExternalId = b"External id" | b"external id";
-    Correlation = b"correlation";
-    EventIndex = b"Ev Idx" | b"Profiler Event Index";
-    RecordFunctionId = b"Record function id";
-    Sequence = b"Sequence number";
-    ForwardThread = b"Fwd thread id";
-    InputDims = b"Input Dims" | b"Input dims";
-    InputTypes = b"Input type";
-    InputStrides = b"Input Strides";
-    ConcreteInputs = b"Concrete Inputs";
-    CallStack = b"Call stack";
-    ModuleHierarchy = b"Module Hierarchy";
-    Finished = b"finished";
-    PythonId = b"Python id";
-    PythonParentId = b"Python parent id";
-    PythonModuleId = b"Python module id";
-    Address = b"Addr";
-    MemoryBytes = b"Bytes";
-    TotalAllocated = b"Total Allocated";
-    TotalReserved = b"Total Reserved";
-    DeviceType = b"Device Type";
-    DeviceId = b"Device Id";
-    CudaCallback = b"cbid";
-    HipCallback = b"cid";
-    Device = b"device";
-    Context = b"context";
-    Stream = b"stream";
-    Queued = b"queued";
-    Registers = b"registers per thread";
-    SharedMemory = b"shared memory";
-    Grid = b"grid";
-    Block = b"block";
-    BlocksPerSm = b"blocks per SM";
-    WarpsPerSm = b"warps per SM";
-    Occupancy = b"est. achieved occupancy %";
-    GraphId = b"graph id";
-    GraphNodeId = b"graph node id";
-    Priority = b"priority";
-    Channel = b"channel";
-    Bytes = b"bytes";
-    Bandwidth = b"memory bandwidth (GB/s)";
-    SyncKind = b"cuda_sync_kind";
-    WaitStream = b"wait_on_stream";
-    WaitCorrelation = b"wait_on_cuda_event_record_corr_id";
-    WaitEvent = b"wait_on_cuda_event_id";
-    EventId = b"event_id";
-    CollectiveName = b"Collective name";
-    DType = b"dtype";
-    InElements = b"In msg nelems";
-    OutElements = b"Out msg nelems";
-    GroupSize = b"Group size";
-    InSplit = b"In split size";
-    OutSplit = b"Out split size";
-    GroupName = b"Process Group Name";
-    GroupDescription = b"Process Group Description";
-    GroupRanks = b"Process Group Ranks";
-    Rank = b"Rank";
-    SourceRank = b"Src Rank";
-    DestinationRank = b"Dst Rank";
-    CollectiveSequence = b"Seq";
-    CommsId = b"Comms Id";
-    IsAsync = b"Is asynchronized op";
+    ExternalId = "External id" | "external id";
+    Correlation = "correlation";
+    EventIndex = "Ev Idx" | "Profiler Event Index";
+    RecordFunctionId = "Record function id";
+    Sequence = "Sequence number";
+    ForwardThread = "Fwd thread id";
+    InputDims = "Input Dims" | "Input dims";
+    InputTypes = "Input type";
+    InputStrides = "Input Strides";
+    ConcreteInputs = "Concrete Inputs";
+    CallStack = "Call stack";
+    ModuleHierarchy = "Module Hierarchy";
+    Finished = "finished";
+    PythonId = "Python id";
+    PythonParentId = "Python parent id";
+    PythonModuleId = "Python module id";
+    Address = "Addr";
+    MemoryBytes = "Bytes";
+    TotalAllocated = "Total Allocated";
+    TotalReserved = "Total Reserved";
+    DeviceType = "Device Type";
+    DeviceId = "Device Id";
+    CudaCallback = "cbid";
+    HipCallback = "cid";
+    Device = "device";
+    Context = "context";
+    Stream = "stream";
+    Queued = "queued";
+    Registers = "registers per thread";
+    SharedMemory = "shared memory";
+    Grid = "grid";
+    Block = "block";
+    BlocksPerSm = "blocks per SM";
+    WarpsPerSm = "warps per SM";
+    Occupancy = "est. achieved occupancy %";
+    GraphId = "graph id";
+    GraphNodeId = "graph node id";
+    Priority = "priority";
+    Channel = "channel";
+    Bytes = "bytes";
+    Bandwidth = "memory bandwidth (GB/s)";
+    SyncKind = "cuda_sync_kind";
+    WaitStream = "wait_on_stream";
+    WaitCorrelation = "wait_on_cuda_event_record_corr_id";
+    WaitEvent = "wait_on_cuda_event_id";
+    EventId = "event_id";
+    CollectiveName = "Collective name";
+    DType = "dtype";
+    InElements = "In msg nelems";
+    OutElements = "Out msg nelems";
+    GroupSize = "Group size";
+    InSplit = "In split size";
+    OutSplit = "Out split size";
+    GroupName = "Process Group Name";
+    GroupDescription = "Process Group Description";
+    GroupRanks = "Process Group Ranks";
+    Rank = "Rank";
+    SourceRank = "Src Rank";
+    DestinationRank = "Dst Rank";
+    CollectiveSequence = "Seq";
+    CommsId = "Comms Id";
+    IsAsync = "Is asynchronized op";
 }
 
 /// The set bit of an argument.
@@ -98,19 +100,20 @@ pub(crate) const fn bit(arg: Arg) -> u64 {
 pub(crate) struct KeyMap {
     known: HashMap<&'static [u8], (Arg, u8)>,
     /// Spelling that last followed each spelling; the last entry stands for the first key.
-    next: [u8; SPELLINGS.len() + 1],
+    next: [u8; SPELLING_COUNT + 1],
     /// The same for the keys of the event itself.
     pub(super) next_field: [u8; FIELD_COUNT + 1],
 }
 
 impl Default for KeyMap {
     fn default() -> Self {
-        let known = SPELLINGS.iter().enumerate().map(|(i, &(key, arg))| (key, (arg, i as u8))).collect();
-        Self { known, next: [0; SPELLINGS.len() + 1], next_field: [0; FIELD_COUNT + 1] }
+        let known =
+            SPELLINGS.iter().enumerate().map(|(i, (key, arg))| (key.text(), (*arg, i as u8))).collect();
+        Self { known, next: [0; SPELLING_COUNT + 1], next_field: [0; FIELD_COUNT + 1] }
     }
 }
 
-const START: u8 = SPELLINGS.len() as u8;
+const START: u8 = SPELLING_COUNT as u8;
 
 impl KeyMap {
     /// The known key after the quote at the cursor, if the guess from `previous` is right;
@@ -118,8 +121,8 @@ impl KeyMap {
     #[inline]
     fn guess(&self, cursor: &mut Cursor<'_>, previous: u8) -> Option<(Arg, u8)> {
         let spelling = self.next[usize::from(previous)];
-        let (key, arg) = SPELLINGS[usize::from(spelling)];
-        cursor.skip_key(key).then_some((arg, spelling))
+        let (key, arg) = &SPELLINGS[usize::from(spelling)];
+        cursor.skip_key(key).then_some((*arg, spelling))
     }
 
     fn look_up(&mut self, key: &[u8], previous: u8) -> Option<(Arg, u8)> {
@@ -191,7 +194,7 @@ impl<'a> Args<'a> {
             let slot = left.trailing_zeros();
             left &= left - 1;
             if let Some((key, arg)) = SPELLINGS.iter().find(|(_, arg)| *arg as u32 == slot) {
-                visit(Raw { kind: Kind::Text, bytes: key }, self.slots[*arg as usize]);
+                visit(Raw { kind: Kind::Text, bytes: key.text() }, self.slots[*arg as usize]);
             }
         }
     }

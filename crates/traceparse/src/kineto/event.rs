@@ -1,12 +1,22 @@
 //! One event: its fields as they stand in the bytes.
 
 use super::args::{self, Args, KeyMap};
-use super::scan::{Cursor, Kind, Raw, Stop};
+use super::scan::{Cursor, Key, Kind, Raw, Stop};
 use super::text::decode_string;
 
 /// The keys of an event, in the order of [`RawEvent`]'s fields.
-const FIELDS: [&[u8]; FIELD_COUNT] =
-    [b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"id", b"s", b"args"];
+static FIELDS: [Key; FIELD_COUNT] = [
+    Key::new(b"ph\""),
+    Key::new(b"cat\""),
+    Key::new(b"name\""),
+    Key::new(b"pid\""),
+    Key::new(b"tid\""),
+    Key::new(b"ts\""),
+    Key::new(b"dur\""),
+    Key::new(b"id\""),
+    Key::new(b"s\""),
+    Key::new(b"args\""),
+];
 pub(super) const FIELD_COUNT: usize = 10;
 
 /// The fields of one event, not yet interpreted.
@@ -60,7 +70,7 @@ impl<'a> RawEvent<'a> {
             }
             // Events of one kind have their keys in one order: guess before searching.
             let guess = usize::from(keys.next_field[previous]);
-            let (key, field) = if cursor.skip_key(FIELDS[guess]) {
+            let (key, field) = if cursor.skip_key(&FIELDS[guess]) {
                 (Raw::default(), Some(guess))
             } else {
                 let key = cursor.string()?;
@@ -117,7 +127,7 @@ impl<'a> RawEvent<'a> {
                 return self.args.parse(cursor, keys);
             }
             _ => {
-                let key = Raw { kind: Kind::Text, bytes: FIELDS[field] };
+                let key = Raw { kind: Kind::Text, bytes: FIELDS[field].text() };
                 let value = cursor.value()?;
                 self.has_duplicate |= args::insert(&mut self.others, key, value);
                 return Ok(());
@@ -131,7 +141,7 @@ impl<'a> RawEvent<'a> {
 
 /// The field that `key` names.
 fn field_of(key: Raw<'_>) -> Option<usize> {
-    let is_key = |name: &[u8]| FIELDS.iter().position(|field| *field == name);
+    let is_key = |name: &[u8]| FIELDS.iter().position(|field| field.text() == name);
     match key.kind {
         Kind::Text => is_key(key.bytes),
         _ => is_key(decode_string(key.bytes).0.as_bytes()),

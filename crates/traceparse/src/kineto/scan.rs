@@ -58,6 +58,38 @@ pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
+/// A key to compare with: its text with the closing quote behind it, and that as words.
+#[derive(Debug)]
+pub(crate) struct Key {
+    quoted: &'static [u8],
+    /// The first eight bytes, as far as there are any, and the bits they take.
+    head: u64,
+    mask: u64,
+    /// The last eight bytes, if there are as many.
+    tail: u64,
+}
+
+impl Key {
+    /// The key of `quoted`, which ends with a quote.
+    pub(crate) const fn new(quoted: &'static [u8]) -> Self {
+        let len = quoted.len();
+        let (mut head, mut mask, mut tail) = (0, 0, 0);
+        let mut i = 0;
+        while i < len && i < 8 {
+            head |= (quoted[i] as u64) << (8 * i);
+            mask |= 0xff << (8 * i);
+            tail |= (quoted[len - if len < 8 { len } else { 8 } + i] as u64) << (8 * i);
+            i += 1;
+        }
+        Self { quoted, head, mask, tail }
+    }
+
+    /// The text of the key.
+    pub(crate) const fn text(&self) -> &'static [u8] {
+        self.quoted.split_at(self.quoted.len() - 1).0
+    }
+}
+
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
@@ -127,12 +159,18 @@ impl<'a> Cursor<'a> {
     }
 
     /// Moves behind the string at the position if it is `key`.
+    ///
+    /// Keys are short: two words, which may overlap, cover nearly all of them without a call.
     #[inline]
-    pub(crate) fn skip_key(&mut self, key: &[u8]) -> bool {
-        let rest = self.bytes.get(self.at + 1..).unwrap_or_default();
-        let is_key = rest.starts_with(key) && rest.get(key.len()) == Some(&b'"');
+    pub(crate) fn skip_key(&mut self, key: &Key) -> bool {
+        let start = self.at + 1;
+        let is_key = word_at(self.bytes, start).is_some_and(|word| word & key.mask == key.head)
+            && (key.quoted.len() <= 8
+                || word_at(self.bytes, start + key.quoted.len() - 8) == Some(key.tail)
+                    && (key.quoted.len() <= 16
+                        || self.bytes.get(start..start + key.quoted.len()) == Some(key.quoted)));
         if is_key {
-            self.at += key.len() + 2;
+            self.at = start + key.quoted.len();
         }
         is_key
     }
