@@ -9,6 +9,8 @@
 //! - tables do not depend on the number of threads or on where the bytes were cut;
 //! - nothing is recursive and nothing is quadratic in what a file can contain.
 
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod interval;
 pub mod schema;
 

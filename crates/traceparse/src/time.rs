@@ -82,6 +82,7 @@ fn scientific_to_ns(text: &[u8]) -> Option<i64> {
     // Three digits from microseconds to nanoseconds.
     let shift = exponent.checked_add(3)?.checked_sub(i32::try_from(part.len()).ok()?)?;
     let value = match u32::try_from(shift) {
+        _ if value == 0 => 0,
         Ok(up) => value.checked_mul(10_i128.checked_pow(up)?)?,
         Err(_) => {
             let divisor = 10_i128.checked_pow(shift.unsigned_abs()).unwrap_or(i128::MAX);
@@ -119,6 +120,7 @@ mod tests {
         assert_eq!(ns("25e-4"), Some(3));
         assert_eq!(ns("1e-300"), Some(0));
         assert_eq!(ns("1e300"), None);
+        assert_eq!(ns("0e99"), Some(0));
     }
 
     #[test]

@@ -12,6 +12,8 @@ mod event;
 mod events;
 mod feed;
 mod fields;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod header;
 mod interner;
 mod number;

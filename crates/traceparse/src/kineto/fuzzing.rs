@@ -1,0 +1,23 @@
+//! Parts of this reader that fuzz targets call by themselves.
+
+use super::repair::{self, Outcome};
+use super::scan::{Cursor, Kind};
+
+/// Bytes behind the place that an attempt reached which have a part in it.
+pub const LOOKAHEAD: usize = super::boundary::LOOKAHEAD;
+
+/// What the damaged object at the start of `bytes` is rewritten to, and how far it was looked at.
+pub fn rewrite_object(bytes: &[u8], boundaries: usize) -> (Option<Vec<u8>>, usize) {
+    let attempt = repair::rewrite_object(bytes, boundaries);
+    match attempt.outcome {
+        Outcome::Rewritten(json) => (Some(json), attempt.reached),
+        Outcome::Crossed | Outcome::Failed => (None, attempt.reached),
+    }
+}
+
+/// Whether the scanner reads `json` as one object up to its end.
+pub fn is_object(json: &[u8]) -> bool {
+    let mut cursor = Cursor::new(json, 0);
+    let is_nested = cursor.value().is_ok_and(|raw| raw.kind == Kind::Nested);
+    is_nested && json.starts_with(b"{") && cursor.at == json.len()
+}
