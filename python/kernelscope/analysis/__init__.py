@@ -5,6 +5,7 @@ documentation names with their units. Unknown is null, never 0.
 """
 
 from kernelscope.analysis.averages import key_averages
+from kernelscope.analysis.costs import costs
 from kernelscope.analysis.gpus import gpu_summary
 from kernelscope.analysis.kernels import kernel_table
 from kernelscope.analysis.ops import op_calls, op_table
@@ -12,6 +13,7 @@ from kernelscope.analysis.steps import CATEGORIES, step_breakdown
 
 __all__ = [
     "CATEGORIES",
+    "costs",
     "gpu_summary",
     "kernel_table",
     "key_averages",

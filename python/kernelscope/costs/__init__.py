@@ -119,7 +119,8 @@ def cost_of(
         return Cost(None, None, None, None, "unknown_op")
     call = bind(
         name,
-        input_dims,
+        # What is known from elsewhere may be all that a model needs.
+        input_dims or ("[]" if hints else None),
         input_types,
         input_strides,
         concrete_inputs,

@@ -141,6 +141,15 @@ def _arg(dims: object, type_name: object, strides: object, concrete: object, lis
     return value
 
 
+def shape_of_input(input_dims: str | None, index: int) -> tuple[int, ...] | None:
+    """The shape of the input at ``index`` of a recorded call; None if it is no tensor or not recorded.
+
+    Example: ``shape_of_input("[[8, 64], [64, 32]]", 1)`` is ``(64, 32)``.
+    """
+    entry = _at(_load(input_dims), index)
+    return _sizes(entry) if entry != [] and not _is_nested(entry) else None
+
+
 class Call:
     """The recorded inputs of one call of an operator, by position as in its schema.
 

@@ -131,6 +131,18 @@ def _gather(call: Call) -> Cost:
     )
 
 
+@operator("record_param_comms")
+def _recorded_message(call: Call) -> Cost:
+    """The recorder's own call inside a collective: its arguments give elements and type of the message.
+
+    The caller gives ``bytes_in`` and ``bytes_out``, of one rank, as hints.
+    """
+    sent, received = call.hints.get("bytes_in"), call.hints.get("bytes_out")
+    if sent is None or received is None:
+        call.fail("the message's size was not recorded")
+    return Cost(0, sent, received, None)
+
+
 @operator("vllm::all_gather", "vllm::reduce_scatter")
 def _vllm_sized(call: Call) -> Cost:
     """``all_gather(tensor, dim, world_size, group_name)``: the result is larger, or smaller, by the

@@ -71,7 +71,8 @@ def _moe_forward(call: Call) -> Cost:
     """``moe_forward(hidden_states, router_logits, layer_name)``: the weights are not among the inputs.
 
     The caller gives ``inner_size``, ``top_k`` and, if other than the router's width, ``experts`` as hints,
-    and may give ``gated`` (0 or 1) and ``weight_bits``; they follow from the launched kernels.
+    and may give ``gated`` (0 or 1), ``weight_bits`` and ``scale_block`` (weights that share a scale of one
+    byte); they follow from the launched kernels.
     """
     x, logits = call.tensor(0), call.tensor(1)
     inner, top_k = call.hints.get("inner_size"), call.hints.get("top_k")
@@ -81,7 +82,9 @@ def _moe_forward(call: Call) -> Cost:
     experts = call.hints.get("experts", logits.shape[-1] if logits.shape else 0)
     gated = bool(call.hints.get("gated", 1))
     bits = call.hints.get("weight_bits", 8 * x.dtype.bytes)
-    weights = experts_used(tokens, experts, top_k) * (3 if gated else 2) * hidden * inner * bits // 8
+    count = experts_used(tokens, experts, top_k) * (3 if gated else 2) * hidden * inner
+    block = call.hints.get("scale_block", 0)
+    weights = count * bits // 8 + (count // block if block > 0 else 0)
     flops = experts_flops(tokens, hidden, inner, top_k=top_k, gated=gated)
     note = f"sizes from outside the operator; {_SPREAD}"
     return Cost(flops, x.read + logits.read + weights, x.nbytes, x.dtype, "estimate", note)

@@ -1,0 +1,83 @@
+"""Which kernels run on tensor cores, and in which type they multiply, by ``kernel_math.toml``."""
+
+import re
+import sys
+from functools import cache
+from importlib import resources
+from typing import NamedTuple
+
+import polars as pl
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+# Names are longer only where templates nest; what decides stands in front.
+_LONGEST = 2_000
+_CORES = {"yes": True, "no": False, "unknown": None}
+
+
+class Rule(NamedTuple):
+    """A rule of the grammar: what names it knows, and what they say."""
+
+    pattern: re.Pattern[str]
+    tensor_cores: bool | None
+    types: tuple[tuple[re.Pattern[str], str], ...]
+    about: str
+    examples: tuple[tuple[str, str], ...]
+
+
+class KernelMath(NamedTuple):
+    """What a kernel multiplies with: ``tensor_cores`` is None if unknown, ``math`` the type where it says."""
+
+    tensor_cores: bool | None
+    math: str | None
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """The rules in order."""
+    text = resources.files("kernelscope.analysis").joinpath("kernel_math.toml").read_text(encoding="utf-8")
+    return tuple(
+        Rule(
+            re.compile(rule["pattern"]),
+            _CORES[rule["cores"]],
+            tuple((re.compile(pattern), name) for pattern, name in rule.get("types", ())),
+            rule["about"],
+            tuple((name, math) for name, math in rule["examples"]),
+        )
+        for rule in tomllib.loads(text)["rule"]
+    )
+
+
+def rule_of(name: str) -> Rule | None:
+    """The rule that decides about a kernel of this name; None where none knows it."""
+    text = name[:_LONGEST]
+    return next((rule for rule in rules() if rule.pattern.search(text)), None)
+
+
+def kernel_math(name: str) -> KernelMath:
+    """What a kernel of this name multiplies with.
+
+    Example: ``kernel_math("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_nn")`` is ``(True, "bf16")``.
+    """
+    rule = rule_of(name)
+    if rule is None:
+        return KernelMath(None, None)
+    match = rule.pattern.search(name[:_LONGEST])
+    text = match[0] if match else ""
+    return KernelMath(rule.tensor_cores, next((m for p, m in rule.types if p.search(text)), None))
+
+
+def with_kernel_math(kernels: pl.DataFrame) -> pl.DataFrame:
+    """Adds ``tensor_cores`` and ``math`` to kernels, each distinct name looked at once.
+
+    Columns: of ``kernels``, needs ``name``; adds ``tensor_cores`` (null if unknown) and ``math`` (null where
+        the name does not say), both null where there is no name.
+    """
+    names = kernels.select("name").unique().drop_nulls()
+    found = [kernel_math(text) for text in names["name"].cast(pl.String)]
+    schema = {"tensor_cores": pl.Boolean, "math": pl.String}
+    told = names.hstack(pl.DataFrame(found, schema=schema, orient="row"))
+    return kernels.join(told, on="name", how="left", maintain_order="left")
