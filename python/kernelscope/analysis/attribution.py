@@ -23,7 +23,8 @@ class Tree(NamedTuple):
 
     ``parents`` and ``forwards`` are places; ``computed`` says which calls have a cost, ``modelled`` which
     have a model, ``composite`` which are wrappers and ``differentiable`` which costs tell what the gradient
-    costs.
+    costs; ``products`` which have a model of such a family, with a cost or without. ``flops`` are 0 where
+    they are not known.
     """
 
     parents: pl.Series
@@ -32,24 +33,36 @@ class Tree(NamedTuple):
     modelled: pl.Series
     composite: pl.Series
     differentiable: pl.Series
+    products: pl.Series
+    flops: pl.Series
 
 
 def call_tree(calls: pl.DataFrame, places: Places, cost_ids: pl.Series, costs: pl.DataFrame) -> Tree:
     """The tree of ``calls``, whose columns are those of ``operator_calls``, with what their costs say."""
     nobody = pl.zeros(1, dtype=pl.UInt32, eager=True)
+    products = pl.col("family").is_in(FAMILIES).fill_null(value=False)
     by_id = costs.select(
         computed=pl.col("status").is_in(COMPUTED),
         modelled=pl.col("model").is_not_null(),
         composite=pl.col("composite"),
-        differentiable=pl.col("flops").is_not_null()
-        & pl.col("family").is_in(FAMILIES).fill_null(value=False),
+        differentiable=pl.col("flops").is_not_null() & products,
+        products=products,
     )
     none = pl.Series([False])
-    marks = [pl.concat([none, by_id[column].gather(cost_ids)]) for column in by_id.columns]
+
+    def marked(column: str) -> pl.Series:
+        return pl.concat([none, by_id[column].gather(cost_ids)])
+
+    flops = costs["flops"].fill_null(0).gather(cost_ids)
     return Tree(
-        pl.concat([nobody, places.of(calls["parent_row"])]),
-        pl.concat([nobody, places.of(calls["forward_row"])]),
-        *marks,
+        parents=pl.concat([nobody, places.of(calls["parent_row"])]),
+        forwards=pl.concat([nobody, places.of(calls["forward_row"])]),
+        computed=marked("computed"),
+        modelled=marked("modelled"),
+        composite=marked("composite"),
+        differentiable=marked("differentiable"),
+        products=marked("products"),
+        flops=pl.concat([pl.zeros(1, dtype=pl.Int64, eager=True), flops]),
     )
 
 
@@ -73,13 +86,32 @@ def owners(tree: Tree, anchors: pl.Series, *, outermost: bool) -> Owners:
     zero = pl.zeros(anchors.len(), dtype=pl.UInt32, eager=True)
     # A gradient whose own cost is not known has its forward's.
     node = nearest(tree.forwards > 0, tree.parents).gather(anchors)
-    forward = nearest(tree.computed, tree.parents).gather(tree.forwards.gather(node))
-    forward = _where(tree.differentiable.gather(forward), forward, zero)
-    forward = zero if outermost else _where((found == 0) & (forward > 0), forward, zero)
     known = nearest(tree.modelled, tree.parents).gather(anchors)
+    # What a node calls may say that its work is of another kind, such as a copy.
+    unknown = (found == 0) & ((known == 0) | tree.products.gather(known)) & (not outermost)
+    forward = _costliest_within(tree, _where(unknown, tree.forwards.gather(node), zero))
     last = _where(known > 0, known, anchors)
     place = _where(found > 0, found, _where(forward > 0, node, last))
     return Owners(place, forward)
+
+
+def _costliest_within(tree: Tree, forwards: pl.Series) -> pl.Series:
+    """Of each forward call, itself or the costliest call inside it that tells the gradient's cost, or 0."""
+    wanted = forwards.filter(forwards > 0).unique()
+    if wanted.is_empty():
+        return forwards
+    marked = pl.repeat(False, tree.parents.len(), dtype=pl.Boolean, eager=True).scatter(wanted, True)
+    frame = pl.DataFrame(
+        {"within": nearest(marked, tree.parents), "flops": tree.flops, "ok": tree.differentiable}
+    )
+    best = (
+        frame.with_row_index("place")
+        .filter(pl.col("ok") & (pl.col("within") > 0))
+        .group_by("within")
+        .agg(pl.col("place").sort_by("flops", "place", descending=[True, False]).first())
+    )
+    asked = forwards.alias("within").to_frame()
+    return asked.join(best, on="within", how="left", maintain_order="left")["place"].fill_null(0)
 
 
 def _outermost(tree: Tree, own: pl.Series) -> pl.Series:

@@ -11,16 +11,21 @@ from kernelscope.errors import InvalidArgumentError
 
 def write_text(path: Path, text: str) -> None:
     """Replaces the content of ``path``. A pipe or device is written to directly."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replaces the content of ``path``. A pipe or device is written to directly."""
     if path.exists() and not path.is_file():
         if path.is_dir():
             raise InvalidArgumentError(f"{path} is a folder; name a file")
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content)
         return
     # Renaming onto a link would replace the link.
     final = path.resolve()
     waiting = _temporary(final)
     try:
-        waiting.write_text(text, encoding="utf-8")
+        waiting.write_bytes(content)
         waiting.replace(final)
     finally:
         waiting.unlink(missing_ok=True)

@@ -1,0 +1,171 @@
+"""What the GPUs of a trace can do at most: from the table of GPUs, or as the user measured it."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from kernelscope.errors import InvalidArgumentError
+from kernelscope.hardware import Gpu, find_gpu, gpus
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+PRODUCTS = frozenset(
+    {
+        "attention",
+        "attention_libraries",
+        "convolution",
+        "convolution_backward",
+        "gemm",
+        "mixture_of_experts",
+        "quantized",
+        "recurrent",
+        "state_space",
+    }
+)
+"""The families of operators that multiply matrices, which tensor cores can do."""
+
+_NO_PRODUCTS = r"quant|fp8$|topk|conv1d|scan"
+
+BANDWIDTH = "bandwidth"
+"""The name under which a measured memory bandwidth is given."""
+
+_TYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp6", "fp4", "int8")
+# The widest that ordinary cores compute narrow types in, where no figure of their own is stated.
+_VECTOR = {"fp16": "fp32", "bf16": "fp32", "fp8": "fp32", "tf32": "fp32"}
+
+
+class DevicePeaks(NamedTuple):
+    """One GPU's peaks. ``gpu`` is None where it is not known; then ``note`` says why.
+
+    Units: ``measured`` in FLOP/s by type, and bytes/s under ``bandwidth``.
+    """
+
+    device: int
+    name: str
+    gpu: Gpu | None
+    note: str
+    measured: Mapping[str, float]
+
+    @property
+    def bandwidth(self) -> float | None:
+        """Bytes a second of device memory."""
+        stated = self.gpu.bandwidth if self.gpu else None
+        return self.measured.get(BANDWIDTH, stated)
+
+    def product(self, dtype: str | None, *, tensor_cores: bool | None) -> float | None:
+        """FLOP/s that a product of this type can reach on this GPU, on whatever cores do it best.
+
+        Float is not taken for TF32, which rounds it, unless it is not known what the kernel ran on.
+        """
+        if dtype is None:
+            return None
+        if dtype == "fp32" and tensor_cores is None and self._rate("tf32") is not None:
+            return self._rate("tf32")
+        return self._rate(dtype)
+
+    def plain(self, dtype: str | None) -> float | None:
+        """FLOP/s that ordinary cores reach in this type."""
+        if dtype is None:
+            return None
+        stated: Mapping[str, float] = self.gpu.vector if self.gpu else {}
+        return self.measured.get(dtype, stated.get(dtype, stated.get(_VECTOR.get(dtype, dtype))))
+
+    def _rate(self, dtype: str) -> float | None:
+        if dtype in self.measured:
+            return self.measured[dtype]
+        return (self.gpu.matrix.get(dtype) or self.plain(dtype)) if self.gpu else None
+
+    def on_tensor_cores(self, dtype: str | None) -> bool:
+        """Whether this GPU's tensor cores multiply this type."""
+        return dtype is not None and self.gpu is not None and dtype in self.gpu.matrix
+
+
+def device_peaks(
+    trace: "Trace", *, gpu: str | None = None, peak: Mapping[str, float] | None = None
+) -> list[DevicePeaks]:
+    """The peaks of every GPU that works in ``trace``; ``gpu`` names it, ``peak`` gives measured ones.
+
+    Units: of ``peak``, FLOP/s by type (fp32, bf16 ...) and bytes/s as ``bandwidth``.
+    Raises: InvalidArgumentError: ``gpu`` is not in the table, or ``peak`` has another key or is no positive
+        number.
+    """
+    measured = dict(peak or {})
+    for key, value in measured.items():
+        if key not in (*_TYPES, BANDWIDTH) or not value > 0:
+            known = ", ".join((*_TYPES, BANDWIDTH))
+            raise InvalidArgumentError(f"a peak is one of {known}, and positive, not {key} = {value}")
+    used = trace.gpu_ops["device"].drop_nulls().unique().sort().to_list()
+    described = {row["device"]: row for row in trace.devices.iter_rows(named=True)}
+    named = _named(gpu) if gpu else None
+    kinds = {
+        (row["name"], row["total_memory_bytes"], row["sm_count"]) for row in described.values() if row["name"]
+    }
+    if len(kinds) == 1:
+        # A machine's GPUs are of one kind; recorders leave some of them out.
+        alike = next(row for row in described.values() if row["name"])
+        described |= {device: alike for device in used if not described.get(device, {}).get("name")}
+    found: list[DevicePeaks] = []
+    for device in used:
+        row = described.get(device, {})
+        name = str(row.get("name") or "")
+        if named is not None:
+            found.append(DevicePeaks(device, name, named, "", measured))
+        elif not name:
+            note = f"The trace does not name GPU {device}; name it, or give its peaks."
+            found.append(DevicePeaks(device, name, None, note, measured))
+        else:
+            match = find_gpu(name, memory_bytes=row["total_memory_bytes"], sm_count=row["sm_count"])
+            found.append(DevicePeaks(device, name, match.gpu, match.note, measured))
+    return found
+
+
+def _named(gpu: str) -> Gpu:
+    match = find_gpu(gpu)
+    if match.gpu is None:
+        raise InvalidArgumentError(f"{match.note} Known are {', '.join(gpus())}.")
+    return match.gpu
+
+
+def with_peaks(work: pl.DataFrame, devices: list[DevicePeaks]) -> pl.DataFrame:
+    """Adds what limits each piece of work, once per distinct kind of it.
+
+    Columns: of ``work``, needs ``device``, ``family``, ``model``, ``peak`` (the operator's type), ``math``
+        (the kernels' type) and ``tensor_cores``; adds ``compute_peak``, ``bandwidth``, ``l2_bytes``,
+        ``eligible`` (tensor cores can do it without rounding its inputs) and ``limit_type`` (the type of
+        ``compute_peak``).
+    Units: FLOP/s, bytes/s, bytes.
+    """
+    by = ["device", "product", "peak", "math", "tensor_cores"]
+    work = work.with_columns(
+        product=pl.col("family").is_in(PRODUCTS)
+        & ~pl.col("model").str.contains(_NO_PRODUCTS).fill_null(value=False)
+    )
+    kinds = work.select(by).unique()
+    peaks = {entry.device: entry for entry in devices}
+    rows = [_limits(peaks.get(kind["device"]), kind) for kind in kinds.iter_rows(named=True)]
+    schema = {
+        "compute_peak": pl.Float64,
+        "bandwidth": pl.Float64,
+        "l2_bytes": pl.Int64,
+        "eligible": pl.Boolean,
+        "limit_type": pl.String,
+    }
+    told = kinds.hstack(pl.DataFrame(rows, schema=schema, orient="row"))
+    return work.join(told, on=by, how="left", nulls_equal=True, maintain_order="left")
+
+
+def _limits(peaks: DevicePeaks | None, kind: Mapping[str, object]) -> tuple[object, ...]:
+    if peaks is None:
+        return None, None, None, False, None
+    own, math, cores = kind["peak"], kind["math"], kind["tensor_cores"]
+    own = own if isinstance(own, str) else None
+    product = kind["product"] is True
+    dtype = math if isinstance(math, str) and product else own
+    known = cores if isinstance(cores, bool) else None
+    rate = peaks.product(dtype, tensor_cores=known) if product else peaks.plain(own)
+    if product and dtype == "fp32" and known is None and rate is not None:
+        dtype = "tf32" if peaks.on_tensor_cores("tf32") else "fp32"
+    l2 = peaks.gpu.l2_bytes if peaks.gpu else None
+    return rate, peaks.bandwidth, l2, product and peaks.on_tensor_cores(own), dtype

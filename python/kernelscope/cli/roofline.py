@@ -1,0 +1,138 @@
+"""``kernelscope roofline``: achieved against attainable."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelscope.cli import arguments
+from kernelscope.cli.reading import read_trace
+from kernelscope.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from kernelscope.cli.arguments import Subparsers
+
+_FORMATS = ("text", "json", "csv", "parquet", "html")
+_FILES = ("parquet", "html")
+_CONVENTIONS = ("kernelscope", "torch", "tracelens", "pyprof")
+_UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Adds the subcommand."""
+    parser = subparsers.add_parser(
+        "roofline",
+        help="what was achieved, what was attainable, and the time that could be saved",
+        description="Counts the FLOPs and bytes of every operator, and holds the time that its kernels took"
+        " against what the GPU could do. Says for how much of the GPU time the costs are known.",
+    )
+    arguments.add_reading(parser)
+    parser.add_argument(
+        "--by",
+        default="name",
+        metavar="COLUMN[,COLUMN...]",
+        help="a row per name, kernel, model, module, step, phase, input_dims, device ... (default: name);"
+        " run for a single row",
+    )
+    parser.add_argument(
+        "--gpu", metavar="NAME", help="the GPU, where the trace does not name it, or not rightly"
+    )
+    parser.add_argument(
+        "--peak",
+        action="append",
+        default=[],
+        metavar="TYPE=RATE",
+        help="a peak as measured: bf16=700T (FLOP/s), bandwidth=3.1T (bytes/s); may be given again",
+    )
+    parser.add_argument(
+        "--convention",
+        choices=_CONVENTIONS,
+        default="kernelscope",
+        help="whose way of counting (default: kernelscope)",
+    )
+    parser.add_argument(
+        "--costs",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="Python file with cost models of your own; it is run, so name only files you trust",
+    )
+    parser.add_argument(
+        "--format", choices=_FORMATS, default="text", help="parquet and html need --out (default: text)"
+    )
+    parser.add_argument("--out", type=Path, metavar="PATH", help="file to write to")
+    parser.add_argument(
+        "--top",
+        type=arguments.positive,
+        default=15,
+        metavar="N",
+        help="rows of each table of the text (default: 15)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Reads the trace and writes the report."""
+    if options.format in _FILES and options.out is None:
+        raise InvalidArgumentError(f"--format {options.format} writes a file: name it with --out")
+    peak = dict(_peak(text) for text in options.peak)
+    failures = _load(options.costs)
+    trace = read_trace(options)
+
+    from kernelscope.report import roofline
+    from kernelscope.report.files import write_text
+
+    by = () if options.by == "run" else tuple(options.by.split(","))
+    answers = roofline.answer(
+        trace, by, gpu=options.gpu, peak=peak, convention=options.convention, failures=failures
+    )
+    if options.format == "parquet":
+        roofline.to_parquet(answers, options.out)
+        return 0
+    if options.format == "html":
+        from kernelscope.report.roofline_plot import to_html
+
+        write_text(options.out, to_html(trace, answers))
+        return 0
+    if options.format == "text":
+        from kernelscope.report import roofline_text
+
+        if options.out is None:
+            roofline_text.print_report(trace, answers, top=options.top)
+            return 0
+        text = roofline_text.to_text(trace, answers, top=options.top)
+    else:
+        text = roofline.to_json(trace, answers) if options.format == "json" else roofline.to_csv(answers)
+    if options.out is None:
+        sys.stdout.write(text)
+    else:
+        write_text(options.out, text)
+    return 0
+
+
+def _peak(text: str) -> tuple[str, float]:
+    """``bf16=700T`` as a key and a number."""
+    key, _, value = text.partition("=")
+    unit = value[-1:] if value[-1:] in _UNITS else ""
+    try:
+        return key, float(value.removesuffix(unit)) * _UNITS[unit]
+    except ValueError:
+        raise InvalidArgumentError(f"--peak {text}: write for example bf16=700T or bandwidth=3.1T") from None
+
+
+def _load(files: Sequence[Path]) -> list[str]:
+    """Runs the user's cost files; gives what was wrong with those that fail."""
+    from kernelscope.costs import load_models
+
+    failures: list[str] = []
+    for file in files:
+        if not file.is_file():
+            raise InvalidArgumentError(f"there is no file {file}")
+        try:
+            load_models(str(file))
+        except InvalidArgumentError as error:
+            failures.append(str(error))
+            print(f"kernelscope: {error}", file=sys.stderr)
+    return failures

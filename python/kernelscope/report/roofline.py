@@ -1,0 +1,109 @@
+"""What ``kernelscope roofline`` shows, computed once, and its forms that are for programs."""
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from kernelscope.analysis.costed import costed_trace
+from kernelscope.analysis.costs import described
+from kernelscope.analysis.coverage import cost_findings, coverage_of
+from kernelscope.analysis.efficiency import step_efficiency
+from kernelscope.analysis.peaks import DevicePeaks, device_peaks
+from kernelscope.analysis.roofline import limited_work, summed
+from kernelscope.costs import ConventionName
+from kernelscope.report.document import SCHEMA_VERSION, describe, dump
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class RooflineAnswers:
+    """The frames of the report: ``table`` has a row per group of ``by``, ``findings`` one per gap."""
+
+    by: tuple[str, ...]
+    convention: str
+    devices: list[DevicePeaks]
+    table: pl.DataFrame
+    coverage: pl.DataFrame
+    efficiency: pl.DataFrame
+    findings: pl.DataFrame
+
+
+def answer(
+    trace: "Trace",
+    by: Sequence[str],
+    *,
+    gpu: str | None = None,
+    peak: Mapping[str, float] | None = None,
+    convention: ConventionName = "kernelscope",
+    failures: Sequence[str] = (),
+) -> RooflineAnswers:
+    """Everything that the report shows; ``failures`` says of cost files why they could not be run."""
+    costed = costed_trace(trace, convention=convention)
+    table = described(trace, costed)
+    work = limited_work(trace, costed, gpu=gpu, peak=peak)
+    findings = cost_findings(table)
+    if failures:
+        rows = [("cost_file_failed", "lost", None, 1, None, message) for message in failures]
+        findings = pl.concat([pl.DataFrame(rows, schema=findings.schema, orient="row"), findings])
+    return RooflineAnswers(
+        by=tuple(by),
+        convention=convention,
+        devices=device_peaks(trace, gpu=gpu, peak=peak),
+        table=summed(trace, work, by),
+        coverage=coverage_of(trace, table),
+        efficiency=step_efficiency(trace, work),
+        findings=findings,
+    )
+
+
+def to_json(trace: "Trace", answers: RooflineAnswers) -> str:
+    """The report as one JSON object."""
+    return dump(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "trace": describe(trace),
+            "convention": answers.convention,
+            "by": answers.by,
+            "gpus": [_device(entry) for entry in answers.devices],
+            "coverage": answers.coverage.to_dicts(),
+            "efficiency": answers.efficiency.to_dicts(),
+            "roofline": answers.table.to_dicts(),
+            "findings": answers.findings.to_dicts(),
+            "diagnostics": trace.diagnostics.with_columns(pl.col(pl.Categorical).cast(pl.String)).to_dicts(),
+        }
+    )
+
+
+def _device(entry: DevicePeaks) -> dict[str, Any]:
+    gpu = entry.gpu
+    return {
+        "device": entry.device,
+        "name": entry.name or None,
+        "gpu": gpu.key if gpu else None,
+        "source": gpu.source if gpu else None,
+        "vector_flops_per_s": dict(gpu.vector) if gpu else None,
+        "matrix_flops_per_s": dict(gpu.matrix) if gpu else None,
+        "bandwidth_bytes_per_s": entry.bandwidth,
+        "measured": dict(entry.measured),
+        "note": entry.note or None,
+    }
+
+
+def to_csv(answers: RooflineAnswers) -> str:
+    """The table as CSV."""
+    return answers.table.write_csv()
+
+
+def to_parquet(answers: RooflineAnswers, out: Path) -> None:
+    """Writes the table as Parquet, in place of what stood at ``out``."""
+    from kernelscope.report.files import write_bytes
+
+    buffer = io.BytesIO()
+    answers.table.write_parquet(buffer)
+    write_bytes(out, buffer.getvalue())

@@ -1,0 +1,217 @@
+"""The roofline report as text: tables that fit the terminal."""
+
+import io
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+from kernelscope.report import facts
+from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns, plain, share
+from kernelscope.report.names import safe
+from kernelscope.report.roofline import RooflineAnswers
+from kernelscope.units import format_count, format_ns
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+_PLAIN_WIDTH = 120
+_NARROWEST = 60
+_MOST_STEPS = 12
+_STATES = {
+    "exact": "known exactly",
+    "estimate": "estimated",
+    "unknown_dtype": "FLOPs only, the element type was not recorded",
+    "missing_shape": "unknown, shapes were not recorded",
+    "unknown_op": "unknown, the operator has no model",
+    "unlinked": "without operator",
+}
+
+
+def print_report(trace: "Trace", answers: RooflineAnswers, *, top: int) -> None:
+    """Prints the report on standard output, as wide as the terminal."""
+    width = max(shutil.get_terminal_size((_PLAIN_WIDTH, 24)).columns, _NARROWEST)
+    console = Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
+    unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
+    shape = Shape(width, color=console.is_terminal and not console.no_color, unicode=unicode, top=top)
+    with console.capture() as captured:
+        console.print(*_parts(trace, answers, shape), sep="\n")
+    sys.stdout.write(_trimmed(captured.get()))
+
+
+def to_text(trace: "Trace", answers: RooflineAnswers, *, top: int, width: int = _PLAIN_WIDTH) -> str:
+    """The report as text without colour."""
+    console = Console(
+        file=io.StringIO(), width=width, markup=False, highlight=False, emoji=False, color_system=None
+    )
+    shape = Shape(width, color=False, unicode=True, top=top)
+    with console.capture() as captured:
+        console.print(*_parts(trace, answers, shape), sep="\n")
+    return _trimmed(captured.get())
+
+
+def _trimmed(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def _parts(trace: "Trace", answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
+    parts: list[RenderableType] = [facts.header(trace, shape), *_peaks(answers, shape)]
+    parts += _coverage(answers, shape)
+    parts += _efficiency(answers, shape)
+    parts += _roofs(answers, shape)
+    parts += _gaps(answers, shape)
+    return parts
+
+
+def _peaks(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
+    parts: list[RenderableType] = [heading("What the GPUs can do at most")]
+    if not answers.devices:
+        return [*parts, note("The trace has no GPU work.", shape)]
+    lines: dict[str, list[int]] = {}
+    for entry in answers.devices:
+        lines.setdefault(_peak_line(entry), []).append(entry.device)
+    for line, devices in lines.items():
+        text = f"GPU {', '.join(map(str, devices))}: {line}"
+        parts.append(plain(safe(text), shape))
+    return parts
+
+
+def _peak_line(entry: Any) -> str:
+    measured = ", ".join(f"{key} {_rate(value)}" for key, value in entry.measured.items())
+    stated = f"measured {measured}" if measured else ""
+    if entry.gpu is None:
+        return stated or f"{entry.note} Only achieved figures are shown."
+    gpu = entry.gpu
+    rates = {**gpu.vector, **gpu.matrix}
+    shown = ", ".join(f"{dtype} {_rate(value)}" for dtype, value in rates.items())
+    line = f"{gpu.key}: {shown} FLOP/s, dense; memory {_rate(gpu.bandwidth)}B/s"
+    return f"{line}; {stated}" if stated else line
+
+
+def _coverage(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
+    rows = [row for row in answers.coverage.to_dicts() if row["device_ns"]]
+    if not rows:
+        known = answers.table.select(pl.col("flops").sum()).item() if answers.table.height else 0
+        text = f"; its operators need {amount(known)}FLOP" if known else ""
+        text = f"The trace has no GPU time{text}."
+        return [heading("Costs"), note(text, shape)]
+    covered = sum(row["linked_pct"] for row in rows if row["status"] in ("exact", "estimate"))
+    table = Table.grid(padding=(0, 2))
+    for justify in ("left", "right", "right", "right"):
+        table.add_column(justify=justify, no_wrap=True)
+    for row in rows:
+        of_linked = "" if row["linked_pct"] is None else f"{row['linked_pct']:.2f} %"
+        table.add_row(
+            "  " + _STATES[row["status"]],
+            format_ns(row["device_ns"]),
+            of_linked,
+            f"{row['device_pct']:.2f} %",
+        )
+    title = f"Costs: known for {covered:.2f} % of the GPU time that has an operator"
+    remark = "Shares of the time with an operator, and of all GPU time."
+    return [heading(title), table, note(remark, shape)]
+
+
+def _efficiency(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
+    steps = answers.efficiency.filter(pl.col("flops").is_not_null())
+    if steps.is_empty() or not answers.devices:
+        return []
+    rate, dtype = steps["peak_flops_per_s"][0], steps["peak_type"][0]
+    title = "FLOPs a second of each step"
+    if rate is not None:
+        gpus = steps["gpus"][0]
+        gpus = "1 GPU" if steps["gpus"][0] == 1 else f"{steps['gpus'][0]} GPUs"
+        title = f"FLOPs utilisation of each step: against {_rate(rate)}FLOP/s of {dtype} on {gpus}"
+    fields = [
+        Field("MFU", lambda row: "-" if row["mfu_pct"] is None else f"{row['mfu_pct']:.2f} %"),
+        Field("FLOP/s", lambda row: _rate(row["flops_per_s"])),
+        Field("FLOP", lambda row: amount(row["flops"])),
+        Field("wall", ns("total_ns")),
+        Field("known", lambda row: "-" if row["known_pct"] is None else f"{row['known_pct']:.1f} %"),
+    ]
+    rows = steps.head(_MOST_STEPS).to_dicts()
+    parts: list[RenderableType] = [heading(title), named_table(rows, "step", fields, shape)]
+    if steps.height > len(rows):
+        parts.append(note(f"and {format_count(steps.height - len(rows))} more", shape))
+    return parts
+
+
+def _roofs(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
+    table = answers.table
+    if table.is_empty() or not answers.devices:
+        return []
+    total = table.select(pl.col("device_ns").sum()).item()
+    saveable = table.select(pl.col("saveable_ns").sum()).item()
+    fields = [
+        Field("device", ns("device_ns")),
+        Field("share", share("device_ns", total)),
+        Field("attained", _attained),
+        Field("bound", lambda row: row["bound"] or "-"),
+        Field("saveable", ns("saveable_ns")),
+        Field("FLOP/s", lambda row: _rate(row["flops_per_s"])),
+        Field("B/s", lambda row: _rate(row["bytes_per_s"])),
+        Field("FLOP/B", lambda row: "-" if row["intensity"] is None else f"{row['intensity']:,.1f}"),
+        Field("peak", lambda row: row["limit_type"] or "-"),
+        Field("calls", count("calls")),
+        Field("without tensor cores", lambda row: format_ns(row["missed_ns"] or None)),
+    ]
+    by = " / ".join(answers.by) or "run"
+    rows = [{**row, "name": _label(row, answers.by)} for row in table.head(shape.top).to_dicts()]
+    title = f"Achieved and attainable by {by}"
+    if saveable:
+        title += f": {format_ns(saveable)} of {format_ns(total)} could be saved"
+    parts: list[RenderableType] = [heading(title), named_table(rows, by, fields, shape)]
+    if table.height > len(rows):
+        parts.append(note(f"and {format_count(table.height - len(rows))} more", shape))
+    flags = table.filter(pl.col("flag").is_not_null())
+    flags = flags.group_by("flag").agg(pl.len(), pl.col("device_ns").sum())
+    for flag, number, time in flags.sort("device_ns", descending=True).iter_rows():
+        rows_text = "1 row seems" if number == 1 else f"{format_count(number)} rows seem"
+        text = f"* {rows_text} to reach more than a peak ({format_ns(time)}): {flag}."
+        parts.append(note(text, shape))
+    return parts
+
+
+def _label(row: dict[str, Any], by: tuple[str, ...]) -> str:
+    return " / ".join("-" if row[column] is None else str(row[column]) for column in by) or "the whole run"
+
+
+def _attained(row: dict[str, Any]) -> str:
+    if row["attained_pct"] is None:
+        return "-"
+    return f"{row['attained_pct']:.1f} %" + ("*" if row["flag"] else "")
+
+
+def _gaps(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
+    findings = answers.findings
+    if findings.is_empty():
+        return []
+    parts: list[RenderableType] = [heading("Whose costs are not known, and why")]
+    for row in findings.head(shape.top).iter_rows(named=True):
+        times = f"{format_count(row['count'])} x, {format_ns(row['device_ns'])}"
+        message = row["message"].removeprefix(f"{row['name']}: ")
+        name = f"{row['name']}: " if row["name"] else ""
+        parts.append(plain(safe(f"  {name}{message} ({times})"), shape))
+    if findings.height > shape.top:
+        parts.append(note(f"and {format_count(findings.height - shape.top)} more", shape))
+    return parts
+
+
+_PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def amount(value: float | None) -> str:
+    """A number with three digits and a decimal prefix."""
+    if value is None:
+        return "- "
+    for size, prefix in _PREFIXES:
+        if abs(value) >= size * 0.9995:
+            return f"{value / size:.3g} {prefix}" if value / size < 999.5 else f"{value / size:.0f} {prefix}"
+    return f"{value:.3g} "
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else amount(value).strip() if value == 0 else amount(value)
