@@ -40,7 +40,7 @@ def test_the_report(capsys: pytest.CaptureFixture[str], options: list[str], gold
     assert printed(capsys, "prof", "--compat", *options, records) == (PYPROF / golden).read_text()
 
 
-@pytest.mark.parametrize("name", ["e2e_nsys.sqlite"])
+@pytest.mark.parametrize("name", ["e2e_nsys.sqlite", "e2e_nvprof.sql"])
 def test_the_records_of_a_database(capsys: pytest.CaptureFixture[str], name: str) -> None:
     database = need(PYPROF / name)
     before = database.read_bytes()

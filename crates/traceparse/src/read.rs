@@ -7,6 +7,7 @@ use crate::format::{self, Format};
 use crate::kineto;
 use crate::link;
 use crate::nsys;
+use crate::nvprof;
 use crate::options::ReadOptions;
 use crate::schema::Tables;
 use crate::source::Source;
@@ -43,6 +44,9 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
         Format::Sqlite if source.compression != "none" => {
             let message = format!("is a database packed with {}; unpack it first", source.compression);
             return Err(Error::new(ErrorKind::UnknownFormat, message).with_path(path));
+        }
+        Format::Sqlite if nvprof::is_nvprof(path) => {
+            nvprof::read(path, options).map_err(|e| e.with_path(path))?
         }
         Format::Sqlite => nsys::read(path, options).map_err(|e| e.with_path(path))?,
     };

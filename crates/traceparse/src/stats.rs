@@ -114,6 +114,7 @@ codes! {
     UnexpectedNull, "unexpected_null", Repaired, "A value that every row has is null here; the row was kept.";
     UnknownString, "unknown_string", Repaired, "A text is referred to that the database does not hold; it is null.";
     OpenRange, "open_range", Repaired, "A range has no end; it lasts to the end of the session.";
+    RangeWithoutStart, "range_without_start", Lost, "The end of a range whose start is not in the trace; it was dropped.";
     AmbiguousDevice, "ambiguous_device", Info, "Several processes use a device number, and the file does not say whether it is one GPU: tell them apart by `pid`.";
     RecorderWarning, "recorder_warning", Info, "Warnings and errors of the recorder itself; they are in the table `instants`.";
     OverlappingSteps, "overlapping_steps", Info, "Steps overlap; each begins where the one before ends.";

@@ -10,8 +10,6 @@
 mod builder;
 mod calls;
 mod capture;
-mod catalog;
-mod cells;
 mod copies;
 mod identity;
 mod kernels;
@@ -19,8 +17,6 @@ mod machine;
 mod memory;
 mod metrics;
 mod nvtx;
-mod nvtx_text;
-mod open;
 mod pipeline;
 mod plan;
 mod session;
@@ -30,3 +26,6 @@ mod strings;
 mod syncs;
 
 pub(crate) use pipeline::read;
+
+use crate::nvtx_text;
+use crate::sqlite::{catalog, cells, open};

@@ -7,35 +7,35 @@ use super::open::explain;
 use crate::error::Result;
 
 /// The tables of a database.
-pub(super) struct Catalog {
+pub(crate) struct Catalog {
     tables: HashMap<String, Table>,
 }
 
 /// A table of the database.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(crate) struct Table {
     columns: HashSet<String>,
     /// Columns that are the table's key and its rowid.
     key: Option<String>,
     /// Least and greatest rowid; null for an empty table, or one that cannot be read.
-    pub(super) rowids: Option<(i64, i64)>,
+    pub(crate) rowids: Option<(i64, i64)>,
 }
 
 impl Table {
     /// Whether it has a column.
-    pub(super) fn has(&self, column: &str) -> bool {
+    pub(crate) fn has(&self, column: &str) -> bool {
         self.columns.contains(column)
     }
 
     /// Whether rows are found by this column without a scan.
-    pub(super) fn is_key(&self, column: &str) -> bool {
+    pub(crate) fn is_key(&self, column: &str) -> bool {
         self.key.as_deref() == Some(column)
     }
 }
 
 impl Catalog {
     /// Probes every table.
-    pub(super) fn read(connection: &Connection) -> Result<Self> {
+    pub(crate) fn read(connection: &Connection) -> Result<Self> {
         let sql = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid";
         let mut statement = connection.prepare(sql).map_err(|e| explain(&e))?;
         let names = statement.query_map([], |row| row.get::<_, String>(0)).map_err(|e| explain(&e))?;
@@ -48,17 +48,17 @@ impl Catalog {
     }
 
     /// A table, if the database has it.
-    pub(super) fn table(&self, name: &str) -> Option<&Table> {
+    pub(crate) fn table(&self, name: &str) -> Option<&Table> {
         self.tables.get(name)
     }
 
     /// Whether a table has all of some columns.
-    pub(super) fn has(&self, table: &str, columns: &[&str]) -> bool {
+    pub(crate) fn has(&self, table: &str, columns: &[&str]) -> bool {
         self.table(table).is_some_and(|table| columns.iter().all(|column| table.has(column)))
     }
 
     /// The tables, in no order.
-    pub(super) fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
         self.tables.iter().map(|(name, table)| (name.as_str(), table))
     }
 }
@@ -92,6 +92,6 @@ fn probe(connection: &Connection, name: &str) -> rusqlite::Result<Table> {
 }
 
 /// A name as SQL takes it.
-pub(super) fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -6,25 +6,25 @@ use rusqlite::types::ValueRef;
 use crate::stats::{Code, Stats};
 
 /// A row of a table. Cell 0 is the rowid, the others follow the columns of the table's declaration.
-pub(super) struct Cells<'a, 'r> {
-    pub(super) row: &'a Row<'r>,
-    pub(super) table: &'static str,
-    pub(super) rowid: i64,
+pub(crate) struct Cells<'a, 'r> {
+    pub(crate) row: &'a Row<'r>,
+    pub(crate) table: &'static str,
+    pub(crate) rowid: i64,
     /// Number of the row in its run.
-    pub(super) number: u32,
+    pub(crate) number: u32,
     /// Which cells the table has columns for, a bit each; the others are null throughout.
-    pub(super) present: u64,
-    pub(super) stats: &'a mut Stats,
+    pub(crate) present: u64,
+    pub(crate) stats: &'a mut Stats,
 }
 
 impl<'a> Cells<'a, '_> {
     /// Counts a finding about this row.
-    pub(super) fn note(&mut self, code: Code) {
+    pub(crate) fn note(&mut self, code: Code) {
         self.stats.note_in(code, self.table, Some(self.rowid));
     }
 
     #[inline]
-    pub(super) fn value(&self, cell: usize) -> ValueRef<'a> {
+    pub(crate) fn value(&self, cell: usize) -> ValueRef<'a> {
         // A cell without a column costs no call.
         if self.present & (1 << cell) == 0 {
             return ValueRef::Null;
@@ -34,7 +34,7 @@ impl<'a> Cells<'a, '_> {
 
     /// A whole number; null where the cell is null or no number.
     #[inline]
-    pub(super) fn int(&mut self, cell: usize) -> Option<i64> {
+    pub(crate) fn int(&mut self, cell: usize) -> Option<i64> {
         match self.value(cell) {
             ValueRef::Integer(value) => Some(value),
             ValueRef::Null => None,
@@ -57,7 +57,7 @@ impl<'a> Cells<'a, '_> {
 
     /// A whole number that every row should have.
     #[inline]
-    pub(super) fn usual(&mut self, cell: usize) -> Option<i64> {
+    pub(crate) fn usual(&mut self, cell: usize) -> Option<i64> {
         let value = self.int(cell);
         let has_column = self.present & (1 << cell) != 0;
         if value.is_none() && has_column && matches!(self.value(cell), ValueRef::Null) {
@@ -68,7 +68,7 @@ impl<'a> Cells<'a, '_> {
 
     /// A whole number that fits 32 bits.
     #[inline]
-    pub(super) fn small(&mut self, cell: usize) -> Option<i32> {
+    pub(crate) fn small(&mut self, cell: usize) -> Option<i32> {
         let value = self.int(cell)?;
         let small = i32::try_from(value).ok();
         if small.is_none() {
@@ -78,7 +78,7 @@ impl<'a> Cells<'a, '_> {
     }
 
     /// A real number.
-    pub(super) fn real(&mut self, cell: usize) -> Option<f64> {
+    pub(crate) fn real(&mut self, cell: usize) -> Option<f64> {
         match self.value(cell) {
             ValueRef::Real(value) => Some(value),
             ValueRef::Integer(value) => Some(value as f64),
@@ -96,7 +96,7 @@ impl<'a> Cells<'a, '_> {
 
     /// The bytes of a text.
     #[inline]
-    pub(super) fn text(&mut self, cell: usize) -> Option<&'a [u8]> {
+    pub(crate) fn text(&mut self, cell: usize) -> Option<&'a [u8]> {
         match self.value(cell) {
             ValueRef::Text(text) => Some(text),
             ValueRef::Null => None,
@@ -113,7 +113,7 @@ impl<'a> Cells<'a, '_> {
 
     /// A correlation id: CUPTI counts from 1 in 32 bits, and 0 is none.
     #[inline]
-    pub(super) fn correlation(&mut self, cell: usize) -> Option<i64> {
+    pub(crate) fn correlation(&mut self, cell: usize) -> Option<i64> {
         let id = self.int(cell)?;
         if u32::try_from(id).is_err() {
             self.note(Code::BadNumber);
@@ -124,7 +124,7 @@ impl<'a> Cells<'a, '_> {
 
     /// The start of an event; the event is lost without it.
     #[inline]
-    pub(super) fn start(&mut self, cell: usize) -> Option<i64> {
+    pub(crate) fn start(&mut self, cell: usize) -> Option<i64> {
         let start = self.int(cell);
         if start.is_none() {
             self.note(Code::MissingTime);
@@ -134,7 +134,7 @@ impl<'a> Cells<'a, '_> {
 
     /// Start and duration of an event.
     #[inline]
-    pub(super) fn extent(&mut self, start: usize, end: usize) -> Option<(i64, Option<i64>)> {
+    pub(crate) fn extent(&mut self, start: usize, end: usize) -> Option<(i64, Option<i64>)> {
         let start = self.start(start)?;
         let Some(end) = self.int(end) else {
             self.note(Code::MissingDuration);
@@ -145,7 +145,7 @@ impl<'a> Cells<'a, '_> {
 
     /// The duration between two instants.
     #[inline]
-    pub(super) fn duration(&mut self, start: i64, end: i64) -> Option<i64> {
+    pub(crate) fn duration(&mut self, start: i64, end: i64) -> Option<i64> {
         let duration = end.checked_sub(start).filter(|&duration| duration >= 0);
         if duration.is_none() {
             self.note(if end < start { Code::NegativeDuration } else { Code::BadNumber });

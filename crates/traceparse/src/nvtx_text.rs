@@ -8,12 +8,12 @@ use memchr::memchr_iter;
 
 /// A text and what was appended to it.
 #[derive(Debug, Default, PartialEq, Eq, Clone, Copy)]
-pub(super) struct NvtxText<'a> {
-    pub(super) name: &'a [u8],
-    pub(super) sequence: Option<i64>,
-    pub(super) op_id: Option<i64>,
-    pub(super) sizes: Option<&'a [u8]>,
-    pub(super) input_op_ids: Option<&'a [u8]>,
+pub(crate) struct NvtxText<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) sequence: Option<i64>,
+    pub(crate) op_id: Option<i64>,
+    pub(crate) sizes: Option<&'a [u8]>,
+    pub(crate) input_op_ids: Option<&'a [u8]>,
 }
 
 /// How the parts begin.
@@ -26,7 +26,7 @@ const MOST_TRIES: u32 = 8;
 /// Takes `text` apart. What does not have exactly the form above is a name as a whole, so that the
 /// text can always be put together again.
 #[inline]
-pub(super) fn parse(text: &[u8]) -> NvtxText<'_> {
+pub(crate) fn parse(text: &[u8]) -> NvtxText<'_> {
     let mut tried = 0;
     for comma in memchr_iter(b',', text) {
         let (name, rest) = text.split_at(comma);

@@ -13,16 +13,16 @@ use crate::stats::{Code, Stats};
 const CACHE_KIB: i64 = 4 << 10;
 
 /// A database on disk, from which connections are made.
-pub(super) struct Database {
+pub(crate) struct Database {
     uri: String,
     /// Whether pages are missing at its end.
     is_truncated: bool,
-    pub(super) file_bytes: u64,
+    pub(crate) file_bytes: u64,
 }
 
 impl Database {
     /// Opens the database at `path`; what is wrong with the file as a whole goes to `stats`.
-    pub(super) fn open(path: &Path, stats: &mut Stats) -> Result<Self> {
+    pub(crate) fn open(path: &Path, stats: &mut Stats) -> Result<Self> {
         let file_bytes = std::fs::metadata(path).map_err(|e| Error::from_io(&e))?.len();
         let mut database = Self { uri: uri(path), is_truncated: false, file_bytes };
         let unfinished = unfinished_writes(path);
@@ -49,7 +49,7 @@ impl Database {
     }
 
     /// A connection that sees the file as it is: read-only, without locks, journal or log.
-    pub(super) fn connect(&self) -> Result<Connection> {
+    pub(crate) fn connect(&self) -> Result<Connection> {
         let flags =
             OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.uri, flags).map_err(|e| explain(&e))?;
@@ -67,7 +67,7 @@ impl Database {
 }
 
 /// The error for what SQLite says.
-pub(super) fn explain(error: &rusqlite::Error) -> Error {
+pub(crate) fn explain(error: &rusqlite::Error) -> Error {
     use rusqlite::ffi::ErrorCode as Sqlite;
     let code = error.sqlite_error_code();
     let (kind, what) = match code {
