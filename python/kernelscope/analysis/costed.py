@@ -15,6 +15,8 @@ from kernelscope.costs.through_forward import gradient_cost
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
+# Conventions of tools that do not look inside an operator that they count.
+_OUTERMOST = frozenset({"torch", "tracelens"})
 _FIGURES = ("flops", "bytes_read", "bytes_written")
 
 
@@ -51,7 +53,7 @@ def costed_trace(trace: "Trace", *, convention: ConventionName) -> Costed:
         )
         work = pl.DataFrame(schema={"row": pl.UInt32, "op_row": pl.UInt32})
     else:
-        own = owners(tree, anchors, outermost=convention == "torch")
+        own = owners(tree, anchors, outermost=convention in _OUTERMOST)
         table = (
             linked.select("row")
             .with_columns(place=own.place, forward=own.forward)

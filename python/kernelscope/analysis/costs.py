@@ -22,7 +22,8 @@ def costs(trace: "Trace", *, convention: ConventionName = "kernelscope") -> pl.D
     gradient may take an estimate from its forward operator. Where an operator and one inside it both did GPU
     work and have models of one family, the outer one's cost is what the inner one's leaves. In a trace
     without GPU work the outermost operators that are no wrappers are the rows. ``convention`` is the way of
-    counting: ``kernelscope``, ``torch`` (outermost operators of its counter), ``tracelens`` or ``pyprof``.
+    counting: ``kernelscope``, ``torch`` or ``tracelens`` (the outermost operator
+    that each of them knows), or ``pyprof``.
 
     Columns: ``op_row`` (of ``ops``, or of ``ranges`` in a trace without operators), ``name``, ``model``,
         ``family``, ``flops``, ``bytes_read``, ``bytes_written``, ``dtype``, ``status`` (exact, estimate,

@@ -215,14 +215,19 @@ def _line(points: list[tuple[float, float]], text: str, *, position: int) -> dic
     }
 
 
+# Decades that a figure can have, from one FLOP/s to beyond any GPU.
+_DECADES = range(19)
+
+
 def _layout() -> dict[str, Any]:
-    axis = {"type": "log", "gridcolor": "#e6e8ef", "zeroline": False, "exponentformat": "SI", "dtick": 1}
+    axis = {"type": "log", "gridcolor": "#e6e8ef", "zeroline": False}
+    names = {"tickvals": [10**n for n in _DECADES], "ticktext": [amount(10**n).strip() for n in _DECADES]}
     return {
-        "xaxis": {**axis, "title": {"text": "arithmetic intensity, FLOP per byte"}},
-        "yaxis": {**axis, "title": {"text": "achieved, FLOP/s"}},
+        "xaxis": {**axis, "dtick": 1, "title": {"text": "arithmetic intensity, FLOP per byte"}},
+        "yaxis": {**axis, **names, "title": {"text": "achieved, FLOP/s"}},
         "plot_bgcolor": "#fff",
         "margin": {"l": 80, "r": 30, "t": 20, "b": 60},
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemsizing": "constant"},
         "hoverlabel": {"align": "left", "bgcolor": "#fff", "bordercolor": "#99a", "font": {"color": "#223"}},
         "hovermode": "closest",
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#223"},
