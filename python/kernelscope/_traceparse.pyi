@@ -28,9 +28,17 @@ def read(
     threads: int | None = None,
     step_range: str | None = None,
     tables: dict[str, list[str]] | None = None,
+    kinds: list[str] | None = None,
+    only_launching: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> RawTrace:
     """Reads the trace at ``path``; ``progress`` is called with bytes done and bytes in all."""
+
+def project_ranges(ranges: bytes, calls: bytes, work: bytes) -> ArrowTable:
+    """What ranges of the host come to on the GPU; the frames are Arrow IPC streams."""
+
+def enclosing_ranges(ranges: bytes, calls: bytes) -> ArrowTable:
+    """Every pair of a range and a call that it encloses; the frames are Arrow IPC streams."""
 
 def describe_tables() -> list[tuple[str, str, list[tuple[str, str, bool, str]]]]:
     """Name and description of every table, and name, type, nullability and meaning of its columns."""

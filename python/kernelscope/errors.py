@@ -67,5 +67,9 @@ class InvalidArgumentError(KernelscopeError, ValueError):
     """An argument makes no sense."""
 
 
+class NotRecordedError(KernelscopeError, LookupError):
+    """The recording lacks what the question is about: it was not set up for it."""
+
+
 class InternalError(KernelscopeError, RuntimeError):
     """A fault of the package itself; please report it."""

@@ -97,6 +97,8 @@ def read(
     progress: Callable[[int, int], object] | None = None,
     step_range: str | None = None,
     tables: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+    kinds: Sequence[str] | None = None,
+    only_launching: bool = False,
 ) -> Trace:
     """Reads a profiler trace, whatever its format, era and compression.
 
@@ -107,7 +109,9 @@ def read(
     annotation or NVTX range that delimits steps where there is no ``ProfilerStep#N``. ``tables``
     names the tables that are wanted, and may map each to the columns that are: the others are empty,
     other columns may be null, links to tables that are not wanted are null, and a database is read
-    only where it feeds what is wanted.
+    only where it feeds what is wanted. ``kinds`` names the kinds of GPU work that are wanted, and with
+    ``only_launching`` only API calls that launched such work are, and NVTX ranges that enclose one of
+    them: a database is read without the others, other formats may have them.
 
     Raises: TraceNotFoundError, TracePermissionError, NotAFileError: the path cannot be read.
         NotATraceError: the file is no trace of a known format.
@@ -125,6 +129,8 @@ def read(
         threads=threads,
         step_range=step_range,
         tables=None if tables is None else _wanted(tables),
+        kinds=None if kinds is None else list(kinds),
+        only_launching=only_launching,
         progress=progress,
     )
     waiting = raw.take_tables()

@@ -4,6 +4,7 @@
 mod demo;
 mod describe;
 mod errors;
+mod projection;
 mod reading;
 mod table;
 mod watch;
@@ -17,6 +18,8 @@ mod _traceparse {
     use super::describe::describe_tables;
     #[pymodule_export]
     use super::errors::error_classes;
+    #[pymodule_export]
+    use super::projection::{enclosing_ranges, project_ranges};
     #[pymodule_export]
     use super::reading::{RawTrace, read};
     #[pymodule_export]

@@ -35,7 +35,8 @@ impl RawTrace {
 
 /// Reads the trace at `path`; `progress` is called with bytes done and bytes in all.
 #[pyfunction]
-#[pyo3(signature = (path, *, strict=false, threads=None, step_range=None, tables=None, progress=None))]
+#[allow(clippy::too_many_arguments, reason = "keyword-only in Python")]
+#[pyo3(signature = (path, *, strict=false, threads=None, step_range=None, tables=None, kinds=None, only_launching=false, progress=None))]
 pub(crate) fn read(
     py: Python<'_>,
     path: PathBuf,
@@ -43,6 +44,8 @@ pub(crate) fn read(
     threads: Option<usize>,
     step_range: Option<String>,
     tables: Option<BTreeMap<String, Vec<String>>>,
+    kinds: Option<Vec<String>>,
+    only_launching: bool,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<RawTrace> {
     let callback = progress.map(|callback| callback.clone().unbind());
@@ -52,6 +55,8 @@ pub(crate) fn read(
             threads,
             step_range,
             tables,
+            kinds,
+            only_launching,
             progress: Some(progress),
             ..ReadOptions::default()
         };

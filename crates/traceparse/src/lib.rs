@@ -12,6 +12,7 @@
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod interval;
+pub mod projection;
 pub mod schema;
 
 mod breakdown;

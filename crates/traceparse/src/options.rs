@@ -20,6 +20,12 @@ pub struct ReadOptions {
     /// table. The others are empty, other columns may be null, and a database is read only where it
     /// feeds what is wanted. Links to tables that are not wanted are null.
     pub tables: Option<BTreeMap<String, Vec<String>>>,
+    /// Kinds of GPU work that are wanted (`kernel`, `memcpy`, `memset`, `graph`); `None` wants all.
+    /// The others may be missing.
+    pub kinds: Option<Vec<String>>,
+    /// Whether only calls that launched GPU work are wanted, and NVTX ranges that enclose one of them.
+    /// The others may be missing. Needs the tables `gpu_ops` and `launches`.
+    pub only_launching: bool,
     /// Bytes handed to a thread at once; `None` takes a size that suits the caches.
     pub chunk_bytes: Option<usize>,
     /// Progress callback.
@@ -33,6 +39,8 @@ impl std::fmt::Debug for ReadOptions {
             .field("threads", &self.threads)
             .field("step_range", &self.step_range)
             .field("tables", &self.tables)
+            .field("kinds", &self.kinds)
+            .field("only_launching", &self.only_launching)
             .field("chunk_bytes", &self.chunk_bytes)
             .field("progress", &self.progress.is_some())
             .finish()
@@ -43,6 +51,11 @@ impl ReadOptions {
     /// Whether a table is wanted.
     pub(crate) fn wants(&self, table: &str) -> bool {
         self.tables.as_ref().is_none_or(|tables| tables.contains_key(table))
+    }
+
+    /// Whether a kind of GPU work is wanted.
+    pub(crate) fn wants_kind(&self, kind: &str) -> bool {
+        self.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|wanted| wanted == kind))
     }
 
     /// Whether a column of a wanted table is wanted.

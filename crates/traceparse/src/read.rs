@@ -57,8 +57,18 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     Ok(trace)
 }
 
-/// A name that no table or column has would silently select nothing.
+/// A name that no table, column or kind has would silently select nothing.
 fn refuse_unknown(options: &ReadOptions) -> Result<()> {
+    const KINDS: [&str; 4] = ["kernel", "memcpy", "memset", "graph"];
+    if let Some(unknown) = options.kinds.iter().flatten().find(|kind| !KINDS.contains(&kind.as_str())) {
+        let message = format!("there is no kind of GPU work {unknown:?}; the kinds are {}", KINDS.join(", "));
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    if options.only_launching && !(options.wants("gpu_ops") && options.wants("launches")) {
+        let message =
+            "which calls launched GPU work is seen from the tables gpu_ops and launches: ask for both";
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
     let Some(wanted) = &options.tables else { return Ok(()) };
     let known = Tables::describe();
     for (table, columns) in wanted {

@@ -10,6 +10,8 @@ from kernelscope.analysis.coverage import cost_coverage
 from kernelscope.analysis.efficiency import efficiency
 from kernelscope.analysis.gpus import gpu_summary
 from kernelscope.analysis.kernels import kernel_table
+from kernelscope.analysis.nsys import nsys_report
+from kernelscope.analysis.nvtx_projection import nvtx_projection, nvtx_table
 from kernelscope.analysis.ops import op_calls, op_table
 from kernelscope.analysis.roofline import roofline
 from kernelscope.analysis.steps import CATEGORIES, step_breakdown
@@ -22,6 +24,9 @@ __all__ = [
     "gpu_summary",
     "kernel_table",
     "key_averages",
+    "nsys_report",
+    "nvtx_projection",
+    "nvtx_table",
     "op_calls",
     "op_table",
     "roofline",

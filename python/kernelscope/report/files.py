@@ -32,6 +32,26 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
+def filled_file(path: Path) -> Generator[Path]:
+    """Gives a new file to fill; when that is done, it takes the place of ``path``.
+
+    A pipe or device is given as it is.
+    """
+    if path.exists() and not path.is_file():
+        if path.is_dir():
+            raise InvalidArgumentError(f"{path} is a folder; name a file")
+        yield path
+        return
+    final = path.resolve()
+    waiting = _temporary(final)
+    try:
+        yield waiting
+        waiting.replace(final)
+    finally:
+        waiting.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
 def filled_folder(path: Path) -> Generator[Path]:
     """Gives a new folder to fill; when that is done, its files take their places in ``path``.
 

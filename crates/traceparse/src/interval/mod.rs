@@ -2,10 +2,12 @@
 //!
 //! An interval is half-open, `[start, end)`, and knows nothing of traces.
 
+mod busy;
 mod open;
 mod set;
 mod tree;
 
+pub use busy::BusySet;
 pub use open::OpenIntervals;
 pub use set::IntervalSet;
 pub use tree::IntervalTree;

@@ -7,11 +7,12 @@ use std::sync::Mutex;
 use super::catalog::Catalog;
 use super::cells::Cells;
 use super::identity::{GlobalId, Processes, Tracks};
+use super::launching::{Launching, Positions};
 use super::machine::Machine;
 use super::nvtx;
 use super::strings::{Strings, Texts};
 use super::syncs::EventIndex;
-use crate::schema::{Symbol, SymbolTable};
+use crate::schema::{ExtraArgRow, Symbol, SymbolTable, Tables};
 use crate::tracks::TrackTable;
 
 /// What all threads share.
@@ -30,6 +31,8 @@ pub(super) struct Context {
     pub(super) events: EventIndex,
     /// End of the session, for ranges without an end.
     pub(super) session_end: Option<i64>,
+    /// Calls that launched GPU work, where only those are wanted.
+    pub(super) launching: Option<Launching>,
 }
 
 /// Turns rows into rows; one per thread.
@@ -41,6 +44,7 @@ pub(super) struct Builder<'c, 's> {
     pub(super) nvtx: nvtx::LocalNames<'s>,
     pub(super) payload: Option<Statement<'c>>,
     pub(super) labels: Labels,
+    pub(super) positions: Positions,
     triples: HashMap<[i64; 3], Symbol>,
     names: HashMap<Symbol, (Symbol, Option<i32>)>,
 }
@@ -63,6 +67,7 @@ impl<'c, 's> Builder<'c, 's> {
             context,
             texts,
             labels: Labels::default(),
+            positions: Positions::default(),
             triples: HashMap::new(),
             names: HashMap::new(),
         }
@@ -92,6 +97,18 @@ impl<'c, 's> Builder<'c, 's> {
     pub(super) fn coded(&mut self, group: &'static str, code: i64, text: impl Fn(i64) -> String) -> Symbol {
         let Self { labels, texts, .. } = self;
         *labels.known.entry((group, code)).or_insert_with(|| texts.intern(&text(code)))
+    }
+
+    /// Adds a number that has no column of its own.
+    pub(super) fn argument(
+        &mut self,
+        cells: &Cells<'_, '_>,
+        tables: &mut Tables,
+        key: &'static str,
+        value: i64,
+    ) {
+        let (key, value) = (self.label(key), self.texts.intern(&value.to_string()));
+        tables.extra_args.push(ExtraArgRow { row: cells.number, key, value });
     }
 
     /// Three numbers as JSON text.

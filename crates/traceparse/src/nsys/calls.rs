@@ -22,6 +22,13 @@ const DRIVER: i64 = 1;
 
 fn push(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
     let Some((start_ns, dur_ns)) = cells.extent(START, END) else { return false };
+    let correlation = cells.correlation(CORRELATION);
+    if let Some(launching) = &builder.context.launching {
+        let pid = builder.pid(cells.int(GLOBAL_TID));
+        if !launching.has_work(pid, correlation) {
+            return true;
+        }
+    }
     let name = builder.usual_string(cells, NAME).map(|name| builder.api_name(name));
     let category = match cells.int(EVENT_CLASS) {
         Some(0) => Some(builder.label("cuda_runtime")),
@@ -36,7 +43,7 @@ fn push(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut T
         track: builder.tracks.thread(cells.int(GLOBAL_TID)),
         start_ns,
         dur_ns,
-        correlation: cells.correlation(CORRELATION),
+        correlation,
         error: cells.small(RETURN_VALUE).filter(|&code| code != 0),
         ..Default::default()
     };

@@ -60,7 +60,11 @@ pub(super) mod memcpy {
         SOURCE_KIND = "srcKind" Usual for [source_memory],
         DESTINATION_KIND = "dstKind" Usual for [destination_memory],
         GRAPH_NODE = "graphNodeId" Newer for [graph_node_id],
+        ADDRESS = "virtualAddress" Usual for [copy_kind],
     }
+
+    /// Directions of migrations of unified memory.
+    const MIGRATIONS: std::ops::RangeInclusive<i64> = 11..=13;
 
     fn push(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
         let Some((start_ns, dur_ns)) = cells.extent(START, END) else { return false };
@@ -82,6 +86,12 @@ pub(super) mod memcpy {
             graph_node_id: cells.int(GRAPH_NODE).map(i64::cast_unsigned).filter(|&id| id != 0),
             ..place.row(builder.label("memcpy"), cells)
         };
+        if let Some(kind) = kind
+            && MIGRATIONS.contains(&kind)
+            && let Some(address) = cells.int(ADDRESS)
+        {
+            builder.argument(cells, tables, "virtual_address", address);
+        }
         tables.gpu_ops.push(row);
         true
     }

@@ -68,7 +68,9 @@ fn query<T>(
     columns: &[&str],
     read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
 ) -> Vec<T> {
-    if !catalog.has(table, columns) {
+    // NULL stands for a column that this version does not have.
+    let known: Vec<&str> = columns.iter().copied().filter(|&column| column != "NULL").collect();
+    if !catalog.has(table, &known) {
         return Vec::new();
     }
     let sql = format!("SELECT {} FROM {table} ORDER BY rowid", columns.join(", "));
@@ -173,14 +175,19 @@ pub(super) fn add_names(
         return;
     }
     let Ok(mut text) = connection.prepare("SELECT value FROM StringIds WHERE id = ?1") else { return };
-    let named = query(connection, catalog, "ThreadNames", &["globalTid", "nameId"], |row| {
-        Ok((row.get(0)?, row.get::<_, i64>(1)?))
+    let has_priority = catalog.has("ThreadNames", &["priority"]);
+    let columns = ["globalTid", "nameId", if has_priority { "priority" } else { "NULL" }];
+    let named = query(connection, catalog, "ThreadNames", &columns, |row| {
+        Ok((row.get(0)?, (row.get::<_, i64>(1)?, row.get::<_, Option<i64>>(2)?)))
     });
-    for (id, name) in named {
+    for (id, (name, priority)) in named {
         let key = (Ident::Int(processes.pid(GlobalId(id))), Ident::Int(GlobalId(id).tid()));
         let Some(&track) = threads.get(&key) else { continue };
         if let Ok(name) = text.query_row([name], |row| row.get::<_, String>(0)) {
             add("thread_name", track, &name, symbols);
+        }
+        if let Some(priority) = priority {
+            add("thread_priority", track, &priority.to_string(), symbols);
         }
     }
 }

@@ -2,17 +2,19 @@
 //!
 //! `open` connects, `catalog` probes tables and columns, `plan` cuts the tables into runs of rows,
 //! and `pipeline` reads the runs on several threads and puts them back into order. One file per
-//! group of tables (`kernels`, `copies`, `calls`, `syncs`, `nvtx`, `spans`, `memory`, `metrics`)
+//! group of tables (`kernels`, `copies`, `calls`, `syncs`, `nvtx`, `spans`, `faults`, `memory`, `metrics`)
 //! declares the columns and turns a row into rows of the trace. `cells` reads values whatever their
 //! type, `strings` and `identity` resolve texts and ids, and `session`, `machine` and `capture` read
-//! what stands beside the events.
+//! what stands beside the events; `launching` knows the calls that launched GPU work.
 
 mod builder;
 mod calls;
 mod capture;
 mod copies;
+mod faults;
 mod identity;
 mod kernels;
+mod launching;
 mod machine;
 mod memory;
 mod metrics;

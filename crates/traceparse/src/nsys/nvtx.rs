@@ -65,6 +65,16 @@ fn range(
     kind: &'static str,
 ) {
     let global_tid = cells.int(GLOBAL_TID);
+    let ended_by = cells.int(END_GLOBAL_TID).filter(|&id| Some(id) != global_tid);
+    let track = builder.tracks.thread(global_tid);
+    let dur_ns = if kind == "mark" { None } else { duration(builder, cells, start_ns) };
+    if let Some(launching) = &builder.context.launching
+        && (dur_ns.is_none()
+            || ended_by.is_none()
+                && !launching.is_around_call(&mut builder.positions, track, start_ns, dur_ns))
+    {
+        return;
+    }
     let (name, parts) = text(builder, cells);
     let sizes = parts.sizes.map(|sizes| builder.texts.bytes(cells, sizes));
     if let Some(ids) = parts.input_op_ids {
@@ -72,16 +82,15 @@ fn range(
         let key = builder.label("input_op_ids");
         tables.extra_args.push(ExtraArgRow { row: cells.number, key, value });
     }
-    let ended_by = cells.int(END_GLOBAL_TID).filter(|&id| Some(id) != global_tid);
     let row = RangeRow {
         row: cells.number,
         name,
         domain: domain(builder, cells, global_tid),
         category: category(builder, cells, global_tid),
         kind: builder.label(kind),
-        track: builder.tracks.thread(global_tid),
+        track,
         start_ns,
-        dur_ns: if kind == "mark" { None } else { duration(builder, cells, start_ns) },
+        dur_ns,
         end_tid: ended_by.map(|id| GlobalId(id).tid()),
         op_id: parts.op_id,
         sequence: parts.sequence,

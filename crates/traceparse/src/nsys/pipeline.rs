@@ -1,6 +1,7 @@
 //! Reads a whole database on several threads.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,7 @@ use super::builder::{Builder, Context, Shared};
 use super::catalog::Catalog;
 use super::cells::Cells;
 use super::identity::Processes;
+use super::launching::Launching;
 use super::machine::{self, Machine};
 use super::open::{Database, explain};
 use super::plan::{Plan, Run};
@@ -39,7 +41,7 @@ pub(crate) fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     }
     let plan = Plan::new(&catalog, &session, options, &mut stats);
     let processes = Processes { machine: session.machine };
-    let context = Context {
+    let mut context = Context {
         processes,
         machine: Machine::read(&connection, &catalog),
         events: if options.wants("syncs") {
@@ -48,10 +50,17 @@ pub(crate) fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
             EventIndex::default()
         },
         session_end: if options.wants("ranges") { session.end_ns(&connection, &catalog) } else { None },
+        launching: options.only_launching.then(Launching::default),
         catalog,
     };
     let shared = Shared::default();
-    let order = scan(&database, &plan, &context, &shared, options)?;
+    let mut order = Order::default();
+    for runs in plan.phases(options) {
+        order = scan(&database, &plan, runs, &context, &shared, options, order)?;
+        if let Some(launching) = &mut context.launching {
+            launching.learn(&order.tables);
+        }
+    }
     stats.merge(&order.stats);
     let Order { mut tables, next, .. } = order;
     let mut symbols = shared.symbols.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -135,6 +144,8 @@ struct Work<'w> {
     shared: &'w Shared,
     options: &'w ReadOptions,
     next_run: AtomicUsize,
+    /// Number behind the last run to read.
+    last_run: usize,
     failed: AtomicBool,
     order: Mutex<Order>,
 }
@@ -161,24 +172,28 @@ struct Batch {
     rows: u32,
 }
 
+/// Reads `runs` of the plan and puts their rows behind those of `order`.
 fn scan(
     database: &Database,
     plan: &Plan,
+    runs: Range<usize>,
     context: &Context,
     shared: &Shared,
     options: &ReadOptions,
+    order: Order,
 ) -> Result<Order> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = options.threads.unwrap_or(cores).clamp(1, MAX_THREADS).min(plan.runs.len().max(1));
+    let threads = options.threads.unwrap_or(cores).clamp(1, MAX_THREADS).min(runs.len().max(1));
     let work = Work {
         database,
         plan,
         context,
         shared,
         options,
-        next_run: AtomicUsize::new(0),
+        next_run: AtomicUsize::new(runs.start),
+        last_run: runs.end,
         failed: AtomicBool::new(false),
-        order: Mutex::default(),
+        order: Mutex::new(order),
     };
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| work.run())).collect();
@@ -205,7 +220,7 @@ impl Work<'_> {
         let mut builder = Builder::new(&connection, self.shared, self.context);
         loop {
             let number = self.next_run.fetch_add(1, Ordering::Relaxed);
-            let Some(&run) = self.plan.runs.get(number) else { return Ok(()) };
+            let Some(&run) = self.plan.runs[..self.last_run].get(number) else { return Ok(()) };
             if self.failed.load(Ordering::Relaxed) {
                 return Ok(());
             }

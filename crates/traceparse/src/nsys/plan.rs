@@ -1,6 +1,7 @@
 //! Cuts the tables into runs of rows, and numbers the rows.
 
 use serde_json::{Map, Value, json};
+use std::ops::Range;
 
 use super::catalog::{Catalog, Table, quoted};
 use super::session::Session;
@@ -52,7 +53,10 @@ impl Plan {
     ) -> Self {
         let mut plan = Self::default();
         let mut extents = Vec::new();
-        for source in source::all().into_iter().filter(|source| options.wants(source.feeds)) {
+        let is_wanted = |source: &&Source| {
+            options.wants(source.feeds) && source.kind().is_none_or(|kind| options.wants_kind(kind))
+        };
+        for source in source::all().into_iter().filter(is_wanted) {
             let table = catalog.table(source.name);
             let Some((table, rowids)) = table.and_then(|table| Some((table, table.rowids?))) else {
                 if let Some(code) = session.capture.meaning_of_none(source.recorded_with, table.is_some()) {
@@ -70,6 +74,23 @@ impl Plan {
             plan.cut(table, first, last);
         }
         plan
+    }
+
+    /// The runs in parts of which each is read when those before are.
+    ///
+    /// Which calls launched GPU work is known when that was read, and which ranges enclose one when the
+    /// calls were.
+    pub(super) fn phases(&self, options: &ReadOptions) -> Vec<Range<usize>> {
+        let feeds = |run: &Run| self.tables.get(run.table).map_or("", |table| table.source.feeds);
+        let ends = if options.only_launching {
+            let work = self.runs.iter().take_while(|run| feeds(run) == "gpu_ops").count();
+            let calls = self.runs[work..].iter().take_while(|run| feeds(run) == "launches").count();
+            vec![work, work + calls, self.runs.len()]
+        } else {
+            vec![self.runs.len()]
+        };
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        starts.zip(ends.iter().copied()).map(|(start, end)| start..end).collect()
     }
 
     /// Gives each row the number of its rowid behind the tables before, if all fit.

@@ -41,6 +41,17 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// The kind of GPU work that the table holds, if it holds any.
+    pub(super) fn kind(&self) -> Option<&'static str> {
+        match self.name {
+            "CUPTI_ACTIVITY_KIND_KERNEL" => Some("kernel"),
+            "CUPTI_ACTIVITY_KIND_MEMCPY" => Some("memcpy"),
+            "CUPTI_ACTIVITY_KIND_MEMSET" => Some("memset"),
+            "CUPTI_ACTIVITY_KIND_GRAPH_TRACE" => Some("graph"),
+            _ => None,
+        }
+    }
+
     /// Position of the flag among the cells of a row.
     pub(super) fn flag(&self) -> usize {
         self.columns.len() + 1
@@ -90,8 +101,8 @@ macro_rules! source {
 pub(super) use source;
 
 /// Every table of events, in the order in which rows are numbered.
-pub(super) fn all() -> [&'static Source; 16] {
-    use super::{calls, copies, kernels, memory, metrics, nvtx, spans, syncs};
+pub(super) fn all() -> [&'static Source; 18] {
+    use super::{calls, copies, faults, kernels, memory, metrics, nvtx, spans, syncs};
     [
         &kernels::SOURCE,
         &copies::memcpy::SOURCE,
@@ -109,5 +120,7 @@ pub(super) fn all() -> [&'static Source; 16] {
         &spans::graphs::SOURCE,
         &spans::graph_nodes::SOURCE,
         &spans::diagnostics::SOURCE,
+        &faults::on_cpu::SOURCE,
+        &faults::on_gpu::SOURCE,
     ]
 }

@@ -1,0 +1,90 @@
+"""What a report of ``nsys stats`` is: its name, what it reads, its columns, and how it is made."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+
+class Figure(Enum):
+    """How nsys writes the values of a column."""
+
+    PLAIN = "as they are"
+    TENTHS = "with one decimal, halves away from zero"
+    MEGABYTES = "bytes as millions with three decimals"
+    TRIPLE = "three numbers, four columns each"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column: its heading in nsys, its name in the frame, and how it is written."""
+
+    heading: str
+    column: str
+    figure: Figure = Figure.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a report besides its name."""
+
+    by: tuple[str, ...] = ()
+    """Columns that every row is broken down by."""
+    arguments: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Arguments behind the name, as in ``cuda_gpu_kern_sum:base``; a bare one has the value ``""``."""
+
+    def has(self, name: str) -> bool:
+        """Whether an argument was given."""
+        return name in self.arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A report: what it is called, what it needs, what it has, and the function that makes it."""
+
+    name: str
+    doc: str
+    fields: tuple[Field, ...]
+    build: Callable[["Trace", Question], pl.DataFrame]
+    sources: tuple[str, ...]
+    """Tables of nsys of which it needs any."""
+    tables: Mapping[str, Sequence[str]]
+    """Tables and columns of the trace that it looks at."""
+    by: tuple[str, ...] = ()
+    """What its rows can be broken down by."""
+    arguments: tuple[str, ...] = ()
+    """Names of the arguments it takes."""
+    kinds: tuple[str, ...] | None = None
+    """Kinds of GPU work that it looks at; null for all."""
+    only_launching: bool = False
+    """Whether it looks only at calls that launched GPU work, and ranges around them."""
+
+    def fields_by(self, by: Sequence[str]) -> tuple[Field, ...]:
+        """Its columns when it is broken down by ``by``."""
+        return (*(BREAKDOWN[name] for name in by), *self.fields)
+
+
+BREAKDOWN: Mapping[str, Field] = MappingProxyType(
+    {
+        "device": Field("Device", "device"),
+        "stream": Field("Stream", "stream"),
+        "process": Field("PID", "process"),
+        "rank": Field("Rank", "rank"),
+    }
+)
+"""What reports can be broken down by."""
+
+GPU_BY = ("device", "stream", "process", "rank")
+HOST_BY = ("process", "rank")
+
+
+def broken_down(trace: "Trace", frame: pl.DataFrame) -> pl.DataFrame:
+    """Adds the columns ``process`` and ``rank``; ``device`` and ``stream`` are there for GPU work."""
+    rank = pl.lit(trace.meta.rank, pl.Int64)
+    return frame.with_columns(process=pl.col("pid") if "pid" in frame.columns else None, rank=rank)

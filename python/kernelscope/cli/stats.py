@@ -1,0 +1,112 @@
+"""``kernelscope stats``: the reports of ``nsys stats``, by the same names."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from kernelscope.cli import arguments
+from kernelscope.cli.progress import Bar
+from kernelscope.errors import InvalidArgumentError, NotRecordedError
+
+if TYPE_CHECKING:
+    from kernelscope.cli.arguments import Subparsers
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Adds the subcommand."""
+    parser = subparsers.add_parser(
+        "stats",
+        help="the reports of nsys stats, same names, same CSV",
+        description="Prints reports of nsys stats and rules of nsys analyze about what nsys exported.",
+        epilog="Exit code 1: a report is about something that was not recorded; the others are printed.",
+    )
+    parser.add_argument("database", metavar="DB", nargs="?", help="what nsys export --type sqlite wrote")
+    parser.add_argument(
+        "--report",
+        "-r",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="name of a report, with arguments as in nsys: cuda_gpu_kern_sum:base; several are allowed",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("csv", "column", "json", "parquet"),
+        default="csv",
+        help="parquet needs --out, and has its own column names and nothing rounded (default: csv)",
+    )
+    parser.add_argument(
+        "--by", default="", metavar="COLUMNS", help="break rows down by device, stream, process, rank"
+    )
+    parser.add_argument("--out", type=Path, metavar="PATH", help="file to write to instead of stdout")
+    parser.add_argument("--list", action="store_true", help="the names of all reports")
+    parser.add_argument("--strict", action="store_true", help="fail at the first row that would be lost")
+    parser.add_argument(
+        "--threads", type=arguments.positive, metavar="N", help="threads to read with (default: one per core)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Makes the reports, one after the other."""
+    from kernelscope.analysis.nsys import REPORTS, parse
+
+    if options.list:
+        width = max(map(len, REPORTS))
+        for report in REPORTS.values():
+            print(f"{report.name:{width}}  {report.doc}")
+        return 0
+    if options.database is None or not options.report:
+        raise InvalidArgumentError("name a database and a --report; --list has their names")
+    if options.format == "parquet" and (options.out is None or len(options.report) > 1):
+        raise InvalidArgumentError("--format parquet writes one report into one file: name it with --out")
+    by = [name for name in options.by.split(",") if name]
+    for name in options.report:
+        parse(name, by=by)
+    if options.out is None:
+        return _print_all(options, by, sys.stdout.buffer)
+    from kernelscope.report.files import filled_file
+
+    with filled_file(options.out) as path, path.open("wb") as out:
+        return _print_all(options, by, out)
+
+
+def _print_all(options: argparse.Namespace, by: list[str], out: IO[bytes]) -> int:
+    code = 0
+    for number, name in enumerate(options.report):
+        if number:
+            out.write(b"\n")
+        try:
+            _print_one(options, name, by, out)
+        except NotRecordedError as error:
+            print(f"kernelscope: {error}", file=sys.stderr)
+            code = 1
+    return code
+
+
+def _print_one(options: argparse.Namespace, name: str, by: list[str], out: IO[bytes]) -> None:
+    from kernelscope.analysis.nsys import left_out, missing, parse, read_for
+    from kernelscope.report import nsys_stats
+
+    report, question = parse(name, by=by)
+    with Bar("reading") as bar:
+        trace = read_for(
+            options.database,
+            report,
+            question,
+            strict=options.strict,
+            threads=options.threads,
+            progress=bar.update,
+        )
+    lack = missing(trace, report)
+    if lack is not None:
+        raise NotRecordedError(lack)
+    note = left_out(trace, report)
+    if note is not None:
+        print(f"kernelscope: {note}", file=sys.stderr)
+    frame = report.build(trace, question)
+    # The frame has what it needs of the tables.
+    del trace
+    fields = report.fields_by(question.by)
+    nsys_stats.write(frame, fields, out, form=options.format)

@@ -1,0 +1,215 @@
+"""``kernelscope stats`` and the reports behind it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+import kernelscope as ks
+from kernelscope.analysis import nsys_report
+from kernelscope.analysis.nsys import REPORTS, Field, Figure
+from kernelscope.report import nsys_stats
+from nsys_database import Database, global_pid
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+UNIFIED = {
+    "CUPTI_ACTIVITY_KIND_MEMCPY": "start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER,"
+    " streamId INTEGER, correlationId INTEGER, globalPid INTEGER, bytes INTEGER, copyKind INTEGER,"
+    " srcKind INTEGER, dstKind INTEGER, virtualAddress INTEGER",
+    "CUDA_UM_CPU_PAGE_FAULT_EVENTS": "start INTEGER, globalPid INTEGER, address INTEGER,"
+    " CpuInstruction INTEGER",
+    "CUDA_UM_GPU_PAGE_FAULT_EVENTS": "start INTEGER, end INTEGER, globalPid INTEGER, deviceId INTEGER,"
+    " address INTEGER, numberOfPageFaults INTEGER",
+}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    database = Database(tmp_path / "small.sqlite")
+    for correlation, (pid, device) in enumerate([(7, 0), (7, 0), (8, 1)], 1):
+        at = 100 * correlation
+        database.range("step, op_id = 1", at, at + 50, pid=pid)
+        database.call(at + 1, at + 5, pid=pid, correlation=correlation)
+        database.kernel(at + 10, at + 20, pid=pid, correlation=correlation, deviceId=device)
+    return database.close()
+
+
+def lines(text: str) -> list[str]:
+    return text.rstrip("\n").split("\n")
+
+
+def test_csv_on_stdout(cli: Cli, small: Path) -> None:
+    done = cli("stats", small, "--report", "cuda_gpu_kern_sum")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert lines(done.stdout) == [
+        "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name",
+        "100.0,30,3,10.0,10.0,10,10,0.0,void gemm<float>(int)",
+    ]
+
+
+def test_by_breaks_rows_down(cli: Cli, small: Path) -> None:
+    done = cli("stats", small, "-r", "cuda_gpu_kern_sum:base", "--by", "device,process")
+    assert [line.split(",")[:5] for line in lines(done.stdout)[1:]] == [
+        ["0", "7", "66.7", "20", "2"],
+        ["1", "8", "33.3", "10", "1"],
+    ]
+    rank = nsys_report(ks.read(small), "cuda_api_sum", by=["rank"])
+    assert rank["rank"].to_list() == [None]
+
+
+def test_several_reports_in_every_form(cli: Cli, small: Path, tmp_path: Path) -> None:
+    done = cli("stats", small, "-r", "cuda_api_sum", "-r", "nvtx_sum", "--format", "json")
+    first, second = (json.loads(part) for part in done.stdout.split("\n\n"))
+    assert first[0]["Name"] == "cudaLaunchKernel"
+    assert second[0]["Range"] == "step, op_id = 1"
+    columns = cli("stats", small, "-r", "cuda_gpu_kern_gb_sum", "--format", "column").stdout
+    assert lines(columns)[2].endswith("   4    2    1   128    1    1  void gemm<float>(int)")
+    out = tmp_path / "trace.parquet"
+    assert cli("stats", small, "-r", "cuda_gpu_trace", "--format", "parquet", "--out", out).returncode == 0
+    frame = pl.read_parquet(out)
+    assert frame["start_ns"].to_list() == [110, 210, 310]
+    assert frame.columns == [field.column for field in REPORTS["cuda_gpu_trace"].fields]
+
+
+def test_a_report_into_a_file_is_whole(cli: Cli, small: Path, tmp_path: Path) -> None:
+    out = tmp_path / "sum.csv"
+    done = cli("stats", small, "-r", "cuda_gpu_sum", "--out", out)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert len(lines(out.read_text())) == 2
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_what_was_not_recorded_is_no_empty_answer(cli: Cli, small: Path) -> None:
+    done = cli("stats", small, "-r", "osrt_sum", "-r", "nvtx_startend_sum")
+    assert done.returncode == 1
+    assert "osrt_sum: OSRT_API: " in done.stderr
+    # The other report is made: ranges were recorded, and none is of this style.
+    assert lines(done.stdout.lstrip("\n")) == [
+        "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Range"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-r", "nonsense"], "there is no report 'nonsense'"),
+        (["-r", "cuda_api_sum:base"], "takes no argument 'base'"),
+        (["-r", "cuda_api_sum", "--by", "device"], "cannot be broken down by 'device'"),
+        (["-r", "gpu_gaps:gap=x"], "gap=x is no whole number"),
+        (["-r", "cuda_api_sum", "--format", "parquet"], "name it with --out"),
+        ([], "name a database and a --report"),
+    ],
+)
+def test_usage(cli: Cli, small: Path, arguments: list[str], message: str) -> None:
+    done = cli("stats", small, *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_list_names_every_report(cli: Cli) -> None:
+    done = cli("stats", "--list")
+    assert [line.split()[0] for line in lines(done.stdout)] == list(REPORTS)
+
+
+def test_work_without_a_call_is_counted(cli: Cli, tmp_path: Path) -> None:
+    database = Database(tmp_path / "a.sqlite")
+    database.call(0, 5, correlation=1)
+    database.kernel(10, 20, correlation=1)
+    database.kernel(30, 40, correlation=2)
+    done = cli("stats", database.close(), "-r", "cuda_kern_exec_trace")
+    assert len(lines(done.stdout)) == 2
+    assert "of 2 GPU operations (kernel) 1 have no call in the recording" in done.stderr
+
+
+def test_one_function_is_one_row_whatever_its_version(tmp_path: Path) -> None:
+    database = Database(tmp_path / "a.sqlite")
+    for number, version in enumerate(("v7000", "v11060", "v12000"), 10):
+        database.insert("StringIds", id=number, value=f"cudaLaunchKernelExC_{version}")
+        database.call(0, 10, correlation=number, nameId=number)
+    table = nsys_report(ks.read(database.close()), "cuda_api_sum")
+    assert table.select("name", "instances").rows() == [("cudaLaunchKernelExC", 3)]
+
+
+def test_gpu_trace_needs_no_names_of_gpus(small: Path) -> None:
+    frame = nsys_report(ks.read(small), "cuda_gpu_trace")
+    assert frame["device_name"].to_list() == ["(0)", "(0)", "(1)"]
+    assert frame.select("grid_x", "grid_y", "grid_z", "block_x").row(0) == (4, 2, 1, 128)
+
+
+def test_gaps_and_utilisation_count_time_once(tmp_path: Path) -> None:
+    database = Database(tmp_path / "a.sqlite")
+    for start, end in [(0, 100), (50, 150), (200, 300)]:
+        database.kernel(start, end)
+    trace = ks.read(database.close())
+    gaps = nsys_report(trace, "gpu_gaps:gap=0")
+    assert gaps.select("number", "start_ns", "dur_ns", "pid").rows() == [(1, 150, 50, 7)]
+    assert nsys_report(trace, "gpu_gaps").is_empty()
+    (whole,) = nsys_report(trace, "gpu_time_util:threshold=101:chunks=3").rows(named=True)
+    assert whole["busy_pct"] == pytest.approx(100 * 250 / 300)
+    low = nsys_report(trace, "gpu_time_util:threshold=60:chunks=3")
+    assert low.select("start_ns", "dur_ns", "busy_pct").rows() == [(100, 100, 50.0)]
+
+
+def test_unified_memory(tmp_path: Path) -> None:
+    database = Database(tmp_path / "a.sqlite", schema=UNIFIED)
+    copy: dict[str, Any] = {"deviceId": 0, "contextId": 1, "streamId": 7, "correlationId": 0}
+    copy |= {"globalPid": global_pid(7), "srcKind": 4, "dstKind": 4}
+    table = "CUPTI_ACTIVITY_KIND_MEMCPY"
+    database.insert(table, start=0, end=300, bytes=4000, copyKind=11, virtualAddress=4096, **copy)
+    database.insert(table, start=500, end=600, bytes=1000, copyKind=12, virtualAddress=8192, **copy)
+    database.insert(table, start=700, end=800, bytes=9999, copyKind=1, virtualAddress=None, **copy)
+    for _ in range(2):
+        database.insert(
+            "CUDA_UM_CPU_PAGE_FAULT_EVENTS", start=5, globalPid=global_pid(7), address=8192, CpuInstruction=2
+        )
+    database.insert(
+        "CUDA_UM_GPU_PAGE_FAULT_EVENTS", start=6, end=9, globalPid=global_pid(7), deviceId=0, address=4096,
+        numberOfPageFaults=5,
+    )  # fmt: skip
+    trace = ks.read(database.close())
+    by_address = nsys_report(trace, "um_sum")
+    assert by_address.drop("bytes_per_s").rows() == [(4096, 4000, 0, 0, 5), (8192, 0, 1000, 2, 0)]
+    assert by_address["bytes_per_s"].to_list() == [4000e9 / 300, 1000e9 / 100]
+    assert nsys_report(trace, "um_total_sum").rows() == [(4000, 1000, 2, 5, 4096, 8192)]
+    assert nsys_report(trace, "um_cpu_page_faults_sum").rows() == [(2, "gemm")]
+
+
+def test_reports_answer_for_other_formats(tiny: Path) -> None:
+    trace = ks.read(tiny)
+    assert nsys_report(trace, "cuda_gpu_kern_sum").select("name", "total_ns").rows() == [
+        ("gemm[bold]", 30_500)
+    ]
+    assert nsys_report(trace, "nvtx_gpu_proj_trace")["name"].to_list() == ["ProfilerStep#1"]
+
+
+def test_every_report_of_a_small_database_has_its_columns(small: Path) -> None:
+    trace = ks.read(small)
+    for name, report in REPORTS.items():
+        assert nsys_report(trace, name).columns == [field.column for field in report.fields]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    # SQLite rounds the exact value: 0.15 is a little less than that, 2.25 is exact, 1.35 is more.
+    [
+        (0.25, "0.3"),
+        (2.25, "2.3"),
+        (0.15, "0.1"),
+        (1.35, "1.4"),
+        (0.05, "0.1"),
+        (9.95, "9.9"),
+        (10.0, "10.0"),
+    ],
+)
+def test_halves_are_judged_on_the_exact_value(value: float, shown: str) -> None:
+    fields = [Field("x", "x", Figure.TENTHS)]
+    assert nsys_stats.as_shown(pl.DataFrame({"x": [value]}), fields)["x"].to_list() == [shown]
