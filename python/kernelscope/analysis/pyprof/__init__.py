@@ -6,6 +6,7 @@ the answer is that of PyProf with its known faults, without it the faults are re
 lists them).
 """
 
+from kernelscope.analysis.pyprof.calls import call_of_ops, captured_calls
 from kernelscope.analysis.pyprof.columns import COLUMNS, DEFAULT_COLUMNS, Column
 from kernelscope.analysis.pyprof.dictionary import format_record, read_records
 from kernelscope.analysis.pyprof.record import KernelRecord
@@ -19,6 +20,8 @@ __all__ = [
     "Column",
     "KernelRecord",
     "Row",
+    "call_of_ops",
+    "captured_calls",
     "format_record",
     "pyprof_table",
     "read_records",

@@ -31,7 +31,8 @@ class Text(NamedTuple):
 
     def full(self) -> str:
         """The text with its sequence number, as PyTorch wrote it before it appended more."""
-        return self.text if self.sequence is None else f"{self.text}{_SEQUENCE}{self.sequence}"
+        is_plain = self.sequence is None or self.text.startswith("{")
+        return self.text if is_plain else f"{self.text}{_SEQUENCE}{self.sequence}"
 
 
 class Markers(NamedTuple):
@@ -54,43 +55,74 @@ class Markers(NamedTuple):
 
 def sort_markers(texts: Iterable[Text], *, compat: bool) -> Markers:
     """The texts of the ranges around a launch, outermost first, by kind."""
-    arguments: list[tuple[int, str]] = []
-    numbered: list[int] = []
-    layers: list[str] = []
-    traces: list[str] = []
-    reprs: list[str] = []
-    sequences: dict[tuple[str, int], None] = {}
-    others: dict[str, None] = {}
+    found = _Found(compat=compat)
     for entry in texts:
         text = entry.full()
-        if "CheckpointFunctionBackward" in text:
-            continue
-        if _is_arguments(text, compat=compat):
-            arguments.append((entry.row, text))
-        elif _LAYER in text if compat else text.startswith(_LAYER):
-            layers.append(_layer(text, compat=compat))
+        if "CheckpointFunctionBackward" not in text:
+            found.add(entry, text)
+    return found.markers()
+
+
+class _Found:
+    """The texts that were met so far."""
+
+    def __init__(self, *, compat: bool) -> None:
+        self._compat = compat
+        self._arguments: list[tuple[int, str]] = []
+        self._numbered: list[int] = []
+        self._layers: list[str] = []
+        self._traces: list[str] = []
+        self._reprs: list[str] = []
+        self._sequences: dict[tuple[str, int], None] = {}
+        self._others: dict[str, None] = {}
+
+    def add(self, entry: Text, text: str) -> None:
+        """Takes a range."""
+        if _is_arguments(text, compat=self._compat):
+            self._arguments.append((entry.row, text))
+            marker = marker_of(text)
+            if entry.sequence is not None and marker is not None:
+                self._sequences[marker.op, entry.sequence] = None
+        elif _LAYER in text if self._compat else text.startswith(_LAYER):
+            self._layers.append(_layer(text, compat=self._compat))
         elif "traceMarker" in text:
-            traces.append(text)
+            self._traces.append(text)
         elif "strRepr" in text:
-            reprs.append(text)
+            self._reprs.append(text)
         else:
-            if not compat and (said := _operator_marker(entry)) is not None:
-                arguments.append((entry.row, said))
-            found = _sequence(entry)
-            if found is not None:
-                sequences[found] = None
-                numbered.append(entry.row)
-            else:
-                others[text] = None
-    pruned = _pruned(sequences)
-    # The last stack contains the others.
-    trace = _frames(traces[-1], compat=compat) if traces else []
-    names = [f"{name}{_SEQUENCE}{number}" for name, number in pruned]
-    ids = sorted({number for _, number in pruned})
-    calls = tuple(row for row, _ in arguments)
-    node = next(iter((*calls, *numbered)), None)
-    said = [text for _, text in arguments]
-    return Markers(said, calls, node, layers, trace, reprs, names, ids, list(others))
+            self._add_operator(entry, text)
+
+    def _add_operator(self, entry: Text, text: str) -> None:
+        if not self._compat and (said := _operator_marker(entry)) is not None:
+            self._arguments.append((entry.row, said))
+        found = _sequence(entry)
+        if found is None:
+            self._others[text] = None
+        else:
+            self._sequences[found] = None
+            self._numbered.append(entry.row)
+
+    def markers(self) -> Markers:
+        """The texts by kind."""
+        pruned = _pruned(self._sequences)
+        arguments, layers = self._arguments, self._layers
+        # The last stack contains the others.
+        trace = _frames(self._traces[-1], compat=self._compat) if self._traces else []
+        if not self._compat and arguments:
+            trace = trace or said_frames(arguments[-1][1])
+            layers = layers or said_module(arguments[-1][1])
+        calls = tuple(row for row, _ in arguments)
+        return Markers(
+            arguments=[text for _, text in arguments],
+            calls=calls,
+            node=next(iter((*calls, *self._numbered)), None),
+            layers=layers,
+            trace=trace,
+            reprs=self._reprs,
+            sequences=[f"{name}{_SEQUENCE}{number}" for name, number in pruned],
+            ids=sorted({number for _, number in pruned}),
+            others=list(self._others),
+        )
 
 
 def marker_of(text: str) -> Marker | None:
@@ -101,6 +133,30 @@ def marker_of(text: str) -> Marker | None:
 @lru_cache(maxsize=1 << 14)
 def _marker(text: str) -> Marker | None:
     return parse_marker(text)
+
+
+@lru_cache(maxsize=1 << 14)
+def _said(text: str) -> tuple[tuple[str, ...], str | None]:
+    """Call stack and module that ``kernelscope.capture`` adds to a marker."""
+    try:
+        value = parse_literal(text)
+    except ValueError:
+        return (), None
+    fields = cast("dict[object, object]", value) if isinstance(value, dict) else {}
+    frames, module = fields.get("trace"), fields.get("module")
+    lines = cast("list[object]", frames) if isinstance(frames, list) else []
+    return tuple(str(line) for line in lines), module if isinstance(module, str) else None
+
+
+def said_frames(text: str) -> list[str]:
+    """The call stack in a marker, outermost first."""
+    return list(_said(text)[0])
+
+
+def said_module(text: str) -> list[str]:
+    """The module in a marker, as one layer; none if it says none."""
+    module = _said(text)[1]
+    return [] if module is None else [module]
 
 
 def _is_arguments(text: str, *, compat: bool) -> bool:

@@ -19,9 +19,14 @@ NEEDED: dict[str, list[str]] = {
         "pid",
     ],
     "launches": ["row", "pid", "tid", "start_ns", "dur_ns", "track"],
-    "ranges": ["row", "name", "kind", "track", "start_ns", "dur_ns", "sequence", "sizes"],
+    "ranges": ["row", "name", "domain", "kind", "track", "start_ns", "dur_ns", "sequence", "sizes"],
+    "extra_args": ["row", "key", "value"],
 }
 """The tables and columns that ``records`` looks at, for ``kernelscope.read``."""
+
+
+# The NVTX domain of kernelscope.capture.
+_DOMAIN = "kernelscope"
 
 
 class _Open(NamedTuple):
@@ -128,12 +133,25 @@ def _kernels(trace: "Trace", *, compat: bool) -> pl.DataFrame:
     )
 
 
+def _with_payloads(ranges: pl.DataFrame, extra_args: pl.DataFrame) -> pl.DataFrame:
+    """Gives ranges of ``kernelscope.capture`` the sequence numbers that are their payloads."""
+    is_ours = pl.col("domain").cast(pl.String) == _DOMAIN
+    if extra_args.is_empty() or not ranges.select(is_ours.any()).item():
+        return ranges
+    numbers = extra_args.filter(pl.col("key").cast(pl.String) == "int64Value").select(
+        "row", _payload=pl.col("value").cast(pl.String).cast(pl.Int64, strict=False)
+    )
+    joined = ranges.join(numbers, on="row", how="left", maintain_order="left")
+    return joined.with_columns(sequence=pl.coalesce("sequence", pl.when(is_ours).then("_payload")))
+
+
 def _ranges_around(trace: "Trace", kernels: pl.DataFrame) -> dict[int, list[Text]]:
     """The ranges around the launch of each kernel, by the kernel's row."""
     launched = kernels.drop_nulls(["launch_start", "track"])
     if trace.ranges.is_empty() or launched.is_empty():
         return {}
     ranges = trace.ranges.filter((pl.col("kind") != "mark") & pl.col("dur_ns").is_not_null())
+    ranges = _with_payloads(ranges, trace.extra_args)
     end = pl.col("start_ns") + pl.col("dur_ns")
     columns = ["start_ns", "dur_ns", "row", "name", "sequence", "sizes"]
     order = [pl.col("start_ns"), -end, pl.col("row")]

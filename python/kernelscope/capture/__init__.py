@@ -1,0 +1,16 @@
+"""Puts operator, shapes, types, module and source line of every call of PyTorch on the timeline.
+
+``with annotate():`` around a model, or ``init()`` once at the top of a program, and every kernel in an nsys
+report or a profiler trace can be told by the function that launched it. Nothing in torch is patched: calls
+are seen through a torch function mode, modules through forward hooks, the backward pass through hooks of its
+nodes. Nothing waits for the GPU. ``profile`` records a complete trace with the PyTorch profiler, and
+``python -m kernelscope.capture script.py`` runs a script as it is.
+
+Needs PyTorch 2.2 or later, and for the backend ``nvtx`` the package of that name; both are imported when
+they are first used.
+"""
+
+from kernelscope.capture.annotation import annotate, init, stop, wrap
+from kernelscope.capture.profiling import profile
+
+__all__ = ["annotate", "init", "profile", "stop", "wrap"]

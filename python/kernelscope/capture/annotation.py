@@ -1,0 +1,140 @@
+"""Starts and stops the annotation of a program."""
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from kernelscope.capture.state import Ranges
+from kernelscope.capture.writers import Writer, writer
+from kernelscope.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from kernelscope.capture.modes import Marks
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Session:
+    """What is annotated now."""
+
+    def __init__(self, ranges: Ranges, marks: "Marks") -> None:
+        self.ranges = ranges
+        self.marks = marks
+
+
+class _Current:
+    """The session of the process, and how to end the one that ``init`` started."""
+
+    session: _Session | None = None
+    stop: contextlib.ExitStack | None = None
+
+
+_current = _Current()
+_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def annotate(
+    *,
+    backend: str = "nvtx",
+    modules: bool = True,
+    backward: bool | None = None,
+    stack: int = 1,
+    to: Writer | None = None,
+) -> Generator[None]:
+    """Annotates what the calling thread does with PyTorch inside of it, and every module.
+
+    ``backend`` is ``nvtx`` for a recording with nsys, or ``profiler`` for one with ``torch.profiler``.
+    ``modules`` puts ranges around the forward of modules. ``backward`` puts ranges around the nodes of the
+    backward pass; the profiler links these itself, so that it is off there unless asked for. ``stack`` is
+    the number of lines of the user's program that each call is told with. ``to`` replaces the backend.
+
+    Raises: InvalidArgumentError: an unknown backend, one that is not installed, or annotation is on.
+        ImportError: PyTorch is not installed.
+
+    Example: ``with annotate(): loss = model(batch); loss.backward()``
+    """
+    from kernelscope.capture.backward import BackwardHooks
+    from kernelscope.capture.modes import FunctionMode, Marks
+    from kernelscope.capture.modules import ModuleHooks
+
+    if stack < 0:
+        raise InvalidArgumentError(f"stack must be at least 0, not {stack}")
+    ranges = Ranges(to or writer(backend))
+    follow = backward if backward is not None else backend == "nvtx"
+    hooks = BackwardHooks(ranges) if follow else None
+    with _lock:
+        if _current.session is not None:
+            raise InvalidArgumentError("annotation is on already; it cannot be nested")
+        _current.session = session = _Session(ranges, Marks(stack=stack))
+    module_hooks = ModuleHooks(ranges) if modules else None
+    try:
+        with FunctionMode(ranges, session.marks, hooks):
+            yield
+    finally:
+        if module_hooks is not None:
+            module_hooks.remove()
+        if hooks is not None:
+            hooks.is_active = False
+        ranges.close(0)
+        _current.session = None
+
+
+def init(
+    *, backend: str = "nvtx", modules: bool = True, backward: bool | None = None, stack: int = 1
+) -> None:
+    """Annotates from here on, until ``stop`` or the end of the program, with the options of ``annotate``.
+
+    Raises: InvalidArgumentError: as ``annotate``.
+    """
+    opened = contextlib.ExitStack()
+    opened.enter_context(annotate(backend=backend, modules=modules, backward=backward, stack=stack))
+    _current.stop = opened
+
+
+def stop() -> None:
+    """Ends what ``init`` began; nothing if it did not.
+
+    Call it in the thread that called ``init``.
+    """
+    opened, _current.stop = _current.stop, None
+    if opened is not None:
+        opened.close()
+
+
+def wrap(function: Callable[P, R], *, op: str | None = None, mod: str | None = None) -> Callable[P, R]:
+    """``function`` with a range of its own around each call while annotation is on.
+
+    For functions that torch does not know, such as extensions. Of a subclass of
+    ``torch.autograd.Function`` the call of ``apply`` is wrapped. ``op`` and ``mod`` are what the range is
+    called; null for the names of the function and of its class or module.
+
+    Example: ``swish = wrap(Swish); y = swish(x)``
+    """
+    called: Any = function
+    of_class = isinstance(function, type) and hasattr(function, "apply")
+    if of_class:
+        called = called.apply
+    owner = getattr(function, "__self__", None)
+    home = (
+        function.__name__ if of_class else type(owner).__name__ if owner is not None else function.__module__
+    )
+    said_mod = mod or home
+    said_op = op or ("forward" if of_class else getattr(function, "__name__", type(function).__name__))
+
+    @functools.wraps(called)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        session = _current.session
+        if session is None:
+            return called(*args, **kwargs)
+        ranges, owner = session.ranges, object()
+        ranges.push(owner, session.marks.text(said_mod, said_op, ranges.path, args, kwargs))
+        try:
+            return called(*args, **kwargs)
+        finally:
+            ranges.pop(owner)
+
+    return wrapped

@@ -1,0 +1,120 @@
+"""What a call was given, without touching the values of tensors: reading one would wait for the GPU."""
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+_MOST_TENSORS = 64
+_LONGEST_TEXT = 64
+_SHORT_FLOAT = 6
+
+Key = tuple[object, ...]
+
+
+class Arguments:
+    """Describes arguments: first as a key that is quick to make and compare, then as entries of a marker."""
+
+    def __init__(self) -> None:
+        torch: Any = importlib.import_module("torch")
+        self._tensor: Any = torch.Tensor
+        self._dtypes: dict[object, str] = {}
+
+    def key(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Key:
+        """A key that is equal for calls that are described alike."""
+        found: list[object] = []
+        for value in args:
+            self._add(found, "", value)
+        for name, value in kwargs.items():
+            self._add(found, name, value)
+        return tuple(found)
+
+    def _add(self, found: list[object], name: str, value: Any) -> None:
+        if isinstance(value, self._tensor):
+            found.append((name, tuple(value.shape), value.dtype))
+        elif value is None or isinstance(value, (bool, int)):
+            found.append((name, value, type(value)))
+        elif isinstance(value, float):
+            # Learning rates and the like change from step to step; texts should not.
+            shown = value if len(repr(value)) <= _SHORT_FLOAT else None
+            found.append((name, str(shown) if shown is not None else None, float))
+        elif isinstance(value, str):
+            found.append((name, value[:_LONGEST_TEXT], str))
+        elif isinstance(value, (list, tuple)):
+            self._add_list(found, name, cast("Sequence[object]", value))
+
+    def _add_list(self, found: list[object], name: str, values: Sequence[object]) -> None:
+        if not values or isinstance(values[0], (bool, int, float)):
+            plain = tuple(v for v in values if isinstance(v, (bool, int, float)))
+            if len(plain) == len(values) <= _MOST_TENSORS:
+                found.append((name, plain, type(values)))
+            return
+        for value in values[:_MOST_TENSORS]:
+            if isinstance(value, (list, tuple)):
+                continue
+            self._add(found, name, value)
+
+    def entries(self, key: Key) -> list[dict[str, object]]:
+        """The entries of a marker for a key."""
+        return [self._entry(*cast("tuple[str, Any, Any]", part)) for part in key]
+
+    def _entry(self, name: str, value: Any, kind: Any) -> dict[str, object]:
+        if not isinstance(kind, type):
+            return {"name": name, "type": "tensor", "shape": value, "dtype": self._dtype(kind)}
+        if kind is float:
+            number = None if value is None else _finite(float(value))
+            return {"name": name, "type": "float", "value": number}
+        if kind in (list, tuple):
+            return {"name": name, "type": kind.__name__, "value": kind(map(_finite, value))}
+        known = kind if kind in (bool, int, str, type(None)) else int
+        return {"name": name, "type": known.__name__, "value": value}
+
+    def _dtype(self, dtype: object) -> str:
+        known = self._dtypes.get(dtype)
+        if known is None:
+            known = self._dtypes[dtype] = str(dtype).removeprefix("torch.")
+        return known
+
+
+def _finite(value: Any) -> object:
+    """Numbers that have no literal stand as text."""
+    is_odd = isinstance(value, float) and (value != value or abs(value) == float("inf"))
+    return str(value) if is_odd else value
+
+
+class Names:
+    """Module and name of the functions that are worth a range."""
+
+    # They launch no work: questions, settings, views.
+    _IDLE = frozenset(
+        "size dim numel stride storage_offset data_ptr element_size tolist item get_device backward grad "
+        "is_contiguous is_complex is_floating_point is_nonzero is_same_size is_storage is_tensor "
+        "requires_grad_ retain_grad register_hook detach detach_ view view_as transpose t permute expand "
+        "expand_as squeeze unsqueeze narrow select unbind split chunk movedim swapaxes swapdims flatten "
+        "unflatten ravel numpy empty empty_like new_empty empty_strided untyped_storage storage __len__ "
+        "__hash__ __repr__ __format__ __bool__ __int__ __float__ __index__ __contains__ __iter__ "
+        "__deepcopy__ __reduce_ex__ __dlpack__ set_ result_type can_cast broadcast_shapes manual_seed".split()
+    )
+
+    def __init__(self) -> None:
+        overrides: Any = importlib.import_module("torch.overrides")
+        self._resolve: Callable[[object], str | None] = overrides.resolve_name
+        self._known: dict[object, tuple[str, str] | None] = {}
+
+    def of(self, function: object) -> tuple[str, str] | None:
+        """Module and name of a function; null if it gets no range."""
+        try:
+            return self._known[function]
+        except KeyError:
+            found = self._known[function] = self._find(function)
+            return found
+        except TypeError:
+            return self._find(function)
+
+    def _find(self, function: object) -> tuple[str, str] | None:
+        resolved = self._resolve(function)
+        if resolved is None or ".__get__" in resolved or ".__set__" in resolved:
+            return None
+        module, _, name = resolved.rpartition(".")
+        if name in self._IDLE or not module.startswith("torch") or ".init" in module:
+            return None
+        return ("Tensor" if module == "torch.Tensor" else module), name

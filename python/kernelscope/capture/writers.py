@@ -1,0 +1,76 @@
+"""Where ranges go: to NVTX, or into the trace of PyTorch's profiler."""
+
+import importlib
+from typing import Any, Protocol
+
+from kernelscope.errors import InvalidArgumentError
+
+DOMAIN = "kernelscope"
+"""The NVTX domain of the ranges; their payload is autograd's sequence number."""
+
+
+class Writer(Protocol):
+    """Opens and closes nested ranges of the calling thread."""
+
+    def push(self, text: str, sequence: int | None) -> object:
+        """Opens a range, and gives what ``pop`` needs to close it."""
+        ...
+
+    def pop(self, opened: object) -> None:
+        """Closes the innermost range."""
+        ...
+
+
+class NvtxWriter:
+    """Writes NVTX ranges through the package ``nvtx``, which needs no GPU and no CUDA.
+
+    Raises: InvalidArgumentError: the package is not installed.
+    """
+
+    def __init__(self) -> None:
+        try:
+            nvtx: Any = importlib.import_module("nvtx")
+        except ImportError:
+            raise InvalidArgumentError("the backend nvtx needs the package nvtx: pip install nvtx") from None
+        self._domain: Any = nvtx.get_domain(DOMAIN)
+
+    def push(self, text: str, sequence: int | None) -> object:
+        """Opens a range whose payload is the sequence number."""
+        domain = self._domain
+        domain.push_range(domain.get_event_attributes(message=text, payload=sequence))
+        return None
+
+    def pop(self, opened: object) -> None:
+        """Closes the innermost range."""
+        del opened
+        self._domain.pop_range()
+
+
+class ProfilerWriter:
+    """Writes annotations into the trace of a running ``torch.profiler``; it links the passes itself."""
+
+    def __init__(self) -> None:
+        self._record: Any = importlib.import_module("torch.autograd.profiler").record_function
+
+    def push(self, text: str, sequence: int | None) -> object:
+        """Opens an annotation."""
+        del sequence
+        annotation = self._record(text)
+        annotation.__enter__()
+        return annotation
+
+    def pop(self, opened: Any) -> None:
+        """Closes the annotation."""
+        opened.__exit__(None, None, None)
+
+
+def writer(backend: str) -> Writer:
+    """The writer of a backend.
+
+    Raises: InvalidArgumentError: there is no such backend, or what it needs is not installed.
+    """
+    if backend == "nvtx":
+        return NvtxWriter()
+    if backend == "profiler":
+        return ProfilerWriter()
+    raise InvalidArgumentError(f"there is no backend {backend!r}; the backends are nvtx and profiler")
