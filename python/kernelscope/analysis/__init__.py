@@ -6,6 +6,7 @@ documentation names with their units. Unknown is null, never 0.
 
 from kernelscope.analysis.averages import key_averages
 from kernelscope.analysis.costs import costs
+from kernelscope.analysis.counters import counters_with_operators
 from kernelscope.analysis.coverage import cost_coverage
 from kernelscope.analysis.efficiency import efficiency
 from kernelscope.analysis.gpus import gpu_summary
@@ -20,6 +21,7 @@ __all__ = [
     "CATEGORIES",
     "cost_coverage",
     "costs",
+    "counters_with_operators",
     "efficiency",
     "gpu_summary",
     "kernel_table",

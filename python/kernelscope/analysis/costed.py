@@ -31,8 +31,13 @@ class Costed(NamedTuple):
     work: pl.DataFrame
 
 
-def costed_trace(trace: "Trace", *, convention: ConventionName) -> Costed:
+def costed_trace(
+    trace: "Trace", *, convention: ConventionName, anchors: pl.DataFrame | None = None
+) -> Costed:
     """The operators that count in ``trace`` with their costs, and which of them each GPU op belongs to.
+
+    ``anchors`` may name other work than the GPU ops: its ``row`` and, as ``anchor``, the operator or range
+    that launched it.
 
     Raises: KeyError: there is no such convention.
     """
@@ -43,24 +48,19 @@ def costed_trace(trace: "Trace", *, convention: ConventionName) -> Costed:
         calls, convention=convention, elsewhere=elsewhere, elsewhere_ids=elsewhere_ids
     )
     tree = call_tree(calls, places, cost_ids, costs)
-    linked = trace.gpu_ops.select("row", anchor=pl.coalesce("op_row", "range_row"))
-    anchors = places.of(linked["anchor"])
-    if not linked.height:
-        works = _works(costs).gather(cost_ids)
-        counted = host_only(tree, pl.concat([pl.Series([False]), works]))
-        owned = pl.DataFrame(
-            {"place": counted, "forward": pl.zeros(counted.len(), dtype=pl.UInt32, eager=True)}
-        )
-        work = pl.DataFrame(schema={"row": pl.UInt32, "op_row": pl.UInt32})
-    else:
-        own = owners(tree, anchors, outermost=convention in _OUTERMOST)
-        table = (
-            linked.select("row")
-            .with_columns(place=own.place, forward=own.forward)
-            .filter(pl.col("place") > 0)
-        )
+    if anchors is None:
+        anchors = trace.gpu_ops.select("row", anchor=pl.coalesce("op_row", "range_row"))
+    if anchors.height:
+        own = owners(tree, places.of(anchors["anchor"]), outermost=convention in _OUTERMOST)
+        table = anchors.select("row").with_columns(place=own.place, forward=own.forward)
+        table = table.filter(pl.col("place") > 0)
         owned = table.select("place", "forward").unique("place", keep="first", maintain_order=True)
         work = table.select("row", op_row=calls["row"].gather(table["place"] - 1))
+    else:
+        works = pl.concat([pl.Series([False]), _works(costs).gather(cost_ids)])
+        owned = pl.DataFrame({"place": host_only(tree, works)})
+        owned = owned.with_columns(forward=pl.lit(0, pl.UInt32))
+        work = pl.DataFrame(schema={"row": pl.UInt32, "op_row": pl.UInt32})
     ids = pl.select(
         pl.when(owned["forward"] > 0).then(owned["forward"]).otherwise(owned["place"])
     ).to_series()

@@ -10,6 +10,7 @@ import polars as pl
 
 from kernelscope.analysis.costed import costed_trace
 from kernelscope.analysis.costs import described
+from kernelscope.analysis.counters import counters_with_operators
 from kernelscope.analysis.coverage import cost_findings, coverage_of
 from kernelscope.analysis.efficiency import step_efficiency
 from kernelscope.analysis.peaks import DevicePeaks, device_peaks
@@ -32,6 +33,8 @@ class RooflineAnswers:
     coverage: pl.DataFrame
     efficiency: pl.DataFrame
     findings: pl.DataFrame
+    counters: pl.DataFrame
+    """By operator: ``name``, ``calls``, ``measured_flops``, ``modelled_flops``, ``ratio``."""
 
 
 def answer(
@@ -59,7 +62,28 @@ def answer(
         coverage=coverage_of(trace, table),
         efficiency=step_efficiency(trace, work),
         findings=findings,
+        counters=_measured(trace),
     )
+
+
+def _measured(trace: "Trace") -> pl.DataFrame:
+    """What hardware counters measured of each operator, beside what its model gives for the same calls."""
+    kernels = counters_with_operators(trace).filter(pl.col("model_row").is_not_null())
+    calls = kernels.unique("model_row", keep="first", maintain_order=True)
+    names = trace.ops.select(model_row="row", name=pl.col("name").cast(pl.String))
+    flops = pl.when(pl.col("modelled_flops").is_not_null().all()).then(pl.col("modelled_flops").sum())
+    table = (
+        calls.drop("name")
+        .join(names, on="model_row", how="left")
+        .group_by("name")
+        .agg(
+            pl.len().cast(pl.Int64).alias("calls"),
+            pl.col("operator_flops").sum().alias("measured_flops"),
+            flops,
+        )
+    )
+    ratio = pl.when(pl.col("modelled_flops") > 0).then(pl.col("measured_flops") / pl.col("modelled_flops"))
+    return table.with_columns(ratio=ratio).sort(["measured_flops", "name"], descending=[True, False])
 
 
 def to_json(trace: "Trace", answers: RooflineAnswers) -> str:
@@ -75,6 +99,7 @@ def to_json(trace: "Trace", answers: RooflineAnswers) -> str:
             "efficiency": answers.efficiency.to_dicts(),
             "roofline": answers.table.to_dicts(),
             "findings": answers.findings.to_dicts(),
+            "counters": answers.counters.to_dicts(),
             "diagnostics": trace.diagnostics.with_columns(pl.col(pl.Categorical).cast(pl.String)).to_dicts(),
         }
     )

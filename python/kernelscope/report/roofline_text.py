@@ -62,6 +62,7 @@ def _parts(trace: "Trace", answers: RooflineAnswers, shape: Shape) -> list[Rende
     parts += _coverage(answers, shape)
     parts += _efficiency(answers, shape)
     parts += _roofs(answers, shape)
+    parts += _counters(answers, shape)
     parts += _gaps(answers, shape)
     return parts
 
@@ -183,6 +184,26 @@ def _attained(row: dict[str, Any]) -> str:
     if row["attained_pct"] is None:
         return "-"
     return f"{row['attained_pct']:.1f} %" + ("*" if row["flag"] else "")
+
+
+def _counters(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
+    """What hardware counters measured, in a trace that has them."""
+    table = answers.counters
+    if table.is_empty():
+        return []
+    fields = [
+        Field("measured", lambda row: amount(row["measured_flops"])),
+        Field("modelled", lambda row: amount(row["modelled_flops"])),
+        Field("ratio", lambda row: "-" if row["ratio"] is None else f"{row['ratio']:.4f}"),
+        Field("calls", count("calls")),
+    ]
+    text = "Counted are scalar floating-point instructions; products on tensor cores and comparisons are not."
+    title = "FLOPs that hardware counters measured, and those of the models"
+    return [
+        heading(title),
+        named_table(table.head(shape.top).to_dicts(), "name", fields, shape),
+        note(text, shape),
+    ]
 
 
 def _gaps(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
