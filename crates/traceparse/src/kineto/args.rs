@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::event::FIELD_COUNT;
-use super::scan::{Cursor, Key, Kind, Raw, Stop};
-use super::text::decode_string;
+use super::event::FieldBridges;
+use super::members::{Bridges, Member, OTHER_ROWS};
+use super::scan::{Cursor, Kind, Raw, Stop};
 
 /// Declares the known argument keys, with the spellings of all recorder versions.
 macro_rules! args {
@@ -15,8 +15,7 @@ macro_rules! args {
         pub(crate) enum Arg { $( $arg, )* }
 
         /// Every spelling, with its argument.
-        static SPELLINGS: [(Key, Arg); SPELLING_COUNT] =
-            [$( $( (Key::new(concat!($key, "\"").as_bytes()), Arg::$arg), )+ )*];
+        static SPELLINGS: [(&str, Arg); SPELLING_COUNT] = [$( $( ($key, Arg::$arg), )+ )*];
         const SPELLING_COUNT: usize = [$( $( $key, )+ )*].len();
         const COUNT: usize = [$( Arg::$arg ),*].len();
     };
@@ -92,43 +91,20 @@ pub(crate) const fn bit(arg: Arg) -> u64 {
     1 << arg as u8
 }
 
-/// Maps keys to arguments, guessing from the key that came before.
-///
-/// The events of one kind carry the same keys in the same order, so the guess is nearly always
-/// right and costs one comparison.
+/// What is known about keys: those of arguments, and what was learned about the way they are written.
 #[derive(Debug)]
 pub(crate) struct KeyMap {
-    known: HashMap<&'static [u8], (Arg, u8)>,
-    /// Spelling that last followed each spelling; the last entry stands for the first key.
-    next: [u8; SPELLING_COUNT + 1],
-    /// The same for the keys of the event itself.
-    pub(super) next_field: [u8; FIELD_COUNT + 1],
+    known: HashMap<&'static [u8], usize>,
+    args: ArgBridges,
+    pub(super) fields: FieldBridges,
 }
+
+type ArgBridges = Bridges<{ SPELLING_COUNT + OTHER_ROWS }>;
 
 impl Default for KeyMap {
     fn default() -> Self {
-        let known =
-            SPELLINGS.iter().enumerate().map(|(i, (key, arg))| (key.text(), (*arg, i as u8))).collect();
-        Self { known, next: [0; SPELLING_COUNT + 1], next_field: [0; FIELD_COUNT + 1] }
-    }
-}
-
-const START: u8 = SPELLING_COUNT as u8;
-
-impl KeyMap {
-    /// The known key after the quote at the cursor, if the guess from `previous` is right;
-    /// the cursor then stands behind the closing quote.
-    #[inline]
-    fn guess(&self, cursor: &mut Cursor<'_>, previous: u8) -> Option<(Arg, u8)> {
-        let spelling = self.next[usize::from(previous)];
-        let (key, arg) = &SPELLINGS[usize::from(spelling)];
-        cursor.skip_key(key).then_some((*arg, spelling))
-    }
-
-    fn look_up(&mut self, key: &[u8], previous: u8) -> Option<(Arg, u8)> {
-        let found = self.known.get(key).copied()?;
-        self.next[usize::from(previous)] = found.1;
-        Some(found)
+        let known = SPELLINGS.iter().enumerate().map(|(i, (key, _))| (key.as_bytes(), i)).collect();
+        Self { known, args: Bridges::default(), fields: Bridges::default() }
     }
 }
 
@@ -194,7 +170,7 @@ impl<'a> Args<'a> {
             let slot = left.trailing_zeros();
             left &= left - 1;
             if let Some((key, arg)) = SPELLINGS.iter().find(|(_, arg)| *arg as u32 == slot) {
-                visit(Raw { kind: Kind::Text, bytes: key.text() }, self.slots[*arg as usize]);
+                visit(Raw { kind: Kind::Text, bytes: key.as_bytes() }, self.slots[*arg as usize]);
             }
         }
     }
@@ -202,52 +178,26 @@ impl<'a> Args<'a> {
     /// Parses the object at the cursor.
     #[inline]
     pub(crate) fn parse(&mut self, cursor: &mut Cursor<'a>, keys: &mut KeyMap) -> Result<(), Stop> {
-        cursor.at += 1;
-        let mut previous = START;
-        let mut after_comma = false;
+        let KeyMap { known, args, .. } = keys;
+        let mut previous = ArgBridges::START;
         loop {
-            match cursor.next_token()? {
-                b'"' => {}
-                b'}' => {
-                    self.has_trailing_comma |= after_comma;
-                    cursor.at += 1;
-                    return Ok(());
-                }
-                _ => return Err(Stop::Syntax),
-            }
-            let (key, known) = match keys.guess(cursor, previous) {
-                Some(found) => (Raw::default(), Some(found)),
-                None => {
-                    let key = cursor.string()?;
-                    let known = match key.kind {
-                        Kind::Text => keys.look_up(key.bytes, previous),
-                        _ => keys.look_up(decode_string(key.bytes).0.as_bytes(), previous),
-                    };
-                    (key, known)
-                }
-            };
-            if cursor.next_token()? != b':' {
-                return Err(Stop::Syntax);
-            }
-            cursor.at += 1;
-            let value = cursor.value()?;
-            match known {
-                Some((arg, spelling)) => {
+            let trailing = &mut self.has_trailing_comma;
+            let number_of = |key: &[u8]| known.get(key).copied();
+            match args.next(cursor, previous, trailing, number_of)? {
+                Member::Known(spelling) => {
+                    previous = spelling;
+                    let arg = SPELLINGS[spelling].1;
                     self.has_duplicate |= self.present & bit(arg) != 0;
                     self.present |= bit(arg);
-                    self.slots[arg as usize] = value;
-                    previous = spelling;
+                    self.slots[arg as usize] = cursor.value()?;
                 }
-                None => self.has_duplicate |= insert(&mut self.others, key, value),
+                Member::Other(key) => {
+                    previous = ArgBridges::OTHER;
+                    let value = cursor.value()?;
+                    self.has_duplicate |= insert(&mut self.others, key, value);
+                }
+                Member::End => return Ok(()),
             }
-            after_comma = match cursor.next_token()? {
-                b',' => {
-                    cursor.at += 1;
-                    true
-                }
-                b'}' => false,
-                _ => return Err(Stop::Syntax),
-            };
         }
     }
 }

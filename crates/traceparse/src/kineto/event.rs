@@ -1,23 +1,13 @@
 //! One event: its fields as they stand in the bytes.
 
 use super::args::{self, Args, KeyMap};
-use super::scan::{Cursor, Key, Kind, Raw, Stop};
-use super::text::decode_string;
+use super::members::{Bridges, Member, OTHER_ROWS};
+use super::scan::{Cursor, Kind, Raw, Stop};
 
 /// The keys of an event, in the order of [`RawEvent`]'s fields.
-static FIELDS: [Key; FIELD_COUNT] = [
-    Key::new(b"ph\""),
-    Key::new(b"cat\""),
-    Key::new(b"name\""),
-    Key::new(b"pid\""),
-    Key::new(b"tid\""),
-    Key::new(b"ts\""),
-    Key::new(b"dur\""),
-    Key::new(b"id\""),
-    Key::new(b"s\""),
-    Key::new(b"args\""),
-];
-pub(super) const FIELD_COUNT: usize = 10;
+const FIELDS: [&[u8]; 10] = [b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"id", b"s", b"args"];
+/// What was learned about the fields of events.
+pub(super) type FieldBridges = Bridges<{ FIELDS.len() + OTHER_ROWS }>;
 
 /// The fields of one event, not yet interpreted.
 #[derive(Debug, Default)]
@@ -55,54 +45,24 @@ impl<'a> RawEvent<'a> {
     /// Parses the object at the cursor; the cursor then stands behind it.
     pub(crate) fn parse(&mut self, cursor: &mut Cursor<'a>, keys: &mut KeyMap) -> Result<(), Stop> {
         self.clear();
-        cursor.at += 1;
-        let mut previous = FIELD_COUNT;
-        let mut after_comma = false;
+        let mut previous = FieldBridges::START;
         loop {
-            match cursor.next_token()? {
-                b'"' => {}
-                b'}' => {
-                    self.has_trailing_comma |= after_comma;
-                    cursor.at += 1;
-                    return Ok(());
-                }
-                _ => return Err(Stop::Syntax),
-            }
-            // Events of one kind have their keys in one order: guess before searching.
-            let guess = usize::from(keys.next_field[previous]);
-            let (key, field) = if cursor.skip_key(&FIELDS[guess]) {
-                (Raw::default(), Some(guess))
-            } else {
-                let key = cursor.string()?;
-                (key, field_of(key))
-            };
-            if cursor.next_token()? != b':' {
-                return Err(Stop::Syntax);
-            }
-            cursor.at += 1;
-            match field {
-                Some(field) => {
-                    keys.next_field[previous] = field as u8;
+            let trailing = &mut self.has_trailing_comma;
+            match keys.fields.next(cursor, previous, trailing, field_of)? {
+                Member::Known(field) => {
                     previous = field;
                     self.parse_field(field, cursor, keys)?;
                 }
-                None => {
+                Member::Other(key) => {
+                    previous = FieldBridges::OTHER;
                     let value = cursor.value()?;
                     // The binding point is `e` on every flow end and says nothing.
                     if key.bytes != b"bp" {
                         self.has_duplicate |= args::insert(&mut self.others, key, value);
                     }
                 }
+                Member::End => return Ok(()),
             }
-            // Writers since 2026-04 put the comma on a line of its own.
-            after_comma = match cursor.next_token()? {
-                b',' => {
-                    cursor.at += 1;
-                    true
-                }
-                b'}' => false,
-                _ => return Err(Stop::Syntax),
-            };
         }
     }
 
@@ -127,7 +87,7 @@ impl<'a> RawEvent<'a> {
                 return self.args.parse(cursor, keys);
             }
             _ => {
-                let key = Raw { kind: Kind::Text, bytes: FIELDS[field].text() };
+                let key = Raw { kind: Kind::Text, bytes: FIELDS[field] };
                 let value = cursor.value()?;
                 self.has_duplicate |= args::insert(&mut self.others, key, value);
                 return Ok(());
@@ -139,13 +99,9 @@ impl<'a> RawEvent<'a> {
     }
 }
 
-/// The field that `key` names.
-fn field_of(key: Raw<'_>) -> Option<usize> {
-    let is_key = |name: &[u8]| FIELDS.iter().position(|field| field.text() == name);
-    match key.kind {
-        Kind::Text => is_key(key.bytes),
-        _ => is_key(decode_string(key.bytes).0.as_bytes()),
-    }
+/// The number of the field that `key` names.
+fn field_of(key: &[u8]) -> Option<usize> {
+    FIELDS.iter().position(|&field| field == key)
 }
 
 #[cfg(test)]
@@ -176,6 +132,19 @@ mod tests {
         assert_eq!(event.args.take(args::Arg::Correlation).bytes, b"2");
         assert_eq!(event.others.len(), 1);
         assert_eq!(event.others[0].1.bytes, b"2");
+    }
+
+    #[test]
+    fn blanks_that_were_not_learned_are_skipped() {
+        let mut keys = KeyMap::default();
+        let padding = " ".repeat(64);
+        for text in [r#"{"ts":1,"args":{"device":5}}"#, r#"{"ts":1,"args": {"device": 5} }"#] {
+            let text = text.to_owned() + &padding;
+            let mut event = RawEvent::default();
+            event.parse(&mut Cursor::new(text.as_bytes(), 0), &mut keys).unwrap();
+            assert_eq!(event.args.take(args::Arg::Device).bytes, b"5", "{text}");
+            assert!(event.others.is_empty());
+        }
     }
 
     #[test]

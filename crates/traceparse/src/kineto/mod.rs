@@ -2,7 +2,7 @@
 //!
 //! Bytes flow `feed` (chunks) -> `events` (one event after the other, on all threads) -> `rows` and
 //! `slices` (event to table row) -> `sequence` (back into file order) -> `header` (what stands around the
-//! events). `scan`, `event` and `args` find tokens; `text`, `number` and `fields` interpret them;
+//! events). `scan`, `members`, `event` and `args` find tokens; `text`, `number` and `fields` interpret them;
 //! `repair` mends what is no JSON.
 
 mod args;
@@ -16,6 +16,7 @@ mod fields;
 pub(crate) mod fuzzing;
 mod header;
 mod interner;
+mod members;
 mod number;
 mod outline;
 mod pipeline;

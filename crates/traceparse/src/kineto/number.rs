@@ -2,6 +2,7 @@
 
 use super::scan::{Kind, Raw};
 use super::text::decode_string;
+use crate::time::{SAFE_DIGITS, whole_number};
 
 /// The integer that `raw` holds, as a number or as a text; `None` if it is none or out of range.
 #[inline]
@@ -19,6 +20,11 @@ fn parse_integer(text: &[u8]) -> Option<i64> {
         [b'-', rest @ ..] => (true, rest),
         _ => (false, text),
     };
+    if digits.len() <= SAFE_DIGITS
+        && let Some(value) = whole_number(digits)
+    {
+        return Some(if negative { -value } else { value });
+    }
     let mut value: i64 = 0;
     for (at, &digit) in digits.iter().enumerate() {
         let digit = digit.wrapping_sub(b'0');

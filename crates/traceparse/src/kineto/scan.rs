@@ -29,7 +29,7 @@ pub(crate) enum Kind {
 }
 
 /// A scanned value: its kind and its bytes.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Raw<'a> {
     pub(crate) kind: Kind,
     pub(crate) bytes: &'a [u8],
@@ -58,38 +58,6 @@ pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
-/// A key to compare with: its text with the closing quote behind it, and that as words.
-#[derive(Debug)]
-pub(crate) struct Key {
-    quoted: &'static [u8],
-    /// The first eight bytes, as far as there are any, and the bits they take.
-    head: u64,
-    mask: u64,
-    /// The last eight bytes, if there are as many.
-    tail: u64,
-}
-
-impl Key {
-    /// The key of `quoted`, which ends with a quote.
-    pub(crate) const fn new(quoted: &'static [u8]) -> Self {
-        let len = quoted.len();
-        let (mut head, mut mask, mut tail) = (0, 0, 0);
-        let mut i = 0;
-        while i < len && i < 8 {
-            head |= (quoted[i] as u64) << (8 * i);
-            mask |= 0xff << (8 * i);
-            tail |= (quoted[len - if len < 8 { len } else { 8 } + i] as u64) << (8 * i);
-            i += 1;
-        }
-        Self { quoted, head, mask, tail }
-    }
-
-    /// The text of the key.
-    pub(crate) const fn text(&self) -> &'static [u8] {
-        self.quoted.split_at(self.quoted.len() - 1).0
-    }
-}
-
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
@@ -97,6 +65,13 @@ const HIGHS: u64 = 0x8080_8080_8080_8080;
 #[inline]
 fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & HIGHS
+}
+
+/// Marks the bytes of `word` that are no digits.
+#[inline]
+fn non_digits(word: u64) -> u64 {
+    let digits = word ^ (ONES * b'0' as u64);
+    (digits | (digits & !HIGHS).wrapping_add(ONES * 0x76)) & HIGHS
 }
 
 #[inline]
@@ -119,11 +94,14 @@ impl<'a> Cursor<'a> {
     /// Moves over white space and returns the byte behind it.
     #[inline]
     pub(crate) fn next_token(&mut self) -> Result<u8, Stop> {
+        let byte = self.peek()?;
+        if byte > b' ' { Ok(byte) } else { self.next_behind_space() }
+    }
+
+    #[inline]
+    fn next_behind_space(&mut self) -> Result<u8, Stop> {
         loop {
             let byte = self.peek()?;
-            if byte > b' ' {
-                return Ok(byte);
-            }
             if !is_space(byte) {
                 return Ok(byte);
             }
@@ -158,25 +136,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves behind the string at the position if it is `key`.
-    ///
-    /// Keys are short: two words, which may overlap, cover nearly all of them without a call.
-    #[inline]
-    pub(crate) fn skip_key(&mut self, key: &Key) -> bool {
-        let start = self.at + 1;
-        let is_key = word_at(self.bytes, start).is_some_and(|word| word & key.mask == key.head)
-            && (key.quoted.len() <= 8
-                || word_at(self.bytes, start + key.quoted.len() - 8) == Some(key.tail)
-                    && (key.quoted.len() <= 16
-                        || self.bytes.get(start..start + key.quoted.len()) == Some(key.quoted)));
-        if is_key {
-            self.at = start + key.quoted.len();
-        }
-        is_key
-    }
-
     /// Scans any value.
-    #[inline]
+    #[inline(always)] // its result is large, and to hand it over costs as much as most values
     pub(crate) fn value(&mut self) -> Result<Raw<'a>, Stop> {
         match self.next_token()? {
             b'"' => self.string(),
@@ -190,6 +151,14 @@ impl<'a> Cursor<'a> {
     fn bare(&mut self) -> Result<Raw<'a>, Stop> {
         let start = self.at;
         loop {
+            // Digits: eight at a time.
+            while let Some(word) = word_at(self.bytes, self.at) {
+                let others = non_digits(word);
+                self.at += (others.trailing_zeros() / 8) as usize;
+                if others != 0 {
+                    break;
+                }
+            }
             match self.peek()? {
                 b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'.' | b'-' | b'+' => self.at += 1,
                 _ if self.at == start => return Err(Stop::Syntax),
@@ -199,6 +168,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Scans an array or object by its brackets.
+    #[inline(never)]
     fn nested(&mut self) -> Result<Raw<'a>, Stop> {
         let start = self.at;
         let mut depth = 0_usize;

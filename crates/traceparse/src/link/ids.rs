@@ -12,8 +12,17 @@ use crate::schema::Column;
 /// start.
 pub(super) struct IdIndex {
     slots: Slots,
-    repeated: HashMap<i64, Vec<u32>>,
+    /// Only if ids repeat.
+    grouped: Option<Grouped>,
     repeats: u64,
+}
+
+/// Every row that has an id, the rows of one id behind one another.
+struct Grouped {
+    rows: Vec<u32>,
+    /// Where the rows of an id begin, at the index of the first row that has it; they end where
+    /// those of the next index begin.
+    begins: Vec<u32>,
 }
 
 enum Slots {
@@ -33,34 +42,65 @@ impl IdIndex {
     /// The index of `ids`; `starts` are the starts of the same rows.
     pub(super) fn new(ids: &Column<i64>, starts: &[i64]) -> Self {
         let present = || (0..ids.len()).filter_map(|i| ids.get(i).map(|id| (id, i as u32)));
-        let mut index =
-            Self { slots: Slots::fit(present().map(|(id, _)| id)), repeated: HashMap::new(), repeats: 0 };
-        for (id, row) in present() {
-            let Some(first) = index.slots.insert(id, row) else { continue };
-            index.repeated.entry(id).or_insert_with(|| vec![first]).push(row);
-            index.repeats += 1;
-        }
-        for rows in index.repeated.values_mut() {
-            rows.sort_by_key(|&row| starts[row as usize]);
-        }
-        index
+        let mut slots = Slots::fit(present().map(|(id, _)| id));
+        let repeats = present().filter(|&(id, row)| slots.insert(id, row).is_some()).count() as u64;
+        let grouped = (repeats > 0).then(|| Grouped::new(present(), &slots, starts));
+        Self { slots, grouped, repeats }
     }
 
     /// The row of `id`; of several, the last that starts by `at`, or the first if none does.
     #[inline]
     pub(super) fn find(&self, id: i64, at: i64, starts: &[i64]) -> Option<u32> {
-        if self.repeats > 0
-            && let Some(rows) = self.repeated.get(&id)
-        {
-            let before = rows.partition_point(|&row| starts[row as usize] <= at);
-            return rows.get(before.saturating_sub(1)).copied();
-        }
-        self.slots.get(id)
+        let first = self.slots.get(id)?;
+        let Some(grouped) = &self.grouped else { return Some(first) };
+        let rows = grouped.rows_of(first as usize);
+        let before = rows.partition_point(|&row| starts[row as usize] <= at);
+        rows.get(before.saturating_sub(1)).copied()
     }
 
     /// How many rows have an id that another row had before.
     pub(super) fn repeats(&self) -> u64 {
         self.repeats
+    }
+}
+
+impl Grouped {
+    /// Groups `rows`, given with their ids, whose first rows are in `slots`.
+    fn new(rows: impl DoubleEndedIterator<Item = (i64, u32)> + Clone, slots: &Slots, starts: &[i64]) -> Self {
+        let firsts = rows.filter_map(|(id, row)| Some((slots.get(id)? as usize, row)));
+        let mut begins = vec![0_u32; starts.len() + 1];
+        for (first, _) in firsts.clone() {
+            begins[first] += 1;
+        }
+        let mut end = 0;
+        for size in &mut begins {
+            end += *size;
+            *size = end;
+        }
+        let mut grouped = Self { rows: vec![NONE; end as usize], begins };
+        // From the back: each group's end moves to its begin.
+        for (first, row) in firsts.rev() {
+            grouped.begins[first] -= 1;
+            grouped.rows[grouped.begins[first] as usize] = row;
+        }
+        grouped.sort(starts);
+        grouped
+    }
+
+    /// Puts the rows of every id in order of start.
+    fn sort(&mut self, starts: &[i64]) {
+        for group in self.begins.windows(2) {
+            let rows = &mut self.rows[group[0] as usize..group[1] as usize];
+            if !rows.is_sorted_by_key(|&row| starts[row as usize]) {
+                rows.sort_by_key(|&row| starts[row as usize]);
+            }
+        }
+    }
+
+    /// The rows that have the id which row `first` is the first to have.
+    #[inline]
+    fn rows_of(&self, first: usize) -> &[u32] {
+        &self.rows[self.begins[first] as usize..self.begins[first + 1] as usize]
     }
 }
 

@@ -146,16 +146,22 @@ impl<T: Copy + Default> Column<T> {
         &self.values
     }
 
+    #[inline]
     fn settle_nulls(&mut self) {
         if self.pending_nulls > 0 {
-            let nulls = std::mem::take(&mut self.pending_nulls);
-            if self.values.capacity() < nulls {
-                self.values = vec![T::default(); nulls];
-            } else {
-                self.values.resize(nulls, T::default());
-            }
-            self.validity.append_n_nulls(nulls);
+            self.store_pending_nulls();
         }
+    }
+
+    #[cold]
+    fn store_pending_nulls(&mut self) {
+        let nulls = std::mem::take(&mut self.pending_nulls);
+        if self.values.capacity() < nulls {
+            self.values = vec![T::default(); nulls];
+        } else {
+            self.values.resize(nulls, T::default());
+        }
+        self.validity.append_n_nulls(nulls);
     }
 
     /// Values and validity.
