@@ -15,7 +15,7 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const BUFFER_BYTES: usize = 256 << 10;
 /// Bytes inflated at once. Always as many, whatever the caller asks for: what a decoder hands out
 /// before it meets damage depends on it.
-const INFLATED_BYTES: usize = 64 << 10;
+const INFLATED_BYTES: usize = 256 << 10;
 /// Largest zstd window; `zstd --long=31` needs this much.
 const ZSTD_WINDOW_BYTES: u64 = 2 << 30;
 
@@ -82,8 +82,8 @@ impl Source {
             let rest = &mut buffer[filled..];
             let read = match &mut self.decoder {
                 Decoder::Plain(input) => input.read(rest),
-                Decoder::Gzip(decoder) => copy_buffered(decoder, rest),
-                Decoder::Zstd(decoder) => copy_buffered(decoder, rest),
+                Decoder::Gzip(decoder) => decoder.read(at_once(rest)),
+                Decoder::Zstd(decoder) => decoder.read(at_once(rest)),
                 Decoder::Done(_) => break,
             };
             match read {
@@ -152,6 +152,12 @@ fn decoder(mut input: Input) -> std::result::Result<Decoder, String> {
     let decoder = StreamingDecoder::new_with_max_window_size(input, ZSTD_WINDOW_BYTES);
     let decoder = BufReader::with_capacity(INFLATED_BYTES, decoder.map_err(|e| damaged(&e))?);
     Ok(Decoder::Zstd(Box::new(decoder)))
+}
+
+/// As much of `buffer` as a decoder fills at once. With room for all of it, nothing is copied twice.
+fn at_once(buffer: &mut [u8]) -> &mut [u8] {
+    let bytes = buffer.len().min(INFLATED_BYTES);
+    &mut buffer[..bytes]
 }
 
 fn copy_buffered(reader: &mut impl BufRead, buffer: &mut [u8]) -> std::io::Result<usize> {
