@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.attribution import call_tree, enclosing, host_only, owners
+from kernelscope.analysis.attribution import Owners, call_tree, enclosing, host_only, owners
 from kernelscope.analysis.calls import Places, operator_calls
 from kernelscope.analysis.hints import known_elsewhere
 from kernelscope.analysis.unique_costs import cost_calls
@@ -24,7 +24,8 @@ class Costed(NamedTuple):
     """``ops``: a row per operator that counts. ``work``: a row per GPU op, with its operator.
 
     Columns of ``ops``: ``op_row``, ``name``, ``model``, ``family``, ``flops``, ``bytes_read``,
-    ``bytes_written``, ``dtype``, ``peak``, ``status``, ``note``. Columns of ``work``: ``row``, ``op_row``.
+    ``bytes_written``, ``dtype``, ``peak``, ``status``, ``note``. Columns of ``work``: ``row``,
+    ``op_row`` (null for none).
     """
 
     ops: pl.DataFrame
@@ -52,10 +53,9 @@ def costed_trace(
         anchors = trace.gpu_ops.select("row", anchor=pl.coalesce("op_row", "range_row"))
     if anchors.height:
         own = owners(tree, places.of(anchors["anchor"]), outermost=convention in _OUTERMOST)
-        table = anchors.select("row").with_columns(place=own.place, forward=own.forward)
-        table = table.filter(pl.col("place") > 0)
-        owned = table.select("place", "forward").unique("place", keep="first", maintain_order=True)
-        work = table.select("row", op_row=calls["row"].gather(table["place"] - 1))
+        owned = _distinct(own, calls.height + 1)
+        rows = pl.concat([pl.Series([None], dtype=pl.UInt32), calls["row"].cast(pl.UInt32)])
+        work = anchors.select("row").with_columns(op_row=rows.gather(own.place))
     else:
         works = pl.concat([pl.Series([False]), _works(costs).gather(cost_ids)])
         owned = pl.DataFrame({"place": host_only(tree, works)})
@@ -74,6 +74,14 @@ def costed_trace(
     if convention == "kernelscope" and ops.height:
         ops = _net(ops, enclosing(tree, owned["place"]), calls)
     return Costed(ops.drop("cost_id", "composite"), work)
+
+
+def _distinct(own: Owners, size: int) -> pl.DataFrame:
+    """Each place that owns work once, in order, with the forward whose cost it takes."""
+    forwards = pl.zeros(size, dtype=pl.UInt32, eager=True).scatter(own.place, own.forward)
+    marked = pl.zeros(size, dtype=pl.UInt8, eager=True).scatter(own.place, 1).scatter(0, 0)
+    place = (marked > 0).arg_true().cast(pl.UInt32)
+    return pl.DataFrame({"place": place, "forward": forwards.gather(place)})
 
 
 def _works(costs: pl.DataFrame) -> pl.Series:

@@ -32,7 +32,7 @@ def costs(trace: "Trace", *, convention: ConventionName = "kernelscope") -> pl.D
         ``tensor_core_ns``, ``math`` (the type in which its kernels multiply, where their names say),
         ``peak`` (the type in which it computes at best) and ``note`` (what was assumed, or is missing).
     Units: FLOP, a multiply-add counting 2; bytes of compulsory DRAM traffic; ns.
-    Order: of first GPU work; of recording in a trace without it.
+    Order: of recording.
     Raises: KeyError: there is no such convention.
     Example: ``costs(trace).group_by("name").agg(pl.col("flops", "device_ns").sum())``
     """
@@ -41,22 +41,26 @@ def costs(trace: "Trace", *, convention: ConventionName = "kernelscope") -> pl.D
 
 def described(trace: "Trace", costed: Costed) -> pl.DataFrame:
     """The rows of :func:`costs` for a trace whose costs are known."""
-    kernels = trace.gpu_ops.select("row", "kind", "name", "dur_ns").join(costed.work, on="row", how="inner")
-    flagged = with_kernel_math(kernels)
-    duration = pl.col("dur_ns")
-    is_kernel = pl.col("kind").cast(pl.String) == "kernel"
-    used, unknown = (
-        pl.col("tensor_cores").filter(is_kernel),
-        pl.col("tensor_cores").is_null().filter(is_kernel),
-    )
-    multiplied = pl.col("math").filter(pl.col("math").is_not_null())
-    longest = duration.filter(pl.col("math").is_not_null()).fill_null(0).arg_max()
+    kernels = trace.gpu_ops.select("row", "kind", "name", "dur_ns").with_columns(costed.work["op_row"])
+    flagged = with_kernel_math(kernels.filter(pl.col("op_row").is_not_null()))
+    # An operator used them if a kernel did, and may have if of a kernel it is not known.
+    is_kernel = pl.col("kind") == "kernel"
+    rank = pl.when(is_kernel).then(pl.col("tensor_cores").cast(pl.UInt8) * 2).otherwise(0).fill_null(1)
+    flagged = flagged.with_columns(_rank=rank)
     device = flagged.group_by("op_row").agg(
-        duration.sum().alias("device_ns"),
+        pl.col("dur_ns").sum().alias("device_ns"),
         pl.len().cast(pl.Int64).alias("kernels"),
-        pl.when(used.any()).then(True).when(unknown.any()).then(None).otherwise(False).alias("tensor_cores"),
-        duration.filter(pl.col("tensor_cores") & is_kernel).sum().alias("tensor_core_ns"),
-        multiplied.get(longest, null_on_oob=True).alias("math"),
+        pl.col("_rank").max(),
+        (pl.col("dur_ns") * (pl.col("_rank") == 2)).sum().alias("tensor_core_ns"),
+    )
+    device = device.with_columns(
+        tensor_cores=pl.when(pl.col("_rank") == 2).then(True).when(pl.col("_rank") == 0).then(False)
+    )
+    longest = flagged.filter(pl.col("math").is_not_null()).sort("dur_ns", "row", descending=[True, False])
+    device = device.join(
+        longest.unique("op_row", keep="first", maintain_order=True).select("op_row", "math"),
+        on="op_row",
+        how="left",
     )
     return as_text(costed.ops.join(device, on="op_row", how="left", maintain_order="left")).select(
         "op_row",

@@ -53,9 +53,10 @@ def known_elsewhere(
     """
     register = _Register()
     found = [
-        _of_gradients(calls, register),
+        _of_gradients(calls, places, register),
         _of_parents(calls, places, register),
-        _of_kernels(trace, calls, register),
+        _of_lists(trace, calls, places, register),
+        _of_launches(trace, calls, register),
         _of_collectives(trace, register),
     ]
     numbers = pl.zeros(calls.height + 1, dtype=pl.UInt32, eager=True)
@@ -81,14 +82,17 @@ def _numbered(frame: pl.DataFrame, by: list[str], entries: dict[tuple[object, ..
     return frame.join(numbers, on=by, how="inner").select("row", pl.col("entry").cast(pl.UInt32))
 
 
-def _of_gradients(calls: pl.DataFrame, register: _Register) -> pl.DataFrame:
+def _of_gradients(calls: pl.DataFrame, places: Places, register: _Register) -> pl.DataFrame:
     """A result is as large as the gradient by it, which autograd's node takes as its first input."""
-    nodes = calls.filter(pl.col("forward_row").is_not_null() & pl.col("input_dims").is_not_null())
-    unread = calls.filter(pl.col("input_dims").is_not_null() & pl.col("concrete_inputs").is_null())
-    if nodes.is_empty() or unread.is_empty():
+    nodes = calls.select("forward_row", "input_dims").filter(calls["forward_row"].is_not_null())
+    if nodes.is_empty():
         return _frame([], [])
+    forward = places.of(nodes["forward_row"])
+    # Position 0 is none, which has recorded everything.
+    unread = calls["input_dims"].is_not_null() & calls["concrete_inputs"].is_null()
+    wanted = pl.concat([pl.Series([False]), unread]).gather(forward) & nodes["input_dims"].is_not_null()
+    nodes = nodes.filter(wanted).unique("forward_row", keep="first")
     nodes = nodes.select(row="forward_row", gradient=pl.col("input_dims").cast(pl.String))
-    nodes = nodes.join(unread.select("row"), on="row", how="semi").unique("row", keep="first")
     entries: dict[tuple[object, ...], int] = {}
     for text in nodes["gradient"].unique():
         shape = shape_of_input(text, 0)
@@ -122,21 +126,33 @@ def _of_parents(calls: pl.DataFrame, places: Places, register: _Register) -> pl.
     return pl.concat(frames) if frames else _frame([], [])
 
 
-def _of_kernels(trace: "Trace", calls: pl.DataFrame, register: _Register) -> pl.DataFrame:
-    """What the names and grids of a call's kernels say of its tensor lists, experts and sequences."""
-    listed = calls.select("input_types").unique()
-    listed = listed.filter(pl.col("input_types").cast(pl.String).str.contains("TensorList", literal=True))
-    names = calls.select("name").unique().with_columns(text=pl.col("name").cast(pl.String))
-    sized = names.filter(pl.col("text").str.contains(f"{_EXPERTS}|{_ATTENTION}"))
-    wanted = pl.concat(
-        [
-            calls.join(listed, on="input_types", how="semi", nulls_equal=False),
-            calls.join(sized, on="name", how="semi"),
-        ]
+def _of_lists(trace: "Trace", calls: pl.DataFrame, places: Places, register: _Register) -> pl.DataFrame:
+    """The element type of tensor lists stands in the names of the kernels that work on them."""
+    types = calls["input_types"].unique().drop_nulls()
+    listed = types.filter(types.cast(pl.String).str.contains("TensorList", literal=True)).to_physical()
+    names = trace.gpu_ops["name"].unique().drop_nulls()
+    told = [list_dtype(text) for text in names.cast(pl.String)]
+    entries = [register.add(Elsewhere(list_dtype=dtype)) if dtype else 0 for dtype in told]
+    known = pl.DataFrame({"name": names, "entry": pl.Series(entries, dtype=pl.UInt32)}).filter(
+        pl.col("entry") > 0
     )
-    wanted = wanted.unique("row").select("row", "name", "input_dims")
-    if wanted.is_empty() or trace.gpu_ops.is_empty():
+    if listed.is_empty() or known.is_empty():
         return _frame([], [])
+    kernels = trace.gpu_ops.select("name", "op_row", "dur_ns").join(known, on="name", how="inner")
+    with_list = pl.concat([pl.Series([False]), calls["input_types"].to_physical().is_in(listed.implode())])
+    kernels = kernels.filter(with_list.gather(places.of(kernels["op_row"])).fill_null(value=False))
+    longest = kernels.sort("dur_ns", "entry", descending=[True, False], nulls_last=True)
+    return longest.unique("op_row", keep="first", maintain_order=True).select("entry", row="op_row")
+
+
+def _of_launches(trace: "Trace", calls: pl.DataFrame, register: _Register) -> pl.DataFrame:
+    """What the names and grids of a call's kernels say of its experts, and annotations of its sequences."""
+    names = calls["name"].unique().drop_nulls()
+    sized = names.filter(names.cast(pl.String).str.contains(f"{_EXPERTS}|{_ATTENTION}")).to_physical()
+    if sized.is_empty() or trace.gpu_ops.is_empty():
+        return _frame([], [])
+    wanted = calls.select("row", "name", "input_dims")
+    wanted = wanted.filter(calls["name"].to_physical().is_in(sized.implode()))
     kernels = trace.gpu_ops.filter(kind="kernel").select(
         row="op_row", kernel="name", grid="grid", dur_ns="dur_ns"
     )
@@ -154,7 +170,7 @@ def _of_kernels(trace: "Trace", calls: pl.DataFrame, register: _Register) -> pl.
     by = ["name", "input_dims", "kernels", "grids"]
     entries: dict[tuple[object, ...], int] = {}
     for call in told.unique(by, keep="first").iter_rows(named=True):
-        launched = list(zip(call["kernel"], call["grid"], strict=True))
+        launched = [(kernel or "", grid) for kernel, grid in zip(call["kernel"], call["grid"], strict=True)]
         entry = _launched(call["name"] or "", call["input_dims"], launched, trace)
         if entry != NOTHING:
             entries[tuple(call[column] for column in by)] = register.add(entry)
@@ -162,25 +178,19 @@ def _of_kernels(trace: "Trace", calls: pl.DataFrame, register: _Register) -> pl.
 
 
 def _launched(
-    name: str, dims: str | None, launched: list[tuple[str | None, str | None]], trace: "Trace"
+    name: str, dims: str | None, kernels: list[tuple[str, str | None]], trace: "Trace"
 ) -> Elsewhere:
-    kernels = [(kernel or "", grid) for kernel, grid in launched]
     if "moe_forward" in name:
         x, logits = shape_of_input(dims, 0), shape_of_input(dims, 1)
         hints = expert_sizes(kernels, tokens=x, logits=logits) if x and logits else None
         note = "the experts' sizes follow from the launched kernels"
         return Elsewhere(hints=hints, note=note) if hints else NOTHING
-    if "unified_attention" in name:
-        query = shape_of_input(dims, 0)
-        texts = trace.ops.filter(pl.col("category").cast(pl.String) == "user_annotation")["name"]
-        annotations = texts.unique().drop_nulls().cast(pl.String).to_list()
-        hints = attention_lengths(annotations, query) if query else None
-        note = (
-            "sequences as the step's annotation gives them; a window of the mask is not known and not counted"
-        )
-        return Elsewhere(hints=hints, note=note) if hints else NOTHING
-    dtype = next((found for kernel, _ in kernels if (found := list_dtype(kernel))), None)
-    return Elsewhere(list_dtype=dtype) if dtype else NOTHING
+    query = shape_of_input(dims, 0)
+    texts = trace.ops.filter(pl.col("category") == "user_annotation")["name"]
+    annotations = texts.unique().drop_nulls().cast(pl.String).to_list()
+    hints = attention_lengths(annotations, query) if query else None
+    note = "sequences as the step's annotation gives them; a window of the mask is not known and not counted"
+    return Elsewhere(hints=hints, note=note) if hints else NOTHING
 
 
 def _of_collectives(trace: "Trace", register: _Register) -> pl.DataFrame:

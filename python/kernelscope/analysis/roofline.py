@@ -76,7 +76,8 @@ def limited_work(
     work = trace.gpu_ops.select(
         "row", "kind", "stream", "device", "step", "start_ns", "dur_ns", "is_communication", kernel="name"
     )
-    work = work.with_columns(busy_ns=exclusive_ns(work)).join(costed.work, on="row", how="inner")
+    work = work.with_columns(costed.work["op_row"], busy_ns=exclusive_ns(work))
+    work = work.filter(pl.col("op_row").is_not_null())
     told = ops.select(
         "op_row", "name", "model", "family", "dtype", "status", "peak", "math", "tensor_cores",
         "tensor_core_ns", "kernels", op_ns="device_ns",

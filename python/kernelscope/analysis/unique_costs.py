@@ -76,12 +76,14 @@ def _modelled(names: pl.Series, convention: ConventionName) -> tuple[pl.Series, 
     distinct = names.unique().drop_nulls()
     texts = distinct.cast(pl.String).to_list()
     found = [rules.find(text) is not None for text in texts]
-    kept = distinct.filter(pl.Series(found, dtype=pl.Boolean))
-    numbers = pl.DataFrame(
-        {"name": kept, "_number": pl.int_range(1, kept.len() + 1, dtype=pl.UInt32, eager=True)}
-    )
-    joined = names.alias("name").to_frame().join(numbers, on="name", how="left", maintain_order="left")
-    return joined["_number"].fill_null(0), kept.len() + 1
+    kept = distinct.filter(pl.Series(found, dtype=pl.Boolean)).to_physical()
+    codes = names.to_physical()
+    largest = codes.max()
+    if not isinstance(largest, int):
+        return pl.zeros(names.len(), dtype=pl.UInt32, eager=True), 1
+    numbers = pl.zeros(largest + 1, dtype=pl.UInt32, eager=True)
+    numbers = numbers.scatter(kept, pl.int_range(1, kept.len() + 1, dtype=pl.UInt32, eager=True))
+    return numbers.gather(codes).fill_null(0), kept.len() + 1
 
 
 def _dense(column: pl.Series) -> tuple[pl.Series, int]:
