@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import kernelscope
 from kernelscope.costs import CONVENTIONS, cost_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; its FLOP counter is compared with")
@@ -364,6 +365,8 @@ def test_models_from_the_exported_profile(name: str, tmp_path: Path) -> None:
     assert (
         sum(_outermost_flops(json.loads(Path(path).read_text())["traceEvents"])) == counter.get_total_flops()
     )
+    trace = kernelscope.read(path)
+    assert kernelscope.analysis.costs(trace, convention="torch")["flops"].sum() == counter.get_total_flops()
 
 
 def _outermost_flops(events: list[dict[str, Any]]) -> list[int]:

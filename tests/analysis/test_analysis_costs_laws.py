@@ -1,0 +1,117 @@
+"""What holds of the costs and rooflines of any trace, however damaged."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from events import V100, Events
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kernelscope import analysis
+from kernelscope.analysis.calls import Places, nearest
+from kernelscope.analysis.exclusive import exclusive_ns
+
+NAMES = st.sampled_from(
+    [
+        *("aten::mm", "aten::linear", "aten::addmm", "aten::conv2d", "aten::cudnn_convolution", "aten::cat"),
+        *("aten::_foreach_add_", "aten::copy_", "aten::sum", "vllm::moe_forward", "record_param_comms"),
+        *("vllm::unified_attention", "triton_poi_fused_add_0", "mylib::secret", "MmBackward0", "", "aten::"),
+    ]
+)
+SIZE = st.sampled_from([0, 1, 3, 64, 2**20, 2**62, 2**70, -1, 1.5, True, None, "8"])
+SHAPE = st.lists(SIZE, max_size=4)
+ENTRY = st.one_of(SHAPE, st.lists(SHAPE, max_size=3), st.none(), st.text(max_size=3), st.integers())
+DIMS = st.one_of(
+    st.lists(ENTRY, max_size=4), st.none(), st.text(max_size=4), st.dictionaries(st.text(), st.integers())
+)
+KIND = st.sampled_from(
+    ["float", "c10::Half", "c10::BFloat16", "long int", "TensorList", "Scalar", "", "mystery", 7]
+)
+TYPES = st.one_of(st.lists(KIND, max_size=5), st.none())
+VALUES = st.one_of(
+    st.lists(st.sampled_from(["", "1", "[1, 1]", "[1", "True", "nan", "9" * 400, 5]), max_size=6), st.none()
+)
+KERNELS = st.sampled_from(
+    [
+        *(
+            "volta_sgemm_128x64_nn",
+            "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn",
+            "secret",
+            "",
+            "Memcpy HtoD",
+        ),
+        *("ncclDevKernel_AllReduce", "void at::native::CatArrayBatchedCopy<float, unsigned int>(float*)"),
+        "bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_swiGlu",
+    ]
+)
+GRID = st.sampled_from([[8, 342, 1], [0, 0, 0], [], None, [2**40, 2**40, 1], "x"])
+CALL = st.tuples(NAMES, st.integers(0, 200), st.integers(0, 120), DIMS, TYPES, VALUES, st.integers(0, 3))
+WORK = st.tuples(KERNELS, st.integers(0, 300), st.integers(-5, 90), GRID, st.integers(0, 2))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(CALL, max_size=12), st.lists(WORK, max_size=12))
+def test_no_trace_costs_the_report(calls: list[Any], work: list[Any]) -> None:
+    e = Events(V100 | {"name": "Tesla V100-SXM2-32GB"})
+    for name, start, length, dims, types, values, sequence in calls:
+        inputs = {"Input_Dims": dims, "Input_type": types, "Concrete_Inputs": values}
+        e.op(name, start, length, Sequence_number=sequence, **inputs)
+    for number, (name, start, length, grid, stream) in enumerate(work):
+        e.call(start % 200, 1, number)
+        e.kernel(name, 500 + start, length, number, grid=grid, stream=stream)
+    with tempfile.TemporaryDirectory() as folder:
+        trace = e.read(Path(folder))
+    for convention in ("kernelscope", "torch", "tracelens", "pyprof"):
+        costs = analysis.costs(trace, convention=convention)
+        assert costs["op_row"].is_unique().all()
+        known = costs.filter(pl.col("status").is_in(["exact", "estimate", "unknown_dtype"]))
+        assert known.filter((pl.col("flops") < 0) | (pl.col("bytes_read") < 0)).is_empty()
+        unknown = costs.filter(pl.col("status").is_in(["missing_shape", "unknown_op"]))
+        assert unknown["flops"].null_count() == unknown.height
+    linked = trace.gpu_ops.filter(pl.col("op_row").is_not_null())
+    table = analysis.roofline(trace, by=("kernel", "name"))
+    assert table["device_ns"].sum() == linked["dur_ns"].sum()
+    busy = exclusive_ns(trace.gpu_ops.select("device", "start_ns", "dur_ns"))
+    assert (table["saveable_ns"].sum() or 0) <= busy.sum() + table.height
+    analysis.efficiency(trace)
+    analysis.cost_coverage(trace)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 30), st.integers(0, 20)), max_size=20))
+def test_busy_time_is_shared_without_rest(pieces: list[tuple[int, int, int]]) -> None:
+    frame = pl.DataFrame(
+        pieces, schema={"device": pl.Int32, "start_ns": pl.Int64, "dur_ns": pl.Int64}, orient="row"
+    )
+    shares = exclusive_ns(frame)
+    for device in (0, 1):
+        here = frame["device"] == device
+        covered = {
+            moment
+            for start, length in frame.filter(here).select("start_ns", "dur_ns").iter_rows()
+            for moment in range(start, start + length)
+        }
+        assert abs(shares.filter(here).sum() - len(covered)) < 1e-6
+    assert (shares <= frame["dur_ns"] + 1e-6).all()
+
+
+@given(st.data(), st.integers(1, 40))
+def test_the_nearest_marked_ancestor(data: st.DataObject, count: int) -> None:
+    parents = [0] + [data.draw(st.integers(0, place - 1)) for place in range(1, count + 1)]
+    marks = [False] + [data.draw(st.booleans()) for _ in range(count)]
+    found = nearest(pl.Series(marks), pl.Series(parents, dtype=pl.UInt32))
+    for place in range(count + 1):
+        here = place
+        while here and not marks[here]:
+            here = parents[here]
+        assert found[place] == here
+
+
+def test_places_of_rows_that_are_not_there() -> None:
+    places = Places(pl.Series([7, 3, 900], dtype=pl.UInt32))
+    asked = pl.Series([3, None, 900, 4, 901, 7, 2**32 - 1], dtype=pl.UInt32)
+    assert places.of(asked).to_list() == [2, 0, 3, 0, 0, 1, 0]
+    assert Places(pl.Series([], dtype=pl.UInt32)).of(asked).to_list() == [0] * 7
