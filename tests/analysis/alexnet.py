@@ -46,14 +46,19 @@ def _calls() -> dict[str, list[Call]]:
     window = ["", "[3, 3]", "[2, 2]", "[0, 0]", "[1, 1]", "False"]
     lists = ["float", *(["ScalarList"] * 4), "Scalar"]
     return {
-        "aten::uniform_": [([_map(3, 224), [], [], []], ["float", "Scalar", "Scalar", ""], ["", "0.", "1.", ""])],
+        "aten::uniform_": [
+            ([_map(3, 224), [], [], []], ["float", "Scalar", "Scalar", ""], ["", "0.", "1.", ""])
+        ],
         "aten::cudnn_convolution": convolutions,
         "aten::add_": biases,
         "aten::clamp_min_": [([dims, []], ["float", "Scalar"], ["", "0"]) for dims in activations],
-        "aten::max_pool2d_with_indices": [([_map(c, s), [], [], [], [], []], lists, window) for c, s in POOLED],
+        "aten::max_pool2d_with_indices": [
+            ([_map(c, s), [], [], [], [], []], lists, window) for c, s in POOLED
+        ],
         "aten::_adaptive_avg_pool2d": [([_map(256, 6), []], ["float", "ScalarList"], ["", "[6, 6]"])],
         "aten::native_dropout": [
-            ([[BATCH, size], [], []], ["float", "Scalar", "Scalar"], ["", "0.5", "True"]) for size in (9216, 4096)
+            ([[BATCH, size], [], []], ["float", "Scalar", "Scalar"], ["", "0.5", "True"])
+            for size in (9216, 4096)
         ],
         "aten::addmm": [
             (

@@ -103,7 +103,8 @@ def test_a_repaired_report_differs_where_pyprof_errs() -> None:
     # A head of 2, 4 queries and keys of size 8: two products.
     assert by_tag["sdpa"]["flops"] == 2 * 2 * 2 * 4 * 4 * 8
     assert by_tag["no marker"]["flops"] is None
-    assert by_tag["linear ffma xmma"]["tc"] in (1, None)
+    # A product of ordinary multiply-adds, whatever else its name says.
+    assert by_tag["linear ffma xmma"]["tc"] == 0
 
 
 def test_todays_emit_nvtx_traces_are_read(capsys: pytest.CaptureFixture[str]) -> None:

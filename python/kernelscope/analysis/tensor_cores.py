@@ -8,6 +8,7 @@ answer is unknown.
 import polars as pl
 
 from kernelscope.analysis.grouping import by_name
+from kernelscope.analysis.kernel_math import with_kernel_math
 
 KERNEL_MARKS = (
     "h884",
@@ -79,18 +80,21 @@ def _says_amd() -> pl.Expr:
 def kernel_flags(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
     """Adds ``tensor_cores``: whether a kernel runs on tensor cores, by its name.
 
-    Columns: of ``kernels``, needs ``name`` and ``device``. Null where a name has no mark and does
-        not settle it: on AMD's GPUs, and from compute capability 9 on for kernels that multiply
-        matrices, most of which use them without saying so.
+    The grammar of kernel names decides; of names that it does not know, the marks that tools look for.
+
+    Columns: of ``kernels``, needs ``name`` and ``device``. Null where neither settles it: on AMD's GPUs, and
+        from compute capability 9 on for kernels that multiply matrices, most of which use them without
+        saying so.
     """
     flagged = by_name(
-        kernels,
+        with_kernel_math(kernels),
         _marked=pl.col("text").str.contains_any(list(KERNEL_MARKS)),
         _matrix=pl.col("text").str.contains(_MATRIX) & ~pl.col("text").str.contains(_PLAIN),
     )
     amd = devices.filter(_says_amd()).get_column("device").implode()
     recent = devices.filter(pl.col("compute_major") >= 9).get_column("device").implode()
     unsettled = pl.col("device").is_in(amd) | (pl.col("device").is_in(recent) & pl.col("_matrix"))
-    return flagged.with_columns(
-        pl.when(pl.col("_marked") | ~unsettled.fill_null(value=False)).then("_marked").alias("tensor_cores")
-    ).drop("_marked", "_matrix")
+    by_marks = pl.when(pl.col("_marked") | ~unsettled.fill_null(value=False)).then("_marked")
+    return flagged.with_columns(tensor_cores=pl.coalesce("tensor_cores", by_marks)).drop(
+        "_marked", "_matrix", "math"
+    )
