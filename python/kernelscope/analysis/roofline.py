@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from kernelscope.analysis.calls import INPUTS, operator_calls
 from kernelscope.analysis.costed import Costed, costed_trace
 from kernelscope.analysis.costs import described
 from kernelscope.analysis.exclusive import exclusive_ns
@@ -128,7 +129,14 @@ def summed(trace: "Trace", work: pl.DataFrame, by: str | Sequence[str]) -> pl.Da
     columns = check_by(by, [*_OF_COSTS, *_OF_WORK, *of_ops]) if by else []
     asked = [c for c in columns if c in of_ops]
     if asked:
-        linked = trace.ops.select("row", *asked).rename({"row": "op_row"})
+        # Ranges that stand for operators have their inputs only.
+        of_calls = [c for c in asked if c in INPUTS] if trace.ops.is_empty() else []
+        linked = (
+            operator_calls(trace).select("row", *of_calls) if of_calls else trace.ops.select("row", *asked)
+        )
+        linked = linked.rename({"row": "op_row"}).with_columns(
+            pl.lit(None, pl.String).alias(c) for c in asked if c not in linked.columns
+        )
         work = work.join(linked, on="op_row", how="left", maintain_order="left")
     keys = [pl.col("name").alias("op") if c == "op" else pl.col(c) for c in columns] or [
         pl.lit("run").alias("run")
