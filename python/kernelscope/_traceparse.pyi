@@ -61,3 +61,14 @@ def write_demo(
     progress: Callable[[int, int], object] | None = None,
 ) -> list[tuple[Path, Path | None, int, int]]:
     """Writes a trace per rank; gives the trace, its truth if asked for, bytes of JSON, and steps."""
+
+def write_demo_database(
+    path: str | os.PathLike[str],
+    *,
+    kind: str,
+    size_bytes: int,
+    ranks: int,
+    seed: int,
+    progress: Callable[[int, int], object] | None = None,
+) -> tuple[int, int, str]:
+    """Writes a database of nsys or nvprof; gives its bytes, its steps, and its truth as JSON."""

@@ -7,7 +7,8 @@
 //! wait for other ranks. Every fourth step replays the optimizer as a CUDA graph.
 //!
 //! - [`write_trace`] writes the trace of one rank to any [`std::io::Write`] and returns its [`Truth`];
-//! - [`write_files`] writes one file per rank, and the truth beside it if asked.
+//! - [`write_files`] writes one file per rank, and the truth beside it if asked;
+//! - [`write_database`] writes the same program, all ranks in one file, as a database of nsys or nvprof.
 //!
 //! Promises:
 //!
@@ -29,6 +30,7 @@
 
 mod builder;
 mod calls;
+mod database;
 mod files;
 mod gpu;
 mod interval;
@@ -49,6 +51,7 @@ mod timeline;
 mod trace;
 mod truth;
 
+pub use database::{DatabaseKind, DatabaseTruth, ProcessTruth, write_database};
 pub use files::{RankFile, write_files};
 pub use options::{DemoOptions, Layout};
 pub use trace::{write_trace, write_trace_with_progress};

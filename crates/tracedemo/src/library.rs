@@ -217,6 +217,8 @@ pub(crate) struct Library {
     pub(crate) layout: Layout,
     pub(crate) process: Process,
     pub(crate) templates: Vec<Template>,
+    /// What the templates were made of, for those who write no JSON; null where nobody asked for it.
+    pub(crate) shapes: Option<Vec<Shape>>,
     pub(crate) names: Vec<String>,
     pub(crate) ops: Vec<OpSpec>,
     pub(crate) calls: Vec<CallSpec>,
@@ -235,6 +237,7 @@ impl Library {
             layout,
             process,
             templates: Vec::new(),
+            shapes: None,
             names: Vec::new(),
             ops: Vec::new(),
             calls: Vec::new(),
@@ -247,6 +250,11 @@ impl Library {
         }
     }
 
+    /// The same library, that keeps what its templates are made of.
+    pub(crate) fn with_shapes(self) -> Self {
+        Self { shapes: Some(Vec::new()), ..self }
+    }
+
     /// Number of the template of an event; equal events share one.
     pub(crate) fn template(&mut self, shape: &Shape) -> u32 {
         let template = self.layout.template(shape);
@@ -255,6 +263,9 @@ impl Library {
         }
         let id = self.templates.len() as u32;
         self.templates.push(template.clone());
+        if let Some(shapes) = &mut self.shapes {
+            shapes.push(shape.clone());
+        }
         self.template_ids.insert(template, id);
         id
     }

@@ -24,7 +24,7 @@ const FIRST_STEP_AFTER_NS: i64 = 700_000;
 /// Time that the profiler takes to stop.
 const STOP_NS: i64 = 84_000;
 /// Number of the first step that is profiled.
-const FIRST_STEP: u64 = 10;
+pub(crate) const FIRST_STEP: u64 = 10;
 /// Writes the trace of `options.rank`; see [`write_trace_with_progress`].
 ///
 /// # Errors
@@ -64,8 +64,9 @@ fn write_json(
     let process = process(options);
     let config = Config::new(options.layer_count(), options.ranks);
     let model = build(config, Library::new(options.layout, process));
-    let schedule = schedule(options, &model);
-    let mut timeline = Timeline::new(&model.library, variation(options), schedule, start(options, &model));
+    let schedule = schedule(options, &model, JOB_START_NS);
+    let start = start(options, &model, JOB_START_NS);
+    let mut timeline = Timeline::new(&model.library, variation(options), schedule, start);
     let start_ns = timeline.now_ns();
     let mut sink = Sink::new(out, options.layout);
     let frame = frame(options, BASE_TIME_NS);
@@ -128,22 +129,25 @@ fn write_steps<W: Write>(
     Ok(())
 }
 
-fn process(options: &DemoOptions) -> Process {
+/// The process of a rank.
+pub(crate) fn process(options: &DemoOptions) -> Process {
     let mut rng = Rng::new(options.seed, 0x9d);
     // Workers of a host are started one after the other.
     let pid = 20_000 + rng.below(30_000) as i64 + i64::from(options.rank % GPUS) * 71;
     Process { pid, device: i64::from(options.rank % GPUS), rank: options.rank }
 }
 
-fn variation(options: &DemoOptions) -> Variation {
+/// What tells a rank from the others.
+pub(crate) fn variation(options: &DemoOptions) -> Variation {
     let slower = Rng::new(options.seed, 0x510 + u64::from(options.rank)).below(24) as i64;
     Variation { seed: options.seed, rank: options.rank, slower, is_late: true }
 }
 
-fn start(options: &DemoOptions, model: &BuiltModel) -> Start {
+/// Where a rank's timeline begins in a job that begins at `job_start_ns`.
+pub(crate) fn start(options: &DemoOptions, model: &BuiltModel, job_start_ns: i64) -> Start {
     let mut rng = Rng::new(options.seed, 0x57a7 + u64::from(options.rank));
     Start {
-        now_ns: JOB_START_NS + rng.below(150_000) as i64,
+        now_ns: job_start_ns + rng.below(150_000) as i64,
         allocated: [0, model.allocated_bytes],
         reserved: model.reserved_bytes,
         python_id: FIRST_PYTHON_ID,
@@ -152,12 +156,12 @@ fn start(options: &DemoOptions, model: &BuiltModel) -> Start {
 }
 
 /// Learns the job's schedule from a rank that nothing disturbs; none for a single rank.
-fn schedule(options: &DemoOptions, model: &BuiltModel) -> Option<Schedule> {
+pub(crate) fn schedule(options: &DemoOptions, model: &BuiltModel, job_start_ns: i64) -> Option<Schedule> {
     if options.ranks == 1 {
         return None;
     }
     let nobody = Variation { seed: options.seed, rank: u32::MAX, slower: 12, is_late: false };
-    let start = Start { now_ns: 0, ..start(options, model) };
+    let start = Start { now_ns: 0, ..start(options, model, job_start_ns) };
     let mut timeline = Timeline::new(&model.library, nobody, None, start);
     timeline.play(&model.prologue, FIRST_STEP);
     let mut ends_ns = Vec::new();
@@ -171,6 +175,6 @@ fn schedule(options: &DemoOptions, model: &BuiltModel) -> Option<Schedule> {
             *latest = (end_ns - start_ns).max(*latest);
         }
     }
-    let first_step_ns = JOB_START_NS + FIRST_STEP_AFTER_NS;
+    let first_step_ns = job_start_ns + FIRST_STEP_AFTER_NS;
     Some(Schedule::new(options.seed, options.ranks, first_step_ns, period_ns, &ends_ns))
 }

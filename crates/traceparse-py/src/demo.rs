@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
-use tracedemo::{DemoOptions, Layout, write_files};
+use tracedemo::{DatabaseKind, DemoOptions, Layout, write_database, write_files};
 use traceparse::{Error, ErrorKind, Progress, Result};
 
 use crate::errors;
@@ -41,6 +41,34 @@ pub(crate) fn write_demo(
     let options = DemoOptions { size_bytes, ranks, seed, layout, gzip, ..DemoOptions::default() };
     let callback = progress.map(|callback| callback.clone().unbind());
     watch::run(py, callback.as_ref(), move |progress| write(&folder, &options, truth, &progress))
+}
+
+/// Writes a database of one recorder at `path` and says how many bytes it has, the steps of each process,
+/// and what is true of it as JSON.
+#[pyfunction]
+#[pyo3(signature = (path, *, kind, size_bytes, ranks, seed, progress=None))]
+pub(crate) fn write_demo_database(
+    py: Python<'_>,
+    path: PathBuf,
+    kind: &str,
+    size_bytes: u64,
+    ranks: u32,
+    seed: u64,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(u64, usize, String)> {
+    let Some(kind) = DatabaseKind::ALL.into_iter().find(|known| known.name() == kind) else {
+        let message = format!("there is no kind of database {kind:?}; the kinds are nsys, nvprof");
+        return Err(errors::to_python(py, &Error::new(ErrorKind::InvalidArgument, message)));
+    };
+    let options = DemoOptions { size_bytes, ranks, seed, ..DemoOptions::default() };
+    let callback = progress.map(|callback| callback.clone().unbind());
+    watch::run(py, callback.as_ref(), move |progress| {
+        let mut report = |done: u64| progress(done.min(size_bytes), size_bytes);
+        let truth =
+            write_database(&path, kind, &options, &mut report).map_err(|error| explain(&error, &path))?;
+        let steps = truth.processes.first().map_or(0, |process| process.truth.steps.len());
+        Ok((truth.file_bytes, steps, format!("{:#}\n", truth.to_json())))
+    })
 }
 
 fn write(folder: &Path, options: &DemoOptions, truth: bool, progress: &Progress) -> Result<Vec<Written>> {

@@ -13,7 +13,7 @@ mod watch;
 #[pyo3::pymodule]
 mod _traceparse {
     #[pymodule_export]
-    use super::demo::{demo_layouts, write_demo};
+    use super::demo::{demo_layouts, write_demo, write_demo_database};
     #[pymodule_export]
     use super::describe::describe_tables;
     #[pymodule_export]

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from kernelscope.cli.arguments import Subparsers
 
 _MB = 10**6
+# Kinds of databases, and how their names end.
+_DATABASES = {"nsys": ".sqlite", "nvprof": ".sql"}
 
 
 def add_parser(subparsers: "Subparsers") -> None:
@@ -24,6 +26,13 @@ def add_parser(subparsers: "Subparsers") -> None:
         "demo",
         help="write a realistic trace of any size",
         description="Writes the trace of a transformer in training, made up but realistic; a file per rank.",
+    )
+    parser.add_argument(
+        "--kind",
+        choices=("kineto", *_DATABASES),
+        default="kineto",
+        help="JSON of the PyTorch profiler, or a database of nsys with all ranks in one file, or one of"
+        " nvprof (default: kineto)",
     )
     parser.add_argument(
         "--size",
@@ -59,7 +68,8 @@ def add_parser(subparsers: "Subparsers") -> None:
         type=Path,
         default=Path("kernelscope-demo"),
         metavar="PATH",
-        help="a folder, or for one rank a file that ends in .json or .json.gz (default: kernelscope-demo)",
+        help="a folder, or for one rank a file that ends in .json or .json.gz, or the database"
+        " (default: kernelscope-demo)",
     )
     parser.set_defaults(run=run)
 
@@ -67,6 +77,9 @@ def add_parser(subparsers: "Subparsers") -> None:
 def run(options: argparse.Namespace) -> int:
     """Writes the traces and prints the paths of the files."""
     out: Path = options.out
+    if options.kind != "kineto":
+        _write_database(options)
+        return 0
     if not out.name.endswith((".json", ".json.gz")) or out.is_dir():
         _write(options, out, gzip=options.gzip)
         return 0
@@ -77,6 +90,30 @@ def run(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         _write(options, Path(folder), gzip=options.gzip or out.suffix == ".gz", file=out)
     return 0
+
+
+def _write_database(options: argparse.Namespace) -> None:
+    suffix = _DATABASES[options.kind]
+    path: Path = options.out
+    if options.gzip or options.layout != "native":
+        raise InvalidArgumentError("--gzip and --layout are for JSON; a database has neither")
+    if path.suffix not in _DATABASES.values() or path.is_dir():
+        path /= f"{options.kind}-demo{suffix}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Bar("writing") as bar:
+        size, steps, truth = _traceparse.write_demo_database(
+            path,
+            kind=options.kind,
+            size_bytes=options.size,
+            ranks=options.ranks,
+            seed=options.seed,
+            progress=bar.update,
+        )
+    print(f"{path}  {format_bytes(size)}, {options.ranks} processes of {steps} steps")
+    if options.truth:
+        beside = path.with_name(f"{path.name.split('.')[0]}.truth.json")
+        beside.write_text(truth, encoding="utf-8")
+        print(beside)
 
 
 def _write(options: argparse.Namespace, folder: Path, *, gzip: bool, file: Path | None = None) -> None:

@@ -1,6 +1,7 @@
 """The records of a trace: every kernel with the ranges around its launch."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
@@ -68,8 +69,8 @@ def records(trace: "Trace", *, compat: bool = False) -> Iterator[KernelRecord]:
     """
     kernels = _kernels(trace, compat=compat)
     around = _ranges_around(trace, kernels)
-    names = compat_short_name if compat else short_name
-    short: dict[str, str] = {}
+    # Names of kernels and sizes of launches repeat.
+    names = lru_cache(maxsize=None)(compat_short_name if compat else short_name)
     compat_numbering, numbering = CompatNumbering(), Numbering()
     for kernel in kernels.iter_rows(named=True):
         markers = sort_markers(around.pop(kernel["row"], ()), compat=compat)
@@ -81,7 +82,7 @@ def records(trace: "Trace", *, compat: bool = False) -> Iterator[KernelRecord]:
             place = numbering.place((kernel["pid"], kernel["tid"]), markers.ids, markers.node, way)
         name = kernel["name"] or ""
         yield KernelRecord(
-            short_name=short.setdefault(name, names(name)),
+            short_name=names(name),
             duration_ns=kernel["dur_ns"],
             layers=markers.layers,
             trace=markers.trace,
@@ -106,6 +107,7 @@ def records(trace: "Trace", *, compat: bool = False) -> Iterator[KernelRecord]:
         )
 
 
+@lru_cache(maxsize=1 << 12)
 def _triple(text: str | None) -> tuple[int, ...]:
     """The numbers of ``[x, y, z]``."""
     return () if text is None else tuple(int(number) for number in text.strip("[]").split(","))
