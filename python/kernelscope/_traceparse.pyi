@@ -34,11 +34,24 @@ def read(
 ) -> RawTrace:
     """Reads the trace at ``path``; ``progress`` is called with bytes done and bytes in all."""
 
-def project_ranges(ranges: bytes, calls: bytes, work: bytes) -> ArrowTable:
-    """What ranges of the host come to on the GPU; the frames are Arrow IPC streams."""
+class RangeProjector:
+    """Collects host ranges, calls and GPU work as Arrow IPC streams, and relates them."""
 
-def enclosing_ranges(ranges: bytes, calls: bytes) -> ArrowTable:
-    """Every pair of a range and a call that it encloses; the frames are Arrow IPC streams."""
+    def __init__(self) -> None: ...
+    def add_ranges(self, stream: bytes) -> None:
+        """Adds ranges: ``start_ns``, ``end_ns``, ``thread``, ``process``, ``crosses_threads``."""
+
+    def add_calls(self, stream: bytes) -> None:
+        """Adds calls: ``start_ns``, ``end_ns``, ``thread``, ``process``."""
+
+    def add_work(self, stream: bytes) -> None:
+        """Adds GPU work: ``call``, an index into the calls, ``start_ns``, ``end_ns``."""
+
+    def project(self) -> ArrowTable:
+        """What the ranges come to on the GPU; forgets everything."""
+
+    def pairs(self) -> ArrowTable:
+        """Every pair of a range and a call that it encloses; forgets everything."""
 
 def describe_tables() -> list[tuple[str, str, list[tuple[str, str, bool, str]]]]:
     """Name and description of every table, and name, type, nullability and meaning of its columns."""

@@ -61,7 +61,7 @@ def ours(database: Path, text: str) -> str:
     if missing(trace, report) is not None:
         return ""
     out = io.BytesIO()
-    nsys_stats.write_csv(report.build(trace, question), report.fields_by(question.by), out)
+    nsys_stats.write_csv(report.parts(trace, question), report.fields_by(question.by), out)
     return out.getvalue().decode().rstrip("\n")
 
 

@@ -19,7 +19,7 @@ mod _traceparse {
     #[pymodule_export]
     use super::errors::error_classes;
     #[pymodule_export]
-    use super::projection::{enclosing_ranges, project_ranges};
+    use super::projection::RangeProjector;
     #[pymodule_export]
     use super::reading::{RawTrace, read};
     #[pymodule_export]

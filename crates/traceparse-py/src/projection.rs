@@ -9,41 +9,65 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, PrimitiveArray, Rec
 use arrow_ipc::reader::StreamReader;
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
-use traceparse::projection::{Call, Enclosure, HostRange, NONE, Projected, Totals, Work, project};
+use traceparse::projection::{Call, Enclosure, HostRange, NONE, Projection, Totals, Work, project};
 use traceparse::{Error, ErrorKind};
 
+use crate::errors;
 use crate::table::ArrowTable;
 use crate::watch;
 
-/// What the ranges come to on the GPU, one row for each that has GPU work.
+/// Collects host ranges, calls and GPU work, and relates them.
 ///
-/// `ranges` has the columns `start_ns`, `end_ns`, `thread`, `process` and `crosses_threads`; `calls` has
-/// `start_ns`, `end_ns`, `thread` and `process`; `work` has `call`, an index into `calls`, `start_ns` and
-/// `end_ns`. No value is null.
-#[pyfunction]
-pub(crate) fn project_ranges(
-    py: Python<'_>,
-    ranges: &[u8],
-    calls: &[u8],
-    work: &[u8],
-) -> PyResult<ArrowTable> {
-    let parsed = read_ranges(ranges).and_then(|ranges| Ok((ranges, read_calls(calls)?, read_work(work)?)));
-    watch::run(py, None, move |_| {
-        let (ranges, calls, work) = parsed.map_err(|error| refused(&error))?;
-        let projected = project(&ranges, &calls, &work);
-        projected_table(&projected).map_err(|error| refused(&error))
-    })
+/// Frames are added part by part, so that their copies are never all there at once.
+#[pyclass(module = "kernelscope._traceparse")]
+#[derive(Default)]
+pub(crate) struct RangeProjector {
+    ranges: Vec<HostRange>,
+    calls: Vec<Call>,
+    work: Vec<Work>,
 }
 
-/// Every pair of a range and a call that it encloses, as indices, and whether the range is the innermost.
-#[pyfunction]
-pub(crate) fn enclosing_ranges(py: Python<'_>, ranges: &[u8], calls: &[u8]) -> PyResult<ArrowTable> {
-    let parsed = read_ranges(ranges).and_then(|ranges| Ok((ranges, read_calls(calls)?)));
-    watch::run(py, None, move |_| {
-        let (ranges, calls) = parsed.map_err(|error| refused(&error))?;
-        let enclosure = Enclosure::find(&ranges, &calls);
-        pair_table(&enclosure, calls.len() as u32).map_err(|error| refused(&error))
-    })
+#[pymethods]
+impl RangeProjector {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds ranges: columns `start_ns`, `end_ns`, `thread`, `process` and `crosses_threads`, none null.
+    fn add_ranges(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<()> {
+        read_ranges(stream, &mut self.ranges).map_err(|error| errors::to_python(py, &refused(&error)))
+    }
+
+    /// Adds calls: columns `start_ns`, `end_ns`, `thread` and `process`, none null.
+    fn add_calls(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<()> {
+        read_calls(stream, &mut self.calls).map_err(|error| errors::to_python(py, &refused(&error)))
+    }
+
+    /// Adds GPU work: columns `call` (an index into the calls), `start_ns` and `end_ns`, none null.
+    fn add_work(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<()> {
+        read_work(stream, &mut self.work).map_err(|error| errors::to_python(py, &refused(&error)))
+    }
+
+    /// What the ranges come to on the GPU, one row for each that has GPU work. Forgets everything.
+    fn project(&mut self, py: Python<'_>) -> PyResult<ArrowTable> {
+        let Self { ranges, calls, work } = std::mem::take(self);
+        watch::run(py, None, move |_| {
+            let projection = project(&ranges, &calls, &work);
+            drop((ranges, calls, work));
+            projected_table(projection).map_err(|error| refused(&error))
+        })
+    }
+
+    /// Every pair of a range and a call that it encloses, as indices, and whether the range is the
+    /// innermost. Forgets everything.
+    fn pairs(&mut self, py: Python<'_>) -> PyResult<ArrowTable> {
+        let Self { ranges, calls, .. } = std::mem::take(self);
+        watch::run(py, None, move |_| {
+            let enclosure = Enclosure::find(&ranges, &calls);
+            pair_table(&enclosure, calls.len() as u32).map_err(|error| refused(&error))
+        })
+    }
 }
 
 fn refused(error: &ArrowError) -> Error {
@@ -52,8 +76,7 @@ fn refused(error: &ArrowError) -> Error {
 
 type Outcome<T> = std::result::Result<T, ArrowError>;
 
-fn read_ranges(stream: &[u8]) -> Outcome<Vec<HostRange>> {
-    let mut ranges = Vec::new();
+fn read_ranges(stream: &[u8], ranges: &mut Vec<HostRange>) -> Outcome<()> {
     for batch in StreamReader::try_new(stream, None)? {
         let batch = batch?;
         let (start, end) = (column::<Int64Type>(&batch, "start_ns")?, column::<Int64Type>(&batch, "end_ns")?);
@@ -67,11 +90,10 @@ fn read_ranges(stream: &[u8]) -> Outcome<Vec<HostRange>> {
             crosses_threads: crosses.value(row),
         }));
     }
-    Ok(ranges)
+    Ok(())
 }
 
-fn read_calls(stream: &[u8]) -> Outcome<Vec<Call>> {
-    let mut calls = Vec::new();
+fn read_calls(stream: &[u8], calls: &mut Vec<Call>) -> Outcome<()> {
     for batch in StreamReader::try_new(stream, None)? {
         let batch = batch?;
         let (start, end) = (column::<Int64Type>(&batch, "start_ns")?, column::<Int64Type>(&batch, "end_ns")?);
@@ -83,11 +105,10 @@ fn read_calls(stream: &[u8]) -> Outcome<Vec<Call>> {
             process: process.value(row),
         }));
     }
-    Ok(calls)
+    Ok(())
 }
 
-fn read_work(stream: &[u8]) -> Outcome<Vec<Work>> {
-    let mut work = Vec::new();
+fn read_work(stream: &[u8], work: &mut Vec<Work>) -> Outcome<()> {
     for batch in StreamReader::try_new(stream, None)? {
         let batch = batch?;
         let (start, end) = (column::<Int64Type>(&batch, "start_ns")?, column::<Int64Type>(&batch, "end_ns")?);
@@ -98,7 +119,7 @@ fn read_work(stream: &[u8]) -> Outcome<Vec<Work>> {
             end: end.value(row),
         }));
     }
-    Ok(work)
+    Ok(())
 }
 
 fn place(batch: &RecordBatch) -> Outcome<(&UInt32Array, &Int64Array)> {
@@ -133,31 +154,34 @@ fn pair_table(enclosure: &Enclosure, calls: u32) -> Outcome<ArrowTable> {
     ])
 }
 
-fn projected_table(projected: &[Projected]) -> Outcome<ArrowTable> {
-    let all =
-        |value: fn(&Totals) -> i64| Int64Array::from_iter_values(projected.iter().map(|p| value(&p.all)));
-    let own = |value: fn(&Totals) -> i64| {
-        projected.iter().map(|p| p.own.as_ref().map(value)).collect::<Int64Array>()
+fn projected_table(projection: Projection) -> Outcome<ArrowTable> {
+    let Projection { ranges, all, own, parents, depths, children } = projection;
+    let number = |totals: &[Totals], value: fn(&Totals) -> i64| -> ArrayRef {
+        let known = |totals: &Totals| (totals.launches > 0).then(|| value(totals));
+        Arc::new(totals.iter().map(known).collect::<Int64Array>())
     };
-    let index = |value: fn(&Projected) -> u32| {
-        projected.iter().map(|p| Some(value(p)).filter(|&range| range != NONE)).collect::<UInt32Array>()
-    };
-    let columns: Vec<(&str, ArrayRef)> = vec![
-        ("range", Arc::new(index(|p| p.range))),
-        ("parent", Arc::new(index(|p| p.parent))),
-        ("depth", Arc::new(index(|p| p.depth))),
-        ("children", Arc::new(index(|p| p.children))),
-        ("gpu_start_ns", Arc::new(all(|t| t.start))),
-        ("gpu_end_ns", Arc::new(all(|t| t.end))),
-        ("gpu_busy_ns", Arc::new(all(|t| t.busy))),
-        ("launches", Arc::new(all(|t| i64::from(t.launches)))),
-        ("gpu_ops", Arc::new(all(|t| i64::from(t.ops)))),
-        ("own_start_ns", Arc::new(own(|t| t.start))),
-        ("own_end_ns", Arc::new(own(|t| t.end))),
-        ("own_busy_ns", Arc::new(own(|t| t.busy))),
-        ("own_launches", Arc::new(own(|t| i64::from(t.launches)))),
-        ("own_gpu_ops", Arc::new(own(|t| i64::from(t.ops)))),
+    let mut columns: Vec<(&str, ArrayRef)> = vec![
+        ("range", Arc::new(UInt32Array::from(ranges))),
+        (
+            "parent",
+            Arc::new(parents.iter().map(|&p| Some(p).filter(|&p| p != NONE)).collect::<UInt32Array>()),
+        ),
+        ("depth", Arc::new(UInt32Array::from(depths))),
+        ("children", Arc::new(UInt32Array::from(children))),
+        ("gpu_start_ns", number(&all, |t| t.start)),
+        ("gpu_end_ns", number(&all, |t| t.end)),
+        ("gpu_busy_ns", number(&all, |t| t.busy)),
+        ("launches", number(&all, |t| i64::from(t.launches))),
+        ("gpu_ops", number(&all, |t| i64::from(t.ops))),
     ];
+    drop((all, parents));
+    columns.extend([
+        ("own_start_ns", number(&own, |t| t.start)),
+        ("own_end_ns", number(&own, |t| t.end)),
+        ("own_busy_ns", number(&own, |t| t.busy)),
+        ("own_launches", number(&own, |t| i64::from(t.launches))),
+        ("own_gpu_ops", number(&own, |t| i64::from(t.ops))),
+    ]);
     table(columns)
 }
 

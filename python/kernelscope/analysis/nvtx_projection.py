@@ -17,7 +17,13 @@ _OWN = {
     "launches": "own_launches",
     "gpu_ops": "own_gpu_ops",
 }
-_KEPT = ("row", "name", "domain", "category", "kind", "pid", "tid", "start_ns", "dur_ns", "op_id", "sequence")
+_PART_ROWS = 1 << 17
+_PLACE = ("row", "kind", "pid", "tid", "start_ns", "dur_ns")
+_OF_RANGES = ("name", "domain", "category", "op_id", "sequence")
+_ON_GPU = (
+    "gpu_start_ns", "gpu_end_ns", "gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "launches", "gpu_ops",
+    "parent_row", "depth", "children",
+)  # fmt: skip
 
 
 def nvtx_projection(trace: "Trace", *, innermost: bool = False, domain: str | None = None) -> pl.DataFrame:
@@ -29,8 +35,8 @@ def nvtx_projection(trace: "Trace", *, innermost: bool = False, domain: str | No
     last. ``domain`` looks at the ranges of one domain alone, as if there were no others; the default
     domain is ``""``. A trace without NVTX ranges is projected by the annotations of its profiler.
 
-    Columns: ``row``, ``name``, ``domain``, ``category``, ``kind``, ``pid``, ``tid``, ``start_ns``,
-        ``dur_ns``, ``op_id`` and ``sequence`` of the range; ``gpu_start_ns``, ``gpu_end_ns`` and
+    Columns: ``row``, ``kind``, ``pid``, ``tid``, ``start_ns``, ``dur_ns``, ``name``, ``domain``,
+        ``category``, ``op_id`` and ``sequence`` of the range; ``gpu_start_ns``, ``gpu_end_ns`` and
         ``gpu_span_ns``, from the start of its first to the end of its last GPU work;
         ``gpu_busy_ns``, the time in which any of it runs; ``gpu_exclusive_ns``, the same for the work
         of which this is the innermost range; ``launches``, the calls; ``gpu_ops``, what they
@@ -42,34 +48,10 @@ def nvtx_projection(trace: "Trace", *, innermost: bool = False, domain: str | No
 
     Example: ``nvtx_projection(trace, domain="NCCL").group_by("name").agg(pl.col("gpu_busy_ns").sum())``
     """
-    ranges = host_ranges(trace, domain=domain)
-    calls, work = _launching_calls(trace)
-    table = _traceparse.project_ranges(
-        _stream(_placed(trace, ranges)),
-        _stream(_placed(trace, calls)),
-        _stream(work),
-    )
-    found = pl.DataFrame(table) if len(table) else _nothing()
-    if innermost:
-        found = found.filter(pl.col("own_launches").is_not_null()).with_columns(
-            **{name: pl.col(own) for name, own in _OWN.items()}
-        )
-    rows = ranges["row"]
-    taken = ranges[found["range"]]
-    return (
-        as_text(taken.select(_KEPT))
-        .with_columns(
-            *(found[name] for name in ("gpu_start_ns", "gpu_end_ns")),
-            gpu_span_ns=found["gpu_end_ns"] - found["gpu_start_ns"],
-            gpu_busy_ns=found["gpu_busy_ns"],
-            gpu_exclusive_ns=found["own_busy_ns"].fill_null(0),
-            launches=found["launches"],
-            gpu_ops=found["gpu_ops"],
-            parent_row=rows.gather(found["parent"]),
-            depth=found["depth"].cast(pl.Int64),
-            children=found["children"].cast(pl.Int64),
-        )
-        .sort("start_ns", "row", maintain_order=True)
+    ranges = host_ranges(trace, *_OF_RANGES, domain=domain)
+    projection = project(trace, ranges, innermost=innermost)
+    return as_text(projection.select(*_PLACE, *_OF_RANGES, *_ON_GPU)).sort(
+        "start_ns", "row", maintain_order=True
     )
 
 
@@ -96,29 +78,58 @@ def nvtx_table(
     return table.sort(order, descending=[True, *(False for _ in columns)], nulls_last=True)
 
 
-def host_ranges(trace: "Trace", *, domain: str | None = None) -> pl.DataFrame:
+def host_ranges(trace: "Trace", *columns: str, domain: str | None = None) -> pl.DataFrame:
     """NVTX ranges, marks aside, or the profiler's annotations where the trace has none.
 
-    Columns: those of ``ranges``, and ``crosses_threads``: whether another thread ended the range.
+    Columns: ``row``, ``kind``, ``track``, ``pid``, ``tid``, ``start_ns``, ``dur_ns`` and ``columns`` of
+        ``ranges``, and ``crosses_threads``: whether another thread ended the range.
     """
+    wanted = tuple(dict.fromkeys(("track", *_PLACE, *columns, "domain", "end_tid")))
     if trace.ranges.height or trace.ops.is_empty():
-        ranges = trace.ranges.filter((pl.col("kind") != "mark") & pl.col("dur_ns").is_not_null())
-        found = ranges.with_columns(crosses_threads=pl.col("end_tid").is_not_null())
+        ranges = trace.ranges.select(wanted)
+        found = ranges.filter((pl.col("kind") != "mark") & pl.col("dur_ns").is_not_null())
     else:
         annotations = trace.ops.filter(
             pl.col("category").cast(pl.String).is_in(["user_annotation", "UserAnnotation"])
             & pl.col("dur_ns").is_not_null()
         )
-        none = {name: pl.lit(None, dtype) for name, dtype in trace.ranges.schema.items()}
-        known = {name: pl.col(name) for name in none if name in annotations.columns}
-        found = annotations.select(
-            **{**none, **known, "kind": pl.lit("annotation"), "category": pl.col("category")},
-            crosses_threads=pl.lit(False),
-        )
-    if domain is None:
-        return found
+        none = {name: pl.lit(None, trace.ranges.schema[name]) for name in wanted}
+        known = {name: pl.col(name) for name in wanted if name in annotations.columns}
+        kind = {"kind": pl.lit("annotation", pl.Categorical)}
+        found = annotations.select(**{**none, **known, **kind})
+    found = found.with_columns(crosses_threads=pl.col("end_tid").is_not_null())
     name = pl.col("domain").cast(pl.String)
-    return found.filter(name.is_null() if domain == "" else name == domain)
+    if domain is not None:
+        found = found.filter(name.is_null() if domain == "" else name == domain)
+    return found.drop([name for name in ("domain", "end_tid") if name not in columns])
+
+
+def project(trace: "Trace", ranges: pl.DataFrame, *, innermost: bool = False) -> pl.DataFrame:
+    """Adds to each of ``ranges``, a frame of :func:`host_ranges`, what it comes to on the GPU.
+
+    Ranges without GPU work are left out; the others stay in order. :func:`nvtx_projection` documents
+    the columns that are added.
+    """
+    projector, _ = _projector(trace, ranges)
+    table = projector.project()
+    found = pl.DataFrame(table) if len(table) else _nothing()
+    if innermost:
+        found = found.filter(pl.col("own_launches").is_not_null()).with_columns(
+            **{name: pl.col(own) for name, own in _OWN.items()}
+        )
+    taken = ranges[found["range"]].drop("track", "crosses_threads")
+    return taken.with_columns(
+        found["gpu_start_ns"],
+        found["gpu_end_ns"],
+        (found["gpu_end_ns"] - found["gpu_start_ns"]).alias("gpu_span_ns"),
+        found["gpu_busy_ns"],
+        found["own_busy_ns"].fill_null(0).alias("gpu_exclusive_ns"),
+        found["launches"],
+        found["gpu_ops"],
+        ranges["row"].gather(found["parent"]).alias("parent_row"),
+        found["depth"].cast(pl.Int64),
+        found["children"].cast(pl.Int64),
+    )
 
 
 def enclosing_pairs(trace: "Trace", ranges: pl.DataFrame) -> pl.DataFrame:
@@ -127,21 +138,40 @@ def enclosing_pairs(trace: "Trace", ranges: pl.DataFrame) -> pl.DataFrame:
     Columns: ``range`` (position in ``ranges``, a frame of :func:`host_ranges`), ``launch_row`` and
         ``is_innermost``.
     """
-    calls, _ = _launching_calls(trace)
-    table = _traceparse.enclosing_ranges(_stream(_placed(trace, ranges)), _stream(_placed(trace, calls)))
+    projector, launch_rows = _projector(trace, ranges)
+    table = projector.pairs()
     empty = {"range": pl.UInt32, "call": pl.UInt32, "is_innermost": pl.Boolean}
     pairs = pl.DataFrame(table) if len(table) else pl.DataFrame(schema=empty)
-    return pairs.select("range", calls["row"].gather(pairs["call"]).alias("launch_row"), "is_innermost")
+    return pairs.select("range", launch_rows.gather(pairs["call"]).alias("launch_row"), "is_innermost")
 
 
-def _launching_calls(trace: "Trace") -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The calls that launched GPU work, and the work with the position of its call."""
+def _projector(trace: "Trace", ranges: pl.DataFrame) -> tuple[_traceparse.RangeProjector, pl.Series]:
+    """Ranges, calls with GPU work, and the work; and the rows of the calls."""
+    projector = _traceparse.RangeProjector()
+    for part in ranges.iter_slices(_PART_ROWS):
+        projector.add_ranges(_stream(_placed(trace, part)))
     work = trace.gpu_ops.select("launch_row", "start_ns", "dur_ns").drop_nulls()
-    calls = trace.launches.filter(pl.col("row").is_in(work["launch_row"].unique().implode()))
-    calls = calls.select("row", "track", "pid", "start_ns", "dur_ns")
-    position = calls.select(launch_row="row").with_row_index("call")
-    linked = work.join(position, on="launch_row", maintain_order="left")
-    return calls, linked.select("call", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+    calls = trace.launches.select("row", "track", "pid", "start_ns", "dur_ns")
+    rows = work["launch_row"].unique().sort()
+    if len(rows) < calls.height:
+        calls = calls.filter(pl.col("row").is_in(rows.implode()))
+    for part in calls.iter_slices(_PART_ROWS):
+        projector.add_calls(_stream(_placed(trace, part)))
+    position = positions(calls["row"], work["launch_row"])
+    end = pl.col("start_ns") + pl.col("dur_ns")
+    placed = work.select("start_ns", end.alias("end_ns"), position.alias("call")).drop_nulls("call")
+    for part in placed.iter_slices(_PART_ROWS):
+        projector.add_work(_stream(part))
+    return projector, calls["row"]
+
+
+def positions(rows: pl.Series, wanted: pl.Series) -> pl.Series:
+    """Where each of ``wanted`` stands in ``rows``, which ascend; null where it is null or not there."""
+    if rows.is_empty():
+        return pl.repeat(None, len(wanted), dtype=pl.UInt32, eager=True)
+    found = rows.search_sorted(wanted.fill_null(0)).clip(upper_bound=len(rows) - 1)
+    is_there = (rows.gather(found) == wanted).fill_null(value=False)
+    return pl.select(pl.when(is_there).then(found.cast(pl.UInt32)))[found.name]
 
 
 def _placed(trace: "Trace", frame: pl.DataFrame) -> pl.DataFrame:

@@ -1,6 +1,7 @@
 """``kernelscope stats``: the reports of ``nsys stats``, by the same names."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -50,6 +51,8 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Makes the reports, one after the other."""
+    # Polars' allocator keeps freed memory for ten seconds, which is longer than most reports take.
+    os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
     from kernelscope.analysis.nsys import REPORTS, parse
 
     if options.list:
@@ -105,8 +108,7 @@ def _print_one(options: argparse.Namespace, name: str, by: list[str], out: IO[by
     note = left_out(trace, report)
     if note is not None:
         print(f"kernelscope: {note}", file=sys.stderr)
-    frame = report.build(trace, question)
-    # The frame has what it needs of the tables.
+    parts = report.parts(trace, question)
+    # The parts hold what they need of the tables.
     del trace
-    fields = report.fields_by(question.by)
-    nsys_stats.write(frame, fields, out, form=options.format)
+    nsys_stats.write(parts, report.fields_by(question.by), out, form=options.format)

@@ -1,50 +1,50 @@
 """Writes reports as ``nsys stats`` does: CSV with its headings and digits, columns, or JSON."""
 
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO
 
 import polars as pl
+from polars.io.plugins import register_io_source
 
 from kernelscope.analysis.nsys import Field, Figure
 
 FORMATS = ("csv", "column", "json", "parquet")
 """The forms of a report."""
 
-_BATCH_ROWS = 1 << 17
+_SLICE_ROWS = 1 << 15
 
 
-def write(frame: pl.DataFrame, fields: Sequence[Field], out: IO[bytes], *, form: str) -> None:
-    """Writes ``frame`` in one of the forms ``csv``, ``column``, ``json`` and ``parquet``.
+def write(parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: IO[bytes], *, form: str) -> None:
+    """Writes a report in one of the forms ``csv``, ``column``, ``json`` and ``parquet``.
 
     Raises: KeyError: there is no such form.
     """
-    {"csv": write_csv, "column": write_columns, "json": write_json, "parquet": write_parquet}[form](
-        frame, fields, out
-    )
+    writers = {"csv": write_csv, "column": write_columns, "json": write_json, "parquet": write_parquet}
+    writers[form](parts, fields, out)
 
 
-def write_csv(frame: pl.DataFrame, fields: Sequence[Field], out: IO[bytes]) -> None:
-    """Writes ``frame`` as CSV with the headings and the digits of nsys."""
-    out.write(_empty(fields).write_csv().encode())
-    for start in range(0, frame.height, _BATCH_ROWS):
-        shown = as_shown(frame.slice(start, _BATCH_ROWS), fields)
-        shown.write_csv(out, include_header=False, float_precision=3)
+def write_csv(parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: IO[bytes]) -> None:
+    """Writes a report as CSV with the headings and the digits of nsys."""
+    out.write(pl.DataFrame(schema={field.heading: pl.String for field in fields}).write_csv().encode())
+    for part in _slices(parts):
+        as_shown(part, fields).write_csv(out, include_header=False, float_precision=3)
 
 
-def write_json(frame: pl.DataFrame, fields: Sequence[Field], out: IO[bytes]) -> None:
-    """Writes ``frame`` as a JSON list of objects with the headings and the digits of nsys."""
-    out.write(b"[")
-    for start in range(0, max(frame.height, 1), _BATCH_ROWS):
-        rows = as_numbers(frame.slice(start, _BATCH_ROWS), fields).to_dicts()
-        text = ",\n ".join(json.dumps(row, ensure_ascii=False) for row in rows)
-        out.write((",\n " if start else "").encode() + text.encode())
-    out.write(b"]\n")
+def write_json(parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: IO[bytes]) -> None:
+    """Writes a report as a JSON list of objects with the headings and the digits of nsys."""
+    separator = "["
+    for part in _slices(parts):
+        for row in as_numbers(part, fields).iter_rows(named=True):
+            out.write((separator + json.dumps(row, ensure_ascii=False)).encode())
+            separator = ",\n "
+    out.write(b"[]\n" if separator == "[" else b"]\n")
 
 
-def write_columns(frame: pl.DataFrame, fields: Sequence[Field], out: IO[bytes]) -> None:
-    """Writes ``frame`` as a table whose columns line up."""
-    shown = as_shown(frame, fields)
+def write_columns(parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: IO[bytes]) -> None:
+    """Writes a report as a table whose columns line up."""
+    shown = pl.concat([as_shown(part, fields) for part in parts], how="vertical_relaxed")
     cells = [
         [str(value) if value is not None else "" for value in row] for row in _formatted(shown).iter_rows()
     ]
@@ -59,9 +59,33 @@ def write_columns(frame: pl.DataFrame, fields: Sequence[Field], out: IO[bytes]) 
         out.write(("  ".join(padded).rstrip() + "\n").encode())
 
 
-def write_parquet(frame: pl.DataFrame, fields: Sequence[Field], out: IO[bytes]) -> None:
-    """Writes ``frame`` with its own column names and nothing rounded."""
-    frame.select([field.column for field in fields]).write_parquet(out)
+def write_parquet(parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: IO[bytes]) -> None:
+    """Writes a report with its own column names and nothing rounded, a row group for each part."""
+    columns = [field.column for field in fields]
+    waiting = iter(parts)
+    first = next(waiting).select(columns)
+    schema, empty = first.schema, first.clear()
+    given = itertools.chain(
+        (first,), (pl.concat([empty, part.select(columns)], how="vertical_relaxed") for part in waiting)
+    )
+    del first, parts
+
+    def source(
+        with_columns: list[str] | None,  # noqa: ARG001 - nothing asks for less than everything
+        predicate: pl.Expr | None,  # noqa: ARG001
+        n_rows: int | None,  # noqa: ARG001
+        batch_size: int | None,  # noqa: ARG001
+    ) -> Iterator[pl.DataFrame]:
+        yield from given
+
+    register_io_source(source, schema=schema).sink_parquet(out)
+
+
+def _slices(parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Parts small enough for their text to be held."""
+    for part in parts:
+        for start in range(0, part.height, _SLICE_ROWS):
+            yield part.slice(start, _SLICE_ROWS)
 
 
 def as_shown(frame: pl.DataFrame, fields: Sequence[Field]) -> pl.DataFrame:
@@ -122,7 +146,3 @@ def _formatted(shown: pl.DataFrame) -> pl.DataFrame:
 
 def _is_text(column: pl.Series) -> bool:
     return column.str.contains(r"[^0-9. ]").any()
-
-
-def _empty(fields: Sequence[Field]) -> pl.DataFrame:
-    return pl.DataFrame(schema={field.heading: pl.String for field in fields})

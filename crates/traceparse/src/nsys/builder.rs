@@ -12,6 +12,7 @@ use super::machine::Machine;
 use super::nvtx;
 use super::strings::{Strings, Texts};
 use super::syncs::EventIndex;
+use crate::options::ReadOptions;
 use crate::schema::{ExtraArgRow, Symbol, SymbolTable, Tables};
 use crate::tracks::TrackTable;
 
@@ -23,6 +24,29 @@ pub(super) struct Shared {
     pub(super) nvtx: Mutex<nvtx::Names>,
 }
 
+/// Columns that follow from what is read anyway, and whether they are kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Keeps {
+    pub(super) gpu_pid: bool,
+    pub(super) shared_memory: bool,
+    pub(super) copy_kind: bool,
+    pub(super) call_category: bool,
+    pub(super) api_version: bool,
+}
+
+impl Keeps {
+    /// What `options` want. The process of work leads to its call.
+    pub(super) fn new(options: &ReadOptions) -> Self {
+        Self {
+            gpu_pid: options.wants_column("gpu_ops", "pid") || options.wants("launches"),
+            shared_memory: options.wants_column("gpu_ops", "shared_memory_bytes"),
+            copy_kind: options.wants_column("gpu_ops", "copy_kind"),
+            call_category: options.wants_column("launches", "category"),
+            api_version: options.wants_column("launches", "api_version"),
+        }
+    }
+}
+
 /// What is known before the events are read.
 pub(super) struct Context {
     pub(super) catalog: Catalog,
@@ -31,6 +55,7 @@ pub(super) struct Context {
     pub(super) events: EventIndex,
     /// End of the session, for ranges without an end.
     pub(super) session_end: Option<i64>,
+    pub(super) keeps: Keeps,
     /// Calls that launched GPU work, where only those are wanted.
     pub(super) launching: Option<Launching>,
 }

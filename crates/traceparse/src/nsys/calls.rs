@@ -30,7 +30,9 @@ fn push(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut T
         }
     }
     let name = builder.usual_string(cells, NAME).map(|name| builder.api_name(name));
+    let keeps_category = builder.context.keeps.call_category;
     let category = match cells.int(EVENT_CLASS) {
+        _ if !keeps_category => None,
         Some(0) => Some(builder.label("cuda_runtime")),
         Some(DRIVER) => Some(builder.label("cuda_driver")),
         other => other.map(|code| builder.coded("call class", code, |code| format!("event class {code}"))),
@@ -38,7 +40,7 @@ fn push(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut T
     let row = LaunchRow {
         row: cells.number,
         name: name.map(|(name, _)| name),
-        api_version: name.and_then(|(_, version)| version),
+        api_version: name.and_then(|(_, version)| version).filter(|_| builder.context.keeps.api_version),
         category,
         track: builder.tracks.thread(cells.int(GLOBAL_TID)),
         start_ns,

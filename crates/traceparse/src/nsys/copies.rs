@@ -76,7 +76,9 @@ pub(super) mod memcpy {
                 Some(kind) => builder.coded("copy", kind, named),
                 None => builder.label("[CUDA memcpy]"),
             }),
-            copy_kind: kind.map(|kind| builder.coded("copy kind", kind, |code| listed(&DIRECTIONS, code))),
+            copy_kind: kind
+                .filter(|_| builder.context.keeps.copy_kind)
+                .map(|kind| builder.coded("copy kind", kind, |code| listed(&DIRECTIONS, code))),
             source_memory: memory_kind(builder, cells.int(SOURCE_KIND)),
             destination_memory: memory_kind(builder, cells.int(DESTINATION_KIND)),
             start_ns,

@@ -53,7 +53,10 @@ fn push(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut T
         block: builder.triple(cells, [BLOCK_X, BLOCK_Y, BLOCK_Z]),
         cluster: if has_cluster { builder.triple(cells, [CLUSTER_X, CLUSTER_Y, CLUSTER_Z]) } else { None },
         registers: cells.small(REGISTERS),
-        shared_memory_bytes: static_shared.zip(dynamic_shared).and_then(|(a, b)| a.checked_add(b)),
+        shared_memory_bytes: static_shared
+            .zip(dynamic_shared)
+            .filter(|_| builder.context.keeps.shared_memory)
+            .and_then(|(a, b)| a.checked_add(b)),
         static_shared_memory_bytes: static_shared,
         dynamic_shared_memory_bytes: dynamic_shared,
         local_memory_per_thread_bytes: cells.small(LOCAL_PER_THREAD),
@@ -91,7 +94,7 @@ impl Place {
             context,
             green_context: cells.small(green_context).filter(|&id| id != 0),
             stream,
-            pid,
+            pid: pid.filter(|_| builder.context.keeps.gpu_pid),
             priority: machine.priority(pid, context, stream),
         }
     }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 
-use super::builder::{Builder, Context, Shared};
+use super::builder::{Builder, Context, Keeps, Shared};
 use super::catalog::Catalog;
 use super::cells::Cells;
 use super::identity::Processes;
@@ -50,6 +50,7 @@ pub(crate) fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
             EventIndex::default()
         },
         session_end: if options.wants("ranges") { session.end_ns(&connection, &catalog) } else { None },
+        keeps: Keeps::new(options),
         launching: options.only_launching.then(Launching::default),
         catalog,
     };

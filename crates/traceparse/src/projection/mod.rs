@@ -19,7 +19,7 @@ mod totals;
 mod tests;
 
 pub use enclosure::Enclosure;
-pub use totals::{Projected, Totals, project};
+pub use totals::{Projected, Projection, Totals, project};
 
 /// No range.
 pub const NONE: u32 = u32::MAX;

@@ -59,20 +59,28 @@ pub struct Projected {
 }
 
 /// What every range with GPU work comes to on the GPU, in order of the ranges.
-pub fn project(ranges: &[HostRange], calls: &[Call], work: &[Work]) -> Vec<Projected> {
-    let enclosure = Enclosure::find(ranges, calls);
-    let work = WorkOfCalls::new(work, calls.len());
-    let with_work = ranges_with_work(ranges.len(), &enclosure, &work);
-    let mut all = vec![Totals::NOTHING; with_work.indices.len()];
-    add_loose(&enclosure, &work, &with_work, &mut all);
-    add_nested(&enclosure, &work, &with_work, &mut all);
-    let own = own_totals(&enclosure, &work, &with_work);
-    let hierarchy = Hierarchy::find(ranges, &enclosure, &with_work.indices);
-    let places = hierarchy.parents.iter().zip(&hierarchy.depths).zip(&hierarchy.children);
-    let totals = all.into_iter().zip(own).zip(&with_work.indices);
-    totals
-        .zip(places)
-        .map(|(((all, own), &range), ((&parent, &depth), &children))| Projected {
+#[derive(Debug, Default)]
+pub struct Projection {
+    /// Index of each range.
+    pub ranges: Vec<u32>,
+    /// Work of all calls that each encloses.
+    pub all: Vec<Totals>,
+    /// Work of the calls of which each is the innermost range.
+    pub own: Vec<Totals>,
+    /// The parent of each: see [`Projected`].
+    pub parents: Vec<u32>,
+    /// The depth of each.
+    pub depths: Vec<u32>,
+    /// The number of children of each.
+    pub children: Vec<u32>,
+}
+
+impl Projection {
+    /// The ranges one by one.
+    pub fn rows(&self) -> impl Iterator<Item = Projected> + '_ {
+        let places = self.parents.iter().zip(&self.depths).zip(&self.children);
+        let totals = self.ranges.iter().zip(&self.all).zip(&self.own);
+        totals.zip(places).map(|(((&range, &all), &own), ((&parent, &depth), &children))| Projected {
             range,
             all,
             own: Some(own).filter(|own| own.launches > 0),
@@ -80,7 +88,20 @@ pub fn project(ranges: &[HostRange], calls: &[Call], work: &[Work]) -> Vec<Proje
             depth,
             children,
         })
-        .collect()
+    }
+}
+
+/// Projects `ranges` onto the GPU: what every range with GPU work under it comes to.
+pub fn project(ranges: &[HostRange], calls: &[Call], work: &[Work]) -> Projection {
+    let enclosure = Enclosure::find(ranges, calls);
+    let work = WorkOfCalls::new(work, calls.len());
+    let with_work = ranges_with_work(ranges.len(), &enclosure, &work);
+    let mut all = vec![Totals::NOTHING; with_work.indices.len()];
+    add_loose(&enclosure, &work, &with_work, &mut all);
+    add_nested(&enclosure, &work, &with_work, &mut all);
+    let own = own_totals(&enclosure, &work, &with_work);
+    let Hierarchy { parents, depths, children } = Hierarchy::find(ranges, &enclosure, &with_work.indices);
+    Projection { ranges: with_work.indices, all, own, parents, depths, children }
 }
 
 /// The work of each call.
@@ -163,23 +184,25 @@ fn add_loose(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWork, al
 
 /// Adds the work of chains, from the leaves to the roots.
 fn add_nested(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWork, all: &mut [Totals]) {
-    let mut pending: HashMap<u32, (Totals, BusySet)> = HashMap::new();
-    for call in work.calls() {
-        let range = enclosure.chains[call as usize];
-        if range != NONE {
-            let (totals, busy) =
-                pending.entry(range).or_insert_with(|| (Totals::NOTHING, BusySet::default()));
-            totals.add_call(work.of(call));
-            work.of(call).iter().for_each(|&(start, end)| busy.insert(start, end));
-        }
-    }
+    let calls = CallsOfRanges::new(enclosure, work, with_work);
     let mut loose: HashMap<u32, Vec<u32>> = HashMap::new();
     for &(range, call) in &enclosure.loose {
         loose.entry(range).or_default().push(call);
     }
+    // What the ranges inside came to: of those only whose parent is still to come.
+    let mut pending: HashMap<u32, (Totals, BusySet)> = HashMap::new();
     for &range in enclosure.nested.iter().rev() {
-        let Some((totals, busy)) = pending.remove(&range) else { continue };
-        if let Some(slot) = all.get_mut(with_work.positions[range as usize] as usize) {
+        let position = with_work.positions[range as usize];
+        if position == NONE {
+            continue;
+        }
+        let inside = pending.remove(&range);
+        let (mut totals, mut busy) = inside.unwrap_or_else(|| (Totals::NOTHING, BusySet::default()));
+        for &call in calls.of(position) {
+            totals.add_call(work.of(call));
+            work.of(call).iter().for_each(|&(start, end)| busy.insert(start, end));
+        }
+        if let Some(slot) = all.get_mut(position as usize) {
             slot.merge(&totals);
             slot.busy = match loose.get(&range) {
                 None => busy.length(),
@@ -197,6 +220,37 @@ fn add_nested(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWork, a
             around.0.merge(&totals);
             around.1.merge(busy);
         }
+    }
+}
+
+/// The calls with work whose innermost nested range each range is.
+struct CallsOfRanges {
+    offsets: Vec<u32>,
+    calls: Vec<u32>,
+}
+
+impl CallsOfRanges {
+    fn new(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWork) -> Self {
+        let position = |call: u32| with_work.positions.get(enclosure.chains[call as usize] as usize).copied();
+        let placed = || work.calls().filter_map(|call| Some((position(call)?, call)));
+        let mut offsets = vec![0_u32; with_work.indices.len() + 1];
+        placed().for_each(|(position, _)| offsets[position as usize + 1] += 1);
+        for range in 1..offsets.len() {
+            offsets[range] += offsets[range - 1];
+        }
+        let mut next = offsets.clone();
+        let mut calls = vec![0; offsets.last().map_or(0, |&n| n as usize)];
+        for (position, call) in placed() {
+            let slot = &mut next[position as usize];
+            calls[*slot as usize] = call;
+            *slot += 1;
+        }
+        Self { offsets, calls }
+    }
+
+    fn of(&self, position: u32) -> &[u32] {
+        let bounds = self.offsets[position as usize] as usize..self.offsets[position as usize + 1] as usize;
+        &self.calls[bounds]
     }
 }
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 
+# Columns of GPU work that it is broken down by; other tables have their process always.
+_OF_GPU_WORK = {"device": "device", "stream": "stream", "process": "pid"}
+
+
 def nsys_report(trace: "Trace", report: str, *, by: Sequence[str] = ()) -> pl.DataFrame:
     """A report of ``nsys stats`` or a rule of ``nsys analyze``, by its name there.
 
@@ -34,7 +38,8 @@ def nsys_report(trace: "Trace", report: str, *, by: Sequence[str] = ()) -> pl.Da
     """
     wanted, question = parse(report, by=by)
     columns = [field.column for field in wanted.fields_by(question.by)]
-    return as_text(wanted.build(trace, question).select(columns))
+    parts = [as_text(part.select(columns)) for part in wanted.parts(trace, question)]
+    return pl.concat(parts)
 
 
 def parse(text: str, *, by: Sequence[str] = ()) -> tuple[Report, Question]:
@@ -75,6 +80,11 @@ def read_for(
     Raises: what ``kernelscope.read`` raises.
     """
     tables = {name: list(columns) for name, columns in report.tables.items()}
+    for name, column in (("base", "short_name"), ("mangled", "mangled_name")):
+        if question.has(name):
+            tables["gpu_ops"].append(column)
+    if "gpu_ops" in tables:
+        tables["gpu_ops"] += [_OF_GPU_WORK[name] for name in question.by if name in _OF_GPU_WORK]
     if question.has("nvtx-name"):
         tables["gpu_ops"].append("range_row")
         tables.setdefault("launches", []).append("range_row")

@@ -1,10 +1,11 @@
 """Summaries and traces of calls: the CUDA API and the operating system."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.nsys.report import HOST_BY, Field, Question, Report, broken_down
+from kernelscope.analysis.nsys.report import HOST_BY, PART_ROWS, Field, Question, Report, selected
 from kernelscope.analysis.nsys.statistics import in_order, summary, summary_fields
 
 if TYPE_CHECKING:
@@ -21,27 +22,22 @@ def versioned_name(launches: pl.DataFrame) -> pl.Expr:
 
 
 def _api_sum(trace: "Trace", question: Question) -> pl.DataFrame:
-    calls = broken_down(trace, trace.launches)
+    calls = selected(trace, trace.launches, question.by, "dur_ns", "name")
     return in_order(summary(calls, [*question.by, "name"]), "total_ns", ascending=["name", *question.by])
 
 
-def _api_trace(trace: "Trace", question: Question) -> pl.DataFrame:
+def _api_trace(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
     del question
-    priority = _thread_facts(trace, "thread_priority").rename({"value": "priority"})
-    names = trace.threads.select("track", pl.col("thread_name"))
-    calls = trace.launches.select(
-        "start_ns",
-        "dur_ns",
-        "name",
-        "correlation",
-        "pid",
-        "tid",
-        "track",
-        "row",
-        result=pl.col("error").fill_null(0),
-    )
-    joined = calls.join(priority, on="track", how="left").join(names, on="track", how="left")
-    return joined.sort("start_ns", "row").drop("track", "row")
+    priorities = _thread_facts(trace, "thread_priority").rename({"value": "priority"})
+    names = trace.threads.select("track", "thread_name")
+    calls = trace.launches.select("start_ns", "dur_ns", "name", "correlation", "pid", "tid", "track", "error")
+    del trace
+    order = calls["start_ns"].arg_sort()
+    for start in range(0, len(order), PART_ROWS):
+        part = calls[order.slice(start, PART_ROWS)]
+        joined = part.join(priorities, on="track", how="left", maintain_order="left")
+        joined = joined.join(names, on="track", how="left", maintain_order="left")
+        yield joined.with_columns(result=pl.col("error").fill_null(0))
 
 
 def _thread_facts(trace: "Trace", name: str) -> pl.DataFrame:
@@ -51,7 +47,8 @@ def _thread_facts(trace: "Trace", name: str) -> pl.DataFrame:
 
 
 def _osrt_sum(trace: "Trace", question: Question) -> pl.DataFrame:
-    calls = broken_down(trace, trace.spans.filter(pl.col("category").cast(pl.String) == "osrt"))
+    spans = selected(trace, trace.spans, question.by, "dur_ns", "name", "category")
+    calls = spans.filter(pl.col("category") == "osrt")
     return in_order(summary(calls, [*question.by, "name"]), "total_ns", ascending=["name", *question.by])
 
 

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.nsys.kernel_names import kernel_name
-from kernelscope.analysis.nsys.report import GPU_BY, HOST_BY, Field, Figure, Question, Report, broken_down
-from kernelscope.analysis.nsys.statistics import distribution, in_order, summary, summary_fields
+from kernelscope.analysis.nsys.kernel_names import asked_name
+from kernelscope.analysis.nsys.report import GPU_BY, HOST_BY, Field, Figure, Question, Report, selected
+from kernelscope.analysis.nsys.statistics import in_order, share, spread, summary, summary_fields
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -15,7 +15,6 @@ KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMORY = ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
 GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
-_NAMES = ("name", "short_name", "mangled_name")
 _CATEGORIES = {
     "kernel": "CUDA_KERNEL",
     "memcpy": "MEMORY_OPER",
@@ -24,71 +23,74 @@ _CATEGORIES = {
 }
 
 
-def _work(trace: "Trace", *kinds: str) -> pl.DataFrame:
-    frame = trace.gpu_ops.filter(pl.col("kind").is_in(kinds))
-    return broken_down(trace, frame)
+def _work(trace: "Trace", question: Question, kinds: tuple[str, ...], *columns: str) -> pl.DataFrame:
+    """GPU work of some kinds with the columns that are needed, kernels by the name that was asked for."""
+    named = asked_name(trace, question) if "name" in columns else None
+    chosen = ("range_row", *columns) if question.has("nvtx-name") else columns
+    frame = selected(trace, trace.gpu_ops, question.by, "kind", *chosen, *_chosen_names(question))
+    frame = frame.filter(pl.col("kind").is_in(kinds))
+    return frame if named is None else named(frame)
+
+
+def _chosen_names(question: Question) -> tuple[str, ...]:
+    return ("short_name",) * question.has("base") + ("mangled_name",) * question.has("mangled")
 
 
 def _kernel_sum(trace: "Trace", question: Question) -> pl.DataFrame:
-    frame = kernel_name(trace, _work(trace, "kernel"), question)
-    return in_order(
-        summary(frame, [*question.by, "name"]), "total_ns", ascending=["instances", "name", *question.by]
-    )
+    frame = _work(trace, question, ("kernel",), "dur_ns", "name")
+    table = summary(frame, [*question.by, "name"])
+    return in_order(table, "total_ns", ascending=["instances", "name", *question.by])
 
 
 def _kernel_gb_sum(trace: "Trace", question: Question) -> pl.DataFrame:
-    frame = kernel_name(trace, _work(trace, "kernel"), question)
-    keys = [*question.by, "grid", "block", "name"]
-    return in_order(
-        summary(frame, keys), "total_ns", ascending=["instances", "name", "grid", "block", *question.by]
-    )
+    frame = _work(trace, question, ("kernel",), "dur_ns", "name", "grid", "block")
+    table = summary(frame, [*question.by, "grid", "block", "name"])
+    return in_order(table, "total_ns", ascending=["instances", "name", "grid", "block", *question.by])
 
 
 def _memory_time_sum(trace: "Trace", question: Question) -> pl.DataFrame:
-    keys = [*question.by, "name"]
-    return in_order(
-        summary(_work(trace, "memcpy", "memset"), keys), "total_ns", ascending=["name", *question.by]
-    )
+    frame = _work(trace, question, _COPIES, "dur_ns", "name")
+    table = summary(frame, [*question.by, "name"])
+    return in_order(table, "total_ns", ascending=["name", *question.by])
 
 
 def _memory_size_sum(trace: "Trace", question: Question) -> pl.DataFrame:
-    size = pl.col("bytes")
-    sized = _work(trace, "memcpy", "memset").filter(size.is_not_null())
-    table = sized.group_by([*question.by, "name"]).agg(
-        size.sum().alias("total_bytes"),
-        pl.len().cast(pl.Int64).alias("instances"),
-        *distribution(size, "bytes"),
-    )
+    sized = _work(trace, question, _COPIES, "bytes", "name")
+    table = spread(sized, [*question.by, "name"], "bytes", "bytes")
     return in_order(table, "total_bytes", ascending=["name", *question.by])
 
 
 def _gpu_rows(trace: "Trace", question: Question) -> pl.DataFrame:
-    work = _work(trace, *_CATEGORIES)
-    kernels = kernel_name(trace, work.filter(pl.col("kind") == "kernel"), question)
-    others = work.filter(pl.col("kind") != "kernel").with_columns(pl.col("name").cast(pl.String))
-    rows = pl.concat([kernels.with_columns(pl.col("name").cast(pl.String)), others], how="diagonal")
-    category = pl.col("kind").cast(pl.String).replace_strict(_CATEGORIES, default=None)
-    return rows.select(*question.by, "dur_ns", "name", category=category)
+    rows = _work(trace, question, tuple(_CATEGORIES), "dur_ns", "name")
+    return rows.select(*question.by, "dur_ns", "kind", pl.col("name"))
 
 
 def _gpu_sum(trace: "Trace", question: Question) -> pl.DataFrame:
-    table = summary(_gpu_rows(trace, question), [*question.by, "category", "name"])
-    return in_order(table, "total_ns", ascending=["instances", "name", *question.by])
+    table = summary(_gpu_rows(trace, question), [*question.by, "kind", "name"])
+    return in_order(_categorised(table), "total_ns", ascending=["instances", "name", "kind", *question.by])
 
 
 def _api_gpu_sum(trace: "Trace", question: Question) -> pl.DataFrame:
-    calls = broken_down(trace, trace.launches).select(
-        *question.by, "dur_ns", pl.col("name").cast(pl.String), category=pl.lit("CUDA_API")
-    )
-    rows = pl.concat([calls, _gpu_rows(trace, question)])
-    return in_order(
-        summary(rows, [*question.by, "category", "name"]), "total_ns", ascending=["instances", "name"]
-    )
+    calls = selected(trace, trace.launches, question.by, "dur_ns", "name")
+    parts = [
+        summary(calls, [*question.by, "name"]).with_columns(kind=pl.lit("api")),
+        summary(_gpu_rows(trace, question), [*question.by, "kind", "name"]),
+    ]
+    texts = pl.col("kind", "name").cast(pl.String)
+    table = pl.concat([part.with_columns(texts) for part in parts], how="diagonal")
+    table = _categorised(table.with_columns(time_pct=share("total_ns")))
+    return in_order(table, "total_ns", ascending=["instances", "name", "kind", *question.by])
 
 
-_BY = ("device", "stream", "pid")
+def _categorised(table: pl.DataFrame) -> pl.DataFrame:
+    categories = {**_CATEGORIES, "api": "CUDA_API"}
+    kind = pl.col("kind").cast(pl.String)
+    return table.with_columns(category=kind.replace_strict(categories, default=None, return_dtype=pl.String))
+
+
+_COPIES = ("memcpy", "memset")
 _KERNEL_ARGUMENTS = ("base", "mangled", "nvtx-name")
-_GPU = {"gpu_ops": ("kind", "dur_ns", *_NAMES, *_BY)}
+_GPU = {"gpu_ops": ("kind", "dur_ns", "name")}
 _BYTES = (
     Field("Total (MB)", "total_bytes", Figure.MEGABYTES),
     Field("Count", "instances"),
@@ -149,7 +151,7 @@ REPORTS = (
         fields=_BYTES,
         build=_memory_size_sum,
         sources=MEMORY,
-        tables={"gpu_ops": ("kind", "name", "bytes", *_BY)},
+        tables={"gpu_ops": ("kind", "name", "bytes")},
         kinds=("memcpy", "memset"),
         by=GPU_BY,
     ),

@@ -1,11 +1,12 @@
 """Every piece of GPU work."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from kernelscope.analysis.nsys.gpu_sums import GRAPH, KERNEL, MEMORY
-from kernelscope.analysis.nsys.report import Field, Figure, Question, Report
+from kernelscope.analysis.nsys.report import PART_ROWS, Field, Figure, Question, Report
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -18,42 +19,39 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def triples(column: str, prefix: str) -> pl.Expr:
-    """The three numbers of a grid or block as a struct."""
-    numbers = pl.col("_text").str.strip_chars("[]").str.split_exact(", ", 2)
-    return numbers.struct.rename_fields([f"{prefix}_{axis}" for axis in _AXES]).alias(column)
+def _split(column: pl.Series) -> pl.DataFrame:
+    """The three numbers of each distinct grid or block."""
+    known = pl.DataFrame({column.name: column.unique().drop_nulls()})
+    parts = pl.col(column.name).cast(pl.String).str.strip_chars("[]").str.split_exact(", ", 2).struct
+    numbers = {f"{column.name}_{axis}": parts[at].cast(pl.Int32) for at, axis in enumerate(_AXES)}
+    return known.with_columns(**numbers)
 
 
-def _split(frame: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Replaces a grid or block by its three numbers; each distinct one is taken apart once."""
-    known = frame.select(column).unique().drop_nulls().with_columns(_text=pl.col(column).cast(pl.String))
-    numbers = known.with_columns(triples("_numbers", column)).unnest("_numbers")
-    names = [f"{column}_{axis}" for axis in _AXES]
-    numbers = numbers.select(column, *(pl.col(name).cast(pl.Int32) for name in names))
-    return frame.join(numbers, on=column, how="left", maintain_order="left").drop(column)
-
-
-def _gpu_trace(trace: "Trace", question: Question) -> pl.DataFrame:
+def _gpu_trace(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
     del question
-    work = trace.gpu_ops.select("row", *_COLUMNS).sort("start_ns", "row")
-    work = _split(_split(work, "grid"), "block")
-    # nsys shows the memory that a memset writes as that of a source.
-    is_memset = pl.col("kind") == "memset"
-    source = pl.when(is_memset).then(pl.col("destination_memory")).otherwise(pl.col("source_memory"))
-    target = pl.when(~is_memset).then(pl.col("destination_memory"))
-    work = work.with_columns(source_memory=source, destination_memory=target)
-    rate = pl.when(pl.col("dur_ns") > 0).then(pl.col("bytes") * 1e9 / pl.col("dur_ns"))
-    return work.with_columns(bytes_per_s=rate, device_name=_device_name(trace, work)).drop("row", "kind")
+    work = trace.gpu_ops.select(_COLUMNS)
+    devices = _device_names(trace)
+    del trace
+    order = work["start_ns"].arg_sort()
+    grids, blocks = _split(work["grid"]), _split(work["block"])
+    for start in range(0, max(len(order), 1), PART_ROWS):
+        part = work[order.slice(start, PART_ROWS)]
+        for numbers, column in ((grids, "grid"), (blocks, "block"), (devices, "device")):
+            part = part.join(numbers, on=column, how="left", maintain_order="left")
+        # nsys shows the memory that a memset writes as that of a source.
+        is_memset = pl.col("kind") == "memset"
+        yield part.with_columns(
+            bytes_per_s=pl.when(pl.col("dur_ns") > 0).then(pl.col("bytes") * 1e9 / pl.col("dur_ns")),
+            source_memory=pl.when(is_memset).then("destination_memory").otherwise("source_memory"),
+            destination_memory=pl.when(~is_memset).then("destination_memory"),
+        )
 
 
-def _device_name(trace: "Trace", work: pl.DataFrame) -> pl.Series:
-    """The GPU as ``name (number)``, or the number alone where the recording has no name."""
+def _device_names(trace: "Trace") -> pl.DataFrame:
+    """Each GPU as ``name (number)``, or the number alone where the recording has no name."""
     names = trace.devices.select("device", text=pl.col("name").cast(pl.String)).unique("device", keep="first")
     number = pl.format("({})", "device")
-    shown = names.select(
-        "device", shown=pl.coalesce(pl.col("text") + " " + number, number).cast(pl.Categorical)
-    )
-    return work.select("device").join(shown, on="device", how="left", maintain_order="left")["shown"]
+    return names.select("device", device_name=pl.coalesce(pl.col("text") + " " + number, number))
 
 
 REPORTS = (

@@ -1,57 +1,70 @@
 """From the call of each kernel to its end on the GPU."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from kernelscope.analysis.nsys.gpu_sums import KERNEL
-from kernelscope.analysis.nsys.kernel_names import kernel_name
-from kernelscope.analysis.nsys.report import Field, Figure, Question, Report
+from kernelscope.analysis.nsys.kernel_names import asked_name
+from kernelscope.analysis.nsys.report import PART_ROWS, Field, Figure, Question, Report
 from kernelscope.analysis.nsys.statistics import PREFIX, distribution, in_order
+from kernelscope.analysis.nvtx_projection import positions
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 
-def _launched(trace: "Trace", question: Question) -> pl.DataFrame:
-    """Every kernel whose call was recorded, with the call; one that runs late waits in a queue."""
-    kernels = kernel_name(trace, trace.gpu_ops.filter(pl.col("kind") == "kernel"), question)
-    kernels = kernels.select(
-        "launch_row",
-        "device",
-        "name",
-        "grid",
-        "block",
-        kernel_row="row",
-        kernel_start_ns="start_ns",
-        kernel_ns="dur_ns",
+def _kernels(trace: "Trace", question: Question) -> pl.DataFrame:
+    """Kernels whose call was recorded, by the name that was asked for."""
+    names = ("short_name",) * question.has("base") + ("mangled_name",) * question.has("mangled")
+    ranges = ("range_row",) * question.has("nvtx-name")
+    kernels = trace.gpu_ops.select(
+        "kind", "launch_row", "device", "name", "grid", "block", "start_ns", "dur_ns", *names, *ranges
     )
+    kernels = kernels.filter((pl.col("kind") == "kernel") & pl.col("launch_row").is_not_null())
+    return asked_name(trace, question)(kernels)
+
+
+def _launched(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
+    """Every kernel with its call, in order of the calls."""
+    kernels = _kernels(trace, question)
     calls = trace.launches.select(
         "pid", "tid", launch_row="row", api_start_ns="start_ns", api_ns="dur_ns", api_name="name"
     )
-    joined = kernels.join(calls, on="launch_row").sort("api_start_ns", "kernel_row")
-    api_end, kernel_start = pl.col("api_start_ns") + pl.col("api_ns"), pl.col("kernel_start_ns")
+    del trace
+    order = calls["api_start_ns"].gather(positions(calls["launch_row"], kernels["launch_row"])).arg_sort()
+    for start in range(0, max(len(order), 1), PART_ROWS):
+        yield _timed(kernels[order.slice(start, PART_ROWS)], calls)
+
+
+def _timed(kernels: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Adds calls to kernels; one that runs after its call has ended waited in a queue meanwhile."""
+    # Rows of a table ascend: looking them up needs no index of all calls for each part.
+    at = positions(calls["launch_row"], kernels["launch_row"])
+    joined = pl.concat([kernels.drop("launch_row"), calls.drop("launch_row")[at]], how="horizontal")
+    api_end, kernel_start = pl.col("api_start_ns") + pl.col("api_ns"), pl.col("start_ns")
     waited = kernel_start >= api_end
-    end = pl.max_horizontal(api_end, kernel_start + pl.col("kernel_ns"))
+    end = pl.max_horizontal(api_end, kernel_start + pl.col("dur_ns"))
     return joined.with_columns(
         queue_start_ns=pl.when(waited).then(api_end),
         queue_ns=pl.when(waited).then(kernel_start - api_end),
         total_ns=end - pl.col("api_start_ns"),
-    )
+    ).rename({"start_ns": "kernel_start_ns", "dur_ns": "kernel_ns"})
 
 
 def _exec_sum(trace: "Trace", question: Question) -> pl.DataFrame:
-    rows = _launched(trace, question)
+    kernels = _kernels(trace, question).drop("grid", "block")
+    calls = trace.launches.select(
+        "pid", "tid", launch_row="row", api_start_ns="start_ns", api_ns="dur_ns", api_name="name"
+    )
     keys = ["pid", "tid", "device", "api_name", "name"]
-    parts = [
-        e
-        for name in ("total", "api", "queue", "kernel")
-        for e in distribution(pl.col(f"{name}_ns"), f"{name}_ns")
-    ]
+    times = ("total_ns", "api_ns", "queue_ns", "kernel_ns")
+    rows = _timed(kernels, calls).select(*keys, *times)
     table = rows.group_by(keys).agg(
         pl.len().cast(pl.Int64).alias("instances"),
         pl.col("queue_ns").count().cast(pl.Int64).alias("queued"),
-        *parts,
+        *(part for name in times for part in distribution(pl.col(name), name)),
     )
     return in_order(table, "mean_total_ns", ascending=keys)
 
@@ -63,7 +76,7 @@ def _distribution_fields(letter: str, name: str) -> tuple[Field, ...]:
 
 
 _TABLES = {
-    "gpu_ops": ("kind", "name", "short_name", "mangled_name", "start_ns", "dur_ns", "device", "launch_row"),
+    "gpu_ops": ("kind", "name", "start_ns", "dur_ns", "device", "launch_row"),
     "launches": ("name", "start_ns", "dur_ns"),
 }
 _ARGUMENTS = ("base", "mangled", "nvtx-name")

@@ -1,35 +1,39 @@
 """The names that summaries show kernels by."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.nsys.range_text import range_text
+from kernelscope.analysis.nsys.range_text import TEXT_COLUMNS, range_text, text_keys
 from kernelscope.analysis.nsys.report import Question
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 
-def kernel_name(trace: "Trace", kernels: pl.DataFrame, question: Question) -> pl.DataFrame:
-    """Puts the name that was asked for into ``name``.
+def asked_name(trace: "Trace", question: Question) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """Puts the name that was asked for into ``name`` of a frame of kernels.
 
     ``base`` is without arguments, ``mangled`` as the compiler wrote it, or in full where that was not
-    recorded; ``nvtx-name`` puts the text of the innermost range around the launch in front.
+    recorded; ``nvtx-name`` puts the text of the innermost range around the launch in front, for which
+    the frame needs ``range_row``. Other work keeps its name.
     """
-    name = pl.col("name")
-    if question.has("base"):
-        name = pl.col("short_name")
-    elif question.has("mangled"):
-        name = (
-            pl.coalesce("mangled_name", "name")
-            if kernels["mangled_name"].null_count()
-            else pl.col("mangled_name")
-        )
-    named = kernels.with_columns(name=name)
-    if not question.has("nvtx-name"):
-        return named
-    texts = trace.ranges.select(range_row="row", _text=range_text(trace, trace.ranges, domain=False))
-    named = named.join(texts, on="range_row", how="left", maintain_order="left")
-    text = pl.col("name").cast(pl.String)
-    return named.with_columns(name=pl.coalesce(pl.col("_text") + "/" + text, text)).drop("_text")
+    column = "short_name" if question.has("base") else "mangled_name" if question.has("mangled") else "name"
+
+    def rename(frame: pl.DataFrame) -> pl.DataFrame:
+        if column != "name":
+            complete = not frame[column].null_count()
+            name = pl.col(column) if complete else pl.coalesce(column, "name").cast(pl.Categorical)
+            frame = frame.with_columns(name=name)
+        if not question.has("nvtx-name"):
+            return frame
+        ranges, _ = text_keys(trace, trace.ranges.select("row", *TEXT_COLUMNS))
+        texts = ranges.select(range_text(ranges, domain=False).alias("_text"), range_row="row")
+        joined = frame.join(texts, on="range_row", how="left", maintain_order="left")
+        text = pl.col("name").cast(pl.String)
+        is_kernel = pl.col("kind") == "kernel"
+        named = pl.when(is_kernel).then(pl.coalesce(pl.col("_text") + "/" + text, text)).otherwise(text)
+        return joined.with_columns(name=named).drop("_text")
+
+    return rename

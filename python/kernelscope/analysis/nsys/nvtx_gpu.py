@@ -1,52 +1,56 @@
 """NVTX ranges on the GPU: what nsys calls their projection, and the kernels under each."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.nsys.kernel_names import kernel_name
+from kernelscope.analysis.nsys.kernel_names import asked_name
 from kernelscope.analysis.nsys.nvtx_ranges import NVTX, range_id, range_stacks, style
-from kernelscope.analysis.nsys.range_text import TEXT_COLUMNS, range_text
-from kernelscope.analysis.nsys.report import HOST_BY, Field, Figure, Question, Report, broken_down
-from kernelscope.analysis.nsys.statistics import PREFIX, distribution, in_order
-from kernelscope.analysis.nvtx_projection import enclosing_pairs, host_ranges, nvtx_projection
+from kernelscope.analysis.nsys.range_text import TEXT_COLUMNS, range_text, text_keys
+from kernelscope.analysis.nsys.report import HOST_BY, PART_ROWS, Field, Figure, Question, Report, selected
+from kernelscope.analysis.nsys.statistics import PREFIX, in_order, spread
+from kernelscope.analysis.nvtx_projection import enclosing_pairs, host_ranges, positions, project
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 
-def _projected(trace: "Trace") -> pl.DataFrame:
-    """Every range with GPU work, by its text."""
-    ranges = host_ranges(trace)
-    texts = ranges.select("row", range_text(trace, ranges).alias("text"))
-    projection = nvtx_projection(trace)
-    return (
-        projection.drop("name")
-        .join(texts, on="row", how="left", maintain_order="left")
-        .rename({"text": "name"})
-    )
+def _projected(trace: "Trace") -> tuple[pl.DataFrame, list[str]]:
+    """Every range with GPU work, and the columns that tell their texts apart."""
+    return text_keys(trace, project(trace, host_ranges(trace, *TEXT_COLUMNS)))
 
 
-def _projection_trace(trace: "Trace", question: Question) -> pl.DataFrame:
+def _projection_trace(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
     del question
-    projection = _projected(trace).with_columns(
-        style=style(), range_id=range_id(trace, "row"), parent_id=range_id(trace, "parent_row")
-    )
-    ranges = projection.with_columns(range_stacks(projection))
-    wanted = (
-        "name", "gpu_start_ns", "gpu_span_ns", "start_ns", "dur_ns", "style", "pid", "tid", "launches",
-        "depth", "children", "range_id", "parent_id", "range_stack",
-    )  # fmt: skip
     outside = _outside(trace)
-    return pl.concat([outside, ranges.select(wanted)], how="diagonal").select(wanted)
+    ranges, _ = _projected(trace)
+    ids = ranges.select(range_id(trace, "row"))["row"]
+    del trace
+    ranges = ranges.with_columns(style=style())
+    order = ranges.select(pl.arg_sort_by("start_ns", "row"))["start_ns"]
+    parents = positions(ranges["row"], ranges["parent_row"])
+
+    def shown(chosen: pl.Series) -> pl.DataFrame:
+        part = ranges[chosen]
+        return part.with_columns(
+            range_text(part).alias("name"),
+            ids.gather(chosen).alias("range_id"),
+            ids.gather(parents.gather(chosen)).alias("parent_id"),
+            range_stacks(ids, parents, chosen).alias("range_stack"),
+        ).select(_SHOWN)
+
+    yield pl.concat([shown(order.head(0)), outside], how="diagonal_relaxed")
+    for start in range(0, len(order), PART_ROWS):
+        yield shown(order.slice(start, PART_ROWS))
 
 
 def _outside(trace: "Trace") -> pl.DataFrame:
     """GPU work whose call lies in no range, by thread."""
-    pairs = enclosing_pairs(trace, host_ranges(trace)).select("launch_row").unique()
+    inside = enclosing_pairs(trace, host_ranges(trace)).select("launch_row").unique()
     work = trace.gpu_ops.select("launch_row", "start_ns", "dur_ns").drop_nulls()
-    calls = trace.launches.select("pid", "tid", launch_row="row")
-    left = work.join(pairs, on="launch_row", how="anti").join(calls, on="launch_row")
+    left = work.join(inside, on="launch_row", how="anti")
+    left = left.join(trace.launches.select("pid", "tid", launch_row="row"), on="launch_row")
     end = pl.col("start_ns") + pl.col("dur_ns")
     return (
         left.group_by("pid", "tid")
@@ -60,65 +64,80 @@ def _outside(trace: "Trace") -> pl.DataFrame:
 
 
 def _projection_sum(trace: "Trace", question: Question) -> pl.DataFrame:
-    rows = broken_down(trace, _projected(trace).with_columns(style=style()))
-    span = pl.col("gpu_span_ns")
-    table = rows.group_by([*question.by, "name", "style"]).agg(
-        span.sum().alias("total_ns"),
-        pl.col("dur_ns").sum().alias("range_ns"),
-        pl.len().cast(pl.Int64).alias("instances"),
-        *distribution(span, "ns"),
-        pl.col("launches").sum().alias("launches"),
-        pl.col("launches").mean().alias("mean_launches"),
-        pl.col("depth").mean().alias("mean_depth"),
-        pl.col("children").mean().alias("mean_children"),
+    ranges, keys = _projected(trace)
+    columns = ("gpu_span_ns", "dur_ns", "launches", "depth", "children", "kind", *keys)
+    rows = selected(trace, ranges, question.by, *columns)
+    del trace, ranges
+    table = spread(
+        rows,
+        [*question.by, *keys, "kind"],
+        "gpu_span_ns",
+        "ns",
+        range_ns=pl.col("dur_ns").sum(),
+        launches=pl.col("launches").sum(),
+        mean_launches=pl.col("launches").mean(),
+        mean_depth=pl.col("depth").mean(),
+        mean_children=pl.col("children").mean(),
     )
+    del rows
+    table = table.with_columns(range_text(table).alias("name"), style=style())
     return in_order(table, "total_ns", ascending=["name", "style", *question.by])
 
 
 def _kernel_sum(trace: "Trace", question: Question) -> pl.DataFrame:
-    kernels = kernel_name(trace, trace.gpu_ops.filter(pl.col("kind") == "kernel"), question)
-    kernels = kernels.select("row", "launch_row", "dur_ns", pl.col("name").cast(pl.String))
-    ranges = host_ranges(trace)
-    texts = ranges.select(
-        "pid",
-        "tid",
-        text=range_text(trace, ranges),
-        style=style(),
-        range=pl.int_range(pl.len(), dtype=pl.UInt32),
+    kernels = trace.gpu_ops.select(
+        "row", "launch_row", "dur_ns", "kind", "name", *(("short_name",) * question.has("base")),
+        *(("mangled_name",) * question.has("mangled")),
+    )  # fmt: skip
+    kernels = asked_name(trace, question)(kernels.filter(pl.col("kind") == "kernel"))
+    kernels = kernels.select("row", "launch_row", "dur_ns", "name")
+    ranges = host_ranges(trace, *TEXT_COLUMNS)
+    pairs = enclosing_pairs(trace, ranges).select("range", "launch_row")
+    # Ranges of one text, style and thread are one: they get one number.
+    ranges, keys = text_keys(trace, ranges)
+    keys = [*keys, "kind", "pid", "tid"]
+    kinds = ranges.select(keys).unique().with_row_index("text")
+    texts = ranges.select(keys).join(kinds, on=keys, how="left", nulls_equal=True, maintain_order="left")[
+        "text"
+    ]
+    del ranges
+    inside = pairs.select("range", "launch_row", text=texts.gather(pairs["range"]))
+    inside = inside.join(kernels.drop_nulls("launch_row"), on="launch_row").drop("launch_row")
+    counts = inside.group_by("text", "name").agg(pl.col("range").n_unique().cast(pl.Int64).alias("ranges"))
+    # A kernel counts once under a text, however many ranges of that text are around it.
+    once = inside.drop("range").unique(["text", "row"], keep="any")
+    del inside
+    table = spread(once, ["text", "name"], "dur_ns", "ns").join(counts, on=["text", "name"], how="left")
+    del once, counts
+    table = table.join(kinds, on="text", how="left", suffix="_range").drop("text")
+    named = {"name_range": "name"}
+    shown = table.select(*(pl.col("name_range" if key == "name" else key) for key in keys)).rename(named)
+    table = table.select(
+        range_text(shown).alias("text"), "pid", "tid", "name", "ranges", *_SPREAD, style=style()
     )
-    pairs = enclosing_pairs(trace, ranges).drop("is_innermost").join(texts, on="range")
-    keys = ["text", "style", "pid", "tid", "name"]
-    inside = pairs.join(kernels, on="launch_row")
-    counts = inside.group_by(keys).agg(pl.col("range").n_unique().cast(pl.Int64).alias("ranges"))
-    # A kernel counts once under a name, however many ranges of that name are around it.
-    once = inside.unique([*keys, "row"], keep="any").select(*keys, "dur_ns")
-    calls = trace.launches.select("pid", "tid", launch_row="row")
-    outside = kernels.join(pairs.select("launch_row").unique(), on="launch_row", how="anti").join(
-        calls, on="launch_row", how="left"
-    )
-    missing = pl.lit(None, pl.String)
-    rows = pl.concat(
-        [
-            once,
-            outside.select(text=missing, style=missing, pid="pid", tid="tid", name="name", dur_ns="dur_ns"),
-        ]
-    )
-    duration = pl.col("dur_ns")
-    table = rows.group_by(keys).agg(
-        pl.len().cast(pl.Int64).alias("instances"),
-        duration.sum().alias("total_ns"),
-        *distribution(duration, "ns"),
-    )
-    table = table.join(counts, on=keys, how="left", nulls_equal=True).with_columns(
-        pl.col("ranges").fill_null(0)
-    )
-    return table.sort(
-        ["text", "style", "pid", "tid", "total_ns", "name"],
+    outside = kernels.join(pairs.select("launch_row").unique(), on="launch_row", how="anti")
+    return pl.concat([_without_range(trace, outside).select(table.columns), table]).sort(
+        ["text", "style", "pid", "tid", "total_ns", pl.col("name").cast(pl.String)],
         descending=[False, False, False, False, True, False],
         nulls_last=False,
     )
 
 
+def _without_range(trace: "Trace", kernels: pl.DataFrame) -> pl.DataFrame:
+    """Kernels whose call lies in no range, or was not recorded."""
+    calls = trace.launches.select("pid", "tid", launch_row="row")
+    placed = kernels.join(calls, on="launch_row", how="left")
+    nothing = pl.lit(None, pl.String)
+    return spread(placed, ["pid", "tid", "name"], "dur_ns", "ns").with_columns(
+        text=nothing, style=nothing, ranges=pl.lit(0, pl.Int64)
+    )
+
+
+_SPREAD = ("instances", "total_ns", "mean_ns", "median_ns", "min_ns", "max_ns", "std_ns")
+_SHOWN = (
+    "name", "gpu_start_ns", "gpu_span_ns", "start_ns", "dur_ns", "style", "pid", "tid", "launches", "depth",
+    "children", "range_id", "parent_id", "range_stack",
+)  # fmt: skip
 _WORK = ("start_ns", "dur_ns", "launch_row")
 _TABLES = {
     "ranges": ("start_ns", "dur_ns", "kind", *TEXT_COLUMNS),
@@ -193,7 +212,7 @@ REPORTS = (
         ),
         build=_kernel_sum,
         sources=(NVTX,),
-        tables={**_TABLES, "gpu_ops": ("kind", "name", "short_name", "mangled_name", *_WORK)},
+        tables={**_TABLES, "gpu_ops": ("kind", "name", *_WORK)},
         kinds=("kernel",),
         only_launching=True,
         arguments=("base", "mangled"),

@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from kernelscope.analysis.nsys.range_text import TEXT_COLUMNS, range_text
-from kernelscope.analysis.nsys.report import HOST_BY, Field, Question, Report, broken_down
+from kernelscope.analysis.nsys.range_text import TEXT_COLUMNS, range_text, text_keys
+from kernelscope.analysis.nsys.report import HOST_BY, PART_ROWS, Field, Question, Report, selected
 from kernelscope.analysis.nsys.statistics import in_order, summary, summary_fields
+from kernelscope.analysis.nvtx_projection import positions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kernelscope.trace import Trace
 
@@ -29,67 +30,69 @@ def range_id(trace: "Trace", row: str) -> pl.Expr:
     return pl.col(row).cast(pl.Int64) - shift
 
 
-def range_stacks(frame: pl.DataFrame) -> pl.Series:
-    """The numbers of all ranges around each and its own, outermost first, as ``:1:2:3``.
+def range_stacks(ids: pl.Series, parents: pl.Series, chosen: pl.Series) -> pl.Series:
+    """The numbers of all ranges around each of ``chosen`` and its own, outermost first, as ``:1:2:3``.
 
-    Columns: of ``frame``, needs ``range_id`` and ``parent_id``; every parent is in the frame.
+    ``ids`` are the numbers of all ranges, ``parents`` the positions of the ranges around them.
     """
-    ids = frame["range_id"]
-    position = pl.DataFrame({"parent_id": ids, "_at": pl.int_range(frame.height, eager=True)})
-    parents = frame.select("parent_id").join(position, on="parent_id", how="left", maintain_order="left")[
-        "_at"
-    ]
-    stacks = ":" + ids.cast(pl.String)
-    around = parents
+    stacks = ":" + ids.gather(chosen).cast(pl.String)
+    around = parents.gather(chosen)
     while around.null_count() < len(around):
-        outer = (":" + ids.gather(around).cast(pl.String)).fill_null("")
-        stacks = outer + stacks
+        stacks = (":" + ids.gather(around).cast(pl.String)).fill_null("") + stacks
         around = parents.gather(around)
-    return stacks.alias("range_stack")
+    return stacks
 
 
 def _sum(*kinds: str, by_style: bool) -> "Callable[[Trace, Question], pl.DataFrame]":
     def build(trace: "Trace", question: Question) -> pl.DataFrame:
-        ranges = trace.ranges.filter(pl.col("kind").is_in(kinds) & pl.col("dur_ns").is_not_null())
-        named = broken_down(trace, ranges).select(
-            *question.by, "dur_ns", range_text(trace, ranges).alias("name"), style=style()
-        )
-        keys = ["style", "name"] if by_style else ["name"]
-        return in_order(summary(named, [*question.by, *keys]), "total_ns", ascending=["name", *question.by])
+        ranges = selected(trace, trace.ranges, question.by, "row", "dur_ns", "kind", *TEXT_COLUMNS)
+        ranges = ranges.filter(pl.col("kind").is_in(kinds))
+        ranges, keys = text_keys(trace, ranges)
+        style_key = ["kind"] if by_style else []
+        table = summary(ranges, [*question.by, *style_key, *keys])
+        table = table.with_columns(range_text(table).alias("name"))
+        if by_style:
+            table = table.with_columns(style=style())
+        tied = ["name", "style"] if by_style else ["name"]
+        return in_order(table, "total_ns", ascending=[*tied, *question.by])
 
     return build
 
 
-def _push_pop_trace(trace: "Trace", question: Question) -> pl.DataFrame:
+def _push_pop_trace(trace: "Trace", question: Question) -> "Iterator[pl.DataFrame]":
     del question
-    ranges = trace.ranges.filter((pl.col("kind") == "push_pop") & pl.col("dur_ns").is_not_null())
-    ranges = ranges.select(
-        "row",
-        "parent_row",
-        "depth",
-        "start_ns",
-        "dur_ns",
-        "pid",
-        "tid",
-        range_text(trace, ranges).alias("name"),
-    ).sort("start_ns", "row")
-    children = (
-        ranges.drop_nulls("parent_row")
-        .group_by(row="parent_row")
-        .agg(pl.col("dur_ns").sum().alias("child_ns"), pl.len().cast(pl.Int64).alias("children"))
-    )
-    joined = ranges.join(children, on="row", how="left", maintain_order="left").with_columns(
-        pl.col("child_ns", "children").fill_null(0),
-        range_id=range_id(trace, "row"),
-        parent_id=range_id(trace, "parent_row"),
-    )
+    columns = ("row", "parent_row", "depth", "start_ns", "dur_ns", "pid", "tid", "kind", *TEXT_COLUMNS)
+    ranges = trace.ranges.select(columns)
+    ranges = ranges.filter((pl.col("kind") == "push_pop") & pl.col("dur_ns").is_not_null())
+    ranges, _ = text_keys(trace, ranges.drop("kind"))
+    first_id = range_id(trace, "row")
+    del trace
+    inside = ranges.select("parent_row", "dur_ns").drop_nulls("parent_row").group_by("parent_row")
+    children = inside.agg(pl.col("dur_ns").sum().alias("child_ns"), pl.len().alias("children"))
+    children = children.sort("parent_row")
+    parents = positions(ranges["row"], ranges["parent_row"])
+    ids = ranges.select(first_id)["row"]
+    order = ranges.select(pl.arg_sort_by("start_ns", "row"))["start_ns"]
     indent = pl.lit("--").repeat_by("depth").list.join("")
-    return joined.with_columns(
-        range_stacks(joined),
-        end_ns=pl.col("start_ns") + pl.col("dur_ns"),
-        own_ns=pl.col("dur_ns") - pl.col("child_ns"),
-        name_tree=indent + pl.col("name"),
-    ).drop("row", "parent_row")
+    for start in range(0, max(len(order), 1), PART_ROWS):
+        chosen = order.slice(start, PART_ROWS)
+        part = ranges[chosen]
+        part = pl.concat(
+            [part, children[positions(children["parent_row"], part["row"])].drop("parent_row")],
+            how="horizontal",
+        )
+        part = part.with_columns(
+            pl.col("child_ns", "children").fill_null(0),
+            range_text(part).alias("name"),
+            ids.gather(chosen).alias("range_id"),
+            ids.gather(parents.gather(chosen)).alias("parent_id"),
+            range_stacks(ids, parents, chosen).alias("range_stack"),
+        )
+        yield part.with_columns(
+            end_ns=pl.col("start_ns") + pl.col("dur_ns"),
+            own_ns=pl.col("dur_ns") - pl.col("child_ns"),
+            name_tree=indent + pl.col("name"),
+        )
 
 
 _SUMS = {"ranges": ("dur_ns", "kind", *TEXT_COLUMNS), "extra_args": ()}

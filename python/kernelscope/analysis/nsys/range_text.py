@@ -10,26 +10,36 @@ if TYPE_CHECKING:
 TEXT_COLUMNS = ("name", "domain", "op_id", "sequence", "sizes")
 """Columns of ``ranges`` that texts are put together from."""
 
+_APPENDED = {"sequence": "seq", "op_id": "op_id", "sizes": "sizes", "inputs": "input_op_ids"}
 
-def range_text(trace: "Trace", ranges: pl.DataFrame, *, domain: bool = True) -> pl.Series:
+
+def text_keys(trace: "Trace", ranges: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """Adds ``inputs`` if any text has such a part, and names the columns that tell texts apart.
+
+    Two ranges have one text if they agree in these, which are much smaller than the text.
+    """
+    inputs = trace.extra_args.filter(pl.col("key") == "input_op_ids") if trace.extra_args.height else None
+    if inputs is not None and inputs.height:
+        known = inputs.select("row", inputs="value")
+        ranges = ranges.join(known, on="row", how="left", maintain_order="left")
+    columns = [name for name in (*TEXT_COLUMNS, "inputs") if name in ranges.columns]
+    keys = [name for name in columns if name == "name" or ranges[name].null_count() < ranges.height]
+    empty = [name for name in columns if name not in keys]
+    return ranges.drop(empty), keys
+
+
+def range_text(ranges: pl.DataFrame, *, domain: bool = True) -> pl.Series:
     """The text of each range, with its domain in front as ``domain:text``.
 
     What PyTorch appends to the name of an operator is a column of its own in ``ranges``; here it is
-    appended again.
+    appended again. Columns of which no text has a part may be missing.
     """
     parts: list[pl.Expr] = []
-    if domain and ranges["domain"].null_count() < ranges.height:
-        parts.append(pl.coalesce(pl.col("domain").cast(pl.String) + ":", pl.lit("")))
-    parts.append(pl.col("name").cast(pl.String).fill_null(""))
-    for key, column in (("seq", "sequence"), ("op_id", "op_id"), ("sizes", "sizes")):
-        if ranges[column].null_count() < ranges.height:
-            value = pl.col(column).cast(pl.String)
-            parts.append(pl.coalesce(pl.lit(f", {key} = ") + value, pl.lit("")))
-    inputs = trace.extra_args.filter(pl.col("key").cast(pl.String) == "input_op_ids")
-    if inputs.height:
-        known = inputs.select("row", _inputs=pl.lit(", input_op_ids = ") + pl.col("value").cast(pl.String))
-        ranges = ranges.join(known, on="row", how="left", maintain_order="left")
-        parts.append(pl.col("_inputs").fill_null(""))
-    named = pl.any_horizontal(pl.col("name").is_not_null(), pl.col("op_id").is_not_null())
-    text = parts[0] if len(parts) == 1 else pl.concat_str(parts)
-    return ranges.select(text=pl.when(named).then(text))["text"]
+    if domain and "domain" in ranges.columns:
+        parts.append((pl.col("domain").cast(pl.String) + ":").fill_null(""))
+    parts.append(pl.col("name").cast(pl.String))
+    for column, key in _APPENDED.items():
+        if column in ranges.columns:
+            parts.append((pl.lit(f", {key} = ") + pl.col(column).cast(pl.String)).fill_null(""))
+    # A text without a name is none.
+    return ranges.select(text=parts[0] if len(parts) == 1 else pl.concat_str(parts))["text"]

@@ -1,6 +1,6 @@
 """What a report of ``nsys stats`` is: its name, what it reads, its columns, and how it is made."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -51,7 +51,8 @@ class Report:
     name: str
     doc: str
     fields: tuple[Field, ...]
-    build: Callable[["Trace", Question], pl.DataFrame]
+    build: Callable[["Trace", Question], "pl.DataFrame | Iterator[pl.DataFrame]"]
+    """Makes the report: as a whole, or part by part where it has a row per event."""
     sources: tuple[str, ...]
     """Tables of nsys of which it needs any."""
     tables: Mapping[str, Sequence[str]]
@@ -64,6 +65,13 @@ class Report:
     """Kinds of GPU work that it looks at; null for all."""
     only_launching: bool = False
     """Whether it looks only at calls that launched GPU work, and ranges around them."""
+
+    def parts(self, trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
+        """The report in one or more frames, of which the first may be empty."""
+        made = self.build(trace, question)
+        # What is made part by part lets go of the trace as it goes.
+        del trace
+        yield from (made,) if isinstance(made, pl.DataFrame) else made
 
     def fields_by(self, by: Sequence[str]) -> tuple[Field, ...]:
         """Its columns when it is broken down by ``by``."""
@@ -80,11 +88,18 @@ BREAKDOWN: Mapping[str, Field] = MappingProxyType(
 )
 """What reports can be broken down by."""
 
+PART_ROWS = 1 << 15
+"""Rows of a part of a report that has a row per event."""
+
 GPU_BY = ("device", "stream", "process", "rank")
 HOST_BY = ("process", "rank")
 
 
-def broken_down(trace: "Trace", frame: pl.DataFrame) -> pl.DataFrame:
-    """Adds the columns ``process`` and ``rank``; ``device`` and ``stream`` are there for GPU work."""
-    rank = pl.lit(trace.meta.rank, pl.Int64)
-    return frame.with_columns(process=pl.col("pid") if "pid" in frame.columns else None, rank=rank)
+def selected(trace: "Trace", table: pl.DataFrame, by: Sequence[str], *columns: str) -> pl.DataFrame:
+    """The columns of a table that a report needs, and those it is broken down by.
+
+    Selected before anything is filtered: a filter copies every column there is.
+    """
+    sources = {"process": pl.col("pid"), "rank": pl.lit(trace.meta.rank, pl.Int64)}
+    broken = {name: sources.get(name, pl.col(name)) for name in by}
+    return table.select(*(name for name in columns if name not in broken), **broken)

@@ -1,5 +1,6 @@
 """The rules of ``nsys analyze``: idle GPUs, calls that block, copies from pageable memory."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -34,27 +35,36 @@ def _first_rows(frame: pl.DataFrame, question: Question) -> pl.DataFrame:
     return frame if rows < 0 else frame.head(rows)
 
 
-def _busy(trace: "Trace") -> pl.DataFrame:
-    """Disjoint intervals in which a GPU works for a process, in order, by process and device."""
-    work = trace.gpu_ops.filter(pl.col("dur_ns") >= 0).select(
-        *_PLACE, "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns")
-    )
-    overhead = trace.spans.filter(pl.col("category").cast(pl.String) == "profiler_overhead")
-    if overhead.height:
-        # The recorder holds a process up: that is no idleness of its GPUs.
-        places = work.select(_PLACE).unique()
-        held = overhead.select("pid", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns")).join(
-            places, on="pid"
+def _busy(trace: "Trace") -> Iterator[pl.DataFrame]:
+    """Disjoint intervals in which a GPU works for a process, in order; a frame for each of both."""
+    spans = trace.spans.select("category", "pid", "start_ns", "dur_ns")
+    # The recorder holds a process up: that is no idleness of its GPUs.
+    overhead = spans.filter((pl.col("category") == "profiler_overhead") & (pl.col("dur_ns") >= 0))
+    work = trace.gpu_ops.select(*_PLACE, "start_ns", "dur_ns")
+    del trace, spans
+    for place in work.select(_GPU).unique().sort(_GPU).iter_rows(named=True):
+        of_gpu = work.filter(
+            *(pl.col(name).eq_missing(value) for name, value in place.items()), pl.col("dur_ns") >= 0
         )
-        work = pl.concat([work, held.select(work.columns)])
-    work = work.sort("start_ns", maintain_order=True)
-    reach = pl.col("end_ns").cum_max().shift(1).over(_GPU)
-    begins = (pl.col("start_ns") > reach).fill_null(value=True)
-    parts = work.with_columns(_part=begins.cum_sum().over(_GPU))
-    merged = parts.group_by([*_GPU, "_part"]).agg(
-        pl.col("context").first(), pl.col("start_ns").min(), pl.col("end_ns").max()
-    )
-    return merged.sort(*_GPU, "start_ns")
+        if of_gpu.is_empty():
+            continue
+        held = overhead.filter(pl.col("pid").eq_missing(place["pid"]))
+        times = pl.concat([part.select("start_ns", "dur_ns") for part in (of_gpu, held)])
+        merged = _union(times)
+        named = {name: pl.lit(of_gpu[name][0], of_gpu.schema[name]) for name in _PLACE}
+        del of_gpu, times
+        yield merged.with_columns(**named)
+
+
+def _union(times: pl.DataFrame) -> pl.DataFrame:
+    """The intervals of ``times``, those that overlap or touch as one."""
+    times = times if times["start_ns"].is_sorted() else times.sort("start_ns")
+    start, reach = times["start_ns"], (times["start_ns"] + times["dur_ns"]).cum_max()
+    del times
+    begins = (start > reach.shift(1)).fill_null(value=True)
+    # An interval ends where the next begins, or with the last.
+    ends = begins.shift(-1, fill_value=True)
+    return pl.DataFrame({"start_ns": start.filter(begins), "end_ns": reach.filter(ends)})
 
 
 _GPU = ["pid", "device"]
@@ -62,23 +72,28 @@ _GPU = ["pid", "device"]
 
 def _gaps(trace: "Trace", question: Question) -> pl.DataFrame:
     least_ns = _number(question, "gap", _GAP_MS) * 1_000_000
-    busy = _busy(trace)
-    before = pl.col("end_ns").shift(1).over(_GPU)
-    gaps = busy.select(*_PLACE, start_ns=before, dur_ns=pl.col("start_ns") - before).drop_nulls("dur_ns")
-    gaps = gaps.filter(pl.col("dur_ns") > least_ns).sort("dur_ns", "start_ns", descending=[True, False])
+    before = pl.col("end_ns").shift(1)
+    gap = pl.col("start_ns") - before
+    parts = [
+        busy.select(*_PLACE, start_ns=before, dur_ns=gap).filter(pl.col("dur_ns") > least_ns)
+        for busy in _busy(trace)
+    ]
+    gaps = pl.concat([_no_spans(), *parts])
+    gaps = gaps.sort("dur_ns", "start_ns", descending=[True, False])
     return _first_rows(gaps.with_row_index("number", offset=1), question)
+
+
+def _no_spans() -> pl.DataFrame:
+    place = {"pid": pl.Int64, "device": pl.Int32, "context": pl.Int32}
+    return pl.DataFrame(schema={**place, "start_ns": pl.Int64, "dur_ns": pl.Int64})
 
 
 def _utilisation(trace: "Trace", question: Question) -> pl.DataFrame:
     threshold, chunks = _number(question, "threshold", _THRESHOLD_PCT), _number(question, "chunks", _CHUNKS)
     if chunks < 1:
         raise InvalidArgumentError("chunks must be at least 1")
-    found = [
-        _low_spans(part, chunks=chunks, threshold=threshold)
-        for part in _busy(trace).partition_by(_GPU, maintain_order=True)
-    ]
-    columns = {"pid": pl.Int64, "device": pl.Int32, "context": pl.Int32, "start_ns": pl.Int64}
-    nothing = pl.DataFrame(schema={**columns, "dur_ns": pl.Int64, "busy_pct": pl.Float64})
+    found = [_low_spans(part, chunks=chunks, threshold=threshold) for part in _busy(trace)]
+    nothing = _no_spans().with_columns(busy_pct=pl.lit(None, pl.Float64))
     table = pl.concat([nothing, *found]).sort("busy_pct", "start_ns", descending=[True, False])
     return _first_rows(table.with_row_index("number", offset=1), question)
 
@@ -120,8 +135,10 @@ def _low_spans(busy: pl.DataFrame, *, chunks: int, threshold: int) -> pl.DataFra
     )
 
 
-def _with_calls(trace: "Trace", work: pl.DataFrame) -> pl.DataFrame:
-    """The work with the call that launched it, of its own process."""
+def _with_calls(trace: "Trace", kind: str) -> pl.DataFrame:
+    """Copies or memsets with the call that launched each, of its own process."""
+    columns = [name for name in (*_COPY_COLUMNS, "copy_kind", "kind", "launch_row") if name != "api"]
+    work = trace.gpu_ops.select(columns).filter(pl.col("kind") == kind)
     calls = trace.launches.select(launch_row="row", api=versioned_name(trace.launches))
     return work.join(calls, on="launch_row", how="inner", maintain_order="left")
 
@@ -135,8 +152,7 @@ _COPY_COLUMNS = (
 def _pageable_copies(trace: "Trace", question: Question) -> pl.DataFrame:
     """Copies that were asked to be asynchronous and are not: one side is pageable."""
     pageable = (pl.col("source_memory") == "Pageable") | (pl.col("destination_memory") == "Pageable")
-    copies = _with_calls(trace, trace.gpu_ops.filter((pl.col("kind") == "memcpy") & pageable))
-    copies = copies.filter(pl.col("api").str.contains("Async", literal=True))
+    copies = _with_calls(trace, "memcpy").filter(pageable & pl.col("api").str.contains("Async", literal=True))
     return _first_rows(
         copies.select(_COPY_COLUMNS).sort("dur_ns", descending=True, maintain_order=True), question
     )
@@ -146,15 +162,15 @@ def _synchronous_copies(trace: "Trace", question: Question) -> pl.DataFrame:
     """Copies that block the host, without those that are too small to matter or stay on the device."""
     small = (pl.col("copy_kind") == "Host-to-Device") & (pl.col("bytes") <= _SMALL_COPY_BYTES)
     local = pl.col("copy_kind") == "Device-to-Device"
-    copies = trace.gpu_ops.filter((pl.col("kind") == "memcpy") & ~small & ~local)
-    copies = _with_calls(trace, copies).filter(~pl.col("api").str.contains("Async", literal=True))
+    blocking = ~pl.col("api").str.contains("Async", literal=True)
+    copies = _with_calls(trace, "memcpy").filter(~small & ~local & blocking)
     return _first_rows(
         copies.select(_COPY_COLUMNS).sort("dur_ns", descending=True, maintain_order=True), question
     )
 
 
 def _synchronous_memsets(trace: "Trace", question: Question) -> pl.DataFrame:
-    memsets = _with_calls(trace, trace.gpu_ops.filter(pl.col("kind") == "memset"))
+    memsets = _with_calls(trace, "memset")
     memsets = memsets.filter(~pl.col("api").str.contains("Async", literal=True))
     columns = [name for name in _COPY_COLUMNS if name != "source_memory"]
     return _first_rows(memsets.select(columns).sort("dur_ns", descending=True, maintain_order=True), question)
