@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -90,15 +91,24 @@ def read_for(
         tables.setdefault("launches", []).append("range_row")
         tables["ranges"] = list(TEXT_COLUMNS)
         tables["extra_args"] = []
-    return read(
-        path,
-        strict=strict,
-        threads=threads,
-        progress=progress,
-        tables=tables,
-        kinds=report.kinds,
-        only_launching=report.only_launching,
-    )
+    options: dict[str, Any] = {"strict": strict, "threads": threads, "progress": progress}
+    if not (report.linked or question.has("nvtx-name")):
+        return _read_apart(path, tables, options)
+    return read(path, tables=tables, kinds=report.kinds, only_launching=report.only_launching, **options)
+
+
+def _read_apart(
+    path: str | os.PathLike[str], tables: dict[str, list[str]], options: dict[str, Any]
+) -> "Trace":
+    """Reads tables one after the other: together they would be linked, which takes time and memory."""
+    (first, *others) = tables
+    trace = read(path, tables={first: tables[first]}, **options)
+    for name in others:
+        other = read(path, tables={name: tables[name]}, **options)
+        found = pl.concat([trace.diagnostics, other.diagnostics]).unique(maintain_order=True)
+        trace = replace(trace, diagnostics=found, **{name: getattr(other, name)})
+        del other
+    return trace
 
 
 def missing(trace: "Trace", report: Report) -> str | None:

@@ -1,12 +1,15 @@
 """Summaries of GPU work: kernels, copies and memsets, graphs, and API calls beside them."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.nsys.kernel_names import asked_name
+from kernelscope.analysis.nsys.kernel_names import asked_name, with_range_in_name, with_range_keys
 from kernelscope.analysis.nsys.report import GPU_BY, HOST_BY, Field, Figure, Question, Report, selected
 from kernelscope.analysis.nsys.statistics import in_order, share, spread, summary, summary_fields
+from kernelscope.analysis.nsys.text_sums import sums_by_text
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -23,23 +26,42 @@ _CATEGORIES = {
 }
 
 
-def _work(trace: "Trace", question: Question, kinds: tuple[str, ...], *columns: str) -> pl.DataFrame:
-    """GPU work of some kinds with the columns that are needed, kernels by the name that was asked for."""
-    named = asked_name(trace, question) if "name" in columns else None
+def _work(
+    trace: "Trace", question: Question, kinds: tuple[str, ...], *columns: str, ranged: bool = True
+) -> pl.DataFrame:
+    """GPU work of some kinds with the columns that are needed, kernels by the name that was asked for.
+
+    With ``nvtx-name`` the name has the range in front, or the column ``range_row`` if not ``ranged``.
+    """
     chosen = ("range_row", *columns) if question.has("nvtx-name") else columns
     frame = selected(trace, trace.gpu_ops, question.by, "kind", *chosen, *_chosen_names(question))
     frame = frame.filter(pl.col("kind").is_in(kinds))
-    return frame if named is None else named(frame)
+    if not ranged:
+        question = replace(
+            question, arguments={k: v for k, v in question.arguments.items() if k != "nvtx-name"}
+        )
+    return asked_name(trace, question)(frame) if "name" in columns else frame
 
 
 def _chosen_names(question: Question) -> tuple[str, ...]:
     return ("short_name",) * question.has("base") + ("mangled_name",) * question.has("mangled")
 
 
-def _kernel_sum(trace: "Trace", question: Question) -> pl.DataFrame:
+def _kernel_sum(trace: "Trace", question: Question) -> "pl.DataFrame | Iterator[pl.DataFrame]":
+    if question.has("nvtx-name"):
+        return _kernel_sum_by_range(trace, question)
     frame = _work(trace, question, ("kernel",), "dur_ns", "name")
     table = summary(frame, [*question.by, "name"])
     return in_order(table, "total_ns", ascending=["instances", "name", *question.by])
+
+
+def _kernel_sum_by_range(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
+    frame = _work(trace, question, ("kernel",), "dur_ns", "name", ranged=False)
+    frame, keys = with_range_keys(trace, frame)
+    del trace
+    keys = [*question.by, "name", *keys]
+    tied = ["instances", "name", *question.by]
+    yield from sums_by_text(frame.select("dur_ns", *keys), keys, "dur_ns", with_range_in_name, ascending=tied)
 
 
 def _kernel_gb_sum(trace: "Trace", question: Question) -> pl.DataFrame:
@@ -70,16 +92,14 @@ def _gpu_sum(trace: "Trace", question: Question) -> pl.DataFrame:
     return in_order(_categorised(table), "total_ns", ascending=["instances", "name", "kind", *question.by])
 
 
-def _api_gpu_sum(trace: "Trace", question: Question) -> pl.DataFrame:
-    calls = selected(trace, trace.launches, question.by, "dur_ns", "name")
-    parts = [
-        summary(calls, [*question.by, "name"]).with_columns(kind=pl.lit("api")),
-        summary(_gpu_rows(trace, question), [*question.by, "kind", "name"]),
-    ]
+def _api_gpu_sum(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
+    work = summary(_gpu_rows(trace, question), [*question.by, "kind", "name"])
+    calls = summary(selected(trace, trace.launches, question.by, "dur_ns", "name"), [*question.by, "name"])
+    del trace
     texts = pl.col("kind", "name").cast(pl.String)
-    table = pl.concat([part.with_columns(texts) for part in parts], how="diagonal")
-    table = _categorised(table.with_columns(time_pct=share("total_ns")))
-    return in_order(table, "total_ns", ascending=["instances", "name", "kind", *question.by])
+    parts = [part.with_columns(texts) for part in (calls.with_columns(kind=pl.lit("api")), work)]
+    table = _categorised(pl.concat(parts, how="diagonal").with_columns(time_pct=share("total_ns")))
+    yield in_order(table, "total_ns", ascending=["instances", "name", "kind", *question.by])
 
 
 def _categorised(table: pl.DataFrame) -> pl.DataFrame:
@@ -172,6 +192,7 @@ REPORTS = (
         build=_api_gpu_sum,
         sources=(RUNTIME, KERNEL, *MEMORY, GRAPH),
         tables={**_GPU, "launches": ("name", "dur_ns")},
+        linked=False,
         by=HOST_BY,
         arguments=_KERNEL_ARGUMENTS,
     ),

@@ -53,20 +53,24 @@ def _timed(kernels: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     ).rename({"start_ns": "kernel_start_ns", "dur_ns": "kernel_ns"})
 
 
-def _exec_sum(trace: "Trace", question: Question) -> pl.DataFrame:
+def _exec_sum(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
     kernels = _kernels(trace, question).drop("grid", "block")
     calls = trace.launches.select(
         "pid", "tid", launch_row="row", api_start_ns="start_ns", api_ns="dur_ns", api_name="name"
     )
+    del trace
     keys = ["pid", "tid", "device", "api_name", "name"]
     times = ("total_ns", "api_ns", "queue_ns", "kernel_ns")
-    rows = _timed(kernels, calls).select(*keys, *times)
+    empty = _timed(kernels.head(0), calls).select(*keys, *times)
+    parts = (_timed(part, calls).select(*keys, *times) for part in kernels.iter_slices(PART_ROWS))
+    rows = pl.concat([empty, *parts])
+    del kernels, calls, parts
     table = rows.group_by(keys).agg(
         pl.len().cast(pl.Int64).alias("instances"),
         pl.col("queue_ns").count().cast(pl.Int64).alias("queued"),
         *(part for name in times for part in distribution(pl.col(name), name)),
     )
-    return in_order(table, "mean_total_ns", ascending=keys)
+    yield in_order(table, "mean_total_ns", ascending=keys)
 
 
 def _distribution_fields(letter: str, name: str) -> tuple[Field, ...]:

@@ -7,9 +7,12 @@ import polars as pl
 
 from kernelscope.analysis.nsys.range_text import TEXT_COLUMNS, range_text, text_keys
 from kernelscope.analysis.nsys.report import Question
+from kernelscope.analysis.nvtx_projection import positions
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
+
+_PREFIX = "range_"
 
 
 def asked_name(trace: "Trace", question: Question) -> Callable[[pl.DataFrame], pl.DataFrame]:
@@ -37,3 +40,19 @@ def asked_name(trace: "Trace", question: Question) -> Callable[[pl.DataFrame], p
         return joined.with_columns(name=named).drop("_text")
 
     return rename
+
+
+def with_range_keys(trace: "Trace", frame: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """Adds the columns that tell the texts of innermost ranges apart, instead of the texts."""
+    ranges, keys = text_keys(trace, trace.ranges.select("row", *TEXT_COLUMNS))
+    at = positions(ranges["row"], frame["range_row"])
+    columns = ranges[at].select(pl.col(key).alias(_PREFIX + key) for key in keys if key != "domain")
+    return pl.concat([frame.drop("range_row"), columns], how="horizontal"), columns.columns
+
+
+def with_range_in_name(frame: pl.DataFrame) -> pl.DataFrame:
+    """Puts the text of the range in front of the name, from the columns of :func:`with_range_keys`."""
+    keys = [column for column in frame.columns if column.startswith(_PREFIX)]
+    texts = range_text(frame.select(pl.col(key).alias(key.removeprefix(_PREFIX)) for key in keys))
+    name = pl.col("name").cast(pl.String)
+    return frame.with_columns(_text=texts).with_columns(name=pl.coalesce(pl.col("_text") + "/" + name, name))

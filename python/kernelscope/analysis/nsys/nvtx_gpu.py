@@ -9,7 +9,8 @@ from kernelscope.analysis.nsys.kernel_names import asked_name
 from kernelscope.analysis.nsys.nvtx_ranges import NVTX, range_id, range_stacks, style
 from kernelscope.analysis.nsys.range_text import TEXT_COLUMNS, range_text, text_keys
 from kernelscope.analysis.nsys.report import HOST_BY, PART_ROWS, Field, Figure, Question, Report, selected
-from kernelscope.analysis.nsys.statistics import PREFIX, in_order, spread
+from kernelscope.analysis.nsys.statistics import PREFIX, spread
+from kernelscope.analysis.nsys.text_sums import sums_by_text
 from kernelscope.analysis.nvtx_projection import enclosing_pairs, host_ranges, positions, project
 
 if TYPE_CHECKING:
@@ -63,25 +64,24 @@ def _outside(trace: "Trace") -> pl.DataFrame:
     )
 
 
-def _projection_sum(trace: "Trace", question: Question) -> pl.DataFrame:
+def _projection_sum(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
     ranges, keys = _projected(trace)
     columns = ("gpu_span_ns", "dur_ns", "launches", "depth", "children", "kind", *keys)
     rows = selected(trace, ranges, question.by, *columns)
     del trace, ranges
-    table = spread(
+
+    def finish(part: pl.DataFrame) -> pl.DataFrame:
+        return part.with_columns(range_text(part).alias("name"), style=style())
+
+    yield from sums_by_text(
         rows,
         [*question.by, *keys, "kind"],
         "gpu_span_ns",
-        "ns",
-        range_ns=pl.col("dur_ns").sum(),
-        launches=pl.col("launches").sum(),
-        mean_launches=pl.col("launches").mean(),
-        mean_depth=pl.col("depth").mean(),
-        mean_children=pl.col("children").mean(),
+        finish,
+        ascending=["name", "style", *question.by],
+        sums={"range_ns": "dur_ns", "launches": "launches"},
+        means={"mean_launches": "launches", "mean_depth": "depth", "mean_children": "children"},
     )
-    del rows
-    table = table.with_columns(range_text(table).alias("name"), style=style())
-    return in_order(table, "total_ns", ascending=["name", "style", *question.by])
 
 
 def _kernel_sum(trace: "Trace", question: Question) -> pl.DataFrame:

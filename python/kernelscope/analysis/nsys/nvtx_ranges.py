@@ -6,7 +6,8 @@ import polars as pl
 
 from kernelscope.analysis.nsys.range_text import TEXT_COLUMNS, range_text, text_keys
 from kernelscope.analysis.nsys.report import HOST_BY, PART_ROWS, Field, Question, Report, selected
-from kernelscope.analysis.nsys.statistics import in_order, summary, summary_fields
+from kernelscope.analysis.nsys.statistics import summary_fields
+from kernelscope.analysis.nsys.text_sums import sums_by_text
 from kernelscope.analysis.nvtx_projection import positions
 
 if TYPE_CHECKING:
@@ -43,20 +44,25 @@ def range_stacks(ids: pl.Series, parents: pl.Series, chosen: pl.Series) -> pl.Se
     return stacks
 
 
-def _sum(*kinds: str, by_style: bool) -> "Callable[[Trace, Question], pl.DataFrame]":
-    def build(trace: "Trace", question: Question) -> pl.DataFrame:
+def _sum(*kinds: str, by_style: bool) -> "Callable[[Trace, Question], Iterator[pl.DataFrame]]":
+    def build(trace: "Trace", question: Question) -> "Iterator[pl.DataFrame]":
         ranges = selected(trace, trace.ranges, question.by, "row", "dur_ns", "kind", *TEXT_COLUMNS)
-        ranges = ranges.filter(pl.col("kind").is_in(kinds))
-        ranges, keys = text_keys(trace, ranges)
-        style_key = ["kind"] if by_style else []
-        table = summary(ranges, [*question.by, *style_key, *keys])
-        table = table.with_columns(range_text(table).alias("name"))
-        if by_style:
-            table = table.with_columns(style=style())
-        tied = ["name", "style"] if by_style else ["name"]
-        return in_order(table, "total_ns", ascending=[*tied, *question.by])
+        ranges, keys = text_keys(trace, ranges.filter(pl.col("kind").is_in(kinds)))
+        del trace
+        keys = [*question.by, *(("kind",) * by_style), *keys]
+        ranges = ranges.select("dur_ns", *keys)
+        tied = ["name", *(("style",) * by_style), *question.by]
+        yield from sums_by_text(ranges, keys, "dur_ns", _named(by_style=by_style), ascending=tied)
 
     return build
+
+
+def _named(*, by_style: bool) -> "Callable[[pl.DataFrame], pl.DataFrame]":
+    def finish(part: pl.DataFrame) -> pl.DataFrame:
+        part = part.with_columns(range_text(part).alias("name"))
+        return part.with_columns(style=style()) if by_style else part
+
+    return finish
 
 
 def _push_pop_trace(trace: "Trace", question: Question) -> "Iterator[pl.DataFrame]":

@@ -66,6 +66,9 @@ class Report:
     only_launching: bool = False
     """Whether it looks only at calls that launched GPU work, and ranges around them."""
 
+    linked: bool = True
+    """Whether it looks at links between its tables; if not, they are read one after the other."""
+
     def parts(self, trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
         """The report in one or more frames, of which the first may be empty."""
         made = self.build(trace, question)
