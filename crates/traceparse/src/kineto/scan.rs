@@ -5,6 +5,7 @@
 
 /// Why scanning stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
 pub(crate) enum Stop {
     /// The bytes end inside a value.
     Incomplete,
@@ -14,6 +15,7 @@ pub(crate) enum Stop {
 
 /// The kind of a scanned value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(usize)] // as large as a pointer: a `Raw` is copied in the very words in which it was written
 pub(crate) enum Kind {
     /// No value.
     #[default]
