@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import polars as pl
 import pytest
@@ -253,3 +254,26 @@ def test_another_program_s_database(tmp_path: Path) -> None:
         database.connection.execute(f"DROP TABLE CUPTI_ACTIVITY_KIND_{table}")
     with pytest.raises(errors.NotATraceError, match="not an export of nsys"):
         ks.read(database.close())
+
+
+def test_random_damage_is_answered_or_refused(make: Make) -> None:
+    database = make()
+    for at in range(400):
+        database.range(f"aten::mm, seq = {at}", 10 * at, 10 * at + 9)
+        database.call(10 * at + 1, 10 * at + 3, correlation=at + 1)
+        database.kernel(10 * at + 2, 10 * at + 8, f"kernel {at % 7}", correlation=at + 1)
+    path = database.close()
+    whole = path.read_bytes()
+    random = Random(7)
+    for _ in range(60):
+        damaged = bytearray(whole)
+        for _ in range(random.randint(1, 40)):
+            damaged[random.randrange(len(damaged))] = random.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            trace = ks.read(path)
+        except (errors.TraceFormatError, errors.NotATraceError, errors.TraceReadError) as error:
+            assert str(path) in str(error)  # noqa: PT017 - either outcome is right
+            continue
+        assert trace.meta.seen == trace.meta.kept + trace.meta.dropped
+        assert path.read_bytes() == damaged
