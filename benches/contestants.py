@@ -38,6 +38,7 @@ CONTESTANTS = (
     Contestant("kernelscope", "kernelscope.read", "own", memory=0.5),
     Contestant("kernelscope_one_thread", "kernelscope.read(threads=1)", "own", memory=0.5),
     Contestant("inflate", "the inflater of kernelscope alone", "rust", memory=0.0, plain=False),
+    Contestant("libdeflate", "libdeflate alone, all in memory", "peers", memory=1.1, plain=False),
     Contestant("python_gzip", "Python's gzip alone", "peers", memory=0.0, plain=False),
     Contestant("orjson_loads", "orjson.loads", "peers", memory=8.0),
     Contestant("json_load", "json.load", "peers", memory=6.5),

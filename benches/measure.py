@@ -62,6 +62,17 @@ def python_gzip() -> Call:
     return call
 
 
+def libdeflate() -> Call:
+    """Inflation alone, by a library that wants a whole file in memory; kernelscope streams."""
+    import deflate  # pyright: ignore[reportMissingImports]
+
+    def call(path: str) -> None:
+        with open(path, "rb") as file:
+            _keep(deflate.gzip_decompress(file.read()))
+
+    return call
+
+
 def hta() -> Call:
     """HolisticTraceAnalysis: its constructor loads, parses and links."""
     import logging
@@ -95,7 +106,8 @@ def tb_profiler() -> Call:
 TASKS = {
     task.__name__: task
     for task in (
-        kernelscope, kernelscope_one_thread, json_load, orjson_loads, python_gzip, hta, tb_profiler,
+        kernelscope, kernelscope_one_thread, json_load, orjson_loads, python_gzip, libdeflate, hta,
+        tb_profiler,
     )
 }  # fmt: skip
 
