@@ -58,7 +58,11 @@ pub(crate) fn micros_to_ns(text: &[u8], fraction: Fraction) -> Option<i64> {
         if digit > 9 {
             break;
         }
-        value = value.checked_mul(10)?.checked_add(i64::from(digit))?;
+        let Some(longer) = value.checked_mul(10).and_then(|value| value.checked_add(i64::from(digit))) else {
+            // An exponent may make it small again.
+            return scientific_to_ns(text);
+        };
+        value = longer;
         at += 1;
     }
     let ns = match digits.get(at) {
@@ -144,6 +148,7 @@ mod tests {
         assert_eq!(ns("1e-300"), Some(0));
         assert_eq!(ns("1e300"), None);
         assert_eq!(ns("0e99"), Some(0));
+        assert_eq!(ns("184467440737095516150E-8"), Some(1_844_674_407_370_955));
     }
 
     #[test]
