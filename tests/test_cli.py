@@ -149,14 +149,19 @@ def test_schema(cli: Run) -> None:
     assert "op_row" in cli("schema", "gpu_ops").stdout
 
 
-def test_reader_of_the_output_may_leave() -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    done = subprocess.run(
-        [sys.executable, "-m", "kernelscope", "schema"], stdout=writing, stderr=subprocess.PIPE, check=False
-    )
-    os.close(writing)
-    assert (done.returncode, done.stderr) == (0, b"")
+def test_reader_of_the_output_may_leave(tmp_path: Path, cli: Run) -> None:
+    database = tmp_path / "demo.sqlite"
+    assert cli("demo", "--kind", "nsys", "--size", "1MB", "--out", database).returncode == 0
+    # One writes with print, the other through Polars.
+    for arguments in (["schema"], ["stats", database, "--report", "cuda_gpu_trace"]):
+        reading, writing = os.pipe()
+        os.close(reading)
+        done = subprocess.run(
+            [sys.executable, "-m", "kernelscope", *arguments],
+            stdout=writing, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+        os.close(writing)
+        assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_interrupt(large: Path) -> None:

@@ -1,6 +1,7 @@
 """Parses the command line, runs a subcommand, and turns its failure into an exit code."""
 
 import argparse
+import errno
 import io
 import os
 import sys
@@ -31,16 +32,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), USAGE)
     except KernelscopeError as error:
         return _fail(str(error))
-    except BrokenPipeError:
+    except OSError as error:
+        if not _is_broken_pipe(error):
+            return _fail(str(error))
         # The reader of our output has seen enough. Python would fail once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
-    except OSError as error:
-        return _fail(str(error))
     except KeyboardInterrupt:
         print("kernelscope: interrupted", file=sys.stderr)
         return INTERRUPTED
     return code
+
+
+def _is_broken_pipe(error: OSError) -> bool:
+    """Whether nobody reads our output any more. Polars raises a bare OSError, with the number as text."""
+    return isinstance(error, BrokenPipeError) or str(error).endswith(f"(os error {errno.EPIPE})")
 
 
 def _fail(message: str, code: int = FAILED) -> int:
