@@ -42,6 +42,10 @@ test: lint test-rust test-python ## everything that CI runs
 bench: $(STAMPS)/extension $(STAMPS)/bench ## measure speed and memory beside other readers; SIZES="400MB 4GB" BENCH=--help
 	$(BIN)/python benches/run.py --sizes "$(SIZES)" $(BENCH)
 
+.PHONY: bench-databases
+bench-databases: $(STAMPS)/extension $(STAMPS)/bench ## the same for databases of Nsight Systems; BENCH=--help
+	$(BIN)/python benches/databases.py $(BENCH)
+
 .PHONY: lint
 lint: lint-rust lint-python ## format, lints, types and import arrows
 
@@ -86,7 +90,7 @@ clean: ## remove everything that was built here
 help:
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	  /^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Stamps: each says that what it is named after is installed, and is renewed when its inputs change.
 

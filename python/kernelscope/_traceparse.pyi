@@ -11,6 +11,9 @@ class ArrowTable:
     """A table that any Arrow consumer can take without a copy."""
 
     def __len__(self) -> int: ...
+    def columns(self) -> list[ArrowTable]:
+        """The columns as tables of their own, which share nothing."""
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 class RawTrace:

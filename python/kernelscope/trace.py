@@ -179,10 +179,16 @@ def _frame(name: str, table: _traceparse.ArrowTable) -> pl.DataFrame:
     rows = len(table)
     if rows == 0:
         return pl.DataFrame(schema=dtypes)
-    filled = pl.DataFrame(table)
+    # Column by column: those of one stream keep one another alive, and Polars copies the categorical ones.
+    columns = table.columns()
+    del table
+    filled: dict[str, pl.Series] = {}
+    while columns:
+        series = pl.DataFrame(columns.pop()).to_series()
+        filled[series.name] = series
     return pl.DataFrame(
         [
-            filled[column] if column in filled.columns else _nulls(column, dtype, rows)
+            filled[column] if column in filled else _nulls(column, dtype, rows)
             for column, dtype in dtypes.items()
         ]
     )

@@ -21,6 +21,7 @@ ANSWERS = {
     "ops",
     "ops_by_shape",
     "kernels",
+    "ranges",
     "kernels_by_op",
     "gpus",
     "unlinked",

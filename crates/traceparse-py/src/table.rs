@@ -23,6 +23,12 @@ impl ArrowTable {
         self.batch.num_rows()
     }
 
+    /// The columns as tables of their own, which share nothing.
+    fn columns(&self) -> Vec<Self> {
+        let columns = (0..self.batch.num_columns()).filter_map(|at| self.batch.project(&[at]).ok());
+        columns.map(Self::new).collect()
+    }
+
     /// Exports the table; the requested schema is a hint that the protocol allows to ignore.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(

@@ -53,6 +53,19 @@ impl ReadOptions {
         self.tables.as_ref().is_none_or(|tables| tables.contains_key(table))
     }
 
+    /// Whether anything is wanted that follows from what several rows have in common.
+    pub(crate) fn wants_links(&self) -> bool {
+        const DERIVED: [&str; 6] = ["launch_row", "op_row", "range_row", "link", "step", "is_communication"];
+        let Some(tables) = &self.tables else { return true };
+        tables.iter().any(|(table, columns)| match table.as_str() {
+            "gpu_ops" => {
+                columns.is_empty() || columns.iter().any(|column| DERIVED.contains(&column.as_str()))
+            }
+            "devices" | "diagnostics" => false,
+            _ => true,
+        })
+    }
+
     /// Whether a kind of GPU work is wanted.
     pub(crate) fn wants_kind(&self, kind: &str) -> bool {
         self.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|wanted| wanted == kind))

@@ -50,7 +50,10 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
         }
         Format::Sqlite => nsys::read(path, options).map_err(|e| e.with_path(path))?,
     };
-    link::link(&mut trace, options);
+    // What a database says of GPU work and GPUs stands in the rows themselves.
+    if options.wants_links() || trace.meta.format != "nsys" {
+        link::link(&mut trace, options);
+    }
     trace.tables.keep_only(|table| options.wants(table));
     // Whoever asks for part of a trace must still see what is wrong with it.
     trace.tables.diagnostics = trace.stats.to_table(&mut trace.symbols);

@@ -20,6 +20,8 @@ class Answers:
     breakdown: pl.DataFrame
     ops: pl.DataFrame
     kernels: pl.DataFrame
+    ranges: pl.DataFrame
+    """NVTX ranges by name, on the host and on the GPU; empty for a trace without."""
     gpus: pl.DataFrame
     unlinked: pl.DataFrame
     """GPU work by how its operator was found, or why there is none: ``link``, ``kernels``, ``dur_ns``."""
@@ -34,10 +36,25 @@ def answer(trace: "Trace") -> Answers:
         breakdown=everything.filter(~pl.col("is_partial")),
         ops=analysis.op_table(trace),
         kernels=analysis.kernel_table(trace),
+        ranges=_ranges(trace),
         gpus=analysis.gpu_summary(trace),
         unlinked=_unlinked(trace.gpu_ops),
         diagnostics=trace.diagnostics.with_columns(pl.col(pl.Categorical).cast(pl.String)),
     )
+
+
+def _ranges(trace: "Trace") -> pl.DataFrame:
+    """NVTX ranges by domain and name, those without GPU work too, their own GPU time first."""
+    keys = ["domain", "name"]
+    ranges = trace.ranges.select(*keys, "kind", "dur_ns").filter(pl.col("kind") != "mark")
+    host = ranges.group_by(keys).agg(pl.len().cast(pl.Int64).alias("ranges"), pl.col("dur_ns").sum())
+    host = host.with_columns(pl.col(keys).cast(pl.String))
+    gpu = analysis.nvtx_table(trace).drop("ranges", "dur_ns") if ranges.height else host.select(keys).clear()
+    table = host.join(gpu, on=keys, how="left", nulls_equal=True)
+    if not ranges.height:
+        return table
+    order = ["gpu_exclusive_ns", "dur_ns"]
+    return table.sort([*order, *keys], descending=[True, True, False, False], nulls_last=True)
 
 
 def _unlinked(gpu_ops: pl.DataFrame) -> pl.DataFrame:

@@ -24,6 +24,7 @@ def to_json(trace: "Trace", answers: Answers) -> str:
             "breakdown": answers.breakdown.to_dicts(),
             "ops": answers.ops.to_dicts(),
             "kernels": answers.kernels.to_dicts(),
+            "ranges": answers.ranges.to_dicts(),
             "gpus": answers.gpus.to_dicts(),
             "unlinked": answers.unlinked.to_dicts(),
             "diagnostics": answers.diagnostics.to_dicts(),

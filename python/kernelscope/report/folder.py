@@ -42,6 +42,7 @@ def _frames(trace: "Trace", answers: Answers) -> dict[str, pl.DataFrame]:
         "ops": answers.ops,
         "ops_by_shape": shaped,
         "kernels": answers.kernels,
+        "ranges": answers.ranges,
         "kernels_by_op": analysis.kernel_table(trace, by=("op", "name")),
         "gpus": answers.gpus,
         "unlinked": answers.unlinked,

@@ -60,7 +60,7 @@ def write_columns(parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: I
 
 
 def write_parquet(parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: IO[bytes]) -> None:
-    """Writes a report with its own column names and nothing rounded, a row group for each part."""
+    """Writes a report with its own column names and nothing rounded, in row groups of no more than a part."""
     columns = [field.column for field in fields]
     waiting = iter(parts)
     first = next(waiting).select(columns)
@@ -78,7 +78,7 @@ def write_parquet(parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: I
     ) -> Iterator[pl.DataFrame]:
         yield from given
 
-    register_io_source(source, schema=schema).sink_parquet(out)
+    register_io_source(source, schema=schema).sink_parquet(out, row_group_size=_SLICE_ROWS)
 
 
 def _slices(parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:

@@ -1,6 +1,8 @@
 //! GPUs, streams, and the names of processes and threads.
 
 use hashbrown::HashMap;
+use std::collections::BTreeSet;
+
 use rusqlite::{Connection, Row};
 
 use super::catalog::Catalog;
@@ -137,6 +139,16 @@ fn warps_per_sm(connection: &Connection, table: &super::catalog::Table, device: 
     }
     let sql = "SELECT maxWarpsPerSm FROM TARGET_INFO_GPU WHERE id = ?1";
     connection.query_row(sql, [device], |row| row.get(0)).ok().filter(|&warps| warps > 0)
+}
+
+/// Adds the devices that have work and that nothing describes.
+pub(super) fn add_used_devices(tables: &mut Tables) {
+    let Tables { gpu_ops, devices, .. } = tables;
+    let described: BTreeSet<i32> = devices.device.iter().flatten().collect();
+    let used: BTreeSet<i32> = gpu_ops.device.iter().flatten().filter(|&device| device >= 0).collect();
+    for &device in used.difference(&described) {
+        devices.push(DeviceRow { device, ..Default::default() });
+    }
 }
 
 /// Adds the names of the processes and threads that have events; the database lists all of the host.

@@ -73,6 +73,7 @@ pub(crate) fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     let catalog = &context.catalog;
     machine::add_devices(&connection, catalog, &mut symbols, &mut tables);
     machine::add_names(&connection, catalog, processes, &tracks, &mut symbols, &mut tables, row);
+    machine::add_used_devices(&mut tables);
     note_devices(&tables, &context.machine, &mut stats);
     if stats.seen == 0 {
         stats.note(Code::NoEvents, None);

@@ -102,13 +102,25 @@ def _read_apart(
 ) -> "Trace":
     """Reads tables one after the other: together they would be linked, which takes time and memory."""
     (first, *others) = tables
-    trace = read(path, tables={first: tables[first]}, **options)
+    trace = _narrowed(read(path, tables={first: tables[first]}, **options), first, tables[first])
     for name in others:
         other = read(path, tables={name: tables[name]}, **options)
         found = pl.concat([trace.diagnostics, other.diagnostics]).unique(maintain_order=True)
         trace = replace(trace, diagnostics=found, **{name: getattr(other, name)})
         del other
     return trace
+
+
+def _narrowed(trace: "Trace", table: str, columns: Sequence[str]) -> "Trace":
+    """The trace without the columns of a table that nobody asked for."""
+    frame: pl.DataFrame = getattr(trace, table)
+    kept = {*columns, "pid"} if len(columns) else set(frame.columns)
+    nothing = (
+        pl.Series(name, [None], dtype=dtype).new_from_index(0, frame.height)
+        for name, dtype in frame.schema.items()
+    )
+    narrow = [frame[empty.name] if empty.name in kept else empty for empty in nothing]
+    return replace(trace, **{table: pl.DataFrame(narrow)})
 
 
 def missing(trace: "Trace", report: Report) -> str | None:

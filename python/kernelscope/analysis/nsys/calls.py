@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.nsys.report import HOST_BY, PART_ROWS, Field, Question, Report, selected
+from kernelscope.analysis.nsys.ordering import ordered_parts
+from kernelscope.analysis.nsys.report import HOST_BY, Field, Question, Report, selected
 from kernelscope.analysis.nsys.statistics import in_order, summary, summary_fields
 
 if TYPE_CHECKING:
@@ -32,9 +33,8 @@ def _api_trace(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
     names = trace.threads.select("track", "thread_name")
     calls = trace.launches.select("start_ns", "dur_ns", "name", "correlation", "pid", "tid", "track", "error")
     del trace
-    order = calls["start_ns"].arg_sort()
-    for start in range(0, len(order), PART_ROWS):
-        part = calls[order.slice(start, PART_ROWS)]
+    for chosen in ordered_parts(calls["start_ns"]):
+        part = calls[chosen]
         joined = part.join(priorities, on="track", how="left", maintain_order="left")
         joined = joined.join(names, on="track", how="left", maintain_order="left")
         yield joined.with_columns(result=pl.col("error").fill_null(0))

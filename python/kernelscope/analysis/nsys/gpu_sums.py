@@ -35,7 +35,9 @@ def _work(
     """
     chosen = ("range_row", *columns) if question.has("nvtx-name") else columns
     frame = selected(trace, trace.gpu_ops, question.by, "kind", *chosen, *_chosen_names(question))
-    frame = frame.filter(pl.col("kind").is_in(kinds))
+    is_of_kind = frame.select(pl.col("kind").is_in(kinds)).to_series()
+    # As a rule nothing else was read, and a filter copies what it keeps.
+    frame = frame if is_of_kind.all() else frame.filter(is_of_kind)
     if not ranged:
         question = replace(
             question, arguments={k: v for k, v in question.arguments.items() if k != "nvtx-name"}
@@ -191,7 +193,7 @@ REPORTS = (
         fields=(*summary_fields("Instances"), Field("Category", "category"), Field("Operation", "name")),
         build=_api_gpu_sum,
         sources=(RUNTIME, KERNEL, *MEMORY, GRAPH),
-        tables={**_GPU, "launches": ("name", "dur_ns")},
+        tables={"launches": ("name", "dur_ns"), **_GPU},
         linked=False,
         by=HOST_BY,
         arguments=_KERNEL_ARGUMENTS,

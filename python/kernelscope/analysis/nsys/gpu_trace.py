@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.nsys.gpu_sums import GRAPH, KERNEL, MEMORY
-from kernelscope.analysis.nsys.report import PART_ROWS, Field, Figure, Question, Report
+from kernelscope.analysis.nsys.ordering import ordered_parts
+from kernelscope.analysis.nsys.report import Field, Figure, Question, Report
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -32,11 +33,10 @@ def _gpu_trace(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
     work = trace.gpu_ops.select(_COLUMNS)
     devices = _device_names(trace)
     del trace
-    order = work["start_ns"].arg_sort()
-    grids, blocks = _split(work["grid"]), _split(work["block"])
-    for start in range(0, max(len(order), 1), PART_ROWS):
-        part = work[order.slice(start, PART_ROWS)]
-        for numbers, column in ((grids, "grid"), (blocks, "block"), (devices, "device")):
+    for chosen in ordered_parts(work["start_ns"]):
+        part = work[chosen]
+        of_part = ((_split(part["grid"]), "grid"), (_split(part["block"]), "block"), (devices, "device"))
+        for numbers, column in of_part:
             part = part.join(numbers, on=column, how="left", maintain_order="left")
         # nsys shows the memory that a memset writes as that of a source.
         is_memset = pl.col("kind") == "memset"

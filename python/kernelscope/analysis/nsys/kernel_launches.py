@@ -7,6 +7,7 @@ import polars as pl
 
 from kernelscope.analysis.nsys.gpu_sums import KERNEL
 from kernelscope.analysis.nsys.kernel_names import asked_name
+from kernelscope.analysis.nsys.ordering import ordered_parts
 from kernelscope.analysis.nsys.report import PART_ROWS, Field, Figure, Question, Report
 from kernelscope.analysis.nsys.statistics import PREFIX, distribution, in_order
 from kernelscope.analysis.nvtx_projection import positions
@@ -33,9 +34,9 @@ def _launched(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
         "pid", "tid", launch_row="row", api_start_ns="start_ns", api_ns="dur_ns", api_name="name"
     )
     del trace
-    order = calls["api_start_ns"].gather(positions(calls["launch_row"], kernels["launch_row"])).arg_sort()
-    for start in range(0, max(len(order), 1), PART_ROWS):
-        yield _timed(kernels[order.slice(start, PART_ROWS)], calls)
+    starts = calls["api_start_ns"].gather(positions(calls["launch_row"], kernels["launch_row"]))
+    for chosen in ordered_parts(starts):
+        yield _timed(kernels[chosen], calls)
 
 
 def _timed(kernels: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:

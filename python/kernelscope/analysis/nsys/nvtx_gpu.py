@@ -7,10 +7,11 @@ import polars as pl
 
 from kernelscope.analysis.nsys.kernel_names import asked_name
 from kernelscope.analysis.nsys.nvtx_ranges import NVTX, range_id, range_stacks, style
+from kernelscope.analysis.nsys.ordering import ordered_parts
 from kernelscope.analysis.nsys.range_text import TEXT_COLUMNS, range_text, text_keys
-from kernelscope.analysis.nsys.report import HOST_BY, PART_ROWS, Field, Figure, Question, Report, selected
+from kernelscope.analysis.nsys.report import HOST_BY, Field, Figure, Question, Report, selected
 from kernelscope.analysis.nsys.statistics import PREFIX, spread
-from kernelscope.analysis.nsys.text_sums import sums_by_text
+from kernelscope.analysis.nsys.text_sums import in_buckets, sums_by_text
 from kernelscope.analysis.nvtx_projection import enclosing_pairs, host_ranges, positions, project
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ def _projection_trace(trace: "Trace", question: Question) -> Iterator[pl.DataFra
     ids = ranges.select(range_id(trace, "row"))["row"]
     del trace
     ranges = ranges.with_columns(style=style())
-    order = ranges.select(pl.arg_sort_by("start_ns", "row"))["start_ns"]
     parents = positions(ranges["row"], ranges["parent_row"])
 
     def shown(chosen: pl.Series) -> pl.DataFrame:
@@ -41,9 +41,9 @@ def _projection_trace(trace: "Trace", question: Question) -> Iterator[pl.DataFra
             range_stacks(ids, parents, chosen).alias("range_stack"),
         ).select(_SHOWN)
 
-    yield pl.concat([shown(order.head(0)), outside], how="diagonal_relaxed")
-    for start in range(0, len(order), PART_ROWS):
-        yield shown(order.slice(start, PART_ROWS))
+    yield pl.concat([shown(parents.head(0)), outside], how="diagonal_relaxed")
+    for chosen in ordered_parts(ranges["start_ns"]):
+        yield shown(chosen)
 
 
 def _outside(trace: "Trace") -> pl.DataFrame:
@@ -84,7 +84,7 @@ def _projection_sum(trace: "Trace", question: Question) -> Iterator[pl.DataFrame
     )
 
 
-def _kernel_sum(trace: "Trace", question: Question) -> pl.DataFrame:
+def _kernel_sum(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
     kernels = trace.gpu_ops.select(
         "row", "launch_row", "dur_ns", "kind", "name", *(("short_name",) * question.has("base")),
         *(("mangled_name",) * question.has("mangled")),
@@ -93,47 +93,58 @@ def _kernel_sum(trace: "Trace", question: Question) -> pl.DataFrame:
     kernels = kernels.select("row", "launch_row", "dur_ns", "name")
     ranges = host_ranges(trace, *TEXT_COLUMNS)
     pairs = enclosing_pairs(trace, ranges).select("range", "launch_row")
-    # Ranges of one text, style and thread are one: they get one number.
     ranges, keys = text_keys(trace, ranges)
     keys = [*keys, "kind", "pid", "tid"]
-    kinds = ranges.select(keys).unique().with_row_index("text")
-    texts = ranges.select(keys).join(kinds, on=keys, how="left", nulls_equal=True, maintain_order="left")[
-        "text"
-    ]
-    del ranges
-    inside = pairs.select("range", "launch_row", text=texts.gather(pairs["range"]))
-    inside = inside.join(kernels.drop_nulls("launch_row"), on="launch_row").drop("launch_row")
-    counts = inside.group_by("text", "name").agg(pl.col("range").n_unique().cast(pl.Int64).alias("ranges"))
-    # A kernel counts once under a text, however many ranges of that text are around it.
-    once = inside.drop("range").unique(["text", "row"], keep="any")
-    del inside
-    table = spread(once, ["text", "name"], "dur_ns", "ns").join(counts, on=["text", "name"], how="left")
-    del once, counts
-    table = table.join(kinds, on="text", how="left", suffix="_range").drop("text")
-    named = {"name_range": "name"}
-    shown = table.select(*(pl.col("name_range" if key == "name" else key) for key in keys)).rename(named)
-    table = table.select(
-        range_text(shown).alias("text"), "pid", "tid", "name", "ranges", *_SPREAD, style=style()
-    )
-    outside = kernels.join(pairs.select("launch_row").unique(), on="launch_row", how="anti")
-    return pl.concat([_without_range(trace, outside).select(table.columns), table]).sort(
-        ["text", "style", "pid", "tid", "total_ns", pl.col("name").cast(pl.String)],
-        descending=[False, False, False, False, True, False],
-        nulls_last=False,
-    )
-
-
-def _without_range(trace: "Trace", kernels: pl.DataFrame) -> pl.DataFrame:
-    """Kernels whose call lies in no range, or was not recorded."""
+    ranges = ranges.select(keys).with_row_index("range")
     calls = trace.launches.select("pid", "tid", launch_row="row")
+    del trace
+    alone = kernels.join(pairs.select("launch_row").unique(), on="launch_row", how="anti")
+    outside = _without_range(alone, calls)
+    del alone, calls
+    kernels = kernels.drop_nulls("launch_row").rename({"name": "kernel"})
+    buckets = ranges.height // _BUCKET_RANGES + 1
+    table = pl.concat(
+        [
+            _kernels_of(part.join(pairs, on="range"), keys, kernels)
+            for part in in_buckets(ranges, keys, buckets)
+        ]
+    )
+    del ranges, pairs, kernels
+    texts = range_text(table)
+    order = ["text", "style", "pid", "tid", "total_ns", "name"]
+    flags = [False, False, False, False, True, False]
+    yield outside.sort(order, descending=flags, nulls_last=False).select(_KERNELS_SHOWN)
+    for chosen in ordered_parts(texts.fill_null("")):
+        part = table[chosen].with_columns(pl.col("kernel").cast(pl.String).alias("name"), style=style())
+        part = part.with_columns(texts.gather(chosen).alias("text"))
+        yield part.sort(order, descending=flags, nulls_last=False).select(_KERNELS_SHOWN)
+
+
+def _kernels_of(pairs: pl.DataFrame, keys: list[str], kernels: pl.DataFrame) -> pl.DataFrame:
+    """Kernels by the text, style and thread of ranges around their launch."""
+    inside = pairs.join(kernels, on="launch_row")
+    keys = [*keys, "kernel"]
+    counts = inside.group_by(keys).agg(pl.col("range").n_unique().cast(pl.Int64).alias("ranges"))
+    # A kernel counts once under a text, however many ranges of that text are around it.
+    once = inside.unique([*keys, "row"], keep="any")
+    return spread(once, keys, "dur_ns", "ns").join(counts, on=keys, how="left", nulls_equal=True)
+
+
+def _without_range(kernels: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Kernels whose call lies in no range, or was not recorded."""
     placed = kernels.join(calls, on="launch_row", how="left")
     nothing = pl.lit(None, pl.String)
-    return spread(placed, ["pid", "tid", "name"], "dur_ns", "ns").with_columns(
-        text=nothing, style=nothing, ranges=pl.lit(0, pl.Int64)
+    table = spread(placed, ["pid", "tid", "name"], "dur_ns", "ns")
+    return table.with_columns(
+        pl.col("name").cast(pl.String), text=nothing, style=nothing, ranges=pl.lit(0, pl.Int64)
     )
 
 
-_SPREAD = ("instances", "total_ns", "mean_ns", "median_ns", "min_ns", "max_ns", "std_ns")
+_BUCKET_RANGES = 1 << 18
+_KERNELS_SHOWN = (
+    "text", "style", "pid", "tid", "name", "ranges", "instances", "total_ns", "mean_ns", "median_ns",
+    "min_ns", "max_ns", "std_ns",
+)  # fmt: skip
 _SHOWN = (
     "name", "gpu_start_ns", "gpu_span_ns", "start_ns", "dur_ns", "style", "pid", "tid", "launches", "depth",
     "children", "range_id", "parent_id", "range_stack",

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from kernelscope.analysis.nsys.ordering import ordered_parts
 from kernelscope.analysis.nsys.range_text import TEXT_COLUMNS, range_text, text_keys
-from kernelscope.analysis.nsys.report import HOST_BY, PART_ROWS, Field, Question, Report, selected
+from kernelscope.analysis.nsys.report import HOST_BY, Field, Question, Report, selected
 from kernelscope.analysis.nsys.statistics import summary_fields
 from kernelscope.analysis.nsys.text_sums import sums_by_text
 from kernelscope.analysis.nvtx_projection import positions
@@ -78,10 +79,8 @@ def _push_pop_trace(trace: "Trace", question: Question) -> "Iterator[pl.DataFram
     children = children.sort("parent_row")
     parents = positions(ranges["row"], ranges["parent_row"])
     ids = ranges.select(first_id)["row"]
-    order = ranges.select(pl.arg_sort_by("start_ns", "row"))["start_ns"]
     indent = pl.lit("--").repeat_by("depth").list.join("")
-    for start in range(0, max(len(order), 1), PART_ROWS):
-        chosen = order.slice(start, PART_ROWS)
+    for chosen in ordered_parts(ranges["start_ns"]):
         part = ranges[chosen]
         part = pl.concat(
             [part, children[positions(children["parent_row"], part["row"])].drop("parent_row")],

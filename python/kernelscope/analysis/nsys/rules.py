@@ -1,5 +1,6 @@
 """The rules of ``nsys analyze``: idle GPUs, calls that block, copies from pageable memory."""
 
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -42,18 +43,19 @@ def _busy(trace: "Trace") -> Iterator[pl.DataFrame]:
     overhead = spans.filter((pl.col("category") == "profiler_overhead") & (pl.col("dur_ns") >= 0))
     work = trace.gpu_ops.select(*_PLACE, "start_ns", "dur_ns")
     del trace, spans
-    for place in work.select(_GPU).unique().sort(_GPU).iter_rows(named=True):
-        of_gpu = work.filter(
-            *(pl.col(name).eq_missing(value) for name, value in place.items()), pl.col("dur_ns") >= 0
-        )
-        if of_gpu.is_empty():
+    # Each column by itself has few values, and finding them needs no index of all rows.
+    pids, devices = (work[name].unique().sort() for name in _GPU)
+    for pid, device in itertools.product(pids, devices):
+        same = [pl.col("pid").eq_missing(pid), pl.col("device").eq_missing(device)]
+        is_here = work.select(pl.all_horizontal(*same, pl.col("dur_ns") >= 0)).to_series()
+        if not is_here.any():
             continue
-        held = overhead.filter(pl.col("pid").eq_missing(place["pid"]))
-        times = pl.concat([part.select("start_ns", "dur_ns") for part in (of_gpu, held)])
-        merged = _union(times)
-        named = {name: pl.lit(of_gpu[name][0], of_gpu.schema[name]) for name in _PLACE}
-        del of_gpu, times
-        yield merged.with_columns(**named)
+        held = overhead.filter(pl.col("pid").eq_missing(pid))
+        first = work[int(is_here.arg_max() or 0)]
+        times = work.select("start_ns", "dur_ns").filter(is_here)
+        merged = _union(pl.concat([times, held.select(times.columns)]) if held.height else times)
+        del times
+        yield merged.with_columns(**{name: pl.lit(first[name][0], work.schema[name]) for name in _PLACE})
 
 
 def _union(times: pl.DataFrame) -> pl.DataFrame:
@@ -178,8 +180,11 @@ def _synchronous_memsets(trace: "Trace", question: Question) -> pl.DataFrame:
 
 def _blocking_calls(trace: "Trace", question: Question) -> pl.DataFrame:
     """API calls that wait for the GPU."""
-    calls = trace.launches.select("dur_ns", "start_ns", "pid", "tid", api=versioned_name(trace.launches))
-    calls = calls.filter(pl.col("api").str.contains("Synchronize", literal=True))
+    calls = trace.launches.select("dur_ns", "start_ns", "pid", "tid", "name", "api_version")
+    names = calls["name"].unique().cast(pl.String)
+    waiting = names.filter(names.str.contains("Synchronize", literal=True))
+    calls = calls.filter(pl.col("name").is_in(waiting.cast(pl.Categorical).implode()))
+    calls = calls.select("dur_ns", "start_ns", "pid", "tid", api=versioned_name(calls))
     return _first_rows(calls.sort("dur_ns", descending=True, maintain_order=True), question)
 
 
@@ -220,6 +225,7 @@ REPORTS = (
         build=_gaps,
         sources=(KERNEL, *MEMORY, GRAPH),
         tables=_BUSY,
+        linked=False,
         arguments=("gap", "rows"),
     ),
     Report(
@@ -229,6 +235,7 @@ REPORTS = (
         build=_utilisation,
         sources=(KERNEL, *MEMORY, GRAPH),
         tables=_BUSY,
+        linked=False,
         arguments=("threshold", "chunks", "rows"),
     ),
     Report(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import polars as pl
 
-from kernelscope.analysis.nsys.report import PART_ROWS
+from kernelscope.analysis.nsys.ordering import ordered_parts
 from kernelscope.analysis.nsys.statistics import in_order, spread
 
 _BUCKET_ROWS = 1 << 20
@@ -33,13 +33,8 @@ def sums_by_text(
     grand_total = rows[value].sum()
     singles, several = _split(rows, keys, value, sums or {}, means or {})
     totals = pl.concat([rows[value].gather(singles), several["total_ns"]])
-    order = totals.arg_sort(descending=True)
-    totals = totals.gather(order)
-    begin = 0
-    while begin < len(order) or begin == 0:
-        # Rows of one total stay together, to be ordered by their texts.
-        end = _end_of_total(totals, begin + PART_ROWS)
-        chosen = order.slice(begin, end - begin)
+    # Rows of one total stay together, to be ordered by their texts.
+    for chosen in ordered_parts(totals, descending=True):
         alone, common = chosen.filter(chosen < len(singles)), chosen.filter(chosen >= len(singles))
         part = pl.concat(
             [
@@ -51,33 +46,32 @@ def sums_by_text(
         share = 100.0 * pl.col("total_ns") / grand_total
         part = part.with_columns(time_pct=share if grand_total else pl.lit(None, pl.Float64))
         yield in_order(finish(part), "total_ns", ascending=ascending)
-        begin = end
-        if not len(order):
-            return
 
 
-def _end_of_total(totals: pl.Series, at: int) -> int:
-    """The first position from ``at`` on at which another total begins; totals fall."""
-    if at >= len(totals):
-        return len(totals)
-    same = totals.slice(at) == totals.slice(at - 1, 1)
-    return at + int(same.sum())
+def in_buckets(rows: pl.DataFrame, keys: Sequence[str], buckets: int) -> Iterator[pl.DataFrame]:
+    """The rows in about so many parts; those that agree in ``keys`` are in one.
+
+    What makes texts differ are numbers in them; where they have none there are few texts, and one part.
+    """
+    numbers = [name for name in ("op_id", "sequence") if name in keys]
+    if not numbers or buckets < 2:
+        yield rows
+        return
+    bucket = pl.coalesce(*numbers, pl.lit(0)) % buckets
+    for number in range(buckets):
+        yield rows.filter(bucket == number)
 
 
 def _split(
     rows: pl.DataFrame, keys: Sequence[str], value: str, sums: Mapping[str, str], means: Mapping[str, str]
 ) -> tuple[pl.Series, pl.DataFrame]:
     """Positions of the rows that are a group by themselves, and the groups of several rows."""
-    numbers = [name for name in ("op_id", "sequence") if name in keys]
-    buckets = rows.height // _BUCKET_ROWS + 1
-    bucket = pl.coalesce(*numbers, pl.lit(0)) % buckets if numbers and buckets > 1 else pl.lit(0)
     also = {name: pl.col(column).sum() for name, column in sums.items()}
     also |= {name: pl.col(column).mean() for name, column in means.items()}
     singles: list[pl.Series] = []
     several: list[pl.DataFrame] = []
-    for number in range(buckets if numbers else 1):
-        part = rows.with_row_index("_position")
-        part = part.filter(bucket == number) if buckets > 1 and numbers else part
+    buckets = rows.height // _BUCKET_ROWS + 1
+    for part in in_buckets(rows.with_row_index("_position"), keys, buckets):
         counts = part.group_by(keys).agg(pl.len().alias("_count"), pl.col("_position").first())
         singles.append(counts.filter(pl.col("_count") == 1)["_position"])
         common = counts.filter(pl.col("_count") > 1).select(keys)
