@@ -61,7 +61,8 @@ impl OddRanges {
         Self { trees }
     }
 
-    /// The shortest range around `range` on its thread; of several the one that starts first.
+    /// The shortest range around `range` on its thread; of several the one that starts first. A range
+    /// that takes no time belongs to one that begins with it rather than to one that began before.
     fn parent(&self, ranges: &[HostRange], enclosure: &Enclosure, range: u32) -> u32 {
         let HostRange { start, end, thread, crosses_threads, .. } = ranges[range as usize];
         if crosses_threads {
@@ -75,7 +76,7 @@ impl OddRanges {
         let key = |&other: &u32| {
             let HostRange { start: s, end: e, .. } = ranges[other as usize];
             // Of equal ranges the last recorded is the inner one.
-            (e.saturating_sub(s), s, std::cmp::Reverse(other))
+            (start == end && s < start, e.saturating_sub(s), s, std::cmp::Reverse(other))
         };
         let inner = enclosure.parents[range as usize];
         // For a range that does not nest: of those around it that do, the innermost is the shortest.

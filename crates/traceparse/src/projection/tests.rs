@@ -89,7 +89,8 @@ fn parent(ranges: &[HostRange], with_work: &[u32], range: u32) -> u32 {
     };
     let key = |&other: &u32| {
         let outer = &ranges[other as usize];
-        (outer.end - outer.start, outer.start, Reverse(other))
+        let began_before = inner.start == inner.end && outer.start < inner.start;
+        (began_before, outer.end - outer.start, outer.start, Reverse(other))
     };
     with_work.iter().copied().filter(is_around).min_by_key(key).unwrap_or(NONE)
 }
@@ -124,7 +125,7 @@ fn by_search(ranges: &[HostRange], calls: &[Call], work: &[Work]) -> Vec<Project
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
 
     #[test]
     fn equals_a_search_of_all_pairs(ranges in ranges(), calls in calls(), work in work()) {
