@@ -73,7 +73,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("large") / "large.json"
     with path.open("wb") as file:
         file.write(b'{"traceEvents": [\n')
-        for _ in range(500):
+        for _ in range(1_000):
             file.write(event * 10_000)
         file.write(event.rstrip(b",\n") + b"]}")
     return path
