@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import kernelscope
-from kernelscope import _traceparse
+from kernelscope import _traceparse, analysis
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -137,3 +138,14 @@ def test_every_public_name_exists() -> None:
     assert dir(kernelscope) == sorted(kernelscope.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         kernelscope.nonsense  # pyright: ignore[reportAttributeAccessIssue]  # noqa: B018
+
+
+def test_no_question_is_hidden_by_a_module_of_its_name() -> None:
+    modules = {path.stem for path in Path(analysis.__path__[0]).iterdir()}
+    assert not modules & set(analysis.__all__)
+
+
+def test_reading_imports_no_cost_model() -> None:
+    program = "import sys; from kernelscope.analysis import op_table; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "kernelscope.costs" not in done.stdout.split()

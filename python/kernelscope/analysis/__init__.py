@@ -4,18 +4,45 @@ Every function takes a :class:`kernelscope.Trace` and gives a ``polars.DataFrame
 documentation names with their units. Unknown is null, never 0.
 """
 
-from kernelscope.analysis.averages import key_averages
-from kernelscope.analysis.costs import costs
-from kernelscope.analysis.counters import counters_with_operators
-from kernelscope.analysis.coverage import cost_coverage
-from kernelscope.analysis.efficiency import efficiency
-from kernelscope.analysis.gpus import gpu_summary
-from kernelscope.analysis.kernels import kernel_table
-from kernelscope.analysis.nsys import nsys_report
-from kernelscope.analysis.nvtx_projection import nvtx_projection, nvtx_table
-from kernelscope.analysis.ops import op_calls, op_table
-from kernelscope.analysis.roofline import roofline
-from kernelscope.analysis.steps import CATEGORIES, step_breakdown
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kernelscope.analysis.averages import key_averages as key_averages
+    from kernelscope.analysis.cost_table import costs as costs
+    from kernelscope.analysis.counters import counters_with_operators as counters_with_operators
+    from kernelscope.analysis.coverage import cost_coverage as cost_coverage
+    from kernelscope.analysis.efficiency_table import efficiency as efficiency
+    from kernelscope.analysis.gpus import gpu_summary as gpu_summary
+    from kernelscope.analysis.kernels import kernel_table as kernel_table
+    from kernelscope.analysis.nsys import nsys_report as nsys_report
+    from kernelscope.analysis.ops import op_calls as op_calls
+    from kernelscope.analysis.ops import op_table as op_table
+    from kernelscope.analysis.range_projection import nvtx_projection as nvtx_projection
+    from kernelscope.analysis.range_projection import nvtx_table as nvtx_table
+    from kernelscope.analysis.roofline_table import roofline as roofline
+    from kernelscope.analysis.steps import CATEGORIES as CATEGORIES
+    from kernelscope.analysis.steps import step_breakdown as step_breakdown
+
+# Each question is imported when it is first asked: the cost models alone take longer to import than a small
+# trace takes to read. No module is called like a question: importing it would take the question's place.
+_MODULE_OF = {
+    "CATEGORIES": "steps",
+    "cost_coverage": "coverage",
+    "costs": "cost_table",
+    "counters_with_operators": "counters",
+    "efficiency": "efficiency_table",
+    "gpu_summary": "gpus",
+    "kernel_table": "kernels",
+    "key_averages": "averages",
+    "nsys_report": "nsys",
+    "nvtx_projection": "range_projection",
+    "nvtx_table": "range_projection",
+    "op_calls": "ops",
+    "op_table": "ops",
+    "roofline": "roofline_table",
+    "step_breakdown": "steps",
+}
 
 __all__ = [
     "CATEGORIES",
@@ -34,3 +61,13 @@ __all__ = [
     "roofline",
     "step_breakdown",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'kernelscope.analysis' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"kernelscope.analysis.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.costs import costs
+from kernelscope.analysis.cost_table import costs
 from kernelscope.costs import ConventionName
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.calls import INPUTS, operator_calls
+from kernelscope.analysis.cost_table import described
 from kernelscope.analysis.costed import Costed, costed_trace
-from kernelscope.analysis.costs import described
 from kernelscope.analysis.exclusive import exclusive_ns
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.peaks import device_peaks, with_peaks

@@ -7,7 +7,7 @@ import polars as pl
 
 from kernelscope.analysis.costed import costed_trace
 from kernelscope.analysis.peaks import PRODUCTS
-from kernelscope.analysis.roofline import limited_work
+from kernelscope.analysis.roofline_table import limited_work
 from kernelscope.costs import ConventionName
 
 if TYPE_CHECKING:
