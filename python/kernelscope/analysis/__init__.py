@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kernelscope.analysis.efficiency_table import efficiency as efficiency
     from kernelscope.analysis.gpus import gpu_summary as gpu_summary
     from kernelscope.analysis.kernels import kernel_table as kernel_table
+    from kernelscope.analysis.missing_views import missing as missing
     from kernelscope.analysis.nsys import nsys_report as nsys_report
     from kernelscope.analysis.ops import op_calls as op_calls
     from kernelscope.analysis.ops import op_table as op_table
@@ -35,6 +36,7 @@ _MODULE_OF = {
     "gpu_summary": "gpus",
     "kernel_table": "kernels",
     "key_averages": "averages",
+    "missing": "missing_views",
     "nsys_report": "nsys",
     "nvtx_projection": "range_projection",
     "nvtx_table": "range_projection",
@@ -53,6 +55,7 @@ __all__ = [
     "gpu_summary",
     "kernel_table",
     "key_averages",
+    "missing",
     "nsys_report",
     "nvtx_projection",
     "nvtx_table",

@@ -1,0 +1,226 @@
+"""Which views of a trace stay empty, and which option of the profiler would have filled them."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from kernelscope.analysis.grouping import by_name
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+_LAYERS = r"^layer:|nn\.Module: |^\[pl\]\[module\]"
+
+
+class View(NamedTuple):
+    """A view: how to see that a trace has nothing for it, what is missing, and what would record it.
+
+    ``remedies`` gives the sentence by format; that of Kineto stands for formats that are not in it.
+    """
+
+    is_empty: Callable[["Trace"], bool]
+    why: str
+    remedies: Mapping[str, str]
+
+
+def missing(trace: "Trace") -> pl.DataFrame:
+    """The views for which ``trace`` has nothing to show, each with the reason and the remedy as sentences.
+
+    A view that is not a row has something to show. The views are: ``steps``, ``operators``, ``input_shapes``,
+    ``call_stacks``, ``python``, ``modules``, ``phases``, ``kernels``, ``launch_sizes``, ``gpu_limits``,
+    ``links``, ``memory``, ``memory_lifetimes``, ``memory_reserved``, ``roofline``, ``ranges``,
+    ``communication``, ``synchronisation`` and ``counters``.
+
+    Columns: ``view``, ``why`` (what the trace does not have) and ``remedy`` (what to record it with).
+    Order: as above.
+    Example: ``dict(missing(trace).select("view", "remedy").iter_rows()).get("memory")``
+    """
+    rows = [
+        (name, view.why, view.remedies.get(trace.meta.format, view.remedies["kineto"]))
+        for name, view in VIEWS.items()
+        if view.is_empty(trace)
+    ]
+    schema = {"view": pl.String, "why": pl.String, "remedy": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _no_rows(table: str) -> Callable[["Trace"], bool]:
+    return lambda trace: trace.tables[table].is_empty()
+
+
+def _no_values(table: str, column: str) -> Callable[["Trace"], bool]:
+    def is_empty(trace: "Trace") -> bool:
+        values = trace.tables[table][column]
+        return values.null_count() == values.len()
+
+    return is_empty
+
+
+def _no_modules(trace: "Trace") -> bool:
+    if not _no_values("python", "module_id")(trace) or not _no_values("ops", "module_hierarchy")(trace):
+        return False
+    layer = pl.col("text").str.contains(_LAYERS)
+    named = (by_name(frame.select("name"), is_layer=layer) for frame in (trace.ops, trace.ranges))
+    return not any(frame["is_layer"].any() for frame in named)
+
+
+def _no_stacks(trace: "Trace") -> bool:
+    return _no_values("ops", "call_stack")(trace) and trace.python.is_empty()
+
+
+def _no_shapes(trace: "Trace") -> bool:
+    return _no_values("ops", "input_dims")(trace) and _no_values("ranges", "sizes")(trace)
+
+
+def _no_kernels(trace: "Trace") -> bool:
+    return not (trace.gpu_ops["kind"] == "kernel").any()
+
+
+def _no_communication(trace: "Trace") -> bool:
+    # Gloo works on the host.
+    ran = trace.gpu_ops["is_communication"].any() or (trace.steps["communication_ns"] > 0).any()
+    return trace.collectives.is_empty() and not ran
+
+
+def _no_links(trace: "Trace") -> bool:
+    unlinked = _no_values("gpu_ops", "op_row")(trace) and _no_values("gpu_ops", "range_row")(trace)
+    return unlinked and not trace.gpu_ops.is_empty()
+
+
+_CPU = "Profile with activities=[ProfilerActivity.CPU, ...]."
+_CUDA = "Profile with activities=[..., ProfilerActivity.CUDA] on a machine with a GPU."
+_NSYS_CUDA = "Record with nsys profile --trace=cuda,nvtx."
+_NSYS_OPS = "Run the program inside torch.autograd.profiler.emit_nvtx(), or import kernelscope.capture in it."
+_EMIT_SHAPES = "Record with emit_nvtx(record_shapes=True), or with kernelscope.capture."
+
+VIEWS: Mapping[str, View] = {
+    "steps": View(
+        _no_values("steps", "step"),
+        "The trace marks no steps; what is in it counts as one.",
+        {
+            "kineto": "Call prof.step() after every iteration, or name a range with --step-range.",
+            "nsys": "Mark iterations with torch.cuda.nvtx.range_push, and name the range with --step-range.",
+        },
+    ),
+    "operators": View(
+        _no_rows("ops"),
+        "The trace has no operators.",
+        {"kineto": _CPU, "nsys": _NSYS_OPS, "nvprof": _NSYS_OPS},
+    ),
+    "input_shapes": View(
+        _no_shapes,
+        "The shapes of the operators' inputs were not recorded.",
+        {"kineto": "Profile with record_shapes=True.", "nsys": _EMIT_SHAPES, "nvprof": _EMIT_SHAPES},
+    ),
+    "call_stacks": View(
+        _no_stacks,
+        "Neither call stacks nor Python frames were recorded.",
+        {
+            "kineto": "Profile with with_stack=True.",
+            "nsys": "Record with nsys profile --python-backtrace, or profile with torch.profiler.",
+        },
+    ),
+    "python": View(
+        _no_rows("python"),
+        "Python frames were not recorded.",
+        {"kineto": "Profile with with_stack=True.", "nsys": "Profile with torch.profiler, with_stack=True."},
+    ),
+    "modules": View(
+        _no_modules,
+        "Calls of nn.Module were not recorded.",
+        {
+            "kineto": "Profile with with_stack=True: it records every nn.Module.",
+            "nsys": "Run the program with kernelscope.capture, which opens a range for every module.",
+        },
+    ),
+    "phases": View(
+        _no_values("ops", "phase"),
+        "No operator could be told to be forward, backward or optimizer.",
+        {"kineto": _CPU, "nsys": _NSYS_OPS},
+    ),
+    "kernels": View(_no_kernels, "The trace has no kernels.", {"kineto": _CUDA, "nsys": _NSYS_CUDA}),
+    "launch_sizes": View(
+        _no_values("gpu_ops", "grid"),
+        "Launch sizes of kernels were not recorded, so occupancy is unknown.",
+        {
+            "kineto": "Profile GPU work with a recent PyTorch; older ones leave them out on AMD's GPUs.",
+            "nsys": _NSYS_CUDA,
+        },
+    ),
+    "gpu_limits": View(
+        _no_values("devices", "sm_count"),
+        "The GPUs are not described, so occupancy and peaks are unknown.",
+        {
+            "kineto": "Record with PyTorch 1.9 or later and export_chrome_trace; name the GPU with --gpu.",
+            "nsys": "Export again with nsys export --type sqlite; name the GPU with --gpu.",
+        },
+    ),
+    "links": View(
+        _no_links,
+        "No GPU work could be linked to the operator that launched it.",
+        {"kineto": _CPU, "nsys": _NSYS_OPS},
+    ),
+    "memory": View(
+        _no_rows("memory"),
+        "Allocations were not recorded.",
+        {
+            "kineto": "Profile with profile_memory=True.",
+            "nsys": "Record with nsys profile --cuda-memory-usage=true.",
+        },
+    ),
+    "memory_lifetimes": View(
+        _no_values("memory", "address"),
+        "Addresses of allocations were not recorded, so none can be matched with its free.",
+        {
+            "kineto": "Profile with profile_memory=True and PyTorch 1.10 or later.",
+            "nsys": "Record with nsys profile --cuda-memory-usage=true.",
+        },
+    ),
+    "memory_reserved": View(
+        _no_values("memory", "total_reserved_bytes"),
+        "How much the allocator reserves was not recorded, so fragmentation is unknown.",
+        {
+            "kineto": "Profile with profile_memory=True and PyTorch 1.10 or later.",
+            "nsys": "Profile with torch.profiler, profile_memory=True: nsys does not see the allocator.",
+        },
+    ),
+    "roofline": View(
+        _no_shapes,
+        "Without input shapes neither FLOPs nor bytes are known.",
+        {"kineto": "Profile with record_shapes=True.", "nsys": _EMIT_SHAPES, "nvprof": _EMIT_SHAPES},
+    ),
+    "ranges": View(
+        _no_rows("ranges"),
+        "The trace has no NVTX ranges.",
+        {
+            "kineto": "Kineto records no NVTX ranges: record with nsys profile --trace=cuda,nvtx.",
+            "nsys": "Record with nsys profile --trace=cuda,nvtx, and mark ranges in the program.",
+        },
+    ),
+    "communication": View(
+        _no_communication,
+        "No collective ran while the trace was recorded.",
+        {
+            "kineto": "Profile a step of a distributed job; PyTorch 2.2 or later records sizes and groups.",
+            "nsys": _NSYS_CUDA,
+        },
+    ),
+    "synchronisation": View(
+        _no_rows("syncs"),
+        "Waits between streams and events were not recorded.",
+        {
+            "kineto": "Profile with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True).",
+            "nsys": _NSYS_CUDA,
+        },
+    ),
+    "counters": View(
+        _no_rows("counters"),
+        "No hardware counters were recorded.",
+        {
+            "kineto": "Profile with experimental_config=_ExperimentalConfig(profiler_metrics=[...]).",
+            "nsys": "Record with nsys profile --gpu-metrics-devices=all.",
+        },
+    ),
+}
+"""Every view by name."""
