@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kernelscope.analysis.averages import key_averages as key_averages
+    from kernelscope.analysis.clocks import clock_offsets as clock_offsets
+    from kernelscope.analysis.cluster_frames import cluster_of as cluster_of
+    from kernelscope.analysis.communication_table import collective_instances as collective_instances
+    from kernelscope.analysis.communication_table import communication as communication
+    from kernelscope.analysis.communication_table import rank_calls as rank_calls
     from kernelscope.analysis.cost_table import costs as costs
     from kernelscope.analysis.counters import counters_with_operators as counters_with_operators
     from kernelscope.analysis.coverage import cost_coverage as cost_coverage
@@ -21,14 +26,26 @@ if TYPE_CHECKING:
     from kernelscope.analysis.ops import op_table as op_table
     from kernelscope.analysis.range_projection import nvtx_projection as nvtx_projection
     from kernelscope.analysis.range_projection import nvtx_table as nvtx_table
+    from kernelscope.analysis.rank_views import rank_groups as rank_groups
+    from kernelscope.analysis.rank_views import rank_heatmap as rank_heatmap
+    from kernelscope.analysis.rank_views import rank_quantiles as rank_quantiles
+    from kernelscope.analysis.rank_views import run_difference as run_difference
+    from kernelscope.analysis.rank_views import step_pace as step_pace
     from kernelscope.analysis.roofline_table import roofline as roofline
     from kernelscope.analysis.steps import CATEGORIES as CATEGORIES
     from kernelscope.analysis.steps import step_breakdown as step_breakdown
+    from kernelscope.analysis.straggler_table import rank_steps as rank_steps
+    from kernelscope.analysis.straggler_table import straggler_ranks as straggler_ranks
+    from kernelscope.analysis.straggler_table import stragglers as stragglers
 
 # Each question is imported when it is first asked: the cost models alone take longer to import than a small
 # trace takes to read. No module is called like a question: importing it would take the question's place.
 _MODULE_OF = {
     "CATEGORIES": "steps",
+    "clock_offsets": "clocks",
+    "cluster_of": "cluster_frames",
+    "collective_instances": "communication_table",
+    "communication": "communication_table",
     "cost_coverage": "coverage",
     "costs": "cost_table",
     "counters_with_operators": "counters",
@@ -42,12 +59,25 @@ _MODULE_OF = {
     "nvtx_table": "range_projection",
     "op_calls": "ops",
     "op_table": "ops",
+    "rank_calls": "communication_table",
+    "rank_groups": "rank_views",
+    "rank_heatmap": "rank_views",
+    "rank_quantiles": "rank_views",
+    "rank_steps": "straggler_table",
     "roofline": "roofline_table",
+    "run_difference": "rank_views",
     "step_breakdown": "steps",
+    "step_pace": "rank_views",
+    "straggler_ranks": "straggler_table",
+    "stragglers": "straggler_table",
 }
 
 __all__ = [
     "CATEGORIES",
+    "clock_offsets",
+    "cluster_of",
+    "collective_instances",
+    "communication",
     "cost_coverage",
     "costs",
     "counters_with_operators",
@@ -61,8 +91,17 @@ __all__ = [
     "nvtx_table",
     "op_calls",
     "op_table",
+    "rank_calls",
+    "rank_groups",
+    "rank_heatmap",
+    "rank_quantiles",
+    "rank_steps",
     "roofline",
+    "run_difference",
     "step_breakdown",
+    "step_pace",
+    "straggler_ranks",
+    "stragglers",
 ]
 
 

@@ -1,0 +1,172 @@
+"""The small frames that questions about many ranks are answered from.
+
+They come from traces in memory or from the lazy frames of a lake, some ranks at a time, so that memory
+does not grow with the number of ranks: a rank leaves a row per collective and a row per step.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+
+import polars as pl
+
+from kernelscope.analysis.communication_calls import communication_calls
+from kernelscope.analysis.steps import CATEGORIES
+from kernelscope.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+RANKS_AT_ONCE = 64
+"""Ranks of a lake whose tables are in memory at one time."""
+
+RANK_SCHEMA: dict[str, pl.DataType] = {
+    "rank": pl.Int64(),
+    "base_time_ns": pl.Int64(),
+    "world_size": pl.Int64(),
+    "host": pl.String(),
+    "path": pl.String(),
+}
+"""Columns of the table of ranks, which a lake has as ``ranks``; all but ``rank`` may be null."""
+
+_STEP_SCHEMA: dict[str, pl.DataType] = {
+    "rank": pl.Int64(),
+    "step": pl.Int32(),
+    "start_ns": pl.Int64(),
+    "total_ns": pl.Int64(),
+    **dict.fromkeys(CATEGORIES, pl.Int64()),
+}
+
+
+@runtime_checkable
+class Lake(Protocol):
+    """Tables of many ranks: ``tables`` maps a table to its lazy frame, in which ``rank`` is a column.
+
+    Besides the tables of a trace it has ``ranks``, a row per rank: see ``RANK_SCHEMA``.
+    """
+
+    @property
+    def tables(self) -> Mapping[str, pl.LazyFrame]:
+        """The lazy frame of each table."""
+        ...
+
+
+Source: TypeAlias = "Trace | Sequence[Trace] | Lake | Mapping[str, pl.LazyFrame]"
+"""Where ranks come from: traces in memory, a scanned lake, or its tables by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What is kept of each rank."""
+
+    ranks: pl.DataFrame
+    """A row per rank: ``RANK_SCHEMA``."""
+    calls: pl.DataFrame
+    """A row per collective or transfer that a rank took part in: ``CALL_SCHEMA``."""
+    steps: pl.DataFrame
+    """A row per step of a rank that is recorded whole, with its parts."""
+
+
+def cluster_of(source: "Source | Cluster") -> Cluster:
+    """The small frames of ``source``.
+
+    Asking several questions about one lake is faster with what this gives than with the lake.
+
+    Raises: InvalidArgumentError: two traces are of one rank, or there is none.
+    """
+    if isinstance(source, Cluster):
+        return source
+    ranks: list[pl.DataFrame] = []
+    calls: list[pl.DataFrame] = []
+    steps: list[pl.DataFrame] = []
+    for known, tables in _batches(source):
+        ranks.append(known)
+        calls.append(communication_calls(tables))
+        steps.append(_steps(tables))
+    if not ranks:
+        raise InvalidArgumentError("there is no rank to look at")
+    return Cluster(
+        ranks=pl.concat(ranks).sort("rank"),
+        calls=pl.concat(calls).sort("rank", "start_ns", "row"),
+        steps=pl.concat(steps).sort("rank", "start_ns"),
+    )
+
+
+def _batches(source: Source) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.LazyFrame]]]:
+    """Some ranks at a time: what is known of them, and their tables."""
+    if isinstance(source, Mapping):
+        yield from _lake_batches(source)
+    elif isinstance(source, Sequence):
+        yield from _trace_batches(source)
+    elif hasattr(source, "meta"):
+        yield from _trace_batches([source])  # pyright: ignore[reportArgumentType]
+    else:
+        yield from _lake_batches(source.tables)  # pyright: ignore[reportArgumentType]
+
+
+def _trace_batches(
+    traces: Sequence["Trace"],
+) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.LazyFrame]]]:
+    numbers = ranks_of(traces)
+    for trace, rank in zip(traces, numbers, strict=True):
+        meta = trace.meta
+        row = {
+            "rank": rank,
+            "base_time_ns": meta.base_time_ns,
+            "world_size": meta.world_size,
+            "host": meta.host,
+            "path": meta.path,
+        }
+        number = pl.lit(rank, dtype=pl.Int64).alias("rank")
+        tables = {name: frame.lazy().with_columns(number) for name, frame in trace.tables.items()}
+        yield pl.DataFrame([row], schema=RANK_SCHEMA), tables
+
+
+def _lake_batches(
+    tables: Mapping[str, pl.LazyFrame],
+) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.LazyFrame]]]:
+    listed = tables["ranks"]
+    present = listed.collect_schema().names()
+    known = listed.select(
+        (pl.col(name) if name in present else pl.lit(None)).cast(dtype).alias(name)
+        for name, dtype in RANK_SCHEMA.items()
+    ).collect()
+    doubled = known.filter(known["rank"].is_duplicated())["rank"].unique().sort().to_list()
+    if doubled:
+        raise InvalidArgumentError(f"rank {doubled[0]} is in the lake more than once: name one run")
+    known = known.sort("rank")
+    for first in range(0, known.height, RANKS_AT_ONCE):
+        some = known.slice(first, RANKS_AT_ONCE)
+        wanted = pl.col("rank").is_in(some["rank"].implode())
+        yield some, {name: frame.filter(wanted) for name, frame in tables.items() if name != "ranks"}
+
+
+_RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
+
+
+def ranks_of(traces: Sequence["Trace"]) -> list[int]:
+    """The rank of each trace: as recorded, else as in its file's name, else its place in the list.
+
+    Raises: InvalidArgumentError: two traces are of one rank.
+    """
+    numbers: list[int] = []
+    for place, trace in enumerate(traces):
+        named = _RANK_IN_NAME.search(PurePath(trace.meta.path).name)
+        recorded = trace.meta.rank
+        numbers.append(recorded if recorded is not None else int(named[1]) if named else place)
+    for place, rank in enumerate(numbers):
+        if rank in numbers[:place]:
+            paths = traces[numbers.index(rank)].meta.path, traces[place].meta.path
+            raise InvalidArgumentError(f"{paths[0]} and {paths[1]} are both of rank {rank}")
+    return numbers
+
+
+def _steps(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
+    return (
+        tables["steps"]
+        .filter(~pl.col("is_partial"))
+        .select(pl.col(name).cast(dtype) for name, dtype in _STEP_SCHEMA.items())
+        .collect()
+    )
