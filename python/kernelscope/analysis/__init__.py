@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kernelscope.analysis.gpus import gpu_summary as gpu_summary
     from kernelscope.analysis.kernels import kernel_table as kernel_table
     from kernelscope.analysis.missing_views import missing as missing
+    from kernelscope.analysis.module_tree import module_table as module_table
     from kernelscope.analysis.nsys import nsys_report as nsys_report
     from kernelscope.analysis.ops import op_calls as op_calls
     from kernelscope.analysis.ops import op_table as op_table
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from kernelscope.analysis.straggler_table import rank_steps as rank_steps
     from kernelscope.analysis.straggler_table import straggler_ranks as straggler_ranks
     from kernelscope.analysis.straggler_table import stragglers as stragglers
+    from kernelscope.analysis.trace_view import timeline as timeline
 
 # Each question is imported when it is first asked: the cost models alone take longer to import than a small
 # trace takes to read. No module is called like a question: importing it would take the question's place.
@@ -54,6 +56,7 @@ _MODULE_OF = {
     "kernel_table": "kernels",
     "key_averages": "averages",
     "missing": "missing_views",
+    "module_table": "module_tree",
     "nsys_report": "nsys",
     "nvtx_projection": "range_projection",
     "nvtx_table": "range_projection",
@@ -70,6 +73,7 @@ _MODULE_OF = {
     "step_pace": "rank_views",
     "straggler_ranks": "straggler_table",
     "stragglers": "straggler_table",
+    "timeline": "trace_view",
 }
 
 __all__ = [
@@ -86,6 +90,7 @@ __all__ = [
     "kernel_table",
     "key_averages",
     "missing",
+    "module_table",
     "nsys_report",
     "nvtx_projection",
     "nvtx_table",
@@ -102,6 +107,7 @@ __all__ = [
     "step_pace",
     "straggler_ranks",
     "stragglers",
+    "timeline",
 ]
 
 
