@@ -56,6 +56,19 @@ class RangeProjector:
     def pairs(self) -> ArrowTable:
         """Every pair of a range and a call that it encloses; forgets everything."""
 
+class TimelineIndex:
+    """Collects the events of a trace as Arrow IPC streams, and says what a screen can show of them."""
+
+    def __init__(self) -> None: ...
+    def add(self, stream: bytes) -> None:
+        """Adds events: ``track``, ``name``, ``id``, ``start_ns``, ``end_ns``."""
+
+    def build(self) -> None:
+        """Sorts what was added; nothing can be added afterwards."""
+
+    def show(self, start_ns: int, end_ns: int, pixels: int) -> ArrowTable:
+        """What is seen of ``[start_ns, end_ns)`` on so many pixels."""
+
 def describe_tables() -> list[tuple[str, str, list[tuple[str, str, bool, str]]]]:
     """Name and description of every table, and name, type, nullability and meaning of its columns."""
 

@@ -7,6 +7,7 @@ mod errors;
 mod projection;
 mod reading;
 mod table;
+mod timeline;
 mod watch;
 
 /// Reads profiler traces into Arrow tables, and writes demo traces.
@@ -24,6 +25,8 @@ mod _traceparse {
     use super::reading::{RawTrace, read};
     #[pymodule_export]
     use super::table::ArrowTable;
+    #[pymodule_export]
+    use super::timeline::TimelineIndex;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals, reason = "the name Python shows")]

@@ -70,11 +70,12 @@ impl RangeProjector {
     }
 }
 
-fn refused(error: &ArrowError) -> Error {
+/// What Python is told of frames that are not as they must be.
+pub(crate) fn refused(error: &ArrowError) -> Error {
     Error::new(ErrorKind::InvalidArgument, format!("the frames are not what is needed: {error}"))
 }
 
-type Outcome<T> = std::result::Result<T, ArrowError>;
+pub(crate) type Outcome<T> = std::result::Result<T, ArrowError>;
 
 fn read_ranges(stream: &[u8], ranges: &mut Vec<HostRange>) -> Outcome<()> {
     for batch in StreamReader::try_new(stream, None)? {
@@ -126,7 +127,11 @@ fn place(batch: &RecordBatch) -> Outcome<(&UInt32Array, &Int64Array)> {
     Ok((column::<UInt32Type>(batch, "thread")?, column::<Int64Type>(batch, "process")?))
 }
 
-fn column<'a, T: ArrowPrimitiveType>(batch: &'a RecordBatch, name: &str) -> Outcome<&'a PrimitiveArray<T>> {
+/// A column of integers of a batch that Python handed over.
+pub(crate) fn column<'a, T: ArrowPrimitiveType>(
+    batch: &'a RecordBatch,
+    name: &str,
+) -> Outcome<&'a PrimitiveArray<T>> {
     downcast(batch, name)
 }
 
@@ -185,7 +190,8 @@ fn projected_table(projection: Projection) -> Outcome<ArrowTable> {
     table(columns)
 }
 
-fn table(columns: Vec<(&str, ArrayRef)>) -> Outcome<ArrowTable> {
+/// A table of columns that may hold nulls.
+pub(crate) fn table(columns: Vec<(&str, ArrayRef)>) -> Outcome<ArrowTable> {
     let columns = columns.into_iter().map(|(name, array)| (name, array, true));
     Ok(ArrowTable::new(RecordBatch::try_from_iter_with_nullable(columns)?))
 }

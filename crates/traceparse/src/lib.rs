@@ -14,6 +14,7 @@ pub mod fuzzing;
 pub mod interval;
 pub mod projection;
 pub mod schema;
+pub mod timeline;
 
 mod breakdown;
 mod error;

@@ -1,0 +1,142 @@
+//! What a screen can show of a timeline: per track, lane and pixel, instead of per event.
+//!
+//! The events of a track are laid out in lanes as a call stack is: an event that starts while another is
+//! open lies in the lane below it. So no two events of a lane overlap, whatever the track holds. An event at
+//! least one pixel wide is a mark of its own; narrower ones are summed up pixel by pixel. A lane therefore
+//! has at most two marks per pixel, however many events it has.
+
+mod lanes;
+mod pixels;
+
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+
+use lanes::Stack;
+use pixels::Pixels;
+
+/// An event of a track, `[start, end)` in ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slice {
+    /// The track it is drawn on: any number that tells tracks apart.
+    pub track: u32,
+    /// Its name: any number that tells names apart.
+    pub name: u32,
+    /// Its first instant.
+    pub start: i64,
+    /// The instant after its last one; a slice that ends before it starts counts as empty.
+    pub end: i64,
+    /// What stands for the slice in the result.
+    pub id: u32,
+}
+
+/// The part of time that is shown, and on how many pixels.
+#[derive(Debug, Clone, Copy)]
+pub struct View {
+    start: i64,
+    end: i64,
+    pixels: u32,
+}
+
+impl View {
+    /// The view of `[start, end)` on `pixels` pixels; `None` if there is no time or no pixel in it.
+    pub fn new(start: i64, end: i64, pixels: u32) -> Option<Self> {
+        (start < end && pixels > 0).then_some(Self { start, end, pixels })
+    }
+
+    fn span(&self) -> i128 {
+        i128::from(self.end) - i128::from(self.start)
+    }
+
+    /// Whether an event of so many ns fills a pixel.
+    fn is_wide(&self, length: i64) -> bool {
+        i128::from(length) * i128::from(self.pixels) >= self.span()
+    }
+
+    /// Whether the end of `slice` lies behind the start of the view; an empty slice counts at its start.
+    fn shows_end_of(&self, slice: &Slice) -> bool {
+        slice.end > self.start || slice.start == slice.end && slice.start == self.start
+    }
+
+    /// The pixel that `time`, inside the view, falls into.
+    fn pixel(&self, time: i64) -> i64 {
+        let since = i128::from(time) - i128::from(self.start);
+        (since * i128::from(self.pixels) / self.span()) as i64
+    }
+
+    /// The first instant of a pixel.
+    fn edge(&self, pixel: i64) -> i64 {
+        let pixels = i128::from(self.pixels);
+        let since = (i128::from(pixel) * self.span() + pixels - 1).div_euclid(pixels);
+        (i128::from(self.start) + since) as i64
+    }
+}
+
+/// What is drawn: one wide event, or all narrow events of a lane in one pixel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// Track of its events.
+    pub track: u32,
+    /// Number of events that lie around its events.
+    pub lane: u32,
+    /// Start of the wide event, or of the first narrow one inside the pixel.
+    pub start: i64,
+    /// End of the wide event, or of the last narrow one inside the pixel.
+    pub end: i64,
+    /// Time between the two in which an event runs.
+    pub busy: i64,
+    /// Events that start in the pixel.
+    pub events: u32,
+    /// The longest event.
+    pub longest: u32,
+    /// Duration of the longest event.
+    pub longest_ns: i64,
+    /// The longest event of the name that takes most of the time.
+    pub dominant: u32,
+    /// Time that this name takes.
+    pub dominant_ns: i64,
+}
+
+/// The events of a trace, ready to be shown in any view.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    slices: Vec<Slice>,
+}
+
+impl Timeline {
+    /// The timeline of `slices`, which come in any order.
+    pub fn new(mut slices: Vec<Slice>) -> Self {
+        for slice in &mut slices {
+            slice.end = slice.end.max(slice.start);
+        }
+        slices.sort_unstable_by_key(|slice| (slice.track, slice.start, Reverse(slice.end), slice.id));
+        Self { slices }
+    }
+
+    /// What `view` shows, by track, lane and start.
+    ///
+    /// Every event has its say in which lane others lie, whether or not it is in view, so lanes do not
+    /// change with the view.
+    pub fn show(&self, view: &View) -> Vec<Mark> {
+        let mut marks = Vec::new();
+        for track in self.slices.chunk_by(|a, b| a.track == b.track) {
+            let mut stack = Stack::default();
+            let mut lanes: Vec<Pixels> = Vec::new();
+            for slice in track {
+                let lane = stack.push(slice.start, slice.end);
+                if slice.start >= view.end || !view.shows_end_of(slice) {
+                    continue;
+                }
+                while lanes.len() <= lane {
+                    lanes.push(Pixels::new(slice.track, lanes.len() as u32));
+                }
+                if let Some(lane) = lanes.get_mut(lane) {
+                    lane.add(slice, view);
+                }
+            }
+            marks.extend(lanes.into_iter().flat_map(Pixels::into_marks));
+        }
+        marks
+    }
+}
