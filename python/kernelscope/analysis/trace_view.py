@@ -28,7 +28,7 @@ _NAMES = ("name", "category", "row", "name_ns", "longest_name", "longest_row", "
 class TimelineView:
     """The timeline of a trace, built once and shown in as many views as are wanted.
 
-    Example: ``view = TimelineView(trace); levels = [view.show(pixels=1000 * 4**level) for level in range(4)]``
+    Example: ``view = TimelineView(trace); levels = [view.show(pixels=1000 * 4**n) for n in range(4)]``
     """
 
     def __init__(self, trace: "Trace", *, kinds: "Sequence[str]" = ("stream", "thread")) -> None:
