@@ -14,9 +14,11 @@ from kernelscope.errors import KernelscopeError
 
 if TYPE_CHECKING:
     from kernelscope import analysis as analysis
+    from kernelscope import batch as batch
     from kernelscope import report as report
     from kernelscope import schema as schema
     from kernelscope import units as units
+    from kernelscope.batch import scan as scan
     from kernelscope.meta import TraceMeta as TraceMeta
     from kernelscope.trace import Trace as Trace
     from kernelscope.trace import read as read
@@ -30,7 +32,7 @@ if is_debug_build:
 
 # Polars is imported with the first name that needs it: `kernelscope --help` must not wait for it.
 _FROM_TRACE = ("Trace", "TraceMeta", "read")
-_MODULES = ("analysis", "report", "schema", "units")
+_MODULES = ("analysis", "batch", "report", "schema", "units")
 
 __all__ = [
     "KernelscopeError",
@@ -38,9 +40,11 @@ __all__ = [
     "TraceMeta",
     "__version__",
     "analysis",
+    "batch",
     "errors",
     "read",
     "report",
+    "scan",
     "schema",
     "units",
 ]
@@ -49,6 +53,8 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name in _FROM_TRACE:
         return getattr(importlib.import_module("kernelscope.trace"), name)
+    if name == "scan":
+        return importlib.import_module("kernelscope.batch.lake").scan
     if name in _MODULES:
         return importlib.import_module(f"kernelscope.{name}")
     raise AttributeError(f"module 'kernelscope' has no attribute {name!r}")

@@ -71,5 +71,37 @@ class NotRecordedError(KernelscopeError, LookupError):
     """The recording lacks what the question is about: it was not set up for it."""
 
 
+class LakeBusyError(KernelscopeError, BlockingIOError):
+    """Another batch is writing into the lake."""
+
+
+class LakeFullError(KernelscopeError, OSError):
+    """The disk under a lake is full, or the quota used up; the lake is whole."""
+
+
+class RankUnknownError(KernelscopeError, ValueError):
+    """Neither a trace nor its name tells its rank."""
+
+
+class RankTakenError(KernelscopeError, ValueError):
+    """Two traces claim to be of the same rank of the same run."""
+
+
+class ChangedWhileReadError(KernelscopeError, OSError):
+    """The file changed while it was read: it is still being written."""
+
+
+class MemoryLimitError(KernelscopeError, MemoryError):
+    """A trace needs more memory than is allowed."""
+
+
+class WorkerDiedError(KernelscopeError, RuntimeError):
+    """The process that read a trace was killed, or fell over."""
+
+
+class SchedulerLostError(KernelscopeError, ConnectionError):
+    """The scheduler that a batch works through went away."""
+
+
 class InternalError(KernelscopeError, RuntimeError):
     """A fault of the package itself; please report it."""

@@ -16,7 +16,7 @@ from kernelscope.meta import TraceMeta, meta_from_raw
 from kernelscope.schema import TABLES
 from kernelscope.units import format_bytes, format_count, format_ns
 
-_DTYPES: dict[str, pl.DataType] = {
+DTYPES: dict[str, pl.DataType] = {
     str(dtype): dtype
     for dtype in (
         pl.Boolean(),
@@ -28,6 +28,7 @@ _DTYPES: dict[str, pl.DataType] = {
         pl.UInt64(),
     )
 }
+"""The types of columns by their names in ``kernelscope.schema``."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -175,7 +176,7 @@ def _frame(name: str, table: _traceparse.ArrowTable) -> pl.DataFrame:
     Most optional columns are empty in most traces. Built eagerly: the lazy engine would cost
     more memory than a small trace.
     """
-    dtypes = {c.name: _DTYPES[c.dtype] for c in TABLES[name].columns}
+    dtypes = {c.name: DTYPES[c.dtype] for c in TABLES[name].columns}
     rows = len(table)
     if rows == 0:
         return pl.DataFrame(schema=dtypes)

@@ -1,0 +1,36 @@
+"""Many traces at once: one Parquet data set per table, read by as many workers as there are cores.
+
+``run`` fills a lake, ``scan`` opens one. Nothing here holds more than a few lines per trace, however many
+there are: tables exist in the workers only.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kernelscope.batch.coordinator import BatchReport as BatchReport
+    from kernelscope.batch.coordinator import run as run
+    from kernelscope.batch.lake import Lake as Lake
+    from kernelscope.batch.lake import scan as scan
+    from kernelscope.batch.manifest import Entry as Entry
+
+_MODULE_OF = {
+    "BatchReport": "coordinator",
+    "Entry": "manifest",
+    "Lake": "lake",
+    "run": "coordinator",
+    "scan": "lake",
+}
+
+__all__ = ["BatchReport", "Entry", "Lake", "run", "scan"]
+
+
+def __getattr__(name: str) -> object:
+    # The coordinator needs no Polars, and must not pay for it.
+    if name in _MODULE_OF:
+        return getattr(importlib.import_module(f"kernelscope.batch.{_MODULE_OF[name]}"), name)
+    raise AttributeError(f"module 'kernelscope.batch' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,144 @@
+"""Opens a lake: a lazy frame per table, over all ranks."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from kernelscope.batch.manifest import MANIFEST, Entry, check_run, read_manifest
+from kernelscope.batch.work import RENAMED
+from kernelscope.errors import InvalidArgumentError, TraceNotFoundError
+from kernelscope.schema import TABLES
+from kernelscope.trace import DTYPES
+
+PARTITIONS: dict[str, pl.DataType] = {"run": pl.String(), "rank": pl.Int64()}
+"""Columns that come from the names of the folders, at the end of every table."""
+
+_MANIFEST_SCHEMA: dict[str, pl.DataType] = {
+    "run": pl.String(),
+    "rank": pl.Int64(),
+    "outcome": pl.String(),
+    "source": pl.String(),
+    "bytes": pl.Int64(),
+    "content_bytes": pl.Int64(),
+    "format": pl.String(),
+    "recorder": pl.String(),
+    "host": pl.String(),
+    "world_size": pl.Int64(),
+    "base_time_ns": pl.Int64(),
+    "rank_from": pl.String(),
+    "first_step": pl.Int64(),
+    "last_step": pl.Int64(),
+    "steps": pl.Int64(),
+    "events": pl.Int64(),
+    "lost": pl.Int64(),
+    "version": pl.String(),
+    "fingerprint": pl.String(),
+    "error": pl.String(),
+    "error_kind": pl.String(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """The traces of many ranks: ``lake.gpu_ops`` and every other table of a trace is a lazy frame.
+
+    Columns: those of the table (``kernelscope.schema``), then ``run`` and ``rank``; what
+        ``collectives`` calls ``rank``, the rank inside the process group, is ``group_rank``. Row numbers are unique within a rank.
+    """
+
+    path: Path
+    entries: tuple[Entry, ...] = field(repr=False)
+    """What became of each source, failed ones included."""
+    tables: Mapping[str, pl.LazyFrame] = field(repr=False)
+    """Every lazy frame by the name of its table."""
+
+    @property
+    def manifest(self) -> pl.DataFrame:
+        """A row per source: where it came from, what became of it, and what its trace is about."""
+        return pl.DataFrame([_row(entry) for entry in self.entries], schema=_MANIFEST_SCHEMA, orient="row")
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks that can be asked about."""
+        return sorted({entry.rank for entry in self.entries if entry.rank is not None})
+
+    @property
+    def runs(self) -> list[str]:
+        """The runs that have ranks."""
+        return sorted({entry.run for entry in self.entries if entry.rank is not None})
+
+    def __getattr__(self, name: str) -> pl.LazyFrame:
+        if name in TABLES:
+            return self.tables[name]
+        raise AttributeError(f"a lake has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *TABLES})
+
+
+def scan(lake: str | os.PathLike[str], *, run: str | None = None, ranks: Sequence[int] | None = None) -> Lake:
+    """Opens the lake that a batch wrote, without reading any table.
+
+    Ranks that a batch has not finished are not there, and those that are there are whole, also while
+    a batch is under way. ``run`` and ``ranks`` leave out the others.
+
+    Raises: TraceNotFoundError: there is no lake.
+        InvalidArgumentError: the lake has no such run or rank.
+
+    Example: ``ks.scan("lake/").gpu_ops.group_by("rank").agg(pl.col("dur_ns").sum()).collect()``
+    """
+    path = Path(lake).absolute()
+    if not (path / MANIFEST).is_file():
+        raise TraceNotFoundError(f"{path}: no lake; kernelscope batch makes one", path=str(path))
+    entries = tuple(entry for entry in read_manifest(path) if _is_wanted(entry, path, run, ranks))
+    known = {entry.rank for entry in entries if entry.rank is not None}
+    if run is not None and not entries:
+        raise InvalidArgumentError(f"{path} has no run {check_run(run)!r}")
+    for rank in ranks or ():
+        if rank not in known:
+            raise InvalidArgumentError(f"{path} has no rank {rank}; see the manifest for what failed")
+    return Lake(path, entries, {name: _scan_table(path, name, entries) for name in TABLES})
+
+
+def _is_wanted(entry: Entry, lake: Path, run: str | None, ranks: Sequence[int] | None) -> bool:
+    if run is not None and entry.run != run:
+        return False
+    if entry.outcome == "failed":
+        return ranks is None
+    return (ranks is None or entry.rank in ranks) and entry.place(lake).is_dir()
+
+
+def _scan_table(lake: Path, name: str, entries: Sequence[Entry]) -> pl.LazyFrame:
+    schema = {
+        RENAMED.get(name, {}).get(column.name, column.name): DTYPES[column.dtype]
+        for column in TABLES[name].columns
+    }
+    files = [entry.place(lake) / f"{name}.parquet" for entry in entries if name in entry.files]
+    if not files:
+        return pl.LazyFrame(schema=schema | PARTITIONS)
+    return pl.scan_parquet(
+        files,
+        schema=schema,
+        hive_partitioning=True,
+        hive_schema=PARTITIONS,
+        missing_columns="insert",
+        extra_columns="ignore",
+    )
+
+
+def _row(entry: Entry) -> dict[str, object]:
+    steps = entry.steps
+    values = {
+        **{name: getattr(entry, name) for name in _MANIFEST_SCHEMA if hasattr(entry, name)},
+        **{name: entry.meta.get(name) for name in _MANIFEST_SCHEMA if name in entry.meta},
+    }
+    values |= {
+        "events": entry.meta.get("seen"),
+        "first_step": steps[0] if steps else None,
+        "last_step": steps[-1] if steps else None,
+        "steps": len(steps),
+    }
+    return {name: values.get(name) for name in _MANIFEST_SCHEMA}

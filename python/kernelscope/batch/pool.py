@@ -1,0 +1,116 @@
+"""Processes that work side by side; the death of one costs one task.
+
+``concurrent.futures.ProcessPoolExecutor`` gives up all its tasks when the system kills one process. Its
+processes also outlive a parent that was killed, and need a ``__main__`` that can be imported twice.
+"""
+
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
+
+import kernelscope
+from kernelscope.errors import WorkerDiedError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SETTINGS = {
+    # Memory that a worker frees must be free for the others at once.
+    "_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0",
+}
+
+
+class ProcessPool(Executor):
+    """An executor of worker processes. ``submit`` takes functions that can be imported.
+
+    A process starts with the first task that finds none idle. A task whose process dies fails with
+    ``WorkerDiedError``, and the next one gets a new process.
+    """
+
+    def __init__(self, workers: int, *, threads: int) -> None:
+        """``workers`` processes in which Polars has ``threads`` threads each."""
+        self._environment = {**os.environ, **_SETTINGS, "POLARS_MAX_THREADS": str(threads)}
+        package = str(Path(kernelscope.__path__[0]).parent)
+        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+        self._environment["PYTHONPATH"] = os.pathsep.join(paths)
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="kernelscope-batch")
+        self._own = threading.local()
+        self._all: list[_Worker] = []
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        """Runs ``fn(*args, **kwargs)`` in one of the processes."""
+        return self._threads.submit(self._run, fn, args, kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
+        """Ends the processes: after their tasks, or at once if not to ``wait``."""
+        if not wait:
+            for worker in self._all:
+                worker.kill()
+        self._threads.shutdown(wait=True, cancel_futures=cancel_futures or not wait)
+        for worker in self._all:
+            worker.close()
+
+    def pids(self) -> list[int]:
+        """Ids of the processes that are alive."""
+        return [worker.process.pid for worker in self._all if worker.process.poll() is None]
+
+    def _run(self, fn: Callable[..., T], args: tuple[object, ...], kwargs: Mapping[str, object]) -> T:
+        worker: _Worker | None = getattr(self._own, "worker", None)
+        if worker is None or worker.process.poll() is not None:
+            worker = _Worker(self._environment)
+            self._all = [*(w for w in self._all if w.process.poll() is None), worker]
+            self._own.worker = worker
+        return worker.call(fn, args, kwargs)
+
+
+class _Worker:
+    """A process that runs ``kernelscope.batch.worker``."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "kernelscope.batch.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+
+    def call(self, fn: Callable[..., T], args: tuple[object, ...], kwargs: Mapping[str, object]) -> T:
+        """The function's value, or what it raised."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        request = pickle.dumps((fn, args, kwargs))
+        try:
+            self.process.stdin.write(request)
+            self.process.stdin.flush()
+            done, value = cast("tuple[bool, Any]", pickle.load(self.process.stdout))
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+            raise WorkerDiedError(_cause(self.process.wait())) from None
+        if not done:
+            raise value
+        return value
+
+    def kill(self) -> None:
+        """Ends the process at once."""
+        self.process.kill()
+
+    def close(self) -> None:
+        """Waits for the process, which ends when nobody can send it anything."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(BrokenPipeError):
+                cast("Any", pipe).close()
+        self.process.wait()
+
+
+def _cause(status: int) -> str:
+    if status == -9:
+        return "the system killed the worker (signal 9), probably because memory ran out; see --memory"
+    if status < 0:
+        return f"the worker died of signal {-status}"
+    return f"the worker ended with exit code {status}"

@@ -1,0 +1,170 @@
+"""What a worker does: one trace into one folder of Parquet files, which nobody sees until it is whole."""
+
+import os
+import shutil
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelscope import __version__
+from kernelscope.batch.manifest import ENTRY, Entry, workshop
+from kernelscope.batch.ranks import rank_from_name
+from kernelscope.batch.sources import Source
+from kernelscope.errors import ChangedWhileReadError, RankUnknownError
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+RENAMED = {"collectives": {"rank": "group_rank"}}
+"""Columns whose names the partitions of a lake take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A trace to read. It travels to other processes and machines, which see ``lake`` as this one does."""
+
+    source: Source
+    lake: str
+    run: str
+    options: Mapping[str, Any]
+    """What ``kernelscope.read`` is asked for, apart from ``threads``."""
+    threads: int | None = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a worker made: the entry, its folder, and what it took."""
+
+    entry: Entry
+    folder: str
+    seconds: float
+    peak_bytes: int | None
+
+
+def read_rank(task: Task) -> Result:
+    """Reads a trace and writes its tables into a new folder of the lake's workshop.
+
+    Raises: KernelscopeError: the trace cannot be read, or its rank cannot be told.
+        ChangedWhileReadError: it is still being written.
+        OSError: the tables cannot be written.
+    """
+    start = time.perf_counter()
+    _reset_peak()
+    folder = workshop(Path(task.lake)) / f"rank-{uuid.uuid4().hex}"
+    folder.mkdir()
+    try:
+        entry = _fill(task, folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    seconds = time.perf_counter() - start
+    return Result(entry, str(folder), seconds, _peak())
+
+
+def _fill(task: Task, folder: Path) -> Entry:
+    from kernelscope.trace import read
+
+    source = task.source
+    before, fingerprint = source.stamp(), source.fingerprint()
+    with source.local(folder.parent) as path:
+        trace = read(path, threads=task.threads, **task.options)
+    if source.stamp() != before:
+        raise ChangedWhileReadError(
+            f"{source.name}: the file changed while it was read; run again when it is complete",
+            path=source.path,
+        )
+    rank, rank_from = _rank(trace, source)
+    entry = Entry(
+        source=source.name,
+        outcome="done",
+        run=task.run,
+        rank=rank,
+        bytes=source.bytes,
+        mtime_ns=source.mtime_ns,
+        fingerprint=fingerprint,
+        version=__version__,
+        options=task.options,
+        rank_from=rank_from,
+        meta=_describe(trace),
+        steps=tuple(trace.steps["step"].drop_nulls().sort().to_list()),
+        lost=_lost(trace),
+        files=_write(trace.tables, folder),
+    )
+    (folder / ENTRY).write_text(entry.to_line(), encoding="utf-8")
+    return entry
+
+
+def _rank(trace: "Trace", source: Source) -> tuple[int, str]:
+    if trace.meta.rank is not None and trace.meta.rank >= 0:
+        return trace.meta.rank, "metadata"
+    rank = rank_from_name(source.base)
+    if rank is None:
+        raise RankUnknownError(
+            f"{source.name}: neither the trace nor its name tells the rank; name it rank0.json or the like",
+            path=source.path,
+        )
+    return rank, "name"
+
+
+def _describe(trace: "Trace") -> dict[str, Any]:
+    meta = trace.meta
+    return {
+        "format": meta.format,
+        "compression": meta.compression,
+        "content_bytes": meta.content_bytes,
+        "recorder": meta.recorder,
+        "base_time_ns": meta.base_time_ns,
+        "world_size": meta.world_size,
+        "backend": meta.backend,
+        "host": meta.host,
+        "versions": dict(meta.versions),
+        "seen": meta.seen,
+        "kept": meta.kept,
+        "dropped": meta.dropped,
+    }
+
+
+def _lost(trace: "Trace") -> int:
+    found = trace.diagnostics
+    return sum(
+        count
+        for severity, count in zip(found["severity"].to_list(), found["count"].to_list(), strict=True)
+        if severity == "lost"
+    )
+
+
+def _write(tables: dict[str, Any], folder: Path) -> dict[str, tuple[int, int]]:
+    """Writes every table that has rows, and lets go of it; gives rows and bytes of each file."""
+    files: dict[str, tuple[int, int]] = {}
+    for name in list(tables):
+        frame = tables.pop(name)
+        if frame.height:
+            path = folder / f"{name}.parquet"
+            frame.rename(RENAMED.get(name, {})).write_parquet(path)
+            files[name] = frame.height, path.stat().st_size
+    return files
+
+
+def _reset_peak() -> None:
+    if sys.platform == "linux":
+        # 5 sets the high-water mark to the present size; see proc_pid_clear_refs(5).
+        try:
+            with open("/proc/self/clear_refs", "w", encoding="ascii") as control:
+                control.write("5")
+        except OSError:
+            return
+
+
+def _peak() -> int | None:
+    """The largest resident size of this process, where the system tells; that of all threads together."""
+    if sys.platform != "linux":
+        return None
+    with open(f"/proc/{os.getpid()}/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return None

@@ -1,0 +1,89 @@
+"""``kernelscope batch``: the traces of all ranks into a lake."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelscope.cli import arguments
+
+if TYPE_CHECKING:
+    from kernelscope.cli.arguments import Subparsers
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Adds the subcommand."""
+    parser = subparsers.add_parser(
+        "batch",
+        help="the traces of all ranks into one lake of Parquet files",
+        description="Reads the traces of many ranks, a rank at a time on every core, into Parquet files that"
+        " ks.scan, DuckDB and pandas read. Stopped at any moment, it goes on where it was.",
+        epilog="Exit code 1: a rank could not be read; the lake has the others.",
+    )
+    parser.add_argument(
+        "inputs",
+        metavar="FILES_OR_DIR",
+        nargs="+",
+        help="traces, folders of them, tar archives, or URLs (s3://bucket/traces/, with fsspec)",
+    )
+    parser.add_argument("--out", type=Path, metavar="LAKE", required=True, help="folder of the lake")
+    parser.add_argument(
+        "--run",
+        dest="run_name",
+        default="default",
+        metavar="NAME",
+        help="name of the job, if the lake is to hold several",
+    )
+    parser.add_argument(
+        "--workers", type=arguments.positive, metavar="N", help="processes (default: one per core)"
+    )
+    parser.add_argument(
+        "--memory",
+        type=arguments.size,
+        metavar="SIZE",
+        help="what all processes may use together (default: four fifths of what is free)",
+    )
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="work through the Dask scheduler there, whose workers see the lake under the same path",
+    )
+    parser.add_argument("--strict", action="store_true", help="a rank fails at the first event it would lose")
+    parser.add_argument(
+        "--step-range", metavar="NAME", help="annotation that delimits steps where there is no ProfilerStep#N"
+    )
+    parser.add_argument(
+        "--json-lines",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="a line of JSON per rank on stdout (default: if stdout is no terminal)",
+    )
+    parser.add_argument(
+        "--summary",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="say at the end what to look at first (default: yes)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Fills the lake, and says what is in it."""
+    from kernelscope.batch import coordinator
+    from kernelscope.cli.batch_progress import Watch
+
+    json_lines = not sys.stdout.isatty() if options.json_lines is None else options.json_lines
+    with Watch(json_lines=json_lines) as watch:
+        report = coordinator.run(
+            options.inputs,
+            options.out,
+            run=options.run_name,
+            workers=options.workers,
+            memory=options.memory,
+            scheduler=options.scheduler,
+            strict=options.strict,
+            step_range=options.step_range,
+            on_rank=watch.update,
+        )
+    watch.conclude(report)
+    return 1 if report.failed else 0
