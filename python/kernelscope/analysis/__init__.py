@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from kernelscope.analysis.efficiency_table import efficiency as efficiency
     from kernelscope.analysis.gpus import gpu_summary as gpu_summary
     from kernelscope.analysis.kernels import kernel_table as kernel_table
+    from kernelscope.analysis.memory_curve import memory_summary as memory_summary
+    from kernelscope.analysis.memory_curve import memory_timeline as memory_timeline
+    from kernelscope.analysis.memory_lifetimes import memory_allocations as memory_allocations
+    from kernelscope.analysis.memory_lifetimes import memory_peak as memory_peak
+    from kernelscope.analysis.memory_operators import memory_table as memory_table
     from kernelscope.analysis.missing_views import missing as missing
     from kernelscope.analysis.module_tree import module_table as module_table
     from kernelscope.analysis.nsys import nsys_report as nsys_report
@@ -55,6 +60,11 @@ _MODULE_OF = {
     "gpu_summary": "gpus",
     "kernel_table": "kernels",
     "key_averages": "averages",
+    "memory_allocations": "memory_lifetimes",
+    "memory_peak": "memory_lifetimes",
+    "memory_summary": "memory_curve",
+    "memory_table": "memory_operators",
+    "memory_timeline": "memory_curve",
     "missing": "missing_views",
     "module_table": "module_tree",
     "nsys_report": "nsys",
@@ -89,6 +99,11 @@ __all__ = [
     "gpu_summary",
     "kernel_table",
     "key_averages",
+    "memory_allocations",
+    "memory_peak",
+    "memory_summary",
+    "memory_table",
+    "memory_timeline",
     "missing",
     "module_table",
     "nsys_report",

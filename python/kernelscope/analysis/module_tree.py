@@ -30,11 +30,11 @@ def module_table(trace: "Trace", *, costs: pl.DataFrame | None = None) -> pl.Dat
         a root), ``depth``, ``module`` (the instance, such as ``Linear_3``), ``class`` (null if unknown),
         ``calls``, ``operators`` (that it calls itself), ``host_total_ns`` (wall time), ``host_self_ns``
         (less the modules and operators inside), ``device_total_ns``, ``device_self_ns`` (of the GPU work
-        that it launched, and that no module inside it did), ``backward_host_ns`` and ``backward_device_ns`` (of the
-        gradients of what ran in it, with the modules inside; own times of the operators, added),
-        ``cpu_memory_bytes`` and ``device_memory_bytes`` (allocated less freed during its calls), ``flops``
-        and ``backward_flops`` (with the modules inside). Device columns are null in a trace without GPU work,
-        memory columns in one without memory events, FLOPs without ``costs``.
+        that it launched, and that no module inside it did), ``backward_host_ns`` and
+        ``backward_device_ns`` (of the gradients of what ran in it, with the modules inside; own times of the
+        operators, added), ``cpu_memory_bytes`` and ``device_memory_bytes`` (allocated less freed during its
+        calls), ``flops`` and ``backward_flops`` (with the modules inside). Device columns are null in a trace
+        without GPU work, memory columns in one without memory events, FLOPs without ``costs``.
     Units: ns; bytes; FLOP. Concurrent GPU work is added, not merged.
     Order: that of a tree, each module before those inside it, in order of their first calls.
     Source: the module view of the TensorBoard plugin, whose figures are sums over the rows of one ``module``.
