@@ -45,8 +45,9 @@ _MANIFEST_SCHEMA: dict[str, pl.DataType] = {
 class Lake:
     """The traces of many ranks: ``lake.gpu_ops`` and every other table of a trace is a lazy frame.
 
-    Columns: those of the table (``kernelscope.schema``), then ``run`` and ``rank``; what
-        ``collectives`` calls ``rank``, the rank inside the process group, is ``group_rank``. Row numbers are unique within a rank.
+    Columns: those of the table (``kernelscope.schema``), then ``run`` and ``rank``; what ``collectives``
+        calls ``rank``, the rank inside the process group, is ``group_rank``. Row numbers are unique within
+        a rank.
     """
 
     path: Path
