@@ -14,12 +14,20 @@ if TYPE_CHECKING:
     from kernelscope.analysis.communication_table import collective_instances as collective_instances
     from kernelscope.analysis.communication_table import communication as communication
     from kernelscope.analysis.communication_table import rank_calls as rank_calls
+    from kernelscope.analysis.copy_bandwidth import memory_bandwidth as memory_bandwidth
+    from kernelscope.analysis.copy_bandwidth import memory_bandwidth_summary as memory_bandwidth_summary
     from kernelscope.analysis.cost_table import costs as costs
     from kernelscope.analysis.counters import counters_with_operators as counters_with_operators
     from kernelscope.analysis.coverage import cost_coverage as cost_coverage
     from kernelscope.analysis.efficiency_table import efficiency as efficiency
+    from kernelscope.analysis.gpu_time import comm_comp_overlap as comm_comp_overlap
+    from kernelscope.analysis.gpu_time import temporal_breakdown as temporal_breakdown
     from kernelscope.analysis.gpus import gpu_summary as gpu_summary
+    from kernelscope.analysis.idle_causes import idle_gaps as idle_gaps
+    from kernelscope.analysis.idle_causes import idle_time as idle_time
     from kernelscope.analysis.kernels import kernel_table as kernel_table
+    from kernelscope.analysis.launch_calls import launch_stats as launch_stats
+    from kernelscope.analysis.launch_calls import launch_summary as launch_summary
     from kernelscope.analysis.memory_curve import memory_summary as memory_summary
     from kernelscope.analysis.memory_curve import memory_timeline as memory_timeline
     from kernelscope.analysis.memory_lifetimes import memory_allocations as memory_allocations
@@ -30,6 +38,9 @@ if TYPE_CHECKING:
     from kernelscope.analysis.nsys import nsys_report as nsys_report
     from kernelscope.analysis.ops import op_calls as op_calls
     from kernelscope.analysis.ops import op_table as op_table
+    from kernelscope.analysis.queueing import queue_blocked as queue_blocked
+    from kernelscope.analysis.queueing import queue_length as queue_length
+    from kernelscope.analysis.queueing import queue_summary as queue_summary
     from kernelscope.analysis.range_projection import nvtx_projection as nvtx_projection
     from kernelscope.analysis.range_projection import nvtx_table as nvtx_table
     from kernelscope.analysis.rank_views import rank_groups as rank_groups
@@ -38,6 +49,7 @@ if TYPE_CHECKING:
     from kernelscope.analysis.rank_views import run_difference as run_difference
     from kernelscope.analysis.rank_views import step_pace as step_pace
     from kernelscope.analysis.roofline_table import roofline as roofline
+    from kernelscope.analysis.sequences import kernel_sequences as kernel_sequences
     from kernelscope.analysis.steps import CATEGORIES as CATEGORIES
     from kernelscope.analysis.steps import step_breakdown as step_breakdown
     from kernelscope.analysis.straggler_table import rank_steps as rank_steps
@@ -52,15 +64,23 @@ _MODULE_OF = {
     "clock_offsets": "clocks",
     "cluster_of": "cluster_frames",
     "collective_instances": "communication_table",
+    "comm_comp_overlap": "gpu_time",
     "communication": "communication_table",
     "cost_coverage": "coverage",
     "costs": "cost_table",
     "counters_with_operators": "counters",
     "efficiency": "efficiency_table",
     "gpu_summary": "gpus",
+    "idle_gaps": "idle_causes",
+    "idle_time": "idle_causes",
+    "kernel_sequences": "sequences",
     "kernel_table": "kernels",
     "key_averages": "averages",
+    "launch_stats": "launch_calls",
+    "launch_summary": "launch_calls",
     "memory_allocations": "memory_lifetimes",
+    "memory_bandwidth": "copy_bandwidth",
+    "memory_bandwidth_summary": "copy_bandwidth",
     "memory_peak": "memory_lifetimes",
     "memory_summary": "memory_curve",
     "memory_table": "memory_operators",
@@ -72,6 +92,9 @@ _MODULE_OF = {
     "nvtx_table": "range_projection",
     "op_calls": "ops",
     "op_table": "ops",
+    "queue_blocked": "queueing",
+    "queue_length": "queueing",
+    "queue_summary": "queueing",
     "rank_calls": "communication_table",
     "rank_groups": "rank_views",
     "rank_heatmap": "rank_views",
@@ -83,6 +106,7 @@ _MODULE_OF = {
     "step_pace": "rank_views",
     "straggler_ranks": "straggler_table",
     "stragglers": "straggler_table",
+    "temporal_breakdown": "gpu_time",
     "timeline": "trace_view",
 }
 
@@ -91,15 +115,23 @@ __all__ = [
     "clock_offsets",
     "cluster_of",
     "collective_instances",
+    "comm_comp_overlap",
     "communication",
     "cost_coverage",
     "costs",
     "counters_with_operators",
     "efficiency",
     "gpu_summary",
+    "idle_gaps",
+    "idle_time",
+    "kernel_sequences",
     "kernel_table",
     "key_averages",
+    "launch_stats",
+    "launch_summary",
     "memory_allocations",
+    "memory_bandwidth",
+    "memory_bandwidth_summary",
     "memory_peak",
     "memory_summary",
     "memory_table",
@@ -111,6 +143,9 @@ __all__ = [
     "nvtx_table",
     "op_calls",
     "op_table",
+    "queue_blocked",
+    "queue_length",
+    "queue_summary",
     "rank_calls",
     "rank_groups",
     "rank_heatmap",
@@ -122,6 +157,7 @@ __all__ = [
     "step_pace",
     "straggler_ranks",
     "stragglers",
+    "temporal_breakdown",
     "timeline",
 ]
 

@@ -27,9 +27,9 @@ RANK_SCHEMA: dict[str, pl.DataType] = {
     "base_time_ns": pl.Int64(),
     "world_size": pl.Int64(),
     "host": pl.String(),
-    "path": pl.String(),
+    "source": pl.String(),
 }
-"""Columns of the table of ranks, which a lake has as ``ranks``; all but ``rank`` may be null."""
+"""Columns of the table of ranks; all but ``rank`` may be null."""
 
 _STEP_SCHEMA: dict[str, pl.DataType] = {
     "rank": pl.Int64(),
@@ -42,19 +42,21 @@ _STEP_SCHEMA: dict[str, pl.DataType] = {
 
 @runtime_checkable
 class Lake(Protocol):
-    """Tables of many ranks: ``tables`` maps a table to its lazy frame, in which ``rank`` is a column.
-
-    Besides the tables of a trace it has ``ranks``, a row per rank: see ``RANK_SCHEMA``.
-    """
+    """Tables of many ranks, as ``kernelscope.scan`` opens them."""
 
     @property
     def tables(self) -> Mapping[str, pl.LazyFrame]:
-        """The lazy frame of each table."""
+        """The lazy frame of each table, in which ``rank`` is a column."""
+        ...
+
+    @property
+    def manifest(self) -> pl.DataFrame:
+        """What is known of each rank: has columns of ``RANK_SCHEMA``."""
         ...
 
 
-Source: TypeAlias = "Trace | Sequence[Trace] | Lake | Mapping[str, pl.LazyFrame]"
-"""Where ranks come from: traces in memory, a scanned lake, or its tables by name."""
+Source: TypeAlias = "Trace | Sequence[Trace] | Lake"
+"""Where ranks come from: traces in memory, or a scanned lake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +98,12 @@ def cluster_of(source: "Source | Cluster") -> Cluster:
 
 def _batches(source: Source) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.LazyFrame]]]:
     """Some ranks at a time: what is known of them, and their tables."""
-    if isinstance(source, Mapping):
-        yield from _lake_batches(source)
-    elif isinstance(source, Sequence):
+    if isinstance(source, Sequence):
         yield from _trace_batches(source)
-    elif hasattr(source, "meta"):
-        yield from _trace_batches([source])  # pyright: ignore[reportArgumentType]
+    elif isinstance(source, Lake):
+        yield from _lake_batches(source)
     else:
-        yield from _lake_batches(source.tables)  # pyright: ignore[reportArgumentType]
+        yield from _trace_batches([source])
 
 
 def _trace_batches(
@@ -117,30 +117,30 @@ def _trace_batches(
             "base_time_ns": meta.base_time_ns,
             "world_size": meta.world_size,
             "host": meta.host,
-            "path": meta.path,
+            "source": meta.path,
         }
         number = pl.lit(rank, dtype=pl.Int64).alias("rank")
         tables = {name: frame.lazy().with_columns(number) for name, frame in trace.tables.items()}
         yield pl.DataFrame([row], schema=RANK_SCHEMA), tables
 
 
-def _lake_batches(
-    tables: Mapping[str, pl.LazyFrame],
-) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.LazyFrame]]]:
-    listed = tables["ranks"]
-    present = listed.collect_schema().names()
-    known = listed.select(
-        (pl.col(name) if name in present else pl.lit(None)).cast(dtype).alias(name)
+def _lake_batches(lake: Lake) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.LazyFrame]]]:
+    listed = lake.manifest
+    usable = pl.col("rank").is_not_null()
+    if "outcome" in listed.columns:
+        usable &= pl.col("outcome") == "done"
+    known = listed.filter(usable).select(
+        (pl.col(name) if name in listed.columns else pl.lit(None)).cast(dtype).alias(name)
         for name, dtype in RANK_SCHEMA.items()
-    ).collect()
+    )
     doubled = known.filter(known["rank"].is_duplicated())["rank"].unique().sort().to_list()
     if doubled:
-        raise InvalidArgumentError(f"rank {doubled[0]} is in the lake more than once: name one run")
+        raise InvalidArgumentError(f"rank {doubled[0]} is in the lake more than once: scan one run of it")
     known = known.sort("rank")
     for first in range(0, known.height, RANKS_AT_ONCE):
         some = known.slice(first, RANKS_AT_ONCE)
         wanted = pl.col("rank").is_in(some["rank"].implode())
-        yield some, {name: frame.filter(wanted) for name, frame in tables.items() if name != "ranks"}
+        yield some, {name: frame.filter(wanted) for name, frame in lake.tables.items()}
 
 
 _RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)

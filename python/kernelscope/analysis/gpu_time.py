@@ -1,0 +1,133 @@
+"""How the time of each GPU divides into computing, communicating, copying and idling."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.analysis.covering import hidden_ns, merged
+from kernelscope.analysis.grouping import as_text, check_by
+from kernelscope.analysis.hta_answers import hta_comm_comp_overlap, hta_temporal_breakdown
+from kernelscope.analysis.hta_events import check_compat
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+_CLASSES = ("compute", "communication", "memory")
+
+
+def temporal_breakdown(trace: "Trace", *, compat: str | None = None) -> pl.DataFrame:
+    """How the time of each GPU divides, from its first work to the end of its last.
+
+    A moment in which several things run counts as the first of: computing, communicating, copying.
+
+    Columns: ``device``, ``span_ns``, ``compute_ns`` (a kernel runs that is not communication, or a whole
+        graph), ``communication_ns`` (communication runs, nothing computes: it is exposed), ``memory_ns``
+        (only copies and memsets run), ``idle_ns``; and ``compute_share``, ``communication_share``,
+        ``memory_share``, ``idle_share`` of the span. The four parts sum to ``span_ns``.
+    Units: ns; shares between 0 and 1.
+    ``compat="hta"``: ``get_temporal_breakdown`` of HolisticTraceAnalysis, its columns, units and rounding;
+        ``"hta-unrounded"``: the same with ``HTA_DISABLE_NS_ROUNDING=1``.
+    Raises: InvalidArgumentError: there is no such ``compat``.
+    """
+    mode = check_compat(compat)
+    if mode is not None:
+        return hta_temporal_breakdown(trace, mode)
+    work = gpu_classes(trace)
+    spans = work.group_by("device").agg(
+        span_ns=pl.col("end_ns").max() - pl.col("start_ns").min(),
+    )
+    parts = _first_class_ns(work)
+    table = spans.join(parts, on="device", how="left", nulls_equal=True)
+    parts_ns = [pl.col(f"{name}_ns") for name in _CLASSES]
+    table = table.with_columns(idle_ns=pl.col("span_ns") - pl.sum_horizontal(parts_ns))
+    columns = [*_CLASSES, "idle"]
+    share = [
+        pl.when(pl.col("span_ns") > 0).then(pl.col(f"{name}_ns") / pl.col("span_ns")).alias(f"{name}_share")
+        for name in columns
+    ]
+    return table.select("device", "span_ns", *(f"{name}_ns" for name in columns), *share).sort("device")
+
+
+def comm_comp_overlap(
+    trace: "Trace", by: str | Sequence[str] = ("device",), *, compat: str | None = None
+) -> pl.DataFrame:
+    """How much of the communication computing hides, and how much is exposed.
+
+    ``by`` takes any columns of the table ``gpu_ops``, such as ``device``, ``stream``, ``name`` or ``step``.
+    What overlaps inside a group counts once. Computing on the same GPU hides communication.
+
+    Columns: those of ``by``; ``calls``; ``communication_ns`` (some communication of the group runs),
+        ``overlap_ns`` (and a kernel that is not communication, too), ``exposed_ns`` (and none), ``overlap``
+        (share of the communication). Groups without communication are left out.
+    Units: ns; shares between 0 and 1.
+    Order: by exposed time, longest first.
+    ``compat="hta"``, ``"hta-unrounded"``: as for ``temporal_breakdown``; ``by`` is not used.
+    Raises: InvalidArgumentError: there is no such ``compat``, or ``by`` names no such column.
+    """
+    mode = check_compat(compat)
+    if mode is not None:
+        return hta_comm_comp_overlap(trace, mode)
+    columns = check_by(by, trace.gpu_ops.columns)
+    on = ["device", *(column for column in columns if column != "device")]
+    wanted = [column for column in columns if column not in {"device", "start_ns", "name"}]
+    work = gpu_classes(trace, *wanted)
+    calls = work.filter(pl.col("class") == "communication")
+    compute = merged(work.filter(pl.col("class") == "compute"), by=["device"])
+    spans = merged(calls, by=on)
+    spans = spans.with_columns(hidden_ns(spans, compute, by=["device"]))
+    length = pl.col("end_ns") - pl.col("start_ns")
+    table = spans.group_by(columns).agg(communication_ns=length.sum(), overlap_ns=pl.col("hidden_ns").sum())
+    counts = calls.group_by(columns).agg(pl.len().cast(pl.Int64).alias("calls"))
+    total = pl.col("communication_ns")
+    table = counts.join(table, on=columns, how="left", nulls_equal=True).with_columns(
+        pl.col("communication_ns", "overlap_ns").fill_null(0)
+    )
+    table = table.with_columns(
+        exposed_ns=total - pl.col("overlap_ns"),
+        overlap=pl.when(total > 0).then(pl.col("overlap_ns") / total),
+    )
+    descending = [True, *(False for _ in columns)]
+    return as_text(table).sort(["exposed_ns", *columns], descending=descending, nulls_last=True)
+
+
+def gpu_classes(trace: "Trace", *more: str) -> pl.DataFrame:
+    """GPU work by what it does.
+
+    Columns: ``device``, ``name``, ``start_ns``, ``end_ns``, ``class`` (compute, communication or memory), and
+        ``more``.
+    """
+    kind = pl.col("kind").cast(pl.String)
+    return trace.gpu_ops.select(
+        "device",
+        "name",
+        *more,
+        "start_ns",
+        end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0).clip(lower_bound=0),
+        **{
+            "class": pl.when(pl.col("is_communication").fill_null(value=False))
+            .then(pl.lit("communication"))
+            .when(kind.is_in(["memcpy", "memset"]))
+            .then(pl.lit("memory"))
+            .otherwise(pl.lit("compute"))
+        },
+    )
+
+
+def _first_class_ns(work: pl.DataFrame) -> pl.DataFrame:
+    """Time of each device in which a class runs and none before it: ``device``, ``<class>_ns``."""
+    found = work.select("device").unique()
+    before: list[str] = []
+    for name in _CLASSES:
+        before.append(name)
+        reached = merged(work.filter(pl.col("class").is_in(before)), by=["device"])
+        covered = reached.group_by("device").agg((pl.col("end_ns") - pl.col("start_ns")).sum().alias(name))
+        found = found.join(covered, on="device", how="left", nulls_equal=True)
+    found = found.with_columns(pl.col(_CLASSES).fill_null(0))
+    compute, communication, memory = (pl.col(name) for name in _CLASSES)
+    return found.select(
+        "device",
+        compute_ns=compute,
+        communication_ns=communication - compute,
+        memory_ns=memory - communication,
+    )
