@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import kernelscope as ks
-from kernelscope.analysis.occupancy import launch_metrics
+from kernelscope.analysis.occupancy import launch_limits, launch_metrics
 
 SCHEMA = {
     "device": pl.Int64,
@@ -147,3 +147,53 @@ def test_equals_what_kineto_recorded_on_real_gpus(shared: Path) -> None:
         assert (off <= 0.500001).all(), path.name
         compared += off.len()
     assert compared > 20_000
+
+
+def limits(**launch: Any) -> dict[str, Any]:
+    row = {
+        "device": 0,
+        "grid": "[8000, 1, 1]",
+        "block": "[256, 1, 1]",
+        "registers": 32,
+        "shared_memory_bytes": 0,
+    }
+    kernels = pl.DataFrame([row | launch], schema={c: SCHEMA[c] for c in row})
+    devices = pl.DataFrame([LIMITS], schema={c: pl.String if c == "name" else pl.Int64 for c in LIMITS})
+    return launch_limits(kernels, devices).row(0, named=True)
+
+
+@pytest.mark.parametrize(
+    ("launch", "resident", "occupancy", "limited_by"),
+    [
+        # 65536 / (32 * 32) = 64 warps, 8 blocks of 8: all that an SM holds.
+        ({}, 8, 100.0, "nothing"),
+        ({"grid": "[639, 1, 1]"}, 8, 100.0, "grid"),
+        ({"registers": 128}, 2, 25.0, "registers"),
+        ({"shared_memory_bytes": 40960}, 2, 25.0, "shared memory"),
+        ({"block": "[32, 1, 1]"}, 32, 50.0, "blocks"),
+        # Two blocks of 768 threads leave 512 over.
+        ({"block": "[768, 1, 1]"}, 2, 75.0, "threads"),
+        # Registers and shared memory end at the same block: the first that is named.
+        ({"registers": 128, "shared_memory_bytes": 40960}, 2, 25.0, "registers"),
+    ],
+)
+def test_what_limits_a_launch(
+    launch: dict[str, Any], resident: int, occupancy: float, limited_by: str
+) -> None:
+    row = limits(**launch)
+    assert (row["resident_blocks"], row["limited_by"]) == (resident, limited_by)
+    assert row["theoretical_occupancy_pct"] == pytest.approx(occupancy)
+
+
+def test_waves_and_their_tail() -> None:
+    # 8 blocks on each of 80 SMs make a wave of 640.
+    row = limits(grid="[1600, 1, 1]")
+    assert row["waves"] == pytest.approx(2.5)
+    assert row["tail_pct"] == pytest.approx(100 * 0.5 / 3)
+
+
+def test_what_limits_an_unknown_launch_is_unknown() -> None:
+    for launch in ({"grid": None}, {"registers": None}, {"device": 3}, {"block": "[0, 1, 1]"}):
+        row = limits(**launch)
+        found = [row[c] for c in ("resident_blocks", "theoretical_occupancy_pct", "waves", "limited_by")]
+        assert found == [None] * 4

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kernelscope.analysis.gpus import gpu_summary as gpu_summary
     from kernelscope.analysis.idle_causes import idle_gaps as idle_gaps
     from kernelscope.analysis.idle_causes import idle_time as idle_time
+    from kernelscope.analysis.kernel_launch_table import kernel_launches as kernel_launches
     from kernelscope.analysis.kernels import kernel_table as kernel_table
     from kernelscope.analysis.launch_calls import launch_stats as launch_stats
     from kernelscope.analysis.launch_calls import launch_summary as launch_summary
@@ -36,8 +37,11 @@ if TYPE_CHECKING:
     from kernelscope.analysis.missing_views import missing as missing
     from kernelscope.analysis.module_tree import module_table as module_table
     from kernelscope.analysis.nsys import nsys_report as nsys_report
+    from kernelscope.analysis.op_views import op_kernels as op_kernels
+    from kernelscope.analysis.op_views import op_shares as op_shares
     from kernelscope.analysis.ops import op_calls as op_calls
     from kernelscope.analysis.ops import op_table as op_table
+    from kernelscope.analysis.overview_figures import overview as overview
     from kernelscope.analysis.queueing import queue_blocked as queue_blocked
     from kernelscope.analysis.queueing import queue_length as queue_length
     from kernelscope.analysis.queueing import queue_summary as queue_summary
@@ -73,6 +77,7 @@ _MODULE_OF = {
     "gpu_summary": "gpus",
     "idle_gaps": "idle_causes",
     "idle_time": "idle_causes",
+    "kernel_launches": "kernel_launch_table",
     "kernel_sequences": "sequences",
     "kernel_table": "kernels",
     "key_averages": "averages",
@@ -91,7 +96,10 @@ _MODULE_OF = {
     "nvtx_projection": "range_projection",
     "nvtx_table": "range_projection",
     "op_calls": "ops",
+    "op_kernels": "op_views",
+    "op_shares": "op_views",
     "op_table": "ops",
+    "overview": "overview_figures",
     "queue_blocked": "queueing",
     "queue_length": "queueing",
     "queue_summary": "queueing",
@@ -124,6 +132,7 @@ __all__ = [
     "gpu_summary",
     "idle_gaps",
     "idle_time",
+    "kernel_launches",
     "kernel_sequences",
     "kernel_table",
     "key_averages",
@@ -142,7 +151,10 @@ __all__ = [
     "nvtx_projection",
     "nvtx_table",
     "op_calls",
+    "op_kernels",
+    "op_shares",
     "op_table",
+    "overview",
     "queue_blocked",
     "queue_length",
     "queue_summary",

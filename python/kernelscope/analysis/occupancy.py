@@ -34,6 +34,7 @@ LAUNCH_COLUMNS = (
 _DEFAULT_SHARED_BYTES = 48 * 1024
 
 _LIMITS = ("sm_count", "max_threads_per_sm", "registers_per_sm", "shared_memory_per_sm_bytes")
+_ADDED = ("_blocks", "_threads", "_slots", "_capability", *_LIMITS)
 _NEEDED = (
     "_blocks",
     "_threads",
@@ -42,6 +43,8 @@ _NEEDED = (
     "registers",
     "shared_memory_bytes",
 )
+# A minimum over columns skips nulls; a launch with an unknown limit has no known occupancy.
+_COMPLETE = pl.all_horizontal(pl.col(c).is_not_null() for c in _NEEDED)
 
 
 def launch_metrics(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
@@ -57,12 +60,7 @@ def launch_metrics(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame
     Formula: ``min(blocks_per_sm, resident blocks) * threads per block / threads an SM can hold``.
     Source: CUDA's cuda_occupancy.h; Kineto's DeviceProperties.cpp.
     """
-    # A limit of 0 is one that the recorder could not find out.
-    limits = is_nvidia(devices).select(
-        "device",
-        *(pl.when(pl.col(c) > 0).then(pl.col(c)).alias(c) for c in _LIMITS),
-        _capability=pl.col("compute_major") * 10 + pl.col("compute_minor"),
-    )
+    limits = _device_limits(devices)
     # A recorder that does not know the device divides by zero. Kineto evaluates occupancy under the
     # default limit of shared memory and so records 0 for every kernel that opted in to more.
     wrong = (pl.col("occupancy_pct") <= 0) & (pl.col("shared_memory_bytes") > _DEFAULT_SHARED_BYTES)
@@ -76,28 +74,76 @@ def launch_metrics(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame
     known = pl.when(~missing).then(pl.lit("recorded"))
     if limits.is_empty() or not recorded.select(missing.any()).item():
         return recorded.with_columns(known.alias("launch_metrics"))
+    sized = _sized(recorded, limits)
+    blocks = pl.col("_blocks") / pl.col("sm_count")
+    occupancy = (
+        100.0
+        * pl.min_horizontal(blocks, *_resident_blocks().values())
+        * pl.col("_threads")
+        / pl.col("max_threads_per_sm")
+    )
+    return sized.with_columns(
+        pl.coalesce("blocks_per_sm", blocks).alias("blocks_per_sm"),
+        pl.coalesce("warps_per_sm", blocks * pl.col("_threads") / _WARP).alias("warps_per_sm"),
+        pl.coalesce("occupancy_pct", pl.when(_COMPLETE).then(occupancy)).alias("occupancy_pct"),
+        known.when(blocks.is_not_null()).then(pl.lit("derived")).alias("launch_metrics"),
+    ).drop(*_ADDED)
+
+
+def launch_limits(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
+    """What keeps each launch from filling its GPU.
+
+    Columns: of ``kernels``, needs ``device``, ``grid``, ``block``, ``registers`` and ``shared_memory_bytes``;
+        adds ``resident_blocks`` (blocks that an SM holds at once), ``theoretical_occupancy_pct`` (of the
+        warps that an SM can hold, with so many blocks), ``waves`` (times that the GPU is filled by the
+        launch's blocks), ``tail_pct`` (part of the last wave that stays empty) and ``limited_by``: ``grid``
+        (less than one wave), else which of ``registers``, ``shared memory``, ``blocks`` (an SM holds no more
+        of them) and ``threads`` (the block's size does not divide what an SM holds) keeps more blocks out, or
+        ``nothing`` at full occupancy. All are null where the launch or the device is not known.
+    Units: percent.
+    Source: CUDA's cuda_occupancy.h.
+    """
+    sized = _sized(kernels, _device_limits(devices))
+    each = _resident_blocks()
+    resident = pl.when(_COMPLETE).then(pl.min_horizontal(*each.values()))
+    # Of several that end at once the one is named that only another block size moves.
+    order = ("threads", "blocks", "registers", "shared memory")
+    limit = pl.coalesce(pl.when(each[name] == pl.col("resident_blocks")).then(pl.lit(name)) for name in order)
+    occupancy = 100.0 * pl.col("resident_blocks") * pl.col("_threads") / pl.col("max_threads_per_sm")
+    waves = pl.col("_blocks") / (pl.col("resident_blocks") * pl.col("sm_count"))
+    known = sized.with_columns(
+        resident_blocks=pl.when((resident > 0) & (pl.col("_threads") > 0)).then(resident).cast(pl.Int64)
+    )
+    known = known.with_columns(theoretical_occupancy_pct=occupancy, waves=waves)
+    full, last = pl.col("theoretical_occupancy_pct") >= 100.0, pl.col("waves").ceil()
+    return known.with_columns(
+        tail_pct=100.0 * (last - pl.col("waves")) / last,
+        limited_by=pl.when(pl.col("waves") < 1)
+        .then(pl.lit("grid"))
+        .when(full)
+        .then(pl.lit("nothing"))
+        .when(pl.col("resident_blocks").is_not_null())
+        .then(limit),
+    ).drop(*_ADDED)
+
+
+def _device_limits(devices: pl.DataFrame) -> pl.DataFrame:
+    # A limit of 0 is one that the recorder could not find out.
+    return is_nvidia(devices).select(
+        "device",
+        *(pl.when(pl.col(c) > 0).then(pl.col(c)).alias(c) for c in _LIMITS),
+        _capability=pl.col("compute_major") * 10 + pl.col("compute_minor"),
+    )
+
+
+def _sized(kernels: pl.DataFrame, limits: pl.DataFrame) -> pl.DataFrame:
+    """The launches with their sizes and the limits of their GPUs, in the columns ``_ADDED``."""
     slots = pl.col("_capability").replace_strict(_MAX_BLOCKS, default=None, return_dtype=pl.Int64)
-    sized = recorded.join(limits, on="device", how="left", maintain_order="left").with_columns(
+    return kernels.join(limits, on="device", how="left", maintain_order="left").with_columns(
         _size("grid").alias("_blocks"),
         _size("block").cast(pl.Int64, strict=False).alias("_threads"),
         slots.alias("_slots"),
     )
-    blocks = pl.col("_blocks") / pl.col("sm_count")
-    warps = (pl.col("_threads") + _WARP - 1) // _WARP
-    occupancy = (
-        100.0
-        * pl.min_horizontal(blocks, _resident_blocks(warps))
-        * pl.col("_threads")
-        / pl.col("max_threads_per_sm")
-    )
-    # A minimum over columns skips nulls; a launch with an unknown limit has no known occupancy.
-    complete = pl.all_horizontal(pl.col(c).is_not_null() for c in _NEEDED)
-    return sized.with_columns(
-        pl.coalesce("blocks_per_sm", blocks).alias("blocks_per_sm"),
-        pl.coalesce("warps_per_sm", blocks * pl.col("_threads") / _WARP).alias("warps_per_sm"),
-        pl.coalesce("occupancy_pct", pl.when(complete).then(occupancy)).alias("occupancy_pct"),
-        known.when(blocks.is_not_null()).then(pl.lit("derived")).alias("launch_metrics"),
-    ).drop("_blocks", "_threads", "_slots", *limits.drop("device").columns)
 
 
 def _size(column: str) -> pl.Expr:
@@ -108,8 +154,9 @@ def _size(column: str) -> pl.Expr:
     return pl.when(parts.list.len() == 3).then(x * y * z)
 
 
-def _resident_blocks(warps: pl.Expr) -> pl.Expr:
-    """Blocks that an SM holds at once, whichever of warps, registers, shared memory and slots ends first."""
+def _resident_blocks() -> dict[str, pl.Expr]:
+    """Blocks that an SM holds at once by each of its resources; null where one does not limit them."""
+    warps = (pl.col("_threads") + _WARP - 1) // _WARP
     capability = pl.col("_capability")
     by_warps = pl.col("max_threads_per_sm") // _WARP // warps
     per_warp = (pl.col("registers") * _WARP + _REGISTER_UNIT - 1) // _REGISTER_UNIT * _REGISTER_UNIT
@@ -122,4 +169,9 @@ def _resident_blocks(warps: pl.Expr) -> pl.Expr:
     reserved = pl.when(capability >= 80).then(1024).otherwise(0)
     shared = (pl.col("shared_memory_bytes") + reserved + unit - 1) // unit * unit
     by_shared = pl.when(shared > 0).then(pl.col("shared_memory_per_sm_bytes") // shared)
-    return pl.min_horizontal(by_warps, by_registers, by_shared, "_slots")
+    return {
+        "threads": by_warps,
+        "registers": by_registers,
+        "shared memory": by_shared,
+        "blocks": pl.col("_slots"),
+    }
