@@ -1,4 +1,4 @@
-"""Against torch 2.13's own ``key_averages()`` of the live profiles behind four traces (acceptance A5)."""
+"""Against torch 2.13's own ``key_averages()`` of the live profiles behind four traces."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def expected_rows(rows: list[dict[str, Any]], *, by_shape: bool, memory: bool) -
             row["count"],
             *(round(row[theirs] * 1000) for theirs in TIMES),
             *(row[theirs] if memory else None for theirs in MEMORY),
+            row["flops"],
         )
         for row in rows
     )
@@ -43,6 +44,7 @@ def actual_rows(trace: Any, *, by_shape: bool) -> Counter[tuple[Any, ...]]:
             row["count"],
             *(row[ours] for ours in TIMES.values()),
             *(row[ours] for ours in MEMORY.values()),
+            row["flops"] or 0,
         )
         for row in table.to_dicts()
     )
@@ -60,3 +62,25 @@ def test_key_averages(read: Read, load_json: Load, path: Path, by_shape: bool) -
     actual = actual_rows(trace, by_shape=by_shape)
     assert sorted((expected - actual).items()) == []
     assert sorted((actual - expected).items()) == []
+
+
+@pytest.mark.parametrize("path", ORACLE_FILES)
+def test_key_averages_by_stack(read: Read, load_json: Load, path: Path) -> None:
+    """The profiles were not verbose, so torch has no stack in any row, and rows as without stacks."""
+    trace = read(path.with_name(path.name.replace(".oracle", "")))
+    expected = Counter(
+        (row["key"], tuple(row["stack"]), row["count"], round(row["cpu_time_total"] * 1000))
+        for row in load_json(path)["by_stack_5"]
+    )
+    table = analysis.key_averages(trace, group_by_stack_n=5)
+    actual = Counter(
+        (row["name"], tuple(row["stack"]), row["count"], row["cpu_total_ns"]) for row in table.to_dicts()
+    )
+    assert actual == expected
+
+
+@pytest.mark.parametrize("path", ORACLE_FILES)
+def test_order_of_rows(read: Read, load_json: Load, path: Path) -> None:
+    trace = read(path.with_name(path.name.replace(".oracle", "")))
+    rows = load_json(path)["key_averages"]
+    assert analysis.key_averages(trace)["name"].to_list() == [row["key"] for row in rows]

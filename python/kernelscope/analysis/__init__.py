@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kernelscope.analysis.averages import KeyAverages as KeyAverages
     from kernelscope.analysis.averages import key_averages as key_averages
     from kernelscope.analysis.clocks import clock_offsets as clock_offsets
     from kernelscope.analysis.cluster_frames import cluster_of as cluster_of
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 # trace takes to read. No module is called like a question: importing it would take the question's place.
 _MODULE_OF = {
     "CATEGORIES": "steps",
+    "KeyAverages": "averages",
     "clock_offsets": "clocks",
     "cluster_of": "cluster_frames",
     "collective_instances": "communication_table",
@@ -120,6 +122,7 @@ _MODULE_OF = {
 
 __all__ = [
     "CATEGORIES",
+    "KeyAverages",
     "clock_offsets",
     "cluster_of",
     "collective_instances",

@@ -1,158 +1,107 @@
-"""torch.profiler's ``key_averages()``, recomputed from the trace."""
+"""torch.profiler's ``key_averages()`` and its table, recomputed from the trace."""
 
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.allocations import DEVICE_TYPES, HOST_TYPES, allocated_bytes
-from kernelscope.analysis.grouping import as_text
-from kernelscope.analysis.ops import with_self_memory
-from kernelscope.analysis.tree import collapse_repeats, nest, subtree_sums
+from kernelscope.analysis.averages_text import TableOptions, render
+from kernelscope.analysis.torch_events import MEMORY, TIMES, torch_events
+from kernelscope.analysis.torch_flops import with_flops
+from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
-_HIDDEN = (
-    "profiler::_record_function_enter",
-    "profiler::_record_function_enter_new",
-    "profiler::_record_function_exit",
-    "aten::is_leaf",
-    "aten::output_nr",
-    "aten::_version",
-)
-_TENSOR_LIST = r"\[\s*\[[^\]]*\](?:\s*,\s*\[[^\]]*\])*\s*\]"
-_TIMES = ("cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
-_MEMORY = ("cpu_memory_bytes", "cpu_self_memory_bytes", "device_memory_bytes", "device_self_memory_bytes")
+
+class KeyAverages(pl.DataFrame):
+    """The frame of :func:`key_averages`, with torch's table. What is computed from it is a plain frame."""
+
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int | None = 75,
+        max_name_column_width: int | None = 55,
+        max_shapes_column_width: int | None = 80,
+        header: str | None = None,
+        *,
+        time_unit: str | None = None,
+        device_name: str = "CUDA",
+    ) -> str:
+        """The text of ``prof.key_averages().table()``, with torch's arguments.
+
+        ``sort_by`` takes torch's names, such as ``self_cpu_time_total``, ``cuda_time_total`` or ``count``;
+        ``row_limit`` of -1 is no limit; ``time_unit`` is s, ms or us; ``device_name`` names the device in
+        titles. FLOPs and memory are shown if the profiler recorded them. A time that lies exactly between
+        two roundings may show another last digit than torch's, which adds up inexact microseconds.
+
+        Raises: InvalidArgumentError: ``sort_by`` or ``time_unit`` is unknown.
+        Source: torch/autograd/profiler_util.py, torch 2.15.
+
+        Example: ``print(key_averages(trace).table(sort_by="self_cuda_time_total", row_limit=10))``
+        """
+        options = TableOptions(
+            sort_by=sort_by,
+            row_limit=row_limit,
+            source_width=max_src_column_width,
+            name_width=max_name_column_width,
+            shapes_width=max_shapes_column_width,
+            header=header,
+            time_unit=time_unit,
+            device_name=device_name,
+        )
+        return render(self, options)
 
 
-def key_averages(trace: "Trace", *, group_by_input_shape: bool = False) -> pl.DataFrame:
+def key_averages(
+    trace: "Trace",
+    *,
+    group_by_input_shape: bool = False,
+    group_by_stack_n: int = 0,
+    include_python_functions: bool = True,
+) -> KeyAverages:
     """What ``prof.key_averages()`` of torch.profiler returns, from the file alone.
 
     Rows are operators, annotations, Python frames, runtime calls and GPU work, by name. Python
     frames and runtime calls nest with operators here, so self times differ from those of
-    :func:`op_table`. Allocations during no event are the row ``[memory]``.
+    :func:`op_table`. Allocations during no event are the row ``[memory]``. From torch 2.15 on,
+    torch leaves Python frames out unless told otherwise: so does ``include_python_functions=False``.
 
     Columns: ``name``, ``device`` (cpu or gpu), ``is_annotation``, ``input_shapes`` (if asked for;
-        null where none were recorded), ``count``, ``cpu_total_ns``, ``cpu_self_ns``,
+        null where none were recorded), ``stack`` (if asked for: the innermost ``group_by_stack_n`` frames,
+        leaf first; empty unless the profiler was verbose), ``count``, ``cpu_total_ns``, ``cpu_self_ns``,
         ``device_total_ns``, ``device_self_ns``, ``cpu_memory_bytes``, ``cpu_self_memory_bytes``,
-        ``device_memory_bytes``, ``device_self_memory_bytes``. Memory is null in a trace without
-        memory events.
-    Units: ns; bytes.
+        ``device_memory_bytes``, ``device_self_memory_bytes``, ``flops``. Memory is null in a trace without
+        memory events; FLOPs are null where the profiler was not asked for them, and count what torch counts.
+    Units: ns; bytes; FLOP.
     Order: by first occurrence.
-    Source: torch/autograd/profiler_util.py and profiler.py, torch 2.13.
+    Raises: InvalidArgumentError: ``group_by_stack_n`` is negative.
+    Source: torch/autograd/profiler_util.py and profiler.py, torch 2.13 and 2.15.
+
+    Example: ``key_averages(trace, group_by_input_shape=True).table(sort_by="cpu_time_total")``
     """
-    calls = _cpu_calls(trace)
-    keys = ["name", "device", "is_annotation", *(["input_shapes"] if group_by_input_shape else [])]
-    rows = pl.concat([calls, _loose_memory(trace, calls), _gpu_rows(trace)], how="diagonal")
-    table = (
-        rows.sort("start_ns", -pl.col("dur_ns"), "row")
-        .group_by(keys, maintain_order=True)
-        .agg(pl.len().cast(pl.Int64).alias("count"), *(pl.col(c).sum() for c in (*_TIMES, *_MEMORY)))
+    if group_by_stack_n < 0:
+        raise InvalidArgumentError(f"group_by_stack_n must be 0 or more, not {group_by_stack_n}")
+    by_stack = group_by_stack_n > 0
+    rows = with_flops(torch_events(trace, stacks=by_stack), trace)
+    if not include_python_functions:
+        rows = rows.filter(~pl.col("is_python"))
+    keys = ["name", "device", "is_annotation"]
+    if group_by_input_shape:
+        keys.append("input_shapes")
+        if rows["input_shapes"].null_count() < rows.height:
+            # To torch, an event without inputs has the shapes of no inputs.
+            rows = rows.with_columns(pl.col("input_shapes").fill_null("[]"))
+    if by_stack:
+        keys.append("stack")
+        empty = pl.lit([], pl.List(pl.String))
+        rows = rows.with_columns(pl.col("stack").fill_null(empty).list.head(group_by_stack_n))
+    table = rows.group_by(keys, maintain_order=True).agg(
+        pl.len().cast(pl.Int64).alias("count"), *(pl.col(c).sum() for c in (*TIMES, *MEMORY, "flops"))
     )
-    if trace.memory.is_empty():
-        table = table.with_columns(pl.lit(None, pl.Int64).alias(c) for c in _MEMORY)
-    return table
+    unknown = [*(MEMORY if trace.memory.is_empty() else ()), *(() if _has_flops(trace) else ("flops",))]
+    return KeyAverages(table.with_columns(pl.lit(None, pl.Int64).alias(c) for c in unknown))
 
 
-def flat_shapes(dims: pl.Expr) -> pl.Expr:
-    """Input shapes as torch's tables show them: a list of tensors is ``[]``."""
-    text = dims.cast(pl.String).str.strip_chars()
-    inner = text.str.head(-1).str.tail(-1).str.replace_all(_TENSOR_LIST, "[]")
-    return (pl.lit("[") + inner + pl.lit("]")).str.replace_all(r",\s*", ", ")
-
-
-def _cpu_calls(trace: "Trace") -> pl.DataFrame:
-    """Host events in one tree per thread, with their metrics."""
-    events = _host_events(trace)
-    merged = collapse_repeats(events)
-    kept = merged.rename({"row": "parent_row", "kept": "kept_parent"})
-    calls = (
-        events.join(merged.filter(pl.col("row") == pl.col("kept")).select("row"), on="row", how="semi")
-        .join(kept, on="parent_row", how="left", maintain_order="left")
-        .with_columns(parent_row="kept_parent")
-        .drop("kept_parent")
-    )
-    children = calls.group_by(pl.col("parent_row").alias("row")).agg(
-        pl.col("dur_ns").sum().alias("_children_ns")
-    )
-    own = (
-        trace.gpu_ops.join(merged, left_on="op_row", right_on="row", how="inner")
-        .group_by(pl.col("kept").alias("row"))
-        .agg(pl.col("dur_ns").sum().alias("device_self_ns"))
-    )
-    calls = (
-        calls.join(children, on="row", how="left", maintain_order="left")
-        .join(own, on="row", how="left", maintain_order="left")
-        .with_columns(
-            pl.col("device_self_ns").fill_null(0),
-            device_total_ns=pl.col("device_self_ns").fill_null(0),
-            cpu_total_ns="dur_ns",
-            cpu_self_ns=pl.col("dur_ns") - pl.col("_children_ns").fill_null(0),
-        )
-    )
-    calls = subtree_sums(calls, ["device_total_ns"]).with_columns(
-        allocated_bytes(calls, trace.memory, device_types=HOST_TYPES).alias("cpu_memory_bytes"),
-        allocated_bytes(calls, trace.memory, device_types=DEVICE_TYPES).alias("device_memory_bytes"),
-    )
-    return with_self_memory(calls).drop("_children_ns", "track", "parent_row")
-
-
-def _host_events(trace: "Trace") -> pl.DataFrame:
-    """Operators, annotations, Python frames and runtime calls, nested per thread."""
-    text = pl.col("name").cast(pl.String)
-    slices = ("row", "start_ns", pl.col("dur_ns").fill_null(0))
-    ops = trace.ops.select(
-        *slices,
-        pl.when(text.str.starts_with("ProfilerStep#"))
-        .then(pl.lit("ProfilerStep*"))
-        .otherwise(text)
-        .alias("name"),
-        track=pl.col("track").cast(pl.Int64),
-        is_annotation=(pl.col("category").cast(pl.String) == "user_annotation").fill_null(value=False),
-        input_shapes=flat_shapes(pl.col("input_dims")),
-    )
-    frames = trace.python.select(*slices, text, track=pl.col("track").cast(pl.Int64))
-    # A call that belongs to an operator is drawn on the operator's thread; any other stays apart.
-    threads = trace.ops.select(op_row="row", op_track=pl.col("track").cast(pl.Int64))
-    calls = trace.launches.join(threads, on="op_row", how="left", maintain_order="left").select(
-        *slices, text, track=pl.coalesce("op_track", -1 - pl.col("track").cast(pl.Int64))
-    )
-    events = pl.concat([ops, frames, calls], how="diagonal").with_columns(
-        pl.col("is_annotation").fill_null(value=False), device=pl.lit("cpu")
-    )
-    return nest(events.filter(~pl.col("name").is_in(_HIDDEN) | pl.col("name").is_null()))
-
-
-def _loose_memory(trace: "Trace", calls: pl.DataFrame) -> pl.DataFrame:
-    """Memory events that happened during no host event."""
-    starts = calls["start_ns"].sort()
-    ends = (calls["start_ns"] + calls["dur_ns"]).sort()
-    times = trace.memory["start_ns"]
-    open_then = starts.search_sorted(times, side="right").cast(pl.Int64) - ends.search_sorted(
-        times, side="left"
-    ).cast(pl.Int64)
-    loose = as_text(trace.memory.filter(open_then == 0))
-    return loose.select(
-        "row",
-        "name",
-        "start_ns",
-        dur_ns=pl.lit(0, pl.Int64),
-        device=pl.lit("cpu"),
-        is_annotation=pl.lit(value=False),
-        cpu_memory_bytes=pl.when(pl.col("device_type").is_in(HOST_TYPES)).then("bytes").otherwise(0),
-        device_memory_bytes=pl.when(pl.col("device_type").is_in(DEVICE_TYPES)).then("bytes").otherwise(0),
-    ).with_columns(cpu_self_memory_bytes="cpu_memory_bytes", device_self_memory_bytes="device_memory_bytes")
-
-
-def _gpu_rows(trace: "Trace") -> pl.DataFrame:
-    """GPU work and the GPU's images of annotations."""
-    columns = ("row", pl.col("name").cast(pl.String), "start_ns", pl.col("dur_ns").fill_null(0))
-    work = trace.gpu_ops.select(*columns, is_annotation=pl.lit(value=False))
-    images = trace.gpu_annotations.select(*columns, is_annotation=pl.lit(value=True))
-    return pl.concat([work, images]).with_columns(
-        device=pl.lit("gpu"),
-        device_total_ns="dur_ns",
-        device_self_ns="dur_ns",
-        cpu_total_ns=pl.lit(0, pl.Int64),
-        cpu_self_ns=pl.lit(0, pl.Int64),
-    )
+def _has_flops(trace: "Trace") -> bool:
+    return bool(trace.meta.flags.get("with_flops", False))
