@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kernelscope.analysis.averages import KeyAverages as KeyAverages
     from kernelscope.analysis.averages import key_averages as key_averages
     from kernelscope.analysis.clocks import clock_offsets as clock_offsets
+    from kernelscope.analysis.cluster_findings_table import cluster_findings as cluster_findings
     from kernelscope.analysis.cluster_frames import cluster_of as cluster_of
     from kernelscope.analysis.communication_table import collective_instances as collective_instances
     from kernelscope.analysis.communication_table import communication as communication
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 # trace takes to read. No module is called like a question: importing it would take the question's place.
 _MODULE_OF = {
     "CATEGORIES": "steps",
+    "cluster_findings": "cluster_findings_table",
     "KeyAverages": "averages",
     "clock_offsets": "clocks",
     "cluster_of": "cluster_frames",
@@ -122,6 +124,7 @@ _MODULE_OF = {
 
 __all__ = [
     "CATEGORIES",
+    "cluster_findings",
     "KeyAverages",
     "clock_offsets",
     "cluster_of",
