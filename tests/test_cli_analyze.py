@@ -37,6 +37,13 @@ def test_folders_of_files(cli: Run, tiny: Path, tmp_path: Path, form: str) -> No
     assert read(tmp_path / "report" / f"kernels.{form}")["name"].to_list() == ["gemm[bold]"]
 
 
+def test_html_is_one_page(cli: Run, tiny: Path, tmp_path: Path) -> None:
+    pytest.importorskip("itables", reason="itables, which ships the tables of the page, is not installed")
+    done = cli("analyze", tiny, "--format", "html", "--out", "report.html")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
+
+
 @pytest.mark.parametrize(
     "arguments", [["--format", "csv"], ["--format", "parquet"], ["--top", "0"], ["--format", "html"]]
 )

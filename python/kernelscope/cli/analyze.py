@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kernelscope.cli.arguments import Subparsers
 
 _FOLDERS = ("csv", "parquet")
+_FILES = {**dict.fromkeys(_FOLDERS, "folder of files"), "html": "page"}
 
 
 def add_parser(subparsers: "Subparsers") -> None:
@@ -24,9 +25,10 @@ def add_parser(subparsers: "Subparsers") -> None:
     arguments.add_reading(parser)
     parser.add_argument(
         "--format",
-        choices=("text", "json", *_FOLDERS),
+        choices=("text", "json", *_FILES),
         default="text",
-        help="text and json go to stdout or a file, csv and parquet into a folder (default: text)",
+        help="text and json go to stdout or a file, csv and parquet into a folder, html is a page"
+        " that works offline (default: text)",
     )
     parser.add_argument("--out", type=Path, metavar="PATH", help="file or folder to write to")
     parser.add_argument(
@@ -41,8 +43,14 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Reads the trace and writes the report."""
-    if options.format in _FOLDERS and options.out is None:
-        raise InvalidArgumentError(f"--format {options.format} writes a folder of files: name it with --out")
+    if options.format in _FILES and options.out is None:
+        what = _FILES[options.format]
+        raise InvalidArgumentError(f"--format {options.format} writes a {what}: name it with --out")
+    if options.format == "html":
+        from kernelscope.report.html.libraries import check_libraries
+
+        # Before the trace is read, which may take a while.
+        check_libraries()
     trace = read_trace(options)
 
     from kernelscope.report import render

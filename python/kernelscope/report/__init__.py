@@ -1,4 +1,4 @@
-"""Shows the answers about a trace: as text, as JSON, or as a folder of CSV or Parquet files."""
+"""Shows the answers about a trace: as text, as JSON, as a folder of CSV or Parquet files, or as a page."""
 
 from kernelscope.report.rendering import FORMATS, render
 

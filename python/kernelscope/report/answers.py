@@ -36,14 +36,14 @@ def answer(trace: "Trace") -> Answers:
         breakdown=everything.filter(~pl.col("is_partial")),
         ops=analysis.op_table(trace),
         kernels=analysis.kernel_table(trace),
-        ranges=_ranges(trace),
+        ranges=range_table(trace),
         gpus=analysis.gpu_summary(trace),
         unlinked=_unlinked(trace.gpu_ops),
         diagnostics=trace.diagnostics.with_columns(pl.col(pl.Categorical).cast(pl.String)),
     )
 
 
-def _ranges(trace: "Trace") -> pl.DataFrame:
+def range_table(trace: "Trace") -> pl.DataFrame:
     """NVTX ranges by domain and name, those without GPU work too, their own GPU time first."""
     keys = ["domain", "name"]
     ranges = trace.ranges.select(*keys, "kind", "dur_ns").filter(pl.col("kind") != "mark")

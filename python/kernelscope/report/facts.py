@@ -22,7 +22,7 @@ def header(trace: "Trace", shape: Shape) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="dim" if shape.color else "")
     grid.add_column(overflow="fold")
-    for name, value in _facts(trace).items():
+    for name, value in trace_facts(trace).items():
         if value:
             grid.add_row(f"  {name}", plain(safe(value), shape))
     path = plain(safe(trace.meta.path), shape)
@@ -31,7 +31,8 @@ def header(trace: "Trace", shape: Shape) -> RenderableType:
     return Group(path, grid)
 
 
-def _facts(trace: "Trace") -> dict[str, str]:
+def trace_facts(trace: "Trace") -> dict[str, str]:
+    """What is known of the file, by name; an empty text is not known."""
     meta = trace.meta
     size = format_bytes(meta.content_bytes)
     if meta.compression != "none":

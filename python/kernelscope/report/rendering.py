@@ -10,7 +10,7 @@ from kernelscope.report.answers import answer
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
-FORMATS = ("text", "json", "csv", "parquet")
+FORMATS = ("text", "json", "csv", "parquet", "html")
 """The forms of a report."""
 
 
@@ -25,11 +25,12 @@ def render(
     """Writes the report of ``trace``.
 
     ``text`` and ``json`` go to standard output or into the file ``out``; ``csv`` and ``parquet``
-    need ``out``, a folder. What stood there before is replaced only when the new report is
-    complete. ``top`` is the number of rows of each table of the text, ``width`` its columns: null
-    for those of the terminal.
+    need ``out``, a folder, and ``html`` a file, one page that works offline. What stood there before
+    is replaced only when the new report is complete. ``top`` is the number of rows of each table of
+    the text, ``width`` its columns: null for those of the terminal.
 
-    Raises: InvalidArgumentError: an unknown format, or no folder for CSV or Parquet.
+    Raises: InvalidArgumentError: an unknown format, no folder for CSV or Parquet or file for HTML, or a
+            package that the page needs is not installed.
         OSError: the report cannot be written.
     """
     if format not in FORMATS:
@@ -42,6 +43,13 @@ def render(
         from kernelscope.report import folder
 
         folder.write(trace, answer(trace), out, suffix=format)
+        return
+    if format == "html":
+        if out is None:
+            raise InvalidArgumentError("the format html is a page: name its file with --out")
+        from kernelscope.report.html import write_page
+
+        write_page(trace, out)
         return
     if format == "json":
         from kernelscope.report import document

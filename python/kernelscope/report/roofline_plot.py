@@ -68,15 +68,24 @@ def to_html(trace: "Trace", answers: RooflineAnswers) -> str:
 
     Raises: InvalidArgumentError: Plotly, which draws it, is not installed.
     """
-    shown = answers.table.filter((pl.col("flops_per_s") > 0) & (pl.col("intensity") > 0))
-    figure = {"data": [*_roofs(answers, shown), *_markers(answers, shown)], "layout": _layout()}
     title = f"Roofline of {describe(trace)['path']}"
     return _PAGE.format(
         title=html.escape(safe(title)),
         library=_library(),
-        notes="".join(f"<p>{html.escape(text)}</p>" for text in _notes(answers, shown)),
-        figure=_script(figure),
+        notes="".join(f"<p>{html.escape(text)}</p>" for text in notes(answers)),
+        figure=_script(figure(answers)),
     )
+
+
+def figure(answers: RooflineAnswers) -> dict[str, Any]:
+    """The plot: ``data`` and ``layout`` as Plotly takes them. Text of the trace in it is escaped."""
+    shown = _shown(answers)
+    return {"data": [*_roofs(answers, shown), *_markers(answers, shown)], "layout": _layout()}
+
+
+def _shown(answers: RooflineAnswers) -> pl.DataFrame:
+    """The rows that have a place in the plot."""
+    return answers.table.filter((pl.col("flops_per_s") > 0) & (pl.col("intensity") > 0))
 
 
 def _library() -> str:
@@ -93,23 +102,25 @@ def _script(value: object) -> str:
     return json.dumps(value, allow_nan=False).replace("</", "<\\/").replace("<!--", "<\\!--")
 
 
-def _notes(answers: RooflineAnswers, shown: pl.DataFrame) -> list[str]:
+def notes(answers: RooflineAnswers) -> list[str]:
+    """What is to be said beside the plot: which roofs and which share of the time it lacks."""
+    shown = _shown(answers)
     unknown = dict.fromkeys(entry.note for entry in answers.devices if entry.gpu is None)
-    notes = [f"{note} Roofs are not shown." for note in unknown]
+    found = [f"{note} Roofs are not shown." for note in unknown]
     rows = answers.coverage.filter(pl.col("status").is_in(["exact", "estimate"]))
     known = rows["linked_pct"].sum() if rows["linked_pct"].null_count() == 0 else None
     if known is not None:
-        notes.append(f"Costs are known for {known:.1f} % of the GPU time that has an operator.")
+        found.append(f"Costs are known for {known:.1f} % of the GPU time that has an operator.")
     total = int(answers.table["device_ns"].sum())
     left = total - int(shown["device_ns"].sum())
     if total:
         by = " and ".join(answers.by) or "run"
-        notes.append(
+        found.append(
             f"One marker per {by}, as large as its GPU time. Without FLOPs, and so not shown:"
             f" {answers.table.height - shown.height} of {answers.table.height},"
             f" {100 * left / total:.1f} % of the time."
         )
-    return notes
+    return found
 
 
 def _markers(answers: RooflineAnswers, shown: pl.DataFrame) -> list[dict[str, Any]]:

@@ -1,0 +1,69 @@
+/* Elements, and the content that the page unpacks. Text of a trace only ever enters as textContent. */
+
+function element(tag, options, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(options || {})) {
+    if (name === "text") made.textContent = value;
+    else if (name === "class") made.className = value;
+    else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+
+async function unpack(name) {
+  const block = document.getElementById(name);
+  const text = atob(block.textContent);
+  const bytes = new Uint8Array(text.length);
+  for (let index = 0; index < text.length; index += 1) bytes[index] = text.charCodeAt(index);
+  block.remove();
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream);
+}
+
+const unpacked = new Map();
+
+/* The content of a block, unpacked when it is first asked for. */
+function content(name, read) {
+  if (!unpacked.has(name)) unpacked.set(name, unpack(name).then(read));
+  return unpacked.get(name);
+}
+
+const viewOf = (id) => content(`view-${id}`, (response) => response.json());
+
+async function asUrl(response) {
+  return URL.createObjectURL(new Blob([await response.arrayBuffer()], { type: "text/javascript" }));
+}
+
+/* Plotly, which draws the figures. */
+function plotly() {
+  return content("library-plotly", async (response) => {
+    const url = await asUrl(response);
+    await new Promise((resolve, reject) => {
+      document.head.append(element("script", { src: url, onload: resolve, onerror: reject }));
+    });
+    return window.Plotly;
+  });
+}
+
+/* DataTables, which shows the tables. */
+function dataTables() {
+  return content("library-datatables", async (response) => {
+    const style = await content("library-datatables-style", (css) => css.text());
+    // In front of the page's own style, which adapts it.
+    document.head.insertBefore(element("style", { text: style }), document.head.querySelector("style"));
+    return (await import(await asUrl(response))).default;
+  });
+}
+
+/* What a part means, behind a button. */
+function explanation(text) {
+  if (!text) return null;
+  return element("details", { class: "what" }, element("summary", { text: "What is this?" }), element("p", { text }));
+}
+
+function heading(part, level) {
+  if (!part.title) return null;
+  return element("div", { class: "head" }, element(level || "h2", { text: part.title }), explanation(part.what));
+}

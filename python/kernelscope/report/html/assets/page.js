@@ -1,0 +1,173 @@
+/* The page itself: its menu, its views, the address that names what is shown, and the theme. */
+
+const MENU = JSON.parse(document.getElementById("views").textContent);
+const PARTS = {
+  table: (part, view) => (part.hidden ? null : tableElement(view, part)),
+  figure: (part) => figureElement(part),
+  facts: (part) => factsElement(part),
+  note: (part) => element("p", { class: part.missing ? "note missing" : "note", text: part.text }),
+  group: (part, view) => groupElement(part, view),
+};
+let shown = null;
+
+function factsElement(part) {
+  const list = element("dl", { class: part.tiles ? "tiles" : "facts" });
+  for (const [name, value, what] of part.items) {
+    const inside = [element("dt", { text: name }), element("dd", { text: value, dir: "auto" })];
+    if (what && part.tiles) inside.push(element("dd", { class: "meaning", text: what }));
+    list.append(element("div", what ? { title: what } : {}, ...inside));
+  }
+  return element("section", { class: "part", id: `part-${part.id}` }, heading(part), list);
+}
+
+/* Parts of which one is shown at a time. */
+function groupElement(part, view) {
+  const choice = element("select", { id: `choice-${part.id}` });
+  const label = element("label", { class: "choice", for: `choice-${part.id}`, text: `${part.title} ` });
+  label.append(choice);
+  const place = element("div");
+  const section = element("section", { class: "group", id: `group-${part.id}` }, label, place);
+  part.choices.forEach((entry, index) => choice.append(element("option", { value: index, text: entry.label })));
+  section.choose = (index) => {
+    choice.value = index;
+    const made = PARTS[part.choices[index].part.kind](part.choices[index].part, view);
+    place.replaceChildren(made);
+    section.ready = made.ready;
+    return made.ready;
+  };
+  section.choices = part.choices;
+  choice.addEventListener("change", () => section.choose(Number(choice.value)));
+  section.choose(0);
+  return section;
+}
+
+/* Every table of a view by its id, those inside groups too. */
+function tablesOf(parts) {
+  const found = new Map();
+  for (const part of parts) {
+    const inside = part.kind === "group" ? part.choices.map((entry) => entry.part) : [part];
+    for (const item of inside) if (item.kind === "table") found.set(item.id, item);
+  }
+  return found;
+}
+
+async function showView(id) {
+  const main = document.getElementById("main");
+  if (shown === id) return;
+  shown = id;
+  main.setAttribute("aria-busy", "true");
+  markMenu(id);
+  const view = await viewOf(id);
+  if (shown !== id) return;
+  view.tables = tablesOf(view.parts);
+  figures.clear();
+  shownTables.clear();
+  const made = view.parts.map((part) => PARTS[part.kind](part, view)).filter((item) => item !== null);
+  const title = element("div", { class: "view-head" }, element("h1", { text: view.title }), element("p", { class: "note", text: view.what }));
+  const body = element("div", { class: "parts" }, ...made);
+  main.replaceChildren(title, body);
+  document.title = `${view.title} - kernelscope`;
+  await Promise.allSettled(made.map((item) => item.ready)).then((ends) => ends.forEach(complain));
+  if (shown === id) main.setAttribute("aria-busy", "false");
+}
+
+/* A part that cannot be drawn says so, and costs no other. */
+function complain(end) {
+  if (end.status !== "rejected") return;
+  console.error(end.reason);
+  document.getElementById("main").append(element("p", { class: "note missing", text: `A part of this view could not be drawn: ${end.reason}` }));
+}
+
+function markMenu(id) {
+  for (const link of document.querySelectorAll("#menu a")) {
+    if (link.dataset.view === id) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+}
+
+function buildMenu() {
+  const list = element("ul");
+  for (const view of MENU) {
+    const link = element("a", { href: `#${view.id}`, "data-view": view.id, class: view.empty ? "empty" : null }, view.title);
+    if (view.empty) link.title = "Not recorded: the view says what would record it";
+    list.append(element("li", {}, link));
+  }
+  document.getElementById("menu").append(list);
+  const button = document.getElementById("menu-button");
+  const open = (wanted) => {
+    document.body.classList.toggle("menu-open", wanted);
+    button.setAttribute("aria-expanded", String(wanted));
+  };
+  button.addEventListener("click", () => open(!document.body.classList.contains("menu-open")));
+  list.addEventListener("click", () => open(false));
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") open(false);
+  });
+}
+
+/* Shows what the address names: #view, #view/table or #view/table/row. */
+async function follow() {
+  const [id, table, row] = location.hash.slice(1).split("/");
+  const known = MENU.some((view) => view.id === id);
+  if (id === "main") return;
+  await showView(known ? id : MENU[0].id);
+  if (!known || !table) return;
+  await chooseTable(table);
+  if (row !== undefined) goToRow(table, Number(row));
+  else document.getElementById(`part-${table}`)?.scrollIntoView();
+}
+
+/* Where the table stands in a group, shows it. */
+async function chooseTable(id) {
+  if (shownTables.has(id)) return;
+  for (const group of document.querySelectorAll("section.group")) {
+    const index = group.choices.findIndex((entry) => entry.part.id === id);
+    if (index >= 0) await group.choose(index);
+  }
+}
+
+const THEMES = ["auto", "light", "dark"];
+
+function stored(name, value) {
+  // A browser may keep no storage for pages from a disk.
+  try {
+    if (value === undefined) return localStorage.getItem(name);
+    localStorage.setItem(name, value);
+  } catch {
+    return null;
+  }
+  return value;
+}
+
+function applyTheme(theme) {
+  const dark = theme === "dark" || (theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+  document.documentElement.dataset.theme = dark ? "dark" : "light";
+  document.documentElement.classList.toggle("dark", dark);
+  document.getElementById("theme-button").textContent = { auto: "Theme: system", light: "Theme: light", dark: "Theme: dark" }[theme];
+  return recolorFigures();
+}
+
+function themeButton() {
+  let theme = THEMES.includes(stored("kernelscope-theme")) ? stored("kernelscope-theme") : "auto";
+  document.getElementById("theme-button").addEventListener("click", () => {
+    theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+    stored("kernelscope-theme", theme);
+    applyTheme(theme);
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => applyTheme(theme));
+  applyTheme(theme);
+}
+
+async function start() {
+  buildMenu();
+  themeButton();
+  window.addEventListener("hashchange", follow);
+  await follow();
+  performance.mark("kernelscope-interactive");
+  document.documentElement.dataset.ready = "yes";
+}
+
+start().catch((error) => {
+  console.error(error);
+  document.getElementById("main").replaceChildren(element("p", { class: "note missing", text: `This page could not be shown: ${error}` }));
+});

@@ -1,0 +1,111 @@
+"""Figures that several views draw."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import polars as pl
+
+from kernelscope.report.html.cells import label
+from kernelscope.report.html.parts import Figure
+from kernelscope.units import format_ns
+
+_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+# In front of a label: Plotly keeps slices in an object by label, in which "__proto__" is something else.
+_NO_KEY = "\u200b"
+PALETTE = tuple(f"--c{index}" for index in range(10))
+"""Colours of the style sheet that tell slices apart."""
+
+
+def time_unit(largest_ns: float) -> tuple[float, str]:
+    """The nanoseconds of the unit that suits an axis, and its name."""
+    for size, name in _UNITS:
+        if largest_ns >= size:
+            return size, name
+    return _UNITS[-1]
+
+
+def donut(id: str, title: str, what: str, frame: pl.DataFrame, column: str, *, top: int = 8) -> Figure:  # noqa: A002
+    """The shares of the ``top`` rows of ``frame`` in the sum of ``column``, and of the others."""
+    rows = frame.filter(pl.col(column) > 0).sort(column, descending=True)
+    shown = rows.head(top)
+    names = _distinct([_NO_KEY + label(name, 34) for name in shown["name"].to_list()])
+    values = cast("list[float]", shown[column].to_list())
+    rest = rows.height - shown.height
+    if rest > 0:
+        names.append(f"{rest:,} others")
+        values.append(float(rows[column].slice(top).sum()))
+    colors = [*PALETTE[: shown.height], "--rest"]
+    slices = slice_trace(names, values, colors)
+    total = format_ns(sum(values)) if values else "nothing"
+    return Figure(
+        id, title, what, [slices], donut_layout(total), height=donut_height(len(names)), narrow=True
+    )
+
+
+def donut_layout(middle: str) -> dict[str, Any]:
+    """The layout of a donut with a text in its middle and its legend below."""
+    return {
+        "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+        "legend": {
+            "orientation": "v",
+            "x": 0,
+            "xanchor": "left",
+            "y": -0.02,
+            "yanchor": "top",
+            "font": {"size": 11},
+        },
+        "uniformtext": {"minsize": 10, "mode": "hide"},
+        "annotations": [{"text": middle, "showarrow": False, "font": {"size": 14}}],
+    }
+
+
+def donut_height(slices: int) -> int:
+    """The height of a donut with a line of legend for each slice."""
+    return 230 + 20 * slices
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """``names`` told apart: Plotly adds up slices of one label."""
+    return [
+        f"{name} ({names[:at].count(name) + 1})" if name in names[:at] else name
+        for at, name in enumerate(names)
+    ]
+
+
+def slice_trace(names: Sequence[str], values: Sequence[float], colors: Sequence[str]) -> dict[str, Any]:
+    """A donut of durations in nanoseconds whose labels are already escaped."""
+    return {
+        "type": "pie",
+        "hole": 0.55,
+        "sort": False,
+        "direction": "clockwise",
+        "labels": list(names),
+        "values": list(values),
+        "customdata": [format_ns(value) for value in values],
+        "textinfo": "percent",
+        "textposition": "inside",
+        "insidetextorientation": "horizontal",
+        "hovertemplate": "%{label}<br>%{customdata}, %{percent}<extra></extra>",
+        "marker": {"colors": list(colors[: len(names)]), "line": {"color": "--panel", "width": 1}},
+    }
+
+
+def bars(id: str, title: str, what: str, frame: pl.DataFrame, column: str, *, top: int = 15) -> Figure:  # noqa: A002
+    """The ``top`` rows of ``frame`` by ``column``, a duration, as bars with their names beside them."""
+    rows = frame.filter(pl.col(column) > 0).sort(column, descending=True).head(top).reverse()
+    values = cast("list[float]", rows[column].to_list())
+    size, unit = time_unit(max(values, default=1))
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [value / size for value in values],
+        "y": list(range(len(values))),
+        "text": [label(name, 48) for name in rows["name"].to_list()],
+        "customdata": [format_ns(value) for value in values],
+        "textposition": "none",
+        "hovertemplate": "%{text}<br>%{customdata}<extra></extra>",
+        "marker": {"color": "--accent"},
+    }
+    axis = {"tickvals": trace["y"], "ticktext": [label(n, 40) for n in rows["name"].to_list()]}
+    layout = {"xaxis": {"title": {"text": unit}, "rangemode": "tozero"}, "yaxis": axis}
+    return Figure(id, title, what, [trace], layout, height=90 + 22 * len(values))

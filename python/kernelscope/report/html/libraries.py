@@ -1,0 +1,53 @@
+"""The JavaScript libraries of the page, taken from installed packages; nothing is downloaded.
+
+Plotly draws the figures. DataTables, as the package ``itables`` ships it (1.5 MB, MIT, no dependency), shows
+the tables: other packages with a table library weigh 20 times as much or have stood still for years.
+"""
+
+import base64
+import gzip
+from importlib.util import find_spec
+from pathlib import Path
+
+from kernelscope.errors import InvalidArgumentError
+
+_FILES = {
+    "plotly": ("plotly", "package_data/plotly.min.js"),
+    "datatables": ("itables", "html/dt_bundle.js"),
+    "datatables-style": ("itables", "html/dt_bundle.css"),
+}
+_LEVEL = 6
+
+
+def check_libraries() -> None:
+    """Makes sure that every library is there.
+
+    Raises: InvalidArgumentError: a package is not installed.
+    """
+    for package, path in _FILES.values():
+        _file(package, path)
+
+
+def packed_libraries() -> dict[str, str]:
+    """Each library by name, compressed and encoded.
+
+    Raises: InvalidArgumentError: a package is not installed.
+    """
+    return {name: pack(_file(package, path).read_bytes()) for name, (package, path) in _FILES.items()}
+
+
+def pack(content: bytes) -> str:
+    """``content`` as text that any document can hold: gzip in base64."""
+    return base64.b64encode(gzip.compress(content, _LEVEL, mtime=0)).decode("ascii")
+
+
+def _file(package: str, path: str) -> Path:
+    # The package itself is not imported: that would take longer than the report.
+    spec = find_spec(package)
+    for folder in spec.submodule_search_locations or () if spec else ():
+        file = Path(folder, path)
+        if file.is_file():
+            return file
+    raise InvalidArgumentError(
+        f"the page needs {package}, which is not installed or too old: pip install 'kernelscope[page]'"
+    )

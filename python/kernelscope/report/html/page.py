@@ -1,0 +1,86 @@
+"""Puts the page together: one document that holds its script, its style, its libraries and its data."""
+
+import base64
+import hashlib
+import html
+import json
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelscope.report.files import write_bytes
+from kernelscope.report.html.libraries import pack, packed_libraries
+from kernelscope.report.html.parts import View
+from kernelscope.report.html.views import every_view
+from kernelscope.report.names import safe
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+_SCRIPTS = ("format.js", "content.js", "tables.js", "figures.js", "timeline.js", "page.js")
+_STYLES = ("style.css",)
+
+
+def write_page(trace: "Trace", out: Path) -> None:
+    """Writes the page of ``trace``; what stood at ``out`` is replaced when it is complete.
+
+    Raises: InvalidArgumentError: a library of the page is not installed. OSError: it cannot be written.
+    """
+    libraries = packed_libraries()
+    views = every_view(trace)
+    write_bytes(
+        out, to_page(views, title=safe(trace.meta.path), libraries=libraries).encode("utf-8", "replace")
+    )
+
+
+def to_page(views: list[View], *, title: str, libraries: dict[str, str]) -> str:
+    """The page with ``views``."""
+    script = _assets(_SCRIPTS)
+    menu = [{"id": view.id, "title": view.title, "empty": view.is_empty} for view in views]
+    blocks = [_block(f"library-{name}", content) for name, content in libraries.items()]
+    blocks += [_block(f"view-{view.id}", pack(_json(view.payload()))) for view in views]
+    holes = {
+        "title": html.escape(title),
+        "policy": _policy(script),
+        "style": _assets(_STYLES),
+        "menu": _json(menu).decode().replace("<", "\\u003c"),
+        "blocks": "\n".join(blocks),
+        "script": script,
+    }
+    text = resources.files("kernelscope.report.html").joinpath("assets/page.html").read_text(encoding="utf-8")
+    # Split once: what is filled in may itself contain what looks like a hole.
+    first, *rest = text.split("{{")
+    filled = [first]
+    for piece in rest:
+        name, _, after = piece.partition("}}")
+        filled += [holes[name], after]
+    return "".join(filled)
+
+
+def _block(name: str, content: str) -> str:
+    """Data that the browser keeps and does not run."""
+    return f'<script type="application/gzip" id="{name}">{content}</script>'
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+def _assets(names: tuple[str, ...]) -> str:
+    folder = resources.files("kernelscope.report.html").joinpath("assets")
+    return "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names)
+
+
+def _policy(script: str) -> str:
+    """A policy under which only the page's own script and the libraries that it unpacks run, offline."""
+    digest = base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode()
+    rules = {
+        "default-src": "'none'",
+        "script-src": f"'sha256-{digest}' blob:",
+        # Plotly and DataTables style elements as they draw.
+        "style-src": "'unsafe-inline'",
+        "img-src": "data: blob:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    return "; ".join(f"{name} {value}" for name, value in rules.items())

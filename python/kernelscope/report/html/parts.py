@@ -1,0 +1,120 @@
+"""What a view of the page is made of: tables, figures, facts and notes, each with what it means."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class Part(Protocol):
+    """Something that a view shows."""
+
+    def payload(self) -> dict[str, Any]:
+        """The part as the page's script takes it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A figure of the overview: its name, its value as text with the unit, and what it means."""
+
+    label: str
+    value: str
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Figures side by side; ``tiles`` draws them large."""
+
+    id: str
+    title: str
+    items: Sequence[Fact]
+    tiles: bool = False
+
+    def payload(self) -> dict[str, Any]:
+        """The part as the page's script takes it."""
+        rows = [[fact.label, fact.value, fact.what] for fact in self.items]
+        return {"kind": "facts", "id": self.id, "title": self.title, "tiles": self.tiles, "items": rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A remark: about what is shown, or (``missing``) of what is not there and how to record it."""
+
+    text: str
+    missing: bool = False
+
+    def payload(self) -> dict[str, Any]:
+        """The part as the page's script takes it."""
+        return {"kind": "note", "text": self.text, "missing": self.missing}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of Plotly. A text that starts with ``--`` is a colour of the page's style sheet.
+
+    Text from a trace has to be escaped: see :func:`kernelscope.report.html.cells.label`.
+    """
+
+    id: str
+    title: str
+    what: str
+    traces: Sequence[Mapping[str, Any]]
+    layout: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    height: int = 360
+    narrow: bool = False
+    """Whether several of its kind stand side by side."""
+    wide: bool = False
+    """Whether it takes the room that is left beside narrow ones."""
+
+    def payload(self) -> dict[str, Any]:
+        """The part as the page's script takes it."""
+        return {
+            "kind": "figure",
+            "id": self.id,
+            "title": self.title,
+            "what": self.what,
+            "traces": [dict(trace) for trace in self.traces],
+            "layout": dict(self.layout),
+            "height": self.height,
+            "narrow": self.narrow,
+            "wide": self.wide,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Parts of which one is shown at a time, by a choice of theirs."""
+
+    id: str
+    title: str
+    choices: Sequence[tuple[str, Part]]
+
+    def payload(self) -> dict[str, Any]:
+        """The part as the page's script takes it."""
+        choices = [{"label": label, "part": part.payload()} for label, part in self.choices]
+        return {"kind": "group", "id": self.id, "title": self.title, "choices": choices}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view of the page: what stands behind one entry of its menu."""
+
+    id: str
+    title: str
+    what: str
+    parts: Sequence[Part]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the view only says what is missing."""
+        return all(isinstance(part, Note) for part in self.parts)
+
+    def payload(self) -> dict[str, Any]:
+        """The view as the page's script takes it."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "what": self.what,
+            "parts": [part.payload() for part in self.parts],
+        }

@@ -1,0 +1,61 @@
+"""Frames as tables of the page: which columns, under which titles, in which units, and what they mean."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from kernelscope.report.html.cells import numbers, texts
+from kernelscope.report.html.columns import COLUMNS, Column
+
+MOST_ROWS = 3_000
+"""Rows of a table of the page: beyond that nobody reads on, and the page has to stay small."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A frame as a table that can be sorted, searched, filtered, copied and saved.
+
+    Rows stand in the order of the frame. ``opens`` says what a row shows when it is opened: for a title,
+    the id of a table of the same view, the column that must agree there, and the column here.
+    """
+
+    id: str
+    title: str
+    what: str
+    frame: pl.DataFrame
+    columns: Sequence[str] | None = None
+    """Columns to show, in order; all that are known if null."""
+    opens: Sequence[tuple[str, str, str, str]] = ()
+    hidden: bool = False
+    """Whether the table is there only for rows of others that open."""
+    titles: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def payload(self) -> dict[str, Any]:
+        """The part as the page's script takes it."""
+        shown = [c for c in self.columns or self.frame.columns if c in self.frame.columns and c in COLUMNS]
+        filled = [c for c in shown if self.frame[c].null_count() < self.frame.height or not self.frame.height]
+        # Sliced first: a table of a large trace may have a million rows.
+        frame = self.frame.select(filled).head(MOST_ROWS)
+        return {
+            "kind": "table",
+            "id": self.id,
+            "title": self.title,
+            "what": self.what,
+            "columns": [_column(name, COLUMNS[name], self.titles) for name in filled],
+            "data": [_data(frame[name], COLUMNS[name]) for name in filled],
+            "rows": frame.height,
+            "all": self.frame.height,
+            "opens": [list(entry) for entry in self.opens],
+            "hidden": self.hidden,
+        }
+
+
+def _column(name: str, column: Column, titles: Mapping[str, str]) -> dict[str, str]:
+    title = titles.get(name, column.title)
+    return {"key": name, "title": title, "unit": column.unit, "what": column.what}
+
+
+def _data(series: pl.Series, column: Column) -> Any:
+    return texts(series) if column.unit == "text" else numbers(series)

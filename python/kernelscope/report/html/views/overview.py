@@ -1,0 +1,160 @@
+"""What ran where, where the time of the steps went, and how busy the GPUs were."""
+
+from typing import Any, cast
+
+import polars as pl
+
+from kernelscope.analysis import CATEGORIES
+from kernelscope.report.facts import trace_facts
+from kernelscope.report.html.charts import donut_height, donut_layout, slice_trace, time_unit
+from kernelscope.report.html.columns import COLUMNS
+from kernelscope.report.html.parts import Fact, Facts, Figure, Note, Part, View
+from kernelscope.report.html.sources import Sources
+from kernelscope.report.html.tables import Table
+from kernelscope.units import format_count, format_ns, format_percent
+
+_MOST_BARS = 240
+"""Steps that have a bar of their own; of more, neighbours share one."""
+
+
+def view(sources: Sources) -> View:
+    """The overview."""
+    parts: list[Part] = [_figures(sources), *_steps(sources), *_gpus(sources), _file(sources)]
+    what = "Where the time of the steps went and how busy the GPUs were, on one screen."
+    return View("overview", "Overview", what, parts)
+
+
+def _figures(sources: Sources) -> Facts:
+    steps, gpus = sources.breakdown, sources.gpus
+    mean = cast("float | None", steps["total_ns"].mean())
+    marked = steps["step"].null_count() < steps.height
+    items = [
+        Fact("Steps", format_count(steps.height) if marked else "none marked", "Complete steps."),
+        Fact("Mean step" if marked else "Duration", format_ns(mean), "Wall time of a complete step."),
+        Fact("GPU utilisation", _mean(gpus, "utilisation"), "Share of the time in which a kernel runs."),
+        Fact(
+            "SM efficiency", _mean(gpus, "sm_efficiency"), "Share of the SMs that have work, over the time."
+        ),
+        Fact(
+            "Occupancy", _mean(gpus, "occupancy_pct", 0.01), "Warps in use on a busy SM, of those it holds."
+        ),
+        Fact("Tensor cores", _mean(gpus, "tensor_core_share"), "Share of operators' kernel time on them."),
+        _utilisation(sources),
+    ]
+    return Facts("figures", "", items, tiles=True)
+
+
+def _mean(gpus: pl.DataFrame, column: str, factor: float = 1.0) -> str:
+    value = cast("float | None", gpus[column].mean())
+    return "not known" if value is None else format_percent(value * factor)
+
+
+def _utilisation(sources: Sources) -> Fact:
+    table = sources.roofline.efficiency
+    value = cast("float | None", table["mfu_pct"].mean()) if table.height else None
+    known = cast("float | None", table["known_pct"].mean()) if table.height else None
+    what = "Model FLOPs utilisation: FLOPs over wall time, against the peak of all GPUs."
+    if known is not None:
+        what += f" Costs are known for {known:.0f} % of the GPU time."
+    return Fact("FLOPs utilisation", "not known" if value is None else f"{value:.1f} %", what)
+
+
+def _steps(sources: Sources) -> list[Part]:
+    steps = sources.breakdown
+    if steps.is_empty():
+        return [Note("The trace has no steps and no operators to make one of.", missing=True)]
+    parts: list[Part] = []
+    if steps["step"].null_count() == steps.height:
+        text = (
+            "The trace marks no steps and counts as one: call prof.step() after each step,"
+            " or name an annotation with --step-range."
+        )
+        parts.append(Note(text, missing=True))
+    parts.append(_mean_step(steps))
+    if steps.height > 1:
+        parts.append(_bars(steps))
+    table = steps.with_columns(pl.col("start_ns") - sources.origin_ns)
+    columns = ("step", "name", "total_ns", *CATEGORIES, "start_ns")
+    what = "Every complete step; at each moment the first of the categories that happens counts."
+    parts.append(Table("steps", "Steps", what, table, columns, titles={"total_ns": "Wall time"}))
+    return parts
+
+
+def _bars(steps: pl.DataFrame) -> Figure:
+    size, unit = time_unit(cast(float, steps["total_ns"].max()))
+    together = -(-steps.height // _MOST_BARS)
+    binned = (
+        steps.with_row_index("_at")
+        .group_by(pl.col("_at") // together, maintain_order=True)
+        .agg(pl.col("step").first(), pl.col("total_ns", *CATEGORIES).mean())
+    )
+    mean = steps.select(pl.col("total_ns", *CATEGORIES).mean()).row(0, named=True)
+    labels = ["mean", *(str(step) for step in binned["step"].to_list())]
+    traces: list[dict[str, Any]] = []
+    for column in CATEGORIES:
+        values = [mean[column], *binned[column].to_list()]
+        title = COLUMNS[column].title
+        if any(values):
+            traces.append(
+                {
+                    "type": "bar",
+                    "name": title,
+                    "x": labels,
+                    "y": [value / size for value in values],
+                    "customdata": [format_ns(value) for value in values],
+                    "hovertemplate": f"step %{{x}}<br>{title}: %{{customdata}}<extra></extra>",
+                    "marker": {"color": _color(column)},
+                }
+            )
+    what = "A bar for each step, in the order of time, the mean of all in front."
+    if together > 1:
+        what += f" A bar is the mean of {together} steps one after the other."
+    layout = {
+        "barmode": "stack",
+        "bargap": 0.15,
+        "xaxis": {"type": "category", "title": {"text": "step"}, "nticks": 20},
+        "yaxis": {"title": {"text": unit}, "rangemode": "tozero"},
+    }
+    return Figure("step-bars", "Steps", what, traces, layout, height=donut_height(len(traces)), wide=True)
+
+
+def _mean_step(steps: pl.DataFrame) -> Figure:
+    mean = steps.select(pl.col(CATEGORIES).mean()).row(0, named=True)
+    shown = [column for column in CATEGORIES if mean[column]]
+    total = cast(float, steps["total_ns"].mean()) or 1.0
+    names = [f"{COLUMNS[c].title}: {format_ns(mean[c])}, {format_percent(mean[c] / total)}" for c in shown]
+    slices = slice_trace(names, [mean[column] for column in shown], [_color(column) for column in shown])
+    slices["hovertemplate"] = "%{label}<extra></extra>"
+    layout = donut_layout(format_ns(total))
+    what = (
+        "Where the wall time of a step goes. A moment in which several things happen counts as the first of:"
+        " kernel, copy, memset, communication, runtime call, data loading, other host work."
+    )
+    return Figure(
+        "mean-step", "The mean step", what, [slices], layout, height=donut_height(len(names)), narrow=True
+    )
+
+
+def _color(column: str) -> str:
+    return f"--{column.removesuffix('_ns').replace('_', '-')}"
+
+
+def _gpus(sources: Sources) -> list[Part]:
+    gpus = sources.gpus
+    if gpus.is_empty():
+        text = (
+            "The trace has no GPU work: record it with ProfilerActivity.CUDA (or XPU) among the activities."
+        )
+        return [Note(text, missing=True)]
+    columns = (
+        "device", "name", "utilisation", "sm_efficiency", "occupancy_pct", "tensor_core_share", "span_ns",
+        "busy_ns", "idle_ns", "copy_ns", "kernels", "total_memory_bytes", "compute_capability",
+        "launch_metrics",
+    )  # fmt: skip
+    what = "How busy and how full each GPU was, from the start of the first step to the end of the last."
+    return [Table("gpus", "GPUs", what, gpus, columns)]
+
+
+def _file(sources: Sources) -> Facts:
+    items = [Fact(name, value) for name, value in trace_facts(sources.trace).items() if value]
+    return Facts("file", "The file", items)
