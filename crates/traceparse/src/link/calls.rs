@@ -6,7 +6,7 @@ use super::launches::{self, ExternalIds};
 use super::ranges::{self, Nesting};
 use super::roles::Activities;
 use super::steps::{self, StepSpan, Steps};
-use super::{Find, NONE, rows};
+use super::{Find, NONE, rows, side_by_side};
 use crate::breakdown::Parts;
 use crate::options::ReadOptions;
 use crate::schema::{Column, GpuOps, Launches, StepRow, Symbol, Table, Tables};
@@ -40,11 +40,23 @@ impl CallColumns {
         let Find { trace, names, vocabulary, order, tree } = find;
         let tables = &trace.tables;
         let Tables { ops, launches, gpu_ops, memory, ranges, .. } = tables;
-        let external_ids = ExternalIds::new(ops, launches, gpu_ops, stats);
-        let launch_ops =
-            launches::find_ops(launches, ops, order, names, &external_ids, trace.tracks.len(), stats);
-        let nesting = Nesting::find(tables, trace.tracks.len(), &trace.symbols);
-        let correlations = Correlations::new(tables, &trace.tracks, stats);
+        let is_parallel = options.threads != Some(1);
+        let mut id_stats = Stats::default();
+        let (external_ids, (correlations, nesting, around)) = side_by_side(
+            is_parallel,
+            || ExternalIds::new(ops, launches, gpu_ops, &mut id_stats),
+            || {
+                let correlations = Correlations::new(tables, &trace.tracks, stats);
+                let nesting = Nesting::find(tables, trace.tracks.len(), &trace.symbols);
+                (
+                    correlations,
+                    nesting,
+                    launches::enclosing_operators(launches, ops, order, names, &trace.tracks),
+                )
+            },
+        );
+        stats.merge(&id_stats);
+        let launch_ops = launches::find_ops(launches, ops, around, &external_ids, stats);
         let mut gpu = gpu::link(gpu_ops, &correlations, &launch_ops, &external_ids, stats);
         let gpu_ranges = nesting.of_gpu_ops(&mut gpu);
         gpu::note_launches(launches, names, &gpu, &launch_ops, &nesting.launches, stats);
@@ -62,8 +74,8 @@ impl CallColumns {
         let gpu_step = (gpu.launches.iter().zip(gpu_ops.start_ns.values())).map(|(&launch, &start)| {
             if launch == NONE { steps::step_on_gpu(&spans, start) } else { launch_steps[launch as usize] }
         });
-        let at = |tracks: &[u32], starts: &[i64]| {
-            let instants = tracks.iter().zip(starts);
+        let at = |tracks: &Column<u32>, starts: &Column<i64>| {
+            let instants = tracks.values().iter().zip(starts.values());
             steps.numbers(instants.map(|(&track, &start)| steps.at(track, start)))
         };
         let activities = Activities {
@@ -75,11 +87,21 @@ impl CallColumns {
             is_communication: &is_communication,
             kinds,
         };
-        let parts = activities.breakdown(&spans);
+        let (parts, [op_step, memory_step, range_step]) = side_by_side(
+            is_parallel,
+            || activities.breakdown(&spans, is_parallel),
+            || {
+                [
+                    at(&ops.track, &ops.start_ns),
+                    at(&memory.track, &memory.start_ns),
+                    at(&ranges.track, &ranges.start_ns),
+                ]
+            },
+        );
         Self {
-            op_step: at(ops.track.values(), ops.start_ns.values()),
-            memory_step: at(memory.track.values(), memory.start_ns.values()),
-            range_step: at(ranges.track.values(), ranges.start_ns.values()),
+            op_step,
+            memory_step,
+            range_step,
             launch_range_row: rows(nesting.launches, &ranges.row),
             gpu_range_row: rows(gpu_ranges, &ranges.row),
             range_depth: ranges::depths(nesting.depths),

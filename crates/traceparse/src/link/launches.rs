@@ -8,6 +8,7 @@ use super::names::{Class, Names};
 use super::order::TrackOrder;
 use crate::schema::{Column, GpuOps, Launches, Ops, Table};
 use crate::stats::{Code, Stats};
+use crate::tracks::TrackTable;
 
 /// Fewer equal ids than this prove nothing about a file.
 const LEGACY_EVIDENCE: u64 = 20;
@@ -92,18 +93,16 @@ pub(super) struct LaunchOps {
     pub(super) by_id: Vec<bool>,
 }
 
-/// Finds the op of every launch: by external id, else the innermost operator that encloses it.
+/// Finds the op of every launch: by external id, else the innermost operator `around` it.
 pub(super) fn find_ops(
     launches: &Launches,
     ops: &Ops,
-    op_order: &TrackOrder,
-    names: &Names,
+    around: Vec<u32>,
     external_ids: &ExternalIds<'_>,
-    track_count: usize,
     stats: &mut Stats,
 ) -> LaunchOps {
     let extents = Extents::new(&launches.start_ns, &launches.dur_ns);
-    let mut found = enclosing_operators(launches, ops, op_order, names, track_count);
+    let mut found = around;
     let mut by_id = vec![false; launches.len()];
     let mut unconfirmed = 0;
     for launch in 0..launches.len() as u32 {
@@ -136,17 +135,19 @@ pub(super) fn find_ops(
     LaunchOps { ops: found, by_id }
 }
 
+/// The innermost operator that encloses each launch on its thread, by index; [`NONE`] if there is none.
+///
 /// Annotations group operators and make no calls themselves, so they are no candidates.
-fn enclosing_operators(
+pub(super) fn enclosing_operators(
     launches: &Launches,
     ops: &Ops,
     op_order: &TrackOrder,
     names: &Names,
-    track_count: usize,
+    tracks: &TrackTable,
 ) -> Vec<u32> {
     let op_extents = Extents::new(&ops.start_ns, &ops.dur_ns);
     let extents = Extents::new(&launches.start_ns, &launches.dur_ns);
-    let order = TrackOrder::new(launches.track.values(), track_count, extents, |_| true);
+    let order = TrackOrder::new(launches.track.values(), tracks.len(), extents, |_| true);
     let is_operator = |index| {
         !names.is(&ops.category, index, Class::ANNOTATION_CATEGORY)
             && !names.is(&ops.name, index, Class::STEP)

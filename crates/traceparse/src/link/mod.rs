@@ -1,7 +1,8 @@
 //! Links the rows of a trace: everything that follows from the recorded columns.
 //!
 //! Work goes by row indices of each table; they become `row` numbers when columns are made. Three
-//! threads share it, each with its own columns: GPU work and steps, ops, and Python frames.
+//! threads share it, each with its own columns: GPU work and steps, ops, and Python frames. That of the
+//! GPU work has the most to do, and shares again.
 
 mod backward;
 mod calls;
@@ -58,15 +59,12 @@ pub(crate) fn link(trace: &mut Trace, options: &ReadOptions) {
         let order = TrackOrder::new(table.track.values(), trace.tracks.len(), extents, |_| true);
         let tree = OpTree::new(&order, extents, &mut stats);
         let find = Find { trace, names: &names, vocabulary: &vocabulary, order: &order, tree: &tree };
-        let (calls, ops, frames) = if options.threads == Some(1) {
-            (find.calls(options, &mut stats), find.ops(), find.frames())
-        } else {
-            std::thread::scope(|scope| {
-                let ops = scope.spawn(|| find.ops());
-                let frames = scope.spawn(|| find.frames());
-                (find.calls(options, &mut stats), join(ops), join(frames))
-            })
-        };
+        let is_parallel = options.threads != Some(1);
+        let ((ops, frames), calls) = side_by_side(
+            is_parallel,
+            || side_by_side(is_parallel, || find.ops(), || find.frames()),
+            || find.calls(options, &mut stats),
+        );
         (tree, calls, ops, frames)
     };
     ops.store(trace, tree);
@@ -107,8 +105,20 @@ impl Find<'_> {
     }
 }
 
-fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+/// Both results; the first comes from a thread of its own if `is_parallel`.
+fn side_by_side<A: Send, B>(
+    is_parallel: bool,
+    first: impl FnOnce() -> A + Send,
+    second: impl FnOnce() -> B,
+) -> (A, B) {
+    if !is_parallel {
+        return (first(), second());
+    }
+    std::thread::scope(|scope| {
+        let first = scope.spawn(first);
+        let second = second();
+        (first.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), second)
+    })
 }
 
 /// Row numbers of indices, written where the indices stood; [`NONE`] becomes null.

@@ -1,11 +1,11 @@
 //! Which activity each row counts as in the breakdown of steps.
 
-use super::NONE;
 use super::extents::Extents;
 use super::gpu::CopyKinds;
 use super::names::{Class, Names};
 use super::op_tree::OpTree;
 use super::steps::{StepSpan, Steps};
+use super::{NONE, side_by_side};
 use crate::breakdown::{ACTIVITIES, Parts, step_parts};
 use crate::interval::IntervalSet;
 use crate::schema::{Column, Symbol, Table, Tables};
@@ -36,8 +36,7 @@ pub(super) struct Activities<'a> {
 
 impl Activities<'_> {
     /// The breakdown of each step.
-    pub(super) fn breakdown(&self, spans: &[StepSpan]) -> Vec<Parts> {
-        let bounds: Vec<_> = spans.iter().map(|span| (span.start, span.end)).collect();
+    pub(super) fn breakdown(&self, spans: &[StepSpan], is_parallel: bool) -> Vec<Parts> {
         let mut intervals: [Vec<(i64, i64)>; ACTIVITIES] = Default::default();
         self.add_gpu_ops(&mut intervals);
         self.add_ops(&mut intervals);
@@ -45,7 +44,11 @@ impl Activities<'_> {
         let launches = &self.tables.launches;
         let extents = Extents::new(&launches.start_ns, &launches.dur_ns);
         intervals[Activity::Runtime as usize].extend((0..launches.len() as u32).map(|i| extents.of(i)));
-        step_parts(&bounds, intervals.map(IntervalSet::union_of))
+        let bounds: Vec<_> = spans.iter().map(|span| (span.start, span.end)).collect();
+        let [kernels, rest @ ..] = intervals;
+        let (kernels, [memcpy, memset, communication, runtime, dataloader, cpu_exec]) =
+            side_by_side(is_parallel, || IntervalSet::union_of(kernels), || rest.map(IntervalSet::union_of));
+        step_parts(&bounds, [kernels, memcpy, memset, communication, runtime, dataloader, cpu_exec])
     }
 
     fn add_gpu_ops(&self, intervals: &mut [Vec<(i64, i64)>; ACTIVITIES]) {
