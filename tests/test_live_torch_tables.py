@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import polars as pl
 import pytest
 
 import kernelscope as ks
@@ -162,10 +163,47 @@ def test_time_unit(recorded: Recorded) -> None:
 
 def test_stacks_of_every_event(recorded: Recorded) -> None:
     """Every event has torch's stack: a gradient that of its forward operator."""
+    from kernelscope.analysis.call_stacks import frames_of, recorded_texts
     from kernelscope.analysis.torch_events import torch_events
 
-    ours = torch_events(recorded.trace, stacks=True)
+    ours = torch_events(recorded.trace, stacks=recorded_texts(recorded.trace))
+    frames = dict(frames_of(ours["stack"]).rows())
     theirs = recorded.profiler.events()
     assert ours["name"].to_list() == [event.key for event in theirs]
-    assert [stack or [] for stack in ours["stack"].to_list()] == [list(event.stack or []) for event in theirs]
+    assert [frames[stack] for stack in ours["stack"]] == [list(event.stack or []) for event in theirs]
     assert sum(len(event.stack or []) > 0 for event in theirs) > 500
+
+
+def test_export_stacks(recorded: Recorded) -> None:
+    path = recorded.folder / "stacks.txt"
+    recorded.profiler.export_stacks(str(path), "self_cpu_time_total")
+    ours = ks.analysis.folded_stacks(recorded.trace, aggregate=False)
+    theirs = [line.rsplit(" ", 1) for line in path.read_text().splitlines()]
+    # A whole number of microseconds may come out of torch's floats as one less, and one as none.
+    whole = {row for row in ours.rows() if row[1] % 1000 == 0}
+    certain = [(stack, us) for stack, ns, us, _ in ours.rows() if (stack, ns, us, 1) not in whole]
+    undecided = {(stack, us - less) for stack, _, us, _ in whole for less in (0, 1)}
+    assert [(stack, int(us)) for stack, us in theirs if (stack, int(us)) not in undecided] == [
+        row for row in certain if row not in undecided
+    ]
+    assert len(theirs) > 500 > 20 * len(whole)
+
+
+def test_stacks_without_a_verbose_profiler_are_put_together(recorded: Recorded) -> None:
+    """What the Python frames of a trace tell of a stack is what torch recorded of it."""
+    import dataclasses
+
+    trace = recorded.trace
+    quiet = dataclasses.replace(
+        trace,
+        **{
+            name: frame.with_columns(call_stack=pl.lit(None, frame.schema["call_stack"]))
+            for name, frame in (("ops", trace.ops), ("python", trace.python))
+        },
+    )
+    rebuilt = ks.analysis.folded_stacks(quiet, aggregate=False).rows()
+    known = ks.analysis.folded_stacks(trace, aggregate=False).rows()
+    assert len(rebuilt) == len(known)
+    same = sum(a == b for a, b in zip(rebuilt, known, strict=True))
+    # The profiler's own frames begin and end at times of another clock.
+    assert same >= 0.95 * len(known)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kernelscope.analysis.counters import counters_with_operators as counters_with_operators
     from kernelscope.analysis.coverage import cost_coverage as cost_coverage
     from kernelscope.analysis.efficiency_table import efficiency as efficiency
+    from kernelscope.analysis.flame import folded_stacks as folded_stacks
     from kernelscope.analysis.gpu_time import comm_comp_overlap as comm_comp_overlap
     from kernelscope.analysis.gpu_time import temporal_breakdown as temporal_breakdown
     from kernelscope.analysis.gpus import gpu_summary as gpu_summary
@@ -78,6 +79,7 @@ _MODULE_OF = {
     "costs": "cost_table",
     "counters_with_operators": "counters",
     "efficiency": "efficiency_table",
+    "folded_stacks": "flame",
     "gpu_summary": "gpus",
     "idle_gaps": "idle_causes",
     "idle_time": "idle_causes",
@@ -135,6 +137,7 @@ __all__ = [
     "costs",
     "counters_with_operators",
     "efficiency",
+    "folded_stacks",
     "gpu_summary",
     "idle_gaps",
     "idle_time",

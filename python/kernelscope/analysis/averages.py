@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.averages_text import TableOptions, render
+from kernelscope.analysis.call_stacks import frames_of, recorded_texts
 from kernelscope.analysis.torch_events import MEMORY, TIMES, torch_events
 from kernelscope.analysis.torch_flops import with_flops
 from kernelscope.errors import InvalidArgumentError
@@ -83,7 +84,7 @@ def key_averages(
     if group_by_stack_n < 0:
         raise InvalidArgumentError(f"group_by_stack_n must be 0 or more, not {group_by_stack_n}")
     by_stack = group_by_stack_n > 0
-    rows = with_flops(torch_events(trace, stacks=by_stack), trace)
+    rows = with_flops(torch_events(trace, stacks=recorded_texts(trace) if by_stack else None), trace)
     if not include_python_functions:
         rows = rows.filter(~pl.col("is_python"))
     keys = ["name", "device", "is_annotation"]
@@ -94,13 +95,19 @@ def key_averages(
             rows = rows.with_columns(pl.col("input_shapes").fill_null("[]"))
     if by_stack:
         keys.append("stack")
-        empty = pl.lit([], pl.List(pl.String))
-        rows = rows.with_columns(pl.col("stack").fill_null(empty).list.head(group_by_stack_n))
+        rows = _with_innermost(rows, group_by_stack_n)
     table = rows.group_by(keys, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("count"), *(pl.col(c).sum() for c in (*TIMES, *MEMORY, "flops"))
     )
     unknown = [*(MEMORY if trace.memory.is_empty() else ()), *(() if _has_flops(trace) else ("flops",))]
     return KeyAverages(table.with_columns(pl.lit(None, pl.Int64).alias(c) for c in unknown))
+
+
+def _with_innermost(events: pl.DataFrame, count: int) -> pl.DataFrame:
+    """Replaces ``stack`` by the list of its innermost frames."""
+    frames = frames_of(events["stack"]).select("stack", _frames=pl.col("frames").list.head(count))
+    listed = events.join(frames, on="stack", how="left", nulls_equal=True, maintain_order="left")
+    return listed.with_columns(stack="_frames").drop("_frames")
 
 
 def _has_flops(trace: "Trace") -> bool:

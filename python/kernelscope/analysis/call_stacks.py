@@ -21,22 +21,30 @@ _LEFT_OUT = (
 )
 
 
-def recorded_stacks(trace: "Trace", events: pl.DataFrame) -> pl.DataFrame:
-    """Adds ``stack``: the recorded call stack, leaf first; an empty list where there is none.
+def recorded_texts(trace: "Trace") -> pl.DataFrame:
+    """The call stacks that were recorded with operators and Python frames: ``row`` and ``text``.
 
-    Stacks are recorded only by a profiler with ``with_stack=True`` whose experimental configuration has
-    ``verbose=True``. The stack of a gradient is that of the operator whose gradient it is, and empty if that
-    operator is not in the trace.
+    They are recorded only by a profiler with ``with_stack=True`` whose experimental configuration has
+    ``verbose=True``.
+    """
+    columns = ("row", pl.col("call_stack").alias("text"))
+    return pl.concat([trace.ops.select(columns), trace.python.select(columns)])
 
-    Columns: of ``events``, needs ``row``, ``parent_row``, ``name``, ``track``, ``start_ns`` and ``dur_ns``.
+
+def with_stacks(trace: "Trace", events: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
+    """Adds ``stack``: the text of each event's call stack, leaf first, ``;`` between frames; null for none.
+
+    The stack of a gradient is that of the operator whose gradient it is, and null if that operator is not
+    in the trace.
+
+    Columns: of ``events``, needs ``row``, ``parent_row``, ``name``, ``track``, ``start_ns`` and ``dur_ns``;
+        ``texts`` has ``row`` and ``text``.
     Source: torch/autograd/profiler_util.py, EventList._set_backward_stacktraces.
     """
-    columns = ["row", pl.col("call_stack").alias("_text")]
-    numbers = ("sequence", "forward_thread", "forward_row")
-    of_ops = trace.ops.select(*columns, *numbers)
-    of_frames = trace.python.select(columns)
-    recorded = pl.concat([of_ops, of_frames], how="diagonal")
-    joined = events.join(recorded, on="row", how="left", maintain_order="left")
+    numbers = ("sequence", "forward_thread")
+    joined = events.join(texts.select("row", _text="text"), on="row", how="left", maintain_order="left").join(
+        trace.ops.select("row", *numbers), on="row", how="left", maintain_order="left"
+    )
     places = Places(joined["row"])
     parents = places.of(joined["parent_row"])
     node = nearest(_is_gradient(joined, parents), pl.concat([_NONE, parents]))[1:]
@@ -53,7 +61,7 @@ def recorded_stacks(trace: "Trace", events: pl.DataFrame) -> pl.DataFrame:
         .join(by_forward, on=["sequence", "forward_thread"], how="left", maintain_order="left")
     )
     text = pl.when(pl.col("_node") > 0).then(of_node["_forward_text"]).otherwise(pl.col("_text"))
-    return _split(own.with_columns(text.alias("_text"))).drop("_node", *numbers)
+    return own.with_columns(text.alias("stack")).drop("_node", "_text", *numbers)
 
 
 _NONE = pl.Series([0], dtype=pl.UInt32)
@@ -93,13 +101,16 @@ def _forward_texts(trace: "Trace", events: pl.DataFrame) -> pl.DataFrame:
     return found.select("sequence", "forward_thread", "_forward_text")
 
 
-def _split(events: pl.DataFrame) -> pl.DataFrame:
-    """Replaces ``_text`` by the list of its frames, each distinct text being split once."""
-    texts = events.select("_text").unique()
+def frames_of(stacks: pl.Series) -> pl.DataFrame:
+    """The frames of each distinct text of call stacks, leaf first, without those that torch leaves out.
+
+    Columns: ``stack`` (as in ``stacks``) and ``frames`` (a list, empty for null).
+    Source: torch/autograd/profiler_util.py, _filter_stack_entry.
+    """
     frame = pl.element()
     left_out = pl.any_horizontal(
         [frame.str.contains(a, literal=True) & frame.str.contains(b, literal=True) for a, b in _LEFT_OUT]
     )
-    frames = pl.col("_text").cast(pl.String).fill_null("").str.split(";")
-    lists = texts.with_columns(stack=frames.list.eval(frame.filter((frame != "") & ~left_out)))
-    return events.join(lists, on="_text", how="left", nulls_equal=True, maintain_order="left").drop("_text")
+    frames = pl.col("stack").cast(pl.String).fill_null("").str.split(";")
+    texts = stacks.alias("stack").unique().to_frame()
+    return texts.with_columns(frames=frames.list.eval(frame.filter((frame != "") & ~left_out)))

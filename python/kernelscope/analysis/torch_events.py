@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.allocations import DEVICE_TYPES, HOST_TYPES, allocated_bytes
-from kernelscope.analysis.call_stacks import recorded_stacks
+from kernelscope.analysis.call_stacks import with_stacks
 from kernelscope.analysis.grouping import as_text
 from kernelscope.analysis.ops import with_self_memory
 from kernelscope.analysis.tree import collapse_repeats, nest, subtree_sums
@@ -27,7 +27,7 @@ _HIDDEN = (
 _TENSOR_LIST = r"\[\s*\[[^\]]*\](?:\s*,\s*\[[^\]]*\])*\s*\]"
 
 
-def torch_events(trace: "Trace", *, stacks: bool = False) -> pl.DataFrame:
+def torch_events(trace: "Trace", *, stacks: pl.DataFrame | None = None) -> pl.DataFrame:
     """Every event of ``prof.events()``, repeats of a name that torch merges being one.
 
     Python frames and runtime calls nest with operators here. Allocations during no event are events named
@@ -35,7 +35,7 @@ def torch_events(trace: "Trace", *, stacks: bool = False) -> pl.DataFrame:
 
     Columns: ``row``, ``name``, ``device`` (cpu or gpu), ``is_annotation``, ``is_python``, ``input_shapes``,
         ``start_ns``, ``dur_ns``, the times in ``TIMES`` and the memory in ``MEMORY``; with ``stacks``
-        also ``stack``, the call stack of :func:`recorded_stacks`.
+        (``row`` and ``text``) also ``stack``, the text of the call stack.
     Units: ns; bytes.
     Order: by start, longest first, then as recorded.
     """
@@ -55,11 +55,11 @@ def flat_shapes(dims: pl.Expr) -> pl.Expr:
     return (pl.lit("[") + inner + pl.lit("]")).str.replace_all(r",\s*", ", ")
 
 
-def _cpu_calls(trace: "Trace", *, stacks: bool) -> pl.DataFrame:
+def _cpu_calls(trace: "Trace", *, stacks: pl.DataFrame | None) -> pl.DataFrame:
     """Host events in one tree per thread, with their metrics."""
     events = host_events(trace)
-    if stacks:
-        events = recorded_stacks(trace, events)
+    if stacks is not None:
+        events = with_stacks(trace, events, stacks)
     merged = collapse_repeats(events)
     kept = merged.rename({"row": "parent_row", "kept": "kept_parent"})
     calls = (
