@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kernelscope.analysis.kernels import kernel_table as kernel_table
     from kernelscope.analysis.launch_calls import launch_stats as launch_stats
     from kernelscope.analysis.launch_calls import launch_summary as launch_summary
+    from kernelscope.analysis.launch_delays import op_launch_delay as op_launch_delay
     from kernelscope.analysis.memory_curve import memory_summary as memory_summary
     from kernelscope.analysis.memory_curve import memory_timeline as memory_timeline
     from kernelscope.analysis.memory_lifetimes import memory_allocations as memory_allocations
@@ -103,6 +104,7 @@ _MODULE_OF = {
     "nvtx_table": "range_projection",
     "op_calls": "ops",
     "op_kernels": "op_views",
+    "op_launch_delay": "launch_delays",
     "op_shares": "op_views",
     "op_table": "ops",
     "overview": "overview_figures",
@@ -161,6 +163,7 @@ __all__ = [
     "nvtx_table",
     "op_calls",
     "op_kernels",
+    "op_launch_delay",
     "op_shares",
     "op_table",
     "overview",

@@ -74,16 +74,9 @@ def hta_kernel_types(trace: "Trace", compat: Compat) -> pl.DataFrame:
 def hta_kernels(trace: "Trace", compat: Compat) -> pl.DataFrame:
     """The second frame of ``get_gpu_kernel_breakdown`` with every kernel named."""
     work = hta_events(trace, compat).filter(pl.col("kernel_type").is_in(_KINDS))
-    dur = pl.col("dur")
     return (
         work.group_by("kernel_type", "name")
-        .agg(
-            dur.sum().alias("sum (us)"),
-            dur.max().alias("max (us)"),
-            dur.min().alias("min (us)"),
-            dur.std().fill_null(0.0).alias("stddev"),
-            dur.mean().alias("mean (us)"),
-        )
+        .agg(*_summed())
         .sort("kernel_type", "name")
         .select("name", pl.all().exclude("name", "kernel_type"), "kernel_type", _rank(trace))
     )
@@ -196,6 +189,25 @@ def hta_memory_bandwidth(trace: "Trace", compat: Compat) -> pl.DataFrame:
     ends = copies.with_columns(pl.col("ts") + pl.col("dur"), -pl.col("rate"))
     changes = pl.concat([copies, ends]).sort("name", "ts", maintain_order=True)
     return changes.select("ts", "pid", "name", memory_bw_gbps=pl.col("rate").cum_sum().over("name"))
+
+
+def hta_annotations(trace: "Trace", compat: Compat, *, on_gpu: bool) -> pl.DataFrame:
+    """``get_gpu_user_annotation_breakdown`` with every annotation named, of the GPU or of the host."""
+    category = "gpu_user_annotation" if on_gpu else "user_annotation"
+    events = hta_events(trace, compat).filter(pl.col("cat") == category)
+    return events.group_by("name").agg(*_summed()).sort("name").with_columns(_rank(trace))
+
+
+def _summed() -> list[pl.Expr]:
+    """Statistics of durations, under its names."""
+    dur = pl.col("dur")
+    return [
+        dur.sum().alias("sum (us)"),
+        dur.max().alias("max (us)"),
+        dur.min().alias("min (us)"),
+        dur.std().fill_null(0.0).alias("stddev"),
+        dur.mean().alias("mean (us)"),
+    ]
 
 
 def described(frame: pl.DataFrame, column: str, *, by: Sequence[str]) -> pl.DataFrame:

@@ -4,11 +4,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from kernelscope.analysis.hta_events import check_compat
+
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 
-def kernel_sequences(trace: "Trace", operator: str = "", *, min_kernels: int = 3) -> pl.DataFrame:
+def kernel_sequences(
+    trace: "Trace", operator: str = "", *, min_kernels: int = 3, compat: str | None = None
+) -> pl.DataFrame:
     """The sequences of kernels, copies and memsets that calls of operators launched, by how often they occur.
 
     A call counts with everything that is launched inside it; of nested calls that match, the outermost
@@ -22,9 +26,14 @@ def kernel_sequences(trace: "Trace", operator: str = "", *, min_kernels: int = 3
         and calls), ``cpu_dur_ns`` (sum over calls).
     Units: ns.
     Order: by calls, then by time on the GPU, most first.
-    Source: ``get_frequent_cuda_kernel_sequences`` of HolisticTraceAnalysis.
+    ``compat="hta"``: ``get_frequent_cuda_kernel_sequences`` of HolisticTraceAnalysis: its columns, in
+        microseconds, without the last of several profiler steps.
+    Raises: InvalidArgumentError: there is no such ``compat``.
     """
+    mode = check_compat(compat)
     roots = _roots(trace, operator)
+    if mode is not None and trace.steps["step"].drop_nulls().n_unique() > 1:
+        roots = roots.filter(pl.col("start_ns") < trace.steps["host_start_ns"].max())
     work = _launched_inside(trace, roots)
     per_call = (
         work.sort("root", "start_ns", "row")
@@ -40,7 +49,7 @@ def kernel_sequences(trace: "Trace", operator: str = "", *, min_kernels: int = 3
     calls = per_call.join(roots.select("root", "op", "cpu_dur_ns"), on="root", how="inner")
     # Lists are compared as text: their elements cannot hold a line break.
     key = pl.col("kernels").list.join("\n")
-    return (
+    table = (
         calls.group_by("op", key.alias("_key"))
         .agg(
             pl.col("kernels").first(),
@@ -49,8 +58,17 @@ def kernel_sequences(trace: "Trace", operator: str = "", *, min_kernels: int = 3
             pl.col("short", "gpu_dur_ns", "cpu_dur_ns").sum(),
         )
         .sort("calls", "gpu_dur_ns", "op", "_key", descending=[True, True, False, False])
-        .drop("_key")
     )
+    return table.drop("_key") if mode is None else _as_hta(table)
+
+
+def _as_hta(table: pl.DataFrame) -> pl.DataFrame:
+    return table.select(
+        pl.concat_str("op", pl.col("kernels").list.join("|"), separator="|").alias("pattern"),
+        pl.col("calls").alias("count"),
+        (pl.col("gpu_dur_ns") / 1000).alias("GPU kernel duration (us)"),
+        (pl.col("cpu_dur_ns") / 1000).alias("CPU op duration (us)"),
+    ).sort("count", "pattern", descending=[True, False])
 
 
 def _roots(trace: "Trace", operator: str) -> pl.DataFrame:

@@ -1,0 +1,371 @@
+"""Against every table of HolisticTraceAnalysis 0.6.1 that says where the time of a rank went.
+
+The folders hold what it prints with its default rounding; those that end in ``-noround``, with that switched
+off. Each answer must be the same, to the last digit that a sum of float64 keeps; where it is not, the test
+proves why.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from traces import NO_SHARED, ORACLES, TRACES
+
+from kernelscope import analysis
+from kernelscope.analysis.hta_answers import (
+    hta_annotations,
+    hta_idle_intervals,
+    hta_kernel_types,
+    hta_kernels,
+)
+from kernelscope.analysis.hta_events import hta_events
+
+Read = Callable[[Path], Any]
+
+HTA = ORACLES / "hta"
+PAIR = "sampled-rank0and1of128"
+"""Two ranks that were loaded together."""
+
+
+def cases() -> list[object]:
+    found: list[object] = []
+    for folder in sorted(HTA.glob("*/")) if HTA.is_dir() else []:
+        if folder.name == "special":
+            continue
+        ranks = json.loads((folder / "meta.json").read_text())["ranks"]
+        found += [pytest.param(folder, rank, id=f"{folder.name}-{rank}") for rank in ranks]
+    skipped = pytest.param(None, 0, marks=pytest.mark.skip(reason=NO_SHARED), id="no-shared-traces")
+    return found or [skipped]
+
+
+CASES = pytest.mark.parametrize(("folder", "rank"), cases())
+
+
+def trace_of(read: Read, folder: Path, rank: int) -> Any:
+    name = folder.name.removesuffix("-noround")
+    return read(TRACES / f"{f'sampled-rank{rank}of128' if name == PAIR else name}.json.gz")
+
+
+def mode(folder: Path) -> str:
+    return "hta-unrounded" if folder.name.endswith("-noround") else "hta"
+
+
+def rows_of(folder: Path, name: str, rank: int) -> list[dict[str, str]] | None:
+    """The rows of a table; those of one rank, if it has several. Null if the tool failed to make it."""
+    path = folder / name
+    packed = path.with_name(f"{name}.gz")
+    if not path.exists() and not packed.exists():
+        return None
+    text = gzip.decompress(packed.read_bytes()).decode() if packed.exists() else path.read_text()
+    return [row for row in csv.DictReader(io.StringIO(text)) if int(row.get("rank", rank)) == rank]
+
+
+def assert_same(actual: pl.DataFrame, expected: list[dict[str, str]], *, skip: tuple[str, ...] = ()) -> None:
+    """Every cell of ``actual`` is what the table says; an empty cell is null."""
+    assert actual.height == len(expected)
+    for name in actual.columns:
+        if name in skip:
+            continue
+        wanted = [row[name] for row in expected]
+        values = actual[name].to_list()
+        if actual.schema[name] == pl.String:
+            assert values == wanted, name
+        else:
+            numbers = [float(cell) if cell else None for cell in wanted]
+            assert [v is None for v in values] == [n is None for n in numbers], name
+            pairs = [(v, n) for v, n in zip(values, numbers, strict=True) if n is not None]
+            assert [v for v, _ in pairs] == pytest.approx([n for _, n in pairs], rel=1e-9, abs=1e-9), name
+
+
+@CASES
+def test_events(read: Read, folder: Path, rank: int) -> None:
+    expected = rows_of(folder, f"events_rank{rank}.csv", rank)
+    assert expected is not None
+    events = hta_events(trace_of(read, folder, rank), mode(folder))
+    assert [str(row) for row in events["row"]] == [row["index"] for row in expected]
+    shift = shift_of(folder, rank)
+    assert [ts + shift for ts in events["ts"]] == [float(row["ts"]) for row in expected]
+    assert events["dur"].to_list() == [float(row["dur"]) for row in expected]
+    assert events["name"].fill_null("").to_list() == [row["name"] for row in expected]
+    assert events["cat"].to_list() == [row["cat"] for row in expected]
+    for ours, theirs in (("stream", "stream"), ("correlation", "correlation")):
+        assert events[ours].to_list() == [int(row[theirs]) for row in expected]
+    # 0 is a partner that is not there, and -1 an event without a correlation id.
+    partners = [max(int(row["index_correlation"]), 0) for row in expected]
+    assert events["partner"].fill_null(0).to_list() == partners
+
+
+def shift_of(folder: Path, rank: int) -> float:
+    """Ranks that are loaded together count from the first event of any of them."""
+    return 192.0 if folder.name == PAIR and rank == 1 else 0.0
+
+
+def test_the_shift_is_between_the_first_events(read: Read) -> None:
+    if not TRACES.is_dir():
+        pytest.skip(NO_SHARED)
+    starts = [
+        min(
+            frame["start_ns"].min()
+            for frame in (trace.ops, trace.launches, trace.gpu_ops, trace.gpu_annotations)
+            if frame.height
+        )
+        for trace in (read(TRACES / f"sampled-rank{rank}of128.json.gz") for rank in (0, 1))
+    ]
+    assert starts[1] - starts[0] == 192_000
+
+
+@CASES
+def test_temporal_breakdown(read: Read, folder: Path, rank: int) -> None:
+    answer = analysis.temporal_breakdown(trace_of(read, folder, rank), compat=mode(folder))
+    expected = rows_of(folder, "temporal_breakdown.csv", rank)
+    # It fails on a trace without GPU work; the answer has no row.
+    assert_same(answer, [] if expected is None else expected, skip=("rank",))
+
+
+@CASES
+def test_overlap(read: Read, folder: Path, rank: int) -> None:
+    answer = analysis.comm_comp_overlap(trace_of(read, folder, rank), compat=mode(folder))
+    expected = rows_of(folder, "comm_comp_overlap.csv", rank)
+    assert expected is not None
+    assert_same(answer, expected, skip=("rank",))
+
+
+@CASES
+def test_kernel_types(read: Read, folder: Path, rank: int) -> None:
+    expected = rows_of(folder, "kernel_type_breakdown.csv", rank)
+    assert expected is not None
+    if folder.name == PAIR:
+        # The tool adds the ranks up.
+        answers = [hta_kernel_types(trace_of(read, folder, r), mode(folder)) for r in (0, 1)]
+        both = pl.concat(answers).group_by("kernel_type").agg(pl.col("sum").sum())
+        share = (100 * pl.col("sum") / pl.col("sum").sum()).round(1)
+        answer = both.with_columns(percentage=share).sort("sum", descending=True)
+    else:
+        answer = hta_kernel_types(trace_of(read, folder, rank), mode(folder))
+    assert_same(answer, expected)
+
+
+@CASES
+def test_kernels(read: Read, folder: Path, rank: int) -> None:
+    answer = hta_kernels(trace_of(read, folder, rank), mode(folder))
+    expected = rows_of(folder, "kernel_breakdown_all_kernels.csv", rank)
+    assert expected is not None
+    assert_same(answer, sorted(expected, key=type_and_name), skip=("rank",))
+
+
+@CASES
+def test_kernels_of_which_few_are_named(read: Read, folder: Path, rank: int) -> None:
+    """The tool sums the rest up as "others", then takes mean, min and max of sums, not of launches."""
+    answer = hta_kernels(trace_of(read, folder, rank), mode(folder))
+    expected = rows_of(folder, "kernel_breakdown.csv", rank)
+    assert expected is not None
+    assert_same(with_its_fault(answer), sorted(expected, key=type_and_name), skip=("rank",))
+
+
+def with_its_fault(kernels: pl.DataFrame) -> pl.DataFrame:
+    parts: list[pl.DataFrame] = []
+    for _, part in kernels.group_by("kernel_type", maintain_order=True):
+        if part.height <= 10:
+            parts.append(part)
+            continue
+        ordered = part.sort("sum (us)", descending=True, maintain_order=True)
+        running = ordered["sum (us)"].cum_sum()
+        far = running > running.quantile(0.8, interpolation="linear")
+        far = far | (pl.arange(part.height, eager=True) >= 10)
+        total = pl.col("sum (us)")
+        named = ordered.with_columns(name=pl.when(far).then(pl.lit("others")).otherwise("name"))
+        parts.append(
+            named.group_by("name", "kernel_type", "rank")
+            .agg(
+                total.sum(),
+                total.max().alias("max (us)"),
+                total.min().alias("min (us)"),
+                total.std().fill_null(0.0).alias("stddev"),
+                total.mean().alias("mean (us)"),
+            )
+            .select(part.columns)
+        )
+    return pl.concat(parts).sort("kernel_type", "name") if parts else kernels
+
+
+def type_and_name(row: dict[str, str]) -> tuple[str, str]:
+    return row["kernel_type"], row["name"]
+
+
+@CASES
+@pytest.mark.parametrize("side", ["cpu", "gpu"])
+def test_annotations(read: Read, folder: Path, rank: int, side: str) -> None:
+    answer = hta_annotations(trace_of(read, folder, rank), mode(folder), on_gpu=side == "gpu")
+    expected = rows_of(folder, f"{side}_user_annotation_breakdown.csv", rank)
+    if expected is None:
+        # It writes no table without annotations.
+        assert answer.is_empty()
+    else:
+        assert_same(answer, sorted(expected, key=lambda row: row["name"]), skip=("rank",))
+
+
+@CASES
+def test_idle_time(read: Read, folder: Path, rank: int) -> None:
+    answer = analysis.idle_time(trace_of(read, folder, rank), compat=mode(folder))
+    expected = rows_of(folder, "idle_time.csv", rank)
+    # It fails on a trace without GPU work; the answer has no row.
+    assert_same(answer, [] if expected is None else expected, skip=("rank",))
+
+
+@CASES
+def test_idle_intervals(read: Read, folder: Path, rank: int) -> None:
+    answer = hta_idle_intervals(trace_of(read, folder, rank), mode(folder), kernel_delay_us=30)
+    expected = rows_of(folder, "idle_interval_stats.csv", rank)
+    assert_same(answer, [] if expected is None else expected, skip=("rank",))
+
+
+@CASES
+def test_launch_stats(read: Read, folder: Path, rank: int) -> None:
+    answer = analysis.launch_stats(trace_of(read, folder, rank), compat=mode(folder))
+    expected = rows_of(folder, f"launch_stats_rank{rank}.csv", rank)
+    assert expected is not None
+    columns = answer.columns
+    assert_same(
+        answer.sort(columns), sorted(expected, key=lambda row: [float(row[column]) for column in columns])
+    )
+
+
+def instants(rows: list[tuple[Any, ...]]) -> dict[tuple[Any, ...], tuple[list[Any], float]]:
+    """What happens at each (place, time), in no order, and the value that holds after it."""
+    found: dict[tuple[Any, ...], tuple[list[Any], float]] = {}
+    for place, at, what, value in rows:
+        happened, _ = found.get((place, at), ([], 0.0))
+        found[place, at] = (sorted([*happened, what]), value)
+    return found
+
+
+@CASES
+def test_queue_length(read: Read, folder: Path, rank: int) -> None:
+    """The tool's sort leaves equal times in any order: compared instant by instant."""
+    answer = analysis.queue_length(trace_of(read, folder, rank), compat=mode(folder))
+    expected = rows_of(folder, f"queue_length_ts_rank{rank}.csv", rank) or []
+    shift = shift_of(folder, rank)
+    ours = [
+        (row["stream"], row["ts"] + shift, row["index"], row["queue_length"]) for row in answer.to_dicts()
+    ]
+    theirs = [
+        (int(row["stream"]), float(row["ts"]), int(row["index"]), int(row["queue_length"]))
+        for row in expected
+    ]
+    assert instants(ours) == instants(theirs)
+    assert all(row["tid"] == row["stream"] for row in answer.to_dicts())
+
+
+@CASES
+def test_queue_summary(read: Read, folder: Path, rank: int) -> None:
+    trace = trace_of(read, folder, rank)
+    summary = analysis.queue_summary(trace, compat=mode(folder))
+    expected = described(folder / "queue_length_summary.csv", rank, ["stream"])
+    series = rows_of(folder, f"queue_length_ts_rank{rank}.csv", rank) or []
+    assert summary["stream"].to_list() == sorted({int(row["stream"]) for row in series})
+    ours = analysis.queue_length(trace, compat=mode(folder))
+    for row in summary.to_dicts():
+        stream = row["stream"]
+        theirs = [int(r["queue_length"]) for r in series if int(r["stream"]) == stream]
+        assert describe(theirs) == pytest.approx(expected[str(stream)], rel=1e-9)
+        # Where the order of equal times differs, so do the lengths between them, and nothing else.
+        if sorted(theirs) == sorted(ours.filter(stream=stream)["queue_length"].to_list()):
+            assert [row[column] for column in COLUMNS] == pytest.approx(expected[str(stream)], rel=1e-9)
+        else:
+            assert len(set(ours.filter(stream=stream)["ts"])) < len(theirs)
+            assert row["count"] == expected[str(stream)][0]
+
+
+COLUMNS = ("count", "mean", "std", "min", "25%", "50%", "75%", "max")
+
+
+def describe(values: list[Any]) -> list[float]:
+    series = pl.Series(values, dtype=pl.Float64)
+    quartiles = [series.quantile(share, interpolation="linear") for share in (0.25, 0.5, 0.75)]
+    return [series.len(), series.mean(), series.std(), series.min(), *quartiles, series.max()]
+
+
+def described(path: Path, rank: int, keys: list[str]) -> dict[str, list[float]]:
+    """The rows of a table with two lines of headings, or three where it has an index."""
+    if not path.exists():
+        return {}
+    found: dict[str, list[float]] = {}
+    for row in list(csv.reader(io.StringIO(path.read_text())))[2:]:
+        if len(row) == len(COLUMNS) + len(keys) + 1 and row[0] == str(rank) and row[2]:
+            found[row[1]] = [float(cell) for cell in row[2:]]
+    return found
+
+
+@CASES
+def test_memory_bandwidth(read: Read, folder: Path, rank: int) -> None:
+    """Compared instant by instant, as the queue is."""
+    answer = analysis.memory_bandwidth(trace_of(read, folder, rank), compat=mode(folder))
+    expected = rows_of(folder, f"memory_bw_ts_rank{rank}.csv", rank) or []
+    shift = shift_of(folder, rank)
+    ours = instants([(r["name"], r["ts"] + shift, r["pid"], r["memory_bw_gbps"]) for r in answer.to_dicts()])
+    theirs = instants(
+        [(r["name"], float(r["ts"]), int(r["pid"]), float(r["memory_bw_gbps"])) for r in expected]
+    )
+    assert ours.keys() == theirs.keys()
+    for key, (happened, rate) in theirs.items():
+        assert ours[key][0] == happened
+        # Sums of float64 in another order: what is left after all copies have ended is not quite 0.
+        assert ours[key][1] == pytest.approx(rate, rel=1e-9, abs=1e-9)
+
+
+@CASES
+def test_memory_bandwidth_summary(read: Read, folder: Path, rank: int) -> None:
+    trace = trace_of(read, folder, rank)
+    summary = analysis.memory_bandwidth_summary(trace, compat=mode(folder))
+    expected = described(folder / "memory_bw_summary.csv", rank, ["name"])
+    series = rows_of(folder, f"memory_bw_ts_rank{rank}.csv", rank) or []
+    ours = analysis.memory_bandwidth(trace, compat=mode(folder)).filter(pl.col("memory_bw_gbps") > 0)
+    for row in summary.to_dicts():
+        name = row["name"]
+        rates = [float(r["memory_bw_gbps"]) for r in series if r["name"] == name]
+        theirs = [rate for rate in rates if rate > 0]
+        mine = ours.filter(name=name)["memory_bw_gbps"].to_list()
+        assert describe(theirs) == pytest.approx(expected[name], rel=1e-9)
+        if len(mine) == len(theirs) and sorted(mine) == pytest.approx(sorted(theirs), rel=1e-9):
+            assert [row[column] for column in COLUMNS] == pytest.approx(expected[name], rel=1e-9)
+        else:
+            # A copy begins when another ends, and the order of the two decides about a point between them.
+            times = [r["ts"] for r in series if r["name"] == name]
+            assert len(set(times)) < len(times)
+
+
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [("nccl_parser_config", "a100-nccl-rank0of2-2024"), ("ns_resolution_trace", "v100-ns-2024")],
+)
+def test_op_launch_delay(read: Read, table: str, name: str) -> None:
+    path = HTA / "special" / f"aten_op_delay_{table}.csv"
+    if not path.exists():
+        pytest.skip(NO_SHARED)
+    answer = analysis.op_launch_delay(read(TRACES / f"{name}.json.gz"), compat="hta")
+    order = ("aten_op_name", "kernel_sequence")
+    rows = sorted(csv.DictReader(io.StringIO(path.read_text())), key=lambda row: tuple(map(row.get, order)))
+    # Three decimals of a mean of float64, rounded by either side.
+    means = ("avg_aten_op_launch_delay", "avg_runtime_delay")
+    assert_same(answer.sort(order), rows, skip=means)
+    for column in means:
+        assert answer.sort(order)[column].to_list() == pytest.approx(
+            [float(row[column]) for row in rows], abs=0.0011
+        )
+
+
+def test_frequent_sequences(read: Read) -> None:
+    path = HTA / "special" / "frequent_seq_trace_diff_control_atenlinear.csv"
+    if not path.exists():
+        pytest.skip(NO_SHARED)
+    trace = read(TRACES / "a100-control-rank3of8-2022.json.gz")
+    answer = analysis.kernel_sequences(trace, "aten::linear", compat="hta")
+    assert_same(answer, list(csv.DictReader(io.StringIO(path.read_text()))))
