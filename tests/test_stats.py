@@ -106,13 +106,42 @@ def test_what_was_not_recorded_is_no_empty_answer(cli: Cli, small: Path) -> None
         (["-r", "cuda_api_sum", "--by", "device"], "cannot be broken down by 'device'"),
         (["-r", "gpu_gaps:gap=x"], "gap=x is no whole number"),
         (["-r", "cuda_api_sum", "--format", "parquet"], "name it with --out"),
-        ([], "name a database and a --report"),
+        (["--format", "parquet", "--out", "x"], "writes one report into one file"),
     ],
 )
 def test_usage(cli: Cli, small: Path, arguments: list[str], message: str) -> None:
     done = cli("stats", small, *arguments)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_without_a_report_the_summaries_are_shown(cli: Cli, tmp_path: Path) -> None:
+    database = Database(tmp_path / "a.sqlite")
+    for number in range(40):
+        at = 100 * number
+        name_id = 1000 + number
+        database.insert("StringIds", id=name_id, value=f"kernel_{number:02}")
+        database.call(at, at + 5, correlation=number + 1)
+        database.kernel(at + 10, at + 11 + number, correlation=number + 1, demangledName=name_id)
+    done = cli("stats", database.close())
+    assert done.returncode == 0
+    titles = [line for line in lines(done.stdout) if line.startswith("**")]
+    assert titles[0] == "** CUDA GPU kernel summary (cuda_gpu_kern_sum)"
+    assert any("(cuda_api_sum)" in title for title in titles)
+    # The longest kernels, and where the others are.
+    assert "kernel_39" in done.stdout
+    assert "kernel_15" in done.stdout
+    assert "kernel_14" not in done.stdout
+    assert "the first 25 rows; --report cuda_gpu_kern_sum has all" in done.stderr
+    # What was not recorded is said, and is no failure.
+    assert "osrt_sum" in done.stderr
+    assert "(osrt_sum)" not in done.stdout
+
+
+def test_no_database(cli: Cli) -> None:
+    done = cli("stats")
+    assert done.returncode == 2
+    assert "name a database" in done.stderr
 
 
 def test_list_names_every_report(cli: Cli) -> None:

@@ -11,7 +11,24 @@ from kernelscope.cli.progress import Bar
 from kernelscope.errors import InvalidArgumentError, NotRecordedError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import polars as pl
+
     from kernelscope.cli.arguments import Subparsers
+
+# Those of nsys that are about GPUs and hosts. One that has nothing to say says why on stderr.
+_DEFAULT_REPORTS = (
+    "cuda_gpu_kern_sum",
+    "cuda_gpu_mem_time_sum",
+    "cuda_gpu_mem_size_sum",
+    "cuda_api_sum",
+    "osrt_sum",
+    "nvtx_sum",
+    "um_sum",
+)
+# Of each of them: ranges of PyTorch's emit_nvtx are a row each.
+_DEFAULT_ROWS = 25
 
 
 def add_parser(subparsers: "Subparsers") -> None:
@@ -29,13 +46,14 @@ def add_parser(subparsers: "Subparsers") -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="name of a report, with arguments as in nsys: cuda_gpu_kern_sum:base; several are allowed",
+        help="name of a report, with arguments as in nsys: cuda_gpu_kern_sum:base; several are allowed "
+        "(default: the first rows of each summary)",
     )
     parser.add_argument(
         "--format",
         choices=("csv", "column", "json", "parquet"),
-        default="csv",
-        help="parquet needs --out, and has its own column names and nothing rounded (default: csv)",
+        help="parquet needs --out, and has its own column names and nothing rounded (default: csv; "
+        "column where no report is named)",
     )
     parser.add_argument(
         "--by", default="", metavar="COLUMNS", help="break rows down by device, stream, process, rank"
@@ -60,9 +78,11 @@ def run(options: argparse.Namespace) -> int:
         for report in REPORTS.values():
             print(f"{report.name:{width}}  {report.doc}")
         return 0
-    if options.database is None or not options.report:
-        raise InvalidArgumentError("name a database and a --report; --list has their names")
-    if options.format == "parquet" and (options.out is None or len(options.report) > 1):
+    if options.database is None:
+        raise InvalidArgumentError("name a database; --list has the names of reports")
+    if options.format is None:
+        options.format = "csv" if options.report else "column"
+    if options.format == "parquet" and (options.out is None or len(options.report) != 1):
         raise InvalidArgumentError("--format parquet writes one report into one file: name it with --out")
     by = [name for name in options.by.split(",") if name]
     for name in options.report:
@@ -77,18 +97,41 @@ def run(options: argparse.Namespace) -> int:
 
 def _print_all(options: argparse.Namespace, by: list[str], out: IO[bytes]) -> int:
     code = 0
-    for number, name in enumerate(options.report):
-        if number:
-            out.write(b"\n")
+    reports = options.report or _DEFAULT_REPORTS
+    head = b""
+    for name in reports:
+        if options.format == "column" and len(reports) > 1:
+            head += f"** {_title(name)}\n\n".encode()
         try:
-            _print_one(options, name, by, out)
+            _print_one(options, name, by, head, out)
+            head = b"\n"
         except NotRecordedError as error:
+            # Nothing was written for it.
+            head = b"\n" if head.startswith(b"\n") else b""
+            out.flush()
             print(f"kernelscope: {error}", file=sys.stderr)
-            code = 1
+            # What was not asked for by name need not have been recorded.
+            code = 1 if options.report else code
     return code
 
 
-def _print_one(options: argparse.Namespace, name: str, by: list[str], out: IO[bytes]) -> None:
+def _first_rows(name: str, parts: "Iterator[pl.DataFrame]") -> "Iterator[pl.DataFrame]":
+    first = next(parts)
+    if first.height > _DEFAULT_ROWS:
+        print(
+            f"kernelscope: {name}: the first {_DEFAULT_ROWS} rows; --report {name} has all", file=sys.stderr
+        )
+    yield first.head(_DEFAULT_ROWS)
+
+
+def _title(name: str) -> str:
+    from kernelscope.analysis.nsys import REPORTS
+
+    return f"{REPORTS[name.partition(':')[0]].doc} ({name})"
+
+
+def _print_one(options: argparse.Namespace, name: str, by: list[str], head: bytes, out: IO[bytes]) -> None:
+    """Writes ``head`` and the report; raises before both if it is about what was not recorded."""
     from kernelscope.analysis.nsys import left_out, missing, parse, read_for
     from kernelscope.report import nsys_stats
 
@@ -111,4 +154,7 @@ def _print_one(options: argparse.Namespace, name: str, by: list[str], out: IO[by
     parts = report.parts(trace, question)
     # The parts hold what they need of the tables.
     del trace
+    if not options.report:
+        parts = _first_rows(name, parts)
+    out.write(head)
     nsys_stats.write(parts, report.fields_by(question.by), out, form=options.format)
