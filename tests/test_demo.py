@@ -149,3 +149,21 @@ def test_place_that_cannot_be_written(cli: Run, tiny: Path) -> None:
     done = cli("demo", "--size", "1MB", "--out", tiny / "folder")
     assert (done.returncode, done.stdout) == (1, "")
     assert str(tiny) in done.stderr
+
+
+def test_a_job_with_faults(tmp_path: Path) -> None:
+    """From eight ranks on something is wrong with the job, and the truth of each rank still holds."""
+    _traceparse.write_demo(
+        tmp_path, size_bytes=1_000_000, ranks=16, seed=2, layout="native", gzip=False, truth=True
+    )
+    faults = json.loads((tmp_path / "cluster.truth.json").read_text())
+    assert len(faults["clock_offsets_ns"]) == faults["ranks"] == 16
+    late = faults["late_data_loader"]["rank"]
+    for rank in (0, late, faults["slow_rank"]["rank"], faults["slow_link"]["ranks"][0]):
+        path = tmp_path / f"rank{rank}.pt.trace.json"
+        trace, truth = ks.read(path, strict=True), _truth(path)
+        for name, rows in truth["tables"].items():
+            assert trace.tables[name].height == rows, (rank, name)
+        columns = ["step", "host_start_ns", "host_dur_ns", "start_ns", "total_ns", *PARTS]
+        steps = [step | step["parts_with_collective_ops"] for step in truth["steps"]]
+        assert trace.steps.select(columns).to_dicts() == [{c: step[c] for c in columns} for step in steps]

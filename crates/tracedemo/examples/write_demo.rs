@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         DemoOptions { size_bytes: megabytes * 1_000_000, ranks, layout, gzip, ..DemoOptions::default() };
     let begin = Instant::now();
     let files = write_files(&dir, &options, true, &mut |_| true)?;
-    let bytes: u64 = files.iter().map(|file| file.truth.json_bytes).sum();
+    let bytes: u64 = files.iter().map(|file| file.json_bytes).sum();
     let seconds = begin.elapsed().as_secs_f64();
     let report = format!("{bytes} bytes in {seconds:.2} s, {:.0} MB/s\n", bytes as f64 / seconds / 1e6);
     std::io::Write::write_all(&mut std::io::stderr(), report.as_bytes())?;

@@ -4,25 +4,34 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use crate::facts::Facts;
 use crate::options::DemoOptions;
-use crate::trace::write_trace_with_progress;
+use crate::trace::{FIRST_STEP, write_trace_with_progress};
 use crate::truth::Truth;
 
+/// Name of the file that says what is wrong with the job.
+const CLUSTER_TRUTH: &str = "cluster.truth.json";
+
 /// What [`write_files`] wrote for a rank.
+///
+/// Of the truth only what is needed to go on: a thousand truths would fill the memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankFile {
     /// The trace.
     pub trace: PathBuf,
     /// Its truth as JSON, if asked for.
     pub truth_path: Option<PathBuf>,
-    /// Its truth.
-    pub truth: Truth,
+    /// Bytes of its JSON, before compression.
+    pub json_bytes: u64,
+    /// Its steps.
+    pub steps: u64,
 }
 
 /// Writes the trace of every rank into the folder `dir`, which is made if it is missing.
 ///
 /// The files are `rank{N}.pt.trace.json`, with `.gz` after it for gzip; `with_truth` adds
-/// `rank{N}.truth.json` to each. `options.rank` is not used. `options.size_bytes` is the size of
+/// `rank{N}.truth.json` to each. With eight ranks or more `cluster.truth.json` says what is wrong with the
+/// job: see [`Facts`]. `options.rank` is not used. `options.size_bytes` is the size of
 /// each file; all ranks have as many steps as rank 0 needs to reach it. Each file is written under a
 /// name that ends in `.tmp` and takes its own when it is complete.
 ///
@@ -40,7 +49,7 @@ pub fn write_files(
     let mut files: Vec<RankFile> = Vec::new();
     let mut before = 0;
     for rank in 0..options.ranks {
-        let steps = options.steps.or(files.first().map(|file| file.truth.steps.len() as u64));
+        let steps = options.steps.or(files.first().map(|file| file.steps));
         let options = DemoOptions { rank, steps, layers: Some(options.layer_count()), ..options.clone() };
         let suffix = if options.gzip { ".gz" } else { "" };
         let trace = dir.join(format!("rank{rank}.pt.trace.json{suffix}"));
@@ -50,7 +59,13 @@ pub fn write_files(
         if let Some(path) = &truth_path {
             fs::write(path, format!("{:#}\n", truth.to_json()))?;
         }
-        files.push(RankFile { trace, truth_path, truth });
+        let (json_bytes, steps) = (truth.json_bytes, truth.steps.len() as u64);
+        files.push(RankFile { trace, truth_path, json_bytes, steps });
+    }
+    if let Some(facts) = Facts::of(options.seed, options.ranks) {
+        let steps = files.first().map_or(0, |file| file.steps);
+        let truth = facts.to_json(FIRST_STEP, steps);
+        fs::write(dir.join(CLUSTER_TRUTH), format!("{truth:#}\n"))?;
     }
     Ok(files)
 }

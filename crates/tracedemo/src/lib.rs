@@ -4,7 +4,8 @@
 //! loader, forward, loss, backward on the autograd thread, all-reduce of the gradients, AdamW. A
 //! plan of one training step is built once; each step then plays it against host clocks and GPU
 //! streams with seeded jitter, so that kernels queue behind the host, outlive their operators and
-//! wait for other ranks. Every fourth step replays the optimizer as a CUDA graph.
+//! wait for other ranks. Every fourth step replays the optimizer as a CUDA graph. With eight ranks or more
+//! something is wrong with the job, on purpose: see [`Facts`].
 //!
 //! - [`write_trace`] writes the trace of one rank to any [`std::io::Write`] and returns its [`Truth`];
 //! - [`write_files`] writes one file per rank, and the truth beside it if asked;
@@ -31,6 +32,7 @@
 mod builder;
 mod calls;
 mod database;
+mod facts;
 mod files;
 mod gpu;
 mod interval;
@@ -52,6 +54,7 @@ mod trace;
 mod truth;
 
 pub use database::{DatabaseKind, DatabaseTruth, ProcessTruth, write_database};
+pub use facts::Facts;
 pub use files::{RankFile, write_files};
 pub use options::{DemoOptions, Layout};
 pub use trace::{write_trace, write_trace_with_progress};

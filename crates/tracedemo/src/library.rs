@@ -1,11 +1,13 @@
 //! Everything that a plan's instructions refer to by number: templates, names, specifications.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use crate::gpu::Kernel;
 use crate::ledger::Role;
 use crate::options::Layout;
 use crate::shape::{Arg, Phase, Shape, list, quoted};
+use crate::surroundings::GPUS;
 use crate::template::{Hole, Template};
 
 /// A host thread of the traced process.
@@ -153,8 +155,16 @@ pub(crate) struct WorkSpec {
     pub(crate) flow_template: u32,
     pub(crate) stream: Stream,
     pub(crate) dur_ns: u32,
-    /// Number of the collective in the step, for its kernel.
-    pub(crate) collective: Option<u32>,
+    /// For the kernel of a collective.
+    pub(crate) collective: Option<Collective>,
+}
+
+/// Which collective of a step it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Collective {
+    pub(crate) number: u32,
+    /// Whether the ranks of a host are among themselves.
+    pub(crate) is_of_host: bool,
 }
 
 /// A block of memory that is allocated and freed once a step.
@@ -166,12 +176,48 @@ pub(crate) struct BlockSpec {
     pub(crate) templates: [[u32; 2]; 2],
 }
 
+/// A process group: consecutive ranks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    pub(crate) number: u32,
+    pub(crate) first: u32,
+    pub(crate) size: u32,
+}
+
+impl Group {
+    /// Number of the group of a host.
+    const OF_HOST: u32 = 1;
+
+    /// The group of all ranks.
+    pub(crate) fn of_all(ranks: u32) -> Self {
+        Self { number: 0, first: 0, size: ranks }
+    }
+
+    /// The group of the ranks on the same host as `rank`.
+    pub(crate) fn of_host(rank: u32, ranks: u32) -> Self {
+        let first = rank.min(ranks - 1) / GPUS * GPUS;
+        Self { number: Self::OF_HOST, first, size: GPUS.min(ranks - first) }
+    }
+
+    /// What the group is for.
+    pub(crate) fn description(self) -> &'static str {
+        if self.number == Self::OF_HOST { "mesh_host" } else { "default_pg" }
+    }
+
+    /// The ranks.
+    pub(crate) fn ranks(self) -> Range<u32> {
+        self.first..self.first + self.size
+    }
+}
+
 /// Arguments of a collective, as recorded with its operator and its kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct CollectiveArgs {
-    pub(crate) elements: i64,
+    pub(crate) name: &'static str,
+    pub(crate) in_elements: i64,
+    pub(crate) out_elements: i64,
     pub(crate) dtype: &'static str,
-    pub(crate) ranks: u32,
+    pub(crate) group: Group,
 }
 
 impl CollectiveArgs {
@@ -179,27 +225,30 @@ impl CollectiveArgs {
     pub(crate) fn args(&self) -> Vec<(&'static str, Arg)> {
         /// The recorder writes out at most this many ranks.
         const LONGEST: u32 = 30;
-        let ranks = if self.ranks <= LONGEST {
-            list(0..self.ranks)
+        /// Above 2^63, as hashes are: it must be read as unsigned.
+        const COMMS_ID: u64 = 13_787_848_793_156_543_935;
+        let group = self.group;
+        let ranks = if group.size <= LONGEST {
+            list(group.ranks())
         } else {
-            let head: Vec<String> = (0..LONGEST - 1).map(|rank| rank.to_string()).collect();
-            format!("[{}, ..., {}]", head.join(", "), self.ranks - 1)
+            let head: Vec<String> = group.ranks().take(LONGEST as usize - 1).map(|r| r.to_string()).collect();
+            format!("[{}, ..., {}]", head.join(", "), group.first + group.size - 1)
         };
+        let comms_id = COMMS_ID - u64::from(group.number) * (1 + u64::from(group.first));
         let json = |key, value: String| (key, Arg::Json(value));
         vec![
-            json("Collective name", quoted("allreduce")),
-            json("In msg nelems", self.elements.to_string()),
-            json("Out msg nelems", self.elements.to_string()),
-            json("Group size", self.ranks.to_string()),
+            json("Collective name", quoted(self.name)),
+            json("In msg nelems", self.in_elements.to_string()),
+            json("Out msg nelems", self.out_elements.to_string()),
+            json("Group size", group.size.to_string()),
             json("dtype", quoted(self.dtype)),
             json("In split size", quoted("[]")),
             json("Out split size", quoted("[]")),
-            json("Process Group Name", quoted("0")),
-            json("Process Group Description", quoted("default_pg")),
+            json("Process Group Name", quoted(&group.number.to_string())),
+            json("Process Group Description", quoted(group.description())),
             json("Process Group Ranks", quoted(&ranks)),
             ("Seq", Arg::Hole(Hole::Value(2))),
-            // Above 2^63, as hashes are: it must be read as unsigned.
-            json("Comms Id", "13787848793156543935".to_owned()),
+            json("Comms Id", comms_id.to_string()),
         ]
     }
 }
@@ -337,7 +386,8 @@ impl Library {
             shape.args.extend(collective.iter().flat_map(|(_, args)| args.args()));
             self.template(&shape)
         });
-        let collective = collective.map(|(number, _)| number);
+        let collective = collective
+            .map(|(number, args)| Collective { number, is_of_host: args.group.number == Group::OF_HOST });
         self.work(WorkKind::Kernel, &kernel.name, templates, stream, kernel.dur_ns, collective)
     }
 
@@ -379,7 +429,7 @@ impl Library {
         templates: [u32; 2],
         stream: Stream,
         dur_ns: u32,
-        collective: Option<u32>,
+        collective: Option<Collective>,
     ) -> u32 {
         let flow = Shape::flow(Phase::FlowEnd, "ac2g", self.process.device, stream.id());
         let flow_template = self.template(&flow);

@@ -5,7 +5,7 @@ use std::io::Write;
 use crate::gpu::device_properties;
 use crate::layout::Frame;
 use crate::ledger::EventKind;
-use crate::library::{Process, Stream, Thread};
+use crate::library::{Group, Process, Stream, Thread};
 use crate::options::DemoOptions;
 use crate::rng::Rng;
 use crate::shape::{Ident, Phase, Shape, list, quoted};
@@ -33,18 +33,19 @@ pub(crate) fn frame(options: &DemoOptions, base_time_ns: i64) -> Frame {
         ("cuda_driver_version", 12080.to_string()),
     ];
     if options.ranks > 1 {
-        let group = format!(
-            "{{\"pg_name\": \"0\", \"pg_desc\": \"default_pg\", \"backend_config\": \"cuda:nccl\", \
-             \"pg_size\": {ranks}, \"ranks\": {list}}}",
-            ranks = options.ranks,
-            list = list(0..options.ranks)
-        );
+        let mut groups = vec![group(Group::of_all(options.ranks))];
+        if options.ranks >= GPUS {
+            groups.push(group(Group::of_host(options.rank, options.ranks)));
+        }
         before.push((
             "distributedInfo",
             format!(
-                "{{\"backend\": \"nccl\", \"rank\": {}, \"world_size\": {}, \"pg_count\": 1, \
-                 \"pg_config\": [{group}], \"nccl_version\": \"2.27.5\"}}",
-                options.rank, options.ranks
+                "{{\"backend\": \"nccl\", \"rank\": {}, \"world_size\": {}, \"pg_count\": {}, \
+                 \"pg_config\": [{}], \"nccl_version\": \"2.27.5\"}}",
+                options.rank,
+                options.ranks,
+                groups.len(),
+                groups.join(", ")
             ),
         ));
     }
@@ -57,6 +58,17 @@ pub(crate) fn frame(options: &DemoOptions, base_time_ns: i64) -> Frame {
     before.push(("baseTimeNanoseconds", base_time_ns.to_string()));
     let name = format!("rank{}.pt.trace.json", options.rank);
     Frame { before, after: vec![("traceName", quoted(&name))] }
+}
+
+fn group(group: Group) -> String {
+    format!(
+        "{{\"pg_name\": \"{}\", \"pg_desc\": \"{}\", \"backend_config\": \"cuda:nccl\", \"pg_size\": {}, \
+         \"ranks\": {}}}",
+        group.number,
+        group.description(),
+        group.size,
+        list(group.ranks())
+    )
 }
 
 /// Frames that last as long as the trace: the program's on the main thread and the loader's on another.

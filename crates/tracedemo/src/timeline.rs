@@ -2,6 +2,7 @@
 
 mod device;
 
+use crate::facts::Facts;
 use crate::ledger::{EventKind, Ledger};
 use crate::library::{FlowEnd, Library, OpSpec, Thread};
 use crate::plan::{Instr, Plan};
@@ -57,6 +58,9 @@ pub(crate) struct Variation {
     /// How much slower than the others this GPU is, in units of 1/1024.
     pub(crate) slower: i64,
     pub(crate) is_late: bool,
+    /// How many times as long the collective of the rank's host takes.
+    pub(crate) link_factor: i64,
+    pub(crate) facts: Option<Facts>,
 }
 
 /// State of the traced process.
@@ -188,7 +192,11 @@ impl<'a> Timeline<'a> {
             Instr::Wait(mean_ns) => self.advance(mean_ns),
             Instr::Late => {
                 if self.variation.is_late {
-                    let late = late_ns(self.variation.seed, self.step, self.variation.rank);
+                    let Variation { seed, rank, facts, .. } = self.variation;
+                    let late = match facts {
+                        Some(facts) => facts.late_ns(self.step, rank),
+                        None => late_ns(seed, self.step, rank),
+                    };
                     self.now_ns[self.thread as usize] += late;
                 }
             }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::facts::Facts;
 use crate::library::{Library, Process};
 use crate::model::{BuiltModel, Config, build};
 use crate::options::DemoOptions;
@@ -64,8 +65,10 @@ fn write_json(
     let process = process(options);
     let config = Config::new(options.layer_count(), options.ranks);
     let model = build(config, Library::new(options.layout, process));
-    let schedule = schedule(options, &model, JOB_START_NS);
-    let start = start(options, &model, JOB_START_NS);
+    let facts = Facts::of(options.seed, options.ranks);
+    let job_start_ns = JOB_START_NS + facts.map_or(0, |facts| facts.clock_offset_ns(options.rank));
+    let schedule = schedule(options, &model, job_start_ns);
+    let start = start(options, &model, job_start_ns);
     let mut timeline = Timeline::new(&model.library, variation(options), schedule, start);
     let start_ns = timeline.now_ns();
     let mut sink = Sink::new(out, options.layout);
@@ -91,7 +94,7 @@ fn write_json(
     truth.layout = options.layout.name();
     truth.json_bytes = sink.written();
     truth.tables.insert("devices", u64::from(GPUS));
-    truth.tables.insert("process_groups", u64::from(options.ranks > 1));
+    truth.tables.insert("process_groups", u64::from(options.ranks > 1) + u64::from(facts.is_some()));
     Ok(truth)
 }
 
@@ -139,8 +142,12 @@ pub(crate) fn process(options: &DemoOptions) -> Process {
 
 /// What tells a rank from the others.
 pub(crate) fn variation(options: &DemoOptions) -> Variation {
-    let slower = Rng::new(options.seed, 0x510 + u64::from(options.rank)).below(24) as i64;
-    Variation { seed: options.seed, rank: options.rank, slower, is_late: true }
+    let DemoOptions { seed, rank, .. } = *options;
+    let facts = Facts::of(seed, options.ranks);
+    let slower = Rng::new(seed, 0x510 + u64::from(rank)).below(24) as i64
+        + facts.map_or(0, |facts| facts.slower(rank));
+    let link_factor = facts.map_or(1, |facts| facts.link_factor(rank));
+    Variation { seed, rank, slower, is_late: true, link_factor, facts }
 }
 
 /// Where a rank's timeline begins in a job that begins at `job_start_ns`.
@@ -155,26 +162,35 @@ pub(crate) fn start(options: &DemoOptions, model: &BuiltModel, job_start_ns: i64
     }
 }
 
-/// Learns the job's schedule from a rank that nothing disturbs; none for a single rank.
+/// Learns the job's schedule from ranks that no other disturbs; none for a single rank.
+///
+/// Of a job with faults these are one whose GPU is slow, and one whose links are: what they reach last, the
+/// job reaches last.
 pub(crate) fn schedule(options: &DemoOptions, model: &BuiltModel, job_start_ns: i64) -> Option<Schedule> {
     if options.ranks == 1 {
         return None;
     }
-    let nobody = Variation { seed: options.seed, rank: u32::MAX, slower: 12, is_late: false };
-    let start = Start { now_ns: 0, ..start(options, model, job_start_ns) };
-    let mut timeline = Timeline::new(&model.library, nobody, None, start);
-    timeline.play(&model.prologue, FIRST_STEP);
+    let facts = Facts::of(options.seed, options.ranks);
+    let slow = [(Facts::SLOWER, 1), (0, Facts::LINK_FACTOR)];
+    let faults: &[(i64, i64)] = if facts.is_some() { &slow } else { &[(0, 1)] };
     let mut ends_ns = Vec::new();
     let mut period_ns = 0;
-    for step in FIRST_STEP..FIRST_STEP + 4 {
-        let start_ns = timeline.now_ns();
-        timeline.play(model.plan(step), step);
-        period_ns = period_ns.max(timeline.now_ns() - start_ns);
-        ends_ns.resize(timeline.collective_ends_ns().len(), 0);
-        for (latest, &end_ns) in ends_ns.iter_mut().zip(timeline.collective_ends_ns()) {
-            *latest = (end_ns - start_ns).max(*latest);
+    for &(slower, link_factor) in faults {
+        let (seed, slower) = (options.seed, 12 + slower);
+        let rank = Variation { seed, rank: u32::MAX, slower, is_late: false, link_factor, facts };
+        let start = Start { now_ns: 0, ..start(options, model, job_start_ns) };
+        let mut timeline = Timeline::new(&model.library, rank, None, start);
+        timeline.play(&model.prologue, FIRST_STEP);
+        for step in FIRST_STEP..FIRST_STEP + 4 {
+            let start_ns = timeline.now_ns();
+            timeline.play(model.plan(step), step);
+            period_ns = period_ns.max(timeline.now_ns() - start_ns);
+            ends_ns.resize(timeline.collective_ends_ns().len(), 0);
+            for (latest, &end_ns) in ends_ns.iter_mut().zip(timeline.collective_ends_ns()) {
+                *latest = (end_ns - start_ns).max(*latest);
+            }
         }
     }
     let first_step_ns = job_start_ns + FIRST_STEP_AFTER_NS;
-    Some(Schedule::new(options.seed, options.ranks, first_step_ns, period_ns, &ends_ns))
+    Some(Schedule::new(options.seed, options.ranks, facts, first_step_ns, period_ns, &ends_ns))
 }

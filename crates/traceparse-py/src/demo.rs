@@ -76,8 +76,7 @@ fn write(folder: &Path, options: &DemoOptions, truth: bool, progress: &Progress)
     let files = write_files(folder, options, truth, &mut |done| progress(done.min(total), total))
         .map_err(|error| explain(&error, folder))?;
     let written = files.into_iter().map(|file| {
-        let steps = file.truth.steps.len();
-        (file.trace, file.truth_path, file.truth.json_bytes, steps)
+        (file.trace, file.truth_path, file.json_bytes, usize::try_from(file.steps).unwrap_or(usize::MAX))
     });
     Ok(written.collect())
 }

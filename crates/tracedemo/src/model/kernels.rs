@@ -141,10 +141,11 @@ pub(crate) fn multi_tensor(functor: &str, depth: u32, elements: i64) -> Kernel {
     }
 }
 
+/// Bus bandwidth over NVLink, bytes a nanosecond.
+const BUS_BYTES_PER_NS: i64 = 330;
+
 /// A ring all-reduce of bf16 among `ranks`.
 pub(crate) fn all_reduce(elements: i64, ranks: u32) -> Kernel {
-    /// Bus bandwidth over NVLink, bytes a nanosecond.
-    const BUS_BYTES_PER_NS: i64 = 330;
     let ranks = i64::from(ranks);
     let bytes = elements * 2 * 2 * (ranks - 1) / ranks;
     Kernel {
@@ -154,6 +155,17 @@ pub(crate) fn all_reduce(elements: i64, ranks: u32) -> Kernel {
         registers: 96,
         shared_memory: 82_240,
         dur_ns: (bytes / BUS_BYTES_PER_NS) as u32 + 14_000,
+    }
+}
+
+/// A ring all-gather of bf16 among `ranks`; `elements` are those that each has at the end.
+pub(crate) fn all_gather(elements: i64, ranks: u32) -> Kernel {
+    let ranks = i64::from(ranks);
+    let bytes = elements * 2 * (ranks - 1) / ranks;
+    Kernel {
+        name: "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)".to_owned(),
+        dur_ns: (bytes / BUS_BYTES_PER_NS) as u32 + 14_000,
+        ..all_reduce(0, 1)
     }
 }
 

@@ -1,10 +1,10 @@
 //! What happens to a gradient once it is computed: accumulation, and the sum over all ranks.
 
-use super::kernels::{all_reduce, elementwise};
+use super::kernels::{all_gather, all_reduce, elementwise};
 use super::{Model, Param};
 use crate::builder::Builder;
 use crate::calls::Api;
-use crate::library::{CollectiveArgs, Effect, Stream};
+use crate::library::{CollectiveArgs, Effect, Group, Stream};
 use crate::plan::Op;
 use crate::tensor::{Input, Tensor};
 
@@ -55,7 +55,13 @@ impl Bucket {
 
 fn sum_over_ranks(b: &mut Builder, elements: i64, ranks: u32) {
     let number = b.next_collective();
-    let args = CollectiveArgs { elements, dtype: "BFloat16", ranks };
+    let args = CollectiveArgs {
+        name: "allreduce",
+        in_elements: elements,
+        out_elements: elements,
+        dtype: "BFloat16",
+        group: Group::of_all(ranks),
+    };
     let bucket = Tensor::new(&[elements]);
     let inputs =
         || [Input::Tensors(vec![bucket.clone()]), Input::None, Input::None, Input::None, Input::from(-1)];
@@ -72,6 +78,32 @@ fn sum_over_ranks(b: &mut Builder, elements: i64, ranks: u32) {
         });
     });
     b.background_query();
+}
+
+/// Gathers what each rank of the host has of the parameters, right after the last sum over all ranks.
+pub(crate) fn gather_on_host(model: &Model, b: &mut Builder) {
+    /// Elements that a rank has.
+    const ELEMENTS: i64 = 1 << 23;
+    let group = Group::of_host(b.library.process.rank, model.config.ranks);
+    let elements = ELEMENTS * i64::from(group.size);
+    let number = b.next_collective();
+    let args = CollectiveArgs {
+        name: "_allgather_base",
+        in_elements: ELEMENTS,
+        out_elements: elements,
+        dtype: "BFloat16",
+        group,
+    };
+    let (shard, whole) = (Tensor::new(&[ELEMENTS]), Tensor::new(&[elements]));
+    let inputs = || [(&whole).into(), (&shard).into(), Input::None, false.into(), Input::from(-1)];
+    b.op(Op::new("c10d::_allgather_base_", inputs()), |b| {
+        let op = Op::new("record_param_comms", [(&shard).into(), Input::None, 0.into()]);
+        b.op(op.collective(number, &args), |b| {
+            b.annotation("nccl:_all_gather_base", |b| b.wait(6_500));
+            b.launch_collective(&all_gather(elements, group.size), number, &args);
+            b.call(Api::RECORD);
+        });
+    });
 }
 
 /// Lets the compute stream wait for all collectives so far.

@@ -5,13 +5,14 @@ use super::kernels::{elementwise, gemm};
 use super::layers::{block, embedding, layer_norm};
 use super::linear::linear;
 use super::loss::{cross_entropy, read_back, seed_gradient};
-use super::parallel::{Bucket, wait_for_collectives};
+use super::parallel::{Bucket, gather_on_host, wait_for_collectives};
 use super::{Config, Model, Param, optimizer};
 use crate::builder::Builder;
 use crate::calls::Api;
 use crate::gpu::Kernel;
 use crate::library::{Effect, GraphNode, Library, Stream, Thread};
 use crate::plan::{Instr, Plan};
+use crate::surroundings::GPUS;
 use crate::tensor::{DType, Tensor};
 
 /// Every so many steps the optimizer is replayed as a CUDA graph.
@@ -161,6 +162,9 @@ fn backward(model: &Model, b: &mut Builder) {
             b.frame("torch/autograd/graph.py(815): _engine_run_backward", |b| {
                 b.switch(Thread::Autograd);
                 b.run_backward();
+                if model.config.ranks >= GPUS {
+                    gather_on_host(model, b);
+                }
                 if model.config.ranks > 1 {
                     wait_for_collectives(b);
                 }

@@ -2,7 +2,7 @@
 
 use super::{OpenOp, Timeline};
 use crate::ledger::{EventKind, Link};
-use crate::library::{CallSpec, Effect, Stream, WorkKind};
+use crate::library::{CallSpec, Collective, Effect, Stream, WorkKind};
 use crate::template::Record;
 
 /// Time from a launch to the earliest start of its work, ns.
@@ -104,11 +104,9 @@ impl Timeline<'_> {
             let start_ns = free_ns.max(launched_ns + LAUNCH_LATENCY_NS);
             let dur_ns = self.rng.gpu(spec.dur_ns);
             let mut end_ns = start_ns + dur_ns + dur_ns * self.variation.slower / 1024;
-            if let Some(number) = spec.collective {
-                if let Some(schedule) = &self.schedule {
-                    end_ns = end_ns.max(schedule.collective_end_ns(self.step, number));
-                }
-                self.collective_ends_ns[number as usize] = end_ns;
+            if let Some(collective) = spec.collective {
+                end_ns = self.collective_end_ns(collective, spec.dur_ns, (start_ns, dur_ns));
+                self.collective_ends_ns[collective.number as usize] = end_ns;
                 self.ledger.collective();
             }
             self.stream_free_ns[spec.stream as usize] = end_ns;
@@ -119,7 +117,8 @@ impl Timeline<'_> {
             };
             let link = op.map_or(Link::NoOp, |(_, name)| Link::Op(name));
             self.ledger.gpu(kind, spec.name, (start_ns, end_ns), spec.collective.is_some(), link);
-            let number = self.collectives + i64::from(spec.collective.unwrap_or(0));
+            let number =
+                self.collectives + i64::from(spec.collective.map_or(0, |collective| collective.number));
             let values = [op.map_or(0, |(external_id, _)| external_id), correlation, number];
             let template = spec.templates[usize::from(op.is_none())];
             self.records.gpu.push(Record { template, start_ns, dur_ns: end_ns - start_ns, values });
@@ -128,6 +127,21 @@ impl Timeline<'_> {
             self.step_gpu_ops += 1;
             self.note_gpu_work(spec.stream, start_ns, end_ns);
         }
+    }
+
+    /// When a collective ends that starts and would last as given, on its own; `mean_ns` is what it lasts
+    /// in the mean.
+    fn collective_end_ns(&self, collective: Collective, mean_ns: u32, own: (i64, i64)) -> i64 {
+        let Collective { number, is_of_host } = collective;
+        let factor = if is_of_host { self.variation.link_factor } else { 1 };
+        let own_end_ns = own.0 + own.1 * factor;
+        let Some(schedule) = &self.schedule else { return own_end_ns };
+        let scheduled_ns = if is_of_host {
+            schedule.host_collective_end_ns(self.step, number.saturating_sub(1), i64::from(mean_ns) * factor)
+        } else {
+            schedule.collective_end_ns(self.step, number)
+        };
+        own_end_ns.max(scheduled_ns) + schedule.end_jitter_ns(self.step, number, self.variation.rank)
     }
 
     /// Adds work to what its operators and its annotation know of the GPU.

@@ -34,12 +34,14 @@ fn every_rank_gets_its_file_and_truth() {
     let files = files.expect("the folder can be written");
     let wanted = ["rank0.pt.trace.json", "rank0.truth.json", "rank1.pt.trace.json", "rank1.truth.json"];
     assert_eq!(names(&dir), wanted);
-    let steps = files[0].truth.steps.len() as u64;
+    let steps = files[0].steps;
     for (rank, file) in files.iter().enumerate() {
         let options = DemoOptions { rank: rank as u32, steps: Some(steps), ..options.clone() };
-        assert!(fs::read(&file.trace).expect("the trace is there") == write(&options).0);
+        let (bytes, expected) = write(&options);
+        assert!(fs::read(&file.trace).expect("the trace is there") == bytes);
+        assert_eq!((file.json_bytes, file.steps), (expected.json_bytes, expected.steps.len() as u64));
         let truth = fs::read(file.truth_path.as_ref().expect("asked for")).expect("the truth is there");
-        assert_eq!(serde_json::from_slice::<serde_json::Value>(&truth).expect("JSON"), file.truth.to_json());
+        assert_eq!(serde_json::from_slice::<serde_json::Value>(&truth).expect("JSON"), expected.to_json());
     }
     fs::remove_dir_all(&dir).expect("removable");
 }

@@ -1,0 +1,144 @@
+//! What is wrong with a large job, on purpose, so that tools can be asked to find it.
+
+use serde_json::{Value, json};
+
+use crate::rng::Rng;
+use crate::surroundings::GPUS;
+
+/// Largest amount by which a host's clock is off, ns.
+const MOST_OFFSET_NS: u64 = 4_000_000;
+/// Every so many steps the data loader of one rank is late.
+const LATE_EVERY: u64 = 2;
+/// Least and most by which it is late, ns.
+const LATE_NS: (i64, u64) = (3_500_000, 2_000_000);
+
+/// The faults of a job of at least one full host; all follow from the seed.
+///
+/// - the GPU of one rank is slow: it comes last to the collectives of all ranks;
+/// - the links of one host are slow: its ranks' own collective takes several times as long as that of the
+///   other hosts (none with fewer than two full hosts);
+/// - the data loader of one rank is late in every other step;
+/// - the clock of each host is off: its times are true times plus the offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    seed: u64,
+    ranks: u32,
+    /// Rank whose GPU is slow.
+    pub slow_rank: u32,
+    /// Rank whose data loader is late.
+    pub late_rank: u32,
+    /// Host whose links are slow.
+    pub slow_host: Option<u32>,
+}
+
+impl Facts {
+    /// How much slower the slow rank's GPU is, in units of 1/1024.
+    pub(crate) const SLOWER: i64 = 280;
+    /// How many times as long a message takes over the slow link.
+    pub(crate) const LINK_FACTOR: i64 = 4;
+
+    /// The faults of a job; smaller ones have none.
+    #[must_use]
+    pub fn of(seed: u64, ranks: u32) -> Option<Self> {
+        if ranks < GPUS {
+            return None;
+        }
+        let mut rng = Rng::new(seed, 0xfac7);
+        let hosts = ranks / GPUS;
+        // On three hosts of their own if there are as many, so that none hides another.
+        let first = rng.below(u64::from(hosts)) as u32;
+        let host = |after: u32| (first + after) % hosts;
+        let slow_rank = host(1) * GPUS + rng.below(4) as u32;
+        let late_rank = host(2) * GPUS + 4 + rng.below(4) as u32;
+        Some(Self { seed, ranks, slow_rank, late_rank, slow_host: (hosts > 1).then_some(first) })
+    }
+
+    /// How much slower a rank's GPU is because of a fault, in units of 1/1024.
+    pub(crate) fn slower(&self, rank: u32) -> i64 {
+        if rank == self.slow_rank { Self::SLOWER } else { 0 }
+    }
+
+    /// How many times as long the collective of a rank's host takes.
+    pub(crate) fn link_factor(&self, rank: u32) -> i64 {
+        if Some(rank / GPUS) == self.slow_host { Self::LINK_FACTOR } else { 1 }
+    }
+
+    /// How late the data loader of a rank is.
+    pub(crate) fn late_ns(&self, step: u64, rank: u32) -> i64 {
+        if rank == self.late_rank { self.latest_ns(step) } else { 0 }
+    }
+
+    /// How late the latest data loader of the job is.
+    pub(crate) fn latest_ns(&self, step: u64) -> i64 {
+        if step % LATE_EVERY == 1 {
+            LATE_NS.0 + Rng::new(self.seed, step ^ 0x1a7e).below(LATE_NS.1) as i64
+        } else {
+            0
+        }
+    }
+
+    /// How far the clock of a rank's host is ahead.
+    #[must_use]
+    pub fn clock_offset_ns(&self, rank: u32) -> i64 {
+        let mut rng = Rng::new(self.seed, 0xc10c << 16 ^ u64::from(rank / GPUS));
+        rng.below(2 * MOST_OFFSET_NS) as i64 - MOST_OFFSET_NS as i64
+    }
+
+    /// The faults as a JSON object; the steps are those from `first_step` on.
+    #[must_use]
+    pub fn to_json(&self, first_step: u64, steps: u64) -> Value {
+        let host = |rank: u32| format!("node{:02}", rank / GPUS);
+        let late: Vec<_> = (first_step..first_step + steps)
+            .filter(|&step| self.latest_ns(step) > 0)
+            .map(|step| json!({"step": step, "late_ns": self.latest_ns(step)}))
+            .collect();
+        let link = self.slow_host.map(|slow| {
+            let ranks: Vec<u32> = (slow * GPUS..(slow + 1) * GPUS).collect();
+            json!({"host": host(slow * GPUS), "ranks": ranks, "factor": Self::LINK_FACTOR, "process_group": "1"})
+        });
+        let offsets: Vec<i64> = (0..self.ranks).map(|rank| self.clock_offset_ns(rank)).collect();
+        json!({
+            "truth_version": 1,
+            "seed": self.seed,
+            "ranks": self.ranks,
+            "slow_rank": {
+                "rank": self.slow_rank,
+                "host": host(self.slow_rank),
+                "gpu_slower_by": Self::SLOWER as f64 / 1024.0,
+            },
+            "slow_link": link,
+            "late_data_loader": {"rank": self.late_rank, "host": host(self.late_rank), "steps": late},
+            "clock_offsets_ns": offsets,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_jobs_have_none() {
+        assert_eq!(Facts::of(0, 7), None);
+        assert_eq!(Facts::of(0, 8).and_then(|facts| facts.slow_host), None);
+    }
+
+    #[test]
+    fn faults_are_on_hosts_of_their_own() {
+        for seed in 0..50 {
+            let facts = Facts::of(seed, 64).expect("large enough");
+            let hosts = [facts.slow_rank / 8, facts.late_rank / 8, facts.slow_host.expect("several hosts")];
+            assert!(hosts[0] != hosts[1] && hosts[1] != hosts[2] && hosts[0] != hosts[2]);
+            assert!(hosts.iter().all(|&host| host < 8));
+            assert_eq!(Facts::of(seed, 64), Some(facts));
+        }
+    }
+
+    #[test]
+    fn a_clock_is_that_of_a_host() {
+        let facts = Facts::of(3, 64).expect("large enough");
+        assert_eq!(facts.clock_offset_ns(8), facts.clock_offset_ns(15));
+        assert_ne!(facts.clock_offset_ns(8), facts.clock_offset_ns(16));
+        assert!((0..64).all(|rank| facts.clock_offset_ns(rank).unsigned_abs() <= MOST_OFFSET_NS));
+    }
+}
