@@ -46,6 +46,10 @@ bench: $(STAMPS)/extension $(STAMPS)/bench ## measure speed and memory beside ot
 bench-databases: $(STAMPS)/extension $(STAMPS)/bench ## the same for databases of Nsight Systems; BENCH=--help
 	$(BIN)/python benches/databases.py $(BENCH)
 
+.PHONY: bench-costs
+bench-costs: $(STAMPS)/extension ## time the cost models beside reading, on the files that bench left in benches/.data
+	$(BIN)/python benches/costs.py benches/.data/*-1GB.json $(BENCH)
+
 .PHONY: lint
 lint: lint-rust lint-python ## format, lints, types and import arrows
 
