@@ -69,11 +69,16 @@ def communication_calls(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
     if calls.is_empty():
         return pl.DataFrame(schema=CALL_SCHEMA)
     calls = _with_messages(tables, calls)
-    on = ["rank", "device"]
-    compute = merged(work.filter(~pl.col("is_communication")), by=on)
-    spans = calls.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-    calls = calls.with_columns(hidden_ns(spans, compute, by=on))
+    compute = work.filter(~pl.col("is_communication"))
+    on_gpu, on_host = calls.filter(pl.col("device").is_not_null()), calls.filter(pl.col("device").is_null())
+    # What the host communicates, the work of any of its GPUs hides.
+    calls = pl.concat([_hidden(on_gpu, compute, ["rank", "device"]), _hidden(on_host, compute, ["rank"])])
     return calls.select(pl.col(name).cast(dtype) for name, dtype in CALL_SCHEMA.items())
+
+
+def _hidden(calls: pl.DataFrame, compute: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    spans = calls.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+    return calls.with_columns(hidden_ns(spans, merged(compute, by=by), by=by))
 
 
 def _gpu_work(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
