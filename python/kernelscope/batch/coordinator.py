@@ -156,10 +156,7 @@ def _explained(error: OSError, lake: Path, report: BatchReport) -> OSError:
 
 
 def _is_full(error: BaseException) -> bool:
-    """Whether the disk is full. Polars tells it in words."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return True
-    return any(f"(os error {number})" in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class _Batch:

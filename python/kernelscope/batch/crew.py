@@ -45,7 +45,7 @@ class Crew:
         """Each source with what came of it: a value, or the exception that it ended with.
 
         Raises: SchedulerLostError: the scheduler does not answer any more.
-            BrokenExecutor: the executor takes no more work.
+            WorkerDiedError: the executor takes no more work.
         """
         self._free = self.memory - self.workers * WORKER_BYTES
         running: dict[Future[Any], tuple[Source, int]] = {}
@@ -82,7 +82,11 @@ class Crew:
             function, argument = work(source, self.threads)
             self._free -= peak - WORKER_BYTES
             self._tries[source] = self._tries.get(source, 0) + 1
-            running[self.executor.submit(function, argument)] = source, peak
+            try:
+                future = self.executor.submit(function, argument)
+            except BrokenExecutor as error:
+                raise _broken(error) from None
+            running[future] = source, peak
 
     def _outcome(self, future: "Future[Any]") -> Any:
         try:
@@ -90,13 +94,19 @@ class Crew:
         except CancelledError:
             raise self._lost() from None
         if isinstance(error, BrokenExecutor):
-            raise error
+            raise _broken(error)
         return future.result() if error is None else error
 
     def _lost(self) -> SchedulerLostError:
         return SchedulerLostError(
             f"the scheduler {self.address} went away; what was done is in the lake, and a second run goes on"
         )
+
+
+def _broken(error: BrokenExecutor) -> WorkerDiedError:
+    return WorkerDiedError(
+        f"the executor takes no more work ({error}); what was done is in the lake, and a second run goes on"
+    )
 
 
 @contextlib.contextmanager

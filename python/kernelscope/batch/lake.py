@@ -16,6 +16,19 @@ from kernelscope.trace import DTYPES
 PARTITIONS: dict[str, pl.DataType] = {"run": pl.String(), "rank": pl.Int64()}
 """Columns that come from the names of the folders, at the end of every table."""
 
+RANKS = "ranks"
+"""Name of the table of ranks."""
+
+_RANK_SCHEMA: dict[str, pl.DataType] = {
+    "run": pl.String(),
+    "rank": pl.Int64(),
+    "base_time_ns": pl.Int64(),
+    "world_size": pl.Int64(),
+    "host": pl.String(),
+    "path": pl.String(),
+    "format": pl.String(),
+}
+
 _MANIFEST_SCHEMA: dict[str, pl.DataType] = {
     "run": pl.String(),
     "rank": pl.Int64(),
@@ -45,6 +58,9 @@ _MANIFEST_SCHEMA: dict[str, pl.DataType] = {
 class Lake:
     """The traces of many ranks: ``lake.gpu_ops`` and every other table of a trace is a lazy frame.
 
+    ``lake.ranks`` has a row per rank that is there: ``run``, ``rank``, ``base_time_ns``, ``world_size``,
+    ``host``, ``path`` (of the trace), ``format``.
+
     Columns: those of the table (``kernelscope.schema``), then ``run`` and ``rank``; what ``collectives``
         calls ``rank``, the rank inside the process group, is ``group_rank``. Row numbers are unique within
         a rank.
@@ -62,22 +78,17 @@ class Lake:
         return pl.DataFrame([_row(entry) for entry in self.entries], schema=_MANIFEST_SCHEMA, orient="row")
 
     @property
-    def ranks(self) -> list[int]:
-        """The ranks that can be asked about."""
-        return sorted({entry.rank for entry in self.entries if entry.rank is not None})
-
-    @property
     def runs(self) -> list[str]:
         """The runs that have ranks."""
         return sorted({entry.run for entry in self.entries if entry.rank is not None})
 
     def __getattr__(self, name: str) -> pl.LazyFrame:
-        if name in TABLES:
+        if name in TABLES or name == RANKS:
             return self.tables[name]
         raise AttributeError(f"a lake has no attribute {name!r}")
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *TABLES})
+        return sorted({*super().__dir__(), *TABLES, RANKS})
 
 
 def scan(lake: str | os.PathLike[str], *, run: str | None = None, ranks: Sequence[int] | None = None) -> Lake:
@@ -101,7 +112,8 @@ def scan(lake: str | os.PathLike[str], *, run: str | None = None, ranks: Sequenc
     for rank in ranks or ():
         if rank not in known:
             raise InvalidArgumentError(f"{path} has no rank {rank}; see the manifest for what failed")
-    return Lake(path, entries, {name: _scan_table(path, name, entries) for name in TABLES})
+    tables = {name: _scan_table(path, name, entries) for name in TABLES}
+    return Lake(path, entries, tables | {RANKS: _ranks(entries)})
 
 
 def _is_wanted(entry: Entry, lake: Path, run: str | None, ranks: Sequence[int] | None) -> bool:
@@ -128,6 +140,15 @@ def _scan_table(lake: Path, name: str, entries: Sequence[Entry]) -> pl.LazyFrame
         missing_columns="insert",
         extra_columns="ignore",
     )
+
+
+def _ranks(entries: Sequence[Entry]) -> pl.LazyFrame:
+    rows = [
+        {**entry.meta, "run": entry.run, "rank": entry.rank, "path": entry.source}
+        for entry in entries
+        if entry.outcome == "done"
+    ]
+    return pl.DataFrame(rows, schema=_RANK_SCHEMA, orient="row").lazy()
 
 
 def _row(entry: Entry) -> dict[str, object]:

@@ -33,4 +33,7 @@ def locked(lake: Path) -> Generator[None]:
         file.truncate()
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
-        yield
+        try:
+            yield
+        finally:
+            file.truncate(0)

@@ -65,8 +65,8 @@ class ProcessPool(Executor):
         worker: _Worker | None = getattr(self._own, "worker", None)
         if worker is None or worker.process.poll() is not None:
             worker = _Worker(self._environment)
-            self._all = [*(w for w in self._all if w.process.poll() is None), worker]
             self._own.worker = worker
+            self._all = [*(other for other in self._all if other.process.poll() is None), worker]
         return worker.call(fn, args, kwargs)
 
 
@@ -91,7 +91,8 @@ class _Worker:
             self.process.stdin.flush()
             done, value = cast("tuple[bool, Any]", pickle.load(self.process.stdout))
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-            raise WorkerDiedError(_cause(self.process.wait())) from None
+            self.close()
+            raise WorkerDiedError(_cause(self.process.returncode)) from None
         if not done:
             raise value
         return value

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Mapping
@@ -139,14 +140,28 @@ def _lost(trace: "Trace") -> int:
 
 def _write(tables: dict[str, Any], folder: Path) -> dict[str, tuple[int, int]]:
     """Writes every table that has rows, and lets go of it; gives rows and bytes of each file."""
+    from polars.exceptions import PolarsError
+
     files: dict[str, tuple[int, int]] = {}
     for name in list(tables):
         frame = tables.pop(name)
         if frame.height:
             path = folder / f"{name}.parquet"
-            frame.rename(RENAMED.get(name, {})).write_parquet(path)
+            try:
+                frame.rename(RENAMED.get(name, {})).write_parquet(path)
+            except (PolarsError, OSError):
+                _check_space(folder)
+                raise
             files[name] = frame.height, path.stat().st_size
     return files
+
+
+def _check_space(folder: Path) -> None:
+    """Fails with the system's own error if nothing more can be written, which Polars does not tell."""
+    with tempfile.TemporaryFile(dir=folder) as probe:
+        probe.write(bytes(1 << 20))
+        probe.flush()
+        os.fsync(probe.fileno())
 
 
 def _reset_peak() -> None:

@@ -1,0 +1,38 @@
+"""The worker processes of a batch, as Linux knows them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def workers_of(pid: int | str) -> list[int]:
+    """Children of all threads of a process."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [child for task in tasks for child in _children(task)]
+
+
+def _children(task: Path) -> list[int]:
+    try:
+        return [int(child) for child in (task / "children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def has_open(pid: int, name: str) -> bool:
+    """Whether a process has a file open whose name ends in ``name``."""
+    try:
+        return any(os.readlink(link).endswith(name) for link in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
