@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime, timezone
-from typing import Any, cast
+from typing import cast
 
 import polars as pl
 from rich.box import SIMPLE_HEAD
@@ -14,16 +14,13 @@ from rich.console import Console
 from rich.table import Table
 
 from kernelscope.meta import TraceMeta
+from kernelscope.report.facts import format_text, versions_text
 from kernelscope.report.findings import findings
 from kernelscope.report.names import safe
 from kernelscope.schema import TABLES
 from kernelscope.trace import Trace
-from kernelscope.units import format_bytes, format_count, format_ns
+from kernelscope.units import format_count, format_ns
 
-# Kineto writes these as integers: CUDA 12090 is 12.9, HIP 60443483 is 6.4.43483.
-_CUDA = {"cuda_runtime_version": "CUDA runtime", "cuda_driver_version": "CUDA driver"}
-_NAMES = {"cupti": "CUPTI", "nccl": "NCCL"}
-_HIP = {"hip_runtime_version": "HIP runtime", "hip_driver_version": "HIP driver"}
 # Older recorders store epoch time in the stamps themselves; 10**18 ns is the year 2001.
 _EPOCH_STAMP_NS = 10**18
 
@@ -57,7 +54,7 @@ def print_text(trace: Trace) -> None:
 def _facts(trace: Trace) -> dict[str, str | None]:
     meta = trace.meta
     return {
-        "format": _format(meta),
+        "format": format_text(meta),
         "recorder": meta.recorder,
         "recorded": _recorded(trace),
         "rank": _rank(meta),
@@ -65,7 +62,7 @@ def _facts(trace: Trace) -> dict[str, str | None]:
         "GPUs": _devices(trace),
         "steps": _steps(trace),
         "options": ", ".join(name for name, on in meta.flags.items() if on) or None,
-        "versions": _versions(meta.versions) or None,
+        "versions": versions_text(meta) or None,
         "events": f"{format_count(meta.seen)} in the file = {format_count(meta.kept)} kept"
         f" + {format_count(meta.dropped)} dropped",
     }
@@ -104,13 +101,6 @@ def _findings(diagnostics: pl.DataFrame) -> Table:
         count, place = format_count(finding.count), finding.place or "-"
         table.add_row(finding.code, finding.severity, count, place, finding.message, style=style)
     return table
-
-
-def _format(meta: TraceMeta) -> str:
-    if meta.compression == "none":
-        return f"{meta.format}, {format_bytes(meta.content_bytes)}"
-    packed = f"{format_bytes(meta.file_bytes)} of {meta.compression}"
-    return f"{meta.format}, {format_bytes(meta.content_bytes)} in {packed}"
 
 
 def _recorded(trace: Trace) -> str | None:
@@ -160,18 +150,3 @@ def _steps(trace: Trace) -> str | None:
     mean = cast(float, named["total_ns"].mean())
     span = first if named.height == 1 else f"{first} to {last}"
     return f"{named.height} ({span}), {format_ns(mean)} on average"
-
-
-def _versions(versions: Mapping[str, Any]) -> str:
-    shown: list[str] = []
-    for key, value in versions.items():
-        text = str(value)
-        if key in _CUDA and text.isdecimal():
-            shown.append(f"{_CUDA[key]} {int(text) // 1000}.{int(text) % 1000 // 10}")
-        elif key in _HIP and text.isdecimal():
-            number = int(text)
-            shown.append(f"{_HIP[key]} {number // 10**7}.{number // 10**5 % 100}.{number % 10**5}")
-        else:
-            name = key.removesuffix("_version")
-            shown.append(f"{_NAMES.get(name, name)} {text}")
-    return ", ".join(shown)

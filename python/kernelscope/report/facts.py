@@ -11,6 +11,7 @@ from kernelscope.report.names import safe
 from kernelscope.units import format_bytes, format_count
 
 if TYPE_CHECKING:
+    from kernelscope.meta import TraceMeta
     from kernelscope.trace import Trace
 
 
@@ -34,19 +35,29 @@ def header(trace: "Trace", shape: Shape) -> RenderableType:
 def trace_facts(trace: "Trace") -> dict[str, str]:
     """What is known of the file, by name; an empty text is not known."""
     meta = trace.meta
-    size = format_bytes(meta.content_bytes)
-    if meta.compression != "none":
-        size += f" ({format_bytes(meta.file_bytes)} of {meta.compression})"
     events = f"{format_count(meta.kept)} of {format_count(meta.seen)} read"
     return {
-        "format": f"{meta.format}, {size}",
+        "format": format_text(meta),
         "events": events + (f", {format_count(meta.dropped)} dropped" if meta.dropped else ""),
         "recorder": meta.recorder or "",
         "rank": "" if meta.rank is None else f"{meta.rank} of {meta.world_size or '?'}",
         "host": meta.host or "",
         "GPUs": _gpus(trace),
-        "versions": ", ".join(_version(key, value) for key, value in meta.versions.items()),
+        "versions": versions_text(meta),
     }
+
+
+def format_text(meta: "TraceMeta") -> str:
+    """The format of the file and its size, as read and as stored."""
+    size = format_bytes(meta.content_bytes)
+    if meta.compression != "none":
+        size += f" ({format_bytes(meta.file_bytes)} of {meta.compression})"
+    return f"{meta.format}, {size}"
+
+
+def versions_text(meta: "TraceMeta") -> str:
+    """The versions that the recorder noted, in a row."""
+    return ", ".join(_version(key, str(value)) for key, value in meta.versions.items())
 
 
 def _version(key: str, value: str) -> str:
