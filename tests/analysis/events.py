@@ -73,8 +73,12 @@ class Events:
             | {"args": args}
         )
 
-    def read(self, folder: Path) -> ks.Trace:
+    def read(self, folder: Path, **properties: Any) -> ks.Trace:
         path = folder / "trace.json"
-        document = {"schemaVersion": 1, "deviceProperties": self.devices, "traceEvents": self.events}
+        document = {
+            "schemaVersion": 1,
+            "deviceProperties": self.devices,
+            "traceEvents": self.events,
+        } | properties
         path.write_text(json.dumps(document))
         return ks.read(path)

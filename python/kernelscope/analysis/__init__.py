@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kernelscope.analysis.advice import recommendations as recommendations
     from kernelscope.analysis.averages import KeyAverages as KeyAverages
     from kernelscope.analysis.averages import key_averages as key_averages
     from kernelscope.analysis.clocks import clock_offsets as clock_offsets
@@ -69,9 +70,9 @@ if TYPE_CHECKING:
 # trace takes to read. No module is called like a question: importing it would take the question's place.
 _MODULE_OF = {
     "CATEGORIES": "steps",
-    "cluster_findings": "cluster_findings_table",
     "KeyAverages": "averages",
     "clock_offsets": "clocks",
+    "cluster_findings": "cluster_findings_table",
     "cluster_of": "cluster_frames",
     "collective_instances": "communication_table",
     "comm_comp_overlap": "gpu_time",
@@ -116,6 +117,7 @@ _MODULE_OF = {
     "rank_heatmap": "rank_views",
     "rank_quantiles": "rank_views",
     "rank_steps": "straggler_table",
+    "recommendations": "advice",
     "roofline": "roofline_table",
     "run_difference": "rank_views",
     "step_breakdown": "steps",
@@ -128,9 +130,9 @@ _MODULE_OF = {
 
 __all__ = [
     "CATEGORIES",
-    "cluster_findings",
     "KeyAverages",
     "clock_offsets",
+    "cluster_findings",
     "cluster_of",
     "collective_instances",
     "comm_comp_overlap",
@@ -175,6 +177,7 @@ __all__ = [
     "rank_heatmap",
     "rank_quantiles",
     "rank_steps",
+    "recommendations",
     "roofline",
     "run_difference",
     "step_breakdown",

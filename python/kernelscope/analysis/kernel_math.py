@@ -2,7 +2,7 @@
 
 import re
 import sys
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import NamedTuple
 
@@ -57,6 +57,8 @@ def rule_of(name: str) -> Rule | None:
     return next((rule for rule in rules() if rule.pattern.search(text)), None)
 
 
+# Several answers about one trace ask for the same names.
+@lru_cache(maxsize=4_096)
 def kernel_math(name: str) -> KernelMath:
     """What a kernel of this name multiplies with.
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.memory_lifetimes import memory_allocations
+from kernelscope.analysis.memory_lifetimes import paired_records
 from kernelscope.analysis.memory_records import OUT_OF_MEMORY, allocator_records, device_label
 from kernelscope.errors import InvalidArgumentError
 
@@ -179,7 +179,7 @@ def _ends(curve: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
 
 
 def _open(trace: "Trace") -> pl.DataFrame:
-    lived = memory_allocations(trace)
+    lived = paired_records(trace)
     is_open = pl.col("state") == "open"
     return lived.group_by("device").agg(
         pl.col("bytes").filter(is_open).sum().alias("open_bytes"),

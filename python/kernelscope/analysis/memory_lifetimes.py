@@ -99,6 +99,16 @@ def memory_peak(trace: "Trace", by: str | Sequence[str] = ("op",)) -> pl.DataFra
 
 def _lifetimes(trace: "Trace", pairing: Pairing) -> pl.DataFrame:
     """The rows of :func:`memory_allocations`, with the numbers of their records."""
+    return _described(paired_records(trace, pairing), trace)
+
+
+def paired_records(trace: "Trace", pairing: Pairing = "device") -> pl.DataFrame:
+    """Allocations with their frees, before anything is looked up about them.
+
+    Columns: ``device``, ``address``, ``bytes``, ``state``; ``row``, ``track``, ``start_ns`` and ``step`` of
+        the allocation, or of the free where there is none; ``alloc_ns``, ``alloc_row``, ``alloc_order``,
+        ``free_ns``, ``free_row``, ``free_order`` (see ``allocator_records`` for the order).
+    """
     keys = ["device", "address"] if pairing == "device" else ["address"]
     records = allocator_records(trace).filter(pl.col("address").is_not_null() & (pl.col("bytes") != 0))
     records = records.select("order", "row", "track", "device", "address", "bytes", "start_ns", "step").sort(
@@ -116,7 +126,7 @@ def _lifetimes(trace: "Trace", pairing: Pairing) -> pl.DataFrame:
         _next_order=pl.col("order").shift(-1),
     ).filter(~pl.col("_known").fill_null(value=False))
     freed, loose = pl.col("_freed").fill_null(value=False), pl.col("_is_free")
-    lifetimes = found.select(
+    return found.select(
         "track",
         "device",
         "address",
@@ -137,7 +147,6 @@ def _lifetimes(trace: "Trace", pairing: Pairing) -> pl.DataFrame:
         .otherwise(pl.lit("open")),
         _order="order",
     ).sort("_order")
-    return _described(lifetimes, trace)
 
 
 def _described(lifetimes: pl.DataFrame, trace: "Trace") -> pl.DataFrame:

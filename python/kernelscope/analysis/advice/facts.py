@@ -1,0 +1,145 @@
+"""What the rules look at, each worked out when the first of them asks."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+import polars as pl
+
+from kernelscope.analysis.advice.names import matching
+from kernelscope.analysis.advice.waits import classified_gaps
+from kernelscope.analysis.eligibility import call_eligibility
+from kernelscope.analysis.gpus import gpu_summary
+from kernelscope.analysis.memory_curve import memory_summary
+from kernelscope.analysis.steps import CATEGORIES, step_breakdown
+from kernelscope.analysis.tensor_cores import is_nvidia, kernel_flags
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+
+class Facts:
+    """Figures about one trace. Only whole steps count, and all of a trace without steps."""
+
+    def __init__(
+        self, trace: "Trace", *, breakdown: pl.DataFrame | None = None, gpus: pl.DataFrame | None = None
+    ) -> None:
+        self.trace = trace
+        self._breakdown = breakdown
+        self._gpus = gpus
+
+    @cached_property
+    def breakdown(self) -> pl.DataFrame:
+        """The whole steps, with their parts."""
+        return step_breakdown(self.trace) if self._breakdown is None else self._breakdown
+
+    @cached_property
+    def gpus(self) -> pl.DataFrame:
+        """The GPUs that worked, with how busy they were."""
+        return gpu_summary(self.trace) if self._gpus is None else self._gpus
+
+    @cached_property
+    def total_ns(self) -> int:
+        """The time of all whole steps together."""
+        return int(self.breakdown["total_ns"].sum())
+
+    @cached_property
+    def parts(self) -> Mapping[str, int]:
+        """The time of each part over all whole steps."""
+        return {name: int(self.breakdown[name].sum()) for name in CATEGORIES}
+
+    @cached_property
+    def marked(self) -> bool:
+        """Whether the trace marks steps."""
+        return self.breakdown["step"].null_count() < self.breakdown.height
+
+    @cached_property
+    def steps(self) -> int:
+        """How many whole steps there are."""
+        return self.breakdown.height
+
+    def share(self, ns: int) -> float | None:
+        """A time as part of that of all steps; None where there is none."""
+        return ns / self.total_ns if self.total_ns > 0 else None
+
+    def inside(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows of ``frame`` that belong to a whole step.
+
+        Columns: of ``frame``, needs ``step``.
+        """
+        if not self.marked:
+            return frame
+        steps = self.breakdown["step"].drop_nulls()
+        return frame.filter(pl.col("step").is_in(steps.implode()))
+
+    @cached_property
+    def kernels(self) -> pl.DataFrame:
+        """Kernels in whole steps that are no communication: what rules look at, and ``tensor_cores``."""
+        columns = (
+            "row", "name", "device", "stream", "start_ns", "dur_ns", "step", "op_row", "launch_row",
+            "blocks_per_sm", "is_communication",
+        )  # fmt: skip
+        kernels = self.trace.gpu_ops.filter(pl.col("kind") == "kernel").select(columns)
+        kernels = self.inside(kernels).filter(~pl.col("is_communication").fill_null(value=False))
+        kernels = kernels.with_columns(pl.col("dur_ns").fill_null(0))
+        return kernel_flags(kernels, self.trace.devices)
+
+    @cached_property
+    def kernel_ns(self) -> int:
+        """The time of all ``kernels``, added."""
+        return int(self.kernels["dur_ns"].sum())
+
+    def named(self, pattern: str) -> pl.DataFrame:
+        """The ``kernels`` whose names match ``pattern``."""
+        return matching(self.kernels, pattern)
+
+    @cached_property
+    def gaps(self) -> pl.DataFrame:
+        """The gaps of GPUs in whole steps, by what they waited for: see ``classified_gaps``."""
+        return self.inside(classified_gaps(self.trace))
+
+    def may_use(self, column: str, share: float) -> bool:
+        """Whether some GPU's memory may exceed a share of its capacity, by a look at the totals.
+
+        ``column`` is ``total_allocated_bytes`` or ``total_reserved_bytes``.
+        """
+        most, least = self.trace.memory[column].max(), self.trace.devices["total_memory_bytes"].min()
+        return isinstance(most, int) and isinstance(least, int) and most > share * least
+
+    @cached_property
+    def memory(self) -> pl.DataFrame:
+        """What became of the memory of each device: see ``memory_summary``."""
+        return memory_summary(self.trace)
+
+    @cached_property
+    def calls(self) -> pl.DataFrame:
+        """Operators, and whether tensor cores could run them: see ``call_eligibility``."""
+        return call_eligibility(self.trace)
+
+    @cached_property
+    def is_nvidia(self) -> bool:
+        """Whether every GPU that worked is known to be of NVIDIA's make, or not known to be another."""
+        return not self.trace.devices.is_empty() and self._all_nvidia()
+
+    def _all_nvidia(self) -> bool:
+        described = self.trace.devices.filter(
+            pl.col("name").is_not_null() | pl.col("warp_size").is_not_null()
+        )
+        return described.height > 0 and is_nvidia(described).height == described.height
+
+    def capability(self, device: int = 0) -> float | None:
+        """The compute capability of a GPU, such as 7.5; None if it was not recorded."""
+        rows = self.trace.devices.filter(pl.col("device") == device)
+        if rows.is_empty() or rows["compute_major"][0] is None:
+            return None
+        return cast(int, rows["compute_major"][0]) + (rows["compute_minor"][0] or 0) / 10
+
+    def ops_named(self, pattern: str) -> pl.DataFrame:
+        """Operators and annotations in whole steps whose names match ``pattern``."""
+        columns = ("row", "parent_row", "name", "start_ns", "dur_ns", "step")
+        return self.inside(matching(self.trace.ops.select(columns), pattern))
+
+    def launches_named(self, pattern: str) -> pl.DataFrame:
+        """Runtime and driver calls in whole steps whose names match ``pattern``."""
+        columns = ("row", "name", "start_ns", "dur_ns", "step", "op_row")
+        return self.inside(matching(self.trace.launches.select(columns), pattern))

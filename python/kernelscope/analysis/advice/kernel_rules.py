@@ -1,0 +1,160 @@
+"""Rules about kernels and copies that need not be, or could run faster."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from kernelscope.analysis.advice.facts import Facts
+from kernelscope.analysis.advice.record import Advice, citing, counted, most_common
+from kernelscope.analysis.ops import operator_flags
+from kernelscope.analysis.peaks import device_peaks
+from kernelscope.units import format_ns, format_percent
+
+_COPYING, _CONVERTING, _CHAINED, _OFF_TENSOR_CORES = 0.01, 0.02, 0.05, 0.05
+_TENSOR_CORES_SINCE, _TF32_SINCE = 7, 8
+
+# Kernels that multiply matrices, not those that prepare them.
+_PRODUCTS = r"(?i)gemm|gemv|wgrad|dgrad|fprop|winograd|convolve|scudnn|fmha|attention"
+_LAYOUTS = r"(?i)nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|batched_transpose|tensorTransform"
+_POINTWISE = r"(?:vectorized_|unrolled_|legacy_)?elementwise_kernel"
+_PAGEABLE = r"(?i)HtoD.*Pageable|Host-to-Device.*Pageable|Pageable *-> *Device|HostToDevice.*Pageable"
+
+
+def pageable_copies(facts: Facts) -> Iterator[Advice]:
+    """Copies to the GPU from memory that is not pinned."""
+    columns = ("row", "name", "dur_ns", "step", "bytes", "copy_kind", "source_memory")
+    copies = facts.inside(facts.trace.gpu_ops.filter(pl.col("kind") == "memcpy").select(columns))
+    stated = (pl.col("copy_kind").cast(pl.String) == "Host-to-Device") & (
+        pl.col("source_memory").cast(pl.String) == "Pageable"
+    )
+    named = pl.col("name").cast(pl.String).str.contains(_PAGEABLE)
+    copies = copies.filter(stated.fill_null(value=False) | named.fill_null(value=False))
+    spent = int(copies["dur_ns"].sum())
+    value = facts.share(spent)
+    if value is None or value <= _COPYING:
+        return
+    size = int(copies["bytes"].sum())
+    rate = f", {size / spent:.1f} GB/s" if size and spent else ""
+    yield Advice(
+        "pageable_copies",
+        "Data is copied from pageable memory",
+        f"{copies.height:,} x data was copied to the GPU from memory that is not pinned: "
+        f"{format_ns(spent)}{rate}.",
+        "Pin the memory (DataLoader(pin_memory=True)) and copy with non_blocking=True, while kernels run.",
+        value,
+        _COPYING,
+        "share of step time",
+        # What kernels hide is not gained.
+        saving_ns=min(spent, facts.parts["memcpy_ns"]),
+        cites=citing("gpu_ops", copies),
+    )
+
+
+def off_tensor_cores(facts: Facts) -> Iterator[Advice]:
+    """Products on ordinary cores, of a trace that uses tensor cores for others."""
+    capability = facts.capability()
+    if not facts.is_nvidia or capability is None or capability < _TENSOR_CORES_SINCE or not facts.kernel_ns:
+        return
+    if not facts.kernels["tensor_cores"].any():
+        return
+    plain = facts.named(_PRODUCTS).filter(~pl.col("tensor_cores").fill_null(value=True))
+    operators = operator_flags(facts.trace.ops.select("row", "name", "category"))
+    eligible = operators.filter(pl.col("_eligible") > 0).select(op_row="row")
+    plain = plain.join(eligible, on="op_row", how="semi")
+    spent = int(plain["dur_ns"].sum())
+    value = spent / facts.kernel_ns
+    if value <= _OFF_TENSOR_CORES:
+        return
+    tf32 = ", or let float32 products use TF32" if capability >= _TF32_SINCE else ""
+    names = (
+        plain.group_by("name").agg(pl.col("dur_ns").sum()).sort("dur_ns", "name", descending=[True, False])
+    )
+    yield Advice(
+        "off_tensor_cores",
+        "Some products do not run on tensor cores",
+        f"{format_percent(value)} of the kernel time is products on ordinary cores: "
+        f"{most_common(names['name'].cast(pl.String))}.",
+        f"Compute them in bfloat16 or float16{tf32}; sizes that are multiples of 8 help.",
+        value,
+        _OFF_TENSOR_CORES,
+        "share of kernel time",
+        saving_ns=products_saving(facts, spent),
+        cites=citing("gpu_ops", plain),
+    )
+
+
+def products_saving(facts: Facts, spent_ns: int) -> int | None:
+    """What products that take ``spent_ns`` on ordinary cores could save at most on tensor cores.
+
+    Units: ns. Null where the GPU's peaks are not known.
+    """
+    for peaks in device_peaks(facts.trace):
+        plain, fast = peaks.plain("fp32"), peaks.product("bf16", tensor_cores=True)
+        fast = fast if peaks.on_tensor_cores("bf16") else peaks.product("fp16", tensor_cores=True)
+        if plain and fast and fast > plain:
+            return round(spent_ns * (1 - plain / fast))
+    return None
+
+
+def layout_conversions(facts: Facts) -> Iterator[Advice]:
+    """Kernels that only turn channels-first tensors into channels-last ones, or back."""
+    found = facts.named(_LAYOUTS)
+    spent = int(found["dur_ns"].sum())
+    if not facts.kernel_ns or spent / facts.kernel_ns <= _CONVERTING:
+        return
+    yield Advice(
+        "layout_conversions",
+        "Convolutions convert the layout of their tensors",
+        f"{counted(found.height, 'kernel')} that only convert layouts took {format_ns(spent)}.",
+        "Keep model and inputs in channels_last: model.to(memory_format=torch.channels_last).",
+        spent / facts.kernel_ns,
+        _CONVERTING,
+        "share of kernel time",
+        saving_ns=spent,
+        cites=citing("gpu_ops", found),
+    )
+
+
+def elementwise_chains(facts: Facts) -> Iterator[Advice]:
+    """Elementwise kernels one after the other, each of which reads what the last one wrote."""
+    if not facts.kernel_ns:
+        return
+    # An optimizer that goes through parameters one by one makes chains of another kind.
+    updates = facts.trace.ops.filter(pl.col("phase") == "optimizer").select(op_row="row")
+    pointwise = facts.named(_POINTWISE).join(updates, on="op_row", how="anti", nulls_equal=False)
+    pointwise = pointwise.select("row", _pointwise=pl.lit(value=True))
+    ordered = facts.kernels.sort("device", "stream", "start_ns", "row").join(
+        pointwise, on="row", how="left", maintain_order="left"
+    )
+    flag = pl.col("_pointwise").fill_null(value=False)
+    same = pl.all_horizontal(
+        pl.col(c).eq_missing(pl.col(c).shift(1)) for c in ("device", "stream", "step")
+    ) & (flag == flag.shift(1))
+    chains = (
+        ordered.with_columns(_chain=(~same).fill_null(value=True).cum_sum())
+        .filter(flag)
+        .with_columns(_length=pl.len().over("_chain"), _longest=pl.col("dur_ns").max().over("_chain"))
+        .filter(pl.col("_length") > 1)
+    )
+    # A fused kernel takes at least as long as the longest of those it replaces.
+    saved = int(chains["dur_ns"].sum()) - int(chains.unique("_chain")["_longest"].sum())
+    value = saved / facts.kernel_ns
+    if value <= _CHAINED:
+        return
+    count = chains["_chain"].n_unique()
+    yield Advice(
+        "elementwise_chains",
+        "Elementwise operators run one kernel each",
+        f"{chains.height:,} elementwise kernels follow one another in {count:,} chains, up to "
+        f"{chains['_length'].max()} in a row; together they took {format_ns(int(chains['dur_ns'].sum()))}.",
+        "Fuse them with torch.compile, or use a fused operator (layer norm, activation, optimizer).",
+        value,
+        _CHAINED,
+        "share of kernel time",
+        saving_ns=saved,
+        cites=citing("gpu_ops", chains),
+    )
+
+
+RULES = (pageable_copies, off_tensor_cores, layout_conversions, elementwise_chains)
+"""The rules of this kind."""

@@ -1,0 +1,229 @@
+"""Rules about a host that cannot keep GPUs busy."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from kernelscope.analysis.advice.facts import Facts
+from kernelscope.analysis.advice.record import Advice, citing, counted, most_common
+from kernelscope.analysis.advice.waits import LONGEST_LAUNCH_NS
+from kernelscope.analysis.idle_causes import idle_gaps
+from kernelscope.units import format_ns, format_percent
+
+_LATE, _TINY, _SYNCING, _IDLE, _SMALL = 0.1, 0.5, 0.01, 0.1, 0.2
+# About what one launch costs the host: a kernel that is shorter cannot keep up with its own launch.
+_TINY_NS = 10_000
+_FEWEST_KERNELS = 100
+_OPTIMIZER_KERNELS = 100
+
+
+def _worst(gaps: pl.DataFrame) -> tuple[int | None, pl.DataFrame]:
+    """The GPU that waited longest, and its gaps."""
+    sums = (
+        gaps.group_by("device").agg(pl.col("dur_ns").sum()).sort("dur_ns", "device", descending=[True, False])
+    )
+    if sums.is_empty():
+        return None, gaps
+    device = sums["device"][0]
+    return device, gaps.filter(pl.col("device").eq_missing(device))
+
+
+def launch_bound(facts: Facts) -> Iterator[Advice]:
+    """GPUs that wait for the host to launch."""
+    device, gaps = _worst(facts.gaps.filter(pl.col("cause") == "launch"))
+    waited = int(gaps["dur_ns"].sum())
+    value = facts.share(waited)
+    if value is None or value <= _LATE:
+        return
+    mean = format_ns(facts.kernels.select(pl.col("dur_ns").mean()).item())
+    yield Advice(
+        "launch_bound",
+        "The host launches too slowly",
+        f"In {counted(gaps.height, 'gap')} the GPU waited {format_ns(waited)} for a launch; "
+        f"the mean kernel lasts {mean}.",
+        "Launch less: torch.compile, CUDA or HIP graphs, fused and foreach operators, larger batches.",
+        value,
+        _LATE,
+        "share of step time",
+        saving_ns=waited,
+        device=device,
+        cites=citing("gpu_ops", gaps),
+    )
+
+
+def host_busy(facts: Facts) -> Iterator[Advice]:
+    """GPUs that wait while the host does something else than to launch."""
+    device, gaps = _worst(facts.gaps.filter(pl.col("cause") == "host"))
+    waited = int(gaps["dur_ns"].sum())
+    value = facts.share(waited)
+    if value is None or value <= _LATE:
+        return
+    hosts = idle_gaps(facts.trace).join(gaps.select("row"), on="row", how="semi")
+    longest = (
+        hosts.group_by("host").agg(pl.col("host_ns").sum()).sort("host_ns", descending=True, nulls_last=True)
+    )
+    doing = most_common(f"{name} ({format_ns(ns)})" for name, ns in longest.drop_nulls().iter_rows())
+    yield Advice(
+        "host_busy",
+        "The host does something else while the GPU waits",
+        f"In {counted(gaps.height, 'gap')} of more than {format_ns(LONGEST_LAUNCH_NS)} the GPU waited "
+        f"{format_ns(waited)}. Meanwhile on the launching thread: {doing or 'nothing that was recorded'}.",
+        "See what Python does there (with_stack=True); move it out of the step or to another thread.",
+        value,
+        _LATE,
+        "share of step time",
+        saving_ns=waited,
+        device=device,
+        cites=citing("gpu_ops", gaps),
+    )
+
+
+def tiny_kernels(facts: Facts) -> Iterator[Advice]:
+    """Kernels so short that launching them takes longer, on a GPU that waits for launches."""
+    tiny = facts.kernels.filter(pl.col("dur_ns") < _TINY_NS)
+    if facts.kernels.height < _FEWEST_KERNELS:
+        return
+    value = tiny.height / facts.kernels.height
+    ended = facts.gaps.filter(pl.col("cause") == "launch").join(tiny.select("row"), on="row", how="semi")
+    device, waits = _worst(ended)
+    waited = int(waits["dur_ns"].sum())
+    if value <= _TINY or (facts.share(waited) or 0) <= _LATE / 2:
+        return
+    names = tiny.group_by("name").len().sort("len", "name", descending=[True, False])["name"].cast(pl.String)
+    yield Advice(
+        "tiny_kernels",
+        "Most kernels are too short to launch one by one",
+        f"{format_percent(value)} of {facts.kernels.height:,} kernels last less than {format_ns(_TINY_NS)}, "
+        f"and the GPU waited {format_ns(waited)} for them; most often: {most_common(names)}.",
+        "Fuse them (torch.compile), replay them as a graph, or give each more to do.",
+        value,
+        _TINY,
+        "share of kernels",
+        saving_ns=waited,
+        device=device,
+        cites=citing("gpu_ops", tiny),
+    )
+
+
+def synchronising_calls(facts: Facts) -> Iterator[Advice]:
+    """Gaps that open because the host had waited for the GPU."""
+    device, gaps = _worst(facts.gaps.filter(pl.col("cause") == "sync"))
+    waited = int(gaps["dur_ns"].sum())
+    value = facts.share(waited)
+    if value is None or value <= _SYNCING:
+        return
+    calls = facts.trace.launches.join(gaps.select(row="sync_row").unique(), on="row", how="semi")
+    ops = facts.trace.ops.select(op_row="row", op="name")
+    callers = calls.join(ops, on="op_row", how="left").with_columns(
+        by=pl.coalesce("op", "name").cast(pl.String)
+    )
+    names = callers.group_by("by").len().sort("len", "by", descending=[True, False])
+    listed = most_common(f"{name} ({count:,} x)" for name, count in names.iter_rows())
+    yield Advice(
+        "synchronising_calls",
+        "The host waits for the GPU, which then waits for the host",
+        f"After {counted(calls.height, 'call')} that waited for the GPU it idled {format_ns(waited)}: "
+        f"{listed}.",
+        "Keep values on the GPU: no .item(), .cpu() or print in a step; copy with non_blocking=True.",
+        value,
+        _SYNCING,
+        "share of step time",
+        saving_ns=waited,
+        device=device,
+        cites=citing("launches", calls),
+    )
+
+
+def small_grids(facts: Facts) -> Iterator[Advice]:
+    """Kernels with fewer blocks than the GPU has multiprocessors."""
+    small = facts.kernels.filter((pl.col("blocks_per_sm") < 1) & (pl.col("blocks_per_sm") > 0))
+    if not facts.kernel_ns:
+        return
+    value = int(small["dur_ns"].sum()) / facts.kernel_ns
+    if value <= _SMALL:
+        return
+    idle = small.select((pl.col("dur_ns") * (1 - pl.col("blocks_per_sm"))).sum()).item()
+    names = (
+        small.group_by("name").agg(pl.col("dur_ns").sum()).sort("dur_ns", "name", descending=[True, False])
+    )
+    yield Advice(
+        "small_grids",
+        "Kernels leave multiprocessors empty",
+        f"{format_percent(value)} of the kernel time has fewer blocks than the GPU has multiprocessors; "
+        f"longest: {most_common(names['name'].cast(pl.String))}.",
+        "Enlarge the batch or merge small operators, or run independent ones on several streams.",
+        value,
+        _SMALL,
+        "share of kernel time",
+        saving_ns=round(idle),
+        cites=citing("gpu_ops", small),
+    )
+
+
+def gpu_idle(facts: Facts) -> Iterator[Advice]:
+    """GPUs that do nothing for more than a tenth of the time, and what they wait for."""
+    device, gaps = _worst(facts.gaps)
+    waited = int(gaps["dur_ns"].sum())
+    value = facts.share(waited)
+    if value is None or value <= _IDLE:
+        return
+    causes = {
+        "launch": "launches",
+        "host": "a host that did something else",
+        "sync": "the host after it had waited for the GPU",
+        "data": "data",
+        "queue": "events, copies or their turn",
+        None: "work whose launch was not recorded",
+    }
+    sums = gaps.group_by("cause").agg(pl.col("dur_ns").sum()).sort("dur_ns", descending=True)
+    listed = ", ".join(f"{format_ns(ns)} for {causes[cause]}" for cause, ns in sums.iter_rows())
+    yield Advice(
+        "gpu_idle",
+        "The GPU idles",
+        f"It did nothing for {format_percent(value)} of the step time: {listed}.",
+        "Begin with the largest cause; the advice about it says how.",
+        value,
+        _IDLE,
+        "share of step time",
+        saving_ns=waited,
+        device=device,
+        cites=citing("gpu_ops", gaps),
+    )
+
+
+def optimizer_not_fused(facts: Facts) -> Iterator[Advice]:
+    """An optimizer that launches kernels for each parameter."""
+    phases = facts.trace.ops.filter(pl.col("phase") == "optimizer").select(op_row="row")
+    if phases.is_empty() or not facts.steps:
+        return
+    kernels = facts.kernels.join(phases, on="op_row", how="semi")
+    value = kernels.height / facts.steps
+    if value <= _OPTIMIZER_KERNELS:
+        return
+    gaps = facts.gaps.join(kernels.select("row"), on="row", how="semi")
+    device, gaps = _worst(gaps.filter(pl.col("cause") == "launch"))
+    mean = format_ns(kernels.select(pl.col("dur_ns").mean()).item())
+    yield Advice(
+        "optimizer_not_fused",
+        "The optimizer updates parameters one by one",
+        f"It launches {value:,.0f} kernels in a step, which last {mean} on average.",
+        "Give the optimizer fused=True or foreach=True.",
+        value,
+        float(_OPTIMIZER_KERNELS),
+        "kernels per step",
+        saving_ns=int(gaps["dur_ns"].sum()),
+        device=device,
+        cites=citing("gpu_ops", kernels),
+    )
+
+
+RULES = (
+    launch_bound,
+    host_busy,
+    tiny_kernels,
+    synchronising_calls,
+    small_grids,
+    gpu_idle,
+    optimizer_not_fused,
+)
+"""The rules of this kind."""

@@ -1,0 +1,193 @@
+"""The seven rules of the TensorBoard plugin, with its thresholds.
+
+Three of them say less than the plugin where that was wrong: nothing about NCCL to a job whose kernels are
+NCCL's, nothing about mixed precision on GPUs of another make or where tensor cores may be in use, and nothing
+about the memory of the host.
+"""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from kernelscope.analysis.advice.facts import Facts
+from kernelscope.analysis.advice.record import Advice, Cited, citing
+from kernelscope.analysis.advice.waits import DATA_LOADING
+from kernelscope.analysis.eligibility import eligible_share
+from kernelscope.units import format_bytes, format_percent
+
+_DATA, _COMMUNICATION, _BUSY, _MEMORY = 0.05, 0.1, 0.5, 0.9
+_NCCL_CAPABILITY = 3.5
+_TENSOR_CORES_SINCE = 7
+
+
+def data_loading(facts: Facts) -> Iterator[Advice]:
+    """Steps that wait for data for more than a twentieth of their time."""
+    waited = facts.parts["dataloader_ns"]
+    value = facts.share(waited)
+    if value is None or value <= _DATA:
+        return
+    yield Advice(
+        "data_loading",
+        "Steps wait for data",
+        f"{format_percent(value)} of the step time passes while only data is loaded.",
+        "Give the DataLoader more workers (num_workers) and let them prefetch, or make samples cheaper.",
+        value,
+        _DATA,
+        "share of step time",
+        saving_ns=waited,
+        cites=citing("ops", facts.ops_named(DATA_LOADING)),
+    )
+
+
+def data_parallel(facts: Facts) -> Iterator[Advice]:
+    """DataParallel on more than one GPU."""
+    devices = facts.trace.gpu_ops["device"].drop_nulls().n_unique()
+    calls = facts.ops_named(r"^DataParallel\.forward$")
+    if devices > 1 and calls.height:
+        yield Advice(
+            "data_parallel",
+            "DataParallel copies the model in every step",
+            f"DataParallel.forward ran {calls.height:,} x on {devices} GPUs.",
+            "Use DistributedDataParallel: a process per GPU, gradients that travel during the backward.",
+            devices,
+            1,
+            "GPUs",
+            severity="high",
+            cites=citing("ops", calls),
+        )
+
+
+def ddp_backend(facts: Facts) -> Iterator[Advice]:
+    """DistributedDataParallel without NCCL on GPUs that have it."""
+    calls = facts.ops_named(r"^DistributedDataParallel\.forward$")
+    if calls.is_empty() or not facts.is_nvidia or _runs_nccl(facts):
+        return
+    capability = pl.col("compute_major") + pl.col("compute_minor") / 10
+    best = facts.trace.devices.select(capability.max()).item()
+    if best is not None and best >= _NCCL_CAPABILITY:
+        yield Advice(
+            "ddp_backend",
+            "Gradients do not travel by NCCL",
+            f"DistributedDataParallel.forward ran {calls.height:,} x, and no kernel or operator is NCCL's.",
+            'Start the process group with backend="nccl": it is the one made for these GPUs.',
+            best,
+            _NCCL_CAPABILITY,
+            "compute capability",
+            severity="medium",
+            cites=citing("ops", calls),
+        )
+
+
+def _runs_nccl(facts: Facts) -> bool:
+    trace = facts.trace
+    names = pl.concat([frame["name"].unique().cast(pl.String) for frame in (trace.ops, trace.gpu_ops)])
+    return trace.meta.backend == "nccl" or names.drop_nulls().str.contains("(?i)nccl").any()
+
+
+def communication(facts: Facts) -> Iterator[Advice]:
+    """Steps that wait for communication for more than a tenth of their time."""
+    exposed = facts.parts["communication_ns"]
+    value = facts.share(exposed)
+    if value is None or value <= _COMMUNICATION:
+        return
+    gpu_ops = facts.inside(facts.trace.gpu_ops.select("row", "dur_ns", "step", "is_communication"))
+    work = gpu_ops.filter(pl.col("is_communication").fill_null(value=False))
+    cited, table = (work, "gpu_ops") if work.height else (facts.ops_named("^(?:nccl|gloo):"), "ops")
+    yield Advice(
+        "communication",
+        "Steps wait for communication",
+        f"{format_percent(value)} of the step time passes while ranks communicate and nothing is computed.",
+        "Compress gradients (DDP communication hooks), accumulate them over several steps, or enlarge the "
+        "batch; a larger one may need another learning rate or an optimizer such as LAMB.",
+        value,
+        _COMMUNICATION,
+        "share of step time",
+        saving_ns=exposed,
+        cites=citing(table, cited),
+    )
+
+
+def low_utilisation(facts: Facts) -> Iterator[Advice]:
+    """GPUs that compute for less than half of the time."""
+    idle = facts.gpus.filter((pl.col("utilisation") < _BUSY) & (pl.col("kernels") > 0))
+    if idle.is_empty():
+        return
+    shares = idle.select("device", "utilisation").rows()
+    listed = ", ".join(f"GPU {device} {format_percent(share)}" for device, share in shares[:8])
+    more = f" and {len(shares) - 8} more" if len(shares) > 8 else ""
+    of_idle = pl.col("device").is_in(idle["device"].implode())
+    gaps, kernels = facts.gaps.filter(of_idle), facts.kernels.filter(of_idle)
+    yield Advice(
+        "low_utilisation",
+        "GPUs run kernels less than half of the time",
+        f"Share of the time with a kernel: {listed}{more}.",
+        "Enlarge the batch, and see what the GPUs wait for.",
+        min(share for _, share in shares),
+        _BUSY,
+        "share of time",
+        severity="medium",
+        device=shares[0][0] if len(shares) == 1 else None,
+        cites=citing("gpu_ops", gaps if gaps.height else kernels),
+    )
+
+
+def mixed_precision(facts: Facts) -> Iterator[Advice]:
+    """Tensor cores that nothing uses, though operators could."""
+    capability = facts.capability()
+    if not facts.is_nvidia or capability is None or capability < _TENSOR_CORES_SINCE:
+        return
+    used = facts.kernels["tensor_cores"]
+    if used.is_empty() or used.null_count() or used.any():
+        return
+    share = eligible_share(facts.trace, facts.calls)
+    if not share:
+        return
+    lowest = facts.calls.filter(pl.col("is_lowest") & pl.col("is_operator")).select(op_row="row")
+    kernels = facts.kernels.join(lowest, on="op_row", how="semi")
+    yield Advice(
+        "mixed_precision",
+        "Nothing runs on tensor cores",
+        f"{format_percent(share)} of the kernel time is in operators that tensor cores could run, and none "
+        "of their kernels uses them.",
+        "Compute in bfloat16 or float16 (torch.autocast), or let float32 products use TF32 "
+        '(torch.set_float32_matmul_precision("high")) where the GPU has it.',
+        share,
+        0.0,
+        "share of kernel time",
+        severity="high" if share > 0.5 else "medium",
+        cites=citing("gpu_ops", kernels),
+    )
+
+
+def memory_near_capacity(facts: Facts) -> Iterator[Advice]:
+    """GPUs whose memory is nearly all allocated at the peak."""
+    if not facts.may_use("total_allocated_bytes", _MEMORY):
+        return
+    for row in facts.memory.iter_rows(named=True):
+        share = row["peak_share"]
+        if share is not None and share > _MEMORY:
+            yield Advice(
+                "memory_near_capacity",
+                "Memory is nearly used up",
+                f"{row['device']} had {format_bytes(row['peak_bytes'])} allocated at its peak, of "
+                f"{format_bytes(row['capacity_bytes'])}.",
+                "Checkpoint activations, compute in a narrower type, or make the batch smaller.",
+                share,
+                _MEMORY,
+                "share of memory",
+                severity="high",
+                device=int(row["device"].removeprefix("GPU")),
+                cites=Cited("memory", (row["peak_row"],), 1),
+            )
+
+
+RULES = (
+    data_loading,
+    data_parallel,
+    ddp_backend,
+    communication,
+    low_utilisation,
+    mixed_precision,
+    memory_near_capacity,
+)
+"""The rules in the order in which the plugin gives its advice."""

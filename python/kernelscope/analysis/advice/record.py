@@ -1,0 +1,62 @@
+"""A piece of advice, and what it rests on."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import polars as pl
+
+MOST_ROWS = 100
+"""How many rows of the trace a piece of advice cites."""
+
+
+class Cited(NamedTuple):
+    """Rows of a table: the weightiest by number, and how many there are in all."""
+
+    table: str
+    rows: tuple[int, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What a rule has to say about a trace.
+
+    ``value`` lies beyond ``threshold``, both in ``unit``. ``saving_ns`` is the time of all steps that would
+    be gone if the cause were gone altogether: more than that cannot be won; None where nobody can say.
+    ``cites`` are the rows that ``evidence`` speaks of.
+    """
+
+    id: str
+    title: str
+    evidence: str
+    remedy: str
+    value: float | None
+    threshold: float | None
+    unit: str
+    saving_ns: int | None = None
+    severity: str | None = None
+    device: int | None = None
+    cites: Cited | None = None
+
+
+def citing(table: str, frame: pl.DataFrame, *, by: str = "dur_ns") -> Cited:
+    """What an advice cites that rests on the rows of ``frame``, largest ``by`` first.
+
+    Columns: of ``frame``, needs ``row`` and ``by``.
+    """
+    first = frame.top_k(MOST_ROWS, by=by).sort(by, "row", descending=[True, False])
+    return Cited(table, tuple(first["row"].to_list()), frame.height)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, in words: ``1 call``, ``2,000 calls``."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def most_common(names: Iterable[str | None], most: int = 3) -> str:
+    """The first few of ``names`` as a list in words."""
+    known = [name for name in names if name]
+    shown = [name if len(name) <= 60 else name[:57] + "..." for name in known[:most]]
+    rest = len(known) - len(shown)
+    return ", ".join(shown) + (f" and {rest} more" if rest else "")

@@ -1,0 +1,131 @@
+"""Asks all rules, and puts what they say into one table."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.analysis.advice import (
+    kernel_rules,
+    launching_rules,
+    plugin_rules,
+    program_rules,
+    rank_rules,
+)
+from kernelscope.analysis.advice.facts import Facts
+from kernelscope.analysis.advice.record import Advice
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+Rule = Callable[[Facts], Iterator[Advice]]
+
+RULES: tuple[Rule, ...] = (
+    *plugin_rules.RULES,
+    *rank_rules.RULES,
+    *launching_rules.RULES,
+    *kernel_rules.RULES,
+    *program_rules.RULES,
+)
+"""Every rule about one trace."""
+
+_SEVERITIES = ("high", "medium", "low")
+_HIGH, _MEDIUM = 0.2, 0.05
+
+_SCHEMA = {
+    "id": pl.String,
+    "severity": pl.String,
+    "title": pl.String,
+    "evidence": pl.String,
+    "remedy": pl.String,
+    "value": pl.Float64,
+    "threshold": pl.Float64,
+    "unit": pl.String,
+    "saving_ns": pl.Int64,
+    "saving_share": pl.Float64,
+    "rank": pl.Int64,
+    "device": pl.Int64,
+    "table": pl.String,
+    "rows": pl.List(pl.UInt32),
+    "cited": pl.Int64,
+}
+
+
+def recommendations(
+    source: "Trace | Sequence[Trace]",
+    *,
+    breakdown: pl.DataFrame | None = None,
+    gpus: pl.DataFrame | None = None,
+) -> pl.DataFrame:
+    """What could make a program faster, as far as its trace shows.
+
+    ``source`` is a trace, or the traces of several ranks of a job: then each rank's advice stands beside
+    what only shows when ranks are compared. ``breakdown`` and ``gpus`` take the answers of
+    :func:`kernelscope.analysis.step_breakdown` and :func:`kernelscope.analysis.gpu_summary` of a single
+    trace. Only whole steps count. What is not known, or not for this make of GPU, makes no rule speak.
+
+    Columns: ``id`` (of the rule), ``severity`` (high, medium, low), ``title``, ``evidence`` and ``remedy``
+        (sentences), ``value`` and ``threshold`` that it passed, both in ``unit``; ``saving_ns`` (time of all
+        steps that would be gone if the cause were gone altogether: no more than that can be won; null where
+        nobody can say) and ``saving_share`` (of the time of all steps); ``rank``, ``device`` (null for no one
+        in particular), and the rows of the trace that the evidence speaks of: ``table``, ``rows`` (up to 100
+        of its ``row`` numbers, the weightiest first) and ``cited`` (how many there are).
+    Units: ns; shares between 0 and 1. Savings of several rows overlap and cannot be added.
+    Order: by severity, then by saving, largest first.
+    Source: rules data_loading to memory_near_capacity are those of the TensorBoard plugin.
+    Example: ``recommendations(trace).filter(severity="high").select("title", "evidence", "remedy")``
+    """
+    if isinstance(source, Sequence):
+        facts = [Facts(trace) for trace in source]
+        rows = [row for one in facts for row in _asked(one)]
+        longest = max((one.total_ns for one in facts), default=0)
+        for rank, advice in _compared(source, facts):
+            rows.append(_row(advice, longest, rank))
+        return _table(rows)
+    return _table(list(_asked(Facts(source, breakdown=breakdown, gpus=gpus))))
+
+
+def _asked(facts: Facts) -> Iterator[dict[str, object]]:
+    for rule in RULES:
+        for advice in rule(facts):
+            yield _row(advice, facts.total_ns, facts.trace.meta.rank)
+
+
+def _compared(traces: "Sequence[Trace]", facts: Sequence[Facts]) -> Iterator[tuple[int | None, Advice]]:
+    if len(traces) > 1:
+        yield from rank_rules.late_ranks(traces)
+        yield from rank_rules.uneven_ranks(traces, facts)
+
+
+def _row(advice: Advice, total_ns: int, rank: int | None) -> dict[str, object]:
+    share = advice.saving_ns / total_ns if advice.saving_ns is not None and total_ns > 0 else None
+    severity = advice.severity or _severity(share)
+    return {
+        "id": advice.id,
+        "severity": severity,
+        "title": advice.title,
+        "evidence": advice.evidence,
+        "remedy": advice.remedy,
+        "value": None if advice.value is None else float(advice.value),
+        "threshold": None if advice.threshold is None else float(advice.threshold),
+        "unit": advice.unit,
+        "saving_ns": advice.saving_ns,
+        "saving_share": share,
+        "rank": rank,
+        "device": advice.device,
+        "table": advice.cites.table if advice.cites else None,
+        "rows": list(advice.cites.rows) if advice.cites else [],
+        "cited": advice.cites.total if advice.cites else 0,
+    }
+
+
+def _severity(share: float | None) -> str:
+    if share is None:
+        return "low"
+    return "high" if share >= _HIGH else "medium" if share >= _MEDIUM else "low"
+
+
+def _table(rows: list[dict[str, object]]) -> pl.DataFrame:
+    table = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+    order = pl.col("severity").replace_strict({name: place for place, name in enumerate(_SEVERITIES)})
+    return table.sort(order, -pl.col("saving_ns").fill_null(-1), maintain_order=True)
