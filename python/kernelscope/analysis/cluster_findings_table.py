@@ -121,18 +121,22 @@ def _slow_links(cluster: Cluster) -> list[_Row]:
 
 
 def _clocks(offsets: pl.DataFrame) -> list[_Row]:
-    """Hosts whose clock is off; ranks of unknown hosts, each for itself."""
-    named = pl.coalesce("host", pl.format("rank {}", "rank")).alias("name")
-    hosts = (
+    """Hosts whose clock is off; where the ranks of a host differ, or it is unknown, each rank for itself."""
+    spread = (pl.col("offset_ns").max() - pl.col("offset_ns").min()).over("host")
+    agrees = pl.col("host").is_not_null() & (spread <= _CLOCK_NS)
+    host = pl.when(agrees).then("host").alias("of_host")
+    name = pl.when(agrees).then("host").otherwise(pl.format("rank {}", "rank")).alias("name")
+    clocks = (
         offsets.drop_nulls("offset_ns")
-        .group_by(named, maintain_order=True)
-        .agg(pl.col("host").first(), pl.col("rank"), pl.col("offset_ns", "residual_ns").median())
+        .with_columns(host, name)
+        .group_by("name", maintain_order=True)
+        .agg(pl.col("of_host").first(), pl.col("rank"), pl.col("offset_ns", "residual_ns").median())
     )
     off = pl.col("offset_ns").abs()
-    apart = hosts.filter((off > _CLOCK_NS) & (off > 3 * pl.col("residual_ns")))
+    apart = clocks.filter((off > _CLOCK_NS) & (off > 3 * pl.col("residual_ns")))
     rows: list[_Row] = []
-    for name, host, ranks, offset, residual in apart.iter_rows():
+    for whose, of_host, ranks, offset, residual in apart.iter_rows():
         side = "ahead" if offset > 0 else "behind"
-        message = f"The clock of {name} is {format_ns(abs(offset))} {side}, to within {format_ns(residual)}."
-        rows.append(("clock_offset", ranks, host, None, offset, message))
+        message = f"The clock of {whose} is {format_ns(abs(offset))} {side}, to within {format_ns(residual)}."
+        rows.append(("clock_offset", ranks, of_host, None, offset, message))
     return rows
