@@ -1,0 +1,131 @@
+"""Unions of intervals and what they hide, against instants; and the time of GPUs, which rests on both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import polars as pl
+import pytest
+from events import Events
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelscope import analysis
+from kernelscope.analysis.covering import hidden_ns, merged
+from kernelscope.errors import InvalidArgumentError
+
+SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(-3, 12), st.sampled_from("ab")), max_size=15)
+
+
+def frame(spans: list[tuple[int, int, str]]) -> pl.DataFrame:
+    rows = [(start, start + length, group) for start, length, group in spans]
+    schema = {"start_ns": pl.Int64, "end_ns": pl.Int64, "group": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def instants(rows: pl.DataFrame) -> set[tuple[str, int]]:
+    return {
+        (g, t)
+        for start, end, g in rows.select("start_ns", "end_ns", "group").rows()
+        for t in range(start, end)
+    }
+
+
+@given(SPANS)
+def test_merged_is_the_union(spans: list[tuple[int, int, str]]) -> None:
+    parts = merged(frame(spans), by=["group"])
+    assert instants(parts) == instants(frame(spans))
+    for _, one in parts.group_by("group"):
+        ends, starts = one["end_ns"].to_list(), one["start_ns"].to_list()
+        assert all(end < start for end, start in zip(ends, starts[1:], strict=False))
+        assert all(end > start for end, start in zip(ends, starts, strict=True))
+    everything = merged(frame(spans), by=[])
+    assert (everything["end_ns"] - everything["start_ns"]).sum() == len(
+        {t for _, t in instants(frame(spans))}
+    )
+
+
+@given(SPANS, SPANS)
+def test_hidden_is_what_both_have(
+    spans: list[tuple[int, int, str]], cover: list[tuple[int, int, str]]
+) -> None:
+    rows, covered = frame(spans), instants(frame(cover))
+    hidden = hidden_ns(rows, merged(frame(cover), by=["group"]), by=["group"])
+    expected = [len(instants(rows[place]) & covered) for place in range(rows.height)]
+    assert hidden.to_list() == expected
+
+
+Work = list[tuple[int, int, str]]
+WORK = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 25), st.sampled_from(["gemm", "ncclDevKernel_X", "copy"])),
+    min_size=1,
+    max_size=14,
+)
+
+
+def record(work: Work) -> Events:
+    events = Events()
+    for place, (start, length, what) in enumerate(work):
+        events.call(start / 10, 0.1, place + 1)
+        if what == "copy":
+            events.copy(start, length, place + 1)
+        else:
+            events.kernel(what, start, length, place + 1, stream=place % 3)
+    return events
+
+
+@settings(max_examples=40, deadline=None)
+@given(WORK)
+def test_every_moment_counts_once(work: Work) -> None:
+    with TemporaryDirectory() as folder:
+        trace = record(work).read(Path(folder))
+    running = {t: {what for start, length, what in work if start <= t < start + length} for t in range(90)}
+    first = min(start for start, _, _ in work)
+    last = max(start + length for start, length, _ in work)
+    compute = {t for t, names in running.items() if "gemm" in names}
+    talk = {t for t, names in running.items() if "ncclDevKernel_X" in names}
+    copies = {t for t, names in running.items() if "copy" in names}
+    (row,) = analysis.temporal_breakdown(trace).to_dicts()
+    assert row["span_ns"] == (last - first) * 1000
+    assert row["compute_ns"] == len(compute) * 1000
+    assert row["communication_ns"] == len(talk - compute) * 1000
+    assert row["memory_ns"] == len(copies - talk - compute) * 1000
+    assert row["idle_ns"] == (last - first) * 1000 - len(compute | talk | copies) * 1000
+    overlap = analysis.comm_comp_overlap(trace).to_dicts()
+    if any(what == "ncclDevKernel_X" for _, _, what in work):
+        (found,) = overlap
+        assert found["communication_ns"] == len(talk) * 1000
+        assert found["overlap_ns"] == len(talk & compute) * 1000
+        assert found["exposed_ns"] == len(talk - compute) * 1000
+        assert found["overlap"] == (len(talk & compute) / len(talk) if talk else None)
+    else:
+        assert overlap == []
+
+
+def test_overlap_by_name_and_device(tmp_path: Path) -> None:
+    events = Events()
+    events.kernel("ncclDevKernel_A", 0, 10, 1, stream=1)
+    events.kernel("ncclDevKernel_B", 5, 10, 2, stream=2)
+    events.kernel("ncclDevKernel_B", 0, 10, 3, device=1)
+    events.kernel("gemm", 8, 4, 4, stream=3)
+    trace = events.read(tmp_path)
+    by_name = analysis.comm_comp_overlap(trace, by="name")
+    assert by_name.select("name", "calls", "communication_ns", "exposed_ns").rows() == [
+        # Its calls run on two GPUs, only one of which computes.
+        ("ncclDevKernel_B", 2, 20_000, 16_000),
+        ("ncclDevKernel_A", 1, 10_000, 8_000),
+    ]
+    by_device = analysis.comm_comp_overlap(trace).select("device", "communication_ns", "overlap_ns")
+    assert sorted(by_device.rows()) == [(0, 15_000, 4_000), (1, 10_000, 0)]
+    with pytest.raises(InvalidArgumentError, match="cannot group by"):
+        analysis.comm_comp_overlap(trace, by="colour")
+
+
+@pytest.mark.parametrize("question", ["temporal_breakdown", "comm_comp_overlap", "idle_time", "launch_stats"])
+def test_there_are_two_ways_to_be_compatible(tmp_path: Path, question: str) -> None:
+    trace = record([(0, 5, "gemm")]).read(tmp_path)
+    for compat in ("hta", "hta-unrounded"):
+        assert getattr(analysis, question)(trace, compat=compat) is not None
+    with pytest.raises(InvalidArgumentError, match="compat= takes"):
+        getattr(analysis, question)(trace, compat="HTA")
