@@ -24,6 +24,7 @@ ANSWERS = {
     "ranges",
     "kernels_by_op",
     "gpus",
+    "recommendations",
     "unlinked",
     "diagnostics",
 }

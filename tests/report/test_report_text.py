@@ -153,3 +153,28 @@ def test_colour_on_a_terminal_only(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "█" in shown["terminal"]
     assert "\x1b" not in shown["pipe"]
     assert "KKK" in shown["pipe"]
+
+
+def test_the_weightiest_advice_stands_in_the_text(tmp_path: Path) -> None:
+    text = text_of(trace_of(tmp_path, steps=3, name=HOSTILE), tmp_path, width=100)
+    start = text.index("What to do")
+    assert text.index("Steps") < start < text.index("Operators by")
+    assert "GPUs run kernels less than half of the time" in text[start:]
+    # The name of a kernel is quoted in the evidence, and stays text.
+    assert "\x1b" not in text
+
+
+def test_nothing_is_said_where_there_is_no_advice(tmp_path: Path) -> None:
+    path = tmp_path / "host.json"
+    op = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 5}
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [op]}))
+    assert "What to do" not in text_of(ks.read(path), tmp_path)
+
+
+def test_advice_is_in_the_json(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, steps=3)
+    out = tmp_path / "report.json"
+    render(trace, format="json", out=out)
+    rows = json.loads(out.read_text())["recommendations"]
+    assert {row["id"] for row in rows} >= {"low_utilisation", "gpu_idle"}
+    assert all(set(row["rows"]) <= set(trace.tables[row["table"]]["row"]) for row in rows)

@@ -23,6 +23,8 @@ class Answers:
     ranges: pl.DataFrame
     """NVTX ranges by name, on the host and on the GPU; empty for a trace without."""
     gpus: pl.DataFrame
+    recommendations: pl.DataFrame
+    """What could make the program faster, the weightiest first."""
     unlinked: pl.DataFrame
     """GPU work by how its operator was found, or why there is none: ``link``, ``kernels``, ``dur_ns``."""
     diagnostics: pl.DataFrame
@@ -31,13 +33,16 @@ class Answers:
 def answer(trace: "Trace") -> Answers:
     """Everything that a report shows of ``trace``."""
     everything = analysis.step_breakdown(trace, include_partial=True)
+    breakdown = everything.filter(~pl.col("is_partial"))
+    gpus = analysis.gpu_summary(trace)
     return Answers(
         steps=everything.select("step", "name", "start_ns", "total_ns", "is_partial"),
-        breakdown=everything.filter(~pl.col("is_partial")),
+        breakdown=breakdown,
         ops=analysis.op_table(trace),
         kernels=analysis.kernel_table(trace),
         ranges=range_table(trace),
-        gpus=analysis.gpu_summary(trace),
+        gpus=gpus,
+        recommendations=analysis.recommendations(trace, breakdown=breakdown, gpus=gpus),
         unlinked=_unlinked(trace.gpu_ops),
         diagnostics=trace.diagnostics.with_columns(pl.col(pl.Categorical).cast(pl.String)),
     )

@@ -26,6 +26,7 @@ def to_json(trace: "Trace", answers: Answers) -> str:
             "kernels": answers.kernels.to_dicts(),
             "ranges": answers.ranges.to_dicts(),
             "gpus": answers.gpus.to_dicts(),
+            "recommendations": answers.recommendations.to_dicts(),
             "unlinked": answers.unlinked.to_dicts(),
             "diagnostics": answers.diagnostics.to_dicts(),
         }

@@ -45,6 +45,10 @@ def _frames(trace: "Trace", answers: Answers) -> dict[str, pl.DataFrame]:
         "ranges": answers.ranges,
         "kernels_by_op": analysis.kernel_table(trace, by=("op", "name")),
         "gpus": answers.gpus,
+        # CSV has no lists.
+        "recommendations": answers.recommendations.with_columns(
+            pl.col("rows").cast(pl.List(pl.String)).list.join(" ")
+        ),
         "unlinked": answers.unlinked,
         "diagnostics": answers.diagnostics,
     }

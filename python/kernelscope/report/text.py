@@ -10,7 +10,7 @@ import polars as pl
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from kernelscope.report import facts, gpu_tables, op_tables, range_tables, step_tables
+from kernelscope.report import advice_text, facts, gpu_tables, op_tables, range_tables, step_tables
 from kernelscope.report.answers import Answers
 from kernelscope.report.cells import Shape, heading, note
 from kernelscope.report.findings import findings
@@ -57,6 +57,7 @@ def _trimmed(text: str) -> str:
 def _parts(trace: "Trace", answers: Answers, shape: Shape) -> list[RenderableType]:
     parts: list[RenderableType] = [facts.header(trace, shape)]
     parts += step_tables.parts(answers, shape)
+    parts += advice_text.parts(answers.recommendations, shape)
     parts += op_tables.operators(answers.ops, shape)
     parts += op_tables.kernels(answers, shape)
     parts += range_tables.parts(answers.ranges, shape)

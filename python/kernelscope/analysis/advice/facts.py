@@ -10,7 +10,6 @@ from kernelscope.analysis.advice.names import matching
 from kernelscope.analysis.advice.waits import classified_gaps
 from kernelscope.analysis.eligibility import call_eligibility
 from kernelscope.analysis.gpus import gpu_summary
-from kernelscope.analysis.memory_curve import memory_summary
 from kernelscope.analysis.steps import CATEGORIES, step_breakdown
 from kernelscope.analysis.tensor_cores import is_nvidia, kernel_flags
 
@@ -109,6 +108,8 @@ class Facts:
     @cached_property
     def memory(self) -> pl.DataFrame:
         """What became of the memory of each device: see ``memory_summary``."""
+        from kernelscope.analysis.memory_curve import memory_summary
+
         return memory_summary(self.trace)
 
     @cached_property

@@ -7,7 +7,6 @@ import polars as pl
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing, counted, most_common
 from kernelscope.analysis.ops import operator_flags
-from kernelscope.analysis.peaks import device_peaks
 from kernelscope.units import format_ns, format_percent
 
 _COPYING, _CONVERTING, _CHAINED, _OFF_TENSOR_CORES = 0.01, 0.02, 0.05, 0.05
@@ -58,6 +57,8 @@ def off_tensor_cores(facts: Facts) -> Iterator[Advice]:
     if not facts.kernels["tensor_cores"].any():
         return
     plain = facts.named(_PRODUCTS).filter(~pl.col("tensor_cores").fill_null(value=True))
+    if plain.is_empty():
+        return
     operators = operator_flags(facts.trace.ops.select("row", "name", "category"))
     eligible = operators.filter(pl.col("_eligible") > 0).select(op_row="row")
     plain = plain.join(eligible, on="op_row", how="semi")
@@ -88,6 +89,8 @@ def products_saving(facts: Facts, spent_ns: int) -> int | None:
 
     Units: ns. Null where the GPU's peaks are not known.
     """
+    from kernelscope.analysis.peaks import device_peaks
+
     for peaks in device_peaks(facts.trace):
         plain, fast = peaks.plain("fp32"), peaks.product("bf16", tensor_cores=True)
         fast = fast if peaks.on_tensor_cores("bf16") else peaks.product("fp16", tensor_cores=True)

@@ -7,7 +7,6 @@ import polars as pl
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing, counted, most_common
 from kernelscope.analysis.advice.waits import LONGEST_LAUNCH_NS
-from kernelscope.analysis.idle_causes import idle_gaps
 from kernelscope.units import format_ns, format_percent
 
 _LATE, _TINY, _SYNCING, _IDLE, _SMALL = 0.1, 0.5, 0.01, 0.1, 0.2
@@ -58,6 +57,8 @@ def host_busy(facts: Facts) -> Iterator[Advice]:
     value = facts.share(waited)
     if value is None or value <= _LATE:
         return
+    from kernelscope.analysis.idle_causes import idle_gaps
+
     hosts = idle_gaps(facts.trace).join(gaps.select("row"), on="row", how="semi")
     longest = (
         hosts.group_by("host").agg(pl.col("host_ns").sum()).sort("host_ns", descending=True, nulls_last=True)

@@ -7,8 +7,6 @@ import polars as pl
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, Cited, citing, counted, most_common
 from kernelscope.analysis.intervals import covered_ns
-from kernelscope.analysis.memory_curve import memory_timeline
-from kernelscope.analysis.memory_records import OUT_OF_MEMORY
 from kernelscope.units import format_bytes, format_ns, format_percent
 
 _COMPILING, _LOADING, _ALLOCATING, _GROWING = 0.01, 0.01, 0.01, 0.01
@@ -94,6 +92,8 @@ def allocator_calls(facts: Facts) -> Iterator[Advice]:
 
 def out_of_memory(facts: Facts) -> Iterator[Advice]:
     """Allocations that failed."""
+    from kernelscope.analysis.memory_records import OUT_OF_MEMORY
+
     failed = facts.trace.memory.filter(pl.col("name").cast(pl.String) == OUT_OF_MEMORY)
     if failed.height:
         yield Advice(
@@ -113,6 +113,8 @@ def memory_growth(facts: Facts) -> Iterator[Advice]:
     """Memory that is larger at the end of every step than at the end of the one before."""
     if facts.trace.memory.is_empty() or facts.steps < _FEWEST_STEPS or not facts.marked:
         return
+    from kernelscope.analysis.memory_curve import memory_timeline
+
     ends = facts.breakdown.select(step="step", _end=pl.col("start_ns") + pl.col("total_ns")).sort("_end")
     for (device,), curve in memory_timeline(facts.trace).group_by("device", maintain_order=True):
         last = ends.join_asof(

@@ -1,4 +1,7 @@
-"""Rules about communication, and about ranks that differ."""
+"""Rules about communication, and about ranks that differ.
+
+What only a rule that speaks needs is imported when it does: most have nothing to say about most traces.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -7,8 +10,6 @@ import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing
-from kernelscope.analysis.gpu_time import comm_comp_overlap
-from kernelscope.analysis.straggler_table import stragglers
 from kernelscope.units import format_ns, format_percent
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ def exposed_communication(facts: Facts) -> Iterator[Advice]:
     """Communication that computing does not hide."""
     if not facts.trace.gpu_ops["is_communication"].any():
         return
+    from kernelscope.analysis.gpu_time import comm_comp_overlap
+
     table = comm_comp_overlap(facts.trace, by=("device", "step"))
     sums = (
         facts.inside(table)
@@ -58,6 +61,8 @@ RULES = (exposed_communication,)
 
 def late_ranks(traces: Sequence["Trace"]) -> Iterator[tuple[int | None, Advice]]:
     """Ranks that take longer than the others for their own part of a step."""
+    from kernelscope.analysis.straggler_table import stragglers
+
     table = stragglers(list(traces), threshold=_LATE)
     causes = {
         "compute": "its kernels take longer",

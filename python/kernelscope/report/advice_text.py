@@ -1,0 +1,39 @@
+"""What is recommended, as text."""
+
+from typing import Any
+
+import polars as pl
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kernelscope.report.cells import Shape, heading, note, plain
+from kernelscope.report.names import safe
+from kernelscope.units import format_percent
+
+_MOST = 5
+_STYLES = {"high": "red", "medium": "yellow", "low": "dim"}
+
+
+def parts(recommendations: pl.DataFrame, shape: Shape) -> list[RenderableType]:
+    """The weightiest few, each with its evidence and what to do; nothing where there is none."""
+    if recommendations.is_empty():
+        return []
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in recommendations.head(_MOST).iter_rows(named=True):
+        style = _STYLES[row["severity"]] if shape.color else ""
+        table.add_row(Text(f"  {row['severity']}", style=style), _advice(row, shape))
+    found: list[RenderableType] = [heading("What to do"), table]
+    rest = recommendations.height - _MOST
+    if rest > 0:
+        found.append(note(f"and {rest} more in --format json and html", shape))
+    return found
+
+
+def _advice(row: dict[str, Any], shape: Shape) -> Text:
+    saving = row["saving_share"]
+    won = "" if saving is None else f" At most {format_percent(saving)} of the step time can be won."
+    text = Text(f"{row['title']}. ", style="bold" if shape.color else "")
+    return text.append_text(plain(f"{safe(row['evidence'])}{won} {row['remedy']}", shape))
