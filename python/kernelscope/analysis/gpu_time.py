@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 _CLASSES = ("compute", "communication", "memory")
+_OVERLAP: dict[str, pl.DataType] = {
+    "calls": pl.Int64(),
+    "communication_ns": pl.Int64(),
+    "overlap_ns": pl.Int64(),
+    "exposed_ns": pl.Int64(),
+    "overlap": pl.Float64(),
+}
 
 
 def temporal_breakdown(trace: "Trace", *, compat: str | None = None) -> pl.DataFrame:
@@ -69,6 +76,9 @@ def comm_comp_overlap(
     if mode is not None:
         return hta_comm_comp_overlap(trace, mode)
     columns = check_by(by, trace.gpu_ops.columns)
+    if not trace.gpu_ops["is_communication"].any():
+        of_group = as_text(trace.gpu_ops.select(columns).clear())
+        return of_group.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in _OVERLAP.items())
     on = ["device", *(column for column in columns if column != "device")]
     wanted = [column for column in columns if column not in {"device", "start_ns", "name"}]
     work = gpu_classes(trace, *wanted)
