@@ -91,7 +91,7 @@ class ChangedWhileReadError(KernelscopeError, OSError):
     """The file changed while it was read: it is still being written."""
 
 
-class MemoryLimitError(KernelscopeError, MemoryError):
+class MemoryLimitError(KernelscopeError, ValueError):
     """A trace needs more memory than is allowed."""
 
 

@@ -9,20 +9,26 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kernelscope.batch.coordinator import BatchReport as BatchReport
+    from kernelscope.batch.coordinator import RankReport as RankReport
     from kernelscope.batch.coordinator import run as run
     from kernelscope.batch.lake import Lake as Lake
     from kernelscope.batch.lake import scan as scan
     from kernelscope.batch.manifest import Entry as Entry
+    from kernelscope.batch.pool import ProcessPool as ProcessPool
+    from kernelscope.batch.sizing import cores as cores
 
 _MODULE_OF = {
     "BatchReport": "coordinator",
     "Entry": "manifest",
     "Lake": "lake",
+    "ProcessPool": "pool",
+    "RankReport": "coordinator",
+    "cores": "sizing",
     "run": "coordinator",
     "scan": "lake",
 }
 
-__all__ = ["BatchReport", "Entry", "Lake", "run", "scan"]
+__all__ = ["BatchReport", "Entry", "Lake", "ProcessPool", "RankReport", "cores", "run", "scan"]
 
 
 def __getattr__(name: str) -> object:

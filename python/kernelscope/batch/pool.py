@@ -64,6 +64,8 @@ class ProcessPool(Executor):
     def _run(self, fn: Callable[..., T], args: tuple[object, ...], kwargs: Mapping[str, object]) -> T:
         worker: _Worker | None = getattr(self._own, "worker", None)
         if worker is None or worker.process.poll() is not None:
+            if worker is not None:
+                worker.close()
             worker = _Worker(self._environment)
             self._own.worker = worker
             self._all = [*(other for other in self._all if other.process.poll() is None), worker]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from kernelscope.cli import arguments
 
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from kernelscope.cli.arguments import Subparsers
 
 
@@ -85,5 +87,18 @@ def run(options: argparse.Namespace) -> int:
             step_range=options.step_range,
             on_rank=watch.update,
         )
-    watch.conclude(report)
+    watch.conclude(report, run=options.run_name)
+    if options.summary and report.done + report.unchanged:
+        _summarize(report.lake, options.run_name, to=sys.stderr if json_lines else sys.stdout)
     return 1 if report.failed else 0
+
+
+def _summarize(lake: Path, run: str, *, to: "TextIO") -> None:
+    """Says what to look at first. That it cannot be told does not make the batch a failure."""
+    from kernelscope.cli.batch_summary import text_of
+    from kernelscope.errors import KernelscopeError
+
+    try:
+        print(text_of(lake, run), end="", file=to)
+    except KernelscopeError as error:
+        print(f"kernelscope: no summary: {error}", file=sys.stderr)
