@@ -23,6 +23,12 @@ class Answers:
     ranges: pl.DataFrame
     """NVTX ranges by name, on the host and on the GPU; empty for a trace without."""
     gpus: pl.DataFrame
+    overlap: pl.DataFrame
+    """How much of each GPU's communication computing hides."""
+    idle: pl.DataFrame
+    """How long each GPU idled, by cause."""
+    idle_hosts: pl.DataFrame
+    """The same by what kept the host meanwhile."""
     recommendations: pl.DataFrame
     """What could make the program faster, the weightiest first."""
     unlinked: pl.DataFrame
@@ -42,6 +48,9 @@ def answer(trace: "Trace") -> Answers:
         kernels=analysis.kernel_table(trace),
         ranges=range_table(trace),
         gpus=gpus,
+        overlap=analysis.comm_comp_overlap(trace),
+        idle=analysis.idle_time(trace),
+        idle_hosts=analysis.idle_time(trace, by=("host",)),
         recommendations=analysis.recommendations(trace, breakdown=breakdown, gpus=gpus),
         unlinked=_unlinked(trace.gpu_ops),
         diagnostics=trace.diagnostics.with_columns(pl.col(pl.Categorical).cast(pl.String)),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
+from kernelscope import analysis
 from kernelscope.report.answers import Answers
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ def to_json(trace: "Trace", answers: Answers) -> str:
             "kernels": answers.kernels.to_dicts(),
             "ranges": answers.ranges.to_dicts(),
             "gpus": answers.gpus.to_dicts(),
+            "gpu_time": analysis.temporal_breakdown(trace).to_dicts(),
+            "overlap": answers.overlap.to_dicts(),
+            "idle": answers.idle.to_dicts(),
+            "idle_hosts": answers.idle_hosts.to_dicts(),
             "recommendations": answers.recommendations.to_dicts(),
             "unlinked": answers.unlinked.to_dicts(),
             "diagnostics": answers.diagnostics.to_dicts(),

@@ -45,6 +45,13 @@ def _frames(trace: "Trace", answers: Answers) -> dict[str, pl.DataFrame]:
         "ranges": answers.ranges,
         "kernels_by_op": analysis.kernel_table(trace, by=("op", "name")),
         "gpus": answers.gpus,
+        "gpu_time": analysis.temporal_breakdown(trace),
+        "overlap": answers.overlap,
+        "idle": answers.idle,
+        "idle_hosts": answers.idle_hosts,
+        "launches_by_call": analysis.launch_summary(trace),
+        "queues": analysis.queue_summary(trace),
+        "copies": analysis.memory_bandwidth_summary(trace),
         # CSV has no lists.
         "recommendations": answers.recommendations.with_columns(
             pl.col("rows").cast(pl.List(pl.String)).list.join(" ")

@@ -10,7 +10,15 @@ import polars as pl
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from kernelscope.report import advice_text, facts, gpu_tables, op_tables, range_tables, step_tables
+from kernelscope.report import (
+    advice_text,
+    facts,
+    gpu_tables,
+    idle_tables,
+    op_tables,
+    range_tables,
+    step_tables,
+)
 from kernelscope.report.answers import Answers
 from kernelscope.report.cells import Shape, heading, note
 from kernelscope.report.findings import findings
@@ -62,6 +70,7 @@ def _parts(trace: "Trace", answers: Answers, shape: Shape) -> list[RenderableTyp
     parts += op_tables.kernels(answers, shape)
     parts += range_tables.parts(answers.ranges, shape)
     parts += gpu_tables.parts(answers, shape)
+    parts += idle_tables.parts(answers, shape)
     parts += _findings(answers.diagnostics, shape)
     return parts
 
