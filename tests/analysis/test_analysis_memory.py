@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kernelscope import analysis
 from kernelscope.analysis.memory_curve import memory_timeline
+from kernelscope.analysis.memory_records import allocator_records, with_operators
 from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -180,3 +181,33 @@ def test_too_few_points_are_refused(tmp_path: Path) -> None:
     events.record(1, 0xA, 100)
     with pytest.raises(InvalidArgumentError, match="at least 4"):
         analysis.memory_timeline(events.read(tmp_path), max_points=3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_an_allocation_belongs_to_the_innermost_operator_that_runs(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    spans = data.draw(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30)), max_size=25))
+    times = data.draw(st.lists(st.integers(0, 100), min_size=1, max_size=15))
+    events = Memory()
+    for start, dur in spans:
+        events.op(f"aten::op{start}", start, dur)
+    for place, ts in enumerate(times):
+        events.record(ts, 0x100 + place, 8)
+    trace = events.read(tmp_path_factory.mktemp("ops"))
+    rows = with_operators(allocator_records(trace), trace).select("start_ns", "op_row").rows()
+    # The tree says which operator is inside which; of those that run, the one that no other is inside of.
+    ops = {row["row"]: row for row in trace.ops.to_dicts()}
+    for time, found in rows:
+        running = {r for r, op in ops.items() if op["start_ns"] <= time < op["start_ns"] + op["dur_ns"]}
+        innermost = {r for r in running if not any(_inside(ops, other, r) for other in running - {r})}
+        assert (found in innermost) if running else (found is None)
+
+
+def _inside(ops: dict[int, dict[str, Any]], row: int, other: int) -> bool:
+    while row is not None:
+        row = ops[row]["parent_row"]
+        if row == other:
+            return True
+    return False

@@ -4,50 +4,48 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from kernelscope.analysis.calls import Places, nearest
 from kernelscope.analysis.ops import operator_flags
 from kernelscope.analysis.tensor_cores import kernel_flags
-from kernelscope.analysis.tree import collapse_repeats, subtree_sums
+from kernelscope.analysis.tree import collapse_repeats
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 
 def call_eligibility(trace: "Trace") -> pl.DataFrame:
-    """For every operator whether tensor cores can run it, or an operator inside it.
+    """For every call of an operator whether tensor cores can run it.
 
-    A call can run on them if its name is of those that can, or if it launched a kernel that does.
+    They can if its name is of those that they can, or if it launched a kernel that used them. A call whose
+    only child has its own name stands for both.
 
-    Columns: ``row``, ``kept`` (``row`` of the call it counts as, see ``collapse_repeats``), ``name``,
-        ``is_operator``, ``tc_eligible``, ``own_eligible`` (without regard to calls inside it), ``is_lowest``
-        (eligible, and no call inside it is), ``kernel_ns``
-        (of the kernels that the call itself launched) and ``tensor_core_ns`` (of those among them that
-        use tensor cores); figures of a call that counts as another are null.
+    Columns: ``row``, ``name``, ``is_operator``, ``own_eligible``, ``is_lowest`` (eligible, and no call inside
+        it is), ``kernel_ns`` (of the kernels that the call itself launched) and ``tensor_core_ns`` (of those
+        among them that use tensor cores).
     Units: ns.
     Source: the recommendations of the TensorBoard plugin.
     """
     ops = operator_flags(trace.ops.select("row", "parent_row", "name", "category"))
     kept = collapse_repeats(ops.select("row", "parent_row", "name"))
-    parents = kept.rename({"row": "parent_row", "kept": "_parent"})
-    calls = ops.join(kept.filter(pl.col("row") == pl.col("kept")).select("row"), on="row", how="semi")
-    calls = calls.join(parents, on="parent_row", how="left", maintain_order="left")
-    calls = calls.with_columns(parent_row="_parent").drop("_parent")
-    own = _own_kernels(trace, kept)
-    marked = calls.join(own, on="row", how="left", maintain_order="left").with_columns(
+    known = ops.join(_own_kernels(trace, kept), on="row", how="left", maintain_order="left").with_columns(
         pl.col("kernel_ns", "tensor_core_ns").fill_null(0),
-        own=pl.max_horizontal("_eligible", pl.col("_launched").fill_null(0)),
+        own_eligible=(pl.col("_eligible") > 0) | pl.col("_launched").fill_null(value=False),
     )
-    summed = subtree_sums(marked.with_columns(below="own"), ["below"])
-    known = summed.select(
-        "row",
-        "name",
-        "is_operator",
-        "kernel_ns",
-        "tensor_core_ns",
-        tc_eligible=pl.col("below") > 0,
-        own_eligible=pl.col("own") > 0,
-        is_lowest=(pl.col("own") > 0) & (pl.col("below") == pl.col("own")),
+    stands = (kept["row"] == kept["kept"]).rename("stands")
+    marked = known["own_eligible"] & stands
+    places = Places(known["row"])
+    nobody = pl.zeros(1, dtype=pl.UInt32, eager=True)
+    parents = pl.concat([nobody, places.of(known["parent_row"])])
+    around = nearest(pl.concat([pl.Series([False]), marked]), parents).gather(parents)[1:]
+    # An eligible call with another inside is the nearest around one of them.
+    inner = around.filter(marked).unique()
+    has_inner = pl.repeat(False, known.height + 1, dtype=pl.Boolean, eager=True).scatter(inner, True)[1:]
+    lowest = (marked & ~has_inner).alias("is_lowest")
+    return (
+        known.with_columns(lowest)
+        .filter(stands)
+        .select("row", "name", "is_operator", "own_eligible", "is_lowest", "kernel_ns", "tensor_core_ns")
     )
-    return kept.join(known, on="row", how="left", maintain_order="left")
 
 
 def eligible_share(trace: "Trace", calls: pl.DataFrame | None = None) -> float | None:
@@ -74,6 +72,6 @@ def _own_kernels(trace: "Trace", kept: pl.DataFrame) -> pl.DataFrame:
         .agg(
             pl.col("dur_ns").sum().alias("kernel_ns"),
             used.sum().alias("tensor_core_ns"),
-            (used.len() > 0).cast(pl.UInt32).alias("_launched"),
+            (used.len() > 0).alias("_launched"),
         )
     )

@@ -4,10 +4,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.eligibility import call_eligibility
-from kernelscope.analysis.grouping import as_text
 from kernelscope.analysis.kernels import kernel_table
 from kernelscope.analysis.occupancy import launch_limits
+from kernelscope.analysis.tensor_cores import ELIGIBLE_OPS
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -33,9 +32,8 @@ def kernel_launches(trace: "Trace") -> pl.DataFrame:
     table = kernel_table(trace, by=_BY)
     distinct = table.select("device", *_SIZES).unique()
     limits = launch_limits(distinct, trace.devices)
-    calls = call_eligibility(trace).filter(pl.col("row") == pl.col("kept"))
-    eligible = as_text(calls.group_by(op="name").agg(op_tc_eligible=pl.col("own_eligible").any()))
-    keys = list(distinct.columns)
-    return table.join(limits, on=keys, how="left", nulls_equal=True, maintain_order="left").join(
-        eligible, on="op", how="left", maintain_order="left"
-    )
+    # Tensor cores can run what they run.
+    runs = pl.col("tensor_cores").fill_null(value=False).any().over("op")
+    eligible = pl.when(pl.col("op").is_not_null()).then(pl.col("op").is_in(list(ELIGIBLE_OPS)) | runs)
+    known = table.join(limits, on=distinct.columns, how="left", nulls_equal=True, maintain_order="left")
+    return known.with_columns(op_tc_eligible=eligible)

@@ -115,14 +115,16 @@ def memory_growth(facts: Facts) -> Iterator[Advice]:
         return
     from kernelscope.analysis.memory_curve import memory_timeline
 
-    ends = facts.breakdown.select(step="step", _end=pl.col("start_ns") + pl.col("total_ns")).sort("_end")
+    ends = facts.breakdown.select(pl.col("start_ns") + pl.col("total_ns")).to_series().sort()
     for (device,), curve in memory_timeline(facts.trace).group_by("device", maintain_order=True):
-        last = ends.join_asof(
-            curve.sort("start_ns"), left_on="_end", right_on="start_ns", strategy="backward"
-        )
+        # The record before each end; none where a step ends before the first of them.
+        at = curve["start_ns"].search_sorted(ends, side="right").cast(pl.Int64) - 1
+        if (at < 0).any():
+            continue
+        last = curve.select("row", "allocated_bytes")[at.to_list()]
         held = last["allocated_bytes"]
         peak = curve["allocated_bytes"].max()
-        if held.null_count() or not isinstance(peak, int) or not (held.diff().drop_nulls() > 0).all():
+        if not isinstance(peak, int) or not (held.diff().drop_nulls() > 0).all():
             continue
         growth = int(held[-1]) - int(held[0])
         if peak > 0 and growth / peak > _GROWING:
