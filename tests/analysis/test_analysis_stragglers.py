@@ -68,6 +68,22 @@ def test_less_than_the_threshold_is_no_straggling(tmp_path: Path) -> None:
     assert analysis.stragglers(traces, threshold=0.045)["rank"].to_list() == [1] * 4
 
 
+@pytest.mark.parametrize(("ranks", "slow"), [(2, [1]), (4, [0, 3]), (5, [1, 2])])
+def test_up_to_half_of_the_ranks_may_be_slow(tmp_path: Path, ranks: int, slow: list[int]) -> None:
+    traces = training(tmp_path, ranks, steps=2, slower=dict.fromkeys(slow, 300.0))
+    late = analysis.stragglers(traces)
+    assert late.select("step", "rank").rows() == [(step, rank) for step in (0, 1) for rank in slow]
+    assert late["excess_ns"].unique().to_list() == [300 * US]
+
+
+def test_a_part_stands_out_where_other_ranks_are_late_by_another(tmp_path: Path) -> None:
+    """Most ranks are late by their host, so that only its computing tells the slow GPU from them."""
+    launching = dict.fromkeys(range(3, 6), 250.0)
+    traces = training(tmp_path, 6, steps=2, slower={0: 240}, launching=launching)
+    late = analysis.stragglers(traces).filter(step=1)
+    assert dict(late.select("rank", "cause").rows()) == {0: "compute", 3: "launch", 4: "launch", 5: "launch"}
+
+
 def test_one_rank_has_nobody_to_be_late_for(tmp_path: Path) -> None:
     traces = training(tmp_path, 1)
     assert analysis.stragglers(traces).is_empty()

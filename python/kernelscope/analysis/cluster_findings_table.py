@@ -23,9 +23,6 @@ _SAYS = {
 _SLOW_SHARE = 0.8
 """A group, or a pair of ranks, has a slow link if its bandwidth is below this share of its peers'."""
 
-_FEWEST_PEERS = 3
-"""With two, nothing tells which of them is as it should be."""
-
 _CLOCK_NS = 10_000
 """Clocks that differ by less are as equal as recorders keep them."""
 
@@ -48,8 +45,8 @@ def cluster_findings(source: "Source | Cluster", *, threshold: float = 0.05) -> 
     ``source`` is a list of traces, or a lake of many ranks. A rank is named if it straggles (see
     ``stragglers``) in at least a quarter of its steps, and in more than one unless it has only one; a process
     group, or the pair of ranks of a transfer, if its median transfer takes more than 1.25 times as long as
-    that of the median of three or more that run the same collective of the same size; the clock of a host if
-    it is off by more than 10 us and by more than three times its residual.
+    that of the median of those that run the same collective of the same size; the clock of a host if it is
+    off by more than 10 us and by more than three times its residual.
 
     Columns: ``finding`` (slow_rank, slow_launch, late_data_loader, slow_network, slow_link or clock_offset),
         ``ranks`` (it is about), ``group`` (process group or pair of ranks of a link, host of a clock, else
@@ -98,9 +95,9 @@ def _slow_links(cluster: Cluster) -> list[_Row]:
     per_link = timed.group_by(*same, "link").agg(
         pl.col("transfer_ns").median(), pl.len().cast(pl.Int64).alias("collectives")
     )
-    compared = per_link.filter(pl.len().over(same) >= _FEWEST_PEERS).with_columns(
-        peers_ns=pl.col("transfer_ns").median().over(same)
-    )
+    # Of two links the faster shows what there could be.
+    peers = pl.col("transfer_ns").quantile(0.5, interpolation="lower").over(same)
+    compared = per_link.with_columns(peers_ns=peers)
     slow = compared.with_columns(share=pl.col("peers_ns") / pl.col("transfer_ns")).filter(
         pl.col("share") < _SLOW_SHARE
     )

@@ -48,11 +48,13 @@ def stragglers(source: "Source | Cluster", *, threshold: float = 0.05) -> pl.Dat
     """The ranks that took longer than the others for their own part of a step, and what made them.
 
     ``source`` is a list of traces, or a lake of many ranks. A rank straggles in a step if its own time, which
-    leaves out waiting for other ranks, exceeds the median over the ranks by more than ``threshold`` of the
-    median step, and by more than three times the ranks' usual distance from the median.
+    leaves out waiting for other ranks, exceeds that of the fastest quarter of the ranks by more than
+    ``threshold`` of the median step, and if it stands out: its own time, or one part of it, exceeds what is
+    typical by that much and by more than three times the ranks' usual distance from the typical. What is
+    typical of a part is the median over the ranks, of an even number the smaller of the two in the middle.
 
-    Columns: ``step``, ``rank``, ``cause`` (compute, launch, data or network: the part that exceeds its
-        median most), ``own_ns``, ``excess_ns`` (over the median of the ranks), ``compute_excess_ns``,
+    Columns: ``step``, ``rank``, ``cause`` (compute, launch, data or network: the part that exceeds the
+        typical most), ``own_ns``, ``excess_ns`` (over the fastest quarter), ``compute_excess_ns``,
         ``launch_excess_ns``, ``data_excess_ns``, ``network_excess_ns``, ``step_ns`` (median over ranks),
         ``ranks`` (that have the step).
     Units: ns.
@@ -60,32 +62,40 @@ def stragglers(source: "Source | Cluster", *, threshold: float = 0.05) -> pl.Dat
         that fewer than two ranks have.
     """
     steps = rank_steps(source)
-    typical = pl.col("own_ns", *_PARTS).median().over("step").name.suffix("_typical")
+    fastest = pl.col("own_ns").quantile(0.25, interpolation="lower").over("step")
     compared = steps.with_columns(
-        typical,
-        step_ns=pl.col("total_ns").median().over("step"),
+        *((pl.col(part) - _middle(pl.col(part)).over("step")).alias(_excess(part)) for part in _PARTS),
+        excess_ns=pl.col("own_ns") - fastest,
+        step_ns=_middle(pl.col("total_ns")).over("step"),
         ranks=pl.len().cast(pl.Int64).over("step"),
     )
-    compared = compared.with_columns(
-        (pl.col(name) - pl.col(f"{name}_typical")).alias(name.removesuffix("_ns") + "_excess_ns")
-        for name in ("own_ns", *_PARTS)
-    ).rename({"own_excess_ns": "excess_ns"})
-    usual = pl.col("excess_ns").abs().median().over("step")
+    least = threshold * pl.col("step_ns")
+    stands_out = [
+        (pl.col(name) > least) & (pl.col(name) > 3 * _middle(pl.col(name).abs()).over("step"))
+        for name in ("excess_ns", *map(_excess, _PARTS))
+    ]
     late = compared.filter(
-        (pl.col("ranks") > 1)
-        & (pl.col("excess_ns") > threshold * pl.col("step_ns"))
-        & (pl.col("excess_ns") > 3 * usual)
+        (pl.col("ranks") > 1) & (pl.col("excess_ns") > least) & pl.any_horizontal(stands_out)
     )
     return late.select(
         "step",
         "rank",
-        _largest([f"{cause}_excess_ns" for cause in CAUSES]).alias("cause"),
+        _largest([_excess(part) for part in _PARTS]).alias("cause"),
         "own_ns",
         "excess_ns",
-        *(f"{cause}_excess_ns" for cause in CAUSES),
+        *map(_excess, _PARTS),
         "step_ns",
         "ranks",
     ).sort("step", "excess_ns", "rank", descending=[False, True, False], nulls_last=True)
+
+
+def _middle(values: pl.Expr) -> pl.Expr:
+    """The median; of two ranks, or of two halves, the faster is as it should be."""
+    return values.quantile(0.5, interpolation="lower")
+
+
+def _excess(part: str) -> str:
+    return part.removesuffix("_ns") + "_excess_ns"
 
 
 def _largest(columns: list[str]) -> pl.Expr:
