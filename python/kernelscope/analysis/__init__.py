@@ -12,23 +12,15 @@ if TYPE_CHECKING:
     from kernelscope.analysis.averages import KeyAverages as KeyAverages
     from kernelscope.analysis.averages import key_averages as key_averages
     from kernelscope.analysis.clocks import clock_offsets as clock_offsets
-    from kernelscope.analysis.cluster_findings_table import (
-        cluster_findings as cluster_findings,
-    )
+    from kernelscope.analysis.cluster_findings_table import cluster_findings as cluster_findings
     from kernelscope.analysis.cluster_frames import cluster_of as cluster_of
-    from kernelscope.analysis.communication_table import (
-        collective_instances as collective_instances,
-    )
+    from kernelscope.analysis.communication_table import collective_instances as collective_instances
     from kernelscope.analysis.communication_table import communication as communication
     from kernelscope.analysis.communication_table import rank_calls as rank_calls
     from kernelscope.analysis.copy_bandwidth import memory_bandwidth as memory_bandwidth
-    from kernelscope.analysis.copy_bandwidth import (
-        memory_bandwidth_summary as memory_bandwidth_summary,
-    )
+    from kernelscope.analysis.copy_bandwidth import memory_bandwidth_summary as memory_bandwidth_summary
     from kernelscope.analysis.cost_table import costs as costs
-    from kernelscope.analysis.counters import (
-        counters_with_operators as counters_with_operators,
-    )
+    from kernelscope.analysis.counters import counters_with_operators as counters_with_operators
     from kernelscope.analysis.coverage import cost_coverage as cost_coverage
     from kernelscope.analysis.efficiency_table import efficiency as efficiency
     from kernelscope.analysis.flame import folded_stacks as folded_stacks
@@ -38,18 +30,14 @@ if TYPE_CHECKING:
     from kernelscope.analysis.gpus import gpu_summary as gpu_summary
     from kernelscope.analysis.idle_causes import idle_gaps as idle_gaps
     from kernelscope.analysis.idle_causes import idle_time as idle_time
-    from kernelscope.analysis.kernel_launch_table import (
-        kernel_launches as kernel_launches,
-    )
+    from kernelscope.analysis.kernel_launch_table import kernel_launches as kernel_launches
     from kernelscope.analysis.kernels import kernel_table as kernel_table
     from kernelscope.analysis.launch_calls import launch_stats as launch_stats
     from kernelscope.analysis.launch_calls import launch_summary as launch_summary
     from kernelscope.analysis.launch_delays import op_launch_delay as op_launch_delay
     from kernelscope.analysis.memory_curve import memory_summary as memory_summary
     from kernelscope.analysis.memory_curve import memory_timeline as memory_timeline
-    from kernelscope.analysis.memory_lifetimes import (
-        memory_allocations as memory_allocations,
-    )
+    from kernelscope.analysis.memory_lifetimes import memory_allocations as memory_allocations
     from kernelscope.analysis.memory_lifetimes import memory_peak as memory_peak
     from kernelscope.analysis.memory_operators import memory_table as memory_table
     from kernelscope.analysis.missing_views import missing as missing
