@@ -127,6 +127,7 @@ def test_columns_without_a_value_are_left_out() -> None:
 def test_every_column_says_what_it_is() -> None:
     units = {
         "text",
+        "sentence",
         "ns",
         "bytes",
         "count",

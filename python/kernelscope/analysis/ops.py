@@ -46,11 +46,29 @@ def op_table(
 
     Example: ``op_table(trace, by=("name", "input_dims")).head(10)``
     """
-    columns = check_by(by, trace.ops.columns)
-    needed = dict.fromkeys([*_NEEDED, *columns])
+    return op_tables(trace, [by], annotations=annotations, collapse=collapse)[0]
+
+
+def op_tables(
+    trace: "Trace",
+    groupings: Sequence[str | Sequence[str]],
+    *,
+    annotations: bool = False,
+    collapse: bool = True,
+) -> list[pl.DataFrame]:
+    """What :func:`op_table` gives for each of ``groupings``, for little more than the time of one.
+
+    Raises: InvalidArgumentError: a grouping names no column of ``ops``.
+    """
+    columns = [check_by(by, trace.ops.columns) for by in groupings]
+    needed = dict.fromkeys([*_NEEDED, *(name for group in columns for name in group)])
     calls = _costed(trace, trace.ops.select(list(needed)), collapse=collapse)
     if not annotations:
         calls = calls.filter("is_operator")
+    return [_summed(calls, group) for group in columns]
+
+
+def _summed(calls: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     table = as_text(
         calls.group_by(columns).agg(
             pl.len().cast(pl.Int64).alias("calls"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any, cast
+from zlib import crc32
 
 import polars as pl
 
@@ -9,11 +10,20 @@ from kernelscope.report.html.cells import label
 from kernelscope.report.html.parts import Figure
 from kernelscope.units import format_ns
 
+_BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "bytes"))
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 # In front of a label: Plotly keeps slices in an object by label, in which "__proto__" is something else.
 _NO_KEY = "\u200b"
 PALETTE = tuple(f"--c{index}" for index in range(10))
 """Colours of the style sheet that tell slices apart."""
+
+
+def byte_unit(largest: float) -> tuple[float, str]:
+    """The bytes of the unit that suits an axis, and its name."""
+    for size, name in _BYTES:
+        if largest >= size:
+            return size, name
+    return _BYTES[-1]
 
 
 def time_unit(largest_ns: float) -> tuple[float, str]:
@@ -88,6 +98,34 @@ def slice_trace(names: Sequence[str], values: Sequence[float], colors: Sequence[
         "hovertemplate": "%{label}<br>%{customdata}, %{percent}<extra></extra>",
         "marker": {"colors": list(colors[: len(names)]), "line": {"color": "--panel", "width": 1}},
     }
+
+
+def icicle(names: Sequence[str], parents: Sequence[int], values: Sequence[int]) -> dict[str, Any]:
+    """A flame graph of times in nanoseconds: of each frame its name, escaped, and its caller, or -1."""
+    total = sum(value for value, parent in zip(values, parents, strict=True) if parent < 0)
+    return {
+        "type": "icicle",
+        "ids": ["all", *(str(index) for index in range(len(names)))],
+        "parents": ["", *("all" if parent < 0 else str(parent) for parent in parents)],
+        "labels": ["all", *names],
+        "values": [total, *values],
+        "customdata": [format_ns(value) for value in (total, *values)],
+        "branchvalues": "total",
+        "hovertemplate": "%{label}<br>%{customdata}, %{percentRoot} of all<extra></extra>",
+        "tiling": {"orientation": "v", "pad": 1},
+        # Frames of one name have one colour, whoever called them.
+        "marker": {
+            "line": {"color": "--panel", "width": 0},
+            "colors": ["--other", *(PALETTE[crc32(name.encode()) % len(PALETTE)] for name in names)],
+        },
+        "maxdepth": 24,
+    }
+
+
+ICICLE_LAYOUT: dict[str, Any] = {
+    "margin": {"l": 4, "r": 4, "t": 4, "b": 4},
+    "uniformtext": {"minsize": 9, "mode": "hide"},
+}
 
 
 def bars(id: str, title: str, what: str, frame: pl.DataFrame, column: str, *, top: int = 15) -> Figure:  # noqa: A002

@@ -6,7 +6,8 @@ from typing import NamedTuple
 class Column(NamedTuple):
     """A column: its title, its unit and a sentence on what it means.
 
-    Units: text, ns, bytes, count, number, percent (0 to 100), share (0 to 1), FLOP, FLOP/s, B/s, flag.
+    Units: text, sentence, ns, bytes, count, number, percent (0 to 100), share (0 to 1), FLOP, FLOP/s, B/s,
+        FLOP/B, flag.
     """
 
     title: str
@@ -35,7 +36,7 @@ _NAMES = {
     "severity": Column(
         "Severity", "text", "lost, repaired or info; of recommendations: high, medium or low."
     ),
-    "message": Column("Message", "text", "What was found."),
+    "message": Column("Message", "sentence", "What was found."),
     "place": Column("Where first", "text", "Byte, or table and row, of the first."),
     "grid": Column("Grid", "text", "Thread blocks in x, y and z."),
     "block": Column("Block", "text", "Threads of a block in x, y and z."),
@@ -45,7 +46,22 @@ _NAMES = {
     "group_name": Column("Group", "text", "The process group."),
     "compute_capability": Column("Capability", "text", "CUDA compute capability."),
     "launch_metrics": Column("Figures", "text", "Recorded, or derived from launch sizes and device limits."),
-    "note": Column("Note", "text", "What was assumed, or is missing."),
+    "note": Column("Note", "sentence", "What was assumed, or is missing."),
+    "title": Column("Finding", "text", "What was found, in a few words."),
+    "evidence": Column("Evidence", "sentence", "What of the trace it rests on."),
+    "remedy": Column("What to do", "sentence", "What to do about it."),
+    "unit": Column("Unit", "text", "The unit of the value and the threshold."),
+    "id": Column("Rule", "text", "The name of the rule."),
+    "kind": Column("Kind", "text", "What kind of work it is."),
+    "call": Column("Call", "text", "The call that started the GPU work."),
+    "cause": Column("Cause", "text", "What the GPU waited for; null without a recorded launch."),
+    "class": Column("Class", "text", "The class of the module."),
+    "tree": Column("Module", "text", "The module, indented by its depth in the tree."),
+    "path": Column("Path", "text", "The modules from the root to this one."),
+    "state": Column("State", "text", "freed; open: not freed in the recording; older: allocated before it."),
+    "parent_op": Column("Inside", "text", "The operator around that one."),
+    "phase": Column("Phase", "text", "forward, backward, optimizer or other."),
+    "source": Column("Source", "text", "recorded by the allocator, or summed from its records."),
     "table": Column("Table", "text", "A table of the trace; `kernelscope schema` documents it."),
 }
 
@@ -81,6 +97,27 @@ _TIMES = {
     "runtime_ns": ("Runtime call", "The host is inside a runtime call, and nothing of the above happens."),
     "dataloader_ns": ("Data loading", "The host loads data, and nothing of the above happens."),
     "cpu_exec_ns": ("Other host work", "The host runs an operator or annotation, and nothing of the above."),
+    "self_ns": ("Self", "Of that, launched by the operator itself."),
+    "compute_ns": ("Computing", "A kernel runs that is no communication."),
+    "memory_ns": ("Copying only", "Only copies and memsets run."),
+    "overlap_ns": ("Hidden", "Communication runs and so does a kernel that is none."),
+    "exposed_ns": ("Exposed", "Communication runs and nothing computes on that GPU."),
+    "transfer_p50_ns": ("Transfer, median", "Half of the transfers take no longer."),
+    "transfer_p90_ns": ("Transfer, 90 %", "Nine of ten transfers take no longer."),
+    "transfer_max_ns": ("Transfer, longest", "The longest transfer."),
+    "peak_ns": ("Peak at", "When most was allocated, since the first event."),
+    "alloc_ns": ("Allocated", "When, since the first event; unknown if before the recording."),
+    "free_ns": ("Freed", "When, since the first event; unknown if not in the recording."),
+    "lifetime_ns": ("Lifetime", "From allocation to free."),
+    "backward_host_ns": ("Backward, host", "Host time of the gradients of what ran in it."),
+    "backward_device_ns": ("Backward, device", "GPU time of the gradients of what ran in it."),
+    "cpu_dur_ns_sum": ("Calls", "Time of the calls."),
+    "cpu_dur_ns_p50": ("Call, median", "Half of the calls take no longer."),
+    "cpu_dur_ns_max": ("Call, longest", "The longest call."),
+    "gpu_dur_ns_sum": ("GPU work", "Time of the work that they started."),
+    "launch_delay_ns_p50": ("Delay, median", "From the end of a call to the start of its work."),
+    "launch_delay_ns_p90": ("Delay, 90 %", "Nine of ten works wait no longer."),
+    "launch_delay_ns_max": ("Delay, longest", "The longest wait."),
     "other_ns": ("Nothing recorded", "Nothing that was recorded happens."),
 }
 
@@ -100,6 +137,23 @@ _COUNTS = {
     "registers": ("Registers", "Registers of a thread."),
     "group_size": ("Ranks", "Ranks in the process group."),
     "gpus": ("GPUs", "GPUs that work in the trace."),
+    "cited": ("Rows", "How many rows of the trace it rests on."),
+    "works": ("Works", "How many kernels, copies and memsets they started."),
+    "short": ("Longer than work", "Works whose call lasts longer than they do."),
+    "slow_calls": ("Slow calls", "Calls that last longer than 50 us."),
+    "late": ("Late", "Works that wait longer than 100 us."),
+    "gaps": ("Gaps", "How many gaps."),
+    "changes": ("Changes", "How often the length of the queue changed."),
+    "max": ("Longest", "Most calls that waited at once."),
+    "copies": ("Copies", "How many copies or memsets."),
+    "collectives": ("Collectives", "How many collectives."),
+    "allocations": ("Allocations", "How often memory was allocated."),
+    "self_allocations": ("Allocations, self", "Less those of operators inside."),
+    "frees": ("Frees", "How often memory was freed."),
+    "open_allocations": ("Not freed", "Allocations that were not freed in the recording."),
+    "failures": ("Failures", "How often memory was out."),
+    "peak_step": ("Peak in step", "The step in which most was allocated."),
+    "resident_blocks": ("Resident blocks", "Blocks that an SM can hold of this kernel."),
     "step": ("Step", "The number of the step."),
 }
 
@@ -111,6 +165,19 @@ _SIZES = {
     "shared_memory_bytes": ("Shared memory", "Shared memory of a block."),
     "total_memory_bytes": ("Memory", "Memory of the GPU."),
     "bytes": ("Bytes", "Size."),
+    "message_bytes": ("Message", "Size of the message."),
+    "capacity_bytes": ("Capacity", "Memory of the GPU."),
+    "peak_bytes": ("Peak", "Most that was allocated at once."),
+    "reserved_at_peak_bytes": ("Reserved at peak", "Reserved when most was allocated."),
+    "peak_reserved_bytes": ("Most reserved", "Most that was reserved at once."),
+    "fragmentation_bytes": ("Reserved, unused", "Reserved but not allocated when most was reserved."),
+    "start_bytes": ("At the start", "Allocated before the first record."),
+    "end_bytes": ("At the end", "Allocated after the last record."),
+    "open_bytes": ("Not freed", "Allocated in the recording and not freed in it."),
+    "allocated_bytes": ("Allocated", "Of all allocations together, without regard to frees."),
+    "self_allocated_bytes": ("Allocated, self", "Less what operators inside do."),
+    "increase_bytes": ("Increase", "Allocated less freed during the calls."),
+    "self_increase_bytes": ("Increase, self", "Less what operators inside do."),
     "bytes_read": ("Read", "Bytes that have to come from memory at least."),
     "bytes_written": ("Written", "Bytes that have to go to memory at least."),
 }
@@ -139,6 +206,34 @@ _RATES = {
     "tc_total_pct": Column("TC, total", "percent", "Share of the whole device time on tensor cores."),
     "tc_eligible": Column("TC eligible", "flag", "Whether tensor cores can run it."),
     "tensor_cores": Column("Tensor cores", "flag", "Whether any of its launches runs on tensor cores."),
+    "share": Column("Share", "share", "Share of the sum."),
+    "compute_share": Column("Computing", "share", "Share of the span."),
+    "communication_share": Column("Communicating only", "share", "Share of the span."),
+    "memory_share": Column("Copying only", "share", "Share of the span."),
+    "idle_share": Column("Idle", "share", "Share of the span."),
+    "empty_share": Column("Empty", "share", "Share of the time in which no call waits in the queue."),
+    "overlap": Column("Hidden", "share", "Share of the communication that computing hides."),
+    "peak_share": Column("Of capacity", "share", "The peak as a share of the GPU's memory."),
+    "fragmentation_share": Column("Unused", "share", "Share of what was reserved that was not allocated."),
+    "saving_share": Column("Of all", "share", "The saving as a share of the time of all steps."),
+    "value": Column("Value", "number", "What was measured."),
+    "threshold": Column("Threshold", "number", "The limit that it passed."),
+    "mean": Column("Mean", "number", "Calls that wait, on average over time."),
+    "p50": Column("Median", "number", "Calls that wait, at half of the changes at most."),
+    "p90": Column("90 %", "number", "Calls that wait, at nine of ten changes at most."),
+    "bytes_per_s_p50": Column("Median", "B/s", "Of single copies, the median."),
+    "bytes_per_s_max": Column("Fastest", "B/s", "Of single copies, the fastest."),
+    "algorithm_bytes_per_s": Column(
+        "Algorithm bandwidth", "B/s", "Message over time, of the median transfer."
+    ),
+    "bus_bytes_per_s": Column(
+        "Bus bandwidth", "B/s", "What crosses a link over time, of the median transfer."
+    ),
+    "theoretical_occupancy_pct": Column("Occupancy possible", "percent", "What the launch size allows."),
+    "waves": Column("Waves", "number", "Rounds in which the blocks of a launch run."),
+    "tail_pct": Column("Tail", "percent", "Share of the GPU that idles in the last wave."),
+    "op_tc_eligible": Column("Operator TC eligible", "flag", "Whether tensor cores can run the operator."),
+    "backward_flops": Column("Backward FLOP", "FLOP", "FLOPs of the gradients of what ran in it."),
     "peak_type": Column("Peak of", "text", "The type whose peak is meant."),
 }
 

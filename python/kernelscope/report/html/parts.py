@@ -30,11 +30,20 @@ class Facts:
     title: str
     items: Sequence[Fact]
     tiles: bool = False
+    wide: bool = False
+    """Whether they take the room that is left beside a narrow figure."""
 
     def payload(self) -> dict[str, Any]:
         """The part as the page's script takes it."""
         rows = [[fact.label, fact.value, fact.what] for fact in self.items]
-        return {"kind": "facts", "id": self.id, "title": self.title, "tiles": self.tiles, "items": rows}
+        return {
+            "kind": "facts",
+            "id": self.id,
+            "title": self.title,
+            "tiles": self.tiles,
+            "wide": self.wide,
+            "items": rows,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +117,8 @@ class View:
     @property
     def is_empty(self) -> bool:
         """Whether the view only says what is missing."""
-        return all(isinstance(part, Note) for part in self.parts)
+        notes = [part for part in self.parts if isinstance(part, Note)]
+        return len(notes) == len(self.parts) and any(note.missing for note in notes)
 
     def payload(self) -> dict[str, Any]:
         """The view as the page's script takes it."""

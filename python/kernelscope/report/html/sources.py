@@ -6,10 +6,24 @@ from typing import TYPE_CHECKING, cast
 import polars as pl
 
 from kernelscope import analysis
-from kernelscope.report import roofline
+from kernelscope.analysis.cost_table import described
+from kernelscope.analysis.costed import Costed, costed_trace
+from kernelscope.analysis.coverage import cost_findings, coverage_of
+from kernelscope.analysis.efficiency_table import step_efficiency
+from kernelscope.analysis.ops import op_tables
+from kernelscope.analysis.roofline_table import limited_work, summed
+from kernelscope.report.html.parts import Note
+from kernelscope.report.html.window import Window, window_of
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
+
+_GROUPINGS: dict[str, tuple[str, ...]] = {
+    "name": ("name",),
+    "shape": ("name", "input_dims", "input_types"),
+    "stack": ("name", "call_stack"),
+    "module": ("name", "module"),
+}
 
 
 class Sources:
@@ -24,9 +38,13 @@ class Sources:
         return analysis.step_breakdown(self.trace)
 
     @cached_property
-    def ops(self) -> pl.DataFrame:
-        """Operators by name."""
-        return analysis.op_table(self.trace)
+    def ops(self) -> dict[str, pl.DataFrame]:
+        """Operators by name, and by name and what else was recorded: shape, stack and module."""
+        ops = self.trace.ops
+        recorded = {
+            key: by for key, by in _GROUPINGS.items() if key == "name" or ops[by[1]].null_count() < ops.height
+        }
+        return dict(zip(recorded, op_tables(self.trace, list(recorded.values())), strict=True))
 
     @cached_property
     def kernels(self) -> pl.DataFrame:
@@ -39,9 +57,60 @@ class Sources:
         return analysis.gpu_summary(self.trace)
 
     @cached_property
-    def roofline(self) -> roofline.RooflineAnswers:
-        """Costs, coverage and FLOPs utilisation."""
-        return roofline.answer(self.trace, ("name",))
+    def costs(self) -> pl.DataFrame:
+        """What every operator had to compute and move."""
+        return described(self.trace, self._costed)
+
+    @cached_property
+    def _costed(self) -> Costed:
+        return costed_trace(self.trace, convention="kernelscope")
+
+    @cached_property
+    def _work(self) -> pl.DataFrame:
+        return limited_work(self.trace, self._costed)
+
+    def roofline(self, by: str) -> pl.DataFrame:
+        """What was achieved and attainable, by a column."""
+        return summed(self.trace, self._work, (by,))
+
+    @cached_property
+    def efficiency(self) -> pl.DataFrame:
+        """FLOPs utilisation of each step."""
+        return step_efficiency(self.trace, self._work)
+
+    @cached_property
+    def coverage(self) -> pl.DataFrame:
+        """For how much of the GPU time the costs are known."""
+        return coverage_of(self.trace, self.costs)
+
+    @cached_property
+    def cost_findings(self) -> pl.DataFrame:
+        """Whose costs are not known, and why."""
+        return cost_findings(self.costs)
+
+    @cached_property
+    def overview(self) -> dict[str, object]:
+        """The figures of the trace at a glance."""
+        return analysis.overview(self.trace, gpus=self.gpus, efficiency=self.efficiency).row(0, named=True)
+
+    @cached_property
+    def recommendations(self) -> pl.DataFrame:
+        """What could make the program faster."""
+        return analysis.recommendations(self.trace, breakdown=self.breakdown, gpus=self.gpus)
+
+    @cached_property
+    def window(self) -> Window:
+        """The trace itself, or a step of it if it is large."""
+        return window_of(self.trace, self.breakdown)
+
+    @cached_property
+    def _missing(self) -> dict[str, str]:
+        rows = analysis.missing(self.trace).iter_rows(named=True)
+        return {row["view"]: f"{row['why']} {row['remedy']}" for row in rows}
+
+    def missing(self, *names: str) -> list[Note]:
+        """What the trace lacks for views of :func:`kernelscope.analysis.missing`, and the remedies."""
+        return [Note(self._missing[name], missing=True) for name in names if name in self._missing]
 
     @cached_property
     def origin_ns(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from kernelscope.report.html.cells import numbers, texts
-from kernelscope.report.html.columns import COLUMNS, Column
+from kernelscope.report.html.columns import COLUMNS
 
 MOST_ROWS = 3_000
 """Rows of a table of the page: beyond that nobody reads on, and the page has to stay small."""
@@ -31,6 +31,8 @@ class Table:
     hidden: bool = False
     """Whether the table is there only for rows of others that open."""
     titles: Mapping[str, str] = field(default_factory=dict[str, str])
+    all_rows: int | None = None
+    """How many rows there are, where the frame has only the first of them."""
 
     def payload(self) -> dict[str, Any]:
         """The part as the page's script takes it."""
@@ -43,19 +45,24 @@ class Table:
             "id": self.id,
             "title": self.title,
             "what": self.what,
-            "columns": [_column(name, COLUMNS[name], self.titles) for name in filled],
-            "data": [_data(frame[name], COLUMNS[name]) for name in filled],
+            "columns": [_column(name, frame[name], self.titles) for name in filled],
+            "data": [
+                texts(frame[name]) if _is_text(frame[name]) else numbers(frame[name]) for name in filled
+            ],
             "rows": frame.height,
-            "all": self.frame.height,
+            "all": self.all_rows or self.frame.height,
             "opens": [list(entry) for entry in self.opens],
             "hidden": self.hidden,
         }
 
 
-def _column(name: str, column: Column, titles: Mapping[str, str]) -> dict[str, str]:
+def _column(name: str, series: pl.Series, titles: Mapping[str, str]) -> dict[str, str]:
+    column = COLUMNS[name]
     title = titles.get(name, column.title)
-    return {"key": name, "title": title, "unit": column.unit, "what": column.what}
+    # A GPU is a number in most frames, and named where the host stands beside it.
+    unit = ("sentence" if column.unit == "sentence" else "text") if _is_text(series) else column.unit
+    return {"key": name, "title": title, "unit": unit, "what": column.what}
 
 
-def _data(series: pl.Series, column: Column) -> Any:
-    return texts(series) if column.unit == "text" else numbers(series)
+def _is_text(series: pl.Series) -> bool:
+    return isinstance(series.dtype, (pl.String, pl.Categorical, pl.Enum))

@@ -40,6 +40,7 @@ const FORMATS = {
   "FLOP/B": (value) => `${Number(value.toPrecision(3)).toLocaleString("en-US")} FLOP/B`,
   flag: (value) => (value ? "yes" : "no"),
   text: (value) => value,
+  sentence: (value) => value,
 };
 
 /* The text of a cell; a dash for what is not known. */
@@ -52,7 +53,7 @@ function show(value, unit) {
 /* The short form of a long name, where it has one. */
 function shortOf(table, column, row) {
   const data = table.data[column];
-  return Array.isArray(data) || data.of[row] === null ? null : data.short[data.of[row]];
+  return table.columns[column].unit === "sentence" || Array.isArray(data) || data.of[row] === null ? null : data.short[data.of[row]];
 }
 
 /* The value of a cell of a table that the page holds by columns. */

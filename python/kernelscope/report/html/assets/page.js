@@ -6,6 +6,7 @@ const PARTS = {
   figure: (part) => figureElement(part),
   facts: (part) => factsElement(part),
   note: (part) => element("p", { class: part.missing ? "note missing" : "note", text: part.text }),
+  timeline: (part) => new TimelinePart(part).section,
   group: (part, view) => groupElement(part, view),
 };
 let shown = null;
@@ -17,7 +18,7 @@ function factsElement(part) {
     if (what && part.tiles) inside.push(element("dd", { class: "meaning", text: what }));
     list.append(element("div", what ? { title: what } : {}, ...inside));
   }
-  return element("section", { class: "part", id: `part-${part.id}` }, heading(part), list);
+  return element("section", { class: part.wide ? "part wide" : "part", id: `part-${part.id}` }, heading(part), list);
 }
 
 /* Parts of which one is shown at a time. */
@@ -61,6 +62,7 @@ async function showView(id) {
   if (shown !== id) return;
   view.tables = tablesOf(view.parts);
   figures.clear();
+  themed.clear();
   shownTables.clear();
   const made = view.parts.map((part) => PARTS[part.kind](part, view)).filter((item) => item !== null);
   const title = element("div", { class: "view-head" }, element("h1", { text: view.title }), element("p", { class: "note", text: view.what }));
@@ -144,6 +146,7 @@ function applyTheme(theme) {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
   document.documentElement.classList.toggle("dark", dark);
   document.getElementById("theme-button").textContent = { auto: "Theme: system", light: "Theme: light", dark: "Theme: dark" }[theme];
+  for (const part of themed) part.draw();
   return recolorFigures();
 }
 

@@ -3,11 +3,14 @@
 const MOST_TEXT = 300;
 const shownTables = new Map();
 
+const isText = (column) => column.unit === "text" || column.unit === "sentence";
+const classOf = (column) => (isText(column) ? column.unit : "number");
+
 function columnOptions(table) {
   return table.columns.map((column, index) => ({
     title: column.title,
-    type: column.unit === "text" ? "string" : column.unit === "flag" ? "string" : "num",
-    className: column.unit === "text" ? "text" : "number",
+    type: isText(column) || column.unit === "flag" ? "string" : "num",
+    className: index === 0 && column.unit !== "sentence" ? "text" : classOf(column),
     data: (row, type) => cellData(table, column, index, row, type),
     columnControl: table.rows > 5 ? [[{ extend: "search", placeholder: placeholderOf(column) }]] : [],
     createdCell: (cell, _data, row, _rowIndex, columnIndex) => fillCell(table, cell, row, columnIndex),
@@ -15,7 +18,7 @@ function columnOptions(table) {
 }
 
 function meaningOf(column) {
-  return column.unit === "text" || column.unit === "flag" ? column.what : `${column.what} Unit: ${column.unit}.`;
+  return isText(column) || column.unit === "flag" ? column.what : `${column.what} Unit: ${column.unit}.`;
 }
 
 /* Numbers are filtered in the unit in which they are kept. */
@@ -30,9 +33,9 @@ function escaped(text) {
 
 function cellData(table, column, index, row, type) {
   const value = cellOf(table, index, row[0]);
-  if (type === "sort" || type === "type") return value === null ? (column.unit === "text" ? "" : -Infinity) : value;
+  if (type === "sort" || type === "type") return value === null ? (isText(column) ? "" : -Infinity) : value;
   if (type === "export") return value === null ? "" : value;
-  if (type === "filter" && column.unit !== "text" && column.unit !== "flag") return value === null ? "" : value;
+  if (type === "filter" && !isText(column) && column.unit !== "flag") return value === null ? "" : value;
   if (type === "filter") return escaped(show(value, column.unit));
   return escaped(show(value, column.unit).slice(0, MOST_TEXT));
 }
@@ -41,9 +44,9 @@ function fillCell(table, cell, row, index) {
   const column = table.columns[index];
   const value = cellOf(table, index, row[0]);
   let text = shortOf(table, index, row[0]) || show(value, column.unit);
-  if (text.length > MOST_TEXT) text = `${text.slice(0, MOST_TEXT)} …`;
-  const inside = element("span", { class: "cell", text, dir: column.unit === "text" ? "auto" : null });
-  if (column.unit === "text") inside.title = show(value, "text").slice(0, MOST_TEXT);
+  if (text.length > MOST_TEXT && column.unit !== "sentence") text = `${text.slice(0, MOST_TEXT)} …`;
+  const inside = element("span", { class: "cell", text, dir: isText(column) ? "auto" : null });
+  if (isText(column)) inside.title = show(value, "text").slice(0, MOST_TEXT);
   cell.textContent = "";
   if (index === 0) {
     const button = element("button", { type: "button", class: "open", "aria-expanded": "false" }, inside);
@@ -154,7 +157,7 @@ function relatedRows(title, target, key, wanted) {
   const body = found.slice(0, MOST_RELATED).map((row) =>
     element("tr", {}, ...columns.map(([column, at]) => {
       const text = shortOf(target, at, row) || show(cellOf(target, at, row), column.unit);
-      return element("td", { class: column.unit === "text" ? "text" : "number" }, element("span", { class: "cell", text: text.slice(0, MOST_TEXT), title: text.slice(0, MOST_TEXT) }));
+      return element("td", { class: classOf(column) }, element("span", { class: "cell", text: text.slice(0, MOST_TEXT), title: text.slice(0, MOST_TEXT) }));
     })),
   );
   box.append(element("div", { class: "table-holder" }, element("table", {}, element("thead", {}, head), element("tbody", {}, ...body))));

@@ -6,12 +6,16 @@ import polars as pl
 
 from kernelscope import analysis
 from kernelscope.report.html.charts import donut, donut_height, donut_layout, slice_trace
-from kernelscope.report.html.parts import Figure, Group, Note, Part, View
+from kernelscope.report.html.parts import Figure, Group, Part, View
 from kernelscope.report.html.sources import Sources, with_share
 from kernelscope.report.html.tables import Table
 from kernelscope.units import format_ns
 
 _LAUNCH = ("name", "op", "grid", "block", "registers", "shared_memory_bytes")
+_LIMITS = (
+    "limited_by", "theoretical_occupancy_pct", "resident_blocks", "waves", "tail_pct", "op_tc_eligible",
+    "device",
+)  # fmt: skip
 _FIGURES = (
     "calls", "total_ns", "share_pct", "mean_ns", "median_ns", "min_ns", "max_ns", "std_ns",
     "blocks_per_sm", "occupancy_pct", "tensor_cores", "intensity", "flops_per_s", "attained_pct", "bound",
@@ -27,21 +31,16 @@ def view(sources: Sources) -> View:
 def _parts(sources: Sources) -> list[Part]:
     kernels = sources.kernels
     if kernels.is_empty():
-        text = (
-            "The trace has no kernels: record them with ProfilerActivity.CUDA (or XPU) among the activities."
-        )
-        return [Note(text, missing=True)]
+        return [*sources.missing("kernels")]
     parts: list[Part] = [
         donut("pie-kernels", "Time by kernel", "Summed durations of kernels by name.", kernels, "total_ns"),
         _tensor_cores(kernels),
     ]
-    roofs = analysis.roofline(sources.trace, by=("kernel",)).select(
-        "kernel", "intensity", "flops_per_s", "attained_pct", "bound"
-    )
+    roofs = sources.roofline("kernel").select("kernel", "intensity", "flops_per_s", "attained_pct", "bound")
     named = with_share(kernels, "total_ns").join(roofs, left_on="name", right_on="kernel", how="left")
     opens = (("Launches", "launches", "name", "name"),)
     what = "Summed over the launches of one name."
-    by_launch = with_share(analysis.kernel_table(sources.trace, by=_LAUNCH), "total_ns")
+    by_launch = with_share(analysis.kernel_launches(sources.trace), "total_ns")
     choices: list[tuple[str, Part]] = [
         ("name", Table("kernels", "Kernels", what, named, ("name", *_FIGURES), opens)),
         (
@@ -51,11 +50,12 @@ def _parts(sources: Sources) -> list[Part]:
                 "Kernels by operator and launch size",
                 "Summed over the launches that agree in name, operator, grid, block, registers and memory.",
                 by_launch,
-                (*_LAUNCH, *_FIGURES),
+                (*_LAUNCH, *_FIGURES, *_LIMITS),
             ),
         ),
     ]
-    return [*parts, Group("grouping", "Group by", choices)]
+    lacks = sources.missing("launch_sizes", "gpu_limits")
+    return [*parts, Group("grouping", "Group by", choices), *lacks]
 
 
 def _tensor_cores(kernels: pl.DataFrame) -> Figure:

@@ -4,7 +4,7 @@ import polars as pl
 
 from kernelscope import analysis
 from kernelscope.report.html.charts import donut
-from kernelscope.report.html.parts import Group, Note, Part, View
+from kernelscope.report.html.parts import Group, Part, View
 from kernelscope.report.html.sources import Sources, with_share
 from kernelscope.report.html.tables import Table
 
@@ -28,47 +28,43 @@ def view(sources: Sources) -> View:
 
 
 def _parts(sources: Sources) -> list[Part]:
-    ops = sources.ops
+    ops = sources.ops["name"]
     if ops.is_empty():
-        text = (
-            "The trace has no operators: record them with ProfilerActivity.CPU among the activities,"
-            " or for Nsight Systems with torch.autograd.profiler.emit_nvtx()."
-        )
-        return [Note(text, missing=True)]
+        return [*sources.missing("operators")]
     pies: list[Part] = [
         donut(f"pie-{column}", title, what, ops, column)
         for column, (title, what) in _PIES.items()
         if (ops[column] > 0).any()
     ]
-    return [*pies, _tables(sources, ops), _kernels(sources)]
+    lacks = sources.missing("kernels", "links", "input_shapes", "call_stacks")
+    return [*pies, _tables(sources), _kernels(sources), *lacks]
 
 
-def _tables(sources: Sources, ops: pl.DataFrame) -> Group:
+def _tables(sources: Sources) -> Group:
     """The operators, and the same by shape, stack and module as far as these were recorded."""
     opens = (
-        ("Kernels", "op-kernels", "op", "name"),
+        ("GPU work", "op-kernels", "op", "name"),
         ("Input shapes", "ops-shape", "name", "name"),
         ("Call stacks", "ops-stack", "name", "name"),
         ("Modules", "ops-module", "name", "name"),
     )
     what = "Summed over the calls of one name."
-    choices: list[tuple[str, Part]] = [
-        ("name", Table("ops", "Operators", what, _shared(ops), ("name", *_FIGURES), opens))
-    ]
-    recorded = {
-        "shape": ("input_dims", "input shapes", "input_types"),
-        "stack": ("call_stack", "call stack", None),
-        "module": ("module", "module", None),
-    }
-    for suffix, (column, title, more) in recorded.items():
-        if sources.trace.ops[column].null_count() == sources.trace.ops.height:
-            continue
-        by = ("name", column, *([more] if more else ()))
-        table = analysis.op_table(sources.trace, by=by)
-        what = f"Summed over the calls of one name that agree in their {title}."
-        shown = Table(f"ops-{suffix}", f"Operators by {title}", what, _shared(table), (*by, *_FIGURES))
-        choices.append((f"name and {title}", shown))
+    first = Table("ops", "Operators", what, _shared(sources.ops["name"]), ("name", *_FIGURES), opens)
+    choices: list[tuple[str, Part]] = [("name", first)]
+    for key, title, columns in _MORE:
+        if key in sources.ops:
+            what = f"Summed over the calls of one name that agree in their {title}."
+            table = _shared(sources.ops[key])
+            shown = Table(f"ops-{key}", f"Operators by {title}", what, table, (*columns, *_FIGURES))
+            choices.append((f"name and {title}", shown))
     return Group("grouping", "Group by", choices)
+
+
+_MORE = (
+    ("shape", "input shapes", ("name", "input_dims", "input_types")),
+    ("stack", "call stack", ("name", "call_stack")),
+    ("module", "module", ("name", "module")),
+)
 
 
 def _shared(table: pl.DataFrame) -> pl.DataFrame:
@@ -77,7 +73,8 @@ def _shared(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _kernels(sources: Sources) -> Table:
-    table = analysis.kernel_table(sources.trace, by=("op", "name")).filter(pl.col("op").is_not_null())
-    columns = ("op", "name", "calls", "total_ns", "mean_ns", "occupancy_pct", "tensor_cores")
-    what = "Kernels by the operator that launched them."
-    return Table("op-kernels", "Kernels by operator", what, table, columns, hidden=True)
+    table = analysis.op_kernels(sources.trace)
+    known = table.filter(pl.col("op").is_in(sources.ops["name"]["name"].to_list()))
+    columns = ("op", "name", "kind", "calls", "total_ns", "self_ns", "min_ns", "max_ns", "share")
+    what = "GPU work by the operator around its launch, and by those around that."
+    return Table("op-kernels", "GPU work by operator", what, known, columns, hidden=True)

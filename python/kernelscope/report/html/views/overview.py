@@ -15,64 +15,75 @@ from kernelscope.units import format_count, format_ns, format_percent
 
 _MOST_BARS = 240
 """Steps that have a bar of their own; of more, neighbours share one."""
+_MOST_ADVICE = 5
 
 
 def view(sources: Sources) -> View:
     """The overview."""
-    parts: list[Part] = [_figures(sources), *_steps(sources), *_gpus(sources), _file(sources)]
+    parts: list[Part] = [_figures(sources), *_advice(sources), *_steps(sources), *_gpus(sources)]
+    if sources.breakdown.height != 1:
+        parts.append(_file(sources))
     what = "Where the time of the steps went and how busy the GPUs were, on one screen."
     return View("overview", "Overview", what, parts)
 
 
 def _figures(sources: Sources) -> Facts:
-    steps, gpus = sources.breakdown, sources.gpus
-    mean = cast("float | None", steps["total_ns"].mean())
+    steps, found = sources.breakdown, sources.overview
     marked = steps["step"].null_count() < steps.height
     items = [
         Fact("Steps", format_count(steps.height) if marked else "none marked", "Complete steps."),
-        Fact("Mean step" if marked else "Duration", format_ns(mean), "Wall time of a complete step."),
-        Fact("GPU utilisation", _mean(gpus, "utilisation"), "Share of the time in which a kernel runs."),
         Fact(
-            "SM efficiency", _mean(gpus, "sm_efficiency"), "Share of the SMs that have work, over the time."
+            "Mean step" if marked else "Duration",
+            format_ns(_number(found["step_ns"])),
+            "Wall time of a complete step.",
         ),
+        Fact("GPU utilisation", _share(found["utilisation"]), "Share of the time in which a kernel runs."),
         Fact(
-            "Occupancy", _mean(gpus, "occupancy_pct", 0.01), "Warps in use on a busy SM, of those it holds."
+            "SM efficiency", _share(found["sm_efficiency"]), "Share of the SMs that have work, over the time."
         ),
-        Fact("Tensor cores", _mean(gpus, "tensor_core_share"), "Share of operators' kernel time on them."),
-        _utilisation(sources),
+        Fact("Occupancy", _percent(found["occupancy_pct"]), "Warps in use on a busy SM, of those it holds."),
+        Fact("Tensor cores", _share(found["tensor_core_share"]), "Share of operators' kernel time on them."),
+        _utilisation(found),
     ]
     return Facts("figures", "", items, tiles=True)
 
 
-def _mean(gpus: pl.DataFrame, column: str, factor: float = 1.0) -> str:
-    value = cast("float | None", gpus[column].mean())
-    return "not known" if value is None else format_percent(value * factor)
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None
 
 
-def _utilisation(sources: Sources) -> Fact:
-    table = sources.roofline.efficiency
-    value = cast("float | None", table["mfu_pct"].mean()) if table.height else None
-    known = cast("float | None", table["known_pct"].mean()) if table.height else None
-    what = "Model FLOPs utilisation: FLOPs over wall time, against the peak of all GPUs."
-    if known is not None:
-        what += f" Costs are known for {known:.0f} % of the GPU time."
-    return Fact("FLOPs utilisation", "not known" if value is None else f"{value:.1f} %", what)
+def _share(value: object) -> str:
+    return format_percent(value) if isinstance(value, float) else "not known"
+
+
+def _percent(value: object) -> str:
+    return f"{value:.1f} %" if isinstance(value, float) else "not known"
+
+
+def _utilisation(found: dict[str, object]) -> Fact:
+    what = "FLOPs over wall time, against the peak of all GPUs (MFU)."
+    if isinstance(found["known_pct"], float):
+        what += f" Costs are known for {found['known_pct']:.0f} % of the GPU time."
+    return Fact("FLOPs utilisation", _percent(found["mfu_pct"]), what)
+
+
+def _advice(sources: Sources) -> list[Part]:
+    """What to look at first."""
+    found = sources.recommendations
+    if found.is_empty():
+        return []
+    columns = ("title", "severity", "evidence", "saving_ns", "saving_share")
+    what = "The weightiest recommendations; the view of that name has all of them, with what to do."
+    return [Table("findings-first", "What to look at first", what, found.head(_MOST_ADVICE), columns)]
 
 
 def _steps(sources: Sources) -> list[Part]:
     steps = sources.breakdown
+    parts: list[Part] = [*sources.missing("steps")]
     if steps.is_empty():
-        return [Note("The trace has no steps and no operators to make one of.", missing=True)]
-    parts: list[Part] = []
-    if steps["step"].null_count() == steps.height:
-        text = (
-            "The trace marks no steps and counts as one: call prof.step() after each step,"
-            " or name an annotation with --step-range."
-        )
-        parts.append(Note(text, missing=True))
+        return parts or [Note("The recording cuts off every step, so there is no whole one.", missing=True)]
     parts.append(_mean_step(steps))
-    if steps.height > 1:
-        parts.append(_bars(steps))
+    parts.append(_bars(steps) if steps.height > 1 else _file(sources, wide=True))
     table = steps.with_columns(pl.col("start_ns") - sources.origin_ns)
     columns = ("step", "name", "total_ns", *CATEGORIES, "start_ns")
     what = "Every complete step; at each moment the first of the categories that happens counts."
@@ -155,6 +166,9 @@ def _gpus(sources: Sources) -> list[Part]:
     return [Table("gpus", "GPUs", what, gpus, columns)]
 
 
-def _file(sources: Sources) -> Facts:
-    items = [Fact(name, value) for name, value in trace_facts(sources.trace).items() if value]
-    return Facts("file", "The file", items)
+def _file(sources: Sources, *, wide: bool = False) -> Facts:
+    facts = trace_facts(sources.trace)
+    flags = sources.trace.meta.flags
+    facts["recorded with"] = ", ".join(f"{name}={value}" for name, value in flags.items())
+    items = [Fact(name, value) for name, value in facts.items() if value]
+    return Facts("file", "The file", items, wide=wide)

@@ -22,11 +22,7 @@ def view(sources: Sources) -> View:
 
 def _parts(sources: Sources) -> list[Part]:
     if sources.trace.ranges.is_empty():
-        text = (
-            "The trace has no NVTX ranges: put them into the program (torch.cuda.nvtx.range, emit_nvtx)"
-            " and record with nsys profile --trace=cuda,nvtx."
-        )
-        return [Note(text, missing=True)]
+        return [*sources.missing("ranges")]
     table = range_table(sources.trace)
     on_gpu = (table["gpu_exclusive_ns"].fill_null(0) > 0).any()
     shown = table.with_columns(pl.coalesce("name", pl.lit("(no name)")))

@@ -2,12 +2,18 @@
 
 import polars as pl
 
+from kernelscope.analysis.peaks import device_peaks
 from kernelscope.report.html.parts import Figure, Note, Part, View
 from kernelscope.report.html.sources import Sources
 from kernelscope.report.html.tables import Table
+from kernelscope.report.roofline import RooflineAnswers
 from kernelscope.report.roofline_plot import figure, notes
 
 _AXES = ("xaxis", "yaxis")
+_EFFICIENCY = (
+    "step", "name", "mfu_pct", "flops_per_s", "flops", "total_ns", "known_pct", "peak_flops_per_s",
+    "peak_type", "gpus",
+)  # fmt: skip
 _COLUMNS = (
     "name", "device_ns", "attained_pct", "bound", "saveable_ns", "flops_per_s", "bytes_per_s", "intensity",
     "attainable_flops_per_s", "attainable_ns", "limit_type", "calls", "kernels", "flops", "bytes_read",
@@ -22,13 +28,21 @@ def view(sources: Sources) -> View:
 
 
 def _parts(sources: Sources) -> list[Part]:
-    answers = sources.roofline
-    if answers.table.is_empty():
-        text = (
-            "No operator's cost is known together with its GPU time: record with record_shapes=True and"
-            " ProfilerActivity.CUDA among the activities."
-        )
-        return [Note(text, missing=True)]
+    table = sources.roofline("name")
+    if table.is_empty():
+        text = "No GPU work has an operator, so there is nothing to hold against the roofs."
+        lacks = sources.missing("roofline", "kernels", "operators", "links")
+        return [*(lacks or [Note(text, missing=True)])]
+    answers = RooflineAnswers(
+        by=("name",),
+        convention="kernelscope",
+        devices=device_peaks(sources.trace),
+        table=table,
+        coverage=sources.coverage,
+        efficiency=sources.efficiency,
+        findings=sources.cost_findings,
+        counters=pl.DataFrame(),
+    )
     parts: list[Part] = []
     plot = figure(answers)
     if plot["data"]:
@@ -41,39 +55,24 @@ def _parts(sources: Sources) -> list[Part]:
         parts.append(Figure("roofline", "Roofline", what, plot["data"], axes, height=520))
         parts += [Note(text) for text in notes(answers)]
     what = "Achieved and attainable by operator. Saveable is the busy time beyond the attainable."
-    parts.append(Table("roofline-table", "Operators against the roofs", what, answers.table, _COLUMNS))
-    parts.append(_efficiency(answers.efficiency))
+    parts.append(Table("roofline-table", "Operators against the roofs", what, table, _COLUMNS))
+    parts += _known(sources)
+    return [*parts, *sources.missing("roofline", "gpu_limits")]
+
+
+def _known(sources: Sources) -> list[Part]:
+    """The utilisation of each step, and for how much of the time costs are known."""
+    parts: list[Part] = []
+    if sources.efficiency.height:
+        what = "FLOPs of each step over its wall time, against what all GPUs can compute."
+        titles = {"total_ns": "Wall time"}
+        title = "FLOPs utilisation of each step"
+        parts.append(Table("efficiency", title, what, sources.efficiency, _EFFICIENCY, titles=titles))
     what = "GPU time by whether the costs of its operators are known."
-    parts.append(
-        Table(
-            "coverage",
-            "Coverage",
-            what,
-            answers.coverage,
-            ("status", "operators", "device_ns", "linked_pct", "device_pct"),
-        )
-    )
-    if answers.findings.height:
+    columns = ("status", "operators", "device_ns", "linked_pct", "device_pct")
+    parts.append(Table("coverage", "Coverage", what, sources.coverage, columns))
+    if sources.cost_findings.height:
         what = "Operators whose costs are not known, and why."
         columns = ("name", "message", "count", "device_ns", "code")
-        parts.append(Table("cost-findings", "Unknown costs", what, answers.findings, columns))
+        parts.append(Table("cost-findings", "Unknown costs", what, sources.cost_findings, columns))
     return parts
-
-
-def _efficiency(table: pl.DataFrame) -> Table:
-    columns = (
-        "step",
-        "name",
-        "mfu_pct",
-        "flops_per_s",
-        "flops",
-        "total_ns",
-        "known_pct",
-        "peak_flops_per_s",
-        "peak_type",
-        "gpus",
-    )
-    what = "FLOPs of each step over its wall time, against what all GPUs can compute."
-    return Table(
-        "efficiency", "FLOPs utilisation of each step", what, table, columns, titles={"total_ns": "Wall time"}
-    )

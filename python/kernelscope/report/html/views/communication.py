@@ -1,0 +1,40 @@
+"""Communication: what was sent, how fast, and how much of it computing hid."""
+
+from kernelscope import analysis
+from kernelscope.report.html.parts import Note, Part, View
+from kernelscope.report.html.sources import Sources
+from kernelscope.report.html.tables import Table
+
+_COLUMNS = (
+    "kind", "group_size", "message_bytes", "collectives", "calls", "total_ns", "exposed_ns",
+    "transfer_p50_ns", "transfer_p90_ns", "transfer_max_ns", "algorithm_bytes_per_s", "bus_bytes_per_s",
+)  # fmt: skip
+
+
+def view(sources: Sources) -> View:
+    """The communication of this rank."""
+    what = "Collectives of this rank: sizes, speed, and how much of their time computing hides."
+    return View("communication", "Communication", what, _parts(sources))
+
+
+def _parts(sources: Sources) -> list[Part]:
+    notes = sources.missing("communication")
+    if notes:
+        return [*notes]
+    parts: list[Part] = []
+    overlap = analysis.comm_comp_overlap(sources.trace)
+    if overlap.height:
+        what = "Exposed is the time in which communication runs and nothing computes on that GPU."
+        parts.append(Table("overlap", "Overlap with computing", what, overlap))
+    table = analysis.communication([sources.trace])
+    if table.height:
+        what = (
+            "By kind and size of the message. With one rank, waiting for others counts as transfer:"
+            " kernelscope.analysis.communication of several ranks tells them apart."
+        )
+        parts.append(Table("collectives", "Collectives", what, table, _COLUMNS))
+    names = analysis.comm_comp_overlap(sources.trace, by=("name",))
+    if names.height:
+        what = "Communication kernels by name."
+        parts.append(Table("communication-kernels", "Kernels", what, names))
+    return parts or [Note("Collectives are named in the trace, but none of their work was recorded.")]

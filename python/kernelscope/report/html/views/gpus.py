@@ -1,0 +1,90 @@
+"""What the GPUs did all the time: computing, communicating, copying, idling and why."""
+
+from typing import Any
+
+import polars as pl
+
+from kernelscope import analysis
+from kernelscope.report.html.charts import time_unit
+from kernelscope.report.html.parts import Figure, Part, View
+from kernelscope.report.html.sources import Sources
+from kernelscope.report.html.tables import Table
+from kernelscope.units import format_ns
+
+_CLASSES = {
+    "compute_ns": ("computing", "--kernel"),
+    "communication_ns": ("communicating only", "--communication"),
+    "memory_ns": ("copying only", "--memcpy"),
+    "idle_ns": ("idle", "--other"),
+}
+_LAUNCHES = (
+    "call", "works", "cpu_dur_ns_sum", "cpu_dur_ns_p50", "cpu_dur_ns_max", "gpu_dur_ns_sum",
+    "launch_delay_ns_p50", "launch_delay_ns_p90", "launch_delay_ns_max", "short", "slow_calls", "late",
+)  # fmt: skip
+
+
+def view(sources: Sources) -> View:
+    """The GPUs."""
+    what = "How the time of each GPU divides, what it waited for when it idled, and what launching cost."
+    return View("gpus", "GPU time", what, _parts(sources))
+
+
+def _parts(sources: Sources) -> list[Part]:
+    trace = sources.trace
+    if trace.gpu_ops.is_empty():
+        return [*sources.missing("kernels")]
+    times = analysis.temporal_breakdown(trace)
+    parts: list[Part] = [_figure(times)]
+    what = "From a GPU's first work to the end of its last. Communication counts where nothing computes."
+    parts.append(Table("gpu-time", "Time of each GPU", what, times))
+    what = (
+        "Gaps in which a GPU idled. host_wait: its next work had not been launched; kernel_wait: it waited in"
+        " the queue for a moment; other: it waited for an event, a copy or another stream."
+    )
+    idle = analysis.idle_time(trace)
+    if idle.height:
+        parts.append(Table("idle", "Idle time by cause", what, _as_percent(idle)))
+    launches = analysis.launch_summary(trace)
+    if launches.height:
+        what = "Calls that started GPU work, and how long the work waited after them."
+        parts.append(Table("launch-calls", "Launches", what, launches, _LAUNCHES))
+    queues = analysis.queue_summary(trace)
+    if queues.height:
+        what = "Calls that wait in the queue of each stream: an empty queue means that the host is too slow."
+        parts.append(Table("queues", "Queues", what, queues))
+    copies = analysis.memory_bandwidth_summary(trace)
+    if copies.height:
+        what = "What copies and memsets of each kind moved, and how fast."
+        parts.append(Table("copies", "Copies", what, copies))
+    return parts
+
+
+def _as_percent(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(share_pct=100.0 * pl.col("share")).drop("share")
+
+
+def _figure(times: pl.DataFrame) -> Figure:
+    longest = times["span_ns"].max()
+    size, unit = time_unit(longest if isinstance(longest, int) else 1)
+    labels = [f"GPU {device}" for device in times["device"].to_list()]
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "y": labels,
+            "x": [value / size for value in times[column].to_list()],
+            "customdata": [format_ns(value) for value in times[column].to_list()],
+            "hovertemplate": f"%{{y}} {name}: %{{customdata}}<extra></extra>",
+            "marker": {"color": color},
+        }
+        for column, (name, color) in _CLASSES.items()
+    ]
+    layout = {
+        "barmode": "stack",
+        "xaxis": {"title": {"text": unit}},
+        "yaxis": {"autorange": "reversed"},
+        "legend": {"traceorder": "normal"},
+    }
+    what = "How the time of each GPU divides. What computing hides does not count as communication or copy."
+    return Figure("gpu-bars", "Time of each GPU", what, traces, layout, height=130 + 36 * times.height)

@@ -1,0 +1,60 @@
+"""The part of a large trace that stands for the whole where every event would be too much."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+MOST_EVENTS = 200_000
+"""Host events above which the views of single events show a step instead of the whole trace."""
+
+_CUT = ("ops", "launches", "gpu_ops", "python", "ranges", "memory", "gpu_annotations")
+
+
+class Window(NamedTuple):
+    """A trace, cut to a stretch of time if it is large, and what to say of that."""
+
+    trace: "Trace"
+    remark: str
+
+
+def window_of(trace: "Trace", steps: pl.DataFrame) -> Window:
+    """``trace`` itself, or its median step if it is large, or its middle if it has no steps.
+
+    Columns: of ``steps``, needs ``step``, ``start_ns`` and ``total_ns``.
+    """
+    events = trace.ops.height + trace.launches.height + trace.python.height + trace.ranges.height
+    extent = trace.extent()
+    if events <= MOST_EVENTS or extent is None:
+        return Window(trace, "")
+    if steps.height > 1:
+        median = steps.sort("total_ns", "start_ns").row(steps.height // 2, named=True)
+        start, end = median["start_ns"], median["start_ns"] + median["total_ns"]
+        text = f"The trace is large, so this shows step {median['step']}, whose length is the median."
+        return Window(cut(trace, start, end), text)
+    length = int((extent[1] - extent[0]) * MOST_EVENTS / events)
+    start = (extent[0] + extent[1] - length) // 2
+    share = 100 * MOST_EVENTS / events
+    text = f"The trace is large and has no steps, so this shows {share:.0f} % of its time, from the middle."
+    return Window(cut(trace, start, start + length), text)
+
+
+def cut(trace: "Trace", start_ns: int, end_ns: int) -> "Trace":
+    """What of ``trace`` lies in ``[start_ns, end_ns)``; what reaches out of it is shortened."""
+    return replace(trace, **{name: _cut(trace.tables[name], start_ns, end_ns) for name in _CUT})
+
+
+def _cut(frame: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
+    start = pl.col("start_ns")
+    if "dur_ns" not in frame.columns:
+        return frame.filter((start >= start_ns) & (start < end_ns))
+    end = start + pl.col("dur_ns").fill_null(0)
+    inside = frame.filter((start < end_ns) & (end > start_ns))
+    clipped = end.clip(upper_bound=end_ns) - start.clip(lower_bound=start_ns)
+    return inside.with_columns(
+        start_ns=start.clip(lower_bound=start_ns),
+        dur_ns=pl.when(pl.col("dur_ns").is_not_null()).then(clipped),
+    )

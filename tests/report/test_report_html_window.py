@@ -1,0 +1,67 @@
+"""What stands for a large trace where every event would be too much."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from test_report_text import trace_of
+
+import kernelscope as ks
+from kernelscope.report.html import window
+from kernelscope.report.html.views.flame import _Tree
+from kernelscope.report.html.views.modules import _nested
+
+
+def test_a_small_trace_is_shown_whole(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, steps=5)
+    found = window.window_of(trace, ks.analysis.step_breakdown(trace))
+    assert found.trace is trace
+    assert found.remark == ""
+
+
+def test_of_a_large_trace_the_median_step_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window, "MOST_EVENTS", 4)
+    trace = trace_of(tmp_path, steps=5)
+    steps = ks.analysis.step_breakdown(trace)
+    found = window.window_of(trace, steps)
+    median = steps.sort("total_ns", "start_ns").row(2, named=True)
+    assert f"step {median['step']}" in found.remark
+    assert found.trace.ops["name"].to_list() == [f"ProfilerStep#{median['step']}", "aten::mm"]
+    assert found.trace.gpu_ops.height == 1
+
+
+def test_of_a_large_trace_without_steps_the_middle_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window, "MOST_EVENTS", 3)
+    trace = trace_of(tmp_path, steps=9)
+    found = window.window_of(trace, pl.DataFrame())
+    assert "from the middle" in found.remark
+    assert 0 < found.trace.ops.height < trace.ops.height
+
+
+def test_what_reaches_out_of_the_window_is_shortened(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, steps=1)
+    start = trace.ops["start_ns"].min()
+    assert isinstance(start, int)
+    found = window.cut(trace, start + 50_000, start + 70_000)
+    rows: list[dict[str, Any]] = found.ops.select("start_ns", "dur_ns").to_dicts()
+    assert [(row["start_ns"] - start, row["dur_ns"]) for row in rows] == [(50_000, 20_000)] * 2
+
+
+def test_frames_hold_the_time_of_what_they_called() -> None:
+    tree = _Tree()
+    tree.add(["main", "f"], 5)
+    tree.add(["main", "g", "f"], 7)
+    tree.add(["main"], 1)
+    assert dict(zip(tree.names, tree.totals(), strict=True))["main"] == 13
+    assert tree.totals() == [13, 5, 7, 7]
+    assert tree.parents == [-1, 0, 0, 2]
+
+
+def test_a_module_is_as_wide_as_what_is_inside_it() -> None:
+    assert _nested([-1, 0, 0], [10, 8, 5]) == [13, 8, 5]
+    assert _nested([-1, 0, 1], [10, 8, 5]) == [10, 8, 5]
