@@ -50,6 +50,10 @@ bench-databases: $(STAMPS)/extension $(STAMPS)/bench ## the same for databases o
 bench-costs: $(STAMPS)/extension ## time the cost models beside reading, on the files that bench left in benches/.data
 	$(BIN)/python benches/costs.py benches/.data/*-1GB.json $(BENCH)
 
+.PHONY: bench-cluster
+bench-cluster: $(STAMPS)/extension $(STAMPS)/bench ## the same for jobs of many ranks; BENCH=--help
+	$(BIN)/python benches/cluster.py $(BENCH)
+
 .PHONY: lint
 lint: lint-rust lint-python ## format, lints, types and import arrows
 

@@ -140,18 +140,18 @@ def read(
         only_launching=only_launching,
         progress=progress,
     )
-    _trim_heap()
+    trim_heap()
     waiting = raw.take_tables()
     frames: dict[str, pl.DataFrame] = {}
     # Popped one by one: Polars copies the categorical columns, and the originals can go.
     for name in list(waiting):
         frames[name] = _frame(name, waiting.pop(name))
         if frames[name].height > _LARGE_TABLE:
-            _trim_heap()
+            trim_heap()
     return Trace(meta=meta_from_raw(os.fspath(path), json.loads(raw.meta)), **frames)
 
 
-def _trim_heap() -> None:
+def trim_heap() -> None:
     """Gives memory that is free back to the system.
 
     Columns are freed in the middle of the heap, whose pages glibc keeps for later unless it is told

@@ -53,6 +53,8 @@ def read_rank(task: Task) -> Result:
         ChangedWhileReadError: it is still being written.
         OSError: the tables cannot be written.
     """
+    from kernelscope.trace import trim_heap
+
     start = time.perf_counter()
     _reset_peak()
     folder = workshop(Path(task.lake)) / f"rank-{uuid.uuid4().hex}"
@@ -62,8 +64,10 @@ def read_rank(task: Task) -> Result:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    seconds = time.perf_counter() - start
-    return Result(entry, str(folder), seconds, _peak())
+    seconds, peak_bytes = time.perf_counter() - start, _peak()
+    # Or the next trace would come on top of what this one left.
+    trim_heap()
+    return Result(entry, str(folder), seconds, peak_bytes)
 
 
 def _fill(task: Task, folder: Path) -> Entry:

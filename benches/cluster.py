@@ -1,0 +1,314 @@
+"""Measures batches of many ranks, and the questions about them: ``make bench-cluster``.
+
+Every measurement is a process of its own, and figures are medians. Memory of several processes together
+is the sum of their proportional sizes (pages that two share count half for each), looked at all the time.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import cluster_paper
+import machine
+from inputs import DATA, ROOT, size_text, warm
+from processes import PEERS
+from run import _size as size  # pyright: ignore[reportPrivateUsage]
+
+PERFORMANCE = ROOT / "docs" / "performance.md"
+MARKS = ("<!-- cluster: begin; written by make bench-cluster, not by hand -->", "<!-- cluster: end -->")
+MB = 10**6
+LOOK_S = 0.02
+
+# What the settings of a worker process are, so that one trace alone is read as in a batch.
+WORKER = {"POLARS_MAX_THREADS": "1", "_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
+
+
+def main() -> int:
+    """Measures, prints what was found, and says which promises hold."""
+    options = _options()
+    warning = machine.busy()
+    if warning is not None:
+        print(f"warning: {warning}", file=sys.stderr)
+    about = machine.describe() if options.record else {}
+    with tempfile.TemporaryDirectory(dir=DATA) as place:
+        spread = _throughput(options, Path(place))
+        many = _many(options, Path(place))
+        lines = [*_promises(spread, many, options), *_beside(options, Path(place))]
+    lines += cluster_paper.lines(spread, many)
+    print("\n".join(lines))
+    if options.record:
+        _record(lines, about)
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--job", default="48x100MB", help="ranks and size for throughput (default: 48x100MB)")
+    parser.add_argument("--many", default="1000x2MB", help="ranks and size of many ranks (default: 1000x2MB)")
+    parser.add_argument(
+        "--beside", default="8x100MB 64x10MB", help="beside HolisticTraceAnalysis (default: 8x100MB 64x10MB)"
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="of each measurement (default: 3)")
+    parser.add_argument("--keep", action="store_true", help="keep the traces")
+    parser.add_argument("--record", action="store_true", help="renew the figures in docs/performance.md")
+    options = parser.parse_args()
+    DATA.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def provide(job: str) -> Path:
+    """The folder of a job such as ``8x100MB``, made if it is not there, and read once."""
+    ranks, _, text = job.partition("x")
+    folder = DATA / f"job-{int(ranks)}x{size_text(size(text))}"
+    if not folder.exists():
+        part = folder.with_name(f"part-{folder.name}")
+        shutil.rmtree(part, ignore_errors=True)
+        command = ["demo", "--ranks", ranks, "--size", text, "--out", str(part)]
+        subprocess.run([sys.executable, "-m", "kernelscope", *command], check=True, stdout=subprocess.DEVNULL)
+        part.rename(folder)
+    for path in folder.iterdir():
+        warm(path)
+    return folder
+
+
+def _done_with(folder: Path, options: argparse.Namespace) -> None:
+    if not options.keep:
+        shutil.rmtree(folder)
+
+
+def _throughput(options: argparse.Namespace, place: Path) -> dict[str, float]:
+    """One trace after the other, one worker, two workers; they take turns."""
+    folder = provide(options.job)
+    content_bytes = sum(path.stat().st_size for path in folder.glob("rank*"))
+    cores = len(os.sched_getaffinity(0))
+    samples: dict[str, list[dict[str, Any]]] = {"single": [], "one": [], "all": []}
+    for number in range(options.repeats):
+        samples["single"].append(task("single", folder, place / "single", environment=WORKER))
+        for name, workers in (("one", 1), ("all", cores)):
+            lake = place / f"{name}{number}"
+            samples[name].append(task("batch", folder, lake, workers))
+            shutil.rmtree(lake)
+    alone = task("read_largest", folder, environment=WORKER)
+    _done_with(folder, options)
+    seconds = {name: statistics.median(s["seconds"] for s in taken) for name, taken in samples.items()}
+    return {
+        "cores": cores,
+        "bytes": content_bytes,
+        "single_per_s": content_bytes / seconds["single"],
+        "one_per_s": content_bytes / seconds["one"],
+        "all_per_s": content_bytes / seconds["all"],
+        "worker_peak": max(s["worker_peak_bytes"] for s in samples["all"]),
+        "read_peak": alone["peak_bytes"],
+        "lake_share": samples["all"][0]["lake_bytes"] / content_bytes,
+    }
+
+
+def _many(options: argparse.Namespace, place: Path) -> dict[str, Any]:
+    """Memory of the coordinator with few and with many ranks, and the answers about many."""
+    folder = provide(options.many)
+    ranks = len(list(folder.glob("rank*")))
+    few = place / "few-traces"
+    few.mkdir()
+    for rank in range(8):
+        name = f"rank{rank}.pt.trace.json"
+        (few / name).symlink_to(folder / name)
+    cores = len(os.sched_getaffinity(0))
+    lake = place / "many"
+    small = task("batch", few, place / "few", cores)
+    large = task("batch", folder, lake, cores)
+    again = task("batch", folder, lake, cores)
+    alone = task("answers", place / "few")
+    asked = [task("answers", lake) for _ in range(options.repeats)]
+    found = {
+        "ranks": ranks,
+        "bytes": sum(path.stat().st_size for path in folder.glob("rank*")),
+        "seconds": large["seconds"],
+        "again_s": again["seconds"],
+        "few_peak": small["peak_bytes"],
+        "many_peak": large["peak_bytes"],
+        "answers_s": statistics.median(found["seconds"] for found in asked),
+        "answers_peak": max(found["peak_bytes"] for found in asked),
+        "calls": asked[0]["calls"],
+        "bytes_per_call": (asked[0]["peak_bytes"] - alone["peak_bytes"])
+        / (asked[0]["calls"] - alone["calls"]),
+    }
+    _done_with(folder, options)
+    return found
+
+
+def _promises(spread: dict[str, float], many: dict[str, Any], options: argparse.Namespace) -> list[str]:
+    cores = int(spread["cores"])
+    speedup, share = (
+        spread["all_per_s"] / spread["one_per_s"],
+        spread["all_per_s"] / cores / spread["single_per_s"],
+    )
+    worker = spread["worker_peak"] / spread["read_peak"]
+    peaks = (
+        f"{many['few_peak'] / MB:.0f} MB with 8 ranks, {many['many_peak'] / MB:.0f} MB with {many['ranks']:,}"
+    )
+    rates = ", ".join(
+        f"{name} {spread[key] / MB:,.0f} MB/s"
+        for name, key in (
+            ("one trace after the other", "single_per_s"),
+            ("one worker", "one_per_s"),
+            (f"{cores} workers", "all_per_s"),
+        )
+    )
+    rows = [
+        (f"a batch on {cores} cores, of one on one core", f"{speedup:.2f} x", "≥ 1.80 x", speedup >= 1.8),
+        (f"the same, of {cores} x reading to Parquet", f"{share:.2f} x", "≥ 0.85 x", share >= 0.85),
+        ("peak of the coordinator", peaks, "< 300 MB, flat", many["many_peak"] < 300 * MB),
+        ("peak of a worker, of reading alone", f"{worker:.2f} x", "≤ 1.30 x", worker <= 1.3),
+        (
+            f"cross-rank answers, {many['ranks']:,} ranks",
+            f"{many['answers_s']:.1f} s, {many['answers_peak'] / MB:.0f} MB",
+            "< 10 s",
+            many["answers_s"] < 10,
+        ),
+    ]
+    took = f"{many['seconds']:.1f} s, and {many['again_s']:.1f} s when nothing has changed"
+    return [
+        f"Job of {options.job}: {rates}. Job of {options.many}: {took}.",
+        "",
+        "| Promise | Measured | Promised | Kept |",
+        "|---|---|---|---|",
+        *(
+            f"| {what} | {found} | {wanted} | {'yes' if kept else 'NO'} |"
+            for what, found, wanted, kept in rows
+        ),
+        "",
+    ]
+
+
+def _beside(options: argparse.Namespace, place: Path) -> list[str]:
+    """The whole way beside HolisticTraceAnalysis: from traces to answers, with all processes."""
+    if not PEERS.exists():
+        print("left out: the environment .venv-bench is missing", file=sys.stderr)
+        return []
+    lines = [
+        "| Ranks | kernelscope | HolisticTraceAnalysis | time | memory |",
+        "|---|---|---|---|---|",
+    ]
+    cores = len(os.sched_getaffinity(0))
+    for job in options.beside.split():
+        folder = provide(job)
+        lake = place / f"beside-{job}"
+        ours = task("lake_and_answers", folder, lake, cores, tree=True)
+        try:
+            theirs = task("hta", folder, python=str(PEERS), tree=True)
+        except subprocess.CalledProcessError as error:
+            lines.append(f"| {job} | {_cost(ours)} | failed: {_last_line(error.stderr)} | | |")
+        else:
+            faster = theirs["seconds"] / ours["seconds"]
+            smaller = theirs["tree_bytes"] / ours["tree_bytes"]
+            verdicts = f"{faster:.0f} x ({_kept(faster >= 30)}) | {smaller:.1f} x ({_kept(smaller >= 10)})"
+            lines.append(f"| {job} | {_cost(ours)} | {_cost(theirs)} | {verdicts} |")
+        _done_with(folder, options)
+    return [*lines, ""]
+
+
+def _cost(found: dict[str, Any]) -> str:
+    return f"{found['seconds']:.1f} s, {found['tree_bytes'] / MB:,.0f} MB"
+
+
+def _kept(kept: object) -> str:
+    return "kept" if kept else "NOT KEPT"
+
+
+def _last_line(text: str | None) -> str:
+    return (text or "").strip().splitlines()[-1:][0] if (text or "").strip() else "no message"
+
+
+def task(
+    name: str,
+    *arguments: object,
+    python: str = sys.executable,
+    environment: dict[str, str] | None = None,
+    tree: bool = False,
+) -> dict[str, Any]:
+    """Runs a task of cluster_tasks.py; ``tree`` adds the memory of all its processes together."""
+    command = [python, str(Path(__file__).with_name("cluster_tasks.py")), name, *map(str, arguments)]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(environment or {})},
+    )
+    largest = _Largest(process.pid) if tree else None
+    output, errors = process.communicate()
+    if process.returncode:
+        print(errors, file=sys.stderr)
+        raise subprocess.CalledProcessError(process.returncode, command, output, errors)
+    found: dict[str, Any] = json.loads(output.splitlines()[-1])
+    if largest is not None:
+        found["tree_bytes"] = largest.stop()
+    return found
+
+
+class _Largest:
+    """Looks at the memory of a process and its descendants until it is stopped."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._bytes = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+
+    def _look(self) -> None:
+        while not self._stop.is_set():
+            self._bytes = max(self._bytes, sum(map(_proportional_bytes, _descendants(self._pid))))
+            time.sleep(LOOK_S)
+
+    def stop(self) -> int:
+        """The largest sum."""
+        self._stop.set()
+        self._thread.join()
+        return self._bytes
+
+
+def _descendants(pid: int) -> list[int]:
+    found = [pid]
+    for parent in found:
+        for listing in Path(f"/proc/{parent}/task").glob("*/children"):
+            found += [int(child) for child in _text(listing).split()]
+    return found
+
+
+def _proportional_bytes(pid: int) -> int:
+    for line in _text(Path(f"/proc/{pid}/smaps_rollup")).splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _record(lines: list[str], about: dict[str, str]) -> None:
+    """Puts the figures between the marks in docs/performance.md."""
+    taken = ", ".join(f"{key}: {value}" for key, value in about.items())
+    begin, end = MARKS
+    block = "\n".join([begin, "", *lines, f"Taken on: {taken}.", "", end])
+    pattern = re.escape(begin) + ".*?" + re.escape(end)
+    text = PERFORMANCE.read_text()
+    PERFORMANCE.write_text(re.sub(pattern, lambda _: block, text, flags=re.DOTALL))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
