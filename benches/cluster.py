@@ -127,7 +127,7 @@ def _many(options: argparse.Namespace, place: Path) -> dict[str, Any]:
     small = task("batch", few, place / "few", cores)
     large = task("batch", folder, lake, cores)
     again = task("batch", folder, lake, cores)
-    alone = task("answers", place / "few")
+    half = task("answers", lake, ranks // 2)
     asked = [task("answers", lake) for _ in range(options.repeats)]
     found = {
         "ranks": ranks,
@@ -139,8 +139,7 @@ def _many(options: argparse.Namespace, place: Path) -> dict[str, Any]:
         "answers_s": statistics.median(found["seconds"] for found in asked),
         "answers_peak": max(found["peak_bytes"] for found in asked),
         "calls": asked[0]["calls"],
-        "bytes_per_call": (asked[0]["peak_bytes"] - alone["peak_bytes"])
-        / (asked[0]["calls"] - alone["calls"]),
+        "bytes_per_call": (asked[0]["peak_bytes"] - half["peak_bytes"]) / (asked[0]["calls"] - half["calls"]),
     }
     _done_with(folder, options)
     return found
