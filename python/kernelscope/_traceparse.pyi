@@ -69,6 +69,12 @@ class TimelineIndex:
     def show(self, start_ns: int, end_ns: int, pixels: int) -> ArrowTable:
         """What is seen of ``[start_ns, end_ns)`` on so many pixels."""
 
+def divide_windows(streams: list[bytes], windows: list[tuple[int, int]]) -> ArrowTable:
+    """Gives every moment of the windows one owner; ``window``, ``id`` (null for nobody) and ``ns``."""
+
+def align_events(a: bytes, b: bytes, levels: list[str]) -> ArrowTable:
+    """Which rows of two frames of tokens correspond, group by group: ``a``, ``b`` and ``level``."""
+
 def describe_tables() -> list[tuple[str, str, list[tuple[str, str, bool, str]]]]:
     """Name and description of every table, and name, type, nullability and meaning of its columns."""
 

@@ -1,6 +1,7 @@
 //! The extension module `kernelscope._traceparse`: signatures, error mapping and the hand-over of
 //! tables; everything else is in `traceparse`.
 
+mod comparison;
 mod demo;
 mod describe;
 mod errors;
@@ -13,6 +14,8 @@ mod watch;
 /// Reads profiler traces into Arrow tables, and writes demo traces.
 #[pyo3::pymodule]
 mod _traceparse {
+    #[pymodule_export]
+    use super::comparison::{align_events, divide_windows};
     #[pymodule_export]
     use super::demo::{demo_layouts, write_demo, write_demo_database};
     #[pymodule_export]

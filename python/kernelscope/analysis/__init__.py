@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kernelscope.analysis.cost_table import costs as costs
     from kernelscope.analysis.counters import counters_with_operators as counters_with_operators
     from kernelscope.analysis.coverage import cost_coverage as cost_coverage
+    from kernelscope.analysis.differences import diff as diff
+    from kernelscope.analysis.differences import diff_steps as diff_steps
     from kernelscope.analysis.efficiency_table import efficiency as efficiency
     from kernelscope.analysis.flame import folded_stacks as folded_stacks
     from kernelscope.analysis.gpu_load import gpu_timeline as gpu_timeline
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from kernelscope.analysis.ops import op_calls as op_calls
     from kernelscope.analysis.ops import op_table as op_table
     from kernelscope.analysis.overview_figures import overview as overview
+    from kernelscope.analysis.paired_tables import diff_kernels as diff_kernels
+    from kernelscope.analysis.paired_tables import diff_operators as diff_operators
     from kernelscope.analysis.queueing import queue_blocked as queue_blocked
     from kernelscope.analysis.queueing import queue_length as queue_length
     from kernelscope.analysis.queueing import queue_summary as queue_summary
@@ -81,6 +85,10 @@ _MODULE_OF = {
     "cost_coverage": "coverage",
     "costs": "cost_table",
     "counters_with_operators": "counters",
+    "diff": "differences",
+    "diff_kernels": "paired_tables",
+    "diff_operators": "paired_tables",
+    "diff_steps": "differences",
     "efficiency": "efficiency_table",
     "folded_stacks": "flame",
     "gpu_summary": "gpus",
@@ -142,6 +150,10 @@ __all__ = [
     "cost_coverage",
     "costs",
     "counters_with_operators",
+    "diff",
+    "diff_kernels",
+    "diff_operators",
+    "diff_steps",
     "efficiency",
     "folded_stacks",
     "gpu_summary",

@@ -1,0 +1,133 @@
+//! Compares two traces, for frames that Python hands over as Arrow IPC streams.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
+use arrow_array::{ArrayRef, Int64Array, UInt8Array, UInt32Array};
+use arrow_ipc::reader::StreamReader;
+use pyo3::prelude::*;
+use traceparse::comparison::{Claim, Match, NOBODY, align, owners};
+
+use crate::projection::{Outcome, column, refused, table};
+use crate::table::ArrowTable;
+use crate::watch;
+
+/// Who owns how much of each window, which is `(start, end)` in order: see `traceparse::comparison`.
+///
+/// Claims are parts of a frame with `start_ns`, `end_ns`, `priority` and `id`, none null.
+#[pyfunction]
+pub(crate) fn divide_windows(
+    py: Python<'_>,
+    streams: Vec<Vec<u8>>,
+    windows: Vec<(i64, i64)>,
+) -> PyResult<ArrowTable> {
+    watch::run(py, None, move |_| {
+        let mut claims = Vec::new();
+        for stream in streams {
+            read_claims(&stream, &mut claims).map_err(|error| refused(&error))?;
+        }
+        let owned = owners(claims, &windows);
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("window", Arc::new(owned.iter().map(|o| o.window).collect::<UInt32Array>())),
+            (
+                "id",
+                Arc::new(
+                    owned.iter().map(|o| Some(o.id).filter(|&id| id != NOBODY)).collect::<UInt32Array>(),
+                ),
+            ),
+            ("ns", Arc::new(owned.iter().map(|o| o.ns).collect::<Int64Array>())),
+        ];
+        table(columns).map_err(|error| refused(&error))
+    })
+}
+
+/// Which events of two frames correspond, group by group, as indices of their rows.
+///
+/// Both have the column `group`, which never falls, and a column of tokens for each of `levels`.
+#[pyfunction]
+pub(crate) fn align_events(
+    py: Python<'_>,
+    a: Vec<u8>,
+    b: Vec<u8>,
+    levels: Vec<String>,
+) -> PyResult<ArrowTable> {
+    watch::run(py, None, move |_| {
+        let sides = [Tokens::read(&a, &levels), Tokens::read(&b, &levels)];
+        let [a, b] = sides.map(|side| side.map_err(|error| refused(&error)));
+        let (a, b) = (a?, b?);
+        let mut found: Vec<Match> = Vec::new();
+        for (group, left) in a.groups() {
+            let right = b.range_of(group);
+            let tokens: Vec<_> = (0..levels.len()).map(|l| (a.part(l, &left), b.part(l, &right))).collect();
+            found.extend(align(&tokens).into_iter().map(|m| Match {
+                a: m.a + left.start as u32,
+                b: m.b + right.start as u32,
+                ..m
+            }));
+        }
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("a", Arc::new(found.iter().map(|m| m.a).collect::<UInt32Array>())),
+            ("b", Arc::new(found.iter().map(|m| m.b).collect::<UInt32Array>())),
+            ("level", Arc::new(found.iter().map(|m| m.level).collect::<UInt8Array>())),
+        ];
+        table(columns).map_err(|error| refused(&error))
+    })
+}
+
+fn read_claims(stream: &[u8], claims: &mut Vec<Claim>) -> Outcome<()> {
+    for batch in StreamReader::try_new(stream, None)? {
+        let batch = batch?;
+        let (start, end) = (column::<Int64Type>(&batch, "start_ns")?, column::<Int64Type>(&batch, "end_ns")?);
+        let priority = column::<UInt8Type>(&batch, "priority")?;
+        let id = column::<UInt32Type>(&batch, "id")?;
+        claims.extend((0..batch.num_rows()).map(|row| Claim {
+            start: start.value(row),
+            end: end.value(row),
+            priority: priority.value(row),
+            id: id.value(row),
+        }));
+    }
+    Ok(())
+}
+
+/// The tokens of one side.
+struct Tokens {
+    groups: Vec<u32>,
+    levels: Vec<Vec<u32>>,
+}
+
+impl Tokens {
+    fn read(stream: &[u8], levels: &[String]) -> Outcome<Self> {
+        let mut tokens = Self { groups: Vec::new(), levels: vec![Vec::new(); levels.len()] };
+        for batch in StreamReader::try_new(stream, None)? {
+            let batch = batch?;
+            tokens.groups.extend_from_slice(column::<UInt32Type>(&batch, "group")?.values());
+            for (name, values) in levels.iter().zip(&mut tokens.levels) {
+                values.extend_from_slice(column::<UInt32Type>(&batch, name)?.values());
+            }
+        }
+        Ok(tokens)
+    }
+
+    /// The groups and where they are.
+    fn groups(&self) -> Vec<(u32, Range<usize>)> {
+        let mut start = 0;
+        let chunks = self.groups.chunk_by(|a, b| a == b).map(|chunk| {
+            let range = start..start + chunk.len();
+            start = range.end;
+            (chunk.first().copied().unwrap_or_default(), range)
+        });
+        chunks.collect()
+    }
+
+    fn range_of(&self, group: u32) -> Range<usize> {
+        let start = self.groups.partition_point(|&other| other < group);
+        start
+            ..start + self.groups.get(start..).map_or(0, |rest| rest.partition_point(|&other| other == group))
+    }
+
+    fn part(&self, level: usize, range: &Range<usize>) -> &[u32] {
+        self.levels.get(level).and_then(|tokens| tokens.get(range.clone())).unwrap_or_default()
+    }
+}

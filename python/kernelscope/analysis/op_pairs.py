@@ -1,0 +1,156 @@
+"""Which operators and kernels of two traces correspond."""
+
+import io
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from kernelscope import _traceparse
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+# What an event is told by in each round, that which says most first.
+_LEVELS = (
+    ("thread", "depth", "class", "name", "input_dims"),
+    ("thread", "depth", "class", "name"),
+    ("thread", "name"),
+)
+BY_PLACE = len(_LEVELS)
+"""The level of pairs that were found only by their place between other pairs."""
+
+
+class Pairs(NamedTuple):
+    """What corresponds.
+
+    ``ops``: ``before`` and ``after`` (rows of operators) and ``level`` (how they were found). ``work``:
+    ``before`` and ``after`` (rows of GPU work).
+    """
+
+    ops: pl.DataFrame
+    work: pl.DataFrame
+
+
+def operators(trace: "Trace") -> pl.DataFrame:
+    """Operators and annotations, or the NVTX ranges of a trace without; steps are left out.
+
+    Columns: ``row``, ``name``, ``track``, ``depth``, ``step``, ``start_ns``, ``dur_ns``, ``module``,
+        ``phase``, ``input_dims``.
+    """
+    columns = ("row", "name", "track", "depth", "step", "start_ns", "dur_ns")
+    if trace.ops.is_empty():
+        module = pl.lit(None, pl.Categorical).alias("module")
+        unknown = (module, pl.lit(None, pl.Categorical).alias("phase"))
+        frame = trace.ranges.filter(pl.col("kind") == "push_pop").select(
+            *columns, *unknown, input_dims="sizes"
+        )
+    else:
+        frame = trace.ops.select(*columns, "module", "phase", "input_dims")
+    rows = trace.steps["row"].drop_nulls()
+    marks = pl.col("name").cast(pl.String).str.starts_with("ProfilerStep#").fill_null(value=False)
+    return frame.filter(~marks & ~pl.col("row").is_in(rows.implode()))
+
+
+def corresponding(before: "Trace", after: "Trace", steps: pl.DataFrame) -> Pairs:
+    """The operators and the GPU work of the paired ``steps`` that correspond.
+
+    The operators of a step, thread by thread in order of their starts, are aligned by common subsequences:
+    first of those that agree in depth, class of module, name and shapes, then, between such, of those that
+    agree in less. Where as many are left on both sides of a gap, they correspond by their place. The GPU work
+    of operators that correspond is paired by name and occurrence, and what is left by order.
+    """
+    sides = [
+        _sequence(operators(trace), steps.select("pair", step=f"step_{side}"))
+        for trace, side in ((before, "before"), (after, "after"))
+    ]
+    a, b = _tokens(*sides)
+    levels = [f"level{place}" for place in range(len(_LEVELS))]
+    found = pl.DataFrame(_traceparse.align_events(_stream(a, levels), _stream(b, levels), levels))
+    if found.is_empty():
+        ops = pl.DataFrame(schema={"before": pl.UInt32, "after": pl.UInt32, "level": pl.UInt8})
+    else:
+        ops = pl.DataFrame(
+            {
+                "before": a["row"].gather(found["a"]),
+                "after": b["row"].gather(found["b"]),
+                "level": found["level"],
+            }
+        )
+    return Pairs(ops, _work_pairs(before, after, ops))
+
+
+def _sequence(ops: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """The operators of the paired steps in order, with the rank of their thread by how much runs on it."""
+    # Which thread is which is told by what it does: a backward thread of one may be the busiest of the other.
+    gradients = (pl.col("phase").cast(pl.String) == "backward").fill_null(value=False).mean()
+    ranked = (
+        ops.group_by("track")
+        .agg(pl.len(), pl.col("start_ns").min(), backward=gradients > 0.5)
+        .sort("backward", "len", "start_ns", descending=[False, True, False])
+    )
+    place = pl.int_range(pl.len(), dtype=pl.UInt32).over("backward") * 2 + pl.col("backward").cast(pl.UInt32)
+    threads = ranked.select("track", thread=place)
+    numbered = steps["step"].null_count() == 0
+    placed = (
+        ops.join(steps, on="step", how="inner") if numbered else ops.with_columns(pair=pl.lit(0, pl.UInt32))
+    )
+    return (
+        placed.join(threads, on="track", how="left")
+        .with_columns(
+            pl.col("name").cast(pl.String),
+            pl.col("input_dims").cast(pl.String),
+            **{"class": pl.col("module").cast(pl.String).str.replace(r"_\d+$", "")},
+        )
+        .sort("pair", "thread", "start_ns", -pl.col("dur_ns").fill_null(0), "row")
+    )
+
+
+def _tokens(a: pl.DataFrame, b: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Adds a token for each level; what agrees has the same, on both sides."""
+    both = pl.concat([a, b])
+    for place, keys in enumerate(_LEVELS):
+        codes = both.select(keys).unique().with_row_index(f"level{place}")
+        both = both.join(codes, on=list(keys), how="left", nulls_equal=True, maintain_order="left")
+    return both.head(a.height), both.tail(b.height)
+
+
+def _stream(events: pl.DataFrame, levels: list[str]) -> bytes:
+    buffer = io.BytesIO()
+    frame = events.select(
+        pl.col("pair").cast(pl.UInt32).alias("group"), *(pl.col(c).cast(pl.UInt32) for c in levels)
+    )
+    frame.write_ipc_stream(buffer, compat_level=pl.CompatLevel.oldest())
+    return buffer.getvalue()
+
+
+def _work_pairs(before: "Trace", after: "Trace", ops: pl.DataFrame) -> pl.DataFrame:
+    sides = [_numbered(trace) for trace in (before, after)]
+    a = sides[0].join(ops.select(op_row="before", _op="after"), on="op_row", how="inner")
+    b = sides[1].rename({"op_row": "_op", "row": "after"})
+    same = a.join(b, on=["_op", "kind", "name", "occurrence"], how="inner", nulls_equal=True)
+    same = same.select(before="row", after="after")
+    left = [
+        a.join(same, left_on="row", right_on="before", how="anti"),
+        b.join(same, on="after", how="anti"),
+    ]
+    key = ["_op", "kind"]
+    left = [side.with_columns(_place=pl.col("start_ns").rank("ordinal").over(key)) for side in left]
+    rest = left[0].join(left[1], on=[*key, "_place"], how="inner").select(before="row", after="after")
+    return pl.concat([same, rest])
+
+
+def _numbered(trace: "Trace") -> pl.DataFrame:
+    """GPU work with its operator, and the how manieth of its name there it is."""
+    work = trace.gpu_ops.select(
+        "row",
+        "start_ns",
+        pl.col("kind").cast(pl.String),
+        pl.col("name").cast(pl.String),
+        op_row=pl.coalesce("op_row", "range_row"),
+    )
+    occurrence = pl.int_range(pl.len(), dtype=pl.UInt32).over("op_row", "kind", "name")
+    return (
+        work.filter(pl.col("op_row").is_not_null())
+        .sort("start_ns", "row")
+        .with_columns(occurrence=occurrence)
+    )

@@ -1,0 +1,175 @@
+"""What makes one trace slower than another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from events import Events
+from slowed_copies import slowed
+
+import kernelscope as ks
+from kernelscope import _traceparse, analysis
+from kernelscope.analysis.differences import KEYS, Comparison
+from kernelscope.errors import InvalidArgumentError, NotRecordedError
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Nine steps of a transformer in training."""
+    folder = tmp_path_factory.mktemp("demo")
+    written = _traceparse.write_demo(
+        folder, size_bytes=3_000_000, ranks=1, seed=3, layout="native", gzip=False, truth=False
+    )
+    return written[0][0]
+
+
+def test_a_trace_does_not_differ_from_itself(demo: Path) -> None:
+    trace, again = ks.read(demo), ks.read(demo)
+    for by in (KEYS, "category", "module", ("op", "name")):
+        assert analysis.diff(trace, again, by=by).is_empty()
+    assert analysis.diff_operators(trace, again).is_empty()
+    assert analysis.diff_kernels(trace, again).is_empty()
+    assert analysis.diff_steps(trace, again)["delta_ns"].to_list() == [0] * 9
+
+
+def test_a_slower_kernel_comes_first_with_its_operator_and_module(demo: Path, tmp_path: Path) -> None:
+    """One kernel of one module takes 10 % longer in a copy: nothing else makes the difference."""
+    trace = ks.read(demo)
+    ops = trace.ops.select("row", "module", op="name")
+    work = trace.gpu_ops.filter(pl.col("kind") == "kernel").join(ops, left_on="op_row", right_on="row")
+    work = work.filter(pl.col("module").is_not_null() & pl.col("step").is_not_null())
+    slow = work.sort("dur_ns", descending=True).row(0, named=True)
+    kernel, module, op = slow["name"], slow["module"], slow["op"]
+    chosen = set(work.filter(name=kernel, module=module, op=op)["correlation"])
+    assert len(chosen) >= 9
+
+    copy = tmp_path / "slow.json"
+    added = slowed(
+        demo, copy, lambda e: e["name"] == kernel and e["args"]["correlation"] in chosen, percent=10
+    )
+    both = Comparison(trace, ks.read(copy))
+    changes, steps = both.changes(), both.steps
+    first = changes.row(0, named=True)
+    assert (first["name"], first["op"], first["module"]) == (kernel, op, module)
+    assert first["delta_ns"] * 9 == pytest.approx(sum(added))
+    assert changes["delta_ns"].sum() == pytest.approx(steps["delta_ns"].mean(), abs=1e-6)
+    assert steps["delta_ns"].sum() == sum(added) > 0
+    for by in KEYS:
+        table = both.changes(by=by)
+        assert table["delta_ns"].sum() == pytest.approx(steps["delta_ns"].mean(), abs=1e-6)
+        assert table[by][0] == first[by]
+    kernels = analysis.diff_kernels(trace, ks.read(copy))
+    assert kernels["name"].to_list() == [kernel]
+    ratio = kernels["mean_ns_after"][0] / kernels["mean_ns_before"][0]
+    share = (
+        work.filter(name=kernel, module=module, op=op)["dur_ns"].sum()
+        / work.filter(name=kernel)["dur_ns"].sum()
+    )
+    assert ratio == pytest.approx(1 + 0.1 * share, rel=1e-3)
+    operators = analysis.diff_operators(trace, ks.read(copy))
+    assert operators["op"][0] == op
+    assert operators["device_delta_ns"][0] * 9 == pytest.approx(sum(added))
+
+
+def test_moments_belong_to_the_parts_of_the_steps(demo: Path) -> None:
+    trace = ks.read(demo)
+    both = Comparison(trace, trace)
+    parts = both.parts.group_by("category").agg(pl.col("before_ns").sum())
+    breakdown = analysis.step_breakdown(trace)
+    assert dict(parts.rows()) == {
+        name.removesuffix("_ns"): breakdown[name].sum()
+        for name in analysis.CATEGORIES
+        if breakdown[name].sum()
+    }
+
+
+def layers(count: int, *, first: int = 0, extra: bool = False, kernel: str = "gemm") -> Events:
+    """Layers of one module class each, with one kernel; ``extra`` puts a normalisation before the second."""
+    e = Events()
+    e.annotation("ProfilerStep#1", 0, 1000)
+    at, launch = 10, iter(range(1, 1000))
+    frames = iter(range(1, 1000))
+
+    def layer(name: str, op: str, work: str, dur: float) -> None:
+        nonlocal at
+        correlation = next(launch)
+        module = {"Python id": next(frames), "Python parent id": None, "Python module id": 0}
+        e.add("python_function", f"nn.Module: {name}", at, 40, args=module)
+        e.op(op, at + 5, 30, Input_Dims=[[2, 3]])
+        e.call(at + 10, 5, correlation)
+        e.kernel(work, at + 20, dur, correlation)
+        at += 50
+
+    for number in range(count):
+        if extra and number == 1:
+            layer("LayerNorm_9", "aten::layer_norm", "norm", 20)
+        layer(f"Linear_{first + number}", "aten::linear", kernel, 10)
+    return e
+
+
+def test_modules_are_aligned_and_not_looked_up_by_name(tmp_path: Path) -> None:
+    """Numbered anew and with a layer put between them, modules are compared with what they were."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    before = layers(3).read(tmp_path / "a")
+    after = layers(3, first=1, extra=True).read(tmp_path / "b")
+    both = Comparison(before, after)
+    names = dict(
+        both.parts.filter(pl.col("module_before").is_not_null()).select("module", "module_before").rows()
+    )
+    assert names == {"Linear_1": "Linear_0", "Linear_2": "Linear_1", "Linear_3": "Linear_2"}
+    changes = both.changes(by=("category", "module", "name"))
+    norm = changes.filter(name="norm").row(0, named=True)
+    assert (norm["module"], norm["calls_before"], norm["calls_after"]) == ("LayerNorm_9", 0, 1)
+    assert norm["delta_ns"] == 20_000
+    assert changes.filter(name="gemm").is_empty()
+    assert changes["delta_ns"].sum() == both.steps["delta_ns"].mean()
+
+
+def test_a_kernel_in_the_place_of_another(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    before, after = layers(2).read(tmp_path / "a"), layers(2, kernel="fused").read(tmp_path / "b")
+    both = Comparison(before, after)
+    assert both.changes().is_empty()
+    work = both.parts.filter(name="fused")
+    assert set(work["name_before"].drop_nulls()) == {"gemm"}
+    # Neither is slower, so no kernel changed, though its name did.
+    assert analysis.diff_kernels(before, after).is_empty()
+
+
+def test_noise_is_marked(tmp_path: Path) -> None:
+    def steps(lengths: list[float]) -> Any:
+        e, at = Events(), 0.0
+        for number, length in enumerate(lengths):
+            e.annotation(f"ProfilerStep#{number}", at, length)
+            e.op("aten::mm", at, length)
+            at += length
+        folder = tmp_path / str(lengths[0])
+        folder.mkdir()
+        return e.read(folder)
+
+    steady, noisy, slow = steps([100, 101, 99]), steps([90, 110, 106]), steps([200, 201, 199])
+    row = analysis.diff(steady, noisy, by="op").row(0, named=True)
+    assert (row["delta_ns"], row["is_noise"]) == (2_000, True)
+    # Variances 1 and 112 us^2.
+    assert row["spread_ns"] == pytest.approx(113**0.5 * 1000)
+    assert analysis.diff(steady, slow, by="op")["is_noise"].to_list() == [False]
+
+
+def test_traces_without_steps_or_operators(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first, second = Events(), Events()
+    first.kernel("alone", 0, 10, 1)
+    second.kernel("alone", 0, 15, 1)
+    before, after = first.read(tmp_path / "a"), second.read(tmp_path / "b")
+    assert analysis.diff(before, after).select("op", "name", "delta_ns").rows() == [(None, "alone", 5_000)]
+    nothing = Events().read(tmp_path)
+    with pytest.raises(NotRecordedError, match="nothing that takes time"):
+        analysis.diff(nothing, after)
+    with pytest.raises(InvalidArgumentError, match="cannot group by"):
+        analysis.diff(before, after, by="stream")
