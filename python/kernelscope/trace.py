@@ -1,6 +1,7 @@
 """A trace in memory: one frame per table, and what is known of the file."""
 
 import ctypes
+import html
 import json
 import os
 import sys
@@ -76,6 +77,16 @@ class Trace:
         time = "" if extent is None else f", {format_ns(extent[1] - extent[0])}"
         head = f"Trace {meta.path!r} ({meta.format}, {format_bytes(meta.content_bytes)}{rank}{time})"
         return "\n".join([head, *counts])
+
+    def _repr_html_(self) -> str:
+        """The trace in a notebook: the file, and every table that has rows."""
+        head, *_ = repr(self).split("\n")
+        rows = "".join(
+            f"<tr><td>{name}</td><td>{format_count(frame.height)}</td><td>{html.escape(TABLES[name].doc)}</td></tr>"
+            for name, frame in self.tables.items()
+            if frame.height
+        )
+        return f"<p>{html.escape(head)}</p><table><tr><th>table</th><th>rows</th><th></th></tr>{rows}</table>"
 
     def extent(self) -> tuple[int, int] | None:
         """First start and last end of host and GPU work, or of NVTX ranges; null if there is none.

@@ -8,6 +8,7 @@ from kernelscope.errors import InvalidArgumentError
 from kernelscope.report.answers import answer
 
 if TYPE_CHECKING:
+    from kernelscope.report.html.parts import View
     from kernelscope.trace import Trace
 
 FORMATS = ("text", "json", "csv", "parquet", "html")
@@ -68,3 +69,13 @@ def render(
         from kernelscope.report.files import write_text
 
         write_text(out, text)
+
+
+def views(trace: "Trace") -> "dict[str, View]":
+    """The views of the page by name; each displays itself in a notebook.
+
+    Example: ``ks.report.views(trace)["kernels"]``
+    """
+    from kernelscope.report.html.views import every_view
+
+    return {view.id: view for view in every_view(trace)}

@@ -128,3 +128,9 @@ class View:
             "what": self.what,
             "parts": [part.payload() for part in self.parts],
         }
+
+    def _repr_html_(self) -> str:
+        """The view in a notebook: its facts and the first rows of its tables."""
+        from kernelscope.report.html.notebook import to_static
+
+        return to_static(self.payload())

@@ -1,15 +1,18 @@
 """How much memory was allocated when, by whom, and what was left."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from kernelscope import analysis
 from kernelscope.report.html.charts import byte_unit, time_unit
-from kernelscope.report.html.parts import Figure, Part, View
+from kernelscope.report.html.parts import Figure, Note, Part, View
 from kernelscope.report.html.sources import Sources
 from kernelscope.report.html.tables import MOST_ROWS, Table
 from kernelscope.units import format_bytes
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
 
 _MOST_POINTS = 1_200
 _SUMMARY = (
@@ -52,11 +55,14 @@ def _parts(sources: Sources) -> list[Part]:
         )
         columns = ("op", "device", "bytes", "share_pct", "allocations")
         parts.append(Table("memory-peak", "Who held the peak", what, held, columns))
-    operators = analysis.memory_table(trace)
+    window, remark = sources.window
+    operators = analysis.memory_table(window)
+    if remark:
+        parts.append(Note(f"{remark} Of the tables below this holds."))
     if operators.height:
         what = "What operators allocated: increase is allocated less freed during their calls."
         parts.append(Table("memory-operators", "Memory by operator", what, operators, _leading(operators)))
-    parts += _allocations(sources, origin)
+    parts += _allocations(window, origin)
     return [*parts, *sources.missing("memory_lifetimes", "memory_reserved")]
 
 
@@ -64,9 +70,9 @@ def _leading(frame: pl.DataFrame) -> list[str]:
     return ["name", *(column for column in frame.columns if column != "name")]
 
 
-def _allocations(sources: Sources, origin: int) -> list[Part]:
+def _allocations(trace: "Trace", origin: int) -> list[Part]:
     """The largest allocations with their lifetimes."""
-    found = analysis.memory_allocations(sources.trace)
+    found = analysis.memory_allocations(trace)
     if found.is_empty():
         return []
     order = found.sort(["bytes", "lifetime_ns"], descending=True, nulls_last=True)
