@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jobs import BASE_NS, Rank, training
 
 import kernelscope as ks
-from kernelscope import analysis
+from kernelscope import _traceparse, analysis
 from kernelscope.analysis.cluster_frames import cluster_of
 from kernelscope.costs.communication import bus_factor
 from kernelscope.errors import InvalidArgumentError
@@ -277,6 +277,42 @@ def test_a_lake_answers_as_its_traces_do(tmp_path: Path, monkeypatch: pytest.Mon
     lake.manifest = pl.concat([lake.manifest, lake.manifest.head(1)])
     with pytest.raises(InvalidArgumentError, match="rank 0 is in the lake more than once"):
         analysis.communication(lake)
+
+
+def test_a_database_of_a_machine_holds_several_ranks(tmp_path: Path) -> None:
+    """What PyTorch's ranges say of a collective stands in for arguments, which nsys does not record."""
+    path = tmp_path / "node.sqlite"
+    _traceparse.write_demo_database(path, kind="nsys", size_bytes=1_000_000, ranks=2, seed=3)
+    trace = ks.read(path)
+    cluster = cluster_of(trace)
+    assert cluster.ranks["rank"].to_list() == [0, 1]
+    instances = analysis.collective_instances(cluster)
+    assert instances["ranks_seen"].unique().to_list() == [2]
+    assert instances["kind"].unique().to_list() == ["all_reduce"]
+    sums = trace.ranges.filter(pl.col("name").cast(pl.String) == "record_param_comms")
+    sizes = sums["sizes"].cast(pl.String).str.extract(r"(\d+)").cast(pl.Int64)
+    assert sorted(set(instances["message_bytes"])) == sorted({2 * elements for elements in sizes})
+    assert instances["wait_ns"].null_count() == 0
+    # The size of the group is not recorded.
+    assert instances["bus_bytes_per_s"].null_count() == instances.height
+    both = cluster_of([trace, Rank(7, 8).read(tmp_path)])
+    assert both.ranks["rank"].to_list() == [0, 1, 7]
+
+
+def test_quantiles_over_the_rows_of_all_ranks(tmp_path: Path) -> None:
+    traces = training(tmp_path, 4, steps=3, slower={1: 100, 2: 200})
+    table = analysis.table_quantiles(traces, quantiles=(0.5, 0.9))
+    gemm = table.filter(name="gemm").to_dicts()[0]
+    durations = sorted([1000, 1100, 1200, 1000] * 3)
+    assert (gemm["count"], gemm["sum"]) == (12, sum(durations) * 1000)
+    assert (gemm["q50"], gemm["q90"]) == (1_050_000, 1_200_000)
+    lake: Any = Scanned(traces)
+    assert analysis.table_quantiles(lake, quantiles=(0.5, 0.9)).equals(table)
+    by_rank = analysis.table_quantiles(traces, "launches", by=("rank",), quantiles=())
+    assert by_rank.sort("rank")["count"].to_list() == [6] * 4
+    for wrong in ({"table": "colours"}, {"by": "colour"}, {"column": "colour"}):
+        with pytest.raises(InvalidArgumentError):
+            analysis.table_quantiles(traces, **wrong)
 
 
 def test_no_communication_is_an_empty_table(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from kernelscope.analysis.rank_views import rank_quantiles as rank_quantiles
     from kernelscope.analysis.rank_views import run_difference as run_difference
     from kernelscope.analysis.rank_views import step_pace as step_pace
+    from kernelscope.analysis.rank_views import table_quantiles as table_quantiles
     from kernelscope.analysis.roofline_table import roofline as roofline
     from kernelscope.analysis.sequences import kernel_sequences as kernel_sequences
     from kernelscope.analysis.steps import CATEGORIES as CATEGORIES
@@ -134,6 +135,7 @@ _MODULE_OF = {
     "step_pace": "rank_views",
     "straggler_ranks": "straggler_table",
     "stragglers": "straggler_table",
+    "table_quantiles": "rank_views",
     "temporal_breakdown": "gpu_time",
     "timeline": "trace_view",
 }
@@ -199,6 +201,7 @@ __all__ = [
     "step_pace",
     "straggler_ranks",
     "stragglers",
+    "table_quantiles",
     "temporal_breakdown",
     "timeline",
 ]

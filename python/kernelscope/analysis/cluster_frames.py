@@ -4,16 +4,15 @@ They come from traces in memory or from the lazy frames of a lake, some ranks at
 does not grow with the number of ranks: a rank leaves a row per collective and a row per step.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 
 from kernelscope.analysis.communication_calls import communication_calls
 from kernelscope.analysis.steps import CATEGORIES
+from kernelscope.analysis.trace_ranks import parts_of, tables_of
 from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -96,6 +95,19 @@ def cluster_of(source: "Source | Cluster") -> Cluster:
     )
 
 
+def tables_in(source: Source, table: str) -> list[pl.LazyFrame]:
+    """The lazy frames that make up a table over all ranks, in each of which ``rank`` is a column.
+
+    Raises: InvalidArgumentError: two traces are of one rank, or there is none.
+    """
+    if isinstance(source, Lake):
+        return [source.tables[table]]
+    traces = source if isinstance(source, Sequence) else [source]
+    if not traces:
+        raise InvalidArgumentError("there is no rank to look at")
+    return [tables_of(part)[table] for part in parts_of(traces)]
+
+
 def _batches(source: Source) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.LazyFrame]]]:
     """Some ranks at a time: what is known of them, and their tables."""
     if isinstance(source, Sequence):
@@ -109,19 +121,16 @@ def _batches(source: Source) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.Laz
 def _trace_batches(
     traces: Sequence["Trace"],
 ) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.LazyFrame]]]:
-    numbers = ranks_of(traces)
-    for trace, rank in zip(traces, numbers, strict=True):
-        meta = trace.meta
+    for part in parts_of(traces):
+        meta = part.trace.meta
         row = {
-            "rank": rank,
+            "rank": part.rank,
             "base_time_ns": meta.base_time_ns,
             "world_size": meta.world_size,
             "host": meta.host,
             "source": meta.path,
         }
-        number = pl.lit(rank, dtype=pl.Int64).alias("rank")
-        tables = {name: frame.lazy().with_columns(number) for name, frame in trace.tables.items()}
-        yield pl.DataFrame([row], schema=RANK_SCHEMA), tables
+        yield pl.DataFrame([row], schema=RANK_SCHEMA), tables_of(part)
 
 
 def _lake_batches(lake: Lake) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.LazyFrame]]]:
@@ -141,26 +150,6 @@ def _lake_batches(lake: Lake) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.La
         some = known.slice(first, RANKS_AT_ONCE)
         wanted = pl.col("rank").is_in(some["rank"].implode())
         yield some, {name: frame.filter(wanted) for name, frame in lake.tables.items()}
-
-
-_RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
-
-
-def ranks_of(traces: Sequence["Trace"]) -> list[int]:
-    """The rank of each trace: as recorded, else as in its file's name, else its place in the list.
-
-    Raises: InvalidArgumentError: two traces are of one rank.
-    """
-    numbers: list[int] = []
-    for place, trace in enumerate(traces):
-        named = _RANK_IN_NAME.search(PurePath(trace.meta.path).name)
-        recorded = trace.meta.rank
-        numbers.append(recorded if recorded is not None else int(named[1]) if named else place)
-    for place, rank in enumerate(numbers):
-        if rank in numbers[:place]:
-            paths = traces[numbers.index(rank)].meta.path, traces[place].meta.path
-            raise InvalidArgumentError(f"{paths[0]} and {paths[1]} are both of rank {rank}")
-    return numbers
 
 
 def _steps(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:

@@ -1,6 +1,7 @@
 """What each rank communicated: a row per collective or transfer, with what is known of its message."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import cast
 
@@ -43,6 +44,7 @@ _KERNELS = {
     "sendrecv": "send_recv",
     "reduce": "reduce",
 }
+_TYPE_IN_KERNEL = r"_(bf16|f16|f32|f64|i8|i32|i64|u32|u64)_"
 _ARGUMENTS = (
     "name",
     "dtype",
@@ -90,6 +92,7 @@ def _gpu_work(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
             "rank",
             "row",
             "op_row",
+            "range_row",
             "device",
             "stream",
             "step",
@@ -142,6 +145,9 @@ def _with_messages(tables: Mapping[str, pl.LazyFrame], calls: pl.DataFrame) -> p
     unsized = calls.filter(pl.col("in_elements").is_null() & pl.col("op_row").is_not_null())
     if unsized.height:
         calls = _with_inputs(tables, calls, unsized)
+    in_range = calls.filter(pl.col("in_elements").is_null() & pl.col("range_row").is_not_null())
+    if in_range.height:
+        calls = _with_ranges(tables, calls, in_range)
     by = ["name", "kernel", "dtype", "in_elements", "out_elements"]
     kinds = calls.select(by).unique()
     told = [_message(*row) for row in kinds.iter_rows()]
@@ -199,18 +205,50 @@ def _with_inputs(
     ).drop("op", "elements", "type")
 
 
+def _with_ranges(
+    tables: Mapping[str, pl.LazyFrame], calls: pl.DataFrame, in_range: pl.DataFrame
+) -> pl.DataFrame:
+    """The collective and its elements from the NVTX range around the call, the type from the kernel."""
+    wanted = in_range.select("rank", "range_row").unique()
+    ranges = (
+        tables["ranges"]
+        .select(
+            "rank",
+            range_row="row",
+            range=pl.col("name").cast(pl.String),
+            sizes=pl.col("sizes").cast(pl.String),
+        )
+        .join(wanted.lazy(), on=["rank", "range_row"], how="semi")
+        .collect()
+    )
+    sizes = ranges.select("sizes").unique().drop_nulls()
+    told = pl.Series("elements", [_elements(text) for text in sizes["sizes"]], dtype=pl.Int64)
+    ranges = ranges.join(sizes.with_columns(told), on="sizes", how="left").drop("sizes")
+    calls = calls.join(ranges, on=["rank", "range_row"], how="left", maintain_order="left")
+    missing = pl.col("in_elements").is_null() & pl.col("elements").is_not_null()
+    dtype = pl.col("kernel").str.extract(_TYPE_IN_KERNEL, 1)
+    return calls.with_columns(
+        name=pl.coalesce("name", "range"),
+        dtype=pl.when(missing).then(pl.coalesce("dtype", dtype)).otherwise("dtype"),
+        in_elements=pl.coalesce("in_elements", "elements"),
+    ).drop("range", "elements")
+
+
+def _elements(dims: str) -> int | None:
+    """Elements of an operator's first input."""
+    shape = shape_of_input(dims, 0)
+    return None if shape is None else math.prod(shape)
+
+
 def _first_input(dims: str, types: str) -> tuple[int | None, str | None]:
     """Elements and type of an operator's first input."""
-    shape = shape_of_input(dims, 0)
+    count = _elements(dims)
     try:
         names = json.loads(types)
     except ValueError:
         return None, None
-    if shape is None or not isinstance(names, list) or not names:
+    if count is None or not isinstance(names, list) or not names:
         return None, None
-    count = 1
-    for size in shape:
-        count *= size
     return count, str(cast("list[object]", names)[0])
 
 

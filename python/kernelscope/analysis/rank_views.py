@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import polars as pl
 
 from kernelscope.analysis.clocks import aligned, clock_offsets
-from kernelscope.analysis.cluster_frames import Cluster, Source, cluster_of
+from kernelscope.analysis.cluster_frames import Cluster, Source, cluster_of, tables_in
 from kernelscope.analysis.grouping import check_by
 from kernelscope.analysis.straggler_table import rank_steps
+from kernelscope.schema import TABLES
 
 _PARTS = ("compute_ns", "launch_ns", "data_ns", "network_ns", "wait_ns")
 _VALUES = ("total_ns", "own_ns", *_PARTS)
@@ -59,6 +60,48 @@ def rank_quantiles(
             *(value.quantile(q, interpolation="linear").alias(f"q{q * 100:g}") for q in quantiles),
         )
         .sort(*columns, order, nulls_last=True)
+    )
+
+
+def table_quantiles(
+    source: "Source",
+    table: str = "gpu_ops",
+    by: str | Sequence[str] = ("name",),
+    *,
+    column: str = "dur_ns",
+    quantiles: Sequence[float] = _QUANTILES,
+) -> pl.DataFrame:
+    """Exact quantiles of a column of a table over the rows of all ranks; not medians of the ranks' medians.
+
+    ``source`` is a list of traces, or a lake of many ranks, of which only the columns are read that are asked
+    for. ``by`` takes any columns of the table, and ``rank``.
+
+    Columns: those of ``by``; ``count`` (of values), ``sum``, ``mean``, and ``q0`` to ``q100``, one per
+        quantile, between neighbours in proportion.
+    Order: by ``sum``, largest first.
+    Raises: InvalidArgumentError: there is no such table, or ``by`` or ``column`` names no column of it.
+
+    Example: ``table_quantiles(ks.scan("lake"), by=("rank",), column="dur_ns")``
+    """
+    check_by(table, TABLES)
+    frames = tables_in(source, table)
+    names = frames[0].collect_schema().names()
+    columns, _ = check_by(by, names), check_by(column, names)
+    value = pl.col(column)
+    text = [
+        pl.col(name).cast(pl.String) for name in columns if frames[0].collect_schema()[name] == pl.Categorical
+    ]
+    return (
+        pl.concat([frame.select({*columns, column}).with_columns(text) for frame in frames])
+        .group_by(columns)
+        .agg(
+            value.count().cast(pl.Int64).alias("count"),
+            value.sum().alias("sum"),
+            value.mean().alias("mean"),
+            *(value.quantile(q, interpolation="linear").alias(f"q{q * 100:g}") for q in quantiles),
+        )
+        .sort(["sum", *columns], descending=[True, *(False for _ in columns)], nulls_last=True)
+        .collect(engine="streaming")
     )
 
 
