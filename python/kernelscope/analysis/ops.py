@@ -7,6 +7,7 @@ import polars as pl
 
 from kernelscope.analysis.allocations import DEVICE_TYPES, HOST_TYPES, allocated_bytes
 from kernelscope.analysis.grouping import as_text, by_name, check_by
+from kernelscope.analysis.python_stacks import with_call_stacks
 from kernelscope.analysis.tensor_cores import ELIGIBLE_OPS, kernel_flags
 from kernelscope.analysis.tree import collapse_repeats, subtree_sums
 
@@ -28,8 +29,9 @@ def op_table(
 ) -> pl.DataFrame:
     """What operators cost, summed over the calls that agree in the columns ``by``.
 
-    ``by`` takes any columns of the table ``ops``. With ``annotations`` the ranges of
-    ``record_function`` and of the profiler are rows too. With ``collapse`` an operator whose only
+    ``by`` takes any columns of the table ``ops``; ``call_stack`` is put together from Python frames in a
+    trace where only these were recorded. With ``annotations`` the ranges of ``record_function`` and of the
+    profiler are rows too. With ``collapse`` an operator whose only
     child has its own name counts as one call with it.
 
     Columns: those of ``by``; ``calls``; ``host_total_ns`` (wall time), ``host_self_ns`` (less the
@@ -62,7 +64,8 @@ def op_tables(
     """
     columns = [check_by(by, trace.ops.columns) for by in groupings]
     needed = dict.fromkeys([*_NEEDED, *(name for group in columns for name in group)])
-    calls = _costed(trace, trace.ops.select(list(needed)), collapse=collapse)
+    ops = with_call_stacks(trace) if "call_stack" in needed else trace.ops
+    calls = _costed(trace, ops.select(list(needed)), collapse=collapse)
     if not annotations:
         calls = calls.filter("is_operator")
     return [_summed(calls, group) for group in columns]
