@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jobs import BASE_NS, Rank, training
+from many_ranks import BASE_NS, Rank, training
 
 import kernelscope as ks
 from kernelscope import _traceparse, analysis
@@ -274,6 +274,17 @@ def test_a_lake_answers_as_its_traces_do(tmp_path: Path, monkeypatch: pytest.Mon
     assert parts.steps.equals(whole.steps)
     assert analysis.communication(lake).equals(analysis.communication(whole))
     assert analysis.cluster_findings(lake).equals(analysis.cluster_findings(traces))
+    # Large traces are read one by one, however few they are.
+    lake.manifest = lake.manifest.with_columns(events=pl.Series([7_000_000] * lake.manifest.height))
+    monkeypatch.setattr("kernelscope.analysis.cluster_frames.RANKS_AT_ONCE", 64)
+    with monkeypatch.context() as patch:
+        seen: list[int] = []
+        patch.setattr(
+            "kernelscope.analysis.cluster_frames.communication_calls",
+            lambda tables: seen.append(tables["steps"].collect()["rank"].n_unique()) or whole.calls.clear(),
+        )
+        assert cluster_of(lake).calls.is_empty()
+    assert seen == [1] * 5
     lake.manifest = pl.concat([lake.manifest, lake.manifest.head(1)])
     with pytest.raises(InvalidArgumentError, match="rank 0 is in the lake more than once"):
         analysis.communication(lake)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import Rank, training
+from many_ranks import Rank, training
 
 import kernelscope as ks
 from kernelscope import analysis

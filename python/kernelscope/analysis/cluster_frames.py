@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 RANKS_AT_ONCE = 64
-"""Ranks of a lake whose tables are in memory at one time."""
+"""Ranks of a lake whose tables are in memory at one time, at most."""
+
+EVENTS_AT_ONCE = 4_000_000
+"""Events of these ranks' traces, if more than one: what is needed of them takes some 200 MB."""
 
 RANK_SCHEMA: dict[str, pl.DataType] = {
     "rank": pl.Int64(),
@@ -145,11 +148,28 @@ def _lake_batches(lake: Lake) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.La
     doubled = known.filter(known["rank"].is_duplicated())["rank"].unique().sort().to_list()
     if doubled:
         raise InvalidArgumentError(f"rank {doubled[0]} is in the lake more than once: scan one run of it")
-    known = known.sort("rank")
-    for first in range(0, known.height, RANKS_AT_ONCE):
-        some = known.slice(first, RANKS_AT_ONCE)
-        wanted = pl.col("rank").is_in(some["rank"].implode())
-        yield some, {name: frame.filter(wanted) for name, frame in lake.tables.items()}
+    for ranks in _together(listed, known):
+        wanted = pl.col("rank").is_in(ranks)
+        some = {name: frame.filter(wanted) for name, frame in lake.tables.items()}
+        yield known.filter(wanted).sort("rank"), some
+
+
+def _together(listed: pl.DataFrame, known: pl.DataFrame) -> Iterator[list[int]]:
+    """Ranks in order, as many at a time as may be in memory."""
+    sizes: dict[int, int | None] = {}
+    if "events" in listed.columns:
+        sizes = dict(listed.filter(pl.col("rank").is_not_null()).select("rank", "events").iter_rows())
+    ranks: list[int] = []
+    events = 0
+    for rank in known["rank"].sort():
+        size = sizes.get(rank) or 0
+        if ranks and (len(ranks) == RANKS_AT_ONCE or events + size > EVENTS_AT_ONCE):
+            yield ranks
+            ranks, events = [], 0
+        ranks.append(rank)
+        events += size
+    if ranks:
+        yield ranks
 
 
 def _steps(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
