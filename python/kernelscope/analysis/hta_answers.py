@@ -1,6 +1,6 @@
 """The tables of HolisticTraceAnalysis, with its columns, units and rounding, for one rank.
 
-Where its answers are wrong by its own definition they are not copied: see docs/cluster.md.
+Where its answers are wrong by its own definition they are not copied: see docs/analyses.md.
 """
 
 from collections.abc import Sequence
