@@ -1,0 +1,81 @@
+"""``kernelscope diff``: what became slower between two traces."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelscope.cli import arguments
+from kernelscope.cli.progress import Bar
+
+if TYPE_CHECKING:
+    from kernelscope.cli.arguments import Subparsers
+
+_FORMATS = ("text", "markdown", "json")
+_BROKEN = 1
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Adds the subcommand."""
+    parser = subparsers.add_parser(
+        "diff",
+        help="what became slower or faster between two traces, for people and for CI",
+        description="Aligns the steps, modules and operators of two traces, and ranks what makes the"
+        " difference of their step times, to which it sums. Exit codes: 0 no bound is broken, 1 one is.",
+    )
+    parser.add_argument("before", metavar="A", help="the trace to compare with")
+    parser.add_argument("after", metavar="B", help="the trace that may be slower")
+    parser.add_argument(
+        "--fail-on",
+        action="append",
+        default=[],
+        metavar="BOUND",
+        help="fail if this is so: 'step>5%%', 'communication>2ms', 'op:aten::mm>10%%', 'module:Linear_*>1ms',"
+        " 'kernel:*gemm*>100us'; may be given again",
+    )
+    parser.add_argument(
+        "--significant",
+        action="store_true",
+        help="break a bound only by changes that are larger than the spread of single steps",
+    )
+    parser.add_argument("--format", choices=_FORMATS, default="text", help="default: text")
+    parser.add_argument("--out", type=Path, metavar="PATH", help="file to write to")
+    parser.add_argument(
+        "--top", type=arguments.positive, default=10, metavar="N", help="rows of each table (default: 10)"
+    )
+    parser.add_argument(
+        "--threads", type=arguments.positive, metavar="N", help="threads to read with (default: one per core)"
+    )
+    parser.add_argument(
+        "--step-range", metavar="NAME", help="annotation that delimits steps where there is no ProfilerStep#N"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Reads both traces, writes what changed, and fails if a bound is broken."""
+    from kernelscope.analysis.bounds import judge, parse_bound
+    from kernelscope.analysis.differences import Comparison
+    from kernelscope.report.differences import render_differences
+    from kernelscope.trace import read
+
+    # What is wrong with a bound is said before anything is read.
+    bounds = [parse_bound(text) for text in options.fail_on]
+    with Bar("reading") as bar:
+        before, after = (
+            read(path, threads=options.threads, step_range=options.step_range, progress=bar.update)
+            for path in (options.before, options.after)
+        )
+    both = Comparison(before, after)
+    verdicts = judge(both, bounds)
+    text = render_differences(both, verdicts, format=options.format, top=options.top)
+    if options.out is None:
+        sys.stdout.write(text)
+    else:
+        from kernelscope.report.files import write_text
+
+        write_text(options.out, text)
+    broken = [v for v in verdicts if v.is_broken and not (options.significant and v.is_noise)]
+    for verdict in broken:
+        print(f"kernelscope: bound broken: {verdict.bound.text!r}", file=sys.stderr)
+    return _BROKEN if broken else 0

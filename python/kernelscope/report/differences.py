@@ -1,0 +1,274 @@
+"""Shows what changed between two traces: as text, as Markdown and as JSON."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import polars as pl
+
+from kernelscope.analysis.bounds import Verdict
+from kernelscope.analysis.differences import Comparison
+from kernelscope.analysis.paired_tables import kernel_differences, operator_differences
+from kernelscope.report.document import describe, dump
+from kernelscope.report.names import safe, short
+from kernelscope.units import format_count, format_ns
+
+FORMATS = ("text", "markdown", "json")
+"""The forms of a comparison."""
+
+SCHEMA_VERSION = 1
+_NAME_WIDTH = 56
+_SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]|~"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"})
+
+Row = dict[str, Any]
+Cells = list[list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A table: its title, the titles of its columns, its rows, and a remark."""
+
+    title: str
+    columns: list[str]
+    rows: Cells
+    remark: str = ""
+
+
+def render_differences(both: Comparison, verdicts: Sequence[Verdict], *, format: str, top: int) -> str:  # noqa: A002 - as --format
+    """What changed, the most first, and what became of the bounds; ``top`` rows of each table."""
+    if format == "json":
+        return _to_json(both, verdicts)
+    sections = _sections(both, verdicts, top)
+    head = _head(both)
+    if format == "markdown":
+        return _to_markdown(head, sections)
+    return _to_text(head, sections)
+
+
+def _head(both: Comparison) -> list[str]:
+    steps = both.steps
+    before, after, delta = (_mean(steps[c]) for c in ("before_ns", "after_ns", "delta_ns"))
+    share = f" ({100 * delta / before:+.1f} %)" if before else ""
+    count = f"{steps.height} steps" if steps.height > 1 else "1 step"
+    return [
+        f"before  {both.before.meta.path}",
+        f"after   {both.after.meta.path}",
+        f"step    {format_ns(before)} -> {format_ns(after)}, {_signed(delta)}{share}, mean of {count}",
+    ]
+
+
+def _sections(both: Comparison, verdicts: Sequence[Verdict], top: int) -> list[Section]:
+    changes = both.changes()
+    sections = [_bounds(verdicts)] if verdicts else []
+    if changes.is_empty():
+        return [*sections, Section("Nothing changed", [], [])]
+    slower, faster = (changes.filter(sign * pl.col("delta_ns") > 0) for sign in (1, -1))
+    sections += [
+        _parts(both),
+        _ranked("Slower: what takes more of a step", slower, top),
+        _ranked("Faster: what takes less of a step", faster, top),
+        _operators(both, top),
+        _kernels(both, top),
+    ]
+    return [section for section in sections if section.rows]
+
+
+def _bounds(verdicts: Sequence[Verdict]) -> Section:
+    rows = [
+        [
+            "BROKEN" if verdict.is_broken else "kept",
+            safe(verdict.bound.text),
+            format_ns(verdict.before_ns),
+            format_ns(verdict.after_ns),
+            _signed(verdict.after_ns - verdict.before_ns),
+            "" if verdict.share is None else f"{100 * verdict.share:+.1f} %",
+            "noise" if verdict.is_noise else "",
+        ]
+        for verdict in verdicts
+    ]
+    return Section("Bounds", ["", "bound", "before", "after", "change", "share", ""], rows)
+
+
+def _parts(both: Comparison) -> Section:
+    rows = both.changes(by="category").to_dicts()
+    cells = [[row["category"], *_figures(row)] for row in rows]
+    return Section("Parts of a step", ["part", "before", "after", "change", "spread", ""], cells)
+
+
+def _ranked(title: str, changes: pl.DataFrame, top: int) -> Section:
+    shown = changes.head(top).to_dicts()
+    cells = [
+        [_called(row, "name"), _called(row, "op"), _called(row, "module"), _calls(row), *_figures(row)]
+        for row in shown
+    ]
+    rest = changes.height - len(shown)
+    remark = "" if not rest else f"and {rest} more, {_signed(float(changes['delta_ns'].tail(rest).sum()))}"
+    columns = ["name", "operator", "module", "calls", "before", "after", "change", "spread", ""]
+    return Section(title, columns, cells, remark)
+
+
+def _operators(both: Comparison, top: int) -> Section:
+    table = operator_differences(both).head(top)
+    columns = [
+        "operator",
+        "calls",
+        "device change",
+        "host change",
+        "FLOPs change",
+        "attained before",
+        "after",
+    ]
+    cells = [
+        [
+            _called(row, "op"),
+            _calls(row),
+            _signed(row["device_delta_ns"]),
+            _signed(row["host_delta_ns"]),
+            "-" if row["flops_delta"] is None else f"{row['flops_delta']:+.3g}",
+            _percent(row["attained_pct_before"]),
+            _percent(row["attained_pct_after"]),
+        ]
+        for row in table.to_dicts()
+    ]
+    return Section("Operators by their own time, hidden or not", columns, cells)
+
+
+def _kernels(both: Comparison, top: int) -> Section:
+    table = kernel_differences(both).head(top)
+    columns = [
+        "kernel",
+        "calls",
+        "total before",
+        "after",
+        "change",
+        "mean before",
+        "after",
+        "attained before",
+        "after",
+    ]
+    cells = [
+        [
+            _called(row, "name"),
+            _calls(row),
+            format_ns(row["total_ns_before"]),
+            format_ns(row["total_ns_after"]),
+            _signed(row["total_delta_ns"]),
+            format_ns(row["mean_ns_before"]),
+            format_ns(row["mean_ns_after"]),
+            _percent(row["attained_pct_before"]),
+            _percent(row["attained_pct_after"]),
+        ]
+        for row in table.to_dicts()
+    ]
+    return Section("Kernels by their time, hidden or not", columns, cells)
+
+
+def _figures(row: Row) -> list[str]:
+    return [
+        format_ns(row["before_ns"]),
+        format_ns(row["after_ns"]),
+        _signed(row["delta_ns"]),
+        format_ns(row["spread_ns"]),
+        "noise" if row["is_noise"] else "",
+    ]
+
+
+def _called(row: Row, column: str) -> str:
+    """A name, with what it was called before if that differs."""
+    if row[column] is None:
+        return "-"
+    before = row.get(f"{column}_before")
+    return (
+        short(row[column], _NAME_WIDTH)
+        if before is None
+        else f"{short(row[column], 40)} (was {short(before, 40)})"
+    )
+
+
+def _calls(row: Row) -> str:
+    before, after = row["calls_before"], row["calls_after"]
+    return _count(before) if before == after else f"{_count(before)} -> {_count(after)}"
+
+
+def _count(value: float | None) -> str:
+    if value is None or not float(value).is_integer():
+        return "-" if value is None else f"{value:.1f}"
+    return format_count(int(value))
+
+
+def _signed(ns: float | None) -> str:
+    return format_ns(ns) if ns is None or ns < 0 else f"+{format_ns(ns)}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} %"
+
+
+def _mean(values: pl.Series) -> float:
+    return sum(values) / len(values)
+
+
+def _to_text(head: list[str], sections: list[Section]) -> str:
+    lines = [safe(line) for line in head]
+    for section in sections:
+        lines += ["", section.title]
+        lines += _aligned([section.columns, *section.rows]) if section.rows else []
+        lines += [section.remark] if section.remark else []
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _aligned(rows: Cells) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+
+
+def _to_markdown(head: list[str], sections: list[Section]) -> str:
+    lines = ["## Trace diff", "", *(f"- {_markdown(line)}" for line in head)]
+    for section in sections:
+        lines += ["", f"### {section.title}", ""]
+        if section.rows:
+            lines.append(_row(section.columns, str))
+            lines.append(_row(["---" for _ in section.columns], str))
+            lines += [_row(row, _markdown) for row in section.rows]
+        lines += ["", _markdown(section.remark)] if section.remark else []
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: list[str], written: Callable[[str], str]) -> str:
+    return f"| {' | '.join(written(cell) or ' ' for cell in cells)} |"
+
+
+def _markdown(text: str) -> str:
+    """Text of which Markdown makes nothing but text."""
+    return safe(text).translate(_SPECIAL)
+
+
+def _to_json(both: Comparison, verdicts: Sequence[Verdict]) -> str:
+    judged = [
+        {
+            **asdict(verdict.bound),
+            "before_ns": verdict.before_ns,
+            "after_ns": verdict.after_ns,
+            "share": verdict.share,
+            "is_broken": verdict.is_broken,
+            "is_noise": verdict.is_noise,
+        }
+        for verdict in verdicts
+    ]
+    steps = both.steps
+    return dump(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "before": describe(both.before),
+            "after": describe(both.after),
+            "step": {c: _mean(steps[c]) for c in ("before_ns", "after_ns", "delta_ns")}
+            | {"steps": steps.height},
+            "bounds": judged,
+            "steps": steps.to_dicts(),
+            "parts": both.changes(by="category").to_dicts(),
+            "changes": both.changes().to_dicts(),
+            "modules": both.changes(by="module").to_dicts(),
+            "operators": operator_differences(both).to_dicts(),
+            "kernels": kernel_differences(both).to_dicts(),
+        }
+    )
