@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _FOLDERS = ("csv", "parquet")
 _FILES = {**dict.fromkeys(_FOLDERS, "folder of files"), "html": "page"}
+# Those of report/view_tables.py, which takes a while to import.
+_VIEWS = ("modules", "memory", "launches", "gaps", "missing")
 
 
 def add_parser(subparsers: "Subparsers") -> None:
@@ -38,6 +40,13 @@ def add_parser(subparsers: "Subparsers") -> None:
         metavar="N",
         help="rows of each table of the text (default: 10)",
     )
+    parser.add_argument(
+        "--also",
+        action="append",
+        choices=_VIEWS,
+        default=[],
+        help="a view that the text shows beside its own, and may be given again; the other formats have them",
+    )
     parser.set_defaults(run=run)
 
 
@@ -55,5 +64,5 @@ def run(options: argparse.Namespace) -> int:
 
     from kernelscope.report import render
 
-    render(trace, format=options.format, out=options.out, top=options.top)
+    render(trace, format=options.format, out=options.out, top=options.top, also=tuple(options.also))
     return 0

@@ -9,6 +9,7 @@ from kernelscope import analysis
 from kernelscope.report.answers import Answers
 from kernelscope.report.document import describe, dump
 from kernelscope.report.files import filled_folder
+from kernelscope.report.view_frames import view_frames
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -56,6 +57,7 @@ def _frames(trace: "Trace", answers: Answers) -> dict[str, pl.DataFrame]:
         "recommendations": answers.recommendations.with_columns(
             pl.col("rows").cast(pl.List(pl.String)).list.join(" ")
         ),
+        **view_frames(trace, gpus=answers.gpus),
         "unlinked": answers.unlinked,
         "diagnostics": answers.diagnostics,
     }

@@ -22,13 +22,15 @@ def render(
     out: Path | None = None,
     top: int = 10,
     width: int | None = None,
+    also: tuple[str, ...] = (),
 ) -> None:
     """Writes the report of ``trace``.
 
     ``text`` and ``json`` go to standard output or into the file ``out``; ``csv`` and ``parquet``
     need ``out``, a folder, and ``html`` a file, one page that works offline. What stood there before
     is replaced only when the new report is complete. ``top`` is the number of rows of each table of
-    the text, ``width`` its columns: null for those of the terminal.
+    the text, ``width`` its columns: null for those of the terminal. ``also`` names views that the text
+    shows, too: those of ``VIEWS`` in ``report/view_tables.py``.
 
     Raises: InvalidArgumentError: an unknown format, no folder for CSV or Parquet or file for HTML, or a
             package that the page needs is not installed.
@@ -60,9 +62,9 @@ def render(
         from kernelscope.report import text as terminal
 
         if out is None:
-            terminal.print_report(trace, answer(trace), top=top, width=width)
+            terminal.print_report(trace, answer(trace), top=top, width=width, also=also)
             return
-        text = terminal.to_text(trace, answer(trace), top=top, width=width)
+        text = terminal.to_text(trace, answer(trace), top=top, width=width, also=also)
     if out is None:
         sys.stdout.write(text)
     else:

@@ -31,7 +31,9 @@ _NARROWEST = 60
 _TRAILING = re.compile(r" +$", re.MULTILINE)
 
 
-def print_report(trace: "Trace", answers: Answers, *, top: int, width: int | None) -> None:
+def print_report(
+    trace: "Trace", answers: Answers, *, top: int, width: int | None, also: tuple[str, ...] = ()
+) -> None:
     """Prints the report on standard output, in colour if that is a terminal."""
     columns = width or shutil.get_terminal_size((_PLAIN_WIDTH, 24)).columns
     # The names of a trace are never markup, emoji or highlighted.
@@ -42,18 +44,21 @@ def print_report(trace: "Trace", answers: Answers, *, top: int, width: int | Non
     color = console.is_terminal and not console.no_color
     shape = Shape(console.width, color=color, unicode=unicode, top=top)
     with console.capture() as captured:
-        console.print(*_parts(trace, answers, shape), sep="\n")
+        console.print(*_parts(trace, answers, shape, also), sep="\n")
     sys.stdout.write(_trimmed(captured.get()))
 
 
-def to_text(trace: "Trace", answers: Answers, *, top: int, width: int | None) -> str:
+def to_text(
+    trace: "Trace", answers: Answers, *, top: int, width: int | None, also: tuple[str, ...] = ()
+) -> str:
     """The report as text without colour."""
     columns = max(width or _PLAIN_WIDTH, _NARROWEST)
     console = Console(
         file=io.StringIO(), width=columns, markup=False, highlight=False, emoji=False, color_system=None
     )
     with console.capture() as captured:
-        console.print(*_parts(trace, answers, Shape(columns, color=False, unicode=True, top=top)), sep="\n")
+        shape = Shape(columns, color=False, unicode=True, top=top)
+        console.print(*_parts(trace, answers, shape, also), sep="\n")
     return _trimmed(captured.get())
 
 
@@ -62,7 +67,7 @@ def _trimmed(text: str) -> str:
     return _TRAILING.sub("", text).rstrip("\n") + "\n"
 
 
-def _parts(trace: "Trace", answers: Answers, shape: Shape) -> list[RenderableType]:
+def _parts(trace: "Trace", answers: Answers, shape: Shape, also: tuple[str, ...]) -> list[RenderableType]:
     parts: list[RenderableType] = [facts.header(trace, shape)]
     parts += step_tables.parts(answers, shape)
     parts += advice_text.parts(answers.recommendations, shape)
@@ -71,6 +76,10 @@ def _parts(trace: "Trace", answers: Answers, shape: Shape) -> list[RenderableTyp
     parts += range_tables.parts(answers.ranges, shape)
     parts += gpu_tables.parts(answers, shape)
     parts += idle_tables.parts(answers, shape)
+    if also:
+        from kernelscope.report import view_tables
+
+        parts += view_tables.parts(trace, shape, also)
     parts += _findings(answers.diagnostics, shape)
     return parts
 

@@ -1,0 +1,25 @@
+"""The views beyond the report's own tables, as frames by the names of their files."""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope import analysis
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+
+def view_frames(trace: "Trace", *, gpus: pl.DataFrame | None = None) -> dict[str, pl.DataFrame]:
+    """The overview, modules, memory, launch sizes, and what is missing. ``gpus`` is the GPU summary."""
+    return {
+        "overview": analysis.overview(trace, gpus=gpus),
+        "modules": analysis.module_table(trace),
+        "memory": analysis.memory_summary(trace),
+        "memory_peak": analysis.memory_peak(trace),
+        "memory_by_op": analysis.memory_table(trace),
+        "kernel_launches": analysis.kernel_launches(trace),
+        "op_kernels": analysis.op_kernels(trace),
+        "gpu_timeline": analysis.gpu_timeline(trace),
+        "missing": analysis.missing(trace),
+    }
