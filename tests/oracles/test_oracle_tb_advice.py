@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
-from traces import ORACLES, TRACES, files, need
+from traces import ORACLES, TRACES, VALID, files, need
 
 from kernelscope import analysis
 
@@ -75,3 +76,29 @@ def test_unit_trace(read: Read, load_json: Load, path: Path) -> None:
         assert mean["Total"] < 0 or (of_nccl and mean["Communication"] == 0 < mean["Kernel"])
         del actual["communication"]
     assert actual == expected
+
+
+OF_NVIDIA = {"mixed_precision", "off_tensor_cores", "ddp_backend"}
+
+
+@pytest.mark.parametrize("path", VALID)
+def test_advice_on_real_traces(read: Read, path: Path) -> None:
+    trace = read(path)
+    table = analysis.recommendations(trace)
+    makes = trace.devices["name"].cast(pl.String).drop_nulls()
+    if (trace.devices["warp_size"] == 64).any() or makes.str.contains("AMD").any():
+        assert not OF_NVIDIA & set(table["id"])
+    for row in table.to_dicts():
+        assert row["saving_share"] is None or 0 <= row["saving_share"] <= 1, row["id"]
+        assert set(row["rows"]) <= set(trace.tables[row["table"]]["row"].to_list())
+        assert len(row["rows"]) == min(row["cited"], 100)
+        assert row["cited"] > 0 or row["id"] == "low_utilisation"
+        above = row["value"] > row["threshold"]
+        assert above != (row["id"] in {"low_utilisation", "exposed_communication"})
+
+
+def test_the_plugins_advice_for_amd_is_not_given(read: Read) -> None:
+    # To the plugin no kernel of AMD's uses matrix cores, so that it advises mixed precision to a bf16 model.
+    trace = read(need(TRACES / "sglang-qwen3-8b-mi300.json.gz"))
+    assert "Cijk_" in " ".join(trace.gpu_ops["name"].cast(pl.String).drop_nulls())
+    assert not OF_NVIDIA & set(analysis.recommendations(trace)["id"])
