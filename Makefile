@@ -42,6 +42,14 @@ test: lint test-rust test-python ## everything that CI runs
 bench: $(STAMPS)/extension $(STAMPS)/bench ## measure speed and memory beside other readers; SIZES="400MB 4GB" BENCH=--help
 	$(BIN)/python benches/run.py --sizes "$(SIZES)" $(BENCH)
 
+.PHONY: bench-page
+bench-page: $(STAMPS)/extension $(STAMPS)/test ## measure time, memory and size of the page of analyze; BENCH=--help
+	$(BIN)/python benches/page.py $(BENCH)
+
+.PHONY: pictures
+pictures: $(STAMPS)/extension $(STAMPS)/test ## make the pictures of the README anew, with an installed Chromium
+	$(BIN)/python benches/pictures.py
+
 .PHONY: bench-databases
 bench-databases: $(STAMPS)/extension $(STAMPS)/bench ## the same for databases of Nsight Systems; BENCH=--help
 	$(BIN)/python benches/databases.py $(BENCH)

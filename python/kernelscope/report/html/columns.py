@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from kernelscope.report.html.cluster_columns import CLUSTER_COLUMNS
+
 
 class Column(NamedTuple):
     """A column: its title, its unit and a sentence on what it means.
@@ -243,5 +245,6 @@ COLUMNS: dict[str, Column] = {
     **{name: Column(title, "count", what) for name, (title, what) in _COUNTS.items()},
     **{name: Column(title, "bytes", what) for name, (title, what) in _SIZES.items()},
     **_RATES,
+    **{name: Column(*told) for name, told in CLUSTER_COLUMNS.items()},
 }
 """Every column by its name in the frames of :mod:`kernelscope.analysis`."""

@@ -12,11 +12,17 @@ function element(tag, options, ...children) {
   return made;
 }
 
-async function unpack(name) {
-  const block = document.getElementById(name);
-  const text = atob(block.textContent);
+function decoded64(content) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(content);
+  const text = atob(content);
   const bytes = new Uint8Array(text.length);
   for (let index = 0; index < text.length; index += 1) bytes[index] = text.charCodeAt(index);
+  return bytes;
+}
+
+async function unpack(name) {
+  const block = document.getElementById(name);
+  const bytes = decoded64(block.textContent);
   block.remove();
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream);

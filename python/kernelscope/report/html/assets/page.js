@@ -162,6 +162,9 @@ function themeButton() {
 }
 
 async function start() {
+  // Begun first: they take longest.
+  plotly();
+  dataTables();
   buildMenu();
   themeButton();
   window.addEventListener("hashchange", follow);

@@ -20,7 +20,8 @@ _MOST_ADVICE = 5
 
 def view(sources: Sources) -> View:
     """The overview."""
-    parts: list[Part] = [_figures(sources), *_advice(sources), *_steps(sources), *_gpus(sources)]
+    parts: list[Part] = [_figures(sources), *_charts(sources), *_advice(sources), *_steps(sources)]
+    parts += _gpus(sources)
     if sources.breakdown.height != 1:
         parts.append(_file(sources))
     what = "Where the time of the steps went and how busy the GPUs were, on one screen."
@@ -77,18 +78,22 @@ def _advice(sources: Sources) -> list[Part]:
     return [Table("findings-first", "What to look at first", what, found.head(_MOST_ADVICE), columns)]
 
 
-def _steps(sources: Sources) -> list[Part]:
+def _charts(sources: Sources) -> list[Part]:
     steps = sources.breakdown
     parts: list[Part] = [*sources.missing("steps")]
     if steps.is_empty():
         return parts or [Note("The recording cuts off every step, so there is no whole one.", missing=True)]
-    parts.append(_mean_step(steps))
-    parts.append(_bars(steps) if steps.height > 1 else _file(sources, wide=True))
+    return [*parts, _mean_step(steps), _bars(steps) if steps.height > 1 else _file(sources, wide=True)]
+
+
+def _steps(sources: Sources) -> list[Part]:
+    steps = sources.breakdown
+    if steps.is_empty():
+        return []
     table = steps.with_columns(pl.col("start_ns") - sources.origin_ns)
     columns = ("step", "name", "total_ns", *CATEGORIES, "start_ns")
     what = "Every complete step; at each moment the first of the categories that happens counts."
-    parts.append(Table("steps", "Steps", what, table, columns, titles={"total_ns": "Wall time"}))
-    return parts
+    return [Table("steps", "Steps", what, table, columns, titles={"total_ns": "Wall time"})]
 
 
 def _bars(steps: pl.DataFrame) -> Figure:
@@ -123,6 +128,7 @@ def _bars(steps: pl.DataFrame) -> Figure:
     layout = {
         "barmode": "stack",
         "bargap": 0.15,
+        "legend": {"traceorder": "normal"},
         "xaxis": {"type": "category", "title": {"text": "step"}, "nticks": 20},
         "yaxis": {"title": {"text": unit}, "rangemode": "tozero"},
     }

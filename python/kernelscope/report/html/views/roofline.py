@@ -1,5 +1,7 @@
 """What the GPU achieved and could have, and for how much of its time that is known."""
 
+from typing import Any
+
 import polars as pl
 
 from kernelscope.analysis.peaks import device_peaks
@@ -52,12 +54,25 @@ def _parts(sources: Sources) -> list[Part]:
         )
         # The page has its own colours.
         axes = {name: {k: v for k, v in plot["layout"][name].items() if k != "gridcolor"} for name in _AXES}
-        parts.append(Figure("roofline", "Roofline", what, plot["data"], axes, height=520))
+        parts.append(
+            Figure("roofline", "Roofline", what, [_themed(t) for t in plot["data"]], axes, height=520)
+        )
         parts += [Note(text) for text in notes(answers)]
     what = "Achieved and attainable by operator. Saveable is the busy time beyond the attainable."
     parts.append(Table("roofline-table", "Operators against the roofs", what, table, _COLUMNS))
     parts += _known(sources)
     return [*parts, *sources.missing("roofline", "gpu_limits")]
+
+
+def _themed(trace: dict[str, Any]) -> dict[str, Any]:
+    """A trace of the plot with its roofs in a colour that shows on any page."""
+    if "line" not in trace:
+        return trace
+    return {
+        **trace,
+        "line": {**trace["line"], "color": "--faint"},
+        "textfont": {"color": "--faint", "size": 12},
+    }
 
 
 def _known(sources: Sources) -> list[Part]:

@@ -1,0 +1,172 @@
+"""Measures the page of ``analyze --format html``: ``make bench-page``.
+
+Each measurement is a process of its own. Reading and the page are timed apart in it, wall time and
+processor time of all threads; the peak of memory is taken before and after the page. Then Chromium,
+where one is installed, opens the page a few times: from the start of the navigation until the first
+view is drawn and answers.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import machine
+from inputs import DATA, ROOT, Input, provide, size_text, warm
+from run import _size as size  # pyright: ignore[reportPrivateUsage]
+
+PERFORMANCE = ROOT / "docs" / "performance.md"
+MARKS = ("<!-- page: begin; written by make bench-page, not by hand -->", "<!-- page: end -->")
+MB = 10**6
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# Above this, interpreter and imports are no longer most of the memory, nor libraries most of the time.
+JUDGED_BYTES = 300 * MB
+PROMISES = {
+    "time of reading": ("ratio", 0.5, "x"),
+    "memory, of the JSON": ("memory", 0.4, "x"),
+    "size of the page": ("page_mb", 10, "MB"),
+    "until it answers": ("interactive_s", 2, "s"),
+}
+
+
+def main() -> int:
+    """Measures every size, and prints what was found."""
+    options = _options()
+    if options.task:
+        print(json.dumps(_task(Path(options.task[0]), Path(options.task[1]))))
+        return 0
+    warning = machine.busy()
+    if warning is not None:
+        print(f"warning: {warning}", file=sys.stderr)
+    rows = [_measure(size(text), options.repeats) for text in options.sizes.split()]
+    lines = [*_figures(rows), "", *_promises(rows)]
+    print("\n".join(lines))
+    if options.record:
+        _record(lines)
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", default="100MB 400MB 1GB", help="of the traces (default: 100MB 400MB 1GB)")
+    parser.add_argument("--repeats", type=int, default=3, help="of each measurement (default: 3)")
+    parser.add_argument("--record", action="store_true", help="renew the figures in docs/performance.md")
+    parser.add_argument("--task", nargs=2, metavar=("TRACE", "PAGE"), help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _task(trace: Path, out: Path) -> dict[str, float]:
+    """Reads ``trace`` and writes its page; the time of imports is in neither."""
+    import kernelscope
+    from kernelscope.report.html import write_page
+
+    clean = _peak()
+    began = time.perf_counter()
+    frames = kernelscope.read(trace)
+    done = time.perf_counter()
+    read_peak = _peak()
+    write_page(frames, out)
+    return {
+        "read_s": done - began,
+        "page_s": time.perf_counter() - done,
+        "read_bytes": read_peak - clean,
+        "page_bytes": _peak() - clean,
+        "page_mb": out.stat().st_size / MB,
+    }
+
+
+def _peak() -> int:
+    with open("/proc/self/status") as status:
+        (peak,) = (line.split()[1] for line in status if line.startswith("VmHWM:"))
+    return int(peak) * 1024
+
+
+def _measure(size_bytes: int, repeats: int) -> dict[str, Any]:
+    path = provide(Input("demo", "native", size_bytes, False))
+    warm(path)
+    page = DATA / f"{path.stem}.html"
+    command = [sys.executable, __file__, "--task", str(path), str(page)]
+    taken = [
+        json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(repeats)
+    ]
+    found = {key: statistics.median(sample[key] for sample in taken) for key in taken[0]}
+    opened = _opened(page, repeats)
+    page.unlink()
+    json_bytes = path.stat().st_size
+    return {
+        **found,
+        "name": size_text(size_bytes),
+        "bytes": json_bytes,
+        "ratio": found["page_s"] / found["read_s"],
+        "memory": found["page_bytes"] / json_bytes,
+        "interactive_s": opened,
+    }
+
+
+def _opened(page: Path, repeats: int) -> float | None:
+    """Seconds from the start of the navigation until the first view is drawn; null without a browser."""
+    browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if browser is None:
+        return None
+    from playwright.sync_api import sync_playwright
+
+    seconds: list[float] = []
+    with sync_playwright() as driver:
+        for _ in range(repeats):
+            # A browser of its own, so that no compiled script is there already.
+            started = driver.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+            shown = started.new_page()
+            shown.goto(page.resolve().as_uri())
+            shown.wait_for_selector("html[data-ready]")
+            mark = "performance.getEntriesByName('kernelscope-interactive')[0].startTime"
+            seconds.append(shown.evaluate(mark) / 1000)
+            started.close()
+    return statistics.median(seconds)
+
+
+def _figures(rows: list[dict[str, Any]]) -> list[str]:
+    titles = ("trace", "reading", "page", "x reading", "peak of reading", "of the page", "of the JSON")
+    lines = [f"| {' | '.join((*titles, 'size', 'answers after'))} |", "|---" * 9 + "|"]
+    for row in rows:
+        answers = "-" if row["interactive_s"] is None else f"{row['interactive_s']:.2f} s"
+        peaks = f"{row['read_bytes'] / MB:,.0f} MB | {row['page_bytes'] / MB:,.0f} MB"
+        lines.append(
+            f"| demo {row['name']} | {row['read_s']:.2f} s | {row['page_s']:.2f} s | {row['ratio']:.2f} |"
+            f" {peaks} | {row['memory']:.2f} | {row['page_mb']:.1f} MB | {answers} |"
+        )
+    return lines
+
+
+def _promises(rows: list[dict[str, Any]]) -> list[str]:
+    lines = ["| promise | trace | measured | promised | kept |", "|---|---|---|---|---|"]
+    for row in rows:
+        if row["bytes"] < JUDGED_BYTES:
+            continue
+        for name, (key, most, unit) in PROMISES.items():
+            if row[key] is not None:
+                kept = "yes" if row[key] <= most else "NO"
+                lines.append(
+                    f"| {name} | demo {row['name']} | {row[key]:.2f} {unit} | ≤ {most} {unit} | {kept} |"
+                )
+    return lines
+
+
+def _record(lines: list[str]) -> None:
+    """Puts the figures between their marks in docs/performance.md."""
+    about = ", ".join(f"{key}: {value}" for key, value in machine.describe().items())
+    begin, end = MARKS
+    block = "\n".join([begin, "", *lines, "", f"Taken on: {about}.", "", end])
+    text = PERFORMANCE.read_text()
+    PERFORMANCE.write_text(
+        re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: block, text, flags=re.DOTALL)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
