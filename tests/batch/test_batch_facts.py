@@ -85,7 +85,7 @@ def test_summary_names_them(faulty: Job) -> None:
 def test_the_same_from_traces_in_memory(faulty: Job) -> None:
     lake, truth = faulty
     some = sorted({*truth["slow_link"]["ranks"], truth["slow_rank"]["rank"], 0})
-    paths = {row["rank"]: row["path"] for row in lake.ranks.collect().iter_rows(named=True)}
+    paths = {row["rank"]: row["source"] for row in lake.ranks.collect().iter_rows(named=True)}
     traces = [ks.read(Path(paths[rank])) for rank in some]
     part = ks.scan(lake.path, ranks=some)
     columns = ["kind", "group", "collectives", "total_ns", "wait_ns", "exposed_ns"]

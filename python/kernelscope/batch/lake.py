@@ -25,7 +25,7 @@ _RANK_SCHEMA: dict[str, pl.DataType] = {
     "base_time_ns": pl.Int64(),
     "world_size": pl.Int64(),
     "host": pl.String(),
-    "path": pl.String(),
+    "source": pl.String(),
     "format": pl.String(),
 }
 
@@ -59,7 +59,7 @@ class Lake:
     """The traces of many ranks: ``lake.gpu_ops`` and every other table of a trace is a lazy frame.
 
     ``lake.ranks`` has a row per rank that is there: ``run``, ``rank``, ``base_time_ns``, ``world_size``,
-    ``host``, ``path`` (of the trace), ``format``.
+    ``host``, ``source``, ``format``.
 
     Columns: those of the table (``kernelscope.schema``), then ``run`` and ``rank``; what ``collectives``
         calls ``rank``, the rank inside the process group, is ``group_rank``. Row numbers are unique within
@@ -144,7 +144,7 @@ def _scan_table(lake: Path, name: str, entries: Sequence[Entry]) -> pl.LazyFrame
 
 def _ranks(entries: Sequence[Entry]) -> pl.LazyFrame:
     rows = [
-        {**entry.meta, "run": entry.run, "rank": entry.rank, "path": entry.source}
+        {**entry.meta, "run": entry.run, "rank": entry.rank, "source": entry.source}
         for entry in entries
         if entry.outcome == "done"
     ]

@@ -66,6 +66,7 @@ def add_parser(subparsers: "Subparsers") -> None:
         default=True,
         help="say at the end what to look at first (default: yes)",
     )
+    parser.add_argument("--html", type=Path, metavar="PAGE", help="also write a page about all ranks")
     parser.set_defaults(run=run)
 
 
@@ -90,6 +91,10 @@ def run(options: argparse.Namespace) -> int:
     watch.conclude(report, run=options.run_name)
     if options.summary and report.done + report.unchanged:
         _summarize(report.lake, options.run_name, to=sys.stderr if json_lines else sys.stdout)
+    if options.html is not None and report.done + report.unchanged:
+        from kernelscope.cli.batch_summary import write_page
+
+        write_page(report.lake, options.run_name, options.html)
     return 1 if report.failed else 0
 
 

@@ -1,4 +1,4 @@
-"""The text at the end of a batch, made in a process of its own: the one that leads stays small."""
+"""Text and page about a lake, made in processes of their own: the one that leads a batch stays small."""
 
 from pathlib import Path
 
@@ -17,3 +17,22 @@ def make_text(lake: str, run: str) -> str:
     from kernelscope.report import cluster_text
 
     return cluster_text.to_text(scan(lake, run=run))
+
+
+def write_page(lake: Path, run: str, out: Path) -> None:
+    """Writes the page about ``run`` of ``lake``."""
+    from kernelscope.batch import ProcessPool, cores
+
+    with ProcessPool(1, threads=cores()) as pool:
+        pool.submit(make_page, str(lake), run, str(out)).result()
+
+
+def make_page(lake: str, run: str, out: str) -> None:
+    """The same, in this process."""
+    from kernelscope.batch import scan
+    from kernelscope.batch.doubts import doubts
+    from kernelscope.report.html.cluster import write_cluster_page
+
+    opened = scan(lake, run=run)
+    notes = [f"{doubt[:1].upper()}{doubt[1:]}." for doubt in doubts(opened.entries, run=run)]
+    write_cluster_page(opened, Path(out), title=f"{lake} {run}", sources=opened.manifest, notes=notes)
