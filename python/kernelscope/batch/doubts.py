@@ -23,7 +23,7 @@ def doubts(entries: Iterable[Entry], *, run: str) -> list[str]:
         _differing(done, "recorder", lambda entry: entry.meta.get("recorder")),
         _differing(done, "versions", lambda entry: tuple(sorted(entry.meta.get("versions", {}).items()))),
         _differing(done, "steps", lambda entry: entry.steps),
-        f"events were lost in {_ranks(lost)}; their diagnostics say which" if lost else None,
+        f"ranks that lost events, which their diagnostics name: {_named(lost)}" if lost else None,
     ]
     return [text for text in found if text is not None]
 
@@ -33,7 +33,7 @@ def _missing(done: Sequence[Entry]) -> str | None:
     sizes = [size for entry in done if isinstance(size := entry.meta.get("world_size"), int)]
     world = max(sizes, default=0)
     missing = sorted(set(range(world)) - {entry.rank for entry in done})
-    return f"{_ranks(missing)} of {format_count(world)} missing" if missing else None
+    return f"of {format_count(world)} ranks these are missing: {_named(missing)}" if missing else None
 
 
 def _differing(done: Sequence[Entry], what: str, value: Callable[[Entry], object]) -> str | None:
@@ -43,11 +43,11 @@ def _differing(done: Sequence[Entry], what: str, value: Callable[[Entry], object
         return None
     usual, _ = Counter(known for _, known in told).most_common(1)[0]
     others = [rank for rank, known in told if known != usual]
-    return f"{what} of {_ranks(others)} differ from the others'" if others else None
+    return f"other {what} than most ranks: {_named(others)}" if others else None
 
 
-def _ranks(ranks: Sequence[int | None]) -> str:
+def _named(ranks: Sequence[int | None]) -> str:
     known = sorted(rank for rank in ranks if rank is not None)
     shown = ", ".join(map(str, known[:_NAMED]))
     more = f" and {format_count(len(known) - _NAMED)} more" if len(known) > _NAMED else ""
-    return f"rank{'s' if len(known) != 1 else ''} {shown}{more}"
+    return f"{shown}{more}"

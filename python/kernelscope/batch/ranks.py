@@ -3,7 +3,8 @@
 import re
 
 _NAMED = re.compile(r"(?<!node_)(?<!node-)(?<!local_)(?<!local-)(?:rank|worker)[-_.=]?(\d+)", re.IGNORECASE)
-_LAST_NUMBER = re.compile(r"(?:^|[-_.])(\d{1,6})$")
+# Not after another number, nor a year after a dash: those are dates and versions.
+_LAST_NUMBER = re.compile(r"(?:^|(?<!\d)\.|(?<!\d)[-_](?!(?:19|20)\d\d$))(\d{1,6})$")
 _SUFFIXES = re.compile(
     r"(\.(json|gz|zst|sqlite|sql|db|pt|trace|tar|tgz|nsys|nsys-rep|pytorch|chrome))+$", re.IGNORECASE
 )
@@ -12,8 +13,8 @@ _SUFFIXES = re.compile(
 def rank_from_name(name: str) -> int | None:
     """The rank that a file's name tells; null if it tells none.
 
-    ``rank12.pt.trace.json.gz``, ``trace_rank-3.json`` and ``report.7.sqlite`` do; the longer numbers of times
-    and processes do not.
+    ``rank12.pt.trace.json.gz``, ``trace_rank-3.json`` and ``report.7.sqlite`` do; the numbers of times,
+    dates, versions and processes do not.
     """
     stem = _SUFFIXES.sub("", name)
     named = _NAMED.findall(stem)
