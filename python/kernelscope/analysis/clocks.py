@@ -6,7 +6,7 @@ from typing import cast
 import polars as pl
 
 from kernelscope.analysis.cluster_frames import Cluster, Source, cluster_of
-from kernelscope.analysis.collective_matching import SYNCHRONISING, matched
+from kernelscope.analysis.collective_matching import SYNCHRONISING
 
 _ROUNDS = 4
 """Rounds of refinement after the groups are stitched together; what is left after two is under 1 ns."""
@@ -75,12 +75,11 @@ def aligned(cluster: Cluster, offsets: pl.DataFrame) -> pl.DataFrame:
 
 def _ends(cluster: Cluster) -> pl.DataFrame:
     """When each rank left each collective that several of the ranks were in: on the recorders' clocks."""
-    calls = matched(cluster.calls.filter(pl.col("kind").is_in(SYNCHRONISING)))
+    calls = cluster.calls.filter(pl.col("kind").is_in(SYNCHRONISING) & (pl.col("ranks_seen") > 1))
     base = pl.col("base_time_ns").fill_null(0)
     ranks = cluster.ranks.select("rank", base - base.min())
     return (
-        calls.filter(pl.col("ranks_seen") > 1)
-        .join(ranks, on="rank")
+        calls.join(ranks, on="rank")
         .select(
             "rank",
             "instance",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 
+from kernelscope.analysis.collective_matching import matched
 from kernelscope.analysis.communication_calls import communication_calls
 from kernelscope.analysis.steps import CATEGORIES
 from kernelscope.analysis.trace_ranks import parts_of, tables_of
@@ -68,7 +69,7 @@ class Cluster:
     ranks: pl.DataFrame
     """A row per rank: ``RANK_SCHEMA``."""
     calls: pl.DataFrame
-    """A row per collective or transfer that a rank took part in: ``CALL_SCHEMA``."""
+    """A row per collective or transfer that a rank took part in: ``CALL_SCHEMA``, what ``matched`` adds."""
     steps: pl.DataFrame
     """A row per step of a rank that is recorded whole, with its parts."""
 
@@ -93,7 +94,7 @@ def cluster_of(source: "Source | Cluster") -> Cluster:
         raise InvalidArgumentError("there is no rank to look at")
     return Cluster(
         ranks=pl.concat(ranks).sort("rank"),
-        calls=pl.concat(calls).sort("rank", "start_ns", "row"),
+        calls=matched(pl.concat(calls)),
         steps=pl.concat(steps).sort("rank", "start_ns"),
     )
 

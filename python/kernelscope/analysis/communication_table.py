@@ -6,7 +6,7 @@ import polars as pl
 
 from kernelscope.analysis.clocks import aligned, clock_offsets
 from kernelscope.analysis.cluster_frames import Cluster, Source, cluster_of
-from kernelscope.analysis.collective_matching import SYNCHRONISING, matched
+from kernelscope.analysis.collective_matching import SYNCHRONISING
 from kernelscope.analysis.grouping import check_by
 from kernelscope.costs.communication import bus_factor
 
@@ -127,7 +127,7 @@ def rank_calls(source: "Source | Cluster") -> pl.DataFrame:
     """
     cluster = cluster_of(source)
     shift = aligned(cluster, clock_offsets(cluster))
-    calls = matched(cluster.calls).join(shift, on="rank", how="left")
+    calls = cluster.calls.join(shift, on="rank", how="left", maintain_order="left")
     waits = pl.col("kind").is_in(SYNCHRONISING) & (pl.col("ranks_seen") > 1)
     wait = pl.col("dur_ns") - pl.col("dur_ns").min().over("instance")
     return (
