@@ -243,3 +243,13 @@ def test_every_rule_is_documented() -> None:
     text = (Path(__file__).resolve().parents[2] / "docs/views.md").read_text()
     documented = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
     assert documented == {rule.__name__ for rule in RULES} | {"straggler", "uneven_ranks"}
+
+
+def test_names_of_any_length_make_sentences_of_some(advise: Advise) -> None:
+    program = launches(Program(), gap=3)
+    for event in program.events:
+        if event["cat"] == "kernel":
+            event["name"] = "vectorized_elementwise_kernel<" + "x" * 100_000
+    table = advise(program)
+    assert "tiny_kernels" in table["id"].to_list()
+    assert table["evidence"].str.len_chars().max() < 1_000

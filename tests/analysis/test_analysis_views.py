@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -87,3 +88,58 @@ def test_flops_of_all_steps_over_their_time(tmp_path: Path) -> None:
     assert row["flops_per_step"] == flops / 2
     assert row["mfu_pct"] == pytest.approx(100 * flops / (1e-3 * row["peak_flops_per_s"]))
     assert row["known_pct"] == pytest.approx(100)
+
+
+QUESTIONS = (
+    "gpu_timeline",
+    "kernel_launches",
+    "memory_allocations",
+    "memory_peak",
+    "memory_summary",
+    "memory_table",
+    "memory_timeline",
+    "missing",
+    "module_table",
+    "op_kernels",
+    "op_shares",
+    "overview",
+    "recommendations",
+)
+
+
+def only_host(events: Events) -> None:
+    events.op("aten::mm", 10, 40)
+
+
+def only_gpu(events: Events) -> None:
+    events.kernel("volta_sgemm", 60, 30, 1)
+
+
+def one_event(events: Events) -> None:
+    events.events.append({"ph": "i", "name": "start", "ts": 1, "pid": 1, "tid": 1, "s": "t"})
+
+
+def only_memory(events: Events) -> None:
+    events.memory(5, 64)
+    events.memory(5, -64, device_type=1)
+
+
+def times_that_make_no_sense(events: Events) -> None:
+    linear(events)
+    for number, event in enumerate(events.events):
+        event["ts"], event["dur"] = (-(2**40), 2**41) if number % 2 else (2**52, 0)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("fill", [only_host, only_gpu, one_event, only_memory, times_that_make_no_sense])
+def test_every_answer_has_its_columns_whatever_the_trace_lacks(
+    tmp_path: Path, question: str, fill: Callable[[Events], None]
+) -> None:
+    whole = linear(Events())
+    whole.annotation("ProfilerStep#1", 0, 100)
+    whole.memory(12, 64)
+    ask = getattr(analysis, question)
+    expected = ask(whole.read(tmp_path)).schema
+    events = Events(V100 | {"name": None})
+    fill(events)
+    assert ask(events.read(tmp_path)).schema == expected
