@@ -27,7 +27,12 @@ def by_instance(trace: Any) -> dict[str, dict[str, int]]:
 
 @pytest.mark.parametrize(
     ("name", "modules"),
-    [("qwen1.5-0.5b-h100", 316), ("owlv2-h100", 466), ("resnet-act-checkpoint-mi300", 73)],
+    [
+        ("qwen1.5-0.5b-h100", 316),
+        ("owlv2-h100", 466),
+        ("resnet-act-checkpoint-mi300", 73),
+        ("eager-b200-rank0of8", 401),
+    ],
 )
 def test_figures_are_those_of_the_plugin(read: Read, load_json: Load, name: str, modules: int) -> None:
     path = need(TRACES / f"{name}.json.gz")
@@ -51,3 +56,23 @@ def test_hierarchy_of_the_unit_case(read: Read) -> None:
         "device_total_ns": [None, None, None],
     }
     assert {column: table[column].to_list() for column in expected} == expected
+
+
+def test_modules_that_operators_call_are_not_their_callers_own(read: Read, load_json: Load) -> None:
+    path = need(TRACES / "sglang-qwen3-8b-mi300.json.gz")
+    expected, actual = module_statistics(load_json(path)), by_instance(read(path))
+    different = {name for name in expected if actual[name] != expected[name]}
+    # Attention is an operator here, and that calls a module: to the plugin its GPU time is the outer module's
+    # own, and the inner module's, too. So what modules did themselves sums to more than what was done.
+    assert different
+    assert all(name.startswith("Qwen3Attention_") for name in different)
+    table = analysis.module_table(read(path))
+    inside = table.group_by("parent_path").agg(pl.col("device_total_ns").sum().alias("inside_ns"))
+    nested = table.join(inside, left_on="path", right_on="parent_path", how="left")
+    own = pl.col("device_total_ns") - pl.col("inside_ns").fill_null(0)
+    assert nested.select((own == pl.col("device_self_ns")).all()).item()
+    for name in different:
+        changed = {key for key in FIGURES if actual[name][key] != expected[name][key]}
+        assert changed == {"device_self_ns"}
+        row = nested.row(by_predicate=pl.col("module") == name, named=True)
+        assert expected[name]["device_self_ns"] + row["inside_ns"] > row["device_total_ns"]
