@@ -44,6 +44,16 @@ def test_waiting_is_apart_from_transfer(tmp_path: Path) -> None:
     assert calls["wait_ns"].to_list() == [90_000, 50_000, 0]
 
 
+def test_late_ranks(tmp_path: Path) -> None:
+    traces = one_collective(tmp_path, [100, 140, 190], 250)
+    assert analysis.late_ranks(traces).rows() == [
+        (2, 1, 1, 0, 140_000, 0),
+        (0, 1, 0, 1, 0, 90_000),
+        (1, 1, 0, 0, 0, 50_000),
+    ]
+    assert analysis.late_ranks(traces[:1]).is_empty()
+
+
 @pytest.mark.parametrize(
     ("name", "sent", "received", "message", "factor"),
     [

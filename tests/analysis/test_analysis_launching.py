@@ -11,7 +11,8 @@ from events import Events
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelscope import analysis
+import kernelscope as ks
+from kernelscope import _traceparse, analysis
 from kernelscope.errors import InvalidArgumentError
 
 US = 1000
@@ -109,6 +110,22 @@ def test_what_occupied_the_host(held: list[tuple[int, int]], work: list[tuple[in
         assert (gap["host_ns"] or 0) // US == max([0, *shared])
         if gap["host"] is not None:
             assert shared[int(gap["host"].removeprefix("op"))] == max(shared)
+
+
+def test_ranges_stand_in_for_operators(tmp_path: Path) -> None:
+    path = tmp_path / "demo.sqlite"
+    _traceparse.write_demo_database(path, kind="nsys", size_bytes=1_000_000, ranks=1, seed=1)
+    trace = ks.read(path)
+    assert trace.ops.is_empty()
+    gaps = analysis.idle_gaps(trace)
+    names = set(trace.ranges["name"].cast(pl.String))
+    outside = set(trace.gpu_ops.filter(pl.col("range_row").is_null())["row"])
+    assert set(gaps.filter(pl.col("op").is_null())["row"]) <= outside
+    assert set(gaps["op"].drop_nulls()) <= names
+    assert gaps["op"].null_count() < gaps.height / 100
+    longest = gaps.row(0, named=True)
+    assert (longest["cause"], "DataLoader" in longest["host"]) == ("host_wait", True)
+    assert analysis.op_launch_delay(trace).is_empty()
 
 
 def test_launches_and_their_work(tmp_path: Path) -> None:

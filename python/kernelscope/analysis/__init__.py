@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kernelscope.analysis.cluster_frames import cluster_of as cluster_of
     from kernelscope.analysis.communication_table import collective_instances as collective_instances
     from kernelscope.analysis.communication_table import communication as communication
+    from kernelscope.analysis.communication_table import late_ranks as late_ranks
     from kernelscope.analysis.communication_table import rank_calls as rank_calls
     from kernelscope.analysis.copy_bandwidth import memory_bandwidth as memory_bandwidth
     from kernelscope.analysis.copy_bandwidth import memory_bandwidth_summary as memory_bandwidth_summary
@@ -100,6 +101,7 @@ _MODULE_OF = {
     "kernel_sequences": "sequences",
     "kernel_table": "kernels",
     "key_averages": "averages",
+    "late_ranks": "communication_table",
     "launch_stats": "launch_calls",
     "launch_summary": "launch_calls",
     "memory_allocations": "memory_lifetimes",
@@ -166,6 +168,7 @@ __all__ = [
     "kernel_sequences",
     "kernel_table",
     "key_averages",
+    "late_ranks",
     "launch_stats",
     "launch_summary",
     "memory_allocations",

@@ -116,6 +116,38 @@ def collective_instances(source: "Source | Cluster") -> pl.DataFrame:
     )
 
 
+def late_ranks(source: "Source | Cluster") -> pl.DataFrame:
+    """How often each rank came last to collectives, and how long the others waited for it.
+
+    Only collectives that wait for all their ranks count, and of these those in which several are seen.
+
+    Columns: ``rank``, ``collectives``, ``times_last`` and ``times_first`` (of these), ``held_up_ns`` (waited
+        by all others in the collectives to which it came last), ``waited_ns`` (by itself).
+    Units: ns.
+    Order: by ``held_up_ns``, largest first.
+    """
+    calls = rank_calls(source).filter(pl.col("wait_ns").is_not_null())
+    ordered = calls.sort("instance", "start_ns", "rank")
+    first = ordered.group_by("instance", maintain_order=True).agg(
+        pl.col("rank").first().alias("first"),
+        pl.col("rank").last().alias("last"),
+        pl.col("wait_ns").sum().alias("all_waited_ns"),
+    )
+    joined = calls.join(first, on="instance", how="left")
+    is_last = pl.col("rank") == pl.col("last")
+    return (
+        joined.group_by("rank")
+        .agg(
+            pl.len().cast(pl.Int64).alias("collectives"),
+            is_last.sum().cast(pl.Int64).alias("times_last"),
+            (pl.col("rank") == pl.col("first")).sum().cast(pl.Int64).alias("times_first"),
+            (pl.col("all_waited_ns") - pl.col("wait_ns")).filter(is_last).sum().alias("held_up_ns"),
+            pl.col("wait_ns").sum().alias("waited_ns"),
+        )
+        .sort("held_up_ns", "rank", descending=[True, False])
+    )
+
+
 def rank_calls(source: "Source | Cluster") -> pl.DataFrame:
     """Each rank's part in each collective, on the common clock: what it waited and what was exposed.
 

@@ -105,7 +105,7 @@ def _gaps(trace: "Trace", *, per_stream: bool, kernel_delay_ns: int) -> pl.DataF
     by = ["device", "stream"] if per_stream else ["device"]
     calls = trace.launches.select(launch_row="row", launch_ns="start_ns", track="track")
     work = trace.gpu_ops.select(
-        "row", "launch_row", "op_row", "device", "stream", "step", "start_ns", "dur_ns"
+        "row", "launch_row", "op_row", "range_row", "device", "stream", "step", "start_ns", "dur_ns"
     ).sort("start_ns", "row")
     end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0).clip(lower_bound=0)
     before = end.cum_max().shift(1).over(by)
@@ -127,6 +127,9 @@ def _gaps(trace: "Trace", *, per_stream: bool, kernel_delay_ns: int) -> pl.DataF
 
 
 def _with_ops(trace: "Trace", gaps: pl.DataFrame) -> pl.DataFrame:
-    """The operator that launched the work after each gap, or the NVTX range, as column ``op``."""
+    """The operator that launched the work after each gap, or else the NVTX range, as column ``op``."""
     ops = trace.ops.select(op_row="row", op=pl.col("name").cast(pl.String))
-    return gaps.join(ops, on="op_row", how="left", maintain_order="left")
+    ranges = trace.ranges.select(range_row="row", range=pl.col("name").cast(pl.String))
+    gaps = gaps.join(ops, on="op_row", how="left", maintain_order="left")
+    gaps = gaps.join(ranges, on="range_row", how="left", maintain_order="left")
+    return gaps.with_columns(pl.coalesce("op", "range").alias("op"))

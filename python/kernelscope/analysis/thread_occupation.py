@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 def longest_on_thread(trace: "Trace", waits: pl.DataFrame) -> pl.DataFrame:
     """The outermost operator or annotation, steps left out, that occupied a thread longest during each wait.
 
+    A trace without operators has NVTX ranges instead.
+
     Columns: of ``waits``, needs ``row``, ``track`` (of the thread), ``start_ns``, ``until_ns``; gives
         ``row``, ``host_row``, ``host``, ``host_ns``, for the waits in which there was one.
     Units: ns.
@@ -46,12 +48,13 @@ def longest_on_thread(trace: "Trace", waits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _outermost(trace: "Trace") -> pl.DataFrame:
-    """Operators and annotations that lie in nothing but a step."""
-    ops = trace.ops.select("row", "name", "track", "start_ns", "dur_ns", "parent_row")
-    steps = trace.steps.select("row").drop_nulls()
-    inside = pl.col("parent_row").is_null() | pl.col("parent_row").is_in(steps["row"].implode())
-    outer = ops.filter(inside & ~pl.col("row").is_in(steps["row"].implode()))
-    return outer.select(
+    """Operators and annotations, or else NVTX ranges, that lie in nothing but a step."""
+    spans = trace.ops
+    if spans.is_empty():
+        spans = trace.ranges.filter(pl.col("kind").cast(pl.String) == "push_pop")
+    steps = trace.steps["row"].drop_nulls().implode()
+    inside = pl.col("parent_row").is_null() | pl.col("parent_row").is_in(steps)
+    return spans.filter(inside & ~pl.col("row").is_in(steps)).select(
         "track",
         "start_ns",
         end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0),
