@@ -113,6 +113,13 @@ def test_a_kernel_that_sends_and_receives_may_do_anything(tmp_path: Path) -> Non
     assert row["group"] is None
 
 
+@pytest.mark.parametrize("elements", [-5, 2**62])
+def test_sizes_that_cannot_be_are_not_known(tmp_path: Path, elements: int) -> None:
+    traces = one_collective(tmp_path, [100, 110], 150, In_msg_nelems=elements)
+    (row,) = analysis.communication(traces).to_dicts()
+    assert (row["message_bytes"], row["bus_bytes_per_s"], row["collectives"]) == (None, None, 1)
+
+
 def test_missing_ranks_are_not_waited_for(tmp_path: Path) -> None:
     traces = one_collective(tmp_path, [100, 140, 190], 250, missing=(2,))
     (row,) = analysis.collective_instances(traces).to_dicts()

@@ -237,7 +237,12 @@ def _with_ranges(
 def _elements(dims: str) -> int | None:
     """Elements of an operator's first input."""
     shape = shape_of_input(dims, 0)
-    return None if shape is None else math.prod(shape)
+    return None if shape is None else _possible(math.prod(shape))
+
+
+def _possible(size: int) -> int | None:
+    """``size`` if a message can have it; what a damaged trace says may not even fit a column."""
+    return size if 0 <= size < 2**63 else None
 
 
 def _first_input(dims: str, types: str) -> tuple[int | None, str | None]:
@@ -265,4 +270,4 @@ def _message(
         return kind, None
     if kind in {"all_gather", "gather"} and received is None:
         return kind, None
-    return kind, message_bytes(kind or "", sent, received or 0) * known.bytes
+    return kind, _possible(message_bytes(kind or "", sent, received or 0) * known.bytes)
