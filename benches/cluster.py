@@ -56,7 +56,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--job", default="48x100MB", help="ranks and size for throughput (default: 48x100MB)")
     parser.add_argument("--many", default="1000x2MB", help="ranks and size of many ranks (default: 1000x2MB)")
     parser.add_argument(
-        "--beside", default="8x100MB 64x10MB", help="beside HolisticTraceAnalysis (default: 8x100MB 64x10MB)"
+        "--beside", default="8x400MB 64x50MB", help="beside HolisticTraceAnalysis (default: 8x400MB 64x50MB)"
     )
     parser.add_argument("--repeats", type=int, default=3, help="of each measurement (default: 3)")
     parser.add_argument("--keep", action="store_true", help="keep the traces")
