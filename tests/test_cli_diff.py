@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import Completed
-
-Cli = Callable[..., Completed]
+Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 HOSTILE = "<script>1</script>|a`b\n# x\u202e[link](x:y) *y*\x1b[31m"
 

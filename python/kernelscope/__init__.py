@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kernelscope import units as units
     from kernelscope.batch import scan as scan
     from kernelscope.meta import TraceMeta as TraceMeta
+    from kernelscope.report.convert import convert as convert
     from kernelscope.trace import Trace as Trace
     from kernelscope.trace import read as read
 
@@ -41,6 +42,7 @@ __all__ = [
     "__version__",
     "analysis",
     "batch",
+    "convert",
     "errors",
     "read",
     "report",
@@ -55,6 +57,8 @@ def __getattr__(name: str) -> object:
         return getattr(importlib.import_module("kernelscope.trace"), name)
     if name == "scan":
         return importlib.import_module("kernelscope.batch.lake").scan
+    if name == "convert":
+        return importlib.import_module("kernelscope.report.convert").convert
     if name in _MODULES:
         return importlib.import_module(f"kernelscope.{name}")
     raise AttributeError(f"module 'kernelscope' has no attribute {name!r}")

@@ -69,6 +69,16 @@ class TimelineIndex:
     def show(self, start_ns: int, end_ns: int, pixels: int) -> ArrowTable:
         """What is seen of ``[start_ns, end_ns)`` on so many pixels."""
 
+class JsonEventWriter:
+    """Writes one file of events as Chrome JSON, part by part; see ``traceparse::export`` for the columns."""
+
+    def __init__(self, path: str | os.PathLike[str], header: str) -> None: ...
+    def write(self, streams: list[bytes], extras: bytes) -> None:
+        """Writes the events of all frames by ``row``; ``extras``: ``row``, ``key``, ``value``, ``is_field``."""
+
+    def finish(self) -> None:
+        """Ends the file."""
+
 def divide_windows(streams: list[bytes], windows: list[tuple[int, int]]) -> ArrowTable:
     """Gives every moment of the windows one owner; ``window``, ``id`` (null for nobody) and ``ns``."""
 

@@ -5,6 +5,7 @@ mod comparison;
 mod demo;
 mod describe;
 mod errors;
+mod export;
 mod projection;
 mod reading;
 mod table;
@@ -22,6 +23,8 @@ mod _traceparse {
     use super::describe::describe_tables;
     #[pymodule_export]
     use super::errors::error_classes;
+    #[pymodule_export]
+    use super::export::JsonEventWriter;
     #[pymodule_export]
     use super::projection::RangeProjector;
     #[pymodule_export]

@@ -10,6 +10,7 @@
 //! - nothing is recursive and nothing is quadratic in what a file can contain.
 
 pub mod comparison;
+pub mod export;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod interval;

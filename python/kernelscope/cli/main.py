@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from kernelscope import __version__
-from kernelscope.cli import analyze, batch, demo, diff, info, parse, prof, roofline, schema, stats
+from kernelscope.cli import analyze, batch, convert, demo, diff, info, parse, prof, roofline, schema, stats
 from kernelscope.errors import InvalidArgumentError, KernelscopeError
 
 DONE = 0
@@ -62,6 +62,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kernelscope {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (analyze, batch, diff, info, stats, parse, prof, demo, roofline, schema):
+    for command in (analyze, batch, convert, diff, info, stats, parse, prof, demo, roofline, schema):
         command.add_parser(subparsers)
     return parser

@@ -1,0 +1,101 @@
+//! Writes events as Chrome JSON, from frames that Python hands over as Arrow IPC streams.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use arrow_array::types::UInt32Type;
+use arrow_array::{Array, BooleanArray, LargeStringArray, RecordBatch};
+use arrow_ipc::reader::StreamReader;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use traceparse::export::{EventWriter, Extra};
+use traceparse::{Error, ErrorKind};
+
+use crate::errors;
+use crate::projection::{Outcome, column, refused};
+
+/// Writes one file of events, part by part.
+#[pyclass(module = "kernelscope._traceparse")]
+pub(crate) struct JsonEventWriter {
+    path: PathBuf,
+    writer: Option<EventWriter<File>>,
+}
+
+#[pymethods]
+impl JsonEventWriter {
+    /// Begins the file at `path` with the members of the JSON object `header`.
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf, header: &str) -> PyResult<Self> {
+        let file = File::create(&path).map_err(|error| failed(py, &error, &path))?;
+        let writer = EventWriter::new(file, header)
+            .map_err(|message| errors::to_python(py, &Error::new(ErrorKind::InvalidArgument, message)))?;
+        Ok(Self { path, writer: Some(writer) })
+    }
+
+    /// Writes the events of all `streams` in order of their rows, with the arguments of `extras`: frames of
+    /// `row`, `key`, `value` and `is_field`.
+    #[allow(clippy::needless_pass_by_value, reason = "a list from Python comes by value")]
+    fn write(&mut self, py: Python<'_>, streams: Vec<PyBackedBytes>, extras: &[u8]) -> PyResult<()> {
+        let Self { path, writer } = self;
+        let Some(writer) = writer else { return Err(closed(py)) };
+        let mut batches = Vec::new();
+        let parts = streams.iter().try_for_each(|stream| read(stream, &mut batches));
+        let extras =
+            parts.and_then(|()| read_extras(extras)).map_err(|e| errors::to_python(py, &refused(&e)))?;
+        py.detach(|| writer.write(&batches, &extras)).map_err(|error| failed(py, &error, path))
+    }
+
+    /// Ends the file.
+    fn finish(&mut self, py: Python<'_>) -> PyResult<()> {
+        let writer = self.writer.take().ok_or_else(|| closed(py))?;
+        let done = writer.finish().and_then(|mut file| file.flush());
+        done.map_err(|error| failed(py, &error, &self.path))
+    }
+}
+
+fn read(stream: &[u8], batches: &mut Vec<RecordBatch>) -> Outcome<()> {
+    for batch in StreamReader::try_new(stream, None)? {
+        batches.push(batch?);
+    }
+    Ok(())
+}
+
+fn read_extras(stream: &[u8]) -> Outcome<Vec<Extra>> {
+    let mut extras = Vec::new();
+    for batch in StreamReader::try_new(stream, None)? {
+        let batch = batch?;
+        let rows = column::<UInt32Type>(&batch, "row")?;
+        let text = |name: &str| -> Outcome<LargeStringArray> {
+            Ok(typed::<LargeStringArray>(&batch, name)?.clone())
+        };
+        let (keys, values) = (text("key")?, text("value")?);
+        let fields = typed::<BooleanArray>(&batch, "is_field")?;
+        extras.extend((0..batch.num_rows()).map(|at| Extra {
+            row: rows.value(at),
+            key: keys.value(at).to_owned(),
+            value: values.value(at).to_owned(),
+            is_field: fields.value(at),
+        }));
+    }
+    Ok(extras)
+}
+
+fn typed<'b, A: Array + 'static>(batch: &'b RecordBatch, name: &str) -> Outcome<&'b A> {
+    let array = batch.column_by_name(name).and_then(|array| array.as_any().downcast_ref::<A>());
+    array.filter(|array| array.null_count() == 0).ok_or_else(|| {
+        arrow_schema::ArrowError::SchemaError(format!("{name} is missing, null or of another type"))
+    })
+}
+
+fn failed(py: Python<'_>, error: &io::Error, path: &std::path::Path) -> PyErr {
+    let error = match error.kind() {
+        io::ErrorKind::InvalidInput => Error::new(ErrorKind::InvalidArgument, error.to_string()),
+        _ => Error::from_io(error).with_path(path),
+    };
+    errors::to_python(py, &error)
+}
+
+fn closed(py: Python<'_>) -> PyErr {
+    errors::to_python(py, &Error::new(ErrorKind::InvalidArgument, "the file is finished"))
+}

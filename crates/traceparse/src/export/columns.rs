@@ -1,0 +1,156 @@
+//! The columns of a part, and how their values are written.
+
+use arrow_array::{
+    Array, BooleanArray, Float64Array, Int32Array, Int64Array, LargeStringArray, RecordBatch, UInt32Array,
+    UInt64Array,
+};
+
+use super::text::{push_display, push_json, push_micros, push_real, push_string};
+
+/// How a column's values are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Text,
+    Json,
+    Number,
+    Micros,
+}
+
+/// The values of a column.
+enum Values {
+    I64(Int64Array),
+    I32(Int32Array),
+    U64(UInt64Array),
+    U32(UInt32Array),
+    F64(Float64Array),
+    Bool(BooleanArray),
+    Text(LargeStringArray),
+}
+
+/// A column with the key it is written under, as it stands in JSON.
+struct Column {
+    key: Vec<u8>,
+    form: Form,
+    values: Values,
+}
+
+/// The columns of a batch of events.
+pub(super) struct Columns {
+    rows: UInt32Array,
+    fields: Vec<Column>,
+    args: Vec<Column>,
+    members: Option<LargeStringArray>,
+}
+
+impl Columns {
+    /// The columns of `batch`; what is wrong with it as text.
+    pub(super) fn new(batch: &RecordBatch) -> Result<Self, String> {
+        let (mut rows, mut members) = (None, None);
+        let (mut fields, mut args) = (Vec::new(), Vec::new());
+        for (field, array) in batch.schema().fields().iter().zip(batch.columns()) {
+            let name = field.name().as_str();
+            let values =
+                values(array.as_ref()).ok_or_else(|| format!("{name} is of a type that is not written"))?;
+            match (name, values) {
+                ("row", Values::U32(values)) if values.null_count() == 0 => rows = Some(values),
+                ("members", Values::Text(values)) => members = Some(values),
+                ("ts" | "dur", values @ Values::I64(_)) => fields.push(column(name, Form::Micros, values)),
+                ("ph" | "cat" | "name" | "s" | "bp", values) => fields.push(column(name, Form::Text, values)),
+                ("pid" | "tid" | "id", values) => fields.push(column(name, Form::Number, values)),
+                ("pid_text", values) => fields.push(column("pid", Form::Text, values)),
+                ("tid_text", values) => fields.push(column("tid", Form::Text, values)),
+                (name, values) => match name.split_once(':') {
+                    Some(("s", key)) => args.push(column(key, Form::Text, values)),
+                    Some(("j", key)) => args.push(column(key, Form::Json, values)),
+                    Some(("n", key)) => args.push(column(key, Form::Number, values)),
+                    _ => return Err(format!("{name} is no column of an event")),
+                },
+            }
+        }
+        Ok(Self { rows: rows.ok_or("row is missing, null or of another type")?, fields, args, members })
+    }
+
+    /// The row of each event.
+    pub(super) fn rows(&self) -> &[u32] {
+        self.rows.values()
+    }
+
+    /// Appends the fields of an event, without arguments; each with a comma before it but the first.
+    pub(super) fn push_fields(&self, at: usize, out: &mut Vec<u8>) {
+        push_members(&self.fields, at, out);
+    }
+
+    /// Appends the arguments of an event in the same way.
+    pub(super) fn push_args(&self, at: usize, out: &mut Vec<u8>) {
+        let start = out.len();
+        push_members(&self.args, at, out);
+        if let Some(members) =
+            self.members.as_ref().filter(|members| members.is_valid(at) && !members.value(at).is_empty())
+        {
+            if out.len() > start {
+                out.push(b',');
+            }
+            out.extend_from_slice(members.value(at).as_bytes());
+        }
+    }
+}
+
+fn push_members(columns: &[Column], at: usize, out: &mut Vec<u8>) {
+    let start = out.len();
+    for column in columns.iter().filter(|column| column.is_valid(at)) {
+        if out.len() > start {
+            out.push(b',');
+        }
+        out.extend_from_slice(&column.key);
+        column.push(at, out);
+    }
+}
+
+fn column(key: &str, form: Form, values: Values) -> Column {
+    let mut written = Vec::with_capacity(key.len() + 3);
+    push_string(&mut written, key);
+    written.push(b':');
+    Column { key: written, form, values }
+}
+
+fn values(array: &dyn Array) -> Option<Values> {
+    let any = array.as_any();
+    let none = || any.downcast_ref::<LargeStringArray>().cloned().map(Values::Text);
+    any.downcast_ref::<Int64Array>()
+        .cloned()
+        .map(Values::I64)
+        .or_else(|| any.downcast_ref::<Int32Array>().cloned().map(Values::I32))
+        .or_else(|| any.downcast_ref::<UInt64Array>().cloned().map(Values::U64))
+        .or_else(|| any.downcast_ref::<UInt32Array>().cloned().map(Values::U32))
+        .or_else(|| any.downcast_ref::<Float64Array>().cloned().map(Values::F64))
+        .or_else(|| any.downcast_ref::<BooleanArray>().cloned().map(Values::Bool))
+        .or_else(none)
+}
+
+impl Column {
+    fn is_valid(&self, at: usize) -> bool {
+        match &self.values {
+            Values::I64(values) => values.is_valid(at),
+            Values::I32(values) => values.is_valid(at),
+            Values::U64(values) => values.is_valid(at),
+            Values::U32(values) => values.is_valid(at),
+            Values::F64(values) => values.is_valid(at),
+            Values::Bool(values) => values.is_valid(at),
+            Values::Text(values) => values.is_valid(at),
+        }
+    }
+
+    fn push(&self, at: usize, out: &mut Vec<u8>) {
+        match &self.values {
+            Values::I64(values) if self.form == Form::Micros => push_micros(out, values.value(at)),
+            Values::I64(values) => push_display(out, values.value(at)),
+            Values::I32(values) => push_display(out, values.value(at)),
+            Values::U64(values) => push_display(out, values.value(at)),
+            Values::U32(values) => push_display(out, values.value(at)),
+            Values::F64(values) => push_real(out, values.value(at)),
+            Values::Bool(values) => push_display(out, values.value(at)),
+            Values::Text(values) if self.form == Form::Json => push_json(out, values.value(at)),
+            Values::Text(values) => push_string(out, values.value(at)),
+        }
+    }
+}

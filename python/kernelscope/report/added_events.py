@@ -1,0 +1,206 @@
+"""Events that make a trace easier to read in a viewer: arrows, and curves of utilisation and memory."""
+
+from typing import TYPE_CHECKING, cast
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+CATEGORY = "kernelscope"
+"""The category of every event that is added."""
+
+_LAUNCH_FLOWS = ("ac2g", "async", "async_gpu", "async_cpu_to_gpu")
+_GRADIENT_FLOWS = ("fwdbwd", "forward_backward")
+_BUCKETS = 2000
+_DEVICE_TYPES = (1, 6, 12, 20)
+
+
+def added_events(trace: "Trace") -> pl.DataFrame:
+    """Arrows that were not recorded, and curves of utilisation and memory.
+
+    Arrows go from launches to GPU work and from operators to gradients; the curves are the share of time in
+    which each GPU runs kernels, and the memory of each device.
+
+    Columns: those of an event, without ``row``.
+    Order: arrows, then curves, each by time.
+    """
+    parts = [
+        _launch_arrows(trace),
+        _gradient_arrows(trace),
+        _utilisation(trace),
+        _memory(trace),
+        _names(trace),
+    ]
+    return (
+        pl.concat([part for part in parts if part.height], how="diagonal")
+        if any(p.height for p in parts)
+        else pl.DataFrame()
+    )
+
+
+def _launch_arrows(trace: "Trace") -> pl.DataFrame:
+    flows = trace.flows.filter(pl.col("category").cast(pl.String).is_in(_LAUNCH_FLOWS))
+    ends = flows.group_by("id").agg(pl.col("kind").cast(pl.String).unique())
+    both = ends.filter(pl.col("kind").list.contains("s") & pl.col("kind").list.contains("f"))
+    work = trace.gpu_ops.filter(pl.col("launch_row").is_not_null()).select(
+        "row", "launch_row", "device", "stream", "correlation", gpu_ns="start_ns"
+    )
+    # An arrow has one end: the others of a graph's kernels have none.
+    alone = pl.len().over("correlation") == 1
+    drawn = work.filter(alone).join(both, left_on="correlation", right_on="id", how="semi")
+    work = work.join(drawn.select("row"), on="row", how="anti")
+    calls = trace.launches.select(launch_row="row", start_ns="start_ns", track="track")
+    return _arrows(trace, work.join(calls, on="launch_row", how="inner"), "launch", to_gpu=True)
+
+
+def _gradient_arrows(trace: "Trace") -> pl.DataFrame:
+    if trace.flows.filter(pl.col("category").cast(pl.String).is_in(_GRADIENT_FLOWS)).height:
+        return pl.DataFrame()
+    gradients = trace.ops.filter(pl.col("forward_row").is_not_null())
+    above = trace.ops.select(parent_row="row", _above="forward_row")
+    outermost = gradients.join(above, on="parent_row", how="left").filter(
+        pl.col("_above").is_null() | (pl.col("_above") != pl.col("forward_row"))
+    )
+    ends = outermost.select("row", "forward_row", _track="track", gpu_ns="start_ns")
+    forward = trace.ops.select(forward_row="row", start_ns="start_ns", track="track")
+    return _arrows(trace, ends.join(forward, on="forward_row", how="inner"), "gradient", to_gpu=False)
+
+
+def _arrows(trace: "Trace", pairs: pl.DataFrame, name: str, *, to_gpu: bool) -> pl.DataFrame:
+    """Two ends for each pair, with ids that no recorded arrow has."""
+    if pairs.is_empty():
+        return pl.DataFrame()
+    tracks = trace.threads.select(
+        "track",
+        "pid",
+        "tid",
+        pid_text=pl.col("pid_text").cast(pl.String),
+        tid_text=pl.col("tid_text").cast(pl.String),
+    )
+    recorded = trace.flows["id"].max()
+    first = (cast("int", recorded) if recorded is not None else 0) + 1
+    # Each kind has ids of its own.
+    pairs = pairs.sort("gpu_ns", "row").with_columns(
+        id=pl.int_range(pl.len(), dtype=pl.Int64) * 2 + first + (0 if to_gpu else 1)
+    )
+    event = {"cat": pl.lit(CATEGORY), "name": pl.lit(name), "id": pl.col("id")}
+    start = pairs.join(tracks, on="track", how="left").select(
+        **event, ph=pl.lit("s"), ts="start_ns", pid="pid", tid="tid", pid_text="pid_text", tid_text="tid_text"
+    )
+    ends = {"ph": pl.lit("f"), "bp": pl.lit("e"), "ts": pl.col("gpu_ns")}
+    if to_gpu:
+        end = pairs.select(**event, **ends, pid=pl.col("device").cast(pl.Int64), tid="stream")
+    else:
+        placed = pairs.drop("track").join(tracks, left_on="_track", right_on="track", how="left")
+        end = placed.select(**event, **ends, pid="pid", tid="tid", pid_text="pid_text", tid_text="tid_text")
+    return pl.concat([start, end], how="diagonal")
+
+
+def _utilisation(trace: "Trace") -> pl.DataFrame:
+    """The share of each of equal spans of time in which a GPU runs a kernel."""
+    kernels = trace.gpu_ops.filter(pl.col("kind").cast(pl.String).is_in(["kernel", "graph"]))
+    timed = kernels.select("device", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0))
+    timed = timed.filter(pl.col("end_ns") > pl.col("start_ns"))
+    if timed.is_empty():
+        return pl.DataFrame()
+    start, end = cast("int", timed["start_ns"].min()), cast("int", timed["end_ns"].max())
+    span = max(1, -(-(end - start) // _BUCKETS))
+    edges = pl.Series("ts", range(start, end + span, span), dtype=pl.Int64)
+    curves: list[pl.DataFrame] = []
+    for (device,), own in timed.group_by("device", maintain_order=True):
+        if device is None:
+            continue
+        busy = _busy_until(own, edges).diff().shift(-1).fill_null(0)
+        curve = pl.DataFrame({"ts": edges, "n:percent": 100.0 * busy / span})
+        changed = (pl.col("n:percent") != pl.col("n:percent").shift(1)).fill_null(value=True)
+        pid, tid = cast("int", device), _existing_tid(trace.threads, cast("int", device))
+        curves.append(
+            curve.filter(changed).select(
+                *_counter(f"GPU {device} utilization"),
+                "ts",
+                "n:percent",
+                pid=pl.lit(pid, pl.Int64),
+                tid=pl.lit(tid, pl.Int64),
+            )
+        )
+    return pl.concat(curves) if curves else pl.DataFrame()
+
+
+def _busy_until(work: pl.DataFrame, edges: pl.Series) -> pl.Series:
+    """The time before each edge in which any of the work runs."""
+    merged = work.sort("start_ns").with_columns(_reach=pl.col("end_ns").cum_max().shift(1))
+    merged = merged.with_columns(
+        _group=(pl.col("start_ns") > pl.col("_reach")).fill_null(value=True).cum_sum()
+    )
+    parts = merged.group_by("_group", maintain_order=True).agg(
+        pl.col("start_ns").min(), pl.col("end_ns").max()
+    )
+    before = pl.concat([pl.Series([0], dtype=pl.Int64), (parts["end_ns"] - parts["start_ns"]).cum_sum()])
+    at = parts["start_ns"].search_sorted(edges, side="right")
+    ends = pl.concat([pl.Series([edges.min()], dtype=pl.Int64), parts["end_ns"]])
+    # What of the last part that has begun lies behind the edge does not count.
+    return before.gather(at) - (ends.gather(at) - edges).clip(lower_bound=0)
+
+
+def _memory(trace: "Trace") -> pl.DataFrame:
+    known = trace.memory.filter(pl.col("total_allocated_bytes").is_not_null())
+    if known.is_empty():
+        return pl.DataFrame()
+    is_gpu = pl.col("device_type").is_in(_DEVICE_TYPES)
+    name = pl.when(is_gpu).then(pl.format("GPU {} memory", "device_id")).otherwise(pl.lit("CPU memory"))
+    tracks = trace.threads.select(
+        "track",
+        _pid="pid",
+        _tid="tid",
+        pid_text=pl.col("pid_text").cast(pl.String),
+        tid_text=pl.col("tid_text").cast(pl.String),
+    )
+    return (
+        known.sort("start_ns")
+        .join(tracks, on="track", how="left", maintain_order="left")
+        .select(
+            ph=pl.lit("C"),
+            cat=pl.lit(CATEGORY),
+            name=name.fill_null("memory"),
+            ts="start_ns",
+            pid="_pid",
+            tid="_tid",
+            pid_text="pid_text",
+            tid_text="tid_text",
+            **{
+                "n:allocated bytes": pl.col("total_allocated_bytes"),
+                "n:reserved bytes": pl.col("total_reserved_bytes"),
+            },
+        )
+    )
+
+
+def _counter(name: str) -> list[pl.Expr]:
+    return [pl.lit("C").alias("ph"), pl.lit(CATEGORY).alias("cat"), pl.lit(name).alias("name")]
+
+
+def _existing_tid(threads: pl.DataFrame, device: int) -> int | None:
+    """A row of the GPU that the trace already has, so that a curve adds none."""
+    tids = threads.filter((pl.col("pid") == device) & pl.col("tid").is_not_null())["tid"]
+    return cast("int | None", tids.min())
+
+
+def _names(trace: "Trace") -> pl.DataFrame:
+    """The names of processes and threads, where the source has them elsewhere than in events."""
+    if trace.metadata.height:
+        return pl.DataFrame()
+    text = {"process_name": "process_name", "thread_name": "thread_name"}
+    named = [
+        trace.threads.filter(pl.col(column).is_not_null()).select(
+            ph=pl.lit("M"),
+            name=pl.lit(event),
+            pid="pid",
+            tid="tid",
+            pid_text=pl.col("pid_text").cast(pl.String),
+            tid_text=pl.col("tid_text").cast(pl.String),
+            **{"s:name": pl.col(column).cast(pl.String)},
+        )
+        for event, column in text.items()
+    ]
+    return pl.concat(named)

@@ -1,0 +1,74 @@
+"""Hands the tables and views of a trace to other tools."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelscope.analysis.flame import METRICS, VIEWS, folded_stacks
+from kernelscope.errors import InvalidArgumentError
+from kernelscope.report.document import describe, dump
+from kernelscope.report.files import filled_folder, write_text
+from kernelscope.report.perfetto import write_perfetto
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+TARGETS = ("parquet", "arrow", "perfetto", "folded")
+"""What a trace can be converted to."""
+
+
+def convert(trace: "Trace", to: str | Sequence[str], out: Path) -> list[Path]:
+    """Writes ``trace`` in each of the forms ``to``, and gives the paths that were written.
+
+    ``parquet`` and ``arrow`` (Arrow IPC, which Feather is) are folders with a file per table, and
+    ``trace.json`` beside them; ``folded`` is a folder with a file per kind of stack and metric, for flame
+    graphs (times in ns); ``perfetto`` is a JSON file that ui.perfetto.dev opens.
+    With one form ``out`` is the folder or file itself, with several a folder of ``parquet``, ``arrow``,
+    ``folded`` and ``perfetto.json``.
+
+    Raises: InvalidArgumentError: an unknown form, or none. OSError: it cannot be written.
+    Example: ``ks.convert(trace, ["parquet", "perfetto"], Path("converted"))``
+    """
+    targets = [to] if isinstance(to, str) else list(dict.fromkeys(to))
+    unknown = [target for target in targets if target not in TARGETS]
+    if unknown or not targets:
+        raise InvalidArgumentError(
+            f"a trace converts to {', '.join(TARGETS)}, not {', '.join(unknown) or 'nothing'}"
+        )
+    if len(targets) > 1:
+        out.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    for target in targets:
+        path = out if len(targets) == 1 else out / ("perfetto.json" if target == "perfetto" else target)
+        _write(trace, target, path)
+        written.append(path)
+    return written
+
+
+def _write(trace: "Trace", target: str, path: Path) -> None:
+    if target == "perfetto":
+        write_perfetto(trace, path)
+    elif target == "folded":
+        _write_folded(trace, path)
+    else:
+        _write_tables(trace, target, path)
+
+
+def _write_tables(trace: "Trace", target: str, path: Path) -> None:
+    with filled_folder(path) as folder:
+        write_text(folder / "trace.json", dump(describe(trace)))
+        for name, frame in trace.tables.items():
+            if target == "parquet":
+                frame.write_parquet(folder / f"{name}.parquet")
+            else:
+                frame.write_ipc(folder / f"{name}.arrow")
+
+
+def _write_folded(trace: "Trace", path: Path) -> None:
+    with filled_folder(path) as folder:
+        for by in VIEWS:
+            for metric in METRICS:
+                stacks = folded_stacks(trace, by=by, metric=metric).select("stack", "value_ns")
+                with (folder / f"{by}.{metric}.folded").open("w", encoding="utf-8", newline="\n") as file:
+                    for part in stacks.iter_slices(1 << 16):
+                        file.writelines(f"{stack} {value}\n" for stack, value in part.rows())
