@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kernelscope import units as units
     from kernelscope.batch import scan as scan
     from kernelscope.meta import TraceMeta as TraceMeta
-    from kernelscope.report.convert import convert as convert
+    from kernelscope.report import convert as convert
     from kernelscope.trace import Trace as Trace
     from kernelscope.trace import read as read
 
@@ -58,7 +58,7 @@ def __getattr__(name: str) -> object:
     if name == "scan":
         return importlib.import_module("kernelscope.batch.lake").scan
     if name == "convert":
-        return importlib.import_module("kernelscope.report.convert").convert
+        return importlib.import_module("kernelscope.report").convert
     if name in _MODULES:
         return importlib.import_module(f"kernelscope.{name}")
     raise AttributeError(f"module 'kernelscope' has no attribute {name!r}")

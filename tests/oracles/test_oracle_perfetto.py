@@ -12,7 +12,7 @@ from traces import ORACLES, VALID, files
 
 import kernelscope as ks
 from kernelscope.report.added_events import CATEGORY
-from kernelscope.report.convert import convert
+from kernelscope.report.conversion import convert
 from round_trips import differences
 
 Read = Callable[[Path], Any]

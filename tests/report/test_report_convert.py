@@ -15,7 +15,7 @@ import kernelscope as ks
 from kernelscope import _traceparse
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.report.added_events import CATEGORY
-from kernelscope.report.convert import TARGETS, convert
+from kernelscope.report.conversion import TARGETS, convert
 from round_trips import differences
 
 HOSTILE = '<b>"quoted" \\back\\ \n\t\x01 \u202e \u2028 é 🚀'

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     """Reads the trace, converts it and prints the paths."""
     trace = read_trace(options)
 
-    from kernelscope.report.convert import convert
+    from kernelscope.report.conversion import convert
 
     for path in convert(trace, options.to, options.out):
         print(path)
