@@ -116,14 +116,14 @@ def step_pace(source: "Source | Cluster") -> pl.DataFrame:
     shift = aligned(cluster, clock_offsets(cluster))
     steps = cluster.steps.select("rank", "step", "start_ns").join(shift, on="rank")
     steps = steps.with_columns(pl.col("start_ns") - pl.col("shift_ns")).sort("rank", "start_ns")
-    first = pl.col("start_ns").min().over("step")
-    after = pl.col("start_ns") - first
+    # A median is a float64, which holds the time since a step began, but not epoch times.
+    steps = steps.with_columns(after=pl.col("start_ns") - pl.col("start_ns").min().over("step"))
     return steps.select(
         "rank",
         "step",
         "start_ns",
         period_ns=pl.col("start_ns").shift(-1).over("rank") - pl.col("start_ns"),
-        behind_ns=after - after.median().over("step"),
+        behind_ns=pl.col("after") - pl.col("after").median().over("step"),
     ).sort("rank", "start_ns")
 
 
