@@ -289,6 +289,22 @@ def test_half_a_line_in_the_manifest(traces: Path, tmp_path: Path, undisturbed: 
     assert_same(tmp_path / "lake", before)
 
 
+def test_a_source_that_becomes_another_rank(tiny: Path, tmp_path: Path) -> None:
+    batch(tiny, tmp_path / "lake")
+    document = json.loads(tiny.read_text())
+    document["distributedInfo"]["rank"] = 5
+    tiny.write_text(json.dumps(document))
+    batch(tiny, tmp_path / "lake")
+    lake = ks.scan(tmp_path / "lake")
+    assert lake.manifest["rank"].to_list() == [5]
+    assert [path.name for path in (tmp_path / "lake/run=default").iterdir()] == ["rank=5"]
+
+
+def test_a_lake_behind_a_url(job: Path) -> None:
+    with pytest.raises(ks.errors.InvalidArgumentError, match="a lake is a folder"):
+        batch(job, "s3://bucket/lake")  # type: ignore[arg-type]
+
+
 def test_a_file_in_place_of_the_lake(job: Path, tiny: Path) -> None:
     with pytest.raises(ks.errors.InvalidArgumentError, match="is a file"):
         batch(job, tiny)

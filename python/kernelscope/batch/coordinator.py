@@ -120,6 +120,10 @@ def run(
     Example: ``ks.batch.run("traces/", "lake/", memory=8_000_000_000)``
     """
     manifest.check_run(run)
+    if "://" in os.fspath(out):
+        raise InvalidArgumentError(
+            f"{os.fspath(out)}: a lake is a folder, for a rank appears by renaming one"
+        )
     lake = Path(out).absolute()
     if lake.exists() and not lake.is_dir():
         raise InvalidArgumentError(f"{lake} is a file; name a folder for the lake")
@@ -268,6 +272,9 @@ class _Batch:
         if key in self._refused or holder not in (None, source.name):
             self._refuse(source, entry, holder or "")
             return
+        old = self._report.entries.get(entry.key)
+        if old is not None and old.rank != entry.rank:
+            self._forget(entry)
         manifest.commit(self._lake, Path(result.folder), entry)
         self._holders[key] = source.name
         self._report.read_bytes += source.bytes
@@ -307,7 +314,7 @@ class _Batch:
         self._record(RankReport(entry, "failed"))
 
     def _forget(self, entry: Entry) -> None:
-        """Takes out of the lake what an earlier batch read from a source that cannot be read any more."""
+        """Takes out of the lake what was read from a source that cannot be read any more, or is another rank."""
         old = self._report.entries.get(entry.key)
         if old is not None and old.outcome == "done":
             manifest.discard(self._lake, old.place(self._lake))
