@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.grouping import check_by
+from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.moment_owners import claims, divided
 from kernelscope.analysis.op_pairs import Pairs, corresponding, operators
 from kernelscope.analysis.step_pairs import step_pairs
@@ -64,13 +64,14 @@ class Comparison:
             ``calls_after``.
         """
         sides: list[pl.DataFrame] = []
+        nothing = pl.lit(_NOTHING).cast(pl.Categorical)
         for side, other, trace, names in (
             ("before", "after", self.before, self.names[0]),
             ("after", "before", self.after, self.names[1]),
         ):
             owned = _owned(trace, self.steps.select("pair", start_ns=f"start_{side}", total_ns=f"{side}_ns"))
             named = owned.join(names, on="row", how="left").with_columns(
-                pl.when(pl.col("row").is_null()).then(pl.lit(_NOTHING)).otherwise("name").alias("name")
+                pl.when(pl.col("row").is_null()).then(nothing).otherwise("name").alias("name")
             )
             sides.append(
                 named.rename({"ns": f"{side}_ns", "calls": f"calls_{side}"}).with_columns(
@@ -93,7 +94,7 @@ class Comparison:
             *((pl.col(c).sum() / count).alias(c) for c in figures),
             spread_ns=(_variance("before_ns", count) + _variance("after_ns", count)).sqrt(),
         )
-        table = table.with_columns(delta_ns=pl.col("after_ns") - pl.col("before_ns"))
+        table = as_text(table.with_columns(delta_ns=pl.col("after_ns") - pl.col("before_ns")))
         changed = (pl.col("delta_ns") != 0) | (pl.col("calls_before") != pl.col("calls_after"))
         ordered = table.filter(changed).sort(
             [pl.col("delta_ns").abs(), *columns],
@@ -169,12 +170,7 @@ def _owned(trace: "Trace", steps: pl.DataFrame) -> pl.DataFrame:
 
 def _translated(before: "Trace", after: "Trace", pairs: Pairs) -> tuple[pl.DataFrame, pl.DataFrame]:
     own = [_names(trace) for trace in (before, after)]
-    ops = [
-        operators(trace).select(
-            "row", op=pl.col("name").cast(pl.String), module=pl.col("module").cast(pl.String)
-        )
-        for trace in (before, after)
-    ]
+    ops = [operators(trace).select("row", "module", op="name") for trace in (before, after)]
     later = ops[1].rename({"row": "after", "op": "_op", "module": "_module"})
     of_op = pairs.ops.select(op_row="before", after="after").join(later, on="after", how="left").drop("after")
     same = pl.concat([pairs.work, pairs.ops.select("before", "after")])
@@ -198,7 +194,7 @@ def _translated(before: "Trace", after: "Trace", pairs: Pairs) -> tuple[pl.DataF
 
 
 def _names(trace: "Trace") -> pl.DataFrame:
-    return claims(trace).select("row", "op_row", pl.col("name").cast(pl.String))
+    return claims(trace).select("row", "op_row", "name")
 
 
 def _variance(column: str, count: int) -> pl.Expr:

@@ -96,12 +96,18 @@ def _sequence(ops: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     )
     return (
         placed.join(threads, on="track", how="left")
-        .with_columns(
-            pl.col("name").cast(pl.String),
-            pl.col("input_dims").cast(pl.String),
-            **{"class": pl.col("module").cast(pl.String).str.replace(r"_\d+$", "")},
-        )
+        .join(_classes(ops), on="module", how="left", nulls_equal=True)
         .sort("pair", "thread", "start_ns", -pl.col("dur_ns").fill_null(0), "row")
+    )
+
+
+def _classes(ops: pl.DataFrame) -> pl.DataFrame:
+    """The class of each instance of a module, whose number means nothing."""
+    instance = pl.col("module").cast(pl.String)
+    return (
+        ops.select("module")
+        .unique()
+        .with_columns(instance.str.replace(r"_\d+$", "").cast(pl.Categorical).alias("class"))
     )
 
 
@@ -144,8 +150,8 @@ def _numbered(trace: "Trace") -> pl.DataFrame:
     work = trace.gpu_ops.select(
         "row",
         "start_ns",
-        pl.col("kind").cast(pl.String),
-        pl.col("name").cast(pl.String),
+        "kind",
+        "name",
         op_row=pl.coalesce("op_row", "range_row"),
     )
     occurrence = pl.int_range(pl.len(), dtype=pl.UInt32).over("op_row", "kind", "name")

@@ -6,7 +6,7 @@ import polars as pl
 
 from kernelscope.analysis.costed import costed_trace
 from kernelscope.analysis.differences import Comparison
-from kernelscope.analysis.grouping import check_by
+from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.ops import op_calls
 from kernelscope.analysis.roofline_table import limited_work
 
@@ -153,6 +153,7 @@ def _side_by_side(sides: list[pl.DataFrame], by: list[str], *, counted: tuple[st
         side.rename({c: f"{c}_{name}" for c in side.columns if c not in kept})
         for side, name in zip(sides, _SIDES, strict=True)
     ]
+    named = [as_text(side) for side in named]
     joined = named[0].join(named[1], on=by, how="full", coalesce=True, nulls_equal=True)
     has_gpu = {
         f"{c}_{name}": side[c].null_count() < side.height
