@@ -60,6 +60,7 @@ def test_late_ranks(tmp_path: Path) -> None:
         # The factors of nccl-tests: size over time, times what share of it each link carries.
         ("allreduce", 800, 800, 3200, 2 * 2 / 3),
         ("_allgather_base", 800, 2400, 9600, 2 / 3),
+        ("ncclAllGather", 800, 2400, 9600, 2 / 3),
         ("_reduce_scatter_base", 2400, 800, 9600, 2 / 3),
         ("all_to_all", 900, 900, 3600, 2 / 3),
         ("all_to_allv", 900, 600, 3600, 2 / 3),

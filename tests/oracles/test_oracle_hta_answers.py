@@ -342,6 +342,33 @@ def test_memory_bandwidth_summary(read: Read, folder: Path, rank: int) -> None:
             assert len(set(times)) < len(times)
 
 
+def test_own_answers_are_those_without_rounding(read: Read) -> None:
+    """A trace of one step, without synchronisations on streams, leaves nothing else to differ."""
+    folder = HTA / "owlv2-h100-noround"
+    if not folder.is_dir():
+        pytest.skip(NO_SHARED)
+    trace = trace_of(read, folder, 0)
+    # Its times are float64 microseconds since 1970, which tell a quarter of a microsecond apart.
+    (gpu,) = analysis.temporal_breakdown(trace).to_dicts()
+    (theirs,) = rows_of(folder, "temporal_breakdown.csv", 0) or []
+    assert gpu["span_ns"] / 1000 == pytest.approx(float(theirs["kernel_time(us)"]), abs=0.5)
+    assert gpu["idle_ns"] / 1000 == pytest.approx(float(theirs["idle_time(us)"]), rel=1e-5)
+    assert gpu["compute_ns"] / 1000 == pytest.approx(float(theirs["compute_time(us)"]), rel=1e-5)
+    idle = analysis.idle_time(trace, by=("stream", "cause"))
+    expected = {
+        (int(row["stream"]), row["idle_category"]): float(row["idle_time"])
+        for row in rows_of(folder, "idle_time.csv", 0) or []
+    }
+    actual = {(row["stream"], row["cause"]): row["idle_ns"] / 1000 for row in idle.to_dicts()}
+    assert {key: value for key, value in expected.items() if value} == pytest.approx(actual, rel=1e-3)
+    launches = {row["correlation"]: row for row in analysis.launch_stats(trace).to_dicts()}
+    for row in rows_of(folder, "launch_stats_rank0.csv", 0) or []:
+        own = launches[int(row["correlation"])]
+        assert own["cpu_dur_ns"] / 1000 == pytest.approx(float(row["cpu_duration"]))
+        assert own["gpu_dur_ns"] / 1000 == pytest.approx(float(row["gpu_duration"]))
+        assert own["launch_delay_ns"] / 1000 == pytest.approx(float(row["launch_delay"]), abs=0.5)
+
+
 @pytest.mark.parametrize(
     ("table", "name"),
     [("nccl_parser_config", "a100-nccl-rank0of2-2024"), ("ns_resolution_trace", "v100-ns-2024")],

@@ -261,7 +261,8 @@ def _message(
     name: str | None, kernel: str | None, dtype: str | None, sent: int | None, received: int | None
 ) -> tuple[str | None, int | None]:
     """What the call does, and the bytes of the message that bandwidths are quoted for."""
-    kind = collective_kind(name or "")
+    # NCCL's own ranges are called like its functions.
+    kind = collective_kind((name or "").removeprefix("nccl"))
     if kind is None:
         text = (kernel or "").lower().replace("_", "")
         kind = next((kind for part, kind in _KERNELS.items() if part in text), None)
