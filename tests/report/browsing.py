@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _LOCAL = ("file:", "blob:", "data:", "about:")
-_PATIENCE_MS = 20_000
+_PATIENCE_MS = 60_000
 
 
 def chromium() -> str | None:

@@ -11,6 +11,7 @@ from test_report_text import trace_of
 
 import kernelscope as ks
 from kernelscope.report.html import window
+from kernelscope.report.html.views import timeline
 from kernelscope.report.html.views.flame import _Tree
 from kernelscope.report.html.views.modules import _nested
 
@@ -65,3 +66,33 @@ def test_frames_hold_the_time_of_what_they_called() -> None:
 def test_a_module_is_as_wide_as_what_is_inside_it() -> None:
     assert _nested([-1, 0, 0], [10, 8, 5]) == [13, 8, 5]
     assert _nested([-1, 0, 1], [10, 8, 5]) == [10, 8, 5]
+
+
+def test_the_timeline_of_a_large_trace_has_the_threads_of_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = trace_of(tmp_path, steps=5)
+    whole = ks.report.views(trace)["trace"].payload()["parts"]
+    monkeypatch.setattr(window, "MOST_EVENTS", 4)
+    monkeypatch.setattr(timeline, "_MOST_EVENTS", 4)
+    shown, note = ks.report.views(trace)["trace"].payload()["parts"]
+    assert [part["kind"] for part in whole] == ["timeline"]
+    assert [track["label"] for track in shown["tracks"]] == [t["label"] for t in whole[0]["tracks"]]
+    assert [len(level["track"]) for level in shown["levels"]] == [5, 5, 4]
+    assert [len(level["track"]) for level in whole[0]["levels"]] == [20, 20, 4]
+    assert "threads are shown in step" in note["text"]
+
+
+def test_levels_of_detail_keep_times_and_names(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, steps=2)
+    (shown,) = ks.report.views(trace)["trace"].payload()["parts"]
+    level = shown["levels"][0]
+    starts, at = [], 0
+    for step in level["start_steps"]:
+        at += step
+        starts.append(at)
+    names = [shown["names"][name] for name in level["name"]]
+    found = sorted(zip(names, starts, level["length"]))
+    assert ("aten::mm", 10_000, 100_000) in found
+    assert ("gemm", 1_200_000, 301_000) in found
+    assert len(found) == 8

@@ -1,5 +1,6 @@
 """Events that make a trace easier to read in a viewer: arrows, and curves of utilisation and memory."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 import polars as pl
@@ -16,27 +17,17 @@ _BUCKETS = 2000
 _DEVICE_TYPES = (1, 6, 12, 20)
 
 
-def added_events(trace: "Trace") -> pl.DataFrame:
+def added_events(trace: "Trace") -> Iterator[pl.DataFrame]:
     """Arrows that were not recorded, and curves of utilisation and memory.
 
     Arrows go from launches to GPU work and from operators to gradients; the curves are the share of time in
     which each GPU runs kernels, and the memory of each device.
 
     Columns: those of an event, without ``row``.
-    Order: arrows, then curves, each by time.
+    Order: arrows, then curves, each by time; a frame for each kind.
     """
-    parts = [
-        _launch_arrows(trace),
-        _gradient_arrows(trace),
-        _utilisation(trace),
-        _memory(trace),
-        _names(trace),
-    ]
-    return (
-        pl.concat([part for part in parts if part.height], how="diagonal")
-        if any(p.height for p in parts)
-        else pl.DataFrame()
-    )
+    for make in (_launch_arrows, _gradient_arrows, _utilisation, _memory, _names):
+        yield make(trace)
 
 
 def _launch_arrows(trace: "Trace") -> pl.DataFrame:

@@ -16,7 +16,7 @@ from kernelscope.report.files import filled_file
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
-_PART_ROWS = 200_000
+_PART_ROWS = 50_000
 # Fields of an event that stand in no column of a table, and are no arguments.
 _FIELDS = ("id", "id2", "bind_id", "tts", "tdur", "cname")
 
@@ -33,15 +33,13 @@ def write_perfetto(trace: "Trace", out: Path) -> None:
     with filled_file(out) as path:
         writer = _traceparse.JsonEventWriter(path, dump(dict(trace.meta.properties)))
         extras = _extras(trace)
-        last = 0
         for first, end, frames in _parts(trace):
             own = extras.filter(pl.col("row").is_between(first, end, closed="left"))
             writer.write([_stream(frame) for frame in frames], _stream(own))
-            last = end
-        added = added_events(trace)
-        for part in added.iter_slices(_PART_ROWS) if added.height else ():
-            rows = pl.int_range(last, last + part.height, dtype=pl.UInt32, eager=True)
-            writer.write([_stream(part.with_columns(row=rows))], _stream(extras.clear()))
+        for added in added_events(trace):
+            for part in added.iter_slices(_PART_ROWS) if added.height else ():
+                rows = pl.int_range(part.height, dtype=pl.UInt32, eager=True)
+                writer.write([_stream(part.with_columns(row=rows))], _stream(extras.clear()))
         writer.finish()
 
 

@@ -15,10 +15,20 @@ _CUT = ("ops", "launches", "gpu_ops", "python", "ranges", "memory", "gpu_annotat
 
 
 class Window(NamedTuple):
-    """A trace, cut to a stretch of time if it is large, and what to say of that."""
+    """A trace, cut to a stretch of time if it is large; ``part`` says to which."""
 
     trace: "Trace"
-    remark: str
+    part: str
+
+    @property
+    def remark(self) -> str:
+        """What to say of the cut; empty where there is none."""
+        return f"The trace is large, so this shows {self.part}." if self.part else ""
+
+
+def host_events(trace: "Trace") -> int:
+    """Operators, calls, Python frames and ranges of ``trace``."""
+    return sum(frame.height for frame in (trace.ops, trace.launches, trace.python, trace.ranges))
 
 
 def window_of(trace: "Trace", steps: pl.DataFrame) -> Window:
@@ -26,20 +36,18 @@ def window_of(trace: "Trace", steps: pl.DataFrame) -> Window:
 
     Columns: of ``steps``, needs ``step``, ``start_ns`` and ``total_ns``.
     """
-    events = trace.ops.height + trace.launches.height + trace.python.height + trace.ranges.height
+    events = host_events(trace)
     extent = trace.extent()
     if events <= MOST_EVENTS or extent is None:
         return Window(trace, "")
     if steps.height > 1:
         median = steps.sort("total_ns", "start_ns").row(steps.height // 2, named=True)
         start, end = median["start_ns"], median["start_ns"] + median["total_ns"]
-        text = f"The trace is large, so this shows step {median['step']}, whose length is the median."
-        return Window(cut(trace, start, end), text)
+        return Window(cut(trace, start, end), f"step {median['step']}, whose length is the median")
     length = int((extent[1] - extent[0]) * MOST_EVENTS / events)
     start = (extent[0] + extent[1] - length) // 2
     share = 100 * MOST_EVENTS / events
-    text = f"The trace is large and has no steps, so this shows {share:.0f} % of its time, from the middle."
-    return Window(cut(trace, start, start + length), text)
+    return Window(cut(trace, start, start + length), f"{share:.1f} % of its time, from the middle")
 
 
 def cut(trace: "Trace", start_ns: int, end_ns: int) -> "Trace":

@@ -20,6 +20,8 @@ from kernelscope.report.html.views import (
     roofline,
     timeline,
 )
+from kernelscope.report.html.window import MOST_EVENTS, host_events
+from kernelscope.trace import trim_heap
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -45,4 +47,10 @@ VIEWS: tuple[Callable[[Sources], View], ...] = (
 def every_view(trace: "Trace") -> list[View]:
     """The views of the page in the order of its menu."""
     sources = Sources(trace)
-    return [make(sources) for make in VIEWS]
+    views: list[View] = []
+    for make in VIEWS:
+        views.append(make(sources))
+        if host_events(trace) > MOST_EVENTS:
+            # What a view needed is free, but not yet the system's.
+            trim_heap()
+    return views

@@ -28,7 +28,7 @@ def view(sources: Sources) -> View:
 
 
 def _parts(sources: Sources) -> list[Part]:
-    trace, remark = sources.window
+    trace, remark = sources.window.trace, sources.window.remark
     choices: list[tuple[str, Part]] = []
     for by, metric, title in _KINDS:
         if (by == "module" and sources.missing("modules")) or (by == "python" and trace.python.is_empty()):

@@ -55,10 +55,10 @@ def _parts(sources: Sources) -> list[Part]:
         )
         columns = ("op", "device", "bytes", "share_pct", "allocations")
         parts.append(Table("memory-peak", "Who held the peak", what, held, columns))
-    window, remark = sources.window
+    window, stretch = sources.window
     operators = analysis.memory_table(window)
-    if remark:
-        parts.append(Note(f"{remark} Of the tables below this holds."))
+    if stretch:
+        parts.append(Note(f"The trace is large: operators and allocations below are those of {stretch}."))
     if operators.height:
         what = "What operators allocated: increase is allocated less freed during their calls."
         parts.append(Table("memory-operators", "Memory by operator", what, operators, _leading(operators)))

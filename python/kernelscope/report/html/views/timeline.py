@@ -1,20 +1,24 @@
 """The trace view: what ran when, per stream and thread."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from kernelscope.analysis.trace_view import TimelineView
 from kernelscope.report.html.cells import texts
-from kernelscope.report.html.parts import Part, View
+from kernelscope.report.html.parts import Note, Part, View
 from kernelscope.report.html.sources import Sources
+from kernelscope.report.html.window import host_events
 
 _PIXELS = (1_600, 12_800)
 _STEP_PIXELS = 16_384
 _MOST_MARKS = 60_000
 _MOST_STEPS = 2_000
+_MOST_EVENTS = 1_500_000
+"""Host events of which a timeline is made; of more, it has the streams and a window of the rest."""
+_TRACK = ("track_kind", "label", "device", "stream", "pid", "tid")
 
 
 def view(sources: Sources) -> View:
@@ -27,24 +31,57 @@ def view(sources: Sources) -> View:
 
 
 def _parts(sources: Sources) -> list[Part]:
-    timeline = TimelineView(sources.trace)
-    if timeline.tracks.is_empty():
-        return [*sources.missing("operators", "kernels")]
     steps = sources.breakdown.filter(pl.col("step").is_not_null())
-    frames = [_fitting(timeline, pixels) for pixels in _PIXELS]
-    if steps.height > 1:
-        median = steps.sort("total_ns", "start_ns").row(steps.height // 2, named=True)
-        start, end = median["start_ns"], median["start_ns"] + median["total_ns"]
-        frames.append(_fitting(timeline, _STEP_PIXELS, start, end))
+    is_large = host_events(sources.trace) > _MOST_EVENTS
+    levels = _levels_of_large(sources) if is_large else _levels(sources, steps)
+    if not levels:
+        return [*sources.missing("operators", "kernels")]
+    tracks, levels = _numbered(levels)
     what = (
         "Bars are events, or where many are narrower than a pixel, what takes most of that time. The median"
         " step is there in most detail; kernelscope convert --to perfetto writes every event."
     )
-    return [
-        Timeline(
-            "trace", "Timeline", what, timeline.tracks, frames, steps.head(_MOST_STEPS), sources.origin_ns
+    shown = Timeline("trace", "Timeline", what, tracks, levels, steps.head(_MOST_STEPS), sources.origin_ns)
+    if not is_large:
+        return [shown]
+    text = f"The trace is large: threads are shown in {sources.window.part}, streams all the time."
+    return [shown, Note(text)]
+
+
+def _levels(sources: Sources, steps: pl.DataFrame) -> list["Level"]:
+    """The whole trace, and its median step in detail."""
+    timeline = TimelineView(sources.trace)
+    if timeline.tracks.is_empty():
+        return []
+    levels = [_fitting(timeline, pixels) for pixels in _PIXELS]
+    if steps.height > 1:
+        median = steps.sort("total_ns", "start_ns").row(steps.height // 2, named=True)
+        start, end = median["start_ns"], median["start_ns"] + median["total_ns"]
+        levels.append(_fitting(timeline, _STEP_PIXELS, start, end))
+    return levels
+
+
+def _levels_of_large(sources: Sources) -> list["Level"]:
+    """The streams of the whole trace, and everything of the window."""
+    streams = TimelineView(sources.trace, kinds=("stream",))
+    levels = [] if streams.tracks.is_empty() else [_fitting(streams, pixels) for pixels in _PIXELS]
+    return [*levels, _fitting(TimelineView(sources.window.trace), _STEP_PIXELS)]
+
+
+def _numbered(levels: list["Level"]) -> tuple[pl.DataFrame, list["Level"]]:
+    """The tracks of all levels, those of the first level in front, and the levels with their numbers."""
+    tracks = pl.concat([level.marks.select(_TRACK) for level in levels]).unique(maintain_order=True)
+    tracks = tracks.sort(pl.col("track_kind") != "stream", maintain_order=True).with_row_index("track")
+    numbered = [
+        replace(
+            level,
+            marks=level.marks.drop("track")
+            .join(tracks, on=_TRACK, how="left", nulls_equal=True)
+            .sort("track", "lane", "start_ns", maintain_order=True),
         )
+        for level in levels
     ]
+    return tracks, numbered
 
 
 @dataclass(frozen=True, slots=True)
