@@ -7,7 +7,7 @@ from pathlib import Path
 
 import kernelscope as ks
 from kernelscope import _traceparse
-from kernelscope.batch.coordinator import BatchReport, RankReport
+from kernelscope.batch.reports import BatchReport, RankReport
 
 
 def write_job(folder: Path, *, ranks: int, size_bytes: int = 1_000_000, gzip: bool = False) -> Path:

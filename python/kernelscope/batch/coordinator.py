@@ -2,20 +2,19 @@
 
 import contextlib
 import errno
-import json
 import os
-import time
+import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from kernelscope import __version__
 from kernelscope.batch import manifest, sizing
 from kernelscope.batch.crew import Crew, crew_of
 from kernelscope.batch.lock import LOCK, locked
 from kernelscope.batch.manifest import Entry
+from kernelscope.batch.reports import BatchReport, RankReport, Status
 from kernelscope.batch.sources import Source, find
 from kernelscope.batch.work import Result, Task, read_rank
 from kernelscope.errors import (
@@ -28,64 +27,6 @@ from kernelscope.errors import (
 from kernelscope.units import format_bytes
 
 DEFAULT_RUN = "default"
-
-Status = Literal["done", "unchanged", "failed"]
-
-
-@dataclass(frozen=True, slots=True)
-class RankReport:
-    """What became of a source in this batch, and what it took."""
-
-    entry: Entry
-    status: Status
-    seconds: float | None = None
-    peak_bytes: int | None = None
-
-    def to_line(self) -> str:
-        """The report as a line of JSON."""
-        entry = self.entry
-        value = {
-            "source": entry.source,
-            "status": self.status,
-            "run": entry.run,
-            "rank": entry.rank,
-            "bytes": entry.bytes,
-            "content_bytes": entry.meta.get("content_bytes"),
-            "events": entry.meta.get("seen"),
-            "lost": entry.lost,
-            "error": entry.error,
-            "error_kind": entry.error_kind,
-            "seconds": self.seconds,
-            "peak_bytes": self.peak_bytes,
-        }
-        return json.dumps(value) + "\n"
-
-
-@dataclass(slots=True)
-class BatchReport:
-    """How far a batch is: sources by what became of them, out of ``total``; and all entries of the lake."""
-
-    lake: Path
-    total: int
-    total_bytes: int
-    done: int = 0
-    unchanged: int = 0
-    failed: int = 0
-    seen_bytes: int = 0
-    read_bytes: int = 0
-    """Bytes of the sources that are done in this batch."""
-    started: float = field(default_factory=time.monotonic)
-    entries: dict[tuple[str, str], Entry] = field(default_factory=dict[tuple[str, str], Entry])
-
-    @property
-    def finished(self) -> int:
-        """Sources that nothing is left to do for."""
-        return self.done + self.unchanged + self.failed
-
-    @property
-    def failures(self) -> list[Entry]:
-        """The entries that have an error."""
-        return [entry for entry in self.entries.values() if entry.outcome == "failed"]
 
 
 def run(
@@ -120,7 +61,7 @@ def run(
     Example: ``ks.batch.run("traces/", "lake/", memory=8_000_000_000)``
     """
     manifest.check_run(run)
-    if "://" in os.fspath(out):
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", os.fspath(out)):
         raise InvalidArgumentError(
             f"{os.fspath(out)}: a lake is a folder, for a rank appears by renaming one"
         )
@@ -314,7 +255,7 @@ class _Batch:
         self._record(RankReport(entry, "failed"))
 
     def _forget(self, entry: Entry) -> None:
-        """Takes out of the lake what was read from a source that cannot be read any more, or is another rank."""
+        """Takes out of the lake what was read from a source that is broken now, or another rank."""
         old = self._report.entries.get(entry.key)
         if old is not None and old.outcome == "done":
             manifest.discard(self._lake, old.place(self._lake))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kernelscope.units import format_bytes, format_count
 
 if TYPE_CHECKING:
-    from kernelscope.batch.coordinator import BatchReport, RankReport
+    from kernelscope.batch.reports import BatchReport, RankReport
 
 _PATIENCE_S = 1.0
 _EVERY_S = {True: 0.2, False: 10.0}
