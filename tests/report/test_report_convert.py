@@ -220,6 +220,9 @@ def test_command(cli: Callable[..., subprocess.CompletedProcess[str]], demo: Pat
     single = cli("convert", demo, "--to", "perfetto", "--out", tmp_path / "one.json")
     assert single.stdout.strip() == str(tmp_path / "one.json")
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "out/perfetto.json").read_bytes()
+    named = cli("convert", demo, "--to", "perfetto,folded")
+    assert named.stdout.splitlines() == ["rank0.perfetto.json", "rank0.folded"]
+    assert (tmp_path / "rank0.perfetto.json").read_bytes() == (tmp_path / "one.json").read_bytes()
     wrong = cli("convert", demo, "--to", "csv", "--out", tmp_path / "x")
     assert wrong.returncode == 2
     assert "a trace converts to parquet, arrow, perfetto, folded, not csv" in wrong.stderr

@@ -31,10 +31,10 @@ def add_parser(subparsers: "Subparsers") -> None:
     )
     parser.add_argument(
         "--out",
-        required=True,
         type=Path,
         metavar="PATH",
-        help="the folder, or for perfetto alone the file, to write; a folder of them for several forms",
+        help="the folder, or for perfetto alone the file, to write; a folder of them for several forms"
+        " (default: one per form in this folder, named after the trace)",
     )
     parser.set_defaults(run=run)
 
@@ -45,13 +45,28 @@ def run(options: argparse.Namespace) -> int:
 
     from kernelscope.report.conversion import convert
 
-    for path in convert(trace, options.to, options.out):
+    if options.out is not None:
+        paths = convert(trace, options.to, options.out)
+    else:
+        stem = _stem(Path(options.trace).name)
+        suffixes = {"perfetto": "perfetto.json"}
+        paths = [
+            path for to in options.to for path in convert(trace, to, Path(f"{stem}.{suffixes.get(to, to)}"))
+        ]
+    for path in paths:
         print(path)
     return 0
 
 
+def _stem(name: str) -> str:
+    """The name of a trace without what says how it is stored."""
+    for suffix in (".gz", ".zst", ".json", ".sqlite", ".sql", ".trace", ".pt"):
+        name = name.removesuffix(suffix) or name
+    return name
+
+
 def _targets(text: str) -> list[str]:
-    targets = [part.strip() for part in text.split(",")]
+    targets = list(dict.fromkeys(part.strip() for part in text.split(",")))
     unknown = [target for target in targets if target not in _TARGETS]
     if unknown:
         raise argparse.ArgumentTypeError(
