@@ -75,6 +75,7 @@ def run(
         sources = find(given, lake)
         report = BatchReport(lake, len(sources), sum(source.bytes for source in sources))
         batch = _Batch(report, run, options, sources, on_rank)
+        batch.take_stock()
         try:
             waiting = batch.prepare()
             if waiting:
@@ -127,8 +128,8 @@ class _Batch:
         self._gone: dict[int, list[Entry]] = {}
         """Ranks of this run whose sources are no more, by size."""
 
-    def prepare(self) -> dict[Source, int]:
-        """Takes stock of the lake; gives the sources that must be read, and the memory each will take."""
+    def take_stock(self) -> None:
+        """Finds out what is in the lake, whatever became of the batch that wrote it."""
         known = {
             entry.key: entry for entry in manifest.read_manifest(self._lake) if entry.outcome == "failed"
         }
@@ -140,6 +141,9 @@ class _Batch:
                 if entry.run == self._run and not self._is_there(entry.source):
                     self._gone.setdefault(entry.bytes, []).append(entry)
         manifest.rewrite(self._lake, known.values())
+
+    def prepare(self) -> dict[Source, int]:
+        """The sources that must be read, and the memory each will take."""
         waiting: dict[Source, int] = {}
         for source in self._sources.values():
             peak = self._peak_if_changed(source)
