@@ -270,15 +270,22 @@ def test_two_traces_of_one_rank_are_refused(tmp_path: Path) -> None:
 class Scanned:
     """Tables of many ranks, as a lake has them."""
 
-    def __init__(self, traces: list[ks.Trace]) -> None:
-        rows = [{"rank": t.meta.rank, "base_time_ns": t.meta.base_time_ns, "outcome": "done"} for t in traces]
-        self.manifest = pl.DataFrame([*rows, {"rank": 99, "base_time_ns": None, "outcome": "failed"}])
-        names = traces[0].tables
+    def __init__(self, traces: list[ks.Trace], *, rank_from: str = "metadata") -> None:
+        ranks = [place if t.meta.rank is None else t.meta.rank for place, t in enumerate(traces)]
+        known = [
+            {"rank": rank, "base_time_ns": t.meta.base_time_ns, "outcome": "done", "rank_from": rank_from}
+            for rank, t in zip(ranks, traces, strict=True)
+        ]
+        failed = {"rank": 99, "base_time_ns": None, "outcome": "failed", "rank_from": None}
+        self.manifest = pl.DataFrame([*known, failed])
         self.tables = {
             name: pl.concat(
-                [t.tables[name].with_columns(rank=pl.lit(t.meta.rank, pl.Int64)) for t in traces]
+                [
+                    t.tables[name].with_columns(rank=pl.lit(r, pl.Int64))
+                    for r, t in zip(ranks, traces, strict=True)
+                ]
             ).lazy()
-            for name in names
+            for name in traces[0].tables
         }
 
 
@@ -324,8 +331,14 @@ def test_a_database_of_a_machine_holds_several_ranks(tmp_path: Path) -> None:
     assert instances["wait_ns"].null_count() == 0
     # The size of the group is not recorded.
     assert instances["bus_bytes_per_s"].null_count() == instances.height
-    both = cluster_of([trace, Rank(7, 8).read(tmp_path)])
-    assert both.ranks["rank"].to_list() == [0, 1, 7]
+    assert cluster.steps.is_empty()
+    both = cluster_of([trace, Rank(0, 8).read(tmp_path), Rank(2, 8).read(tmp_path)])
+    expected = [(0, "metadata"), (1, "place"), (2, "metadata"), (3, "place")]
+    assert both.ranks.select("rank", "rank_from").rows() == expected
+    lake: Any = Scanned([trace, trace], rank_from="name")
+    machines = cluster_of(lake)
+    assert machines.ranks["rank"].to_list() == [0, 1, 2, 3]
+    assert machines.calls.filter(rank=3)["start_ns"].equals(cluster.calls.filter(rank=1)["start_ns"])
 
 
 def test_quantiles_over_the_rows_of_all_ranks(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import polars as pl
 from kernelscope.analysis.collective_matching import matched
 from kernelscope.analysis.communication_calls import communication_calls
 from kernelscope.analysis.steps import CATEGORIES
-from kernelscope.analysis.trace_ranks import parts_of, tables_of
+from kernelscope.analysis.trace_ranks import ranks_of, split_processes
 from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ RANK_SCHEMA: dict[str, pl.DataType] = {
     "world_size": pl.Int64(),
     "host": pl.String(),
     "source": pl.String(),
+    "rank_from": pl.String(),
 }
 """Columns of the table of ranks; all but ``rank`` may be null."""
 
@@ -92,11 +93,10 @@ def cluster_of(source: "Source | Cluster") -> Cluster:
         steps.append(_steps(tables))
     if not ranks:
         raise InvalidArgumentError("there is no rank to look at")
-    return Cluster(
-        ranks=pl.concat(ranks).sort("rank"),
-        calls=matched(pl.concat(calls)),
-        steps=pl.concat(steps).sort("rank", "start_ns"),
-    )
+    known, made, split = split_processes(pl.concat(ranks), pl.concat(calls))
+    # The parts of a step count the work of all processes: they say nothing of one.
+    whole = pl.concat(steps).filter(~pl.col("rank").is_in(split))
+    return Cluster(ranks=known.sort("rank"), calls=matched(made), steps=whole.sort("rank", "start_ns"))
 
 
 def tables_in(source: Source, table: str) -> list[pl.LazyFrame]:
@@ -109,7 +109,7 @@ def tables_in(source: Source, table: str) -> list[pl.LazyFrame]:
     traces = source if isinstance(source, Sequence) else [source]
     if not traces:
         raise InvalidArgumentError("there is no rank to look at")
-    return [tables_of(part)[table] for part in parts_of(traces)]
+    return [_tables(trace, rank)[table] for trace, (rank, _) in zip(traces, ranks_of(traces), strict=True)]
 
 
 def _batches(source: Source) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.LazyFrame]]]:
@@ -125,16 +125,22 @@ def _batches(source: Source) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.Laz
 def _trace_batches(
     traces: Sequence["Trace"],
 ) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.LazyFrame]]]:
-    for part in parts_of(traces):
-        meta = part.trace.meta
+    for trace, (rank, origin) in zip(traces, ranks_of(traces), strict=True):
+        meta = trace.meta
         row = {
-            "rank": part.rank,
+            "rank": rank,
             "base_time_ns": meta.base_time_ns,
             "world_size": meta.world_size,
             "host": meta.host,
             "source": meta.path,
+            "rank_from": origin,
         }
-        yield pl.DataFrame([row], schema=RANK_SCHEMA), tables_of(part)
+        yield pl.DataFrame([row], schema=RANK_SCHEMA), _tables(trace, rank)
+
+
+def _tables(trace: "Trace", rank: int) -> dict[str, pl.LazyFrame]:
+    number = pl.lit(rank, dtype=pl.Int64).alias("rank")
+    return {name: frame.lazy().with_columns(number) for name, frame in trace.tables.items()}
 
 
 def _lake_batches(lake: Lake) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.LazyFrame]]]:

@@ -23,6 +23,7 @@ CALL_SCHEMA: dict[str, pl.DataType] = {
     "dtype": pl.String(),
     "message_bytes": pl.Int64(),
     "peer": pl.String(),
+    "pid": pl.Int64(),
     "device": pl.Int32(),
     "stream": pl.Int64(),
     "step": pl.Int32(),
@@ -93,6 +94,7 @@ def _gpu_work(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
             "row",
             "op_row",
             "range_row",
+            "pid",
             "device",
             "stream",
             "step",
@@ -131,7 +133,7 @@ def _host_calls(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
     """Collectives that the host runs itself."""
     return (
         tables["ops"]
-        .select("rank", "row", "name", "step", "start_ns", "dur_ns", "category")
+        .select("rank", "row", "name", "pid", "step", "start_ns", "dur_ns", "category")
         .filter(pl.col("name").cast(pl.String).str.starts_with("gloo:"))
         .filter(pl.col("category").cast(pl.String) == "cpu_op")
         .with_columns(pl.col("name").cast(pl.String), op_row="row")

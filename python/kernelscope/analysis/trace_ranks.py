@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -12,70 +12,67 @@ from kernelscope.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
+RECORDED = "metadata"
+"""Where a rank comes from that the trace itself tells: it is no other rank's."""
+
 _RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
 
 
-class Part(NamedTuple):
-    """What a trace has of one rank."""
+def ranks_of(traces: Sequence["Trace"]) -> list[tuple[int, str]]:
+    """The rank of each trace, and where it comes from: its metadata, its file's name, or its place.
 
-    trace: "Trace"
-    rank: int
-    process: tuple[int, int | None] | None
-    """Process and device of the rank, if the trace has several; null for the whole trace."""
-
-
-def parts_of(traces: Sequence["Trace"]) -> list[Part]:
-    """The ranks of each trace.
-
-    A trace's rank is what is recorded, else what its file's name says, else its place in the list. A trace of
-    unknown rank in which several processes communicate, as in a database of all GPUs of a machine, has a rank
-    for each of these, numbered in order of process and device after the ranks of the traces before.
+    Traces of which neither tells get the smallest numbers that no other has.
 
     Raises: InvalidArgumentError: two traces are of one rank.
     """
-    parts: list[Part] = []
+    told: list[tuple[int, str] | None] = []
+    paths: dict[int, str] = {}
     for trace in traces:
-        free = max((part.rank for part in parts), default=-1) + 1
-        named = _RANK_IN_NAME.search(PurePath(trace.meta.path).name)
-        known = trace.meta.rank if trace.meta.rank is not None else int(named[1]) if named else None
-        processes = _communicating(trace) if known is None else []
-        if len(processes) > 1:
-            parts += [Part(trace, free + place, process) for place, process in enumerate(processes)]
-        else:
-            parts.append(Part(trace, free if known is None else known, None))
-    _refuse_doubles(parts)
-    return parts
+        path, rank, origin = trace.meta.path, trace.meta.rank, RECORDED
+        named = _RANK_IN_NAME.search(PurePath(path).name)
+        if rank is None and named:
+            rank, origin = int(named[1]), "name"
+        if rank is not None and rank in paths:
+            raise InvalidArgumentError(f"{paths[rank]} and {path} are both of rank {rank}")
+        if rank is not None:
+            paths[rank] = path
+        told.append(None if rank is None else (rank, origin))
+    free = (number for number in range(len(told) + len(paths)) if number not in paths)
+    return [(next(free), "place") if known is None else known for known in told]
 
 
-def _communicating(trace: "Trace") -> list[tuple[int, int | None]]:
-    """The processes that communicate, each with its device."""
-    work = trace.gpu_ops.filter(
-        pl.col("is_communication").fill_null(value=False) & pl.col("pid").is_not_null()
-    )
-    return work.select("pid", "device").unique().sort("pid", "device").rows()
+def split_processes(ranks: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, list[int]]:
+    """Makes each process that communicates a rank, where one trace has several.
 
+    That is a trace which does not tell its rank, as a database of all processes of a machine. Its ranks get
+    the smallest numbers that no other trace has, in order of trace, process and device.
 
-def _refuse_doubles(parts: Sequence[Part]) -> None:
-    first: dict[int, Part] = {}
-    for part in parts:
-        other = first.setdefault(part.rank, part)
-        if other is not part:
-            paths = other.trace.meta.path, part.trace.meta.path
-            raise InvalidArgumentError(f"{paths[0]} and {paths[1]} are both of rank {part.rank}")
-
-
-def tables_of(part: Part) -> dict[str, pl.LazyFrame]:
-    """The tables of a rank, in which ``rank`` is a column.
-
-    Of one of several processes those that are about the process; steps, whose parts count the work of all
-    processes, are left out.
+    Columns: of ``ranks``, needs ``rank``, ``rank_from``; of ``calls``, ``rank``, ``pid``, ``device``.
+    Gives both anew, and the numbers of the traces that were split.
     """
-    number = pl.lit(part.rank, dtype=pl.Int64).alias("rank")
-    tables = {name: frame.lazy() for name, frame in part.trace.tables.items()}
-    if part.process is not None:
-        pid, device = part.process
-        own = pl.col("pid") == pid
-        tables["gpu_ops"] = tables["gpu_ops"].filter(own & pl.col("device").eq_missing(device))
-        tables["ops"] = tables["ops"].filter(own)
-        tables["steps"] = tables["steps"].clear()
-    return {name: frame.with_columns(number) for name, frame in tables.items()}
+    untold = ranks.filter(pl.col("rank_from") != RECORDED)["rank"]
+    on_gpu = calls.filter(pl.col("rank").is_in(untold.implode()) & pl.col("device").is_not_null())
+    processes = on_gpu.select("rank", "pid", "device").unique().sort("rank", "pid", "device", nulls_last=True)
+    processes = processes.filter(pl.len().over("rank") > 1)
+    if processes.is_empty():
+        return ranks, calls, []
+    split = processes["rank"].unique().sort().to_list()
+    whole = ~pl.col("rank").is_in(split)
+    taken = set(ranks.filter(whole)["rank"])
+    free = [n for n in range(processes.height + len(taken)) if n not in taken][: processes.height]
+    numbers = processes.with_columns(pl.Series("_number", free, dtype=pl.Int64))
+    on = ["rank", "pid", "device"]
+    of_gpu = calls.filter(~whole & pl.col("device").is_not_null())
+    of_gpu = of_gpu.join(numbers, on=on, how="inner", nulls_equal=True)
+    # What the host of a process communicates belongs to the first of its devices.
+    of_host = calls.filter(~whole & pl.col("device").is_null())
+    firsts = numbers.unique(["rank", "pid"], keep="first", maintain_order=True).drop("device")
+    of_host = of_host.join(firsts, on=["rank", "pid"], how="inner", nulls_equal=True)
+    moved = pl.concat([of_gpu, of_host]).with_columns(rank="_number").drop("_number")
+    of_ranks = ranks.filter(~whole).join(numbers.select("rank", "_number"), on="rank")
+    of_ranks = of_ranks.with_columns(rank="_number").select(ranks.columns)
+    return (
+        pl.concat([ranks.filter(whole), of_ranks]),
+        pl.concat([calls.filter(whole), moved.select(calls.columns)]),
+        split,
+    )
