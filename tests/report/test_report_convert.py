@@ -112,6 +112,22 @@ def test_arguments_that_nobody_knows_and_hostile_names_are_kept(tmp_path: Path) 
     assert json.loads((tmp_path / "perfetto.json").read_text())["mine"] == {"k": HOSTILE}
 
 
+def test_deep_values_are_kept(tmp_path: Path) -> None:
+    deep = "[" * 200 + "]" * 200
+    fields = '"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2'
+    event = f'{{{fields}, "args": {{"x": {deep}}}}}'
+    source = tmp_path / "deep.json"
+    source.write_text(
+        f'{{"pi": 3.14159265358979312, "meta": {"[" * 100 + "]" * 100}, "traceEvents": [{event}]}}'
+    )
+    trace = ks.read(source)
+    assert trace.extra_args["value"].to_list() == [deep]
+    convert(trace, "perfetto", tmp_path / "perfetto.json")
+    again = ks.read(tmp_path / "perfetto.json")
+    assert differences(trace, again) == []
+    assert again.meta.properties == trace.meta.properties
+
+
 def test_damaged_events_are_valid_now(tmp_path: Path) -> None:
     source = tmp_path / "damaged.json"
     source.write_text(

@@ -179,6 +179,20 @@ def test_csv_has_raw_numbers_under_the_names_of_the_frames(opened: Opened) -> No
     assert len(lines) > 5
 
 
+def test_a_copy_has_what_the_table_shows(opened: Opened) -> None:
+    opened.open("#kernels")
+    page = opened.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.fill("#part-kernels input[type=search]", "kernel")
+    names = opened.column("kernels", 0)
+    page.locator("#part-kernels button", has_text="Copy").click()
+    page.wait_for_selector(".dt-button-info")
+    lines = page.evaluate("navigator.clipboard.readText()").splitlines()
+    assert lines[0].split("\t")[:3] == ["name", "calls", "total_ns"]
+    assert len(lines) == 1 + len(names) > 2
+    assert opened.complaints == []
+
+
 def test_the_theme_follows_the_system_and_its_button(browser: Browser, opened: Opened) -> None:
     path = Path(opened.url.removeprefix("file://"))
     dark = Opened(browser, path, color_scheme="dark")
@@ -204,6 +218,7 @@ def test_the_keyboard_reaches_the_content_and_the_views(opened: Opened) -> None:
     page.wait_for_selector("#menu a[data-view=kernels][aria-current=page]")
     opened.settle()
     assert page.locator("main h1").inner_text() == "Kernels"
+    page.wait_for_function("document.activeElement.tagName == 'H1'")
 
 
 def hostile_trace(folder: Path) -> Path:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _GROUPINGS: dict[str, tuple[str, ...]] = {
     "name": ("name",),
     "shape": ("name", "input_dims", "input_types"),
-    "stack": ("name", "call_stack"),
     "module": ("name", "module"),
 }
 
@@ -44,7 +43,11 @@ class Sources:
         recorded = {
             key: by for key, by in _GROUPINGS.items() if key == "name" or ops[by[1]].null_count() < ops.height
         }
-        return dict(zip(recorded, op_tables(self.trace, list(recorded.values())), strict=True))
+        found = dict(zip(recorded, op_tables(self.trace, list(recorded.values())), strict=True))
+        if not self.missing("call_stacks"):
+            # Stacks that are put together from Python frames take their time.
+            found["stack"] = analysis.op_table(self.window.trace, by=("name", "call_stack"))
+        return found
 
     @cached_property
     def kernels(self) -> pl.DataFrame:

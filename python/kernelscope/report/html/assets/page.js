@@ -65,7 +65,7 @@ async function showView(id) {
   themed.clear();
   shownTables.clear();
   const made = view.parts.map((part) => PARTS[part.kind](part, view)).filter((item) => item !== null);
-  const title = element("div", { class: "view-head" }, element("h1", { text: view.title }), element("p", { class: "note", text: view.what }));
+  const title = element("div", { class: "view-head" }, element("h1", { text: view.title, tabindex: "-1" }), element("p", { class: "note", text: view.what }));
   const body = element("div", { class: "parts" }, ...made);
   main.replaceChildren(title, body);
   document.title = `${view.title} - kernelscope`;
@@ -111,8 +111,11 @@ function buildMenu() {
 async function follow() {
   const [id, table, row] = location.hash.slice(1).split("/");
   const known = MENU.some((view) => view.id === id);
-  if (id === "main") return;
+  const isFirst = shown === null;
+  if (id === "main" && !isFirst) return;
   await showView(known ? id : MENU[0].id);
+  // A screen reader goes on with the view that was chosen.
+  if (!isFirst && !table) document.querySelector("main h1")?.focus({ preventScroll: true });
   if (!known || !table) return;
   await chooseTable(table);
   if (row !== undefined) goToRow(table, Number(row));

@@ -59,7 +59,7 @@ function fillCell(table, cell, row, index) {
 function tableElement(view, table) {
   const heads = table.columns.map((column) => element("th", { scope: "col", title: meaningOf(column), text: column.title }));
   const place = element("table", { class: "display compact", "aria-label": table.title }, element("thead", {}, element("tr", {}, ...heads)));
-  const holder = element("div", { class: "table-holder" }, place);
+  const holder = element("div", { class: "table-holder", role: "region", "aria-label": table.title, tabindex: "0" }, place);
   const section = element("section", { class: "part table", id: `part-${table.id}` }, heading(table), holder);
   if (table.all > table.rows) {
     const text = `The first ${show(table.rows, "count")} of ${show(table.all, "count")} rows; --format csv or parquet has all.`;

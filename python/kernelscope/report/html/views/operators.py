@@ -42,8 +42,9 @@ def _parts(sources: Sources) -> list[Part]:
 
 def _tables(sources: Sources) -> Group:
     """The operators, and the same by shape, stack and module as far as these were recorded."""
+    part = sources.window.part
     opens = (
-        ("GPU work", "op-kernels", "op", "name"),
+        (f"GPU work{' in ' if part else ''}{part}", "op-kernels", "op", "name"),
         ("Input shapes", "ops-shape", "name", "name"),
         ("Call stacks", "ops-stack", "name", "name"),
         ("Modules", "ops-module", "name", "name"),
@@ -54,6 +55,8 @@ def _tables(sources: Sources) -> Group:
     for key, title, columns in _MORE:
         if key in sources.ops:
             what = f"Summed over the calls of one name that agree in their {title}."
+            if key == "stack" and part:
+                what += f" The trace is large, so these are the calls of {part}."
             table = _shared(sources.ops[key])
             shown = Table(f"ops-{key}", f"Operators by {title}", what, table, (*columns, *_FIGURES))
             choices.append((f"name and {title}", shown))
@@ -73,8 +76,11 @@ def _shared(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _kernels(sources: Sources) -> Table:
-    table = analysis.op_kernels(sources.trace)
+    window, stretch = sources.window
+    table = analysis.op_kernels(window)
     known = table.filter(pl.col("op").is_in(sources.ops["name"]["name"].to_list()))
     columns = ("op", "name", "kind", "calls", "total_ns", "self_ns", "min_ns", "max_ns", "share")
     what = "GPU work by the operator around its launch, and by those around that."
+    if stretch:
+        what += f" The trace is large, so it is that of {stretch}."
     return Table("op-kernels", "GPU work by operator", what, known, columns, hidden=True)
