@@ -183,7 +183,7 @@ def test_a_copy_has_what_the_table_shows(opened: Opened) -> None:
     opened.open("#kernels")
     page = opened.page
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.fill("#part-kernels input[type=search]", "kernel")
+    page.fill("#part-kernels input[type=search]", "multi_tensor")
     names = opened.column("kernels", 0)
     page.locator("#part-kernels button", has_text="Copy").click()
     page.wait_for_selector(".dt-button-info")
