@@ -171,5 +171,8 @@ def test_traces_without_steps_or_operators(tmp_path: Path) -> None:
     nothing = Events().read(tmp_path)
     with pytest.raises(NotRecordedError, match="nothing that takes time"):
         analysis.diff(nothing, after)
+    (tmp_path / "c").mkdir()
+    with pytest.raises(NotRecordedError, match="marks no steps"):
+        analysis.diff(layers(1).read(tmp_path / "c"), after)
     with pytest.raises(InvalidArgumentError, match="cannot group by"):
         analysis.diff(before, after, by="stream")

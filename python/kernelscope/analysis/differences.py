@@ -135,7 +135,8 @@ def diff(before: "Trace", after: "Trace", *, by: str | Sequence[str] = KEYS) -> 
         variances added; null for a single step) and ``is_noise`` (whether the delta is no larger).
     Units: ns.
     Order: by the size of the delta, largest first.
-    Raises: InvalidArgumentError: ``by`` is unknown. NotRecordedError: a trace has nothing that takes time.
+    Raises: InvalidArgumentError: ``by`` is unknown.
+        NotRecordedError: a trace has nothing that takes time, or only one marks steps.
     Example: ``diff(old, new).filter(pl.col("delta_ns") > 0).head(10)``
     """
     return Comparison(before, after).changes(by=by)
@@ -148,7 +149,7 @@ def diff_steps(before: "Trace", after: "Trace") -> pl.DataFrame:
         ``after_ns``, ``delta_ns``.
     Units: ns.
     Order: of time.
-    Raises: NotRecordedError: a trace has nothing that takes time.
+    Raises: NotRecordedError: a trace has nothing that takes time, or only one marks steps.
     """
     return Comparison(before, after).steps
 

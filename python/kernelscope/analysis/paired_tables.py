@@ -35,7 +35,8 @@ def diff_operators(
         null where none are known.
     Units: ns; FLOP; percent.
     Order: by the size of the change on the device, then on the host, largest first.
-    Raises: InvalidArgumentError: ``by`` is unknown. NotRecordedError: a trace has nothing that takes time.
+    Raises: InvalidArgumentError: ``by`` is unknown.
+        NotRecordedError: a trace has nothing that takes time, or only one marks steps.
     """
     return operator_differences(Comparison(before, after), by=by, costs=costs)
 
@@ -49,7 +50,7 @@ def diff_kernels(before: "Trace", after: "Trace", *, costs: bool = True) -> pl.D
         FLOPs are means of a step.
     Units: ns; FLOP; percent.
     Order: by the size of the change in total, largest first.
-    Raises: NotRecordedError: a trace has nothing that takes time.
+    Raises: NotRecordedError: a trace has nothing that takes time, or only one marks steps.
     """
     return kernel_differences(Comparison(before, after), costs=costs)
 

@@ -19,7 +19,7 @@ def step_pairs(before: "Trace", after: "Trace") -> pl.DataFrame:
 
     Columns: ``pair`` (counted from 0 in order of time), ``step_before``, ``step_after``, ``start_before``,
         ``start_after``, ``before_ns`` and ``after_ns`` (wall times).
-    Raises: NotRecordedError: a trace has nothing that takes time.
+    Raises: NotRecordedError: a trace has nothing that takes time, or only one of them marks steps.
     """
     sides = [
         _whole_steps(trace).select(
@@ -29,6 +29,15 @@ def step_pairs(before: "Trace", after: "Trace") -> pl.DataFrame:
         )
         for trace, side in zip((before, after), _SIDES, strict=True)
     ]
+    marked = [
+        side[f"step_{name}"].null_count() < side.height for side, name in zip(sides, _SIDES, strict=True)
+    ]
+    if marked[0] != marked[1]:
+        without = (after if marked[0] else before).meta.path
+        raise NotRecordedError(
+            f"{without} marks no steps, and the other trace does: name the annotation that delimits its steps"
+            " with step_range= or --step-range"
+        )
     numbers = [frame[f"step_{side}"].drop_nulls() for frame, side in zip(sides, _SIDES, strict=True)]
     if numbers[0].is_in(numbers[1].implode()).any():
         joined = sides[0].join(
