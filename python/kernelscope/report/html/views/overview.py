@@ -159,10 +159,7 @@ def _color(column: str) -> str:
 def _gpus(sources: Sources) -> list[Part]:
     gpus = sources.gpus
     if gpus.is_empty():
-        text = (
-            "The trace has no GPU work: record it with ProfilerActivity.CUDA (or XPU) among the activities."
-        )
-        return [Note(text, missing=True)]
+        return [*sources.missing("kernels")]
     columns = (
         "device", "name", "utilisation", "sm_efficiency", "occupancy_pct", "tensor_core_share", "span_ns",
         "busy_ns", "idle_ns", "copy_ns", "kernels", "total_memory_bytes", "compute_capability",
