@@ -163,8 +163,8 @@ def test_time_unit(recorded: Recorded) -> None:
 
 def test_stacks_of_every_event(recorded: Recorded) -> None:
     """Every event has torch's stack: a gradient that of its forward operator."""
-    from kernelscope.analysis.call_stacks import frames_of, recorded_texts
-    from kernelscope.analysis.torch_events import torch_events
+    from kernelscope.analysis.averages.call_stacks import frames_of, recorded_texts
+    from kernelscope.analysis.averages.events import torch_events
 
     ours = torch_events(recorded.trace, stacks=recorded_texts(recorded.trace))
     frames = dict(frames_of(ours["stack"]).rows())

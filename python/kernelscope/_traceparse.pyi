@@ -74,7 +74,7 @@ class JsonEventWriter:
 
     def __init__(self, path: str | os.PathLike[str], header: str) -> None: ...
     def write(self, streams: list[bytes], extras: bytes) -> None:
-        """Writes the events of all frames by ``row``; ``extras``: ``row``, ``key``, ``value``, ``is_field``."""
+        """Writes the events by ``row``; ``extras`` has ``row``, ``key``, ``value``, ``is_field``."""
 
     def finish(self) -> None:
         """Ends the file."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kernelscope import analysis
 from kernelscope.analysis.calls import Places, nearest
-from kernelscope.analysis.exclusive import exclusive_ns
+from kernelscope.analysis.costing.exclusive import exclusive_ns
 
 NAMES = st.sampled_from(
     [

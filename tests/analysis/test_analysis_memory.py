@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelscope import analysis
-from kernelscope.analysis.memory_curve import memory_timeline
-from kernelscope.analysis.memory_records import allocator_records, with_operators
+from kernelscope.analysis.memory.curve import memory_timeline
+from kernelscope.analysis.memory.records import allocator_records, with_operators
 from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

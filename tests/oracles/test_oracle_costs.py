@@ -17,8 +17,8 @@ import pytest
 from traces import NO_SHARED, ORACLES, TRACES, files
 
 from kernelscope import analysis
+from kernelscope.analysis.costing.peaks import device_peaks
 from kernelscope.analysis.kernel_math import with_kernel_math
-from kernelscope.analysis.peaks import device_peaks
 from kernelscope.costs import cost_of
 
 Read = Callable[[Path], Any]

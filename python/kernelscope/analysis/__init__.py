@@ -9,135 +9,135 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kernelscope.analysis.advice import recommendations as recommendations
-    from kernelscope.analysis.averages import KeyAverages as KeyAverages
-    from kernelscope.analysis.averages import key_averages as key_averages
-    from kernelscope.analysis.clocks import clock_offsets as clock_offsets
-    from kernelscope.analysis.cluster_findings_table import cluster_findings as cluster_findings
-    from kernelscope.analysis.cluster_frames import cluster_of as cluster_of
-    from kernelscope.analysis.communication_table import collective_instances as collective_instances
-    from kernelscope.analysis.communication_table import communication as communication
-    from kernelscope.analysis.communication_table import late_ranks as late_ranks
-    from kernelscope.analysis.communication_table import rank_calls as rank_calls
+    from kernelscope.analysis.averages.key_averages_table import KeyAverages as KeyAverages
+    from kernelscope.analysis.averages.key_averages_table import key_averages as key_averages
+    from kernelscope.analysis.cluster.clocks import clock_offsets as clock_offsets
+    from kernelscope.analysis.cluster.collectives import collective_instances as collective_instances
+    from kernelscope.analysis.cluster.collectives import communication as communication
+    from kernelscope.analysis.cluster.collectives import late_ranks as late_ranks
+    from kernelscope.analysis.cluster.collectives import rank_calls as rank_calls
+    from kernelscope.analysis.cluster.findings import cluster_findings as cluster_findings
+    from kernelscope.analysis.cluster.frames import cluster_of as cluster_of
+    from kernelscope.analysis.cluster.lateness import rank_steps as rank_steps
+    from kernelscope.analysis.cluster.lateness import straggler_ranks as straggler_ranks
+    from kernelscope.analysis.cluster.lateness import stragglers as stragglers
+    from kernelscope.analysis.cluster.rank_views import rank_groups as rank_groups
+    from kernelscope.analysis.cluster.rank_views import rank_heatmap as rank_heatmap
+    from kernelscope.analysis.cluster.rank_views import rank_quantiles as rank_quantiles
+    from kernelscope.analysis.cluster.rank_views import run_difference as run_difference
+    from kernelscope.analysis.cluster.rank_views import step_pace as step_pace
+    from kernelscope.analysis.cluster.rank_views import table_quantiles as table_quantiles
+    from kernelscope.analysis.comparing.differences import diff as diff
+    from kernelscope.analysis.comparing.differences import diff_steps as diff_steps
+    from kernelscope.analysis.comparing.paired_tables import diff_kernels as diff_kernels
+    from kernelscope.analysis.comparing.paired_tables import diff_operators as diff_operators
     from kernelscope.analysis.copy_bandwidth import memory_bandwidth as memory_bandwidth
     from kernelscope.analysis.copy_bandwidth import memory_bandwidth_summary as memory_bandwidth_summary
-    from kernelscope.analysis.cost_table import costs as costs
-    from kernelscope.analysis.counters import counters_with_operators as counters_with_operators
-    from kernelscope.analysis.coverage import cost_coverage as cost_coverage
-    from kernelscope.analysis.differences import diff as diff
-    from kernelscope.analysis.differences import diff_steps as diff_steps
-    from kernelscope.analysis.efficiency_table import efficiency as efficiency
+    from kernelscope.analysis.costing.achieved import efficiency as efficiency
+    from kernelscope.analysis.costing.attainable import roofline as roofline
+    from kernelscope.analysis.costing.counters import counters_with_operators as counters_with_operators
+    from kernelscope.analysis.costing.coverage import cost_coverage as cost_coverage
+    from kernelscope.analysis.costing.table import costs as costs
     from kernelscope.analysis.flame import folded_stacks as folded_stacks
     from kernelscope.analysis.gpu_load import gpu_timeline as gpu_timeline
     from kernelscope.analysis.gpu_time import comm_comp_overlap as comm_comp_overlap
     from kernelscope.analysis.gpu_time import temporal_breakdown as temporal_breakdown
     from kernelscope.analysis.gpus import gpu_summary as gpu_summary
-    from kernelscope.analysis.idle_causes import idle_gaps as idle_gaps
-    from kernelscope.analysis.idle_causes import idle_time as idle_time
-    from kernelscope.analysis.kernel_launch_table import kernel_launches as kernel_launches
     from kernelscope.analysis.kernels import kernel_table as kernel_table
-    from kernelscope.analysis.launch_calls import launch_stats as launch_stats
-    from kernelscope.analysis.launch_calls import launch_summary as launch_summary
-    from kernelscope.analysis.launch_delays import op_launch_delay as op_launch_delay
-    from kernelscope.analysis.memory_curve import memory_summary as memory_summary
-    from kernelscope.analysis.memory_curve import memory_timeline as memory_timeline
-    from kernelscope.analysis.memory_lifetimes import memory_allocations as memory_allocations
-    from kernelscope.analysis.memory_lifetimes import memory_peak as memory_peak
-    from kernelscope.analysis.memory_operators import memory_table as memory_table
+    from kernelscope.analysis.launching.calls import launch_stats as launch_stats
+    from kernelscope.analysis.launching.calls import launch_summary as launch_summary
+    from kernelscope.analysis.launching.delays import op_launch_delay as op_launch_delay
+    from kernelscope.analysis.launching.idle import idle_gaps as idle_gaps
+    from kernelscope.analysis.launching.idle import idle_time as idle_time
+    from kernelscope.analysis.launching.queueing import queue_blocked as queue_blocked
+    from kernelscope.analysis.launching.queueing import queue_length as queue_length
+    from kernelscope.analysis.launching.queueing import queue_summary as queue_summary
+    from kernelscope.analysis.launching.table import kernel_launches as kernel_launches
+    from kernelscope.analysis.memory.curve import memory_summary as memory_summary
+    from kernelscope.analysis.memory.curve import memory_timeline as memory_timeline
+    from kernelscope.analysis.memory.lifetimes import memory_allocations as memory_allocations
+    from kernelscope.analysis.memory.lifetimes import memory_peak as memory_peak
+    from kernelscope.analysis.memory.operators import memory_table as memory_table
     from kernelscope.analysis.missing_views import missing as missing
-    from kernelscope.analysis.module_tree import module_table as module_table
+    from kernelscope.analysis.network.tree import module_table as module_table
     from kernelscope.analysis.nsys import nsys_report as nsys_report
     from kernelscope.analysis.op_views import op_kernels as op_kernels
     from kernelscope.analysis.op_views import op_shares as op_shares
     from kernelscope.analysis.ops import op_calls as op_calls
     from kernelscope.analysis.ops import op_table as op_table
     from kernelscope.analysis.overview_figures import overview as overview
-    from kernelscope.analysis.paired_tables import diff_kernels as diff_kernels
-    from kernelscope.analysis.paired_tables import diff_operators as diff_operators
-    from kernelscope.analysis.queueing import queue_blocked as queue_blocked
-    from kernelscope.analysis.queueing import queue_length as queue_length
-    from kernelscope.analysis.queueing import queue_summary as queue_summary
     from kernelscope.analysis.range_projection import nvtx_projection as nvtx_projection
     from kernelscope.analysis.range_projection import nvtx_table as nvtx_table
-    from kernelscope.analysis.rank_views import rank_groups as rank_groups
-    from kernelscope.analysis.rank_views import rank_heatmap as rank_heatmap
-    from kernelscope.analysis.rank_views import rank_quantiles as rank_quantiles
-    from kernelscope.analysis.rank_views import run_difference as run_difference
-    from kernelscope.analysis.rank_views import step_pace as step_pace
-    from kernelscope.analysis.rank_views import table_quantiles as table_quantiles
-    from kernelscope.analysis.roofline_table import roofline as roofline
     from kernelscope.analysis.sequences import kernel_sequences as kernel_sequences
     from kernelscope.analysis.steps import CATEGORIES as CATEGORIES
     from kernelscope.analysis.steps import step_breakdown as step_breakdown
-    from kernelscope.analysis.straggler_table import rank_steps as rank_steps
-    from kernelscope.analysis.straggler_table import straggler_ranks as straggler_ranks
-    from kernelscope.analysis.straggler_table import stragglers as stragglers
     from kernelscope.analysis.trace_view import timeline as timeline
 
 # Each question is imported when it is first asked: the cost models alone take longer to import than a small
 # trace takes to read. No module is called like a question: importing it would take the question's place.
 _MODULE_OF = {
     "CATEGORIES": "steps",
-    "KeyAverages": "averages",
-    "clock_offsets": "clocks",
-    "cluster_findings": "cluster_findings_table",
-    "cluster_of": "cluster_frames",
-    "collective_instances": "communication_table",
+    "KeyAverages": "averages.key_averages_table",
+    "clock_offsets": "cluster.clocks",
+    "cluster_findings": "cluster.findings",
+    "cluster_of": "cluster.frames",
+    "collective_instances": "cluster.collectives",
     "comm_comp_overlap": "gpu_time",
-    "communication": "communication_table",
-    "cost_coverage": "coverage",
-    "costs": "cost_table",
-    "counters_with_operators": "counters",
-    "diff": "differences",
-    "diff_kernels": "paired_tables",
-    "diff_operators": "paired_tables",
-    "diff_steps": "differences",
-    "efficiency": "efficiency_table",
+    "communication": "cluster.collectives",
+    "cost_coverage": "costing.coverage",
+    "costs": "costing.table",
+    "counters_with_operators": "costing.counters",
+    "diff": "comparing.differences",
+    "diff_kernels": "comparing.paired_tables",
+    "diff_operators": "comparing.paired_tables",
+    "diff_steps": "comparing.differences",
+    "efficiency": "costing.achieved",
     "folded_stacks": "flame",
     "gpu_summary": "gpus",
     "gpu_timeline": "gpu_load",
-    "idle_gaps": "idle_causes",
-    "idle_time": "idle_causes",
-    "kernel_launches": "kernel_launch_table",
+    "idle_gaps": "launching.idle",
+    "idle_time": "launching.idle",
+    "kernel_launches": "launching.table",
     "kernel_sequences": "sequences",
     "kernel_table": "kernels",
-    "key_averages": "averages",
-    "late_ranks": "communication_table",
-    "launch_stats": "launch_calls",
-    "launch_summary": "launch_calls",
-    "memory_allocations": "memory_lifetimes",
+    "key_averages": "averages.key_averages_table",
+    "late_ranks": "cluster.collectives",
+    "launch_stats": "launching.calls",
+    "launch_summary": "launching.calls",
+    "memory_allocations": "memory.lifetimes",
     "memory_bandwidth": "copy_bandwidth",
     "memory_bandwidth_summary": "copy_bandwidth",
-    "memory_peak": "memory_lifetimes",
-    "memory_summary": "memory_curve",
-    "memory_table": "memory_operators",
-    "memory_timeline": "memory_curve",
+    "memory_peak": "memory.lifetimes",
+    "memory_summary": "memory.curve",
+    "memory_table": "memory.operators",
+    "memory_timeline": "memory.curve",
     "missing": "missing_views",
-    "module_table": "module_tree",
+    "module_table": "network.tree",
     "nsys_report": "nsys",
     "nvtx_projection": "range_projection",
     "nvtx_table": "range_projection",
     "op_calls": "ops",
     "op_kernels": "op_views",
-    "op_launch_delay": "launch_delays",
+    "op_launch_delay": "launching.delays",
     "op_shares": "op_views",
     "op_table": "ops",
     "overview": "overview_figures",
-    "queue_blocked": "queueing",
-    "queue_length": "queueing",
-    "queue_summary": "queueing",
-    "rank_calls": "communication_table",
-    "rank_groups": "rank_views",
-    "rank_heatmap": "rank_views",
-    "rank_quantiles": "rank_views",
-    "rank_steps": "straggler_table",
+    "queue_blocked": "launching.queueing",
+    "queue_length": "launching.queueing",
+    "queue_summary": "launching.queueing",
+    "rank_calls": "cluster.collectives",
+    "rank_groups": "cluster.rank_views",
+    "rank_heatmap": "cluster.rank_views",
+    "rank_quantiles": "cluster.rank_views",
+    "rank_steps": "cluster.lateness",
     "recommendations": "advice",
-    "roofline": "roofline_table",
-    "run_difference": "rank_views",
+    "roofline": "costing.attainable",
+    "run_difference": "cluster.rank_views",
     "step_breakdown": "steps",
-    "step_pace": "rank_views",
-    "straggler_ranks": "straggler_table",
-    "stragglers": "straggler_table",
-    "table_quantiles": "rank_views",
+    "step_pace": "cluster.rank_views",
+    "straggler_ranks": "cluster.lateness",
+    "stragglers": "cluster.lateness",
+    "table_quantiles": "cluster.rank_views",
     "temporal_breakdown": "gpu_time",
     "timeline": "trace_view",
 }

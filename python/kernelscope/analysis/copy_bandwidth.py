@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.covering import merged
-from kernelscope.analysis.hta_answers import described, hta_memory_bandwidth
-from kernelscope.analysis.hta_events import check_compat
+from kernelscope.analysis.hta.answers import described, hta_memory_bandwidth
+from kernelscope.analysis.hta.events import check_compat
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

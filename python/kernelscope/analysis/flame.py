@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.call_stacks import frames_of, recorded_texts
+from kernelscope.analysis.averages.call_stacks import frames_of, recorded_texts
+from kernelscope.analysis.averages.events import host_events, torch_events
 from kernelscope.analysis.calls import Places, nearest
 from kernelscope.analysis.name_trie import name_trie, path_texts
-from kernelscope.analysis.torch_events import host_events, torch_events
 from kernelscope.analysis.tree import nest
 from kernelscope.errors import InvalidArgumentError
 

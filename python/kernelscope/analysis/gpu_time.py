@@ -7,8 +7,8 @@ import polars as pl
 
 from kernelscope.analysis.covering import hidden_ns, merged
 from kernelscope.analysis.grouping import as_text, check_by
-from kernelscope.analysis.hta_answers import hta_comm_comp_overlap, hta_temporal_breakdown
-from kernelscope.analysis.hta_events import check_compat
+from kernelscope.analysis.hta.answers import hta_comm_comp_overlap, hta_temporal_breakdown
+from kernelscope.analysis.hta.events import check_compat
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

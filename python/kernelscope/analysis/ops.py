@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.allocations import DEVICE_TYPES, HOST_TYPES, allocated_bytes
 from kernelscope.analysis.grouping import as_text, by_name, check_by
+from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES, allocated_bytes
 from kernelscope.analysis.python_stacks import with_call_stacks
 from kernelscope.analysis.tensor_cores import ELIGIBLE_OPS, kernel_flags
 from kernelscope.analysis.tree import collapse_repeats, subtree_sums

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.hta_events import check_compat
+from kernelscope.analysis.hta.events import check_compat
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from kernelscope.analysis.cost_table import described
-from kernelscope.analysis.costed import costed_trace
-from kernelscope.analysis.counters import counters_with_operators
-from kernelscope.analysis.coverage import cost_findings, coverage_of
-from kernelscope.analysis.efficiency_table import step_efficiency
-from kernelscope.analysis.peaks import DevicePeaks, device_peaks
-from kernelscope.analysis.roofline_table import limited_work, summed
+from kernelscope.analysis.costing.achieved import step_efficiency
+from kernelscope.analysis.costing.attainable import limited_work, summed
+from kernelscope.analysis.costing.costed import costed_trace
+from kernelscope.analysis.costing.counters import counters_with_operators
+from kernelscope.analysis.costing.coverage import cost_findings, coverage_of
+from kernelscope.analysis.costing.peaks import DevicePeaks, device_peaks
+from kernelscope.analysis.costing.table import described
 from kernelscope.costs import ConventionName
 from kernelscope.report.document import SCHEMA_VERSION, describe, dump
 

@@ -108,7 +108,7 @@ class Facts:
     @cached_property
     def memory(self) -> pl.DataFrame:
         """What became of the memory of each device: see ``memory_summary``."""
-        from kernelscope.analysis.memory_curve import memory_summary
+        from kernelscope.analysis.memory.curve import memory_summary
 
         return memory_summary(self.trace)
 

@@ -89,7 +89,7 @@ def products_saving(facts: Facts, spent_ns: int) -> int | None:
 
     Units: ns. Null where the GPU's peaks are not known.
     """
-    from kernelscope.analysis.peaks import device_peaks
+    from kernelscope.analysis.costing.peaks import device_peaks
 
     for peaks in device_peaks(facts.trace):
         plain, fast = peaks.plain("fp32"), peaks.product("bf16", tensor_cores=True)

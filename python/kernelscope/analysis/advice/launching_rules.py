@@ -57,7 +57,7 @@ def host_busy(facts: Facts) -> Iterator[Advice]:
     value = facts.share(waited)
     if value is None or value <= _LATE:
         return
-    from kernelscope.analysis.idle_causes import idle_gaps
+    from kernelscope.analysis.launching.idle import idle_gaps
 
     hosts = idle_gaps(facts.trace).join(gaps.select("row"), on="row", how="semi")
     longest = (

@@ -92,7 +92,7 @@ def allocator_calls(facts: Facts) -> Iterator[Advice]:
 
 def out_of_memory(facts: Facts) -> Iterator[Advice]:
     """Allocations that failed."""
-    from kernelscope.analysis.memory_records import OUT_OF_MEMORY
+    from kernelscope.analysis.memory.records import OUT_OF_MEMORY
 
     failed = facts.trace.memory.filter(pl.col("name").cast(pl.String) == OUT_OF_MEMORY)
     if failed.height:
@@ -113,7 +113,7 @@ def memory_growth(facts: Facts) -> Iterator[Advice]:
     """Memory that is larger at the end of every step than at the end of the one before."""
     if facts.trace.memory.is_empty() or facts.steps < _FEWEST_STEPS or not facts.marked:
         return
-    from kernelscope.analysis.memory_curve import memory_timeline
+    from kernelscope.analysis.memory.curve import memory_timeline
 
     ends = facts.breakdown.select(pl.col("start_ns") + pl.col("total_ns")).to_series().sort()
     for (device,), curve in memory_timeline(facts.trace).group_by("device", maintain_order=True):

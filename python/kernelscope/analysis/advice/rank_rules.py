@@ -61,7 +61,7 @@ RULES = (exposed_communication,)
 
 def late_ranks(traces: Sequence["Trace"]) -> Iterator[tuple[int | None, Advice]]:
     """Ranks that take longer than the others for their own part of a step."""
-    from kernelscope.analysis.straggler_table import stragglers
+    from kernelscope.analysis.cluster.lateness import stragglers
 
     table = stragglers(list(traces), threshold=_LATE)
     causes = {

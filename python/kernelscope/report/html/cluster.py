@@ -17,7 +17,7 @@ from kernelscope.report.html.parts import View
 from kernelscope.report.names import safe
 
 if TYPE_CHECKING:
-    from kernelscope.analysis.cluster_frames import Cluster, Source
+    from kernelscope.analysis.cluster.frames import Cluster, Source
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, cast
 import polars as pl
 
 from kernelscope import analysis
-from kernelscope.analysis.cost_table import described
-from kernelscope.analysis.costed import Costed, costed_trace
-from kernelscope.analysis.coverage import cost_findings, coverage_of
-from kernelscope.analysis.efficiency_table import step_efficiency
+from kernelscope.analysis.costing.achieved import step_efficiency
+from kernelscope.analysis.costing.attainable import limited_work, summed
+from kernelscope.analysis.costing.costed import Costed, costed_trace
+from kernelscope.analysis.costing.coverage import cost_findings, coverage_of
+from kernelscope.analysis.costing.table import described
 from kernelscope.analysis.ops import op_tables
-from kernelscope.analysis.roofline_table import limited_work, summed
 from kernelscope.report.html.parts import Note
 from kernelscope.report.html.window import Window, window_of
 

@@ -1,0 +1,1 @@
+"""The tables of torch.profiler, from the file alone."""

@@ -1,0 +1,1 @@
+"""Many ranks on one clock: what they communicate, and who is late."""

@@ -1,0 +1,1 @@
+"""Two traces, aligned, and what makes them differ."""

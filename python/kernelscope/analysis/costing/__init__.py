@@ -1,0 +1,1 @@
+"""What operators had to do, what they achieved, and what the GPU could attain."""

@@ -1,0 +1,211 @@
+"""What is known of a call's inputs from other records: its kernels, its gradient, its collective.
+
+Recorders leave out what a cost model may need: the element type of tensor lists, the result's shape, the
+sizes of an expert. Where another record of the same trace has them, they are found here.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from kernelscope.analysis.calls import Places
+from kernelscope.analysis.costing.launch_sizes import attention_lengths, expert_sizes, list_dtype
+from kernelscope.costs.bind import shape_of_input
+from kernelscope.costs.dtypes import find_dtype
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+
+class Elsewhere(NamedTuple):
+    """What other records say of a call's inputs. ``note`` says where from, if that makes it an estimate."""
+
+    list_dtype: str | None = None
+    output_dims: tuple[int, ...] | None = None
+    hints: tuple[tuple[str, int], ...] = ()
+    note: str = ""
+
+
+NOTHING = Elsewhere()
+
+_EXPERTS = r"::moe_forward"
+_ATTENTION = r"::unified_attention"
+_COLLECTIVE = r"^(record_param_comms|nccl:)"
+
+
+class _Register:
+    """Numbers for distinct entries, from 1."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Elsewhere, int] = {NOTHING: 0}
+
+    def add(self, entry: Elsewhere) -> int:
+        return self.numbers.setdefault(entry, len(self.numbers))
+
+
+def known_elsewhere(
+    trace: "Trace", calls: pl.DataFrame, places: Places
+) -> tuple[Mapping[int, Elsewhere], pl.Series]:
+    """What other records say of ``calls``: the distinct entries by number, and each call's number.
+
+    A call of which nothing is said has the number 0.
+    """
+    register = _Register()
+    found = [
+        _of_gradients(calls, places, register),
+        _of_parents(calls, places, register),
+        _of_lists(trace, calls, places, register),
+        _of_launches(trace, calls, register),
+        _of_collectives(trace, register),
+    ]
+    numbers = pl.zeros(calls.height + 1, dtype=pl.UInt32, eager=True)
+    for frame in found:
+        if frame.height:
+            numbers = numbers.scatter(places.of(frame["row"]), frame["entry"])
+    return {number: entry for entry, number in register.numbers.items()}, numbers[1:]
+
+
+def _frame(rows: list[int], entries: list[int]) -> pl.DataFrame:
+    return pl.DataFrame({"row": rows, "entry": entries}, schema={"row": pl.UInt32, "entry": pl.UInt32})
+
+
+def _numbered(frame: pl.DataFrame, by: list[str], entries: dict[tuple[object, ...], int]) -> pl.DataFrame:
+    """The rows of ``frame`` that have an entry for their values of ``by``, with its number."""
+    if not entries:
+        return _frame([], [])
+    schema = {column: frame.schema[column] for column in by}
+    numbers = pl.DataFrame(
+        [(*key, entry) for key, entry in entries.items()], schema=[*by, "entry"], orient="row"
+    )
+    numbers = numbers.with_columns(pl.col(column).cast(dtype) for column, dtype in schema.items())
+    return frame.join(numbers, on=by, how="inner").select("row", pl.col("entry").cast(pl.UInt32))
+
+
+def _of_gradients(calls: pl.DataFrame, places: Places, register: _Register) -> pl.DataFrame:
+    """A result is as large as the gradient by it, which autograd's node takes as its first input."""
+    nodes = calls.select("forward_row", "input_dims").filter(calls["forward_row"].is_not_null())
+    if nodes.is_empty():
+        return _frame([], [])
+    forward = places.of(nodes["forward_row"])
+    # Position 0 is none, which has recorded everything.
+    unread = calls["input_dims"].is_not_null() & calls["concrete_inputs"].is_null()
+    wanted = pl.concat([pl.Series([False]), unread]).gather(forward) & nodes["input_dims"].is_not_null()
+    nodes = nodes.filter(wanted).unique("forward_row", keep="first")
+    nodes = nodes.select(row="forward_row", gradient=pl.col("input_dims").cast(pl.String))
+    entries: dict[tuple[object, ...], int] = {}
+    for text in nodes["gradient"].unique():
+        shape = shape_of_input(text, 0)
+        if shape:
+            entries[(text,)] = register.add(Elsewhere(output_dims=shape))
+    return _numbered(nodes, ["gradient"], entries)
+
+
+# Which input of a library's gradient has the shape of what its parts give: torch before 1.11.
+_PARTS = {"_backward_input": 0, "_backward_weight": 2}
+
+
+def _of_parents(calls: pl.DataFrame, places: Places, register: _Register) -> pl.DataFrame:
+    """A gradient by input or by weight is as large as the input or the weight of the call around it."""
+    names = calls.select("name").unique().with_columns(text=pl.col("name").cast(pl.String))
+    frames: list[pl.DataFrame] = []
+    for suffix, index in _PARTS.items():
+        wanted = names.filter(pl.col("text").str.ends_with(suffix))
+        parts = calls.filter(pl.col("concrete_inputs").is_null()).join(wanted, on="name", how="semi")
+        if parts.is_empty():
+            continue
+        at = places.of(parts["parent_row"])
+        dims = calls["input_dims"].cast(pl.String).gather((at.cast(pl.Int64) - 1).clip(0))
+        around = parts.select("row").with_columns(outer=pl.select(pl.when(at > 0).then(dims)).to_series())
+        entries: dict[tuple[object, ...], int] = {}
+        for text in around["outer"].drop_nulls().unique():
+            shape = shape_of_input(text, index)
+            if shape:
+                entries[(text,)] = register.add(Elsewhere(output_dims=shape))
+        frames.append(_numbered(around, ["outer"], entries))
+    return pl.concat(frames) if frames else _frame([], [])
+
+
+def _of_lists(trace: "Trace", calls: pl.DataFrame, places: Places, register: _Register) -> pl.DataFrame:
+    """The element type of tensor lists stands in the names of the kernels that work on them."""
+    types = calls["input_types"].unique().drop_nulls()
+    listed = types.filter(types.cast(pl.String).str.contains("TensorList", literal=True)).to_physical()
+    names = trace.gpu_ops["name"].unique().drop_nulls()
+    told = [list_dtype(text) for text in names.cast(pl.String)]
+    entries = [register.add(Elsewhere(list_dtype=dtype)) if dtype else 0 for dtype in told]
+    known = pl.DataFrame({"name": names, "entry": pl.Series(entries, dtype=pl.UInt32)}).filter(
+        pl.col("entry") > 0
+    )
+    if listed.is_empty() or known.is_empty():
+        return _frame([], [])
+    kernels = trace.gpu_ops.select("name", "op_row", "dur_ns").join(known, on="name", how="inner")
+    with_list = pl.concat([pl.Series([False]), calls["input_types"].to_physical().is_in(listed.implode())])
+    kernels = kernels.filter(with_list.gather(places.of(kernels["op_row"])).fill_null(value=False))
+    longest = kernels.sort("dur_ns", "entry", descending=[True, False], nulls_last=True)
+    return longest.unique("op_row", keep="first", maintain_order=True).select("entry", row="op_row")
+
+
+def _of_launches(trace: "Trace", calls: pl.DataFrame, register: _Register) -> pl.DataFrame:
+    """What the names and grids of a call's kernels say of its experts, and annotations of its sequences."""
+    names = calls["name"].unique().drop_nulls()
+    sized = names.filter(names.cast(pl.String).str.contains(f"{_EXPERTS}|{_ATTENTION}")).to_physical()
+    if sized.is_empty() or trace.gpu_ops.is_empty():
+        return _frame([], [])
+    wanted = calls.select("row", "name", "input_dims")
+    wanted = wanted.filter(calls["name"].to_physical().is_in(sized.implode()))
+    kernels = trace.gpu_ops.filter(kind="kernel").select(
+        row="op_row", kernel="name", grid="grid", dur_ns="dur_ns"
+    )
+    work = kernels.join(wanted, on="row", how="inner")
+    # A call is told by its kernels as a set, the longest in front.
+    told = (
+        work.sort("dur_ns", "kernel", descending=[True, False], nulls_last=True)
+        .group_by("row", maintain_order=True)
+        .agg(pl.col("name", "input_dims").first().cast(pl.String), pl.col("kernel", "grid").cast(pl.String))
+        .with_columns(
+            kernels=pl.col("kernel").list.sort().list.join("\n"),
+            grids=pl.col("grid").list.drop_nulls().list.sort().list.join("\n"),
+        )
+    )
+    by = ["name", "input_dims", "kernels", "grids"]
+    entries: dict[tuple[object, ...], int] = {}
+    for call in told.unique(by, keep="first").iter_rows(named=True):
+        launched = [(kernel or "", grid) for kernel, grid in zip(call["kernel"], call["grid"], strict=True)]
+        entry = _launched(call["name"] or "", call["input_dims"], launched, trace)
+        if entry != NOTHING:
+            entries[tuple(call[column] for column in by)] = register.add(entry)
+    return _numbered(told, by, entries)
+
+
+def _launched(
+    name: str, dims: str | None, kernels: list[tuple[str, str | None]], trace: "Trace"
+) -> Elsewhere:
+    if "moe_forward" in name:
+        x, logits = shape_of_input(dims, 0), shape_of_input(dims, 1)
+        hints = expert_sizes(kernels, tokens=x, logits=logits) if x and logits else None
+        note = "the experts' sizes follow from the launched kernels"
+        return Elsewhere(hints=hints, note=note) if hints else NOTHING
+    query = shape_of_input(dims, 0)
+    texts = trace.ops.filter(pl.col("category") == "user_annotation")["name"]
+    annotations = texts.unique().drop_nulls().cast(pl.String).to_list()
+    hints = attention_lengths(annotations, query) if query else None
+    note = "sequences as the step's annotation gives them; a window of the mask is not known and not counted"
+    return Elsewhere(hints=hints, note=note) if hints else NOTHING
+
+
+def _of_collectives(trace: "Trace", register: _Register) -> pl.DataFrame:
+    """Elements and type of a collective's message stand in the recorder's own arguments."""
+    messages = trace.collectives.filter(pl.col("source").cast(pl.String) == "op").select(
+        "row", "in_elements", "out_elements", pl.col("dtype").cast(pl.String), "group_size"
+    )
+    by = ["in_elements", "out_elements", "dtype", "group_size"]
+    messages = messages.drop_nulls(["in_elements", "out_elements", "dtype"]).unique("row", keep="first")
+    messages = messages.with_columns(pl.col("group_size").fill_null(0))
+    entries: dict[tuple[object, ...], int] = {}
+    for sent, received, dtype, ranks in messages.select(by).unique().iter_rows():
+        known = find_dtype(dtype)
+        if known is not None and sent >= 0 and received >= 0:
+            hints = (("bytes_in", sent * known.bytes), ("bytes_out", received * known.bytes))
+            hints += (("group_size", ranks),) if ranks else ()
+            entries[(sent, received, dtype, ranks)] = register.add(Elsewhere(hints=hints))
+    return _numbered(messages, by, entries)

@@ -1,0 +1,82 @@
+"""What every operator had to compute and move."""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.analysis.costing.costed import Costed, costed_trace
+from kernelscope.analysis.grouping import as_text
+from kernelscope.analysis.kernel_math import with_kernel_math
+from kernelscope.costs import ConventionName
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+
+def costs(trace: "Trace", *, convention: ConventionName = "kernelscope") -> pl.DataFrame:
+    """What every operator that counts had to compute and move, and how long the GPU worked for it.
+
+    Every kernel, copy and memset belongs to the innermost operator around its launch whose cost is known;
+    only such operators are rows, so that sums count nothing twice. GPU work without such an operator is a
+    row of the innermost operator with a model, or of the innermost of all, with the reason as ``status``; a
+    gradient may take an estimate from its forward operator. Where an operator and one inside it both did GPU
+    work and have models of one family, the outer one's cost is what the inner one's leaves. In a trace
+    without GPU work the outermost operators that are no wrappers are the rows. ``convention`` is the way of
+    counting: ``kernelscope``, ``torch`` or ``tracelens`` (the outermost operator
+    that each of them knows), or ``pyprof``.
+
+    Columns: ``op_row`` (of ``ops``, or of ``ranges`` in a trace without operators), ``name``, ``model``,
+        ``family``, ``flops``, ``bytes_read``, ``bytes_written``, ``dtype``, ``status`` (exact, estimate,
+        unknown_op, unknown_dtype, missing_shape), ``device_ns`` (null in a trace without GPU work),
+        ``kernels`` (GPU ops), ``tensor_cores`` (whether a kernel of it used them; null if unknown),
+        ``tensor_core_ns``, ``math`` (the type in which its kernels multiply, where their names say),
+        ``peak`` (the type in which it computes at best) and ``note`` (what was assumed, or is missing).
+    Units: FLOP, a multiply-add counting 2; bytes of compulsory DRAM traffic; ns.
+    Order: of recording.
+    Raises: KeyError: there is no such convention.
+    Example: ``costs(trace).group_by("name").agg(pl.col("flops", "device_ns").sum())``
+    """
+    return described(trace, costed_trace(trace, convention=convention))
+
+
+def described(trace: "Trace", costed: Costed) -> pl.DataFrame:
+    """The rows of :func:`costs` for a trace whose costs are known."""
+    kernels = trace.gpu_ops.select("row", "kind", "name", "dur_ns").with_columns(costed.work["op_row"])
+    flagged = with_kernel_math(kernels.filter(pl.col("op_row").is_not_null()))
+    # An operator used them if a kernel did, and may have if of a kernel it is not known.
+    is_kernel = pl.col("kind") == "kernel"
+    rank = pl.when(is_kernel).then(pl.col("tensor_cores").cast(pl.UInt8) * 2).otherwise(0).fill_null(1)
+    flagged = flagged.with_columns(_rank=rank)
+    device = flagged.group_by("op_row").agg(
+        pl.col("dur_ns").sum().alias("device_ns"),
+        pl.len().cast(pl.Int64).alias("kernels"),
+        pl.col("_rank").max(),
+        (pl.col("dur_ns") * (pl.col("_rank") == 2)).sum().alias("tensor_core_ns"),
+    )
+    device = device.with_columns(
+        tensor_cores=pl.when(pl.col("_rank") == 2).then(True).when(pl.col("_rank") == 0).then(False)
+    )
+    longest = flagged.filter(pl.col("math").is_not_null()).sort("dur_ns", "row", descending=[True, False])
+    device = device.join(
+        longest.unique("op_row", keep="first", maintain_order=True).select("op_row", "math"),
+        on="op_row",
+        how="left",
+    )
+    return as_text(costed.ops.join(device, on="op_row", how="left", maintain_order="left")).select(
+        "op_row",
+        "name",
+        "model",
+        "family",
+        "flops",
+        "bytes_read",
+        "bytes_written",
+        "dtype",
+        "status",
+        "device_ns",
+        "kernels",
+        "tensor_cores",
+        "tensor_core_ns",
+        "math",
+        "peak",
+        "note",
+    )

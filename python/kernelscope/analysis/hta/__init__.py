@@ -1,0 +1,1 @@
+"""The tables of HolisticTraceAnalysis, in its own rounding."""

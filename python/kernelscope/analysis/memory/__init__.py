@@ -1,0 +1,1 @@
+"""Who held device memory, when, and for what."""

@@ -1,0 +1,190 @@
+"""What each module of the network cost."""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.analysis.intervals import covered_ns
+from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES, allocated_bytes
+from kernelscope.analysis.network.calls import ModuleCalls, module_calls
+from kernelscope.analysis.network.paths import hierarchy_calls, with_paths
+from kernelscope.analysis.tree import subtree_sums
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+_MEMORY = ("cpu_memory_bytes", "device_memory_bytes")
+_SUMS = ("device_total_ns", "backward_host_ns", "backward_device_ns", "flops", "backward_flops")
+
+
+def module_table(trace: "Trace", *, costs: pl.DataFrame | None = None) -> pl.DataFrame:
+    """The tree of modules: what each cost where it stands in the network, on the host and on the device.
+
+    A row is a module at one place: an instance that is called from two places has two rows, each with what
+    it cost there. Modules are calls of ``nn.Module`` that the profiler recorded as Python frames; else ranges
+    of :mod:`kernelscope.capture`, or annotations of Lightning; else the hierarchy that TorchScript writes on
+    operators, where calls are not known. ``costs`` takes the answer of :func:`kernelscope.analysis.costs`:
+    with it FLOPs are known.
+
+    Columns: ``path`` (the modules from the root to this one, with ``/`` between), ``parent_path`` (null for
+        a root), ``depth``, ``module`` (the instance, such as ``Linear_3``), ``class`` (null if unknown),
+        ``calls``, ``operators`` (that it calls itself), ``host_total_ns`` (wall time), ``host_self_ns``
+        (less the modules and operators inside), ``device_total_ns``, ``device_self_ns`` (of the GPU work
+        that it launched, and that no module inside it did), ``backward_host_ns`` and
+        ``backward_device_ns`` (of the gradients of what ran in it, with the modules inside; own times of the
+        operators, added), ``cpu_memory_bytes`` and ``device_memory_bytes`` (allocated less freed during its
+        calls), ``flops`` and ``backward_flops`` (with the modules inside). Device columns are null in a trace
+        without GPU work, memory columns in one without memory events, FLOPs without ``costs``.
+    Units: ns; bytes; FLOP. Concurrent GPU work is added, not merged.
+    Order: that of a tree, each module before those inside it, in order of their first calls.
+    Source: the module view of the TensorBoard plugin, whose figures are sums over the rows of one ``module``.
+    Example: ``module_table(trace).filter(pl.col("depth") < 2)``
+    """
+    found = module_calls(trace)
+    if found.calls.is_empty():
+        return hierarchy_table(trace, costs)
+    calls, paths = with_paths(found.calls)
+    path_of = calls.select(call_row="row", path_id="path_id")
+    table = paths
+    for part in (
+        _host(calls, found),
+        _operators(found.ops, path_of),
+        _device(found.work, path_of),
+        _backward(found, path_of),
+        _memory(trace, calls),
+        _flops(found.ops, path_of, costs),
+    ):
+        table = table.join(part, on="path_id", how="left", maintain_order="left")
+    return _finished(table, trace, has_costs=costs is not None)
+
+
+def hierarchy_table(trace: "Trace", costs: pl.DataFrame | None) -> pl.DataFrame:
+    """The rows of :func:`module_table` from the hierarchy that TorchScript writes on operators.
+
+    An operator is inside the modules that it names; calls are not recorded, so they are null, and host times
+    are those of the operators.
+    """
+    ops, paths = hierarchy_calls(trace.ops)
+    at = ops.select(op_row="row", path_id="path_id", is_backward=pl.col("phase") == "backward")
+    own = ops.group_by("path_id").agg(
+        pl.col("self_ns").filter(pl.col("phase") != "backward").sum().alias("host_self_ns"),
+        pl.col("self_ns").filter(pl.col("phase") == "backward").sum().alias("backward_host_ns"),
+        pl.len().cast(pl.Int64).alias("operators"),
+    )
+    work = trace.gpu_ops.select("op_row", "dur_ns").join(at, on="op_row", how="inner")
+    device = work.group_by("path_id").agg(
+        pl.col("dur_ns").filter(~pl.col("is_backward")).sum().alias("device_self_ns"),
+        pl.col("dur_ns").filter("is_backward").sum().alias("backward_device_ns"),
+    )
+    members = ops.select("row", call_row="path_id", inside=pl.col("phase") != "backward")
+    table = paths.with_columns(
+        calls=pl.lit(None, pl.Int64), **{column: pl.lit(None, pl.Int64) for column in _MEMORY}
+    )
+    of_path = paths.select("path_id", call_row="path_id")
+    for part in (own, device, _flops(members, of_path, costs)):
+        table = table.join(part, on="path_id", how="left", maintain_order="left")
+    table = table.with_columns(pl.col("host_self_ns").fill_null(0)).with_columns(host_total_ns="host_self_ns")
+    return _finished(table, trace, has_costs=costs is not None, inherited=("host_total_ns",))
+
+
+def _host(calls: pl.DataFrame, found: ModuleCalls) -> pl.DataFrame:
+    """Calls and host times; what lies in a module or operator inside a call is not the call's own."""
+    inner = [
+        calls.filter(pl.col("parent_row").is_not_null()).select("start_ns", "dur_ns", call_row="parent_row"),
+        found.ops.filter("is_direct").select("start_ns", "dur_ns", "call_row"),
+    ]
+    around = calls.select(call_row="row", _start="start_ns", _end=pl.col("start_ns") + pl.col("dur_ns"))
+    parts = pl.concat(inner).join(around, on="call_row", how="inner")
+    clipped = parts.select(
+        "call_row",
+        start_ns=pl.max_horizontal("start_ns", "_start"),
+        end_ns=pl.min_horizontal(pl.col("start_ns") + pl.col("dur_ns").fill_null(0), "_end"),
+    )
+    covered = covered_ns(clipped, by=["call_row"])
+    timed = calls.filter("has_path").join(covered, left_on="row", right_on="call_row", how="left")
+    return timed.group_by("path_id").agg(
+        pl.len().cast(pl.Int64).alias("calls"),
+        pl.col("dur_ns").sum().alias("host_total_ns"),
+        (pl.col("dur_ns") - pl.col("covered_ns").fill_null(0)).sum().alias("host_self_ns"),
+    )
+
+
+def _operators(ops: pl.DataFrame, path_of: pl.DataFrame) -> pl.DataFrame:
+    direct = ops.filter("is_direct").join(path_of, on="call_row", how="inner")
+    return direct.group_by("path_id").agg(pl.len().cast(pl.Int64).alias("operators"))
+
+
+def _device(work: pl.DataFrame, path_of: pl.DataFrame) -> pl.DataFrame:
+    inside = work.filter("inside").join(path_of, on="call_row", how="inner")
+    return inside.group_by("path_id").agg(pl.col("dur_ns").sum().alias("device_self_ns"))
+
+
+def _backward(found: ModuleCalls, path_of: pl.DataFrame) -> pl.DataFrame:
+    """Times of the gradients, which run outside the call: their own times, which can be added."""
+    host = found.ops.filter(~pl.col("inside")).join(path_of, on="call_row", how="inner")
+    device = found.work.filter(~pl.col("inside")).join(path_of, on="call_row", how="inner")
+    host = host.group_by("path_id").agg(pl.col("self_ns").sum().alias("backward_host_ns"))
+    device = device.group_by("path_id").agg(pl.col("dur_ns").sum().alias("backward_device_ns"))
+    return host.join(device, on="path_id", how="full", coalesce=True)
+
+
+def _memory(trace: "Trace", calls: pl.DataFrame) -> pl.DataFrame:
+    kinds = zip(_MEMORY, (HOST_TYPES, DEVICE_TYPES), strict=True)
+    calls = calls.filter("has_path")
+    measured = calls.with_columns(
+        allocated_bytes(calls, trace.memory, device_types=types).alias(column) for column, types in kinds
+    )
+    return measured.group_by("path_id").agg(pl.col(_MEMORY).sum())
+
+
+def _flops(members: pl.DataFrame, path_of: pl.DataFrame, costs: pl.DataFrame | None) -> pl.DataFrame:
+    """FLOPs of the operators that ran in each module, and of the gradients of such."""
+    if costs is None:
+        return path_of.select(
+            "path_id", flops=pl.lit(None, pl.Int64), backward_flops=pl.lit(None, pl.Int64)
+        ).clear()
+    known = costs.select("op_row", "flops").filter(pl.col("flops").is_not_null())
+    of = members.select("call_row", "inside", op_row="row").join(known, on="op_row", how="inner")
+    return (
+        of.join(path_of, on="call_row", how="inner")
+        .group_by("path_id")
+        .agg(
+            pl.col("flops").filter("inside").sum().alias("flops"),
+            pl.col("flops").filter(~pl.col("inside")).sum().alias("backward_flops"),
+        )
+    )
+
+
+def _finished(
+    table: pl.DataFrame, trace: "Trace", *, has_costs: bool, inherited: tuple[str, ...] = ()
+) -> pl.DataFrame:
+    """Adds to each module what the modules inside it cost, and hides what the trace cannot tell."""
+    counted = ("operators", "device_self_ns", "backward_host_ns", "backward_device_ns")
+    table = table.with_columns(pl.col(*counted, "flops", "backward_flops").fill_null(0))
+    table = table.with_columns(device_total_ns="device_self_ns")
+    summed = subtree_sums(
+        table.rename({"path_id": "row", "parent_id": "parent_row"}), [*_SUMS, *inherited]
+    ).sort("order")
+    unknown = [
+        *(("device_total_ns", "device_self_ns", "backward_device_ns") if trace.gpu_ops.is_empty() else ()),
+        *(_MEMORY if trace.memory.is_empty() else ()),
+        *(() if has_costs else ("flops", "backward_flops")),
+    ]
+    return summed.with_columns(pl.lit(None, pl.Int64).alias(column) for column in unknown).select(
+        "path",
+        "parent_path",
+        "depth",
+        "module",
+        "class",
+        "calls",
+        "operators",
+        "host_total_ns",
+        "host_self_ns",
+        "device_total_ns",
+        "device_self_ns",
+        "backward_host_ns",
+        "backward_device_ns",
+        *_MEMORY,
+        "flops",
+        "backward_flops",
+    )
