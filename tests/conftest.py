@@ -2,9 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,17 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
             file.write(event * 10_000)
         file.write(event.rstrip(b",\n") + b"]}")
     return path
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Interrupts reach this process and those that it starts.
+
+    They are ignored in what a script starts in the background, and event loops take them for themselves.
+    """
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, handler)
 
 
 @pytest.fixture

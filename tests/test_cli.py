@@ -164,6 +164,7 @@ def test_reader_of_the_output_may_leave(tmp_path: Path, cli: Run) -> None:
         assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_interrupt(large: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "kernelscope", "info", large, "--threads", "1"],

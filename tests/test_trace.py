@@ -103,6 +103,7 @@ def test_exception_of_progress_stops_reading(large: Path) -> None:
     assert time.monotonic() - started < 1
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_interrupt_stops_reading(large: Path) -> None:
     signal_at: list[float] = []
 
@@ -110,15 +111,10 @@ def test_interrupt_stops_reading(large: Path) -> None:
         signal_at.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
 
-    # A process that was started in the background of a script ignores interrupts.
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.2, interrupt)
     timer.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            ks.read(large, threads=1)
-    finally:
-        signal.signal(signal.SIGINT, handler)
+    with pytest.raises(KeyboardInterrupt):
+        ks.read(large, threads=1)
     assert time.monotonic() - signal_at[0] < 1
 
 

@@ -106,6 +106,7 @@ def test_workers_do_not_outlive_their_coordinator(job: Path, tmp_path: Path) -> 
     assert not any(is_alive(worker) for worker in workers)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_interrupted(job: Path, whole: tuple[dict[str, bytes], float], tmp_path: Path) -> None:
     process = start(job, tmp_path / "lake")
     time.sleep(whole[1] * 0.6)
