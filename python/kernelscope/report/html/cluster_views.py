@@ -12,7 +12,7 @@ from kernelscope.report.html.tables import Table
 from kernelscope.units import format_count, format_ns, format_percent
 
 if TYPE_CHECKING:
-    from kernelscope.report.html.cluster import Job
+    from kernelscope.report.html.job import Job
 
 _PARTS = {
     "compute_ns": "--kernel",
