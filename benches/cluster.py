@@ -7,7 +7,6 @@ is the sum of their proportional sizes (pages that two share count half for each
 import argparse
 import json
 import os
-import re
 import shutil
 import statistics
 import subprocess
@@ -20,12 +19,10 @@ from typing import Any
 
 import cluster_paper
 import machine
-from inputs import DATA, ROOT, size_text, warm
+from inputs import DATA, parse_size, size_text, warm
 from processes import PEERS
-from run import _size as size  # pyright: ignore[reportPrivateUsage]
+from recording import record, taken_on
 
-PERFORMANCE = ROOT / "docs" / "performance.md"
-MARKS = ("<!-- cluster: begin; written by make bench-cluster, not by hand -->", "<!-- cluster: end -->")
 MB = 10**6
 LOOK_S = 0.02
 
@@ -47,7 +44,7 @@ def main() -> int:
     lines += cluster_paper.lines(spread, many)
     print("\n".join(lines))
     if options.record:
-        _record(lines, about)
+        record("cluster", "bench-cluster", "\n".join(["", *lines, taken_on(about), ""]))
     return 0
 
 
@@ -69,7 +66,7 @@ def _options() -> argparse.Namespace:
 def provide(job: str) -> Path:
     """The folder of a job such as ``8x100MB``, made if it is not there, and read once."""
     ranks, _, text = job.partition("x")
-    folder = DATA / f"job-{int(ranks)}x{size_text(size(text))}"
+    folder = DATA / f"job-{int(ranks)}x{size_text(parse_size(text))}"
     if not folder.exists():
         part = folder.with_name(f"part-{folder.name}")
         shutil.rmtree(part, ignore_errors=True)
@@ -297,16 +294,6 @@ def _text(path: Path) -> str:
         return path.read_text()
     except OSError:
         return ""
-
-
-def _record(lines: list[str], about: dict[str, str]) -> None:
-    """Puts the figures between the marks in docs/performance.md."""
-    taken = ", ".join(f"{key}: {value}" for key, value in about.items())
-    begin, end = MARKS
-    block = "\n".join([begin, "", *lines, f"Taken on: {taken}.", "", end])
-    pattern = re.escape(begin) + ".*?" + re.escape(end)
-    text = PERFORMANCE.read_text()
-    PERFORMANCE.write_text(re.sub(pattern, lambda _: block, text, flags=re.DOTALL))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from measure import memory_bytes
+
 Found = dict[str, Any]
 
 
@@ -42,7 +44,11 @@ def read_largest(folder: str) -> Found:
     path = max(traces_of(folder), key=os.path.getsize)
     start = time.perf_counter()
     trace = read(path, threads=1)
-    return {"seconds": time.perf_counter() - start, "peak_bytes": _peak(), "events": trace.meta.seen}
+    return {
+        "seconds": time.perf_counter() - start,
+        "peak_bytes": memory_bytes("VmHWM"),
+        "events": trace.meta.seen,
+    }
 
 
 def batch(folder: str, lake: str, workers: str) -> Found:
@@ -59,7 +65,7 @@ def batch(folder: str, lake: str, workers: str) -> Found:
         raise SystemExit(f"{len(failed)} ranks failed: {failed[0]}")
     return {
         "seconds": seconds,
-        "peak_bytes": _peak(),
+        "peak_bytes": memory_bytes("VmHWM"),
         "worker_peak_bytes": max((report.peak_bytes or 0 for report in reports), default=0),
         "lake_bytes": sum(path.stat().st_size for path in Path(lake).rglob("*.parquet")),
     }
@@ -78,7 +84,12 @@ def answers(lake: str, ranks: str = "") -> Found:
         "clocks": analysis.clock_offsets(cluster).height,
     }
     seconds = time.perf_counter() - start
-    return {"seconds": seconds, "peak_bytes": _peak(), "rows": rows, "calls": cluster.calls.height}
+    return {
+        "seconds": seconds,
+        "peak_bytes": memory_bytes("VmHWM"),
+        "rows": rows,
+        "calls": cluster.calls.height,
+    }
 
 
 def lake_and_answers(folder: str, lake: str, workers: str) -> Found:
@@ -107,13 +118,6 @@ def hta(folder: str) -> Found:
 TASKS: dict[str, Callable[..., Found]] = {
     task.__name__: task for task in (single, read_largest, batch, answers, lake_and_answers, hta)
 }
-
-
-def _peak() -> int:
-    """The largest resident size of this process so far."""
-    with open("/proc/self/status") as status:
-        (peak,) = (line.split()[1] for line in status if line.startswith("VmHWM:"))
-    return int(peak) * 1024
 
 
 if __name__ == "__main__":

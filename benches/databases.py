@@ -8,7 +8,6 @@ is not part of the project; without it nothing is measured, and that is said.
 import argparse
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -17,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import machine
-from inputs import DATA, ROOT, SHARED, size_text, warm
-from run import _size as size  # pyright: ignore[reportPrivateUsage]
+from inputs import DATA, SHARED, parse_size, size_text, warm
+from measure import memory_bytes
+from recording import record, taken_on
 
 SOURCE = SHARED / "traces" / "nsys" / "h100-2gpu-emit-nvtx-2026.2.sqlite"
 GROW = SHARED / "tools" / "scale_sqlite.py"
-PERFORMANCE = ROOT / "docs" / "performance.md"
-MARKS = ("<!-- databases: begin; written by make bench-databases, not by hand -->", "<!-- databases: end -->")
 MB = 10**6
 KEEP_BYTES = 1.1e9
 # The floors were set on 1 GB: below it, the interpreter and its imports are most of time and memory.
@@ -115,7 +113,7 @@ def main() -> int:
         print(f"warning: {warning}", file=sys.stderr)
     lines: list[str] = []
     rates: dict[str, dict[str, float]] = {}
-    for size_bytes in sorted(size(text) for text in options.sizes.split()):
+    for size_bytes in sorted(parse_size(text) for text in options.sizes.split()):
         path = provide(size_bytes)
         if path is None:
             print(f"left out: {SOURCE.name} or what grows it is not beside the repository")
@@ -128,7 +126,8 @@ def main() -> int:
     print("\n".join(linear))
     lines += linear
     if options.record:
-        _record(lines)
+        block = "\n".join(["", *lines, taken_on(machine.describe()), ""])
+        record("databases", "bench-databases", block)
     return 0
 
 
@@ -167,9 +166,7 @@ def _measure_task(name: str, path: str) -> int:
     rows = TASKS[name](path)
     after = os.times()
     seconds = after.user + after.system - before.user - before.system
-    with open("/proc/self/status") as status:
-        (peak,) = (line.split()[1] for line in status if line.startswith("VmHWM:"))
-    print(json.dumps({"cpu_s": seconds, "peak_bytes": int(peak) * 1024, "rows": rows}))
+    print(json.dumps({"cpu_s": seconds, "peak_bytes": memory_bytes("VmHWM"), "rows": rows}))
     return 0
 
 
@@ -238,16 +235,6 @@ def _linear(rates: dict[str, dict[str, float]]) -> list[str]:
         cells = " | ".join(f"{of_size[name]:.2f}" for of_size in rates.values())
         lines.append(f"| {_title(task)} | {cells} |")
     return [*lines, ""]
-
-
-def _record(lines: list[str]) -> None:
-    """Puts the figures between the marks at the end of docs/performance.md."""
-    about = ", ".join(f"{key}: {value}" for key, value in machine.describe().items())
-    text = PERFORMANCE.read_text()
-    begin, end = MARKS
-    block = "\n".join([begin, "", *lines, f"Taken on: {about}.", "", end])
-    pattern = re.escape(begin) + ".*?" + re.escape(end)
-    PERFORMANCE.write_text(re.sub(pattern, lambda _: block, text, flags=re.DOTALL))
 
 
 if __name__ == "__main__":

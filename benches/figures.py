@@ -1,14 +1,11 @@
 """Shows results: as lines for a terminal, and as the tables in docs/performance.md."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import floors
 from contestants import CONTESTANTS, PROGRAMS
-
-BEGIN = "<!-- figures: begin; written by make bench, not by hand -->"
-END = "<!-- figures: end -->"
+from recording import taken_on
 
 Row = tuple[str, ...]
 
@@ -24,26 +21,10 @@ def program_lines(results: dict[str, Any]) -> Iterator[str]:
     yield from _aligned([("", "seconds", "peak MiB"), *_program_rows(results)])
 
 
-def record(results: dict[str, Any], path: Path) -> None:
-    """Writes the tables between the two marks in a Markdown file.
-
-    Raises: ValueError: the file has no such marks.
-    """
-    document = path.read_text()
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{path} has no marks for the figures")
-    path.write_text(f"{before}{BEGIN}\n{_markdown(results)}\n{END}{after}")
-
-
-def _markdown(results: dict[str, Any]) -> str:
-    machine = ", ".join(
-        value if key in ("processor", "memory", "system") else f"{key} {value}"
-        for key, value in results["machine"].items()
-    )
+def markdown(results: dict[str, Any]) -> str:
+    """The tables of docs/performance.md."""
     promises = [floor.cells() for floor in floors.judge(results)]
-    parts = [f"Taken on: {machine}.", "### Promises"]
+    parts = [taken_on(results["machine"]), "### Promises"]
     parts.append(_table(("Promise", "Input", "Measured", "Promised", "Kept"), promises))
     for entry in results["inputs"]:
         title = f"### {entry['name']}: {entry['content_bytes'] / 1e6:,.0f} MB of JSON"

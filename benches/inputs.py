@@ -60,6 +60,17 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes}B"
 
 
+def parse_size(text: str) -> int:
+    """The size that ``10MB`` or ``1GB`` says.
+
+    Raises: SystemExit: it says none.
+    """
+    for unit, factor in (("GB", 10**9), ("MB", 10**6)):
+        if text.upper().endswith(unit):
+            return int(float(text[: -len(unit)]) * factor)
+    raise SystemExit(f"{text!r} is no size; write 10MB or 1GB")
+
+
 def sources(layout: str) -> Iterator[str]:
     """Where files of ``layout`` come from."""
     yield "demo"

@@ -133,7 +133,8 @@ def _opened(path: str) -> Any:
     return open(path, "rb")
 
 
-def _memory_bytes(field: str) -> int:
+def memory_bytes(field: str) -> int:
+    """A figure of this process' memory: ``VmRSS`` is resident now, ``VmHWM`` was at most."""
     with open("/proc/self/status") as status:
         for line in status:
             if line.startswith(field + ":"):
@@ -153,11 +154,11 @@ def main() -> None:
     call = TASKS[task]()
     gc.collect()
     _reset_peak()
-    imports_bytes = _memory_bytes("VmRSS")
+    imports_bytes = memory_bytes("VmRSS")
     start = time.perf_counter()
     events = call(path)
     seconds = time.perf_counter() - start
-    peak_bytes = _memory_bytes("VmHWM")
+    peak_bytes = memory_bytes("VmHWM")
     result = {"seconds": seconds, "peak_bytes": peak_bytes, "imports_bytes": imports_bytes, "events": events}
     sys.stdout.write(json.dumps(result) + "\n")
     sys.stdout.flush()

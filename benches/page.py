@@ -8,7 +8,6 @@ view is drawn and answers.
 
 import argparse
 import json
-import re
 import shutil
 import statistics
 import subprocess
@@ -18,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import machine
-from inputs import DATA, ROOT, Input, provide, size_text, warm
-from run import _size as size  # pyright: ignore[reportPrivateUsage]
+from inputs import DATA, Input, parse_size, provide, size_text, warm
+from measure import memory_bytes
+from recording import record, taken_on
 
-PERFORMANCE = ROOT / "docs" / "performance.md"
-MARKS = ("<!-- page: begin; written by make bench-page, not by hand -->", "<!-- page: end -->")
 MB = 10**6
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # Above this, interpreter and imports are no longer most of the memory, nor libraries most of the time.
@@ -44,11 +42,12 @@ def main() -> int:
     warning = machine.busy()
     if warning is not None:
         print(f"warning: {warning}", file=sys.stderr)
-    rows = [_measure(size(text), options.repeats) for text in options.sizes.split()]
+    rows = [_measure(parse_size(text), options.repeats) for text in options.sizes.split()]
     lines = [*_figures(rows), "", *_promises(rows)]
     print("\n".join(lines))
     if options.record:
-        _record(lines)
+        block = "\n".join(["", *lines, "", taken_on(machine.describe()), ""])
+        record("page", "bench-page", block)
     return 0
 
 
@@ -66,25 +65,19 @@ def _task(trace: Path, out: Path) -> dict[str, float]:
     import kernelscope
     from kernelscope.report.html import write_page
 
-    clean = _peak()
+    clean = memory_bytes("VmHWM")
     began = time.perf_counter()
     frames = kernelscope.read(trace)
     done = time.perf_counter()
-    read_peak = _peak()
+    read_peak = memory_bytes("VmHWM")
     write_page(frames, out)
     return {
         "read_s": done - began,
         "page_s": time.perf_counter() - done,
         "read_bytes": read_peak - clean,
-        "page_bytes": _peak() - clean,
+        "page_bytes": memory_bytes("VmHWM") - clean,
         "page_mb": out.stat().st_size / MB,
     }
-
-
-def _peak() -> int:
-    with open("/proc/self/status") as status:
-        (peak,) = (line.split()[1] for line in status if line.startswith("VmHWM:"))
-    return int(peak) * 1024
 
 
 def _measure(size_bytes: int, repeats: int) -> dict[str, Any]:
@@ -155,17 +148,6 @@ def _promises(rows: list[dict[str, Any]]) -> list[str]:
                     f"| {name} | demo {row['name']} | {row[key]:.2f} {unit} | ≤ {most} {unit} | {kept} |"
                 )
     return lines
-
-
-def _record(lines: list[str]) -> None:
-    """Puts the figures between their marks in docs/performance.md."""
-    about = ", ".join(f"{key}: {value}" for key, value in machine.describe().items())
-    begin, end = MARKS
-    block = "\n".join([begin, "", *lines, "", f"Taken on: {about}.", "", end])
-    text = PERFORMANCE.read_text()
-    PERFORMANCE.write_text(
-        re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: block, text, flags=re.DOTALL)
-    )
 
 
 if __name__ == "__main__":

@@ -18,8 +18,9 @@ import figures
 import floors
 import machine
 import processes
+import recording
 from contestants import CONTESTANTS, GB, MB, PROGRAMS, Contestant
-from inputs import DATA, LAYOUTS, RECORDED, ROOT, Input, MissingInputError, provide, sources, warm
+from inputs import DATA, LAYOUTS, RECORDED, Input, MissingInputError, parse_size, provide, sources, warm
 from processes import FailedError, Sample
 
 Results = dict[str, Any]
@@ -52,7 +53,7 @@ def main() -> int:
     print(floors.text(floors.judge(results)))
     print(f"\nresults: {options.out}")
     if options.record:
-        figures.record(results, ROOT / "docs" / "performance.md")
+        recording.record("figures", "bench", figures.markdown(results))
     return int(any("failed" in entry.get("kernelscope", {}) for entry in _readings(results)))
 
 
@@ -71,15 +72,8 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _size(text: str) -> int:
-    for unit, factor in (("GB", GB), ("MB", MB)):
-        if text.upper().endswith(unit):
-            return int(float(text[: -len(unit)]) * factor)
-    raise SystemExit(f"{text!r} is no size; write 10MB or 1GB")
-
-
 def _inputs(options: argparse.Namespace) -> Iterator[tuple[Input, Input | None]]:
-    for size_bytes in sorted(_size(text) for text in options.sizes.split()):
+    for size_bytes in sorted(parse_size(text) for text in options.sizes.split()):
         for layout in options.layouts.split():
             for source in sources(layout):
                 plain = Input(source, layout, size_bytes, gzip=False)
