@@ -72,7 +72,7 @@ lint-rust:
 
 .PHONY: lint-python
 lint-python: $(STAMPS)/test $(STAMPS)/extension
-	$(BIN)/ruff check --quiet
+	$(BIN)/ruff check --quiet --no-cache # a kept answer does not see that a new file made an import first-party
 	$(BIN)/ruff format --quiet --check
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports --no-logo

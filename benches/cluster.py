@@ -20,8 +20,8 @@ from typing import Any
 import cluster_paper
 import machine
 from inputs import DATA, parse_size, size_text, warm
+from performance import record, taken_on
 from processes import PEERS
-from recording import record, taken_on
 
 MB = 10**6
 LOOK_S = 0.02

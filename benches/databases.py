@@ -18,7 +18,7 @@ from typing import Any
 import machine
 from inputs import DATA, SHARED, parse_size, size_text, warm
 from measure import memory_bytes
-from recording import record, taken_on
+from performance import record, taken_on
 
 SOURCE = SHARED / "traces" / "nsys" / "h100-2gpu-emit-nvtx-2026.2.sqlite"
 GROW = SHARED / "tools" / "scale_sqlite.py"

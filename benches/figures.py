@@ -5,7 +5,7 @@ from typing import Any
 
 import floors
 from contestants import CONTESTANTS, PROGRAMS
-from recording import taken_on
+from performance import taken_on
 
 Row = tuple[str, ...]
 

@@ -19,7 +19,7 @@ from typing import Any
 import machine
 from inputs import DATA, Input, parse_size, provide, size_text, warm
 from measure import memory_bytes
-from recording import record, taken_on
+from performance import record, taken_on
 
 MB = 10**6
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

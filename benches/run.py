@@ -17,8 +17,8 @@ from typing import Any
 import figures
 import floors
 import machine
+import performance
 import processes
-import recording
 from contestants import CONTESTANTS, GB, MB, PROGRAMS, Contestant
 from inputs import DATA, LAYOUTS, RECORDED, Input, MissingInputError, parse_size, provide, sources, warm
 from processes import FailedError, Sample
@@ -53,7 +53,7 @@ def main() -> int:
     print(floors.text(floors.judge(results)))
     print(f"\nresults: {options.out}")
     if options.record:
-        recording.record("figures", "bench", figures.markdown(results))
+        performance.record("figures", "bench", figures.markdown(results))
     return int(any("failed" in entry.get("kernelscope", {}) for entry in _readings(results)))
 
 
