@@ -1,6 +1,7 @@
 """Makes text from a trace safe and short enough to show."""
 
 import re
+from functools import lru_cache
 
 _LONGEST = 4096
 # Control characters, and marks that turn the direction of what follows.
@@ -14,6 +15,8 @@ def safe(text: str | None) -> str:
     return _UNNAMED if text is None else _UNSAFE.sub(" ", text[:_LONGEST])
 
 
+# A page and a report show the same few names in many tables.
+@lru_cache(maxsize=1024)
 def short(name: str | None, width: int) -> str:
     """A kernel or operator name in at most ``width`` characters.
 

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html
 import json
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,11 +27,13 @@ def write_page(trace: "Trace", out: Path) -> None:
 
     Raises: InvalidArgumentError: a library of the page is not installed. OSError: it cannot be written.
     """
-    libraries = packed_libraries()
-    views = every_view(trace)
-    write_bytes(
-        out, to_page(views, title=safe(trace.meta.path), libraries=libraries).encode("utf-8", "replace")
-    )
+    # The compressor does not need the interpreter, which makes the views meanwhile.
+    with ThreadPoolExecutor(max_workers=1) as packer:
+        packing = packer.submit(packed_libraries)
+        views = every_view(trace)
+        libraries = packing.result()
+    page = to_page(views, title=safe(trace.meta.path), libraries=libraries)
+    write_bytes(out, page.encode("utf-8", "replace"))
 
 
 def to_page(views: list[View], *, title: str, libraries: dict[str, str]) -> str:
