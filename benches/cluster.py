@@ -20,6 +20,7 @@ from typing import Any
 import cluster_paper
 import machine
 from inputs import DATA, parse_size, size_text, warm
+from kernelscope.batch.pool import SETTINGS
 from performance import record, taken_on
 from processes import PEERS
 
@@ -27,7 +28,7 @@ MB = 10**6
 LOOK_S = 0.02
 
 # What the settings of a worker process are, so that one trace alone is read as in a batch.
-WORKER = {"POLARS_MAX_THREADS": "1", "_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
+WORKER = {**SETTINGS, "POLARS_MAX_THREADS": "1"}
 
 
 def main() -> int:

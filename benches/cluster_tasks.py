@@ -26,14 +26,15 @@ def traces_of(folder: str) -> list[str]:
 def single(folder: str, out: str) -> Found:
     """Reads each trace with one thread and writes its tables as Parquet, one trace after the other."""
     from kernelscope import read
-    from kernelscope.batch.work import ZSTD_LEVEL
+    from kernelscope.batch.work import write_table
 
-    Path(out).mkdir(parents=True, exist_ok=True)
+    place = Path(out)
+    place.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     for path in traces_of(folder):
-        tables = read(path, threads=1).tables
-        for name in list(tables):
-            tables.pop(name).write_parquet(f"{out}/{name}.parquet", compression_level=ZSTD_LEVEL)
+        for name, table in read(path, threads=1).tables.items():
+            if table.height:
+                write_table(table, place / f"{name}.parquet")
     return {"seconds": time.perf_counter() - start}
 
 
