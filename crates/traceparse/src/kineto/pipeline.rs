@@ -2,8 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::events::{Gap, Run};
 use super::feed::Feed;
@@ -67,17 +66,7 @@ fn read_with(source: Source, head: Head, options: &ReadOptions, fraction: Fracti
         failed: AtomicBool::new(false),
         options,
     };
-    std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| work.run(&shared, fraction))).collect();
-        let mut outcome = work.run(&shared, fraction);
-        for other in others {
-            let result = other.join().unwrap_or_else(|_| {
-                Err(Error::new(ErrorKind::Io, "a reading thread failed; please report this"))
-            });
-            outcome = outcome.and(result);
-        }
-        outcome
-    })?;
+    work.run_on(threads, &shared, fraction)?;
     let source = lock(work.feed).into_source();
     let sequencer = work.sequencer.into_inner().unwrap_or_else(PoisonError::into_inner);
     let (short_zero, leading_zero) = sequencer.short_fractions;
@@ -104,10 +93,26 @@ struct Work<'w> {
 }
 
 impl<'w> Work<'w> {
+    /// Reads the whole content on so many threads.
+    fn run_on(&self, threads: usize, shared: &'w Shared, fraction: Fraction) -> Result<()> {
+        std::thread::scope(|scope| {
+            let start = |thread| scope.spawn(move || self.run(thread, shared, fraction));
+            let others: Vec<_> = (1..threads).map(start).collect();
+            let mut outcome = self.run(0, shared, fraction);
+            for other in others {
+                let result = other.join().unwrap_or_else(|_| {
+                    Err(Error::new(ErrorKind::Io, "a reading thread failed; please report this"))
+                });
+                outcome = outcome.and(result);
+            }
+            outcome
+        })
+    }
+
     /// Reads, parses and delivers chunks until there are no more.
-    fn run(&self, shared: &'w Shared, fraction: Fraction) -> Result<()> {
+    fn run(&self, thread: usize, shared: &'w Shared, fraction: Fraction) -> Result<()> {
         let mut rows = RowBuilder::new(shared, fraction);
-        let result = self.run_with(&mut rows);
+        let result = self.run_with(thread, &mut rows);
         if result.is_err() {
             self.failed.store(true, Ordering::Relaxed);
             self.pool.close();
@@ -115,8 +120,8 @@ impl<'w> Work<'w> {
         result
     }
 
-    fn run_with(&self, rows: &mut RowBuilder<'_>) -> Result<()> {
-        while let Some(mut piece) = self.pool.take() {
+    fn run_with(&self, thread: usize, rows: &mut RowBuilder<'_>) -> Result<()> {
+        while let Some(mut piece) = self.pool.take(thread) {
             // A buffer is in hand before a chunk is claimed, so the thread that holds the oldest
             // chunk never waits for one.
             {
@@ -143,7 +148,7 @@ impl<'w> Work<'w> {
 
 /// Parses a chunk on the assumption that it begins between events.
 fn parse(piece: &mut Piece, rows: &mut RowBuilder<'_>) {
-    let Piece { chunk, batch, end } = piece;
+    let Piece { chunk, batch, end, .. } = piece;
     batch.clear();
     *end = chunk.starts_event.then(|| {
         let run = Run {
@@ -167,34 +172,44 @@ fn lock<T>(mutex: Mutex<T>) -> T {
 
 /// The buffers in circulation; their number bounds the memory of chunks in flight.
 struct Pool {
-    sender: Mutex<Option<SyncSender<Piece>>>,
-    receiver: Mutex<Receiver<Piece>>,
+    /// The free ones, the last used behind the others; `None` once the pool is closed.
+    free: Mutex<Option<Vec<Piece>>>,
+    returned: Condvar,
 }
 
 impl Pool {
     fn new(buffers: usize) -> Self {
-        let (sender, receiver) = sync_channel(buffers);
-        for _ in 0..buffers {
-            // The channel has room for every buffer.
-            let _ = sender.send(Piece::default());
-        }
-        Self { sender: Mutex::new(Some(sender)), receiver: Mutex::new(receiver) }
+        let free = (0..buffers).map(|_| Piece::default()).collect();
+        Self { free: Mutex::new(Some(free)), returned: Condvar::new() }
     }
 
     /// A free buffer; waits for one, `None` once the pool is closed.
-    fn take(&self) -> Option<Piece> {
-        guard(&self.receiver).recv().ok()
+    ///
+    /// The last that `thread` used, if it is free: in the caches of that processor it costs least to write.
+    fn take(&self, thread: usize) -> Option<Piece> {
+        let mut free = guard(&self.free);
+        loop {
+            let pieces = free.as_mut()?;
+            let own = pieces.iter().rposition(|piece| piece.thread == thread);
+            if let Some(at) = own.or(pieces.len().checked_sub(1)) {
+                let mut piece = pieces.remove(at);
+                piece.thread = thread;
+                return Some(piece);
+            }
+            free = self.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     fn put(&self, piece: Piece) {
-        if let Some(sender) = &*guard(&self.sender) {
-            // Never full: no more buffers exist than it has room for.
-            let _ = sender.try_send(piece);
+        if let Some(pieces) = &mut *guard(&self.free) {
+            pieces.push(piece);
         }
+        self.returned.notify_one();
     }
 
     /// Wakes whoever waits; no buffers are handed out any more.
     fn close(&self) {
-        *guard(&self.sender) = None;
+        *guard(&self.free) = None;
+        self.returned.notify_all();
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Piece {
     pub(crate) batch: Batch,
     /// How the chunk ended; `None` if it was not parsed.
     pub(crate) end: Option<End>,
+    /// The thread that used it last.
+    pub(crate) thread: usize,
 }
 
 /// What the next byte belongs to.
@@ -96,7 +98,7 @@ impl<'s> Sequencer<'s> {
     }
 
     fn commit(&mut self, piece: &mut Piece) -> Result<()> {
-        let Piece { chunk, batch, end } = piece;
+        let Piece { chunk, batch, end, .. } = piece;
         let bytes = chunk.bytes();
         if self.pending.is_empty() {
             return match (self.mode, *end) {
