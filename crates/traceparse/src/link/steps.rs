@@ -132,7 +132,9 @@ impl Steps {
             }
         }
         let mut previous_end = i64::MIN;
-        if let Some(first) = gpu.first().filter(|extent| extent.count > 0) {
+        // Nothing goes before a step that stands for the whole trace.
+        let is_marked = self.hosts.first().is_some_and(|step| step.name.is_some());
+        if let Some(first) = gpu.first().filter(|extent| is_marked && extent.count > 0) {
             let earlier = work.filter(|&(_, end, step)| step == NONE && end < first.start);
             previous_end = earlier.map(|(_, end, _)| end).max().unwrap_or(i64::MIN);
         }

@@ -117,6 +117,19 @@ fn a_trace_without_steps_is_one_step_of_its_operators_or_of_its_gpu_work() {
     assert!(spans(&Tiny::default().link()).is_empty());
 }
 
+/// The plugin begins even the only step after such work, and so loses what the host did before.
+#[test]
+fn work_whose_launch_is_not_recorded_does_not_shorten_a_trace_without_steps() {
+    let mut t = Tiny::default();
+    t.op("aten::mm", 7, 100..400, |_| {});
+    t.launch(7, 310..330, 5, 0);
+    t.kernel("launched before the recording", 150..250, 9, 0);
+    t.kernel("k", 320..420, 5, 0);
+    let trace = t.link();
+    assert_eq!(spans(&trace), [(100, 320, false)]);
+    assert_eq!(trace.tables.steps.kernel_ns.values(), [200]);
+}
+
 #[test]
 fn parts_in_order_of_priority_sum_to_the_step() {
     let mut t = Tiny::default();
