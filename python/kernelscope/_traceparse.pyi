@@ -38,33 +38,52 @@ def read(
     """Reads the trace at ``path``; ``progress`` is called with bytes done and bytes in all."""
 
 class RangeProjector:
-    """Collects host ranges, calls and GPU work as Arrow IPC streams, and relates them."""
+    """Collects GPU work, then calls, then host ranges as Arrow IPC streams, and relates them."""
 
-    def __init__(self) -> None: ...
-    def add_ranges(self, stream: bytes) -> None:
-        """Adds ranges: ``start_ns``, ``end_ns``, ``thread``, ``process``, ``crosses_threads``."""
-
-    def add_calls(self, stream: bytes) -> None:
-        """Adds calls: ``start_ns``, ``end_ns``, ``thread``, ``process``."""
+    def __init__(self, by: list[str]) -> None:
+        """Groups ranges that agree in the columns ``by``, of integers."""
 
     def add_work(self, stream: bytes) -> None:
-        """Adds GPU work: ``call``, an index into the calls, ``start_ns``, ``end_ns``."""
+        """Adds GPU work: ``launch_row``, ``start_ns``, ``dur_ns``; rows that lack any are left out."""
+
+    def add_calls(self, stream: bytes) -> None:
+        """Adds calls: ``row``, ``track``, ``start_ns``, ``dur_ns``, ``process`` if ranges cross threads."""
+
+    def add_ranges(self, stream: bytes) -> None:
+        """Adds ranges: ``track``, ``start_ns``, ``dur_ns``, ``process`` and ``crosses_threads`` if any do."""
 
     def project(self) -> ArrowTable:
         """What the ranges come to on the GPU; forgets everything."""
 
+    def sums(self) -> ArrowTable:
+        """What the ranges come to by group, with the ``first`` of each; forgets everything."""
+
     def pairs(self) -> ArrowTable:
-        """Every pair of a range and a call that it encloses; forgets everything."""
+        """Every pair of a ``range`` and the ``launch_row`` of a call in it; forgets everything."""
+
+def pair_allocations(records: bytes) -> ArrowTable:
+    """The free of each allocation and the allocation of each free, as ``partner``.
+
+    Records come in order of time, with ``device``, ``address`` and ``bytes``.
+    """
+
+def sum_records_within(records: bytes, intervals: list[bytes]) -> ArrowTable:
+    """The ``bytes`` of records inside each interval: of ``start_ns`` and ``bytes``, and ``dur_ns``."""
 
 class TimelineIndex:
     """Collects the events of a trace as Arrow IPC streams, and says what a screen can show of them."""
 
-    def __init__(self) -> None: ...
-    def add(self, stream: bytes) -> None:
-        """Adds events: ``track``, ``name``, ``id``, ``start_ns``, ``end_ns``."""
+    def __init__(self, events: int) -> None:
+        """With room for so many events."""
 
-    def build(self) -> None:
-        """Sorts what was added; nothing can be added afterwards."""
+    def add(self, stream: bytes, kind: int, by: list[str]) -> None:
+        """Adds events: ``name``, ``start_ns``, ``dur_ns``; those alike in kind and ``by`` share a track."""
+
+    def tracks(self) -> ArrowTable:
+        """The tracks as they came: the first ``event`` of each, and the first ``start_ns``."""
+
+    def build(self, numbers: list[int]) -> tuple[int, int] | None:
+        """Sorts what was added, with a new number for each track; the first start and the last end."""
 
     def show(self, start_ns: int, end_ns: int, pixels: int) -> ArrowTable:
         """What is seen of ``[start_ns, end_ns)`` on so many pixels."""

@@ -6,6 +6,8 @@ mod demo;
 mod describe;
 mod errors;
 mod export;
+mod memory;
+mod numbering;
 mod projection;
 mod reading;
 mod table;
@@ -25,6 +27,8 @@ mod _traceparse {
     use super::errors::error_classes;
     #[pymodule_export]
     use super::export::JsonEventWriter;
+    #[pymodule_export]
+    use super::memory::{pair_allocations, sum_records_within};
     #[pymodule_export]
     use super::projection::RangeProjector;
     #[pymodule_export]

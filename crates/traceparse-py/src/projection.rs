@@ -9,64 +9,69 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, PrimitiveArray, Rec
 use arrow_ipc::reader::StreamReader;
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
-use traceparse::projection::{Call, Enclosure, HostRange, NONE, Projection, Totals, Work, project};
+use traceparse::numbering::Numbering;
+use traceparse::projection::{Call, GroupSums, HostRange, NONE, Projection, Projector, Totals};
 use traceparse::{Error, ErrorKind};
 
 use crate::errors;
+use crate::numbering::{add_part, first_rows};
 use crate::table::ArrowTable;
 use crate::watch;
 
-/// Collects host ranges, calls and GPU work, and relates them.
+/// Collects GPU work, then the calls, then the host ranges, and relates them.
 ///
 /// Frames are added part by part, so that their copies are never all there at once.
 #[pyclass(module = "kernelscope._traceparse")]
 #[derive(Default)]
 pub(crate) struct RangeProjector {
-    ranges: Vec<HostRange>,
-    calls: Vec<Call>,
-    work: Vec<Work>,
+    projector: Projector,
+    /// The columns that agree in a group.
+    by: Vec<String>,
+    groups: Numbering,
 }
 
 #[pymethods]
 impl RangeProjector {
+    /// Groups ranges by the columns `by`.
     #[new]
-    fn new() -> Self {
-        Self::default()
+    fn new(by: Vec<String>) -> Self {
+        Self { by, ..Self::default() }
     }
 
-    /// Adds ranges: columns `start_ns`, `end_ns`, `thread`, `process` and `crosses_threads`, none null.
-    fn add_ranges(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<()> {
-        read_ranges(stream, &mut self.ranges).map_err(|error| errors::to_python(py, &refused(&error)))
-    }
-
-    /// Adds calls: columns `start_ns`, `end_ns`, `thread` and `process`, none null.
-    fn add_calls(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<()> {
-        read_calls(stream, &mut self.calls).map_err(|error| errors::to_python(py, &refused(&error)))
-    }
-
-    /// Adds GPU work: columns `call` (an index into the calls), `start_ns` and `end_ns`, none null.
+    /// Adds GPU work: columns `launch_row`, `start_ns` and `dur_ns`; rows that lack any are left out.
     fn add_work(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<()> {
-        read_work(stream, &mut self.work).map_err(|error| errors::to_python(py, &refused(&error)))
+        read_work(stream, &mut self.projector).map_err(|error| errors::to_python(py, &refused(&error)))
+    }
+
+    /// Adds calls: columns `row`, `start_ns`, `dur_ns` (0 if null), `track`, and `process` if ranges cross
+    /// threads.
+    fn add_calls(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<()> {
+        read_calls(stream, &mut self.projector).map_err(|error| errors::to_python(py, &refused(&error)))
+    }
+
+    /// Adds ranges: columns `start_ns`, `dur_ns`, `track`, `crosses_threads` and `process` if any crosses
+    /// threads, and those it is grouped by. Without a duration a range is only counted.
+    fn add_ranges(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<()> {
+        read_ranges(stream, self).map_err(|error| errors::to_python(py, &refused(&error)))
     }
 
     /// What the ranges come to on the GPU, one row for each that has GPU work. Forgets everything.
     fn project(&mut self, py: Python<'_>) -> PyResult<ArrowTable> {
-        let Self { ranges, calls, work } = std::mem::take(self);
-        watch::run(py, None, move |_| {
-            let projection = project(&ranges, &calls, &work);
-            drop((ranges, calls, work));
-            projected_table(projection).map_err(|error| refused(&error))
-        })
+        let Self { projector, .. } = std::mem::take(self);
+        watch::run(py, None, move |_| projected_table(projector.project()).map_err(|error| refused(&error)))
     }
 
-    /// Every pair of a range and a call that it encloses, as indices, and whether the range is the
-    /// innermost. Forgets everything.
+    /// What the ranges come to by group, with the first range of each. Forgets everything.
+    fn sums(&mut self, py: Python<'_>) -> PyResult<ArrowTable> {
+        let Self { projector, groups, .. } = std::mem::take(self);
+        watch::run(py, None, move |_| sum_table(&projector.sum(), &groups).map_err(|error| refused(&error)))
+    }
+
+    /// Every pair of a range, as an index, and the row of a call that it encloses, and whether the range
+    /// is the innermost. Forgets everything.
     fn pairs(&mut self, py: Python<'_>) -> PyResult<ArrowTable> {
-        let Self { ranges, calls, .. } = std::mem::take(self);
-        watch::run(py, None, move |_| {
-            let enclosure = Enclosure::find(&ranges, &calls);
-            pair_table(&enclosure, calls.len() as u32).map_err(|error| refused(&error))
-        })
+        let Self { projector, .. } = std::mem::take(self);
+        watch::run(py, None, move |_| pair_table(&projector.pairs()).map_err(|error| refused(&error)))
     }
 }
 
@@ -77,54 +82,63 @@ pub(crate) fn refused(error: &ArrowError) -> Error {
 
 pub(crate) type Outcome<T> = std::result::Result<T, ArrowError>;
 
-fn read_ranges(stream: &[u8], ranges: &mut Vec<HostRange>) -> Outcome<()> {
+fn read_work(stream: &[u8], projector: &mut Projector) -> Outcome<()> {
     for batch in StreamReader::try_new(stream, None)? {
         let batch = batch?;
-        let (start, end) = (column::<Int64Type>(&batch, "start_ns")?, column::<Int64Type>(&batch, "end_ns")?);
-        let (thread, process) = place(&batch)?;
-        let crosses: &BooleanArray = downcast(&batch, "crosses_threads")?;
-        ranges.extend((0..batch.num_rows()).map(|row| HostRange {
-            start: start.value(row),
-            end: end.value(row).max(start.value(row)),
-            thread: thread.value(row),
-            process: process.value(row),
-            crosses_threads: crosses.value(row),
-        }));
+        let launch: &UInt32Array = nullable(&batch, "launch_row")?;
+        let start = column::<Int64Type>(&batch, "start_ns")?;
+        let length: &Int64Array = nullable(&batch, "dur_ns")?;
+        for ((row, &start), length) in launch.iter().zip(start.values()).zip(length) {
+            if let (Some(row), Some(length)) = (row, length) {
+                projector.add_work(row, start, start.saturating_add(length));
+            }
+        }
     }
     Ok(())
 }
 
-fn read_calls(stream: &[u8], calls: &mut Vec<Call>) -> Outcome<()> {
+fn read_calls(stream: &[u8], projector: &mut Projector) -> Outcome<()> {
     for batch in StreamReader::try_new(stream, None)? {
         let batch = batch?;
-        let (start, end) = (column::<Int64Type>(&batch, "start_ns")?, column::<Int64Type>(&batch, "end_ns")?);
-        let (thread, process) = place(&batch)?;
-        calls.extend((0..batch.num_rows()).map(|row| Call {
-            start: start.value(row),
-            end: end.value(row).max(start.value(row)),
-            thread: thread.value(row),
-            process: process.value(row),
-        }));
+        let (row, track) = (column::<UInt32Type>(&batch, "row")?, column::<UInt32Type>(&batch, "track")?);
+        let start = column::<Int64Type>(&batch, "start_ns")?;
+        let length: &Int64Array = nullable(&batch, "dur_ns")?;
+        let process = optional::<Int64Array>(&batch, "process");
+        for at in 0..batch.num_rows() {
+            let length = if length.is_null(at) { 0 } else { length.value(at) };
+            let call = Call {
+                start: start.value(at),
+                end: start.value(at).saturating_add(length.max(0)),
+                thread: track.value(at),
+                process: process.map_or(0, |process| process.value(at)),
+            };
+            projector.add_call(row.value(at), call);
+        }
     }
     Ok(())
 }
 
-fn read_work(stream: &[u8], work: &mut Vec<Work>) -> Outcome<()> {
+fn read_ranges(stream: &[u8], into: &mut RangeProjector) -> Outcome<()> {
     for batch in StreamReader::try_new(stream, None)? {
         let batch = batch?;
-        let (start, end) = (column::<Int64Type>(&batch, "start_ns")?, column::<Int64Type>(&batch, "end_ns")?);
-        let call = column::<UInt32Type>(&batch, "call")?;
-        work.extend((0..batch.num_rows()).map(|row| Work {
-            call: call.value(row),
-            start: start.value(row),
-            end: end.value(row),
-        }));
+        let groups = add_part(&batch, &into.by, &mut into.groups)?;
+        let (start, track) =
+            (column::<Int64Type>(&batch, "start_ns")?, column::<UInt32Type>(&batch, "track")?);
+        let length: &Int64Array = nullable(&batch, "dur_ns")?;
+        let process = optional::<Int64Array>(&batch, "process");
+        let crosses = optional::<BooleanArray>(&batch, "crosses_threads");
+        for (at, &group) in groups.iter().enumerate() {
+            let range = (!length.is_null(at)).then(|| HostRange {
+                start: start.value(at),
+                end: start.value(at).saturating_add(length.value(at).max(0)),
+                thread: track.value(at),
+                process: process.map_or(0, |process| process.value(at)),
+                crosses_threads: crosses.is_some_and(|crosses| crosses.value(at)),
+            });
+            into.projector.add_range(group, range);
+        }
     }
     Ok(())
-}
-
-fn place(batch: &RecordBatch) -> Outcome<(&UInt32Array, &Int64Array)> {
-    Ok((column::<UInt32Type>(batch, "thread")?, column::<Int64Type>(batch, "process")?))
 }
 
 /// A column of integers of a batch that Python handed over.
@@ -136,26 +150,43 @@ pub(crate) fn column<'a, T: ArrowPrimitiveType>(
 }
 
 fn downcast<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Outcome<&'a A> {
-    let column = batch.column_by_name(name).and_then(|array| array.as_any().downcast_ref::<A>());
-    let column = column.filter(|array| array.null_count() == 0);
+    let column = optional(batch, name).filter(|array: &&A| array.null_count() == 0);
     column.ok_or_else(|| ArrowError::SchemaError(format!("{name} is missing, null or of another type")))
 }
 
-fn pair_table(enclosure: &Enclosure, calls: u32) -> Outcome<ArrowTable> {
-    let (mut ranges, mut of_calls, mut innermost) = (Vec::new(), Vec::new(), Vec::new());
-    let mut add = |range: u32, call: u32| {
-        ranges.push(range);
-        of_calls.push(call);
-        innermost.push(enclosure.innermost(call) == range);
-    };
-    for call in 0..calls {
-        enclosure.for_each_nested(call, |range| add(range, call));
-    }
-    enclosure.loose().iter().for_each(|&(range, call)| add(range, call));
+/// A column that may hold nulls.
+pub(crate) fn nullable<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Outcome<&'a A> {
+    optional(batch, name)
+        .ok_or_else(|| ArrowError::SchemaError(format!("{name} is missing or of another type")))
+}
+
+fn optional<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Option<&'a A> {
+    batch.column_by_name(name).and_then(|array| array.as_any().downcast_ref::<A>())
+}
+
+fn pair_table(pairs: &[(u32, u32, bool)]) -> Outcome<ArrowTable> {
     table(vec![
-        ("range", Arc::new(UInt32Array::from(ranges))),
-        ("call", Arc::new(UInt32Array::from(of_calls))),
-        ("is_innermost", Arc::new(BooleanArray::from(innermost))),
+        ("range", Arc::new(pairs.iter().map(|pair| pair.0).collect::<UInt32Array>())),
+        ("launch_row", Arc::new(pairs.iter().map(|pair| pair.1).collect::<UInt32Array>())),
+        ("is_innermost", Arc::new(pairs.iter().map(|pair| Some(pair.2)).collect::<BooleanArray>())),
+    ])
+}
+
+fn sum_table(sums: &[GroupSums], groups: &Numbering) -> Outcome<ArrowTable> {
+    let column = |value: fn(&GroupSums) -> i64| -> ArrayRef {
+        Arc::new(sums.iter().map(value).collect::<Int64Array>())
+    };
+    table(vec![
+        ("first", first_rows(groups)),
+        ("ranges", column(|sums| sums.ranges)),
+        ("host_ns", column(|sums| sums.host_ns)),
+        ("projected", column(|sums| sums.projected)),
+        ("projected_host_ns", column(|sums| sums.projected_host_ns)),
+        ("gpu_span_ns", column(|sums| sums.span_ns)),
+        ("gpu_busy_ns", column(|sums| sums.busy_ns)),
+        ("gpu_exclusive_ns", column(|sums| sums.exclusive_ns)),
+        ("launches", column(|sums| sums.launches)),
+        ("gpu_ops", column(|sums| sums.gpu_ops)),
     ])
 }
 

@@ -2,43 +2,88 @@
 
 use std::sync::Arc;
 
-use arrow_array::types::{Int64Type, UInt32Type};
-use arrow_array::{ArrayRef, Int64Array, UInt32Array};
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array, UInt32Array};
 use arrow_ipc::reader::StreamReader;
+use arrow_schema::ArrowError;
+use hashbrown::HashMap;
 use pyo3::prelude::*;
+use traceparse::numbering::Numbering;
 use traceparse::timeline::{Mark, Slice, Timeline, View};
 use traceparse::{Error, ErrorKind};
 
 use crate::errors;
-use crate::projection::{Outcome, column, refused, table};
+use crate::numbering::add_part;
+use crate::projection::{Outcome, column, nullable, refused, table};
 use crate::table::ArrowTable;
 use crate::watch;
 
+/// An event without a name.
+const NAMELESS: u32 = u32::MAX;
+
 /// Collects the events of a trace, and says what a screen can show of them.
+///
+/// Events are numbered as they are added.
 #[pyclass(module = "kernelscope._traceparse")]
 #[derive(Default)]
 pub(crate) struct TimelineIndex {
     waiting: Vec<Slice>,
+    /// The tracks of each kind, whose numbers count in that kind.
+    kinds: HashMap<u32, Kind>,
+    /// The track of each kind and number.
+    numbers: HashMap<(u32, u32), u32>,
+    tracks: Vec<Track>,
     timeline: Arc<Timeline>,
+}
+
+/// A kind of tracks, and the columns by which they were told apart last.
+#[derive(Default)]
+struct Kind {
+    by: Vec<String>,
+    numbering: Numbering,
+}
+
+/// The first event of a track, and when the earliest starts.
+struct Track {
+    event: u32,
+    start: i64,
 }
 
 #[pymethods]
 impl TimelineIndex {
+    /// With room for so many events.
     #[new]
-    fn new() -> Self {
-        Self::default()
+    fn new(events: usize) -> Self {
+        Self { waiting: Vec::with_capacity(events), ..Self::default() }
     }
 
-    /// Adds events: columns `track`, `name`, `id`, `start_ns` and `end_ns`, none null.
-    fn add(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<()> {
-        read_slices(stream, &mut self.waiting).map_err(|error| errors::to_python(py, &refused(&error)))
+    /// Adds events: columns `name` (null for none), `start_ns`, `dur_ns`, and integers of which those that
+    /// agree in the columns `by` lie on one track, unless they are of another kind.
+    fn add(&mut self, py: Python<'_>, stream: &[u8], kind: u32, by: Vec<String>) -> PyResult<()> {
+        self.kinds.entry(kind).or_default().by = by;
+        self.read(stream, kind).map_err(|error| errors::to_python(py, &refused(&error)))
     }
 
-    /// Sorts what was added; nothing can be added afterwards.
-    fn build(&mut self, py: Python<'_>) -> PyResult<()> {
-        let slices = std::mem::take(&mut self.waiting);
-        self.timeline = watch::run(py, None, move |_| Ok(Arc::new(Timeline::new(slices))))?;
-        Ok(())
+    /// The tracks as they came: `event`, the first of each, and `start_ns`, the first start.
+    fn tracks(&self, py: Python<'_>) -> PyResult<ArrowTable> {
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("event", Arc::new(self.tracks.iter().map(|track| track.event).collect::<UInt32Array>())),
+            ("start_ns", Arc::new(self.tracks.iter().map(|track| track.start).collect::<Int64Array>())),
+        ];
+        table(columns).map_err(|error| errors::to_python(py, &refused(&error)))
+    }
+
+    /// Sorts what was added, the tracks by the number that each is given; nothing can be added afterwards.
+    /// The result is the first start and the last end.
+    fn build(&mut self, py: Python<'_>, numbers: Vec<u32>) -> PyResult<Option<(i64, i64)>> {
+        let mut slices = std::mem::take(&mut self.waiting);
+        self.timeline = watch::run(py, None, move |_| {
+            for slice in &mut slices {
+                slice.track = numbers.get(slice.track as usize).copied().unwrap_or(slice.track);
+            }
+            Ok(Arc::new(Timeline::new(slices)))
+        })?;
+        Ok(self.timeline.extent())
     }
 
     /// What is seen of `[start_ns, end_ns)` on so many pixels.
@@ -53,21 +98,46 @@ impl TimelineIndex {
     }
 }
 
-fn read_slices(stream: &[u8], slices: &mut Vec<Slice>) -> Outcome<()> {
-    for batch in StreamReader::try_new(stream, None)? {
-        let batch = batch?;
-        let (start, end) = (column::<Int64Type>(&batch, "start_ns")?, column::<Int64Type>(&batch, "end_ns")?);
-        let (track, name) = (column::<UInt32Type>(&batch, "track")?, column::<UInt32Type>(&batch, "name")?);
-        let id = column::<UInt32Type>(&batch, "id")?;
-        slices.extend((0..batch.num_rows()).map(|row| Slice {
-            track: track.value(row),
-            name: name.value(row),
-            start: start.value(row),
-            end: end.value(row),
-            id: id.value(row),
-        }));
+impl TimelineIndex {
+    fn read(&mut self, stream: &[u8], kind: u32) -> Outcome<()> {
+        for batch in StreamReader::try_new(stream, None)? {
+            let batch = batch?;
+            let Kind { by, numbering } = self.kinds.entry(kind).or_default();
+            let places = add_part(&batch, by, numbering)?;
+            let start = column::<Int64Type>(&batch, "start_ns")?;
+            let (length, name): (&Int64Array, &UInt32Array) =
+                (nullable(&batch, "dur_ns")?, nullable(&batch, "name")?);
+            let first = u32::try_from(self.waiting.len());
+            let first = first.map_err(|_| ArrowError::InvalidArgumentError("too many events".to_owned()))?;
+            let mut last = None;
+            for ((id, at), &place) in (first..).zip(0..batch.num_rows()).zip(&places) {
+                let start = start.value(at);
+                let length = if length.is_null(at) { 0 } else { length.value(at).max(0) };
+                let track = match last {
+                    Some((number, track)) if number == place => track,
+                    _ => self.track(kind, place, id, start),
+                };
+                last = Some((place, track));
+                if let Some(known) = self.tracks.get_mut(track as usize) {
+                    known.start = known.start.min(start);
+                }
+                let name = if name.is_null(at) { NAMELESS } else { name.value(at) };
+                let end = start.saturating_add(length);
+                self.waiting.push(Slice { track, name, start, end, id });
+            }
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// The track of a kind with that number; if it is new, `event` is its first.
+    fn track(&mut self, kind: u32, number: u32, event: u32, start: i64) -> u32 {
+        let next = self.tracks.len() as u32;
+        let track = *self.numbers.entry((kind, number)).or_insert(next);
+        if track == next {
+            self.tracks.push(Track { event, start });
+        }
+        track
+    }
 }
 
 fn mark_table(marks: &[Mark]) -> Outcome<ArrowTable> {

@@ -14,6 +14,8 @@ pub mod export;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod interval;
+pub mod memory;
+pub mod numbering;
 pub mod projection;
 pub mod schema;
 pub mod timeline;

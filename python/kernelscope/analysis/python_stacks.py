@@ -34,7 +34,7 @@ def with_call_stacks(trace: "Trace") -> pl.DataFrame:
     trie = name_trie(frames)
     texts = path_texts(trie.levels, root_first=False).with_columns(pl.col("text").cast(pl.Categorical))
     of_frame = frames.select(frame="row", path=trie.path_of).join(texts, on="path", how="left")
-    around = innermost(ops, trace.python, counts=is_source).alias("frame").to_frame()
+    around = innermost(ops, trace.python, counts=is_source.gather).alias("frame").to_frame()
     stacks = around.join(of_frame, on="frame", how="left", maintain_order="left")
     return ops.with_columns(stacks["text"].alias("call_stack"))
 

@@ -1,5 +1,6 @@
 """What the ranges of the host come to on the GPU."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -19,6 +20,7 @@ _OWN = {
 }
 _PART_ROWS = 1 << 17
 _PLACE = ("row", "kind", "pid", "tid", "start_ns", "dur_ns")
+_SUMMED = ("gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "launches", "gpu_ops")
 _OF_RANGES = ("name", "domain", "category", "op_id", "sequence")
 _ON_GPU = (
     "gpu_start_ns", "gpu_end_ns", "gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "launches", "gpu_ops",
@@ -69,13 +71,37 @@ def nvtx_table(
     Order: by exclusive time, longest first, then by the columns ``by``.
     Raises: InvalidArgumentError: ``by`` names no such column.
     """
-    projection = nvtx_projection(trace, domain=domain)
-    columns = check_by(by, projection.columns)
-    summed = ("dur_ns", "gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "launches", "gpu_ops")
-    kept = [pl.col(name).sum() for name in summed if name not in columns]
-    table = projection.group_by(columns).agg(pl.len().cast(pl.Int64).alias("ranges"), *kept)
+    columns = check_by(by, (*_PLACE, *_OF_RANGES, *_ON_GPU))
+    kept = [name for name in ("dur_ns", *_SUMMED) if name not in columns]
+    if set(columns).isdisjoint(_ON_GPU):
+        sums = range_sums(trace, columns, domain=domain).filter(pl.col("projected") > 0)
+        own = {"ranges": pl.col("projected"), "dur_ns": pl.col("projected_host_ns")}
+        table = sums.select(
+            *columns, *(own.get(name, pl.col(name)).alias(name) for name in ("ranges", *kept))
+        )
+    else:
+        projection = project(trace, host_ranges(trace, *_OF_RANGES, domain=domain))
+        count = pl.len().cast(pl.Int64).alias("ranges")
+        table = projection.group_by(columns).agg(count, *(pl.col(name).sum() for name in kept))
     order = ["gpu_exclusive_ns", *columns]
-    return table.sort(order, descending=[True, *(False for _ in columns)], nulls_last=True)
+    return as_text(table).sort(order, descending=[True, *(False for _ in columns)], nulls_last=True)
+
+
+def range_sums(trace: "Trace", by: Sequence[str], *, domain: str | None = None) -> pl.DataFrame:
+    """Ranges that agree in the columns ``by``, on the host and on the GPU.
+
+    Columns: those of ``by`` (any of ``ranges``, as recorded); of all ranges but marks ``ranges`` and
+        ``host_ns``; of those with GPU work ``projected``, ``projected_host_ns``, ``gpu_span_ns``,
+        ``gpu_busy_ns``, ``gpu_exclusive_ns``, ``launches`` and ``gpu_ops``, as in :func:`nvtx_table`.
+    Units: ns.
+    Order: by the first range of each.
+    """
+    ranges = _recorded_ranges(trace, ("track", "start_ns", "dur_ns", *by), domain)
+    # What is the same in all rows tells none apart, and need not be looked at.
+    told = [name for name in by if ranges[name].null_count() < ranges.height]
+    codes = {f"by_{name}": pl.col(name).to_physical() for name in told}
+    sums = pl.DataFrame(_projector(trace, ranges, codes).sums())
+    return pl.concat([ranges.select(by)[sums["first"]], sums.drop("first")], how="horizontal")
 
 
 def host_ranges(trace: "Trace", *columns: str, domain: str | None = None) -> pl.DataFrame:
@@ -84,10 +110,17 @@ def host_ranges(trace: "Trace", *columns: str, domain: str | None = None) -> pl.
     Columns: ``row``, ``kind``, ``track``, ``pid``, ``tid``, ``start_ns``, ``dur_ns`` and ``columns`` of
         ``ranges``, and ``crosses_threads``: whether another thread ended the range.
     """
-    wanted = tuple(dict.fromkeys(("track", *_PLACE, *columns, "domain", "end_tid")))
+    found = _recorded_ranges(trace, ("track", *_PLACE, *columns), domain)
+    return found.drop_nulls("dur_ns") if found["dur_ns"].null_count() else found
+
+
+def _recorded_ranges(trace: "Trace", columns: Sequence[str], domain: str | None) -> pl.DataFrame:
+    """The columns of :func:`host_ranges`, also of ranges whose end was not recorded."""
+    wanted = tuple(dict.fromkeys((*columns, "kind", "domain", "end_tid")))
     if trace.ranges.height or trace.ops.is_empty():
-        ranges = trace.ranges.select(wanted)
-        found = ranges.filter((pl.col("kind") != "mark") & pl.col("dur_ns").is_not_null())
+        found = trace.ranges.select(wanted)
+        is_range = found["kind"] != "mark"
+        found = found if is_range.all(ignore_nulls=False) else found.filter(is_range)
     else:
         annotations = trace.ops.filter(
             pl.col("category").cast(pl.String).is_in(["user_annotation", "UserAnnotation"])
@@ -97,11 +130,11 @@ def host_ranges(trace: "Trace", *columns: str, domain: str | None = None) -> pl.
         known = {name: pl.col(name) for name in wanted if name in annotations.columns}
         kind = {"kind": pl.lit("annotation", pl.Categorical)}
         found = annotations.select(**{**none, **known, **kind})
-    found = found.with_columns(crosses_threads=pl.col("end_tid").is_not_null())
-    name = pl.col("domain").cast(pl.String)
     if domain is not None:
+        name = pl.col("domain").cast(pl.String)
         found = found.filter(name.is_null() if domain == "" else name == domain)
-    return found.drop([name for name in ("domain", "end_tid") if name not in columns])
+    found = found.with_columns(crosses_threads=pl.col("end_tid").is_not_null())
+    return found.drop([name for name in wanted if name not in columns])
 
 
 def project(trace: "Trace", ranges: pl.DataFrame, *, innermost: bool = False) -> pl.DataFrame:
@@ -110,8 +143,7 @@ def project(trace: "Trace", ranges: pl.DataFrame, *, innermost: bool = False) ->
     Ranges without GPU work are left out; the others stay in order. :func:`nvtx_projection` documents
     the columns that are added.
     """
-    projector, _ = _projector(trace, ranges)
-    table = projector.project()
+    table = _projector(trace, ranges).project()
     found = pl.DataFrame(table) if len(table) else _nothing()
     if innermost:
         found = found.filter(pl.col("own_launches").is_not_null()).with_columns(
@@ -138,45 +170,33 @@ def enclosing_pairs(trace: "Trace", ranges: pl.DataFrame) -> pl.DataFrame:
     Columns: ``range`` (position in ``ranges``, a frame of :func:`host_ranges`), ``launch_row`` and
         ``is_innermost``.
     """
-    projector, launch_rows = _projector(trace, ranges)
-    table = projector.pairs()
-    empty = {"range": pl.UInt32, "call": pl.UInt32, "is_innermost": pl.Boolean}
-    pairs = pl.DataFrame(table) if len(table) else pl.DataFrame(schema=empty)
-    return pairs.select("range", launch_rows.gather(pairs["call"]).alias("launch_row"), "is_innermost")
+    table = _projector(trace, ranges).pairs()
+    empty = {"range": pl.UInt32, "launch_row": pl.UInt32, "is_innermost": pl.Boolean}
+    return pl.DataFrame(table) if len(table) else pl.DataFrame(schema=empty)
 
 
-def _projector(trace: "Trace", ranges: pl.DataFrame) -> tuple[_traceparse.RangeProjector, pl.Series]:
-    """Ranges, calls with GPU work, and the work; and the rows of the calls."""
-    projector = _traceparse.RangeProjector()
-    for part in ranges.iter_slices(_PART_ROWS):
-        projector.add_ranges(_stream(_placed(trace, part)))
-    work = trace.gpu_ops.select("launch_row", "start_ns", "dur_ns").drop_nulls()
-    calls = trace.launches.select("row", "track", "pid", "start_ns", "dur_ns")
-    rows = work["launch_row"].unique().sort()
-    if len(rows) < calls.height:
-        calls = calls.filter(pl.col("row").is_in(rows.implode()))
-    for part in calls.iter_slices(_PART_ROWS):
-        projector.add_calls(_stream(_placed(trace, part)))
-    position = positions(calls["row"], work["launch_row"])
-    end = pl.col("start_ns") + pl.col("dur_ns")
-    placed = work.select("start_ns", end.alias("end_ns"), position.alias("call")).drop_nulls("call")
-    for part in placed.iter_slices(_PART_ROWS):
+def _projector(
+    trace: "Trace", ranges: pl.DataFrame, by: Mapping[str, pl.Expr] | None = None
+) -> _traceparse.RangeProjector:
+    """GPU work, the calls, and ``ranges`` in groups that agree in ``by``, ready to be related."""
+    groups = by or {}
+    projector = _traceparse.RangeProjector(list(groups))
+    for part in trace.gpu_ops.select("launch_row", "start_ns", "dur_ns").iter_slices(_PART_ROWS):
         projector.add_work(_stream(part))
-    return projector, calls["row"]
+    place = ["track", "start_ns", "dur_ns"]
+    crosses = ranges["crosses_threads"].any()
+    for part in trace.launches.iter_slices(_PART_ROWS):
+        placed = _with_process(trace, part) if crosses else part
+        projector.add_calls(_stream(placed.select("row", *place, *["process"] * crosses)))
+    for part in ranges.iter_slices(_PART_ROWS):
+        placed = _with_process(trace, part) if crosses else part
+        extent = placed.select(*place, *["process", "crosses_threads"] * crosses, **groups)
+        projector.add_ranges(_stream(extent))
+    return projector
 
 
-def positions(rows: pl.Series, wanted: pl.Series) -> pl.Series:
-    """Where each of ``wanted`` stands in ``rows``, which ascend; null where it is null or not there."""
-    if rows.is_empty():
-        return pl.repeat(None, len(wanted), dtype=pl.UInt32, eager=True)
-    found = rows.search_sorted(wanted.fill_null(0)).clip(upper_bound=len(rows) - 1)
-    is_there = (rows.gather(found) == wanted).fill_null(value=False)
-    return pl.select(pl.when(is_there).then(found.cast(pl.UInt32)))[found.name]
-
-
-def _placed(trace: "Trace", frame: pl.DataFrame) -> pl.DataFrame:
-    """Extents, threads and processes as the projection takes them."""
-    crosses = [pl.col("crosses_threads")] if "crosses_threads" in frame.columns else []
+def _with_process(trace: "Trace", frame: pl.DataFrame) -> pl.DataFrame:
+    """Adds ``process``, a number of the process of each row's thread."""
     # A process known by a text only has a number of its own: that of its first track.
     named = trace.threads.group_by("pid_text").agg(pl.col("track").min().cast(pl.Int64).alias("_named"))
     unnumbered = frame["pid"].null_count() > 0
@@ -185,13 +205,7 @@ def _placed(trace: "Trace", frame: pl.DataFrame) -> pl.DataFrame:
         of_track = trace.threads.join(named, on="pid_text", nulls_equal=True).select("track", "_named")
         frame = frame.join(of_track, on="track", how="left", maintain_order="left")
         process = pl.coalesce("pid", -2 - pl.col("_named"), pl.lit(-1))
-    return frame.select(
-        "start_ns",
-        *crosses,
-        end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0),
-        thread=pl.col("track"),
-        process=process.cast(pl.Int64),
-    )
+    return frame.with_columns(process=process.cast(pl.Int64))
 
 
 def _stream(frame: pl.DataFrame) -> bytes:

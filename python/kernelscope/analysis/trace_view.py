@@ -1,6 +1,5 @@
 """What a screen can show of a trace: its streams and threads, per pixel instead of per event."""
 
-import io
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -10,7 +9,7 @@ from kernelscope.analysis.grouping import as_text
 from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kernelscope.trace import Trace
 
@@ -19,10 +18,11 @@ KINDS = ("stream", "thread", "python")
 
 _PART_ROWS = 1 << 17
 _MOST_PIXELS = 1 << 20
-_KEYS = ("track_kind", "device", "stream", "pid", "tid", "_thread")
 _TRACKS = ("track", "track_kind", "label", "device", "stream", "pid", "tid")
 _MARKS = ("lane", "start_ns", "end_ns", "busy_ns", "busy_share", "events")
 _NAMES = ("name", "category", "row", "name_ns", "longest_name", "longest_row", "longest_ns")
+_OF_STREAM = ("device", "stream", "pid", "tid")
+_OF_THREAD = ("track",)
 
 
 class TimelineView:
@@ -35,25 +35,31 @@ class TimelineView:
         unknown = [kind for kind in kinds if kind not in KINDS]
         if unknown or not kinds:
             raise InvalidArgumentError(f"kinds= takes some of {', '.join(KINDS)}, not {unknown or 'nothing'}")
-        events = pl.concat([frame for kind in kinds for frame in _events(trace, kind)], how="vertical")
-        self.tracks = _tracks(events, trace.threads)
-        self._events = events.select("name", "category", "row")
-        self._index = _traceparse.TimelineIndex()
-        keyed = events.join(
-            self.tracks.select("track", *_KEYS), on=_KEYS, how="left", nulls_equal=True, maintain_order="left"
-        )
-        for part in keyed.with_row_index("id").iter_slices(_PART_ROWS):
-            buffer = io.BytesIO()
-            part.select(
-                "track",
-                "id",
-                "start_ns",
-                "end_ns",
-                pl.col("name").to_physical().cast(pl.UInt32).fill_null(2**32 - 1),
-            ).write_ipc_stream(buffer, compat_level=pl.CompatLevel.oldest())
-            self._index.add(buffer.getvalue())
-        self._index.build()
-        self.start_ns, self.end_ns = _extent(events)
+        self._sources = [source for kind in kinds for source in _sources(trace, kind)]
+        self._index = _traceparse.TimelineIndex(sum(source.frame.height for source in self._sources))
+        for source in self._sources:
+            for part in source.events().iter_slices(_PART_ROWS):
+                stream = part.write_ipc_stream(None, compat_level=pl.CompatLevel.oldest())
+                self._index.add(stream.getvalue(), KINDS.index(source.kind), source.keys)
+        found = pl.DataFrame(self._index.tracks())
+        first = self._gathered(found["event"], lambda source: source.places)
+        self.tracks, order = _tracks(first.with_columns(_first=found["start_ns"]), trace.threads)
+        numbers = order.arg_sort()
+        extent = self._index.build(numbers.to_list())
+        self.start_ns, self.end_ns = (0, 1) if extent is None else (extent[0], max(extent[1], extent[0] + 1))
+
+    def _gathered(self, events: pl.Series, columns: "Callable[[_Source], list[pl.Expr]]") -> pl.DataFrame:
+        """Columns of the events with these numbers, which count through the sources."""
+        parts: list[pl.DataFrame] = []
+        asked = pl.DataFrame({"event": events.cast(pl.Int64), "at": pl.int_range(len(events), eager=True)})
+        first = 0
+        for source in self._sources:
+            until = first + source.frame.height
+            here = asked.filter(pl.col("event").is_between(first, until, closed="left"))
+            rows = source.frame.select(source.needed)[here["event"] - first]
+            parts.append(rows.select(columns(source)).with_columns(here["at"]))
+            first = until
+        return pl.concat(parts).sort("at").drop("at")
 
     def show(
         self, *, start_ns: int | None = None, end_ns: int | None = None, pixels: int = 2000
@@ -67,7 +73,8 @@ class TimelineView:
                 f" not [{start}, {end}) on {pixels}"
             )
         marks = pl.DataFrame(self._index.show(start, end, pixels))
-        names, longest = self._events[marks["dominant"]], self._events[marks["longest"]]
+        names = self._gathered(marks["dominant"], lambda source: source.names)
+        longest = self._gathered(marks["longest"], lambda source: source.names)
         marks = marks.with_columns(
             names.get_columns(),
             longest_name=longest["name"],
@@ -75,9 +82,8 @@ class TimelineView:
             name_ns="dominant_ns",
             busy_share=(pl.col("busy_ns") / (pl.col("end_ns") - pl.col("start_ns"))).fill_nan(None),
         )
-        tracks = self.tracks.drop("_thread")
         return as_text(
-            marks.join(tracks, on="track", how="left", maintain_order="left").select(
+            marks.join(self.tracks, on="track", how="left", maintain_order="left").select(
                 *_TRACKS, *_MARKS, *_NAMES
             )
         )
@@ -117,49 +123,57 @@ def timeline(
     return TimelineView(trace, kinds=kinds).show(start_ns=start_ns, end_ns=end_ns, pixels=pixels)
 
 
-def _events(trace: "Trace", kind: str) -> list[pl.DataFrame]:
-    """Events of one kind of tracks: keys of the track, name, category, row, start and end."""
+class _Source:
+    """A table whose events lie on tracks of one kind."""
+
+    def __init__(self, frame: pl.DataFrame, kind: str, keys: "Sequence[str]", category: pl.Expr) -> None:
+        self.frame = frame
+        self.kind = kind
+        known = [name for name in keys if name in frame.columns]
+        # What no event has tells no tracks apart.
+        self.keys = [name for name in known if frame[name].null_count() < frame.height]
+        place = [
+            pl.col(name).cast(pl.Int64) if name in frame.columns else pl.lit(None, pl.Int64).alias(name)
+            for name in _OF_STREAM
+        ]
+        thread = pl.lit(None, pl.UInt32) if kind == "stream" else pl.col("track")
+        self.places = [*place, thread.alias("_thread"), pl.lit(kind, pl.Enum(KINDS)).alias("track_kind")]
+        self.names = [pl.col("name"), category.cast(pl.Categorical).alias("category"), pl.col("row")]
+        used = (*_OF_STREAM, "track", "name", "row", "kind", "category", "is_communication")
+        self.needed = [name for name in used if name in frame.columns]
+
+    def events(self) -> pl.DataFrame:
+        """What is laid out."""
+        return self.frame.select("start_ns", "dur_ns", *self.keys, name=pl.col("name").to_physical())
+
+
+def _sources(trace: "Trace", kind: str) -> list[_Source]:
+    """The tables whose events lie on tracks of a kind."""
     if kind == "stream":
-        category = (
-            pl.when(pl.col("is_communication"))
-            .then(pl.lit("communication"))
-            .otherwise(pl.col("kind").cast(pl.String))
-        )
-        return [_selected(trace.gpu_ops, kind, category, pl.lit(None, pl.UInt32))]
-    thread = pl.col("track")
+        communicates = pl.col("is_communication")
+        work = pl.col("kind").cast(pl.String)
+        category = pl.when(communicates).then(pl.lit("communication")).otherwise(work)
+        return [_Source(trace.gpu_ops, kind, _OF_STREAM, category)]
     if kind == "python":
-        return [_selected(trace.python, kind, pl.lit("python"), thread)]
+        return [_Source(trace.python, kind, _OF_THREAD, pl.lit("python"))]
     annotation = pl.col("category").cast(pl.String) == "user_annotation"
     op = pl.when(annotation).then(pl.lit("annotation")).otherwise(pl.lit("operator"))
-    ranges = trace.ranges.filter(pl.col("kind") == "push_pop")
+    is_pushed = trace.ranges["kind"] == "push_pop"
+    ranges = trace.ranges if is_pushed.all(ignore_nulls=False) else trace.ranges.filter(is_pushed)
     return [
-        _selected(trace.ops, kind, op, thread),
-        _selected(ranges, kind, pl.lit("range"), thread),
-        _selected(trace.launches, kind, pl.lit("launch"), thread),
+        _Source(trace.ops, kind, _OF_THREAD, op),
+        _Source(ranges, kind, _OF_THREAD, pl.lit("range")),
+        _Source(trace.launches, kind, _OF_THREAD, pl.lit("launch")),
     ]
 
 
-def _selected(frame: pl.DataFrame, kind: str, category: pl.Expr, thread: pl.Expr) -> pl.DataFrame:
-    place = [
-        pl.col(name).cast(pl.Int64) if name in frame.columns else pl.lit(None, pl.Int64).alias(name)
-        for name in ("device", "stream", "pid", "tid")
-    ]
-    return frame.select(
-        *place,
-        "name",
-        "row",
-        "start_ns",
-        track_kind=pl.lit(kind, pl.Enum(KINDS)),
-        _thread=thread,
-        category=category.cast(pl.Categorical),
-        end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0).clip(lower_bound=0),
-    )
+def _tracks(found: pl.DataFrame, threads: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+    """The tracks in the order to show, and where each stands in ``found``.
 
-
-def _tracks(events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
-    """The tracks in the order to show: streams by device, then threads by what happens on them first."""
-    first = events.group_by(_KEYS).agg(pl.col("start_ns").min().alias("_first"))
-    ordered = first.sort("track_kind", "device", "stream", "_first", "_thread", "pid", nulls_last=True)
+    Streams come by device, then threads by what happens on them first.
+    """
+    keys = ["track_kind", "device", "stream", "_first", "_thread", "pid"]
+    ordered = found.with_row_index("_at").sort(keys, nulls_last=True)
     named = threads.select(
         _thread="track", _name=pl.col("thread_name").cast(pl.String), _text=pl.col("tid_text").cast(pl.String)
     )
@@ -169,17 +183,10 @@ def _tracks(events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
         pl.col("device").cast(pl.String).fill_null("?"),
         pl.col("stream").cast(pl.String).fill_null("?"),
     )
-    return (
+    tracks = (
         ordered.join(named, on="_thread", how="left", maintain_order="left")
         .with_columns(label=pl.when(track_kind="stream").then(stream).otherwise(pl.coalesce("_name", number)))
-        .drop("_first", "_name", "_text")
         .with_row_index("track")
+        .select(_TRACKS)
     )
-
-
-def _extent(events: pl.DataFrame) -> tuple[int, int]:
-    """First start and last end; one ns where there is nothing, so that a view can be asked for."""
-    start, end = events["start_ns"].min(), events["end_ns"].max()
-    if not isinstance(start, int) or not isinstance(end, int):
-        return 0, 1
-    return start, max(end, start + 1)
+    return tracks, ordered["_at"]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope import analysis
+from kernelscope.analysis.range_projection import range_sums
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -60,13 +61,16 @@ def answer(trace: "Trace") -> Answers:
 def range_table(trace: "Trace") -> pl.DataFrame:
     """NVTX ranges by domain and name, those without GPU work too, their own GPU time first."""
     keys = ["domain", "name"]
-    ranges = trace.ranges.select(*keys, "kind", "dur_ns").filter(pl.col("kind") != "mark")
-    host = ranges.group_by(keys).agg(pl.len().cast(pl.Int64).alias("ranges"), pl.col("dur_ns").sum())
-    host = host.with_columns(pl.col(keys).cast(pl.String))
-    gpu = analysis.nvtx_table(trace).drop("ranges", "dur_ns") if ranges.height else host.select(keys).clear()
-    table = host.join(gpu, on=keys, how="left", nulls_equal=True)
-    if not ranges.height:
-        return table
+    gpu = ("gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "launches", "gpu_ops")
+    if trace.ranges.is_empty():
+        numbers = ("ranges", "dur_ns", *gpu)
+        return pl.DataFrame(schema={**dict.fromkeys(keys, pl.String), **dict.fromkeys(numbers, pl.Int64)})
+    table = range_sums(trace, keys).select(
+        pl.col(keys).cast(pl.String),
+        "ranges",
+        pl.col("host_ns").alias("dur_ns"),
+        *(pl.when(pl.col("projected") > 0).then(name) for name in gpu),
+    )
     order = ["gpu_exclusive_ns", "dur_ns"]
     return table.sort([*order, *keys], descending=[True, True, False, False], nulls_last=True)
 

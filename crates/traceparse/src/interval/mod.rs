@@ -4,10 +4,12 @@
 
 mod busy;
 mod open;
+mod seek;
 mod set;
 mod tree;
 
 pub use busy::BusySet;
 pub use open::OpenIntervals;
+pub use seek::seek;
 pub use set::IntervalSet;
 pub use tree::IntervalTree;

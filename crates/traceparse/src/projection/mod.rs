@@ -13,12 +13,15 @@
 
 mod enclosure;
 mod hierarchy;
+mod projector;
+mod starts;
 mod totals;
 
 #[cfg(test)]
 mod tests;
 
 pub use enclosure::Enclosure;
+pub use projector::{GroupSums, Projector};
 pub use totals::{Projected, Projection, Totals, project};
 
 /// No range.

@@ -24,18 +24,23 @@ pub struct Totals {
 impl Totals {
     const NOTHING: Self = Self { start: i64::MAX, end: i64::MIN, launches: 0, ops: 0, busy: 0 };
 
+    /// Adds work that shares no moment with what is there, but for what [`Piece::is_alone`] excepts.
     fn merge(&mut self, other: &Self) {
         self.start = self.start.min(other.start);
         self.end = self.end.max(other.end);
         self.launches = self.launches.saturating_add(other.launches);
         self.ops = self.ops.saturating_add(other.ops);
+        self.busy = self.busy.saturating_add(other.busy);
     }
 
-    fn add_call(&mut self, work: &[(i64, i64)]) {
+    fn add_call(&mut self, work: &[Piece]) {
         let mut call = Self { launches: 1, ops: work.len() as u32, ..Self::NOTHING };
-        for &(start, end) in work {
-            call.start = call.start.min(start);
-            call.end = call.end.max(end);
+        for piece in work {
+            call.start = call.start.min(piece.start);
+            call.end = call.end.max(piece.end);
+            if piece.is_alone {
+                call.busy = call.busy.saturating_add(piece.end.saturating_sub(piece.start));
+            }
         }
         self.merge(&call);
     }
@@ -94,47 +99,114 @@ impl Projection {
 /// Projects `ranges` onto the GPU: what every range with GPU work under it comes to.
 pub fn project(ranges: &[HostRange], calls: &[Call], work: &[Work]) -> Projection {
     let enclosure = Enclosure::find(ranges, calls);
-    let work = WorkOfCalls::new(work, calls.len());
-    let with_work = ranges_with_work(ranges.len(), &enclosure, &work);
-    let mut all = vec![Totals::NOTHING; with_work.indices.len()];
-    add_loose(&enclosure, &work, &with_work, &mut all);
-    add_nested(&enclosure, &work, &with_work, &mut all);
-    let own = own_totals(&enclosure, &work, &with_work);
-    let Hierarchy { parents, depths, children } = Hierarchy::find(ranges, &enclosure, &with_work.indices);
-    Projection { ranges: with_work.indices, all, own, parents, depths, children }
+    let RangeTotals { ranges: indices, all, own } = totals_under(&enclosure, ranges, calls, work);
+    let Hierarchy { parents, depths, children } = Hierarchy::find(ranges, &enclosure, &indices);
+    Projection { ranges: indices, all, own, parents, depths, children }
+}
+
+/// The totals of [`project`] alone.
+pub(super) struct RangeTotals {
+    pub(super) ranges: Vec<u32>,
+    pub(super) all: Vec<Totals>,
+    pub(super) own: Vec<Totals>,
+}
+
+impl RangeTotals {
+    pub(super) fn find(ranges: &[HostRange], calls: &[Call], work: &[Work]) -> Self {
+        let enclosure = Enclosure::find(ranges, calls);
+        totals_under(&enclosure, ranges, calls, work)
+    }
+}
+
+fn totals_under(enclosure: &Enclosure, ranges: &[HostRange], calls: &[Call], work: &[Work]) -> RangeTotals {
+    // A range has the work of one thread, or of one process if it crosses threads.
+    let crosses = ranges.iter().any(|range| range.crosses_threads);
+    let place = |call: &Call| if crosses { call.process } else { i64::from(call.thread) };
+    let work = WorkOfCalls::new(work, calls, place);
+    let with_work = ranges_with_work(ranges.len(), enclosure, &work);
+    let all = enclosed_totals(enclosure, &work, &with_work);
+    let own = own_totals(enclosure, &work, &with_work);
+    RangeTotals { ranges: with_work.indices, all, own }
+}
+
+/// A piece of GPU work.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    start: i64,
+    end: i64,
+    /// Whether no other piece of its place runs meanwhile: then it adds its length to whatever it is part of.
+    is_alone: bool,
 }
 
 /// The work of each call.
 struct WorkOfCalls {
     offsets: Vec<u32>,
-    intervals: Vec<(i64, i64)>,
+    pieces: Vec<Piece>,
 }
 
 impl WorkOfCalls {
-    fn new(work: &[Work], calls: usize) -> Self {
-        let known = || work.iter().filter(|piece| (piece.call as usize) < calls);
-        let mut offsets = vec![0_u32; calls + 1];
+    /// The work of `calls`; no range has work of calls of different places.
+    fn new(work: &[Work], calls: &[Call], place: impl Fn(&Call) -> i64) -> Self {
+        let known = || work.iter().filter(|piece| (piece.call as usize) < calls.len());
+        let mut offsets = vec![0_u32; calls.len() + 1];
         known().for_each(|piece| offsets[piece.call as usize + 1] += 1);
-        for call in 0..calls {
+        for call in 0..calls.len() {
             offsets[call + 1] += offsets[call];
         }
         let mut next = offsets.clone();
-        let mut intervals = vec![(0, 0); offsets.last().map_or(0, |&n| n as usize)];
-        for piece in known() {
-            let slot = &mut next[piece.call as usize];
-            intervals[*slot as usize] = (piece.start, piece.end.max(piece.start));
+        let empty = Piece { start: 0, end: 0, is_alone: true };
+        let mut pieces = vec![empty; offsets.last().map_or(0, |&n| n as usize)];
+        for &Work { call, start, end } in known() {
+            let slot = &mut next[call as usize];
+            pieces[*slot as usize] = Piece { start, end: end.max(start), is_alone: true };
             *slot += 1;
         }
-        Self { offsets, intervals }
+        let mut found = Self { offsets, pieces };
+        let mut places: HashMap<i64, Vec<u32>> = HashMap::new();
+        for (call, bounds) in calls.iter().zip(found.offsets.windows(2)) {
+            if let &[from, until] = bounds
+                && from < until
+            {
+                places.entry(place(call)).or_default().extend(from..until);
+            }
+        }
+        for order in places.into_values() {
+            found.find_company(order);
+        }
+        found
+    }
+
+    /// Marks the pieces of `order`, those of a place, during which others of it run.
+    fn find_company(&mut self, mut order: Vec<u32>) {
+        let pieces = &mut self.pieces;
+        order.retain(|&at| pieces[at as usize].end > pieces[at as usize].start);
+        // Calls come in order, and so does most of their work, which a stable sort makes use of.
+        order.sort_by_key(|&at| pieces[at as usize].start);
+        let mut reached = i64::MIN;
+        let mut before = 0;
+        for at in order {
+            if pieces[at as usize].start < reached {
+                // Of the pieces that reach this far either the last is the only one, or all are marked.
+                pieces[before as usize].is_alone = false;
+                pieces[at as usize].is_alone = false;
+            }
+            reached = reached.max(pieces[at as usize].end);
+            before = at;
+        }
     }
 
     fn calls(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.offsets.len().saturating_sub(1) as u32).filter(|&call| !self.of(call).is_empty())
     }
 
-    fn of(&self, call: u32) -> &[(i64, i64)] {
+    fn of(&self, call: u32) -> &[Piece] {
         let bounds = self.offsets[call as usize] as usize..self.offsets[call as usize + 1] as usize;
-        &self.intervals[bounds]
+        &self.pieces[bounds]
+    }
+
+    /// What of the work of a call runs beside other work.
+    fn shared(&self, call: u32) -> impl Iterator<Item = (i64, i64)> + '_ {
+        self.of(call).iter().filter(|piece| !piece.is_alone).map(|piece| (piece.start, piece.end))
     }
 }
 
@@ -144,6 +216,13 @@ struct WithWork {
     indices: Vec<u32>,
     /// Position of each range among them.
     positions: Vec<u32>,
+}
+
+impl WithWork {
+    /// The position of a range; `None` for [`NONE`] and for one without work.
+    fn position(&self, range: u32) -> Option<u32> {
+        self.positions.get(range as usize).copied().filter(|&position| position != NONE)
+    }
 }
 
 fn ranges_with_work(ranges: usize, enclosure: &Enclosure, work: &WorkOfCalls) -> WithWork {
@@ -167,106 +246,83 @@ fn ranges_with_work(ranges: usize, enclosure: &Enclosure, work: &WorkOfCalls) ->
     WithWork { indices, positions }
 }
 
-/// Adds what stands pair by pair; for nested ranges this is not passed on to the ranges around them.
-fn add_loose(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWork, all: &mut [Totals]) {
-    let mut pairs = enclosure.loose.clone();
-    pairs.sort_unstable();
-    for pairs in pairs.chunk_by(|a, b| a.0 == b.0) {
-        let Some(&(range, _)) = pairs.first() else { continue };
-        let Some(totals) = all.get_mut(with_work.positions[range as usize] as usize) else { continue };
-        for &(_, call) in pairs.iter().filter(|(_, call)| !work.of(*call).is_empty()) {
-            totals.add_call(work.of(call));
+/// The work of all calls that each range encloses.
+///
+/// Totals are passed on from the leaves to the roots of the chains. What stands pair by pair is not passed
+/// on. Only of work that runs beside other work it matters which moments it takes.
+fn enclosed_totals(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWork) -> Vec<Totals> {
+    let mut all = vec![Totals::NOTHING; with_work.indices.len()];
+    // The moments of ranges whose parent is still to come.
+    let mut shared: HashMap<u32, BusySet> = HashMap::new();
+    for call in work.calls() {
+        let Some(position) = with_work.position(enclosure.chains[call as usize]) else { continue };
+        all[position as usize].add_call(work.of(call));
+        for (start, end) in work.shared(call) {
+            shared.entry(position).or_default().insert(start, end);
         }
-        let intervals = pairs.iter().flat_map(|&(_, call)| work.of(call)).copied();
-        totals.busy = IntervalSet::union_of(intervals).length();
     }
-}
-
-/// Adds the work of chains, from the leaves to the roots.
-fn add_nested(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWork, all: &mut [Totals]) {
-    let calls = CallsOfRanges::new(enclosure, work, with_work);
-    let mut loose: HashMap<u32, Vec<u32>> = HashMap::new();
-    for &(range, call) in &enclosure.loose {
-        loose.entry(range).or_default().push(call);
-    }
-    // What the ranges inside came to: of those only whose parent is still to come.
-    let mut pending: HashMap<u32, (Totals, BusySet)> = HashMap::new();
+    let mut loose = shared_of_loose(enclosure, work, with_work);
     for &range in enclosure.nested.iter().rev() {
-        let position = with_work.positions[range as usize];
-        if position == NONE {
-            continue;
-        }
-        let inside = pending.remove(&range);
-        let (mut totals, mut busy) = inside.unwrap_or_else(|| (Totals::NOTHING, BusySet::default()));
-        for &call in calls.of(position) {
-            totals.add_call(work.of(call));
-            work.of(call).iter().for_each(|&(start, end)| busy.insert(start, end));
-        }
-        if let Some(slot) = all.get_mut(position as usize) {
-            slot.merge(&totals);
-            slot.busy = match loose.get(&range) {
-                None => busy.length(),
-                Some(calls) => {
-                    let mut wider = busy.clone();
-                    let intervals = calls.iter().flat_map(|&call| work.of(call));
-                    intervals.for_each(|&(start, end)| wider.insert(start, end));
-                    wider.length()
-                }
-            };
-        }
-        let parent = enclosure.parents[range as usize];
-        if parent != NONE {
-            let around = pending.entry(parent).or_insert_with(|| (Totals::NOTHING, BusySet::default()));
-            around.0.merge(&totals);
-            around.1.merge(busy);
+        let Some(position) = with_work.position(range) else { continue };
+        let totals = all[position as usize];
+        let busy = shared.remove(&position);
+        let length = match loose.remove(&position) {
+            None => busy.as_ref().map_or(0, BusySet::length),
+            Some(intervals) => {
+                let mut wider = busy.clone().unwrap_or_default();
+                intervals.into_iter().for_each(|(start, end)| wider.insert(start, end));
+                wider.length()
+            }
+        };
+        all[position as usize].busy = totals.busy.saturating_add(length);
+        if let Some(parent) = with_work.position(enclosure.parents[range as usize]) {
+            all[parent as usize].merge(&totals);
+            if let Some(busy) = busy {
+                shared.entry(parent).or_default().merge(busy);
+            }
         }
     }
-}
-
-/// The calls with work whose innermost nested range each range is.
-struct CallsOfRanges {
-    offsets: Vec<u32>,
-    calls: Vec<u32>,
-}
-
-impl CallsOfRanges {
-    fn new(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWork) -> Self {
-        let position = |call: u32| with_work.positions.get(enclosure.chains[call as usize] as usize).copied();
-        let placed = || work.calls().filter_map(|call| Some((position(call)?, call)));
-        let mut offsets = vec![0_u32; with_work.indices.len() + 1];
-        placed().for_each(|(position, _)| offsets[position as usize + 1] += 1);
-        for range in 1..offsets.len() {
-            offsets[range] += offsets[range - 1];
+    add_unions(&mut all, loose);
+    for &(range, call) in enclosure.loose.iter().filter(|&&(_, call)| !work.of(call).is_empty()) {
+        if let Some(position) = with_work.position(range) {
+            all[position as usize].add_call(work.of(call));
         }
-        let mut next = offsets.clone();
-        let mut calls = vec![0; offsets.last().map_or(0, |&n| n as usize)];
-        for (position, call) in placed() {
-            let slot = &mut next[position as usize];
-            calls[*slot as usize] = call;
-            *slot += 1;
-        }
-        Self { offsets, calls }
     }
+    all
+}
 
-    fn of(&self, position: u32) -> &[u32] {
-        let bounds = self.offsets[position as usize] as usize..self.offsets[position as usize + 1] as usize;
-        &self.calls[bounds]
+/// Intervals by the position of the range that they belong to.
+type Intervals = HashMap<u32, Vec<(i64, i64)>>;
+
+fn shared_of_loose(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWork) -> Intervals {
+    let mut found = Intervals::new();
+    for &(range, call) in &enclosure.loose {
+        let Some(position) = with_work.position(range) else { continue };
+        for interval in work.shared(call) {
+            found.entry(position).or_default().push(interval);
+        }
+    }
+    found
+}
+
+fn add_unions(totals: &mut [Totals], intervals: Intervals) {
+    for (position, intervals) in intervals {
+        let busy = &mut totals[position as usize].busy;
+        *busy = busy.saturating_add(IntervalSet::union_of(intervals).length());
     }
 }
 
 /// The work of calls by their innermost range.
 fn own_totals(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWork) -> Vec<Totals> {
-    let position = |call: u32| with_work.positions.get(enclosure.innermost(call) as usize).copied();
-    let mut calls: Vec<(u32, u32)> =
-        work.calls().filter_map(|call| Some((position(call)?, call))).filter(|&(p, _)| p != NONE).collect();
-    calls.sort_unstable();
     let mut own = vec![Totals::NOTHING; with_work.indices.len()];
-    for calls in calls.chunk_by(|a, b| a.0 == b.0) {
-        let Some(&(position, _)) = calls.first() else { continue };
-        let totals = &mut own[position as usize];
-        calls.iter().for_each(|&(_, call)| totals.add_call(work.of(call)));
-        let intervals = calls.iter().flat_map(|&(_, call)| work.of(call)).copied();
-        totals.busy = IntervalSet::union_of(intervals).length();
+    let mut shared = Intervals::new();
+    for call in work.calls() {
+        let Some(position) = with_work.position(enclosure.innermost(call)) else { continue };
+        own[position as usize].add_call(work.of(call));
+        for interval in work.shared(call) {
+            shared.entry(position).or_default().push(interval);
+        }
     }
+    add_unions(&mut own, shared);
     own
 }

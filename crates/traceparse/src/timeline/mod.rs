@@ -37,12 +37,19 @@ pub struct View {
     start: i64,
     end: i64,
     pixels: u32,
+    /// The shortest time that fills a pixel, ns.
+    wide: i64,
 }
 
 impl View {
     /// The view of `[start, end)` on `pixels` pixels; `None` if there is no time or no pixel in it.
     pub fn new(start: i64, end: i64, pixels: u32) -> Option<Self> {
-        (start < end && pixels > 0).then_some(Self { start, end, pixels })
+        if start >= end || pixels == 0 {
+            return None;
+        }
+        let span = (i128::from(end) - i128::from(start)) as u128;
+        let wide = i64::try_from(span.div_ceil(u128::from(pixels))).unwrap_or(i64::MAX);
+        Some(Self { start, end, pixels, wide })
     }
 
     fn span(&self) -> i128 {
@@ -51,7 +58,7 @@ impl View {
 
     /// Whether an event of so many ns fills a pixel.
     fn is_wide(&self, length: i64) -> bool {
-        i128::from(length) * i128::from(self.pixels) >= self.span()
+        length >= self.wide
     }
 
     /// Whether the end of `slice` lies behind the start of the view; an empty slice counts at its start.
@@ -110,8 +117,19 @@ impl Timeline {
         for slice in &mut slices {
             slice.end = slice.end.max(slice.start);
         }
-        slices.sort_unstable_by_key(|slice| (slice.track, slice.start, Reverse(slice.end), slice.id));
+        // Events mostly come in order, which a stable sort of each track makes use of.
+        slices.sort_by_key(|slice| slice.track);
+        for track in slices.chunk_by_mut(|a, b| a.track == b.track) {
+            track.sort_by_key(|slice| (slice.start, Reverse(slice.end), slice.id));
+        }
         Self { slices }
+    }
+
+    /// The first start and the last end; `None` if there is nothing.
+    pub fn extent(&self) -> Option<(i64, i64)> {
+        let start = self.slices.iter().map(|slice| slice.start).min()?;
+        let end = self.slices.iter().map(|slice| slice.end).max()?;
+        Some((start, end))
     }
 
     /// What `view` shows, by track, lane and start.

@@ -18,6 +18,8 @@ pub(super) struct Pixels {
     marks: Vec<Mark>,
     /// The mark of the pixel that is being filled.
     open: Option<(i64, Mark)>,
+    /// The pixel that was looked up last, and its first instant and that of the next.
+    last: (i64, i64, i64),
     names: HashMap<u32, Share>,
     track: u32,
     lane: u32,
@@ -25,7 +27,7 @@ pub(super) struct Pixels {
 
 impl Pixels {
     pub(super) fn new(track: u32, lane: u32) -> Self {
-        Self { marks: Vec::new(), open: None, names: HashMap::new(), track, lane }
+        Self { marks: Vec::new(), open: None, last: (0, 0, 0), names: HashMap::new(), track, lane }
     }
 
     /// Adds the next event; it touches the view.
@@ -37,12 +39,22 @@ impl Pixels {
             return;
         }
         let (start, end) = (slice.start.max(view.start), slice.end.min(view.end));
-        let pixel = view.pixel(start);
-        let edge = view.edge(pixel + 1);
+        let (pixel, edge) = self.pixel_of(start, view);
         self.add_part(slice, pixel, start, end.min(edge), slice.start >= view.start);
         if end > edge {
             self.add_part(slice, pixel + 1, edge, end, false);
         }
+    }
+
+    /// The pixel that `time` falls into, and where the next begins. Most events share that of the last.
+    fn pixel_of(&mut self, time: i64, view: &View) -> (i64, i64) {
+        let (_, from, until) = self.last;
+        if time < from || time >= until {
+            let pixel = view.pixel(time);
+            self.last = (pixel, view.edge(pixel), view.edge(pixel + 1));
+        }
+        let (pixel, _, until) = self.last;
+        (pixel, until)
     }
 
     fn add_part(&mut self, slice: &Slice, pixel: i64, start: i64, end: i64, is_start: bool) {

@@ -2,9 +2,13 @@
 
 import polars as pl
 
+from kernelscope import _traceparse
+
 # PyTorch's device types: CPU, MKL-DNN, IDEEP; CUDA, HIP, XPU, PrivateUse1.
 HOST_TYPES = (0, 2, 5)
 DEVICE_TYPES = (1, 6, 12, 20)
+
+_PART_ROWS = 1 << 17
 
 
 def allocated_bytes(frame: pl.DataFrame, memory: pl.DataFrame, *, device_types: tuple[int, ...]) -> pl.Series:
@@ -15,13 +19,11 @@ def allocated_bytes(frame: pl.DataFrame, memory: pl.DataFrame, *, device_types: 
     Units: bytes.
     Source: torch/autograd/profiler_util.py, MemRecordsAcc.
     """
-    events = (
-        memory.filter(pl.col("device_type").is_in(device_types) & pl.col("bytes").is_not_null())
-        .sort("start_ns")
-        .select("start_ns", sum=pl.col("bytes").cum_sum())
-    )
-    times = events["start_ns"]
-    sums = pl.Series([0], dtype=pl.Int64).append(events["sum"])
-    before = times.search_sorted(frame["start_ns"], side="left")
-    until = times.search_sorted(frame["start_ns"] + frame["dur_ns"].fill_null(0), side="right")
-    return sums.gather(until) - sums.gather(before)
+    wanted = pl.col("device_type").is_in(device_types)
+    records = memory.select("start_ns", "bytes", "device_type").filter(wanted).drop("device_type")
+    if records.is_empty() or frame.is_empty():
+        return pl.zeros(frame.height, dtype=pl.Int64, eager=True).alias("bytes")
+    intervals = frame.select("start_ns", "dur_ns").iter_slices(_PART_ROWS)
+    streams = [part.write_ipc_stream(None).getvalue() for part in intervals]
+    changes = records.write_ipc_stream(None).getvalue()
+    return pl.DataFrame(_traceparse.sum_records_within(changes, streams))["bytes"]

@@ -1,24 +1,48 @@
 """How much memory was allocated and reserved, and what became of it."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
 
-from kernelscope.analysis.memory.lifetimes import paired_records
-from kernelscope.analysis.memory.records import OUT_OF_MEMORY, allocator_records, device_label
+from kernelscope.analysis.memory.records import AllocatorRecords, failures
 from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 _KEPT_PER_PART = 4
+_SUMMARY: dict[str, pl.DataType] = {
+    "device": pl.String(),
+    "capacity_bytes": pl.Int64(),
+    "allocations": pl.Int64(),
+    "frees": pl.Int64(),
+    "allocated_bytes": pl.Int64(),
+    "peak_bytes": pl.Int64(),
+    "peak_share": pl.Float64(),
+    "peak_ns": pl.Int64(),
+    "peak_step": pl.Int32(),
+    "peak_row": pl.UInt32(),
+    "reserved_at_peak_bytes": pl.Int64(),
+    "peak_reserved_bytes": pl.Int64(),
+    "fragmentation_bytes": pl.Int64(),
+    "fragmentation_share": pl.Float64(),
+    "start_bytes": pl.Int64(),
+    "end_bytes": pl.Int64(),
+    "open_bytes": pl.Int64(),
+    "open_allocations": pl.Int64(),
+    "failures": pl.Int64(),
+    "source": pl.String(),
+}
 
 
-def memory_timeline(trace: "Trace", *, max_points: int | None = None) -> pl.DataFrame:
+def memory_timeline(
+    trace: "Trace", *, max_points: int | None = None, records: AllocatorRecords | None = None
+) -> pl.DataFrame:
     """How much memory was allocated and reserved on each device, after each record of the allocator.
 
     With ``max_points`` each device has at most so many rows: of every stretch of time the first and the last
-    one and those where least and most is allocated, so that no peak is lost.
+    one and those where least and most is allocated, so that no peak is lost. ``records`` are those of the
+    trace, if they are at hand.
 
     Columns: ``device`` (``CPU``, ``GPU0`` ...), ``start_ns``, ``allocated_bytes``, ``reserved_bytes`` (null
         where not recorded), ``source`` (recorded: as the allocator said; summed: the sum of the records, from
@@ -30,30 +54,39 @@ def memory_timeline(trace: "Trace", *, max_points: int | None = None) -> pl.Data
     """
     if max_points is not None and max_points < _KEPT_PER_PART:
         raise InvalidArgumentError(f"max_points must be at least {_KEPT_PER_PART}, not {max_points}")
-    records = allocator_records(trace)
-    recorded = pl.col("total_allocated_bytes").is_not_null().all().over("device")
-    curve = records.sort("device", "order").select(
-        "device",
+    known = records or AllocatorRecords(trace)
+    curves: list[pl.DataFrame] = []
+    for device in known.devices:
+        curve = _curve(known.of_device(device))
+        if max_points is not None and curve.height > max_points:
+            curve = _thinned(curve, max_points)
+        curves.append(curve.select(pl.lit(device, pl.String).alias("device"), pl.all()))
+    nothing = _curve(known.frame).select(pl.lit("").alias("device"), pl.all()).clear()
+    return pl.concat(curves) if curves else nothing
+
+
+def _curve(records: pl.DataFrame) -> pl.DataFrame:
+    """The memory of one device after each of its records."""
+    is_recorded = records["total_allocated_bytes"].null_count() == 0
+    total = pl.col("total_allocated_bytes") if is_recorded else pl.col("bytes").cum_sum()
+    return records.select(
         "start_ns",
-        pl.when(recorded)
-        .then("total_allocated_bytes")
-        .otherwise(pl.col("bytes").cum_sum().over("device"))
-        .alias("allocated_bytes"),
+        allocated_bytes=total,
         reserved_bytes="total_reserved_bytes",
-        source=pl.when(recorded).then(pl.lit("recorded")).otherwise(pl.lit("summed")),
+        source=pl.lit("recorded" if is_recorded else "summed"),
         row="row",
     )
-    return curve if max_points is None else _thinned(curve, max_points)
 
 
 def _thinned(curve: pl.DataFrame, max_points: int) -> pl.DataFrame:
+    """The rows of a curve that are seen at that size."""
     parts = max_points // _KEPT_PER_PART
-    start, end = pl.col("start_ns").min().over("device"), pl.col("start_ns").max().over("device")
+    start, end = pl.col("start_ns").min(), pl.col("start_ns").max()
     part = (pl.col("start_ns") - start) * parts // (end - start + 1)
-    numbered = curve.with_row_index("_at").with_columns(part.alias("_part"))
     at = pl.col("_at")
     kept = (
-        numbered.group_by("device", "_part")
+        curve.select("allocated_bytes", _part=part.set_sorted(), _at=pl.int_range(pl.len(), dtype=pl.UInt32))
+        .group_by("_part")
         .agg(
             at.first().alias("first"),
             at.last().alias("last"),
@@ -62,14 +95,13 @@ def _thinned(curve: pl.DataFrame, max_points: int) -> pl.DataFrame:
         )
         .unpivot(["first", "last", "least", "most"])
     )
-    wanted = kept["value"].unique().sort()
-    crowded = numbered.select(pl.len().over("device") > max_points).to_series()
-    chosen = numbered["_at"].is_in(wanted.implode()) | ~crowded
-    return curve.filter(chosen)
+    return curve[kept["value"].unique().sort()]
 
 
-def memory_summary(trace: "Trace") -> pl.DataFrame:
+def memory_summary(trace: "Trace", *, records: AllocatorRecords | None = None) -> pl.DataFrame:
     """What became of the memory of each device: the peak, what was never freed, what lay idle.
+
+    ``records`` are those of the trace, if they are at hand.
 
     Columns: ``device`` (``CPU``, ``GPU0`` ...), ``capacity_bytes`` (of the GPU), ``allocations``,
         ``frees``, ``allocated_bytes`` (of all allocations together), ``peak_bytes`` (most that was
@@ -84,116 +116,80 @@ def memory_summary(trace: "Trace") -> pl.DataFrame:
     Units: ns; bytes; shares between 0 and 1.
     Order: by device.
     """
-    curve = memory_timeline(trace)
-    records = allocator_records(trace)
-    table = _sums(records)
-    for part in (
-        _peaks(curve, records),
-        _reserved(curve),
-        _ends(curve, records),
-        _open(trace),
-        _failures(trace),
-        _capacities(trace),
-    ):
-        table = table.join(part, on="device", how="left")
-    return table.select(
-        "device",
-        "capacity_bytes",
-        "allocations",
-        "frees",
-        "allocated_bytes",
-        "peak_bytes",
-        pl.when(pl.col("source") == "recorded")
-        .then(pl.col("peak_bytes") / pl.col("capacity_bytes"))
-        .alias("peak_share"),
-        "peak_ns",
-        "peak_step",
-        "peak_row",
-        pl.when(pl.col("peak_reserved_bytes").is_not_null()).then("reserved_at_peak_bytes"),
-        "peak_reserved_bytes",
-        "fragmentation_bytes",
-        "fragmentation_share",
-        pl.when(pl.col("source") == "recorded").then("start_bytes"),
-        "end_bytes",
-        "open_bytes",
-        "open_allocations",
-        pl.col("failures").fill_null(0),
-        "source",
-    ).sort("device")
+    known = records or AllocatorRecords(trace)
+    failed, capacities = failures(trace), _capacities(trace)
+    rows: list[dict[str, Any]] = []
+    for device in known.devices:
+        part = known.of_device(device)
+        row: dict[str, Any] = {"device": device, **_sums(part), "failures": 0}
+        if device is not None:
+            row |= {**_course(part), **_open(known, device), "failures": failed.get(device, 0)}
+            row["capacity_bytes"] = capacities.get(device)
+            if row["source"] == "recorded" and row["capacity_bytes"]:
+                row["peak_share"] = row["peak_bytes"] / row["capacity_bytes"]
+        rows.append(row)
+    return pl.DataFrame(rows, schema=_SUMMARY).sort("device")
 
 
-def _peaks(curve: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
-    steps = records.select("row", "step")
-    return (
-        curve.sort("allocated_bytes", "start_ns", descending=[True, False], maintain_order=True)
-        .unique("device", keep="first", maintain_order=True)
-        .join(steps, on="row", how="left", maintain_order="left")
-        .select(
-            "device",
-            "source",
-            peak_bytes="allocated_bytes",
-            peak_ns="start_ns",
-            peak_step="step",
-            peak_row="row",
-            reserved_at_peak_bytes="reserved_bytes",
-        )
+def _sums(records: pl.DataFrame) -> dict[str, Any]:
+    """Of the records of one device, how many allocate and free, and how much in all."""
+    size = records["bytes"]
+    is_allocation = size > 0
+    return {
+        "allocations": is_allocation.sum(),
+        "frees": (size < 0).sum(),
+        "allocated_bytes": size.filter(is_allocation).sum(),
+    }
+
+
+def _course(records: pl.DataFrame) -> dict[str, Any]:
+    """The peak of one device and the ends of its curve, and what was reserved."""
+    curve = _curve(records)
+    allocated = curve["allocated_bytes"]
+    # The first of several.
+    at = (allocated == allocated.max()).arg_true()[0]
+    peak = curve.row(at, named=True)
+    is_recorded = peak["source"] == "recorded"
+    first = allocated[0] - records["bytes"][0]
+    found: dict[str, Any] = {
+        "peak_bytes": peak["allocated_bytes"],
+        "peak_ns": peak["start_ns"],
+        "peak_step": records["step"][at],
+        "peak_row": peak["row"],
+        "start_bytes": first if is_recorded else None,
+        "end_bytes": allocated[-1],
+        "source": peak["source"],
+    }
+    reserved = curve["reserved_bytes"]
+    most = reserved.max()
+    # The allocator of the host reserves nothing.
+    if not isinstance(most, int) or most <= 0:
+        return found
+    idle = cast(int, (reserved - allocated).filter(reserved == most).max())
+    return found | {
+        "reserved_at_peak_bytes": peak["reserved_bytes"],
+        "peak_reserved_bytes": most,
+        "fragmentation_bytes": idle,
+        "fragmentation_share": idle / most,
+    }
+
+
+def _open(records: AllocatorRecords, device: str) -> dict[str, Any]:
+    """What a device still held at the end; nothing is known where addresses were not recorded."""
+    frame = records.frame.select("device", "address", "bytes", records.partner.alias("partner"))
+    told = frame.filter(
+        (pl.col("device") == device) & pl.col("address").is_not_null() & (pl.col("bytes") != 0)
     )
+    if told.is_empty():
+        return {}
+    held = told.filter((pl.col("bytes") > 0) & pl.col("partner").is_null())["bytes"]
+    return {"open_bytes": held.sum(), "open_allocations": held.len()}
 
 
-def _reserved(curve: pl.DataFrame) -> pl.DataFrame:
-    return (
-        curve.filter(pl.col("reserved_bytes").is_not_null())
-        # The allocator of the host reserves nothing.
-        .filter(pl.col("reserved_bytes").max().over("device") > 0)
-        .with_columns(idle=pl.col("reserved_bytes") - pl.col("allocated_bytes"))
-        .sort("reserved_bytes", "idle", descending=True)
-        .unique("device", keep="first", maintain_order=True)
-        .select(
-            "device",
-            peak_reserved_bytes="reserved_bytes",
-            fragmentation_bytes="idle",
-            fragmentation_share=pl.col("idle") / pl.col("reserved_bytes"),
-        )
-    )
-
-
-def _sums(records: pl.DataFrame) -> pl.DataFrame:
-    size = pl.col("bytes")
-    return records.group_by("device").agg(
-        (size > 0).sum().cast(pl.Int64).alias("allocations"),
-        (size < 0).sum().cast(pl.Int64).alias("frees"),
-        size.filter(size > 0).sum().alias("allocated_bytes"),
-    )
-
-
-def _ends(curve: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
-    changes = records.select("row", "bytes")
-    return (
-        curve.join(changes, on="row", how="left", maintain_order="left")
-        .group_by("device", maintain_order=True)
-        .agg(
-            (pl.col("allocated_bytes").first() - pl.col("bytes").first()).alias("start_bytes"),
-            pl.col("allocated_bytes").last().alias("end_bytes"),
-        )
-    )
-
-
-def _open(trace: "Trace") -> pl.DataFrame:
-    lived = paired_records(trace)
-    is_open = pl.col("state") == "open"
-    return lived.group_by("device").agg(
-        pl.col("bytes").filter(is_open).sum().alias("open_bytes"),
-        is_open.sum().cast(pl.Int64).alias("open_allocations"),
-    )
-
-
-def _failures(trace: "Trace") -> pl.DataFrame:
-    failed = trace.memory.filter(pl.col("name").cast(pl.String) == OUT_OF_MEMORY)
-    return failed.group_by(device_label().alias("device")).agg(pl.len().cast(pl.Int64).alias("failures"))
-
-
-def _capacities(trace: "Trace") -> pl.DataFrame:
+def _capacities(trace: "Trace") -> dict[str, int | None]:
     known = trace.devices.unique("device", keep="first", maintain_order=True)
-    return known.select(
-        pl.lit("GPU") + pl.col("device").cast(pl.String), capacity_bytes="total_memory_bytes"
-    ).rename({"literal": "device"})
+    return {
+        f"GPU{device}": capacity
+        for device, capacity in known.select("device", "total_memory_bytes").iter_rows()
+        if device is not None
+    }

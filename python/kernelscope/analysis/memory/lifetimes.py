@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from kernelscope.analysis.grouping import as_text, check_by
-from kernelscope.analysis.memory.records import allocator_records, with_operators
+from kernelscope.analysis.memory.records import AllocatorRecords, with_operators
+from kernelscope.analysis.positions import positions
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -51,13 +52,18 @@ def memory_allocations(trace: "Trace", *, pairing: Pairing = "device") -> pl.Dat
     Source: the memory view of the TensorBoard plugin.
     Example: ``memory_allocations(trace).filter(state="open").sort("bytes", descending=True)``
     """
-    return _lifetimes(trace, pairing).select(_COLUMNS)
+    records = AllocatorRecords(trace)
+    partner = records.partner if pairing == "device" else records.partner_by(pl.lit(0, pl.UInt32))
+    return _described(paired_records(records, partner), trace).select(_COLUMNS)
 
 
-def memory_peak(trace: "Trace", by: str | Sequence[str] = ("op",)) -> pl.DataFrame:
+def memory_peak(
+    trace: "Trace", by: str | Sequence[str] = ("op",), *, records: AllocatorRecords | None = None
+) -> pl.DataFrame:
     """Who held the memory of each device when most of it was allocated.
 
-    ``by`` takes any of ``op``, ``parent_op``, ``module``, ``phase`` and ``step``.
+    ``by`` takes any of ``op``, ``parent_op``, ``module``, ``phase`` and ``step``. ``records`` are those of
+    the trace, if they are at hand.
 
     Columns: ``device``, those of ``by``, ``bytes``, ``share`` (of all that was allocated then),
         ``allocations``, and ``is_older`` (true for the row of what was allocated before the recording, whose
@@ -68,25 +74,38 @@ def memory_peak(trace: "Trace", by: str | Sequence[str] = ("op",)) -> pl.DataFra
     Raises: InvalidArgumentError: ``by`` names another column.
     """
     columns = check_by(by, _HOLDERS)
-    records = allocator_records(trace).filter(pl.col("total_allocated_bytes").is_not_null())
+    found = records or AllocatorRecords(trace)
+    paired = paired_records(found, found.partner)
+    total = pl.col("total_allocated_bytes")
     peaks = (
-        records.sort("total_allocated_bytes", "order", descending=[True, False])
-        .unique("device", keep="first", maintain_order=True)
-        .select("device", _peak="order", _total="total_allocated_bytes")
+        found.frame.select("device", total, _at=pl.int_range(pl.len(), dtype=pl.UInt32))
+        .filter(total.is_not_null() & pl.col("device").is_not_null())
+        .group_by("device")
+        .agg(_total=total.max(), _peak=pl.col("_at").filter(total == total.max()).first())
     )
-    lived = _lifetimes(trace, "device").join(peaks, on="device", how="inner")
-    alive = lived.filter(
+    placed = paired.join(peaks, on="device", how="inner", maintain_order="left")
+    alive = placed.filter(
         (pl.col("alloc_order") <= pl.col("_peak"))
         & (pl.col("free_order").is_null() | (pl.col("free_order") > pl.col("_peak")))
     )
+    # Looked up for what was alive alone: it is little of everything that ever was.
+    alive = _described(alive, trace)
+    paired_devices = paired["device"].unique().drop_nulls().cast(pl.String)
+    peaks = peaks.with_columns(pl.col("device").cast(pl.String))
     keys = ["device", *columns]
     held = alive.group_by(keys).agg(
         pl.col("bytes").sum(), pl.len().cast(pl.Int64).alias("allocations"), pl.col("_total").first()
     )
     known = alive.group_by("device").agg(pl.col("bytes").sum())
-    older = peaks.join(lived.select("device").unique(), on="device", how="semi")
-    older = older.join(known, on="device", how="left").select(
-        "device", "_total", bytes=pl.col("_total") - pl.col("bytes").fill_null(0), is_older=pl.lit(value=True)
+    older = (
+        peaks.filter(pl.col("device").is_in(paired_devices.implode()))
+        .join(known, on="device", how="left")
+        .select(
+            "device",
+            "_total",
+            bytes=pl.col("_total") - pl.col("bytes").fill_null(0),
+            is_older=pl.lit(value=True),
+        )
     )
     rows = pl.concat(
         [held.with_columns(is_older=pl.lit(value=False)), older.filter(pl.col("bytes") > 0)], how="diagonal"
@@ -97,66 +116,54 @@ def memory_peak(trace: "Trace", by: str | Sequence[str] = ("op",)) -> pl.DataFra
     )
 
 
-def _lifetimes(trace: "Trace", pairing: Pairing) -> pl.DataFrame:
-    """The rows of :func:`memory_allocations`, with the numbers of their records."""
-    return _described(paired_records(trace, pairing), trace)
+def paired_records(records: AllocatorRecords, partner: pl.Series) -> pl.DataFrame:
+    """Allocations with their frees, and frees without, before anything is looked up about them.
 
-
-def paired_records(trace: "Trace", pairing: Pairing = "device") -> pl.DataFrame:
-    """Allocations with their frees, before anything is looked up about them.
+    ``partner`` are the places of frees and allocations, as ``records`` gives them.
 
     Columns: ``device``, ``address``, ``bytes``, ``state``; ``row``, ``track``, ``start_ns`` and ``step`` of
         the allocation, or of the free where there is none; ``alloc_ns``, ``alloc_row``, ``alloc_order``,
-        ``free_ns``, ``free_row``, ``free_order`` (see ``allocator_records`` for the order).
+        ``free_ns``, ``free_row``, ``free_order``, where the order is the place among the records.
     """
-    keys = ["device", "address"] if pairing == "device" else ["address"]
-    records = allocator_records(trace).filter(pl.col("address").is_not_null() & (pl.col("bytes") != 0))
-    records = records.select("order", "row", "track", "device", "address", "bytes", "start_ns", "step").sort(
-        *keys, "order"
-    )
-    same_before = pl.all_horizontal(pl.col(k).eq_missing(pl.col(k).shift(1)) for k in keys)
-    same_next = pl.all_horizontal(pl.col(k).eq_missing(pl.col(k).shift(-1)) for k in keys)
-    is_free = pl.col("bytes") < 0
-    found = records.with_columns(
-        _is_free=is_free,
-        _freed=~is_free & same_next & (pl.col("bytes").shift(-1) < 0),
-        _known=is_free & same_before & (pl.col("bytes").shift(1) > 0),
-        _next_ns=pl.col("start_ns").shift(-1),
-        _next_row=pl.col("row").shift(-1),
-        _next_order=pl.col("order").shift(-1),
-    ).filter(~pl.col("_known").fill_null(value=False))
-    freed, loose = pl.col("_freed").fill_null(value=False), pl.col("_is_free")
-    return found.select(
-        "track",
-        "device",
-        "address",
-        "step",
-        pl.col("bytes").abs(),
-        "row",
-        "start_ns",
+    frame = records.frame
+    needed = frame.select("track", "device", "address", "step", "bytes", "row", "start_ns")
+    loose, freed = pl.col("bytes") < 0, pl.col("partner").is_not_null()
+    found = needed.with_columns(
+        partner.alias("partner"), order=pl.int_range(pl.len(), dtype=pl.UInt32)
+    ).filter(pl.col("address").is_not_null() & ((pl.col("bytes") > 0) | (loose & ~freed)))
+    end = found["partner"]
+    return found.with_columns(
         alloc_ns=pl.when(~loose).then("start_ns"),
         alloc_row=pl.when(~loose).then("row"),
         alloc_order=pl.when(~loose).then("order"),
-        free_ns=pl.when(loose).then("start_ns").when(freed).then("_next_ns"),
-        free_row=pl.when(loose).then("row").when(freed).then("_next_row"),
-        free_order=pl.when(loose).then("order").when(freed).then("_next_order"),
+        free_ns=pl.when(loose).then("start_ns").otherwise(frame["start_ns"].gather(end)),
+        free_row=pl.when(loose).then("row").otherwise(frame["row"].gather(end)),
+        free_order=pl.when(loose).then("order").otherwise("partner"),
         state=pl.when(loose)
         .then(pl.lit("older"))
         .when(freed)
         .then(pl.lit("freed"))
         .otherwise(pl.lit("open")),
-        _order="order",
-    ).sort("_order")
+    ).with_columns(pl.col("bytes").abs())
 
 
 def _described(lifetimes: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
     """Adds what is known of the operators that made the allocations; nothing is of older ones."""
+    ops = trace.ops
+    made = pl.col("state") != "older"
     placed = with_operators(lifetimes, trace).with_columns(
-        pl.when(pl.col("state") != "older").then("op_row"), pl.when(pl.col("state") != "older").then("step")
+        pl.when(made).then("op_row"),
+        pl.when(made).then("step"),
+        pl.col("device").cast(pl.String),
+        lifetime_ns=pl.col("free_ns") - pl.col("alloc_ns"),
     )
-    ops = trace.ops.select(op_row="row", op="name", _around="parent_row", module="module", phase="phase")
-    around = trace.ops.select(_around="row", parent_op="name")
-    described = placed.join(ops, on="op_row", how="left", maintain_order="left").join(
-        around, on="_around", how="left", maintain_order="left"
+    at = positions(ops["row"], placed["op_row"])
+    around = positions(ops["row"], ops["parent_row"].gather(at))
+    return as_text(
+        placed.with_columns(
+            ops["name"].gather(at).alias("op"),
+            ops["module"].gather(at),
+            ops["phase"].gather(at),
+            ops["name"].gather(around).alias("parent_op"),
+        )
     )
-    return as_text(described.with_columns(lifetime_ns=pl.col("free_ns") - pl.col("alloc_ns")))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.grouping import as_text
-from kernelscope.analysis.memory.records import allocator_records, with_operators
+from kernelscope.analysis.memory.records import AllocatorRecords, with_operators
 from kernelscope.analysis.ops import operator_flags
 from kernelscope.analysis.tree import collapse_repeats
 
@@ -30,7 +30,7 @@ def memory_table(trace: "Trace", *, start_ns: int | None = None, end_ns: int | N
     Order: by device, then by own increase, largest first.
     Source: the memory view of the TensorBoard plugin.
     """
-    records = allocator_records(trace)
+    records = AllocatorRecords(trace).frame.select("row", "track", "start_ns", "bytes", "device")
     if start_ns is not None:
         records = records.filter(pl.col("start_ns") >= start_ns)
     if end_ns is not None:
@@ -53,7 +53,7 @@ def memory_table(trace: "Trace", *, start_ns: int | None = None, end_ns: int | N
     used = table.filter(pl.any_horizontal(pl.col(figures) != 0))
     used = used.join(counts, on="name", how="left", nulls_equal=True)
     return (
-        as_text(used)
+        as_text(used.with_columns(pl.col("device").cast(pl.String)))
         .select("device", "name", "calls", *figures)
         .sort("device", "self_increase_bytes", "name", descending=[False, True, False], nulls_last=True)
     )

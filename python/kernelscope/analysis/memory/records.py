@@ -1,9 +1,11 @@
 """The records of an allocator: on which device, and in which operator each was made."""
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from kernelscope import _traceparse
 from kernelscope.analysis.innermost import innermost
 from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES
 from kernelscope.analysis.ops import operator_flags
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
 
 OUT_OF_MEMORY = "[OutOfMemory]"
 """The name of a record that is no allocation, but the failure of one."""
+
+
+_MOST_DEVICES = 64
 
 
 def device_label() -> pl.Expr:
@@ -30,19 +35,88 @@ def device_label() -> pl.Expr:
     )
 
 
-def allocator_records(trace: "Trace") -> pl.DataFrame:
-    """Allocations and frees in order of time, records of failures left out.
+class AllocatorRecords:
+    """The allocations and frees of a trace, found once for several questions."""
 
-    Columns: those of the table ``memory``; ``device`` (see :func:`device_label`) and ``order``, the number
-        of the record.
-    """
-    failed = (trace.memory["name"].cast(pl.String) == OUT_OF_MEMORY).fill_null(value=False)
-    return (
-        trace.memory.filter(~failed & trace.memory["bytes"].is_not_null())
-        .sort("start_ns", "row")
-        .with_columns(device_label().alias("device"))
-        .with_row_index("order")
-    )
+    def __init__(self, trace: "Trace") -> None:
+        self._trace = trace
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """The records in order of time, those of failures left out.
+
+        Columns: ``row``, ``track``, ``start_ns``, ``address``, ``bytes``, ``total_allocated_bytes``,
+            ``total_reserved_bytes`` and ``step`` of the table ``memory``; ``device`` (see
+            :func:`device_label`), which sorts as text does.
+        """
+        memory = self._trace.memory
+        columns = (
+            "row", "track", "start_ns", "address", "bytes", "total_allocated_bytes", "total_reserved_bytes",
+            "step",
+        )  # fmt: skip
+        found = memory.select(*columns, "name", "device_type", "device_id")
+        left_out = _is_failure(memory["name"]) | memory["bytes"].is_null()
+        if left_out.any():
+            found = found.filter(~left_out)
+        if not found["start_ns"].is_sorted() or not memory["row"].is_sorted():
+            found = found.sort("start_ns", "row")
+        return found.select(*columns, _devices(found).alias("device"))
+
+    @cached_property
+    def devices(self) -> list[str | None]:
+        """The devices whose memory is recorded, in order; first null, if some is of an unknown one."""
+        found = self.frame["device"].unique().sort(nulls_last=False)
+        return found.cast(pl.String).to_list()
+
+    def of_device(self, device: str | None) -> pl.DataFrame:
+        """The records of one device."""
+        if len(self.devices) == 1:
+            return self.frame
+        return self.frame.filter(pl.col("device").eq_missing(pl.lit(device, self.frame.schema["device"])))
+
+    @cached_property
+    def partner(self) -> pl.Series:
+        """The place in ``frame`` of the free of each allocation and of the allocation of each free.
+
+        An allocation is matched with the next record of its address on its device, if that is a free.
+        """
+        return self.partner_by(pl.col("device").to_physical().cast(pl.UInt32).fill_null(2**32 - 1))
+
+    def partner_by(self, device: pl.Expr) -> pl.Series:
+        """The same with a number of one's own for what tells equal addresses apart."""
+        if self.frame.is_empty():
+            return pl.Series("partner", [], dtype=pl.UInt32)
+        stream = self.frame.select("address", "bytes", device=device).write_ipc_stream(None)
+        return pl.DataFrame(_traceparse.pair_allocations(stream.getvalue())).to_series()
+
+
+def _is_failure(names: pl.Series) -> pl.Series:
+    """Which records tell that memory was out; there are few distinct names."""
+    return (names == OUT_OF_MEMORY).fill_null(value=False)
+
+
+def failures(trace: "Trace") -> dict[str | None, int]:
+    """How often memory was out, by device."""
+    failed = trace.memory.filter(_is_failure(trace.memory["name"]))
+    counts = failed.group_by(device_label().alias("device")).agg(pl.len().cast(pl.Int64))
+    return dict(counts.iter_rows())
+
+
+def _devices(frame: pl.DataFrame) -> pl.Series:
+    """The device of each record; told once for each pair of a kind and an index."""
+    kind, index = pl.col("device_type"), pl.col("device_id")
+    # Both in one number, where null has one of its own.
+    number = kind.cast(pl.Int64).fill_null(2**31) * 2**33 + index.cast(pl.Int64).fill_null(2**31)
+    keyed = frame.select("device_type", "device_id", key=number)
+    pairs = keyed.filter(pl.col("key").is_first_distinct()).select("key", label=device_label())
+    labels = pairs["label"].unique().drop_nulls().sort()
+    coded = pairs.with_columns(pl.col("label").cast(pl.Enum(labels)))
+    told: pl.Expr = pl.lit(None, pl.Enum(labels))
+    if coded.height > _MOST_DEVICES:
+        return keyed.join(coded, on="key", how="left", maintain_order="left")["label"]
+    for key, label in coded.iter_rows():
+        told = pl.when(pl.col("key") == key).then(pl.lit(label, pl.Enum(labels))).otherwise(told)
+    return keyed.with_columns(device=told)["device"]
 
 
 def with_operators(records: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
@@ -53,7 +127,10 @@ def with_operators(records: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
     Columns: of ``records``, needs ``row``, ``track`` and ``start_ns``.
     Source: the memory view of the TensorBoard plugin.
     """
-    flags = operator_flags(trace.ops.select("row", "name", "category"))["is_operator"]
+    named = trace.ops.select("row", "name", "category")
+
+    def is_operator(places: pl.Series) -> pl.Series:
+        return operator_flags(named[places])["is_operator"]
+
     moments = records.select("track", "start_ns", dur_ns=pl.lit(0, pl.Int64))
-    found = innermost(moments, trace.ops, counts=flags)
-    return records.with_columns(found.alias("op_row"))
+    return records.with_columns(innermost(moments, trace.ops, counts=is_operator).alias("op_row"))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from kernelscope import analysis
+from kernelscope.analysis.memory.records import AllocatorRecords
 from kernelscope.report.html.charts import byte_unit, time_unit
 from kernelscope.report.html.parts import Figure, Note, Part, View
 from kernelscope.report.html.sources import Sources
@@ -38,15 +39,16 @@ def _parts(sources: Sources) -> list[Part]:
     if notes:
         return [*notes]
     trace, origin = sources.trace, sources.origin_ns
-    summary = analysis.memory_summary(trace).with_columns(pl.col("peak_ns") - origin)
-    curve = analysis.memory_timeline(trace, max_points=_MOST_POINTS)
+    records = AllocatorRecords(trace)
+    summary = analysis.memory_summary(trace, records=records).with_columns(pl.col("peak_ns") - origin)
+    curve = analysis.memory_timeline(trace, max_points=_MOST_POINTS, records=records)
     parts: list[Part] = [_curve(curve.filter(device=d), d, origin) for d in summary["device"].to_list()]
     what = (
         "The peak, what was reserved but not allocated, and what was allocated in the recording and not freed"
         " in it. A summed curve counts from 0, since the recorder did not say how much was allocated before."
     )
     parts.append(Table("memory-devices", "Memory of each device", what, summary, _SUMMARY))
-    peak = analysis.memory_peak(trace)
+    peak = analysis.memory_peak(trace, records=records)
     if peak.height:
         what = "Who held the memory when most of it was allocated; older was allocated before the recording."
         held = peak.with_columns(
