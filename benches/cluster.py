@@ -1,10 +1,12 @@
 """Measures batches of many ranks, and the questions about them: ``make bench-cluster``.
 
 Every measurement is a process of its own, and figures are medians. Memory of several processes together
-is the sum of their proportional sizes (pages that two share count half for each), looked at all the time.
+is the sum of their proportional sizes (pages that two share count half for each), looked at all the time:
+of ours in runs that are not timed, of the long runs of others so seldom that they lose a fiftieth.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -14,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,9 @@ from performance import record, taken_on
 from processes import PEERS
 
 MB = 10**6
-LOOK_S = 0.02
+LOOK_S = 0.01
+RESTS = 50
+"""How much longer than a look takes the pause after it lasts, in a run that is timed."""
 
 # What the settings of a worker process are, so that one trace alone is read as in a batch.
 WORKER = {**SETTINGS, "POLARS_MAX_THREADS": "1"}
@@ -64,40 +69,50 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def provide(job: str) -> Path:
-    """The folder of a job such as ``8x100MB``, made if it is not there, and read once."""
+@contextlib.contextmanager
+def provided(job: str, options: argparse.Namespace) -> Generator[Path]:
+    """The folder of a job such as ``8x100MB``, made if it is not there, and read once; it goes in the end."""
     ranks, _, text = job.partition("x")
-    folder = DATA / f"job-{int(ranks)}x{size_text(parse_size(text))}"
-    if not folder.exists():
-        part = folder.with_name(f"part-{folder.name}")
+    size_bytes = parse_size(text)
+    folder = DATA / f"job-{int(ranks)}x{size_text(size_bytes)}"
+    part = folder.with_name(f"part-{folder.name}")
+    try:
+        if not folder.exists():
+            shutil.rmtree(part, ignore_errors=True)
+            _check_space(int(ranks) * size_bytes)
+            command = ["demo", "--ranks", ranks, "--size", text, "--out", str(part)]
+            arguments = [sys.executable, "-m", "kernelscope", *command]
+            subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL)
+            part.rename(folder)
+        for path in folder.iterdir():
+            warm(path)
+        yield folder
+    finally:
         shutil.rmtree(part, ignore_errors=True)
-        command = ["demo", "--ranks", ranks, "--size", text, "--out", str(part)]
-        subprocess.run([sys.executable, "-m", "kernelscope", *command], check=True, stdout=subprocess.DEVNULL)
-        part.rename(folder)
-    for path in folder.iterdir():
-        warm(path)
-    return folder
+        if not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _done_with(folder: Path, options: argparse.Namespace) -> None:
-    if not options.keep:
-        shutil.rmtree(folder)
+def _check_space(content_bytes: int) -> None:
+    """A job and its lakes."""
+    needed, free = content_bytes * 5 // 4, shutil.disk_usage(DATA).free
+    if free < needed:
+        raise SystemExit(f"{DATA} has {free / MB:,.0f} MB left, and {needed / MB:,.0f} MB are needed")
 
 
 def _throughput(options: argparse.Namespace, place: Path) -> dict[str, float]:
-    """One trace after the other, one worker, two workers; they take turns."""
-    folder = provide(options.job)
-    content_bytes = sum(path.stat().st_size for path in folder.glob("rank*"))
+    """One trace after the other, a batch on one core, one on all; they take turns."""
     cores = len(os.sched_getaffinity(0))
     samples: dict[str, list[dict[str, Any]]] = {"single": [], "one": [], "all": []}
-    for number in range(options.repeats):
-        samples["single"].append(task("single", folder, place / "single", environment=WORKER))
-        for name, workers in (("one", 1), ("all", cores)):
-            lake = place / f"{name}{number}"
-            samples[name].append(task("batch", folder, lake, workers))
-            shutil.rmtree(lake)
-    alone = task("read_largest", folder, environment=WORKER)
-    _done_with(folder, options)
+    with provided(options.job, options) as folder:
+        content_bytes = sum(path.stat().st_size for path in folder.glob("rank*"))
+        for number in range(options.repeats):
+            samples["single"].append(task("single", folder, place / "single", environment=WORKER))
+            for name, count in (("one", 1), ("all", cores)):
+                lake = place / f"{name}{number}"
+                samples[name].append(task("batch", folder, lake, count))
+                shutil.rmtree(lake)
+        alone = task("read_largest", folder, environment=WORKER)
     seconds = {name: statistics.median(s["seconds"] for s in taken) for name, taken in samples.items()}
     return {
         "cores": cores,
@@ -113,23 +128,24 @@ def _throughput(options: argparse.Namespace, place: Path) -> dict[str, float]:
 
 def _many(options: argparse.Namespace, place: Path) -> dict[str, Any]:
     """Memory of the coordinator with few and with many ranks, and the answers about many."""
-    folder = provide(options.many)
-    ranks = len(list(folder.glob("rank*")))
-    few = place / "few-traces"
-    few.mkdir()
-    for rank in range(8):
-        name = f"rank{rank}.pt.trace.json"
-        (few / name).symlink_to(folder / name)
     cores = len(os.sched_getaffinity(0))
-    lake = place / "many"
-    small = task("batch", few, place / "few", cores)
-    large = task("batch", folder, lake, cores)
-    again = task("batch", folder, lake, cores)
+    lake, few = place / "many", place / "few-traces"
+    with provided(options.many, options) as folder:
+        ranks = len(list(folder.glob("rank*")))
+        few.mkdir()
+        for rank in range(8):
+            name = f"rank{rank}.pt.trace.json"
+            (few / name).symlink_to(folder / name)
+        small = task("batch", few, place / "few", cores)
+        large = task("batch", folder, lake, cores)
+        again = task("batch", folder, lake, cores)
+        content_bytes = sum(path.stat().st_size for path in folder.glob("rank*"))
     half = task("answers", lake, ranks // 2)
     asked = [task("answers", lake) for _ in range(options.repeats)]
-    found = {
+    shutil.rmtree(lake)
+    return {
         "ranks": ranks,
-        "bytes": sum(path.stat().st_size for path in folder.glob("rank*")),
+        "bytes": content_bytes,
         "seconds": large["seconds"],
         "again_s": again["seconds"],
         "few_peak": small["peak_bytes"],
@@ -139,8 +155,6 @@ def _many(options: argparse.Namespace, place: Path) -> dict[str, Any]:
         "calls": asked[0]["calls"],
         "bytes_per_call": (asked[0]["peak_bytes"] - half["peak_bytes"]) / (asked[0]["calls"] - half["calls"]),
     }
-    _done_with(folder, options)
-    return found
 
 
 def _promises(spread: dict[str, float], many: dict[str, Any], options: argparse.Namespace) -> list[str]:
@@ -157,8 +171,8 @@ def _promises(spread: dict[str, float], many: dict[str, Any], options: argparse.
         f"{name} {spread[key] / MB:,.0f} MB/s"
         for name, key in (
             ("one trace after the other", "single_per_s"),
-            ("one worker", "one_per_s"),
-            (f"{cores} workers", "all_per_s"),
+            ("a batch on one core", "one_per_s"),
+            (f"on {cores} cores", "all_per_s"),
         )
     )
     rows = [
@@ -196,22 +210,33 @@ def _beside(options: argparse.Namespace, place: Path) -> list[str]:
         "| Ranks | kernelscope | HolisticTraceAnalysis | time | memory |",
         "|---|---|---|---|---|",
     ]
-    cores = len(os.sched_getaffinity(0))
     for job in options.beside.split():
-        folder = provide(job)
-        lake = place / f"beside-{job}"
-        ours = task("lake_and_answers", folder, lake, cores, tree=True)
-        try:
-            theirs = task("hta", folder, python=str(PEERS), tree=True)
-        except subprocess.CalledProcessError as error:
-            lines.append(f"| {job} | {_cost(ours)} | failed: {_last_line(error.stderr)} | | |")
-        else:
-            faster = theirs["seconds"] / ours["seconds"]
-            smaller = theirs["tree_bytes"] / ours["tree_bytes"]
-            verdicts = f"{faster:.0f} x ({_kept(faster >= 30)}) | {smaller:.1f} x ({_kept(smaller >= 10)})"
-            lines.append(f"| {job} | {_cost(ours)} | {_cost(theirs)} | {verdicts} |")
-        _done_with(folder, options)
+        with provided(job, options) as folder:
+            ours = _ours(folder, place / f"beside-{job}", options)
+            try:
+                theirs = task("hta", folder, python=str(PEERS), rests=RESTS)
+            except subprocess.CalledProcessError as error:
+                lines.append(f"| {job} | {_cost(ours)} | failed: {_last_line(error.stderr)} | | |")
+                continue
+        faster = theirs["seconds"] / ours["seconds"]
+        smaller = theirs["tree_bytes"] / ours["tree_bytes"]
+        verdicts = f"{faster:.0f} x ({_kept(faster >= 30)}) | {smaller:.1f} x ({_kept(smaller >= 10)})"
+        lines.append(f"| {job} | {_cost(ours)} | {_cost(theirs)} | {verdicts} |")
     return [*lines, ""]
+
+
+def _ours(folder: Path, lake: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Time from runs that nobody looks at, memory from others."""
+    cores = len(os.sched_getaffinity(0))
+    seconds: list[float] = []
+    tree_bytes = 0
+    for _ in range(options.repeats):
+        seconds.append(task("lake_and_answers", folder, lake, cores)["seconds"])
+        shutil.rmtree(lake)
+        looked_at = task("lake_and_answers", folder, lake, cores, rests=1)
+        tree_bytes = max(tree_bytes, looked_at["tree_bytes"])
+        shutil.rmtree(lake)
+    return {"seconds": statistics.median(seconds), "tree_bytes": tree_bytes}
 
 
 def _cost(found: dict[str, Any]) -> str:
@@ -231,9 +256,13 @@ def task(
     *arguments: object,
     python: str = sys.executable,
     environment: dict[str, str] | None = None,
-    tree: bool = False,
+    rests: int | None = None,
 ) -> dict[str, Any]:
-    """Runs a task of cluster_tasks.py; ``tree`` adds the memory of all its processes together."""
+    """Runs a task of cluster_tasks.py.
+
+    ``rests`` adds the memory of all its processes together: how many times as long as a look takes the
+    pause after it lasts.
+    """
     command = [python, str(Path(__file__).with_name("cluster_tasks.py")), name, *map(str, arguments)]
     process = subprocess.Popen(
         command,
@@ -242,7 +271,7 @@ def task(
         text=True,
         env={**os.environ, **(environment or {})},
     )
-    largest = _Largest(process.pid) if tree else None
+    largest = None if rests is None else _Largest(process.pid, rests)
     output, errors = process.communicate()
     if process.returncode:
         print(errors, file=sys.stderr)
@@ -256,8 +285,9 @@ def task(
 class _Largest:
     """Looks at the memory of a process and its descendants until it is stopped."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, rests: int) -> None:
         self._pid = pid
+        self._rests = rests
         self._bytes = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look)
@@ -265,8 +295,9 @@ class _Largest:
 
     def _look(self) -> None:
         while not self._stop.is_set():
+            start = time.perf_counter()
             self._bytes = max(self._bytes, sum(map(_proportional_bytes, _descendants(self._pid))))
-            time.sleep(LOOK_S)
+            self._stop.wait(max(LOOK_S, self._rests * (time.perf_counter() - start)))
 
     def stop(self) -> int:
         """The largest sum."""

@@ -52,14 +52,16 @@ def read_largest(folder: str) -> Found:
     }
 
 
-def batch(folder: str, lake: str, workers: str) -> Found:
-    """A batch from its first look at the traces to its end."""
+def batch(folder: str, lake: str, cores: str) -> Found:
+    """A batch on some of the cores, from its first look at the traces to its end."""
     from kernelscope.batch import RankReport
     from kernelscope.batch import run as run_batch
 
+    # On one core all there is shares it: the worker, what Polars does beside it, and the coordinator.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(cores)])
     reports: list[RankReport] = []
     start = time.perf_counter()
-    run_batch(folder, lake, workers=int(workers), on_rank=lambda rank, _: reports.append(rank))
+    run_batch(folder, lake, on_rank=lambda rank, _: reports.append(rank))
     seconds = time.perf_counter() - start
     failed = [report.entry.error for report in reports if report.status == "failed"]
     if failed:
@@ -77,12 +79,14 @@ def answers(lake: str, ranks: str = "") -> Found:
     from kernelscope import analysis, scan
 
     start = time.perf_counter()
-    cluster = analysis.cluster_of(scan(lake, ranks=range(int(ranks)) if ranks else None))
+    opened = scan(lake, ranks=range(int(ranks)) if ranks else None)
+    cluster = analysis.cluster_of(opened)
     rows = {
         "findings": analysis.cluster_findings(cluster).height,
         "stragglers": analysis.stragglers(cluster).height,
         "communication": analysis.communication(cluster).height,
         "clocks": analysis.clock_offsets(cluster).height,
+        "gpu_time": analysis.rank_gpu_time(opened).height,
     }
     seconds = time.perf_counter() - start
     return {
@@ -93,10 +97,10 @@ def answers(lake: str, ranks: str = "") -> Found:
     }
 
 
-def lake_and_answers(folder: str, lake: str, workers: str) -> Found:
-    """A batch, and the cross-rank answers."""
+def lake_and_answers(folder: str, lake: str, cores: str) -> Found:
+    """A batch, and the cross-rank answers; those of HolisticTraceAnalysis are among them."""
     start = time.perf_counter()
-    batch(folder, lake, workers)
+    batch(folder, lake, cores)
     rows = answers(lake)["rows"]
     return {"seconds": time.perf_counter() - start, "rows": rows}
 

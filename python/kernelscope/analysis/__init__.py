@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kernelscope.analysis.cluster.lateness import rank_steps as rank_steps
     from kernelscope.analysis.cluster.lateness import straggler_ranks as straggler_ranks
     from kernelscope.analysis.cluster.lateness import stragglers as stragglers
+    from kernelscope.analysis.cluster.rank_time import rank_gpu_time as rank_gpu_time
     from kernelscope.analysis.cluster.rank_views import rank_groups as rank_groups
     from kernelscope.analysis.cluster.rank_views import rank_heatmap as rank_heatmap
     from kernelscope.analysis.cluster.rank_views import rank_quantiles as rank_quantiles
@@ -126,6 +127,7 @@ _MODULE_OF = {
     "queue_length": "launching.queueing",
     "queue_summary": "launching.queueing",
     "rank_calls": "cluster.collectives",
+    "rank_gpu_time": "cluster.rank_time",
     "rank_groups": "cluster.rank_views",
     "rank_heatmap": "cluster.rank_views",
     "rank_quantiles": "cluster.rank_views",
@@ -193,6 +195,7 @@ __all__ = [
     "queue_length",
     "queue_summary",
     "rank_calls",
+    "rank_gpu_time",
     "rank_groups",
     "rank_heatmap",
     "rank_quantiles",

@@ -13,7 +13,8 @@ from kernelscope.analysis.hta.events import check_compat
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
-_CLASSES = ("compute", "communication", "memory")
+CLASSES = ("compute", "communication", "memory")
+"""What GPU work can be, the one that counts first in front."""
 _OVERLAP: dict[str, pl.DataType] = {
     "calls": pl.Int64(),
     "communication_ns": pl.Int64(),
@@ -44,11 +45,11 @@ def temporal_breakdown(trace: "Trace", *, compat: str | None = None) -> pl.DataF
     spans = work.group_by("device").agg(
         span_ns=pl.col("end_ns").max() - pl.col("start_ns").min(),
     )
-    parts = _first_class_ns(work)
+    parts = first_class_ns(work, by=["device"])
     table = spans.join(parts, on="device", how="left", nulls_equal=True)
-    parts_ns = [pl.col(f"{name}_ns") for name in _CLASSES]
+    parts_ns = [pl.col(f"{name}_ns") for name in CLASSES]
     table = table.with_columns(idle_ns=pl.col("span_ns") - pl.sum_horizontal(parts_ns))
-    columns = [*_CLASSES, "idle"]
+    columns = [*CLASSES, "idle"]
     share = [
         pl.when(pl.col("span_ns") > 0).then(pl.col(f"{name}_ns") / pl.col("span_ns")).alias(f"{name}_share")
         for name in columns
@@ -107,36 +108,38 @@ def gpu_classes(trace: "Trace", *more: str) -> pl.DataFrame:
     Columns: ``device``, ``name``, ``start_ns``, ``end_ns``, ``class`` (compute, communication or memory), and
         ``more``.
     """
-    kind = pl.col("kind").cast(pl.String)
-    return trace.gpu_ops.select(
-        "device",
-        "name",
-        *more,
-        "start_ns",
-        end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0).clip(lower_bound=0),
-        **{
-            "class": pl.when(pl.col("is_communication").fill_null(value=False))
-            .then(pl.lit("communication"))
-            .when(kind.is_in(["memcpy", "memset"]))
-            .then(pl.lit("memory"))
-            .otherwise(pl.lit("compute"))
-        },
-    )
+    return trace.gpu_ops.select(work_columns("device", "name", *more))
 
 
-def _first_class_ns(work: pl.DataFrame) -> pl.DataFrame:
-    """Time of each device in which a class runs and none before it: ``device``, ``<class>_ns``."""
-    found = work.select("device").unique()
+def work_columns(*columns: str) -> list[pl.Expr]:
+    """What to select from a table ``gpu_ops``: ``columns``, ``start_ns``, ``end_ns``, ``class``."""
+    is_copy = pl.col("kind").cast(pl.String).is_in(["memcpy", "memset"])
+    return [
+        *map(pl.col, columns),
+        pl.col("start_ns"),
+        (pl.col("start_ns") + pl.col("dur_ns").fill_null(0).clip(lower_bound=0)).alias("end_ns"),
+        pl.when(pl.col("is_communication").fill_null(value=False))
+        .then(pl.lit("communication"))
+        .when(is_copy)
+        .then(pl.lit("memory"))
+        .otherwise(pl.lit("compute"))
+        .alias("class"),
+    ]
+
+
+def first_class_ns(work: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
+    """Time of each group in which a class runs and none before it: ``by``, ``<class>_ns``."""
+    found = work.select(by).unique()
     before: list[str] = []
-    for name in _CLASSES:
+    for name in CLASSES:
         before.append(name)
-        reached = merged(work.filter(pl.col("class").is_in(before)), by=["device"])
-        covered = reached.group_by("device").agg((pl.col("end_ns") - pl.col("start_ns")).sum().alias(name))
-        found = found.join(covered, on="device", how="left", nulls_equal=True)
-    found = found.with_columns(pl.col(_CLASSES).fill_null(0))
-    compute, communication, memory = (pl.col(name) for name in _CLASSES)
+        reached = merged(work.filter(pl.col("class").is_in(before)), by=by)
+        covered = reached.group_by(by).agg((pl.col("end_ns") - pl.col("start_ns")).sum().alias(name))
+        found = found.join(covered, on=by, how="left", nulls_equal=True)
+    found = found.with_columns(pl.col(CLASSES).fill_null(0))
+    compute, communication, memory = (pl.col(name) for name in CLASSES)
     return found.select(
-        "device",
+        *by,
         compute_ns=compute,
         communication_ns=communication - compute,
         memory_ns=memory - communication,

@@ -87,7 +87,7 @@ def cluster_of(source: "Source | Cluster") -> Cluster:
     ranks: list[pl.DataFrame] = []
     calls: list[pl.DataFrame] = []
     steps: list[pl.DataFrame] = []
-    for known, tables in _batches(source):
+    for known, tables in batches(source):
         ranks.append(known)
         calls.append(communication_calls(tables))
         steps.append(_steps(tables))
@@ -112,7 +112,7 @@ def tables_in(source: Source, table: str) -> list[pl.LazyFrame]:
     return [_tables(trace, rank)[table] for trace, (rank, _) in zip(traces, ranks_of(traces), strict=True)]
 
 
-def _batches(source: Source) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.LazyFrame]]]:
+def batches(source: Source) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.LazyFrame]]]:
     """Some ranks at a time: what is known of them, and their tables."""
     if isinstance(source, Sequence):
         yield from _trace_batches(source)
