@@ -27,6 +27,7 @@ from kernelscope.batch.doubts import doubts
 from kernelscope.batch.sizing import WORKER_BYTES
 from kernelscope.batch.sources import Source
 from kernelscope.cli.batch_progress import final_text, progress_text
+from kernelscope.cli.main import main
 from kernelscope.errors import WorkerDiedError
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -138,3 +139,17 @@ def test_page_from_the_command(cli: Run, job: Path, tmp_path: Path, option: list
     assert done.returncode == 0
     assert done.stdout.startswith("3 ranks, ")
     assert (tmp_path / "page.html").exists() == bool(option)
+
+
+def test_processes_of_a_database(tmp_path: Path) -> None:
+    """One rank of the lake, whose processes collectives tell apart, and steps do not."""
+    database = tmp_path / "node.3.sqlite"
+    assert main(["demo", "--kind", "nsys", "--ranks", "2", "--size", "2MB", "--out", str(database)]) == 0
+    batch(database, tmp_path / "lake")
+    lake = ks.scan(tmp_path / "lake")
+    assert [entry.meta["processes"] for entry in lake.entries] == [2]
+    (doubt,) = [text for text in doubts(lake.entries, run="default") if "several processes" in text]
+    assert "not in steps: 3;" in doubt
+    assert ks.analysis.cluster_of(lake).ranks["rank"].to_list() == [0, 1]
+    assert ks.analysis.stragglers(lake).is_empty()
+    assert ks.analysis.rank_gpu_time(lake)["rank"].unique().to_list() == [3]

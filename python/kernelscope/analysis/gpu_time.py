@@ -9,6 +9,7 @@ from kernelscope.analysis.covering import hidden_ns, merged
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.hta.answers import hta_comm_comp_overlap, hta_temporal_breakdown
 from kernelscope.analysis.hta.events import check_compat
+from kernelscope.analysis.intervals import covered_ns
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -133,9 +134,8 @@ def first_class_ns(work: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
     before: list[str] = []
     for name in CLASSES:
         before.append(name)
-        reached = merged(work.filter(pl.col("class").is_in(before)), by=by)
-        covered = reached.group_by(by).agg((pl.col("end_ns") - pl.col("start_ns")).sum().alias(name))
-        found = found.join(covered, on=by, how="left", nulls_equal=True)
+        covered = covered_ns(work.filter(pl.col("class").is_in(before)), by=by)
+        found = found.join(covered.rename({"covered_ns": name}), on=by, how="left", nulls_equal=True)
     found = found.with_columns(pl.col(CLASSES).fill_null(0))
     compute, communication, memory = (pl.col(name) for name in CLASSES)
     return found.select(

@@ -9,6 +9,11 @@ from kernelscope.units import format_count
 _NAMED = 8
 """Ranks that are named; there may be a thousand."""
 
+_SEVERAL = (
+    "ranks with the work of several processes, which are told apart in collectives but not in steps: {}; "
+    "profile each process into a file of its own to compare their steps"
+)
+
 
 def doubts(entries: Iterable[Entry], *, run: str) -> list[str]:
     """Sentences about the ranks of ``run``, none if nothing is odd."""
@@ -16,6 +21,7 @@ def doubts(entries: Iterable[Entry], *, run: str) -> list[str]:
     if not done:
         return []
     lost = [entry.rank for entry in done if entry.lost]
+    several = [entry.rank for entry in done if entry.meta.get("processes", 1) > 1]
     found = [
         _missing(done),
         _differing(done, "world size", lambda entry: entry.meta.get("world_size")),
@@ -23,6 +29,7 @@ def doubts(entries: Iterable[Entry], *, run: str) -> list[str]:
         _differing(done, "recorder", lambda entry: entry.meta.get("recorder")),
         _differing(done, "versions", lambda entry: tuple(sorted(entry.meta.get("versions", {}).items()))),
         _differing(done, "steps", lambda entry: entry.steps),
+        _SEVERAL.format(_named(several)) if several else None,
         f"ranks that lost events, which their diagnostics name: {_named(lost)}" if lost else None,
     ]
     return [text for text in found if text is not None]

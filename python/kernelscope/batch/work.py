@@ -138,6 +138,7 @@ def _describe(trace: "Trace") -> dict[str, Any]:
         "world_size": meta.world_size,
         "backend": meta.backend,
         "host": meta.host,
+        "processes": trace.gpu_ops["pid"].drop_nulls().n_unique(),
         "versions": dict(meta.versions),
         "seen": meta.seen,
         "kept": meta.kept,

@@ -6,6 +6,7 @@ import polars as pl
 
 from kernelscope.analysis.cluster.frames import Source, batches
 from kernelscope.analysis.gpu_time import CLASSES, first_class_ns, work_columns
+from kernelscope.analysis.intervals import covered_ns
 
 _BY = ["rank", "device"]
 
@@ -14,7 +15,8 @@ def rank_gpu_time(source: "Source") -> pl.DataFrame:
     """How the time of each GPU of each rank divides, and how much of its communication computing hides.
 
     ``source`` is a list of traces, or a lake of many ranks, of which a few are in memory at a time. These are
-    ``temporal_breakdown`` and ``comm_comp_overlap`` of every rank.
+    ``temporal_breakdown`` and ``comm_comp_overlap`` of every rank. A database of several processes is one
+    rank of several devices.
 
     Columns: ``rank``, ``device``, ``span_ns`` (from its first work to the end of its last), ``compute_ns``,
         ``exposed_ns`` (it communicates, nothing computes), ``memory_ns`` (only copies and memsets run),
@@ -34,13 +36,11 @@ def _of_some(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
     work = tables["gpu_ops"].select(work_columns(*_BY)).collect()
     spans = work.group_by(_BY).agg(span_ns=pl.col("end_ns").max() - pl.col("start_ns").min())
     parts = first_class_ns(work, by=_BY)
-    communication = first_class_ns(work.filter(pl.col("class") == "communication"), by=_BY)
+    communication = covered_ns(work.filter(pl.col("class") == "communication"), by=_BY)
     table = spans.join(parts, on=_BY, how="left", nulls_equal=True).rename({"communication_ns": "exposed_ns"})
-    table = table.join(
-        communication.select(*_BY, "communication_ns"), on=_BY, how="left", nulls_equal=True
-    ).with_columns(pl.col("communication_ns").fill_null(0))
+    table = table.join(communication, on=_BY, how="left", nulls_equal=True)
     of_class = [pl.col("exposed_ns" if name == "communication" else f"{name}_ns") for name in CLASSES]
-    total = pl.col("communication_ns")
+    total = pl.col("covered_ns").fill_null(0)
     overlap = total - pl.col("exposed_ns")
     return table.select(
         *_BY,
