@@ -32,6 +32,9 @@ ZSTD_LEVEL = 1
 GROUP_ROWS = 2**18
 """Rows of a row group. A file of one is read whole, and has no use for the extremes of its columns."""
 
+_LARGE_TABLE = 20_000
+"""Rows of a table whose memory is worth a millisecond to free before the next one is written."""
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -162,6 +165,8 @@ def _write(tables: "dict[str, pl.DataFrame]", folder: Path) -> dict[str, tuple[i
     """
     from polars.exceptions import PolarsError
 
+    from kernelscope.trace import trim_heap
+
     files: dict[str, tuple[int, int]] = {}
     for name in sorted(tables, key=lambda name: tables[name].estimated_size()):
         frame = tables.pop(name)
@@ -172,7 +177,11 @@ def _write(tables: "dict[str, pl.DataFrame]", folder: Path) -> dict[str, tuple[i
             except (PolarsError, OSError):
                 _check_space(folder)
                 raise
-            files[name] = frame.height, path.stat().st_size
+            rows = frame.height
+            files[name] = rows, path.stat().st_size
+            del frame
+            if rows > _LARGE_TABLE:
+                trim_heap()
     return files
 
 
