@@ -70,6 +70,43 @@ def pair_allocations(records: bytes) -> ArrowTable:
 def sum_records_within(records: bytes, intervals: list[bytes]) -> ArrowTable:
     """The ``bytes`` of records inside each interval: of ``start_ns`` and ``bytes``, and ``dur_ns``."""
 
+class CallTree:
+    """Calls, and what each comes to by itself and with what is inside it; see ``analysis/tree.py``."""
+
+    def __init__(self, calls: bytes) -> None: ...
+    def merge_repeats(self, names: bytes) -> None:
+        """Counts a call that is the only one inside a call of the same ``name`` as that one."""
+
+    def kept(self) -> ArrowTable:
+        """Which call each is counted as: ``kept``, its row."""
+
+    def parents(self) -> ArrowTable:
+        """The calls around the calls that are not merged: ``parent_row``."""
+
+    def nearest(self, marks: bytes) -> ArrowTable:
+        """The nearest call on the way up from each that is ``marked``: ``row``."""
+
+    def put(self, values: bytes) -> None:
+        """Gives each call its value of each column, in order."""
+
+    def add(self, values: bytes) -> None:
+        """Adds to the calls with row ``call`` what the other columns hold."""
+
+    def less_children(self, column: str, into: str) -> None:
+        """What ``column`` is less that of the calls directly inside."""
+
+    def with_inner(self, column: str, into: str) -> None:
+        """What ``column`` is with that of all calls inside."""
+
+    def columns(self, names: list[str]) -> ArrowTable:
+        """Columns for the calls that are not merged, in order."""
+
+    def divide(self, columns: bytes) -> ArrowTable:
+        """Divides the calls into classes that agree in all columns: ``first``, a position of each."""
+
+    def class_sums(self, names: list[str]) -> ArrowTable:
+        """Sums of columns over each class, and ``calls``."""
+
 class TimelineIndex:
     """Collects the events of a trace as Arrow IPC streams, and says what a screen can show of them."""
 
@@ -97,6 +134,9 @@ class JsonEventWriter:
 
     def finish(self) -> None:
         """Ends the file."""
+
+def nest_slices(slices: bytes) -> ArrowTable:
+    """The interval around each: ``parent_row``; takes ``group``, ``start_ns``, ``dur_ns``, ``row``."""
 
 def divide_windows(streams: list[bytes], windows: list[tuple[int, int]]) -> ArrowTable:
     """Gives every moment of the windows one owner; ``window``, ``id`` (null for nobody) and ``ns``."""

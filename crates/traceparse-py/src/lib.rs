@@ -1,6 +1,7 @@
 //! The extension module `kernelscope._traceparse`: signatures, error mapping and the hand-over of
 //! tables; everything else is in `traceparse`.
 
+mod call_tree;
 mod comparison;
 mod demo;
 mod describe;
@@ -8,6 +9,7 @@ mod errors;
 mod export;
 mod memory;
 mod numbering;
+mod frame;
 mod projection;
 mod reading;
 mod table;
@@ -17,6 +19,8 @@ mod watch;
 /// Reads profiler traces into Arrow tables, and writes demo traces.
 #[pyo3::pymodule]
 mod _traceparse {
+    #[pymodule_export]
+    use super::call_tree::{CallTree, nest_slices};
     #[pymodule_export]
     use super::comparison::{align_events, divide_windows};
     #[pymodule_export]

@@ -9,6 +9,7 @@
 //! - tables do not depend on the number of threads or on where the bytes were cut;
 //! - nothing is recursive and nothing is quadratic in what a file can contain.
 
+pub mod call_tree;
 pub mod comparison;
 pub mod export;
 #[cfg(feature = "fuzzing")]

@@ -1,17 +1,86 @@
 """Trees of nested intervals, computed over whole columns.
 
-Neither function walks rows or recurses: both follow all parent pointers at once and double the
-distance in each round, so the number of rounds grows with the logarithm of the depth.
+The work is done in Rust, which takes a pass or two over the few columns that are needed.
 """
+
+from collections.abc import Sequence
 
 import polars as pl
 
-from kernelscope.errors import InvalidArgumentError
+from kernelscope import _traceparse
 
-# 2^33 levels are more than rows can be numbered.
-_MAX_ROUNDS = 33
-# What stands at position 0, which means "none".
-_NOBODY = pl.Series([0], dtype=pl.UInt32)
+
+class CallTree:
+    """Calls, and what each comes to by itself and with the calls inside it.
+
+    Columns of whole numbers are put to the calls and stay in Rust until they are summed up: for a million
+    calls to hand a column over takes longer than to sum it.
+
+    Columns: of ``calls``, needs ``row`` and ``parent_row`` (null for a root); a parent that is not in
+        ``calls`` counts as none.
+    Raises: InvalidArgumentError: rows are each other's ancestors.
+    """
+
+    def __init__(self, calls: pl.DataFrame) -> None:
+        self._rows = calls["row"]
+        links = pl.col("row", "parent_row").cast(pl.UInt32)
+        self._tree = _traceparse.CallTree(_stream(calls.select(links)))
+
+    def merge_repeats(self, names: pl.Series) -> None:
+        """Counts a call that is the only one inside a call of its own name as that one, from now on.
+
+        Wrappers that call an op of their own name would count each call twice. The outermost stands for the
+        whole chain.
+
+        Source: torch/autograd/profiler_util.py, EventList._remove_dup_nodes.
+        """
+        self._tree.merge_repeats(_stream(codes(names).alias("name").to_frame()))
+
+    def kept(self) -> pl.Series:
+        """The row of the call that each call is counted as; its own if it is not merged."""
+        return _taken(self._tree.kept(), "kept")
+
+    def is_kept(self) -> pl.Series:
+        """Which calls are not merged into others."""
+        return self.kept() == self._rows
+
+    def parents(self) -> pl.Series:
+        """The row of the call around each call that is not merged; null for none."""
+        return _taken(self._tree.parents(), "parent_row")
+
+    def nearest(self, marked: pl.Series) -> pl.Series:
+        """The row of the nearest marked call on the way up from each, itself included; null for none."""
+        return _taken(self._tree.nearest(_stream(marked.alias("marked").to_frame())), "row")
+
+    def put(self, values: pl.DataFrame) -> None:
+        """Gives each call its values, row by row as the calls stand; null is 0. Merged calls have 0."""
+        self._tree.put(_stream(values))
+
+    def add(self, values: pl.DataFrame) -> None:
+        """Adds to calls what belongs to them: to the one in ``call`` (null for none) each other column."""
+        self._tree.add(_stream(values))
+
+    def less_children(self, column: str, *, into: str) -> None:
+        """Puts to ``into`` what ``column`` is less that of the calls directly inside."""
+        self._tree.less_children(column, into)
+
+    def with_inner(self, column: str, *, into: str) -> None:
+        """Puts to ``into`` what ``column`` is with that of all calls inside."""
+        self._tree.with_inner(column, into)
+
+    def columns(self, names: Sequence[str]) -> pl.DataFrame:
+        """Columns as they are by now, for the calls that are not merged."""
+        return pl.DataFrame(self._tree.columns(list(names)))
+
+    def class_sums(self, keys: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+        """Sums of columns over the calls that agree in all of ``keys``, which has a row for each call.
+
+        Columns: those of ``keys``, ``calls`` (not counting merged ones) and ``names``.
+        """
+        first = self._tree.divide(_stream(keys.select(codes(column) for column in keys)))
+        sums = pl.DataFrame(self._tree.class_sums(list(names)))
+        classes = keys.select(pl.all().gather(_taken(first, "first")))
+        return pl.concat([classes, sums], how="horizontal").filter(pl.col("calls") > 0)
 
 
 def nest(frame: pl.DataFrame, *, by: str = "track") -> pl.DataFrame:
@@ -21,30 +90,12 @@ def nest(frame: pl.DataFrame, *, by: str = "track") -> pl.DataFrame:
     what remains open and innermost is the parent. Two intervals that overlap only in part are
     therefore siblings.
 
-    Columns: of ``frame``, needs ``by``, ``start_ns``, ``dur_ns`` and ``row``; adds ``parent_row``
-        (``row`` of the parent, null for none). A null duration counts as 0.
+    Columns: of ``frame``, needs ``by`` (a whole number), ``start_ns``, ``dur_ns`` and ``row``; adds
+        ``parent_row`` (``row`` of the parent, null for none). A null duration counts as 0.
     Source: torch/autograd/profiler_util.py, EventList._populate_cpu_children.
     """
-    end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
-    ordered = frame.with_columns(end.alias("_end")).sort(
-        [by, "start_ns", "_end", "row"], descending=[False, False, True, False]
-    )
-    # Position 0 stands for "no parent" and never closes; row i of the frame has position i + 1.
-    never = pl.Series([2**63 - 1], dtype=pl.Int64)
-    starts, ends = ordered["start_ns"], never.append(ordered["_end"])
-    own_end = ordered["_end"]
-    first = (ordered[by] != ordered[by].shift(1)).fill_null(value=True)
-    before = pl.int_range(ordered.height, dtype=pl.UInt32, eager=True)
-    parent = pl.select(pl.when(first).then(pl.lit(0, pl.UInt32)).otherwise(before)).to_series()
-    for _ in range(ordered.height + 1):
-        candidate = ends.gather(parent)
-        closed = (candidate < own_end) | (starts >= candidate)
-        if not closed.any():
-            break
-        beyond = pl.concat([_NOBODY, parent]).gather(parent)
-        parent = pl.select(pl.when(closed).then(beyond).otherwise(parent)).to_series()
-    rows = pl.Series([None], dtype=pl.UInt32).append(ordered["row"].cast(pl.UInt32))
-    return ordered.with_columns(rows.gather(parent).alias("parent_row")).drop("_end")
+    slices = frame.select("start_ns", "dur_ns", pl.col("row").cast(pl.UInt32), group=by)
+    return frame.with_columns(_taken(_traceparse.nest_slices(_stream(slices)), "parent_row"))
 
 
 def subtree_sums(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
@@ -55,58 +106,39 @@ def subtree_sums(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
         ``frame`` counts as none.
     Raises: InvalidArgumentError: rows are each other's ancestors.
     """
-    ancestor = pl.concat([_NOBODY, _positions(frame["row"], frame["parent_row"])])
-    # Position 0 collects what belongs to nobody.
-    totals = frame.select(columns)
-    totals = pl.concat([totals.clear(1).fill_null(0), totals])
-    for _ in range(_MAX_ROUNDS):
-        if not (ancestor > 0).any():
-            return frame.with_columns(totals[1:])
-        gained = totals.group_by(ancestor.alias("_at")).agg(pl.col(columns).sum())
-        at = gained["_at"]
-        totals = totals.with_columns(totals[c].scatter(at, totals[c].gather(at) + gained[c]) for c in columns)
-        # The ancestor of the ancestor is twice as far away.
-        ancestor = ancestor.gather(ancestor)
-    raise InvalidArgumentError("the rows are each other's ancestors")
-
-
-def _positions(rows: pl.Series, wanted: pl.Series) -> pl.Series:
-    """Where ``wanted`` stand in ``rows``, counted from 1; 0 for null and for what is not there."""
-    order = rows.arg_sort()
-    ordered = rows.gather(order)
-    at = ordered.search_sorted(wanted.fill_null(0)).clip(upper_bound=max(rows.len() - 1, 0))
-    if rows.is_empty():
-        return pl.repeat(0, wanted.len(), dtype=pl.UInt32, eager=True)
-    found = (ordered.gather(at) == wanted).fill_null(value=False)
-    return pl.select(pl.when(found).then(order.gather(at) + 1).otherwise(0).cast(pl.UInt32)).to_series()
+    tree = CallTree(frame)
+    tree.put(frame.select(columns))
+    for column in columns:
+        tree.with_inner(column, into=column)
+    return frame.with_columns(tree.columns(columns).cast({column: frame.schema[column] for column in columns}))
 
 
 def collapse_repeats(frame: pl.DataFrame) -> pl.DataFrame:
     """Which call each call is counted as, where a call's only child has its own name.
 
-    Wrappers that call an op of their own name would count each call twice. The outermost stands
-    for the whole chain.
-
     Columns: of ``frame``, needs ``row``, ``parent_row`` and ``name``; gives ``row`` and ``kept``
         (``row`` of the call that stands for this one; itself if it is not merged).
-    Source: torch/autograd/profiler_util.py, EventList._remove_dup_nodes.
+    Source: see :meth:`CallTree.merge_repeats`.
     """
-    children = frame.group_by(pl.col("parent_row").alias("row")).agg(pl.len().alias("children"))
-    parents = frame.select("row", parent_name="name").join(children, on="row", how="inner")
-    only_child = parents.filter(children=1).rename({"row": "parent_row"})
-    merged = (
-        frame.join(only_child, on="parent_row", how="inner")
-        .filter(pl.col("name").eq_missing(pl.col("parent_name")))
-        .select("row", kept="parent_row")
-    )
-    for _ in range(_MAX_ROUNDS):
-        further = merged.rename({"row": "kept", "kept": "further"})
-        followed = merged.join(further, on="kept", how="left")
-        if followed["further"].null_count() == followed.height:
-            break
-        merged = followed.select("row", kept=pl.coalesce("further", "kept"))
-    return (
-        frame.select("row")
-        .join(merged, on="row", how="left", maintain_order="left")
-        .with_columns(pl.col("kept").fill_null(pl.col("row")))
-    )
+    tree = CallTree(frame)
+    tree.merge_repeats(frame["name"])
+    return frame.select("row", tree.kept())
+
+
+def codes(values: pl.Series) -> pl.Series:
+    """Whole numbers that are equal where ``values`` are, and null where these are."""
+    if values.dtype == pl.String:
+        values = values.cast(pl.Categorical)
+    if values.dtype == pl.Categorical:
+        return values.to_physical().cast(pl.UInt32)
+    if values.dtype.is_integer() and values.dtype != pl.UInt64:
+        return values.cast(pl.Int64) if values.dtype != pl.UInt32 else values
+    return values.rank("dense").cast(pl.UInt32)
+
+
+def _stream(frame: pl.DataFrame) -> bytes:
+    return frame.write_ipc_stream(None, compat_level=pl.CompatLevel.newest()).getvalue()
+
+
+def _taken(table: _traceparse.ArrowTable, column: str) -> pl.Series:
+    return pl.DataFrame(table)[column]

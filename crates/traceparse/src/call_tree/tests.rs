@@ -1,0 +1,149 @@
+//! Trees of calls against loops that are plainly right.
+
+use std::collections::HashMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::{Circular, Classes, Forest, NONE, Positions, Slices, nest};
+
+/// Parents of calls in any order, names and values.
+fn calls() -> impl Strategy<Value = (Vec<u32>, Vec<u32>, Vec<i64>)> {
+    let shuffled = |size: usize| Just((0..size as u32).collect::<Vec<_>>()).prop_shuffle();
+    let of = move |size: usize| {
+        let parents = vec(prop_oneof![1 => Just(u32::MAX), 4 => 0..size.max(1) as u32], size);
+        (parents, shuffled(size), any::<bool>(), vec(0..2_u32, size), vec(-5..5_i64, size))
+    };
+    (0..24_usize).prop_flat_map(of).prop_map(|(wanted, order, in_order, names, values)| {
+        let place = |at: usize| if in_order { at } else { order[at] as usize };
+        let mut parents = vec![NONE; wanted.len()];
+        for (at, &parent) in wanted.iter().enumerate() {
+            if (parent as usize) < at {
+                parents[place(at)] = place(parent as usize) as u32;
+            }
+        }
+        (parents, names, values)
+    })
+}
+
+/// The call and those around it, from the inside out.
+fn way(parents: &[u32], at: u32) -> Vec<u32> {
+    std::iter::successors(Some(at), |&at| Some(parents[at as usize]).filter(|&p| p != NONE)).collect()
+}
+
+proptest! {
+    #[test]
+    fn sums_are_those_of_all_pairs((parents, _, values) in calls()) {
+        let forest = Forest::new(parents.clone()).unwrap();
+        let sum = |is_in: &dyn Fn(usize, u32) -> bool, at: u32| -> i64 {
+            (0..values.len()).filter(|&inner| is_in(inner, at)).map(|inner| values[inner]).sum()
+        };
+        let calls = 0..values.len() as u32;
+        let is_child = |inner: usize, at: u32| parents[inner] == at;
+        let is_inside = |inner: usize, at: u32| way(&parents, inner as u32).contains(&at);
+        let expected: Vec<_> = calls.clone().map(|at| sum(&is_child, at)).collect();
+        prop_assert_eq!(forest.of_children(&values), expected);
+        let expected: Vec<_> = calls.map(|at| sum(&is_inside, at)).collect();
+        prop_assert_eq!(forest.with_inner(values.clone()), expected);
+    }
+
+    #[test]
+    fn the_nearest_marked_call_is_first_on_the_way((parents, marks, _) in calls()) {
+        let forest = Forest::new(parents.clone()).unwrap();
+        let first = |at| way(&parents, at).into_iter().find(|&on| marks[on as usize] == 1).unwrap_or(NONE);
+        let expected: Vec<_> = (0..parents.len() as u32).map(first).collect();
+        prop_assert_eq!(forest.nearest(|at| marks[at] == 1), expected);
+    }
+
+    #[test]
+    fn repeats_are_merged_as_if_one_by_one((parents, names, _) in calls()) {
+        let mut forest = Forest::new(parents.clone()).unwrap();
+        forest.merge_repeats(&names);
+        let (mut parents, mut kept) = (parents.clone(), (0..parents.len() as u32).collect::<Vec<_>>());
+        let mut gone = vec![false; parents.len()];
+        while let Some(at) = (0..parents.len()).find(|&at| {
+            let (parent, alike) = (parents[at], |other: &&u32| **other == parents[at]);
+            !gone[at] && parent != NONE && parents.iter().filter(alike).count() == 1
+                && names[at] == names[parent as usize]
+        }) {
+            let into = std::mem::replace(&mut parents[at], NONE);
+            gone[at] = true;
+            parents.iter_mut().chain(&mut kept).filter(|p| **p == at as u32).for_each(|p| *p = into);
+        }
+        prop_assert_eq!(forest.kept(), &kept);
+        prop_assert_eq!(forest.parents(), &parents);
+        prop_assert!((0..gone.len()).all(|at| forest.is_merged(at) == gone[at]));
+    }
+
+    #[test]
+    fn slices_nest_as_on_a_stack(
+        slices in vec((0..3_i64, 0..12_i64, 0..12_i64, any::<u32>()), 0..40)
+    ) {
+        let column = |of: fn(&(i64, i64, i64, u32)) -> i64| slices.iter().map(of).collect::<Vec<_>>();
+        let (groups, starts, ends) = (column(|s| s.0), column(|s| s.1), column(|s| s.1 + s.2));
+        let rows: Vec<u32> = slices.iter().map(|s| s.3).collect();
+        let mut order: Vec<usize> = (0..slices.len()).collect();
+        order.sort_by_key(|&at| (starts[at], -ends[at], rows[at]));
+        let mut expected = vec![NONE; slices.len()];
+        for group in 0..3 {
+            let mut stack: Vec<usize> = Vec::new();
+            for &at in order.iter().filter(|&&at| groups[at] == group) {
+                stack.truncate(
+                    stack.iter().rposition(|&o| starts[at] < ends[o] && ends[at] <= ends[o]).map_or(0, |o| o + 1),
+                );
+                expected[at] = stack.last().map_or(NONE, |&outer| outer as u32);
+                stack.push(at);
+            }
+        }
+        let found = nest(Slices { groups: &groups, starts: &starts, ends: &ends, rows: &rows });
+        prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn rows_are_found(rows in prop_oneof![
+        proptest::collection::hash_set(0..60_u32, 0..30),
+        proptest::collection::hash_set(any::<u32>(), 0..30),
+    ], others in vec(0..80_u32, 0..20)) {
+        let rows: Vec<u32> = rows.into_iter().collect();
+        let positions = Positions::new(&rows);
+        for row in rows.iter().chain(&others).copied() {
+            let expected = rows.iter().position(|&r| r == row).map_or(NONE, |at| at as u32);
+            prop_assert_eq!(positions.of(row), expected);
+        }
+    }
+
+    #[test]
+    fn rows_of_a_class_agree(
+        rows in vec((prop::option::of(-2..3_i64), prop::option::of(any::<i64>()), any::<bool>()), 0..40)
+    ) {
+        let rows: Vec<_> = rows.into_iter().map(|(a, b, few)| (a, if few { Some(i64::MIN) } else { b })).collect();
+        let mut classes = Classes::new(rows.len() as u32);
+        classes.divide(rows.iter().map(|row| row.0));
+        classes.divide(rows.iter().map(|row| row.1));
+        let mut known: HashMap<_, u32> = HashMap::new();
+        let mut first = Vec::new();
+        for (row, at) in rows.iter().zip(0_u32..) {
+            let next = known.len() as u32;
+            let class = *known.entry(row).or_insert_with(|| { first.push(at); next });
+            prop_assert_eq!(classes.of()[at as usize], class);
+        }
+        prop_assert_eq!(classes.first(), first);
+    }
+}
+
+#[test]
+fn calls_in_each_other_are_refused() {
+    assert_eq!(Forest::new(vec![1, 0]).unwrap_err(), Circular);
+    assert_eq!(Forest::new(vec![NONE, 1]).unwrap_err(), Circular);
+}
+
+#[test]
+fn deep_calls_take_no_stack() {
+    let size = 300_000_u32;
+    let parents: Vec<u32> = (1..size).chain([NONE]).collect();
+    let mut forest = Forest::new(parents).unwrap();
+    let sums = forest.with_inner(vec![1; size as usize]);
+    assert_eq!(sums.last(), Some(&i64::from(size)));
+    forest.merge_repeats(&vec![7; size as usize]);
+    assert!(forest.kept().iter().all(|&kept| kept == size - 1));
+}
