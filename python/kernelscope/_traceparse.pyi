@@ -138,6 +138,27 @@ class JsonEventWriter:
 def nest_slices(slices: bytes) -> ArrowTable:
     """The interval around each: ``parent_row``; takes ``group``, ``start_ns``, ``dur_ns``, ``row``."""
 
+def unite_intervals(stream: bytes) -> ArrowTable:
+    """The union of each group of ``group``, ``start_ns``, ``end_ns``: ``at``, ``start_ns``, ``end_ns``."""
+
+def cover_levels(stream: bytes) -> ArrowTable:
+    """For how long each ``level``, or an earlier one, runs: ``at``, ``level``, ``covered_ns``."""
+
+def hidden_lengths(stream: bytes, cover: bytes) -> ArrowTable:
+    """How much of each interval those of the same group of ``cover`` have: ``hidden_ns``."""
+
+def find_gaps(stream: bytes) -> ArrowTable:
+    """The gaps of each group: ``at`` (of the interval that ends each) and ``before_ns``."""
+
+def filled_time(stream: bytes) -> ArrowTable:
+    """The integral of the sum of ``share``, of which at most 1 counts: ``at``, ``filled_ns``."""
+
+def depth_changes(stream: bytes) -> ArrowTable:
+    """Changes of the number of open intervals, one per ``id``: ``at``, ``at_ns``, ``opens``, ``depth``."""
+
+def depth_totals(stream: bytes) -> ArrowTable:
+    """How often and how long so many intervals were open: ``at``, ``depth``, ``changes``, ``lasts_ns``."""
+
 def divide_windows(streams: list[bytes], windows: list[tuple[int, int]]) -> ArrowTable:
     """Gives every moment of the windows one owner; ``window``, ``id`` (null for nobody) and ``ns``."""
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelscope import analysis
-from kernelscope.analysis.covering import hidden_ns, merged
+from kernelscope.analysis.covering import clipped, covered_ns, filled_ns, gaps, hidden_ns, merged
 from kernelscope.errors import InvalidArgumentError
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(-3, 12), st.sampled_from("ab")), max_size=15)
@@ -54,6 +54,75 @@ def test_hidden_is_what_both_have(
     hidden = hidden_ns(rows, merged(frame(cover), by=["group"]), by=["group"])
     expected = [len(instants(rows[place]) & covered) for place in range(rows.height)]
     assert hidden.to_list() == expected
+
+
+@given(SPANS)
+def test_covered_time_by_group_and_level(spans: list[tuple[int, int, str]]) -> None:
+    rows = frame(spans).with_row_index("level").with_columns(level=pl.col("level") % 3)
+    for group, covered in covered_ns(rows, by=["group"]).rows():
+        assert covered == sum(own == group for own, _ in instants(rows))
+    assert covered_ns(rows, by=[]).item() == len({t for _, t in instants(rows)})
+    for group, level, covered in covered_ns(rows, by=["group"], level="level").rows():
+        upto = instants(rows.filter(pl.col("level") <= level, group=group))
+        assert covered == len(upto)
+
+
+@given(SPANS)
+def test_gaps_are_what_nothing_covers(spans: list[tuple[int, int, str]]) -> None:
+    rows = frame(spans).filter(pl.col("end_ns") >= pl.col("start_ns"))
+    found = gaps(rows, by=["group"])
+    ends = rows[found["at"]].with_columns(end_ns="start_ns", start_ns=found["before_ns"])
+    for (group,), own in rows.group_by("group"):
+        whole = pl.DataFrame(
+            {"group": [group], "start_ns": own["start_ns"].min(), "end_ns": own["end_ns"].max()}
+        )
+        assert instants(ends.filter(group=group)) == instants(whole) - instants(own)
+
+
+@given(SPANS)
+def test_filled_time_is_the_sum_up_to_one(spans: list[tuple[int, int, str]]) -> None:
+    rows = frame(spans).filter(pl.col("end_ns") >= pl.col("start_ns"))
+    rows = rows.with_row_index("share").with_columns(share=(pl.col("share") % 4) / 4)
+    for group, filled in filled_ns(rows, by=["group"]).rows():
+        at = [
+            sum(share for share, start, end, own in rows.rows() if own == group and start <= t < end)
+            for t in range(60)
+        ]
+        assert filled == sum(min(1, share) for share in at)
+
+
+@given(SPANS, st.integers(-20, 20), st.integers(-20, 20))
+def test_clipped(spans: list[tuple[int, int, str]], start: int, end: int) -> None:
+    parts = clipped(frame(spans), start, end)
+    assert instants(parts) == {(g, t) for g, t in instants(frame(spans)) if start <= t < end}
+    assert (parts["start_ns"] < parts["end_ns"]).all()
+
+
+KEYS = st.lists(
+    st.tuples(
+        st.sampled_from([None, -5, 0, 7, 2**62, -(2**62)]),
+        st.sampled_from([None, "a", "b"]),
+        st.sampled_from([None, 0.5, 1.5]),
+        st.sampled_from([None, True, False]),
+    ),
+    max_size=20,
+)
+
+
+@given(KEYS)
+def test_groups_agree_in_all_columns(
+    keys: list[tuple[int | None, str | None, float | None, bool | None]],
+) -> None:
+    names = ["stream", "name", "rate", "flag"]
+    schema = dict(zip(names, (pl.Int64, pl.Categorical, pl.Float64, pl.Boolean), strict=True))
+    rows = pl.DataFrame(keys, schema=schema, orient="row").with_columns(start_ns=pl.lit(3), end_ns=pl.lit(5))
+    covered = covered_ns(rows, by=names)
+    assert covered["covered_ns"].to_list() == [2] * covered.height
+    assert sorted(covered.select(names).rows(), key=str) == sorted(
+        rows.select(names).unique().rows(), key=str
+    )
+    by_stream = covered_ns(rows, by=["stream"])["stream"]
+    assert by_stream.equals(by_stream.sort(nulls_last=False))
 
 
 Work = list[tuple[int, int, str]]

@@ -10,6 +10,7 @@ mod export;
 mod memory;
 mod numbering;
 mod frame;
+mod intervals;
 mod projection;
 mod reading;
 mod table;
@@ -33,6 +34,9 @@ mod _traceparse {
     use super::export::JsonEventWriter;
     #[pymodule_export]
     use super::memory::{pair_allocations, sum_records_within};
+    use super::intervals::{
+        cover_levels, depth_changes, depth_totals, filled_time, find_gaps, hidden_lengths, unite_intervals,
+    };
     #[pymodule_export]
     use super::projection::RangeProjector;
     #[pymodule_export]

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.covering import merged
+from kernelscope.analysis.covering import covered_ns
+from kernelscope.analysis.grouping import as_text, by_name
 from kernelscope.analysis.hta.answers import described, hta_memory_bandwidth
 from kernelscope.analysis.hta.events import check_compat
 
@@ -37,7 +38,7 @@ def memory_bandwidth(trace: "Trace", *, compat: str | None = None) -> pl.DataFra
         ]
     )
     # What begins and ends at one instant is one change, and rates are whole, so that sums come back to 0.
-    changes = changes.group_by(*_KIND, "at_ns").agg(pl.col("change").sum()).sort(*_KIND, "at_ns")
+    changes = as_text(changes.group_by(*_KIND, "at_ns").agg(pl.col("change").sum())).sort(*_KIND, "at_ns")
     return changes.select(*_KIND, "at_ns", bytes_per_s=pl.col("change").cum_sum().over(_KIND))
 
 
@@ -58,7 +59,7 @@ def memory_bandwidth_summary(trace: "Trace", *, compat: str | None = None) -> pl
         series = hta_memory_bandwidth(trace, mode).filter(pl.col("memory_bw_gbps") > 0)
         return described(series, "memory_bw_gbps", by=["name"])
     copies = _copies(trace)
-    busy = merged(copies, by=_KIND).group_by(_KIND).agg(busy_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
+    busy = covered_ns(copies, by=_KIND).rename({"covered_ns": "busy_ns"})
     table = copies.group_by(_KIND).agg(
         pl.len().cast(pl.Int64).alias("copies"),
         pl.when(pl.col("bytes").is_not_null().all()).then(pl.col("bytes").sum()).alias("bytes"),
@@ -69,9 +70,10 @@ def memory_bandwidth_summary(trace: "Trace", *, compat: str | None = None) -> pl
         pl.col("busy_ns").fill_null(0)
     )
     rate = pl.when(pl.col("busy_ns") > 0).then(pl.col("bytes") * 1e9 / pl.col("busy_ns"))
-    return table.select(
+    table = table.select(
         *_KIND, "copies", "bytes", "busy_ns", rate.alias("bytes_per_s"), "bytes_per_s_p50", "bytes_per_s_max"
-    ).sort("busy_ns", *_KIND, descending=[True, False, False])
+    )
+    return as_text(table).sort("busy_ns", *_KIND, descending=[True, False, False])
 
 
 def _copies(trace: "Trace") -> pl.DataFrame:
@@ -79,11 +81,14 @@ def _copies(trace: "Trace") -> pl.DataFrame:
     duration = pl.col("dur_ns")
     counted = pl.when(duration > 0).then(pl.col("bytes") * 1e9 / duration)
     recorded = pl.col("bandwidth_gb_per_s") * 1e9
-    return trace.gpu_ops.filter(pl.col("kind").cast(pl.String).is_in(["memcpy", "memset"])).select(
+    kind = pl.col("kind")
+    copies = trace.gpu_ops.filter((kind == "memcpy") | (kind == "memset")).select(
         "device",
-        pl.col("name").cast(pl.String).str.replace(r" ?\(.*$", ""),
+        "name",
         "bytes",
         "start_ns",
         end_ns=pl.col("start_ns") + duration.fill_null(0),
         rate=pl.coalesce(counted, recorded).round().cast(pl.Int64),
     )
+    short = pl.col("text").str.replace(r" ?\(.*$", "").cast(pl.Categorical)
+    return by_name(copies, short=short).drop("name").rename({"short": "name"})

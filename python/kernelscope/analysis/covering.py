@@ -1,6 +1,14 @@
-"""What intervals cover: their union, and how much of others it hides."""
+"""What intervals cover: their union, its length, the gaps in it, and how much of others it hides.
+
+Groups come in the order of the values of their columns, with null first.
+"""
 
 import polars as pl
+
+from kernelscope import _traceparse
+from kernelscope.analysis.handing_over import as_stream
+
+_MOST_CODES = 2**32
 
 
 def merged(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
@@ -9,49 +17,111 @@ def merged(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
     Columns: of ``frame``, needs ``start_ns``, ``end_ns`` and ``by``; gives these. Empty intervals, and
         those that end before they start, cover nothing.
     """
-    ordered = (
-        frame.select(*by, "start_ns", "end_ns")
-        .filter(pl.col("end_ns") > pl.col("start_ns"))
-        .sort(*by, "start_ns")
-    )
-    reached = pl.col("end_ns").cum_max().shift(1)
-    opens = pl.col("start_ns") > (reached.over(by) if by else reached)
-    return (
-        ordered.with_columns(opens.fill_null(value=True).cum_sum().alias("_part"))
-        .group_by(*by, "_part", maintain_order=True)
-        .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-        .drop("_part")
-    )
+    parts = pl.DataFrame(_traceparse.unite_intervals(as_stream(grouped(frame, by))))
+    return _with_groups(frame, by, parts)
+
+
+def covered_ns(frame: pl.DataFrame, *, by: list[str], level: str | None = None) -> pl.DataFrame:
+    """Time during which at least one interval of a group is open.
+
+    With ``level``, a column of small numbers, there is a row for each up to the group's largest: the time
+    in which an interval of that level, or of a lower one, is open.
+
+    Columns: of ``frame``, needs ``start_ns``, ``end_ns``, ``by`` and ``level``; gives ``by``, ``level`` and
+        ``covered_ns``. Intervals that end before they start count nothing.
+    """
+    levels = pl.lit(0, pl.UInt8) if level is None else pl.col(level).cast(pl.UInt8)
+    stream = as_stream(grouped(frame, by, level=levels))
+    found = pl.DataFrame(_traceparse.cover_levels(stream))
+    if level is None:
+        if not by:
+            return found.select(pl.col("covered_ns").sum())
+        return _with_groups(frame, by, found.drop("level"))
+    return _with_groups(frame, by, found.rename({"level": level}))
+
+
+def gaps(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
+    """The gaps between the intervals of each group.
+
+    Columns: of ``frame``, needs ``start_ns``, ``end_ns`` and ``by``; gives ``at``, the position in ``frame``
+        of the interval that ends a gap, and ``before_ns``, the latest end before it.
+    Order: by group, then time.
+    """
+    return pl.DataFrame(_traceparse.find_gaps(as_stream(grouped(frame, by))))
+
+
+def filled_ns(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
+    """The integral of the summed ``share`` of the intervals of each group that are open, at most 1.
+
+    Columns: of ``frame``, needs ``start_ns``, ``end_ns``, ``share`` and ``by``; gives ``by`` and
+        ``filled_ns``.
+    """
+    stream = as_stream(grouped(frame, by, share=pl.col("share").cast(pl.Float64)))
+    return _with_groups(frame, by, pl.DataFrame(_traceparse.filled_time(stream)))
 
 
 def hidden_ns(frame: pl.DataFrame, cover: pl.DataFrame, *, by: list[str]) -> pl.Series:
-    """How much of each interval of ``frame`` lies in ``cover``, in the order of ``frame``.
+    """How much of each interval of ``frame`` lies in those of ``cover``, in the order of ``frame``.
 
-    Columns: both need ``start_ns``, ``end_ns`` and ``by``; ``cover`` is as ``merged`` gives it.
+    Columns: both need ``start_ns``, ``end_ns`` and ``by``.
     Units: ns.
     """
-    until = "_covered"
-    parts = cover.select(
-        *by,
-        _at=pl.col("start_ns"),
-        _end=pl.col("end_ns"),
-        _before=_running(pl.col("end_ns") - pl.col("start_ns"), by),
-    ).sort("_at")
-    asked = frame.select(*by, "start_ns", "end_ns").with_row_index("_order")
-    for column in ("start_ns", "end_ns"):
-        found = asked.select("_order", *by, _at=pl.col(column)).sort("_at")
-        found = found.join_asof(
-            parts, on="_at", by=by or None, strategy="backward", coalesce=False, check_sortedness=False
-        )
-        into = pl.min_horizontal("_at", "_end") - pl.col("_at_right")
-        covered = (pl.col("_before") + into).fill_null(0)
-        found = found.select("_order", covered.alias(f"{until}_{column}"))
-        asked = asked.join(found, on="_order", how="left", maintain_order="left")
-    difference = pl.col(f"{until}_end_ns") - pl.col(f"{until}_start_ns")
-    return asked.select(difference.clip(lower_bound=0).alias("hidden_ns")).to_series()
+    columns = [*by, "start_ns", "end_ns"]
+    both = grouped(pl.concat([frame.select(columns), cover.select(columns)], how="vertical_relaxed"), by)
+    asked, around = both.head(frame.height), both.slice(frame.height)
+    return pl.DataFrame(_traceparse.hidden_lengths(as_stream(asked), as_stream(around))).to_series()
 
 
-def _running(length: pl.Expr, by: list[str]) -> pl.Expr:
-    """The sum of the lengths of the parts in front of each."""
-    before = length.cum_sum() - length
-    return before.over(by) if by else before
+def grouped(frame: pl.DataFrame, by: list[str], **more: pl.Expr) -> pl.DataFrame:
+    """The intervals of a frame with a number for each group, for the questions above.
+
+    An interval without an end is empty.
+
+    Columns: ``group``, ``start_ns``, ``end_ns`` and ``more``.
+    """
+    start = pl.col("start_ns").cast(pl.Int64)
+    end = pl.col("end_ns").cast(pl.Int64)
+    return frame.select(
+        _codes(frame, by).alias("group"), start_ns=start, end_ns=pl.coalesce(end, start), **more
+    )
+
+
+def clipped(frame: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
+    """The parts of the intervals that lie in ``[start_ns, end_ns]``; the others are left out.
+
+    Columns: of ``frame``, needs ``start_ns`` and ``end_ns``, and changes them.
+    """
+    return frame.with_columns(
+        pl.col("start_ns").clip(lower_bound=start_ns), pl.col("end_ns").clip(upper_bound=end_ns)
+    ).filter(pl.col("end_ns") > pl.col("start_ns"))
+
+
+def _codes(frame: pl.DataFrame, by: list[str]) -> pl.Series:
+    """A number for each row that rows share which agree in ``by``, in the order of their values."""
+    codes, count = pl.zeros(frame.height, dtype=pl.Int64, eager=True), 1
+    for name in by:
+        own, different = _numbers(frame[name])
+        if count * different > _MOST_CODES:
+            codes, count = _numbers(codes.rank("dense"))
+        codes, count = (own if count == 1 else codes * different + own), count * different
+    return codes.cast(pl.UInt32)
+
+
+def _numbers(values: pl.Series) -> tuple[pl.Series, int]:
+    """Values as numbers from 0 on, which is null, and how many numbers there may be."""
+    if isinstance(values.dtype, (pl.Categorical, pl.Enum)):
+        values = values.to_physical()
+    if not values.dtype.is_integer():
+        values = values.rank("dense")
+    low, high = values.min(), values.max()
+    if not isinstance(low, int) or not isinstance(high, int):
+        return pl.zeros(values.len(), dtype=pl.Int64, eager=True), 1
+    # Addresses, such as those of streams, lie far apart.
+    if high - low >= _MOST_CODES // 2:
+        return _numbers(values.rank("dense"))
+    return (values.cast(pl.Int64) - (low - 1)).fill_null(0), high - low + 2
+
+
+def _with_groups(frame: pl.DataFrame, by: list[str], found: pl.DataFrame) -> pl.DataFrame:
+    """What was found, with the values of its groups in place of the positions of intervals of theirs."""
+    return found.select(*(frame[name].gather(found["at"]) for name in by), pl.exclude("at"))

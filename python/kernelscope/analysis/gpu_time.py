@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.covering import hidden_ns, merged
+from kernelscope.analysis.covering import covered_ns, hidden_ns, merged
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.hta.answers import hta_comm_comp_overlap, hta_temporal_breakdown
 from kernelscope.analysis.hta.events import check_compat
-from kernelscope.analysis.intervals import covered_ns
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -42,7 +41,7 @@ def temporal_breakdown(trace: "Trace", *, compat: str | None = None) -> pl.DataF
     mode = check_compat(compat)
     if mode is not None:
         return hta_temporal_breakdown(trace, mode)
-    work = gpu_classes(trace)
+    work = gpu_classes(trace, "device")
     spans = work.group_by("device").agg(
         span_ns=pl.col("end_ns").max() - pl.col("start_ns").min(),
     )
@@ -82,10 +81,9 @@ def comm_comp_overlap(
         of_group = as_text(trace.gpu_ops.select(columns).clear())
         return of_group.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in _OVERLAP.items())
     on = ["device", *(column for column in columns if column != "device")]
-    wanted = [column for column in columns if column not in {"device", "start_ns", "name"}]
-    work = gpu_classes(trace, *wanted)
-    calls = work.filter(pl.col("class") == "communication")
-    compute = merged(work.filter(pl.col("class") == "compute"), by=["device"])
+    work = gpu_classes(trace, *(column for column in on if column != "start_ns"))
+    calls = work.filter(pl.col("class") == CLASSES.index("communication"))
+    compute = work.filter(pl.col("class") == CLASSES.index("compute"))
     spans = merged(calls, by=on)
     spans = spans.with_columns(hidden_ns(spans, compute, by=["device"]))
     length = pl.col("end_ns") - pl.col("start_ns")
@@ -103,44 +101,37 @@ def comm_comp_overlap(
     return as_text(table).sort(["exposed_ns", *columns], descending=descending, nulls_last=True)
 
 
-def gpu_classes(trace: "Trace", *more: str) -> pl.DataFrame:
+def gpu_classes(trace: "Trace", *columns: str) -> pl.DataFrame:
     """GPU work by what it does.
 
-    Columns: ``device``, ``name``, ``start_ns``, ``end_ns``, ``class`` (compute, communication or memory), and
-        ``more``.
+    Columns: ``columns`` of ``gpu_ops``, ``start_ns``, ``end_ns`` and ``class``: 0 for computing, 1 for
+        communication, 2 for memory.
     """
-    return trace.gpu_ops.select(work_columns("device", "name", *more))
+    return trace.gpu_ops.select(work_columns(*columns))
 
 
 def work_columns(*columns: str) -> list[pl.Expr]:
     """What to select from a table ``gpu_ops``: ``columns``, ``start_ns``, ``end_ns``, ``class``."""
-    is_copy = pl.col("kind").cast(pl.String).is_in(["memcpy", "memset"])
+    is_copy = (pl.col("kind") == "memcpy") | (pl.col("kind") == "memset")
     return [
         *map(pl.col, columns),
         pl.col("start_ns"),
         (pl.col("start_ns") + pl.col("dur_ns").fill_null(0).clip(lower_bound=0)).alias("end_ns"),
         pl.when(pl.col("is_communication").fill_null(value=False))
-        .then(pl.lit("communication"))
+        .then(pl.lit(1, pl.UInt8))
         .when(is_copy)
-        .then(pl.lit("memory"))
-        .otherwise(pl.lit("compute"))
+        .then(pl.lit(2, pl.UInt8))
+        .otherwise(pl.lit(0, pl.UInt8))
         .alias("class"),
     ]
 
 
 def first_class_ns(work: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
     """Time of each group in which a class runs and none before it: ``by``, ``<class>_ns``."""
-    found = work.select(by).unique()
-    before: list[str] = []
-    for name in CLASSES:
-        before.append(name)
-        covered = covered_ns(work.filter(pl.col("class").is_in(before)), by=by)
-        found = found.join(covered.rename({"covered_ns": name}), on=by, how="left", nulls_equal=True)
-    found = found.with_columns(pl.col(CLASSES).fill_null(0))
-    compute, communication, memory = (pl.col(name) for name in CLASSES)
-    return found.select(
-        *by,
-        compute_ns=compute,
-        communication_ns=communication - compute,
-        memory_ns=memory - communication,
+    reached = covered_ns(work, by=by, level="class")
+    # A class beyond a group's last one adds nothing.
+    upto = [pl.col("covered_ns").filter(pl.col("class") <= level).last() for level in range(len(CLASSES))]
+    before = [pl.lit(0), *upto[:-1]]
+    return reached.group_by(by, maintain_order=True).agg(
+        (own - earlier).alias(f"{name}_ns") for name, own, earlier in zip(CLASSES, upto, before, strict=True)
     )

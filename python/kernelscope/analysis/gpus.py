@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, cast
 
 import polars as pl
 
-from kernelscope.analysis.intervals import clipped, covered_ns
+from kernelscope.analysis.covering import clipped, covered_ns, filled_ns
 from kernelscope.analysis.occupancy import LAUNCH_COLUMNS, launch_metrics
 from kernelscope.analysis.ops import operator_flags
+from kernelscope.analysis.row_lookup import positions
 from kernelscope.analysis.steps import step_breakdown
 from kernelscope.analysis.tensor_cores import kernel_flags
 
@@ -39,12 +40,11 @@ def gpu_summary(trace: "Trace") -> pl.DataFrame:
     )
     span = _span(trace, work)
     inside = clipped(work, *span)
-    kernels = launch_metrics(inside.filter(pl.col("kind") == "kernel"), trace.devices)
     length = span[1] - span[0]
+    kernels = launch_metrics(inside.filter(pl.col("kind") == "kernel"), trace.devices)
     parts = [
-        covered_ns(kernels, by=["device"]).rename({"covered_ns": "busy_ns"}),
-        covered_ns(inside, by=["device"]).rename({"covered_ns": "_active_ns"}),
-        _sm_time(kernels),
+        _busy(inside),
+        filled_ns(_sized(kernels), by=["device"]).rename({"filled_ns": "_sm_ns"}),
         _occupancy(kernels),
         _tensor_core_share(trace),
         work.filter(pl.col("kind") == "kernel")
@@ -95,20 +95,21 @@ def _described(devices: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _sm_time(kernels: pl.DataFrame) -> pl.DataFrame:
-    """Time weighted by the share of SMs that have a block, per device."""
-    sized = kernels.filter(pl.col("blocks_per_sm") > 0)
-    starts = sized.select("device", time="start_ns", change="blocks_per_sm", order=pl.lit(0))
-    ends = sized.select("device", time="end_ns", change=-pl.col("blocks_per_sm"), order=pl.lit(1))
-    running = pl.col("change").cum_sum().over("device").clip(0.0, 1.0)
-    until_next = (pl.col("time").shift(-1) - pl.col("time")).over("device")
-    return (
-        pl.concat([starts, ends])
-        .sort("device", "time", "order")
-        .with_columns((running * until_next).alias("_sm_ns"))
-        .group_by("device")
-        .agg(pl.col("_sm_ns").sum())
+def _busy(inside: pl.DataFrame) -> pl.DataFrame:
+    """For how long a kernel runs on each device, and for how long anything does."""
+    is_other = (pl.col("kind") != "kernel").fill_null(value=True)
+    work = inside.select("device", "start_ns", "end_ns", is_other=is_other)
+    covered = covered_ns(work, by=["device"], level="is_other")
+    return covered.group_by("device").agg(
+        busy_ns=pl.col("covered_ns").filter(pl.col("is_other") == 0).sum(),
+        _active_ns=pl.col("covered_ns").max(),
     )
+
+
+def _sized(kernels: pl.DataFrame) -> pl.DataFrame:
+    """The kernels that have a block on some SM, with the share of SMs that do."""
+    sized = kernels.filter(pl.col("blocks_per_sm") > 0)
+    return sized.select("device", "start_ns", "end_ns", share="blocks_per_sm")
 
 
 def _occupancy(kernels: pl.DataFrame) -> pl.DataFrame:
@@ -124,14 +125,30 @@ def _occupancy(kernels: pl.DataFrame) -> pl.DataFrame:
 
 
 def _tensor_core_share(trace: "Trace") -> pl.DataFrame:
-    flags = operator_flags(trace.ops.select("row", "name", "category"))
-    operators = flags.filter("is_operator").select(op_row="row")
-    kernels = trace.gpu_ops.filter(pl.col("kind") == "kernel").select("op_row", "name", "device", "dur_ns")
-    kernels = kernels.join(operators, on="op_row", how="semi")
-    flagged = kernel_flags(kernels, trace.devices)
+    """The share of the time of kernels that operators launched, on tensor cores, by ``device``."""
+    classes = launched_kernels(trace).filter("is_operator")
     total = pl.col("dur_ns").sum()
     used = pl.col("dur_ns").filter(pl.col("tensor_cores")).sum()
     unknown = pl.col("tensor_cores").is_null().any()
-    return flagged.group_by("device").agg(
+    return classes.group_by("device").agg(
         pl.when((total > 0) & ~unknown).then(used / total).alias("tensor_core_share")
     )
+
+
+def launched_kernels(trace: "Trace") -> pl.DataFrame:
+    """Kernels that operators or annotations launched, by the names of both.
+
+    Columns: ``device``, ``name`` (of the kernel), ``op`` and ``category`` (of the operator),
+        ``is_operator`` (see ``op_calls``), ``tensor_cores`` (see ``kernel_flags``) and ``dur_ns`` (summed).
+    """
+    kernels = trace.gpu_ops.filter(pl.col("kind") == "kernel").select("op_row", "name", "device", "dur_ns")
+    at = positions(kernels["op_row"], trace.ops)
+    ops = trace.ops.select(pl.col("name", "category").gather(at))
+    classes = (
+        kernels.with_columns(op=ops["name"], category=ops["category"])
+        .filter(at.is_not_null())
+        .group_by("device", "name", "op", "category")
+        .agg(pl.col("dur_ns").sum())
+    )
+    named = operator_flags(classes.select(name="op", category="category"))
+    return kernel_flags(classes.with_columns(named["is_operator"]), trace.devices)

@@ -3,12 +3,20 @@
 //! An interval is half-open, `[start, end)`, and knows nothing of traces.
 
 mod busy;
+mod depth;
+mod first;
+mod grouped;
 mod open;
 mod seek;
 mod set;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 pub use busy::BusySet;
+pub use depth::{Change, DepthTotal};
+pub use first::first_of_each;
+pub use grouped::GroupedIntervals;
 pub use open::OpenIntervals;
 pub use seek::seek;
 pub use set::IntervalSet;

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import polars as pl
 
 from kernelscope.analysis.cluster.frames import Source, batches
+from kernelscope.analysis.covering import covered_ns
 from kernelscope.analysis.gpu_time import CLASSES, first_class_ns, work_columns
-from kernelscope.analysis.intervals import covered_ns
 
 _BY = ["rank", "device"]
 
@@ -36,7 +36,7 @@ def _of_some(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
     work = tables["gpu_ops"].select(work_columns(*_BY)).collect()
     spans = work.group_by(_BY).agg(span_ns=pl.col("end_ns").max() - pl.col("start_ns").min())
     parts = first_class_ns(work, by=_BY)
-    communication = covered_ns(work.filter(pl.col("class") == "communication"), by=_BY)
+    communication = covered_ns(work.filter(pl.col("class") == CLASSES.index("communication")), by=_BY)
     table = spans.join(parts, on=_BY, how="left", nulls_equal=True).rename({"communication_ns": "exposed_ns"})
     table = table.join(communication, on=_BY, how="left", nulls_equal=True)
     of_class = [pl.col("exposed_ns" if name == "communication" else f"{name}_ns") for name in CLASSES]

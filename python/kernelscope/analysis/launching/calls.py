@@ -8,11 +8,17 @@ import polars as pl
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.hta.answers import hta_launch_stats
 from kernelscope.analysis.hta.events import check_compat
+from kernelscope.analysis.row_lookup import looked_up
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 _DURATIONS = ("cpu_dur_ns", "gpu_dur_ns", "launch_delay_ns")
+_OF_WORK = ("row", "launch_row", "name", "kind", "device", "stream", "correlation")
+_COLUMNS = (
+    "row", "launch_row", "call", "name", "kind", "device", "stream", "step", "correlation", *_DURATIONS,
+    "is_short", "is_slow_call", "is_late",
+)  # fmt: skip
 
 
 def launch_stats(
@@ -42,36 +48,12 @@ def launch_stats(
     mode = check_compat(compat)
     if mode is not None:
         return hta_launch_stats(trace, mode)
-    calls = trace.launches.select(
-        launch_row="row", call="name", call_start="start_ns", cpu_dur_ns="dur_ns", call_step="step"
+    pairs = _pairs(
+        trace,
+        runtime_cutoff_ns=runtime_cutoff_ns,
+        delay_cutoff_ns=delay_cutoff_ns,
     )
-    work = trace.gpu_ops.select(
-        "row", "launch_row", "name", "kind", "device", "stream", "step", "correlation", "start_ns", "dur_ns"
-    )
-    pairs = work.join(calls, on="launch_row", how="inner", maintain_order="left").rename(
-        {"dur_ns": "gpu_dur_ns"}
-    )
-    delay = pl.col("start_ns") - pl.col("call_start") - pl.col("cpu_dur_ns")
-    pairs = pairs.with_columns(launch_delay_ns=delay.clip(lower_bound=0))
-    shorter = pl.col("gpu_dur_ns") < pl.col("cpu_dur_ns")
-    slow = pl.col("cpu_dur_ns") > runtime_cutoff_ns
-    return as_text(
-        pairs.sort("call_start", "start_ns", "row").select(
-            "row",
-            "launch_row",
-            "call",
-            "name",
-            "kind",
-            "device",
-            "stream",
-            pl.coalesce("step", "call_step").alias("step"),
-            "correlation",
-            *_DURATIONS,
-            is_short=shorter & ~slow,
-            is_slow_call=slow,
-            is_late=pl.col("launch_delay_ns") > delay_cutoff_ns,
-        )
-    )
+    return as_text(pairs.sort("call_start", "start_ns", "row").select(_COLUMNS))
 
 
 def launch_summary(
@@ -90,8 +72,8 @@ def launch_summary(
     Order: by the time of the calls, longest first.
     Raises: InvalidArgumentError: ``by`` names no such column.
     """
-    pairs = launch_stats(trace, runtime_cutoff_ns=runtime_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns)
-    columns = check_by(by, pairs.columns)
+    columns = check_by(by, _COLUMNS)
+    pairs = _pairs(trace, runtime_cutoff_ns=runtime_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns)
     found: list[pl.Expr] = []
     for name in _DURATIONS:
         value, stem = pl.col(name), name
@@ -101,18 +83,38 @@ def launch_summary(
             for share in (0.5, 0.9, 0.99)
         ]
         found.append(value.max().alias(f"{stem}_max"))
-    return (
-        pairs.group_by(columns)
-        .agg(
+    return as_text(
+        pairs.group_by(columns).agg(
             pl.len().cast(pl.Int64).alias("works"),
             *found,
             short=pl.col("is_short").sum().cast(pl.Int64),
             slow_calls=pl.col("is_slow_call").sum().cast(pl.Int64),
             late=pl.col("is_late").sum().cast(pl.Int64),
         )
-        .sort(
-            ["cpu_dur_ns_sum", *columns],
-            descending=[True, *(False for _ in columns)],
-            nulls_last=True,
-        )
+    ).sort(
+        ["cpu_dur_ns_sum", *columns],
+        descending=[True, *(False for _ in columns)],
+        nulls_last=True,
+    )
+
+
+def _pairs(trace: "Trace", *, runtime_cutoff_ns: int, delay_cutoff_ns: int) -> pl.DataFrame:
+    """Each work with the call that started it, in the order of works: ``_COLUMNS`` and when both start."""
+    calls = looked_up(trace.gpu_ops["launch_row"], trace.launches, "name", "start_ns", "dur_ns", "step")
+    pairs = trace.gpu_ops.select(
+        *_OF_WORK,
+        "start_ns",
+        pl.coalesce("step", calls["step"]).alias("step"),
+        call=calls["name"],
+        call_start=calls["start_ns"],
+        cpu_dur_ns=calls["dur_ns"],
+        gpu_dur_ns="dur_ns",
+    ).filter(pl.col("call_start").is_not_null())
+    delay = (pl.col("start_ns") - pl.col("call_start") - pl.col("cpu_dur_ns")).clip(lower_bound=0)
+    slow = pl.col("cpu_dur_ns") > runtime_cutoff_ns
+    return pairs.with_columns(
+        launch_delay_ns=delay,
+        is_short=(pl.col("gpu_dur_ns") < pl.col("cpu_dur_ns")) & ~slow,
+        is_slow_call=slow,
+        is_late=delay > delay_cutoff_ns,
     )

@@ -8,6 +8,8 @@ import polars as pl
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.hta.answers import hta_idle_time
 from kernelscope.analysis.hta.events import check_compat
+from kernelscope.analysis.launching.gaps import work_gaps
+from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.analysis.thread_occupation import longest_on_thread
 
 if TYPE_CHECKING:
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 KERNEL_DELAY_NS = 30_000
 """The longest gap that the GPU needs between works which already wait in its queue."""
+
+_CAUSE = pl.Enum(["host_wait", "kernel_wait", "other"])
 
 
 def idle_time(
@@ -55,7 +59,7 @@ def idle_time(
     )
     total = pl.col("idle_ns").sum()
     return (
-        as_text(table)
+        _as_text(table)
         .with_columns(share=pl.when(total > 0).then(pl.col("idle_ns") / total))
         .select(*columns, "idle_ns", "gaps", "share", "mean_ns", "median_ns", "max_ns")
         .sort(["idle_ns", *columns], descending=[True, *(False for _ in columns)], nulls_last=True)
@@ -81,7 +85,7 @@ def idle_gaps(
     """
     gaps = _gaps(trace, per_stream=per_stream, kernel_delay_ns=kernel_delay_ns)
     gaps = _with_ops(trace, gaps).join(longest_on_thread(trace, gaps), on="row", how="left")
-    return as_text(
+    return _as_text(
         gaps.select(
             "device",
             "stream",
@@ -102,34 +106,25 @@ def idle_gaps(
 
 def _gaps(trace: "Trace", *, per_stream: bool, kernel_delay_ns: int) -> pl.DataFrame:
     """Gaps between works of each device, or stream, with the work that ends each and its launch."""
-    by = ["device", "stream"] if per_stream else ["device"]
-    calls = trace.launches.select(launch_row="row", launch_ns="start_ns", track="track")
-    work = trace.gpu_ops.select(
-        "row", "launch_row", "op_row", "range_row", "device", "stream", "step", "start_ns", "dur_ns"
-    ).sort("start_ns", "row")
-    end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0).clip(lower_bound=0)
-    before = end.cum_max().shift(1).over(by)
-    gaps = work.with_columns(_before=before).filter(pl.col("start_ns") > pl.col("_before"))
-    gaps = gaps.join(calls, on="launch_row", how="left", maintain_order="left")
-    gap = pl.col("start_ns") - pl.col("_before")
-    return gaps.with_columns(
-        start_ns=pl.col("_before"),
-        dur_ns=gap,
-        until_ns=pl.min_horizontal("launch_ns", "start_ns"),
+    end = pl.col("start_ns") + pl.col("dur_ns")
+    return work_gaps(trace, per_stream=per_stream).with_columns(
+        until_ns=pl.min_horizontal("launch_ns", end),
         cause=pl.when(pl.col("launch_ns").is_null())
         .then(None)
-        .when(pl.col("launch_ns") > pl.col("_before"))
-        .then(pl.lit("host_wait"))
-        .when(gap < kernel_delay_ns)
-        .then(pl.lit("kernel_wait"))
-        .otherwise(pl.lit("other")),
-    ).drop("_before")
+        .when(pl.col("launch_ns") > pl.col("start_ns"))
+        .then(pl.lit("host_wait", _CAUSE))
+        .when(pl.col("dur_ns") < kernel_delay_ns)
+        .then(pl.lit("kernel_wait", _CAUSE))
+        .otherwise(pl.lit("other", _CAUSE)),
+    )
+
+
+def _as_text(table: pl.DataFrame) -> pl.DataFrame:
+    return as_text(table.with_columns(pl.col(_CAUSE).cast(pl.String)))
 
 
 def _with_ops(trace: "Trace", gaps: pl.DataFrame) -> pl.DataFrame:
     """The operator that launched the work after each gap, or else the NVTX range, as column ``op``."""
-    ops = trace.ops.select(op_row="row", op=pl.col("name").cast(pl.String))
-    ranges = trace.ranges.select(range_row="row", range=pl.col("name").cast(pl.String))
-    gaps = gaps.join(ops, on="op_row", how="left", maintain_order="left")
-    gaps = gaps.join(ranges, on="range_row", how="left", maintain_order="left")
-    return gaps.with_columns(pl.coalesce("op", "range").alias("op"))
+    ops = looked_up(gaps["op_row"], trace.ops, "name")["name"]
+    ranges = looked_up(gaps["range_row"], trace.ranges, "name")["name"]
+    return gaps.with_columns(op=ops.zip_with(ops.is_not_null(), ranges))

@@ -4,8 +4,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from kernelscope import _traceparse
+from kernelscope.analysis.covering import grouped
+from kernelscope.analysis.handing_over import as_stream
 from kernelscope.analysis.hta.answers import described, hta_queue_length
 from kernelscope.analysis.hta.events import check_compat
+from kernelscope.analysis.row_lookup import looked_up
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -33,19 +37,14 @@ def queue_length(trace: "Trace", *, compat: str | None = None) -> pl.DataFrame:
     mode = check_compat(compat)
     if mode is not None:
         return hta_queue_length(trace, mode)
-    work = trace.gpu_ops.select("row", "launch_row", *_STREAM, "start_ns").drop_nulls("launch_row")
-    first = work.sort("start_ns", "row").unique(["launch_row", *_STREAM], keep="first", maintain_order=True)
-    calls = trace.launches.select(launch_row="row", called_ns="start_ns")
-    pairs = first.join(calls, on="launch_row", how="inner")
-    changes = pl.concat(
-        [
-            pairs.select(*_STREAM, at_ns="called_ns", row="launch_row", change=1),
-            pairs.select(*_STREAM, at_ns="start_ns", row="row", change=-1),
-        ]
-    ).sort(*_STREAM, "at_ns", "change", "row", descending=[False, False, False, True, False])
-    length = pl.col("change").cum_sum().over(_STREAM).cast(pl.Int64)
-    return changes.select(*_STREAM, "at_ns", "row", queue_length=length).select(
-        *_STREAM, "at_ns", "queue_length", "row"
+    waits = _waits(trace)
+    changes = pl.DataFrame(_traceparse.depth_changes(_as_stream(waits)))
+    waits = waits.select(*_STREAM, "row", "launch_row")[changes["at"]]
+    return waits.select(
+        *_STREAM,
+        at_ns=changes["at_ns"],
+        queue_length=changes["depth"],
+        row=pl.when(changes["opens"]).then("launch_row").otherwise("row"),
     )
 
 
@@ -61,20 +60,19 @@ def queue_summary(trace: "Trace", *, compat: str | None = None) -> pl.DataFrame:
     mode = check_compat(compat)
     if mode is not None:
         return described(hta_queue_length(trace, mode), "queue_length", by=["stream"])
-    series = queue_length(trace)
-    lasts = (pl.col("at_ns").shift(-1).over(_STREAM) - pl.col("at_ns")).fill_null(0)
-    length = pl.col("queue_length")
-    span = pl.col("lasts").sum()
+    lengths = _lengths(trace)
+    length, changes, lasts = pl.col("queue_length"), pl.col("changes"), pl.col("lasts_ns")
+    span = lasts.sum()
     return (
-        series.with_columns(lasts=lasts)
+        lengths.with_columns(_until=changes.cum_sum().over(_STREAM))
         .group_by(_STREAM)
         .agg(
-            pl.len().cast(pl.Int64).alias("changes"),
-            pl.when(span > 0).then((length * pl.col("lasts")).sum() / span).alias("mean"),
-            length.median().alias("p50"),
-            length.quantile(0.9, interpolation="linear").alias("p90"),
+            changes.sum(),
+            pl.when(span > 0).then((length * lasts).sum() / span).alias("mean"),
+            _quantile(0.5).alias("p50"),
+            _quantile(0.9).alias("p90"),
             length.max().alias("max"),
-            pl.when(span > 0).then(pl.col("lasts").filter(length == 0).sum() / span).alias("empty_share"),
+            pl.when(span > 0).then(lasts.filter(length == 0).sum() / span).alias("empty_share"),
         )
         .sort(_STREAM)
     )
@@ -87,15 +85,47 @@ def queue_blocked(trace: "Trace", *, limit: int = QUEUE_LIMIT) -> pl.DataFrame:
         from the first to the last event of the trace). Streams that were never full are left out.
     Units: ns; shares between 0 and 1.
     """
-    series = queue_length(trace)
-    lasts = (pl.col("at_ns").shift(-1).over(_STREAM) - pl.col("at_ns")).fill_null(0)
     extent = trace.extent()
     whole = 0 if extent is None else extent[1] - extent[0]
     return (
-        series.with_columns(blocked_ns=lasts)
+        _lengths(trace)
         .filter(pl.col("queue_length") >= limit)
         .group_by(_STREAM)
-        .agg(pl.col("blocked_ns").sum())
+        .agg(blocked_ns=pl.col("lasts_ns").sum())
         .with_columns(share=pl.col("blocked_ns") / whole if whole else pl.lit(None, pl.Float64))
         .sort(_STREAM)
     )
+
+
+def _waits(trace: "Trace") -> pl.DataFrame:
+    """Work and the call that started it: ``start_ns`` of the call, ``end_ns`` when the work begins."""
+    work = trace.gpu_ops.select("row", "launch_row", *_STREAM, end_ns="start_ns")
+    calls = looked_up(work["launch_row"], trace.launches, "start_ns")
+    return work.with_columns(calls.get_columns()).drop_nulls("start_ns")
+
+
+def _as_stream(waits: pl.DataFrame) -> bytes:
+    """Of the works of a stream that one call started, the first one ends the call's wait."""
+    return as_stream(grouped(waits, _STREAM, id=pl.col("launch_row")))
+
+
+def _lengths(trace: "Trace") -> pl.DataFrame:
+    """How often and how long each length was there.
+
+    Columns: ``device``, ``stream``, ``queue_length``, ``changes`` (that led to it), ``lasts_ns``.
+    Order: by device, stream and length.
+    """
+    waits = _waits(trace)
+    totals = pl.DataFrame(_traceparse.depth_totals(_as_stream(waits)))
+    streams = waits.select(_STREAM)[totals["at"]]
+    return pl.concat([streams, totals.drop("at").rename({"depth": "queue_length"})], how="horizontal")
+
+
+def _quantile(share: float) -> pl.Expr:
+    """The quantile of the lengths over the changes of a stream, interpolated between two of them."""
+    place = (pl.col("_until").last() - 1) * share
+    low, high = (
+        pl.col("queue_length").filter(pl.col("_until") > edge).first()
+        for edge in (place.floor(), place.ceil())
+    )
+    return low + (high - low) * (place - place.floor())

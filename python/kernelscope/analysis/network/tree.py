@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.intervals import covered_ns
+from kernelscope.analysis.covering import covered_ns
 from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES, allocated_bytes
 from kernelscope.analysis.network.calls import ModuleCalls, module_calls
 from kernelscope.analysis.network.paths import hierarchy_calls, with_paths

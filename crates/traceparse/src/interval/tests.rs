@@ -1,0 +1,148 @@
+//! Grouped intervals against counting instant by instant.
+
+use super::{Change, GroupedIntervals};
+use proptest::prelude::*;
+
+/// Group, start, length and level.
+type Row = (u32, i64, i64, u8);
+
+fn rows() -> impl Strategy<Value = Vec<Row>> {
+    let group = prop_oneof![0_u32..3, Just(4_000_000_000)];
+    proptest::collection::vec((group, -10_i64..40, -3_i64..12, 0_u8..3), 0..20)
+}
+
+struct Columns {
+    groups: Vec<u32>,
+    starts: Vec<i64>,
+    ends: Vec<i64>,
+    levels: Vec<u8>,
+}
+
+impl Columns {
+    fn new(rows: &[Row]) -> Self {
+        Self {
+            groups: rows.iter().map(|r| r.0).collect(),
+            starts: rows.iter().map(|r| r.1).collect(),
+            ends: rows.iter().map(|r| r.1 + r.2).collect(),
+            levels: rows.iter().map(|r| r.3).collect(),
+        }
+    }
+
+    fn intervals(&self) -> GroupedIntervals<'_> {
+        GroupedIntervals::new(&self.groups, &self.starts, &self.ends)
+    }
+
+    fn groups(&self) -> Vec<u32> {
+        let mut groups = self.groups.clone();
+        groups.sort_unstable();
+        groups.dedup();
+        groups
+    }
+
+    /// Whether an interval that `keep` takes runs in a group at an instant.
+    fn runs(&self, group: u32, t: i64, keep: impl Fn(usize) -> bool) -> bool {
+        (0..self.groups.len())
+            .any(|i| self.groups[i] == group && keep(i) && self.starts[i] <= t && t < self.ends[i])
+    }
+}
+
+const INSTANTS: std::ops::Range<i64> = -20..60;
+
+proptest! {
+    #[test]
+    fn union_and_covered_equal_sets_of_instants(rows in rows()) {
+        let columns = Columns::new(&rows);
+        let (parts, covered) = (columns.intervals().union(), columns.intervals().covered(&columns.levels));
+        for group in columns.groups() {
+            let of = |at: u32| columns.groups[at as usize] == group;
+            let own: Vec<_> = parts.iter().filter(|p| of(p.0)).collect();
+            prop_assert!(own.iter().all(|p| p.1 < p.2));
+            prop_assert!(own.windows(2).all(|w| w[0].2 < w[1].1));
+            for t in INSTANTS {
+                let inside = own.iter().any(|p| p.1 <= t && t < p.2);
+                prop_assert_eq!(inside, columns.runs(group, t, |_| true));
+            }
+            let highest = rows.iter().filter(|r| r.0 == group).map(|r| r.3).max().unwrap();
+            let found: Vec<_> = covered.iter().filter(|c| of(c.0)).map(|c| (c.1, c.2)).collect();
+            let expected: Vec<_> = (0..=highest).map(|level| {
+                let ns = INSTANTS.filter(|&t| columns.runs(group, t, |i| columns.levels[i] <= level)).count();
+                (level, ns as i64)
+            }).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn gaps_are_what_nothing_covers(rows in rows()) {
+        let columns = Columns::new(&rows);
+        let gaps = columns.intervals().gaps();
+        for group in columns.groups() {
+            let own: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].0 == group).collect();
+            let mut expected = Vec::new();
+            for &i in &own {
+                let earlier = |j: &&usize| (rows[**j].1, **j) < (rows[i].1, i);
+                let reached = own.iter().filter(earlier).map(|&j| columns.ends[j].max(columns.starts[j])).max();
+                if let Some(before) = reached.filter(|&before| before < rows[i].1) {
+                    expected.push((i as u32, before));
+                }
+            }
+            expected.sort_by_key(|&(at, _)| (rows[at as usize].1, at));
+            let found: Vec<_> = gaps.iter().copied().filter(|g| columns.groups[g.0 as usize] == group).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn hidden_is_what_both_have(rows in rows(), cover in rows()) {
+        let (columns, other) = (Columns::new(&rows), Columns::new(&cover));
+        let hidden = columns.intervals().hidden_by(&other.intervals());
+        for (i, &(group, start, length, _)) in rows.iter().enumerate() {
+            let expected = (start..start + length).filter(|&t| other.runs(group, t, |_| true)).count();
+            prop_assert_eq!(hidden[i], expected as i64);
+        }
+    }
+
+    #[test]
+    fn depths_equal_counting_all_before(rows in rows()) {
+        let columns = Columns::new(&rows);
+        let mut changes: Vec<Change> = Vec::new();
+        columns.intervals().each_change(|change| changes.push(change));
+        prop_assert_eq!(changes.len(), 2 * rows.len());
+        let group = |c: &Change| columns.groups[c.at as usize];
+        let key = |c: &Change| (group(c), c.time, !c.opens);
+        prop_assert!(changes.is_sorted_by_key(key));
+        for (i, change) in changes.iter().enumerate() {
+            let before = changes[..=i].iter().filter(|c| group(c) == group(change));
+            prop_assert_eq!(change.depth, before.map(|c| if c.opens { 1 } else { -1 }).sum::<i64>());
+        }
+        let totals = columns.intervals().depth_totals();
+        for total in &totals {
+            let own: Vec<_> = changes.iter().filter(|c| group(c) == columns.groups[total.at as usize]).collect();
+            let here = |i: &usize| own[*i].depth == total.depth;
+            prop_assert_eq!((0..own.len()).filter(here).count() as i64, total.changes);
+            let lasts = |i: usize| own.get(i + 1).map_or(0, |next| next.time - own[i].time);
+            prop_assert_eq!((0..own.len()).filter(here).map(lasts).sum::<i64>(), total.duration);
+        }
+        prop_assert_eq!(totals.iter().map(|t| t.changes).sum::<i64>(), changes.len() as i64);
+        let order: Vec<_> = totals.iter().map(|t| (columns.groups[t.at as usize], t.depth)).collect();
+        prop_assert!(order.is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn filled_equals_summing_at_each_instant(rows in rows()) {
+        let forward: Vec<Row> = rows.into_iter().map(|(g, s, length, level)| (g, s, length.abs(), level)).collect();
+        let columns = Columns::new(&forward);
+        let shares: Vec<f64> = forward.iter().map(|r| f64::from(r.3) * 0.375).collect();
+        let found = columns.intervals().filled(&shares);
+        prop_assert_eq!(found.len(), columns.groups().len());
+        for (at, filled) in found {
+            let group = columns.groups[at as usize];
+            let sum_at = |t: i64| -> f64 {
+                let open = (0..forward.len()).filter(|&i| columns.groups[i] == group
+                    && columns.starts[i] <= t && t < columns.ends[i]);
+                open.map(|i| shares[i]).sum()
+            };
+            prop_assert_eq!(filled, INSTANTS.map(|t| sum_at(t).min(1.0)).sum::<f64>());
+        }
+    }
+}
