@@ -32,6 +32,7 @@ def instants(rows: pl.DataFrame) -> set[tuple[str, int]]:
     }
 
 
+@settings(deadline=None)
 @given(SPANS)
 def test_merged_is_the_union(spans: list[tuple[int, int, str]]) -> None:
     parts = merged(frame(spans), by=["group"])
@@ -46,6 +47,7 @@ def test_merged_is_the_union(spans: list[tuple[int, int, str]]) -> None:
     )
 
 
+@settings(deadline=None)
 @given(SPANS, SPANS)
 def test_hidden_is_what_both_have(
     spans: list[tuple[int, int, str]], cover: list[tuple[int, int, str]]
@@ -56,6 +58,7 @@ def test_hidden_is_what_both_have(
     assert hidden.to_list() == expected
 
 
+@settings(deadline=None)
 @given(SPANS)
 def test_covered_time_by_group_and_level(spans: list[tuple[int, int, str]]) -> None:
     rows = frame(spans).with_row_index("level").with_columns(level=pl.col("level") % 3)
@@ -67,6 +70,7 @@ def test_covered_time_by_group_and_level(spans: list[tuple[int, int, str]]) -> N
         assert covered == len(upto)
 
 
+@settings(deadline=None)
 @given(SPANS)
 def test_gaps_are_what_nothing_covers(spans: list[tuple[int, int, str]]) -> None:
     rows = frame(spans).filter(pl.col("end_ns") >= pl.col("start_ns"))
@@ -79,6 +83,7 @@ def test_gaps_are_what_nothing_covers(spans: list[tuple[int, int, str]]) -> None
         assert instants(ends.filter(group=group)) == instants(whole) - instants(own)
 
 
+@settings(deadline=None)
 @given(SPANS)
 def test_filled_time_is_the_sum_up_to_one(spans: list[tuple[int, int, str]]) -> None:
     rows = frame(spans).filter(pl.col("end_ns") >= pl.col("start_ns"))
@@ -91,6 +96,7 @@ def test_filled_time_is_the_sum_up_to_one(spans: list[tuple[int, int, str]]) -> 
         assert filled == sum(min(1, share) for share in at)
 
 
+@settings(deadline=None)
 @given(SPANS, st.integers(-20, 20), st.integers(-20, 20))
 def test_clipped(spans: list[tuple[int, int, str]], start: int, end: int) -> None:
     parts = clipped(frame(spans), start, end)
@@ -109,6 +115,7 @@ KEYS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(KEYS)
 def test_groups_agree_in_all_columns(
     keys: list[tuple[int | None, str | None, float | None, bool | None]],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelscope.analysis.row_lookup import looked_up, positions
@@ -14,6 +14,7 @@ ROWS = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(ROWS, st.lists(st.one_of(st.none(), st.integers(0, 70)), max_size=20))
 def test_rows_are_where_they_are(rows: list[int], asked: list[int | None]) -> None:
     table = pl.DataFrame({"row": pl.Series(rows, dtype=pl.UInt32)}).with_columns(
