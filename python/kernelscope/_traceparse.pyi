@@ -135,6 +135,55 @@ class JsonEventWriter:
     def finish(self) -> None:
         """Ends the file."""
 
+class CallCosting:
+    """Collects calls as Arrow IPC streams, and gives work to those whose costs count."""
+
+    def __init__(self) -> None: ...
+    def add(self, stream: bytes) -> None:
+        """Adds calls: ``row``, ``parent_row``, ``forward_row``, and as ``0`` ... what classes agree in."""
+
+    def divide(self) -> ArrowTable:
+        """Divides the calls into classes: ``first``, the position of the first of each."""
+
+    def divide_further(self, stream: bytes) -> ArrowTable:
+        """Divides the classes by ``0``, which has a code for each call."""
+
+    def owners(
+        self, traits: bytes, anchors: bytes | None, *, outermost: bool
+    ) -> tuple[ArrowTable, ArrowTable, ArrowTable]:
+        """The call of each piece of work, the calls that count, and their kinds; forgets everything."""
+
+class WorkCosting:
+    """Collects GPU work as Arrow IPC streams, and divides it into classes of equal pieces."""
+
+    def __init__(self) -> None: ...
+    def add(self, stream: bytes) -> None:
+        """Adds work: ``op``, ``device``, ``start_ns``, ``dur_ns``, and ``0`` ... that classes agree in."""
+
+    def divide(self) -> ArrowTable:
+        """Divides the work into classes: ``first``, the position of the first of each."""
+
+    def pair(self, kinds: bytes, marks: bytes) -> WorkPairs:
+        """Pairs kinds of calls (``kind`` of each) with classes (``cores``, ``math``, ``needs_fewer``)."""
+
+class WorkPairs:
+    """GPU work by pairs of a kind of calls and a class of work."""
+
+    def pairs(self) -> ArrowTable:
+        """The pairs: ``kind``, ``class``, ``cores`` and ``math``."""
+
+    def ops(self) -> ArrowTable:
+        """Of each call ``device_ns``, ``kernels``, ``cores``, ``math`` and ``tensor_core_ns``."""
+
+    def shares(self) -> ArrowTable:
+        """Of each piece of work ``pair`` and ``share``."""
+
+    def figures(self, limits: bytes) -> ArrowTable:
+        """What the work of each pair comes to, by what limits it."""
+
+    def calls(self, groups: bytes, count: int) -> ArrowTable:
+        """In how many calls the work of each of ``count`` groups (``group`` of each pair) is."""
+
 def nest_slices(slices: bytes) -> ArrowTable:
     """The interval around each: ``parent_row``; takes ``group``, ``start_ns``, ``dur_ns``, ``row``."""
 

@@ -1,7 +1,7 @@
 //! Columns of whole numbers of a frame that Python hands over as an Arrow IPC stream.
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, Int64Type, UInt8Type, UInt32Type};
+use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt8Type, UInt32Type};
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, RecordBatch};
 use arrow_ipc::reader::StreamReader;
 use arrow_schema::{ArrowError, DataType};
@@ -60,6 +60,16 @@ impl Frame {
         Ok(values)
     }
 
+    /// The values of a column of fractions, NaN where there is none.
+    pub(crate) fn fractions(&self, name: &str) -> Outcome<Vec<f64>> {
+        let mut values = Vec::new();
+        for array in self.arrays(name) {
+            let array = array?.as_primitive_opt::<Float64Type>().ok_or_else(|| unfit(name))?;
+            values.extend(array.iter().map(|value| value.unwrap_or(f64::NAN)));
+        }
+        Ok(values)
+    }
+
     fn arrays(&self, name: &str) -> impl Iterator<Item = Outcome<&ArrayRef>> {
         self.parts.iter().map(move |part| part.column_by_name(name).ok_or_else(|| unfit(name)))
     }
@@ -72,14 +82,22 @@ fn extend<V>(
     of: impl Fn(Option<i64>) -> V,
     name: &str,
 ) -> Outcome<()> {
-    fn wide<T: ArrowPrimitiveType<Native: Into<i64>>>(array: &ArrayRef) -> impl Iterator<Item = Option<i64>> {
-        array.as_primitive::<T>().iter().map(|value| value.map(Into::into))
+    fn wide<T, V>(array: &ArrayRef, values: &mut Vec<V>, of: impl Fn(Option<i64>) -> V)
+    where
+        T: ArrowPrimitiveType<Native: Into<i64>>,
+    {
+        let array = array.as_primitive::<T>();
+        if array.null_count() == 0 {
+            values.extend(array.values().iter().map(|&value| of(Some(value.into()))));
+        } else {
+            values.extend(array.iter().map(|value| of(value.map(Into::into))));
+        }
     }
     match array.data_type() {
-        DataType::Int64 => values.extend(wide::<Int64Type>(array).map(of)),
-        DataType::Int32 => values.extend(wide::<Int32Type>(array).map(of)),
-        DataType::UInt32 => values.extend(wide::<UInt32Type>(array).map(of)),
-        DataType::UInt8 => values.extend(wide::<UInt8Type>(array).map(of)),
+        DataType::Int64 => wide::<Int64Type, V>(array, values, of),
+        DataType::Int32 => wide::<Int32Type, V>(array, values, of),
+        DataType::UInt32 => wide::<UInt32Type, V>(array, values, of),
+        DataType::UInt8 => wide::<UInt8Type, V>(array, values, of),
         DataType::Boolean => values.extend(array.as_boolean().iter().map(|v| of(v.map(i64::from)))),
         _ => return Err(unfit(name)),
     }

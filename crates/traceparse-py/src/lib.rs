@@ -3,6 +3,7 @@
 
 mod call_tree;
 mod comparison;
+mod costing;
 mod demo;
 mod describe;
 mod errors;
@@ -24,6 +25,8 @@ mod _traceparse {
     use super::call_tree::{CallTree, nest_slices};
     #[pymodule_export]
     use super::comparison::{align_events, divide_windows};
+    #[pymodule_export]
+    use super::costing::{CallCosting, WorkCosting, WorkPairs};
     #[pymodule_export]
     use super::demo::{demo_layouts, write_demo, write_demo_database};
     #[pymodule_export]

@@ -11,6 +11,7 @@
 
 pub mod call_tree;
 pub mod comparison;
+pub mod costing;
 pub mod export;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

@@ -1,5 +1,6 @@
 """The calls that can have a cost: operators, and NVTX ranges that stand for them."""
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -38,10 +39,15 @@ class Places:
     """Where rows stand in a frame, counted from 1; 0 stands for none."""
 
     def __init__(self, rows: pl.Series) -> None:
+        self._rows = rows
+
+    @cached_property
+    def _at(self) -> pl.Series:
+        rows = self._rows
         largest = rows.max()
         size = (largest if isinstance(largest, int) else 0) + 1
         numbers = pl.int_range(1, rows.len() + 1, dtype=pl.UInt32, eager=True)
-        self._at = pl.zeros(size, dtype=pl.UInt32, eager=True).scatter(rows, numbers)
+        return pl.zeros(size, dtype=pl.UInt32, eager=True).scatter(rows, numbers)
 
     def of(self, rows: pl.Series) -> pl.Series:
         """The places of ``rows``; 0 for null and for a row that is not in the frame."""

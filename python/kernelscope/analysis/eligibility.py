@@ -4,10 +4,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.calls import Places, nearest
 from kernelscope.analysis.ops import operator_flags
 from kernelscope.analysis.tensor_cores import kernel_flags
-from kernelscope.analysis.tree import collapse_repeats
+from kernelscope.analysis.tree import CallTree
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -26,25 +25,25 @@ def call_eligibility(trace: "Trace") -> pl.DataFrame:
     Source: the recommendations of the TensorBoard plugin.
     """
     ops = operator_flags(trace.ops.select("row", "parent_row", "name", "category"))
-    kept = collapse_repeats(ops.select("row", "parent_row", "name"))
-    known = ops.join(_own_kernels(trace, kept), on="row", how="left", maintain_order="left").with_columns(
-        pl.col("kernel_ns", "tensor_core_ns").fill_null(0),
-        own_eligible=(pl.col("_eligible") > 0) | pl.col("_launched").fill_null(value=False),
-    )
-    stands = (kept["row"] == kept["kept"]).rename("stands")
-    marked = known["own_eligible"] & stands
-    places = Places(known["row"])
-    nobody = pl.zeros(1, dtype=pl.UInt32, eager=True)
-    parents = pl.concat([nobody, places.of(known["parent_row"])])
-    around = nearest(pl.concat([pl.Series([False]), marked]), parents).gather(parents)[1:]
-    # An eligible call with another inside is the nearest around one of them.
-    inner = around.filter(marked).unique()
-    has_inner = pl.repeat(False, known.height + 1, dtype=pl.Boolean, eager=True).scatter(inner, True)[1:]
-    lowest = (marked & ~has_inner).alias("is_lowest")
+    tree = CallTree(ops)
+    tree.merge_repeats(ops["name"])
+    tree.put(ops.select(eligible="_eligible"))
+    tree.add(_kernels(trace))
+    tree.with_inner("eligible", into="inside")
+    figures = tree.columns(["eligible", "inside", "kernel_ns", "tensor_core_ns"])
     return (
-        known.with_columns(lowest)
-        .filter(stands)
-        .select("row", "name", "is_operator", "own_eligible", "is_lowest", "kernel_ns", "tensor_core_ns")
+        ops.filter(tree.is_kept())
+        .select("row", "name", "is_operator")
+        .hstack(figures)
+        .select(
+            "row",
+            "name",
+            "is_operator",
+            own_eligible=pl.col("eligible") > 0,
+            is_lowest=(pl.col("eligible") > 0) & (pl.col("inside") == pl.col("eligible")),
+            kernel_ns="kernel_ns",
+            tensor_core_ns="tensor_core_ns",
+        )
     )
 
 
@@ -60,18 +59,15 @@ def eligible_share(trace: "Trace", calls: pl.DataFrame | None = None) -> float |
     return eligible / total if total > 0 else None
 
 
-def _own_kernels(trace: "Trace", kept: pl.DataFrame) -> pl.DataFrame:
+def _kernels(trace: "Trace") -> pl.DataFrame:
+    """Of each kernel its call, its time, that on tensor cores, and whether it used them."""
     linked = trace.gpu_ops.select("op_row", "kind", "name", "device", "dur_ns").filter(
         (pl.col("kind") == "kernel") & pl.col("op_row").is_not_null()
     )
-    used = pl.col("dur_ns").filter(pl.col("tensor_cores"))
-    return (
-        kernel_flags(linked, trace.devices)
-        .join(kept, left_on="op_row", right_on="row", how="inner")
-        .group_by(row="kept")
-        .agg(
-            pl.col("dur_ns").sum().alias("kernel_ns"),
-            used.sum().alias("tensor_core_ns"),
-            (used.len() > 0).alias("_launched"),
-        )
+    used = pl.col("tensor_cores").fill_null(value=False)
+    return kernel_flags(linked, trace.devices).select(
+        call="op_row",
+        kernel_ns="dur_ns",
+        tensor_core_ns=pl.when(used).then("dur_ns"),
+        eligible=used.cast(pl.UInt32),
     )

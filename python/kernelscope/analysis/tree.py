@@ -110,7 +110,9 @@ def subtree_sums(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     tree.put(frame.select(columns))
     for column in columns:
         tree.with_inner(column, into=column)
-    return frame.with_columns(tree.columns(columns).cast({column: frame.schema[column] for column in columns}))
+    return frame.with_columns(
+        tree.columns(columns).cast({column: frame.schema[column] for column in columns})
+    )
 
 
 def collapse_repeats(frame: pl.DataFrame) -> pl.DataFrame:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from kernelscope.analysis.costing.achieved import step_efficiency
-from kernelscope.analysis.costing.attainable import limited_work, summed
+from kernelscope.analysis.costing.attainable import summed
 from kernelscope.analysis.costing.costed import costed_trace
 from kernelscope.analysis.costing.counters import counters_with_operators
-from kernelscope.analysis.costing.coverage import cost_findings, coverage_of
-from kernelscope.analysis.costing.peaks import DevicePeaks, device_peaks
-from kernelscope.analysis.costing.table import described
+from kernelscope.analysis.costing.coverage import cost_findings, coverage_of, kind_sums
+from kernelscope.analysis.costing.limits import limited_work
+from kernelscope.analysis.costing.peaks import DevicePeaks
 from kernelscope.costs import ConventionName
 from kernelscope.report.document import SCHEMA_VERSION, describe, dump
 
@@ -48,18 +48,18 @@ def answer(
 ) -> RooflineAnswers:
     """Everything that the report shows; ``failures`` says of cost files why they could not be run."""
     costed = costed_trace(trace, convention=convention)
-    table = described(trace, costed)
     work = limited_work(trace, costed, gpu=gpu, peak=peak)
-    findings = cost_findings(table)
+    kinds = kind_sums(work)
+    findings = cost_findings(kinds)
     if failures:
         rows = [("cost_file_failed", "lost", None, 1, None, message) for message in failures]
         findings = pl.concat([pl.DataFrame(rows, schema=findings.schema, orient="row"), findings])
     return RooflineAnswers(
         by=tuple(by),
         convention=convention,
-        devices=device_peaks(trace, gpu=gpu, peak=peak),
+        devices=work.devices,
         table=summed(trace, work, by),
-        coverage=coverage_of(trace, table),
+        coverage=coverage_of(trace, kinds),
         efficiency=step_efficiency(trace, work),
         findings=findings,
         counters=_measured(trace),

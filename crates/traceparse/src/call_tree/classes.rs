@@ -38,8 +38,13 @@ impl Classes {
     /// Divides the classes by a column, which has a value or none for each row.
     pub fn divide(&mut self, values: impl Iterator<Item = Option<i64>> + Clone) {
         let rows = self.of.len() as u64;
-        let (codes, count) = dense(values, rows);
-        let before = self.first.len() as u64;
+        let mut first = Vec::new();
+        let codes = dense(values, rows, |row| first.push(row));
+        if self.first.len() <= 1 {
+            (self.of, self.first) = (codes, first);
+            return;
+        }
+        let (before, count) = (self.first.len() as u64, first.len() as u64);
         self.first.clear();
         let pair = |(&class, code): (&u32, u32)| Some(u64::from(class) * count + u64::from(code));
         let pairs = self.of.iter().zip(codes).map(pair);
@@ -47,15 +52,13 @@ impl Classes {
     }
 }
 
-/// The values as numbers below a count, which is returned, too.
-fn dense(values: impl Iterator<Item = Option<i64>> + Clone, rows: u64) -> (Vec<u32>, u64) {
+/// The values as numbers in order of their first rows, which are told to `meet`.
+fn dense(values: impl Iterator<Item = Option<i64>> + Clone, rows: u64, meet: impl FnMut(u32)) -> Vec<u32> {
     let lowest = values.clone().flatten().min().unwrap_or(0);
     let highest = values.clone().flatten().max().unwrap_or(0);
     let above = |value: i64| value.wrapping_sub(lowest) as u64;
-    let mut count = 0;
     let keys = values.map(|value| value.map(above));
-    let codes = number(keys, above(highest).saturating_add(1), rows, |_| count += 1);
-    (codes, count)
+    number(keys, above(highest).saturating_add(1), rows, meet)
 }
 
 /// Numbers keys below `span`, and none, in order of their first rows, which are told to `meet`.

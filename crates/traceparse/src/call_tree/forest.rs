@@ -88,6 +88,15 @@ impl Forest {
     #[must_use]
     pub fn nearest(&self, is_marked: impl Fn(usize) -> bool) -> Vec<u32> {
         let up = self.parents.iter().zip(0_u32..);
+        if self.inner_first.is_none() {
+            // What is known of a call is known of those inside it.
+            let mut found: Vec<u32> = Vec::with_capacity(self.parents.len());
+            for (&parent, at) in up {
+                let around = || found.get(parent as usize).copied().unwrap_or(NONE);
+                found.push(if is_marked(at as usize) { at } else { around() });
+            }
+            return found;
+        }
         let mut found: Vec<u32> =
             up.map(|(&parent, at)| if is_marked(at as usize) { at } else { parent }).collect();
         settle(&mut found);

@@ -9,6 +9,7 @@ mod grouped;
 mod open;
 mod seek;
 mod set;
+mod share;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -20,4 +21,5 @@ pub use grouped::GroupedIntervals;
 pub use open::OpenIntervals;
 pub use seek::seek;
 pub use set::IntervalSet;
+pub use share::shared_time;
 pub use tree::IntervalTree;

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.comparing.differences import Comparison
-from kernelscope.analysis.costing.attainable import limited_work
 from kernelscope.analysis.costing.costed import costed_trace
+from kernelscope.analysis.costing.limits import limited_work, work_rows
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.ops import op_calls
 
@@ -133,8 +133,7 @@ def _work(trace: "Trace", *, costs: bool) -> pl.DataFrame:
     if not costs:
         schema = {"row": pl.UInt32, "op_row": pl.UInt32, "step": pl.Int32, "dur_ns": pl.Int64}
         return pl.DataFrame(schema={**schema, "flops": pl.Float64, "attainable_ns": pl.Float64})
-    work = limited_work(trace, costed_trace(trace, convention="kernelscope"))
-    return work.select("row", "op_row", "step", "dur_ns", "flops", "attainable_ns")
+    return work_rows(trace, limited_work(trace, costed_trace(trace, convention="kernelscope")))
 
 
 def _with_costs(table: pl.DataFrame, work: pl.DataFrame, by: list[str], count: int) -> pl.DataFrame:

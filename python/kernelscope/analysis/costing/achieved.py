@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.costing.attainable import limited_work
 from kernelscope.analysis.costing.costed import costed_trace
+from kernelscope.analysis.costing.limits import LimitedWork, limited_work
 from kernelscope.analysis.costing.peaks import PRODUCTS
 from kernelscope.costs import ConventionName
 
@@ -44,14 +44,15 @@ def efficiency(
     return step_efficiency(trace, limited_work(trace, costed, gpu=gpu, peak=peak))
 
 
-def step_efficiency(trace: "Trace", work: pl.DataFrame) -> pl.DataFrame:
+def step_efficiency(trace: "Trace", limited: LimitedWork) -> pl.DataFrame:
     """The rows of :func:`efficiency` for work whose limits are known."""
+    work = limited.table
     steps = trace.steps.filter(~pl.col("is_partial"))
     marked = steps.filter(pl.col("step").is_not_null())
     known = pl.col("status").is_in(["exact", "estimate", "unknown_dtype"])
     sums = [
-        pl.col("dur_ns").sum().alias("device_ns"),
-        pl.col("dur_ns").filter(known).sum().alias("_known_ns"),
+        pl.col("device_ns").sum(),
+        pl.col("device_ns").filter(known).sum().alias("_known_ns"),
         pl.when(pl.col("flops").is_not_null().any()).then(pl.col("flops").sum()).alias("flops"),
     ]
     if marked.height:

@@ -5,23 +5,18 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.calls import INPUTS, operator_calls
-from kernelscope.analysis.costing.costed import Costed, costed_trace
-from kernelscope.analysis.costing.exclusive import exclusive_ns
-from kernelscope.analysis.costing.peaks import device_peaks, with_peaks
-from kernelscope.analysis.costing.physics import with_flags
-from kernelscope.analysis.costing.table import described
+from kernelscope.analysis.costing.costed import costed_trace
+from kernelscope.analysis.costing.limits import LimitedWork, limited_work, refined
+from kernelscope.analysis.costing.physics import TOLERANCE
+from kernelscope.analysis.costing.unique_costs import FIGURES
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.costs import ConventionName
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
-_FIGURES = ("flops", "bytes_read", "bytes_written")
-# Copies between host and GPU, or between GPUs, wait for the bus and not for memory.
-_BUS = r"(?i)HtoD|DtoH|PtoP|Host-to|-to-Host|Peer"
 _OF_WORK = ("kernel", "stream", "device", "step", "kind")
-_OF_COSTS = ("name", "op", "model", "family", "dtype", "status", "op_row")
+_OF_COSTS = ("name", "op", "model", "family", "dtype", "status")
 
 
 def roofline(
@@ -61,87 +56,35 @@ def roofline(
     return summed(trace, limited_work(trace, costed, gpu=gpu, peak=peak), by)
 
 
-def limited_work(
-    trace: "Trace", costed: Costed, *, gpu: str | None = None, peak: Mapping[str, float] | None = None
-) -> pl.DataFrame:
-    """Every piece of linked GPU work with its share of its operator's cost, and what limits it.
-
-    Columns: ``row``, ``op_row``, ``name`` (of the operator), ``kernel``, ``model``, ``family``, ``dtype``,
-        ``status``, ``stream``, ``device``, ``step``, ``kind``, ``dur_ns``, ``share``, ``flops``,
-        ``bytes_read``, ``bytes_written``, ``attainable_ns``, ``compute_ns``, ``memory_ns``, ``bound``,
-        ``limit_type``, ``saveable_ns``, ``tensor_core_ns``, ``missed_ns``, ``flag``. Figures are shares, as
-        float64.
-    """
-    devices = device_peaks(trace, gpu=gpu, peak=peak)
-    ops = described(trace, costed)
-    work = trace.gpu_ops.select(
-        "row", "kind", "stream", "device", "step", "start_ns", "dur_ns", "is_communication", kernel="name"
-    )
-    work = work.with_columns(costed.work["op_row"], busy_ns=exclusive_ns(work))
-    work = work.filter(pl.col("op_row").is_not_null())
-    told = ops.select(
-        "op_row", "name", "model", "family", "dtype", "status", "peak", "math", "tensor_cores",
-        "tensor_core_ns", "kernels", op_ns="device_ns",
-        **{f"op_{c}": pl.col(c) for c in _FIGURES},
-    )  # fmt: skip
-    work = work.join(told, on="op_row", how="left", maintain_order="left")
-    equal = 1.0 / pl.col("kernels")
-    part = pl.when(pl.col("op_ns") > 0).then(pl.col("dur_ns").fill_null(0) / pl.col("op_ns")).otherwise(equal)
-    work = with_peaks(work.with_columns(share=part), devices).with_columns(
-        **{c: pl.col(f"op_{c}") * pl.col("share") for c in _FIGURES},
-        compute_ns=pl.col("op_flops") / pl.col("compute_peak") * 1e9 * pl.col("share"),
-        memory_ns=(pl.col("op_bytes_read") + pl.col("op_bytes_written"))
-        / pl.col("bandwidth") * 1e9 * pl.col("share"),
-    )  # fmt: skip
-    return with_flags(_bounded(work))
-
-
-def _bounded(work: pl.DataFrame) -> pl.DataFrame:
-    """Adds what binds each piece of work, the least time it needs and the time that could be saved."""
-    text = pl.col("kernel").cast(pl.String)
-    outside = (
-        pl.when(pl.col("is_communication"))
-        .then(pl.lit("communication"))
-        .when((pl.col("kind").cast(pl.String) == "memcpy") & text.str.contains(_BUS))
-        .then(pl.lit("bus"))
-    )
-    # Work without a peak of its own, such as that on integers, has only the memory to wait for.
-    computing = pl.col("compute_ns").fill_null(pl.when(pl.col("compute_peak").is_null()).then(0.0))
-    known = outside.is_null() & pl.col("memory_ns").is_not_null() & computing.is_not_null()
-    least = pl.when(known).then(pl.max_horizontal(computing, pl.col("memory_ns")))
-    bound = pl.when(computing > pl.col("memory_ns")).then(pl.lit("compute")).otherwise(pl.lit("memory"))
-    return work.with_columns(
-        attainable_ns=least,
-        bound=outside.fill_null(pl.when(known).then(bound)),
-        saveable_ns=(pl.col("busy_ns") - least).clip(0),
-        missed_ns=pl.when(pl.col("eligible") & (pl.col("tensor_cores") == pl.lit(False)))
-        .then(pl.col("dur_ns"))
-        .otherwise(pl.when(pl.col("tensor_cores").is_not_null()).then(0)),
-        tensor_core_ns=pl.when(pl.col("tensor_cores"))
-        .then(pl.col("tensor_core_ns") * pl.col("share"))
-        .otherwise(pl.when(pl.col("tensor_cores").is_not_null()).then(0.0)),
-    )
-
-
-def summed(trace: "Trace", work: pl.DataFrame, by: str | Sequence[str]) -> pl.DataFrame:
+def summed(trace: "Trace", work: LimitedWork, by: str | Sequence[str]) -> pl.DataFrame:
     """The rows of :func:`roofline` for work whose limits are known."""
-    of_ops = [c for c in trace.ops.columns if c not in (*_OF_WORK, *_OF_COSTS, "row")]
-    columns = check_by(by, [*_OF_COSTS, *_OF_WORK, *of_ops]) if by else []
-    asked = [c for c in columns if c in of_ops]
-    if asked:
-        # Ranges that stand for operators have their inputs only.
-        of_calls = [c for c in asked if c in INPUTS] if trace.ops.is_empty() else []
-        linked = (
-            operator_calls(trace).select("row", *of_calls) if of_calls else trace.ops.select("row", *asked)
-        )
-        linked = linked.rename({"row": "op_row"}).with_columns(
-            pl.lit(None, pl.String).alias(c) for c in asked if c not in linked.columns
-        )
-        work = work.join(linked, on="op_row", how="left", maintain_order="left")
-    keys = [pl.col("name").alias("op") if c == "op" else pl.col(c) for c in columns] or [
-        pl.lit("run").alias("run")
-    ]
-    table = as_text(work.group_by(keys).agg(_sums()))
+    told = (*_OF_COSTS, *_OF_WORK)
+    of_ops = ["op_row", *(c for c in trace.ops.columns if c not in (*told, "row"))]
+    columns = check_by(by, [*told, *of_ops]) if by else []
+    work = refined(trace, work, [c for c in columns if c in of_ops])
+    # What the work is told by, under names that no figure has.
+    keys = {f"by_{c}": pl.col("name" if c == "op" else c) for c in columns if c in told}
+    keyed = work.table.with_columns(**keys)
+    if columns:
+        by_keys = [f"by_{c}" for c in columns]
+        groups = keyed.select(by_keys).unique(maintain_order=True).with_row_index("group")
+        keyed = keyed.join(groups, on=by_keys, how="left", nulls_equal=True, maintain_order="left")
+        sums = groups.join(keyed.group_by("group").agg(_sums()), on="group", maintain_order="left")
+    else:
+        keyed = keyed.with_columns(group=pl.lit(0, pl.UInt32))
+        sums = keyed.select(_sums())
+    table = sums.with_columns(calls=_calls(work, keyed["group"], sums.height))
+    return _finished(as_text(table.rename({f"by_{c}": c for c in columns})), columns)
+
+
+def _calls(work: LimitedWork, groups: pl.Series, count: int) -> pl.Series:
+    """In how many operators the work of each group is."""
+    stream = groups.cast(pl.UInt32).alias("group").to_frame().write_ipc_stream(None).getvalue()
+    return pl.DataFrame(work.pairs.calls(stream, count))["calls"]
+
+
+def _finished(table: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    """Adds rates and shares, and puts what could be saved most first."""
     seconds = 1e-9
     moved = pl.col("bytes_read") + pl.col("bytes_written")
     rate = pl.col("flops") / (pl.col("_flops_ns") * seconds)
@@ -157,10 +100,10 @@ def summed(trace: "Trace", work: pl.DataFrame, by: str | Sequence[str]) -> pl.Da
         ),
     )
     table = table.with_columns(
-        flag=pl.when(pl.col("_over_ns") > 1.05 * pl.col("_bounded_ns")).then("_flag"),
+        flag=pl.when(pl.col("_over_ns") > TOLERANCE * pl.col("_bounded_ns")).then("_flag"),
         **{
             c: pl.col(c).round().cast(pl.Int64)
-            for c in (*_FIGURES, "attainable_ns", "saveable_ns", "tensor_core_ns")
+            for c in (*FIGURES, "attainable_ns", "saveable_ns", "tensor_core_ns")
         },
     )
     return table.select(*columns, *_RESULT).sort(
@@ -178,28 +121,26 @@ _RESULT = (
 
 
 def _sums() -> list[pl.Expr]:
-    duration = pl.col("dur_ns").fill_null(0)
+    duration = pl.col("device_ns")
     known = pl.col("status").is_in(["exact", "estimate", "unknown_dtype"])
     bounded = pl.col("attainable_ns").is_not_null()
     moved = pl.col("bytes_read") + pl.col("bytes_written")
 
-    def total(expression: pl.Expr, where: pl.Expr) -> pl.Expr:
+    def total(column: str) -> pl.Expr:
         """A sum that is null where nothing is known."""
-        return pl.when(where.any()).then(expression.filter(where).sum())
+        return pl.when(pl.col(column).is_not_null().any()).then(pl.col(column).sum()).alias(column)
 
-    longest = duration.filter(pl.col("bound").is_not_null()).arg_max()
-    flagged = pl.col("flag").is_not_null()
+    def of_longest(column: str, longest: str, where: pl.Expr) -> pl.Expr:
+        """What the longest piece of work says; of equally long ones the first."""
+        order = pl.col(column).sort_by(f"{longest}_ns", f"{longest}_at", descending=[True, False])
+        return order.filter(where.sort_by(f"{longest}_ns", f"{longest}_at", descending=[True, False])).first()
+
     return [
-        pl.col("op_row").n_unique().cast(pl.Int64).alias("calls"),
-        pl.len().cast(pl.Int64).alias("kernels"),
-        duration.sum().alias("device_ns"),
+        pl.col("pieces").sum().alias("kernels"),
+        duration.sum(),
         duration.filter(known).sum().alias("known_ns"),
         duration.filter(pl.col("status") == "estimate").sum().alias("estimate_ns"),
-        *(total(pl.col(c), pl.col(c).is_not_null()).alias(c) for c in _FIGURES),
-        total(pl.col("attainable_ns"), bounded).alias("attainable_ns"),
-        total(pl.col("saveable_ns"), bounded).alias("saveable_ns"),
-        total(pl.col("tensor_core_ns"), pl.col("tensor_core_ns").is_not_null()).alias("tensor_core_ns"),
-        total(pl.col("missed_ns"), pl.col("missed_ns").is_not_null()).alias("missed_ns"),
+        *(total(c) for c in (*FIGURES, "attainable_ns", "saveable_ns", "tensor_core_ns", "missed_ns")),
         duration.filter(bounded).sum().alias("_bounded_ns"),
         pl.col("flops").filter(bounded).sum().alias("_bounded_flops"),
         pl.col("flops").filter(moved.is_not_null()).sum().alias("_both_flops"),
@@ -209,13 +150,7 @@ def _sums() -> list[pl.Expr]:
         pl.max_horizontal(
             pl.col("compute_ns").filter(bounded).sum(), pl.col("memory_ns").filter(bounded).sum()
         ).alias("_over_ns"),
-        pl.col("bound").filter(pl.col("bound").is_not_null()).get(longest, null_on_oob=True).alias("bound"),
-        pl.col("limit_type")
-        .filter(pl.col("bound").is_not_null())
-        .get(longest, null_on_oob=True)
-        .alias("limit_type"),
-        pl.col("flag")
-        .filter(flagged)
-        .get(duration.filter(flagged).arg_max(), null_on_oob=True)
-        .alias("_flag"),
+        of_longest("bound", "longest", pl.col("bound").is_not_null()).alias("bound"),
+        of_longest("limit_type", "longest", pl.col("bound").is_not_null()).alias("limit_type"),
+        of_longest("flag", "flagged", pl.col("flag").is_not_null()).alias("_flag"),
     ]

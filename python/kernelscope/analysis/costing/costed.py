@@ -1,130 +1,150 @@
-"""A trace whose GPU work has been given to operators, with their costs: what costs and rooflines build on."""
+"""A trace whose GPU work has been given to operators, with their costs: what costs and rooflines build on.
+
+Every GPU op goes to the innermost operator on its way up that has a computed cost. So a wrapper such as
+``aten::linear`` is not counted beside the ``aten::addmm`` inside it. Where no operator on the way up has a
+cost, a gradient takes an estimate from its forward operator; else the work stays with the innermost operator
+that has a model, or the innermost of all, and its cost is unknown.
+"""
 
 from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.calls import Places, operator_calls
-from kernelscope.analysis.costing.attribution import Owners, call_tree, enclosing, host_only, owners
+from kernelscope import _traceparse
+from kernelscope.analysis.calls import INPUTS, operator_calls
 from kernelscope.analysis.costing.hints import known_elsewhere
-from kernelscope.analysis.costing.unique_costs import cost_calls
+from kernelscope.analysis.costing.unique_costs import FIGURES, class_costs
 from kernelscope.costs import ConventionName, Cost
 from kernelscope.costs.dtypes import find_dtype
-from kernelscope.costs.through_forward import gradient_cost
+from kernelscope.costs.through_forward import FAMILIES, gradient_cost
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 # Conventions of tools that do not look inside an operator that they count.
 _OUTERMOST = frozenset({"torch", "tracelens"})
-_FIGURES = ("flops", "bytes_read", "bytes_written")
+_COMPUTED = ("exact", "estimate", "unknown_dtype")
+_PART_ROWS = 1 << 18
 
 
 class Costed(NamedTuple):
-    """``ops``: a row per operator that counts. ``work``: a row per GPU op, with its operator.
+    """What was found of a trace.
 
-    Columns of ``ops``: ``op_row``, ``name``, ``model``, ``family``, ``flops``, ``bytes_read``,
-    ``bytes_written``, ``dtype``, ``peak``, ``status``, ``note``. Columns of ``work``: ``row``,
-    ``op_row`` (null for none).
+    Columns of ``ops``, a row per operator that counts, in order of recording: ``op_row`` and ``kind``. Of
+    ``kinds``, a row per kind of these: ``name``, ``model``, ``family``, ``flops``, ``bytes_read``,
+    ``bytes_written``, ``dtype``, ``peak``, ``status``, ``note``. ``work`` has for each GPU op the index of
+    its operator in ``ops``; null for none.
     """
 
     ops: pl.DataFrame
-    work: pl.DataFrame
+    kinds: pl.DataFrame
+    work: pl.Series
 
 
-def costed_trace(
-    trace: "Trace", *, convention: ConventionName, anchors: pl.DataFrame | None = None
-) -> Costed:
+def costed_trace(trace: "Trace", *, convention: ConventionName, anchors: pl.Series | None = None) -> Costed:
     """The operators that count in ``trace`` with their costs, and which of them each GPU op belongs to.
 
-    ``anchors`` may name other work than the GPU ops: its ``row`` and, as ``anchor``, the operator or range
-    that launched it.
+    ``anchors`` may name other work than the GPU ops: of each piece the operator or range that launched it.
 
     Raises: KeyError: there is no such convention.
     """
     calls = operator_calls(trace)
-    places = Places(calls["row"])
-    elsewhere, elsewhere_ids = known_elsewhere(trace, calls, places)
-    cost_ids, costs = cost_calls(
-        calls, convention=convention, elsewhere=elsewhere, elsewhere_ids=elsewhere_ids
+    costing = _traceparse.CallCosting()
+    kept = [name for name in ("name", *INPUTS) if calls[name].null_count() < calls.height]
+    links = [name for name in ("forward_row",) if calls[name].null_count() < calls.height]
+    codes = calls.select(
+        "row", "parent_row", *links, **{str(at): pl.col(name).to_physical() for at, name in enumerate(kept)}
     )
-    tree = call_tree(calls, places, cost_ids, costs)
-    if anchors is None:
-        anchors = trace.gpu_ops.select("row", anchor=pl.coalesce("op_row", "range_row"))
-    if anchors.height:
-        own = owners(tree, places.of(anchors["anchor"]), outermost=convention in _OUTERMOST)
-        owned = _distinct(own, calls.height + 1)
-        rows = pl.concat([pl.Series([None], dtype=pl.UInt32), calls["row"].cast(pl.UInt32)])
-        work = anchors.select("row").with_columns(op_row=rows.gather(own.place))
-    else:
-        works = pl.concat([pl.Series([False]), _works(costs).gather(cost_ids)])
-        owned = pl.DataFrame({"place": host_only(tree, works)})
-        owned = owned.with_columns(forward=pl.lit(0, pl.UInt32))
-        work = pl.DataFrame(schema={"row": pl.UInt32, "op_row": pl.UInt32})
-    ids = pl.select(
-        pl.when(owned["forward"] > 0).then(owned["forward"]).otherwise(owned["place"])
-    ).to_series()
-    cost_id = cost_ids.gather(ids - 1)
-    costs, cost_id = _with_gradients(costs, cost_id, owned["forward"] > 0)
-    at = owned["place"] - 1
-    ops = pl.DataFrame(
-        {"op_row": calls["row"].gather(at), "name": calls["name"].gather(at), "cost_id": cost_id}
+    for part in codes.iter_slices(_PART_ROWS):
+        costing.add(part.write_ipc_stream(None).getvalue())
+    firsts = _firsts(calls, costing.divide())
+    elsewhere, numbers = known_elsewhere(trace, calls, firsts)
+    if numbers is not None:
+        further = costing.divide_further(numbers.alias("0").to_frame().write_ipc_stream(None).getvalue())
+        firsts = _firsts(calls.with_columns(elsewhere=numbers), further)
+    costs = class_costs(firsts, convention=convention, elsewhere=elsewhere)
+    if anchors is None and trace.gpu_ops.height:
+        anchors = trace.gpu_ops.select(pl.coalesce("op_row", "range_row")).to_series()
+    launched = (
+        None if anchors is None else anchors.alias("anchor").to_frame().write_ipc_stream(None).getvalue()
     )
-    ops = ops.join(costs, on="cost_id", how="left", maintain_order="left")
-    if convention == "kernelscope" and ops.height:
-        ops = _net(ops, enclosing(tree, owned["place"]), calls)
-    return Costed(ops.drop("cost_id", "composite"), work)
+    work, ops, kinds = costing.owners(
+        _traits(costs).write_ipc_stream(None).getvalue(), launched, outermost=convention in _OUTERMOST
+    )
+    of_kinds = _costs_of_kinds(costs, pl.DataFrame(kinds))
+    counted = pl.DataFrame(ops).rename({"row": "op_row"})
+    if convention == "kernelscope":
+        counted, of_kinds = _net(counted, of_kinds)
+    return Costed(counted.drop("outer"), of_kinds.drop("composite"), pl.DataFrame(work)["op"])
 
 
-def _distinct(own: Owners, size: int) -> pl.DataFrame:
-    """Each place that owns work once, in order, with the forward whose cost it takes."""
-    forwards = pl.zeros(size, dtype=pl.UInt32, eager=True).scatter(own.place, own.forward)
-    marked = pl.zeros(size, dtype=pl.UInt8, eager=True).scatter(own.place, 1).scatter(0, 0)
-    place = (marked > 0).arg_true().cast(pl.UInt32)
-    return pl.DataFrame({"place": place, "forward": forwards.gather(place)})
+def _firsts(calls: pl.DataFrame, first: _traceparse.ArrowTable) -> pl.DataFrame:
+    """The first call of each class."""
+    columns = [name for name in ("name", *INPUTS, "elsewhere") if name in calls.columns]
+    return calls.select(columns)[pl.DataFrame(first)["first"]]
 
 
-def _works(costs: pl.DataFrame) -> pl.Series:
-    """Which costs are known and not 0."""
-    return costs.select(pl.any_horizontal(pl.col(column).fill_null(0) > 0 for column in _FIGURES)).to_series()
+def _traits(costs: pl.DataFrame) -> pl.DataFrame:
+    """What the attribution must know of each class."""
+    products = pl.col("family").is_in(FAMILIES).fill_null(value=False)
+    computed = pl.col("status").is_in(_COMPUTED)
+    return costs.select(
+        is_computed=computed,
+        is_modelled=pl.col("model").is_not_null(),
+        is_wrapper=pl.col("composite"),
+        tells_gradient=pl.col("flops").is_not_null() & products,
+        is_product=products,
+        works=pl.any_horizontal(pl.col(column).fill_null(0) > 0 for column in FIGURES),
+        flops=pl.col("flops").fill_null(0),
+    )
 
 
-def _with_gradients(
-    costs: pl.DataFrame, cost_ids: pl.Series, through: pl.Series
-) -> tuple[pl.DataFrame, pl.Series]:
-    """Replaces the costs of forward operators by those of their gradients where ``through`` says so."""
-    wanted = cost_ids.filter(through).unique()
-    if wanted.is_empty():
-        return costs, cost_ids
+def _costs_of_kinds(costs: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
+    """The cost of each kind: that of its class, or of the gradient of its forward operator's class."""
+    through = kinds["forward_class"].is_not_null()
+    found = costs[pl.select(pl.coalesce(kinds["forward_class"], kinds["class"])).to_series()]
+    found = found.with_columns(costs["name"].gather(kinds["class"]))
+    if not through.any():
+        return found
     rows: list[dict[str, object]] = []
-    for row in costs.filter(pl.col("cost_id").is_in(wanted.implode())).iter_rows(named=True):
+    for row in found.filter(through).iter_rows(named=True):
         dtype = find_dtype(row["dtype"]) if row["dtype"] else None
         forward = Cost(row["flops"], row["bytes_read"], row["bytes_written"], dtype)
         cost = gradient_cost(forward, row["family"] or "")
         figures = (cost.flops, cost.bytes_read, cost.bytes_written) if cost else (None, None, None)
         note = cost.note if cost else f"a gradient through a forward operator of family {row['family']}"
         status = cost.status if cost else "unknown_op"
-        new = {"cost_id": row["cost_id"] + costs.height, "status": status, "note": note, "composite": False}
-        rows.append({**row, **new, **dict(zip(_FIGURES, figures, strict=True))})
-    ids = pl.select(pl.when(through).then(cost_ids + costs.height).otherwise(cost_ids)).to_series()
-    return pl.concat([costs, pl.DataFrame(rows, schema=costs.schema)]), ids
+        new = {"status": status, "note": note, "composite": False}
+        rows.append({**row, **new, **dict(zip(FIGURES, figures, strict=True))})
+    gradients = pl.DataFrame(rows, schema=found.schema)
+    at = pl.int_range(found.height, dtype=pl.UInt32, eager=True)
+    taken = at.scatter(through.arg_true(), pl.int_range(found.height, found.height + len(rows), eager=True))
+    return pl.concat([found, gradients])[taken]
 
 
-def _net(ops: pl.DataFrame, outer: pl.Series, calls: pl.DataFrame) -> pl.DataFrame:
+def _net(ops: pl.DataFrame, kinds: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Takes from an operator the cost of those inside it that count for themselves and do part of its work.
 
     Those are operators of the same family, and all of them if the outer one is a wrapper.
     """
-    inner = ops.filter(outer > 0).select("family", *_FIGURES)
-    inner = inner.with_columns(op_row=calls["row"].gather(outer.filter(outer > 0) - 1))
+    inner = ops.select("kind", "outer").filter(pl.col("outer").is_not_null())
+    family = kinds["family"].cast(pl.Categorical).to_physical()
+    around = ops["kind"].gather(inner["outer"])
+    same = family.gather(inner["kind"]).eq_missing(family.gather(around))
+    inner = inner.filter(kinds["composite"].gather(around) | same)
     if inner.is_empty():
-        return ops
-    around = ops.select("op_row", outer_family="family", composite="composite")
-    part = inner.join(around, on="op_row", how="inner").filter(
-        pl.col("composite") | pl.col("family").eq_missing(pl.col("outer_family"))
+        return ops, kinds
+    figures = {f"less_{column}": kinds[column].gather(inner["kind"]) for column in FIGURES}
+    parts = inner.select("outer").with_columns(**figures).group_by("outer").agg(pl.all().sum())
+    parts = parts.with_columns(kind=ops["kind"].gather(parts["outer"]))
+    by = ["kind", *figures]
+    distinct = (
+        parts.select(by)
+        .unique()
+        .with_columns(net=pl.int_range(kinds.height, kinds.height + pl.len(), dtype=pl.UInt32))
     )
-    parts = part.group_by("op_row").agg(pl.col(_FIGURES).sum().name.prefix("_less_"))
-    less = [(pl.col(c) - pl.col(f"_less_{c}").fill_null(0)).clip(0).alias(c) for c in _FIGURES]
-    return ops.join(parts, on="op_row", how="left", maintain_order="left").select(
-        *(c for c in ops.columns if c not in _FIGURES), *less
-    )
+    less = [(pl.col(column) - distinct[f"less_{column}"]).clip(0).alias(column) for column in FIGURES]
+    net = kinds[distinct["kind"]].with_columns(less)
+    parts = parts.join(distinct, on=by, how="left", maintain_order="left")
+    changed = ops["kind"].scatter(parts["outer"], parts["net"])
+    return ops.with_columns(changed.alias("kind")), pl.concat([kinds, net])

@@ -136,9 +136,10 @@ def _with_stacks(table: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
 def _with_models(table: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
     """Adds the FLOPs that the model of the operator gives, and the measured ones over all its kernels."""
     launched = table.filter(pl.col("op_row").is_not_null())
-    costed = costed_trace(trace, convention="kernelscope", anchors=launched.select("row", anchor="op_row"))
-    owner = costed.work.select("row", model_row="op_row").join(
-        costed.ops.select(model_row="op_row", modelled_flops="flops"), on="model_row", how="left"
+    costed = costed_trace(trace, convention="kernelscope", anchors=launched["op_row"])
+    flops = costed.kinds["flops"].gather(costed.ops["kind"])
+    owner = launched.select("row").with_columns(
+        model_row=costed.ops["op_row"].gather(costed.work), modelled_flops=flops.gather(costed.work)
     )
     table = table.join(owner, on="row", how="left", maintain_order="left")
     known = pl.col("model_row").is_not_null()

@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.costing.table import costs
+from kernelscope.analysis.costing.costed import costed_trace
+from kernelscope.analysis.costing.limits import LimitedWork, limited_work
+from kernelscope.analysis.grouping import as_text
 from kernelscope.costs import ConventionName
 
 if TYPE_CHECKING:
@@ -29,14 +31,25 @@ def cost_coverage(trace: "Trace", *, convention: ConventionName = "kernelscope")
     Order: as above, every status once.
     Raises: KeyError: there is no such convention.
     """
-    return coverage_of(trace, costs(trace, convention=convention))
+    return coverage_of(trace, kind_sums(limited_work(trace, costed_trace(trace, convention=convention))))
 
 
-def coverage_of(trace: "Trace", table: pl.DataFrame) -> pl.DataFrame:
-    """The rows of :func:`cost_coverage` for a trace with the costs ``table``."""
-    sums = table.group_by("status").agg(
-        pl.len().cast(pl.Int64).alias("operators"), pl.col("device_ns").sum().alias("device_ns")
+def kind_sums(work: LimitedWork) -> pl.DataFrame:
+    """The kinds of operators that count, with how many there are and the GPU time of their work.
+
+    Columns: ``name``, ``status``, ``note``, ``operators`` and ``device_ns`` (null without GPU work).
+    """
+    counts = work.costed.ops.group_by("kind").agg(operators=pl.len().cast(pl.Int64))
+    times = work.table.group_by(kind="of_kind").agg(pl.col("device_ns").sum())
+    kinds = work.costed.kinds.select("name", "status", "note").with_columns(
+        kind=pl.int_range(pl.len(), dtype=pl.UInt32)
     )
+    return as_text(counts.join(kinds, on="kind").join(times, on="kind", how="left").drop("kind"))
+
+
+def coverage_of(trace: "Trace", kinds: pl.DataFrame) -> pl.DataFrame:
+    """The rows of :func:`cost_coverage` for a trace with the sums ``kinds``."""
+    sums = kinds.group_by("status").agg(pl.col("operators", "device_ns").sum())
     rows = pl.DataFrame({"status": list(_STATES)}).join(sums, on="status", how="left", maintain_order="left")
     rows = rows.with_columns(pl.col("operators", "device_ns").fill_null(0))
     linked = int(rows["device_ns"].sum())
@@ -51,14 +64,14 @@ def coverage_of(trace: "Trace", table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def cost_findings(table: pl.DataFrame) -> pl.DataFrame:
-    """What kept costs from being known, one row per kind of it and operator, of the costs ``table``.
+def cost_findings(kinds: pl.DataFrame) -> pl.DataFrame:
+    """What kept costs from being known, one row per kind of it and operator, of the sums ``kinds``.
 
     Columns: ``code`` (cost_unknown_op: no model; cost_model_failed: a model raised; cost_missing_shape,
         cost_unknown_dtype), ``severity``, ``name`` (the operator), ``count``, ``device_ns`` and ``message``.
     Order: by device time, longest first.
     """
-    missing = table.filter(~pl.col("status").is_in(["exact", "estimate"]))
+    missing = kinds.filter(~pl.col("status").is_in(["exact", "estimate"]))
     failed = pl.col("note").str.starts_with("the model ") & (pl.col("status") == "unknown_op")
     code = (
         pl.when(failed).then(pl.lit(_FAILED)).otherwise(pl.col("status").replace_strict(_CODES, default=None))
@@ -66,7 +79,7 @@ def cost_findings(table: pl.DataFrame) -> pl.DataFrame:
     return (
         missing.with_columns(code=code, severity=pl.lit("info"), message=pl.col("note"))
         .group_by("code", "severity", "name", "message")
-        .agg(pl.len().cast(pl.Int64).alias("count"), pl.col("device_ns").sum())
+        .agg(pl.col("operators").sum().alias("count"), pl.col("device_ns").sum())
         .select("code", "severity", "name", "count", "device_ns", "message")
         .sort(
             ["device_ns", "count", "name", "message"], descending=[True, True, False, False], nulls_last=True

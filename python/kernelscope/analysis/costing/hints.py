@@ -45,20 +45,24 @@ class _Register:
 
 
 def known_elsewhere(
-    trace: "Trace", calls: pl.DataFrame, places: Places
-) -> tuple[Mapping[int, Elsewhere], pl.Series]:
+    trace: "Trace", calls: pl.DataFrame, firsts: pl.DataFrame
+) -> tuple[Mapping[int, Elsewhere], pl.Series | None]:
     """What other records say of ``calls``: the distinct entries by number, and each call's number.
 
-    A call of which nothing is said has the number 0.
+    A call of which nothing is said has the number 0; there are no numbers if that are all. ``firsts`` has
+    one of each class of calls that are equal in name and inputs.
     """
     register = _Register()
+    places = Places(calls["row"])
     found = [
         _of_gradients(calls, places, register),
-        _of_parents(calls, places, register),
-        _of_lists(trace, calls, places, register),
-        _of_launches(trace, calls, register),
+        _of_parents(calls, firsts, places, register),
+        _of_lists(trace, calls, firsts, places, register),
+        _of_launches(trace, calls, firsts, register),
         _of_collectives(trace, register),
     ]
+    if not any(frame.height for frame in found):
+        return {0: NOTHING}, None
     numbers = pl.zeros(calls.height + 1, dtype=pl.UInt32, eager=True)
     for frame in found:
         if frame.height:
@@ -84,9 +88,9 @@ def _numbered(frame: pl.DataFrame, by: list[str], entries: dict[tuple[object, ..
 
 def _of_gradients(calls: pl.DataFrame, places: Places, register: _Register) -> pl.DataFrame:
     """A result is as large as the gradient by it, which autograd's node takes as its first input."""
-    nodes = calls.select("forward_row", "input_dims").filter(calls["forward_row"].is_not_null())
-    if nodes.is_empty():
+    if calls["forward_row"].null_count() == calls.height:
         return _frame([], [])
+    nodes = calls.select("forward_row", "input_dims").filter(calls["forward_row"].is_not_null())
     forward = places.of(nodes["forward_row"])
     # Position 0 is none, which has recorded everything.
     unread = calls["input_dims"].is_not_null() & calls["concrete_inputs"].is_null()
@@ -105,15 +109,17 @@ def _of_gradients(calls: pl.DataFrame, places: Places, register: _Register) -> p
 _PARTS = {"_backward_input": 0, "_backward_weight": 2}
 
 
-def _of_parents(calls: pl.DataFrame, places: Places, register: _Register) -> pl.DataFrame:
+def _of_parents(
+    calls: pl.DataFrame, firsts: pl.DataFrame, places: Places, register: _Register
+) -> pl.DataFrame:
     """A gradient by input or by weight is as large as the input or the weight of the call around it."""
-    names = calls.select("name").unique().with_columns(text=pl.col("name").cast(pl.String))
+    names = firsts.select("name").unique().with_columns(text=pl.col("name").cast(pl.String))
     frames: list[pl.DataFrame] = []
     for suffix, index in _PARTS.items():
         wanted = names.filter(pl.col("text").str.ends_with(suffix))
-        parts = calls.filter(pl.col("concrete_inputs").is_null()).join(wanted, on="name", how="semi")
-        if parts.is_empty():
+        if wanted.is_empty():
             continue
+        parts = calls.filter(pl.col("concrete_inputs").is_null()).join(wanted, on="name", how="semi")
         at = places.of(parts["parent_row"])
         dims = calls["input_dims"].cast(pl.String).gather((at.cast(pl.Int64) - 1).clip(0))
         around = parts.select("row").with_columns(outer=pl.select(pl.when(at > 0).then(dims)).to_series())
@@ -126,17 +132,21 @@ def _of_parents(calls: pl.DataFrame, places: Places, register: _Register) -> pl.
     return pl.concat(frames) if frames else _frame([], [])
 
 
-def _of_lists(trace: "Trace", calls: pl.DataFrame, places: Places, register: _Register) -> pl.DataFrame:
+def _of_lists(
+    trace: "Trace", calls: pl.DataFrame, firsts: pl.DataFrame, places: Places, register: _Register
+) -> pl.DataFrame:
     """The element type of tensor lists stands in the names of the kernels that work on them."""
-    types = calls["input_types"].unique().drop_nulls()
+    types = firsts["input_types"].unique().drop_nulls()
     listed = types.filter(types.cast(pl.String).str.contains("TensorList", literal=True)).to_physical()
+    if listed.is_empty():
+        return _frame([], [])
     names = trace.gpu_ops["name"].unique().drop_nulls()
     told = [list_dtype(text) for text in names.cast(pl.String)]
     entries = [register.add(Elsewhere(list_dtype=dtype)) if dtype else 0 for dtype in told]
     known = pl.DataFrame({"name": names, "entry": pl.Series(entries, dtype=pl.UInt32)}).filter(
         pl.col("entry") > 0
     )
-    if listed.is_empty() or known.is_empty():
+    if known.is_empty():
         return _frame([], [])
     kernels = trace.gpu_ops.select("name", "op_row", "dur_ns").join(known, on="name", how="inner")
     with_list = pl.concat([pl.Series([False]), calls["input_types"].to_physical().is_in(listed.implode())])
@@ -145,9 +155,11 @@ def _of_lists(trace: "Trace", calls: pl.DataFrame, places: Places, register: _Re
     return longest.unique("op_row", keep="first", maintain_order=True).select("entry", row="op_row")
 
 
-def _of_launches(trace: "Trace", calls: pl.DataFrame, register: _Register) -> pl.DataFrame:
+def _of_launches(
+    trace: "Trace", calls: pl.DataFrame, firsts: pl.DataFrame, register: _Register
+) -> pl.DataFrame:
     """What the names and grids of a call's kernels say of its experts, and annotations of its sequences."""
-    names = calls["name"].unique().drop_nulls()
+    names = firsts["name"].unique().drop_nulls()
     sized = names.filter(names.cast(pl.String).str.contains(f"{_EXPERTS}|{_ATTENTION}")).to_physical()
     if sized.is_empty() or trace.gpu_ops.is_empty():
         return _frame([], [])

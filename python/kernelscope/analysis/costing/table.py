@@ -5,12 +5,20 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.costing.costed import Costed, costed_trace
+from kernelscope.analysis.costing.work import GpuWork
 from kernelscope.analysis.grouping import as_text
-from kernelscope.analysis.kernel_math import with_kernel_math
 from kernelscope.costs import ConventionName
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
+
+_OF_WORK = {
+    "device_ns": pl.Int64,
+    "kernels": pl.Int64,
+    "tensor_cores": pl.Boolean,
+    "tensor_core_ns": pl.Int64,
+    "math": pl.String,
+}
 
 
 def costs(trace: "Trace", *, convention: ConventionName = "kernelscope") -> pl.DataFrame:
@@ -41,28 +49,13 @@ def costs(trace: "Trace", *, convention: ConventionName = "kernelscope") -> pl.D
 
 def described(trace: "Trace", costed: Costed) -> pl.DataFrame:
     """The rows of :func:`costs` for a trace whose costs are known."""
-    kernels = trace.gpu_ops.select("row", "kind", "name", "dur_ns").with_columns(costed.work["op_row"])
-    flagged = with_kernel_math(kernels.filter(pl.col("op_row").is_not_null()))
-    # An operator used them if a kernel did, and may have if of a kernel it is not known.
-    is_kernel = pl.col("kind") == "kernel"
-    rank = pl.when(is_kernel).then(pl.col("tensor_cores").cast(pl.UInt8) * 2).otherwise(0).fill_null(1)
-    flagged = flagged.with_columns(_rank=rank)
-    device = flagged.group_by("op_row").agg(
-        pl.col("dur_ns").sum().alias("device_ns"),
-        pl.len().cast(pl.Int64).alias("kernels"),
-        pl.col("_rank").max(),
-        (pl.col("dur_ns") * (pl.col("_rank") == 2)).sum().alias("tensor_core_ns"),
-    )
-    device = device.with_columns(
-        tensor_cores=pl.when(pl.col("_rank") == 2).then(True).when(pl.col("_rank") == 0).then(False)
-    )
-    longest = flagged.filter(pl.col("math").is_not_null()).sort("dur_ns", "row", descending=[True, False])
-    device = device.join(
-        longest.unique("op_row", keep="first", maintain_order=True).select("op_row", "math"),
-        on="op_row",
-        how="left",
-    )
-    return as_text(costed.ops.join(device, on="op_row", how="left", maintain_order="left")).select(
+    ops = pl.concat([costed.ops.select("op_row"), costed.kinds[costed.ops["kind"]]], how="horizontal")
+    if ops.height and trace.gpu_ops.height:
+        work = GpuWork(trace, costed)
+        found = work.told(pl.DataFrame(work.paired(costed.ops["kind"]).ops()))
+    else:
+        found = pl.DataFrame(schema=_OF_WORK).clear(ops.height)
+    return as_text(pl.concat([ops, found], how="horizontal")).select(
         "op_row",
         "name",
         "model",

@@ -7,10 +7,10 @@ import polars as pl
 
 from kernelscope import analysis
 from kernelscope.analysis.costing.achieved import step_efficiency
-from kernelscope.analysis.costing.attainable import limited_work, summed
+from kernelscope.analysis.costing.attainable import summed
 from kernelscope.analysis.costing.costed import Costed, costed_trace
-from kernelscope.analysis.costing.coverage import cost_findings, coverage_of
-from kernelscope.analysis.costing.table import described
+from kernelscope.analysis.costing.coverage import cost_findings, coverage_of, kind_sums
+from kernelscope.analysis.costing.limits import LimitedWork, limited_work
 from kernelscope.analysis.ops import op_tables
 from kernelscope.report.html.parts import Note
 from kernelscope.report.html.window import Window, window_of
@@ -61,16 +61,21 @@ class Sources:
 
     @cached_property
     def costs(self) -> pl.DataFrame:
-        """What every operator had to compute and move."""
-        return described(self.trace, self._costed)
+        """What every operator had to compute: ``op_row`` and ``flops``."""
+        ops = self._costed.ops
+        return ops.select("op_row").with_columns(self._costed.kinds["flops"].gather(ops["kind"]))
 
     @cached_property
     def _costed(self) -> Costed:
         return costed_trace(self.trace, convention="kernelscope")
 
     @cached_property
-    def _work(self) -> pl.DataFrame:
+    def _work(self) -> LimitedWork:
         return limited_work(self.trace, self._costed)
+
+    @cached_property
+    def _kinds(self) -> pl.DataFrame:
+        return kind_sums(self._work)
 
     def roofline(self, by: str) -> pl.DataFrame:
         """What was achieved and attainable, by a column."""
@@ -84,12 +89,12 @@ class Sources:
     @cached_property
     def coverage(self) -> pl.DataFrame:
         """For how much of the GPU time the costs are known."""
-        return coverage_of(self.trace, self.costs)
+        return coverage_of(self.trace, self._kinds)
 
     @cached_property
     def cost_findings(self) -> pl.DataFrame:
         """Whose costs are not known, and why."""
-        return cost_findings(self.costs)
+        return cost_findings(self._kinds)
 
     @cached_property
     def overview(self) -> dict[str, object]:

@@ -1,0 +1,378 @@
+//! Which calls' costs GPU work counts for, for frames that Python hands over as Arrow IPC streams.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, UInt8Array, UInt32Array};
+use arrow_schema::ArrowError;
+use pyo3::prelude::*;
+use traceparse::call_tree::{Classes, Forest, NONE, Positions};
+use traceparse::costing::{Calls, Figures, Limits, Marks, Owned, Pairs, Traits, Work};
+use traceparse::interval::shared_time;
+
+use crate::frame::Frame;
+use crate::projection::{Outcome, refused, table};
+use crate::table::ArrowTable;
+use crate::watch;
+
+/// Collects calls, divides them into classes of equal ones, and gives work to those whose costs count.
+#[pyclass(module = "kernelscope._traceparse")]
+#[derive(Default)]
+pub(crate) struct CallCosting {
+    rows: Vec<u32>,
+    parents: Vec<u32>,
+    forwards: Vec<u32>,
+    keys: Vec<Vec<u32>>,
+    classes: Option<Classes>,
+}
+
+#[pymethods]
+impl CallCosting {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds calls: `row`, `parent_row`, `forward_row`, and as `0`, `1` ... what classes agree in, as codes.
+    fn add(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<()> {
+        refusing(py, || {
+            let frame = Frame::read(stream)?;
+            self.rows.append(&mut frame.links("row", NONE)?);
+            self.parents.append(&mut frame.links("parent_row", NONE)?);
+            if frame.names().iter().any(|name| name == "forward_row") {
+                self.forwards.append(&mut frame.links("forward_row", NONE)?);
+            }
+            add_keys(&frame, &mut self.keys)
+        })
+    }
+
+    /// Divides the calls into classes: `first`, the position of the first of each.
+    fn divide(&mut self, py: Python<'_>) -> PyResult<ArrowTable> {
+        let (rows, keys) = (self.rows.len(), std::mem::take(&mut self.keys));
+        let mut classes = Classes::new(rows as u32);
+        divide(&mut classes, &keys);
+        self.first(py, classes)
+    }
+
+    /// Divides the classes once more: `0` has a code for each call.
+    fn divide_further(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<ArrowTable> {
+        let mut keys = Vec::new();
+        refusing(py, || add_keys(&Frame::read(stream)?, &mut keys))?;
+        let mut classes = self.classes.take().unwrap_or_else(|| Classes::new(self.rows.len() as u32));
+        divide(&mut classes, &keys);
+        self.first(py, classes)
+    }
+
+    /// The calls that count for the work of `anchors` (`anchor`, rows of calls, null for none), or for what
+    /// the host does if there is none, by the traits of classes. Forgets everything.
+    ///
+    /// Three tables: `op` of each piece of work, an index into the second, null for none; the calls that
+    /// count, with `row`, `kind` and `outer` (the one around it, an index, null for none); and their kinds:
+    /// `class`, and `forward_class` (null where the cost is the call's own).
+    #[pyo3(signature = (traits, anchors, *, outermost))]
+    fn owners(
+        &mut self,
+        py: Python<'_>,
+        traits: Vec<u8>,
+        anchors: Option<Vec<u8>>,
+        outermost: bool,
+    ) -> PyResult<(ArrowTable, ArrowTable, ArrowTable)> {
+        let found = std::mem::take(self);
+        watch::run(py, None, move |_| {
+            let outcome = owners(found, &traits, anchors.as_deref(), outermost);
+            outcome.map_err(|error| refused(&error))
+        })
+    }
+}
+
+impl CallCosting {
+    fn first(&mut self, py: Python<'_>, classes: Classes) -> PyResult<ArrowTable> {
+        let first = UInt32Array::from(classes.first().to_vec());
+        self.classes = Some(classes);
+        refusing(py, || table(vec![("first", Arc::new(first))]))
+    }
+}
+
+fn owners(
+    calls: CallCosting,
+    traits: &[u8],
+    anchors: Option<&[u8]>,
+    outermost: bool,
+) -> Outcome<(ArrowTable, ArrowTable, ArrowTable)> {
+    let traits = read_traits(traits)?;
+    let CallCosting { rows, mut parents, mut forwards, classes, .. } = calls;
+    let classes = classes.unwrap_or_else(|| Classes::new(rows.len() as u32));
+    let positions = Positions::new(&rows);
+    parents.iter_mut().chain(&mut forwards).for_each(|row| *row = positions.of(*row));
+    let anchors = match anchors {
+        Some(stream) => {
+            let rows = Frame::read(stream)?.links("anchor", NONE)?;
+            Some(rows.into_iter().map(|row| positions.of(row)).collect::<Vec<_>>())
+        }
+        None => None,
+    };
+    drop(positions);
+    let forest = Forest::new(parents)
+        .map_err(|_| ArrowError::InvalidArgumentError("the rows are each other's ancestors".into()))?;
+    let calls = Calls { forest: &forest, forwards: &forwards, classes: classes.of(), traits: &traits };
+    let owned = match anchors {
+        Some(anchors) => calls.owned(&anchors, outermost),
+        None => calls.owned_on_host(),
+    };
+    let Owned { calls, outer, of_work } = owned;
+    let class_of = |call: u32| classes.of().get(call as usize).copied();
+    let row_of = |call: u32| rows.get(call as usize).copied();
+    let mut kinds = Classes::new(calls.len() as u32);
+    kinds.divide(calls.iter().map(|op| class_of(op.call).map(i64::from)));
+    kinds.divide(calls.iter().map(|op| class_of(op.forward).map(i64::from)));
+    let first = || kinds.first().iter().filter_map(|&first| calls.get(first as usize));
+    let of_kinds = table(vec![
+        ("class", Arc::new(first().map(|op| class_of(op.call)).collect::<UInt32Array>())),
+        ("forward_class", Arc::new(first().map(|op| class_of(op.forward)).collect::<UInt32Array>())),
+    ])?;
+    let ops = table(vec![
+        ("row", Arc::new(calls.iter().map(|op| row_of(op.call)).collect::<UInt32Array>())),
+        ("kind", Arc::new(UInt32Array::from(kinds.of().to_vec()))),
+        ("outer", indices(&outer)),
+    ])?;
+    Ok((table(vec![("op", indices(&of_work))])?, ops, of_kinds))
+}
+
+fn read_traits(stream: &[u8]) -> Outcome<Vec<Traits>> {
+    let frame = Frame::read(stream)?;
+    let flags = |name: &str| frame.numbers(name);
+    let (computed, modelled, wrapper) = (flags("is_computed")?, flags("is_modelled")?, flags("is_wrapper")?);
+    let (gradient, product, works) = (flags("tells_gradient")?, flags("is_product")?, flags("works")?);
+    let flops = frame.numbers("flops")?;
+    let is_set = |flags: &[i64], at: usize| flags.get(at).is_some_and(|&flag| flag != 0);
+    let traits = flops.iter().enumerate().map(|(at, &flops)| Traits {
+        is_computed: is_set(&computed, at),
+        is_modelled: is_set(&modelled, at),
+        is_wrapper: is_set(&wrapper, at),
+        tells_gradient: is_set(&gradient, at),
+        is_product: is_set(&product, at),
+        works: is_set(&works, at),
+        flops,
+    });
+    Ok(traits.collect())
+}
+
+/// Collects GPU work with the calls that it counts for, and divides it into classes of equal pieces.
+#[pyclass(module = "kernelscope._traceparse")]
+#[derive(Default)]
+pub(crate) struct WorkCosting {
+    devices: Vec<u32>,
+    starts: Vec<i64>,
+    keys: Vec<Vec<u32>>,
+    work: Arc<Work>,
+}
+
+#[pymethods]
+impl WorkCosting {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds work: `op` (an index, null for none), `device`, `start_ns`, `dur_ns`, and as `0`, `1` ... what
+    /// classes agree in, as codes.
+    fn add(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<()> {
+        refusing(py, || {
+            let frame = Frame::read(stream)?;
+            let work = Arc::get_mut(&mut self.work);
+            let work = work.ok_or_else(|| ArrowError::InvalidArgumentError("the work is in use".into()))?;
+            work.ops.append(&mut frame.links("op", NONE)?);
+            work.durations.append(&mut frame.options("dur_ns")?);
+            self.starts.append(&mut frame.numbers("start_ns")?);
+            self.devices.append(&mut frame.links("device", NONE)?);
+            add_keys(&frame, &mut self.keys)
+        })
+    }
+
+    /// Divides the work into classes, and its GPUs' busy time among it: `first`, the position of the first
+    /// piece of each class.
+    fn divide(&mut self, py: Python<'_>) -> PyResult<ArrowTable> {
+        let Self { devices, starts, keys, work } = std::mem::take(self);
+        let (first, work) = watch::run(py, None, move |_| {
+            let mut classes = Classes::new(work.ops.len() as u32);
+            divide(&mut classes, &keys);
+            let ends = starts.iter().zip(&work.durations);
+            let ends: Vec<i64> = ends.map(|(s, d)| s.saturating_add(d.unwrap_or_default())).collect();
+            let busy = shared_time(&devices, &starts, &ends);
+            let mut work = Arc::try_unwrap(work).unwrap_or_default();
+            (work.busy, work.classes) = (busy, classes.of().to_vec());
+            Ok((UInt32Array::from(classes.first().to_vec()), work))
+        })?;
+        self.work = Arc::new(work);
+        refusing(py, || table(vec![("first", Arc::new(first))]))
+    }
+
+    /// Pairs the work of calls of kinds (`kind` of each) with its classes, which have `cores`, `math` and
+    /// `needs_fewer`; see `traceparse::costing::Marks`.
+    fn pair(&self, py: Python<'_>, kinds: Vec<u8>, marks: Vec<u8>) -> PyResult<WorkPairs> {
+        let work = Arc::clone(&self.work);
+        watch::run(py, None, move |_| {
+            let pairs = paired(&work, &kinds, &marks).map_err(|error| refused(&error))?;
+            Ok(WorkPairs { work, pairs: Arc::new(pairs) })
+        })
+    }
+}
+
+fn paired(work: &Work, kinds: &[u8], marks: &[u8]) -> Outcome<Pairs> {
+    let frame = Frame::read(marks)?;
+    let (cores, math, fewer) =
+        (frame.numbers("cores")?, frame.numbers("math")?, frame.numbers("needs_fewer")?);
+    let marks: Vec<Marks> = cores
+        .iter()
+        .zip(math)
+        .zip(fewer)
+        .map(|((&cores, math), fewer)| Marks {
+            cores: cores as u8,
+            math: math as u8,
+            needs_fewer: fewer != 0,
+        })
+        .collect();
+    Ok(Pairs::new(work, &Frame::read(kinds)?.links("kind", NONE)?, &marks))
+}
+
+/// GPU work by pairs of a kind of calls and a class of work.
+#[pyclass(frozen, module = "kernelscope._traceparse")]
+pub(crate) struct WorkPairs {
+    work: Arc<Work>,
+    pairs: Arc<Pairs>,
+}
+
+#[pymethods]
+impl WorkPairs {
+    /// The pairs: `kind`, `class`, and the calls' `cores` and `math`.
+    fn pairs(&self, py: Python<'_>) -> PyResult<ArrowTable> {
+        let pairs = self.pairs.pairs();
+        refusing(py, || {
+            table(vec![
+                ("kind", Arc::new(pairs.iter().map(|p| Some(p.kind)).collect::<UInt32Array>())),
+                ("class", Arc::new(pairs.iter().map(|p| Some(p.class)).collect::<UInt32Array>())),
+                ("cores", Arc::new(pairs.iter().map(|p| Some(p.cores)).collect::<UInt8Array>())),
+                ("math", Arc::new(pairs.iter().map(|p| Some(p.math)).collect::<UInt8Array>())),
+            ])
+        })
+    }
+
+    /// What each call's work comes to: `device_ns`, `kernels`, `cores`, `math`, `tensor_core_ns`.
+    fn ops(&self, py: Python<'_>) -> PyResult<ArrowTable> {
+        let ops = self.pairs.ops();
+        refusing(py, || {
+            table(vec![
+                ("device_ns", Arc::new(ops.iter().map(|op| Some(op.device_ns)).collect::<Int64Array>())),
+                (
+                    "kernels",
+                    Arc::new(ops.iter().map(|op| Some(i64::from(op.pieces))).collect::<Int64Array>()),
+                ),
+                ("cores", Arc::new(ops.iter().map(|op| Some(op.cores)).collect::<UInt8Array>())),
+                ("math", Arc::new(ops.iter().map(|op| Some(op.math)).collect::<UInt8Array>())),
+                (
+                    "tensor_core_ns",
+                    Arc::new(ops.iter().map(|op| Some(op.tensor_core_ns)).collect::<Int64Array>()),
+                ),
+            ])
+        })
+    }
+
+    /// For each piece of work its `pair`, null for work without a call, and its `share` in its call's work.
+    fn shares(&self, py: Python<'_>) -> PyResult<ArrowTable> {
+        let shares = self.pairs.shares(&self.work);
+        refusing(py, || {
+            table(vec![
+                ("pair", indices(self.pairs.of_work())),
+                ("share", Arc::new(shares.map(Some).collect::<Float64Array>())),
+            ])
+        })
+    }
+
+    /// What the work of each pair comes to, by what limits it: `least_ns`, `compute_ns`, `memory_ns` and
+    /// `through_ns` (null or NaN where unknown) and `is_estimate`; see `traceparse::costing::Figures`.
+    fn figures(&self, py: Python<'_>, limits: Vec<u8>) -> PyResult<ArrowTable> {
+        let (work, pairs) = (Arc::clone(&self.work), Arc::clone(&self.pairs));
+        watch::run(py, None, move |_| {
+            let limits = read_limits(&limits).map_err(|error| refused(&error))?;
+            figures_table(&pairs.figures(&work, &limits)).map_err(|error| refused(&error))
+        })
+    }
+
+    /// In how many calls the work of each of `count` groups is: `group` has that of each pair.
+    fn calls(&self, py: Python<'_>, groups: &[u8], count: usize) -> PyResult<ArrowTable> {
+        refusing(py, || {
+            let groups = Frame::read(groups)?.links("group", NONE)?;
+            let calls = self.pairs.calls(&self.work, &groups, count);
+            table(vec![(
+                "calls",
+                Arc::new(calls.into_iter().map(|c| Some(i64::from(c))).collect::<Int64Array>()),
+            )])
+        })
+    }
+}
+
+fn read_limits(stream: &[u8]) -> Outcome<Vec<Limits>> {
+    let frame = Frame::read(stream)?;
+    let (least, compute) = (frame.fractions("least_ns")?, frame.fractions("compute_ns")?);
+    let (memory, through) = (frame.fractions("memory_ns")?, frame.fractions("through_ns")?);
+    let estimates = frame.numbers("is_estimate")?;
+    let at = |values: &[f64], pair: usize| values.get(pair).copied().unwrap_or(f64::NAN);
+    let limits = estimates.iter().enumerate().map(|(pair, &is_estimate)| Limits {
+        least_ns: at(&least, pair),
+        compute_ns: at(&compute, pair),
+        memory_ns: at(&memory, pair),
+        through_ns: at(&through, pair),
+        is_estimate: is_estimate != 0,
+    });
+    Ok(limits.collect())
+}
+
+fn figures_table(figures: &[Figures]) -> Outcome<ArrowTable> {
+    let numbers = |of: fn(&Figures) -> Option<i64>| -> ArrayRef {
+        Arc::new(figures.iter().map(of).collect::<Int64Array>())
+    };
+    let fractions = |of: fn(&Figures) -> f64| -> ArrayRef {
+        Arc::new(figures.iter().map(|f| Some(of(f))).collect::<Float64Array>())
+    };
+    table(vec![
+        ("pieces", numbers(|f| Some(i64::from(f.pieces)))),
+        ("is_timed", Arc::new(figures.iter().map(|f| Some(f.timed > 0)).collect::<BooleanArray>())),
+        ("device_ns", numbers(|f| Some(f.device_ns))),
+        ("shares", fractions(|f| f.shares)),
+        ("tensor_core_ns", fractions(|f| f.tensor_core_ns)),
+        ("saveable_ns", fractions(|f| f.saveable_ns)),
+        ("longest_ns", numbers(|f| f.longest.map(|l| l.0))),
+        ("longest_at", numbers(|f| f.longest.map(|l| i64::from(l.1)))),
+        ("flagged_ns", numbers(|f| f.flagged.map(|l| l.0))),
+        ("flagged_at", numbers(|f| f.flagged.map(|l| i64::from(l.1)))),
+        ("reason", Arc::new(figures.iter().map(|f| f.flagged.map(|l| l.2)).collect::<UInt8Array>())),
+    ])
+}
+
+fn add_keys(frame: &Frame, keys: &mut Vec<Vec<u32>>) -> Outcome<()> {
+    let names = (0..).map(|number: usize| number.to_string());
+    let present = names.take_while(|name| frame.names().contains(name));
+    for (number, name) in present.enumerate() {
+        if keys.len() <= number {
+            keys.push(Vec::new());
+        }
+        if let Some(key) = keys.get_mut(number) {
+            key.append(&mut frame.links(&name, NONE)?);
+        }
+    }
+    Ok(())
+}
+
+fn divide(classes: &mut Classes, keys: &[Vec<u32>]) {
+    for key in keys {
+        classes.divide(key.iter().map(|&code| (code != NONE).then_some(i64::from(code))));
+    }
+}
+
+/// Indices, null for none.
+fn indices(values: &[u32]) -> ArrayRef {
+    Arc::new(values.iter().map(|&index| (index != NONE).then_some(index)).collect::<UInt32Array>())
+}
+
+fn refusing<T>(py: Python<'_>, work: impl FnOnce() -> Outcome<T>) -> PyResult<T> {
+    work().map_err(|error| crate::errors::to_python(py, &refused(&error)))
+}

@@ -1,0 +1,15 @@
+//! Which call's cost GPU work counts for, and what work comes to by kinds of calls and of work.
+//!
+//! What a cost is, is not known here: calls have classes, whose traits are told, and figures are
+//! those of a class. A call or a piece of work is known by its position; there is [`NONE`] of them.
+//!
+//! [`NONE`]: crate::call_tree::NONE
+
+mod owners;
+mod work;
+
+#[cfg(test)]
+mod tests;
+
+pub use owners::{Calls, Owned, Owner, Traits};
+pub use work::{Figures, Limits, Marks, OfOp, Pair, Pairs, Work};

@@ -1,0 +1,105 @@
+//! Time that is shared by what lasts at the same moments.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The part of each interval in the time that the intervals of its group cover.
+///
+/// A moment is shared equally by the intervals that last in it, so the parts of a group sum to the
+/// time that it covers. An interval that ends before it starts has no part.
+#[must_use]
+pub fn shared_time(groups: &[u32], starts: &[i64], ends: &[i64]) -> Vec<f64> {
+    let start = |at: u32| starts.get(at as usize).copied().unwrap_or_default();
+    let group = |at: u32| groups.get(at as usize).copied().unwrap_or_default();
+    let size = groups.len().min(starts.len()).min(ends.len());
+    let mut order: Vec<u32> = (0..size as u32).collect();
+    let key = |&at: &u32| (group(at), start(at));
+    if !order.is_sorted_by_key(key) {
+        // Recorders write nearly in order: few runs are to be merged.
+        order.sort_by_key(key);
+    }
+    let mut sweep = Sweep { now: i64::MIN, covered: 0.0, open: BinaryHeap::new(), parts: vec![0.0; size] };
+    for members in order.chunk_by(|&a, &b| group(a) == group(b)) {
+        for &at in members {
+            let end = ends.get(at as usize).copied().unwrap_or_default();
+            sweep.start(at, start(at), end);
+        }
+        sweep.finish();
+    }
+    sweep.parts
+}
+
+/// The state of a sweep over the time of one group.
+struct Sweep {
+    now: i64,
+    /// How much an interval has had that lasts since the group began.
+    covered: f64,
+    /// What lasts, by its end.
+    open: BinaryHeap<Reverse<(i64, u32)>>,
+    /// Of an interval that lasts, less what it must not have; of one that is over, its part.
+    parts: Vec<f64>,
+}
+
+impl Sweep {
+    fn start(&mut self, at: u32, start: i64, end: i64) {
+        while let Some(&Reverse((first, ended))) = self.open.peek().filter(|open| open.0.0 <= start) {
+            self.advance(first);
+            self.end(ended);
+        }
+        self.advance(start);
+        if end > start {
+            self.open.push(Reverse((end, at)));
+            if let Some(part) = self.parts.get_mut(at as usize) {
+                *part = -self.covered;
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        while let Some(&Reverse((end, at))) = self.open.peek() {
+            self.advance(end);
+            self.end(at);
+        }
+        (self.now, self.covered) = (i64::MIN, 0.0);
+    }
+
+    fn advance(&mut self, to: i64) {
+        if !self.open.is_empty() {
+            self.covered += to.saturating_sub(self.now) as f64 / self.open.len() as f64;
+        }
+        self.now = to;
+    }
+
+    fn end(&mut self, at: u32) {
+        self.open.pop();
+        if let Some(part) = self.parts.get_mut(at as usize) {
+            *part += self.covered;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_moment_is_shared_by_what_lasts_in_it(
+            pieces in prop::collection::vec((0..2_u32, 0..20_i64, -2..12_i64), 0..24)
+        ) {
+            let groups: Vec<u32> = pieces.iter().map(|p| p.0).collect();
+            let starts: Vec<i64> = pieces.iter().map(|p| p.1).collect();
+            let ends: Vec<i64> = pieces.iter().map(|p| p.1 + p.2).collect();
+            let lasts = |at: usize, moment: i64| starts[at] <= moment && moment < ends[at];
+            let found = shared_time(&groups, &starts, &ends);
+            for (at, part) in found.into_iter().enumerate() {
+                let others = |t| (0..pieces.len()).filter(|&o| groups[o] == groups[at] && lasts(o, t)).count();
+                let moments = (0..40).filter(|&t| lasts(at, t));
+                let expected: f64 = moments.map(|t| 1.0 / others(t) as f64).sum();
+                prop_assert!((part - expected).abs() < 1e-9);
+            }
+        }
+    }
+}
