@@ -33,10 +33,13 @@ impl Frame {
         for array in self.arrays(name) {
             let array = array?;
             let array = array.as_primitive_opt::<UInt32Type>().ok_or_else(|| unfit(name))?;
-            if array.null_count() == 0 {
-                values.extend_from_slice(array.values());
-            } else {
-                values.extend(array.iter().map(|value| value.unwrap_or(none)));
+            let start = values.len();
+            values.extend_from_slice(array.values());
+            let Some(nulls) = array.nulls() else { continue };
+            for at in (!nulls.inner()).set_indices() {
+                if let Some(value) = values.get_mut(start + at) {
+                    *value = none;
+                }
             }
         }
         Ok(values)

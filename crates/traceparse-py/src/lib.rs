@@ -8,10 +8,10 @@ mod demo;
 mod describe;
 mod errors;
 mod export;
-mod memory;
-mod numbering;
 mod frame;
 mod intervals;
+mod memory;
+mod numbering;
 mod projection;
 mod reading;
 mod table;
@@ -35,11 +35,11 @@ mod _traceparse {
     use super::errors::error_classes;
     #[pymodule_export]
     use super::export::JsonEventWriter;
-    #[pymodule_export]
-    use super::memory::{pair_allocations, sum_records_within};
     use super::intervals::{
         cover_levels, depth_changes, depth_totals, filled_time, find_gaps, hidden_lengths, unite_intervals,
     };
+    #[pymodule_export]
+    use super::memory::{pair_allocations, sum_records_within};
     #[pymodule_export]
     use super::projection::RangeProjector;
     #[pymodule_export]

@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.grouping import by_name
-
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
@@ -60,9 +58,8 @@ def _no_values(table: str, column: str) -> Callable[["Trace"], bool]:
 def _no_modules(trace: "Trace") -> bool:
     if not _no_values("python", "module_id")(trace) or not _no_values("ops", "module_hierarchy")(trace):
         return False
-    layer = pl.col("text").str.contains(_LAYERS)
-    named = (by_name(frame.select("name"), is_layer=layer) for frame in (trace.ops, trace.ranges))
-    return not any(frame["is_layer"].any() for frame in named)
+    names = (frame["name"].unique().cast(pl.String) for frame in (trace.ops, trace.ranges))
+    return not any(distinct.str.contains(_LAYERS).any() for distinct in names)
 
 
 def _no_stacks(trace: "Trace") -> bool:

@@ -64,17 +64,21 @@ impl Calls<'_> {
     #[must_use]
     pub fn owned(&self, anchors: &[u32], outermost: bool) -> Owned {
         let owners = self.owners(anchors, outermost);
-        let mut forwards = vec![None; self.forest.len()];
+        let mut is_owner = vec![false; self.forest.len()];
         for owner in &owners {
-            if let Some(forward) = forwards.get_mut(owner.call as usize) {
-                *forward = Some(owner.forward);
+            if let Some(mark) = is_owner.get_mut(owner.call as usize) {
+                *mark = true;
             }
         }
-        let counted = forwards.iter().zip(0_u32..);
-        let calls: Vec<Owner> =
-            counted.filter_map(|(forward, call)| forward.map(|forward| Owner { call, forward })).collect();
-        drop(forwards);
+        let counted = is_owner.iter().zip(0_u32..).filter(|&(&mark, _)| mark);
+        let mut calls: Vec<Owner> = counted.map(|(_, call)| Owner { call, forward: NONE }).collect();
+        drop(is_owner);
         let index = self.index(&calls);
+        for owner in owners.iter().filter(|owner| owner.call != NONE) {
+            if let Some(call) = calls.get_mut(at(&index, owner.call) as usize) {
+                call.forward = owner.forward;
+            }
+        }
         let of_work = owners.iter().map(|owner| at(&index, owner.call)).collect();
         let outer = self.outer(&calls, &index);
         Owned { calls, outer, of_work }
@@ -116,7 +120,7 @@ impl Calls<'_> {
             let parents = self.forest.parents();
             own = self.forest.nearest(|call| is_computed(call) && at(&own, at(parents, call as u32)) == NONE);
         }
-        let settled = anchors.iter().all(|&anchor| at(&own, anchor) != NONE);
+        let settled = anchors.iter().all(|&anchor| anchor == NONE || at(&own, anchor) != NONE);
         let known = if settled {
             Vec::new()
         } else {

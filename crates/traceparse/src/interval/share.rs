@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use hashbrown::HashMap;
+
 /// The part of each interval in the time that the intervals of its group cover.
 ///
 /// A moment is shared equally by the intervals that last in it, so the parts of a group sum to the
@@ -10,17 +12,18 @@ use std::collections::BinaryHeap;
 #[must_use]
 pub fn shared_time(groups: &[u32], starts: &[i64], ends: &[i64]) -> Vec<f64> {
     let start = |at: u32| starts.get(at as usize).copied().unwrap_or_default();
-    let group = |at: u32| groups.get(at as usize).copied().unwrap_or_default();
     let size = groups.len().min(starts.len()).min(ends.len());
-    let mut order: Vec<u32> = (0..size as u32).collect();
-    let key = |&at: &u32| (group(at), start(at));
-    if !order.is_sorted_by_key(key) {
-        // Recorders write nearly in order: few runs are to be merged.
-        order.sort_by_key(key);
-    }
     let mut sweep = Sweep { now: i64::MIN, covered: 0.0, open: BinaryHeap::new(), parts: vec![0.0; size] };
-    for members in order.chunk_by(|&a, &b| group(a) == group(b)) {
-        for &at in members {
+    let mut members: HashMap<u32, Vec<u32>> = HashMap::new();
+    for (&group, at) in groups.iter().zip(0..size as u32) {
+        members.entry(group).or_default().push(at);
+    }
+    for mut members in members.into_values() {
+        if !members.is_sorted_by_key(|&at| start(at)) {
+            // Recorders write nearly in order: few runs are to be merged.
+            members.sort_by_key(|&at| start(at));
+        }
+        for at in members {
             let end = ends.get(at as usize).copied().unwrap_or_default();
             sweep.start(at, start(at), end);
         }

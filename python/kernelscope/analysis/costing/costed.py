@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Conventions of tools that do not look inside an operator that they count.
 _OUTERMOST = frozenset({"torch", "tracelens"})
 _COMPUTED = ("exact", "estimate", "unknown_dtype")
-_PART_ROWS = 1 << 18
+_PART_ROWS = 1 << 16
 
 
 class Costed(NamedTuple):

@@ -20,7 +20,7 @@ _CLASSES = {
     "step": "step",
     "is_communication": "is_communication",
 }
-_PART_ROWS = 1 << 18
+_PART_ROWS = 1 << 16
 _CODES = 2**32 - 1
 # Algorithms that need fewer multiply-adds than the direct product that is counted.
 _FEWER = r"(?i)winograd|fft|gcgemm|cgemm|strassen"
