@@ -202,6 +202,9 @@ def find_gaps(stream: bytes) -> ArrowTable:
 def filled_time(stream: bytes) -> ArrowTable:
     """The integral of the sum of ``share``, of which at most 1 counts: ``at``, ``filled_ns``."""
 
+def number_runs(stream: bytes) -> ArrowTable:
+    """A number for each interval, shared by those in a row of a group that have one ``label``: ``run``."""
+
 def depth_changes(stream: bytes) -> ArrowTable:
     """Changes of the number of open intervals, one per ``id``: ``at``, ``at_ns``, ``opens``, ``depth``."""
 

@@ -89,6 +89,18 @@ pub(crate) fn filled_time(py: Python<'_>, stream: PyBackedBytes) -> PyResult<Arr
     })
 }
 
+/// Which intervals of a group follow one another with the same `label`: `run`, by position.
+///
+/// The stream has the column `label`, too.
+#[pyfunction]
+pub(crate) fn number_runs(py: Python<'_>, stream: PyBackedBytes) -> PyResult<ArrowTable> {
+    answer(py, move || {
+        let columns = Columns::read(&stream)?;
+        let runs = columns.intervals().runs(&columns.values::<UInt32Type>("label")?);
+        table(vec![("run", Arc::new(UInt32Array::from(runs)))])
+    })
+}
+
 /// Every change of the number of open intervals of each group: `at`, `at_ns`, `opens`, `depth`.
 ///
 /// The stream has the column `id`, too: of the intervals of a group that share one, that counts which

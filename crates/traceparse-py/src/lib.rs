@@ -36,7 +36,8 @@ mod _traceparse {
     #[pymodule_export]
     use super::export::JsonEventWriter;
     use super::intervals::{
-        cover_levels, depth_changes, depth_totals, filled_time, find_gaps, hidden_lengths, unite_intervals,
+        cover_levels, depth_changes, depth_totals, filled_time, find_gaps, hidden_lengths, number_runs,
+        unite_intervals,
     };
     #[pymodule_export]
     use super::memory::{pair_allocations, sum_records_within};

@@ -60,6 +60,15 @@ def filled_ns(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
     return _with_groups(frame, by, pl.DataFrame(_traceparse.filled_time(stream)))
 
 
+def runs(frame: pl.DataFrame, label: pl.Expr, *, by: list[str]) -> pl.Series:
+    """A number for each interval, which those of a group share that follow one another with one label.
+
+    Columns: of ``frame``, needs ``start_ns``, ``end_ns`` and ``by``; ``label`` is a whole number below 2^32.
+    """
+    stream = as_stream(grouped(frame, by, label=label.cast(pl.UInt32)))
+    return pl.DataFrame(_traceparse.number_runs(stream)).to_series()
+
+
 def hidden_ns(frame: pl.DataFrame, cover: pl.DataFrame, *, by: list[str]) -> pl.Series:
     """How much of each interval of ``frame`` lies in those of ``cover``, in the order of ``frame``.
 

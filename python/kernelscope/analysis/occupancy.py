@@ -30,6 +30,8 @@ LAUNCH_COLUMNS = (
 )
 """The columns of ``gpu_ops``, beside ``device``, that :func:`launch_metrics` needs."""
 
+_SIZES = ("device", "grid", "block", "registers", "shared_memory_bytes")
+
 # What a block may use without opting in to more, on every NVIDIA GPU so far.
 _DEFAULT_SHARED_BYTES = 48 * 1024
 
@@ -74,7 +76,23 @@ def launch_metrics(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame
     known = pl.when(~missing).then(pl.lit("recorded"))
     if limits.is_empty() or not recorded.select(missing.any()).item():
         return recorded.with_columns(known.alias("launch_metrics"))
-    sized = _sized(recorded, limits)
+    # Launches of one size on one GPU fill it alike.
+    sizes = recorded.filter(missing).select(_SIZES).unique()
+    derived = _derived(_sized(sizes, limits))
+    return (
+        recorded.join(derived, on=_SIZES, how="left", nulls_equal=True, maintain_order="left")
+        .with_columns(
+            *(pl.coalesce(c, f"_{c}").alias(c) for c in ("blocks_per_sm", "warps_per_sm", "occupancy_pct")),
+            known.when(pl.col("_blocks_per_sm").is_not_null())
+            .then(pl.lit("derived"))
+            .alias("launch_metrics"),
+        )
+        .drop("_blocks_per_sm", "_warps_per_sm", "_occupancy_pct")
+    )
+
+
+def _derived(sized: pl.DataFrame) -> pl.DataFrame:
+    """What follows from launch sizes and limits, with ``_SIZES``."""
     blocks = pl.col("_blocks") / pl.col("sm_count")
     occupancy = (
         100.0
@@ -82,12 +100,12 @@ def launch_metrics(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame
         * pl.col("_threads")
         / pl.col("max_threads_per_sm")
     )
-    return sized.with_columns(
-        pl.coalesce("blocks_per_sm", blocks).alias("blocks_per_sm"),
-        pl.coalesce("warps_per_sm", blocks * pl.col("_threads") / _WARP).alias("warps_per_sm"),
-        pl.coalesce("occupancy_pct", pl.when(_COMPLETE).then(occupancy)).alias("occupancy_pct"),
-        known.when(blocks.is_not_null()).then(pl.lit("derived")).alias("launch_metrics"),
-    ).drop(*_ADDED)
+    return sized.select(
+        *_SIZES,
+        _blocks_per_sm=blocks,
+        _warps_per_sm=blocks * pl.col("_threads") / _WARP,
+        _occupancy_pct=pl.when(_COMPLETE).then(occupancy),
+    )
 
 
 def launch_limits(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:

@@ -20,7 +20,7 @@ def longest_on_thread(trace: "Trace", waits: pl.DataFrame) -> pl.DataFrame:
     asked = waits.select("row", "track", "start_ns", "until_ns").filter(
         pl.col("until_ns") > pl.col("start_ns")
     )
-    held = _outermost(trace).join(asked.select("track").unique(), on="track", how="semi")
+    held = _outermost(trace, asked["track"].unique())
     held = held.sort("track", "start_ns").with_row_index("place")
     empty = pl.DataFrame(
         schema={"row": pl.UInt32, "host_row": pl.UInt32, "host": pl.String, "host_ns": pl.Int64}
@@ -47,14 +47,16 @@ def longest_on_thread(trace: "Trace", waits: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _outermost(trace: "Trace") -> pl.DataFrame:
-    """Operators and annotations, or else NVTX ranges, that lie in nothing but a step."""
-    spans = trace.ops
+def _outermost(trace: "Trace", tracks: pl.Series) -> pl.DataFrame:
+    """Operators and annotations, or else NVTX ranges, of threads that lie in nothing but a step."""
+    columns = ("row", "parent_row", "track", "start_ns", "dur_ns", "name")
+    spans = trace.ops.select(columns)
     if spans.is_empty():
-        spans = trace.ranges.filter(pl.col("kind").cast(pl.String) == "push_pop")
+        spans = trace.ranges.select("kind", *columns).filter(pl.col("kind") == "push_pop")
     steps = trace.steps["row"].drop_nulls().implode()
     inside = pl.col("parent_row").is_null() | pl.col("parent_row").is_in(steps)
-    return spans.filter(inside & ~pl.col("row").is_in(steps)).select(
+    spans = spans.filter(inside & pl.col("track").is_in(tracks.implode()))
+    return spans.filter(~pl.col("row").is_in(steps)).select(
         "track",
         "start_ns",
         end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0),

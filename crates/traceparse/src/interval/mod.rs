@@ -7,6 +7,7 @@ mod depth;
 mod first;
 mod grouped;
 mod open;
+mod runs;
 mod seek;
 mod set;
 mod share;

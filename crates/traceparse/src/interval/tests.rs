@@ -129,6 +129,22 @@ proptest! {
     }
 
     #[test]
+    fn neighbours_with_one_label_share_a_run(rows in rows()) {
+        let columns = Columns::new(&rows);
+        let labels: Vec<u32> = columns.levels.iter().copied().map(u32::from).collect();
+        let runs = columns.intervals().runs(&labels);
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        order.sort_by_key(|&i| (rows[i].0, rows[i].1, i));
+        let mut expected = 0;
+        for (place, &i) in order.iter().enumerate() {
+            if let Some(&before) = place.checked_sub(1).and_then(|place| order.get(place)) {
+                expected += u32::from((rows[before].0, rows[before].3) != (rows[i].0, rows[i].3));
+            }
+            prop_assert_eq!(runs[i], expected);
+        }
+    }
+
+    #[test]
     fn filled_equals_summing_at_each_instant(rows in rows()) {
         let forward: Vec<Row> = rows.into_iter().map(|(g, s, length, level)| (g, s, length.abs(), level)).collect();
         let columns = Columns::new(&forward);

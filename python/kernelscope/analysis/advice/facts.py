@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import polars as pl
 
-from kernelscope.analysis.advice.names import matching
+from kernelscope.analysis.advice.names import matching, names_like
 from kernelscope.analysis.advice.waits import classified_gaps
 from kernelscope.analysis.eligibility import call_eligibility
 from kernelscope.analysis.gpus import gpu_summary
@@ -66,10 +66,17 @@ class Facts:
 
         Columns: of ``frame``, needs ``step``.
         """
-        if not self.marked:
-            return frame
+        return frame.filter(self._is_inside) if self.marked else frame
+
+    @cached_property
+    def _is_inside(self) -> pl.Expr:
         steps = self.breakdown["step"].drop_nulls()
-        return frame.filter(pl.col("step").is_in(steps.implode()))
+        if not self.marked:
+            return pl.lit(value=True)
+        low, high = cast("int | None", steps.min()), cast("int | None", steps.max())
+        if low is not None and high is not None and steps.n_unique() == high - low + 1:
+            return pl.col("step").is_between(low, high)
+        return pl.col("step").is_in(steps.implode())
 
     @cached_property
     def kernels(self) -> pl.DataFrame:
@@ -78,9 +85,9 @@ class Facts:
             "row", "name", "device", "stream", "start_ns", "dur_ns", "step", "op_row", "launch_row",
             "blocks_per_sm", "is_communication",
         )  # fmt: skip
-        kernels = self.trace.gpu_ops.filter(pl.col("kind") == "kernel").select(columns)
-        kernels = self.inside(kernels).filter(~pl.col("is_communication").fill_null(value=False))
-        kernels = kernels.with_columns(pl.col("dur_ns").fill_null(0))
+        computes = (pl.col("kind") == "kernel") & ~pl.col("is_communication").fill_null(value=False)
+        kernels = self.trace.gpu_ops.select("kind", *columns).filter(computes & self._is_inside)
+        kernels = kernels.drop("kind").with_columns(pl.col("dur_ns").fill_null(0))
         return kernel_flags(kernels, self.trace.devices)
 
     @cached_property
@@ -90,12 +97,27 @@ class Facts:
 
     def named(self, pattern: str) -> pl.DataFrame:
         """The ``kernels`` whose names match ``pattern``."""
-        return matching(self.kernels, pattern)
+        return matching(self.kernels, pattern, self._names["gpu_ops"])
+
+    @cached_property
+    def _names(self) -> Mapping[str, pl.Series]:
+        """The distinct names of the tables in which names are looked for."""
+        frames = {name: self.trace.tables[name] for name in ("ops", "launches", "gpu_ops")}
+        return {name: frame["name"].unique().drop_nulls() for name, frame in frames.items()}
+
+    @cached_property
+    def optimizer_ops(self) -> pl.DataFrame:
+        """The calls that belong to the optimizer, as ``op_row``."""
+        ops = self.trace.ops
+        if ops["phase"].null_count() == ops.height:
+            return pl.DataFrame(schema={"op_row": pl.UInt32})
+        return ops.select(op_row="row", phase="phase").filter(pl.col("phase") == "optimizer").drop("phase")
 
     @cached_property
     def gaps(self) -> pl.DataFrame:
         """The gaps of GPUs in whole steps, by what they waited for: see ``classified_gaps``."""
-        return self.inside(classified_gaps(self.trace))
+        names = self._names
+        return self.inside(classified_gaps(self.trace, op_names=names["ops"], launch_names=names["launches"]))
 
     def may_use(self, column: str, share: float) -> bool:
         """Whether some GPU's memory may exceed a share of its capacity, by a look at the totals.
@@ -138,9 +160,13 @@ class Facts:
     def ops_named(self, pattern: str) -> pl.DataFrame:
         """Operators and annotations in whole steps whose names match ``pattern``."""
         columns = ("row", "parent_row", "name", "start_ns", "dur_ns", "step")
-        return self.inside(matching(self.trace.ops.select(columns), pattern))
+        return self.inside(matching(self.trace.ops.select(columns), pattern, self._names["ops"]))
 
     def launches_named(self, pattern: str) -> pl.DataFrame:
         """Runtime and driver calls in whole steps whose names match ``pattern``."""
         columns = ("row", "name", "start_ns", "dur_ns", "step", "op_row")
-        return self.inside(matching(self.trace.launches.select(columns), pattern))
+        return self.inside(matching(self.trace.launches.select(columns), pattern, self._names["launches"]))
+
+    def any_named(self, pattern: str) -> bool:
+        """Whether some operator or GPU work of the whole trace has a name that matches ``pattern``."""
+        return any(names_like(self._names[table], pattern).len() > 0 for table in ("ops", "gpu_ops"))

@@ -5,8 +5,11 @@ from collections.abc import Iterator
 import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
+from kernelscope.analysis.advice.names import names_like
 from kernelscope.analysis.advice.record import Advice, citing, counted, most_common
+from kernelscope.analysis.covering import runs
 from kernelscope.analysis.ops import operator_flags
+from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.units import format_ns, format_percent
 
 _COPYING, _CONVERTING, _CHAINED, _OFF_TENSOR_CORES = 0.01, 0.02, 0.05, 0.05
@@ -23,10 +26,9 @@ def pageable_copies(facts: Facts) -> Iterator[Advice]:
     """Copies to the GPU from memory that is not pinned."""
     columns = ("row", "name", "dur_ns", "step", "bytes", "copy_kind", "source_memory")
     copies = facts.inside(facts.trace.gpu_ops.filter(pl.col("kind") == "memcpy").select(columns))
-    stated = (pl.col("copy_kind").cast(pl.String) == "Host-to-Device") & (
-        pl.col("source_memory").cast(pl.String) == "Pageable"
-    )
-    named = pl.col("name").cast(pl.String).str.contains(_PAGEABLE)
+    stated = (pl.col("copy_kind") == "Host-to-Device") & (pl.col("source_memory") == "Pageable")
+    names = names_like(copies["name"].unique().drop_nulls(), _PAGEABLE).to_physical()
+    named = pl.col("name").to_physical().is_in(names.implode())
     copies = copies.filter(stated.fill_null(value=False) | named.fill_null(value=False))
     spent = int(copies["dur_ns"].sum())
     value = facts.share(spent)
@@ -59,9 +61,8 @@ def off_tensor_cores(facts: Facts) -> Iterator[Advice]:
     plain = facts.named(_PRODUCTS).filter(~pl.col("tensor_cores").fill_null(value=True))
     if plain.is_empty():
         return
-    operators = operator_flags(facts.trace.ops.select("row", "name", "category"))
-    eligible = operators.filter(pl.col("_eligible") > 0).select(op_row="row")
-    plain = plain.join(eligible, on="op_row", how="semi")
+    operators = looked_up(plain["op_row"], facts.trace.ops, "name", "category")
+    plain = plain.filter(operator_flags(operators)["_eligible"] > 0)
     spent = int(plain["dur_ns"].sum())
     value = spent / facts.kernel_ns
     if value <= _OFF_TENSOR_CORES:
@@ -122,34 +123,18 @@ def elementwise_chains(facts: Facts) -> Iterator[Advice]:
     """Elementwise kernels one after the other, each of which reads what the last one wrote."""
     if not facts.kernel_ns:
         return
-    # An optimizer that goes through parameters one by one makes chains of another kind.
-    updates = facts.trace.ops.filter(pl.col("phase") == "optimizer").select(op_row="row")
-    pointwise = facts.named(_POINTWISE).join(updates, on="op_row", how="anti", nulls_equal=False)
-    pointwise = pointwise.select("row", _pointwise=pl.lit(value=True))
-    ordered = facts.kernels.sort("device", "stream", "start_ns", "row").join(
-        pointwise, on="row", how="left", maintain_order="left"
-    )
-    flag = pl.col("_pointwise").fill_null(value=False)
-    same = pl.all_horizontal(
-        pl.col(c).eq_missing(pl.col(c).shift(1)) for c in ("device", "stream", "step")
-    ) & (flag == flag.shift(1))
-    chains = (
-        ordered.with_columns(_chain=(~same).fill_null(value=True).cum_sum())
-        .filter(flag)
-        .with_columns(_length=pl.len().over("_chain"), _longest=pl.col("dur_ns").max().over("_chain"))
-        .filter(pl.col("_length") > 1)
-    )
+    chains = _chains(facts)
     # A fused kernel takes at least as long as the longest of those it replaces.
-    saved = int(chains["dur_ns"].sum()) - int(chains.unique("_chain")["_longest"].sum())
+    links = chains.group_by("chain").agg(pl.len(), pl.col("dur_ns").max())
+    saved = int(chains["dur_ns"].sum()) - int(links["dur_ns"].sum())
     value = saved / facts.kernel_ns
     if value <= _CHAINED:
         return
-    count = chains["_chain"].n_unique()
     yield Advice(
         "elementwise_chains",
         "Elementwise operators run one kernel each",
-        f"{chains.height:,} elementwise kernels follow one another in {count:,} chains, up to "
-        f"{chains['_length'].max()} in a row; together they took {format_ns(int(chains['dur_ns'].sum()))}.",
+        f"{chains.height:,} elementwise kernels follow one another in {links.height:,} chains, up to "
+        f"{links['len'].max()} in a row; together they took {format_ns(int(chains['dur_ns'].sum()))}.",
         "Fuse them with torch.compile, or use a fused operator (layer norm, activation, optimizer).",
         value,
         _CHAINED,
@@ -157,6 +142,35 @@ def elementwise_chains(facts: Facts) -> Iterator[Advice]:
         saving_ns=saved,
         cites=citing("gpu_ops", chains),
     )
+
+
+def _chains(facts: Facts) -> pl.DataFrame:
+    """Elementwise kernels in a row on a stream, in one step: ``row``, ``dur_ns``, ``chain``."""
+    names = names_like(facts.kernels["name"].unique().drop_nulls(), _POINTWISE).to_physical()
+    kernels = facts.kernels.select(
+        "row",
+        "device",
+        "stream",
+        "op_row",
+        "start_ns",
+        "dur_ns",
+        "step",
+        end_ns=pl.col("start_ns") + pl.col("dur_ns"),
+        is_pointwise=pl.col("name").to_physical().is_in(names.implode()).fill_null(value=False),
+    )
+    # An optimizer that goes through parameters one by one makes chains of another kind.
+    updates = facts.optimizer_ops["op_row"]
+    is_update = pl.col("op_row").is_in(updates.implode()).fill_null(value=False)
+    kernels = kernels.with_columns(pl.col("is_pointwise") & ~is_update)
+    # Others end a chain, whatever they are: their label is 0.
+    step = pl.col("step").cast(pl.Int64)
+    step = (step - step.min() + 2).fill_null(1)
+    label = pl.when("is_pointwise").then(step).otherwise(0)
+    chains = kernels.select(
+        "row", "dur_ns", "is_pointwise", chain=runs(kernels, label, by=["device", "stream"])
+    ).filter("is_pointwise")
+    # The kernels of a chain are those whose number is there twice or more.
+    return chains.filter(pl.col("chain").is_duplicated()).drop("is_pointwise")
 
 
 RULES = (pageable_copies, off_tensor_cores, layout_conversions, elementwise_chains)

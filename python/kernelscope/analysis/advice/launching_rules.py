@@ -7,6 +7,7 @@ import polars as pl
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing, counted, most_common
 from kernelscope.analysis.advice.waits import LONGEST_LAUNCH_NS
+from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.units import format_ns, format_percent
 
 _LATE, _TINY, _SYNCING, _IDLE, _SMALL = 0.1, 0.5, 0.01, 0.1, 0.2
@@ -57,9 +58,10 @@ def host_busy(facts: Facts) -> Iterator[Advice]:
     value = facts.share(waited)
     if value is None or value <= _LATE:
         return
-    from kernelscope.analysis.launching.idle import idle_gaps
+    from kernelscope.analysis.thread_occupation import longest_on_thread
 
-    hosts = idle_gaps(facts.trace).join(gaps.select("row"), on="row", how="semi")
+    until = pl.min_horizontal("launch_ns", pl.col("start_ns") + pl.col("dur_ns"))
+    hosts = longest_on_thread(facts.trace, gaps.with_columns(until_ns=until))
     longest = (
         hosts.group_by("host").agg(pl.col("host_ns").sum()).sort("host_ns", descending=True, nulls_last=True)
     )
@@ -81,15 +83,18 @@ def host_busy(facts: Facts) -> Iterator[Advice]:
 
 def tiny_kernels(facts: Facts) -> Iterator[Advice]:
     """Kernels so short that launching them takes longer, on a GPU that waits for launches."""
-    tiny = facts.kernels.filter(pl.col("dur_ns") < _TINY_NS)
     if facts.kernels.height < _FEWEST_KERNELS:
         return
-    value = tiny.height / facts.kernels.height
-    ended = facts.gaps.filter(pl.col("cause") == "launch").join(tiny.select("row"), on="row", how="semi")
-    device, waits = _worst(ended)
-    waited = int(waits["dur_ns"].sum())
-    if value <= _TINY or (facts.share(waited) or 0) <= _LATE / 2:
+    value = int((facts.kernels["dur_ns"] < _TINY_NS).sum()) / facts.kernels.height
+    if value <= _TINY:
         return
+    gaps = facts.gaps.filter(pl.col("cause") == "launch")
+    ending = looked_up(gaps["row"], facts.kernels, "dur_ns")["dur_ns"]
+    device, waits = _worst(gaps.filter(ending < _TINY_NS))
+    waited = int(waits["dur_ns"].sum())
+    if (facts.share(waited) or 0) <= _LATE / 2:
+        return
+    tiny = facts.kernels.filter(pl.col("dur_ns") < _TINY_NS)
     names = tiny.group_by("name").len().sort("len", "name", descending=[True, False])["name"].cast(pl.String)
     yield Advice(
         "tiny_kernels",
@@ -113,11 +118,9 @@ def synchronising_calls(facts: Facts) -> Iterator[Advice]:
     value = facts.share(waited)
     if value is None or value <= _SYNCING:
         return
-    calls = facts.trace.launches.join(gaps.select(row="sync_row").unique(), on="row", how="semi")
-    ops = facts.trace.ops.select(op_row="row", op="name")
-    callers = calls.join(ops, on="op_row", how="left").with_columns(
-        by=pl.coalesce("op", "name").cast(pl.String)
-    )
+    calls = looked_up(gaps["sync_row"].unique(), facts.trace.launches, "row", "name", "dur_ns", "op_row")
+    ops = looked_up(calls["op_row"], facts.trace.ops, "name")["name"].cast(pl.String)
+    callers = calls.select(by=pl.coalesce(ops, pl.col("name").cast(pl.String)))
     names = callers.group_by("by").len().sort("len", "by", descending=[True, False])
     listed = most_common(f"{name} ({count:,} x)" for name, count in names.iter_rows())
     yield Advice(
@@ -137,9 +140,9 @@ def synchronising_calls(facts: Facts) -> Iterator[Advice]:
 
 def small_grids(facts: Facts) -> Iterator[Advice]:
     """Kernels with fewer blocks than the GPU has multiprocessors."""
-    small = facts.kernels.filter((pl.col("blocks_per_sm") < 1) & (pl.col("blocks_per_sm") > 0))
     if not facts.kernel_ns:
         return
+    small = facts.kernels.filter((pl.col("blocks_per_sm") < 1) & (pl.col("blocks_per_sm") > 0))
     value = int(small["dur_ns"].sum()) / facts.kernel_ns
     if value <= _SMALL:
         return
@@ -194,7 +197,7 @@ def gpu_idle(facts: Facts) -> Iterator[Advice]:
 
 def optimizer_not_fused(facts: Facts) -> Iterator[Advice]:
     """An optimizer that launches kernels for each parameter."""
-    phases = facts.trace.ops.filter(pl.col("phase") == "optimizer").select(op_row="row")
+    phases = facts.optimizer_ops
     if phases.is_empty() or not facts.steps:
         return
     kernels = facts.kernels.join(phases, on="op_row", how="semi")

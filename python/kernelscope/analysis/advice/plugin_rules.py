@@ -41,9 +41,11 @@ def data_loading(facts: Facts) -> Iterator[Advice]:
 
 def data_parallel(facts: Facts) -> Iterator[Advice]:
     """DataParallel on more than one GPU."""
-    devices = facts.trace.gpu_ops["device"].drop_nulls().n_unique()
     calls = facts.ops_named(r"^DataParallel\.forward$")
-    if devices > 1 and calls.height:
+    if calls.is_empty():
+        return
+    devices = facts.trace.gpu_ops["device"].drop_nulls().n_unique()
+    if devices > 1:
         yield Advice(
             "data_parallel",
             "DataParallel copies the model in every step",
@@ -79,9 +81,7 @@ def ddp_backend(facts: Facts) -> Iterator[Advice]:
 
 
 def _runs_nccl(facts: Facts) -> bool:
-    trace = facts.trace
-    names = pl.concat([frame["name"].unique().cast(pl.String) for frame in (trace.ops, trace.gpu_ops)])
-    return trace.meta.backend == "nccl" or names.drop_nulls().str.contains("(?i)nccl").any()
+    return facts.trace.meta.backend == "nccl" or facts.any_named("(?i)nccl")
 
 
 def communication(facts: Facts) -> Iterator[Advice]:
@@ -116,7 +116,7 @@ def low_utilisation(facts: Facts) -> Iterator[Advice]:
     listed = ", ".join(f"GPU {device} {format_percent(share)}" for device, share in shares[:8])
     more = f" and {len(shares) - 8} more" if len(shares) > 8 else ""
     of_idle = pl.col("device").is_in(idle["device"].implode())
-    gaps, kernels = facts.gaps.filter(of_idle), facts.kernels.filter(of_idle)
+    waits = facts.gaps.filter(of_idle)
     yield Advice(
         "low_utilisation",
         "GPUs run kernels less than half of the time",
@@ -127,7 +127,7 @@ def low_utilisation(facts: Facts) -> Iterator[Advice]:
         "share of time",
         severity="medium",
         device=shares[0][0] if len(shares) == 1 else None,
-        cites=citing("gpu_ops", gaps if gaps.height else kernels),
+        cites=citing("gpu_ops", waits if waits.height else facts.kernels.filter(of_idle)),
     )
 
 

@@ -45,7 +45,8 @@ def citing(table: str, frame: pl.DataFrame, *, by: str = "dur_ns") -> Cited:
 
     Columns: of ``frame``, needs ``row`` and ``by``.
     """
-    first = frame.top_k(MOST_ROWS, by=by).sort(by, "row", descending=[True, False])
+    first = frame.select("row", by).top_k(MOST_ROWS, by=by)
+    first = first.sort(by, "row", descending=[True, False])
     return Cited(table, tuple(first["row"].to_list()), frame.height)
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.advice.names import matching
+from kernelscope.analysis.launching.gaps import work_gaps
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -22,83 +23,68 @@ DATA_LOADING = r"^enumerate\(DataLoader\)#.*\.__next__$|^enumerate\(DataPipe\)#"
 """The names of annotations in which the host waits for data."""
 
 
-def classified_gaps(trace: "Trace") -> pl.DataFrame:
+_CAUSE = pl.Enum(["data", "sync", "launch", "host", "queue"])
+
+
+def classified_gaps(
+    trace: "Trace", *, op_names: pl.Series | None = None, launch_names: pl.Series | None = None
+) -> pl.DataFrame:
     """Each gap in which a GPU idled between two works, and what it waited for.
 
     ``data``: the work after the gap was launched in it, and loading data took most of the time until then.
     ``sync``: it was launched in it after the host had waited for the GPU to be done. ``launch``: it was
     launched in it, as the host was late; ``host``: the same, but so late that the host must have done
     something else than to launch. ``queue``: it had been launched before, and waited for an event, a copy,
-    another stream, or only for its turn. Null where the launch was not recorded.
+    another stream, or only for its turn. Null where the launch was not recorded. ``op_names`` and
+    ``launch_names`` take the distinct names of the trace's ``ops`` and ``launches``.
 
     Columns: ``row`` (of the work after the gap in ``gpu_ops``), ``device``, ``step``, ``start_ns``,
         ``dur_ns``, ``cause``, ``sync_row`` (of the call in ``launches``, for ``sync``), ``data_row`` (of
-        the annotation in ``ops``, for ``data``) and ``op_row`` (that launched the work).
+        the annotation in ``ops``, for ``data``), ``op_row`` (that launched the work), ``launch_ns`` and
+        ``track`` (of the launch).
     Units: ns.
     """
-    gaps = _gaps(trace)
-    gaps = _with_data(gaps, trace)
-    gaps = _with_syncs(gaps, trace)
-    late = pl.col("launch_ns") > pl.col("start_ns")
-    cause = (
-        pl.when(pl.col("launch_ns").is_null())
-        .then(None)
-        .when(~late)
-        .then(pl.lit("queue"))
-        .when(pl.col("data_row").is_not_null())
-        .then(pl.lit("data"))
+    gaps = work_gaps(trace).drop("launch_row", "range_row", "stream")
+    # Only what was launched in the gap can have waited for the host.
+    is_late = (pl.col("launch_ns") > pl.col("start_ns")).fill_null(value=False)
+    late = _with_syncs(_with_data(gaps.filter(is_late), trace, names=op_names), trace, names=launch_names)
+    late = late.with_columns(
+        cause=pl.when(pl.col("data_row").is_not_null())
+        .then(pl.lit("data", _CAUSE))
         .when(pl.col("sync_row").is_not_null())
-        .then(pl.lit("sync"))
+        .then(pl.lit("sync", _CAUSE))
         .when(pl.col("dur_ns") > LONGEST_LAUNCH_NS)
-        .then(pl.lit("host"))
-        .otherwise(pl.lit("launch"))
+        .then(pl.lit("host", _CAUSE))
+        .otherwise(pl.lit("launch", _CAUSE))
     )
-    return gaps.with_columns(cause=cause).select(
-        "row", "device", "step", "start_ns", "dur_ns", "cause", "sync_row", "data_row", "op_row"
+    others = gaps.filter(~is_late).with_columns(
+        cause=pl.when(pl.col("launch_ns").is_not_null()).then(pl.lit("queue", _CAUSE)),
+        sync_row=pl.lit(None, pl.UInt32),
+        data_row=pl.lit(None, pl.UInt32),
     )
+    return pl.concat([late, others.select(late.columns)])
 
 
-def _gaps(trace: "Trace") -> pl.DataFrame:
-    work = trace.gpu_ops.select("row", "launch_row", "op_row", "device", "step", "start_ns", "dur_ns")
-    end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0).clip(lower_bound=0)
-    work = work.sort("device", "start_ns", "row").with_columns(_before=end.cum_max().shift(1).over("device"))
-    gaps = work.filter(pl.col("start_ns") > pl.col("_before"))
-    calls = trace.launches.select(launch_row="row", launch_ns="start_ns")
-    return (
-        gaps.join(calls, on="launch_row", how="left", maintain_order="left")
-        .select(
-            "row",
-            "device",
-            "step",
-            "op_row",
-            "launch_ns",
-            dur_ns=pl.col("start_ns") - pl.col("_before"),
-            start_ns="_before",
-        )
-        .sort("start_ns")
-    )
-
-
-def _with_data(gaps: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
+def _with_data(gaps: pl.DataFrame, trace: "Trace", *, names: pl.Series | None) -> pl.DataFrame:
     """Adds the call that loaded data in the gap, if that took more than half of the time until the launch."""
-    loads = matching(trace.ops.select("row", "name", "start_ns", "dur_ns"), DATA_LOADING)
+    loads = matching(trace.ops.select("row", "name", "start_ns", "dur_ns"), DATA_LOADING, names)
     if loads.is_empty():
         return gaps.with_columns(data_row=pl.lit(None, pl.UInt32))
     loads = loads.select(
         data_row="row", _load="start_ns", _load_end=pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
     ).sort("_load")
     # The last that began before the launch.
-    found = gaps.filter(pl.col("launch_ns").is_not_null()).sort("launch_ns")
-    found = found.join_asof(loads, left_on="launch_ns", right_on="_load", strategy="backward")
+    found = gaps.sort("launch_ns").join_asof(
+        loads, left_on="launch_ns", right_on="_load", strategy="backward"
+    )
     shared = pl.min_horizontal("_load_end", "launch_ns") - pl.max_horizontal("_load", "start_ns")
     mostly = 2 * shared > pl.col("launch_ns") - pl.col("start_ns")
-    found = found.filter(mostly).select("row", "data_row")
-    return gaps.join(found, on="row", how="left", maintain_order="left")
+    return found.with_columns(data_row=pl.when(mostly).then("data_row")).drop("_load", "_load_end")
 
 
-def _with_syncs(gaps: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
+def _with_syncs(gaps: pl.DataFrame, trace: "Trace", *, names: pl.Series | None) -> pl.DataFrame:
     """Adds the blocking call that began before the gap and ended in it, before the launch."""
-    calls = matching(trace.launches.select("row", "name", "start_ns", "dur_ns"), BLOCKING)
+    calls = matching(trace.launches.select("row", "name", "start_ns", "dur_ns"), BLOCKING, names)
     if calls.is_empty():
         return gaps.with_columns(sync_row=pl.lit(None, pl.UInt32))
     calls = calls.select(
@@ -109,5 +95,4 @@ def _with_syncs(gaps: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
         calls, left_on="start_ns", right_on="_sync_end", strategy="forward"
     )
     waited = (pl.col("_sync") <= pl.col("start_ns")) & (pl.col("_sync_end") <= pl.col("launch_ns"))
-    found = found.filter(waited).select("row", "sync_row")
-    return gaps.join(found, on="row", how="left", maintain_order="left")
+    return found.with_columns(sync_row=pl.when(waited).then("sync_row")).drop("_sync", "_sync_end")
