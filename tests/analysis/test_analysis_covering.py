@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelscope import analysis
-from kernelscope.analysis.covering import clipped, covered_ns, filled_ns, gaps, hidden_ns, merged
+from kernelscope.analysis.covering import clipped, covered_ns, filled_ns, gaps, hidden_ns, merged, runs
 from kernelscope.errors import InvalidArgumentError
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(-3, 12), st.sampled_from("ab")), max_size=15)
@@ -94,6 +94,17 @@ def test_filled_time_is_the_sum_up_to_one(spans: list[tuple[int, int, str]]) -> 
             for t in range(60)
         ]
         assert filled == sum(min(1, share) for share in at)
+
+
+@settings(deadline=None)
+@given(SPANS)
+def test_runs_end_where_the_label_changes(spans: list[tuple[int, int, str]]) -> None:
+    rows = frame(spans).with_row_index("at")
+    rows = rows.with_columns(run=runs(rows, pl.col("at") % 2, by=["group"]))
+    ordered = rows.sort("group", "start_ns", "at").with_columns(label=pl.col("at") % 2)
+    changes = pl.any_horizontal(pl.col(name) != pl.col(name).shift(1) for name in ("group", "label"))
+    expected = ordered.select(changes.fill_null(value=False).cum_sum())["group"]
+    assert ordered["run"].to_list() == expected.to_list()
 
 
 @settings(deadline=None)
