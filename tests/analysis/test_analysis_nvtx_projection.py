@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 import kernelscope as ks
 from kernelscope.analysis import nvtx_projection, nvtx_table
@@ -72,6 +73,8 @@ def test_a_range_that_another_thread_ends_belongs_to_the_process(tmp_path: Path)
     launch(database, 20, (300, 310), correlation=1, pid=8)
     found = nvtx_projection(ks.read(database.close()))
     assert found.select("name", "gpu_start_ns", "gpu_ops", "parent_row").rows() == [("request", 200, 1, None)]
+    table = nvtx_table(ks.read(database.path))
+    assert table.select("name", "ranges", "dur_ns", "gpu_ops").rows() == [("request", 1, 100, 1)]
 
 
 def test_a_range_without_an_end_lasts_to_the_end_of_the_session(tmp_path: Path) -> None:
@@ -104,6 +107,28 @@ def test_the_table_sums_ranges_of_a_name(tmp_path: Path) -> None:
     assert table.select("name", "ranges", "dur_ns", "gpu_busy_ns").rows() == [("aten::mm", 3, 300, 33)]
     with pytest.raises(ks.errors.InvalidArgumentError, match="cannot group by nonsense"):
         nvtx_table(ks.read(database.path), by="nonsense")
+
+
+@pytest.mark.parametrize("by", [["domain", "name"], ["name"], ["kind", "tid"], ["dur_ns"], ["depth"]])
+def test_the_table_equals_the_sums_of_the_projection(tmp_path: Path, by: list[str]) -> None:
+    database = Database(tmp_path / "a.sqlite")
+    database.range("lib", 0, 0, eventType=75, domainId=3)
+    for at in range(12):
+        start = 1000 * at
+        database.range(f"outer{at % 3}", start, start + 500, domainId=3 * (at % 2))
+        database.range("inner", start + 5, start + 60 + at % 2)
+        # Work of neighbours overlaps, so that busy times are no plain sums.
+        for call in range(at % 4):
+            work = (start + 20 * call, start + 35 * call + 50)
+            launch(database, start + 10 + 30 * call, work, correlation=10 * at + call)
+    trace = ks.read(database.close())
+    summed = ("gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "launches", "gpu_ops")
+    projection = nvtx_projection(trace)
+    sums = [pl.col(name).sum() for name in ("dur_ns", *summed) if name not in by]
+    expected = projection.group_by(by).agg(pl.len().cast(pl.Int64).alias("ranges"), *sums)
+    found = nvtx_table(trace, by=by)
+    assert found.height > 1 or by == ["kind", "tid"]
+    assert_frame_equal(found, expected.select(found.columns), check_row_order=False)
 
 
 def test_a_trace_without_ranges_or_work_gives_an_empty_frame(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def range_sums(trace: "Trace", by: Sequence[str], *, domain: str | None = None) 
     Units: ns.
     Order: by the first range of each.
     """
-    ranges = _recorded_ranges(trace, ("track", "start_ns", "dur_ns", *by), domain)
+    ranges = _recorded_ranges(trace, ("track", "pid", "start_ns", "dur_ns", *by), domain)
     # What is the same in all rows tells none apart, and need not be looked at.
     told = [name for name in by if ranges[name].null_count() < ranges.height]
     codes = {f"by_{name}": pl.col(name).to_physical() for name in told}
