@@ -35,6 +35,7 @@ mod _traceparse {
     use super::errors::error_classes;
     #[pymodule_export]
     use super::export::JsonEventWriter;
+    #[pymodule_export]
     use super::intervals::{
         cover_levels, depth_changes, depth_totals, filled_time, find_gaps, hidden_lengths, number_runs,
         unite_intervals,
