@@ -83,8 +83,8 @@ class CallTree:
     def parents(self) -> ArrowTable:
         """The calls around the calls that are not merged: ``parent_row``."""
 
-    def nearest(self, marks: bytes) -> ArrowTable:
-        """The nearest call on the way up from each that is ``marked``: ``row``."""
+    def retain(self, marks: bytes) -> None:
+        """Counts a call that is not ``marked`` as the nearest marked one around it."""
 
     def put(self, values: bytes) -> None:
         """Gives each call its value of each column, in order."""
@@ -98,14 +98,17 @@ class CallTree:
     def with_inner(self, column: str, into: str) -> None:
         """What ``column`` is with that of all calls inside."""
 
+    def mark_changes(self, column: str, into: str) -> None:
+        """1 where ``column`` is not what it is of the call around, or there is none, and else 0."""
+
     def columns(self, names: list[str]) -> ArrowTable:
         """Columns for the calls that are not merged, in order."""
 
-    def divide(self, columns: bytes) -> ArrowTable:
-        """Divides the calls into classes that agree in all columns: ``first``, a position of each."""
+    def class_sums(self, classes: bytes, count: int, names: list[str]) -> ArrowTable:
+        """Sums of columns over the calls of each ``class``, and ``calls``."""
 
-    def class_sums(self, names: list[str]) -> ArrowTable:
-        """Sums of columns over each class, and ``calls``."""
+    def paths(self, names: bytes, most_levels: int) -> tuple[ArrowTable, ArrowTable]:
+        """The ``path`` of each call; ``parent`` and ``name`` of each path."""
 
 class TimelineIndex:
     """Collects the events of a trace as Arrow IPC streams, and says what a screen can show of them."""
@@ -210,6 +213,12 @@ def depth_changes(stream: bytes) -> ArrowTable:
 
 def depth_totals(stream: bytes) -> ArrowTable:
     """How often and how long so many intervals were open: ``at``, ``depth``, ``changes``, ``lasts_ns``."""
+
+def divide_rows(columns: bytes) -> tuple[ArrowTable, ArrowTable]:
+    """The ``class`` of each row, and the ``first`` row of each class."""
+
+def path_texts(paths: bytes, texts: list[str], wanted: bytes, root_first: bool) -> ArrowTable:
+    """The ``text`` of each of the wanted paths."""
 
 def divide_windows(streams: list[bytes], windows: list[tuple[int, int]]) -> ArrowTable:
     """Gives every moment of the windows one owner; ``window``, ``id`` (null for nobody) and ``ns``."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelscope.analysis.tree import collapse_repeats, nest, subtree_sums
+from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.tree import CallTree, collapse_repeats, nest, subtree_sums
 from kernelscope.errors import InvalidArgumentError
 
 INTERVALS = st.lists(
@@ -36,6 +37,7 @@ def nest_slowly(intervals: list[tuple[int, int, int | None]]) -> dict[int, int |
     return parents
 
 
+@settings(deadline=None)
 @given(INTERVALS)
 def test_nest_equals_a_stack(intervals: list[tuple[int, int, int | None]]) -> None:
     nested = nest(frame_of(intervals))
@@ -60,6 +62,7 @@ def forests(draw: st.DrawFn) -> pl.DataFrame:
     return pl.DataFrame(data, schema={"row": ROW, "parent_row": ROW, "value": pl.Int64, "name": pl.String})
 
 
+@settings(deadline=None)
 @given(forests())
 def test_subtree_sums_equal_a_walk_from_the_leaves(forest: pl.DataFrame) -> None:
     totals = forest["value"].to_list()
@@ -85,6 +88,7 @@ def test_subtree_sums_refuse_a_circle() -> None:
         subtree_sums(circle, ["value"])
 
 
+@settings(deadline=None)
 @given(forests())
 def test_collapse_equals_deleting_one_by_one(forest: pl.DataFrame) -> None:
     parent: dict[int, int | None] = dict(forest.select("row", "parent_row").rows())
@@ -99,3 +103,48 @@ def test_collapse_equals_deleting_one_by_one(forest: pl.DataFrame) -> None:
         parent = {row: into if p == merged else p for row, p in parent.items()}
         kept = {row: into if k == merged else k for row, k in kept.items()}
     assert dict(collapse_repeats(forest).rows()) == kept
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.one_of(st.none(), st.sampled_from(["a", "b", ""])),
+            st.one_of(st.none(), st.sampled_from([-1, 0, 2**62])),
+            st.one_of(st.none(), st.booleans()),
+            st.one_of(st.none(), st.sampled_from([0.5, -1.0])),
+        ),
+        max_size=30,
+    )
+)
+def test_rows_of_a_class_agree_in_all_columns(rows: list[tuple[object, ...]]) -> None:
+    schema = {"text": pl.String, "number": pl.Int64, "flag": pl.Boolean, "share": pl.Float64}
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    for keys in (frame, frame.with_columns(pl.col("text").cast(pl.Categorical))):
+        classes = classes_of(keys)
+        assert classes.keys.rows() == list(dict.fromkeys(rows))
+        assert classes.keys.select(pl.all().gather(classes.of)).rows() == rows
+
+
+@settings(deadline=None)
+@given(forests(), st.lists(st.tuples(st.integers(-1, 31), st.one_of(st.none(), st.integers(0, 9)))))
+def test_sums_over_classes_count_what_calls_are_counted_as(
+    forest: pl.DataFrame, linked: list[tuple[int, int | None]]
+) -> None:
+    kept = dict(collapse_repeats(forest).rows())
+    own = {row: value if kept[row] == row else 0 for row, value in forest.select("row", "value").rows()}
+    for call, value in linked:
+        if call in kept:
+            own[kept[call]] += value or 0
+    tree = CallTree(forest)
+    tree.merge_repeats(forest["name"])
+    tree.put(forest.select("value"))
+    tree.add(pl.DataFrame([(call if call >= 0 else None, value) for call, value in linked],
+                          schema={"call": ROW, "value": pl.Int64}, orient="row"))  # fmt: skip
+    sums = tree.class_sums(classes_of(forest.select("name")), ["value"])
+    expected: dict[str | None, list[int]] = {}
+    for row, name in forest.select("row", "name").rows():
+        total = expected.setdefault(name, [0, 0])
+        total[0] += kept[row] == row
+        total[1] += own[row]
+    assert {name: [calls, value] for name, calls, value in sums.rows()} == expected

@@ -55,9 +55,9 @@ def test_what_reaches_out_of_the_window_is_shortened(tmp_path: Path) -> None:
 
 def test_frames_hold_the_time_of_what_they_called() -> None:
     tree = _Tree()
-    tree.add(["main", "f"], 5)
-    tree.add(["main", "g", "f"], 7)
-    tree.add(["main"], 1)
+    tree.add("main;f", 5)
+    tree.add("main;g;f", 7)
+    tree.add("main", 1)
     assert dict(zip(tree.names, tree.totals(), strict=True))["main"] == 13
     assert tree.totals() == [13, 5, 7, 7]
     assert tree.parents == [-1, 0, 0, 2]

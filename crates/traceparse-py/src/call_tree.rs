@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, UInt32Array};
+use arrow_array::{ArrayRef, Int64Array, LargeStringArray, UInt32Array};
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
-use traceparse::call_tree::{Classes, Forest, NONE, Positions, Slices, nest};
+use traceparse::call_tree::{self, Classes, Forest, NONE, Paths, Positions, Slices, nest};
 use traceparse::{Error, ErrorKind};
 
 use crate::errors;
@@ -22,8 +22,7 @@ pub(crate) fn nest_slices(py: Python<'_>, slices: &[u8]) -> PyResult<ArrowTable>
     answer(py, || {
         let frame = Frame::read(slices)?;
         let (groups, starts) = (frame.numbers("group")?, frame.numbers("start_ns")?);
-        let mut ends = frame.numbers("dur_ns")?;
-        ends.iter_mut().zip(&starts).for_each(|(end, start)| *end = end.saturating_add(*start));
+        let ends = ends_of(&starts, frame.numbers("dur_ns")?);
         let rows = frame.links("row", NONE)?;
         let parents = nest(Slices { groups: &groups, starts: &starts, ends: &ends, rows: &rows });
         table(vec![("parent_row", rows_at(&rows, &parents))])
@@ -39,7 +38,6 @@ pub(crate) struct CallTree {
     positions: Positions,
     forest: Forest,
     columns: BTreeMap<String, Vec<i64>>,
-    classes: Classes,
 }
 
 #[pymethods]
@@ -57,8 +55,7 @@ impl CallTree {
             let forest = forest.map_err(|_| {
                 ArrowError::InvalidArgumentError("the rows are each other's ancestors".into())
             })?;
-            let classes = Classes::new(rows.len() as u32);
-            Ok(Self { rows, positions, forest, columns: BTreeMap::new(), classes })
+            Ok(Self { rows, positions, forest, columns: BTreeMap::new() })
         })
     }
 
@@ -83,12 +80,13 @@ impl CallTree {
         })
     }
 
-    /// The nearest call on the way up from each, itself included, that is `marked`: `row`, null for none.
-    fn nearest(&self, py: Python<'_>, marks: &[u8]) -> PyResult<ArrowTable> {
+    /// Counts a call that is not `marked` as the nearest marked one around it.
+    fn retain(&mut self, py: Python<'_>, marks: &[u8]) -> PyResult<()> {
         answer(py, || {
             let marked = Frame::read(marks)?.numbers("marked")?;
-            let found = self.forest.nearest(|at| marked.get(at).is_some_and(|&mark| mark != 0));
-            table(vec![("row", rows_at(&self.rows, &found))])
+            self.check(marked.len())?;
+            self.forest.retain(|at| marked.get(at).is_some_and(|&mark| mark != 0));
+            Ok(())
         })
     }
 
@@ -99,8 +97,7 @@ impl CallTree {
             for name in frame.names() {
                 let mut column = frame.numbers(name)?;
                 self.check(column.len())?;
-                let calls = column.iter_mut().enumerate();
-                calls.filter(|&(at, _)| self.forest.is_merged(at)).for_each(|(_, value)| *value = 0);
+                self.clear_merged(&mut column);
                 self.columns.insert(name.clone(), column);
             }
             Ok(())
@@ -149,6 +146,15 @@ impl CallTree {
         })
     }
 
+    /// Puts to `into` 1 where `column` is not what it is of the call around, or there is none, and else 0.
+    fn mark_changes(&mut self, py: Python<'_>, column: &str, into: &str) -> PyResult<()> {
+        answer(py, || {
+            let marks = self.forest.changes(self.column(column)?);
+            self.columns.insert(into.to_owned(), marks.into_iter().map(i64::from).collect());
+            Ok(())
+        })
+    }
+
     /// The columns of these names, for the calls that are not merged, in order.
     #[allow(clippy::needless_pass_by_value, reason = "a list from Python comes by value")]
     fn columns(&self, py: Python<'_>, names: Vec<String>) -> PyResult<ArrowTable> {
@@ -162,41 +168,47 @@ impl CallTree {
         })
     }
 
-    /// Divides the calls into classes that agree in all columns; gives `first`, a position of each.
-    fn divide(&mut self, py: Python<'_>, columns: &[u8]) -> PyResult<ArrowTable> {
-        answer(py, || {
-            let frame = Frame::read(columns)?;
-            self.classes = Classes::new(self.rows.len() as u32);
-            for name in frame.names() {
-                let values = frame.options(name)?;
-                self.check(values.len())?;
-                self.classes.divide(values.iter().copied());
-            }
-            table(vec![("first", Arc::new(UInt32Array::from(self.classes.first().to_vec())))])
-        })
-    }
-
-    /// Sums columns over each class: `calls`, which counts those that are not merged, and the columns.
+    /// Sums columns over the calls of each `class`, which are numbers below `count`: `calls`, which counts
+    /// those that are not merged, and the columns.
     #[allow(clippy::needless_pass_by_value, reason = "a list from Python comes by value")]
-    fn class_sums(&self, py: Python<'_>, names: Vec<String>) -> PyResult<ArrowTable> {
+    fn class_sums(
+        &self,
+        py: Python<'_>,
+        classes: &[u8],
+        count: usize,
+        names: Vec<String>,
+    ) -> PyResult<ArrowTable> {
         answer(py, || {
-            let sum = |values: &mut dyn Iterator<Item = (usize, i64)>| -> ArrayRef {
-                let mut sums = vec![0_i64; self.classes.first().len()];
-                for (at, value) in values {
-                    let class = self.classes.of().get(at).copied().unwrap_or(NONE);
+            let classes = Frame::read(classes)?.links("class", NONE)?;
+            self.check(classes.len())?;
+            let sum = |value: &dyn Fn(usize) -> i64| -> ArrayRef {
+                let mut sums = vec![0_i64; count];
+                for (at, &class) in classes.iter().enumerate() {
                     if let Some(sum) = sums.get_mut(class as usize) {
-                        *sum = sum.wrapping_add(value);
+                        *sum = sum.wrapping_add(value(at));
                     }
                 }
                 Arc::new(Int64Array::from(sums))
             };
-            let calls = (0..self.rows.len()).map(|at| (at, i64::from(!self.forest.is_merged(at))));
-            let mut columns = vec![("calls", sum(&mut { calls }))];
+            let mut columns = vec![("calls", sum(&|at| i64::from(!self.forest.is_merged(at))))];
             for name in &names {
-                let values = self.column(name)?.iter().copied().enumerate();
-                columns.push((name.as_str(), sum(&mut { values })));
+                let values = self.column(name)?;
+                columns.push((name.as_str(), sum(&|at| values.get(at).copied().unwrap_or(0))));
             }
             table(columns)
+        })
+    }
+
+    /// The ways of names that lead to the calls, at most so many names deep: the `path` of each call, and
+    /// of each path the one around it, `parent`, and its last `name`. See `traceparse::call_tree::Paths`.
+    fn paths(&self, py: Python<'_>, names: &[u8], most_levels: u32) -> PyResult<(ArrowTable, ArrowTable)> {
+        answer(py, || {
+            let names = Frame::read(names)?.links("name", NONE)?;
+            let Paths { of, parents, names } = Paths::new(&self.forest, &names, most_levels);
+            Ok((
+                table(vec![("path", numbers(&of))])?,
+                table(vec![("parent", numbers(&parents)), ("name", numbers(&names))])?,
+            ))
         })
     }
 }
@@ -213,9 +225,64 @@ impl CallTree {
         (size == calls).then_some(()).ok_or_else(wrong)
     }
 
+    fn clear_merged(&self, values: &mut [i64]) {
+        let merged = values.iter_mut().enumerate().filter(|&(at, _)| self.forest.is_merged(at));
+        merged.for_each(|(_, value)| *value = 0);
+    }
+
     fn kept_only<'a, V: Copy>(&'a self, values: &'a [V]) -> impl Iterator<Item = V> + 'a {
         values.iter().enumerate().filter(|&(at, _)| !self.forest.is_merged(at)).map(|(_, &value)| value)
     }
+}
+
+/// The class of each row, `class`, and the first row of each class, `first`: rows of a class agree in all
+/// columns.
+#[pyfunction]
+pub(crate) fn divide_rows(py: Python<'_>, columns: &[u8]) -> PyResult<(ArrowTable, ArrowTable)> {
+    answer(py, || {
+        let frame = Frame::read(columns)?;
+        let mut classes = Classes::new(u32::try_from(frame.height()).unwrap_or(NONE));
+        for name in frame.names() {
+            if let Ok(codes) = frame.links(name, NONE) {
+                classes.divide(codes.iter().map(|&code| Some(i64::from(code)).filter(|_| code != NONE)));
+            } else {
+                classes.divide(frame.options(name)?.iter().copied());
+            }
+        }
+        Ok((
+            table(vec![("class", numbers(classes.of()))])?,
+            table(vec![("first", numbers(classes.first()))])?,
+        ))
+    })
+}
+
+/// The texts of the `wanted` paths, `text`, whose names are indices of `texts`.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value, reason = "a list from Python comes by value")]
+pub(crate) fn path_texts(
+    py: Python<'_>,
+    paths: &[u8],
+    texts: Vec<String>,
+    wanted: &[u8],
+    root_first: bool,
+) -> PyResult<ArrowTable> {
+    answer(py, || {
+        let paths = Frame::read(paths)?;
+        let (parents, names) = (paths.links("parent", NONE)?, paths.links("name", NONE)?);
+        let wanted = Frame::read(wanted)?.links("path", NONE)?;
+        let found = call_tree::path_texts(&parents, &names, &texts, &wanted, root_first);
+        table(vec![("text", Arc::new(LargeStringArray::from(found)))])
+    })
+}
+
+fn ends_of(starts: &[i64], mut lengths: Vec<i64>) -> Vec<i64> {
+    lengths.iter_mut().zip(starts).for_each(|(end, start)| *end = end.saturating_add(*start));
+    lengths
+}
+
+/// Numbers of calls, paths or classes; null for none.
+fn numbers(values: &[u32]) -> ArrayRef {
+    Arc::new(values.iter().map(|&value| Some(value).filter(|&value| value != NONE)).collect::<UInt32Array>())
 }
 
 /// The rows at positions; null for none.

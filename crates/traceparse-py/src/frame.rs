@@ -27,6 +27,11 @@ impl Frame {
         &self.names
     }
 
+    /// How many rows it has.
+    pub(crate) fn height(&self) -> usize {
+        self.parts.iter().map(RecordBatch::num_rows).sum()
+    }
+
     /// The values of a column, `none` where there is none.
     pub(crate) fn links(&self, name: &str, none: u32) -> Outcome<Vec<u32>> {
         let mut values = Vec::new();

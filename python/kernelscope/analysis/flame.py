@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.averages.call_stacks import frames_of, recorded_texts
-from kernelscope.analysis.averages.events import host_events, torch_events
-from kernelscope.analysis.calls import Places, nearest
-from kernelscope.analysis.name_trie import name_trie, path_texts
-from kernelscope.analysis.tree import nest
+from kernelscope.analysis.averages.call_stacks import frames_of, is_left_out, recorded_texts, with_stacks
+from kernelscope.analysis.averages.events import call_slices, host_events, shown_name, timed_calls
+from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.name_trie import Trie, name_trie
+from kernelscope.analysis.tree import CallTree, nest
 from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ _MODULE = "nn.Module: "
 _UNNAMED = "(no_name)"
 _UNLINKED = "(no_operator)"
 _LONGEST_NAME = 1024
+# What a node is: an event of the host, or GPU work that belongs to one, or to none.
+_HOST, _LINKED, _ALONE = 0, 1, 2
 
 
 def folded_stacks(
@@ -55,119 +57,118 @@ def folded_stacks(
             f"by= takes {', '.join(VIEWS)} and metric= {', '.join(METRICS)}, not {by!r} and {metric!r}"
         )
     if by == "python":
-        rows = _python_rows(trace, "cpu_self_ns" if metric == "self_cpu" else "device_self_ns")
+        rows, stacks = _python_rows(trace, "cpu_self_ns" if metric == "self_cpu" else "device_self_ns")
     else:
-        rows = _nested_rows(trace, by=by, metric=metric)
-    rows = rows.select("stack", "value_ns", value_us=pl.col("value_ns") // 1000)
+        rows, stacks = _nested_rows(trace, with_modules=by == "module", on_gpu=metric == "self_cuda")
     if not aggregate:
+        rows = rows.sort("start_ns", "before", "row").join(
+            stacks, on="at", how="inner", maintain_order="left"
+        )
+        rows = rows.select("stack", "value_ns", value_us=pl.col("value_ns") // 1000)
         return rows.filter(pl.col("value_us") > 0).with_columns(events=pl.lit(1, pl.Int64))
-    table = rows.group_by("stack").agg(pl.col("value_ns").sum(), events=pl.len().cast(pl.Int64))
+    sums = rows.group_by("at").agg(pl.col("value_ns").sum(), events=pl.len().cast(pl.Int64))
+    # Different names can have the same text.
+    table = sums.join(stacks, on="at", how="inner").group_by("stack").agg(pl.col("value_ns", "events").sum())
     table = table.filter(pl.col("value_ns") > 0).sort(["value_ns", "stack"], descending=[True, False])
     return table.select("stack", "value_ns", value_us=pl.col("value_ns") // 1000, events="events")
 
 
-def _python_rows(trace: "Trace", value: str) -> pl.DataFrame:
-    """Stack and time of each host event that has a stack, in torch's order."""
-    texts = recorded_texts(trace)
+def _python_rows(trace: "Trace", value: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Stack and time of each host event that has a stack, and the texts of the stacks."""
+    events, texts, trie = host_events(trace), recorded_texts(trace), None
     if texts["text"].null_count() == texts.height:
-        texts = _rebuilt_texts(trace)
-    events = torch_events(trace, stacks=texts).filter(
-        (pl.col("device") == "cpu") & pl.col("stack").is_not_null()
-    )
-    frames = pl.element().str.replace_all(_SPECIAL, "_")
-    folded = frames_of(events["stack"]).select(
-        "stack", _folded=pl.col("frames").list.eval(frames).list.reverse().list.join(";")
-    )
-    rows = events.join(folded, on="stack", how="left", maintain_order="left")
-    return rows.filter(pl.col("_folded") != "").select(stack="_folded", value_ns=value)
+        texts, trie = _rebuilt_stacks(trace, events)
+    tree = timed_calls(trace, events)
+    stacked = with_stacks(trace, events, texts)
+    calls = stacked.select("row", "start_ns", before=-pl.col("dur_ns"), at="stack").filter(tree.is_kept())
+    rows = calls.with_columns(tree.columns([value]).to_series().alias("value_ns"))
+    rows = rows.filter(pl.col("at").is_not_null())
+    if trie is None:
+        frames = pl.element().str.replace_all(_SPECIAL, "_")
+        stacks = frames_of(rows["at"]).select(
+            at="stack", stack=pl.col("frames").list.eval(frames).list.reverse().list.join(";")
+        )
+    else:
+        stacks = rows.select(pl.col("at").unique())
+        stacks = stacks.with_columns(trie.text_of(stacks["at"]).alias("stack"))
+    return rows, stacks.filter(pl.col("stack") != "")
 
 
-def _rebuilt_texts(trace: "Trace") -> pl.DataFrame:
+def _rebuilt_stacks(trace: "Trace", events: pl.DataFrame) -> tuple[pl.DataFrame, Trie]:
     """The call stacks of operators and Python frames, put together from the frames in the trace.
 
-    Like the recorded ones: leaf first, and without the frame itself.
+    Like the recorded ones without the frame itself: ``text`` is a path of the trie.
     """
-    frames = trace.python.select("row", "parent_row", name=_clean(pl.col("name")))
-    trie = name_trie(frames)
-    texts = path_texts(trie.levels, root_first=False).with_columns(pl.col("text").cast(pl.Categorical))
-    of_frame = (
-        frames.select("row", path=trie.path_of).join(texts, on="path", how="left").select("row", "text")
-    )
-    events = host_events(trace)
-    places = Places(events["row"])
-    marked = pl.concat([pl.Series([False]), events["is_python"]])
-    parents = places.of(events["parent_row"])
-    around = nearest(marked, pl.concat([pl.Series([0], dtype=pl.UInt32), parents])).gather(parents)
-    rows = pl.concat([pl.Series([None], dtype=pl.UInt32), events["row"]])
+    name = _clean(pl.col("name").cast(pl.String))
+    trie = name_trie(trace.python, text=pl.when(~is_left_out(name)).then(name).otherwise(pl.lit("")))
+    of_frame = trace.python.select(frame="row", text=trie.path_of)
+    tree = CallTree(events)
+    tree.retain(events["is_python"])
+    inner = events.select("row", "is_python", _around=tree.kept())
     callers = trace.python.select("row", _caller="parent_row")
-    inner = events.select("row", "is_python", _around=rows.gather(around)).join(callers, on="row", how="left")
+    inner = inner.join(callers, on="row", how="left")
     # A frame knows its caller, who may be on another thread.
     inner = inner.select("row", frame=pl.when("is_python").then("_caller").otherwise("_around"))
-    return inner.join(of_frame.rename({"row": "frame"}), on="frame", how="inner").select("row", "text")
+    return inner.join(of_frame, on="frame", how="inner").select("row", "text"), trie
 
 
-def _nested_rows(trace: "Trace", *, by: str, metric: str) -> pl.DataFrame:
-    """Stack and time of each event and each piece of GPU work, in order."""
-    nodes = _with_own_time(_nodes(trace, with_modules=by == "module"))
-    if metric == "self_cuda":
-        nodes = pl.concat([nodes.with_columns(value_ns=pl.lit(0, pl.Int64)), _work(trace)], how="diagonal")
-    trie = name_trie(nodes)
-    texts = path_texts(trie.levels)
-    placed = nodes.select("start_ns", "row", "value_ns", path=trie.path_of).sort("start_ns", "row")
-    return placed.join(texts, on="path", how="left", maintain_order="left").rename({"text": "stack"})
+def _nested_rows(trace: "Trace", *, with_modules: bool, on_gpu: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Stack and time of each event and each piece of GPU work, and the texts of the stacks."""
+    nodes = _nodes(trace, with_modules=with_modules)
+    if on_gpu:
+        value = pl.lit(0, pl.Int64).alias("value_ns")
+    else:
+        tree = CallTree(nodes)
+        tree.put(nodes.select("dur_ns"))
+        tree.less_children("dur_ns", into="value_ns")
+        value = tree.columns(["value_ns"]).to_series()
+    if with_modules:
+        # An operator that runs in no module lies in that of its forward operator.
+        nodes = nodes.with_columns(pl.coalesce("parent_row", "module_row").alias("parent_row"))
+    nodes = nodes.select("row", "parent_row", "name", "start_ns", value, part=pl.lit(_HOST, pl.Int32))
+    if on_gpu:
+        nodes = pl.concat([nodes, _work(trace)])
+    text = pl.col("name").cast(pl.String)
+    shown = pl.when(pl.col("part") == _HOST).then(shown_name(text).str.strip_prefix(_MODULE)).otherwise(text)
+    alone = pl.when(pl.col("part") == _ALONE).then(pl.lit(f"{_UNLINKED};")).otherwise(pl.lit(""))
+    trie = name_trie(nodes, text=alone + _clean(shown), keys=("name", "part"))
+    rows = nodes.select("row", "start_ns", "value_ns", before=pl.lit(0), at=trie.path_of)
+    paths = pl.int_range(trie.paths.height, dtype=pl.UInt32, eager=True).alias("at")
+    return rows, pl.DataFrame([paths, trie.text_of(paths).alias("stack")])
 
 
 def _nodes(trace: "Trace", *, with_modules: bool) -> pl.DataFrame:
     """Host events nested as calls, with the modules of the network among them if wanted."""
-    events = host_events(trace)
-    is_module = pl.col("is_python") & pl.col("name").str.starts_with(_MODULE)
-    events = events.filter(~pl.col("is_python") | (is_module if with_modules else pl.lit(value=False)))
-    columns = ("row", "name", "start_ns", "dur_ns", "track", "is_python")
-    parts = [events.select(columns)]
+    frames = trace.python.clear()
+    if with_modules:
+        names = classes_of(trace.python.select("name"))
+        is_module = names.keys["name"].cast(pl.String).str.starts_with(_MODULE).fill_null(value=False)
+        frames = trace.python.filter(names.spread(is_module))
+    columns = ("row", "name", "start_ns", "dur_ns", "track", "module_row")
+    parts = [call_slices(trace, frames).select(columns)]
     if trace.ops.is_empty():
         ranges = trace.ranges.filter(pl.col("kind") == "push_pop").select(
-            "row", pl.col("name").cast(pl.String), "start_ns", pl.col("dur_ns").fill_null(0),
-            track=-1 - pl.col("track").cast(pl.Int64), is_python=pl.lit(value=False),
+            "row", "name", "start_ns", pl.col("dur_ns").fill_null(0),
+            track=-1 - pl.col("track").cast(pl.Int64), module_row=pl.lit(None, pl.UInt32),
         )  # fmt: skip
         parts.append(ranges)
-    nested = nest(pl.concat(parts)).with_columns(name=_clean(pl.col("name").str.strip_prefix(_MODULE)))
-    return nested if not with_modules else _with_gradients(trace, nested)
-
-
-def _with_gradients(trace: "Trace", nodes: pl.DataFrame) -> pl.DataFrame:
-    """Hangs operators that run in no module below the module of their forward operator."""
-    joined = nodes.join(trace.ops.select("row", "module_row"), on="row", how="left", maintain_order="left")
-    own_time = _with_own_time(joined)
-    outside = pl.col("parent_row").is_null() & pl.col("module_row").is_not_null()
-    return own_time.with_columns(parent_row=pl.when(outside).then("module_row").otherwise("parent_row"))
-
-
-def _with_own_time(nodes: pl.DataFrame) -> pl.DataFrame:
-    """Adds ``value_ns``, the duration less that of the children, once."""
-    if "value_ns" in nodes.columns:
-        return nodes
-    children = nodes.group_by(row="parent_row").agg(pl.col("dur_ns").sum().alias("_children_ns"))
-    joined = nodes.join(children, on="row", how="left", maintain_order="left")
-    own = pl.col("dur_ns") - pl.col("_children_ns").fill_null(0)
-    return joined.with_columns(value_ns=own).drop("_children_ns")
+    return nest(pl.concat(parts))
 
 
 def _work(trace: "Trace") -> pl.DataFrame:
     """GPU work as nodes below the operator or range that it belongs to."""
-    work = trace.gpu_ops.select(
+    parent = pl.coalesce("op_row", "range_row")
+    return trace.gpu_ops.select(
         "row",
-        parent_row=pl.coalesce("op_row", "range_row"),
-        name=_clean(pl.col("name")),
+        parent_row=parent,
+        name="name",
         start_ns="start_ns",
         value_ns=pl.col("dur_ns").fill_null(0),
-    )
-    alone = pl.col("parent_row").is_null()
-    return work.with_columns(
-        name=pl.when(alone).then(pl.lit(f"{_UNLINKED};") + pl.col("name")).otherwise("name")
+        part=pl.when(parent.is_null()).then(_ALONE).otherwise(_LINKED).cast(pl.Int32),
     )
 
 
 def _clean(name: pl.Expr) -> pl.Expr:
     """A name as a frame of a folded stack."""
-    text = name.cast(pl.String).str.slice(0, _LONGEST_NAME).str.replace_all(_SPECIAL, "_")
-    return pl.when(text.str.len_bytes() > 0).then(text).otherwise(pl.lit(_UNNAMED)).alias("name")
+    text = name.str.slice(0, _LONGEST_NAME).str.replace_all(_SPECIAL, "_")
+    return pl.when(text.str.len_bytes() > 0).then(text).otherwise(pl.lit(_UNNAMED))

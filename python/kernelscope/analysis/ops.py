@@ -5,19 +5,22 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from kernelscope.analysis.classes import Classes, classes_of
 from kernelscope.analysis.grouping import as_text, by_name, check_by
 from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES, allocated_bytes
 from kernelscope.analysis.python_stacks import with_call_stacks
 from kernelscope.analysis.tensor_cores import ELIGIBLE_OPS, kernel_flags
-from kernelscope.analysis.tree import collapse_repeats, subtree_sums
+from kernelscope.analysis.tree import CallTree, nest
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
-_NEEDED = ("row", "parent_row", "name", "category", "start_ns", "dur_ns")
 _METRICS = ("host_total_ns", "host_self_ns", "device_total_ns", "device_self_ns")
 _MEMORY = ("cpu_memory_bytes", "cpu_self_memory_bytes", "device_memory_bytes", "device_self_memory_bytes")
-_TENSOR = ("_tc_total_ns", "_tc_self_ns")
+# How many eligible operators and kernels on tensor cores lie in a call; the latter's times.
+_ELIGIBLE = "_eligible_inside"
+_TENSOR = ("_tc_total_ns", "_tc_self_ns", _ELIGIBLE)
+_DEVICE = ("device_total_ns", "device_self_ns", "_tc_total_ns", "_tc_self_ns")
 
 
 def op_table(
@@ -63,20 +66,22 @@ def op_tables(
     Raises: InvalidArgumentError: a grouping names no column of ``ops``.
     """
     columns = [check_by(by, trace.ops.columns) for by in groupings]
-    needed = dict.fromkeys([*_NEEDED, *(name for group in columns for name in group)])
-    ops = with_call_stacks(trace) if "call_stack" in needed else trace.ops
-    calls = _costed(trace, ops.select(list(needed)), collapse=collapse)
-    if not annotations:
-        calls = calls.filter("is_operator")
-    return [_summed(calls, group) for group in columns]
+    ops = with_call_stacks(trace) if any("call_stack" in group for group in columns) else trace.ops
+    # Calls are summed by everything that is asked for at once, and these few rows by what each table needs.
+    keys = dict.fromkeys(["name", "category", *(name for group in columns for name in group)])
+    classes = _with_flags(classes_of(ops.select(list(keys))))
+    tree = _costed(trace, classes, collapse=collapse)
+    sums = _known(tree.class_sums(classes, [*_METRICS, *_MEMORY, *_TENSOR]), trace)
+    wanted = pl.lit(value=True) if annotations else pl.col("is_operator")
+    sums = sums.filter(wanted & (pl.col("calls") > 0))
+    return [_summed(sums, group) for group in columns]
 
 
-def _summed(calls: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+def _summed(sums: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     table = as_text(
-        calls.group_by(columns).agg(
-            pl.len().cast(pl.Int64).alias("calls"),
+        sums.group_by(columns).agg(
+            pl.col("calls").sum(),
             *(_sum_or_null(c) for c in (*_METRICS, *_MEMORY, *_TENSOR)),
-            pl.col("tc_eligible").any(),
         )
     )
     return table.select(
@@ -84,7 +89,7 @@ def _summed(calls: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
         "calls",
         *_METRICS,
         *_MEMORY,
-        "tc_eligible",
+        tc_eligible=pl.col(_ELIGIBLE) > 0,
         tc_self_pct=_percent("_tc_self_ns", "device_self_ns"),
         tc_total_pct=_percent("_tc_total_ns", "device_total_ns"),
     ).sort(
@@ -100,17 +105,43 @@ def op_calls(trace: "Trace", *, collapse: bool = True) -> pl.DataFrame:
     Columns: those of the table ``ops``, the metrics of :func:`op_table`, and ``is_operator`` (false
         for annotations, steps, data loading and optimizer steps).
     """
-    return _costed(trace, trace.ops, collapse=collapse)
+    classes = _with_flags(classes_of(trace.ops.select("name", "category")))
+    tree = _costed(trace, classes, collapse=collapse)
+    is_operator = classes.spread(classes.keys["is_operator"]).alias("is_operator")
+    calls = trace.ops.with_columns(pl.col("dur_ns").fill_null(0), is_operator).filter(tree.is_kept())
+    metrics = _known(tree.columns([*_METRICS, *_MEMORY, _ELIGIBLE]), trace)
+    return calls.with_columns(tree.parents(), *metrics.drop(_ELIGIBLE), tc_eligible=metrics[_ELIGIBLE] > 0)
 
 
-def _costed(trace: "Trace", ops: pl.DataFrame, *, collapse: bool) -> pl.DataFrame:
-    ops = operator_flags(ops).with_columns(pl.col("dur_ns").fill_null(0))
+def _costed(trace: "Trace", classes: Classes, *, collapse: bool) -> CallTree:
+    """The calls with what each cost, as columns of whole numbers."""
+    tree = CallTree(trace.ops)
     if collapse:
-        ops, kept = _merged(ops)
-    else:
-        kept = ops.select("row", kept="row")
-    costed = _with_device(_with_host(ops, trace.launches, kept), trace, kept)
-    return _with_memory(costed, trace.memory)
+        tree.merge_repeats(trace.ops["name"])
+    eligible = classes.spread(classes.keys["_eligible"])
+    tree.put(trace.ops.select(eligible.alias("_eligible"), host_total_ns="dur_ns"))
+    # An operator's own time is what neither child operators nor runtime calls take.
+    tree.less_children("host_total_ns", into="host_self_ns")
+    tree.add(_runtime_calls(trace.launches))
+    tree.add(_device_work(trace))
+    tree.with_inner("device_self_ns", into="device_total_ns")
+    tree.with_inner("_tc_self_ns", into="_tc_total_ns")
+    tree.with_inner("_eligible", into=_ELIGIBLE)
+    put_memory(tree, trace.ops, trace.memory)
+    return tree
+
+
+def _known(sums: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
+    """Hides what the trace cannot tell."""
+    unknown = [
+        *(_DEVICE if trace.gpu_ops.is_empty() else ()),
+        *(_MEMORY if trace.memory.is_empty() else ()),
+    ]
+    return sums.with_columns(pl.lit(None, pl.Int64).alias(c) for c in unknown if c in sums.columns)
+
+
+def _with_flags(classes: Classes) -> Classes:
+    return Classes(classes.of, operator_flags(classes.keys))
 
 
 def operator_flags(ops: pl.DataFrame) -> pl.DataFrame:
@@ -133,106 +164,45 @@ def operator_flags(ops: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _merged(ops: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The calls that remain, and for every call the one it is counted as."""
-    operators = ops.select("row", "parent_row", "name")
-    kept = collapse_repeats(operators)
-    parents = kept.rename({"row": "parent_row", "kept": "kept_parent"})
-    remaining = (
-        ops.join(kept.filter(pl.col("row") == pl.col("kept")).select("row"), on="row", how="semi")
-        .join(parents, on="parent_row", how="left", maintain_order="left")
-        .with_columns(parent_row="kept_parent")
-        .drop("kept_parent")
-    )
-    return remaining, kept
-
-
-def _with_host(ops: pl.DataFrame, launches: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
-    """Adds host times: an operator's own time is what neither child operators nor runtime calls take."""
-    children = ops.group_by(pl.col("parent_row").alias("row")).agg(
-        pl.col("dur_ns").sum().alias("_children_ns")
+def _runtime_calls(launches: pl.DataFrame) -> pl.DataFrame:
+    """What runtime calls take away from the own time of the operators that made them."""
+    made = launches.select("row", "track", "start_ns", "dur_ns", "op_row").filter(
+        pl.col("op_row").is_not_null() & pl.col("dur_ns").is_not_null()
     )
     # A driver call inside a runtime call takes no time of its own.
-    end = pl.col("start_ns") + pl.col("dur_ns")
-    outer = (
-        launches.select("row", "track", "start_ns", "dur_ns", "op_row")
-        .filter(pl.col("op_row").is_not_null() & pl.col("dur_ns").is_not_null())
-        .sort("track", "start_ns", -pl.col("dur_ns"), "row")
-        .filter((end > end.cum_max().shift(1).over("track")).fill_null(value=True) | (pl.col("dur_ns") == 0))
-    )
-    called = (
-        outer.join(kept, left_on="op_row", right_on="row", how="inner")
-        .group_by(pl.col("kept").alias("row"))
-        .agg(pl.col("dur_ns").sum().alias("_called_ns"))
-    )
-    return (
-        ops.join(children, on="row", how="left", maintain_order="left")
-        .join(called, on="row", how="left", maintain_order="left")
-        .with_columns(
-            host_total_ns="dur_ns",
-            host_self_ns=pl.col("dur_ns")
-            - pl.col("_children_ns").fill_null(0)
-            - pl.col("_called_ns").fill_null(0),
-        )
-        .drop("_children_ns", "_called_ns")
+    outer = nest(made)["parent_row"].is_null()
+    return made.select(call="op_row", host_self_ns=pl.when(outer).then(-pl.col("dur_ns")))
+
+
+def _device_work(trace: "Trace") -> pl.DataFrame:
+    """GPU work by the operator it belongs to, and what of it ran on tensor cores."""
+    work = trace.gpu_ops
+    classes = classes_of(work.select("kind", "name", "device"))
+    flags = kernel_flags(classes.keys, trace.devices).select((pl.col("kind") == "kernel") & "tensor_cores")
+    tensor = classes.spread(flags.to_series())
+    return work.select(
+        tensor.alias("_eligible"),
+        call="op_row",
+        device_self_ns="dur_ns",
+        _tc_self_ns=pl.when(tensor).then("dur_ns"),
     )
 
 
-def _with_device(ops: pl.DataFrame, trace: "Trace", kept: pl.DataFrame) -> pl.DataFrame:
-    """Adds device times and tensor-core use; descendants' work counts in the totals."""
-    if trace.gpu_ops.is_empty():
-        nothing = (pl.lit(None, pl.Int64).alias(c) for c in ("device_total_ns", "device_self_ns", *_TENSOR))
-        eligible = subtree_sums(ops, ["_eligible"]).with_columns(tc_eligible=pl.col("_eligible") > 0)
-        return eligible.with_columns(nothing).drop("_eligible")
-    linked = trace.gpu_ops.filter(pl.col("op_row").is_not_null())
-    work = kernel_flags(linked.select("op_row", "kind", "name", "device", "dur_ns"), trace.devices)
-    tensor = pl.col("dur_ns").filter((pl.col("kind") == "kernel") & pl.col("tensor_cores"))
-    own = (
-        work.join(kept, left_on="op_row", right_on="row", how="inner")
-        .group_by(pl.col("kept").alias("row"))
-        .agg(
-            pl.col("dur_ns").sum().alias("device_self_ns"),
-            tensor.sum().alias("_tc_self_ns"),
-            (tensor.len() > 0).cast(pl.UInt32).alias("_launched"),
-        )
-    )
-    costed = ops.join(own, on="row", how="left", maintain_order="left").with_columns(
-        pl.col("device_self_ns", "_tc_self_ns").fill_null(0),
-        _eligible=pl.col("_eligible") + pl.col("_launched").fill_null(0),
-    )
-    costed = costed.with_columns(device_total_ns="device_self_ns", _tc_total_ns="_tc_self_ns")
-    summed = subtree_sums(costed, ["device_total_ns", "_tc_total_ns", "_eligible"])
-    return summed.with_columns(tc_eligible=pl.col("_eligible") > 0).drop("_eligible", "_launched")
+def put_memory(tree: CallTree, calls: pl.DataFrame, memory: pl.DataFrame) -> None:
+    """Puts to calls the memory allocated during each, and during it but during no child.
 
-
-def _with_memory(ops: pl.DataFrame, memory: pl.DataFrame) -> pl.DataFrame:
-    """Adds memory allocated during each call, and during it but during no child."""
-    if memory.is_empty():
-        return ops.with_columns(pl.lit(None, pl.Int64).alias(c) for c in _MEMORY)
-    totals = ops.with_columns(
-        allocated_bytes(ops, memory, device_types=HOST_TYPES).alias("cpu_memory_bytes"),
-        allocated_bytes(ops, memory, device_types=DEVICE_TYPES).alias("device_memory_bytes"),
-    )
-    return with_self_memory(totals)
-
-
-def with_self_memory(calls: pl.DataFrame) -> pl.DataFrame:
-    """Adds the memory of each call less that of its children.
-
-    Columns: of ``calls``, needs ``row``, ``parent_row``, ``cpu_memory_bytes`` and
-        ``device_memory_bytes``; adds ``cpu_self_memory_bytes`` and ``device_self_memory_bytes``.
+    Columns: of ``calls``, which are those of ``tree``, needs ``start_ns`` and ``dur_ns``; of ``memory``,
+        ``start_ns``, ``bytes`` and ``device_type``. The tree has ``cpu_memory_bytes``,
+        ``cpu_self_memory_bytes``, ``device_memory_bytes`` and ``device_self_memory_bytes`` afterwards.
     """
-    of_children = calls.group_by(pl.col("parent_row").alias("row")).agg(
-        pl.col("cpu_memory_bytes").sum().alias("_cpu"), pl.col("device_memory_bytes").sum().alias("_device")
-    )
-    return (
-        calls.join(of_children, on="row", how="left", maintain_order="left")
-        .with_columns(
-            cpu_self_memory_bytes=pl.col("cpu_memory_bytes") - pl.col("_cpu").fill_null(0),
-            device_self_memory_bytes=pl.col("device_memory_bytes") - pl.col("_device").fill_null(0),
-        )
-        .drop("_cpu", "_device")
-    )
+    places = {"cpu": HOST_TYPES, "device": DEVICE_TYPES}
+    found = {
+        f"{place}_memory_bytes": allocated_bytes(calls, memory, device_types=types)
+        for place, types in places.items()
+    }
+    tree.put(pl.DataFrame(found))
+    for place in places:
+        tree.less_children(f"{place}_memory_bytes", into=f"{place}_self_memory_bytes")
 
 
 def _sum_or_null(column: str) -> pl.Expr:

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.calls import Places, nearest
-from kernelscope.analysis.grouping import by_name
+from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.innermost import innermost
-from kernelscope.analysis.name_trie import name_trie, path_texts
+from kernelscope.analysis.name_trie import name_trie
+from kernelscope.analysis.tree import CallTree
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -28,24 +28,23 @@ def with_call_stacks(trace: "Trace") -> pl.DataFrame:
     ops = trace.ops
     if ops["call_stack"].null_count() < ops.height or trace.python.is_empty():
         return ops
-    named = by_name(trace.python.select("name"), is_source=pl.col("text").str.contains(_SOURCE))
-    is_source = named["is_source"].fill_null(value=False)
+    names = classes_of(trace.python.select("name"))
+    is_source = names.keys["name"].cast(pl.String).str.contains(_SOURCE).fill_null(value=False)
+    is_source = names.spread(is_source)
     frames = _source_frames(trace.python, is_source)
-    trie = name_trie(frames)
-    texts = path_texts(trie.levels, root_first=False).with_columns(pl.col("text").cast(pl.Categorical))
-    of_frame = frames.select(frame="row", path=trie.path_of).join(texts, on="path", how="left")
+    text = pl.col("name").cast(pl.String).str.slice(0, _LONGEST_NAME)
+    trie = name_trie(frames, text=text.str.replace_all(";", ",", literal=True))
+    of_frame = frames.select(frame="row", path=trie.path_of)
     around = innermost(ops, trace.python, counts=is_source.gather).alias("frame").to_frame()
-    stacks = around.join(of_frame, on="frame", how="left", maintain_order="left")
-    return ops.with_columns(stacks["text"].alias("call_stack"))
+    paths = around.join(of_frame, on="frame", how="left", maintain_order="left").select("path")
+    stacks = classes_of(paths)
+    texts = trie.text_of(stacks.keys["path"], root_first=False)
+    texts = pl.select(pl.when(stacks.keys["path"].is_not_null()).then(texts)).to_series()
+    return ops.with_columns(stacks.spread(texts.cast(pl.Categorical)).alias("call_stack"))
 
 
 def _source_frames(python: pl.DataFrame, is_source: pl.Series) -> pl.DataFrame:
     """The frames with a line of source, each below the next one of these that called it."""
-    places = Places(python["row"])
-    nobody = pl.zeros(1, dtype=pl.UInt32, eager=True)
-    parents = pl.concat([nobody, places.of(python["parent_row"])])
-    callers = nearest(pl.concat([pl.Series([False]), is_source]), parents).gather(parents)[1:]
-    rows = pl.concat([pl.Series([None], dtype=pl.UInt32), python["row"]])
-    text = pl.col("name").cast(pl.String).str.slice(0, _LONGEST_NAME).str.replace_all(";", ",", literal=True)
-    frames = python.select("row", "name", rows.gather(callers).alias("parent_row")).filter(is_source)
-    return frames.with_columns(by_name(frames.select("name"), told=text)["told"].alias("name"))
+    tree = CallTree(python)
+    tree.retain(is_source)
+    return python.select("row", "name").filter(is_source).with_columns(tree.parents())

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from kernelscope import _traceparse
+from kernelscope.analysis.classes import Classes, codes, stream, taken
 
 
 class CallTree:
@@ -24,7 +25,7 @@ class CallTree:
     def __init__(self, calls: pl.DataFrame) -> None:
         self._rows = calls["row"]
         links = pl.col("row", "parent_row").cast(pl.UInt32)
-        self._tree = _traceparse.CallTree(_stream(calls.select(links)))
+        self._tree = _traceparse.CallTree(stream(calls.select(links)))
 
     def merge_repeats(self, names: pl.Series) -> None:
         """Counts a call that is the only one inside a call of its own name as that one, from now on.
@@ -34,31 +35,31 @@ class CallTree:
 
         Source: torch/autograd/profiler_util.py, EventList._remove_dup_nodes.
         """
-        self._tree.merge_repeats(_stream(codes(names).alias("name").to_frame()))
+        self._tree.merge_repeats(stream(codes(names).alias("name").to_frame()))
 
     def kept(self) -> pl.Series:
-        """The row of the call that each call is counted as; its own if it is not merged."""
-        return _taken(self._tree.kept(), "kept")
+        """The row of the call that each call is counted as: its own if it is not merged, null for none."""
+        return taken(self._tree.kept(), "kept")
 
     def is_kept(self) -> pl.Series:
         """Which calls are not merged into others."""
-        return self.kept() == self._rows
+        return self.kept().eq_missing(self._rows)
 
     def parents(self) -> pl.Series:
         """The row of the call around each call that is not merged; null for none."""
-        return _taken(self._tree.parents(), "parent_row")
+        return taken(self._tree.parents(), "parent_row")
 
-    def nearest(self, marked: pl.Series) -> pl.Series:
-        """The row of the nearest marked call on the way up from each, itself included; null for none."""
-        return _taken(self._tree.nearest(_stream(marked.alias("marked").to_frame())), "row")
+    def retain(self, marked: pl.Series) -> None:
+        """Counts a call that is not marked as the nearest marked one around it, from now on."""
+        self._tree.retain(stream(marked.alias("marked").to_frame()))
 
     def put(self, values: pl.DataFrame) -> None:
         """Gives each call its values, row by row as the calls stand; null is 0. Merged calls have 0."""
-        self._tree.put(_stream(values))
+        self._tree.put(stream(values))
 
     def add(self, values: pl.DataFrame) -> None:
         """Adds to calls what belongs to them: to the one in ``call`` (null for none) each other column."""
-        self._tree.add(_stream(values))
+        self._tree.add(stream(values))
 
     def less_children(self, column: str, *, into: str) -> None:
         """Puts to ``into`` what ``column`` is less that of the calls directly inside."""
@@ -68,19 +69,34 @@ class CallTree:
         """Puts to ``into`` what ``column`` is with that of all calls inside."""
         self._tree.with_inner(column, into)
 
+    def mark_changes(self, column: str, *, into: str) -> None:
+        """Puts to ``into`` 1 where no call is around or has the same ``column``, and else 0."""
+        self._tree.mark_changes(column, into)
+
     def columns(self, names: Sequence[str]) -> pl.DataFrame:
         """Columns as they are by now, for the calls that are not merged."""
         return pl.DataFrame(self._tree.columns(list(names)))
 
-    def class_sums(self, keys: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-        """Sums of columns over the calls that agree in all of ``keys``, which has a row for each call.
+    def class_sums(self, classes: Classes, names: Sequence[str]) -> pl.DataFrame:
+        """Sums of columns over the calls of each class.
 
-        Columns: those of ``keys``, ``calls`` (not counting merged ones) and ``names``.
+        Columns: the keys of ``classes``, ``calls`` (not counting merged ones) and ``names``, and a row for
+            each class, though its calls may all be merged into others.
         """
-        first = self._tree.divide(_stream(keys.select(codes(column) for column in keys)))
-        sums = pl.DataFrame(self._tree.class_sums(list(names)))
-        classes = keys.select(pl.all().gather(_taken(first, "first")))
-        return pl.concat([classes, sums], how="horizontal").filter(pl.col("calls") > 0)
+        of = stream(classes.of.alias("class").to_frame())
+        sums = pl.DataFrame(self._tree.class_sums(of, classes.keys.height, list(names)))
+        return pl.concat([classes.keys, sums], how="horizontal")
+
+    def paths(self, names: pl.Series, *, most_levels: int) -> tuple[pl.Series, pl.DataFrame]:
+        """The path of names that leads to each call, and the paths.
+
+        A call deeper than ``most_levels`` has the path of the call around it.
+
+        Columns: of the paths, ``parent`` (the path around it; null for none) and ``name``. A path is known
+            by its position among them, and none comes before the one around it.
+        """
+        of, paths = self._tree.paths(stream(names.alias("name").to_frame()), most_levels)
+        return taken(of, "path"), pl.DataFrame(paths)
 
 
 def nest(frame: pl.DataFrame, *, by: str = "track") -> pl.DataFrame:
@@ -95,7 +111,7 @@ def nest(frame: pl.DataFrame, *, by: str = "track") -> pl.DataFrame:
     Source: torch/autograd/profiler_util.py, EventList._populate_cpu_children.
     """
     slices = frame.select("start_ns", "dur_ns", pl.col("row").cast(pl.UInt32), group=by)
-    return frame.with_columns(_taken(_traceparse.nest_slices(_stream(slices)), "parent_row"))
+    return frame.with_columns(taken(_traceparse.nest_slices(stream(slices)), "parent_row"))
 
 
 def subtree_sums(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
@@ -110,9 +126,8 @@ def subtree_sums(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     tree.put(frame.select(columns))
     for column in columns:
         tree.with_inner(column, into=column)
-    return frame.with_columns(
-        tree.columns(columns).cast({column: frame.schema[column] for column in columns})
-    )
+    sums = tree.columns(columns).cast({column: frame.schema[column] for column in columns})
+    return frame.with_columns(sums)
 
 
 def collapse_repeats(frame: pl.DataFrame) -> pl.DataFrame:
@@ -125,22 +140,3 @@ def collapse_repeats(frame: pl.DataFrame) -> pl.DataFrame:
     tree = CallTree(frame)
     tree.merge_repeats(frame["name"])
     return frame.select("row", tree.kept())
-
-
-def codes(values: pl.Series) -> pl.Series:
-    """Whole numbers that are equal where ``values`` are, and null where these are."""
-    if values.dtype == pl.String:
-        values = values.cast(pl.Categorical)
-    if values.dtype == pl.Categorical:
-        return values.to_physical().cast(pl.UInt32)
-    if values.dtype.is_integer() and values.dtype != pl.UInt64:
-        return values.cast(pl.Int64) if values.dtype != pl.UInt32 else values
-    return values.rank("dense").cast(pl.UInt32)
-
-
-def _stream(frame: pl.DataFrame) -> bytes:
-    return frame.write_ipc_stream(None, compat_level=pl.CompatLevel.newest()).getvalue()
-
-
-def _taken(table: _traceparse.ArrowTable, column: str) -> pl.Series:
-    return pl.DataFrame(table)[column]

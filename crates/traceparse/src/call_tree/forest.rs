@@ -78,10 +78,7 @@ impl Forest {
         let mut kept: Vec<u32> =
             into.map(|(&parent, at)| if repeats(at as usize, parent) { parent } else { at }).collect();
         settle(&mut kept);
-        for (at, (parent, &into)) in self.parents.iter_mut().zip(&kept).enumerate() {
-            *parent = if into as usize == at { *kept.get(*parent as usize).unwrap_or(&NONE) } else { NONE };
-        }
-        self.kept = kept;
+        self.merge(&kept);
     }
 
     /// The nearest marked call on the way up from each, itself included.
@@ -103,6 +100,28 @@ impl Forest {
         found
     }
 
+    /// Merges every call that is not marked into the nearest marked one around it, or into none.
+    pub fn retain(&mut self, is_marked: impl Fn(usize) -> bool) {
+        self.merge(&self.nearest(is_marked));
+    }
+
+    /// Counts each call as the one in `kept`, which is itself or lies around it.
+    fn merge(&mut self, kept: &[u32]) {
+        for (at, (parent, &into)) in self.parents.iter_mut().zip(kept).enumerate() {
+            *parent = if into as usize == at { *kept.get(*parent as usize).unwrap_or(&NONE) } else { NONE };
+        }
+        let merged = |&before: &u32| kept.get(before as usize).copied().unwrap_or(NONE);
+        self.kept = self.kept.iter().map(merged).collect();
+    }
+
+    /// Visits every call after the one that it lies in.
+    pub fn for_each_outer_first(&self, visit: impl FnMut(usize)) {
+        match &self.inner_first {
+            Some(order) => order.iter().rev().map(|&at| at as usize).for_each(visit),
+            None => (0..self.parents.len()).for_each(visit),
+        }
+    }
+
     /// What each call's children come to.
     #[must_use]
     pub fn of_children(&self, values: &[i64]) -> Vec<i64> {
@@ -113,6 +132,13 @@ impl Forest {
             }
         }
         sums
+    }
+
+    /// Which calls have another value than the call around them, or none around them.
+    #[must_use]
+    pub fn changes(&self, values: &[i64]) -> Vec<bool> {
+        let pairs = self.parents.iter().zip(values);
+        pairs.map(|(&parent, value)| values.get(parent as usize) != Some(value)).collect()
     }
 
     /// What each call comes to with all inside it.

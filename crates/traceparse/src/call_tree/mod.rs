@@ -7,6 +7,7 @@
 mod classes;
 mod forest;
 mod nest;
+mod paths;
 mod positions;
 
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod tests;
 pub use classes::Classes;
 pub use forest::{Circular, Forest};
 pub use nest::{Slices, nest};
+pub use paths::{Paths, path_texts};
 pub use positions::Positions;
 
 /// No call.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{Circular, Classes, Forest, NONE, Positions, Slices, nest};
+use super::{Circular, Classes, Forest, NONE, Paths, Positions, Slices, nest, path_texts};
 
 /// Parents of calls in any order, names and values.
 fn calls() -> impl Strategy<Value = (Vec<u32>, Vec<u32>, Vec<i64>)> {
@@ -43,16 +43,23 @@ proptest! {
         let is_inside = |inner: usize, at: u32| way(&parents, inner as u32).contains(&at);
         let expected: Vec<_> = calls.clone().map(|at| sum(&is_child, at)).collect();
         prop_assert_eq!(forest.of_children(&values), expected);
+        let is_alike = |at: u32| way(&parents, at).get(1).is_some_and(|&p| values[p as usize] == values[at as usize]);
+        let expected: Vec<_> = calls.clone().map(|at| !is_alike(at)).collect();
+        prop_assert_eq!(forest.changes(&values), expected);
         let expected: Vec<_> = calls.map(|at| sum(&is_inside, at)).collect();
         prop_assert_eq!(forest.with_inner(values.clone()), expected);
     }
 
     #[test]
-    fn the_nearest_marked_call_is_first_on_the_way((parents, marks, _) in calls()) {
-        let forest = Forest::new(parents.clone()).unwrap();
+    fn calls_are_merged_into_the_first_that_is_retained((parents, marks, _) in calls()) {
+        let mut forest = Forest::new(parents.clone()).unwrap();
+        forest.retain(|at| marks[at] == 1);
         let first = |at| way(&parents, at).into_iter().find(|&on| marks[on as usize] == 1).unwrap_or(NONE);
         let expected: Vec<_> = (0..parents.len() as u32).map(first).collect();
-        prop_assert_eq!(forest.nearest(|at| marks[at] == 1), expected);
+        prop_assert_eq!(forest.kept(), expected);
+        let around = |at: usize| if marks[at] == 1 && parents[at] != NONE { first(parents[at]) } else { NONE };
+        let expected: Vec<_> = (0..parents.len()).map(around).collect();
+        prop_assert_eq!(forest.parents(), expected);
     }
 
     #[test]
@@ -97,6 +104,26 @@ proptest! {
         }
         let found = nest(Slices { groups: &groups, starts: &starts, ends: &ends, rows: &rows });
         prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_path_is_the_names_on_the_way((parents, names, _) in calls(), most in 1..4_usize) {
+        let paths = Paths::new(&Forest::new(parents.clone()).unwrap(), &names, most as u32);
+        let texts: Vec<String> = vec!["a".into(), String::new()];
+        let found = path_texts(&paths.parents, &paths.names, &texts, &paths.of, true);
+        let back = path_texts(&paths.parents, &paths.names, &texts, &paths.of, false);
+        let mut known: HashMap<Vec<u32>, u32> = HashMap::new();
+        for at in 0..parents.len() {
+            let mut on_way: Vec<u32> = way(&parents, at as u32).iter().map(|&on| names[on as usize]).collect();
+            on_way.reverse();
+            on_way.truncate(most);
+            let shown: Vec<&str> =
+                on_way.iter().map(|&name| texts[name as usize].as_str()).filter(|t| !t.is_empty()).collect();
+            prop_assert_eq!(&found[at], &shown.join(";"));
+            prop_assert_eq!(back[at].len(), found[at].len());
+            prop_assert_eq!(*known.entry(on_way).or_insert(paths.of[at]), paths.of[at]);
+        }
+        prop_assert_eq!(known.len(), paths.names.len());
     }
 
     #[test]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.calls import Places, nearest
+from kernelscope.analysis.tree import CallTree
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -42,41 +42,36 @@ def with_stacks(trace: "Trace", events: pl.DataFrame, texts: pl.DataFrame) -> pl
     Source: torch/autograd/profiler_util.py, EventList._set_backward_stacktraces.
     """
     numbers = ("sequence", "forward_thread")
-    joined = events.join(texts.select("row", _text="text"), on="row", how="left", maintain_order="left").join(
+    own = events.join(texts.select("row", _text="text"), on="row", how="left", maintain_order="left").join(
         trace.ops.select("row", *numbers), on="row", how="left", maintain_order="left"
     )
-    places = Places(joined["row"])
-    parents = places.of(joined["parent_row"])
-    node = nearest(_is_gradient(joined, parents), pl.concat([_NONE, parents]))[1:]
-    own = joined.with_columns(_node=node)
+    is_gradient = _is_gradient(own)
+    if not is_gradient.any():
+        return own.rename({"_text": "stack"}).drop(numbers)
+    tree = CallTree(own)
+    tree.retain(is_gradient)
+    own = own.with_columns(tree.kept().alias("_node"))
     by_forward = _forward_texts(trace, own)
-    nodes = own.select(
-        _place=pl.int_range(1, pl.len() + 1, dtype=pl.UInt32),
-        sequence="sequence",
-        forward_thread="forward_thread",
+    nodes = own.filter(is_gradient).select(*numbers, _node="row")
+    nodes = nodes.join(by_forward, on=numbers, how="left").select("_node", "_forward_text")
+    found = own.join(nodes, on="_node", how="left", maintain_order="left")
+    text = pl.when(pl.col("_node").is_not_null()).then("_forward_text").otherwise("_text")
+    return found.with_columns(stack=text).drop("_node", "_text", "_forward_text", *numbers)
+
+
+def _is_gradient(events: pl.DataFrame) -> pl.Series:
+    """Which events are the call of a node of autograd."""
+    wraps = events["name"].str.starts_with(_WRAPPER).fill_null(value=False)
+    backward = (events["forward_thread"].fill_null(0) > 0) & ~wraps
+    if not wraps.any():
+        return backward
+    wrappers = events.filter(wraps).select(
+        pl.col("name").str.strip_prefix(_WRAPPER), parent_row="row", _called=pl.lit(value=True)
     )
-    of_node = (
-        own.select("_node")
-        .join(nodes, left_on="_node", right_on="_place", how="left", maintain_order="left")
-        .join(by_forward, on=["sequence", "forward_thread"], how="left", maintain_order="left")
+    called = events.select("name", "parent_row").join(
+        wrappers, on=["name", "parent_row"], how="left", maintain_order="left"
     )
-    text = pl.when(pl.col("_node") > 0).then(of_node["_forward_text"]).otherwise(pl.col("_text"))
-    return own.with_columns(text.alias("stack")).drop("_node", "_text", *numbers)
-
-
-_NONE = pl.Series([0], dtype=pl.UInt32)
-
-
-def _is_gradient(events: pl.DataFrame, parents: pl.Series) -> pl.Series:
-    """By place, which events are the call of a node of autograd; the first value stands for none."""
-    names = events["name"]
-    above = pl.concat([pl.Series([None], dtype=pl.String), names]).gather(parents)
-    called = (pl.lit(_WRAPPER) + names == above).fill_null(value=False)
-    backward = (events["forward_thread"].fill_null(0) > 0) & ~names.str.starts_with(_WRAPPER).fill_null(
-        value=False
-    )
-    marked = pl.select(called).to_series() | backward
-    return pl.concat([pl.Series([False]), marked])
+    return backward | called["_called"].fill_null(value=False)
 
 
 def _forward_texts(trace: "Trace", events: pl.DataFrame) -> pl.DataFrame:
@@ -92,7 +87,7 @@ def _forward_texts(trace: "Trace", events: pl.DataFrame) -> pl.DataFrame:
         .unique("forward_thread", keep="first")
     )
     first = (
-        events.filter((pl.col("_node") == 0) & pl.col("sequence").is_not_null())
+        events.filter(pl.col("_node").is_null() & pl.col("sequence").is_not_null())
         .sort("start_ns", -pl.col("dur_ns"), "row")
         .unique(["sequence", "track"], keep="first", maintain_order=True)
         .select("sequence", "track", _forward_text="_text")
@@ -108,9 +103,13 @@ def frames_of(stacks: pl.Series) -> pl.DataFrame:
     Source: torch/autograd/profiler_util.py, _filter_stack_entry.
     """
     frame = pl.element()
-    left_out = pl.any_horizontal(
-        [frame.str.contains(a, literal=True) & frame.str.contains(b, literal=True) for a, b in _LEFT_OUT]
-    )
     frames = pl.col("stack").cast(pl.String).fill_null("").str.split(";")
     texts = stacks.alias("stack").unique().to_frame()
-    return texts.with_columns(frames=frames.list.eval(frame.filter((frame != "") & ~left_out)))
+    return texts.with_columns(frames=frames.list.eval(frame.filter((frame != "") & ~is_left_out(frame))))
+
+
+def is_left_out(frame: pl.Expr) -> pl.Expr:
+    """Whether torch leaves a frame of this text out of call stacks."""
+    return pl.any_horizontal(
+        [frame.str.contains(a, literal=True) & frame.str.contains(b, literal=True) for a, b in _LEFT_OUT]
+    )

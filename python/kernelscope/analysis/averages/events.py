@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.averages.call_stacks import with_stacks
+from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.grouping import as_text
-from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES, allocated_bytes
-from kernelscope.analysis.ops import with_self_memory
-from kernelscope.analysis.tree import collapse_repeats, nest, subtree_sums
+from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES
+from kernelscope.analysis.ops import put_memory
+from kernelscope.analysis.tree import CallTree, nest
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -39,7 +40,13 @@ def torch_events(trace: "Trace", *, stacks: pl.DataFrame | None = None) -> pl.Da
     Units: ns; bytes.
     Order: by start, longest first, then as recorded.
     """
-    calls = _cpu_calls(trace, stacks=stacks)
+    events = host_events(trace)
+    if stacks is not None:
+        events = with_stacks(trace, events, stacks)
+    tree = timed_calls(trace, events)
+    put_memory(tree, events, trace.memory)
+    calls = events.drop("track", "parent_row").filter(tree.is_kept())
+    calls = calls.with_columns(tree.columns([*TIMES, *MEMORY]))
     parts = [calls, _loose_memory(trace, calls), _gpu_rows(trace)]
     return (
         pl.concat(parts, how="diagonal")
@@ -55,42 +62,15 @@ def flat_shapes(dims: pl.Expr) -> pl.Expr:
     return (pl.lit("[") + inner + pl.lit("]")).str.replace_all(r",\s*", ", ")
 
 
-def _cpu_calls(trace: "Trace", *, stacks: pl.DataFrame | None) -> pl.DataFrame:
-    """Host events in one tree per thread, with their metrics."""
-    events = host_events(trace)
-    if stacks is not None:
-        events = with_stacks(trace, events, stacks)
-    merged = collapse_repeats(events)
-    kept = merged.rename({"row": "parent_row", "kept": "kept_parent"})
-    calls = (
-        events.join(merged.filter(pl.col("row") == pl.col("kept")).select("row"), on="row", how="semi")
-        .join(kept, on="parent_row", how="left", maintain_order="left")
-        .with_columns(parent_row="kept_parent")
-        .drop("kept_parent")
-    )
-    children = calls.group_by(pl.col("parent_row").alias("row")).agg(
-        pl.col("dur_ns").sum().alias("_children_ns")
-    )
-    own = (
-        trace.gpu_ops.join(merged, left_on="op_row", right_on="row", how="inner")
-        .group_by(pl.col("kept").alias("row"))
-        .agg(pl.col("dur_ns").sum().alias("device_self_ns"))
-    )
-    calls = (
-        calls.join(children, on="row", how="left", maintain_order="left")
-        .join(own, on="row", how="left", maintain_order="left")
-        .with_columns(
-            pl.col("device_self_ns").fill_null(0),
-            device_total_ns=pl.col("device_self_ns").fill_null(0),
-            cpu_total_ns="dur_ns",
-            cpu_self_ns=pl.col("dur_ns") - pl.col("_children_ns").fill_null(0),
-        )
-    )
-    calls = subtree_sums(calls, ["device_total_ns"]).with_columns(
-        allocated_bytes(calls, trace.memory, device_types=HOST_TYPES).alias("cpu_memory_bytes"),
-        allocated_bytes(calls, trace.memory, device_types=DEVICE_TYPES).alias("device_memory_bytes"),
-    )
-    return with_self_memory(calls).drop("_children_ns", "track", "parent_row")
+def timed_calls(trace: "Trace", events: pl.DataFrame) -> CallTree:
+    """The tree of the host's events, repeats of a name being one, with the columns of ``TIMES``."""
+    tree = CallTree(events)
+    tree.merge_repeats(events["name"])
+    tree.put(events.select(cpu_total_ns="dur_ns"))
+    tree.less_children("cpu_total_ns", into="cpu_self_ns")
+    tree.add(trace.gpu_ops.select(call="op_row", device_self_ns="dur_ns"))
+    tree.with_inner("device_self_ns", into="device_total_ns")
+    return tree
 
 
 def host_events(trace: "Trace") -> pl.DataFrame:
@@ -99,30 +79,43 @@ def host_events(trace: "Trace") -> pl.DataFrame:
     Columns: ``row``, ``start_ns``, ``dur_ns``, ``name``, ``track``, ``is_annotation``, ``is_python``,
         ``input_shapes``, ``device`` (cpu), ``parent_row``.
     """
+    slices = call_slices(trace, trace.python)
+    names = classes_of(slices.select("name", "input_dims", "category"))
     text = pl.col("name").cast(pl.String)
-    slices = ("row", "start_ns", pl.col("dur_ns").fill_null(0))
-    ops = trace.ops.select(
-        *slices,
-        pl.when(text.str.starts_with("ProfilerStep#"))
-        .then(pl.lit("ProfilerStep*"))
-        .otherwise(text)
-        .alias("name"),
-        track=pl.col("track").cast(pl.Int64),
-        is_annotation=(pl.col("category").cast(pl.String) == "user_annotation").fill_null(value=False),
+    told = names.keys.select(
+        name=shown_name(text),
         input_shapes=flat_shapes(pl.col("input_dims")),
+        is_annotation=(pl.col("category").cast(pl.String) == "user_annotation").fill_null(value=False),
     )
-    frames = trace.python.select(
-        *slices, text, track=pl.col("track").cast(pl.Int64), is_python=pl.lit(value=True)
-    )
+    spread = [names.spread(column) for column in told]
+    return nest(slices.drop("input_dims", "category")).with_columns(*spread, device=pl.lit("cpu"))
+
+
+def call_slices(trace: "Trace", frames: pl.DataFrame) -> pl.DataFrame:
+    """Operators, annotations, runtime calls and Python ``frames``, but for those that torch hides.
+
+    Columns: ``row``, ``start_ns``, ``dur_ns``, ``name``, ``track``, ``is_python``; of operators also
+        ``module_row``, ``input_dims`` and ``category``.
+    """
+    slices = ("row", "start_ns", pl.col("dur_ns").fill_null(0), "name")
+    track = pl.col("track").cast(pl.Int64)
+    ops = trace.ops.select(*slices, track, "module_row", "input_dims", "category")
+    python = frames.select(*slices, track, is_python=pl.lit(value=True))
     # A call that belongs to an operator is drawn on the operator's thread; any other stays apart.
-    threads = trace.ops.select(op_row="row", op_track=pl.col("track").cast(pl.Int64))
+    threads = trace.ops.select(op_row="row", op_track=track)
     calls = trace.launches.join(threads, on="op_row", how="left", maintain_order="left").select(
-        *slices, text, track=pl.coalesce("op_track", -1 - pl.col("track").cast(pl.Int64))
+        *slices, track=pl.coalesce("op_track", -1 - track)
     )
-    events = pl.concat([ops, frames, calls], how="diagonal").with_columns(
-        pl.col("is_annotation", "is_python").fill_null(value=False), device=pl.lit("cpu")
-    )
-    return nest(events.filter(~pl.col("name").is_in(_HIDDEN) | pl.col("name").is_null()))
+    events = pl.concat([ops, python, calls], how="diagonal")
+    names = classes_of(events.select("name"))
+    hidden = names.spread(names.keys["name"].cast(pl.String).is_in(_HIDDEN).fill_null(value=False))
+    events = events.with_columns(pl.col("is_python").fill_null(value=False))
+    return events.filter(~hidden) if hidden.any() else events
+
+
+def shown_name(text: pl.Expr) -> pl.Expr:
+    """A name as torch shows it: steps are all alike."""
+    return pl.when(text.str.starts_with("ProfilerStep#")).then(pl.lit("ProfilerStep*")).otherwise(text)
 
 
 def _loose_memory(trace: "Trace", calls: pl.DataFrame) -> pl.DataFrame:

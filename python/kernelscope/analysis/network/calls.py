@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.calls import Places, nearest
-from kernelscope.analysis.grouping import by_name
-from kernelscope.analysis.tree import nest
+from kernelscope.analysis.classes import Classes, classes_of
+from kernelscope.analysis.tree import CallTree, nest
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -21,113 +20,139 @@ LAYER = r"^(?:layer:|\[pl\]\[module\])(?P<name>.*)$"
 class ModuleCalls(NamedTuple):
     """What ran in which call of a module.
 
-    ``calls``: ``row``, ``parent_row`` (of the call around it), ``name``, ``module_id``, ``track``,
-    ``start_ns``, ``dur_ns``. ``ops``: an operator or range that belongs to a call, with ``row``, ``call_row``
-    (the innermost call), ``inside`` (false for a gradient of what ran in it), ``is_direct`` (inside, and in
-    no other operator that is), ``start_ns``, ``dur_ns`` and ``self_ns``. ``work``: ``call_row``, ``inside``
-    and ``dur_ns`` of each piece of GPU work that belongs to a call.
+    ``calls``: ``row``, ``parent_row`` (of the call around it), ``name``, ``track``, ``start_ns``, ``dur_ns``.
+    ``sums``: what belongs to each call, by ``call_row`` and ``inside`` (false for gradients of what ran in
+    it): ``operators`` (that it calls itself), ``self_ns`` (of all its operators), ``device_ns`` and
+    ``flops``. ``parts``: the operators that a call calls itself, with ``call_row``, ``start_ns``, ``dur_ns``.
     """
 
     calls: pl.DataFrame
-    ops: pl.DataFrame
-    work: pl.DataFrame
+    sums: pl.DataFrame
+    parts: pl.DataFrame
 
 
-def module_calls(trace: "Trace") -> ModuleCalls:
-    """The calls of modules in ``trace``: Python frames, else ranges or annotations around modules."""
-    found = _from_frames(trace)
-    if found.calls.is_empty():
-        found = _from_slices(trace, trace.ops, "op_row")
-    if found.calls.is_empty():
-        found = _from_slices(trace, trace.ranges, "range_row")
-    return found
+class _Slices(NamedTuple):
+    """Operators or ranges, and of each the call that it belongs to.
+
+    ``slices``: ``row``, ``parent_row``, ``start_ns``, ``dur_ns``. ``owner``: by class of slices ``call_row``,
+    ``inside`` and ``is_operator``, which is false of what is no operator in a call. ``link``: the column by
+    which GPU work names them.
+    """
+
+    slices: pl.DataFrame
+    owner: Classes
+    link: str
 
 
-def _from_frames(trace: "Trace") -> ModuleCalls:
-    named = by_name(trace.python.select("name"), is_call=pl.col("text").str.contains(FRAME))
-    is_module = trace.python["module_id"].is_not_null() | named["is_call"].fill_null(value=False)
-    frames = trace.python.select("row", "parent_row", "name", "module_id", "track", "start_ns", "dur_ns")
-    calls = _nested(frames, is_module)
-    ops = trace.ops.select("row", "parent_row", "track", "start_ns", "dur_ns", call_row="module_row")
-    around = calls.select(
-        call_row="row", _track="track", _start="start_ns", _end=pl.col("start_ns") + pl.col("dur_ns")
-    )
-    # A gradient has the module of its forward operator, in whose call it does not lie.
-    inside = (
-        (pl.col("track") == pl.col("_track"))
-        & (pl.col("start_ns") >= pl.col("_start"))
-        & (pl.col("start_ns") < pl.col("_end"))
-    )
-    ops = ops.join(around, on="call_row", how="left", maintain_order="left").with_columns(
-        inside=inside.fill_null(value=False)
-    )
-    annotation = trace.ops["category"].cast(pl.String) == "user_annotation"
-    operators = _nested(ops, ~annotation.fill_null(value=False))
-    return ModuleCalls(calls, _members(operators), _work(trace, ops, "op_row", calls))
+def module_calls(trace: "Trace", costs: pl.DataFrame | None) -> ModuleCalls | None:
+    """The calls of modules in ``trace``: Python frames, else ranges or annotations around modules.
+
+    Null if there are none. ``costs`` has ``op_row`` and ``flops``.
+    """
+    calls = _frames(trace.python)
+    if calls.height:
+        return _summed(trace, calls, _operators(trace.ops, calls), costs)
+    for slices, link in ((trace.ops, "op_row"), (trace.ranges, "range_row")):
+        names = classes_of(slices.select("name"))
+        is_module = _says(names, LAYER)
+        if is_module.any():
+            calls = _nested(slices, is_module, slices["track" if "track" in slices.columns else "tid"])
+            return _summed(trace, calls, _around(slices, is_module, link), costs)
+    return None
 
 
-def _from_slices(trace: "Trace", slices: pl.DataFrame, link: str) -> ModuleCalls:
-    """Modules that are operators' or ranges' own parents: every slice belongs to the call around it."""
-    frames = slices.select("row", "parent_row", "name", "start_ns", "dur_ns")
-    track = slices["track"] if "track" in slices.columns else slices["tid"]
-    frames = frames.with_columns(track.alias("track"), module_id=pl.lit(None, pl.Int32))
-    is_module = by_name(frames.select("name"), is_call=pl.col("text").str.contains(LAYER))["is_call"]
-    is_module = is_module.fill_null(value=False)
-    calls = _nested(frames, is_module)
-    if calls.is_empty():
-        frames = frames.clear()
-        is_module = is_module.clear()
-    places = Places(frames["row"])
-    parents = pl.concat([pl.zeros(1, dtype=pl.UInt32, eager=True), places.of(frames["parent_row"])])
-    at = nearest(pl.concat([pl.Series([False]), is_module]), parents)
-    # A call itself is no operator in it.
-    ops = frames.with_columns(_row_at(frames["row"], at[1:]).alias("call_row"), inside=pl.lit(value=True))
-    members = ops.filter(~is_module)
-    return ModuleCalls(calls, _members(members), _work(trace, ops, link, calls))
+def _frames(python: pl.DataFrame) -> pl.DataFrame:
+    """The Python frames that are calls of modules."""
+    is_module = python["module_id"].is_not_null() | _says(classes_of(python.select("name")), FRAME)
+    return _nested(python, is_module, python["track"])
 
 
-def _nested(slices: pl.DataFrame, marked: pl.Series) -> pl.DataFrame:
+def _says(names: Classes, pattern: str) -> pl.Series:
+    """Of which rows the name matches."""
+    return names.spread(names.keys["name"].cast(pl.String).str.contains(pattern).fill_null(value=False))
+
+
+def _nested(slices: pl.DataFrame, marked: pl.Series, track: pl.Series) -> pl.DataFrame:
     """The slices that are marked, each with the marked one around it as its parent."""
-    places = Places(slices["row"])
-    parents = pl.concat([pl.zeros(1, dtype=pl.UInt32, eager=True), places.of(slices["parent_row"])])
-    around = nearest(pl.concat([pl.Series([False]), marked]), parents).gather(parents)[1:]
-    row = _row_at(slices["row"], around).alias("parent_row")
-    return slices.with_columns(row, pl.col("dur_ns").fill_null(0)).filter(marked)
+    calls = slices.select("row", "name", track.alias("track"), "start_ns", pl.col("dur_ns").fill_null(0))
+    if not marked.any():
+        return calls.clear().with_columns(pl.lit(None, pl.UInt32).alias("parent_row"))
+    tree = CallTree(slices)
+    tree.retain(marked)
+    return calls.filter(marked).with_columns(tree.parents())
 
 
-def _row_at(rows: pl.Series, places: pl.Series) -> pl.Series:
-    """The rows at ``places``, counted from 1; null for 0."""
-    return pl.concat([pl.Series([None], dtype=pl.UInt32), rows.cast(pl.UInt32)]).gather(places)
-
-
-def _members(ops: pl.DataFrame) -> pl.DataFrame:
-    """The operators that belong to a call, with their own time and whether they are the call's children."""
-    places = Places(ops["row"])
-    call = pl.concat([pl.Series([None], dtype=pl.UInt32), ops["call_row"]])
-    of_parent = call.gather(places.of(ops["parent_row"]))
-    children = ops.group_by(row="parent_row").agg(pl.col("dur_ns").sum().alias("_children_ns"))
-    own = pl.col("dur_ns").fill_null(0) - pl.col("_children_ns").fill_null(0)
-    return (
-        ops.with_columns(is_direct=ops["inside"] & ~ops["call_row"].eq_missing(of_parent))
-        .join(children, on="row", how="left", maintain_order="left")
-        .filter(pl.col("call_row").is_not_null())
-        .select("row", "call_row", "inside", "is_direct", "start_ns", "dur_ns", self_ns=own)
+def _operators(ops: pl.DataFrame, calls: pl.DataFrame) -> _Slices:
+    """Operators with the calls that their modules are known to be in."""
+    members = classes_of(ops.select(call_row="module_row"))
+    end = pl.col("start_ns") + pl.col("dur_ns")
+    around = members.keys.join(
+        calls.select("track", "start_ns", call_row="row", end_ns=end),
+        on="call_row",
+        how="left",
+        maintain_order="left",
     )
+    of = {column: members.spread(around[column]) for column in ("track", "start_ns", "end_ns")}
+    starts = ops["start_ns"]
+    # A gradient has the module of its forward operator, in whose call it does not lie.
+    inside = (ops["track"] == of["track"]) & (starts >= of["start_ns"]) & (starts < of["end_ns"])
+    categories = classes_of(ops.select("category"))
+    annotation = (categories.keys["category"].cast(pl.String) == "user_annotation").fill_null(value=False)
+    owner = classes_of(
+        ops.select(
+            inside.fill_null(value=False).alias("inside"),
+            categories.spread(~annotation).alias("is_operator"),
+            call_row="module_row",
+        )
+    )
+    return _Slices(ops, owner, "op_row")
 
 
-def _work(trace: "Trace", ops: pl.DataFrame, link: str, calls: pl.DataFrame) -> pl.DataFrame:
-    columns = ["call_row", "inside", "dur_ns"]
-    owner = ops.select("call_row", "inside", row=pl.col("row")).rename({"row": link})
-    owner = owner.filter(pl.col("call_row").is_not_null())
-    linked = trace.gpu_ops.select(link, "dur_ns").join(owner, on=link, how="inner").select(columns)
+def _around(slices: pl.DataFrame, is_module: pl.Series, link: str) -> _Slices:
+    """Slices that are modules' calls or lie in them: every one belongs to the call around it."""
+    tree = CallTree(slices)
+    tree.retain(is_module)
+    # A call itself is no operator in it.
+    operators = (~is_module).alias("is_operator")
+    owner = slices.select(operators, tree.kept().alias("call_row"), inside=pl.lit(value=True))
+    return _Slices(slices, classes_of(owner), link)
+
+
+def _summed(trace: "Trace", calls: pl.DataFrame, found: _Slices, costs: pl.DataFrame | None) -> ModuleCalls:
+    slices, owner, link = found
+    tree = CallTree(slices)
+    tree.add(trace.gpu_ops.select(call=link, device_ns="dur_ns"))
+    known = pl.DataFrame(schema={"op_row": pl.UInt32, "flops": pl.Int64}) if costs is None else costs
+    tree.add(known.select("flops", call="op_row"))
+    operators = owner.spread(owner.keys["is_operator"])
+    tree.retain(operators)
+    call_rows = owner.spread(owner.keys["call_row"])
+    # Rows count from 0, which stands for none here.
+    tree.put(slices.select("dur_ns", call_row=call_rows.cast(pl.Int64) + 1))
+    tree.less_children("dur_ns", into="self_ns")
+    tree.mark_changes("call_row", into="operators")
+    columns = ("operators", "self_ns", "device_ns", "flops")
+    sums = tree.class_sums(owner, columns).filter(pl.col("call_row").is_not_null())
+    # What is not inside has no caller there, and what is no operator costs nothing but GPU work.
+    sums = sums.with_columns(
+        operators=pl.when(pl.col("inside") & pl.col("is_operator")).then("operators").otherwise(0),
+        flops=pl.when("is_operator").then("flops").otherwise(0),
+    )
+    direct = (tree.columns(["operators"]).to_series() > 0) & call_rows.is_not_null().filter(operators)
+    inside = owner.spread(owner.keys["inside"]).filter(operators)
+    parts = slices.select("start_ns", "dur_ns", call_rows).filter(operators).filter(direct & inside)
+    if link == "op_row":
+        sums = pl.concat([sums, _unowned(trace, calls)], how="diagonal")
+    return ModuleCalls(calls, sums.group_by("call_row", "inside").agg(pl.col(columns).sum()), parts)
+
+
+def _unowned(trace: "Trace", calls: pl.DataFrame) -> pl.DataFrame:
+    """The work of kernels that Python launches itself, as Triton's do: in a module, but in no operator."""
     loose = trace.gpu_ops.filter(pl.col("op_row").is_null() & pl.col("launch_row").is_not_null())
-    if link != "op_row" or loose.is_empty() or calls.is_empty():
-        return linked
-    # A kernel that Python launches itself, as Triton's do, is in a module but in no operator.
     wanted = trace.launches.join(loose.select(row="launch_row"), on="row", how="semi")
-    columns_of = ("row", "track", "start_ns", "dur_ns")
-    slices = [calls.select(columns_of), wanted.select(columns_of)]
-    at = nest(pl.concat(slices)).select(launch_row="row", call_row="parent_row")
+    columns = ("row", "track", "start_ns", "dur_ns")
+    at = nest(pl.concat([calls.select(columns), wanted.select(columns)]))
+    at = at.select(launch_row="row", call_row="parent_row")
     at = at.join(calls.select(call_row="row"), on="call_row", how="semi")
-    direct = loose.select("launch_row", "dur_ns").join(at, on="launch_row", how="inner")
-    return pl.concat([linked, direct.with_columns(inside=pl.lit(value=True)).select(columns)])
+    direct = loose.select("launch_row", device_ns="dur_ns").join(at, on="launch_row", how="inner")
+    return direct.select("call_row", "device_ns", inside=pl.lit(value=True))

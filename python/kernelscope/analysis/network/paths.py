@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.calls import Places, nearest
 from kernelscope.analysis.grouping import by_name
+from kernelscope.analysis.tree import CallTree
 
 SEPARATOR = "/"
 """Stands between the modules of a path."""
@@ -72,11 +72,11 @@ def _with_deep(calls: pl.DataFrame) -> pl.DataFrame:
     has_path = calls["path_id"].is_not_null()
     if has_path.all():
         return calls.with_columns(has_path=pl.lit(value=True))
-    places = Places(calls["row"])
-    parents = pl.concat([pl.zeros(1, dtype=pl.UInt32, eager=True), places.of(calls["parent_row"])])
-    at = nearest(pl.concat([pl.Series([False]), has_path]), parents)[1:]
-    paths = pl.concat([pl.Series([None], dtype=pl.UInt32), calls["path_id"]])
-    return calls.with_columns(paths.gather(at).alias("path_id"), has_path=has_path)
+    tree = CallTree(calls)
+    tree.retain(has_path)
+    path_of = calls.select(_at="row", path_id="path_id")
+    around = tree.kept().alias("_at").to_frame().join(path_of, on="_at", how="left", maintain_order="left")
+    return calls.with_columns(around["path_id"], has_path=has_path)
 
 
 def _instances(calls: pl.DataFrame) -> pl.DataFrame:
@@ -126,10 +126,11 @@ def hierarchy_calls(ops: pl.DataFrame) -> Placed:
 
     Columns: of the members, ``row``, ``phase``, ``self_ns`` and ``path_id``.
     """
-    children = ops.group_by(row="parent_row").agg(pl.col("dur_ns").sum().alias("_children_ns"))
-    inside = ops.filter(pl.col("module_hierarchy").is_not_null()).select(
-        "row", "phase", "dur_ns", text=pl.col("module_hierarchy").cast(pl.String)
-    )
+    tree = CallTree(ops)
+    tree.put(ops.select("dur_ns"))
+    tree.less_children("dur_ns", into="self_ns")
+    inside = ops.select("row", "phase", text="module_hierarchy").hstack(tree.columns(["self_ns"]))
+    inside = inside.drop_nulls("text").with_columns(pl.col("text").cast(pl.String))
     ids: dict[tuple[str, ...], int] = {}
     rows: list[tuple[object, ...]] = []
     of_text: list[tuple[str, int]] = []
@@ -147,8 +148,7 @@ def hierarchy_calls(ops: pl.DataFrame) -> Placed:
         if parts:
             of_text.append((text, ids[tuple(name for name, _ in parts)]))
     found = pl.DataFrame(of_text, schema={"text": pl.String, "path_id": pl.UInt32}, orient="row")
-    members = inside.join(children, on="row", how="left").join(found, on="text", how="inner")
-    own = pl.col("dur_ns").fill_null(0) - pl.col("_children_ns").fill_null(0)
+    members = inside.join(found, on="text", how="inner")
     # Nothing sorts before what stands between parts, so a path sorts before what it begins.
     paths = pl.DataFrame(rows, schema=_PATHS, orient="row").sort(pl.col("path").str.replace_all("/", "\0"))
-    return Placed(members.select("row", "phase", "path_id", self_ns=own), paths.with_row_index("order"))
+    return Placed(members.select("row", "phase", "path_id", "self_ns"), paths.with_row_index("order"))

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.covering import covered_ns
-from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES, allocated_bytes
 from kernelscope.analysis.network.calls import ModuleCalls, module_calls
 from kernelscope.analysis.network.paths import hierarchy_calls, with_paths
-from kernelscope.analysis.tree import subtree_sums
+from kernelscope.analysis.ops import put_memory
+from kernelscope.analysis.tree import CallTree, subtree_sums
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -40,20 +40,13 @@ def module_table(trace: "Trace", *, costs: pl.DataFrame | None = None) -> pl.Dat
     Source: the module view of the TensorBoard plugin, whose figures are sums over the rows of one ``module``.
     Example: ``module_table(trace).filter(pl.col("depth") < 2)``
     """
-    found = module_calls(trace)
-    if found.calls.is_empty():
+    found = module_calls(trace, costs)
+    if found is None:
         return hierarchy_table(trace, costs)
     calls, paths = with_paths(found.calls)
     path_of = calls.select(call_row="row", path_id="path_id")
     table = paths
-    for part in (
-        _host(calls, found),
-        _operators(found.ops, path_of),
-        _device(found.work, path_of),
-        _backward(found, path_of),
-        _memory(trace, calls),
-        _flops(found.ops, path_of, costs),
-    ):
+    for part in (_host(calls, found), _belonging(found.sums, path_of), _memory(trace, calls)):
         table = table.join(part, on="path_id", how="left", maintain_order="left")
     return _finished(table, trace, has_costs=costs is not None)
 
@@ -91,7 +84,7 @@ def _host(calls: pl.DataFrame, found: ModuleCalls) -> pl.DataFrame:
     """Calls and host times; what lies in a module or operator inside a call is not the call's own."""
     inner = [
         calls.filter(pl.col("parent_row").is_not_null()).select("start_ns", "dur_ns", call_row="parent_row"),
-        found.ops.filter("is_direct").select("start_ns", "dur_ns", "call_row"),
+        found.parts.select("start_ns", "dur_ns", "call_row"),
     ]
     around = calls.select(call_row="row", _start="start_ns", _end=pl.col("start_ns") + pl.col("dur_ns"))
     parts = pl.concat(inner).join(around, on="call_row", how="inner")
@@ -109,32 +102,28 @@ def _host(calls: pl.DataFrame, found: ModuleCalls) -> pl.DataFrame:
     )
 
 
-def _operators(ops: pl.DataFrame, path_of: pl.DataFrame) -> pl.DataFrame:
-    direct = ops.filter("is_direct").join(path_of, on="call_row", how="inner")
-    return direct.group_by("path_id").agg(pl.len().cast(pl.Int64).alias("operators"))
-
-
-def _device(work: pl.DataFrame, path_of: pl.DataFrame) -> pl.DataFrame:
-    inside = work.filter("inside").join(path_of, on="call_row", how="inner")
-    return inside.group_by("path_id").agg(pl.col("dur_ns").sum().alias("device_self_ns"))
-
-
-def _backward(found: ModuleCalls, path_of: pl.DataFrame) -> pl.DataFrame:
-    """Times of the gradients, which run outside the call: their own times, which can be added."""
-    host = found.ops.filter(~pl.col("inside")).join(path_of, on="call_row", how="inner")
-    device = found.work.filter(~pl.col("inside")).join(path_of, on="call_row", how="inner")
-    host = host.group_by("path_id").agg(pl.col("self_ns").sum().alias("backward_host_ns"))
-    device = device.group_by("path_id").agg(pl.col("dur_ns").sum().alias("backward_device_ns"))
-    return host.join(device, on="path_id", how="full", coalesce=True)
+def _belonging(sums: pl.DataFrame, path_of: pl.DataFrame) -> pl.DataFrame:
+    """Operators, GPU work and FLOPs. Gradients run outside the call: their own times can be added."""
+    inside = pl.col("inside")
+    return (
+        sums.join(path_of, on="call_row", how="inner")
+        .group_by("path_id")
+        .agg(
+            pl.col("operators").sum(),
+            pl.col("device_ns").filter(inside).sum().alias("device_self_ns"),
+            pl.col("self_ns").filter(~inside).sum().alias("backward_host_ns"),
+            pl.col("device_ns").filter(~inside).sum().alias("backward_device_ns"),
+            pl.col("flops").filter(inside).sum(),
+            pl.col("flops").filter(~inside).sum().alias("backward_flops"),
+        )
+    )
 
 
 def _memory(trace: "Trace", calls: pl.DataFrame) -> pl.DataFrame:
-    kinds = zip(_MEMORY, (HOST_TYPES, DEVICE_TYPES), strict=True)
     calls = calls.filter("has_path")
-    measured = calls.with_columns(
-        allocated_bytes(calls, trace.memory, device_types=types).alias(column) for column, types in kinds
-    )
-    return measured.group_by("path_id").agg(pl.col(_MEMORY).sum())
+    tree = CallTree(calls)
+    put_memory(tree, calls, trace.memory)
+    return calls.select("path_id").hstack(tree.columns(_MEMORY)).group_by("path_id").agg(pl.all().sum())
 
 
 def _flops(members: pl.DataFrame, path_of: pl.DataFrame, costs: pl.DataFrame | None) -> pl.DataFrame:

@@ -47,7 +47,7 @@ def _figure(stacks: pl.DataFrame, by: str, metric: str, title: str) -> Figure:
     nodes = _Tree()
     shown = stacks.head(_MOST_STACKS)
     for stack, value in shown.select("stack", "value_ns").iter_rows():
-        nodes.add(stack.split(";")[:_MOST_DEEP], value)
+        nodes.add(stack, value)
     trace = icicle([label(name, 60) for name in nodes.names], nodes.parents, nodes.totals())
     what = "Frames from the outermost on top to the innermost below, with the time spent in each."
     left = stacks.height - shown.height
@@ -64,19 +64,25 @@ class _Tree:
         self.parents: list[int] = []
         self.names: list[str] = []
         self._own: list[int] = []
-        self._places: dict[tuple[int, str], int] = {}
+        self._places: dict[str, int] = {}
 
-    def add(self, stack: list[str], value: int) -> None:
-        """Adds the time of a stack, root first."""
-        at = -1
-        for name in stack:
-            key = (at, name)
-            if key not in self._places:
-                self._places[key] = len(self.names)
-                self.parents.append(at)
-                self.names.append(name)
-                self._own.append(0)
-            at = self._places[key]
+    def add(self, stack: str, value: int) -> None:
+        """Adds the time of a stack, root first, with ``;`` between its frames."""
+        if stack.count(";") >= _MOST_DEEP:
+            stack = ";".join(stack.split(";", _MOST_DEEP)[:_MOST_DEEP])
+        # From the end to the first part that is known: most stacks begin like others.
+        new: list[str] = []
+        part = stack
+        while part and part not in self._places:
+            new.append(part)
+            part = part.rpartition(";")[0]
+        at = self._places[part] if part else -1
+        for path in reversed(new):
+            self._places[path] = len(self.names)
+            self.parents.append(at)
+            self.names.append(path.rpartition(";")[2])
+            self._own.append(0)
+            at = self._places[path]
         if at >= 0:
             self._own[at] += value
 

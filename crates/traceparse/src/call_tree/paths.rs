@@ -1,0 +1,76 @@
+//! Calls that have the same names above them.
+
+use hashbrown::HashMap;
+
+use super::{Forest, NONE};
+
+/// The ways of names that lead to calls: two calls share a path if they and all around them have the
+/// same names.
+#[derive(Debug, Default)]
+pub struct Paths {
+    /// The path of each call.
+    pub of: Vec<u32>,
+    /// The path around each path, which comes before it.
+    pub parents: Vec<u32>,
+    /// The last name of each path.
+    pub names: Vec<u32>,
+}
+
+impl Paths {
+    /// The paths of `forest`, whose calls have `names`; a call deeper than `most_levels` has the path of
+    /// the call around it.
+    #[must_use]
+    pub fn new(forest: &Forest, names: &[u32], most_levels: u32) -> Self {
+        let mut paths = Self { of: vec![NONE; forest.len()], ..Self::default() };
+        let mut depths: Vec<u32> = Vec::new();
+        let mut known: HashMap<(u32, u32), u32> = HashMap::new();
+        forest.for_each_outer_first(|at| {
+            let around = forest.parents().get(at).and_then(|&parent| paths.of.get(parent as usize));
+            let around = around.copied().unwrap_or(NONE);
+            let depth = depths.get(around as usize).map_or(0, |depth| depth + 1);
+            let name = names.get(at).copied().unwrap_or(NONE);
+            let path = if depth < most_levels {
+                *known.entry((around, name)).or_insert_with(|| {
+                    depths.push(depth);
+                    paths.parents.push(around);
+                    paths.names.push(name);
+                    paths.names.len() as u32 - 1
+                })
+            } else {
+                around
+            };
+            if let Some(of) = paths.of.get_mut(at) {
+                *of = path;
+            }
+        });
+        paths
+    }
+}
+
+/// The texts of the `wanted` paths: the texts of their names with `;` between, but for empty ones.
+///
+/// `parents` and `names` are those of [`Paths`].
+#[must_use]
+pub fn path_texts(
+    parents: &[u32],
+    names: &[u32],
+    texts: &[String],
+    wanted: &[u32],
+    root_first: bool,
+) -> Vec<String> {
+    let mut way: Vec<&str> = Vec::new();
+    let mut text_of = |&path: &u32| {
+        way.clear();
+        let mut at = path;
+        // A path comes behind the one around it, so this ends.
+        while let (Some(&parent), Some(&name)) = (parents.get(at as usize), names.get(at as usize)) {
+            way.extend(texts.get(name as usize).map(String::as_str).filter(|text| !text.is_empty()));
+            at = if parent < at { parent } else { NONE };
+        }
+        if root_first {
+            way.reverse();
+        }
+        way.join(";")
+    };
+    wanted.iter().map(&mut text_of).collect()
+}

@@ -1,0 +1,49 @@
+"""Divides rows into classes that agree in some columns.
+
+A trace has a million calls and a few hundred kinds of them: what depends on the kind only is worked out once
+for each.
+"""
+
+from typing import NamedTuple
+
+import polars as pl
+
+from kernelscope import _traceparse
+
+
+class Classes(NamedTuple):
+    """``of`` has the class of each row, a position in ``keys``, which has a row for each class."""
+
+    of: pl.Series
+    keys: pl.DataFrame
+
+    def spread(self, values: pl.Series) -> pl.Series:
+        """The value of the class of each row."""
+        return values.gather(self.of)
+
+
+def classes_of(keys: pl.DataFrame) -> Classes:
+    """The classes of the rows of ``keys`` that agree in all columns, in order of their first rows."""
+    of, first = _traceparse.divide_rows(stream(keys.select(codes(column) for column in keys)))
+    return Classes(taken(of, "class"), keys.select(pl.all().gather(taken(first, "first"))))
+
+
+def codes(values: pl.Series) -> pl.Series:
+    """Whole numbers that are equal where ``values`` are, and null where these are."""
+    if values.dtype == pl.String:
+        values = values.cast(pl.Categorical)
+    if values.dtype == pl.Categorical:
+        return values.to_physical().cast(pl.UInt32)
+    if isinstance(values.dtype, pl.UInt32 | pl.Int32 | pl.Int64 | pl.Boolean):
+        return values
+    return values.rank("dense").cast(pl.UInt32)
+
+
+def stream(frame: pl.DataFrame) -> bytes:
+    """A frame of whole numbers as Rust takes it: an Arrow IPC stream."""
+    return frame.write_ipc_stream(None, compat_level=pl.CompatLevel.newest()).getvalue()
+
+
+def taken(table: _traceparse.ArrowTable, column: str) -> pl.Series:
+    """A column of what Rust gives."""
+    return pl.DataFrame(table)[column]
