@@ -77,8 +77,10 @@ def range_table(trace: "Trace") -> pl.DataFrame:
 
 def _unlinked(gpu_ops: pl.DataFrame) -> pl.DataFrame:
     return (
-        gpu_ops.filter(pl.col("op_row").is_null())
-        .group_by(pl.col("link").cast(pl.String))
+        gpu_ops.select("op_row", "link", "dur_ns")
+        .filter(pl.col("op_row").is_null())
+        .group_by("link")
         .agg(pl.len().cast(pl.Int64).alias("events"), pl.col("dur_ns").sum())
+        .with_columns(pl.col("link").cast(pl.String))
         .sort(["dur_ns", "link"], descending=[True, False], nulls_last=True)
     )

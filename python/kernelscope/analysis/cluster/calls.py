@@ -7,7 +7,7 @@ from typing import cast
 
 import polars as pl
 
-from kernelscope.analysis.covering import hidden_ns, merged
+from kernelscope.analysis.covering import hidden_ns
 from kernelscope.costs.bind import shape_of_input
 from kernelscope.costs.communication import collective_kind, message_bytes
 from kernelscope.costs.dtypes import find_dtype
@@ -66,13 +66,12 @@ def communication_calls(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
 
     Columns: ``CALL_SCHEMA``.
     """
-    work = _gpu_work(tables)
-    calls = _with_arguments(tables, work.filter("is_communication"))
+    calls = _with_arguments(tables, _gpu_calls(tables))
     calls = pl.concat([calls, _host_calls(tables)], how="diagonal")
     if calls.is_empty():
         return pl.DataFrame(schema=CALL_SCHEMA)
     calls = _with_messages(tables, calls)
-    compute = work.filter(~pl.col("is_communication"))
+    compute = _computing(tables)
     on_gpu, on_host = calls.filter(pl.col("device").is_not_null()), calls.filter(pl.col("device").is_null())
     # What the host communicates, the work of any of its GPUs hides.
     calls = pl.concat([_hidden(on_gpu, compute, ["rank", "device"]), _hidden(on_host, compute, ["rank"])])
@@ -80,15 +79,22 @@ def communication_calls(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
 
 
 def _hidden(calls: pl.DataFrame, compute: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    if calls.is_empty():
+        return calls.with_columns(hidden_ns=pl.lit(None, pl.Int64))
     spans = calls.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-    return calls.with_columns(hidden_ns(spans, merged(compute, by=by), by=by))
+    return calls.with_columns(hidden_ns(spans, compute, by=by))
 
 
-def _gpu_work(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
+def _kernels(tables: Mapping[str, pl.LazyFrame]) -> pl.LazyFrame:
     """Kernels; whole graphs are left out, for they may hold collectives."""
+    return tables["gpu_ops"].filter(pl.col("kind") == "kernel")
+
+
+def _gpu_calls(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
+    """Kernels that communicate."""
     return (
-        tables["gpu_ops"]
-        .filter(pl.col("kind").cast(pl.String) == "kernel")
+        _kernels(tables)
+        .filter("is_communication")
         .select(
             "rank",
             "row",
@@ -100,10 +106,19 @@ def _gpu_work(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
             "step",
             "start_ns",
             pl.col("dur_ns").fill_null(0),
-            pl.col("is_communication").fill_null(value=False),
-            kernel=pl.when("is_communication").then(pl.col("name").cast(pl.String)),
+            kernel=pl.col("name").cast(pl.String),
         )
-        .with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        .collect()
+    )
+
+
+def _computing(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
+    """When other kernels ran on each device."""
+    end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
+    return (
+        _kernels(tables)
+        .filter(~pl.col("is_communication").fill_null(value=False))
+        .select("rank", "device", "start_ns", end_ns=end)
         .collect()
     )
 
@@ -131,11 +146,10 @@ def _with_arguments(tables: Mapping[str, pl.LazyFrame], work: pl.DataFrame) -> p
 
 def _host_calls(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
     """Collectives that the host runs itself."""
+    ops = tables["ops"].select("rank", "row", "name", "pid", "step", "start_ns", "dur_ns", "category")
     return (
-        tables["ops"]
-        .select("rank", "row", "name", "pid", "step", "start_ns", "dur_ns", "category")
-        .filter(pl.col("name").cast(pl.String).str.starts_with("gloo:"))
-        .filter(pl.col("category").cast(pl.String) == "cpu_op")
+        ops.filter(pl.col("name").cast(pl.Categorical).cat.starts_with("gloo:"))
+        .filter(pl.col("category") == "cpu_op")
         .with_columns(pl.col("name").cast(pl.String), op_row="row")
         .drop("category")
         .collect()
@@ -173,19 +187,9 @@ def _with_inputs(
     tables: Mapping[str, pl.LazyFrame], calls: pl.DataFrame, unsized: pl.DataFrame
 ) -> pl.DataFrame:
     """Elements and type from the shapes of the operator, which older recorders have instead."""
-    wanted = unsized.select("rank", "op_row").unique()
-    ops = (
-        tables["ops"]
-        .select(
-            "rank",
-            op_row="row",
-            op=pl.col("name").cast(pl.String),
-            dims=pl.col("input_dims").cast(pl.String),
-            types=pl.col("input_types").cast(pl.String),
-        )
-        .join(wanted.lazy(), on=["rank", "op_row"], how="semi")
-        .collect()
-    )
+    wanted = unsized.select("rank", row="op_row").unique()
+    columns = {"op": "name", "dims": "input_dims", "types": "input_types"}
+    ops = _looked_up(tables["ops"], wanted, columns).rename({"row": "op_row"})
     sizes = ops.select("dims", "types").unique().drop_nulls()
     told = [_first_input(dims, types) for dims, types in sizes.iter_rows()]
     sizes = sizes.with_columns(
@@ -211,18 +215,9 @@ def _with_ranges(
     tables: Mapping[str, pl.LazyFrame], calls: pl.DataFrame, in_range: pl.DataFrame
 ) -> pl.DataFrame:
     """The collective and its elements from the NVTX range around the call, the type from the kernel."""
-    wanted = in_range.select("rank", "range_row").unique()
-    ranges = (
-        tables["ranges"]
-        .select(
-            "rank",
-            range_row="row",
-            range=pl.col("name").cast(pl.String),
-            sizes=pl.col("sizes").cast(pl.String),
-        )
-        .join(wanted.lazy(), on=["rank", "range_row"], how="semi")
-        .collect()
-    )
+    wanted = in_range.select("rank", row="range_row").unique()
+    ranges = _looked_up(tables["ranges"], wanted, {"range": "name", "sizes": "sizes"})
+    ranges = ranges.rename({"row": "range_row"})
     sizes = ranges.select("sizes").unique().drop_nulls()
     told = pl.Series("elements", [_elements(text) for text in sizes["sizes"]], dtype=pl.Int64)
     ranges = ranges.join(sizes.with_columns(told), on="sizes", how="left").drop("sizes")
@@ -234,6 +229,15 @@ def _with_ranges(
         dtype=pl.when(missing).then(pl.coalesce("dtype", dtype)).otherwise("dtype"),
         in_elements=pl.coalesce("in_elements", "elements"),
     ).drop("range", "elements")
+
+
+def _looked_up(table: pl.LazyFrame, wanted: pl.DataFrame, texts: Mapping[str, str]) -> pl.DataFrame:
+    """Columns of text of some rows of some ranks, under names of their own."""
+    # A row of one rank may be one of another, too; this leaves few for the join and for the texts.
+    some = table.filter(pl.col("row").is_in(wanted["row"].implode()))
+    chosen = some.select("rank", "row", **{name: pl.col(column) for name, column in texts.items()})
+    found = chosen.join(wanted.lazy(), on=["rank", "row"], how="semi").collect()
+    return found.with_columns(pl.col(list(texts)).cast(pl.String))
 
 
 def _elements(dims: str) -> int | None:

@@ -41,12 +41,14 @@ def _tables(sources: Sources) -> Table:
 
 
 def _unlinked(sources: Sources) -> list[Part]:
-    loose = sources.trace.gpu_ops.filter(pl.col("op_row").is_null())
+    work = sources.trace.gpu_ops.select("op_row", "link", "dur_ns")
+    loose = work.filter(pl.col("op_row").is_null())
     if loose.is_empty():
         return []
     frame = (
-        loose.group_by(pl.col("link").cast(pl.String))
+        loose.group_by("link")
         .agg(pl.len().cast(pl.Int64).alias("events"), pl.col("dur_ns").sum().alias("device_ns"))
+        .with_columns(pl.col("link").cast(pl.String))
         .sort(["device_ns", "link"], descending=[True, False], nulls_last=True)
     )
     what = (
