@@ -22,17 +22,51 @@ pub(crate) enum Fraction {
 /// So many digits never exceed an `i64`.
 pub(crate) const SAFE_DIGITS: usize = 18;
 
+const ONES: u64 = 0x0101_0101_0101_0101;
+
 /// The number that `digits` make up, at most [`SAFE_DIGITS`] of them; `None` if others are among them.
 #[inline]
 pub(crate) fn whole_number(digits: &[u8]) -> Option<i64> {
-    // Without a way out of the loop, which costs more than the few digits behind one that is none.
-    let (mut value, mut highest) = (0_i64, 0);
-    for digit in digits {
-        let digit = digit.wrapping_sub(b'0');
-        highest = digit.max(highest);
-        value = value.wrapping_mul(10).wrapping_add(i64::from(digit));
+    let Some((high, low)) = digits.split_last_chunk() else { return eight_digits(last_eight(digits)?) };
+    let low = eight_digits(u64::from_le_bytes(*low))?;
+    let high = match high.split_last_chunk() {
+        None if high.is_empty() => return Some(low),
+        None => eight_digits(last_eight(high)?)?,
+        Some((top, high)) => {
+            let top = last_eight(top).map_or(Some(0), eight_digits)?;
+            top * 100_000_000 + eight_digits(u64::from_le_bytes(*high))?
+        }
+    };
+    Some(high * 100_000_000 + low)
+}
+
+/// 1 to 8 characters as a word, the last in its highest byte, with the digit zero in front of them.
+#[inline]
+fn last_eight(text: &[u8]) -> Option<u64> {
+    let missing = 8 - text.len().min(8);
+    let word = if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
+        // Two loads that overlap.
+        u64::from(u32::from_le_bytes(*first)) << (8 * missing) | u64::from(u32::from_le_bytes(*last)) << 32
+    } else {
+        let [first, middle, last] = [*text.first()?, *text.get(text.len() / 2)?, *text.last()?];
+        let place = |byte: u8, at: usize| u64::from(byte) << (8 * (missing + at));
+        place(first, 0) | place(middle, text.len() / 2) | place(last, text.len() - 1)
+    };
+    let in_front = if missing == 0 { 0 } else { u64::MAX >> (64 - 8 * missing) };
+    Some(word | (ONES * u64::from(b'0')) & in_front)
+}
+
+/// The number that eight digits make up, the first in the lowest byte; `None` if others are among them.
+#[inline]
+fn eight_digits(text: u64) -> Option<i64> {
+    let digits = text ^ (ONES * u64::from(b'0'));
+    if (digits | (digits & (ONES * 0x7f)).wrapping_add(ONES * 0x76)) & (ONES * 0x80) != 0 {
+        return None;
     }
-    (highest <= 9 && !digits.is_empty()).then_some(value)
+    // Neighbours are put together in pairs, all pairs at once.
+    let pairs = (digits * 10 + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    Some(((fours * 10_000 + (fours >> 32)) & 0xffff_ffff) as i64)
 }
 
 /// Nanoseconds of a decimal number of microseconds, rounded to the nearest.
@@ -40,12 +74,8 @@ pub(crate) fn whole_number(digits: &[u8]) -> Option<i64> {
 /// `None` if `text` is no number or out of the range of `i64`.
 #[inline]
 pub(crate) fn micros_to_ns(text: &[u8], fraction: Fraction) -> Option<i64> {
-    // Nearly all recorders write nanoseconds as three digits.
-    if text.len() <= SAFE_DIGITS
-        && let Some((whole, [b'.', part @ ..])) = text.split_last_chunk::<4>()
-        && let (Some(micros), Some(ns)) = (whole_number(whole), whole_number(part))
-    {
-        return Some(micros * 1000 + ns);
+    if let Some(ns) = short_micros_to_ns(text, fraction) {
+        return Some(ns);
     }
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -77,6 +107,34 @@ pub(crate) fn micros_to_ns(text: &[u8], fraction: Fraction) -> Option<i64> {
         _ => return scientific_to_ns(text),
     };
     Some(if negative { -ns } else { ns })
+}
+
+/// The same for what nearly all recorders write: few digits, and at most three behind a point.
+#[inline]
+fn short_micros_to_ns(text: &[u8], fraction: Fraction) -> Option<i64> {
+    if !(2..=SAFE_DIGITS).contains(&text.len()) {
+        return None;
+    }
+    let (high, low) = match text.split_last_chunk() {
+        Some((high, low)) => (high, u64::from_le_bytes(*low)),
+        None => (&[][..], last_eight(text)?),
+    };
+    let others = low ^ (ONES * u64::from(b'.'));
+    let points = others.wrapping_sub(ONES) & !others & (ONES * 0x80);
+    if points == 0 {
+        return whole_number(text)?.checked_mul(1000);
+    }
+    let point = points.trailing_zeros() & !7;
+    let decimals = 7 - point / 8;
+    if decimals > 3 || (decimals < 3 && fraction == Fraction::Unpadded) {
+        return None;
+    }
+    // What is before the point takes its place.
+    let before = low & ((1 << point) - 1);
+    let behind = low & (u64::MAX << point << 8);
+    let low = eight_digits(before << 8 | behind | u64::from(b'0'))?;
+    let high = if high.is_empty() { 0 } else { whole_number(high)? };
+    (high * 10_000_000 + low).checked_mul(10_i64.pow(3 - decimals))
 }
 
 #[inline]
@@ -138,6 +196,9 @@ mod tests {
         assert_eq!(ns("0.02099999999"), Some(21));
         assert_eq!(ns(".5"), Some(500));
         assert_eq!(ns("7."), Some(7_000));
+        assert_eq!(ns("00000012.25"), Some(12_250));
+        assert_eq!(ns("1682726050164281"), Some(1_682_726_050_164_281_000));
+        assert_eq!(ns("12345678901234567."), None);
     }
 
     #[test]
@@ -149,6 +210,24 @@ mod tests {
         assert_eq!(ns("1e300"), None);
         assert_eq!(ns("0e99"), Some(0));
         assert_eq!(ns("184467440737095516150E-8"), Some(1_844_674_407_370_955));
+    }
+
+    #[test]
+    fn digits_of_every_length_make_a_number() {
+        let digits = b"987654321012345678";
+        for len in 1..=SAFE_DIGITS {
+            let text = &digits[..len];
+            let expected = std::str::from_utf8(text).unwrap().parse().ok();
+            assert_eq!(whole_number(text), expected);
+            for at in 0..len {
+                for wrong in [b'/', b':', b'.', b' ', 0, 0xb5] {
+                    let mut text = text.to_vec();
+                    text[at] = wrong;
+                    assert_eq!(whole_number(&text), None, "{text:?}");
+                }
+            }
+        }
+        assert_eq!(whole_number(b""), None);
     }
 
     #[test]

@@ -49,11 +49,28 @@ pub(crate) fn identifier(raw: &Raw<'_>) -> Option<u64> {
 /// The finite number that `raw` holds.
 pub(crate) fn real(raw: &Raw<'_>) -> Option<f64> {
     match raw.kind {
-        Kind::Bare | Kind::Text => {
+        Kind::Bare | Kind::Text => short_real(raw.bytes).or_else(|| {
             std::str::from_utf8(raw.bytes).ok()?.parse().ok().filter(|value: &f64| value.is_finite())
-        }
+        }),
         _ => None,
     }
+}
+
+/// The number that few digits with a point make up.
+///
+/// All integers up to 2^53 and powers of ten up to 10^22 are floats, and a quotient of two is rounded once.
+#[inline]
+fn short_real(text: &[u8]) -> Option<f64> {
+    const EXACT_DIGITS: usize = 15;
+    if text.len() > EXACT_DIGITS {
+        return None;
+    }
+    let point = text.iter().position(|&byte| byte == b'.');
+    let (whole, part) = text.split_at(point.unwrap_or(text.len()));
+    let whole = whole_number(whole)?;
+    let Some(part) = part.get(1..) else { return Some(whole as f64) };
+    let scale = 10_i64.pow(part.len() as u32);
+    Some((whole * scale + whole_number(part)?) as f64 / scale as f64)
 }
 
 /// The truth value that `raw` holds, as a word or as 0 or 1.
@@ -93,7 +110,11 @@ mod tests {
 
     #[test]
     fn only_finite_reals_count() {
-        assert_eq!(real(&bare("0.848485")), Some(0.848485));
+        for text in
+            ["0.848485", "62", "39.555557", "0.009259259", "123456789.12345", "-0.0", "1e5", "7.", ".5"]
+        {
+            assert_eq!(real(&bare(text)).map(f64::to_bits), text.parse().ok().map(f64::to_bits), "{text}");
+        }
         assert_eq!(real(&bare("inf")), None);
         assert_eq!(real(&bare("nan")), None);
     }

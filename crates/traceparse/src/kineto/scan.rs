@@ -69,11 +69,15 @@ fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & HIGHS
 }
 
-/// Marks the bytes of `word` that are no digits.
+/// Marks the bytes of `word` that are no digits, points or minus signs.
 #[inline]
-fn non_digits(word: u64) -> u64 {
-    let digits = word ^ (ONES * b'0' as u64);
-    (digits | (digits & !HIGHS).wrapping_add(ONES * 0x76)) & HIGHS
+fn non_numeric(word: u64) -> u64 {
+    let low = word & !HIGHS;
+    let is_below = !(low + ONES * (0x80 - b'-' as u64));
+    let is_above = low + ONES * (0x7f - b'9' as u64);
+    // The only other character among them.
+    let is_slash = !((low ^ (ONES * b'/' as u64)) + ONES * 0x7f);
+    (word | is_below | is_above | is_slash) & HIGHS
 }
 
 #[inline]
@@ -153,9 +157,9 @@ impl<'a> Cursor<'a> {
     fn bare(&mut self) -> Result<Raw<'a>, Stop> {
         let start = self.at;
         loop {
-            // Digits: eight at a time.
+            // Numbers: eight characters at a time.
             while let Some(word) = word_at(self.bytes, self.at) {
-                let others = non_digits(word);
+                let others = non_numeric(word);
                 self.at += (others.trailing_zeros() / 8) as usize;
                 if others != 0 {
                     break;
@@ -241,6 +245,10 @@ mod tests {
         assert_eq!(value(r#""a\"b","#), Ok((Kind::EscapedText, r#"a\"b"#, 6)));
         assert_eq!(value(r#"[[1, "]"], {}]x"#), Ok((Kind::Nested, r#"[[1, "]"], {}]"#, 14)));
         assert_eq!(value("nan}"), Ok((Kind::Bare, "nan", 3)));
+        for end in (0..=0x7f_u8).filter(|byte| !b"+-.".contains(byte) && !byte.is_ascii_alphanumeric()) {
+            let text = format!("1419116104994.671{}12345678", char::from(end));
+            assert_eq!(value(&text), Ok((Kind::Bare, "1419116104994.671", 17)), "{text}");
+        }
     }
 
     #[test]
