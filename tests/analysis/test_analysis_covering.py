@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelscope import analysis
-from kernelscope.analysis.covering import clipped, covered_ns, filled_ns, gaps, hidden_ns, merged, runs
+from kernelscope.analysis.covering import covered_ns, filled_ns, gaps, hidden_ns, merged, runs
 from kernelscope.errors import InvalidArgumentError
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(-3, 12), st.sampled_from("ab")), max_size=15)
@@ -105,14 +105,6 @@ def test_runs_end_where_the_label_changes(spans: list[tuple[int, int, str]]) -> 
     changes = pl.any_horizontal(pl.col(name) != pl.col(name).shift(1) for name in ("group", "label"))
     expected = ordered.select(changes.fill_null(value=False).cum_sum())["group"]
     assert ordered["run"].to_list() == expected.to_list()
-
-
-@settings(deadline=None)
-@given(SPANS, st.integers(-20, 20), st.integers(-20, 20))
-def test_clipped(spans: list[tuple[int, int, str]], start: int, end: int) -> None:
-    parts = clipped(frame(spans), start, end)
-    assert instants(parts) == {(g, t) for g, t in instants(frame(spans)) if start <= t < end}
-    assert (parts["start_ns"] < parts["end_ns"]).all()
 
 
 KEYS = st.lists(

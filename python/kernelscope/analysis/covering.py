@@ -95,16 +95,6 @@ def grouped(frame: pl.DataFrame, by: list[str], **more: pl.Expr) -> pl.DataFrame
     )
 
 
-def clipped(frame: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
-    """The parts of the intervals that lie in ``[start_ns, end_ns]``; the others are left out.
-
-    Columns: of ``frame``, needs ``start_ns`` and ``end_ns``, and changes them.
-    """
-    return frame.with_columns(
-        pl.col("start_ns").clip(lower_bound=start_ns), pl.col("end_ns").clip(upper_bound=end_ns)
-    ).filter(pl.col("end_ns") > pl.col("start_ns"))
-
-
 def _codes(frame: pl.DataFrame, by: list[str]) -> pl.Series:
     """A number for each row that rows share which agree in ``by``, in the order of their values."""
     codes, count = pl.zeros(frame.height, dtype=pl.Int64, eager=True), 1

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, cast
 
 import polars as pl
 
-from kernelscope.analysis.covering import clipped, covered_ns, filled_ns
+from kernelscope.analysis.covering import covered_ns, filled_ns
 from kernelscope.analysis.occupancy import LAUNCH_COLUMNS, launch_metrics
 from kernelscope.analysis.ops import operator_flags
 from kernelscope.analysis.row_lookup import positions
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 
-_NEEDED = ("kind", "device", "start_ns", "dur_ns", *LAUNCH_COLUMNS)
+_NEEDED = ("kind", "device", "dur_ns", *LAUNCH_COLUMNS)
+_END = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
 
 
 def gpu_summary(trace: "Trace") -> pl.DataFrame:
@@ -35,19 +36,23 @@ def gpu_summary(trace: "Trace") -> pl.DataFrame:
     Formula: sm_efficiency integrates min(1, sum of blocks per SM over running kernels).
     Source: the GPU summary of the TensorBoard plugin.
     """
-    work = trace.gpu_ops.select(_NEEDED).with_columns(
-        end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
+    span = _span(trace)
+    # What lies outside the span ends before it starts, and so counts nothing.
+    work = trace.gpu_ops.select(
+        *_NEEDED,
+        start_ns=pl.col("start_ns").clip(lower_bound=span[0]),
+        end_ns=_END.clip(upper_bound=span[1]),
     )
-    span = _span(trace, work)
-    inside = clipped(work, *span)
     length = span[1] - span[0]
-    kernels = launch_metrics(inside.filter(pl.col("kind") == "kernel"), trace.devices)
+    kernels = work.filter((pl.col("kind") == "kernel") & (pl.col("end_ns") > pl.col("start_ns")))
+    kernels = launch_metrics(kernels, trace.devices)
     parts = [
-        _busy(inside),
+        _busy(work),
         filled_ns(_sized(kernels), by=["device"]).rename({"filled_ns": "_sm_ns"}),
         _occupancy(kernels),
         _tensor_core_share(trace),
-        work.filter(pl.col("kind") == "kernel")
+        work.select("kind", "device", "dur_ns")
+        .filter(pl.col("kind") == "kernel")
         .group_by("device")
         .agg(pl.len().cast(pl.Int64).alias("kernels"), pl.col("dur_ns").sum().alias("kernel_ns")),
     ]
@@ -77,15 +82,15 @@ def gpu_summary(trace: "Trace") -> pl.DataFrame:
     ).sort("device")
 
 
-def _span(trace: "Trace", work: pl.DataFrame) -> tuple[int, int]:
+def _span(trace: "Trace") -> tuple[int, int]:
     """From the first step's start to the last one's end; without steps, over all GPU work."""
     steps = step_breakdown(trace)
     if steps.height:
         ends = steps["start_ns"] + steps["total_ns"]
         return cast(int, steps["start_ns"].min()), cast(int, ends.max())
-    if work.height:
-        return cast(int, work["start_ns"].min()), cast(int, work["end_ns"].max())
-    return 0, 0
+    if trace.gpu_ops.is_empty():
+        return 0, 0
+    return trace.gpu_ops.select(pl.col("start_ns").min(), _END.max().alias("end_ns")).row(0)
 
 
 def _described(devices: pl.DataFrame) -> pl.DataFrame:
@@ -95,10 +100,10 @@ def _described(devices: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _busy(inside: pl.DataFrame) -> pl.DataFrame:
+def _busy(work: pl.DataFrame) -> pl.DataFrame:
     """For how long a kernel runs on each device, and for how long anything does."""
     is_other = (pl.col("kind") != "kernel").fill_null(value=True)
-    work = inside.select("device", "start_ns", "end_ns", is_other=is_other)
+    work = work.select("device", "start_ns", "end_ns", is_other=is_other)
     covered = covered_ns(work, by=["device"], level="is_other")
     return covered.group_by("device").agg(
         busy_ns=pl.col("covered_ns").filter(pl.col("is_other") == 0).sum(),

@@ -44,7 +44,7 @@ def classified_gaps(
         ``track`` (of the launch).
     Units: ns.
     """
-    gaps = work_gaps(trace).drop("launch_row", "range_row", "stream")
+    gaps = work_gaps(trace, "row", "device", "step", "op_row")
     # Only what was launched in the gap can have waited for the host.
     is_late = (pl.col("launch_ns") > pl.col("start_ns")).fill_null(value=False)
     late = _with_syncs(_with_data(gaps.filter(is_late), trace, names=op_names), trace, names=launch_names)

@@ -10,23 +10,23 @@ from kernelscope.analysis.row_lookup import looked_up
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
-_OF_WORK = ("row", "launch_row", "op_row", "range_row", "device", "stream", "step")
 
-
-def work_gaps(trace: "Trace", *, per_stream: bool = False) -> pl.DataFrame:
+def work_gaps(trace: "Trace", *columns: str, per_stream: bool = False) -> pl.DataFrame:
     """The gaps between the works of each GPU, or of each stream.
 
-    Columns: of the work that ends the gap ``row``, ``launch_row``, ``op_row``, ``range_row``, ``device``,
-        ``stream`` and ``step``; ``start_ns`` and ``dur_ns`` of the gap; ``launch_ns`` and ``track`` of the
-        call that launched the work, null where it was not recorded.
+    Columns: ``columns`` of the work that ends the gap, as in ``gpu_ops``; ``start_ns`` and ``dur_ns`` of
+        the gap; ``launch_ns`` and ``track`` of the call that launched the work, null where it was not
+        recorded.
     Units: ns on the trace's clock.
     Order: by device, then stream if asked for, then time.
     """
     end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0).clip(lower_bound=0)
     work = trace.gpu_ops.select("device", "stream", "start_ns", end_ns=end)
     found = gaps(work, by=["device", "stream"] if per_stream else ["device"])
-    ends = trace.gpu_ops.select(*_OF_WORK, "start_ns")[found["at"]]
-    calls = looked_up(ends["launch_row"], trace.launches, "start_ns", "track")
+    at = found["at"]
+    ends = trace.gpu_ops.select(pl.col(*columns, "start_ns").gather(at))
+    launched = trace.gpu_ops["launch_row"].gather(at)
+    calls = looked_up(launched, trace.launches, "start_ns", "track")
     return ends.with_columns(
         start_ns=found["before_ns"],
         dur_ns=pl.col("start_ns") - found["before_ns"],

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 KERNEL_DELAY_NS = 30_000
 """The longest gap that the GPU needs between works which already wait in its queue."""
 
+_RECORDED = ("row", "launch_row", "op_row", "range_row", "device", "stream", "step")
 _CAUSE = pl.Enum(["host_wait", "kernel_wait", "other"])
 
 
@@ -46,7 +47,10 @@ def idle_time(
     if mode is not None:
         return hta_idle_time(trace, mode, kernel_delay_us=kernel_delay_ns / 1000)
     columns = check_by(by, ("device", "stream", "cause", "op", "host", "step"))
-    gaps = _gaps(trace, per_stream="stream" in columns, kernel_delay_ns=kernel_delay_ns)
+    recorded = [name for name in columns if name in trace.gpu_ops.columns]
+    recorded += ["op_row", "range_row"] if "op" in columns else []
+    recorded += ["row"] if "host" in columns else []
+    gaps = _gaps(trace, *recorded, per_stream="stream" in columns, kernel_delay_ns=kernel_delay_ns)
     gaps = _with_ops(trace, gaps) if "op" in columns else gaps
     gaps = gaps.join(longest_on_thread(trace, gaps), on="row", how="left") if "host" in columns else gaps
     gap = pl.col("dur_ns")
@@ -83,7 +87,7 @@ def idle_gaps(
     Units: ns on the trace's clock.
     Order: longest first.
     """
-    gaps = _gaps(trace, per_stream=per_stream, kernel_delay_ns=kernel_delay_ns)
+    gaps = _gaps(trace, *_RECORDED, per_stream=per_stream, kernel_delay_ns=kernel_delay_ns)
     gaps = _with_ops(trace, gaps).join(longest_on_thread(trace, gaps), on="row", how="left")
     return _as_text(
         gaps.select(
@@ -104,10 +108,10 @@ def idle_gaps(
     ).sort("dur_ns", "start_ns", "row", descending=[True, False, False])
 
 
-def _gaps(trace: "Trace", *, per_stream: bool, kernel_delay_ns: int) -> pl.DataFrame:
+def _gaps(trace: "Trace", *columns: str, per_stream: bool, kernel_delay_ns: int) -> pl.DataFrame:
     """Gaps between works of each device, or stream, with the work that ends each and its launch."""
     end = pl.col("start_ns") + pl.col("dur_ns")
-    return work_gaps(trace, per_stream=per_stream).with_columns(
+    return work_gaps(trace, *columns, per_stream=per_stream).with_columns(
         until_ns=pl.min_horizontal("launch_ns", end),
         cause=pl.when(pl.col("launch_ns").is_null())
         .then(None)
