@@ -8,13 +8,21 @@ use crate::schema::Column;
 /// Finds rows by a recorded id, which should be unique but need not be.
 ///
 /// Recorders count ids up, with gaps where files were cut or joined, so the usual case is a table of
-/// pages; ids that are spread out go through a hash table. Rows of a repeated id are kept in order of
-/// start.
+/// pages; ids with wide but even gaps, of which rows that are close have close ones, are kept in their
+/// order; ids that are spread out otherwise go through a hash table. Rows of a repeated id are kept in
+/// order of start.
 pub(super) struct IdIndex {
-    slots: Slots,
-    /// Only if ids repeat.
-    grouped: Option<Grouped>,
+    rows: Rows,
     repeats: u64,
+}
+
+enum Rows {
+    Slots {
+        slots: Slots,
+        /// Only if ids repeat.
+        grouped: Option<Grouped>,
+    },
+    Ordered(Ordered),
 }
 
 /// Every row that has an id, the rows of one id behind one another.
@@ -42,17 +50,28 @@ impl IdIndex {
     /// The index of `ids`; `starts` are the starts of the same rows.
     pub(super) fn new(ids: &Column<i64>, starts: &[i64]) -> Self {
         let present = || (0..ids.len()).filter_map(|i| ids.get(i).map(|id| (id, i as u32)));
-        let mut slots = Slots::fit(present().map(|(id, _)| id));
+        let extent = Extent::of(present().map(|(id, _)| id));
+        let mut slots = match Slots::paged(present().map(|(id, _)| id), extent) {
+            Some(slots) => slots,
+            None => match Ordered::new(present(), extent, starts) {
+                Some((ordered, repeats)) => return Self { rows: Rows::Ordered(ordered), repeats },
+                None => Slots::Sparse(HashMap::with_capacity(extent.count)),
+            },
+        };
         let repeats = present().filter(|&(id, row)| slots.insert(id, row).is_some()).count() as u64;
         let grouped = (repeats > 0).then(|| Grouped::new(present(), &slots, starts));
-        Self { slots, grouped, repeats }
+        Self { rows: Rows::Slots { slots, grouped }, repeats }
     }
 
     /// The row of `id`; of several, the last that starts by `at`, or the first if none does.
     #[inline]
     pub(super) fn find(&self, id: i64, at: i64, starts: &[i64]) -> Option<u32> {
-        let first = self.slots.get(id)?;
-        let Some(grouped) = &self.grouped else { return Some(first) };
+        let (slots, grouped) = match &self.rows {
+            Rows::Slots { slots, grouped } => (slots, grouped),
+            Rows::Ordered(ordered) => return ordered.find(id, at, starts),
+        };
+        let first = slots.get(id)?;
+        let Some(grouped) = grouped else { return Some(first) };
         let rows = grouped.rows_of(first as usize);
         let before = rows.partition_point(|&row| starts[row as usize] <= at);
         rows.get(before.saturating_sub(1)).copied()
@@ -105,13 +124,11 @@ impl Grouped {
 }
 
 impl Slots {
-    fn fit(ids: impl Iterator<Item = i64> + Clone) -> Self {
-        let (count, low, high) = ids
-            .clone()
-            .fold((0, i64::MAX, i64::MIN), |(count, low, high), id| (count + 1, low.min(id), high.max(id)));
-        let range = high.checked_sub(low).and_then(|range| usize::try_from(range).ok());
-        let pages = range.map(|range| range / PAGE + 1).filter(|&pages| pages <= 4 * count + 1024);
-        let Some(pages) = pages else { return Self::Sparse(HashMap::with_capacity(count)) };
+    /// Pages for `ids`, unless they would be nearly empty.
+    fn paged(ids: impl Iterator<Item = i64>, extent: Extent) -> Option<Self> {
+        let Extent { count, low, .. } = extent;
+        let range = usize::try_from(extent.range()?).ok()?;
+        let pages = Some(range / PAGE + 1).filter(|&pages| pages <= 4 * count + 1024)?;
         let mut directory = vec![NONE; pages];
         let mut used = 0;
         for id in ids {
@@ -122,10 +139,7 @@ impl Slots {
             }
         }
         let slots = used as usize * PAGE;
-        if slots > 8 * count + 2 * PAGE {
-            return Self::Sparse(HashMap::with_capacity(count));
-        }
-        Self::Paged { base: low, directory, rows: vec![NONE; slots] }
+        (slots <= 8 * count + 2 * PAGE).then(|| Self::Paged { base: low, directory, rows: vec![NONE; slots] })
     }
 
     /// Stores `row` unless there is one already, which is returned.
@@ -152,6 +166,94 @@ impl Slots {
     }
 }
 
+/// How many ids there are, and the lowest and the highest.
+#[derive(Clone, Copy)]
+struct Extent {
+    count: usize,
+    low: i64,
+    high: i64,
+}
+
+impl Extent {
+    fn of(ids: impl Iterator<Item = i64>) -> Self {
+        let none = Self { count: 0, low: i64::MAX, high: i64::MIN };
+        ids.fold(none, |all, id| Self { count: all.count + 1, low: all.low.min(id), high: all.high.max(id) })
+    }
+
+    /// From the lowest to the highest.
+    fn range(&self) -> Option<i64> {
+        self.high.checked_sub(self.low).filter(|&range| range >= 0)
+    }
+}
+
+/// Ids with their rows by id and start, and where to look for an id among them.
+struct Ordered {
+    entries: Vec<(i64, u32)>,
+    low: i64,
+    /// The ids of one bucket agree in what is above so many bits of their distance from the lowest.
+    shift: u32,
+    /// Where each bucket begins, and the end of the last.
+    begins: Vec<u32>,
+}
+
+/// Ids in a bucket at most, so that neither looking through one nor sorting it takes long.
+const FULL: u32 = 512;
+
+impl Ordered {
+    /// The index and how many rows repeat an id; nothing if ids crowd in some places.
+    fn new(
+        rows: impl Iterator<Item = (i64, u32)> + Clone,
+        extent: Extent,
+        starts: &[i64],
+    ) -> Option<(Self, u64)> {
+        let Extent { count, low, .. } = extent;
+        let range = extent.range()? as u64;
+        let shift = u64::BITS - (range / count as u64).leading_zeros();
+        let bucket = |id: i64| (id.wrapping_sub(low) as u64 >> shift) as usize;
+        let mut begins = vec![0_u32; (range >> shift) as usize + 2];
+        for (id, _) in rows.clone() {
+            begins[bucket(id)] += 1;
+        }
+        if begins.iter().any(|&size| size > FULL) {
+            return None;
+        }
+        let mut end = 0;
+        for size in &mut begins {
+            end += std::mem::replace(size, end);
+        }
+        let mut next = begins.clone();
+        let mut entries = vec![(0, NONE); count];
+        for (id, row) in rows {
+            let place = &mut next[bucket(id)];
+            entries[*place as usize] = (id, row);
+            *place += 1;
+        }
+        let key = |&(id, row): &(i64, u32)| (id, starts[row as usize]);
+        for bounds in begins.windows(2) {
+            let bucket = &mut entries[bounds[0] as usize..bounds[1] as usize];
+            if !bucket.is_sorted_by_key(key) {
+                bucket.sort_by_key(key);
+            }
+        }
+        let repeats = entries.windows(2).filter(|pair| pair[0].0 == pair[1].0).count() as u64;
+        Some((Self { entries, low, shift, begins }, repeats))
+    }
+
+    #[inline]
+    fn find(&self, id: i64, at: i64, starts: &[i64]) -> Option<u32> {
+        let bucket = usize::try_from(id.checked_sub(self.low)? >> self.shift).ok()?;
+        let bounds = *self.begins.get(bucket)?..*self.begins.get(bucket + 1)?;
+        let bucket = &self.entries[bounds.start as usize..bounds.end as usize];
+        let first = bucket.partition_point(|entry| entry.0 < id);
+        if bucket.get(first)?.0 != id {
+            return None;
+        }
+        let later = bucket[first + 1..].iter();
+        let in_time = later.take_while(|(other, row)| *other == id && starts[*row as usize] <= at);
+        Some(in_time.last().unwrap_or(&bucket[first]).1)
+    }
+}
+
 #[inline]
 fn slot(base: i64, directory: &[u32], id: i64) -> Option<usize> {
     let offset = usize::try_from(id.checked_sub(base)?).ok()?;
@@ -166,7 +268,7 @@ mod tests {
 
     #[test]
     fn dense_paged_sparse_and_extreme_ids() {
-        for spread in [1, 700, 1 << 40] {
+        for spread in [1, 700, 1 << 40, 1 << 61] {
             let ids: Column<i64> =
                 [Some(7), None, Some(7 + spread), Some(7 + 2 * spread)].into_iter().collect();
             let starts = [0, 10, 20, 30];
@@ -191,6 +293,27 @@ mod tests {
         assert_eq!(index.find(3, 95, &starts), Some(3));
         assert_eq!(index.find(3, 5, &starts), Some(1));
         assert_eq!(index.find(4, 5, &starts), Some(2));
+    }
+
+    #[test]
+    fn ids_far_apart_are_found_however_they_are_kept() {
+        // Evenly, in either order, with each repeated; crowded, with one far from all others.
+        let even: Vec<i64> = (0..500).map(|i| 1_000_000 * i - 7).collect();
+        let reversed: Vec<i64> = even.iter().rev().copied().collect();
+        let repeated: Vec<i64> = even.iter().chain(&reversed).copied().collect();
+        let crowded: Vec<i64> = (0..500).map(|i| 3 * i).chain([i64::MAX / 2]).collect();
+        for ids in [even, reversed, repeated, crowded] {
+            let starts: Vec<i64> = (0..ids.len() as i64).collect();
+            let index = IdIndex::new(&Column::from_values(ids.clone()), &starts);
+            for (row, &id) in ids.iter().enumerate() {
+                assert_eq!(index.find(id, row as i64, &starts), Some(row as u32), "{id}");
+                assert_eq!(index.find(id + 1, row as i64, &starts), None);
+                let first = ids.iter().position(|&other| other == id).unwrap();
+                assert_eq!(index.find(id, -1, &starts), Some(first as u32));
+            }
+            assert_eq!(index.repeats(), if ids.len() == 1000 { 500 } else { 0 });
+            assert_eq!(index.find(i64::MIN, 0, &starts).or(index.find(i64::MAX, 0, &starts)), None);
+        }
     }
 
     #[test]
