@@ -1,7 +1,8 @@
 """The answers from which several views are made, each computed once."""
 
-from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import polars as pl
 
@@ -25,18 +26,42 @@ _GROUPINGS: dict[str, tuple[str, ...]] = {
 }
 
 
+_Answer = TypeVar("_Answer")
+
+
+class once(Generic[_Answer]):  # noqa: N801 - it is written like property
+    """A property of :class:`Sources` that is computed once, also where several threads ask for it.
+
+    ``functools.cached_property`` lets each of them compute it.
+    """
+
+    def __init__(self, make: "Callable[[Any], _Answer]") -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    def __get__(self, sources: "Sources", owner: type) -> _Answer:
+        name = self._make.__name__
+        # A dictionary gives every thread the same lock.
+        with sources.locks.setdefault(name, RLock()):
+            if name not in sources.answers:
+                sources.answers[name] = self._make(sources)
+            return sources.answers[name]
+
+
 class Sources:
-    """A trace, and what several views ask of it."""
+    """A trace, and what several views ask of it. Any number of threads may ask."""
 
     def __init__(self, trace: "Trace") -> None:
         self.trace = trace
+        self.locks: dict[str, RLock] = {}
+        self.answers: dict[str, Any] = {}
 
-    @cached_property
+    @once
     def breakdown(self) -> pl.DataFrame:
         """Every complete step and its parts."""
         return analysis.step_breakdown(self.trace)
 
-    @cached_property
+    @once
     def ops(self) -> dict[str, pl.DataFrame]:
         """Operators by name, and by name and what else was recorded: shape, stack and module."""
         ops = self.trace.ops
@@ -49,31 +74,31 @@ class Sources:
             found["stack"] = analysis.op_table(self.window.trace, by=("name", "call_stack"))
         return found
 
-    @cached_property
+    @once
     def kernels(self) -> pl.DataFrame:
         """Kernels by name."""
         return analysis.kernel_table(self.trace)
 
-    @cached_property
+    @once
     def gpus(self) -> pl.DataFrame:
         """Each GPU that worked."""
         return analysis.gpu_summary(self.trace)
 
-    @cached_property
+    @once
     def costs(self) -> pl.DataFrame:
         """What every operator had to compute: ``op_row`` and ``flops``."""
         ops = self._costed.ops
         return ops.select("op_row").with_columns(self._costed.kinds["flops"].gather(ops["kind"]))
 
-    @cached_property
+    @once
     def _costed(self) -> Costed:
         return costed_trace(self.trace, convention="kernelscope")
 
-    @cached_property
+    @once
     def _work(self) -> LimitedWork:
         return limited_work(self.trace, self._costed)
 
-    @cached_property
+    @once
     def _kinds(self) -> pl.DataFrame:
         return kind_sums(self._work)
 
@@ -81,37 +106,37 @@ class Sources:
         """What was achieved and attainable, by a column."""
         return summed(self.trace, self._work, (by,))
 
-    @cached_property
+    @once
     def efficiency(self) -> pl.DataFrame:
         """FLOPs utilisation of each step."""
         return step_efficiency(self.trace, self._work)
 
-    @cached_property
+    @once
     def coverage(self) -> pl.DataFrame:
         """For how much of the GPU time the costs are known."""
         return coverage_of(self.trace, self._kinds)
 
-    @cached_property
+    @once
     def cost_findings(self) -> pl.DataFrame:
         """Whose costs are not known, and why."""
         return cost_findings(self._kinds)
 
-    @cached_property
+    @once
     def overview(self) -> dict[str, object]:
         """The figures of the trace at a glance."""
         return analysis.overview(self.trace, gpus=self.gpus, efficiency=self.efficiency).row(0, named=True)
 
-    @cached_property
+    @once
     def recommendations(self) -> pl.DataFrame:
         """What could make the program faster."""
         return analysis.recommendations(self.trace, breakdown=self.breakdown, gpus=self.gpus)
 
-    @cached_property
+    @once
     def window(self) -> Window:
         """The trace itself, or a step of it if it is large."""
         return window_of(self.trace, self.breakdown)
 
-    @cached_property
+    @once
     def _missing(self) -> dict[str, str]:
         rows = analysis.missing(self.trace).iter_rows(named=True)
         return {row["view"]: f"{row['why']} {row['remedy']}" for row in rows}
@@ -120,7 +145,7 @@ class Sources:
         """What the trace lacks for views of :func:`kernelscope.analysis.missing`, and the remedies."""
         return [Note(self._missing[name], missing=True) for name in names if name in self._missing]
 
-    @cached_property
+    @once
     def origin_ns(self) -> int:
         """The start of the first event: times of the page count from it."""
         extent = self.trace.extent()
