@@ -109,7 +109,10 @@ def test_workers_do_not_outlive_their_coordinator(job: Path, tmp_path: Path) -> 
 @pytest.mark.usefixtures("interruptible")
 def test_interrupted(job: Path, whole: tuple[dict[str, bytes], float], tmp_path: Path) -> None:
     process = start(job, tmp_path / "lake")
-    time.sleep(whole[1] * 0.6)
+    # While Python itself starts, nobody can catch the signal.
+    while not (tmp_path / "lake").exists() and process.poll() is None:
+        time.sleep(0.005)
+    time.sleep(whole[1] * 0.1)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode in (0, 130)
