@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.ops import operator_flags
+from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.ops import operator_classes
 from kernelscope.analysis.tensor_cores import kernel_flags
 from kernelscope.analysis.tree import CallTree
 
@@ -24,16 +25,18 @@ def call_eligibility(trace: "Trace") -> pl.DataFrame:
     Units: ns.
     Source: the recommendations of the TensorBoard plugin.
     """
-    ops = operator_flags(trace.ops.select("row", "parent_row", "name", "category"))
+    ops = trace.ops
+    classes = operator_classes(ops)
     tree = CallTree(ops)
     tree.merge_repeats(ops["name"])
-    tree.put(ops.select(eligible="_eligible"))
+    tree.put(pl.DataFrame({"eligible": classes.spread(classes.keys["_eligible"])}))
     tree.add(_kernels(trace))
     tree.with_inner("eligible", into="inside")
     figures = tree.columns(["eligible", "inside", "kernel_ns", "tensor_core_ns"])
+    is_operator = classes.spread(classes.keys["is_operator"]).alias("is_operator")
     return (
-        ops.filter(tree.is_kept())
-        .select("row", "name", "is_operator")
+        ops.select("row", "name", is_operator)
+        .filter(tree.is_kept())
         .hstack(figures)
         .select(
             "row",
@@ -61,13 +64,16 @@ def eligible_share(trace: "Trace", calls: pl.DataFrame | None = None) -> float |
 
 def _kernels(trace: "Trace") -> pl.DataFrame:
     """Of each kernel its call, its time, that on tensor cores, and whether it used them."""
-    linked = trace.gpu_ops.select("op_row", "kind", "name", "device", "dur_ns").filter(
-        (pl.col("kind") == "kernel") & pl.col("op_row").is_not_null()
+    work = trace.gpu_ops
+    classes = classes_of(work.select("kind", "name", "device"))
+    flags = kernel_flags(classes.keys, trace.devices).select(
+        is_kernel=(pl.col("kind") == "kernel").fill_null(value=False),
+        used=((pl.col("kind") == "kernel") & pl.col("tensor_cores")).fill_null(value=False),
     )
-    used = pl.col("tensor_cores").fill_null(value=False)
-    return kernel_flags(linked, trace.devices).select(
+    is_kernel, used = classes.spread(flags["is_kernel"]), classes.spread(flags["used"])
+    return work.select(
+        used.cast(pl.UInt32).alias("eligible"),
         call="op_row",
-        kernel_ns="dur_ns",
+        kernel_ns=pl.when(is_kernel).then("dur_ns"),
         tensor_core_ns=pl.when(used).then("dur_ns"),
-        eligible=used.cast(pl.UInt32),
     )

@@ -105,7 +105,7 @@ def op_calls(trace: "Trace", *, collapse: bool = True) -> pl.DataFrame:
     Columns: those of the table ``ops``, the metrics of :func:`op_table`, and ``is_operator`` (false
         for annotations, steps, data loading and optimizer steps).
     """
-    classes = _with_flags(classes_of(trace.ops.select("name", "category")))
+    classes = operator_classes(trace.ops)
     tree = _costed(trace, classes, collapse=collapse)
     is_operator = classes.spread(classes.keys["is_operator"]).alias("is_operator")
     calls = trace.ops.with_columns(pl.col("dur_ns").fill_null(0), is_operator).filter(tree.is_kept())
@@ -138,6 +138,11 @@ def _known(sums: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
         *(_MEMORY if trace.memory.is_empty() else ()),
     ]
     return sums.with_columns(pl.lit(None, pl.Int64).alias(c) for c in unknown if c in sums.columns)
+
+
+def operator_classes(ops: pl.DataFrame) -> Classes:
+    """The classes of ``ops`` by name and category, with what :func:`operator_flags` adds."""
+    return _with_flags(classes_of(ops.select("name", "category")))
 
 
 def _with_flags(classes: Classes) -> Classes:

@@ -21,12 +21,17 @@ _EFFICIENCY = {
 
 
 def overview(
-    trace: "Trace", *, gpus: pl.DataFrame | None = None, efficiency: pl.DataFrame | None = None
+    trace: "Trace",
+    *,
+    gpus: pl.DataFrame | None = None,
+    efficiency: pl.DataFrame | None = None,
+    calls: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """What a trace comes to: one row, so that the rows of many ranks can stand below each other.
 
-    ``gpus`` takes the answer of :func:`kernelscope.analysis.gpu_summary`, and ``efficiency`` that of
-    :func:`kernelscope.analysis.efficiency`: without it what follows from FLOPs is null.
+    ``gpus`` takes the answer of :func:`kernelscope.analysis.gpu_summary`, ``calls`` that of
+    ``eligibility.call_eligibility``, and ``efficiency`` that of :func:`kernelscope.analysis.efficiency`:
+    without it what follows from FLOPs is null.
 
     Columns: ``rank``, ``world_size``, ``host``, ``format``; ``gpus`` (that ran a kernel), ``gpu_name`` (of
         the first); ``steps`` (whole ones), ``partial_steps``; ``step_ns`` and the eight parts of a step, as
@@ -70,7 +75,7 @@ def overview(
     )
     counts = pl.DataFrame(
         {
-            "tc_eligible_share": [eligible_share(trace)],
+            "tc_eligible_share": [eligible_share(trace, calls)],
             "kernels": [int(used["kernels"].sum())],
             "gpu_kernel_ns": [int(used["kernel_ns"].sum())],
             "operators": [trace.ops.height],

@@ -21,11 +21,17 @@ class Facts:
     """Figures about one trace. Only whole steps count, and all of a trace without steps."""
 
     def __init__(
-        self, trace: "Trace", *, breakdown: pl.DataFrame | None = None, gpus: pl.DataFrame | None = None
+        self,
+        trace: "Trace",
+        *,
+        breakdown: pl.DataFrame | None = None,
+        gpus: pl.DataFrame | None = None,
+        calls: pl.DataFrame | None = None,
     ) -> None:
         self.trace = trace
         self._breakdown = breakdown
         self._gpus = gpus
+        self._calls = calls
 
     @cached_property
     def breakdown(self) -> pl.DataFrame:
@@ -137,7 +143,7 @@ class Facts:
     @cached_property
     def calls(self) -> pl.DataFrame:
         """Operators, and whether tensor cores could run them: see ``call_eligibility``."""
-        return call_eligibility(self.trace)
+        return call_eligibility(self.trace) if self._calls is None else self._calls
 
     @cached_property
     def is_nvidia(self) -> bool:

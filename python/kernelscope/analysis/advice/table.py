@@ -56,13 +56,14 @@ def recommendations(
     *,
     breakdown: pl.DataFrame | None = None,
     gpus: pl.DataFrame | None = None,
+    calls: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """What could make a program faster, as far as its trace shows.
 
     ``source`` is a trace, or the traces of several ranks of a job: then each rank's advice stands beside
-    what only shows when ranks are compared. ``breakdown`` and ``gpus`` take the answers of
-    :func:`kernelscope.analysis.step_breakdown` and :func:`kernelscope.analysis.gpu_summary` of a single
-    trace. Only whole steps count. What is not known, or not for this make of GPU, makes no rule speak.
+    what only shows when ranks are compared. ``breakdown``, ``gpus`` and ``calls`` take the answers of
+    :func:`kernelscope.analysis.step_breakdown`, :func:`kernelscope.analysis.gpu_summary` and
+    ``eligibility.call_eligibility`` of a single trace. Only whole steps count. What is not known, or not for this make of GPU, makes no rule speak.
 
     Columns: ``id`` (of the rule), ``severity`` (high, medium, low), ``title``, ``evidence`` and ``remedy``
         (sentences), ``value`` and ``threshold`` that it passed, both in ``unit``; ``saving_ns`` (time of all
@@ -82,7 +83,7 @@ def recommendations(
         for rank, advice in _compared(source, facts):
             rows.append(_row(advice, longest, rank))
         return _table(rows)
-    return _table(list(_asked(Facts(source, breakdown=breakdown, gpus=gpus))))
+    return _table(list(_asked(Facts(source, breakdown=breakdown, gpus=gpus, calls=calls))))
 
 
 def _asked(facts: Facts) -> Iterator[dict[str, object]]:

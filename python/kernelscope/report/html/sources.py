@@ -12,6 +12,7 @@ from kernelscope.analysis.costing.attainable import summed
 from kernelscope.analysis.costing.costed import Costed, costed_trace
 from kernelscope.analysis.costing.coverage import cost_findings, coverage_of, kind_sums
 from kernelscope.analysis.costing.limits import LimitedWork, limited_work
+from kernelscope.analysis.eligibility import call_eligibility
 from kernelscope.analysis.ops import op_tables
 from kernelscope.report.html.parts import Note
 from kernelscope.report.html.window import Window, window_of
@@ -124,12 +125,21 @@ class Sources:
     @once
     def overview(self) -> dict[str, object]:
         """The figures of the trace at a glance."""
-        return analysis.overview(self.trace, gpus=self.gpus, efficiency=self.efficiency).row(0, named=True)
+        table = analysis.overview(
+            self.trace, gpus=self.gpus, efficiency=self.efficiency, calls=self._eligibility
+        )
+        return table.row(0, named=True)
 
     @once
     def recommendations(self) -> pl.DataFrame:
         """What could make the program faster."""
-        return analysis.recommendations(self.trace, breakdown=self.breakdown, gpus=self.gpus)
+        return analysis.recommendations(
+            self.trace, breakdown=self.breakdown, gpus=self.gpus, calls=self._eligibility
+        )
+
+    @once
+    def _eligibility(self) -> pl.DataFrame:
+        return call_eligibility(self.trace)
 
     @once
     def window(self) -> Window:
