@@ -63,7 +63,8 @@ def recommendations(
     ``source`` is a trace, or the traces of several ranks of a job: then each rank's advice stands beside
     what only shows when ranks are compared. ``breakdown``, ``gpus`` and ``calls`` take the answers of
     :func:`kernelscope.analysis.step_breakdown`, :func:`kernelscope.analysis.gpu_summary` and
-    ``eligibility.call_eligibility`` of a single trace. Only whole steps count. What is not known, or not for this make of GPU, makes no rule speak.
+    ``eligibility.call_eligibility`` of a single trace. Only whole steps count. What is not known, or not for
+    this make of GPU, makes no rule speak.
 
     Columns: ``id`` (of the rule), ``severity`` (high, medium, low), ``title``, ``evidence`` and ``remedy``
         (sentences), ``value`` and ``threshold`` that it passed, both in ``unit``; ``saving_ns`` (time of all
