@@ -9,6 +9,7 @@ from typing import NamedTuple
 import polars as pl
 
 from kernelscope import _traceparse
+from kernelscope.analysis.handing_over import as_stream
 
 
 class Classes(NamedTuple):
@@ -24,7 +25,7 @@ class Classes(NamedTuple):
 
 def classes_of(keys: pl.DataFrame) -> Classes:
     """The classes of the rows of ``keys`` that agree in all columns, in order of their first rows."""
-    of, first = _traceparse.divide_rows(stream(keys.select(codes(column) for column in keys)))
+    of, first = _traceparse.divide_rows(as_stream(keys.select(codes(column) for column in keys)))
     return Classes(taken(of, "class"), keys.select(pl.all().gather(taken(first, "first"))))
 
 
@@ -37,11 +38,6 @@ def codes(values: pl.Series) -> pl.Series:
     if isinstance(values.dtype, pl.UInt32 | pl.Int32 | pl.Int64 | pl.Boolean):
         return values
     return values.rank("dense").cast(pl.UInt32)
-
-
-def stream(frame: pl.DataFrame) -> bytes:
-    """A frame of whole numbers as Rust takes it: an Arrow IPC stream."""
-    return frame.write_ipc_stream(None, compat_level=pl.CompatLevel.newest()).getvalue()
 
 
 def taken(table: _traceparse.ArrowTable, column: str) -> pl.Series:

@@ -3,6 +3,7 @@
 import polars as pl
 
 from kernelscope import _traceparse
+from kernelscope.analysis.handing_over import as_stream
 
 # PyTorch's device types: CPU, MKL-DNN, IDEEP; CUDA, HIP, XPU, PrivateUse1.
 HOST_TYPES = (0, 2, 5)
@@ -24,6 +25,6 @@ def allocated_bytes(frame: pl.DataFrame, memory: pl.DataFrame, *, device_types: 
     if records.is_empty() or frame.is_empty():
         return pl.zeros(frame.height, dtype=pl.Int64, eager=True).alias("bytes")
     intervals = frame.select("start_ns", "dur_ns").iter_slices(_PART_ROWS)
-    streams = [part.write_ipc_stream(None).getvalue() for part in intervals]
-    changes = records.write_ipc_stream(None).getvalue()
+    streams = [as_stream(part) for part in intervals]
+    changes = as_stream(records)
     return pl.DataFrame(_traceparse.sum_records_within(changes, streams))["bytes"]
