@@ -28,6 +28,7 @@ from performance import record, taken_on
 from processes import PEERS
 
 MB = 10**6
+MEMORY = Path("/dev/shm")
 LOOK_S = 0.01
 RESTS = 50
 """How much longer than a look takes the pause after it lasts, in a run that is timed."""
@@ -43,7 +44,7 @@ def main() -> int:
     if warning is not None:
         print(f"warning: {warning}", file=sys.stderr)
     about = machine.describe() if options.record else {}
-    with tempfile.TemporaryDirectory(dir=DATA) as place:
+    with tempfile.TemporaryDirectory(dir=options.lakes) as place:
         spread = _throughput(options, Path(place))
         many = _many(options, Path(place))
         lines = [*_promises(spread, many, options), *_beside(options, Path(place))]
@@ -60,6 +61,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--many", default="1000x2MB", help="ranks and size of many ranks (default: 1000x2MB)")
     parser.add_argument(
         "--beside", default="8x400MB 64x50MB", help="beside HolisticTraceAnalysis (default: 8x400MB 64x50MB)"
+    )
+    parser.add_argument(
+        "--lakes",
+        type=Path,
+        default=MEMORY if MEMORY.is_dir() else DATA,
+        help="where lakes are written; in memory, the disk does not count (default: %(default)s)",
     )
     parser.add_argument("--repeats", type=int, default=3, help="of each measurement (default: 3)")
     parser.add_argument("--keep", action="store_true", help="keep the traces")
