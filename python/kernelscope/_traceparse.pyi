@@ -1,8 +1,9 @@
 """The Rust reader. Private: use ``kernelscope.read``."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 __version__: str
 is_debug_build: bool
@@ -13,6 +14,11 @@ class ArrowTable:
     def __len__(self) -> int: ...
     def columns(self) -> list[ArrowTable]:
         """The columns as tables of their own, which share nothing."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+class Frame(Protocol):
+    """Whatever hands over its columns over the Arrow C stream interface, as the frames of Polars do."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
@@ -38,18 +44,18 @@ def read(
     """Reads the trace at ``path``; ``progress`` is called with bytes done and bytes in all."""
 
 class RangeProjector:
-    """Collects GPU work, then calls, then host ranges as Arrow IPC streams, and relates them."""
+    """Collects GPU work, then calls, then host ranges, and relates them."""
 
     def __init__(self, by: list[str]) -> None:
         """Groups ranges that agree in the columns ``by``, of integers."""
 
-    def add_work(self, stream: bytes) -> None:
+    def add_work(self, frame: Frame) -> None:
         """Adds GPU work: ``launch_row``, ``start_ns``, ``dur_ns``; rows that lack any are left out."""
 
-    def add_calls(self, stream: bytes) -> None:
+    def add_calls(self, frame: Frame) -> None:
         """Adds calls: ``row``, ``track``, ``start_ns``, ``dur_ns``, ``process`` if ranges cross threads."""
 
-    def add_ranges(self, stream: bytes) -> None:
+    def add_ranges(self, frame: Frame) -> None:
         """Adds ranges: ``track``, ``start_ns``, ``dur_ns``, ``process`` and ``crosses_threads`` if any do."""
 
     def project(self) -> ArrowTable:
@@ -61,20 +67,20 @@ class RangeProjector:
     def pairs(self) -> ArrowTable:
         """Every pair of a ``range`` and the ``launch_row`` of a call in it; forgets everything."""
 
-def pair_allocations(records: bytes) -> ArrowTable:
+def pair_allocations(records: Frame) -> ArrowTable:
     """The free of each allocation and the allocation of each free, as ``partner``.
 
     Records come in order of time, with ``device``, ``address`` and ``bytes``.
     """
 
-def sum_records_within(records: bytes, intervals: list[bytes]) -> ArrowTable:
+def sum_records_within(records: Frame, intervals: Frame) -> ArrowTable:
     """The ``bytes`` of records inside each interval: of ``start_ns`` and ``bytes``, and ``dur_ns``."""
 
 class CallTree:
     """Calls, and what each comes to by itself and with what is inside it; see ``analysis/tree.py``."""
 
-    def __init__(self, calls: bytes) -> None: ...
-    def merge_repeats(self, names: bytes) -> None:
+    def __init__(self, calls: Frame) -> None: ...
+    def merge_repeats(self, names: Frame) -> None:
         """Counts a call that is the only one inside a call of the same ``name`` as that one."""
 
     def kept(self) -> ArrowTable:
@@ -83,13 +89,13 @@ class CallTree:
     def parents(self) -> ArrowTable:
         """The calls around the calls that are not merged: ``parent_row``."""
 
-    def retain(self, marks: bytes) -> None:
+    def retain(self, marks: Frame) -> None:
         """Counts a call that is not ``marked`` as the nearest marked one around it."""
 
-    def put(self, values: bytes) -> None:
+    def put(self, values: Frame) -> None:
         """Gives each call its value of each column, in order."""
 
-    def add(self, values: bytes) -> None:
+    def add(self, values: Frame) -> None:
         """Adds to the calls with row ``call`` what the other columns hold."""
 
     def less_children(self, column: str, into: str) -> None:
@@ -104,19 +110,19 @@ class CallTree:
     def columns(self, names: list[str]) -> ArrowTable:
         """Columns for the calls that are not merged, in order."""
 
-    def class_sums(self, classes: bytes, count: int, names: list[str]) -> ArrowTable:
+    def class_sums(self, classes: Frame, count: int, names: list[str]) -> ArrowTable:
         """Sums of columns over the calls of each ``class``, and ``calls``."""
 
-    def paths(self, names: bytes, most_levels: int) -> tuple[ArrowTable, ArrowTable]:
+    def paths(self, names: Frame, most_levels: int) -> tuple[ArrowTable, ArrowTable]:
         """The ``path`` of each call; ``parent`` and ``name`` of each path."""
 
 class TimelineIndex:
-    """Collects the events of a trace as Arrow IPC streams, and says what a screen can show of them."""
+    """Collects the events of a trace, and says what a screen can show of them."""
 
     def __init__(self, events: int) -> None:
         """With room for so many events."""
 
-    def add(self, stream: bytes, kind: int, by: list[str]) -> None:
+    def add(self, frame: Frame, kind: int, by: list[str]) -> None:
         """Adds events: ``name``, ``start_ns``, ``dur_ns``; those alike in kind and ``by`` share a track."""
 
     def tracks(self) -> ArrowTable:
@@ -132,41 +138,41 @@ class JsonEventWriter:
     """Writes one file of events as Chrome JSON, part by part; see ``traceparse::export`` for the columns."""
 
     def __init__(self, path: str | os.PathLike[str], header: str) -> None: ...
-    def write(self, streams: list[bytes], extras: bytes) -> None:
+    def write(self, frames: Sequence[Frame], extras: Frame) -> None:
         """Writes the events by ``row``; ``extras`` has ``row``, ``key``, ``value``, ``is_field``."""
 
     def finish(self) -> None:
         """Ends the file."""
 
 class CallCosting:
-    """Collects calls as Arrow IPC streams, and gives work to those whose costs count."""
+    """Collects calls, and gives work to those whose costs count."""
 
     def __init__(self) -> None: ...
-    def add(self, stream: bytes) -> None:
+    def add(self, frame: Frame) -> None:
         """Adds calls: ``row``, ``parent_row``, ``forward_row``, and as ``0`` ... what classes agree in."""
 
     def divide(self) -> ArrowTable:
         """Divides the calls into classes: ``first``, the position of the first of each."""
 
-    def divide_further(self, stream: bytes) -> ArrowTable:
+    def divide_further(self, frame: Frame) -> ArrowTable:
         """Divides the classes by ``0``, which has a code for each call."""
 
     def owners(
-        self, traits: bytes, anchors: bytes | None, *, outermost: bool
+        self, traits: Frame, anchors: Frame | None, *, outermost: bool
     ) -> tuple[ArrowTable, ArrowTable, ArrowTable]:
         """The call of each piece of work, the calls that count, and their kinds; forgets everything."""
 
 class WorkCosting:
-    """Collects GPU work as Arrow IPC streams, and divides it into classes of equal pieces."""
+    """Collects GPU work, and divides it into classes of equal pieces."""
 
     def __init__(self) -> None: ...
-    def add(self, stream: bytes) -> None:
+    def add(self, frame: Frame) -> None:
         """Adds work: ``op``, ``device``, ``start_ns``, ``dur_ns``, and ``0`` ... that classes agree in."""
 
     def divide(self) -> ArrowTable:
         """Divides the work into classes: ``first``, the position of the first of each."""
 
-    def pair(self, kinds: bytes, marks: bytes) -> WorkPairs:
+    def pair(self, kinds: Frame, marks: Frame) -> WorkPairs:
         """Pairs kinds of calls (``kind`` of each) with classes (``cores``, ``math``, ``needs_fewer``)."""
 
 class WorkPairs:
@@ -181,49 +187,49 @@ class WorkPairs:
     def shares(self) -> ArrowTable:
         """Of each piece of work ``pair`` and ``share``."""
 
-    def figures(self, limits: bytes) -> ArrowTable:
+    def figures(self, limits: Frame) -> ArrowTable:
         """What the work of each pair comes to, by what limits it."""
 
-    def calls(self, groups: bytes, count: int) -> ArrowTable:
+    def calls(self, groups: Frame, count: int) -> ArrowTable:
         """In how many calls the work of each of ``count`` groups (``group`` of each pair) is."""
 
-def nest_slices(slices: bytes) -> ArrowTable:
+def nest_slices(slices: Frame) -> ArrowTable:
     """The interval around each: ``parent_row``; takes ``group``, ``start_ns``, ``dur_ns``, ``row``."""
 
-def unite_intervals(stream: bytes) -> ArrowTable:
+def unite_intervals(frame: Frame) -> ArrowTable:
     """The union of each group of ``group``, ``start_ns``, ``end_ns``: ``at``, ``start_ns``, ``end_ns``."""
 
-def cover_levels(stream: bytes) -> ArrowTable:
+def cover_levels(frame: Frame) -> ArrowTable:
     """For how long each ``level``, or an earlier one, runs: ``at``, ``level``, ``covered_ns``."""
 
-def hidden_lengths(stream: bytes, cover: bytes) -> ArrowTable:
+def hidden_lengths(frame: Frame, cover: Frame) -> ArrowTable:
     """How much of each interval those of the same group of ``cover`` have: ``hidden_ns``."""
 
-def find_gaps(stream: bytes) -> ArrowTable:
+def find_gaps(frame: Frame) -> ArrowTable:
     """The gaps of each group: ``at`` (of the interval that ends each) and ``before_ns``."""
 
-def filled_time(stream: bytes) -> ArrowTable:
+def filled_time(frame: Frame) -> ArrowTable:
     """The integral of the sum of ``share``, of which at most 1 counts: ``at``, ``filled_ns``."""
 
-def number_runs(stream: bytes) -> ArrowTable:
+def number_runs(frame: Frame) -> ArrowTable:
     """A number for each interval, shared by those in a row of a group that have one ``label``: ``run``."""
 
-def depth_changes(stream: bytes) -> ArrowTable:
+def depth_changes(frame: Frame) -> ArrowTable:
     """Changes of the number of open intervals, one per ``id``: ``at``, ``at_ns``, ``opens``, ``depth``."""
 
-def depth_totals(stream: bytes) -> ArrowTable:
+def depth_totals(frame: Frame) -> ArrowTable:
     """How often and how long so many intervals were open: ``at``, ``depth``, ``changes``, ``lasts_ns``."""
 
-def divide_rows(columns: bytes) -> tuple[ArrowTable, ArrowTable]:
+def divide_rows(columns: Frame) -> tuple[ArrowTable, ArrowTable]:
     """The ``class`` of each row, and the ``first`` row of each class."""
 
-def path_texts(paths: bytes, texts: list[str], wanted: bytes, root_first: bool) -> ArrowTable:
+def path_texts(paths: Frame, texts: list[str], wanted: Frame, root_first: bool) -> ArrowTable:
     """The ``text`` of each of the wanted paths."""
 
-def divide_windows(streams: list[bytes], windows: list[tuple[int, int]]) -> ArrowTable:
+def divide_windows(claims: Frame, windows: list[tuple[int, int]]) -> ArrowTable:
     """Gives every moment of the windows one owner; ``window``, ``id`` (null for nobody) and ``ns``."""
 
-def align_events(a: bytes, b: bytes, levels: list[str]) -> ArrowTable:
+def align_events(a: Frame, b: Frame, levels: list[str]) -> ArrowTable:
     """Which rows of two frames of tokens correspond, group by group: ``a``, ``b`` and ``level``."""
 
 def describe_tables() -> list[tuple[str, str, list[tuple[str, str, bool, str]]]]:

@@ -1,4 +1,4 @@
-//! Trees of calls, for frames that Python hands over as Arrow IPC streams.
+//! Trees of calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,20 +10,18 @@ use traceparse::call_tree::{self, Classes, Forest, NONE, Paths, Positions, Slice
 use traceparse::{Error, ErrorKind};
 
 use crate::errors;
-use crate::frame::Frame;
-use crate::projection::{Outcome, refused, table};
-use crate::table::ArrowTable;
+use crate::frame::{Frame, Outcome, refused};
+use crate::table::{ArrowTable, table};
 
 /// The interval around each: `row` of it, null for none; see `traceparse::call_tree::nest`.
 ///
 /// Columns: `group`, `start_ns`, `dur_ns` (null counts as 0) and `row`.
 #[pyfunction]
-pub(crate) fn nest_slices(py: Python<'_>, slices: &[u8]) -> PyResult<ArrowTable> {
+pub(crate) fn nest_slices(py: Python<'_>, slices: Frame) -> PyResult<ArrowTable> {
     answer(py, || {
-        let frame = Frame::read(slices)?;
-        let (groups, starts) = (frame.numbers("group")?, frame.numbers("start_ns")?);
-        let ends = ends_of(&starts, frame.numbers("dur_ns")?);
-        let rows = frame.links("row", NONE)?;
+        let (groups, starts) = (slices.numbers("group")?, slices.numbers("start_ns")?);
+        let ends = ends_of(&starts, slices.numbers("dur_ns")?.into_owned());
+        let rows = slices.links("row", NONE)?;
         let parents = nest(Slices { groups: &groups, starts: &starts, ends: &ends, rows: &rows });
         table(vec![("parent_row", rows_at(&rows, &parents))])
     })
@@ -44,25 +42,24 @@ pub(crate) struct CallTree {
 impl CallTree {
     /// Calls with `row` and `parent_row`, null for none; a parent that is not there counts as none.
     #[new]
-    fn new(py: Python<'_>, calls: &[u8]) -> PyResult<Self> {
+    fn new(py: Python<'_>, calls: Frame) -> PyResult<Self> {
         answer(py, || {
-            let frame = Frame::read(calls)?;
-            let rows = frame.links("row", NONE)?;
+            let rows = calls.links("row", NONE)?;
             let positions = Positions::new(&rows);
-            let mut parents = frame.links("parent_row", NONE)?;
+            let mut parents = calls.links("parent_row", NONE)?.into_owned();
             parents.iter_mut().for_each(|parent| *parent = positions.of(*parent));
             let forest = Forest::new(parents);
             let forest = forest.map_err(|_| {
                 ArrowError::InvalidArgumentError("the rows are each other's ancestors".into())
             })?;
-            Ok(Self { rows, positions, forest, columns: BTreeMap::new() })
+            Ok(Self { rows: rows.into_owned(), positions, forest, columns: BTreeMap::new() })
         })
     }
 
     /// Counts a call that is the only one inside a call of the same `name` as that one.
-    fn merge_repeats(&mut self, py: Python<'_>, names: &[u8]) -> PyResult<()> {
+    fn merge_repeats(&mut self, py: Python<'_>, names: Frame) -> PyResult<()> {
         answer(py, || {
-            self.forest.merge_repeats(&Frame::read(names)?.links("name", NONE)?);
+            self.forest.merge_repeats(&names.links("name", NONE)?);
             Ok(())
         })
     }
@@ -81,9 +78,9 @@ impl CallTree {
     }
 
     /// Counts a call that is not `marked` as the nearest marked one around it.
-    fn retain(&mut self, py: Python<'_>, marks: &[u8]) -> PyResult<()> {
+    fn retain(&mut self, py: Python<'_>, marks: Frame) -> PyResult<()> {
         answer(py, || {
-            let marked = Frame::read(marks)?.numbers("marked")?;
+            let marked = marks.numbers("marked")?;
             self.check(marked.len())?;
             self.forest.retain(|at| marked.get(at).is_some_and(|&mark| mark != 0));
             Ok(())
@@ -91,11 +88,10 @@ impl CallTree {
     }
 
     /// Gives each call its value of each column, in order; null is 0. Merged calls are passed over.
-    fn put(&mut self, py: Python<'_>, values: &[u8]) -> PyResult<()> {
+    fn put(&mut self, py: Python<'_>, values: Frame) -> PyResult<()> {
         answer(py, || {
-            let frame = Frame::read(values)?;
-            for name in frame.names() {
-                let mut column = frame.numbers(name)?;
+            for name in values.names() {
+                let mut column = values.numbers(name)?.into_owned();
                 self.check(column.len())?;
                 self.clear_merged(&mut column);
                 self.columns.insert(name.clone(), column);
@@ -105,18 +101,17 @@ impl CallTree {
     }
 
     /// Adds to the calls with row `call` what the other columns hold; null is no call, and 0.
-    fn add(&mut self, py: Python<'_>, values: &[u8]) -> PyResult<()> {
+    fn add(&mut self, py: Python<'_>, values: Frame) -> PyResult<()> {
         answer(py, || {
-            let frame = Frame::read(values)?;
-            let mut calls = frame.links("call", NONE)?;
+            let mut calls = values.links("call", NONE)?.into_owned();
             let kept = self.forest.kept();
             calls.iter_mut().for_each(|call| {
                 *call = kept.get(self.positions.of(*call) as usize).copied().unwrap_or(NONE);
             });
-            for name in frame.names().iter().filter(|name| *name != "call") {
+            for name in values.names().iter().filter(|name| *name != "call") {
                 let size = self.rows.len();
                 let column = self.columns.entry(name.clone()).or_insert_with(|| vec![0; size]);
-                for (&call, value) in calls.iter().zip(frame.numbers(name)?) {
+                for (&call, &value) in calls.iter().zip(values.numbers(name)?.iter()) {
                     if let Some(sum) = column.get_mut(call as usize) {
                         *sum = sum.wrapping_add(value);
                     }
@@ -156,7 +151,6 @@ impl CallTree {
     }
 
     /// The columns of these names, for the calls that are not merged, in order.
-    #[allow(clippy::needless_pass_by_value, reason = "a list from Python comes by value")]
     fn columns(&self, py: Python<'_>, names: Vec<String>) -> PyResult<ArrowTable> {
         answer(py, || {
             let mut columns = Vec::new();
@@ -170,16 +164,15 @@ impl CallTree {
 
     /// Sums columns over the calls of each `class`, which are numbers below `count`: `calls`, which counts
     /// those that are not merged, and the columns.
-    #[allow(clippy::needless_pass_by_value, reason = "a list from Python comes by value")]
     fn class_sums(
         &self,
         py: Python<'_>,
-        classes: &[u8],
+        classes: Frame,
         count: usize,
         names: Vec<String>,
     ) -> PyResult<ArrowTable> {
         answer(py, || {
-            let classes = Frame::read(classes)?.links("class", NONE)?;
+            let classes = classes.links("class", NONE)?;
             self.check(classes.len())?;
             let sum = |value: &dyn Fn(usize) -> i64| -> ArrayRef {
                 let mut sums = vec![0_i64; count];
@@ -201,9 +194,9 @@ impl CallTree {
 
     /// The ways of names that lead to the calls, at most so many names deep: the `path` of each call, and
     /// of each path the one around it, `parent`, and its last `name`. See `traceparse::call_tree::Paths`.
-    fn paths(&self, py: Python<'_>, names: &[u8], most_levels: u32) -> PyResult<(ArrowTable, ArrowTable)> {
+    fn paths(&self, py: Python<'_>, names: Frame, most_levels: u32) -> PyResult<(ArrowTable, ArrowTable)> {
         answer(py, || {
-            let names = Frame::read(names)?.links("name", NONE)?;
+            let names = names.links("name", NONE)?;
             let Paths { of, parents, names } = Paths::new(&self.forest, &names, most_levels);
             Ok((
                 table(vec![("path", numbers(&of))])?,
@@ -238,15 +231,14 @@ impl CallTree {
 /// The class of each row, `class`, and the first row of each class, `first`: rows of a class agree in all
 /// columns.
 #[pyfunction]
-pub(crate) fn divide_rows(py: Python<'_>, columns: &[u8]) -> PyResult<(ArrowTable, ArrowTable)> {
+pub(crate) fn divide_rows(py: Python<'_>, columns: Frame) -> PyResult<(ArrowTable, ArrowTable)> {
     answer(py, || {
-        let frame = Frame::read(columns)?;
-        let mut classes = Classes::new(u32::try_from(frame.height()).unwrap_or(NONE));
-        for name in frame.names() {
-            if let Ok(codes) = frame.links(name, NONE) {
+        let mut classes = Classes::new(u32::try_from(columns.height()).unwrap_or(NONE));
+        for name in columns.names() {
+            if let Ok(codes) = columns.links(name, NONE) {
                 classes.divide(codes.iter().map(|&code| Some(i64::from(code)).filter(|_| code != NONE)));
             } else {
-                classes.divide(frame.options(name)?.iter().copied());
+                classes.divide(columns.options(name)?.iter().copied());
             }
         }
         Ok((
@@ -258,18 +250,16 @@ pub(crate) fn divide_rows(py: Python<'_>, columns: &[u8]) -> PyResult<(ArrowTabl
 
 /// The texts of the `wanted` paths, `text`, whose names are indices of `texts`.
 #[pyfunction]
-#[allow(clippy::needless_pass_by_value, reason = "a list from Python comes by value")]
 pub(crate) fn path_texts(
     py: Python<'_>,
-    paths: &[u8],
+    paths: Frame,
     texts: Vec<String>,
-    wanted: &[u8],
+    wanted: Frame,
     root_first: bool,
 ) -> PyResult<ArrowTable> {
     answer(py, || {
-        let paths = Frame::read(paths)?;
         let (parents, names) = (paths.links("parent", NONE)?, paths.links("name", NONE)?);
-        let wanted = Frame::read(wanted)?.links("path", NONE)?;
+        let wanted = wanted.links("path", NONE)?;
         let found = call_tree::path_texts(&parents, &names, &texts, &wanted, root_first);
         table(vec![("text", Arc::new(LargeStringArray::from(found)))])
     })

@@ -1,32 +1,28 @@
-//! Compares two traces, for frames that Python hands over as Arrow IPC streams.
+//! Compares two traces.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
 use arrow_array::{ArrayRef, Int64Array, UInt8Array, UInt32Array};
-use arrow_ipc::reader::StreamReader;
 use pyo3::prelude::*;
 use traceparse::comparison::{Claim, Match, NOBODY, align, owners};
 
-use crate::projection::{Outcome, column, refused, table};
-use crate::table::ArrowTable;
+use crate::frame::{Frame, Outcome, column, refused};
+use crate::table::{ArrowTable, table};
 use crate::watch;
 
 /// Who owns how much of each window, which is `(start, end)` in order: see `traceparse::comparison`.
 ///
-/// Claims are parts of a frame with `start_ns`, `end_ns`, `priority` and `id`, none null.
+/// Claims have `start_ns`, `end_ns`, `priority` and `id`, none null.
 #[pyfunction]
 pub(crate) fn divide_windows(
     py: Python<'_>,
-    streams: Vec<Vec<u8>>,
+    claims: Frame,
     windows: Vec<(i64, i64)>,
 ) -> PyResult<ArrowTable> {
     watch::run(py, None, move |_| {
-        let mut claims = Vec::new();
-        for stream in streams {
-            read_claims(&stream, &mut claims).map_err(|error| refused(&error))?;
-        }
+        let claims = read_claims(&claims).map_err(|error| refused(&error))?;
         let owned = owners(claims, &windows);
         let columns: Vec<(&str, ArrayRef)> = vec![
             ("window", Arc::new(owned.iter().map(|o| o.window).collect::<UInt32Array>())),
@@ -46,12 +42,7 @@ pub(crate) fn divide_windows(
 ///
 /// Both have the column `group`, which never falls, and a column of tokens for each of `levels`.
 #[pyfunction]
-pub(crate) fn align_events(
-    py: Python<'_>,
-    a: Vec<u8>,
-    b: Vec<u8>,
-    levels: Vec<String>,
-) -> PyResult<ArrowTable> {
+pub(crate) fn align_events(py: Python<'_>, a: Frame, b: Frame, levels: Vec<String>) -> PyResult<ArrowTable> {
     watch::run(py, None, move |_| {
         let sides = [Tokens::read(&a, &levels), Tokens::read(&b, &levels)];
         let [a, b] = sides.map(|side| side.map_err(|error| refused(&error)));
@@ -75,12 +66,12 @@ pub(crate) fn align_events(
     })
 }
 
-fn read_claims(stream: &[u8], claims: &mut Vec<Claim>) -> Outcome<()> {
-    for batch in StreamReader::try_new(stream, None)? {
-        let batch = batch?;
-        let (start, end) = (column::<Int64Type>(&batch, "start_ns")?, column::<Int64Type>(&batch, "end_ns")?);
-        let priority = column::<UInt8Type>(&batch, "priority")?;
-        let id = column::<UInt32Type>(&batch, "id")?;
+fn read_claims(frame: &Frame) -> Outcome<Vec<Claim>> {
+    let mut claims = Vec::with_capacity(frame.height());
+    for batch in frame.parts() {
+        let (start, end) = (column::<Int64Type>(batch, "start_ns")?, column::<Int64Type>(batch, "end_ns")?);
+        let priority = column::<UInt8Type>(batch, "priority")?;
+        let id = column::<UInt32Type>(batch, "id")?;
         claims.extend((0..batch.num_rows()).map(|row| Claim {
             start: start.value(row),
             end: end.value(row),
@@ -88,7 +79,7 @@ fn read_claims(stream: &[u8], claims: &mut Vec<Claim>) -> Outcome<()> {
             id: id.value(row),
         }));
     }
-    Ok(())
+    Ok(claims)
 }
 
 /// The tokens of one side.
@@ -98,13 +89,12 @@ struct Tokens {
 }
 
 impl Tokens {
-    fn read(stream: &[u8], levels: &[String]) -> Outcome<Self> {
+    fn read(frame: &Frame, levels: &[String]) -> Outcome<Self> {
         let mut tokens = Self { groups: Vec::new(), levels: vec![Vec::new(); levels.len()] };
-        for batch in StreamReader::try_new(stream, None)? {
-            let batch = batch?;
-            tokens.groups.extend_from_slice(column::<UInt32Type>(&batch, "group")?.values());
+        for batch in frame.parts() {
+            tokens.groups.extend_from_slice(column::<UInt32Type>(batch, "group")?.values());
             for (name, values) in levels.iter().zip(&mut tokens.levels) {
-                values.extend_from_slice(column::<UInt32Type>(&batch, name)?.values());
+                values.extend_from_slice(column::<UInt32Type>(batch, name)?.values());
             }
         }
         Ok(tokens)

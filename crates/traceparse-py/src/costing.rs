@@ -1,4 +1,4 @@
-//! Which calls' costs GPU work counts for, for frames that Python hands over as Arrow IPC streams.
+//! Which calls' costs GPU work counts for.
 
 use std::sync::Arc;
 
@@ -9,9 +9,8 @@ use traceparse::call_tree::{Classes, Forest, NONE, Positions};
 use traceparse::costing::{Calls, Figures, Limits, Marks, Owned, Pairs, Traits, Work};
 use traceparse::interval::shared_time;
 
-use crate::frame::Frame;
-use crate::projection::{Outcome, refused, table};
-use crate::table::ArrowTable;
+use crate::frame::{Frame, Outcome, refused};
+use crate::table::{ArrowTable, table};
 use crate::watch;
 
 /// Collects calls, divides them into classes of equal ones, and gives work to those whose costs count.
@@ -33,13 +32,12 @@ impl CallCosting {
     }
 
     /// Adds calls: `row`, `parent_row`, `forward_row`, and as `0`, `1` ... what classes agree in, as codes.
-    fn add(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<()> {
+    fn add(&mut self, py: Python<'_>, frame: Frame) -> PyResult<()> {
         refusing(py, || {
-            let frame = Frame::read(stream)?;
-            self.rows.append(&mut frame.links("row", NONE)?);
-            self.parents.append(&mut frame.links("parent_row", NONE)?);
+            self.rows.extend_from_slice(&frame.links("row", NONE)?);
+            self.parents.extend_from_slice(&frame.links("parent_row", NONE)?);
             if frame.names().iter().any(|name| name == "forward_row") {
-                self.forwards.append(&mut frame.links("forward_row", NONE)?);
+                self.forwards.extend_from_slice(&frame.links("forward_row", NONE)?);
             }
             add_keys(&frame, &mut self.keys)
         })
@@ -54,9 +52,9 @@ impl CallCosting {
     }
 
     /// Divides the classes once more: `0` has a code for each call.
-    fn divide_further(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<ArrowTable> {
+    fn divide_further(&mut self, py: Python<'_>, frame: Frame) -> PyResult<ArrowTable> {
         let mut keys = Vec::new();
-        refusing(py, || add_keys(&Frame::read(stream)?, &mut keys))?;
+        refusing(py, || add_keys(&frame, &mut keys))?;
         let mut classes = self.classes.take().unwrap_or_else(|| Classes::new(self.rows.len() as u32));
         divide(&mut classes, &keys);
         self.first(py, classes)
@@ -72,13 +70,13 @@ impl CallCosting {
     fn owners(
         &mut self,
         py: Python<'_>,
-        traits: Vec<u8>,
-        anchors: Option<Vec<u8>>,
+        traits: Frame,
+        anchors: Option<Frame>,
         outermost: bool,
     ) -> PyResult<(ArrowTable, ArrowTable, ArrowTable)> {
         let found = std::mem::take(self);
         watch::run(py, None, move |_| {
-            let outcome = owners(found, &traits, anchors.as_deref(), outermost);
+            let outcome = owners(found, traits, anchors, outermost);
             outcome.map_err(|error| refused(&error))
         })
     }
@@ -94,8 +92,8 @@ impl CallCosting {
 
 fn owners(
     calls: CallCosting,
-    traits: &[u8],
-    anchors: Option<&[u8]>,
+    traits: Frame,
+    anchors: Option<Frame>,
     outermost: bool,
 ) -> Outcome<(ArrowTable, ArrowTable, ArrowTable)> {
     let traits = read_traits(traits)?;
@@ -104,9 +102,9 @@ fn owners(
     let positions = Positions::new(&rows);
     parents.iter_mut().chain(&mut forwards).for_each(|row| *row = positions.of(*row));
     let anchors = match anchors {
-        Some(stream) => {
-            let rows = Frame::read(stream)?.links("anchor", NONE)?;
-            Some(rows.into_iter().map(|row| positions.of(row)).collect::<Vec<_>>())
+        Some(frame) => {
+            let rows = frame.links("anchor", NONE)?;
+            Some(rows.iter().map(|&row| positions.of(row)).collect::<Vec<_>>())
         }
         None => None,
     };
@@ -137,8 +135,7 @@ fn owners(
     Ok((table(vec![("op", indices(&of_work))])?, ops, of_kinds))
 }
 
-fn read_traits(stream: &[u8]) -> Outcome<Vec<Traits>> {
-    let frame = Frame::read(stream)?;
+fn read_traits(frame: Frame) -> Outcome<Vec<Traits>> {
     let flags = |name: &str| frame.numbers(name);
     let (computed, modelled, wrapper) = (flags("is_computed")?, flags("is_modelled")?, flags("is_wrapper")?);
     let (gradient, product, works) = (flags("tells_gradient")?, flags("is_product")?, flags("works")?);
@@ -175,15 +172,14 @@ impl WorkCosting {
 
     /// Adds work: `op` (an index, null for none), `device`, `start_ns`, `dur_ns`, and as `0`, `1` ... what
     /// classes agree in, as codes.
-    fn add(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<()> {
+    fn add(&mut self, py: Python<'_>, frame: Frame) -> PyResult<()> {
         refusing(py, || {
-            let frame = Frame::read(stream)?;
             let work = Arc::get_mut(&mut self.work);
             let work = work.ok_or_else(|| ArrowError::InvalidArgumentError("the work is in use".into()))?;
-            work.ops.append(&mut frame.links("op", NONE)?);
+            work.ops.extend_from_slice(&frame.links("op", NONE)?);
             work.durations.append(&mut frame.options("dur_ns")?);
-            self.starts.append(&mut frame.numbers("start_ns")?);
-            self.devices.append(&mut frame.links("device", NONE)?);
+            self.starts.extend_from_slice(&frame.numbers("start_ns")?);
+            self.devices.extend_from_slice(&frame.links("device", NONE)?);
             add_keys(&frame, &mut self.keys)
         })
     }
@@ -208,30 +204,29 @@ impl WorkCosting {
 
     /// Pairs the work of calls of kinds (`kind` of each) with its classes, which have `cores`, `math` and
     /// `needs_fewer`; see `traceparse::costing::Marks`.
-    fn pair(&self, py: Python<'_>, kinds: Vec<u8>, marks: Vec<u8>) -> PyResult<WorkPairs> {
+    fn pair(&self, py: Python<'_>, kinds: Frame, marks: Frame) -> PyResult<WorkPairs> {
         let work = Arc::clone(&self.work);
         watch::run(py, None, move |_| {
-            let pairs = paired(&work, &kinds, &marks).map_err(|error| refused(&error))?;
+            let pairs = paired(&work, kinds, marks).map_err(|error| refused(&error))?;
             Ok(WorkPairs { work, pairs: Arc::new(pairs) })
         })
     }
 }
 
-fn paired(work: &Work, kinds: &[u8], marks: &[u8]) -> Outcome<Pairs> {
-    let frame = Frame::read(marks)?;
+fn paired(work: &Work, kinds: Frame, marks: Frame) -> Outcome<Pairs> {
     let (cores, math, fewer) =
-        (frame.numbers("cores")?, frame.numbers("math")?, frame.numbers("needs_fewer")?);
+        (marks.numbers("cores")?, marks.numbers("math")?, marks.numbers("needs_fewer")?);
     let marks: Vec<Marks> = cores
         .iter()
-        .zip(math)
-        .zip(fewer)
-        .map(|((&cores, math), fewer)| Marks {
+        .zip(math.iter())
+        .zip(fewer.iter())
+        .map(|((&cores, &math), &fewer)| Marks {
             cores: cores as u8,
             math: math as u8,
             needs_fewer: fewer != 0,
         })
         .collect();
-    Ok(Pairs::new(work, &Frame::read(kinds)?.links("kind", NONE)?, &marks))
+    Ok(Pairs::new(work, &kinds.links("kind", NONE)?, &marks))
 }
 
 /// GPU work by pairs of a kind of calls and a class of work.
@@ -289,18 +284,18 @@ impl WorkPairs {
 
     /// What the work of each pair comes to, by what limits it: `least_ns`, `compute_ns`, `memory_ns` and
     /// `through_ns` (null or NaN where unknown) and `is_estimate`; see `traceparse::costing::Figures`.
-    fn figures(&self, py: Python<'_>, limits: Vec<u8>) -> PyResult<ArrowTable> {
+    fn figures(&self, py: Python<'_>, limits: Frame) -> PyResult<ArrowTable> {
         let (work, pairs) = (Arc::clone(&self.work), Arc::clone(&self.pairs));
         watch::run(py, None, move |_| {
-            let limits = read_limits(&limits).map_err(|error| refused(&error))?;
+            let limits = read_limits(limits).map_err(|error| refused(&error))?;
             figures_table(&pairs.figures(&work, &limits)).map_err(|error| refused(&error))
         })
     }
 
     /// In how many calls the work of each of `count` groups is: `group` has that of each pair.
-    fn calls(&self, py: Python<'_>, groups: &[u8], count: usize) -> PyResult<ArrowTable> {
+    fn calls(&self, py: Python<'_>, groups: Frame, count: usize) -> PyResult<ArrowTable> {
         refusing(py, || {
-            let groups = Frame::read(groups)?.links("group", NONE)?;
+            let groups = groups.links("group", NONE)?;
             let calls = self.pairs.calls(&self.work, &groups, count);
             table(vec![(
                 "calls",
@@ -310,8 +305,7 @@ impl WorkPairs {
     }
 }
 
-fn read_limits(stream: &[u8]) -> Outcome<Vec<Limits>> {
-    let frame = Frame::read(stream)?;
+fn read_limits(frame: Frame) -> Outcome<Vec<Limits>> {
     let (least, compute) = (frame.fractions("least_ns")?, frame.fractions("compute_ns")?);
     let (memory, through) = (frame.fractions("memory_ns")?, frame.fractions("through_ns")?);
     let estimates = frame.numbers("is_estimate")?;
@@ -356,7 +350,7 @@ fn add_keys(frame: &Frame, keys: &mut Vec<Vec<u32>>) -> Outcome<()> {
             keys.push(Vec::new());
         }
         if let Some(key) = keys.get_mut(number) {
-            key.append(&mut frame.links(&name, NONE)?);
+            key.extend_from_slice(&frame.links(&name, NONE)?);
         }
     }
     Ok(())
@@ -373,6 +367,6 @@ fn indices(values: &[u32]) -> ArrayRef {
     Arc::new(values.iter().map(|&index| (index != NONE).then_some(index)).collect::<UInt32Array>())
 }
 
-fn refusing<T>(py: Python<'_>, work: impl FnOnce() -> Outcome<T>) -> PyResult<T> {
-    work().map_err(|error| crate::errors::to_python(py, &refused(&error)))
+fn refusing<T: Send>(py: Python<'_>, work: impl FnOnce() -> Outcome<T> + Send) -> PyResult<T> {
+    py.detach(work).map_err(|error| crate::errors::to_python(py, &refused(&error)))
 }

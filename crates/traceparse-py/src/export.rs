@@ -1,19 +1,17 @@
-//! Writes events as Chrome JSON, from frames that Python hands over as Arrow IPC streams.
+//! Writes events as Chrome JSON, from frames that Python hands over.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use arrow_array::types::UInt32Type;
-use arrow_array::{Array, BooleanArray, LargeStringArray, RecordBatch};
-use arrow_ipc::reader::StreamReader;
+use arrow_array::{Array, BooleanArray, RecordBatch, StringViewArray};
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
 use traceparse::export::{EventWriter, Extra};
 use traceparse::{Error, ErrorKind};
 
 use crate::errors;
-use crate::projection::{Outcome, column, refused};
+use crate::frame::{Frame, Outcome, column, refused};
 
 /// Writes one file of events, part by part.
 #[pyclass(module = "kernelscope._traceparse")]
@@ -33,16 +31,13 @@ impl JsonEventWriter {
         Ok(Self { path, writer: Some(writer) })
     }
 
-    /// Writes the events of all `streams` in order of their rows, with the arguments of `extras`: frames of
+    /// Writes the events of all `frames` in order of their rows, with the arguments of `extras`: frames of
     /// `row`, `key`, `value` and `is_field`.
-    #[allow(clippy::needless_pass_by_value, reason = "a list from Python comes by value")]
-    fn write(&mut self, py: Python<'_>, streams: Vec<PyBackedBytes>, extras: &[u8]) -> PyResult<()> {
+    fn write(&mut self, py: Python<'_>, frames: Vec<Frame>, extras: Frame) -> PyResult<()> {
         let Self { path, writer } = self;
         let Some(writer) = writer else { return Err(closed(py)) };
-        let mut batches = Vec::new();
-        let parts = streams.iter().try_for_each(|stream| read(stream, &mut batches));
-        let extras =
-            parts.and_then(|()| read_extras(extras)).map_err(|e| errors::to_python(py, &refused(&e)))?;
+        let extras = read_extras(&extras).map_err(|error| errors::to_python(py, &refused(&error)))?;
+        let batches: Vec<_> = frames.iter().flat_map(Frame::parts).cloned().collect();
         py.detach(|| writer.write(&batches, &extras)).map_err(|error| failed(py, &error, path))
     }
 
@@ -54,23 +49,14 @@ impl JsonEventWriter {
     }
 }
 
-fn read(stream: &[u8], batches: &mut Vec<RecordBatch>) -> Outcome<()> {
-    for batch in StreamReader::try_new(stream, None)? {
-        batches.push(batch?);
-    }
-    Ok(())
-}
-
-fn read_extras(stream: &[u8]) -> Outcome<Vec<Extra>> {
+fn read_extras(frame: &Frame) -> Outcome<Vec<Extra>> {
     let mut extras = Vec::new();
-    for batch in StreamReader::try_new(stream, None)? {
-        let batch = batch?;
-        let rows = column::<UInt32Type>(&batch, "row")?;
-        let text = |name: &str| -> Outcome<LargeStringArray> {
-            Ok(typed::<LargeStringArray>(&batch, name)?.clone())
-        };
+    for batch in frame.parts() {
+        let rows = column::<UInt32Type>(batch, "row")?;
+        let text =
+            |name: &str| -> Outcome<StringViewArray> { Ok(typed::<StringViewArray>(batch, name)?.clone()) };
         let (keys, values) = (text("key")?, text("value")?);
-        let fields = typed::<BooleanArray>(&batch, "is_field")?;
+        let fields = typed::<BooleanArray>(batch, "is_field")?;
         extras.extend((0..batch.num_rows()).map(|at| Extra {
             row: rows.value(at),
             key: keys.value(at).to_owned(),

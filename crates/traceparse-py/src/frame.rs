@@ -1,25 +1,52 @@
-//! Columns of whole numbers of a frame that Python hands over as an Arrow IPC stream.
+//! Frames that Python hands over: their columns, where Python has them.
+
+use std::borrow::Cow;
 
 use arrow_array::cast::AsArray;
+use arrow_array::ffi_stream::RecordBatchStreamReader;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt8Type, UInt32Type};
-use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, RecordBatch};
-use arrow_ipc::reader::StreamReader;
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use traceparse::{Error, ErrorKind};
 
-use crate::projection::Outcome;
+/// What comes of looking at the columns of a frame.
+pub(crate) type Outcome<T> = std::result::Result<T, ArrowError>;
 
-/// A frame, which may come in parts.
+/// A frame, which may come in parts: whatever has the method `__arrow_c_stream__`.
 pub(crate) struct Frame {
     parts: Vec<RecordBatch>,
     names: Vec<String>,
 }
 
-impl Frame {
-    /// Reads a stream.
-    pub(crate) fn read(stream: &[u8]) -> Outcome<Self> {
-        let reader = StreamReader::try_new(stream, None)?;
+impl<'py> FromPyObject<'_, 'py> for Frame {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
+        let unfit = |error: ArrowError| PyTypeError::new_err(format!("the frame cannot be taken: {error}"));
+        let reader = reader_of(&capsule)?.map_err(unfit)?;
         let names = reader.schema().fields().iter().map(|field| field.name().clone()).collect();
-        Ok(Self { parts: reader.collect::<Outcome<_>>()?, names })
+        Ok(Self { parts: reader.collect::<Outcome<_>>().map_err(unfit)?, names })
+    }
+}
+
+/// Moves the stream out of a capsule, which is left with one that is released.
+#[allow(unsafe_code, reason = "the C stream interface hands over a pointer")]
+fn reader_of(capsule: &Bound<'_, PyCapsule>) -> PyResult<Outcome<RecordBatchStreamReader>> {
+    let stream = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
+    // SAFETY: by the PyCapsule interface of Arrow, a capsule of this name holds a pointer to a valid
+    // ArrowArrayStream, which belongs to the consumer that moves it out; the interpreter is held, so nobody
+    // else does at the same time.
+    Ok(unsafe { RecordBatchStreamReader::from_raw(stream.cast().as_ptr()) })
+}
+
+impl Frame {
+    /// The parts, one after the other.
+    pub(crate) fn parts(&self) -> &[RecordBatch] {
+        &self.parts
     }
 
     /// The names of the columns in order.
@@ -33,8 +60,11 @@ impl Frame {
     }
 
     /// The values of a column, `none` where there is none.
-    pub(crate) fn links(&self, name: &str, none: u32) -> Outcome<Vec<u32>> {
-        let mut values = Vec::new();
+    pub(crate) fn links(&self, name: &str, none: u32) -> Outcome<Cow<'_, [u32]>> {
+        if let Some(values) = self.whole::<UInt32Type>(name) {
+            return Ok(Cow::Borrowed(values));
+        }
+        let mut values = Vec::with_capacity(self.height());
         for array in self.arrays(name) {
             let array = array?;
             let array = array.as_primitive_opt::<UInt32Type>().ok_or_else(|| unfit(name))?;
@@ -47,21 +77,24 @@ impl Frame {
                 }
             }
         }
-        Ok(values)
+        Ok(Cow::Owned(values))
     }
 
     /// The values of a column, 0 where there is none.
-    pub(crate) fn numbers(&self, name: &str) -> Outcome<Vec<i64>> {
-        let mut values = Vec::new();
+    pub(crate) fn numbers(&self, name: &str) -> Outcome<Cow<'_, [i64]>> {
+        if let Some(values) = self.whole::<Int64Type>(name) {
+            return Ok(Cow::Borrowed(values));
+        }
+        let mut values = Vec::with_capacity(self.height());
         for array in self.arrays(name) {
             extend(array?, &mut values, |value: Option<i64>| value.unwrap_or(0), name)?;
         }
-        Ok(values)
+        Ok(Cow::Owned(values))
     }
 
     /// The values of a column.
     pub(crate) fn options(&self, name: &str) -> Outcome<Vec<Option<i64>>> {
-        let mut values = Vec::new();
+        let mut values = Vec::with_capacity(self.height());
         for array in self.arrays(name) {
             extend(array?, &mut values, |value| value, name)?;
         }
@@ -76,6 +109,26 @@ impl Frame {
             values.extend(array.iter().map(|value| value.unwrap_or(f64::NAN)));
         }
         Ok(values)
+    }
+
+    /// The values of a column that has one in every row.
+    pub(crate) fn values<T: ArrowPrimitiveType>(&self, name: &str) -> Outcome<Cow<'_, [T::Native]>> {
+        if let Some(values) = self.whole::<T>(name) {
+            return Ok(Cow::Borrowed(values));
+        }
+        let mut values = Vec::with_capacity(self.height());
+        for array in self.arrays(name) {
+            let array = array?.as_primitive_opt::<T>().filter(|array| array.null_count() == 0);
+            values.extend_from_slice(array.ok_or_else(|| unfit(name))?.values());
+        }
+        Ok(Cow::Owned(values))
+    }
+
+    /// The values of a column that has one in every row and lies in one piece.
+    fn whole<T: ArrowPrimitiveType>(&self, name: &str) -> Option<&[T::Native]> {
+        let [part] = self.parts.as_slice() else { return None };
+        let array = part.column_by_name(name)?.as_primitive_opt::<T>()?;
+        (array.null_count() == 0).then(|| array.values().as_ref())
     }
 
     fn arrays(&self, name: &str) -> impl Iterator<Item = Outcome<&ArrayRef>> {
@@ -113,5 +166,34 @@ fn extend<V>(
 }
 
 fn unfit(name: &str) -> ArrowError {
-    ArrowError::SchemaError(format!("{name} is missing or of another type"))
+    ArrowError::SchemaError(format!("{name} is missing, null or of another type"))
+}
+
+/// A column of integers of a batch that Python handed over.
+pub(crate) fn column<'a, T: ArrowPrimitiveType>(
+    batch: &'a RecordBatch,
+    name: &str,
+) -> Outcome<&'a PrimitiveArray<T>> {
+    downcast(batch, name)
+}
+
+fn downcast<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Outcome<&'a A> {
+    let column = optional(batch, name).filter(|array: &&A| array.null_count() == 0);
+    column.ok_or_else(|| ArrowError::SchemaError(format!("{name} is missing, null or of another type")))
+}
+
+/// A column that may hold nulls.
+pub(crate) fn nullable<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Outcome<&'a A> {
+    optional(batch, name)
+        .ok_or_else(|| ArrowError::SchemaError(format!("{name} is missing or of another type")))
+}
+
+/// A column that need not be there.
+pub(crate) fn optional<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Option<&'a A> {
+    batch.column_by_name(name).and_then(|array| array.as_any().downcast_ref::<A>())
+}
+
+/// What Python is told of frames that are not as they must be.
+pub(crate) fn refused(error: &ArrowError) -> Error {
+    Error::new(ErrorKind::InvalidArgument, format!("the frames are not what is needed: {error}"))
 }

@@ -7,7 +7,7 @@ use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, UInt32Array};
 use arrow_schema::ArrowError;
 use traceparse::numbering::Numbering;
 
-use crate::projection::Outcome;
+use crate::frame::Outcome;
 
 /// Numbers the rows of a batch by the columns `by`, of 32 or 64-bit integers; without any, all alike.
 pub(crate) fn add_part(batch: &RecordBatch, by: &[String], numbering: &mut Numbering) -> Outcome<Vec<u32>> {

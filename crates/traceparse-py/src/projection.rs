@@ -1,21 +1,17 @@
-//! Projects host ranges onto the GPU, for frames that Python hands over as Arrow IPC streams.
-//!
-//! A stream of bytes costs one copy of a few integer columns, and no unsafe code.
+//! Projects host ranges onto the GPU.
 
 use std::sync::Arc;
 
-use arrow_array::types::{ArrowPrimitiveType, Int64Type, UInt32Type};
-use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, PrimitiveArray, RecordBatch, UInt32Array};
-use arrow_ipc::reader::StreamReader;
-use arrow_schema::ArrowError;
+use arrow_array::types::{Int64Type, UInt32Type};
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, UInt32Array};
 use pyo3::prelude::*;
 use traceparse::numbering::Numbering;
 use traceparse::projection::{Call, GroupSums, HostRange, NONE, Projection, Projector, Totals};
-use traceparse::{Error, ErrorKind};
 
 use crate::errors;
+use crate::frame::{Frame, Outcome, column, nullable, optional, refused};
 use crate::numbering::{add_part, first_rows};
-use crate::table::ArrowTable;
+use crate::table::{ArrowTable, table};
 use crate::watch;
 
 /// Collects GPU work, then the calls, then the host ranges, and relates them.
@@ -39,20 +35,22 @@ impl RangeProjector {
     }
 
     /// Adds GPU work: columns `launch_row`, `start_ns` and `dur_ns`; rows that lack any are left out.
-    fn add_work(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<()> {
-        read_work(stream, &mut self.projector).map_err(|error| errors::to_python(py, &refused(&error)))
+    fn add_work(&mut self, py: Python<'_>, frame: Frame) -> PyResult<()> {
+        let read = py.detach(|| read_work(frame, &mut self.projector));
+        read.map_err(|error| errors::to_python(py, &refused(&error)))
     }
 
     /// Adds calls: columns `row`, `start_ns`, `dur_ns` (0 if null), `track`, and `process` if ranges cross
     /// threads.
-    fn add_calls(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<()> {
-        read_calls(stream, &mut self.projector).map_err(|error| errors::to_python(py, &refused(&error)))
+    fn add_calls(&mut self, py: Python<'_>, frame: Frame) -> PyResult<()> {
+        let read = py.detach(|| read_calls(frame, &mut self.projector));
+        read.map_err(|error| errors::to_python(py, &refused(&error)))
     }
 
     /// Adds ranges: columns `start_ns`, `dur_ns`, `track`, `crosses_threads` and `process` if any crosses
     /// threads, and those it is grouped by. Without a duration a range is only counted.
-    fn add_ranges(&mut self, py: Python<'_>, stream: &[u8]) -> PyResult<()> {
-        read_ranges(stream, self).map_err(|error| errors::to_python(py, &refused(&error)))
+    fn add_ranges(&mut self, py: Python<'_>, frame: Frame) -> PyResult<()> {
+        py.detach(|| read_ranges(frame, self)).map_err(|error| errors::to_python(py, &refused(&error)))
     }
 
     /// What the ranges come to on the GPU, one row for each that has GPU work. Forgets everything.
@@ -75,19 +73,11 @@ impl RangeProjector {
     }
 }
 
-/// What Python is told of frames that are not as they must be.
-pub(crate) fn refused(error: &ArrowError) -> Error {
-    Error::new(ErrorKind::InvalidArgument, format!("the frames are not what is needed: {error}"))
-}
-
-pub(crate) type Outcome<T> = std::result::Result<T, ArrowError>;
-
-fn read_work(stream: &[u8], projector: &mut Projector) -> Outcome<()> {
-    for batch in StreamReader::try_new(stream, None)? {
-        let batch = batch?;
-        let launch: &UInt32Array = nullable(&batch, "launch_row")?;
-        let start = column::<Int64Type>(&batch, "start_ns")?;
-        let length: &Int64Array = nullable(&batch, "dur_ns")?;
+fn read_work(frame: Frame, projector: &mut Projector) -> Outcome<()> {
+    for batch in frame.parts() {
+        let launch: &UInt32Array = nullable(batch, "launch_row")?;
+        let start = column::<Int64Type>(batch, "start_ns")?;
+        let length: &Int64Array = nullable(batch, "dur_ns")?;
         for ((row, &start), length) in launch.iter().zip(start.values()).zip(length) {
             if let (Some(row), Some(length)) = (row, length) {
                 projector.add_work(row, start, start.saturating_add(length));
@@ -97,13 +87,12 @@ fn read_work(stream: &[u8], projector: &mut Projector) -> Outcome<()> {
     Ok(())
 }
 
-fn read_calls(stream: &[u8], projector: &mut Projector) -> Outcome<()> {
-    for batch in StreamReader::try_new(stream, None)? {
-        let batch = batch?;
-        let (row, track) = (column::<UInt32Type>(&batch, "row")?, column::<UInt32Type>(&batch, "track")?);
-        let start = column::<Int64Type>(&batch, "start_ns")?;
-        let length: &Int64Array = nullable(&batch, "dur_ns")?;
-        let process = optional::<Int64Array>(&batch, "process");
+fn read_calls(frame: Frame, projector: &mut Projector) -> Outcome<()> {
+    for batch in frame.parts() {
+        let (row, track) = (column::<UInt32Type>(batch, "row")?, column::<UInt32Type>(batch, "track")?);
+        let start = column::<Int64Type>(batch, "start_ns")?;
+        let length: &Int64Array = nullable(batch, "dur_ns")?;
+        let process = optional::<Int64Array>(batch, "process");
         for at in 0..batch.num_rows() {
             let length = if length.is_null(at) { 0 } else { length.value(at) };
             let call = Call {
@@ -118,15 +107,13 @@ fn read_calls(stream: &[u8], projector: &mut Projector) -> Outcome<()> {
     Ok(())
 }
 
-fn read_ranges(stream: &[u8], into: &mut RangeProjector) -> Outcome<()> {
-    for batch in StreamReader::try_new(stream, None)? {
-        let batch = batch?;
-        let groups = add_part(&batch, &into.by, &mut into.groups)?;
-        let (start, track) =
-            (column::<Int64Type>(&batch, "start_ns")?, column::<UInt32Type>(&batch, "track")?);
-        let length: &Int64Array = nullable(&batch, "dur_ns")?;
-        let process = optional::<Int64Array>(&batch, "process");
-        let crosses = optional::<BooleanArray>(&batch, "crosses_threads");
+fn read_ranges(frame: Frame, into: &mut RangeProjector) -> Outcome<()> {
+    for batch in frame.parts() {
+        let groups = add_part(batch, &into.by, &mut into.groups)?;
+        let (start, track) = (column::<Int64Type>(batch, "start_ns")?, column::<UInt32Type>(batch, "track")?);
+        let length: &Int64Array = nullable(batch, "dur_ns")?;
+        let process = optional::<Int64Array>(batch, "process");
+        let crosses = optional::<BooleanArray>(batch, "crosses_threads");
         for (at, &group) in groups.iter().enumerate() {
             let range = (!length.is_null(at)).then(|| HostRange {
                 start: start.value(at),
@@ -139,29 +126,6 @@ fn read_ranges(stream: &[u8], into: &mut RangeProjector) -> Outcome<()> {
         }
     }
     Ok(())
-}
-
-/// A column of integers of a batch that Python handed over.
-pub(crate) fn column<'a, T: ArrowPrimitiveType>(
-    batch: &'a RecordBatch,
-    name: &str,
-) -> Outcome<&'a PrimitiveArray<T>> {
-    downcast(batch, name)
-}
-
-fn downcast<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Outcome<&'a A> {
-    let column = optional(batch, name).filter(|array: &&A| array.null_count() == 0);
-    column.ok_or_else(|| ArrowError::SchemaError(format!("{name} is missing, null or of another type")))
-}
-
-/// A column that may hold nulls.
-pub(crate) fn nullable<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Outcome<&'a A> {
-    optional(batch, name)
-        .ok_or_else(|| ArrowError::SchemaError(format!("{name} is missing or of another type")))
-}
-
-fn optional<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Option<&'a A> {
-    batch.column_by_name(name).and_then(|array| array.as_any().downcast_ref::<A>())
 }
 
 fn pair_table(pairs: &[(u32, u32, bool)]) -> Outcome<ArrowTable> {
@@ -219,10 +183,4 @@ fn projected_table(projection: Projection) -> Outcome<ArrowTable> {
         ("own_gpu_ops", number(&own, |t| i64::from(t.ops))),
     ]);
     table(columns)
-}
-
-/// A table of columns that may hold nulls.
-pub(crate) fn table(columns: Vec<(&str, ArrayRef)>) -> Outcome<ArrowTable> {
-    let columns = columns.into_iter().map(|(name, array)| (name, array, true));
-    Ok(ArrowTable::new(RecordBatch::try_from_iter_with_nullable(columns)?))
 }

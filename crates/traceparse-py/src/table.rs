@@ -1,9 +1,11 @@
 //! Hands a table to Python over the Arrow C stream interface.
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::{RecordBatch, RecordBatchIterator};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchIterator};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+
+use crate::frame::Outcome;
 
 /// The columns of a table that hold any value; the others are null and have no place in memory.
 #[pyclass(frozen, module = "kernelscope._traceparse")]
@@ -42,4 +44,10 @@ impl ArrowTable {
         let stream = FFI_ArrowArrayStream::new(Box::new(batches));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
+}
+
+/// A table of columns that may hold nulls.
+pub(crate) fn table(columns: Vec<(&str, ArrayRef)>) -> Outcome<ArrowTable> {
+    let columns = columns.into_iter().map(|(name, array)| (name, array, true));
+    Ok(ArrowTable::new(RecordBatch::try_from_iter_with_nullable(columns)?))
 }

@@ -1,10 +1,9 @@
-//! Shows timelines, for frames that Python hands over as Arrow IPC streams.
+//! Shows timelines.
 
 use std::sync::Arc;
 
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, UInt32Array};
-use arrow_ipc::reader::StreamReader;
 use arrow_schema::ArrowError;
 use hashbrown::HashMap;
 use pyo3::prelude::*;
@@ -13,9 +12,9 @@ use traceparse::timeline::{Mark, Slice, Timeline, View};
 use traceparse::{Error, ErrorKind};
 
 use crate::errors;
+use crate::frame::{Frame, Outcome, column, nullable, refused};
 use crate::numbering::add_part;
-use crate::projection::{Outcome, column, nullable, refused, table};
-use crate::table::ArrowTable;
+use crate::table::{ArrowTable, table};
 use crate::watch;
 
 /// An event without a name.
@@ -59,9 +58,9 @@ impl TimelineIndex {
 
     /// Adds events: columns `name` (null for none), `start_ns`, `dur_ns`, and integers of which those that
     /// agree in the columns `by` lie on one track, unless they are of another kind.
-    fn add(&mut self, py: Python<'_>, stream: &[u8], kind: u32, by: Vec<String>) -> PyResult<()> {
+    fn add(&mut self, py: Python<'_>, frame: Frame, kind: u32, by: Vec<String>) -> PyResult<()> {
         self.kinds.entry(kind).or_default().by = by;
-        self.read(stream, kind).map_err(|error| errors::to_python(py, &refused(&error)))
+        py.detach(|| self.read(frame, kind)).map_err(|error| errors::to_python(py, &refused(&error)))
     }
 
     /// The tracks as they came: `event`, the first of each, and `start_ns`, the first start.
@@ -99,14 +98,13 @@ impl TimelineIndex {
 }
 
 impl TimelineIndex {
-    fn read(&mut self, stream: &[u8], kind: u32) -> Outcome<()> {
-        for batch in StreamReader::try_new(stream, None)? {
-            let batch = batch?;
+    fn read(&mut self, frame: Frame, kind: u32) -> Outcome<()> {
+        for batch in frame.parts() {
             let Kind { by, numbering } = self.kinds.entry(kind).or_default();
-            let places = add_part(&batch, by, numbering)?;
-            let start = column::<Int64Type>(&batch, "start_ns")?;
+            let places = add_part(batch, by, numbering)?;
+            let start = column::<Int64Type>(batch, "start_ns")?;
             let (length, name): (&Int64Array, &UInt32Array) =
-                (nullable(&batch, "dur_ns")?, nullable(&batch, "name")?);
+                (nullable(batch, "dur_ns")?, nullable(batch, "name")?);
             let first = u32::try_from(self.waiting.len());
             let first = first.map_err(|_| ArrowError::InvalidArgumentError("too many events".to_owned()))?;
             let mut last = None;

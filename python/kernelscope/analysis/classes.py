@@ -9,7 +9,6 @@ from typing import NamedTuple
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.handing_over import as_stream
 
 
 class Classes(NamedTuple):
@@ -25,7 +24,7 @@ class Classes(NamedTuple):
 
 def classes_of(keys: pl.DataFrame) -> Classes:
     """The classes of the rows of ``keys`` that agree in all columns, in order of their first rows."""
-    of, first = _traceparse.divide_rows(as_stream(keys.select(codes(column) for column in keys)))
+    of, first = _traceparse.divide_rows(keys.select(codes(column) for column in keys))
     return Classes(taken(of, "class"), keys.select(pl.all().gather(taken(first, "first"))))
 
 

@@ -6,7 +6,6 @@ Groups come in the order of the values of their columns, with null first.
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.handing_over import as_stream
 
 _MOST_CODES = 2**32
 
@@ -17,7 +16,7 @@ def merged(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
     Columns: of ``frame``, needs ``start_ns``, ``end_ns`` and ``by``; gives these. Empty intervals, and
         those that end before they start, cover nothing.
     """
-    parts = pl.DataFrame(_traceparse.unite_intervals(as_stream(grouped(frame, by))))
+    parts = pl.DataFrame(_traceparse.unite_intervals(grouped(frame, by)))
     return _with_groups(frame, by, parts)
 
 
@@ -31,7 +30,7 @@ def covered_ns(frame: pl.DataFrame, *, by: list[str], level: str | None = None) 
         ``covered_ns``. Intervals that end before they start count nothing.
     """
     levels = pl.lit(0, pl.UInt8) if level is None else pl.col(level).cast(pl.UInt8)
-    stream = as_stream(grouped(frame, by, level=levels))
+    stream = grouped(frame, by, level=levels)
     found = pl.DataFrame(_traceparse.cover_levels(stream))
     if level is None:
         if not by:
@@ -47,7 +46,7 @@ def gaps(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
         of the interval that ends a gap, and ``before_ns``, the latest end before it.
     Order: by group, then time.
     """
-    return pl.DataFrame(_traceparse.find_gaps(as_stream(grouped(frame, by))))
+    return pl.DataFrame(_traceparse.find_gaps(grouped(frame, by)))
 
 
 def filled_ns(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
@@ -56,7 +55,7 @@ def filled_ns(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
     Columns: of ``frame``, needs ``start_ns``, ``end_ns``, ``share`` and ``by``; gives ``by`` and
         ``filled_ns``.
     """
-    stream = as_stream(grouped(frame, by, share=pl.col("share").cast(pl.Float64)))
+    stream = grouped(frame, by, share=pl.col("share").cast(pl.Float64))
     return _with_groups(frame, by, pl.DataFrame(_traceparse.filled_time(stream)))
 
 
@@ -65,7 +64,7 @@ def runs(frame: pl.DataFrame, label: pl.Expr, *, by: list[str]) -> pl.Series:
 
     Columns: of ``frame``, needs ``start_ns``, ``end_ns`` and ``by``; ``label`` is a whole number below 2^32.
     """
-    stream = as_stream(grouped(frame, by, label=label.cast(pl.UInt32)))
+    stream = grouped(frame, by, label=label.cast(pl.UInt32))
     return pl.DataFrame(_traceparse.number_runs(stream)).to_series()
 
 
@@ -78,7 +77,7 @@ def hidden_ns(frame: pl.DataFrame, cover: pl.DataFrame, *, by: list[str]) -> pl.
     columns = [*by, "start_ns", "end_ns"]
     both = grouped(pl.concat([frame.select(columns), cover.select(columns)], how="vertical_relaxed"), by)
     asked, around = both.head(frame.height), both.slice(frame.height)
-    return pl.DataFrame(_traceparse.hidden_lengths(as_stream(asked), as_stream(around))).to_series()
+    return pl.DataFrame(_traceparse.hidden_lengths(asked, around)).to_series()
 
 
 def grouped(frame: pl.DataFrame, by: list[str], **more: pl.Expr) -> pl.DataFrame:

@@ -6,7 +6,6 @@ import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.classes import classes_of, taken
-from kernelscope.analysis.handing_over import as_stream
 from kernelscope.analysis.tree import CallTree
 
 # Deeper nodes count for their ancestor at this depth: texts of paths grow with the square of the depth.
@@ -29,8 +28,8 @@ class Trie(NamedTuple):
 
         Names are taken as they are, so they must hold no ``;``.
         """
-        wanted = as_stream(paths.alias("path").to_frame())
-        return taken(_traceparse.path_texts(as_stream(self.paths), self.texts, wanted, root_first), "text")
+        wanted = paths.alias("path").to_frame()
+        return taken(_traceparse.path_texts(self.paths, self.texts, wanted, root_first), "text")
 
 
 def name_trie(nodes: pl.DataFrame, *, text: pl.Expr, keys: tuple[str, ...] = ("name",)) -> Trie:

@@ -182,16 +182,16 @@ def _projector(
     groups = by or {}
     projector = _traceparse.RangeProjector(list(groups))
     for part in trace.gpu_ops.select("launch_row", "start_ns", "dur_ns").iter_slices(_PART_ROWS):
-        projector.add_work(_stream(part))
+        projector.add_work(part)
     place = ["track", "start_ns", "dur_ns"]
     crosses = ranges["crosses_threads"].any()
     for part in trace.launches.iter_slices(_PART_ROWS):
         placed = _with_process(trace, part) if crosses else part
-        projector.add_calls(_stream(placed.select("row", *place, *["process"] * crosses)))
+        projector.add_calls(placed.select("row", *place, *["process"] * crosses))
     for part in ranges.iter_slices(_PART_ROWS):
         placed = _with_process(trace, part) if crosses else part
         extent = placed.select(*place, *["process", "crosses_threads"] * crosses, **groups)
-        projector.add_ranges(_stream(extent))
+        projector.add_ranges(extent)
     return projector
 
 
@@ -206,10 +206,6 @@ def _with_process(trace: "Trace", frame: pl.DataFrame) -> pl.DataFrame:
         frame = frame.join(of_track, on="track", how="left", maintain_order="left")
         process = pl.coalesce("pid", -2 - pl.col("_named"), pl.lit(-1))
     return frame.with_columns(process=process.cast(pl.Int64))
-
-
-def _stream(frame: pl.DataFrame) -> bytes:
-    return frame.write_ipc_stream(None).getvalue()
 
 
 def _nothing() -> pl.DataFrame:

@@ -39,8 +39,7 @@ class TimelineView:
         self._index = _traceparse.TimelineIndex(sum(source.frame.height for source in self._sources))
         for source in self._sources:
             for part in source.events().iter_slices(_PART_ROWS):
-                stream = part.write_ipc_stream(None, compat_level=pl.CompatLevel.oldest())
-                self._index.add(stream.getvalue(), KINDS.index(source.kind), source.keys)
+                self._index.add(part, KINDS.index(source.kind), source.keys)
         found = pl.DataFrame(self._index.tracks())
         first = self._gathered(found["event"], lambda source: source.places)
         self.tracks, order = _tracks(first.with_columns(_first=found["start_ns"]), trace.threads)

@@ -9,7 +9,6 @@ import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.classes import Classes, codes, taken
-from kernelscope.analysis.handing_over import as_stream
 
 
 class CallTree:
@@ -26,7 +25,7 @@ class CallTree:
     def __init__(self, calls: pl.DataFrame) -> None:
         self._rows = calls["row"]
         links = pl.col("row", "parent_row").cast(pl.UInt32)
-        self._tree = _traceparse.CallTree(as_stream(calls.select(links)))
+        self._tree = _traceparse.CallTree(calls.select(links))
 
     def merge_repeats(self, names: pl.Series) -> None:
         """Counts a call that is the only one inside a call of its own name as that one, from now on.
@@ -36,7 +35,7 @@ class CallTree:
 
         Source: torch/autograd/profiler_util.py, EventList._remove_dup_nodes.
         """
-        self._tree.merge_repeats(as_stream(codes(names).alias("name").to_frame()))
+        self._tree.merge_repeats(codes(names).alias("name").to_frame())
 
     def kept(self) -> pl.Series:
         """The row of the call that each call is counted as: its own if it is not merged, null for none."""
@@ -52,15 +51,15 @@ class CallTree:
 
     def retain(self, marked: pl.Series) -> None:
         """Counts a call that is not marked as the nearest marked one around it, from now on."""
-        self._tree.retain(as_stream(marked.alias("marked").to_frame()))
+        self._tree.retain(marked.alias("marked").to_frame())
 
     def put(self, values: pl.DataFrame) -> None:
         """Gives each call its values, row by row as the calls stand; null is 0. Merged calls have 0."""
-        self._tree.put(as_stream(values))
+        self._tree.put(values)
 
     def add(self, values: pl.DataFrame) -> None:
         """Adds to calls what belongs to them: to the one in ``call`` (null for none) each other column."""
-        self._tree.add(as_stream(values))
+        self._tree.add(values)
 
     def less_children(self, column: str, *, into: str) -> None:
         """Puts to ``into`` what ``column`` is less that of the calls directly inside."""
@@ -84,7 +83,7 @@ class CallTree:
         Columns: the keys of ``classes``, ``calls`` (not counting merged ones) and ``names``, and a row for
             each class, though its calls may all be merged into others.
         """
-        of = as_stream(classes.of.alias("class").to_frame())
+        of = classes.of.alias("class").to_frame()
         sums = pl.DataFrame(self._tree.class_sums(of, classes.keys.height, list(names)))
         return pl.concat([classes.keys, sums], how="horizontal")
 
@@ -96,7 +95,7 @@ class CallTree:
         Columns: of the paths, ``parent`` (the path around it; null for none) and ``name``. A path is known
             by its position among them, and none comes before the one around it.
         """
-        of, paths = self._tree.paths(as_stream(names.alias("name").to_frame()), most_levels)
+        of, paths = self._tree.paths(names.alias("name").to_frame(), most_levels)
         return taken(of, "path"), pl.DataFrame(paths)
 
 
@@ -112,7 +111,7 @@ def nest(frame: pl.DataFrame, *, by: str = "track") -> pl.DataFrame:
     Source: torch/autograd/profiler_util.py, EventList._populate_cpu_children.
     """
     slices = frame.select("start_ns", "dur_ns", pl.col("row").cast(pl.UInt32), group=by)
-    return frame.with_columns(taken(_traceparse.nest_slices(as_stream(slices)), "parent_row"))
+    return frame.with_columns(taken(_traceparse.nest_slices(slices), "parent_row"))
 
 
 def subtree_sums(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:

@@ -1,6 +1,5 @@
 """Writes a trace as Chrome JSON, which ui.perfetto.dev opens."""
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -35,11 +34,11 @@ def write_perfetto(trace: "Trace", out: Path) -> None:
         extras = _extras(trace)
         for first, end, frames in _parts(trace):
             own = extras.filter(pl.col("row").is_between(first, end, closed="left"))
-            writer.write([_stream(frame) for frame in frames], _stream(own))
+            writer.write(frames, own)
         for added in added_events(trace):
             for part in added.iter_slices(_PART_ROWS) if added.height else ():
                 rows = pl.int_range(part.height, dtype=pl.UInt32, eager=True)
-                writer.write([_stream(part.with_columns(row=rows))], _stream(extras.clear()))
+                writer.write([part.with_columns(row=rows)], extras.clear())
         writer.finish()
 
 
@@ -68,9 +67,3 @@ def _extras(trace: "Trace") -> pl.DataFrame:
     return rest.select("row", key, pl.col("value").cast(pl.String), is_field=is_field).sort(
         "row", maintain_order=True
     )
-
-
-def _stream(frame: pl.DataFrame) -> bytes:
-    buffer = io.BytesIO()
-    frame.write_ipc_stream(buffer, compat_level=pl.CompatLevel.oldest())
-    return buffer.getvalue()

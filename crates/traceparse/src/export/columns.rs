@@ -1,7 +1,7 @@
 //! The columns of a part, and how their values are written.
 
 use arrow_array::{
-    Array, BooleanArray, Float64Array, Int32Array, Int64Array, LargeStringArray, RecordBatch, UInt32Array,
+    Array, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringViewArray, UInt32Array,
     UInt64Array,
 };
 
@@ -24,7 +24,7 @@ enum Values {
     U32(UInt32Array),
     F64(Float64Array),
     Bool(BooleanArray),
-    Text(LargeStringArray),
+    Text(StringViewArray),
 }
 
 /// A column with the key it is written under, as it stands in JSON.
@@ -39,7 +39,7 @@ pub(super) struct Columns {
     rows: UInt32Array,
     fields: Vec<Column>,
     args: Vec<Column>,
-    members: Option<LargeStringArray>,
+    members: Option<StringViewArray>,
 }
 
 impl Columns {
@@ -115,7 +115,7 @@ fn column(key: &str, form: Form, values: Values) -> Column {
 
 fn values(array: &dyn Array) -> Option<Values> {
     let any = array.as_any();
-    let none = || any.downcast_ref::<LargeStringArray>().cloned().map(Values::Text);
+    let none = || any.downcast_ref::<StringViewArray>().cloned().map(Values::Text);
     any.downcast_ref::<Int64Array>()
         .cloned()
         .map(Values::I64)

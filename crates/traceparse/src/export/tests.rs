@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, BooleanArray, Float64Array, Int64Array, LargeStringArray, RecordBatch, UInt32Array,
+    ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray, UInt32Array,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{EventWriter, Extra};
 
 fn text(values: &[Option<&str>]) -> ArrayRef {
-    Arc::new(values.iter().copied().collect::<LargeStringArray>())
+    Arc::new(values.iter().copied().collect::<StringViewArray>())
 }
 
 fn written(batches: &[RecordBatch], extras: &[Extra], header: &str) -> Value {

@@ -1,6 +1,5 @@
 """To what each moment of a step belongs: one kernel, copy, call or operator, or nothing."""
 
-import io
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -21,7 +20,6 @@ PRIORITIES = {name.removesuffix("_ns"): place for place, name in enumerate(CATEG
 _COMMUNICATION = r"^(?:nccl:|gloo:|mpi:|ucc:|xccl:|hccl:|c10d::|_?c10d_functional::|record_param_comms)"
 _DATALOADER = r"^(?:enumerate\(DataPipe\)#|enumerate\(DataLoader\)#.*\.__next__$)"
 _STEP = r"^ProfilerStep#\s*[+-]?\d+\s*$"
-_PART_ROWS = 1 << 17
 _MAX_ROUNDS = 33
 
 
@@ -116,13 +114,8 @@ def divided(claimed: pl.DataFrame, windows: "Sequence[tuple[int, int]]") -> pl.D
 
     Columns: ``window``, ``row`` (null where nothing runs), ``ns`` (owned), ``calls`` (1 if it starts there).
     """
-    streams: list[bytes] = []
     needed = claimed.select(pl.col("row").alias("id"), "start_ns", "end_ns", "priority")
-    for part in needed.iter_slices(_PART_ROWS):
-        buffer = io.BytesIO()
-        part.write_ipc_stream(buffer, compat_level=pl.CompatLevel.oldest())
-        streams.append(buffer.getvalue())
-    owned = pl.DataFrame(_traceparse.divide_windows(streams, list(windows)))
+    owned = pl.DataFrame(_traceparse.divide_windows(needed, list(windows)))
     schema = {"window": pl.UInt32, "id": pl.UInt32, "ns": pl.Int64}
     owned = pl.DataFrame(
         {c: owned[c] if c in owned.columns else pl.Series([None] * owned.height) for c in schema},

@@ -1,6 +1,5 @@
 """Which operators and kernels of two traces correspond."""
 
-import io
 from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
@@ -65,7 +64,7 @@ def corresponding(before: "Trace", after: "Trace", steps: pl.DataFrame) -> Pairs
     ]
     a, b = _tokens(*sides)
     levels = [f"level{place}" for place in range(len(_LEVELS))]
-    found = pl.DataFrame(_traceparse.align_events(_stream(a, levels), _stream(b, levels), levels))
+    found = pl.DataFrame(_traceparse.align_events(_leveled(a, levels), _leveled(b, levels), levels))
     if found.is_empty():
         ops = pl.DataFrame(schema={"before": pl.UInt32, "after": pl.UInt32, "level": pl.UInt8})
     else:
@@ -120,13 +119,10 @@ def _tokens(a: pl.DataFrame, b: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFram
     return both.head(a.height), both.tail(b.height)
 
 
-def _stream(events: pl.DataFrame, levels: list[str]) -> bytes:
-    buffer = io.BytesIO()
-    frame = events.select(
+def _leveled(events: pl.DataFrame, levels: list[str]) -> pl.DataFrame:
+    return events.select(
         pl.col("pair").cast(pl.UInt32).alias("group"), *(pl.col(c).cast(pl.UInt32) for c in levels)
     )
-    frame.write_ipc_stream(buffer, compat_level=pl.CompatLevel.oldest())
-    return buffer.getvalue()
 
 
 def _work_pairs(before: "Trace", after: "Trace", ops: pl.DataFrame) -> pl.DataFrame:

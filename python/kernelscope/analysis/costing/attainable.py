@@ -10,7 +10,6 @@ from kernelscope.analysis.costing.limits import LimitedWork, limited_work, refin
 from kernelscope.analysis.costing.physics import TOLERANCE
 from kernelscope.analysis.costing.unique_costs import FIGURES
 from kernelscope.analysis.grouping import as_text, check_by
-from kernelscope.analysis.handing_over import as_stream
 from kernelscope.costs import ConventionName
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def summed(trace: "Trace", work: LimitedWork, by: str | Sequence[str]) -> pl.Dat
 
 def _calls(work: LimitedWork, groups: pl.Series, count: int) -> pl.Series:
     """In how many operators the work of each group is."""
-    stream = as_stream(groups.cast(pl.UInt32).alias("group").to_frame())
+    stream = groups.cast(pl.UInt32).alias("group").to_frame()
     return pl.DataFrame(work.pairs.calls(stream, count))["calls"]
 
 

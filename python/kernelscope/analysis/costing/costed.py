@@ -14,7 +14,6 @@ from kernelscope import _traceparse
 from kernelscope.analysis.calls import INPUTS, operator_calls
 from kernelscope.analysis.costing.hints import known_elsewhere
 from kernelscope.analysis.costing.unique_costs import FIGURES, class_costs
-from kernelscope.analysis.handing_over import as_stream
 from kernelscope.costs import ConventionName, Cost
 from kernelscope.costs.dtypes import find_dtype
 from kernelscope.costs.through_forward import FAMILIES, gradient_cost
@@ -57,17 +56,17 @@ def costed_trace(trace: "Trace", *, convention: ConventionName, anchors: pl.Seri
         "row", "parent_row", *links, **{str(at): pl.col(name).to_physical() for at, name in enumerate(kept)}
     )
     for part in codes.iter_slices(_PART_ROWS):
-        costing.add(as_stream(part))
+        costing.add(part)
     firsts = _firsts(calls, costing.divide())
     elsewhere, numbers = known_elsewhere(trace, calls, firsts)
     if numbers is not None:
-        further = costing.divide_further(as_stream(numbers.alias("0").to_frame()))
+        further = costing.divide_further(numbers.alias("0").to_frame())
         firsts = _firsts(calls.with_columns(elsewhere=numbers), further)
     costs = class_costs(firsts, convention=convention, elsewhere=elsewhere)
     if anchors is None and trace.gpu_ops.height:
         anchors = trace.gpu_ops.select(pl.coalesce("op_row", "range_row")).to_series()
-    launched = None if anchors is None else as_stream(anchors.alias("anchor").to_frame())
-    work, ops, kinds = costing.owners(as_stream(_traits(costs)), launched, outermost=convention in _OUTERMOST)
+    launched = None if anchors is None else anchors.alias("anchor").to_frame()
+    work, ops, kinds = costing.owners(_traits(costs), launched, outermost=convention in _OUTERMOST)
     of_kinds = _costs_of_kinds(costs, pl.DataFrame(kinds))
     counted = pl.DataFrame(ops).rename({"row": "op_row"})
     if convention == "kernelscope":

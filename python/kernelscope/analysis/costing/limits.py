@@ -12,7 +12,6 @@ from kernelscope.analysis.costing.peaks import DevicePeaks, device_peaks, with_p
 from kernelscope.analysis.costing.physics import flags
 from kernelscope.analysis.costing.unique_costs import FIGURES
 from kernelscope.analysis.costing.work import GpuWork
-from kernelscope.analysis.handing_over import as_stream
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -69,7 +68,7 @@ def _limited(costed: Costed, work: GpuWork, devices: list[DevicePeaks]) -> Limit
         through_ns="_through_ns",
         is_estimate=(pl.col("status") == "estimate").fill_null(value=False),
     )
-    figures = pl.DataFrame(pairs.figures(as_stream(limits)))
+    figures = pl.DataFrame(pairs.figures(limits))
     return LimitedWork(costed, work, devices, pairs, _summed_by_pair(table, figures))
 
 

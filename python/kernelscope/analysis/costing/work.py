@@ -7,7 +7,6 @@ import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.costing.costed import Costed
-from kernelscope.analysis.handing_over import as_stream
 from kernelscope.analysis.kernel_math import with_kernel_math
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class GpuWork:
             costed.work.alias("op"), device=device, **{str(at): code for at, code in enumerate(told)}
         )
         for part in frame.iter_slices(_PART_ROWS):
-            self._pieces.add(as_stream(part))
+            self._pieces.add(part)
         first = pl.DataFrame(self._pieces.divide())["first"]
         self.classes = work.select(**{name: pl.col(column) for name, column in _CLASSES.items()})[first]
 
@@ -65,8 +64,8 @@ class GpuWork:
             math=pl.col("math").replace_strict(numbers, default=0, return_dtype=pl.UInt8),
             needs_fewer=text.str.contains(_FEWER).fill_null(value=False),
         )
-        of_ops = as_stream(kinds.alias("kind").to_frame())
-        return self._pieces.pair(of_ops, as_stream(marks))
+        of_ops = kinds.alias("kind").to_frame()
+        return self._pieces.pair(of_ops, marks)
 
     @cached_property
     def _marked(self) -> pl.DataFrame:

@@ -6,7 +6,6 @@ import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.covering import grouped
-from kernelscope.analysis.handing_over import as_stream
 from kernelscope.analysis.hta.answers import described, hta_queue_length
 from kernelscope.analysis.hta.events import check_compat
 from kernelscope.analysis.row_lookup import looked_up
@@ -38,7 +37,7 @@ def queue_length(trace: "Trace", *, compat: str | None = None) -> pl.DataFrame:
     if mode is not None:
         return hta_queue_length(trace, mode)
     waits = _waits(trace)
-    changes = pl.DataFrame(_traceparse.depth_changes(_as_stream(waits)))
+    changes = pl.DataFrame(_traceparse.depth_changes(_first_ends(waits)))
     waits = waits.select(*_STREAM, "row", "launch_row")[changes["at"]]
     return waits.select(
         *_STREAM,
@@ -104,9 +103,9 @@ def _waits(trace: "Trace") -> pl.DataFrame:
     return work.with_columns(calls.get_columns()).drop_nulls("start_ns")
 
 
-def _as_stream(waits: pl.DataFrame) -> bytes:
+def _first_ends(waits: pl.DataFrame) -> pl.DataFrame:
     """Of the works of a stream that one call started, the first one ends the call's wait."""
-    return as_stream(grouped(waits, _STREAM, id=pl.col("launch_row")))
+    return grouped(waits, _STREAM, id=pl.col("launch_row"))
 
 
 def _lengths(trace: "Trace") -> pl.DataFrame:
@@ -116,7 +115,7 @@ def _lengths(trace: "Trace") -> pl.DataFrame:
     Order: by device, stream and length.
     """
     waits = _waits(trace)
-    totals = pl.DataFrame(_traceparse.depth_totals(_as_stream(waits)))
+    totals = pl.DataFrame(_traceparse.depth_totals(_first_ends(waits)))
     streams = waits.select(_STREAM)[totals["at"]]
     return pl.concat([streams, totals.drop("at").rename({"depth": "queue_length"})], how="horizontal")
 

@@ -3,13 +3,10 @@
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.handing_over import as_stream
 
 # PyTorch's device types: CPU, MKL-DNN, IDEEP; CUDA, HIP, XPU, PrivateUse1.
 HOST_TYPES = (0, 2, 5)
 DEVICE_TYPES = (1, 6, 12, 20)
-
-_PART_ROWS = 1 << 17
 
 
 def allocated_bytes(frame: pl.DataFrame, memory: pl.DataFrame, *, device_types: tuple[int, ...]) -> pl.Series:
@@ -24,7 +21,4 @@ def allocated_bytes(frame: pl.DataFrame, memory: pl.DataFrame, *, device_types: 
     records = memory.select("start_ns", "bytes", "device_type").filter(wanted).drop("device_type")
     if records.is_empty() or frame.is_empty():
         return pl.zeros(frame.height, dtype=pl.Int64, eager=True).alias("bytes")
-    intervals = frame.select("start_ns", "dur_ns").iter_slices(_PART_ROWS)
-    streams = [as_stream(part) for part in intervals]
-    changes = as_stream(records)
-    return pl.DataFrame(_traceparse.sum_records_within(changes, streams))["bytes"]
+    return pl.DataFrame(_traceparse.sum_records_within(records, frame.select("start_ns", "dur_ns")))["bytes"]

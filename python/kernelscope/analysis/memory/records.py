@@ -86,8 +86,8 @@ class AllocatorRecords:
         """The same with a number of one's own for what tells equal addresses apart."""
         if self.frame.is_empty():
             return pl.Series("partner", [], dtype=pl.UInt32)
-        stream = self.frame.select("address", "bytes", device=device).write_ipc_stream(None)
-        return pl.DataFrame(_traceparse.pair_allocations(stream.getvalue())).to_series()
+        records = self.frame.select("address", "bytes", device=device)
+        return pl.DataFrame(_traceparse.pair_allocations(records)).to_series()
 
 
 def _is_failure(names: pl.Series) -> pl.Series:
