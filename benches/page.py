@@ -61,13 +61,18 @@ def _options() -> argparse.Namespace:
 
 
 def _task(trace: Path, out: Path) -> dict[str, float]:
-    """Reads ``trace`` and writes its page; the time of imports is in neither."""
+    """Reads ``trace`` and writes its page, as the command does; the time of imports is in neither."""
+    from kernelscope.allocator import keep_freed
+    from kernelscope.cli.main import KEEP_FREED_MS
+
+    keep_freed(KEEP_FREED_MS)
     import kernelscope
+    from kernelscope.report import asked_tables
     from kernelscope.report.html import write_page
 
     clean = memory_bytes("VmHWM")
     began = time.perf_counter()
-    frames = kernelscope.read(trace)
+    frames = kernelscope.read(trace, tables=asked_tables())
     done = time.perf_counter()
     read_peak = memory_bytes("VmHWM")
     write_page(frames, out)

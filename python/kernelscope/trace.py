@@ -126,8 +126,8 @@ def read(
     in all (0 while unknown); what it raises stops the reading. ``step_range`` names the
     annotation or NVTX range that delimits steps where there is no ``ProfilerStep#N``. ``tables``
     names the tables that are wanted, and may map each to the columns that are: the others are empty,
-    other columns may be null, links to tables that are not wanted are null, and a database is read
-    only where it feeds what is wanted. ``kinds`` names the kinds of GPU work that are wanted, and with
+    other columns may be null, and a database is read only where it feeds what is wanted, without links to
+    tables that are not. ``kinds`` names the kinds of GPU work that are wanted, and with
     ``only_launching`` only API calls that launched such work are, and NVTX ranges that enclose one of
     them: a database is read without the others, other formats may have them.
 

@@ -18,7 +18,7 @@ pub struct ReadOptions {
     pub step_range: Option<String>,
     /// The tables that are wanted, each with its wanted columns or none for all; `None` wants every
     /// table. The others are empty, other columns may be null, and a database is read only where it
-    /// feeds what is wanted. Links to tables that are not wanted are null.
+    /// feeds what is wanted. Links to tables of a database that are not wanted are null.
     pub tables: Option<BTreeMap<String, Vec<String>>>,
     /// Kinds of GPU work that are wanted (`kernel`, `memcpy`, `memset`, `graph`); `None` wants all.
     /// The others may be missing.

@@ -54,7 +54,11 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     if options.wants_links() || trace.meta.format != "nsys" {
         link::link(&mut trace, options);
     }
-    trace.tables.keep_only(|table| options.wants(table));
+    trace.tables.keep_tables(options);
+    if trace.meta.format == "kineto" {
+        // Of a database, columns that are not wanted are not read, unless they cost nothing.
+        trace.tables.keep_columns(options);
+    }
     // Whoever asks for part of a trace must still see what is wrong with it.
     trace.tables.diagnostics = trace.stats.to_table(&mut trace.symbols);
     Ok(trace)

@@ -21,7 +21,7 @@ _MOST_PIXELS = 1 << 20
 _TRACKS = ("track", "track_kind", "label", "device", "stream", "pid", "tid")
 _MARKS = ("lane", "start_ns", "end_ns", "busy_ns", "busy_share", "events")
 _NAMES = ("name", "category", "row", "name_ns", "longest_name", "longest_row", "longest_ns")
-_OF_STREAM = ("device", "stream", "pid", "tid")
+_OF_STREAM = ("device", "stream", "pid")
 _OF_THREAD = ("track",)
 
 
@@ -131,14 +131,23 @@ class _Source:
         known = [name for name in keys if name in frame.columns]
         # What no event has tells no tracks apart.
         self.keys = [name for name in known if frame[name].null_count() < frame.height]
+        is_stream = kind == "stream"
+        nothing = pl.lit(None, pl.Int64)
         place = [
-            pl.col(name).cast(pl.Int64) if name in frame.columns else pl.lit(None, pl.Int64).alias(name)
+            pl.col(name).cast(pl.Int64) if is_stream and name in frame.columns else nothing.alias(name)
             for name in _OF_STREAM
         ]
-        thread = pl.lit(None, pl.UInt32) if kind == "stream" else pl.col("track")
+        thread = pl.lit(None, pl.UInt32) if is_stream else pl.col("track")
         self.places = [*place, thread.alias("_thread"), pl.lit(kind, pl.Enum(KINDS)).alias("track_kind")]
         self.names = [pl.col("name"), category.cast(pl.Categorical).alias("category"), pl.col("row")]
-        used = (*_OF_STREAM, "track", "name", "row", "kind", "category", "is_communication")
+        used = (
+            *(_OF_STREAM if is_stream else _OF_THREAD),
+            "name",
+            "row",
+            "kind",
+            "category",
+            "is_communication",
+        )
         self.needed = [name for name in used if name in frame.columns]
 
     def events(self) -> pl.DataFrame:
@@ -174,7 +183,11 @@ def _tracks(found: pl.DataFrame, threads: pl.DataFrame) -> tuple[pl.DataFrame, p
     keys = ["track_kind", "device", "stream", "_first", "_thread", "pid"]
     ordered = found.with_row_index("_at").sort(keys, nulls_last=True)
     named = threads.select(
-        _thread="track", _name=pl.col("thread_name").cast(pl.String), _text=pl.col("tid_text").cast(pl.String)
+        _thread="track",
+        _pid="pid",
+        _tid="tid",
+        _name=pl.col("thread_name").cast(pl.String),
+        _text=pl.col("tid_text").cast(pl.String),
     )
     number = pl.format("thread {}", pl.coalesce(pl.col("tid").cast(pl.String), "_text", pl.lit("?")))
     stream = pl.format(
@@ -184,6 +197,7 @@ def _tracks(found: pl.DataFrame, threads: pl.DataFrame) -> tuple[pl.DataFrame, p
     )
     tracks = (
         ordered.join(named, on="_thread", how="left", maintain_order="left")
+        .with_columns(pid=pl.coalesce("pid", "_pid"), tid="_tid")
         .with_columns(label=pl.when(track_kind="stream").then(stream).otherwise(pl.coalesce("_name", number)))
         .with_row_index("track")
         .select(_TRACKS)

@@ -16,16 +16,13 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import kernelscope
+from kernelscope.allocator import VARIABLE, WORKER
 from kernelscope.errors import WorkerDiedError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SETTINGS = {
-    # Memory that a worker frees must be free for the others soon; giving back every page at once would
-    # make writing a table a third slower. One arena without caches per thread leaves less of it in pieces.
-    "_RJEM_MALLOC_CONF": "dirty_decay_ms:100,muzzy_decay_ms:0,narenas:1,tcache:false",
-}
+SETTINGS = {VARIABLE: WORKER}
 
 
 class ProcessPool(Executor):

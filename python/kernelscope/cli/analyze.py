@@ -60,9 +60,8 @@ def run(options: argparse.Namespace) -> int:
 
         # Before the trace is read, which may take a while.
         check_libraries()
-    trace = read_trace(options)
+    from kernelscope.report import asked_tables, render
 
-    from kernelscope.report import render
-
+    trace = read_trace(options, tables=asked_tables())
     render(trace, format=options.format, out=options.out, top=options.top, also=tuple(options.also))
     return 0

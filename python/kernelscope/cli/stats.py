@@ -1,7 +1,6 @@
 """``kernelscope stats``: the reports of ``nsys stats``, by the same names."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -64,13 +63,12 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--threads", type=arguments.positive, metavar="N", help="threads to read with (default: one per core)"
     )
-    parser.set_defaults(run=run)
+    # Most reports take less than the tenth of a second after which memory is given back otherwise.
+    parser.set_defaults(run=run, keep_freed_ms=0)
 
 
 def run(options: argparse.Namespace) -> int:
     """Makes the reports, one after the other."""
-    # Polars' allocator keeps freed memory for ten seconds, which is longer than most reports take.
-    os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
     from kernelscope.analysis.nsys import REPORTS, parse
 
     if options.list:

@@ -31,7 +31,7 @@ mod vocabulary;
 mod tests;
 
 use crate::options::ReadOptions;
-use crate::schema::Column;
+use crate::schema::{Column, Tables};
 use crate::stats::Stats;
 use crate::trace::Trace;
 
@@ -76,7 +76,7 @@ pub(crate) fn link(trace: &mut Trace, options: &ReadOptions) {
     trace.tables.threads = threads::threads(&trace.tables.metadata, &trace.tracks, &trace.symbols);
     threads::add_used_devices(&mut trace.tables);
     // Of a part of a trace nobody can say what is missing.
-    if options.tables.is_none() {
+    if Tables::NAMES.iter().all(|table| options.wants(table)) {
         trace.stats.merge(&stats);
     }
 }

@@ -107,6 +107,11 @@ impl<T: Copy + Default> Column<T> {
         self.validity = NullBufferBuilder::new(0);
     }
 
+    /// Makes every row null, which takes no memory.
+    pub(crate) fn forget(&mut self) {
+        *self = Self { pending_nulls: self.len(), ..Self::default() };
+    }
+
     /// Makes room for `factor` times the rows it has.
     ///
     /// Memory that is reserved and never used costs nothing; a column that grows by doubling leaves

@@ -55,6 +55,8 @@ pub use threads::{ThreadRow, Threads};
 
 use arrow_array::RecordBatch;
 
+use crate::options::ReadOptions;
+
 /// Declares [`Tables`] and what is done to every table alike.
 macro_rules! tables {
     ($( $field:ident : $table:ident, )*) => {
@@ -83,11 +85,16 @@ macro_rules! tables {
                 $( self.$field.clear(); )*
             }
 
-            /// Empties the tables whose names `is_wanted` refuses.
-            pub(crate) fn keep_only(&mut self, is_wanted: impl Fn(&str) -> bool) {
-                $( if !is_wanted(<$table as Table>::NAME) {
+            /// Empties the tables that are not wanted.
+            pub(crate) fn keep_tables(&mut self, options: &ReadOptions) {
+                $( if !options.wants(<$table as Table>::NAME) {
                     self.$field = <$table>::default();
                 } )*
+            }
+
+            /// Makes columns null that are not wanted.
+            pub(crate) fn keep_columns(&mut self, options: &ReadOptions) {
+                $( self.$field.keep_only(|column| options.wants_column(<$table as Table>::NAME, column)); )*
             }
 
             /// Makes room for `factor` times the rows that the tables have.

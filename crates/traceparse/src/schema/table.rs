@@ -109,6 +109,16 @@ macro_rules! table {
                 $( self.$dcol.clear(); )*
             }
 
+            /// Makes columns null whose names `is_wanted` refuses.
+            pub(crate) fn keep_only(&mut self, is_wanted: impl Fn(&str) -> bool) {
+                $( if !is_wanted(stringify!($rcol)) {
+                    self.$rcol.forget();
+                } )*
+                $( if !is_wanted(stringify!($dcol)) {
+                    self.$dcol.forget();
+                } )*
+            }
+
             /// Makes room for `factor` times the rows it has.
             pub(crate) fn reserve_times(&mut self, factor: f64) {
                 $( self.$rcol.reserve_times(factor); )*
