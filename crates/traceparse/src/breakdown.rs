@@ -4,63 +4,155 @@
 //! is `other`. Each part is what its activity covers of the time that the ones before left over, so
 //! the parts are disjoint and sum to the step.
 
-use crate::interval::IntervalSet;
-
 /// Number of activities: kernel, memcpy, memset, communication, runtime, dataloader, cpu exec.
 pub(crate) const ACTIVITIES: usize = 7;
 
 /// Time of each activity in order of priority, then the rest, ns.
 pub(crate) type Parts = [i64; ACTIVITIES + 1];
 
-/// The parts of each of `steps`, which are `(start, end)` in order and do not overlap.
-///
-/// `activities` are the instants at which each activity runs, on any thread, stream or device.
-pub(crate) fn step_parts(steps: &[(i64, i64)], activities: [IntervalSet; ACTIVITIES]) -> Vec<Parts> {
-    let mut parts = vec![Parts::default(); steps.len()];
-    let mut left = IntervalSet::union_of(steps.iter().copied());
-    for (priority, running) in activities.into_iter().enumerate() {
-        add_lengths(&left.intersect(&running), steps, priority, &mut parts);
-        left = left.subtract(&running);
-    }
-    add_lengths(&left, steps, ACTIVITIES, &mut parts);
-    parts
+/// Intervals on their way to a union of them: sorted, disjoint and not empty once they are finished.
+#[derive(Debug, Default)]
+pub(crate) struct Union {
+    parts: Vec<(i64, i64)>,
+    is_unsorted: bool,
 }
 
-/// Adds what each step has of `set` to its part `column`.
-fn add_lengths(set: &IntervalSet, steps: &[(i64, i64)], column: usize, parts: &mut [Parts]) {
-    let mut first = 0;
-    for &(start, end) in set.parts() {
-        while steps.get(first).is_some_and(|step| step.1 <= start) {
-            first += 1;
+impl Union {
+    /// The union of two finished ones.
+    pub(crate) fn of_both(a: Vec<(i64, i64)>, b: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+        if a.is_empty() || b.is_empty() {
+            return if a.is_empty() { b } else { a };
         }
-        // An interval can span steps that touch.
-        let overlapping = steps.iter().zip(parts.iter_mut()).skip(first).take_while(|(step, _)| step.0 < end);
-        for (step, step_parts) in overlapping {
-            let inside = end.min(step.1).saturating_sub(start.max(step.0));
-            step_parts[column] = step_parts[column].saturating_add(inside.max(0));
+        let mut union = Self::default();
+        a.into_iter().chain(b).for_each(|interval| union.add(interval));
+        union.finish()
+    }
+
+    /// Adds an interval; an empty one adds nothing.
+    #[inline]
+    pub(crate) fn add(&mut self, (start, end): (i64, i64)) {
+        if end <= start {
+            return;
+        }
+        match self.parts.last_mut() {
+            // Most sources are nearly in order: merging here keeps the list short.
+            Some(last) if !self.is_unsorted && start >= last.0 && start <= last.1 => last.1 = last.1.max(end),
+            Some(last) => {
+                self.is_unsorted |= start < last.0;
+                self.parts.push((start, end));
+            }
+            None => self.parts.push((start, end)),
         }
     }
+
+    /// The intervals in order, those that overlap or touch as one.
+    pub(crate) fn finish(self) -> Vec<(i64, i64)> {
+        let Self { mut parts, is_unsorted } = self;
+        if is_unsorted {
+            parts.sort_unstable();
+            parts.dedup_by(|next, last| {
+                let is_one = next.0 <= last.1;
+                if is_one {
+                    last.1 = last.1.max(next.1);
+                }
+                is_one
+            });
+        }
+        parts
+    }
+}
+
+/// The parts of each of `steps`, which are `(start, end)` in order and do not overlap.
+///
+/// `activities` are the instants at which each activity runs, on any thread, stream or device, as
+/// finished unions.
+pub(crate) fn step_parts(steps: &[(i64, i64)], activities: &[Vec<(i64, i64)>; ACTIVITIES]) -> Vec<Parts> {
+    // What lies before a step is passed over once; one step after the other, what is left of it stays
+    // in the caches.
+    let mut waiting = activities.each_ref().map(Vec::as_slice);
+    let (mut left, mut rest) = (Vec::new(), Vec::new());
+    let of_step = |&(start, end): &(i64, i64)| {
+        let mut parts = Parts::default();
+        left.clear();
+        if start < end {
+            left.push((start, end));
+        }
+        for (running, part) in waiting.iter_mut().zip(&mut parts) {
+            let before = running.partition_point(|interval| interval.1 <= start);
+            *running = &running[before..];
+            if running.first().is_some_and(|interval| interval.0 < end) {
+                rest.clear();
+                *part = take(&left, running, &mut rest);
+                std::mem::swap(&mut left, &mut rest);
+            }
+        }
+        parts[ACTIVITIES] =
+            left.iter().fold(0, |sum: i64, part| sum.saturating_add(part.1.saturating_sub(part.0)));
+        parts
+    };
+    steps.iter().map(of_step).collect()
+}
+
+/// What `running` covers of `left`, in all; the others of `left` go to `rest`.
+fn take(left: &[(i64, i64)], running: &[(i64, i64)], rest: &mut Vec<(i64, i64)>) -> i64 {
+    let mut taken: i64 = 0;
+    let mut at = 0;
+    for &(start, end) in left {
+        let mut from = start;
+        while let Some(&(begin, stop)) = running.get(at)
+            && begin < end
+        {
+            if stop > from {
+                if begin > from {
+                    rest.push((from, begin));
+                }
+                taken = taken.saturating_add(stop.min(end).saturating_sub(begin.max(from)));
+                from = stop;
+            }
+            // One that goes on may cover of the next part, too.
+            if stop > end {
+                break;
+            }
+            at += 1;
+        }
+        if from < end {
+            rest.push((from, end));
+        }
+    }
+    taken
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ACTIVITIES, Parts, step_parts};
-    use crate::interval::IntervalSet;
+    use super::{ACTIVITIES, Parts, Union, step_parts};
     use proptest::prelude::*;
+
+    fn union(intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+        let mut union = Union::default();
+        intervals.into_iter().for_each(|interval| union.add(interval));
+        union.finish()
+    }
+
+    #[test]
+    fn intervals_that_touch_are_one_in_any_order() {
+        assert_eq!(union(vec![(5, 9), (1, 3), (3, 4), (7, 7), (6, 12)]), [(1, 4), (5, 12)]);
+        assert_eq!(union(vec![(1, 3), (2, 9), (4, 5), (9, 10)]), [(1, 10)]);
+        assert!(union(vec![(3, 3), (9, 2)]).is_empty());
+    }
 
     #[test]
     fn a_step_that_kernels_cover_leaves_nothing_to_the_rest() {
         let activities =
             [vec![(0, 100)], vec![(10, 20)], vec![], vec![], vec![(5, 10)], vec![], vec![(0, 35)]];
-        let parts = step_parts(&[(0, 100)], activities.map(IntervalSet::union_of));
+        let parts = step_parts(&[(0, 100)], &activities.map(union));
         assert_eq!(parts, [[100, 0, 0, 0, 0, 0, 0, 0]]);
     }
 
     #[test]
     fn one_interval_counts_in_every_step_it_touches() {
-        let mut activities: [IntervalSet; ACTIVITIES] = Default::default();
-        activities[0] = IntervalSet::union_of([(5, 25)]);
-        let parts = step_parts(&[(0, 10), (10, 10), (10, 20), (22, 30)], activities);
+        let mut activities: [Vec<(i64, i64)>; ACTIVITIES] = Default::default();
+        activities[0] = union(vec![(5, 25)]);
+        let parts = step_parts(&[(0, 10), (10, 10), (10, 20), (22, 30)], &activities);
         assert_eq!(parts.iter().map(|p| p[0]).collect::<Vec<_>>(), [5, 0, 10, 3]);
         assert_eq!(parts.iter().map(|p| p[ACTIVITIES]).collect::<Vec<_>>(), [5, 0, 0, 5]);
     }
@@ -80,8 +172,8 @@ mod tests {
                 at = start + length;
                 (start, at)
             }).collect();
-            let sets = std::array::from_fn(|i| IntervalSet::union_of(activities[i].iter().copied()));
-            let parts = step_parts(&steps, sets);
+            let unions = std::array::from_fn(|i| union(activities[i].clone()));
+            let parts = step_parts(&steps, &unions);
             for (step, parts) in steps.iter().zip(&parts) {
                 let mut expected = Parts::default();
                 for t in step.0..step.1 {

@@ -6,8 +6,7 @@ use super::names::{Class, Names};
 use super::op_tree::OpTree;
 use super::steps::{StepSpan, Steps};
 use super::{NONE, side_by_side};
-use crate::breakdown::{ACTIVITIES, Parts, step_parts};
-use crate::interval::IntervalSet;
+use crate::breakdown::{ACTIVITIES, Parts, Union, step_parts};
 use crate::schema::{Column, Symbol, Table, Tables};
 
 /// Activities in order of priority.
@@ -37,21 +36,33 @@ pub(super) struct Activities<'a> {
 impl Activities<'_> {
     /// The breakdown of each step.
     pub(super) fn breakdown(&self, spans: &[StepSpan], is_parallel: bool) -> Vec<Parts> {
-        let mut intervals: [Vec<(i64, i64)>; ACTIVITIES] = Default::default();
-        self.add_gpu_ops(&mut intervals);
-        self.add_ops(&mut intervals);
-        self.add_ranges(&mut intervals);
-        let launches = &self.tables.launches;
-        let extents = Extents::new(&launches.start_ns, &launches.dur_ns);
-        intervals[Activity::Runtime as usize].extend((0..launches.len() as u32).map(|i| extents.of(i)));
         let bounds: Vec<_> = spans.iter().map(|span| (span.start, span.end)).collect();
-        let [kernels, rest @ ..] = intervals;
-        let (kernels, [memcpy, memset, communication, runtime, dataloader, cpu_exec]) =
-            side_by_side(is_parallel, || IntervalSet::union_of(kernels), || rest.map(IntervalSet::union_of));
-        step_parts(&bounds, [kernels, memcpy, memset, communication, runtime, dataloader, cpu_exec])
+        let (of_gpu, of_host) = side_by_side(is_parallel, || self.gpu_work(), || self.host_work());
+        let mut of_host = of_host.into_iter();
+        let both = of_gpu.map(|of_gpu| Union::of_both(of_gpu, of_host.next().unwrap_or_default()));
+        step_parts(&bounds, &both)
     }
 
-    fn add_gpu_ops(&self, intervals: &mut [Vec<(i64, i64)>; ACTIVITIES]) {
+    /// When GPU work of each activity ran.
+    fn gpu_work(&self) -> [Vec<(i64, i64)>; ACTIVITIES] {
+        let mut unions: [Union; ACTIVITIES] = Default::default();
+        self.add_gpu_ops(&mut unions);
+        unions.map(Union::finish)
+    }
+
+    /// When the host was at each activity.
+    fn host_work(&self) -> [Vec<(i64, i64)>; ACTIVITIES] {
+        let mut unions: [Union; ACTIVITIES] = Default::default();
+        self.add_ops(&mut unions);
+        self.add_ranges(&mut unions);
+        let launches = &self.tables.launches;
+        let extents = Extents::new(&launches.start_ns, &launches.dur_ns);
+        let calls = &mut unions[Activity::Runtime as usize];
+        (0..launches.len() as u32).for_each(|call| calls.add(extents.of(call)));
+        unions.map(Union::finish)
+    }
+
+    fn add_gpu_ops(&self, intervals: &mut [Union; ACTIVITIES]) {
         let gpu_ops = &self.tables.gpu_ops;
         let extents = Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns);
         for (index, &communicates) in (0..gpu_ops.len() as u32).zip(self.is_communication) {
@@ -61,32 +72,32 @@ impl Activities<'_> {
                 _ if communicates => Activity::Communication,
                 _ => Activity::Kernel,
             };
-            intervals[activity as usize].push(extents.of(index));
+            intervals[activity as usize].add(extents.of(index));
         }
     }
 
     /// Adds ops and annotations, without those that lie in one of the same or of a higher priority.
-    fn add_ops(&self, intervals: &mut [Vec<(i64, i64)>; ACTIVITIES]) {
+    fn add_ops(&self, intervals: &mut [Union; ACTIVITIES]) {
         let ops = &self.tables.ops;
         let extents = Extents::new(&ops.start_ns, &ops.dur_ns);
         for (op, &parent) in (0..ops.len() as u32).zip(&self.tree.parents) {
             let Some(activity) = self.op_activity(op) else { continue };
             let around = if parent == NONE { None } else { self.op_activity(parent) };
             if around.is_none_or(|around| (activity as usize) < around as usize) {
-                intervals[activity as usize].push(extents.of(op));
+                intervals[activity as usize].add(extents.of(op));
             }
         }
     }
 
     /// Adds NVTX ranges by the same rule. A mark takes no time and adds none.
-    fn add_ranges(&self, intervals: &mut [Vec<(i64, i64)>; ACTIVITIES]) {
+    fn add_ranges(&self, intervals: &mut [Union; ACTIVITIES]) {
         let ranges = &self.tables.ranges;
         let extents = Extents::new(&ranges.start_ns, &ranges.dur_ns);
         for (range, &parent) in (0..ranges.len() as u32).zip(self.range_parents) {
             let Some(activity) = self.activity(&ranges.name, range) else { continue };
             let around = if parent == NONE { None } else { self.activity(&ranges.name, parent) };
             if around.is_none_or(|around| (activity as usize) < around as usize) {
-                intervals[activity as usize].push(extents.of(range));
+                intervals[activity as usize].add(extents.of(range));
             }
         }
     }
