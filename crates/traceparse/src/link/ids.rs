@@ -186,11 +186,12 @@ impl Extent {
     }
 }
 
-/// Ids with their rows by id and start, and where to look for an id among them.
+/// Rows by id and start, and where to look for an id among them.
 struct Ordered {
-    entries: Vec<(i64, u32)>,
+    /// The lower bits of the distance of each id from the lowest, above the number of its row.
+    entries: Vec<u64>,
     low: i64,
-    /// The ids of one bucket agree in what is above so many bits of their distance from the lowest.
+    /// The ids of one bucket agree in what is above so many bits of that distance.
     shift: u32,
     /// Where each bucket begins, and the end of the last.
     begins: Vec<u32>,
@@ -200,58 +201,83 @@ struct Ordered {
 const FULL: u32 = 512;
 
 impl Ordered {
-    /// The index and how many rows repeat an id; nothing if ids crowd in some places.
+    /// The index and how many rows repeat an id; nothing if ids crowd in some places or are too far apart.
     fn new(
-        rows: impl Iterator<Item = (i64, u32)> + Clone,
+        rows: impl DoubleEndedIterator<Item = (i64, u32)> + Clone,
         extent: Extent,
         starts: &[i64],
     ) -> Option<(Self, u64)> {
         let Extent { count, low, .. } = extent;
         let range = extent.range()? as u64;
         let shift = u64::BITS - (range / count as u64).leading_zeros();
-        let bucket = |id: i64| (id.wrapping_sub(low) as u64 >> shift) as usize;
+        if shift > u32::BITS {
+            return None;
+        }
+        let distance = |id: i64| id.wrapping_sub(low) as u64;
         let mut begins = vec![0_u32; (range >> shift) as usize + 2];
         for (id, _) in rows.clone() {
-            begins[bucket(id)] += 1;
+            begins[(distance(id) >> shift) as usize] += 1;
         }
         if begins.iter().any(|&size| size > FULL) {
             return None;
         }
         let mut end = 0;
         for size in &mut begins {
-            end += std::mem::replace(size, end);
+            end += *size;
+            *size = end;
         }
-        let mut next = begins.clone();
-        let mut entries = vec![(0, NONE); count];
-        for (id, row) in rows {
-            let place = &mut next[bucket(id)];
-            entries[*place as usize] = (id, row);
-            *place += 1;
+        let mut entries = vec![0; count];
+        // From the back: each bucket's end moves to its begin.
+        for (id, row) in rows.rev() {
+            let place = &mut begins[(distance(id) >> shift) as usize];
+            *place -= 1;
+            entries[*place as usize] = (distance(id) & ((1 << shift) - 1)) << 32 | u64::from(row);
         }
-        let key = |&(id, row): &(i64, u32)| (id, starts[row as usize]);
-        for bounds in begins.windows(2) {
-            let bucket = &mut entries[bounds[0] as usize..bounds[1] as usize];
-            if !bucket.is_sorted_by_key(key) {
+        let mut ordered = Self { entries, low, shift, begins };
+        let repeats = ordered.sort(starts);
+        Some((ordered, repeats))
+    }
+
+    /// Puts the entries of every bucket in order; tells how many repeat an id.
+    fn sort(&mut self, starts: &[i64]) -> u64 {
+        let key = |&entry: &u64| (id_bits(entry), starts[row(entry) as usize]);
+        let mut repeats = 0;
+        for bounds in self.begins.windows(2) {
+            let bucket = &mut self.entries[bounds[0] as usize..bounds[1] as usize];
+            if !bucket.is_sorted_by(|a, b| id_bits(*a) < id_bits(*b) || key(a) <= key(b)) {
                 bucket.sort_by_key(key);
             }
+            repeats += bucket.windows(2).filter(|pair| id_bits(pair[0]) == id_bits(pair[1])).count() as u64;
         }
-        let repeats = entries.windows(2).filter(|pair| pair[0].0 == pair[1].0).count() as u64;
-        Some((Self { entries, low, shift, begins }, repeats))
+        repeats
     }
 
     #[inline]
     fn find(&self, id: i64, at: i64, starts: &[i64]) -> Option<u32> {
-        let bucket = usize::try_from(id.checked_sub(self.low)? >> self.shift).ok()?;
+        let distance = u64::try_from(id.checked_sub(self.low)?).ok()?;
+        let bucket = usize::try_from(distance >> self.shift).ok()?;
         let bounds = *self.begins.get(bucket)?..*self.begins.get(bucket + 1)?;
         let bucket = &self.entries[bounds.start as usize..bounds.end as usize];
-        let first = bucket.partition_point(|entry| entry.0 < id);
-        if bucket.get(first)?.0 != id {
+        let bits = distance & ((1 << self.shift) - 1);
+        let first = bucket.partition_point(|&entry| id_bits(entry) < bits);
+        if id_bits(*bucket.get(first)?) != bits {
             return None;
         }
         let later = bucket[first + 1..].iter();
-        let in_time = later.take_while(|(other, row)| *other == id && starts[*row as usize] <= at);
-        Some(in_time.last().unwrap_or(&bucket[first]).1)
+        let in_time = later.take_while(|&&entry| id_bits(entry) == bits && starts[row(entry) as usize] <= at);
+        Some(row(*in_time.last().unwrap_or(&bucket[first])))
     }
+}
+
+/// What an entry of [`Ordered`] has of its id.
+#[inline]
+fn id_bits(entry: u64) -> u64 {
+    entry >> 32
+}
+
+#[inline]
+fn row(entry: u64) -> u32 {
+    entry as u32
 }
 
 #[inline]
