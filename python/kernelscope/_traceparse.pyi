@@ -145,32 +145,30 @@ class JsonEventWriter:
         """Ends the file."""
 
 class CallCosting:
-    """Collects calls, and gives work to those whose costs count."""
+    """Divides calls into classes, and gives work to those whose costs count."""
 
-    def __init__(self) -> None: ...
-    def add(self, frame: Frame) -> None:
-        """Adds calls: ``row``, ``parent_row``, ``forward_row``, and as ``0`` ... what classes agree in."""
+    def __init__(self, calls: Frame) -> None:
+        """Of ``row``, ``parent_row``, ``forward_row``, and as ``0`` ... what classes agree in."""
 
-    def divide(self) -> ArrowTable:
-        """Divides the calls into classes: ``first``, the position of the first of each."""
+    def first(self) -> ArrowTable:
+        """``first``, the position of the first call of each class."""
 
-    def divide_further(self, frame: Frame) -> ArrowTable:
+    def divide_further(self, codes: Frame) -> None:
         """Divides the classes by ``0``, which has a code for each call."""
 
     def owners(
         self, traits: Frame, anchors: Frame | None, *, outermost: bool
     ) -> tuple[ArrowTable, ArrowTable, ArrowTable]:
-        """The call of each piece of work, the calls that count, and their kinds; forgets everything."""
+        """The call of each piece of work, the calls that count, and their kinds."""
 
 class WorkCosting:
-    """Collects GPU work, and divides it into classes of equal pieces."""
+    """Divides GPU work into classes of equal pieces."""
 
-    def __init__(self) -> None: ...
-    def add(self, frame: Frame) -> None:
-        """Adds work: ``op``, ``device``, ``start_ns``, ``dur_ns``, and ``0`` ... that classes agree in."""
+    def __init__(self, work: Frame) -> None:
+        """Of ``op``, ``device``, ``start_ns``, ``dur_ns``, and ``0`` ... that classes agree in."""
 
-    def divide(self) -> ArrowTable:
-        """Divides the work into classes: ``first``, the position of the first of each."""
+    def first(self) -> ArrowTable:
+        """``first``, the position of the first piece of each class."""
 
     def pair(self, kinds: Frame, marks: Frame) -> WorkPairs:
         """Pairs kinds of calls (``kind`` of each) with classes (``cores``, ``math``, ``needs_fewer``)."""

@@ -13,99 +13,71 @@ use crate::frame::{Frame, Outcome, refused};
 use crate::table::{ArrowTable, table};
 use crate::watch;
 
-/// Collects calls, divides them into classes of equal ones, and gives work to those whose costs count.
+/// Calls, divided into classes of equal ones, of which those are found whose costs count for work.
 #[pyclass(module = "kernelscope._traceparse")]
-#[derive(Default)]
 pub(crate) struct CallCosting {
-    rows: Vec<u32>,
-    parents: Vec<u32>,
-    forwards: Vec<u32>,
-    keys: Vec<Vec<u32>>,
-    classes: Option<Classes>,
+    calls: Frame,
+    classes: Classes,
 }
 
 #[pymethods]
 impl CallCosting {
+    /// Of calls with `row`, `parent_row`, `forward_row` if there are any, and as `0`, `1` ... what classes
+    /// agree in, as codes.
     #[new]
-    fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds calls: `row`, `parent_row`, `forward_row`, and as `0`, `1` ... what classes agree in, as codes.
-    fn add(&mut self, py: Python<'_>, frame: Frame) -> PyResult<()> {
+    fn new(py: Python<'_>, calls: Frame) -> PyResult<Self> {
         refusing(py, || {
-            self.rows.extend_from_slice(&frame.links("row", NONE)?);
-            self.parents.extend_from_slice(&frame.links("parent_row", NONE)?);
-            if frame.names().iter().any(|name| name == "forward_row") {
-                self.forwards.extend_from_slice(&frame.links("forward_row", NONE)?);
-            }
-            add_keys(&frame, &mut self.keys)
+            let mut classes = Classes::new(calls.height() as u32);
+            divide(&mut classes, &calls)?;
+            Ok(Self { calls, classes })
         })
     }
 
-    /// Divides the calls into classes: `first`, the position of the first of each.
-    fn divide(&mut self, py: Python<'_>) -> PyResult<ArrowTable> {
-        let (rows, keys) = (self.rows.len(), std::mem::take(&mut self.keys));
-        let mut classes = Classes::new(rows as u32);
-        divide(&mut classes, &keys);
-        self.first(py, classes)
+    /// The position of the first call of each class, `first`.
+    fn first(&self, py: Python<'_>) -> PyResult<ArrowTable> {
+        let first = UInt32Array::from(self.classes.first().to_vec());
+        refusing(py, || table(vec![("first", Arc::new(first))]))
     }
 
     /// Divides the classes once more: `0` has a code for each call.
-    fn divide_further(&mut self, py: Python<'_>, frame: Frame) -> PyResult<ArrowTable> {
-        let mut keys = Vec::new();
-        refusing(py, || add_keys(&frame, &mut keys))?;
-        let mut classes = self.classes.take().unwrap_or_else(|| Classes::new(self.rows.len() as u32));
-        divide(&mut classes, &keys);
-        self.first(py, classes)
+    fn divide_further(&mut self, py: Python<'_>, codes: Frame) -> PyResult<()> {
+        refusing(py, || divide(&mut self.classes, &codes))
     }
 
     /// The calls that count for the work of `anchors` (`anchor`, rows of calls, null for none), or for what
-    /// the host does if there is none, by the traits of classes. Forgets everything.
+    /// the host does if there is none, by the traits of classes.
     ///
     /// Three tables: `op` of each piece of work, an index into the second, null for none; the calls that
     /// count, with `row`, `kind` and `outer` (the one around it, an index, null for none); and their kinds:
     /// `class`, and `forward_class` (null where the cost is the call's own).
     #[pyo3(signature = (traits, anchors, *, outermost))]
     fn owners(
-        &mut self,
+        &self,
         py: Python<'_>,
         traits: Frame,
         anchors: Option<Frame>,
         outermost: bool,
     ) -> PyResult<(ArrowTable, ArrowTable, ArrowTable)> {
-        let found = std::mem::take(self);
-        watch::run(py, None, move |_| {
-            let outcome = owners(found, traits, anchors, outermost);
-            outcome.map_err(|error| refused(&error))
-        })
-    }
-}
-
-impl CallCosting {
-    fn first(&mut self, py: Python<'_>, classes: Classes) -> PyResult<ArrowTable> {
-        let first = UInt32Array::from(classes.first().to_vec());
-        self.classes = Some(classes);
-        refusing(py, || table(vec![("first", Arc::new(first))]))
+        refusing(py, || owners(self, &traits, anchors.as_ref(), outermost))
     }
 }
 
 fn owners(
-    calls: CallCosting,
-    traits: Frame,
-    anchors: Option<Frame>,
+    costing: &CallCosting,
+    traits: &Frame,
+    anchors: Option<&Frame>,
     outermost: bool,
 ) -> Outcome<(ArrowTable, ArrowTable, ArrowTable)> {
+    let CallCosting { calls, classes } = costing;
     let traits = read_traits(traits)?;
-    let CallCosting { rows, mut parents, mut forwards, classes, .. } = calls;
-    let classes = classes.unwrap_or_else(|| Classes::new(rows.len() as u32));
+    let rows = calls.links("row", NONE)?;
     let positions = Positions::new(&rows);
-    parents.iter_mut().chain(&mut forwards).for_each(|row| *row = positions.of(*row));
+    let placed = |links: &[u32]| links.iter().map(|&row| positions.of(row)).collect::<Vec<_>>();
+    let parents = placed(&calls.links("parent_row", NONE)?);
+    let forwards =
+        if calls.has("forward_row") { placed(&calls.links("forward_row", NONE)?) } else { Vec::new() };
     let anchors = match anchors {
-        Some(frame) => {
-            let rows = frame.links("anchor", NONE)?;
-            Some(rows.iter().map(|&row| positions.of(row)).collect::<Vec<_>>())
-        }
+        Some(frame) => Some(placed(&frame.links("anchor", NONE)?)),
         None => None,
     };
     drop(positions);
@@ -135,7 +107,7 @@ fn owners(
     Ok((table(vec![("op", indices(&of_work))])?, ops, of_kinds))
 }
 
-fn read_traits(frame: Frame) -> Outcome<Vec<Traits>> {
+fn read_traits(frame: &Frame) -> Outcome<Vec<Traits>> {
     let flags = |name: &str| frame.numbers(name);
     let (computed, modelled, wrapper) = (flags("is_computed")?, flags("is_modelled")?, flags("is_wrapper")?);
     let (gradient, product, works) = (flags("tells_gradient")?, flags("is_product")?, flags("works")?);
@@ -153,53 +125,36 @@ fn read_traits(frame: Frame) -> Outcome<Vec<Traits>> {
     Ok(traits.collect())
 }
 
-/// Collects GPU work with the calls that it counts for, and divides it into classes of equal pieces.
-#[pyclass(module = "kernelscope._traceparse")]
-#[derive(Default)]
+/// GPU work with the calls that it counts for, divided into classes of equal pieces.
+#[pyclass(frozen, module = "kernelscope._traceparse")]
 pub(crate) struct WorkCosting {
-    devices: Vec<u32>,
-    starts: Vec<i64>,
-    keys: Vec<Vec<u32>>,
+    first: UInt32Array,
     work: Arc<Work>,
 }
 
 #[pymethods]
 impl WorkCosting {
+    /// Of work with `op` (an index, null for none), `device`, `start_ns`, `dur_ns`, and as `0`, `1` ... what
+    /// classes agree in, as codes. Its GPUs' busy time is divided among it.
     #[new]
-    fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds work: `op` (an index, null for none), `device`, `start_ns`, `dur_ns`, and as `0`, `1` ... what
-    /// classes agree in, as codes.
-    fn add(&mut self, py: Python<'_>, frame: Frame) -> PyResult<()> {
+    fn new(py: Python<'_>, work: Frame) -> PyResult<Self> {
         refusing(py, || {
-            let work = Arc::get_mut(&mut self.work);
-            let work = work.ok_or_else(|| ArrowError::InvalidArgumentError("the work is in use".into()))?;
-            work.ops.extend_from_slice(&frame.links("op", NONE)?);
-            work.durations.append(&mut frame.options("dur_ns")?);
-            self.starts.extend_from_slice(&frame.numbers("start_ns")?);
-            self.devices.extend_from_slice(&frame.links("device", NONE)?);
-            add_keys(&frame, &mut self.keys)
+            let mut classes = Classes::new(work.height() as u32);
+            divide(&mut classes, &work)?;
+            let (starts, durations) = (work.numbers("start_ns")?, work.options("dur_ns")?);
+            let ends = starts.iter().zip(&durations);
+            let ends: Vec<i64> = ends.map(|(s, d)| s.saturating_add(d.unwrap_or_default())).collect();
+            let busy = shared_time(&work.links("device", NONE)?, &starts, &ends);
+            let ops = work.links("op", NONE)?.into_owned();
+            let first = UInt32Array::from(classes.first().to_vec());
+            let work = Work { ops, durations, busy, classes: classes.of().to_vec() };
+            Ok(Self { first, work: Arc::new(work) })
         })
     }
 
-    /// Divides the work into classes, and its GPUs' busy time among it: `first`, the position of the first
-    /// piece of each class.
-    fn divide(&mut self, py: Python<'_>) -> PyResult<ArrowTable> {
-        let Self { devices, starts, keys, work } = std::mem::take(self);
-        let (first, work) = watch::run(py, None, move |_| {
-            let mut classes = Classes::new(work.ops.len() as u32);
-            divide(&mut classes, &keys);
-            let ends = starts.iter().zip(&work.durations);
-            let ends: Vec<i64> = ends.map(|(s, d)| s.saturating_add(d.unwrap_or_default())).collect();
-            let busy = shared_time(&devices, &starts, &ends);
-            let mut work = Arc::try_unwrap(work).unwrap_or_default();
-            (work.busy, work.classes) = (busy, classes.of().to_vec());
-            Ok((UInt32Array::from(classes.first().to_vec()), work))
-        })?;
-        self.work = Arc::new(work);
-        refusing(py, || table(vec![("first", Arc::new(first))]))
+    /// The position of the first piece of each class, `first`.
+    fn first(&self, py: Python<'_>) -> PyResult<ArrowTable> {
+        refusing(py, || table(vec![("first", Arc::new(self.first.clone()))]))
     }
 
     /// Pairs the work of calls of kinds (`kind` of each) with its classes, which have `cores`, `math` and
@@ -342,24 +297,13 @@ fn figures_table(figures: &[Figures]) -> Outcome<ArrowTable> {
     ])
 }
 
-fn add_keys(frame: &Frame, keys: &mut Vec<Vec<u32>>) -> Outcome<()> {
-    let names = (0..).map(|number: usize| number.to_string());
-    let present = names.take_while(|name| frame.names().contains(name));
-    for (number, name) in present.enumerate() {
-        if keys.len() <= number {
-            keys.push(Vec::new());
-        }
-        if let Some(key) = keys.get_mut(number) {
-            key.extend_from_slice(&frame.links(&name, NONE)?);
-        }
+/// Divides classes by the columns `0`, `1` ... of a frame.
+fn divide(classes: &mut Classes, frame: &Frame) -> Outcome<()> {
+    for name in (0..).map(|number: usize| number.to_string()).take_while(|name| frame.has(name)) {
+        let codes = frame.links(&name, NONE)?;
+        classes.divide(codes.iter().map(|&code| (code != NONE).then_some(i64::from(code))));
     }
     Ok(())
-}
-
-fn divide(classes: &mut Classes, keys: &[Vec<u32>]) {
-    for key in keys {
-        classes.divide(key.iter().map(|&code| (code != NONE).then_some(i64::from(code))));
-    }
 }
 
 /// Indices, null for none.

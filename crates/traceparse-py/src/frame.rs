@@ -54,6 +54,11 @@ impl Frame {
         &self.names
     }
 
+    /// Whether there is a column of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known == name)
+    }
+
     /// How many rows it has.
     pub(crate) fn height(&self) -> usize {
         self.parts.iter().map(RecordBatch::num_rows).sum()

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 # Conventions of tools that do not look inside an operator that they count.
 _OUTERMOST = frozenset({"torch", "tracelens"})
 _COMPUTED = ("exact", "estimate", "unknown_dtype")
-_PART_ROWS = 1 << 16
 
 
 class Costed(NamedTuple):
@@ -49,19 +48,17 @@ def costed_trace(trace: "Trace", *, convention: ConventionName, anchors: pl.Seri
     Raises: KeyError: there is no such convention.
     """
     calls = operator_calls(trace)
-    costing = _traceparse.CallCosting()
     kept = [name for name in ("name", *INPUTS) if calls[name].null_count() < calls.height]
     links = [name for name in ("forward_row",) if calls[name].null_count() < calls.height]
     codes = calls.select(
         "row", "parent_row", *links, **{str(at): pl.col(name).to_physical() for at, name in enumerate(kept)}
     )
-    for part in codes.iter_slices(_PART_ROWS):
-        costing.add(part)
-    firsts = _firsts(calls, costing.divide())
+    costing = _traceparse.CallCosting(codes)
+    firsts = _firsts(calls, costing.first())
     elsewhere, numbers = known_elsewhere(trace, calls, firsts)
     if numbers is not None:
-        further = costing.divide_further(numbers.alias("0").to_frame())
-        firsts = _firsts(calls.with_columns(elsewhere=numbers), further)
+        costing.divide_further(numbers.alias("0").to_frame())
+        firsts = _firsts(calls.with_columns(elsewhere=numbers), costing.first())
     costs = class_costs(firsts, convention=convention, elsewhere=elsewhere)
     if anchors is None and trace.gpu_ops.height:
         anchors = trace.gpu_ops.select(pl.coalesce("op_row", "range_row")).to_series()

@@ -20,7 +20,6 @@ _CLASSES = {
     "step": "step",
     "is_communication": "is_communication",
 }
-_PART_ROWS = 1 << 16
 _CODES = 2**32 - 1
 # Algorithms that need fewer multiply-adds than the direct product that is counted.
 _FEWER = r"(?i)winograd|fft|gcgemm|cgemm|strassen"
@@ -35,7 +34,6 @@ class GpuWork:
 
     def __init__(self, trace: "Trace", costed: Costed) -> None:
         self._trace = trace
-        self._pieces = _traceparse.WorkCosting()
         work = trace.gpu_ops
         codes = {name: _codes(work[column]) for name, column in _CLASSES.items()}
         device = codes["device"] if codes["device"] is not None else pl.lit(0, pl.UInt32)
@@ -43,9 +41,8 @@ class GpuWork:
         frame = work.select("start_ns", "dur_ns").with_columns(
             costed.work.alias("op"), device=device, **{str(at): code for at, code in enumerate(told)}
         )
-        for part in frame.iter_slices(_PART_ROWS):
-            self._pieces.add(part)
-        first = pl.DataFrame(self._pieces.divide())["first"]
+        self._pieces = _traceparse.WorkCosting(frame)
+        first = pl.DataFrame(self._pieces.first())["first"]
         self.classes = work.select(**{name: pl.col(column) for name, column in _CLASSES.items()})[first]
 
     @cached_property
