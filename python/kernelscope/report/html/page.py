@@ -7,12 +7,12 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kernelscope.report.files import write_bytes
 from kernelscope.report.html.libraries import pack, packed_libraries
 from kernelscope.report.html.parts import View
-from kernelscope.report.html.views import every_view
+from kernelscope.report.html.views import made_of_views
 from kernelscope.report.names import safe
 
 if TYPE_CHECKING:
@@ -27,21 +27,37 @@ def write_page(trace: "Trace", out: Path) -> None:
 
     Raises: InvalidArgumentError: a library of the page is not installed. OSError: it cannot be written.
     """
-    # The compressor does not need the interpreter, which makes the views meanwhile.
+    # The compressor does not need the interpreter, which makes views meanwhile.
     with ThreadPoolExecutor(max_workers=1) as packer:
         packing = packer.submit(packed_libraries)
-        views = every_view(trace)
+        views = made_of_views(trace, _packed)
         libraries = packing.result()
-    page = to_page(views, title=safe(trace.meta.path), libraries=libraries)
+    page = _document(views, title=safe(trace.meta.path), libraries=libraries)
     write_bytes(out, page.encode("utf-8", "replace"))
 
 
 def to_page(views: list[View], *, title: str, libraries: dict[str, str]) -> str:
     """The page with ``views``."""
+    return _document([_packed(view) for view in views], title=title, libraries=libraries)
+
+
+class _Packed(NamedTuple):
+    """A view as the page holds it."""
+
+    menu: dict[str, object]
+    block: str
+
+
+def _packed(view: View) -> _Packed:
+    menu: dict[str, object] = {"id": view.id, "title": view.title, "empty": view.is_empty}
+    return _Packed(menu, _block(f"view-{view.id}", pack(_json(view.payload()))))
+
+
+def _document(views: list[_Packed], *, title: str, libraries: dict[str, str]) -> str:
     script = _assets(_SCRIPTS)
-    menu = [{"id": view.id, "title": view.title, "empty": view.is_empty} for view in views]
+    menu = [view.menu for view in views]
     blocks = [_block(f"library-{name}", content) for name, content in libraries.items()]
-    blocks += [_block(f"view-{view.id}", pack(_json(view.payload()))) for view in views]
+    blocks += [view.block for view in views]
     holes = {
         "title": html.escape(title),
         "policy": _policy(script),

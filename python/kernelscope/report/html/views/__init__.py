@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kernelscope.report.html.parts import View
 from kernelscope.report.html.sources import Sources
@@ -46,22 +46,28 @@ VIEWS: tuple[Callable[[Sources], View], ...] = (
 """Every view, in the order of the menu."""
 
 
+_Made = TypeVar("_Made")
 _MOST_THREADS = 4
 _LAST = (advice.view, roofline.view)
 """Made last: they only show what other views work on, and would wait for it."""
 
 
 def every_view(trace: "Trace") -> list[View]:
-    """The views of the page in the order of its menu, several made at a time."""
+    """The views of the page in the order of its menu."""
+    return made_of_views(trace, lambda view: view)
+
+
+def made_of_views(trace: "Trace", finish: "Callable[[View], _Made]") -> "list[_Made]":
+    """What ``finish`` makes of each view of the page, in the order of its menu; several at a time."""
     sources = Sources(trace)
     is_large = host_events(trace) > MOST_EVENTS
 
-    def made(make: Callable[[Sources], View]) -> View:
-        view = make(sources)
+    def made(make: Callable[[Sources], View]) -> "_Made":
+        finished = finish(make(sources))
         if is_large:
             # What a view needed is free, but not yet the system's.
             trim_heap()
-        return view
+        return finished
 
     # Operators first: they take longest, and ask for nothing that the overview asks for.
     order = sorted(VIEWS, key=lambda make: (make in _LAST, make is not operators.view))
