@@ -218,6 +218,9 @@ def depth_changes(frame: Frame) -> ArrowTable:
 def depth_totals(frame: Frame) -> ArrowTable:
     """How often and how long so many intervals were open: ``at``, ``depth``, ``changes``, ``lasts_ns``."""
 
+def find_rows(rows: Frame, wanted: Frame) -> ArrowTable:
+    """Where each ``row`` of ``wanted`` stands in ``rows``: ``at``."""
+
 def divide_rows(columns: Frame) -> tuple[ArrowTable, ArrowTable]:
     """The ``class`` of each row, and the ``first`` row of each class."""
 

@@ -43,6 +43,8 @@ mod _traceparse {
     #[pymodule_export]
     use super::memory::{pair_allocations, sum_records_within};
     #[pymodule_export]
+    use super::numbering::find_rows;
+    #[pymodule_export]
     use super::projection::RangeProjector;
     #[pymodule_export]
     use super::reading::{RawTrace, read};

@@ -5,9 +5,26 @@ use std::sync::Arc;
 use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type, UInt32Type};
 use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, UInt32Array};
 use arrow_schema::ArrowError;
-use traceparse::numbering::Numbering;
+use pyo3::prelude::*;
+use traceparse::numbering::{NOWHERE, Numbering, places};
 
-use crate::frame::Outcome;
+use crate::frame::{Frame, Outcome, refused};
+use crate::table::{ArrowTable, table};
+use crate::watch;
+
+/// Where each `row` of `wanted` stands in `rows`: `at`, null for null and for one that is not there.
+#[pyfunction]
+pub(crate) fn find_rows(py: Python<'_>, rows: Frame, wanted: Frame) -> PyResult<ArrowTable> {
+    watch::run(py, None, move |_| {
+        let find = || {
+            let found = places(&rows.links("row", NOWHERE)?, &wanted.links("row", NOWHERE)?);
+            let is_there = found.iter().map(|&place| place != NOWHERE).collect();
+            let at = UInt32Array::new(found.into(), Some(is_there));
+            table(vec![("at", Arc::new(at))])
+        };
+        find().map_err(|error| refused(&error))
+    })
+}
 
 /// Numbers the rows of a batch by the columns `by`, of 32 or 64-bit integers; without any, all alike.
 pub(crate) fn add_part(batch: &RecordBatch, by: &[String], numbering: &mut Numbering) -> Outcome<Vec<u32>> {

@@ -2,23 +2,16 @@
 
 import polars as pl
 
+from kernelscope import _traceparse
+
 
 def positions(rows: pl.Series, table: pl.DataFrame) -> pl.Series:
     """Where the rows of these numbers are in ``table``; null for null and for one that is not there.
 
     Columns: of ``table``, needs ``row``, in which no number is there twice.
     """
-    own = table["row"]
-    low, high = own.min(), own.max()
-    if not isinstance(low, int) or not isinstance(high, int):
-        return pl.repeat(None, rows.len(), dtype=pl.UInt32, eager=True)
-    inside = pl.select(pl.when(rows.is_between(low, high)).then(rows - low)).to_series()
-    if high - low + 1 == own.len() and own.is_sorted():
-        return inside
-    places = pl.int_range(1, own.len() + 1, dtype=pl.UInt32, eager=True)
-    at = pl.zeros(high - low + 1, dtype=pl.UInt32, eager=True).scatter(own - low, places)
-    found = at.gather(inside)
-    return pl.select(pl.when(found > 0).then(found - 1)).to_series()
+    found = _traceparse.find_rows(table.select("row"), rows.alias("row").to_frame())
+    return pl.DataFrame(found).to_series()
 
 
 def looked_up(rows: pl.Series, table: pl.DataFrame, *columns: str) -> pl.DataFrame:

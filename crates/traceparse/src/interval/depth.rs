@@ -1,6 +1,6 @@
 //! How many intervals of a group are open, at every change.
 
-use super::GroupedIntervals;
+use super::{GroupedIntervals, settle};
 
 /// A change of the number of open intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,27 +31,29 @@ pub struct DepthTotal {
 impl GroupedIntervals<'_> {
     /// Every change of each group in order of time. At one instant intervals open before others close.
     pub fn each_change(&self, mut tell: impl FnMut(Change)) {
-        let mut closing: Vec<u32> = Vec::new();
         for group in self.each_group() {
-            closing.clear();
-            closing.extend_from_slice(group);
-            // Stable, since it is linear in what comes in runs.
-            closing.sort_by_key(|&at| (self.end(at), at));
-            let mut closing = closing.iter().copied().peekable();
-            let mut depth = 0;
-            let mut step = |at, time, opens| {
-                depth += if opens { 1 } else { -1 };
-                tell(Change { at, time, opens, depth });
-            };
-            for &at in group {
-                let start = self.start(at);
-                while let Some(earlier) = closing.next_if(|&other| self.end(other) < start) {
-                    step(earlier, self.end(earlier), false);
-                }
-                step(at, start, true);
-            }
-            closing.for_each(|at| step(at, self.end(at), false));
+            self.each_change_of(group, &mut tell);
         }
+    }
+
+    /// Every change of one group.
+    fn each_change_of(&self, group: &[u32], mut tell: impl FnMut(Change)) {
+        let mut closing: Vec<(i64, u32)> = group.iter().map(|&at| (self.end(at), at)).collect();
+        settle(&mut closing, |&end| end);
+        let mut closing = closing.into_iter().peekable();
+        let mut depth = 0;
+        let mut step = |at, time, opens| {
+            depth += if opens { 1 } else { -1 };
+            tell(Change { at, time, opens, depth });
+        };
+        for &at in group {
+            let start = self.start(at);
+            while let Some((end, earlier)) = closing.next_if(|&(end, _)| end < start) {
+                step(earlier, end, false);
+            }
+            step(at, start, true);
+        }
+        closing.for_each(|(end, at)| step(at, end, false));
     }
 
     /// How often and how long each number of intervals was open, by group and number.
@@ -59,23 +61,19 @@ impl GroupedIntervals<'_> {
     pub fn depth_totals(&self) -> Vec<DepthTotal> {
         let mut found: Vec<DepthTotal> = Vec::new();
         let mut sums = Sums::default();
-        let mut last: Option<Change> = None;
-        self.each_change(|change| {
-            match last {
-                Some(before) if self.group(before.at) == self.group(change.at) => {
-                    sums.add(before.depth, change.time.saturating_sub(before.time));
+        for group in self.each_group() {
+            let &[first, ..] = group else { continue };
+            let mut last: Option<(i64, i64)> = None;
+            self.each_change_of(group, |change| {
+                if let Some((depth, since)) = last {
+                    sums.add(depth, change.time.saturating_sub(since));
                 }
-                Some(before) => {
-                    sums.add(before.depth, 0);
-                    sums.take(before.at, &mut found);
-                }
-                None => {}
+                last = Some((change.depth, change.time));
+            });
+            if let Some((depth, _)) = last {
+                sums.add(depth, 0);
             }
-            last = Some(change);
-        });
-        if let Some(before) = last {
-            sums.add(before.depth, 0);
-            sums.take(before.at, &mut found);
+            sums.take(first, &mut found);
         }
         found
     }
@@ -84,23 +82,21 @@ impl GroupedIntervals<'_> {
     /// position of an interval of each group, and the integral. A share beyond the column counts nothing.
     #[must_use]
     pub fn filled(&self, shares: &[f64]) -> Vec<(u32, f64)> {
-        let mut found: Vec<(u32, f64)> = Vec::new();
-        let (mut sum, mut since) = (0.0_f64, 0_i64);
-        self.each_change(|change| {
-            let group = self.group(change.at);
-            match found.last_mut().filter(|last| self.group(last.0) == group) {
-                Some(last) => last.1 += sum.clamp(0.0, 1.0) * change.time.saturating_sub(since) as f64,
-                None => found.push((change.at, 0.0)),
-            }
-            let share = shares.get(change.at as usize).copied().unwrap_or_default();
-            sum += if change.opens { share } else { -share };
-            if change.depth == 0 {
-                // What rounding left.
-                sum = 0.0;
-            }
-            since = change.time;
-        });
-        found
+        let of_group = |group: &[u32]| {
+            let (mut filled, mut sum, mut last) = (0.0_f64, 0.0_f64, None);
+            self.each_change_of(group, |change| {
+                let since = last.replace(change.time).unwrap_or(change.time);
+                filled += sum.clamp(0.0, 1.0) * change.time.saturating_sub(since) as f64;
+                let share = shares.get(change.at as usize).copied().unwrap_or_default();
+                sum += if change.opens { share } else { -share };
+                if change.depth == 0 {
+                    // What rounding left.
+                    sum = 0.0;
+                }
+            });
+            Some((*group.first()?, filled))
+        };
+        self.each_group().filter_map(of_group).collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The first of several rows that belong together.
 
+use super::settle;
+
 /// Of the rows that agree in group and id the one that starts first, in the order of the rows; of those
 /// that start together, the first row.
 ///
@@ -9,17 +11,13 @@ pub fn first_of_each(groups: &[u32], ids: &[u32], starts: &[i64]) -> Vec<u32> {
     let count = groups.len().min(ids.len()).min(starts.len()).min(u32::MAX as usize);
     let (groups, ids, starts) = (&groups[..count], &ids[..count], &starts[..count]);
     let mut order: Vec<u32> = (0..count as u32).collect();
-    if !ids.is_sorted() {
-        order.sort_by_key(|&at| ids[at as usize]);
-    }
+    settle(&mut order, |&at| ids[at as usize]);
     for same in order.chunk_by_mut(|&a, &b| ids[a as usize] == ids[b as usize]) {
         same.sort_by_key(|&at| (groups[at as usize], starts[at as usize]));
     }
     let key = |at: u32| (ids[at as usize], groups[at as usize]);
     order.dedup_by(|later, first| key(*later) == key(*first));
-    if !order.is_sorted() {
-        order.sort();
-    }
+    settle(&mut order, |&at| at);
     order
 }
 

@@ -1,5 +1,7 @@
 //! Intervals of several groups, in columns: what each group covers, leaves open and hides.
 
+use super::settle;
+
 /// Numbers of groups per interval up to which intervals are counted into groups, not sorted.
 const SPREAD: usize = 4;
 /// Numbers of groups that are counted into however few intervals there are.
@@ -26,10 +28,7 @@ impl<'a> GroupedIntervals<'a> {
         let (groups, starts, ends) = (&groups[..count], &starts[..count], &ends[..count]);
         let mut order = by_group(groups);
         for group in order.chunk_by_mut(|&a, &b| groups[a as usize] == groups[b as usize]) {
-            // Stable, since it is linear in what comes in runs.
-            if !group.is_sorted_by_key(|&at| starts[at as usize]) {
-                group.sort_by_key(|&at| starts[at as usize]);
-            }
+            settle(group, |&at| starts[at as usize]);
         }
         Self { groups, starts, ends, order }
     }
@@ -134,35 +133,62 @@ impl<'a> GroupedIntervals<'a> {
     #[must_use]
     pub fn hidden_by(&self, cover: &GroupedIntervals<'_>) -> Vec<i64> {
         let mut hidden = vec![0; self.len()];
-        let parts = cover.union();
-        let mut before = 0_i64;
-        let lengths = parts.iter().map(|&(_, start, end)| {
-            before = before.saturating_add(end.saturating_sub(start));
-            before.saturating_sub(end.saturating_sub(start))
-        });
-        let covered: Vec<i64> = lengths.collect();
-        let of = |part: &(u32, i64, i64)| cover.groups[part.0 as usize];
-        let mut from = 0;
+        let mut covers = cover.each_group().peekable();
+        let mut ends = Vec::new();
         for group in self.each_group() {
             let &[first, ..] = group else { continue };
-            let number = self.groups[first as usize];
-            from += parts[from..].partition_point(|part| of(part) < number);
-            let to = from + parts[from..].partition_point(|part| of(part) == number);
-            let own = &parts[from..to];
-            // The time that parts cover up to a moment.
-            let until = |moment: i64| {
-                let Some(last) = own.partition_point(|part| part.1 <= moment).checked_sub(1) else {
-                    return covered.get(from).copied().unwrap_or_default();
-                };
-                let (_, start, end) = own[last];
-                covered[from + last].saturating_add(end.min(moment).saturating_sub(start))
-            };
+            let number = self.group(first);
+            let is_before = |other: &&[u32]| other.first().is_some_and(|&at| cover.group(at) < number);
+            while covers.next_if(is_before).is_some() {}
+            let is_same = |other: &&[u32]| other.first().is_some_and(|&at| cover.group(at) == number);
+            let Some(around) = covers.next_if(is_same) else { continue };
+            ends.clear();
+            ends.extend_from_slice(group);
+            settle(&mut ends, |&at| self.end(at));
+            let (mut opened, mut closed) = (Covered::by(cover, around), Covered::by(cover, around));
             for &at in group {
-                hidden[at as usize] = until(self.end(at)).saturating_sub(until(self.start(at))).max(0);
+                hidden[at as usize] = opened.until(self.start(at));
             }
-            from = to;
+            for &at in &ends {
+                let before = &mut hidden[at as usize];
+                *before = closed.until(self.end(at)).saturating_sub(*before).max(0);
+            }
         }
         hidden
+    }
+}
+
+/// Sums up what the intervals of a group cover, up to one moment after the other.
+struct Covered<'a> {
+    of: &'a GroupedIntervals<'a>,
+    /// What has not been looked at, in order of start.
+    ahead: std::slice::Iter<'a, u32>,
+    /// The part that was reached last: where it begins, and where it ends.
+    part: (i64, i64),
+    /// What the parts before it cover.
+    before: i64,
+}
+
+impl<'a> Covered<'a> {
+    fn by(of: &'a GroupedIntervals<'a>, group: &'a [u32]) -> Self {
+        Self { of, ahead: group.iter(), part: (i64::MIN, i64::MIN), before: 0 }
+    }
+
+    /// What is covered before a moment, which is no earlier than the last one.
+    fn until(&mut self, moment: i64) -> i64 {
+        while let Some(&at) = self.ahead.as_slice().first()
+            && self.of.start(at) < moment
+        {
+            self.ahead.next();
+            let (start, end) = (self.of.start(at), self.of.end(at));
+            if start > self.part.1 {
+                self.before = self.before.saturating_add(self.part.1.saturating_sub(self.part.0));
+                self.part = (start, start);
+            }
+            self.part.1 = self.part.1.max(end);
+        }
+        let reached = self.part.1.min(moment).saturating_sub(self.part.0);
+        self.before.saturating_add(reached)
     }
 }
 

@@ -10,6 +10,7 @@ mod open;
 mod runs;
 mod seek;
 mod set;
+mod settle;
 mod share;
 #[cfg(test)]
 mod tests;
@@ -22,5 +23,6 @@ pub use grouped::GroupedIntervals;
 pub use open::OpenIntervals;
 pub use seek::seek;
 pub use set::IntervalSet;
+pub use settle::settle;
 pub use share::shared_time;
 pub use tree::IntervalTree;

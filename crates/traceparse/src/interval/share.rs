@@ -5,6 +5,8 @@ use std::collections::BinaryHeap;
 
 use hashbrown::HashMap;
 
+use super::settle;
+
 /// The part of each interval in the time that the intervals of its group cover.
 ///
 /// A moment is shared equally by the intervals that last in it, so the parts of a group sum to the
@@ -19,10 +21,7 @@ pub fn shared_time(groups: &[u32], starts: &[i64], ends: &[i64]) -> Vec<f64> {
         members.entry(group).or_default().push(at);
     }
     for mut members in members.into_values() {
-        if !members.is_sorted_by_key(|&at| start(at)) {
-            // Recorders write nearly in order: few runs are to be merged.
-            members.sort_by_key(|&at| start(at));
-        }
+        settle(&mut members, |&at| start(at));
         for at in members {
             let end = ends.get(at as usize).copied().unwrap_or_default();
             sweep.start(at, start(at), end);

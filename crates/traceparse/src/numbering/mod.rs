@@ -4,8 +4,11 @@ use std::hash::Hash;
 
 use hashbrown::HashMap;
 
+mod places;
 #[cfg(test)]
 mod tests;
+
+pub use places::{NOWHERE, places};
 
 /// Numbers combinations of values in the order in which they come first.
 ///
