@@ -221,6 +221,12 @@ def depth_totals(frame: Frame) -> ArrowTable:
 def find_rows(rows: Frame, wanted: Frame) -> ArrowTable:
     """Where each ``row`` of ``wanted`` stands in ``rows``: ``at``."""
 
+def describe_groups(frame: Frame, count: int, quantiles: Sequence[float]) -> ArrowTable:
+    """Of each ``group`` the ``rows``, and of its ``value`` ``sum``, ``mean``, ``min`` ..., ``q0`` ..."""
+
+def weigh_groups(frame: Frame, count: int) -> ArrowTable:
+    """The ``mean`` of the ``value`` of each ``group``, weighted by ``weight`` where there is any."""
+
 def divide_rows(columns: Frame) -> tuple[ArrowTable, ArrowTable]:
     """The ``class`` of each row, and the ``first`` row of each class."""
 

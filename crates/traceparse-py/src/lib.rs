@@ -43,7 +43,7 @@ mod _traceparse {
     #[pymodule_export]
     use super::memory::{pair_allocations, sum_records_within};
     #[pymodule_export]
-    use super::numbering::find_rows;
+    use super::numbering::{describe_groups, find_rows, weigh_groups};
     #[pymodule_export]
     use super::projection::RangeProjector;
     #[pymodule_export]

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type, UInt32Type};
-use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, UInt32Array};
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, PrimitiveArray, RecordBatch, UInt32Array};
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
-use traceparse::numbering::{NOWHERE, Numbering, places};
+use traceparse::numbering::{Described, Figures, NOWHERE, Numbering, described, places, weighted_means};
 
 use crate::frame::{Frame, Outcome, refused};
 use crate::table::{ArrowTable, table};
@@ -24,6 +24,81 @@ pub(crate) fn find_rows(py: Python<'_>, rows: Frame, wanted: Frame) -> PyResult<
         };
         find().map_err(|error| refused(&error))
     })
+}
+
+/// What the numbers of each group come to: `rows`, `sum`, `mean`, `min`, `max`, `std` and `q0` ..., the
+/// quantiles.
+///
+/// The frame has the columns `group`, null for rows that do not count, and `value`.
+#[pyfunction]
+pub(crate) fn describe_groups(
+    py: Python<'_>,
+    frame: Frame,
+    count: u32,
+    quantiles: Vec<f64>,
+) -> PyResult<ArrowTable> {
+    watch::run(py, None, move |_| {
+        let find = || {
+            let groups = frame.links("group", NOWHERE)?;
+            let found = if let Ok(values) = frame.values::<Int64Type>("value") {
+                described(&groups, values.iter().map(|&value| Some(value)), count, &quantiles)
+            } else {
+                described(&groups, frame.options("value")?.iter().copied(), count, &quantiles)
+            };
+            described_table(&found, quantiles.len())
+        };
+        find().map_err(|error| refused(&error))
+    })
+}
+
+fn described_table(found: &[Described], quantiles: usize) -> Outcome<ArrowTable> {
+    let counts = |of: fn(&Described) -> i64| -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(found.iter().map(of)))
+    };
+    let figures = || found.iter().map(|group| group.figures.as_ref());
+    let whole = |of: fn(&Figures) -> i64| -> ArrayRef {
+        Arc::new(figures().map(|known| known.map(of)).collect::<Int64Array>())
+    };
+    let mut columns: Vec<(String, ArrayRef)> = vec![
+        ("rows".to_owned(), counts(|group| group.rows)),
+        ("sum".to_owned(), counts(|group| group.sum)),
+        ("mean".to_owned(), fractions(figures().map(|known| known.map(|known| known.mean)))),
+        ("min".to_owned(), whole(|known| known.min)),
+        ("max".to_owned(), whole(|known| known.max)),
+        ("std".to_owned(), fractions(figures().map(|known| known.and_then(|known| known.std)))),
+    ];
+    for at in 0..quantiles {
+        let quantile = |known: &Figures| known.quantiles.get(at).copied();
+        columns.push((format!("q{at}"), fractions(figures().map(|known| known.and_then(quantile)))));
+    }
+    table(columns.iter().map(|(name, array)| (name.as_str(), Arc::clone(array))).collect())
+}
+
+/// The mean of the values of each group, weighted where the weights sum to something: `mean`.
+///
+/// The frame has the columns `group`, null for rows that do not count, `weight` and `value`.
+#[pyfunction]
+pub(crate) fn weigh_groups(py: Python<'_>, frame: Frame, count: u32) -> PyResult<ArrowTable> {
+    watch::run(py, None, move |_| {
+        let find = || {
+            let (groups, values) = (frame.links("group", NOWHERE)?, frame.fractions("value")?);
+            let values = values.iter().copied();
+            let found = if let Ok(weights) = frame.values::<Int64Type>("weight") {
+                weighted_means(&groups, weights.iter().map(|&weight| Some(weight)), values, count)
+            } else {
+                weighted_means(&groups, frame.options("weight")?.iter().copied(), values, count)
+            };
+            table(vec![(
+                "mean",
+                fractions(found.iter().map(|&mean| Some(mean).filter(|mean| !mean.is_nan()))),
+            )])
+        };
+        find().map_err(|error| refused(&error))
+    })
+}
+
+fn fractions(values: impl Iterator<Item = Option<f64>>) -> ArrayRef {
+    Arc::new(values.collect::<Float64Array>())
 }
 
 /// Numbers the rows of a batch by the columns `by`, of 32 or 64-bit integers; without any, all alike.

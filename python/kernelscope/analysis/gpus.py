@@ -4,8 +4,10 @@ from typing import TYPE_CHECKING, cast
 
 import polars as pl
 
+from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.covering import covered_ns, filled_ns
-from kernelscope.analysis.occupancy import LAUNCH_COLUMNS, launch_metrics
+from kernelscope.analysis.described import described, weighted_means
+from kernelscope.analysis.occupancy import IS_KERNEL, LAUNCH_COLUMNS, launch_metrics
 from kernelscope.analysis.ops import operator_flags
 from kernelscope.analysis.row_lookup import positions
 from kernelscope.analysis.steps import step_breakdown
@@ -44,21 +46,17 @@ def gpu_summary(trace: "Trace") -> pl.DataFrame:
         end_ns=_END.clip(upper_bound=span[1]),
     )
     length = span[1] - span[0]
-    kernels = work.filter((pl.col("kind") == "kernel") & (pl.col("end_ns") > pl.col("start_ns")))
-    kernels = launch_metrics(kernels, trace.devices)
+    runs = IS_KERNEL & (pl.col("end_ns") > pl.col("start_ns"))
+    launches = launch_metrics(work, trace.devices, only=runs)
+    of, devices = classes_of(work.select("device"))
     parts = [
         _busy(work),
-        filled_ns(_sized(kernels), by=["device"]).rename({"filled_ns": "_sm_ns"}),
-        _occupancy(kernels),
+        filled_ns(_sized(launches, runs), by=["device"]).rename({"filled_ns": "_sm_ns"}),
+        _occupancy(launches, runs, of, devices),
         _tensor_core_share(trace),
-        work.select("kind", "device", "dur_ns")
-        .filter(pl.col("kind") == "kernel")
-        .group_by("device")
-        .agg(pl.len().cast(pl.Int64).alias("kernels"), pl.col("dur_ns").sum().alias("kernel_ns")),
+        _counts(work, of, devices),
     ]
-    table = (
-        work.select("device").drop_nulls().unique().join(_described(trace.devices), on="device", how="left")
-    )
+    table = devices.drop_nulls().join(_described(trace.devices), on="device", how="left")
     for part in parts:
         table = table.join(part, on="device", how="left")
     known = pl.lit(length if length > 0 else None, pl.Int64)
@@ -111,22 +109,29 @@ def _busy(work: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _sized(kernels: pl.DataFrame) -> pl.DataFrame:
+def _sized(launches: pl.DataFrame, runs: pl.Expr) -> pl.DataFrame:
     """The kernels that have a block on some SM, with the share of SMs that do."""
-    sized = kernels.filter(pl.col("blocks_per_sm") > 0)
-    return sized.select("device", "start_ns", "end_ns", share="blocks_per_sm")
+    sized = launches.select("device", "start_ns", "end_ns", share=pl.when(runs).then("blocks_per_sm"))
+    return sized.filter(pl.col("share") > 0)
 
 
-def _occupancy(kernels: pl.DataFrame) -> pl.DataFrame:
+def _occupancy(launches: pl.DataFrame, runs: pl.Expr, of: pl.Series, devices: pl.DataFrame) -> pl.DataFrame:
     """Mean occupancy over the time of the kernels inside the span, and where the figures come from."""
-    duration = pl.col("end_ns") - pl.col("start_ns")
-    known = pl.col("occupancy_pct").is_not_null()
-    weight = duration.filter(known).sum()
-    # "derived" sorts before "recorded": one derived value makes the figure derived.
-    return kernels.group_by("device").agg(
-        pl.when(weight > 0).then((pl.col("occupancy_pct") * duration).sum() / weight).alias("occupancy_pct"),
-        pl.col("launch_metrics").min(),
+    columns = launches.select(
+        "occupancy_pct", group=pl.when(runs).then(of), weight=pl.col("end_ns") - pl.col("start_ns")
     )
+    means = weighted_means(columns["group"], columns["weight"], columns["occupancy_pct"], devices.height)
+    origins = launches.select("device", "launch_metrics").group_by("device")
+    return devices.with_columns(occupancy_pct=means).join(
+        origins.agg(pl.col("launch_metrics").min().cast(pl.String)), on="device", how="left"
+    )
+
+
+def _counts(work: pl.DataFrame, of: pl.Series, devices: pl.DataFrame) -> pl.DataFrame:
+    """How many kernels each device ran, and their time."""
+    groups = work.select(pl.when(IS_KERNEL).then(of)).to_series()
+    found = described(groups, work["dur_ns"], devices.height)
+    return devices.with_columns(found.select(kernels="rows", kernel_ns="sum").get_columns())
 
 
 def _tensor_core_share(trace: "Trace") -> pl.DataFrame:
@@ -146,14 +151,12 @@ def launched_kernels(trace: "Trace") -> pl.DataFrame:
     Columns: ``device``, ``name`` (of the kernel), ``op`` and ``category`` (of the operator),
         ``is_operator`` (see ``op_calls``), ``tensor_cores`` (see ``kernel_flags``) and ``dur_ns`` (summed).
     """
-    kernels = trace.gpu_ops.filter(pl.col("kind") == "kernel").select("op_row", "name", "device", "dur_ns")
-    at = positions(kernels["op_row"], trace.ops)
+    work = trace.gpu_ops.select("kind", "op_row", "device", "name", "dur_ns")
+    at = positions(work["op_row"], trace.ops)
     ops = trace.ops.select(pl.col("name", "category").gather(at))
-    classes = (
-        kernels.with_columns(op=ops["name"], category=ops["category"])
-        .filter(at.is_not_null())
-        .group_by("device", "name", "op", "category")
-        .agg(pl.col("dur_ns").sum())
-    )
+    of, keys = classes_of(work.select("device", "name", op=ops["name"], category=ops["category"]))
+    groups = work.select(pl.when(IS_KERNEL & at.is_not_null()).then(of)).to_series()
+    found = described(groups, work["dur_ns"], keys.height)
+    classes = keys.with_columns(dur_ns=found["sum"]).filter(found["rows"] > 0)
     named = operator_flags(classes.select(name="op", category="category"))
     return kernel_flags(classes.with_columns(named["is_operator"]), trace.devices)

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.described import described, weighted_means
 from kernelscope.analysis.grouping import as_text, check_by
-from kernelscope.analysis.occupancy import LAUNCH_COLUMNS, launch_metrics
+from kernelscope.analysis.occupancy import IS_KERNEL, LAUNCH_COLUMNS, launch_metrics
 from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.analysis.tensor_cores import kernel_flags
 
@@ -37,43 +39,44 @@ def kernel_table(trace: "Trace", by: str | Sequence[str] = ("name",)) -> pl.Data
     of_op = [c for c in trace.ops.columns if c not in trace.gpu_ops.columns]
     columns = check_by(by, [*trace.gpu_ops.columns, "op", *of_op])
     recorded = [c for c in columns if c in trace.gpu_ops.columns]
-    needed = dict.fromkeys(["op_row", "name", "device", "dur_ns", *LAUNCH_COLUMNS, *recorded])
-    kernels = trace.gpu_ops.select(list(dict.fromkeys(["kind", *needed]))).filter(pl.col("kind") == "kernel")
-    kernels = launch_metrics(kernels, trace.devices)
+    needed = dict.fromkeys(["kind", "op_row", "name", "device", "dur_ns", *LAUNCH_COLUMNS, *recorded])
+    work = trace.gpu_ops.select(list(needed))
+    work = launch_metrics(work, trace.devices, only=IS_KERNEL)
     if len(recorded) < len(columns):
         asked = [c for c in of_op if c in columns]
-        linked = looked_up(kernels["op_row"], trace.ops, "name", *asked)
-        kernels = kernels.with_columns(linked["name"].alias("op"), *(linked[c] for c in asked))
-    duration = pl.col("dur_ns")
-    table = kernels.group_by(columns).agg(
-        pl.len().cast(pl.Int64).alias("calls"),
-        duration.sum().alias("total_ns"),
-        duration.mean().alias("mean_ns"),
-        duration.median().alias("median_ns"),
-        duration.min().alias("min_ns"),
-        duration.max().alias("max_ns"),
-        duration.std().alias("std_ns"),
-        *(_weighted_mean(c) for c in _FULL if kernels[c].null_count() < kernels.height),
+        linked = looked_up(work["op_row"], trace.ops, "name", *asked)
+        work = work.with_columns(linked["name"].alias("op"), *(linked[c] for c in asked))
+    of, keys = classes_of(work.select(columns))
+    groups = work.select(pl.when(IS_KERNEL).then(of)).to_series()
+    found = described(groups, work["dur_ns"], keys.height, quantiles=(0.5,))
+    table = keys.hstack(
+        found.select(
+            calls="rows",
+            total_ns="sum",
+            mean_ns="mean",
+            median_ns="q0",
+            min_ns="min",
+            max_ns="max",
+            std_ns="std",
+        )
     )
-    table = table.with_columns(pl.lit(None, pl.Float64).alias(c) for c in _FULL if c not in table.columns)
-    table = table.join(_on_tensor_cores(trace, kernels, columns), on=columns, how="left", nulls_equal=True)
-    table = table.select(*columns, *_METRICS, *_FULL, "tensor_cores")
+    table = table.with_columns(
+        *(weighted_means(groups, work["dur_ns"], work[c], keys.height).alias(c) for c in _FULL),
+        _on_tensor_cores(trace, work.select("name", "device"), groups, keys.height),
+    )
+    table = table.filter(pl.col("calls") > 0).select(*columns, *_METRICS, *_FULL, "tensor_cores")
     return as_text(table).sort(
         ["total_ns", *columns], descending=[True, *(False for _ in columns)], nulls_last=True
     )
 
 
-def _on_tensor_cores(trace: "Trace", kernels: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    """Whether some kernel of each group runs on tensor cores, which its name and its GPU decide."""
-    kinds = kernels.select(list(dict.fromkeys([*columns, "name", "device"]))).unique()
-    flags = kernel_flags(kinds.select("name", "device"), trace.devices)
-    kinds = kinds.with_columns(flags["tensor_cores"])
-    return kinds.group_by(columns).agg(pl.col("tensor_cores").any(ignore_nulls=False))
+def _on_tensor_cores(trace: "Trace", work: pl.DataFrame, groups: pl.Series, count: int) -> pl.Series:
+    """Whether some kernel of each group runs on tensor cores, which its name and its GPU decide.
 
-
-def _weighted_mean(column: str) -> pl.Expr:
-    """The mean of ``column`` over the time of the calls; over the calls if none took time."""
-    known = pl.col(column).is_not_null()
-    weight = pl.col("dur_ns").filter(known).sum()
-    weighted = (pl.col(column) * pl.col("dur_ns")).sum() / weight
-    return pl.when(weight > 0).then(weighted).otherwise(pl.col(column).mean()).alias(column)
+    Columns: of ``work``, needs ``name`` and ``device``.
+    """
+    kinds = classes_of(work.with_columns(groups.alias("_group"))).keys
+    kinds = kernel_flags(kinds, trace.devices).group_by("_group")
+    told = kinds.agg(pl.col("tensor_cores").any(ignore_nulls=False)).drop_nulls("_group")
+    unknown = pl.repeat(None, count, dtype=pl.Boolean, eager=True)
+    return unknown.scatter(told["_group"], told["tensor_cores"]).alias("tensor_cores")

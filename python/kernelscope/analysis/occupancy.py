@@ -30,6 +30,8 @@ LAUNCH_COLUMNS = (
 )
 """The columns of ``gpu_ops``, beside ``device``, that :func:`launch_metrics` needs."""
 
+# "derived" comes before "recorded": one derived value makes a figure of many derived.
+_ORIGIN = pl.Enum(["derived", "recorded"])
 _SIZES = ("device", "grid", "block", "registers", "shared_memory_bytes")
 
 # What a block may use without opting in to more, on every NVIDIA GPU so far.
@@ -49,14 +51,21 @@ _NEEDED = (
 _COMPLETE = pl.all_horizontal(pl.col(c).is_not_null() for c in _NEEDED)
 
 
-def launch_metrics(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
+IS_KERNEL = pl.col("kind") == "kernel"
+"""Which rows of ``gpu_ops`` are kernels."""
+
+
+def launch_metrics(
+    kernels: pl.DataFrame, devices: pl.DataFrame, *, only: pl.Expr | None = None
+) -> pl.DataFrame:
     """Completes what the recorder left out, or could not know, about how full each launch makes its GPU.
 
     Columns: of ``kernels``, needs ``device``, ``grid``, ``block``, ``registers``,
         ``shared_memory_bytes``, ``blocks_per_sm``, ``warps_per_sm`` and ``occupancy_pct``. The last
         three are filled where they are null (an occupancy of 0 for more than 48 KiB of shared
         memory, a fault of the recorder, counts as null) and the launch and the device are known, and
-        ``launch_metrics`` says of each row: recorded, derived, or null for unknown.
+        ``launch_metrics`` says of each row: recorded, derived, or null for unknown. Where ``only`` does not
+        hold, nothing is filled or said.
     Units: ``blocks_per_sm`` and ``warps_per_sm`` in blocks and warps of the whole launch per SM;
         ``occupancy_pct`` in percent of the warps an SM can hold, 0 to 100.
     Formula: ``min(blocks_per_sm, resident blocks) * threads per block / threads an SM can hold``.
@@ -73,7 +82,9 @@ def launch_metrics(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame
     missing = pl.any_horizontal(
         pl.col(c).is_null() for c in ("blocks_per_sm", "warps_per_sm", "occupancy_pct")
     )
-    known = pl.when(~missing).then(pl.lit("recorded"))
+    counts = pl.lit(value=True) if only is None else only.fill_null(value=False)
+    missing &= counts
+    known = pl.when(~missing & counts).then(pl.lit("recorded", _ORIGIN))
     if limits.is_empty() or not recorded.select(missing.any()).item():
         return recorded.with_columns(known.alias("launch_metrics"))
     # Launches of one size on one GPU fill it alike.
@@ -84,7 +95,7 @@ def launch_metrics(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame
         .with_columns(
             *(pl.coalesce(c, f"_{c}").alias(c) for c in ("blocks_per_sm", "warps_per_sm", "occupancy_pct")),
             known.when(pl.col("_blocks_per_sm").is_not_null())
-            .then(pl.lit("derived"))
+            .then(pl.lit("derived", _ORIGIN))
             .alias("launch_metrics"),
         )
         .drop("_blocks_per_sm", "_warps_per_sm", "_occupancy_pct")

@@ -4,10 +4,12 @@ use std::hash::Hash;
 
 use hashbrown::HashMap;
 
+mod described;
 mod places;
 #[cfg(test)]
 mod tests;
 
+pub use described::{Described, Figures, described, weighted_means};
 pub use places::{NOWHERE, places};
 
 /// Numbers combinations of values in the order in which they come first.

@@ -1,0 +1,207 @@
+//! What the numbers of each group of rows come to.
+
+/// The numbers of a group, described.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Described {
+    /// Rows of the group.
+    pub rows: i64,
+    /// The sum of its numbers; 0 without any.
+    pub sum: i64,
+    /// The rest, where it has a number at all.
+    pub figures: Option<Figures>,
+}
+
+/// What some numbers come to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figures {
+    /// Their mean.
+    pub mean: f64,
+    /// The least.
+    pub min: i64,
+    /// The largest.
+    pub max: i64,
+    /// The standard deviation of a sample, which one number has not.
+    pub std: Option<f64>,
+    /// The quantiles that were asked for, each interpolated between two numbers.
+    pub quantiles: Vec<f64>,
+}
+
+/// Describes the numbers of groups `0..count`, row by row in `groups`: rows of no such group do not count.
+#[must_use]
+pub fn described(
+    groups: &[u32],
+    numbers: impl Iterator<Item = Option<i64>> + Clone,
+    count: u32,
+    quantiles: &[f64],
+) -> Vec<Described> {
+    let mut found = vec![Described::default(); count as usize];
+    // Where the numbers of each group begin.
+    let mut next = vec![0_usize; count as usize + 1];
+    for (&group, number) in groups.iter().zip(numbers.clone()) {
+        let Some(known) = found.get_mut(group as usize) else { continue };
+        known.rows += 1;
+        if let Some(number) = number {
+            known.sum = known.sum.wrapping_add(number);
+            next[group as usize + 1] += 1;
+        }
+    }
+    for group in 1..next.len() {
+        next[group] += next[group - 1];
+    }
+    let mut sorted = vec![0_i64; next.last().copied().unwrap_or_default()];
+    for (&group, number) in groups.iter().zip(numbers) {
+        if let (Some(number), true) = (number, group < count) {
+            let place = &mut next[group as usize];
+            sorted[*place] = number;
+            *place += 1;
+        }
+    }
+    let mut from = 0;
+    for (known, &until) in found.iter_mut().zip(&next) {
+        known.figures = figures(&mut sorted[from..until], quantiles);
+        from = until;
+    }
+    found
+}
+
+fn figures(numbers: &mut [i64], quantiles: &[f64]) -> Option<Figures> {
+    let (&min, &max) = (numbers.iter().min()?, numbers.iter().max()?);
+    let count = numbers.len() as f64;
+    let sum: i128 = numbers.iter().map(|&number| i128::from(number)).sum();
+    let mean = sum as f64 / count;
+    let quantiles = quantiles.iter().map(|&share| quantile(numbers, share)).collect();
+    Some(Figures { mean, min, max, std: deviation(numbers, sum), quantiles })
+}
+
+/// The standard deviation of a sample.
+fn deviation(numbers: &[i64], sum: i128) -> Option<f64> {
+    let count = numbers.len() as i128;
+    if count < 2 {
+        return None;
+    }
+    // Whole numbers do not lose what floats would where all are large and alike.
+    let middle = sum / count;
+    let (mut off, mut squares) = (0_i128, 0_i128);
+    for &number in numbers {
+        let distance = i128::from(number) - middle;
+        off += distance;
+        squares = squares.saturating_add(distance.saturating_mul(distance));
+    }
+    let spread = squares as f64 - (off as f64) * (off as f64) / count as f64;
+    Some((spread.max(0.0) / (count - 1) as f64).sqrt())
+}
+
+/// A quantile of some numbers, which it brings into another order.
+fn quantile(numbers: &mut [i64], share: f64) -> f64 {
+    let place = numbers.len().saturating_sub(1) as f64 * share.clamp(0.0, 1.0);
+    let (_, &mut low, above) = numbers.select_nth_unstable(place.floor() as usize);
+    let part = place - place.floor();
+    match above.iter().min() {
+        Some(&high) if part > 0.0 => low as f64 + (high as f64 - low as f64) * part,
+        _ => low as f64,
+    }
+}
+
+/// The mean of the values of each of `count` groups, weighted, or where the weights sum to nothing, not; NaN
+/// stands for no value, and for the mean of none.
+#[must_use]
+pub fn weighted_means(
+    groups: &[u32],
+    weights: impl Iterator<Item = Option<i64>>,
+    values: impl Iterator<Item = f64>,
+    count: u32,
+) -> Vec<f64> {
+    let mut sums = vec![Weighted::default(); count as usize];
+    for ((&group, weight), value) in groups.iter().zip(weights).zip(values) {
+        if let (Some(sums), false) = (sums.get_mut(group as usize), value.is_nan()) {
+            sums.add(value, weight.unwrap_or(0));
+        }
+    }
+    sums.iter().map(Weighted::mean).collect()
+}
+
+#[derive(Debug, Clone, Default)]
+struct Weighted {
+    count: f64,
+    plain: f64,
+    weight: i64,
+    weighted: f64,
+    /// What rounding took from `weighted`.
+    lost: f64,
+}
+
+impl Weighted {
+    fn add(&mut self, value: f64, weight: i64) {
+        self.count += 1.0;
+        self.plain += value;
+        self.weight = self.weight.wrapping_add(weight);
+        let part = value * weight as f64 - self.lost;
+        let sum = self.weighted + part;
+        self.lost = (sum - self.weighted) - part;
+        self.weighted = sum;
+    }
+
+    fn mean(&self) -> f64 {
+        if self.weight > 0 { self.weighted / self.weight as f64 } else { self.plain / self.count }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{described, weighted_means};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_are_described_by_their_group(
+            rows in proptest::collection::vec((0_u32..4, proptest::option::of(-9_i64..9)), 0..30)
+        ) {
+            let groups: Vec<u32> = rows.iter().map(|row| row.0).collect();
+            let found = described(&groups, rows.iter().map(|row| row.1), 3, &[0.0, 0.5, 0.9]);
+            for (group, found) in (0..3).zip(found) {
+                let own = || rows.iter().filter(move |row| row.0 == group);
+                let mut numbers: Vec<i64> = own().filter_map(|row| row.1).collect();
+                numbers.sort_unstable();
+                prop_assert_eq!((found.rows, found.sum), (own().count() as i64, numbers.iter().sum()));
+                prop_assert_eq!(found.figures.is_none(), numbers.is_empty());
+                let Some(figures) = found.figures else { continue };
+                let count = numbers.len() as f64;
+                let mean = found.sum as f64 / count;
+                let squares: f64 = numbers.iter().map(|&n| (n as f64 - mean).powi(2)).sum();
+                let std = (numbers.len() > 1).then(|| (squares / (count - 1.0)).sqrt());
+                let at = |share: f64| {
+                    let place = (count - 1.0) * share;
+                    let (low, high) = (numbers[place.floor() as usize], numbers[place.ceil() as usize]);
+                    low as f64 + (high - low) as f64 * place.fract()
+                };
+                prop_assert!((figures.mean - mean).abs() < 1e-12);
+                prop_assert_eq!((figures.min, figures.max), (numbers[0], numbers[numbers.len() - 1]));
+                prop_assert_eq!(figures.std.is_some(), std.is_some());
+                prop_assert!((figures.std.unwrap_or(0.0) - std.unwrap_or(0.0)).abs() < 1e-9);
+                for (found, share) in figures.quantiles.iter().zip([0.0, 0.5, 0.9]) {
+                    prop_assert!((found - at(share)).abs() < 1e-12);
+                }
+            }
+        }
+
+        #[test]
+        fn means_are_weighted_where_there_is_weight(
+            rows in proptest::collection::vec((0_u32..3, proptest::option::of(0_i64..5), 0_i64..4), 0..20)
+        ) {
+            let groups: Vec<u32> = rows.iter().map(|row| row.0).collect();
+            // Values of 0 stand for none.
+            let value = |row: &(u32, Option<i64>, i64)| if row.2 == 0 { f64::NAN } else { row.2 as f64 };
+            let found = weighted_means(&groups, rows.iter().map(|row| row.1), rows.iter().map(value), 3);
+            for (group, found) in (0..3).zip(found) {
+                let own: Vec<_> = rows.iter().filter(|row| row.0 == group && row.2 != 0).collect();
+                let weight: i64 = own.iter().filter_map(|row| row.1).sum();
+                let weighted: i64 = own.iter().map(|row| row.1.unwrap_or(0) * row.2).sum();
+                let plain: i64 = own.iter().map(|row| row.2).sum();
+                prop_assert_eq!(found.is_nan(), own.is_empty());
+                let expected =
+                    if weight > 0 { weighted as f64 / weight as f64 } else { plain as f64 / own.len() as f64 };
+                prop_assert!(own.is_empty() || (found - expected).abs() < 1e-12);
+            }
+        }
+    }
+}
