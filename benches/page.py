@@ -72,7 +72,7 @@ def _task(trace: Path, out: Path) -> dict[str, float]:
 
     clean = memory_bytes("VmHWM")
     began = time.perf_counter()
-    frames = kernelscope.read(trace, tables=asked_tables())
+    frames = kernelscope.read(trace, tables=asked_tables("html"))
     done = time.perf_counter()
     read_peak = memory_bytes("VmHWM")
     write_page(frames, out)

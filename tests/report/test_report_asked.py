@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
 import kernelscope as ks
-from kernelscope.report import asked_tables, render
+from kernelscope.report import FORMATS, asked_tables, render
 from kernelscope.report.html.views import every_view
 
 # Every format and era, apart from the two largest files.
@@ -30,21 +30,32 @@ TRACES = (
 )
 
 
-def reports_of(path: Path, folder: Path, tables: dict[str, list[str]] | None) -> dict[str, Any]:
+def report_of(path: Path, form: str, folder: Path, tables: dict[str, list[str]] | None) -> dict[str, str]:
+    """The files of a report, or the views of the page."""
     trace = ks.read(path, tables=tables)
-    found: dict[str, Any] = {view.id: view.payload() for view in every_view(trace)}
-    for form in ("text", "json"):
-        out = folder / f"report.{form}"
-        render(trace, format=form, out=out)
-        found[form] = out.read_text()
+    if form == "html":
+        return {view.id: json.dumps(view.payload()) for view in every_view(trace)}
+    out = folder / ("whole" if tables is None else "asked")
+    render(trace, format=form, out=out)
+    files = out.iterdir() if out.is_dir() else [out]
+    found = {file.name.replace(out.name, form): file.read_text() for file in files}
+    shutil.rmtree(out) if out.is_dir() else out.unlink()
     return found
 
 
 def check(path: Path, folder: Path) -> None:
-    whole, asked = (reports_of(path, folder, tables) for tables in (None, asked_tables()))
-    assert whole.keys() == asked.keys()
-    for name, report in whole.items():
-        assert json.dumps(asked[name]) == json.dumps(report), name
+    for form in FORMATS:
+        tables = asked_tables(form)
+        if tables is None:
+            continue
+        whole, asked = (report_of(path, form, folder, some) for some in (None, tables))
+        assert whole.keys() == asked.keys()
+        for name, report in whole.items():
+            assert asked[name] == report, (form, name)
+
+
+def test_files_of_tables_hold_all_of_them() -> None:
+    assert [form for form in FORMATS if asked_tables(form) is None] == ["parquet"]
 
 
 @pytest.mark.parametrize("name", TRACES)
@@ -65,9 +76,11 @@ def test_reports_of_demo_traces_need_no_more(kind: str, tmp_path: Path) -> None:
 
 def test_what_is_not_asked_for_is_null(shared: Path) -> None:
     path = shared / "traces/kineto/qwen1.5-0.5b-h100.json.gz"
-    whole, asked = ks.read(path), ks.read(path, tables=asked_tables())
+    tables = asked_tables("html")
+    assert tables is not None
+    whole, asked = ks.read(path), ks.read(path, tables=tables)
     assert whole.flows["id"].null_count() < asked.flows["id"].null_count() == whole.flows.height
-    for name, columns in asked_tables().items():
+    for name, columns in tables.items():
         frame, full = asked.tables[name], whole.tables[name]
         assert frame.select(columns).equals(full.select(columns)), name
         others = frame.select(pl.exclude(columns))

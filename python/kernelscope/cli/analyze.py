@@ -62,6 +62,6 @@ def run(options: argparse.Namespace) -> int:
         check_libraries()
     from kernelscope.report import asked_tables, render
 
-    trace = read_trace(options, tables=asked_tables())
+    trace = read_trace(options, tables=asked_tables(options.format))
     render(trace, format=options.format, out=options.out, top=options.top, also=tuple(options.also))
     return 0

@@ -1,4 +1,4 @@
-"""What of a trace the reports ask for; the rest takes memory for nothing."""
+"""What of a trace each form of a report asks for; the rest takes memory for nothing."""
 
 from kernelscope.schema import TABLES
 
@@ -19,13 +19,24 @@ _UNASKED = frozenset(
 )
 # A track stands for them: the table of threads has both.
 _OF_THREADS = {"ops": {"tid"}, "python": {"pid", "tid"}, "memory": {"pid", "tid"}}
-# Reports only count their rows.
+# Only their rows are counted.
 _COUNTED = {"flows"}
+# What the page shows in no view.
+_NOT_ON_PAGE = {
+    "launches": {"callback_id", "correlation", "tid"},
+    "gpu_ops": {"bandwidth_gb_per_s", "context", "correlation"},
+}
 
 
-def asked_tables() -> dict[str, list[str]]:
-    """The tables that reports need and the columns of each, for ``kernelscope.read(tables=...)``."""
-    unasked = {name: _UNASKED | _OF_THREADS.get(name, set()) for name in TABLES}
+def asked_tables(form: str) -> dict[str, list[str]] | None:
+    """The tables that a form of a report needs and the columns of each, for ``kernelscope.read(tables=...)``.
+
+    Null for all: Parquet files hold the tables themselves.
+    """
+    if form == "parquet":
+        return None
+    not_shown = _NOT_ON_PAGE if form == "html" else {}
+    unasked = {name: _UNASKED | _OF_THREADS.get(name, set()) | not_shown.get(name, set()) for name in TABLES}
     return {
         name: ["row"] if name in _COUNTED else [c.name for c in table.columns if c.name not in unasked[name]]
         for name, table in TABLES.items()
