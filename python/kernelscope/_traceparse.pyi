@@ -73,9 +73,6 @@ def pair_allocations(records: Frame) -> ArrowTable:
     Records come in order of time, with ``device``, ``address`` and ``bytes``.
     """
 
-def sum_records_within(records: Frame, intervals: Frame) -> ArrowTable:
-    """The ``bytes`` of records inside each interval: of ``start_ns`` and ``bytes``, and ``dur_ns``."""
-
 class CallTree:
     """Calls, and what each comes to by itself and with what is inside it; see ``analysis/tree.py``."""
 
@@ -95,6 +92,12 @@ class CallTree:
     def put(self, values: Frame) -> None:
         """Gives each call its value of each column, in order."""
 
+    def put_by_class(self, classes: Frame, values: Frame) -> None:
+        """Gives each call the value of its ``class`` of each column."""
+
+    def put_records(self, calls: Frame, records: Frame, device_types: Sequence[int], into: str) -> None:
+        """What the records of memory of some devices come to during each call."""
+
     def add(self, values: Frame) -> None:
         """Adds to the calls with row ``call`` what the other columns hold."""
 
@@ -109,6 +112,9 @@ class CallTree:
 
     def columns(self, names: list[str]) -> ArrowTable:
         """Columns for the calls that are not merged, in order."""
+
+    def columns_where(self, column: str, names: list[str]) -> ArrowTable:
+        """The calls where ``column`` is not 0: ``row``, and columns."""
 
     def class_sums(self, classes: Frame, count: int, names: list[str]) -> ArrowTable:
         """Sums of columns over the calls of each ``class``, and ``calls``."""

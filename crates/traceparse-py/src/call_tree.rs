@@ -6,11 +6,12 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int64Array, LargeStringArray, UInt32Array};
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
-use traceparse::call_tree::{self, Classes, Forest, NONE, Paths, Positions, Slices, nest};
+use traceparse::call_tree::{self, Classes, Column, Forest, NONE, Paths, Positions, Slices, Working, nest};
 use traceparse::{Error, ErrorKind};
 
 use crate::errors;
 use crate::frame::{Frame, Outcome, refused};
+use crate::memory;
 use crate::table::{ArrowTable, table};
 
 /// The interval around each: `row` of it, null for none; see `traceparse::call_tree::nest`.
@@ -23,19 +24,21 @@ pub(crate) fn nest_slices(py: Python<'_>, slices: Frame) -> PyResult<ArrowTable>
         let ends = ends_of(&starts, slices.numbers("dur_ns")?.into_owned());
         let rows = slices.links("row", NONE)?;
         let parents = nest(Slices { groups: &groups, starts: &starts, ends: &ends, rows: &rows });
-        table(vec![("parent_row", rows_at(&rows, &parents))])
+        table(vec![("parent_row", rows_at(&rows, parents.into_iter()))])
     })
 }
 
 /// Calls, and what each comes to by itself and with what is inside it: see `traceparse::call_tree`.
 ///
-/// Columns of whole numbers are put to the calls, which keeps them here until they are summed up.
+/// Columns of whole numbers are put to the calls, and worked out one by one when they are asked for.
 #[pyclass(module = "kernelscope._traceparse")]
 pub(crate) struct CallTree {
-    rows: Vec<u32>,
-    positions: Positions,
-    forest: Forest,
-    columns: BTreeMap<String, Vec<i64>>,
+    rows: UInt32Array,
+    positions: Arc<Positions>,
+    forest: Arc<Forest>,
+    columns: BTreeMap<String, Arc<Column>>,
+    /// Whether calls may still be merged.
+    is_open: bool,
 }
 
 #[pymethods]
@@ -44,46 +47,49 @@ impl CallTree {
     #[new]
     fn new(py: Python<'_>, calls: Frame) -> PyResult<Self> {
         answer(py, || {
-            let rows = calls.links("row", NONE)?;
-            let positions = Positions::new(&rows);
+            let rows = calls.kept_links("row", NONE)?;
+            let positions = Positions::new(rows.values());
             let mut parents = calls.links("parent_row", NONE)?.into_owned();
             parents.iter_mut().for_each(|parent| *parent = positions.of(*parent));
             let forest = Forest::new(parents);
-            let forest = forest.map_err(|_| {
-                ArrowError::InvalidArgumentError("the rows are each other's ancestors".into())
-            })?;
-            Ok(Self { rows: rows.into_owned(), positions, forest, columns: BTreeMap::new() })
+            let forest = forest.map_err(|_| invalid("the rows are each other's ancestors"))?;
+            let (positions, forest) = (Arc::new(positions), Arc::new(forest));
+            Ok(Self { rows, positions, forest, columns: BTreeMap::new(), is_open: true })
         })
     }
 
     /// Counts a call that is the only one inside a call of the same `name` as that one.
     fn merge_repeats(&mut self, py: Python<'_>, names: Frame) -> PyResult<()> {
         answer(py, || {
-            self.forest.merge_repeats(&names.links("name", NONE)?);
+            let names = names.links("name", NONE)?;
+            self.merging()?.merge_repeats(&names);
             Ok(())
-        })
-    }
-
-    /// Which call each is counted as: `kept`, its row.
-    fn kept(&self, py: Python<'_>) -> PyResult<ArrowTable> {
-        answer(py, || table(vec![("kept", rows_at(&self.rows, self.forest.kept()))]))
-    }
-
-    /// The calls around the calls that are not merged: `parent_row`, null for none.
-    fn parents(&self, py: Python<'_>) -> PyResult<ArrowTable> {
-        answer(py, || {
-            let parents: Vec<u32> = self.kept_only(self.forest.parents()).collect();
-            table(vec![("parent_row", rows_at(&self.rows, &parents))])
         })
     }
 
     /// Counts a call that is not `marked` as the nearest marked one around it.
     fn retain(&mut self, py: Python<'_>, marks: Frame) -> PyResult<()> {
         answer(py, || {
-            let marked = marks.numbers("marked")?;
+            let marked = marks.flags("marked")?;
             self.check(marked.len())?;
-            self.forest.retain(|at| marked.get(at).is_some_and(|&mark| mark != 0));
+            self.merging()?.retain(|at| marked.get(at).copied().unwrap_or(false));
             Ok(())
+        })
+    }
+
+    /// Which call each is counted as: `kept`, its row.
+    fn kept(&self, py: Python<'_>) -> PyResult<ArrowTable> {
+        answer(py, || {
+            let kept = (0..self.forest.len() as u32).map(|at| self.forest.kept(at));
+            table(vec![("kept", rows_at(self.rows.values(), kept))])
+        })
+    }
+
+    /// The calls around the calls that are not merged: `parent_row`, null for none.
+    fn parents(&self, py: Python<'_>) -> PyResult<ArrowTable> {
+        answer(py, || {
+            let parents = self.kept_only(self.forest.parents());
+            table(vec![("parent_row", rows_at(self.rows.values(), parents))])
         })
     }
 
@@ -91,11 +97,49 @@ impl CallTree {
     fn put(&mut self, py: Python<'_>, values: Frame) -> PyResult<()> {
         answer(py, || {
             for name in values.names() {
-                let mut column = values.numbers(name)?.into_owned();
+                let column = values.kept_numbers(name)?;
                 self.check(column.len())?;
-                self.clear_merged(&mut column);
-                self.columns.insert(name.clone(), column);
+                self.set(name, Column::given(column.values().clone()));
             }
+            Ok(())
+        })
+    }
+
+    /// Gives each call the value of its `class` of each column; null is 0. Merged calls are passed over.
+    fn put_by_class(&mut self, py: Python<'_>, classes: Frame, values: Frame) -> PyResult<()> {
+        answer(py, || {
+            let classes = classes.kept_links("class", NONE)?;
+            self.check(classes.len())?;
+            for name in values.names() {
+                let column = Column::of_class(classes.values().clone(), values.numbers(name)?.into_owned());
+                self.set(name, column);
+            }
+            Ok(())
+        })
+    }
+
+    /// Puts to `into` what the records of memory of the `device_types` come to during each call, which has
+    /// `start_ns` and `dur_ns` (0 if null). Merged calls are passed over.
+    ///
+    /// Columns: of `records`, needs `start_ns`, `bytes` and `device_type`.
+    fn put_records(
+        &mut self,
+        py: Python<'_>,
+        calls: Frame,
+        records: Frame,
+        device_types: Vec<i64>,
+        into: &str,
+    ) -> PyResult<()> {
+        answer(py, || {
+            let (starts, lengths) = (calls.kept_numbers("start_ns")?, calls.kept_numbers("dur_ns")?);
+            self.check(starts.len())?;
+            let curve = memory::curve(&records, &device_types)?;
+            let column = if curve.is_flat() {
+                Column::default()
+            } else {
+                Column::within(Arc::new(curve), starts.values().clone(), lengths.values().clone())
+            };
+            self.set(into, column);
             Ok(())
         })
     }
@@ -103,19 +147,13 @@ impl CallTree {
     /// Adds to the calls with row `call` what the other columns hold; null is no call, and 0.
     fn add(&mut self, py: Python<'_>, values: Frame) -> PyResult<()> {
         answer(py, || {
-            let mut calls = values.links("call", NONE)?.into_owned();
-            let kept = self.forest.kept();
-            calls.iter_mut().for_each(|call| {
-                *call = kept.get(self.positions.of(*call) as usize).copied().unwrap_or(NONE);
-            });
+            let calls = values.links("call", NONE)?;
+            let calls: Arc<[u32]> =
+                calls.iter().map(|&call| self.forest.kept(self.positions.of(call))).collect();
             for name in values.names().iter().filter(|name| *name != "call") {
-                let size = self.rows.len();
-                let column = self.columns.entry(name.clone()).or_insert_with(|| vec![0; size]);
-                for (&call, &value) in calls.iter().zip(values.numbers(name)?.iter()) {
-                    if let Some(sum) = column.get_mut(call as usize) {
-                        *sum = sum.wrapping_add(value);
-                    }
-                }
+                let column = self.columns.entry(name.clone()).or_default();
+                let numbers = values.kept_numbers(name)?;
+                Arc::make_mut(column).add(Arc::clone(&calls), numbers.values().clone());
             }
             Ok(())
         })
@@ -124,10 +162,8 @@ impl CallTree {
     /// Puts to `into` what `column` is less that of the calls directly inside.
     fn less_children(&mut self, py: Python<'_>, column: &str, into: &str) -> PyResult<()> {
         answer(py, || {
-            let values = self.column(column)?;
-            let mut own = self.forest.of_children(values);
-            own.iter_mut().zip(values).for_each(|(inner, &value)| *inner = value.wrapping_sub(*inner));
-            self.columns.insert(into.to_owned(), own);
+            let column = Column::less_children(Arc::clone(self.column(column)?));
+            self.set(into, column);
             Ok(())
         })
     }
@@ -135,8 +171,8 @@ impl CallTree {
     /// Puts to `into` what `column` is with that of all calls inside.
     fn with_inner(&mut self, py: Python<'_>, column: &str, into: &str) -> PyResult<()> {
         answer(py, || {
-            let sums = self.forest.with_inner(self.column(column)?.to_vec());
-            self.columns.insert(into.to_owned(), sums);
+            let column = Column::with_inner(Arc::clone(self.column(column)?));
+            self.set(into, column);
             Ok(())
         })
     }
@@ -144,8 +180,8 @@ impl CallTree {
     /// Puts to `into` 1 where `column` is not what it is of the call around, or there is none, and else 0.
     fn mark_changes(&mut self, py: Python<'_>, column: &str, into: &str) -> PyResult<()> {
         answer(py, || {
-            let marks = self.forest.changes(self.column(column)?);
-            self.columns.insert(into.to_owned(), marks.into_iter().map(i64::from).collect());
+            let column = Column::changes(Arc::clone(self.column(column)?));
+            self.set(into, column);
             Ok(())
         })
     }
@@ -153,10 +189,27 @@ impl CallTree {
     /// The columns of these names, for the calls that are not merged, in order.
     fn columns(&self, py: Python<'_>, names: Vec<String>) -> PyResult<ArrowTable> {
         answer(py, || {
+            let mut working = Working::new(&self.forest);
             let mut columns = Vec::new();
             for name in &names {
-                let kept = self.kept_only(self.column(name)?);
-                columns.push((name.as_str(), Arc::new(kept.collect::<Int64Array>()) as ArrayRef));
+                let kept: Vec<i64> = self.kept_only(working.values(self.column(name)?)).collect();
+                columns.push((name.as_str(), Arc::new(Int64Array::from(kept)) as ArrayRef));
+            }
+            table(columns)
+        })
+    }
+
+    /// The calls where a column is not 0: `row`, and the columns of these names.
+    fn columns_where(&self, py: Python<'_>, column: &str, names: Vec<String>) -> PyResult<ArrowTable> {
+        answer(py, || {
+            let mut working = Working::new(&self.forest);
+            let values = working.values(self.column(column)?).iter().zip(0_u32..);
+            let places: Vec<u32> = values.filter(|&(&value, _)| value != 0).map(|(_, at)| at).collect();
+            let mut columns = vec![("row", rows_at(self.rows.values(), places.iter().copied()))];
+            for name in &names {
+                let values = working.values(self.column(name)?);
+                let found: Int64Array = places.iter().map(|&at| values.get(at as usize).copied()).collect();
+                columns.push((name.as_str(), Arc::new(found)));
             }
             table(columns)
         })
@@ -174,19 +227,17 @@ impl CallTree {
         answer(py, || {
             let classes = classes.links("class", NONE)?;
             self.check(classes.len())?;
-            let sum = |value: &dyn Fn(usize) -> i64| -> ArrayRef {
-                let mut sums = vec![0_i64; count];
-                for (at, &class) in classes.iter().enumerate() {
-                    if let Some(sum) = sums.get_mut(class as usize) {
-                        *sum = sum.wrapping_add(value(at));
-                    }
+            let mut calls = vec![0_i64; count];
+            for class in self.kept_only(&classes) {
+                if let Some(sum) = calls.get_mut(class as usize) {
+                    *sum += 1;
                 }
-                Arc::new(Int64Array::from(sums))
-            };
-            let mut columns = vec![("calls", sum(&|at| i64::from(!self.forest.is_merged(at))))];
+            }
+            let mut working = Working::new(&self.forest);
+            let mut columns = vec![("calls", Arc::new(Int64Array::from(calls)) as ArrayRef)];
             for name in &names {
-                let values = self.column(name)?;
-                columns.push((name.as_str(), sum(&|at| values.get(at).copied().unwrap_or(0))));
+                let sums = working.class_sums(self.column(name)?, &classes, count);
+                columns.push((name.as_str(), Arc::new(Int64Array::from(sums))));
             }
             table(columns)
         })
@@ -199,28 +250,33 @@ impl CallTree {
             let names = names.links("name", NONE)?;
             let Paths { of, parents, names } = Paths::new(&self.forest, &names, most_levels);
             Ok((
-                table(vec![("path", numbers(&of))])?,
-                table(vec![("parent", numbers(&parents)), ("name", numbers(&names))])?,
+                table(vec![("path", numbers(of))])?,
+                table(vec![("parent", numbers(parents)), ("name", numbers(names))])?,
             ))
         })
     }
 }
 
 impl CallTree {
-    fn column(&self, name: &str) -> Outcome<&[i64]> {
-        let unknown = || ArrowError::InvalidArgumentError(format!("there is no column {name}"));
-        self.columns.get(name).map(Vec::as_slice).ok_or_else(unknown)
+    fn column(&self, name: &str) -> Outcome<&Arc<Column>> {
+        self.columns.get(name).ok_or_else(|| invalid(&format!("there is no column {name}")))
+    }
+
+    fn set(&mut self, name: &str, column: Column) {
+        self.is_open = false;
+        self.columns.insert(name.to_owned(), Arc::new(column));
+    }
+
+    /// The forest, to merge calls, which must be done by the time they get values.
+    fn merging(&mut self) -> Outcome<&mut Forest> {
+        let forest = Arc::get_mut(&mut self.forest).filter(|_| self.is_open);
+        forest.ok_or_else(|| invalid("calls cannot be merged any more once they have values"))
     }
 
     fn check(&self, size: usize) -> Outcome<()> {
         let calls = self.rows.len();
-        let wrong = || ArrowError::InvalidArgumentError(format!("{size} values for {calls} calls"));
+        let wrong = || invalid(&format!("{size} values for {calls} calls"));
         (size == calls).then_some(()).ok_or_else(wrong)
-    }
-
-    fn clear_merged(&self, values: &mut [i64]) {
-        let merged = values.iter_mut().enumerate().filter(|&(at, _)| self.forest.is_merged(at));
-        merged.for_each(|(_, value)| *value = 0);
     }
 
     fn kept_only<'a, V: Copy>(&'a self, values: &'a [V]) -> impl Iterator<Item = V> + 'a {
@@ -236,15 +292,13 @@ pub(crate) fn divide_rows(py: Python<'_>, columns: Frame) -> PyResult<(ArrowTabl
         let mut classes = Classes::new(u32::try_from(columns.height()).unwrap_or(NONE));
         for name in columns.names() {
             if let Ok(codes) = columns.links(name, NONE) {
-                classes.divide(codes.iter().map(|&code| Some(i64::from(code)).filter(|_| code != NONE)));
+                classes.divide_codes(&codes);
             } else {
                 classes.divide(columns.options(name)?.iter().copied());
             }
         }
-        Ok((
-            table(vec![("class", numbers(classes.of()))])?,
-            table(vec![("first", numbers(classes.first()))])?,
-        ))
+        let (of, first) = classes.into_parts();
+        Ok((table(vec![("class", numbers(of))])?, table(vec![("first", numbers(first))])?))
     })
 }
 
@@ -271,14 +325,21 @@ fn ends_of(starts: &[i64], mut lengths: Vec<i64>) -> Vec<i64> {
 }
 
 /// Numbers of calls, paths or classes; null for none.
-fn numbers(values: &[u32]) -> ArrayRef {
-    Arc::new(values.iter().map(|&value| Some(value).filter(|&value| value != NONE)).collect::<UInt32Array>())
+fn numbers(values: Vec<u32>) -> ArrayRef {
+    if values.contains(&NONE) {
+        let known = values.iter().map(|&value| Some(value).filter(|&value| value != NONE));
+        return Arc::new(known.collect::<UInt32Array>());
+    }
+    Arc::new(UInt32Array::from(values))
 }
 
 /// The rows at positions; null for none.
-fn rows_at(rows: &[u32], positions: &[u32]) -> ArrayRef {
-    let of = |&at: &u32| rows.get(at as usize).copied();
-    Arc::new(positions.iter().map(of).collect::<UInt32Array>())
+fn rows_at(rows: &[u32], positions: impl Iterator<Item = u32>) -> ArrayRef {
+    numbers(positions.map(|at| rows.get(at as usize).copied().unwrap_or(NONE)).collect())
+}
+
+fn invalid(message: &str) -> ArrowError {
+    ArrowError::InvalidArgumentError(message.to_owned())
 }
 
 /// What `work` comes to, done with the interpreter released; its error as Python's.

@@ -5,7 +5,10 @@ use std::borrow::Cow;
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::RecordBatchStreamReader;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt8Type, UInt32Type};
-use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, RecordBatch, RecordBatchReader};
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, Int64Array, PrimitiveArray, RecordBatch, RecordBatchReader,
+    UInt32Array,
+};
 use arrow_schema::{ArrowError, DataType};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -85,6 +88,37 @@ impl Frame {
         Ok(Cow::Owned(values))
     }
 
+    /// The same, in an array that holds on to the memory of the frame where it can.
+    pub(crate) fn kept_links(&self, name: &str, none: u32) -> Outcome<UInt32Array> {
+        if let Some(array) = self.whole_array::<UInt32Type>(name) {
+            return Ok(array.clone());
+        }
+        Ok(UInt32Array::from(self.links(name, none)?.into_owned()))
+    }
+
+    /// The values of a column, 0 where there is none, in an array that holds on to the memory of the frame
+    /// where it can.
+    pub(crate) fn kept_numbers(&self, name: &str) -> Outcome<Int64Array> {
+        if let Some(array) = self.whole_array::<Int64Type>(name) {
+            return Ok(array.clone());
+        }
+        Ok(Int64Array::from(self.numbers(name)?.into_owned()))
+    }
+
+    /// The truth values of a column, false where there is none.
+    pub(crate) fn flags(&self, name: &str) -> Outcome<Vec<bool>> {
+        let mut values = Vec::with_capacity(self.height());
+        for array in self.arrays(name) {
+            let array = array?.as_boolean_opt().ok_or_else(|| unfit(name))?;
+            if array.null_count() == 0 {
+                values.extend(array.values().iter());
+            } else {
+                values.extend(array.iter().map(|value| value.unwrap_or(false)));
+            }
+        }
+        Ok(values)
+    }
+
     /// The values of a column, 0 where there is none.
     pub(crate) fn numbers(&self, name: &str) -> Outcome<Cow<'_, [i64]>> {
         if let Some(values) = self.whole::<Int64Type>(name) {
@@ -131,9 +165,13 @@ impl Frame {
 
     /// The values of a column that has one in every row and lies in one piece.
     fn whole<T: ArrowPrimitiveType>(&self, name: &str) -> Option<&[T::Native]> {
+        self.whole_array::<T>(name).map(|array| array.values().as_ref())
+    }
+
+    fn whole_array<T: ArrowPrimitiveType>(&self, name: &str) -> Option<&PrimitiveArray<T>> {
         let [part] = self.parts.as_slice() else { return None };
         let array = part.column_by_name(name)?.as_primitive_opt::<T>()?;
-        (array.null_count() == 0).then(|| array.values().as_ref())
+        (array.null_count() == 0).then_some(array)
     }
 
     fn arrays(&self, name: &str) -> impl Iterator<Item = Outcome<&ArrayRef>> {

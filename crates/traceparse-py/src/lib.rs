@@ -41,7 +41,7 @@ mod _traceparse {
         unite_intervals,
     };
     #[pymodule_export]
-    use super::memory::{pair_allocations, sum_records_within};
+    use super::memory::pair_allocations;
     #[pymodule_export]
     use super::numbering::{describe_groups, find_rows, weigh_groups};
     #[pymodule_export]

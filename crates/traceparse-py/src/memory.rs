@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow_array::types::UInt32Type;
+use arrow_array::types::{Int32Type, UInt32Type};
 use arrow_array::{Array, Int64Array, UInt32Array, UInt64Array};
 use pyo3::prelude::*;
-use traceparse::memory::{MemoryRecord, partners, sums_within};
+use traceparse::memory::{Curve, MemoryRecord, partners};
 
 use crate::frame::{Frame, Outcome, column, nullable, refused};
 use crate::table::{ArrowTable, table};
@@ -23,23 +23,21 @@ pub(crate) fn pair_allocations(py: Python<'_>, records: Frame) -> PyResult<Arrow
     })
 }
 
-/// What `records`, with `start_ns` and `bytes`, sum up to in each of `intervals`, with `start_ns` and
-/// `dur_ns` (0 if null), as `bytes`: see `traceparse::memory`. Records without bytes are left out.
-#[pyfunction]
-pub(crate) fn sum_records_within(py: Python<'_>, records: Frame, intervals: Frame) -> PyResult<ArrowTable> {
-    watch::run(py, None, move |_| {
-        let found = bytes_within(&records, &intervals).map_err(|error| refused(&error))?;
-        table(vec![("bytes", Arc::new(Int64Array::from(found)))]).map_err(|error| refused(&error))
-    })
-}
-
-fn bytes_within(records: &Frame, intervals: &Frame) -> Outcome<Vec<i64>> {
-    let (times, bytes) = (records.numbers("start_ns")?, records.options("bytes")?);
-    let changes = times.iter().zip(bytes).filter_map(|(&time, bytes)| Some((time, bytes?)));
-    let (starts, lengths) = (intervals.numbers("start_ns")?, intervals.numbers("dur_ns")?);
-    let extents = starts.iter().zip(lengths.iter());
-    let extents = extents.map(|(&start, &length)| (start, start.saturating_add(length)));
-    Ok(sums_within(changes.collect(), extents))
+/// What the records of memory of the `device_types` come to; those without bytes are left out.
+///
+/// Columns: of `records`, needs `start_ns`, `bytes` and `device_type`.
+pub(crate) fn curve(records: &Frame, device_types: &[i64]) -> Outcome<Curve> {
+    // What has no bytes changes nothing.
+    let (times, bytes) = (records.numbers("start_ns")?, records.numbers("bytes")?);
+    let records_of = |is_wanted: &mut dyn Iterator<Item = bool>| {
+        let pairs = times.iter().copied().zip(bytes.iter().copied()).zip(is_wanted);
+        pairs.filter(|&(_, is_wanted)| is_wanted).map(|(pair, _)| pair).collect()
+    };
+    let is_wanted = |device_type: i64| device_types.contains(&device_type);
+    Ok(Curve::new(match records.values::<Int32Type>("device_type") {
+        Ok(types) => records_of(&mut types.iter().map(|&of| is_wanted(of.into()))),
+        Err(_) => records_of(&mut records.options("device_type")?.iter().map(|of| of.is_some_and(is_wanted))),
+    }))
 }
 
 fn read_records(frame: &Frame) -> Outcome<Vec<Option<MemoryRecord>>> {

@@ -7,7 +7,7 @@ import polars as pl
 
 from kernelscope.analysis.classes import Classes, classes_of
 from kernelscope.analysis.grouping import as_text, by_name, check_by
-from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES, allocated_bytes
+from kernelscope.analysis.memory.allocations import put_memory
 from kernelscope.analysis.python_stacks import with_call_stacks
 from kernelscope.analysis.tensor_cores import ELIGIBLE_OPS, kernel_flags
 from kernelscope.analysis.tree import CallTree, nest
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _METRICS = ("host_total_ns", "host_self_ns", "device_total_ns", "device_self_ns")
 _MEMORY = ("cpu_memory_bytes", "cpu_self_memory_bytes", "device_memory_bytes", "device_self_memory_bytes")
 # How many eligible operators and kernels on tensor cores lie in a call; the latter's times.
-_ELIGIBLE = "_eligible_inside"
+_ELIGIBLE = "eligible_inside"
 _TENSOR = ("_tc_total_ns", "_tc_self_ns", _ELIGIBLE)
 _DEVICE = ("device_total_ns", "device_self_ns", "_tc_total_ns", "_tc_self_ns")
 
@@ -60,8 +60,11 @@ def op_tables(
     *,
     annotations: bool = False,
     collapse: bool = True,
+    calls: CallTree | None = None,
 ) -> list[pl.DataFrame]:
     """What :func:`op_table` gives for each of ``groupings``, for little more than the time of one.
+
+    ``calls`` takes the answer of :func:`costed_calls` with the same ``collapse``.
 
     Raises: InvalidArgumentError: a grouping names no column of ``ops``.
     """
@@ -70,7 +73,7 @@ def op_tables(
     # Calls are summed by everything that is asked for at once, and these few rows by what each table needs.
     keys = dict.fromkeys(["name", "category", *(name for group in columns for name in group)])
     classes = _with_flags(classes_of(ops.select(list(keys))))
-    tree = _costed(trace, classes, collapse=collapse)
+    tree = costed_calls(trace, collapse=collapse) if calls is None else calls
     sums = _known(tree.class_sums(classes, [*_METRICS, *_MEMORY, *_TENSOR]), trace)
     wanted = pl.lit(value=True) if annotations else pl.col("is_operator")
     sums = sums.filter(wanted & (pl.col("calls") > 0))
@@ -106,28 +109,34 @@ def op_calls(trace: "Trace", *, collapse: bool = True) -> pl.DataFrame:
         for annotations, steps, data loading and optimizer steps).
     """
     classes = operator_classes(trace.ops)
-    tree = _costed(trace, classes, collapse=collapse)
+    tree = costed_calls(trace, collapse=collapse)
     is_operator = classes.spread(classes.keys["is_operator"]).alias("is_operator")
     calls = trace.ops.with_columns(pl.col("dur_ns").fill_null(0), is_operator).filter(tree.is_kept())
     metrics = _known(tree.columns([*_METRICS, *_MEMORY, _ELIGIBLE]), trace)
     return calls.with_columns(tree.parents(), *metrics.drop(_ELIGIBLE), tc_eligible=metrics[_ELIGIBLE] > 0)
 
 
-def _costed(trace: "Trace", classes: Classes, *, collapse: bool) -> CallTree:
-    """The calls with what each cost, as columns of whole numbers."""
-    tree = CallTree(trace.ops)
+def costed_calls(trace: "Trace", *, collapse: bool = True) -> CallTree:
+    """The calls of operators and annotations with what each cost.
+
+    The tree has the metrics of :func:`op_table`, and ``is_operator``, ``eligible`` (1 for an operator that
+    tensor cores can run, and 1 for each of its kernels that used them), ``eligible_inside`` (with what is
+    inside), ``kernels`` (launched by the call itself) and ``kernel_ns``.
+    """
+    ops = trace.ops
+    tree = CallTree(ops)
     if collapse:
-        tree.merge_repeats(trace.ops["name"])
-    eligible = classes.spread(classes.keys["_eligible"])
-    tree.put(trace.ops.select(eligible.alias("_eligible"), host_total_ns="dur_ns"))
+        tree.merge_repeats(ops["name"])
+    tree.put_by_class(operator_classes(ops), "is_operator", "eligible")
+    tree.put(ops.select(host_total_ns="dur_ns"))
     # An operator's own time is what neither child operators nor runtime calls take.
     tree.less_children("host_total_ns", into="host_self_ns")
     tree.add(_runtime_calls(trace.launches))
     tree.add(_device_work(trace))
     tree.with_inner("device_self_ns", into="device_total_ns")
     tree.with_inner("_tc_self_ns", into="_tc_total_ns")
-    tree.with_inner("_eligible", into=_ELIGIBLE)
-    put_memory(tree, trace.ops, trace.memory)
+    tree.with_inner("eligible", into=_ELIGIBLE)
+    put_memory(tree, ops, trace.memory)
     return tree
 
 
@@ -150,7 +159,7 @@ def _with_flags(classes: Classes) -> Classes:
 
 
 def operator_flags(ops: pl.DataFrame) -> pl.DataFrame:
-    """Adds ``is_operator`` (see :func:`op_calls`) and ``_eligible`` (1 where tensor cores can run it).
+    """Adds ``is_operator`` (see :func:`op_calls`) and ``eligible`` (1 where tensor cores can run it).
 
     Columns: of ``ops``, needs ``name`` and ``category``.
     """
@@ -160,12 +169,12 @@ def operator_flags(ops: pl.DataFrame) -> pl.DataFrame:
             r"^ProfilerStep#|^Optimizer\.|^(?:Distributed)?DataParallel\.forward$"
             r"|^enumerate\(DataLoader\)#.*\.__next__$|^enumerate\(DataPipe\)#"
         ),
-        _eligible=pl.col("text").is_in(list(ELIGIBLE_OPS)).cast(pl.UInt32),
+        eligible=pl.col("text").is_in(list(ELIGIBLE_OPS)).cast(pl.UInt32),
     )
     annotation = flagged["category"].cast(pl.String) == "user_annotation"
     return flagged.with_columns(
         pl.col("is_operator").fill_null(value=True) & ~annotation.fill_null(value=False),
-        pl.col("_eligible").fill_null(0),
+        pl.col("eligible").fill_null(0),
     )
 
 
@@ -180,34 +189,22 @@ def _runtime_calls(launches: pl.DataFrame) -> pl.DataFrame:
 
 
 def _device_work(trace: "Trace") -> pl.DataFrame:
-    """GPU work by the operator it belongs to, and what of it ran on tensor cores."""
+    """GPU work by the operator it belongs to, and what of it are kernels and ran on tensor cores."""
     work = trace.gpu_ops
     classes = classes_of(work.select("kind", "name", "device"))
-    flags = kernel_flags(classes.keys, trace.devices).select((pl.col("kind") == "kernel") & "tensor_cores")
-    tensor = classes.spread(flags.to_series())
+    is_kernel = (pl.col("kind") == "kernel").fill_null(value=False)
+    flags = kernel_flags(classes.keys, trace.devices).select(
+        kernels=is_kernel, eligible=is_kernel & pl.col("tensor_cores").fill_null(value=False)
+    )
+    kernels, tensor = classes.spread(flags["kernels"]), classes.spread(flags["eligible"])
     return work.select(
-        tensor.alias("_eligible"),
+        tensor.alias("eligible"),
+        kernels.alias("kernels"),
         call="op_row",
         device_self_ns="dur_ns",
+        kernel_ns=pl.when(kernels).then("dur_ns"),
         _tc_self_ns=pl.when(tensor).then("dur_ns"),
     )
-
-
-def put_memory(tree: CallTree, calls: pl.DataFrame, memory: pl.DataFrame) -> None:
-    """Puts to calls the memory allocated during each, and during it but during no child.
-
-    Columns: of ``calls``, which are those of ``tree``, needs ``start_ns`` and ``dur_ns``; of ``memory``,
-        ``start_ns``, ``bytes`` and ``device_type``. The tree has ``cpu_memory_bytes``,
-        ``cpu_self_memory_bytes``, ``device_memory_bytes`` and ``device_self_memory_bytes`` afterwards.
-    """
-    places = {"cpu": HOST_TYPES, "device": DEVICE_TYPES}
-    found = {
-        f"{place}_memory_bytes": allocated_bytes(calls, memory, device_types=types)
-        for place, types in places.items()
-    }
-    tree.put(pl.DataFrame(found))
-    for place in places:
-        tree.less_children(f"{place}_memory_bytes", into=f"{place}_self_memory_bytes")
 
 
 def _sum_or_null(column: str) -> pl.Expr:

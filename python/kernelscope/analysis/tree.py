@@ -14,8 +14,8 @@ from kernelscope.analysis.classes import Classes, codes, taken
 class CallTree:
     """Calls, and what each comes to by itself and with the calls inside it.
 
-    Columns of whole numbers are put to the calls and stay in Rust until they are summed up: for a million
-    calls to hand a column over takes longer than to sum it.
+    Columns of whole numbers are put to the calls, which are merged before, and worked out one by one when
+    they are asked for: for a million calls to hand a column over takes longer than to sum it.
 
     Columns: of ``calls``, needs ``row`` and ``parent_row`` (null for a root); a parent that is not in
         ``calls`` counts as none.
@@ -57,6 +57,24 @@ class CallTree:
         """Gives each call its values, row by row as the calls stand; null is 0. Merged calls have 0."""
         self._tree.put(values)
 
+    def put_by_class(self, classes: Classes, *names: str) -> None:
+        """Gives each call what its class has in these columns of its keys; null is 0. Merged calls have 0."""
+        self._tree.put_by_class(classes.of.alias("class").to_frame(), classes.keys.select(names))
+
+    def put_records(
+        self, calls: pl.DataFrame, records: pl.DataFrame, *, device_types: Sequence[int], into: str
+    ) -> None:
+        """Puts to ``into`` the bytes allocated less those freed on some devices while each call ran.
+
+        Both ends are included, and so is what other threads did. Merged calls have 0.
+
+        Columns: of ``calls``, which are those of the tree, needs ``start_ns`` and ``dur_ns`` (null is 0); of
+            ``records``, ``start_ns``, ``bytes`` and ``device_type``.
+        Source: torch/autograd/profiler_util.py, MemRecordsAcc.
+        """
+        moments = records.select("start_ns", "bytes", "device_type")
+        self._tree.put_records(calls.select("start_ns", "dur_ns"), moments, device_types, into)
+
     def add(self, values: pl.DataFrame) -> None:
         """Adds to calls what belongs to them: to the one in ``call`` (null for none) each other column."""
         self._tree.add(values)
@@ -76,6 +94,10 @@ class CallTree:
     def columns(self, names: Sequence[str]) -> pl.DataFrame:
         """Columns as they are by now, for the calls that are not merged."""
         return pl.DataFrame(self._tree.columns(list(names)))
+
+    def columns_where(self, column: str, names: Sequence[str]) -> pl.DataFrame:
+        """The ``row`` of the calls where ``column`` is not 0, and columns as they are by now."""
+        return pl.DataFrame(self._tree.columns_where(column, list(names)))
 
     def class_sums(self, classes: Classes, names: Sequence[str]) -> pl.DataFrame:
         """Sums of columns over the calls of each class.

@@ -2,6 +2,8 @@
 
 use hashbrown::HashMap;
 
+use super::NONE;
+
 /// Entries per row up to which a table of all pairs is made.
 const PAIRS_PER_ROW: u64 = 4;
 /// Entries that such a table may have however few rows there are.
@@ -35,64 +37,70 @@ impl Classes {
         &self.first
     }
 
-    /// Divides the classes by a column, which has a value or none for each row.
-    pub fn divide(&mut self, values: impl Iterator<Item = Option<i64>> + Clone) {
-        let rows = self.of.len() as u64;
-        let mut first = Vec::new();
-        let codes = dense(values, rows, |row| first.push(row));
-        if self.first.len() <= 1 {
-            (self.of, self.first) = (codes, first);
+    /// The class of each row, and the first row of each class.
+    #[must_use]
+    pub fn into_parts(self) -> (Vec<u32>, Vec<u32>) {
+        (self.of, self.first)
+    }
+
+    /// Divides the classes by a column of codes, which are [`NONE`] for no value.
+    pub fn divide_codes(&mut self, codes: &[u32]) {
+        // One higher, so that no value is 0 and the others stay close together.
+        let above = codes.iter().map(|code| code.wrapping_add(1));
+        let (low, high) = (above.clone().fold(u32::MAX, u32::min), above.clone().fold(0, u32::max));
+        if low >= high {
             return;
         }
-        let (before, count) = (self.first.len() as u64, first.len() as u64);
+        let span = u64::from(high - low) + 1;
+        let classes = self.first.len() as u64;
         self.first.clear();
-        let pair = |(&class, code): (&u32, u32)| Some(u64::from(class) * count + u64::from(code));
-        let pairs = self.of.iter().zip(codes).map(pair);
-        self.of = number(pairs, before * count, rows, |row| self.first.push(row));
+        let pairs = self.of.iter_mut().zip(above);
+        let keyed = pairs.map(|(class, code)| {
+            let key = u64::from(*class) * span + u64::from(code - low);
+            (class, key)
+        });
+        number(keyed, classes * span, codes.len() as u64, &mut self.first);
+    }
+
+    /// Divides the classes by a column of any numbers, or none.
+    pub fn divide(&mut self, values: impl Iterator<Item = Option<i64>> + Clone) {
+        let lowest = values.clone().flatten().min().unwrap_or(0);
+        let highest = values.clone().flatten().max().unwrap_or(0);
+        let above = |value: i64| value.wrapping_sub(lowest) as u64;
+        if above(highest) < u64::from(NONE) {
+            let codes = values.map(|value| value.map_or(NONE, |value| above(value) as u32));
+            return self.divide_codes(&codes.collect::<Vec<_>>());
+        }
+        let mut known: HashMap<i64, u32> = HashMap::new();
+        let codes = values.map(|value| {
+            let next = known.len() as u32;
+            value.map_or(NONE, |value| *known.entry(value).or_insert(next))
+        });
+        let codes: Vec<u32> = codes.collect();
+        self.divide_codes(&codes);
     }
 }
 
-/// The values as numbers in order of their first rows, which are told to `meet`.
-fn dense(values: impl Iterator<Item = Option<i64>> + Clone, rows: u64, meet: impl FnMut(u32)) -> Vec<u32> {
-    let lowest = values.clone().flatten().min().unwrap_or(0);
-    let highest = values.clone().flatten().max().unwrap_or(0);
-    let above = |value: i64| value.wrapping_sub(lowest) as u64;
-    let keys = values.map(|value| value.map(above));
-    number(keys, above(highest).saturating_add(1), rows, meet)
-}
-
-/// Numbers keys below `span`, and none, in order of their first rows, which are told to `meet`.
-fn number(
-    keys: impl Iterator<Item = Option<u64>>,
-    span: u64,
-    rows: u64,
-    mut meet: impl FnMut(u32),
-) -> Vec<u32> {
-    let mut count = 0_u32;
-    let mut meet_at = |row: u32| {
-        meet(row);
-        count += 1;
-        count - 1
-    };
-    let mut of_none: Option<u32> = None;
-    let numbered = keys.zip(0_u32..);
+/// Numbers keys below `span` in order of their first rows, which `first` takes.
+fn number<'a>(keyed: impl Iterator<Item = (&'a mut u32, u64)>, span: u64, rows: u64, first: &mut Vec<u32>) {
+    let numbered = keyed.zip(0_u32..);
     if span > PAIRS_PER_ROW * rows + FEW_PAIRS {
         let mut known: HashMap<u64, u32> = HashMap::new();
-        let number = |(key, row): (Option<u64>, u32)| match key {
-            Some(key) => *known.entry(key).or_insert_with(|| meet_at(row)),
-            None => *of_none.get_or_insert_with(|| meet_at(row)),
-        };
-        return numbered.map(number).collect();
+        for ((of, key), row) in numbered {
+            *of = *known.entry(key).or_insert_with(|| {
+                first.push(row);
+                first.len() as u32 - 1
+            });
+        }
+        return;
     }
     let mut known: Vec<u32> = vec![UNKNOWN; span as usize];
-    let number = |(key, row): (Option<u64>, u32)| {
-        let Some(number) = key.and_then(|key| known.get_mut(key as usize)) else {
-            return *of_none.get_or_insert_with(|| meet_at(row));
-        };
+    for ((of, key), row) in numbered {
+        let Some(number) = known.get_mut(key as usize) else { continue };
         if *number == UNKNOWN {
-            *number = meet_at(row);
+            first.push(row);
+            *number = first.len() as u32 - 1;
         }
-        *number
-    };
-    numbered.map(number).collect()
+        *of = *number;
+    }
 }

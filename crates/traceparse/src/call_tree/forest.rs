@@ -10,11 +10,11 @@ const OPEN: u32 = NONE - 1;
 pub struct Circular;
 
 /// Calls by position, with the call around each.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Forest {
     parents: Vec<u32>,
-    /// Which call each is counted as.
-    kept: Vec<u32>,
+    /// Which call each is counted as; none where no call is merged.
+    kept: Option<Vec<u32>>,
     /// Every call before the one that it lies in; none where calls in reverse are in such an order.
     inner_first: Option<Vec<u32>>,
 }
@@ -30,7 +30,7 @@ impl Forest {
         parents.iter_mut().filter(|parent| **parent >= size).for_each(|parent| *parent = NONE);
         let is_ordered = parents.iter().zip(0_u32..).all(|(&parent, at)| parent == NONE || parent < at);
         let inner_first = if is_ordered { None } else { Some(inner_first(&parents)?) };
-        Ok(Self { kept: (0..size).collect(), parents, inner_first })
+        Ok(Self { kept: None, parents, inner_first })
     }
 
     /// How many calls there are.
@@ -51,16 +51,23 @@ impl Forest {
         &self.parents
     }
 
-    /// Which call each is counted as: itself if it is not merged.
+    /// Which call the one at `at` is counted as: itself if it is not merged, [`NONE`] for none.
     #[must_use]
-    pub fn kept(&self) -> &[u32] {
-        &self.kept
+    pub fn kept(&self, at: u32) -> u32 {
+        let unmerged = if (at as usize) < self.parents.len() { at } else { NONE };
+        self.kept.as_ref().map_or(unmerged, |kept| kept.get(at as usize).copied().unwrap_or(NONE))
+    }
+
+    /// Whether some call is merged into another.
+    #[must_use]
+    pub fn has_merged(&self) -> bool {
+        self.kept.is_some()
     }
 
     /// Whether the call at `at` is merged into another.
     #[must_use]
     pub fn is_merged(&self, at: usize) -> bool {
-        self.kept.get(at).is_some_and(|&kept| kept as usize != at)
+        self.kept.as_ref().is_some_and(|kept| kept.get(at).is_some_and(|&kept| kept as usize != at))
     }
 
     /// Merges calls that are the only one inside a call of their own name into that one.
@@ -75,10 +82,18 @@ impl Forest {
             children.get(parent as usize) == Some(&1) && names.get(parent as usize) == names.get(at)
         };
         let into = self.parents.iter().zip(0_u32..);
-        let mut kept: Vec<u32> =
-            into.map(|(&parent, at)| if repeats(at as usize, parent) { parent } else { at }).collect();
-        settle(&mut kept);
-        self.merge(&kept);
+        let mut kept: Vec<u32> = Vec::with_capacity(self.parents.len());
+        if self.inner_first.is_none() {
+            // What the call around is counted as is known.
+            for (&parent, at) in into {
+                let around = || kept.get(parent as usize).copied().unwrap_or(NONE);
+                kept.push(if repeats(at as usize, parent) { around() } else { at });
+            }
+        } else {
+            kept.extend(into.map(|(&parent, at)| if repeats(at as usize, parent) { parent } else { at }));
+            settle(&mut kept);
+        }
+        self.merge(kept);
     }
 
     /// The nearest marked call on the way up from each, itself included.
@@ -102,16 +117,22 @@ impl Forest {
 
     /// Merges every call that is not marked into the nearest marked one around it, or into none.
     pub fn retain(&mut self, is_marked: impl Fn(usize) -> bool) {
-        self.merge(&self.nearest(is_marked));
+        self.merge(self.nearest(is_marked));
     }
 
     /// Counts each call as the one in `kept`, which is itself or lies around it.
-    fn merge(&mut self, kept: &[u32]) {
-        for (at, (parent, &into)) in self.parents.iter_mut().zip(kept).enumerate() {
+    fn merge(&mut self, kept: Vec<u32>) {
+        for (at, (parent, &into)) in self.parents.iter_mut().zip(&kept).enumerate() {
             *parent = if into as usize == at { *kept.get(*parent as usize).unwrap_or(&NONE) } else { NONE };
         }
-        let merged = |&before: &u32| kept.get(before as usize).copied().unwrap_or(NONE);
-        self.kept = self.kept.iter().map(merged).collect();
+        self.kept = Some(match self.kept.take() {
+            None => kept,
+            Some(mut before) => {
+                let merged = |before: u32| kept.get(before as usize).copied().unwrap_or(NONE);
+                before.iter_mut().for_each(|at| *at = merged(*at));
+                before
+            }
+        });
     }
 
     /// Visits every call after the one that it lies in.
@@ -122,40 +143,48 @@ impl Forest {
         }
     }
 
-    /// What each call's children come to.
-    #[must_use]
-    pub fn of_children(&self, values: &[i64]) -> Vec<i64> {
-        let mut sums = vec![0_i64; self.parents.len()];
-        for (&parent, &value) in self.parents.iter().zip(values) {
-            if let Some(sum) = sums.get_mut(parent as usize) {
-                *sum = sum.wrapping_add(value);
-            }
+    /// Visits every call before the one that it lies in.
+    fn for_each_inner_first(&self, visit: impl FnMut(usize)) {
+        match &self.inner_first {
+            Some(order) => order.iter().map(|&at| at as usize).for_each(visit),
+            None => (0..self.parents.len()).rev().for_each(visit),
         }
-        sums
     }
 
-    /// Which calls have another value than the call around them, or none around them.
-    #[must_use]
-    pub fn changes(&self, values: &[i64]) -> Vec<bool> {
-        let pairs = self.parents.iter().zip(values);
-        pairs.map(|(&parent, value)| values.get(parent as usize) != Some(value)).collect()
-    }
-
-    /// What each call comes to with all inside it.
-    #[must_use]
-    pub fn with_inner(&self, mut values: Vec<i64>) -> Vec<i64> {
-        let mut add = |at: usize| {
+    /// Takes from each call what the calls directly inside come to.
+    pub fn less_children(&self, values: &mut [i64]) {
+        // A call gives its value to the one around it before it loses those of the calls inside.
+        self.for_each_outer_first(|at| {
             let Some(&parent) = self.parents.get(at).filter(|&&parent| parent != NONE) else { return };
             let value = values.get(at).copied().unwrap_or_default();
+            if let Some(own) = values.get_mut(parent as usize) {
+                *own = own.wrapping_sub(value);
+            }
+        });
+    }
+
+    /// Marks the calls that have another value than the call around them, or none around them, with 1, and
+    /// the others with 0.
+    pub fn changes(&self, values: &mut [i64]) {
+        // The call around is looked at for the last time before it is marked.
+        self.for_each_inner_first(|at| {
+            let around = self.parents.get(at).and_then(|&parent| values.get(parent as usize)).copied();
+            if let Some(value) = values.get_mut(at) {
+                *value = i64::from(around != Some(*value));
+            }
+        });
+    }
+
+    /// Adds to each call what all inside it come to, and tells `visit` its sum.
+    pub fn with_inner(&self, values: &mut [i64], mut visit: impl FnMut(usize, i64)) {
+        self.for_each_inner_first(|at| {
+            let value = values.get(at).copied().unwrap_or_default();
+            visit(at, value);
+            let Some(&parent) = self.parents.get(at).filter(|&&parent| parent != NONE) else { return };
             if let Some(sum) = values.get_mut(parent as usize) {
                 *sum = sum.wrapping_add(value);
             }
-        };
-        match &self.inner_first {
-            Some(order) => order.iter().for_each(|&at| add(at as usize)),
-            None => (0..self.parents.len()).rev().for_each(&mut add),
-        }
-        values
+        });
     }
 }
 

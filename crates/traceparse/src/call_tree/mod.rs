@@ -5,6 +5,7 @@
 //! over arrays, whatever the depth; only [`nest`] sorts what is not in order already.
 
 mod classes;
+mod columns;
 mod forest;
 mod nest;
 mod paths;
@@ -14,6 +15,7 @@ mod positions;
 mod tests;
 
 pub use classes::Classes;
+pub use columns::{Column, Working};
 pub use forest::{Circular, Forest};
 pub use nest::{Slices, nest};
 pub use paths::{Paths, path_texts};

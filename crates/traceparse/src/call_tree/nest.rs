@@ -19,6 +19,19 @@ pub struct Slices<'a> {
     pub rows: &'a [u32],
 }
 
+impl Slices<'_> {
+    fn time(&self, at: u32) -> (i64, i64) {
+        let value = |times: &[i64]| times.get(at as usize).copied().unwrap_or_default();
+        (value(self.starts), value(self.ends))
+    }
+
+    /// What intervals of a group are in order of.
+    fn key(&self, at: u32) -> (i64, Reverse<i64>, u32) {
+        let (start, end) = self.time(at);
+        (start, Reverse(end), self.rows.get(at as usize).copied().unwrap_or(NONE))
+    }
+}
+
 /// The interval around each, as a call stack has them.
 ///
 /// In order of start, the longest first, an interval that does not enclose the next one is closed;
@@ -26,51 +39,103 @@ pub struct Slices<'a> {
 /// therefore side by side.
 #[must_use]
 pub fn nest(slices: Slices<'_>) -> Vec<u32> {
-    let mut parents = vec![NONE; slices.groups.len()];
-    let time = |at: u32| {
-        let value = |times: &[i64]| times.get(at as usize).copied().unwrap_or_default();
-        (value(slices.starts), value(slices.ends))
-    };
-    let mut open: Vec<(u32, i64)> = Vec::new();
-    for mut members in by_group(slices.groups) {
-        let key = |&at: &u32| {
-            let (start, end) = time(at);
-            (start, Reverse(end), slices.rows.get(at as usize).copied())
-        };
-        if !members.is_sorted_by_key(key) {
-            // The tables of a trace are in order, each of them: few runs are to be merged.
-            members.sort_by_key(key);
+    let mut parents = Vec::with_capacity(slices.groups.len());
+    let mut known: HashMap<i64, usize> = HashMap::new();
+    let mut stacks: Vec<Stack> = Vec::new();
+    let mut at = 0_u32;
+    // Neighbours are mostly of one group.
+    for run in slices.groups.chunk_by(|a, b| a == b) {
+        let Some(&group) = run.first() else { continue };
+        let place = *known.entry(group).or_insert(stacks.len());
+        if place == stacks.len() {
+            stacks.push(Stack::default());
         }
-        open.clear();
-        for at in members {
-            let (start, end) = time(at);
-            while open.pop_if(|&mut (_, outer_end)| start >= outer_end || end > outer_end).is_some() {}
-            if let (Some(&(outer, _)), Some(parent)) = (open.last(), parents.get_mut(at as usize)) {
-                *parent = outer;
+        let Some(stack) = stacks.get_mut(place) else { continue };
+        for at in at..at + run.len() as u32 {
+            let key = slices.key(at);
+            if stack.last.is_some_and(|last| key < last) {
+                return nest_sorted(&slices);
             }
-            open.push((at, end));
+            stack.last = Some(key);
+            parents.push(stack.push(at, slices.time(at)));
+        }
+        at += run.len() as u32;
+    }
+    parents
+}
+
+/// The intervals of a group that are open.
+#[derive(Debug, Default)]
+struct Stack {
+    /// Each with its end.
+    open: Vec<(u32, i64)>,
+    /// What came last.
+    last: Option<(i64, Reverse<i64>, u32)>,
+}
+
+impl Stack {
+    /// Opens the next interval; the one around it.
+    fn push(&mut self, at: u32, (start, end): (i64, i64)) -> u32 {
+        while self.open.pop_if(|&mut (_, outer_end)| start >= outer_end || end > outer_end).is_some() {}
+        let around = self.open.last().map_or(NONE, |&(outer, _)| outer);
+        self.open.push((at, end));
+        around
+    }
+}
+
+/// The same for intervals in any order.
+fn nest_sorted(slices: &Slices<'_>) -> Vec<u32> {
+    let mut parents = vec![NONE; slices.groups.len()];
+    for mut members in by_group(slices.groups) {
+        sort(&mut members, slices);
+        let mut stack = Stack::default();
+        for at in members {
+            let around = stack.push(at, slices.time(at));
+            if let Some(parent) = parents.get_mut(at as usize) {
+                *parent = around;
+            }
         }
     }
     parents
+}
+
+/// Sorts intervals, in parts that lie behind each other, since little of a trace is out of order.
+fn sort(members: &mut [u32], slices: &Slices<'_>) {
+    let mut lowest = i64::MAX;
+    let behind = members.iter().rev().map(|&at| {
+        let behind = lowest;
+        lowest = lowest.min(slices.time(at).0);
+        behind
+    });
+    // The first start behind each.
+    let mut behind: Vec<i64> = behind.collect();
+    behind.reverse();
+    let mut highest = i64::MIN;
+    let is_last = |(&at, behind): (&u32, i64)| {
+        highest = highest.max(slices.time(at).0);
+        highest < behind
+    };
+    let ends: Vec<bool> = members.iter().zip(behind).map(is_last).collect();
+    let mut rest = members;
+    for part in ends.split_inclusive(|&is_last| is_last) {
+        let (members, behind) = std::mem::take(&mut rest).split_at_mut(part.len());
+        if members.len() > 1 {
+            members.sort_by_key(|&at| slices.key(at));
+        }
+        rest = behind;
+    }
 }
 
 /// The positions of the members of each group.
 fn by_group(groups: &[i64]) -> Vec<Vec<u32>> {
     let mut members: Vec<Vec<u32>> = Vec::new();
     let mut known: HashMap<i64, usize> = HashMap::new();
-    let mut at = 0_u32;
-    // Neighbours are mostly of one group.
-    for run in groups.chunk_by(|a, b| a == b) {
-        let Some(&group) = run.first() else { continue };
+    for (&group, at) in groups.iter().zip(0_u32..) {
         let place = *known.entry(group).or_insert(members.len());
-        if place == members.len() {
-            members.push(Vec::new());
+        match members.get_mut(place) {
+            Some(members) => members.push(at),
+            None => members.push(vec![at]),
         }
-        let end = at + run.len() as u32;
-        if let Some(positions) = members.get_mut(place) {
-            positions.extend(at..end);
-        }
-        at = end;
     }
     members
 }

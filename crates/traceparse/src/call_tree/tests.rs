@@ -1,11 +1,13 @@
 //! Trees of calls against loops that are plainly right.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{Circular, Classes, Forest, NONE, Paths, Positions, Slices, nest, path_texts};
+use super::{Circular, Classes, Column, Forest, NONE, Paths, Positions, Slices, Working, nest, path_texts};
+use crate::memory::Curve;
 
 /// Parents of calls in any order, names and values.
 fn calls() -> impl Strategy<Value = (Vec<u32>, Vec<u32>, Vec<i64>)> {
@@ -26,6 +28,10 @@ fn calls() -> impl Strategy<Value = (Vec<u32>, Vec<u32>, Vec<i64>)> {
     })
 }
 
+fn kept_of(forest: &Forest) -> Vec<u32> {
+    (0..forest.len() as u32).map(|at| forest.kept(at)).collect()
+}
+
 /// The call and those around it, from the inside out.
 fn way(parents: &[u32], at: u32) -> Vec<u32> {
     std::iter::successors(Some(at), |&at| Some(parents[at as usize]).filter(|&p| p != NONE)).collect()
@@ -42,12 +48,20 @@ proptest! {
         let is_child = |inner: usize, at: u32| parents[inner] == at;
         let is_inside = |inner: usize, at: u32| way(&parents, inner as u32).contains(&at);
         let expected: Vec<_> = calls.clone().map(|at| sum(&is_child, at)).collect();
-        prop_assert_eq!(forest.of_children(&values), expected);
+        let own: Vec<i64> = values.iter().zip(&expected).map(|(value, inner)| value - inner).collect();
+        let mut found = values.clone();
+        forest.less_children(&mut found);
+        prop_assert_eq!(&found, &own);
         let is_alike = |at: u32| way(&parents, at).get(1).is_some_and(|&p| values[p as usize] == values[at as usize]);
-        let expected: Vec<_> = calls.clone().map(|at| !is_alike(at)).collect();
-        prop_assert_eq!(forest.changes(&values), expected);
+        let expected: Vec<_> = calls.clone().map(|at| i64::from(!is_alike(at))).collect();
+        let mut found = values.clone();
+        forest.changes(&mut found);
+        prop_assert_eq!(&found, &expected);
         let expected: Vec<_> = calls.map(|at| sum(&is_inside, at)).collect();
-        prop_assert_eq!(forest.with_inner(values.clone()), expected);
+        let (mut found, mut told) = (values.clone(), vec![0; values.len()]);
+        forest.with_inner(&mut found, |at, value| told[at] = value);
+        prop_assert_eq!(&found, &expected);
+        prop_assert_eq!(&told, &expected);
     }
 
     #[test]
@@ -56,7 +70,7 @@ proptest! {
         forest.retain(|at| marks[at] == 1);
         let first = |at| way(&parents, at).into_iter().find(|&on| marks[on as usize] == 1).unwrap_or(NONE);
         let expected: Vec<_> = (0..parents.len() as u32).map(first).collect();
-        prop_assert_eq!(forest.kept(), expected);
+        prop_assert_eq!(kept_of(&forest), expected);
         let around = |at: usize| if marks[at] == 1 && parents[at] != NONE { first(parents[at]) } else { NONE };
         let expected: Vec<_> = (0..parents.len()).map(around).collect();
         prop_assert_eq!(forest.parents(), expected);
@@ -77,9 +91,60 @@ proptest! {
             gone[at] = true;
             parents.iter_mut().chain(&mut kept).filter(|p| **p == at as u32).for_each(|p| *p = into);
         }
-        prop_assert_eq!(forest.kept(), &kept);
+        prop_assert_eq!(kept_of(&forest), kept);
         prop_assert_eq!(forest.parents(), &parents);
         prop_assert!((0..gone.len()).all(|at| forest.is_merged(at) == gone[at]));
+    }
+
+    #[test]
+    fn columns_are_worked_out_as_one_by_one(
+        (parents, names, values) in calls(),
+        merges in any::<bool>(),
+        linked in vec((0..24_u32, -5..5_i64), 0..12),
+        records in vec((0..9_i64, -5..5_i64), 0..6),
+        wanted in vec(0..12_usize, 0..8),
+    ) {
+        let size = values.len();
+        let mut forest = Forest::new(parents).unwrap();
+        if merges {
+            forest.merge_repeats(&names);
+        }
+        let given = Column::given(values.clone().into());
+        let mut added = given.clone();
+        let calls: Vec<u32> = linked.iter().map(|&(call, _)| if (call as usize) < size { call } else { NONE }).collect();
+        added.add(calls.into(), linked.iter().map(|link| link.1).collect::<Vec<_>>().into());
+        let curve = Arc::new(Curve::new(records.clone()));
+        let within = Column::within(curve, values.clone().into(), vec![3; size].into());
+        let of_class = Column::of_class(names.clone().into(), vec![7, -2]);
+        let kept = |of: &dyn Fn(usize) -> i64| -> Vec<i64> {
+            (0..size).map(|at| if forest.is_merged(at) { 0 } else { of(at) }).collect()
+        };
+        let inside = |start: i64| {
+            let inside = records.iter().filter(|(time, _)| (start..=start + 3).contains(time));
+            inside.map(|(_, bytes)| bytes).sum::<i64>()
+        };
+        let mut expected = vec![kept(&|at| values[at]), kept(&|at| values[at]), kept(&|at| inside(values[at])),
+            kept(&|at| [7, -2][names[at] as usize])];
+        linked.iter().filter(|link| (link.0 as usize) < size).for_each(|link| expected[1][link.0 as usize] += link.1);
+        let mut columns: Vec<Arc<Column>> = [given, added, within, of_class].map(Arc::new).into();
+        for (at, column) in columns.clone().into_iter().enumerate() {
+            let mut values = vec![expected[at].clone(), expected[at].clone()];
+            forest.less_children(&mut values[0]);
+            forest.with_inner(&mut values[1], |_, _| {});
+            expected.extend(values);
+            columns.push(Arc::new(Column::less_children(column.clone())));
+            columns.push(Arc::new(Column::with_inner(column)));
+        }
+        let mut marked = expected[1].clone();
+        forest.changes(&mut marked);
+        expected.push(marked);
+        columns.push(Arc::new(Column::changes(columns[1].clone())));
+        let mut working = Working::new(&forest);
+        for at in wanted.into_iter().chain(0..13) {
+            prop_assert_eq!(working.values(&columns[at]), &expected[at]);
+            let sum = |class: u32| (0..size).filter(|&of| names[of] == class).map(|of| expected[at][of]).sum::<i64>();
+            prop_assert_eq!(working.class_sums(&columns[at], &names, 2), vec![sum(0), sum(1)]);
+        }
     }
 
     #[test]
@@ -169,8 +234,9 @@ fn deep_calls_take_no_stack() {
     let size = 300_000_u32;
     let parents: Vec<u32> = (1..size).chain([NONE]).collect();
     let mut forest = Forest::new(parents).unwrap();
-    let sums = forest.with_inner(vec![1; size as usize]);
+    let mut sums = vec![1; size as usize];
+    forest.with_inner(&mut sums, |_, _| {});
     assert_eq!(sums.last(), Some(&i64::from(size)));
     forest.merge_repeats(&vec![7; size as usize]);
-    assert!(forest.kept().iter().all(|&kept| kept == size - 1));
+    assert!(kept_of(&forest).iter().all(|&kept| kept == size - 1));
 }

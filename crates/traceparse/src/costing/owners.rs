@@ -96,7 +96,8 @@ impl Calls<'_> {
         let is_outer = |around: &[u32], call: usize| at(around, at(parents, call as u32)) == NONE;
         let counts = |call: usize| is_plain(call) && is_outer(&plain, call);
         let works = |call: usize| i64::from(counts(call) && self.has(call, |traits| traits.works));
-        let inside = self.forest.with_inner((0..parents.len()).map(works).collect());
+        let mut inside: Vec<i64> = (0..parents.len()).map(works).collect();
+        self.forest.with_inner(&mut inside, |_, _| {});
         let stands = |call: usize| {
             let is_wrapper = self.has(call, |traits| traits.is_computed && traits.is_wrapper);
             counts(call) || is_wrapper && inside.get(call) == Some(&0)

@@ -1,5 +1,8 @@
 //! Searches of a sorted list that begin where the last one ended.
 
+/// How many places are looked at one by one.
+const NEAR: usize = 8;
+
 /// The place of the first of `sorted` that does not stand `before`; `from` is where it is looked for first.
 ///
 /// As [`slice::partition_point`], but a place near `from` is found in a few steps.
@@ -7,6 +10,11 @@ pub fn seek<T>(sorted: &[T], from: usize, before: impl Fn(&T) -> bool) -> usize 
     let (passed, ahead) = sorted.split_at(from.min(sorted.len()));
     let (is_ahead, mut reach) = (passed.last().is_none_or(&before), 1);
     if is_ahead {
+        let near = ahead.get(..NEAR).unwrap_or(ahead);
+        if let Some(steps) = near.iter().position(|value| !before(value)) {
+            return passed.len() + steps;
+        }
+        reach = near.len().max(1);
         while ahead.get(reach - 1).is_some_and(&before) {
             reach *= 2;
         }

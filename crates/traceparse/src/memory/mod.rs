@@ -45,24 +45,49 @@ pub fn partners(records: impl ExactSizeIterator<Item = Option<MemoryRecord>>) ->
     found
 }
 
-/// What the sizes of `records`, time and bytes in any order, sum up to in each of `intervals`, start and end,
-/// both included.
-pub fn sums_within(mut records: Vec<(i64, i64)>, intervals: impl Iterator<Item = (i64, i64)>) -> Vec<i64> {
-    // In order as a rule, which a stable sort makes use of.
-    records.sort_by_key(|&(time, _)| time);
-    let mut total = 0_i64;
-    // The time of each record and the sum of all before it.
-    let mut before: Vec<(i64, i64)> = Vec::with_capacity(records.len());
-    for (time, bytes) in records {
-        before.push((time, total));
-        total = total.wrapping_add(bytes);
+/// What is allocated at each time, counted from the first record on.
+#[derive(Debug)]
+pub struct Curve {
+    times: Vec<i64>,
+    /// The sum of all records before each, and of all.
+    sums: Vec<i64>,
+}
+
+impl Curve {
+    /// The curve of `records`, time and bytes in any order.
+    #[must_use]
+    pub fn new(mut records: Vec<(i64, i64)>) -> Self {
+        // In order as a rule, which a stable sort makes use of.
+        records.sort_by_key(|&(time, _)| time);
+        let mut total = 0_i64;
+        let mut sums = Vec::with_capacity(records.len() + 1);
+        sums.push(total);
+        for &(_, bytes) in &records {
+            total = total.wrapping_add(bytes);
+            sums.push(total);
+        }
+        Self { times: records.into_iter().map(|(time, _)| time).collect(), sums }
     }
-    let sum = |at: usize| before.get(at).map_or(total, |&(_, sum)| sum);
-    let (mut first, mut behind) = (0, 0);
-    let within = intervals.map(|(start, end)| {
-        first = seek(&before, first, |&(time, _)| time < start);
-        behind = seek(&before, behind, |&(time, _)| time <= end);
-        sum(behind).wrapping_sub(sum(first))
-    });
-    within.collect()
+
+    /// Whether there is no record.
+    #[must_use]
+    pub fn is_flat(&self) -> bool {
+        self.times.is_empty()
+    }
+
+    /// What the records sum up to in each of `intervals`, start and end, both included.
+    ///
+    /// Fast where an interval starts near the one before, and few records lie in it.
+    pub fn changes(
+        &self,
+        intervals: impl ExactSizeIterator<Item = (i64, i64)>,
+    ) -> impl ExactSizeIterator<Item = i64> {
+        let mut first = 0;
+        intervals.map(move |(start, end)| {
+            first = seek(&self.times, first, |&time| time < start);
+            let behind = seek(&self.times, first, |&time| time <= end);
+            let sum = |at: usize| self.sums.get(at).copied().unwrap_or_default();
+            sum(behind).wrapping_sub(sum(first))
+        })
+    }
 }

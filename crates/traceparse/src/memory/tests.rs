@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{MemoryRecord, partners, sums_within};
+use super::{Curve, MemoryRecord, partners};
 
 /// The same by looking through all later records of each.
 fn searched(records: &[Option<MemoryRecord>]) -> Vec<Option<u32>> {
@@ -40,6 +40,7 @@ proptest! {
             records.iter().filter(|(time, _)| (start..=end).contains(time)).map(|(_, bytes)| bytes).sum()
         };
         let expected: Vec<i64> = intervals.iter().map(inside).collect();
-        prop_assert_eq!(sums_within(records.clone(), intervals.into_iter()), expected);
+        let found: Vec<i64> = Curve::new(records.clone()).changes(intervals.into_iter()).collect();
+        prop_assert_eq!(found, expected);
     }
 }

@@ -62,7 +62,7 @@ def off_tensor_cores(facts: Facts) -> Iterator[Advice]:
     if plain.is_empty():
         return
     operators = looked_up(plain["op_row"], facts.trace.ops, "name", "category")
-    plain = plain.filter(operator_flags(operators)["_eligible"] > 0)
+    plain = plain.filter(operator_flags(operators)["eligible"] > 0)
     spent = int(plain["dur_ns"].sum())
     value = spent / facts.kernel_ns
     if value <= _OFF_TENSOR_CORES:

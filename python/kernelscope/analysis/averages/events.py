@@ -7,8 +7,7 @@ import polars as pl
 from kernelscope.analysis.averages.call_stacks import with_stacks
 from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.grouping import as_text
-from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES
-from kernelscope.analysis.ops import put_memory
+from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES, put_memory
 from kernelscope.analysis.tree import CallTree, nest
 
 if TYPE_CHECKING:

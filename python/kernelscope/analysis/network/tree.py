@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.covering import covered_ns
+from kernelscope.analysis.memory.allocations import put_memory
 from kernelscope.analysis.network.calls import ModuleCalls, module_calls
 from kernelscope.analysis.network.paths import hierarchy_calls, with_paths
-from kernelscope.analysis.ops import put_memory
 from kernelscope.analysis.tree import CallTree, subtree_sums
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from kernelscope.analysis.costing.costed import Costed, costed_trace
 from kernelscope.analysis.costing.coverage import cost_findings, coverage_of, kind_sums
 from kernelscope.analysis.costing.limits import LimitedWork, limited_work
 from kernelscope.analysis.eligibility import call_eligibility
-from kernelscope.analysis.ops import op_tables
+from kernelscope.analysis.ops import costed_calls, op_tables
 from kernelscope.report.html.parts import Note
 from kernelscope.report.html.window import Window, window_of
 
@@ -62,18 +62,28 @@ class Sources:
         """Every complete step and its parts."""
         return analysis.step_breakdown(self.trace)
 
-    @once
+    @property
     def ops(self) -> dict[str, pl.DataFrame]:
         """Operators by name, and by name and what else was recorded: shape, stack and module."""
+        return self._operators[0]
+
+    @property
+    def _eligibility(self) -> pl.DataFrame:
+        return self._operators[1]
+
+    @once
+    def _operators(self) -> tuple[dict[str, pl.DataFrame], pl.DataFrame]:
+        """The tables of operators, and which calls tensor cores can run: both look at the same tree."""
         ops = self.trace.ops
+        calls = costed_calls(self.trace)
         recorded = {
             key: by for key, by in _GROUPINGS.items() if key == "name" or ops[by[1]].null_count() < ops.height
         }
-        found = dict(zip(recorded, op_tables(self.trace, list(recorded.values())), strict=True))
+        found = dict(zip(recorded, op_tables(self.trace, list(recorded.values()), calls=calls), strict=True))
         if not self.missing("call_stacks"):
             # Stacks that are put together from Python frames take their time.
             found["stack"] = analysis.op_table(self.window.trace, by=("name", "call_stack"))
-        return found
+        return found, call_eligibility(self.trace, calls=calls)
 
     @once
     def kernels(self) -> pl.DataFrame:
@@ -136,10 +146,6 @@ class Sources:
         return analysis.recommendations(
             self.trace, breakdown=self.breakdown, gpus=self.gpus, calls=self._eligibility
         )
-
-    @once
-    def _eligibility(self) -> pl.DataFrame:
-        return call_eligibility(self.trace)
 
     @once
     def window(self) -> Window:
