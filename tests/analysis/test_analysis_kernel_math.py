@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 import polars as pl
 import pytest
 
@@ -38,3 +41,11 @@ def test_frames_keep_their_rows() -> None:
     assert found["tensor_cores"].to_list() == [False, None, True, False]
     assert found["math"].to_list() == [None, None, "bf16", None]
     assert found["n"].to_list() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("change", [str.upper, str.title, str.swapcase, str.lower])
+@pytest.mark.parametrize("end", ["", "\u212a"])
+def test_capitals_do_not_matter_where_the_pattern_says_so(change: Callable[[str], str], end: str) -> None:
+    for _, example, _ in EXAMPLES:
+        name = change(example) + end
+        assert rule_of(name) is next((rule for rule in rules() if re.search(rule.text, name)), None)

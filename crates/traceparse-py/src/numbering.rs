@@ -18,8 +18,9 @@ pub(crate) fn find_rows(py: Python<'_>, rows: Frame, wanted: Frame) -> PyResult<
     watch::run(py, None, move |_| {
         let find = || {
             let found = places(&rows.links("row", NOWHERE)?, &wanted.links("row", NOWHERE)?);
-            let is_there = found.iter().map(|&place| place != NOWHERE).collect();
-            let at = UInt32Array::new(found.into(), Some(is_there));
+            let is_there = |&place: &u32| place != NOWHERE;
+            let nulls = (!found.iter().all(is_there)).then(|| found.iter().map(is_there).collect());
+            let at = UInt32Array::new(found.into(), nulls);
             table(vec![("at", Arc::new(at))])
         };
         find().map_err(|error| refused(&error))

@@ -82,7 +82,9 @@ def _copies(trace: "Trace") -> pl.DataFrame:
     counted = pl.when(duration > 0).then(pl.col("bytes") * 1e9 / duration)
     recorded = pl.col("bandwidth_gb_per_s") * 1e9
     kind = pl.col("kind")
-    copies = trace.gpu_ops.filter((kind == "memcpy") | (kind == "memset")).select(
+    columns = ("kind", "device", "name", "bytes", "start_ns", "dur_ns", "bandwidth_gb_per_s")
+    copies = trace.gpu_ops.select(columns).filter((kind == "memcpy") | (kind == "memset"))
+    copies = copies.select(
         "device",
         "name",
         "bytes",

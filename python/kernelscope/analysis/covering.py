@@ -96,24 +96,31 @@ def grouped(frame: pl.DataFrame, by: list[str], **more: pl.Expr) -> pl.DataFrame
 
 def _codes(frame: pl.DataFrame, by: list[str]) -> pl.Series:
     """A number for each row that rows share which agree in ``by``, in the order of their values."""
-    codes, count = pl.zeros(frame.height, dtype=pl.Int64, eager=True), 1
+    codes, count = pl.zeros(frame.height, dtype=pl.UInt32, eager=True), 1
     for name in by:
         own, different = _numbers(frame[name])
+        if different == 1:
+            continue
         if count * different > _MOST_CODES:
             codes, count = _numbers(codes.rank("dense"))
         codes, count = (own if count == 1 else codes * different + own), count * different
-    return codes.cast(pl.UInt32)
+    return codes if codes.dtype == pl.UInt32 else codes.cast(pl.UInt32)
 
 
 def _numbers(values: pl.Series) -> tuple[pl.Series, int]:
-    """Values as numbers from 0 on, which is null, and how many numbers there may be."""
+    """Values as numbers from 0 on, which is null, and how many numbers there may be.
+
+    Where all rows have the same, there is one, and which it is does not matter.
+    """
     if isinstance(values.dtype, (pl.Categorical, pl.Enum)):
         values = values.to_physical()
     if not values.dtype.is_integer():
         values = values.rank("dense")
     low, high = values.min(), values.max()
     if not isinstance(low, int) or not isinstance(high, int):
-        return pl.zeros(values.len(), dtype=pl.Int64, eager=True), 1
+        return values, 1
+    if low == high and not values.null_count():
+        return values, 1
     # Addresses, such as those of streams, lie far apart.
     if high - low >= _MOST_CODES // 2:
         return _numbers(values.rank("dense"))

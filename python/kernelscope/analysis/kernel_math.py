@@ -22,8 +22,8 @@ _CORES = {"yes": True, "no": False, "unknown": None}
 class Rule(NamedTuple):
     """A rule of the grammar: what names it knows, and what they say.
 
-    ``pattern`` is that of ``text``, and of names in small letters where capitals do not matter: so it is ten
-    times as fast.
+    ``pattern`` is that of ``text``, but for names in small letters where capitals do not matter: a search
+    that has to look at both takes several times as long.
     """
 
     text: str

@@ -7,6 +7,7 @@ answer is unknown.
 
 import polars as pl
 
+from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.grouping import by_name
 from kernelscope.analysis.kernel_math import with_kernel_math
 
@@ -86,7 +87,7 @@ def kernel_flags(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
         from compute capability 9 on for kernels that multiply matrices, most of which use them without
         saying so.
     """
-    kinds, of_kernel = _kinds(kernels)
+    of_kernel, kinds = classes_of(kernels.select("name", "device"))
     flagged = by_name(
         with_kernel_math(kinds),
         _marked=pl.col("text").str.contains_any(list(KERNEL_MARKS)),
@@ -98,31 +99,3 @@ def kernel_flags(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
     by_marks = pl.when(pl.col("_marked") | ~unsettled.fill_null(value=False)).then("_marked")
     told = flagged.select(pl.coalesce("tensor_cores", by_marks)).to_series()
     return kernels.with_columns(tensor_cores=told.gather(of_kernel))
-
-
-def _kinds(kernels: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """Every distinct name with every device, and the row of each kernel's among them; null without a name."""
-    names = (
-        kernels["name"] if kernels.schema["name"] == pl.Categorical else kernels["name"].cast(pl.Categorical)
-    )
-    codes = names.to_physical()
-    largest = codes.max()
-    size = largest + 1 if isinstance(largest, int) else 0
-    # Where each code was seen last.
-    seen = pl.repeat(None, size, dtype=pl.UInt32, eager=True)
-    at = pl.int_range(codes.len(), dtype=pl.UInt32, eager=True)
-    known = codes.is_not_null()
-    seen = (
-        seen.scatter(codes.filter(known), at.filter(known)) if codes.null_count() else seen.scatter(codes, at)
-    )
-    distinct = names.gather(seen.drop_nulls())
-    numbers = seen.is_not_null().cast(pl.UInt32).cum_sum() - 1
-    devices = kernels.select("device").unique(maintain_order=True)
-    place = numbers.gather(codes)
-    if devices.height > 1:
-        order = devices.with_columns(_place=pl.int_range(pl.len(), dtype=pl.UInt32))
-        of_device = kernels.select("device").join(
-            order, on="device", how="left", nulls_equal=True, maintain_order="left"
-        )["_place"]
-        place = place * devices.height + of_device
-    return distinct.alias("name").to_frame().join(devices, how="cross", maintain_order="left_right"), place

@@ -21,7 +21,9 @@ def longest_on_thread(trace: "Trace", waits: pl.DataFrame) -> pl.DataFrame:
         pl.col("until_ns") > pl.col("start_ns")
     )
     held = _outermost(trace, asked["track"].unique())
-    held = held.sort("track", "start_ns").with_row_index("place")
+    if not held["start_ns"].is_sorted():
+        held = held.sort("start_ns")
+    held = held.sort("track", maintain_order=True).with_row_index("place")
     empty = pl.DataFrame(
         schema={"row": pl.UInt32, "host_row": pl.UInt32, "host": pl.String, "host_ns": pl.Int64}
     )

@@ -5,6 +5,9 @@ use crate::interval::{seek, settle};
 /// What stands for no place.
 pub const NOWHERE: u32 = u32::MAX;
 
+/// Places that are looked at one by one.
+const NEAR: usize = 8;
+
 /// Where each of `wanted` stands in `numbers`, in which none is there twice, or [`NOWHERE`].
 ///
 /// Linear where `numbers` ascend and `wanted` nearly do.
@@ -35,6 +38,14 @@ fn ascending(numbers: &[u32], wanted: &[u32]) -> Vec<u32> {
     let place = |number: &u32| {
         if !inside(number) {
             return NOWHERE;
+        }
+        // Most look for what they looked for last, or for one of the next.
+        let near = numbers.get(last..).unwrap_or_default().iter().take(NEAR);
+        if let Some(further) = near.take_while(|&other| other <= number).count().checked_sub(1)
+            && numbers.get(last + further) == Some(number)
+        {
+            last += further;
+            return last as u32;
         }
         last = seek(numbers, last, |other| other < number);
         if numbers.get(last) == Some(number) { last as u32 } else { NOWHERE }

@@ -13,6 +13,7 @@ mod tests;
 
 use std::cmp::Reverse;
 
+use crate::interval::settle;
 use lanes::Stack;
 use pixels::Pixels;
 
@@ -117,10 +118,9 @@ impl Timeline {
         for slice in &mut slices {
             slice.end = slice.end.max(slice.start);
         }
-        // Events mostly come in order, which a stable sort of each track makes use of.
-        slices.sort_by_key(|slice| slice.track);
+        settle(&mut slices, |slice| slice.track);
         for track in slices.chunk_by_mut(|a, b| a.track == b.track) {
-            track.sort_by_key(|slice| (slice.start, Reverse(slice.end), slice.id));
+            settle(track, |slice| (slice.start, Reverse(slice.end), slice.id));
         }
         Self { slices }
     }

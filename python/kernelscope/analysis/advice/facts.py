@@ -8,8 +8,10 @@ import polars as pl
 
 from kernelscope.analysis.advice.names import matching, names_like
 from kernelscope.analysis.advice.waits import classified_gaps
+from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.eligibility import call_eligibility
 from kernelscope.analysis.gpus import gpu_summary
+from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.analysis.steps import CATEGORIES, step_breakdown
 from kernelscope.analysis.tensor_cores import is_nvidia, kernel_flags
 
@@ -88,12 +90,12 @@ class Facts:
     def kernels(self) -> pl.DataFrame:
         """Kernels in whole steps that are no communication: what rules look at, and ``tensor_cores``."""
         columns = (
-            "row", "name", "device", "stream", "start_ns", "dur_ns", "step", "op_row", "launch_row",
-            "blocks_per_sm", "is_communication",
+            "row", "name", "device", "stream", "start_ns", "dur_ns", "step", "op_row", "blocks_per_sm",
         )  # fmt: skip
         computes = (pl.col("kind") == "kernel") & ~pl.col("is_communication").fill_null(value=False)
-        kernels = self.trace.gpu_ops.select("kind", *columns).filter(computes & self._is_inside)
-        kernels = kernels.drop("kind").with_columns(pl.col("dur_ns").fill_null(0))
+        computes = self.trace.gpu_ops.select(computes & self._is_inside).to_series()
+        kernels = self.trace.gpu_ops.select(columns).filter(computes)
+        kernels = kernels.with_columns(pl.col("dur_ns").fill_null(0))
         return kernel_flags(kernels, self.trace.devices)
 
     @cached_property
@@ -105,19 +107,27 @@ class Facts:
         """The ``kernels`` whose names match ``pattern``."""
         return matching(self.kernels, pattern, self._names["gpu_ops"])
 
+    def is_named(self, pattern: str) -> pl.Expr:
+        """Whether the name of GPU work matches ``pattern``."""
+        names = names_like(self._names["gpu_ops"], pattern).to_physical()
+        return pl.col("name").to_physical().is_in(names.implode()).fill_null(value=False)
+
     @cached_property
     def _names(self) -> Mapping[str, pl.Series]:
         """The distinct names of the tables in which names are looked for."""
         frames = {name: self.trace.tables[name] for name in ("ops", "launches", "gpu_ops")}
-        return {name: frame["name"].unique().drop_nulls() for name, frame in frames.items()}
+        return {
+            name: classes_of(frame.select("name")).keys["name"].drop_nulls() for name, frame in frames.items()
+        }
 
     @cached_property
-    def optimizer_ops(self) -> pl.DataFrame:
-        """The calls that belong to the optimizer, as ``op_row``."""
-        ops = self.trace.ops
+    def is_update(self) -> pl.Series:
+        """Which of the ``kernels`` the optimizer launched."""
+        kernels, ops = self.kernels, self.trace.ops
         if ops["phase"].null_count() == ops.height:
-            return pl.DataFrame(schema={"op_row": pl.UInt32})
-        return ops.select(op_row="row", phase="phase").filter(pl.col("phase") == "optimizer").drop("phase")
+            return pl.repeat(value=False, n=kernels.height, eager=True)
+        phases = looked_up(kernels["op_row"], ops, "phase")
+        return phases.select((pl.col("phase") == "optimizer").fill_null(value=False)).to_series()
 
     @cached_property
     def gaps(self) -> pl.DataFrame:

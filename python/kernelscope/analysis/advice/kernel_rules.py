@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
-from kernelscope.analysis.advice.names import names_like
 from kernelscope.analysis.advice.record import Advice, citing, counted, most_common
 from kernelscope.analysis.covering import runs
 from kernelscope.analysis.ops import operator_flags
@@ -25,11 +24,10 @@ _PAGEABLE = r"(?i)HtoD.*Pageable|Host-to-Device.*Pageable|Pageable *-> *Device|H
 def pageable_copies(facts: Facts) -> Iterator[Advice]:
     """Copies to the GPU from memory that is not pinned."""
     columns = ("row", "name", "dur_ns", "step", "bytes", "copy_kind", "source_memory")
-    copies = facts.inside(facts.trace.gpu_ops.filter(pl.col("kind") == "memcpy").select(columns))
+    copies = facts.trace.gpu_ops.select("kind", *columns).filter(pl.col("kind") == "memcpy")
+    copies = facts.inside(copies)
     stated = (pl.col("copy_kind") == "Host-to-Device") & (pl.col("source_memory") == "Pageable")
-    names = names_like(copies["name"].unique().drop_nulls(), _PAGEABLE).to_physical()
-    named = pl.col("name").to_physical().is_in(names.implode())
-    copies = copies.filter(stated.fill_null(value=False) | named.fill_null(value=False))
+    copies = copies.filter(stated.fill_null(value=False) | facts.is_named(_PAGEABLE))
     spent = int(copies["dur_ns"].sum())
     value = facts.share(spent)
     if value is None or value <= _COPYING:
@@ -146,22 +144,17 @@ def elementwise_chains(facts: Facts) -> Iterator[Advice]:
 
 def _chains(facts: Facts) -> pl.DataFrame:
     """Elementwise kernels in a row on a stream, in one step: ``row``, ``dur_ns``, ``chain``."""
-    names = names_like(facts.kernels["name"].unique().drop_nulls(), _POINTWISE).to_physical()
     kernels = facts.kernels.select(
         "row",
         "device",
         "stream",
-        "op_row",
         "start_ns",
         "dur_ns",
         "step",
         end_ns=pl.col("start_ns") + pl.col("dur_ns"),
-        is_pointwise=pl.col("name").to_physical().is_in(names.implode()).fill_null(value=False),
+        # An optimizer that goes through parameters one by one makes chains of another kind.
+        is_pointwise=facts.is_named(_POINTWISE) & ~pl.lit(facts.is_update),
     )
-    # An optimizer that goes through parameters one by one makes chains of another kind.
-    updates = facts.optimizer_ops["op_row"]
-    is_update = pl.col("op_row").is_in(updates.implode()).fill_null(value=False)
-    kernels = kernels.with_columns(pl.col("is_pointwise") & ~is_update)
     # Others end a chain, whatever they are: their label is 0.
     step = pl.col("step").cast(pl.Int64)
     step = (step - step.min() + 2).fill_null(1)

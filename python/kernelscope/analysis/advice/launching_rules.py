@@ -197,10 +197,9 @@ def gpu_idle(facts: Facts) -> Iterator[Advice]:
 
 def optimizer_not_fused(facts: Facts) -> Iterator[Advice]:
     """An optimizer that launches kernels for each parameter."""
-    phases = facts.optimizer_ops
-    if phases.is_empty() or not facts.steps:
+    if not facts.steps:
         return
-    kernels = facts.kernels.join(phases, on="op_row", how="semi")
+    kernels = facts.kernels.select("row", "dur_ns").filter(facts.is_update)
     value = kernels.height / facts.steps
     if value <= _OPTIMIZER_KERNELS:
         return

@@ -37,8 +37,8 @@ def exposed_communication(facts: Facts) -> Iterator[Advice]:
     share = facts.share(exposed)
     if share is None or share <= _EXPOSED or not total or overlap / total >= _HIDDEN:
         return
-    columns = ("row", "dur_ns", "step", "device")
-    calls = facts.trace.gpu_ops.filter(pl.col("is_communication").fill_null(value=False)).select(columns)
+    calls = facts.trace.gpu_ops.select("row", "dur_ns", "step", "device", "is_communication")
+    calls = calls.filter(pl.col("is_communication").fill_null(value=False))
     calls = facts.inside(calls).filter(pl.col("device").eq_missing(device))
     yield Advice(
         "exposed_communication",
