@@ -13,11 +13,12 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import machine
-from inputs import DATA, Input, parse_size, provide, size_text, warm
+from inputs import DATA, Input, MissingInputError, parse_size, provide, sources, warm
 from measure import memory_bytes
 from performance import record, taken_on
 
@@ -42,7 +43,7 @@ def main() -> int:
     warning = machine.busy()
     if warning is not None:
         print(f"warning: {warning}", file=sys.stderr)
-    rows = [_measure(parse_size(text), options.repeats) for text in options.sizes.split()]
+    rows = [row for wanted in _inputs(options) if (row := _measure(wanted, options.repeats)) is not None]
     lines = [*_figures(rows), "", *_promises(rows)]
     print("\n".join(lines))
     if options.record:
@@ -54,6 +55,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default="100MB 400MB 1GB", help="of the traces (default: 100MB 400MB 1GB)")
+    parser.add_argument("--layouts", default="native compact", help="of the traces (default: native compact)")
     parser.add_argument("--repeats", type=int, default=3, help="of each measurement (default: 3)")
     parser.add_argument("--record", action="store_true", help="renew the figures in docs/performance.md")
     parser.add_argument("--task", nargs=2, metavar=("TRACE", "PAGE"), help=argparse.SUPPRESS)
@@ -85,8 +87,19 @@ def _task(trace: Path, out: Path) -> dict[str, float]:
     }
 
 
-def _measure(size_bytes: int, repeats: int) -> dict[str, Any]:
-    path = provide(Input("demo", "native", size_bytes, False))
+def _inputs(options: argparse.Namespace) -> Iterator[Input]:
+    for text in options.sizes.split():
+        for layout in options.layouts.split():
+            for source in sources(layout):
+                yield Input(source, layout, parse_size(text), gzip=False)
+
+
+def _measure(wanted: Input, repeats: int) -> dict[str, Any] | None:
+    try:
+        path = provide(wanted)
+    except MissingInputError as missing:
+        print(f"left out: {missing}", file=sys.stderr)
+        return None
     warm(path)
     page = DATA / f"{path.stem}.html"
     command = [sys.executable, __file__, "--task", str(path), str(page)]
@@ -99,7 +112,7 @@ def _measure(size_bytes: int, repeats: int) -> dict[str, Any]:
     json_bytes = path.stat().st_size
     return {
         **found,
-        "name": size_text(size_bytes),
+        "name": wanted.name,
         "bytes": json_bytes,
         "ratio": found["page_s"] / found["read_s"],
         "memory": found["page_bytes"] / json_bytes,
@@ -135,7 +148,7 @@ def _figures(rows: list[dict[str, Any]]) -> list[str]:
         answers = "-" if row["interactive_s"] is None else f"{row['interactive_s']:.2f} s"
         peaks = f"{row['read_bytes'] / MB:,.0f} MB | {row['page_bytes'] / MB:,.0f} MB"
         lines.append(
-            f"| demo {row['name']} | {row['read_s']:.2f} s | {row['page_s']:.2f} s | {row['ratio']:.2f} |"
+            f"| {row['name']} | {row['read_s']:.2f} s | {row['page_s']:.2f} s | {row['ratio']:.2f} |"
             f" {peaks} | {row['memory']:.2f} | {row['page_mb']:.1f} MB | {answers} |"
         )
     return lines
@@ -149,9 +162,7 @@ def _promises(rows: list[dict[str, Any]]) -> list[str]:
         for name, (key, most, unit) in PROMISES.items():
             if row[key] is not None:
                 kept = "yes" if row[key] <= most else "NO"
-                lines.append(
-                    f"| {name} | demo {row['name']} | {row[key]:.2f} {unit} | ≤ {most} {unit} | {kept} |"
-                )
+                lines.append(f"| {name} | {row['name']} | {row[key]:.2f} {unit} | ≤ {most} {unit} | {kept} |")
     return lines
 
 
