@@ -89,6 +89,9 @@ class CallTree:
     def retain(self, marks: Frame) -> None:
         """Counts a call that is not ``marked`` as the nearest marked one around it."""
 
+    def retain_classes(self, classes: Frame, marks: Frame) -> None:
+        """Counts a call whose ``class`` is not ``marked`` as the nearest around it whose class is."""
+
     def put(self, values: Frame) -> None:
         """Gives each call its value of each column, in order."""
 
@@ -114,7 +117,7 @@ class CallTree:
         """Columns for the calls that are not merged, in order."""
 
     def columns_where(self, column: str, names: list[str]) -> ArrowTable:
-        """The calls where ``column`` is not 0: ``row``, and columns."""
+        """The calls that are not merged where ``column`` is not 0: columns, and their position ``at``."""
 
     def class_sums(self, classes: Frame, count: int, names: list[str]) -> ArrowTable:
         """Sums of columns over the calls of each ``class``, and ``calls``."""
@@ -232,6 +235,9 @@ def describe_groups(frame: Frame, count: int, quantiles: Sequence[float]) -> Arr
 
 def weigh_groups(frame: Frame, count: int) -> ArrowTable:
     """The ``mean`` of the ``value`` of each ``group``, weighted by ``weight`` where there is any."""
+
+def call_members(slices: Frame, calls: Frame) -> ArrowTable:
+    """Twice the position of the ``call_row`` of each slice, and 1 more if it starts in it: ``member``."""
 
 def divide_rows(columns: Frame) -> tuple[ArrowTable, ArrowTable]:
     """The ``class`` of each row, and the ``first`` row of each class."""

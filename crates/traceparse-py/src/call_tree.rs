@@ -77,6 +77,17 @@ impl CallTree {
         })
     }
 
+    /// The same for calls whose `class` is not `marked`.
+    fn retain_classes(&mut self, py: Python<'_>, classes: Frame, marks: Frame) -> PyResult<()> {
+        answer(py, || {
+            let (classes, marked) = (classes.links("class", NONE)?, marks.flags("marked")?);
+            self.check(classes.len())?;
+            let is_marked = |&class: &u32| marked.get(class as usize).copied().unwrap_or(false);
+            self.merging()?.retain(|at| classes.get(at).is_some_and(is_marked));
+            Ok(())
+        })
+    }
+
     /// Which call each is counted as: `kept`, its row.
     fn kept(&self, py: Python<'_>) -> PyResult<ArrowTable> {
         answer(py, || {
@@ -199,18 +210,21 @@ impl CallTree {
         })
     }
 
-    /// The calls where a column is not 0: `row`, and the columns of these names.
+    /// The calls that are not merged and where a column is not 0: their position `at`, and the columns of
+    /// these names.
     fn columns_where(&self, py: Python<'_>, column: &str, names: Vec<String>) -> PyResult<ArrowTable> {
         answer(py, || {
             let mut working = Working::new(&self.forest);
             let values = working.values(self.column(column)?).iter().zip(0_u32..);
-            let places: Vec<u32> = values.filter(|&(&value, _)| value != 0).map(|(_, at)| at).collect();
-            let mut columns = vec![("row", rows_at(self.rows.values(), places.iter().copied()))];
+            let wanted = values.filter(|&(&value, at)| value != 0 && !self.forest.is_merged(at as usize));
+            let places: Vec<u32> = wanted.map(|(_, at)| at).collect();
+            let mut columns = Vec::new();
             for name in &names {
                 let values = working.values(self.column(name)?);
                 let found: Int64Array = places.iter().map(|&at| values.get(at as usize).copied()).collect();
-                columns.push((name.as_str(), Arc::new(found)));
+                columns.push((name.as_str(), Arc::new(found) as ArrayRef));
             }
+            columns.push(("at", numbers(places)));
             table(columns)
         })
     }
@@ -282,6 +296,35 @@ impl CallTree {
     fn kept_only<'a, V: Copy>(&'a self, values: &'a [V]) -> impl Iterator<Item = V> + 'a {
         values.iter().enumerate().filter(|&(at, _)| !self.forest.is_merged(at)).map(|(_, &value)| value)
     }
+}
+
+/// The call that each of `slices` names, and whether it starts in it: `member`, twice the position of the
+/// call, and 1 more where it does; null where none is named that is among `calls`.
+///
+/// Columns: of `slices`, `call_row` (null for none), `track` and `start_ns`; of `calls`, `row`, `track`,
+/// `start_ns` and `dur_ns`.
+#[pyfunction]
+pub(crate) fn call_members(py: Python<'_>, slices: Frame, calls: Frame) -> PyResult<ArrowTable> {
+    answer(py, || {
+        let positions = Positions::new(&calls.links("row", NONE)?);
+        let (tracks, starts) = (calls.links("track", NONE)?, calls.numbers("start_ns")?);
+        let ends = ends_of(&starts, calls.numbers("dur_ns")?.into_owned());
+        let around: Vec<(u32, i64, i64)> = tracks
+            .iter()
+            .zip(starts.iter())
+            .zip(&ends)
+            .map(|((&track, &start), &end)| (track, start, end))
+            .collect();
+        let named = slices.links("call_row", NONE)?;
+        let (tracks, starts) = (slices.links("track", NONE)?, slices.numbers("start_ns")?);
+        let members = named.iter().zip(tracks.iter().zip(starts.iter())).map(|(&call, (&track, &start))| {
+            let at = positions.of(call);
+            around.get(at as usize).map_or(NONE, |&(around, from, until)| {
+                2 * at + u32::from(track == around && (from..until).contains(&start))
+            })
+        });
+        table(vec![("member", numbers(members.collect()))])
+    })
 }
 
 /// The class of each row, `class`, and the first row of each class, `first`: rows of a class agree in all

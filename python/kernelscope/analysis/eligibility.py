@@ -26,7 +26,7 @@ def call_eligibility(trace: "Trace", *, calls: CallTree | None = None) -> pl.Dat
     tree = costed_calls(trace) if calls is None else calls
     figures = tree.columns_where("kernels", ["is_operator", "eligible", "eligible_inside", "kernel_ns"])
     return figures.select(
-        "row",
+        trace.ops["row"].gather(figures["at"]),
         is_operator=pl.col("is_operator") > 0,
         is_lowest=(pl.col("eligible") > 0) & (pl.col("eligible_inside") == pl.col("eligible")),
         kernel_ns="kernel_ns",

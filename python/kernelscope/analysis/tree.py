@@ -53,6 +53,10 @@ class CallTree:
         """Counts a call that is not marked as the nearest marked one around it, from now on."""
         self._tree.retain(marked.alias("marked").to_frame())
 
+    def retain_classes(self, classes: Classes, marked: pl.Series) -> None:
+        """Counts a call whose class is not marked as the nearest around it whose class is, from now on."""
+        self._tree.retain_classes(classes.of.alias("class").to_frame(), marked.alias("marked").to_frame())
+
     def put(self, values: pl.DataFrame) -> None:
         """Gives each call its values, row by row as the calls stand; null is 0. Merged calls have 0."""
         self._tree.put(values)
@@ -96,7 +100,10 @@ class CallTree:
         return pl.DataFrame(self._tree.columns(list(names)))
 
     def columns_where(self, column: str, names: Sequence[str]) -> pl.DataFrame:
-        """The ``row`` of the calls where ``column`` is not 0, and columns as they are by now."""
+        """Columns as they are by now, for the calls that are not merged and where ``column`` is not 0.
+
+        Columns: ``names``, and ``at``, where the call stands among the calls.
+        """
         return pl.DataFrame(self._tree.columns_where(column, list(names)))
 
     def class_sums(self, classes: Classes, names: Sequence[str]) -> pl.DataFrame:

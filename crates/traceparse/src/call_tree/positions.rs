@@ -3,7 +3,7 @@
 use super::NONE;
 
 /// Numbers per row up to which every number between the first and the last row gets a place.
-const SPREAD: u64 = 16;
+const SPREAD: u64 = 128;
 /// Numbers in a block, whose rows are counted in a byte.
 const BLOCK: u32 = 128;
 /// The number is no row.

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.classes import Classes, classes_of
+from kernelscope import _traceparse
+from kernelscope.analysis.classes import Classes, classes_of, taken
 from kernelscope.analysis.tree import CallTree, nest
 
 if TYPE_CHECKING:
@@ -84,28 +85,21 @@ def _nested(slices: pl.DataFrame, marked: pl.Series, track: pl.Series) -> pl.Dat
 
 def _operators(ops: pl.DataFrame, calls: pl.DataFrame) -> _Slices:
     """Operators with the calls that their modules are known to be in."""
-    members = classes_of(ops.select(call_row="module_row"))
-    end = pl.col("start_ns") + pl.col("dur_ns")
-    around = members.keys.join(
-        calls.select("track", "start_ns", call_row="row", end_ns=end),
-        on="call_row",
-        how="left",
-        maintain_order="left",
-    )
-    of = {column: members.spread(around[column]) for column in ("track", "start_ns", "end_ns")}
-    starts = ops["start_ns"]
     # A gradient has the module of its forward operator, in whose call it does not lie.
-    inside = (ops["track"] == of["track"]) & (starts >= of["start_ns"]) & (starts < of["end_ns"])
-    categories = classes_of(ops.select("category"))
-    annotation = (categories.keys["category"].cast(pl.String) == "user_annotation").fill_null(value=False)
-    owner = classes_of(
-        ops.select(
-            inside.fill_null(value=False).alias("inside"),
-            categories.spread(~annotation).alias("is_operator"),
-            call_row="module_row",
-        )
+    member = taken(
+        _traceparse.call_members(
+            ops.select("track", "start_ns", call_row="module_row"),
+            calls.select("row", "track", "start_ns", "dur_ns"),
+        ),
+        "member",
     )
-    return _Slices(ops, owner, "op_row")
+    classes = classes_of(ops.select(member, "category"))
+    owner = classes.keys.select(
+        call_row=calls["row"].gather(classes.keys["member"] // 2),
+        inside=(pl.col("member") % 2 == 1).fill_null(value=False),
+        is_operator=(pl.col("category").cast(pl.String) != "user_annotation").fill_null(value=True),
+    )
+    return _Slices(ops, Classes(classes.of, owner), "op_row")
 
 
 def _around(slices: pl.DataFrame, is_module: pl.Series, link: str) -> _Slices:
@@ -124,13 +118,15 @@ def _summed(trace: "Trace", calls: pl.DataFrame, found: _Slices, costs: pl.DataF
     tree.add(trace.gpu_ops.select(call=link, device_ns="dur_ns"))
     known = pl.DataFrame(schema={"op_row": pl.UInt32, "flops": pl.Int64}) if costs is None else costs
     tree.add(known.select("flops", call="op_row"))
-    operators = owner.spread(owner.keys["is_operator"])
-    tree.retain(operators)
-    call_rows = owner.spread(owner.keys["call_row"])
+    keys = owner.keys
+    if not keys["is_operator"].all():
+        tree.retain_classes(owner, keys["is_operator"])
     # Rows count from 0, which stands for none here.
-    tree.put(slices.select("dur_ns", call_row=call_rows.cast(pl.Int64) + 1))
+    numbered = keys.with_columns(call=pl.col("call_row").cast(pl.Int64) + 1)
+    tree.put_by_class(Classes(owner.of, numbered), "call")
+    tree.put(slices.select("dur_ns"))
     tree.less_children("dur_ns", into="self_ns")
-    tree.mark_changes("call_row", into="operators")
+    tree.mark_changes("call", into="operators")
     columns = ("operators", "self_ns", "device_ns", "flops")
     sums = tree.class_sums(owner, columns).filter(pl.col("call_row").is_not_null())
     # What is not inside has no caller there, and what is no operator costs nothing but GPU work.
@@ -138,9 +134,10 @@ def _summed(trace: "Trace", calls: pl.DataFrame, found: _Slices, costs: pl.DataF
         operators=pl.when(pl.col("inside") & pl.col("is_operator")).then("operators").otherwise(0),
         flops=pl.when("is_operator").then("flops").otherwise(0),
     )
-    direct = (tree.columns(["operators"]).to_series() > 0) & call_rows.is_not_null().filter(operators)
-    inside = owner.spread(owner.keys["inside"]).filter(operators)
-    parts = slices.select("start_ns", "dur_ns", call_rows).filter(operators).filter(direct & inside)
+    at = tree.columns_where("operators", [])["at"]
+    parts = slices.select(pl.col("start_ns", "dur_ns").gather(at))
+    parts = parts.hstack(keys.select("call_row", "inside").select(pl.all().gather(owner.of.gather(at))))
+    parts = parts.filter("inside").drop("inside").drop_nulls("call_row")
     if link == "op_row":
         sums = pl.concat([sums, _unowned(trace, calls)], how="diagonal")
     return ModuleCalls(calls, sums.group_by("call_row", "inside").agg(pl.col(columns).sum()), parts)

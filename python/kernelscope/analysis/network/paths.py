@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.grouping import by_name
+from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.tree import CallTree
 
 SEPARATOR = "/"
@@ -43,53 +43,40 @@ def with_paths(calls: pl.DataFrame) -> Placed:
     Columns: of ``calls``, needs ``row``, ``parent_row``, ``name`` and ``start_ns``; adds ``path_id`` and
         ``has_path`` (false for a call that lies too deep, which has the path of the last call that does not).
     """
-    calls = calls.join(_instances(calls), on="name", how="left", nulls_equal=True, maintain_order="left")
-    waiting = calls.select("row", "parent_row", "module", "class", "start_ns")
-    level = waiting.filter(pl.col("parent_row").is_null()).with_columns(parent_id=pl.lit(None, pl.UInt32))
-    levels: list[pl.DataFrame] = []
-    placed: list[pl.DataFrame] = []
-    count = 0
-    while level.height and len(levels) < _MOST_LEVELS:
-        keys = ["parent_id", "module", "class"]
-        paths = level.group_by(keys).agg(pl.col("start_ns").min()).sort("parent_id", "start_ns", *keys[1:])
-        paths = paths.with_columns(
-            path_id=pl.int_range(count, count + paths.height, dtype=pl.UInt32, eager=True),
-            depth=pl.lit(len(levels), pl.UInt32),
-        )
-        count += paths.height
-        levels.append(paths)
-        at = level.join(paths.select(*keys, "path_id"), on=keys, how="left", nulls_equal=True)
-        placed.append(at.select("row", "path_id"))
-        level = waiting.join(
-            at.select(parent_row="row", parent_id="path_id"), on="parent_row", how="inner"
-        ).select(*waiting.columns, "parent_id")
-    found = pl.concat(placed) if placed else pl.DataFrame(schema={"row": pl.UInt32, "path_id": pl.UInt32})
-    members = calls.join(found, on="row", how="left", maintain_order="left")
-    return Placed(_with_deep(members), _ordered(levels))
+    names = classes_of(calls.select("name"))
+    instances = classes_of(_instances(names.keys))
+    path_of, paths = CallTree(calls).paths(names.spread(instances.of), most_levels=_MOST_LEVELS)
+    members = calls.with_columns(path_of.alias("path_id"))
+    starts = members.group_by("path_id").agg(pl.col("start_ns").min())
+    known = paths.select(
+        pl.int_range(pl.len(), dtype=pl.UInt32).alias("path_id"),
+        pl.col("parent").alias("parent_id"),
+        instances.keys["module"].gather(paths["name"]),
+        instances.keys["class"].gather(paths["name"]),
+    ).join(starts, on="path_id", how="left", maintain_order="left")
+    table = _ordered(known)
+    return Placed(_with_depth(members, is_deep=(table["depth"] == _MOST_LEVELS - 1).any()), table)
 
 
-def _with_deep(calls: pl.DataFrame) -> pl.DataFrame:
-    has_path = calls["path_id"].is_not_null()
-    if has_path.all():
-        return calls.with_columns(has_path=pl.lit(value=True))
-    tree = CallTree(calls)
-    tree.retain(has_path)
-    path_of = calls.select(_at="row", path_id="path_id")
-    around = tree.kept().alias("_at").to_frame().join(path_of, on="_at", how="left", maintain_order="left")
-    return calls.with_columns(around["path_id"], has_path=has_path)
+def _with_depth(members: pl.DataFrame, *, is_deep: bool) -> pl.DataFrame:
+    """Adds ``has_path``."""
+    if not is_deep:
+        return members.with_columns(has_path=pl.lit(value=True))
+    around = members.select(parent_row="row", _around="path_id")
+    around = members.select("parent_row").join(around, on="parent_row", how="left", maintain_order="left")
+    # A call inside one of the same path lies too deep for one of its own.
+    return members.with_columns(has_path=members["path_id"].ne_missing(around["_around"]))
 
 
-def _instances(calls: pl.DataFrame) -> pl.DataFrame:
-    """The instance and the class that each name tells."""
-    texts = by_name(calls.select("name").unique(), text_=pl.col("text"))
-    text = pl.col("text_")
+def _instances(names: pl.DataFrame) -> pl.DataFrame:
+    """The instance and the class that each of ``names`` tells, as ``module`` and ``class``."""
+    text = pl.col("name").cast(pl.String)
     frame = text.str.strip_prefix("nn.Module: ")
     lightning = text.str.strip_prefix("[pl][module]")
     is_lightning = text.str.starts_with("[pl][module]")
     is_range = text.str.starts_with("layer:")
     split = lightning.str.splitn(": ", 2)
-    return texts.select(
-        "name",
+    return names.select(
         pl.when(is_range)
         .then(text.str.strip_prefix("layer:"))
         .when(is_lightning)
@@ -105,20 +92,25 @@ def _instances(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _ordered(levels: list[pl.DataFrame]) -> pl.DataFrame:
-    """The paths of all levels in the order of a tree, with their texts."""
-    done: list[pl.DataFrame] = []
-    above = pl.DataFrame(schema={"parent_id": pl.UInt32, "parent_path": pl.String, "_above": pl.String})
-    for level in levels:
-        paths = level.join(above, on="parent_id", how="left", maintain_order="left").with_columns(
-            path=pl.concat_str("parent_path", "module", separator=SEPARATOR, ignore_nulls=True),
-            # Numbers of one width sort as text, and a path sorts before what it begins.
-            _key=pl.col("_above").fill_null("") + pl.col("path_id").cast(pl.String).str.zfill(10),
-        )
-        above = paths.select(parent_id="path_id", parent_path="path", _above="_key")
-        done.append(paths.select(*_PATHS, "_key"))
-    table = pl.concat(done) if done else pl.DataFrame(schema={**_PATHS, "_key": pl.String})
-    return table.sort("_key").drop("_key").with_row_index("order")
+def _ordered(paths: pl.DataFrame) -> pl.DataFrame:
+    """The paths in the order of a tree, those of one module by their first calls, with their texts.
+
+    Columns: of ``paths``, needs ``path_id``, ``parent_id``, ``module``, ``class`` and ``start_ns``.
+    """
+    inner: dict[int | None, list[tuple[int, str, str | None]]] = {}
+    # The last is the next to be placed.
+    order = paths.sort("start_ns", "module", "class", descending=True, nulls_last=True)
+    for path, parent, module, kind in order.select("path_id", "parent_id", "module", "class").iter_rows():
+        inner.setdefault(parent, []).append((path, module, kind))
+    rows: list[tuple[object, ...]] = []
+    waiting: list[tuple[tuple[int, str, str | None], int | None, str | None, int]]
+    waiting = [(path, None, None, 0) for path in inner.get(None, [])]
+    while waiting:
+        (path, module, kind), parent, above, depth = waiting.pop()
+        text = module if above is None else f"{above}{SEPARATOR}{module}"
+        rows.append((path, parent, text, above, depth, module, kind))
+        waiting.extend((inside, path, text, depth + 1) for inside in inner.get(path, []))
+    return pl.DataFrame(rows, schema=_PATHS, orient="row").with_row_index("order")
 
 
 def hierarchy_calls(ops: pl.DataFrame) -> Placed:
