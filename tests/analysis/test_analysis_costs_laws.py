@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernelscope import analysis
-from kernelscope.analysis.calls import Places, nearest
 
 NAMES = st.sampled_from(
     [
@@ -87,22 +86,3 @@ def test_no_trace_costs_the_report(calls: list[Any], work: list[Any]) -> None:
     assert (table["saveable_ns"].sum() or 0) <= busy_ns(trace.gpu_ops) + table.height
     analysis.efficiency(trace)
     analysis.cost_coverage(trace)
-
-
-@given(st.data(), st.integers(1, 40))
-def test_the_nearest_marked_ancestor(data: st.DataObject, count: int) -> None:
-    parents = [0] + [data.draw(st.integers(0, place - 1)) for place in range(1, count + 1)]
-    marks = [False] + [data.draw(st.booleans()) for _ in range(count)]
-    found = nearest(pl.Series(marks), pl.Series(parents, dtype=pl.UInt32))
-    for place in range(count + 1):
-        here = place
-        while here and not marks[here]:
-            here = parents[here]
-        assert found[place] == here
-
-
-def test_places_of_rows_that_are_not_there() -> None:
-    places = Places(pl.Series([7, 3, 900], dtype=pl.UInt32))
-    asked = pl.Series([3, None, 900, 4, 901, 7, 2**32 - 1], dtype=pl.UInt32)
-    assert places.of(asked).to_list() == [2, 0, 3, 0, 0, 1, 0]
-    assert Places(pl.Series([], dtype=pl.UInt32)).of(asked).to_list() == [0] * 7

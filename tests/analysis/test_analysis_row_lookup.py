@@ -21,6 +21,8 @@ def test_rows_are_where_they_are(rows: list[int], asked: list[int | None]) -> No
         name=pl.format("name {}", "row").cast(pl.Categorical)
     )
     sought = pl.Series(asked, dtype=pl.UInt32)
-    assert positions(sought, table).to_list() == [rows.index(row) if row in rows else None for row in asked]
+    assert positions(table["row"], sought).to_list() == [
+        rows.index(row) if row in rows else None for row in asked
+    ]
     names = looked_up(sought, table, "name")["name"]
     assert names.to_list() == [f"name {row}" if row in rows else None for row in asked]

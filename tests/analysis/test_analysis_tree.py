@@ -148,3 +148,22 @@ def test_sums_over_classes_count_what_calls_are_counted_as(
         total[0] += kept[row] == row
         total[1] += own[row]
     assert {name: [calls, value] for name, calls, value in sums.rows()} == expected
+
+
+@settings(deadline=None)
+@given(st.data(), st.integers(1, 40))
+def test_calls_are_counted_as_the_nearest_marked_ones(data: st.DataObject, count: int) -> None:
+    parents = [
+        data.draw(st.one_of(st.none(), st.integers(0, row - 1))) if row else None for row in range(count)
+    ]
+    marks = data.draw(st.lists(st.booleans(), min_size=count, max_size=count))
+    rows = pl.DataFrame(
+        {"row": range(count), "parent_row": parents}, schema_overrides={"parent_row": pl.UInt32}
+    )
+    tree = CallTree(rows)
+    tree.retain(pl.Series(marks))
+    for row, kept in enumerate(tree.kept()):
+        here: int | None = row
+        while here is not None and not marks[here]:
+            here = parents[here]
+        assert kept == here

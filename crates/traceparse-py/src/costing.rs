@@ -300,8 +300,7 @@ fn figures_table(figures: &[Figures]) -> Outcome<ArrowTable> {
 /// Divides classes by the columns `0`, `1` ... of a frame.
 fn divide(classes: &mut Classes, frame: &Frame) -> Outcome<()> {
     for name in (0..).map(|number: usize| number.to_string()).take_while(|name| frame.has(name)) {
-        let codes = frame.links(&name, NONE)?;
-        classes.divide(codes.iter().map(|&code| (code != NONE).then_some(i64::from(code))));
+        classes.divide_codes(&frame.links(&name, NONE)?);
     }
     Ok(())
 }

@@ -152,7 +152,7 @@ def launched_kernels(trace: "Trace") -> pl.DataFrame:
         ``is_operator`` (see ``op_calls``), ``tensor_cores`` (see ``kernel_flags``) and ``dur_ns`` (summed).
     """
     work = trace.gpu_ops.select("kind", "op_row", "device", "name", "dur_ns")
-    at = positions(work["op_row"], trace.ops)
+    at = positions(trace.ops["row"], work["op_row"])
     ops = trace.ops.select(pl.col("name", "category").gather(at))
     of, keys = classes_of(work.select("device", "name", op=ops["name"], category=ops["category"]))
     groups = work.select(pl.when(IS_KERNEL & at.is_not_null()).then(of)).to_series()

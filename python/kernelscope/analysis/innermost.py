@@ -5,16 +5,14 @@ from typing import TypeAlias
 
 import polars as pl
 
-from kernelscope.analysis.calls import Places, nearest
-from kernelscope.analysis.positions import positions
-from kernelscope.analysis.tree import nest
+from kernelscope.analysis.row_lookup import positions
+from kernelscope.analysis.tree import CallTree, nest
 
 # Calls nest a dozen deep; how far up one looks for one that still runs.
 _MOST_CLIMBS = 64
 # How many slices there have to be for each point to make looking for the few that matter worthwhile.
 _FEW = 16
 # What stands at place 0, which means "none".
-_NOBODY = pl.Series([0], dtype=pl.UInt32)
 
 Counts: TypeAlias = Callable[[pl.Series], pl.Series]
 """Says of the slices at some places whether each counts."""
@@ -99,9 +97,7 @@ def _nested(points: pl.DataFrame, slices: pl.DataFrame) -> pl.Series:
     columns = ("row", "track", "start_ns", "dur_ns")
     numbered = points.with_columns(row=pl.int_range(first, first + pl.len(), dtype=pl.UInt32))
     around = nest(pl.concat([slices.select(columns), numbered.select(columns)]))
-    places = Places(around["row"])
-    parents = pl.concat([_NOBODY, places.of(around["parent_row"])])
+    tree = CallTree(around)
     # Another point may lie between.
-    is_slice = pl.concat([pl.Series([False]), around["row"] < first])
-    rows = pl.concat([pl.Series([None], dtype=pl.UInt32), around["row"]])
-    return rows.gather(nearest(is_slice, parents).gather(places.of(numbered["row"]))).alias("row")
+    tree.retain(around["row"] < first)
+    return tree.kept().gather(positions(around["row"], numbered["row"])).alias("row")

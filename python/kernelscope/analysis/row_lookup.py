@@ -5,12 +5,12 @@ import polars as pl
 from kernelscope import _traceparse
 
 
-def positions(rows: pl.Series, table: pl.DataFrame) -> pl.Series:
-    """Where the rows of these numbers are in ``table``; null for null and for one that is not there.
+def positions(rows: pl.Series, wanted: pl.Series) -> pl.Series:
+    """Where each of ``wanted`` stands in ``rows``, of which none is there twice; null for null and for none.
 
-    Columns: of ``table``, needs ``row``, in which no number is there twice.
+    Fast where ``rows`` ascend, and ``wanted`` nearly do.
     """
-    found = _traceparse.find_rows(table.select("row"), rows.alias("row").to_frame())
+    found = _traceparse.find_rows(rows.alias("row").to_frame(), wanted.alias("row").to_frame())
     return pl.DataFrame(found).to_series()
 
 
@@ -19,4 +19,4 @@ def looked_up(rows: pl.Series, table: pl.DataFrame, *columns: str) -> pl.DataFra
 
     Columns: of ``table``, needs ``row`` and ``columns``; gives ``columns``, one row for each of ``rows``.
     """
-    return table.select(pl.col(columns).gather(positions(rows, table)))
+    return table.select(pl.col(columns).gather(positions(table["row"], rows)))

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.calls import Places
 from kernelscope.analysis.grouping import by_name
+from kernelscope.analysis.row_lookup import positions
 from kernelscope.analysis.steps import CATEGORIES
 
 if TYPE_CHECKING:
@@ -84,7 +84,9 @@ def _host(slices: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     own_priority = pl.select(
         pl.when(is_mark).then(last).otherwise(own["own"].fill_null(PRIORITIES["cpu_exec"]))
     ).to_series()
-    jump = pl.concat([pl.Series([0], dtype=pl.UInt32), Places(own["row"]).of(own["parent_row"])])
+    # Counted from 1, so that 0 is none.
+    around = (positions(own["row"], own["parent_row"]) + 1).fill_null(0)
+    jump = pl.concat([pl.Series([0], dtype=pl.UInt32), around])
     first = pl.concat([pl.Series([last], dtype=own_priority.dtype), own_priority])
     for _ in range(_MAX_ROUNDS):
         if not (jump > 0).any():

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.calls import Places
 from kernelscope.analysis.costing.costed import costed_trace
 from kernelscope.analysis.grouping import as_text
 from kernelscope.analysis.ops import operator_flags
+from kernelscope.analysis.row_lookup import positions
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -110,15 +110,12 @@ def _with_launches(table: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
 def _with_stacks(table: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
     """Adds the names of the operators around each launch, annotations left out."""
     ops = operator_flags(trace.ops.select("row", "parent_row", "name", "category"))
-    places = Places(ops["row"])
-    nobody = pl.Series([0], dtype=pl.UInt32)
-    parents = pl.concat([nobody, places.of(ops["parent_row"])])
-    names = pl.select(pl.when(ops["is_operator"]).then(ops["name"].cast(pl.String))).to_series()
-    texts = pl.concat([pl.Series([None], dtype=pl.String), names])
+    parents = positions(ops["row"], ops["parent_row"])
+    texts = pl.select(pl.when(ops["is_operator"]).then(ops["name"].cast(pl.String))).to_series()
     innermost = table["op_row"].drop_nulls().unique()
-    place = places.of(innermost)
+    place = positions(ops["row"], innermost)
     levels: list[pl.DataFrame] = []
-    while (place > 0).any():
+    while place.is_not_null().any():
         levels.append(pl.DataFrame({"op_row": innermost, "text": texts.gather(place), "level": len(levels)}))
         place = parents.gather(place)
     if not levels:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.calls import Places
 from kernelscope.analysis.costing.launch_sizes import attention_lengths, expert_sizes, list_dtype
+from kernelscope.analysis.row_lookup import positions
 from kernelscope.costs.bind import shape_of_input
 from kernelscope.costs.dtypes import find_dtype
 
@@ -53,21 +53,21 @@ def known_elsewhere(
     one of each class of calls that are equal in name and inputs.
     """
     register = _Register()
-    places = Places(calls["row"])
     found = [
-        _of_gradients(calls, places, register),
-        _of_parents(calls, firsts, places, register),
-        _of_lists(trace, calls, firsts, places, register),
+        _of_gradients(calls, register),
+        _of_parents(calls, firsts, register),
+        _of_lists(trace, calls, firsts, register),
         _of_launches(trace, calls, firsts, register),
         _of_collectives(trace, register),
     ]
     if not any(frame.height for frame in found):
         return {0: NOTHING}, None
-    numbers = pl.zeros(calls.height + 1, dtype=pl.UInt32, eager=True)
+    numbers = pl.zeros(calls.height, dtype=pl.UInt32, eager=True)
     for frame in found:
-        if frame.height:
-            numbers = numbers.scatter(places.of(frame["row"]), frame["entry"])
-    return {number: entry for entry, number in register.numbers.items()}, numbers[1:]
+        placed = frame.with_columns(positions(calls["row"], frame["row"]).alias("at")).drop_nulls("at")
+        if placed.height:
+            numbers = numbers.scatter(placed["at"], placed["entry"])
+    return {number: entry for entry, number in register.numbers.items()}, numbers
 
 
 def _frame(rows: list[int], entries: list[int]) -> pl.DataFrame:
@@ -86,16 +86,16 @@ def _numbered(frame: pl.DataFrame, by: list[str], entries: dict[tuple[object, ..
     return frame.join(numbers, on=by, how="inner").select("row", pl.col("entry").cast(pl.UInt32))
 
 
-def _of_gradients(calls: pl.DataFrame, places: Places, register: _Register) -> pl.DataFrame:
+def _of_gradients(calls: pl.DataFrame, register: _Register) -> pl.DataFrame:
     """A result is as large as the gradient by it, which autograd's node takes as its first input."""
     if calls["forward_row"].null_count() == calls.height:
         return _frame([], [])
     nodes = calls.select("forward_row", "input_dims").filter(calls["forward_row"].is_not_null())
-    forward = places.of(nodes["forward_row"])
-    # Position 0 is none, which has recorded everything.
+    forward = positions(calls["row"], nodes["forward_row"])
     unread = calls["input_dims"].is_not_null() & calls["concrete_inputs"].is_null()
-    wanted = pl.concat([pl.Series([False]), unread]).gather(forward) & nodes["input_dims"].is_not_null()
-    nodes = nodes.filter(wanted).unique("forward_row", keep="first")
+    nodes = nodes.filter(unread.gather(forward) & nodes["input_dims"].is_not_null()).unique(
+        "forward_row", keep="first"
+    )
     nodes = nodes.select(row="forward_row", gradient=pl.col("input_dims").cast(pl.String))
     entries: dict[tuple[object, ...], int] = {}
     for text in nodes["gradient"].unique():
@@ -109,9 +109,7 @@ def _of_gradients(calls: pl.DataFrame, places: Places, register: _Register) -> p
 _PARTS = {"_backward_input": 0, "_backward_weight": 2}
 
 
-def _of_parents(
-    calls: pl.DataFrame, firsts: pl.DataFrame, places: Places, register: _Register
-) -> pl.DataFrame:
+def _of_parents(calls: pl.DataFrame, firsts: pl.DataFrame, register: _Register) -> pl.DataFrame:
     """A gradient by input or by weight is as large as the input or the weight of the call around it."""
     names = firsts.select("name").unique().with_columns(text=pl.col("name").cast(pl.String))
     frames: list[pl.DataFrame] = []
@@ -120,9 +118,8 @@ def _of_parents(
         if wanted.is_empty():
             continue
         parts = calls.filter(pl.col("concrete_inputs").is_null()).join(wanted, on="name", how="semi")
-        at = places.of(parts["parent_row"])
-        dims = calls["input_dims"].cast(pl.String).gather((at.cast(pl.Int64) - 1).clip(0))
-        around = parts.select("row").with_columns(outer=pl.select(pl.when(at > 0).then(dims)).to_series())
+        dims = calls["input_dims"].gather(positions(calls["row"], parts["parent_row"]))
+        around = parts.select("row").with_columns(outer=dims.cast(pl.String))
         entries: dict[tuple[object, ...], int] = {}
         for text in around["outer"].drop_nulls().unique():
             shape = shape_of_input(text, index)
@@ -132,9 +129,7 @@ def _of_parents(
     return pl.concat(frames) if frames else _frame([], [])
 
 
-def _of_lists(
-    trace: "Trace", calls: pl.DataFrame, firsts: pl.DataFrame, places: Places, register: _Register
-) -> pl.DataFrame:
+def _of_lists(trace: "Trace", calls: pl.DataFrame, firsts: pl.DataFrame, register: _Register) -> pl.DataFrame:
     """The element type of tensor lists stands in the names of the kernels that work on them."""
     types = firsts["input_types"].unique().drop_nulls()
     listed = types.filter(types.cast(pl.String).str.contains("TensorList", literal=True)).to_physical()
@@ -149,8 +144,8 @@ def _of_lists(
     if known.is_empty():
         return _frame([], [])
     kernels = trace.gpu_ops.select("name", "op_row", "dur_ns").join(known, on="name", how="inner")
-    with_list = pl.concat([pl.Series([False]), calls["input_types"].to_physical().is_in(listed.implode())])
-    kernels = kernels.filter(with_list.gather(places.of(kernels["op_row"])).fill_null(value=False))
+    types_of_op = calls["input_types"].gather(positions(calls["row"], kernels["op_row"]))
+    kernels = kernels.filter(types_of_op.to_physical().is_in(listed.implode()).fill_null(value=False))
     longest = kernels.sort("dur_ns", "entry", descending=[True, False], nulls_last=True)
     return longest.unique("op_row", keep="first", maintain_order=True).select("entry", row="op_row")
 

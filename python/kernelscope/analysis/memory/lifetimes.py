@@ -7,7 +7,7 @@ import polars as pl
 
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.memory.records import AllocatorRecords, with_operators
-from kernelscope.analysis.positions import positions
+from kernelscope.analysis.row_lookup import positions
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

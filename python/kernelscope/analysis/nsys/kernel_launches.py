@@ -10,7 +10,7 @@ from kernelscope.analysis.nsys.kernel_names import asked_name
 from kernelscope.analysis.nsys.ordering import ordered_parts
 from kernelscope.analysis.nsys.report import PART_ROWS, Field, Figure, Question, Report
 from kernelscope.analysis.nsys.statistics import PREFIX, distribution, in_order
-from kernelscope.analysis.positions import positions
+from kernelscope.analysis.row_lookup import positions
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

@@ -7,7 +7,7 @@ import polars as pl
 
 from kernelscope.analysis.nsys.range_text import TEXT_COLUMNS, range_text, text_keys
 from kernelscope.analysis.nsys.report import Question
-from kernelscope.analysis.positions import positions
+from kernelscope.analysis.row_lookup import positions
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

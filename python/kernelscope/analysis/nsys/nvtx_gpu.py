@@ -12,8 +12,8 @@ from kernelscope.analysis.nsys.range_text import TEXT_COLUMNS, range_text, text_
 from kernelscope.analysis.nsys.report import HOST_BY, Field, Figure, Question, Report, selected
 from kernelscope.analysis.nsys.statistics import PREFIX, spread
 from kernelscope.analysis.nsys.text_sums import in_buckets, sums_by_text
-from kernelscope.analysis.positions import positions
 from kernelscope.analysis.range_projection import enclosing_pairs, host_ranges, project
+from kernelscope.analysis.row_lookup import positions
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

@@ -9,7 +9,7 @@ from kernelscope.analysis.nsys.range_text import TEXT_COLUMNS, range_text, text_
 from kernelscope.analysis.nsys.report import HOST_BY, Field, Question, Report, selected
 from kernelscope.analysis.nsys.statistics import summary_fields
 from kernelscope.analysis.nsys.text_sums import sums_by_text
-from kernelscope.analysis.positions import positions
+from kernelscope.analysis.row_lookup import positions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
