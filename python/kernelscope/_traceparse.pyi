@@ -212,8 +212,8 @@ def cover_levels(frame: Frame) -> ArrowTable:
 def hidden_lengths(frame: Frame, cover: Frame) -> ArrowTable:
     """How much of each interval those of the same group of ``cover`` have: ``hidden_ns``."""
 
-def find_gaps(frame: Frame) -> ArrowTable:
-    """The gaps of each group: ``at`` (of the interval that ends each) and ``before_ns``."""
+def find_gaps(frame: Frame, calls: Frame) -> ArrowTable:
+    """The gaps of each group: ``at``, ``start_ns``, ``dur_ns``, and ``launch_ns`` and ``track``."""
 
 def filled_time(frame: Frame) -> ArrowTable:
     """The integral of the sum of ``share``, of which at most 1 counts: ``at``, ``filled_ns``."""

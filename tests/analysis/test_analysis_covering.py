@@ -74,8 +74,15 @@ def test_covered_time_by_group_and_level(spans: list[tuple[int, int, str]]) -> N
 @given(SPANS)
 def test_gaps_are_what_nothing_covers(spans: list[tuple[int, int, str]]) -> None:
     rows = frame(spans).filter(pl.col("end_ns") >= pl.col("start_ns"))
-    found = gaps(rows, by=["group"])
-    ends = rows[found["at"]].with_columns(end_ns="start_ns", start_ns=found["before_ns"])
+    rows = rows.with_columns(dur_ns=pl.col("end_ns") - pl.col("start_ns")).with_row_index("launch_row")
+    # Calls of every other work are known.
+    known = pl.col("row") % 2 == 0
+    calls = rows.select(row="launch_row", start_ns=-pl.col("start_ns"), track=pl.col("launch_row") + 100)
+    found = gaps(rows, calls.filter(known), by=["group"])
+    assert found["launch_ns"].to_list() == [None if at % 2 else -rows["start_ns"][at] for at in found["at"]]
+    assert found["track"].to_list() == [None if at % 2 else at + 100 for at in found["at"]]
+    assert (found["start_ns"] + found["dur_ns"]).equals(rows["start_ns"].gather(found["at"]))
+    ends = rows[found["at"]].with_columns(end_ns="start_ns", start_ns=found["start_ns"])
     for (group,), own in rows.group_by("group"):
         whole = pl.DataFrame(
             {"group": [group], "start_ns": own["start_ns"].min(), "end_ns": own["end_ns"].max()}

@@ -10,6 +10,7 @@ use arrow_array::types::{Float64Type, Int64Type, UInt8Type, UInt32Type};
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, UInt8Array, UInt32Array};
 use pyo3::prelude::*;
 use traceparse::interval::{GroupedIntervals, first_of_each};
+use traceparse::numbering::{NOWHERE, places};
 
 use crate::frame::{Frame, Outcome, refused};
 use crate::table::{ArrowTable, table};
@@ -56,15 +57,34 @@ pub(crate) fn hidden_lengths(py: Python<'_>, frame: Frame, cover: Frame) -> PyRe
     })
 }
 
-/// The gaps of each group: `at`, the position of the interval that ends each, and `before_ns`.
+/// The gaps of each group: `at`, the position of the interval that ends each, `start_ns`, `dur_ns`, and of the
+/// call that started it, where that is known, `launch_ns` and `track`.
+///
+/// The frame has `launch_row`, too, and in place of an end `dur_ns`, which may be null; calls have `row`,
+/// `start_ns` and `track`.
 #[pyfunction]
-pub(crate) fn find_gaps(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable> {
+pub(crate) fn find_gaps(py: Python<'_>, frame: Frame, calls: Frame) -> PyResult<ArrowTable> {
     answer(py, move || {
-        let columns = Columns::read(&frame)?;
-        let gaps = columns.intervals().gaps();
+        let (groups, starts) = (frame.values::<UInt32Type>("group")?, frame.values::<Int64Type>("start_ns")?);
+        let lengths = frame.numbers("dur_ns")?;
+        let end = |(start, length): (&i64, &i64)| start.saturating_add((*length).max(0));
+        let ends: Vec<i64> = starts.iter().zip(lengths.iter()).map(end).collect();
+        let gaps = GroupedIntervals::new(&groups, &starts, &ends).gaps();
+        let launches = frame.links("launch_row", NOWHERE)?;
+        let row = |at: u32| launches.get(at as usize).copied().unwrap_or(NOWHERE);
+        let launched: Vec<u32> = gaps.iter().map(|gap| row(gap.0)).collect();
+        let found = places(&calls.links("row", NOWHERE)?, &launched);
+        let (moments, tracks) = (calls.values::<Int64Type>("start_ns")?, calls.links("track", NOWHERE)?);
+        let lasts =
+            |&(at, before): &(u32, i64)| starts.get(at as usize).map(|start| start.saturating_sub(before));
+        let moment = |&at: &u32| moments.get(at as usize).copied();
+        let track = |&at: &u32| tracks.get(at as usize).copied().filter(|&track| track != NOWHERE);
         table(vec![
             ("at", numbers(gaps.iter().map(|gap| gap.0))),
-            ("before_ns", times(gaps.iter().map(|gap| gap.1))),
+            ("start_ns", times(gaps.iter().map(|gap| gap.1))),
+            ("dur_ns", Arc::new(gaps.iter().map(lasts).collect::<Int64Array>())),
+            ("launch_ns", Arc::new(found.iter().map(moment).collect::<Int64Array>())),
+            ("track", Arc::new(found.iter().map(track).collect::<UInt32Array>())),
         ])
     })
 }

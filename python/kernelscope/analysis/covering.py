@@ -39,14 +39,16 @@ def covered_ns(frame: pl.DataFrame, *, by: list[str], level: str | None = None) 
     return _with_groups(frame, by, found.rename({"level": level}))
 
 
-def gaps(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
-    """The gaps between the intervals of each group.
+def gaps(work: pl.DataFrame, calls: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
+    """The gaps between the works of each group, and the call that launched the work after each.
 
-    Columns: of ``frame``, needs ``start_ns``, ``end_ns`` and ``by``; gives ``at``, the position in ``frame``
-        of the interval that ends a gap, and ``before_ns``, the latest end before it.
+    Columns: of ``work``, needs ``start_ns``, ``dur_ns``, ``launch_row`` and ``by``; of ``calls``, ``row``,
+        ``start_ns`` and ``track``. Gives ``at``, the position of the work that ends a gap; ``start_ns`` and
+        ``dur_ns`` of the gap; ``launch_ns`` and ``track`` of the call, null where there is none.
     Order: by group, then time.
     """
-    return pl.DataFrame(_traceparse.find_gaps(grouped(frame, by)))
+    columns = work.select("start_ns", "dur_ns", "launch_row", _codes(work, by).alias("group"))
+    return pl.DataFrame(_traceparse.find_gaps(columns, calls))
 
 
 def filled_ns(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
