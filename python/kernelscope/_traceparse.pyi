@@ -128,9 +128,7 @@ class CallTree:
 class TimelineIndex:
     """Collects the events of a trace, and says what a screen can show of them."""
 
-    def __init__(self, events: int) -> None:
-        """With room for so many events."""
-
+    def __init__(self) -> None: ...
     def add(self, frame: Frame, kind: int, by: list[str]) -> None:
         """Adds events: ``name``, ``start_ns``, ``dur_ns``; those alike in kind and ``by`` share a track."""
 

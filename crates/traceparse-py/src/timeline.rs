@@ -26,7 +26,7 @@ const NAMELESS: u32 = u32::MAX;
 #[pyclass(module = "kernelscope._traceparse")]
 #[derive(Default)]
 pub(crate) struct TimelineIndex {
-    waiting: Vec<Slice>,
+    events: u32,
     /// The tracks of each kind, whose numbers count in that kind.
     kinds: HashMap<u32, Kind>,
     /// The track of each kind and number.
@@ -42,18 +42,18 @@ struct Kind {
     numbering: Numbering,
 }
 
-/// The first event of a track, and when the earliest starts.
+/// The first event of a track, when the earliest starts, and all of them.
 struct Track {
     event: u32,
     start: i64,
+    slices: Vec<Slice>,
 }
 
 #[pymethods]
 impl TimelineIndex {
-    /// With room for so many events.
     #[new]
-    fn new(events: usize) -> Self {
-        Self { waiting: Vec::with_capacity(events), ..Self::default() }
+    fn new() -> Self {
+        Self::default()
     }
 
     /// Adds events: columns `name` (null for none), `start_ns`, `dur_ns`, and integers of which those that
@@ -75,13 +75,11 @@ impl TimelineIndex {
     /// Sorts what was added, the tracks by the number that each is given; nothing can be added afterwards.
     /// The result is the first start and the last end.
     fn build(&mut self, py: Python<'_>, numbers: Vec<u32>) -> PyResult<Option<(i64, i64)>> {
-        let mut slices = std::mem::take(&mut self.waiting);
-        self.timeline = watch::run(py, None, move |_| {
-            for slice in &mut slices {
-                slice.track = numbers.get(slice.track as usize).copied().unwrap_or(slice.track);
-            }
-            Ok(Arc::new(Timeline::new(slices)))
-        })?;
+        let tracks = self.tracks.iter_mut().map(|track| std::mem::take(&mut track.slices));
+        let mut numbered: Vec<(u32, Vec<Slice>)> = numbers.into_iter().zip(tracks).collect();
+        numbered.sort_by_key(|track| track.0);
+        let tracks: Vec<Vec<Slice>> = numbered.into_iter().map(|track| track.1).collect();
+        self.timeline = watch::run(py, None, move |_| Ok(Arc::new(Timeline::new(tracks))))?;
         Ok(self.timeline.extent())
     }
 
@@ -105,8 +103,11 @@ impl TimelineIndex {
             let start = column::<Int64Type>(batch, "start_ns")?;
             let (length, name): (&Int64Array, &UInt32Array) =
                 (nullable(batch, "dur_ns")?, nullable(batch, "name")?);
-            let first = u32::try_from(self.waiting.len());
-            let first = first.map_err(|_| ArrowError::InvalidArgumentError("too many events".to_owned()))?;
+            let first = self.events;
+            let rows = u32::try_from(batch.num_rows()).ok();
+            let events = rows.and_then(|rows| first.checked_add(rows));
+            let too_many = || ArrowError::InvalidArgumentError("too many events".to_owned());
+            self.events = events.ok_or_else(too_many)?;
             let mut last = None;
             for ((id, at), &place) in (first..).zip(0..batch.num_rows()).zip(&places) {
                 let start = start.value(at);
@@ -116,12 +117,12 @@ impl TimelineIndex {
                     _ => self.track(kind, place, id, start),
                 };
                 last = Some((place, track));
-                if let Some(known) = self.tracks.get_mut(track as usize) {
-                    known.start = known.start.min(start);
-                }
                 let name = if name.is_null(at) { NAMELESS } else { name.value(at) };
                 let end = start.saturating_add(length);
-                self.waiting.push(Slice { track, name, start, end, id });
+                if let Some(known) = self.tracks.get_mut(track as usize) {
+                    known.start = known.start.min(start);
+                    known.slices.push(Slice { name, start, end, id });
+                }
             }
         }
         Ok(())
@@ -132,7 +133,7 @@ impl TimelineIndex {
         let next = self.tracks.len() as u32;
         let track = *self.numbers.entry((kind, number)).or_insert(next);
         if track == next {
-            self.tracks.push(Track { event, start });
+            self.tracks.push(Track { event, start, slices: Vec::new() });
         }
         track
     }

@@ -36,7 +36,7 @@ class TimelineView:
         if unknown or not kinds:
             raise InvalidArgumentError(f"kinds= takes some of {', '.join(KINDS)}, not {unknown or 'nothing'}")
         self._sources = [source for kind in kinds for source in _sources(trace, kind)]
-        self._index = _traceparse.TimelineIndex(sum(source.frame.height for source in self._sources))
+        self._index = _traceparse.TimelineIndex()
         for source in self._sources:
             for part in source.events().iter_slices(_PART_ROWS):
                 self._index.add(part, KINDS.index(source.kind), source.keys)

@@ -20,8 +20,6 @@ use pixels::Pixels;
 /// An event of a track, `[start, end)` in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slice {
-    /// The track it is drawn on: any number that tells tracks apart.
-    pub track: u32,
     /// Its name: any number that tells names apart.
     pub name: u32,
     /// Its first instant.
@@ -109,26 +107,26 @@ pub struct Mark {
 /// The events of a trace, ready to be shown in any view.
 #[derive(Debug, Default)]
 pub struct Timeline {
-    slices: Vec<Slice>,
+    tracks: Vec<Vec<Slice>>,
 }
 
 impl Timeline {
-    /// The timeline of `slices`, which come in any order.
-    pub fn new(mut slices: Vec<Slice>) -> Self {
-        for slice in &mut slices {
-            slice.end = slice.end.max(slice.start);
-        }
-        settle(&mut slices, |slice| slice.track);
-        for track in slices.chunk_by_mut(|a, b| a.track == b.track) {
+    /// The timeline of the slices of each track, which come in any order.
+    pub fn new(mut tracks: Vec<Vec<Slice>>) -> Self {
+        for track in &mut tracks {
+            for slice in &mut *track {
+                slice.end = slice.end.max(slice.start);
+            }
             settle(track, |slice| (slice.start, Reverse(slice.end), slice.id));
         }
-        Self { slices }
+        Self { tracks }
     }
 
     /// The first start and the last end; `None` if there is nothing.
     pub fn extent(&self) -> Option<(i64, i64)> {
-        let start = self.slices.iter().map(|slice| slice.start).min()?;
-        let end = self.slices.iter().map(|slice| slice.end).max()?;
+        let slices = || self.tracks.iter().flatten();
+        let start = slices().map(|slice| slice.start).min()?;
+        let end = slices().map(|slice| slice.end).max()?;
         Some((start, end))
     }
 
@@ -138,7 +136,7 @@ impl Timeline {
     /// change with the view.
     pub fn show(&self, view: &View) -> Vec<Mark> {
         let mut marks = Vec::new();
-        for track in self.slices.chunk_by(|a, b| a.track == b.track) {
+        for (number, track) in (0..).zip(&self.tracks) {
             let mut stack = Stack::default();
             let mut lanes: Vec<Pixels> = Vec::new();
             for slice in track {
@@ -147,7 +145,7 @@ impl Timeline {
                     continue;
                 }
                 while lanes.len() <= lane {
-                    lanes.push(Pixels::new(slice.track, lanes.len() as u32));
+                    lanes.push(Pixels::new(number, lanes.len() as u32));
                 }
                 if let Some(lane) = lanes.get_mut(lane) {
                     lane.add(slice, view);

@@ -1,12 +1,13 @@
 use super::{Mark, Slice, Timeline, View};
 use proptest::prelude::*;
 
-fn slice(id: u32, track: u32, name: u32, start: i64, end: i64) -> Slice {
-    Slice { track, name, start, end, id }
+fn slice(id: u32, track: u32, name: u32, start: i64, end: i64) -> (u32, Slice) {
+    (track, Slice { name, start, end, id })
 }
 
-fn shown(slices: &[Slice], start: i64, end: i64, pixels: u32) -> Vec<Mark> {
-    Timeline::new(slices.to_vec()).show(&View::new(start, end, pixels).unwrap())
+fn shown(slices: &[(u32, Slice)], start: i64, end: i64, pixels: u32) -> Vec<Mark> {
+    let of = |track: u32| slices.iter().filter(|slice| slice.0 == track).map(|slice| slice.1).collect();
+    Timeline::new((0..8).map(of).collect()).show(&View::new(start, end, pixels).unwrap())
 }
 
 #[test]
@@ -52,7 +53,7 @@ fn extreme_times_do_not_overflow() {
     assert!(View::new(5, 5, 10).is_none() && View::new(0, 5, 0).is_none());
 }
 
-fn slices() -> impl Strategy<Value = Vec<Slice>> {
+fn slices() -> impl Strategy<Value = Vec<(u32, Slice)>> {
     let one = (0u32..3, 0u32..4, -20i64..220, 0i64..40);
     proptest::collection::vec(one, 0..60).prop_map(|all| {
         let numbered = all.into_iter().enumerate();
@@ -69,11 +70,11 @@ proptest! {
         let marks = shown(&slices, start, end, pixels);
         // Lanes hold disjoint events, so their busy time is a plain sum.
         let clip = |s: i64, e: i64| (e.min(end) - s.max(start)).max(0);
-        let expected: i64 = slices.iter().map(|s| clip(s.start, s.end)).sum();
+        let expected: i64 = slices.iter().map(|(_, s)| clip(s.start, s.end)).sum();
         let wide = |m: &Mark| m.events == 1 && m.busy == m.longest_ns && (m.start < start || m.end > end);
         let busy: i64 = marks.iter().map(|m| if wide(m) { clip(m.start, m.end) } else { m.busy }).sum();
         prop_assert_eq!(busy, expected);
-        let starting = slices.iter().filter(|s| s.start >= start && s.start < end).count() as u32;
+        let starting = slices.iter().filter(|(_, s)| s.start >= start && s.start < end).count() as u32;
         let counted: u32 = marks.iter().filter(|m| m.start >= start).map(|m| m.events).sum();
         prop_assert_eq!(counted, starting);
         for (a, b) in marks.iter().zip(marks.iter().skip(1)) {
