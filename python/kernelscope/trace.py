@@ -6,8 +6,9 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from typing import cast
+from typing import TypeAlias, cast
 
 import polars as pl
 
@@ -106,6 +107,9 @@ class Trace:
 _LARGE_TABLE = 100_000
 """Rows of a table whose hand-over leaves so much memory behind that it is worth a millisecond to free it."""
 
+_Job: TypeAlias = "tuple[str, _traceparse.ArrowTable] | None"
+"""A column to hand over, with the name of its table; none: memory to give back."""
+
 
 def read(
     path: str | os.PathLike[str],
@@ -126,8 +130,8 @@ def read(
     in all (0 while unknown); what it raises stops the reading. ``step_range`` names the
     annotation or NVTX range that delimits steps where there is no ``ProfilerStep#N``. ``tables``
     names the tables that are wanted, and may map each to the columns that are: the others are empty,
-    other columns may be null, and a database is read only where it feeds what is wanted, without links to
-    tables that are not. ``kinds`` names the kinds of GPU work that are wanted, and with
+    other columns may be null, links to tables that are not wanted are null, and a database is read
+    only where it feeds what is wanted. ``kinds`` names the kinds of GPU work that are wanted, and with
     ``only_launching`` only API calls that launched such work are, and NVTX ranges that enclose one of
     them: a database is read without the others, other formats may have them.
 
@@ -151,14 +155,7 @@ def read(
         only_launching=only_launching,
         progress=progress,
     )
-    trim_heap()
-    waiting = raw.take_tables()
-    frames: dict[str, pl.DataFrame] = {}
-    # Popped one by one: Polars copies the categorical columns, and the originals can go.
-    for name in list(waiting):
-        frames[name] = _frame(name, waiting.pop(name))
-        if frames[name].height > _LARGE_TABLE:
-            trim_heap()
+    frames = _frames(raw.take_tables(), is_parallel=threads != 1)
     return Trace(meta=meta_from_raw(os.fspath(path), json.loads(raw.meta)), **frames)
 
 
@@ -181,30 +178,54 @@ def _wanted(tables: Sequence[str] | Mapping[str, Sequence[str]]) -> dict[str, li
     return {name: [] for name in tables}
 
 
-def _frame(name: str, table: _traceparse.ArrowTable) -> pl.DataFrame:
-    """The frame of a table, with a column of nulls for every column that holds no value.
+def _frames(tables: dict[str, _traceparse.ArrowTable], *, is_parallel: bool) -> dict[str, pl.DataFrame]:
+    """The frames of all tables, with a column of nulls for every column that holds no value.
 
     Most optional columns are empty in most traces. Built eagerly: the lazy engine would cost
     more memory than a small trace.
     """
+    rows = {name: len(table) for name, table in tables.items()}
+    jobs: list[_Job] = [None]
+    for name, height in rows.items():
+        # Column by column: those of one stream keep one another alive, and Polars copies categoricals.
+        jobs.extend((name, column) for column in tables.pop(name).columns())
+        if height > _LARGE_TABLE:
+            jobs.append(None)
+    jobs.reverse()
+    filled: dict[str, dict[str, pl.Series]] = {name: {} for name in rows}
+    if is_parallel and max(rows.values()) > _LARGE_TABLE:
+        with ThreadPoolExecutor(max_workers=1) as other:
+            helping = other.submit(_hand_over, jobs, filled)
+            _hand_over(jobs, filled)
+            helping.result()
+    else:
+        _hand_over(jobs, filled)
+    return {name: _frame(name, height, filled[name]) for name, height in rows.items()}
+
+
+def _hand_over(jobs: list[_Job], filled: dict[str, dict[str, pl.Series]]) -> None:
+    """Takes the last of ``jobs`` while there are any; other threads may do the same."""
+    while True:
+        try:
+            job = jobs.pop()
+        except IndexError:
+            return
+        if job is None:
+            trim_heap()
+        else:
+            series = pl.DataFrame(job[1]).to_series()
+            filled[job[0]][series.name] = series
+
+
+def _frame(name: str, rows: int, filled: dict[str, pl.Series]) -> pl.DataFrame:
     dtypes = {c.name: DTYPES[c.dtype] for c in TABLES[name].columns}
-    rows = len(table)
     if rows == 0:
         return pl.DataFrame(schema=dtypes)
-    # Column by column: those of one stream keep one another alive, and Polars copies the categorical ones.
-    columns = table.columns()
-    del table
-    filled: dict[str, pl.Series] = {}
-    while columns:
-        series = pl.DataFrame(columns.pop()).to_series()
-        filled[series.name] = series
+    missing = {dtype for column, dtype in dtypes.items() if column not in filled}
+    nulls = {dtype: pl.Series([None], dtype=dtype).new_from_index(0, rows) for dtype in missing}
     return pl.DataFrame(
         [
-            filled[column] if column in filled else _nulls(column, dtype, rows)
+            filled[column] if column in filled else nulls[dtype].alias(column)
             for column, dtype in dtypes.items()
         ]
     )
-
-
-def _nulls(name: str, dtype: pl.DataType, rows: int) -> pl.Series:
-    return pl.Series(name, [None], dtype=dtype).new_from_index(0, rows)
