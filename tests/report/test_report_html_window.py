@@ -18,7 +18,7 @@ from kernelscope.report.html.views.modules import _nested
 
 def test_a_small_trace_is_shown_whole(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, steps=5)
-    found = window.window_of(trace, ks.analysis.step_breakdown(trace))
+    found = window.window_of(trace, ks.analysis.step_breakdown(trace), trace.extent())
     assert found.trace is trace
     assert found.remark == ""
 
@@ -27,7 +27,7 @@ def test_of_a_large_trace_the_median_step_is_shown(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(window, "MOST_EVENTS", 4)
     trace = trace_of(tmp_path, steps=5)
     steps = ks.analysis.step_breakdown(trace)
-    found = window.window_of(trace, steps)
+    found = window.window_of(trace, steps, trace.extent())
     median = steps.sort("total_ns", "start_ns").row(2, named=True)
     assert f"step {median['step']}" in found.remark
     assert found.trace.ops["name"].to_list() == [f"ProfilerStep#{median['step']}", "aten::mm"]
@@ -39,7 +39,7 @@ def test_of_a_large_trace_without_steps_the_middle_is_shown(
 ) -> None:
     monkeypatch.setattr(window, "MOST_EVENTS", 3)
     trace = trace_of(tmp_path, steps=9)
-    found = window.window_of(trace, pl.DataFrame())
+    found = window.window_of(trace, pl.DataFrame(), trace.extent())
     assert "from the middle" in found.remark
     assert 0 < found.trace.ops.height < trace.ops.height
 

@@ -83,7 +83,8 @@ def comm_comp_overlap(
     on = ["device", *(column for column in columns if column != "device")]
     work = gpu_classes(trace, *(column for column in on if column != "start_ns"))
     calls = work.filter(pl.col("class") == CLASSES.index("communication"))
-    compute = work.filter(pl.col("class") == CLASSES.index("compute"))
+    compute = work.select("device", "start_ns", "end_ns", "class")
+    compute = compute.filter(pl.col("class") == CLASSES.index("compute"))
     spans = merged(calls, by=on)
     spans = spans.with_columns(hidden_ns(spans, compute, by=["device"]))
     length = pl.col("end_ns") - pl.col("start_ns")

@@ -94,7 +94,7 @@ def out_of_memory(facts: Facts) -> Iterator[Advice]:
     """Allocations that failed."""
     from kernelscope.analysis.memory.records import OUT_OF_MEMORY
 
-    failed = facts.trace.memory.filter(pl.col("name").cast(pl.String) == OUT_OF_MEMORY)
+    failed = facts.trace.memory.select("row", "start_ns", "name").filter(pl.col("name") == OUT_OF_MEMORY)
     if failed.height:
         yield Advice(
             "out_of_memory",

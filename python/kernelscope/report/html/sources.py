@@ -150,7 +150,7 @@ class Sources:
     @once
     def window(self) -> Window:
         """The trace itself, or a step of it if it is large."""
-        return window_of(self.trace, self.breakdown)
+        return window_of(self.trace, self.breakdown, self._extent)
 
     @once
     def _missing(self) -> dict[str, str]:
@@ -164,8 +164,11 @@ class Sources:
     @once
     def origin_ns(self) -> int:
         """The start of the first event: times of the page count from it."""
-        extent = self.trace.extent()
-        return extent[0] if extent else 0
+        return self._extent[0] if self._extent else 0
+
+    @once
+    def _extent(self) -> tuple[int, int] | None:
+        return self.trace.extent()
 
 
 def column_sum(frame: pl.DataFrame, column: str) -> int:

@@ -31,13 +31,14 @@ def host_events(trace: "Trace") -> int:
     return sum(frame.height for frame in (trace.ops, trace.launches, trace.python, trace.ranges))
 
 
-def window_of(trace: "Trace", steps: pl.DataFrame) -> Window:
+def window_of(trace: "Trace", steps: pl.DataFrame, extent: tuple[int, int] | None) -> Window:
     """``trace`` itself, or its median step if it is large, or its middle if it has no steps.
+
+    ``extent`` takes the answer of :meth:`kernelscope.Trace.extent`.
 
     Columns: of ``steps``, needs ``step``, ``start_ns`` and ``total_ns``.
     """
     events = host_events(trace)
-    extent = trace.extent()
     if events <= MOST_EVENTS or extent is None:
         return Window(trace, "")
     if steps.height > 1:
