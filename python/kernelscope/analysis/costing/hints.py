@@ -83,7 +83,8 @@ def _numbered(frame: pl.DataFrame, by: list[str], entries: dict[tuple[object, ..
         [(*key, entry) for key, entry in entries.items()], schema=[*by, "entry"], orient="row"
     )
     numbers = numbers.with_columns(pl.col(column).cast(dtype) for column, dtype in schema.items())
-    return frame.join(numbers, on=by, how="inner").select("row", pl.col("entry").cast(pl.UInt32))
+    numbered = frame.join(numbers, on=by, how="inner", maintain_order="left")
+    return numbered.select("row", pl.col("entry").cast(pl.UInt32))
 
 
 def _of_gradients(calls: pl.DataFrame, register: _Register) -> pl.DataFrame:
@@ -93,12 +94,12 @@ def _of_gradients(calls: pl.DataFrame, register: _Register) -> pl.DataFrame:
     nodes = calls.select("forward_row", "input_dims").filter(calls["forward_row"].is_not_null())
     forward = positions(calls["row"], nodes["forward_row"])
     unread = calls["input_dims"].is_not_null() & calls["concrete_inputs"].is_null()
-    nodes = nodes.filter(unread.gather(forward) & nodes["input_dims"].is_not_null()).unique(
-        "forward_row", keep="first"
-    )
-    nodes = nodes.select(row="forward_row", gradient=pl.col("input_dims").cast(pl.String))
+    nodes = nodes.filter(unread.gather(forward) & nodes["input_dims"].is_not_null())
+    # In order, for rows are found faster so.
+    nodes = nodes.unique("forward_row", keep="first", maintain_order=True)
+    nodes = nodes.select(row="forward_row", gradient="input_dims")
     entries: dict[tuple[object, ...], int] = {}
-    for text in nodes["gradient"].unique():
+    for text in nodes["gradient"].unique().cast(pl.String):
         shape = shape_of_input(text, 0)
         if shape:
             entries[(text,)] = register.add(Elsewhere(output_dims=shape))
@@ -147,7 +148,8 @@ def _of_lists(trace: "Trace", calls: pl.DataFrame, firsts: pl.DataFrame, registe
     types_of_op = calls["input_types"].gather(positions(calls["row"], kernels["op_row"]))
     kernels = kernels.filter(types_of_op.to_physical().is_in(listed.implode()).fill_null(value=False))
     longest = kernels.sort("dur_ns", "entry", descending=[True, False], nulls_last=True)
-    return longest.unique("op_row", keep="first", maintain_order=True).select("entry", row="op_row")
+    longest = longest.unique("op_row", keep="first", maintain_order=True)
+    return longest.select("entry", row="op_row").sort("row")
 
 
 def _of_launches(
