@@ -80,6 +80,9 @@ class CallTree:
     def merge_repeats(self, names: Frame) -> None:
         """Counts a call that is the only one inside a call of the same ``name`` as that one."""
 
+    def apart(self) -> CallTree:
+        """Another tree of the same calls without columns."""
+
     def kept(self) -> ArrowTable:
         """Which call each is counted as: ``kept``, its row."""
 
@@ -236,6 +239,9 @@ def weigh_groups(frame: Frame, count: int) -> ArrowTable:
 
 def call_members(slices: Frame, calls: Frame) -> ArrowTable:
     """Twice the position of the ``call_row`` of each slice, and 1 more if it starts in it: ``member``."""
+
+def innermost_slices(points: Frame, slices: Frame) -> ArrowTable | None:
+    """The ``row`` of the innermost slice around each point; nothing if slices nest very deep."""
 
 def divide_rows(columns: Frame) -> tuple[ArrowTable, ArrowTable]:
     """The ``class`` of each row, and the ``first`` row of each class."""

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int64Array, LargeStringArray, UInt32Array};
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
-use traceparse::call_tree::{self, Classes, Column, Forest, NONE, Paths, Positions, Slices, Working, nest};
+use traceparse::call_tree::{
+    self, Classes, Column, Forest, NONE, Nested, Paths, Points, Positions, Slices, Working, innermost, nest,
+};
 use traceparse::{Error, ErrorKind};
 
 use crate::errors;
@@ -86,6 +88,13 @@ impl CallTree {
             self.merging()?.retain(|at| classes.get(at).is_some_and(is_marked));
             Ok(())
         })
+    }
+
+    /// Another tree of the same calls, merged as they are by now, without columns.
+    fn apart(&self) -> Self {
+        let (rows, columns) = (self.rows.clone(), BTreeMap::new());
+        let (positions, forest) = (Arc::clone(&self.positions), Arc::clone(&self.forest));
+        Self { rows, positions, forest, columns, is_open: false }
     }
 
     /// Which call each is counted as: `kept`, its row.
@@ -296,6 +305,30 @@ impl CallTree {
     fn kept_only<'a, V: Copy>(&'a self, values: &'a [V]) -> impl Iterator<Item = V> + 'a {
         values.iter().enumerate().filter(|&(at, _)| !self.forest.is_merged(at)).map(|(_, &value)| value)
     }
+}
+
+/// The innermost of `slices` on the thread of each of `points` and around it, as `row`, null for none; nothing
+/// if the slices nest very deep. See `traceparse::call_tree::innermost`.
+///
+/// Columns: both need `track`, `start_ns` and `dur_ns` (null is 0), and `slices`, `row`, `parent_row` and
+/// `counts`, without which all count.
+#[pyfunction]
+pub(crate) fn innermost_slices(py: Python<'_>, points: Frame, slices: Frame) -> PyResult<Option<ArrowTable>> {
+    answer(py, || {
+        let (rows, parents) = (slices.links("row", NONE)?, slices.links("parent_row", NONE)?);
+        let (tracks, starts) = (slices.links("track", NONE)?, slices.numbers("start_ns")?);
+        let lengths = slices.numbers("dur_ns")?;
+        let nested =
+            Nested { rows: &rows, parents: &parents, tracks: &tracks, starts: &starts, lengths: &lengths };
+        let (tracks, starts) = (points.links("track", NONE)?, points.numbers("start_ns")?);
+        let ends = ends_of(&starts, points.numbers("dur_ns")?.into_owned());
+        let points = Points { tracks: &tracks, starts: &starts, ends: &ends };
+        let has_counts = slices.names().iter().any(|name| name == "counts");
+        let counts = if has_counts { slices.flags("counts")? } else { Vec::new() };
+        let is_counted = |at: u32| !has_counts || counts.get(at as usize).copied().unwrap_or(false);
+        let found = innermost(points, nested, is_counted);
+        found.map(|found| table(vec![("row", rows_at(&rows, found.into_iter()))])).transpose()
+    })
 }
 
 /// The call that each of `slices` names, and whether it starts in it: `member`, twice the position of the

@@ -35,7 +35,7 @@ def with_call_stacks(trace: "Trace") -> pl.DataFrame:
     text = pl.col("name").cast(pl.String).str.slice(0, _LONGEST_NAME)
     trie = name_trie(frames, text=text.str.replace_all(";", ",", literal=True))
     of_frame = frames.select(frame="row", path=trie.path_of)
-    around = innermost(ops, trace.python, counts=is_source.gather).alias("frame").to_frame()
+    around = innermost(ops, trace.python, counts=is_source).alias("frame").to_frame()
     paths = around.join(of_frame, on="frame", how="left", maintain_order="left").select("path")
     stacks = classes_of(paths)
     texts = trie.text_of(stacks.keys["path"], root_first=False)

@@ -4,6 +4,7 @@ The work is done in Rust, which takes a pass or two over the few columns that ar
 """
 
 from collections.abc import Sequence
+from copy import copy
 
 import polars as pl
 
@@ -36,6 +37,12 @@ class CallTree:
         Source: torch/autograd/profiler_util.py, EventList._remove_dup_nodes.
         """
         self._tree.merge_repeats(codes(names).alias("name").to_frame())
+
+    def apart(self) -> "CallTree":
+        """Another tree of the same calls, merged as they are by now, that has no columns."""
+        tree = copy(self)
+        tree._tree = self._tree.apart()  # noqa: SLF001 - it is one of these
+        return tree
 
     def kept(self) -> pl.Series:
         """The row of the call that each call is counted as: its own if it is not merged, null for none."""

@@ -7,6 +7,7 @@
 mod classes;
 mod columns;
 mod forest;
+mod innermost;
 mod nest;
 mod paths;
 mod positions;
@@ -17,6 +18,7 @@ mod tests;
 pub use classes::Classes;
 pub use columns::{Column, Working};
 pub use forest::{Circular, Forest};
+pub use innermost::{Nested, Points, innermost};
 pub use nest::{Slices, nest};
 pub use paths::{Paths, path_texts};
 pub use positions::Positions;

@@ -100,7 +100,10 @@ fn nest_sorted(slices: &Slices<'_>) -> Vec<u32> {
 }
 
 /// Sorts intervals, in parts that lie behind each other, since little of a trace is out of order.
-fn sort(members: &mut [u32], slices: &Slices<'_>) {
+pub(super) fn sort(members: &mut [u32], slices: &Slices<'_>) {
+    if members.is_sorted_by_key(|&at| slices.key(at)) {
+        return;
+    }
     let mut lowest = i64::MAX;
     let behind = members.iter().rev().map(|&at| {
         let behind = lowest;

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{Circular, Classes, Column, Forest, NONE, Paths, Positions, Slices, Working, nest, path_texts};
+use super::{
+    Circular, Classes, Column, Forest, NONE, Nested, Paths, Points, Positions, Slices, Working, innermost,
+    nest, path_texts,
+};
 use crate::memory::Curve;
 
 /// Parents of calls in any order, names and values.
@@ -169,6 +172,35 @@ proptest! {
         }
         let found = nest(Slices { groups: &groups, starts: &starts, ends: &ends, rows: &rows });
         prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_innermost_is_the_first_on_the_way_from_the_last_that_started(
+        slices in vec((0..2_u32, 0..12_i64, 0..8_i64, any::<bool>()), 1..20),
+        points in vec((0..3_u32, -1..14_i64, 0..4_i64), 1..20),
+    ) {
+        let column = |of: fn(&(u32, i64, i64, bool)) -> i64| slices.iter().map(of).collect::<Vec<_>>();
+        let (starts, ends) = (column(|s| s.1), column(|s| s.1 + s.2));
+        let (groups, tracks) = (column(|s| s.0.into()), slices.iter().map(|s| s.0).collect::<Vec<_>>());
+        let lengths = column(|s| s.2);
+        let rows: Vec<u32> = (0..slices.len() as u32).map(|at| 7 + 2 * at).collect();
+        let around = nest(Slices { groups: &groups, starts: &starts, ends: &ends, rows: &rows });
+        let parents: Vec<u32> = around.iter().map(|&at| rows.get(at as usize).copied().unwrap_or(NONE)).collect();
+        let (asked, from): (Vec<u32>, Vec<i64>) = points.iter().map(|p| (p.0, p.1)).unzip();
+        let until: Vec<i64> = points.iter().map(|p| p.1 + p.2).collect();
+        let expected: Vec<u32> = points.iter().map(|&(track, start, length)| {
+            let before = (0..slices.len()).filter(|&at| tracks[at] == track && starts[at] <= start);
+            let last = before.max_by_key(|&at| (starts[at], -ends[at], rows[at]));
+            let on_way = last.map_or(Vec::new(), |at| way(&around, at as u32));
+            let runs = |&at: &u32| {
+                let end = ends[at as usize];
+                end > start && end >= start + length && slices[at as usize].3
+            };
+            on_way.into_iter().find(runs).unwrap_or(NONE)
+        }).collect();
+        let nested = Nested { rows: &rows, parents: &parents, tracks: &tracks, starts: &starts, lengths: &lengths };
+        let points = Points { tracks: &asked, starts: &from, ends: &until };
+        prop_assert_eq!(innermost(points, nested, |at| slices[at as usize].3), Some(expected));
     }
 
     #[test]

@@ -4,17 +4,17 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from kernelscope.analysis.classes import Classes
 from kernelscope.analysis.grouping import as_text
 from kernelscope.analysis.memory.records import AllocatorRecords, with_operators
-from kernelscope.analysis.ops import operator_flags
-from kernelscope.analysis.tree import collapse_repeats
+from kernelscope.analysis.ops import operator_classes
+from kernelscope.analysis.tree import CallTree
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
-# Operators nest a dozen deep; a wrapper further up than this does not count the records.
-_MOST_LEVELS = 1_000
 _FIGURES = ("increase_bytes", "allocations", "allocated_bytes")
+_SUMS = tuple(name for figure in _FIGURES for name in (figure, f"self_{figure}"))
 
 
 def memory_table(trace: "Trace", *, start_ns: int | None = None, end_ns: int | None = None) -> pl.DataFrame:
@@ -35,45 +35,38 @@ def memory_table(trace: "Trace", *, start_ns: int | None = None, end_ns: int | N
         records = records.filter(pl.col("start_ns") >= start_ns)
     if end_ns is not None:
         records = records.filter(pl.col("start_ns") <= end_ns)
-    ops = trace.ops.select("row", "parent_row", "name", "category")
-    kept = collapse_repeats(ops)
-    placed = with_operators(records, trace).join(kept, left_on="op_row", right_on="row", how="inner")
-    level = placed.group_by("device", row="kept").agg(
-        pl.col("bytes").sum().alias(_FIGURES[0]),
-        (pl.col("bytes") > 0).sum().cast(pl.Int64).alias(_FIGURES[1]),
-        pl.col("bytes").filter(pl.col("bytes") > 0).sum().alias(_FIGURES[2]),
-    )
-    calls = _remaining(ops, kept)
-    sums = _with_calls_around(level, calls).join(
-        calls.filter("is_operator").select("row", "name"), on="row", how="inner"
-    )
-    figures = [name for figure in _FIGURES for name in (figure, f"self_{figure}")]
-    table = sums.group_by("device", "name").agg(pl.col(figures).sum())
-    counts = calls.filter("is_operator").group_by("name").agg(pl.len().cast(pl.Int64).alias("calls"))
-    used = table.filter(pl.any_horizontal(pl.col(figures) != 0))
-    used = used.join(counts, on="name", how="left", nulls_equal=True)
+    placed = with_operators(records, trace).filter(pl.col("op_row").is_not_null())
+    classes = operator_classes(trace.ops)
+    tree = CallTree(trace.ops)
+    tree.merge_repeats(trace.ops["name"])
+    sums = [
+        _summed(tree, classes, of_device).select(
+            pl.lit(device, pl.String).alias("device"), "name", "is_operator", "calls", *_SUMS
+        )
+        for (device,), of_device in placed.with_columns(pl.col("device").cast(pl.String)).group_by("device")
+    ]
+    if not sums:
+        nothing = {"device": pl.String, "name": pl.String, **dict.fromkeys(("calls", *_SUMS), pl.Int64)}
+        return pl.DataFrame(schema=nothing)
+    table = pl.concat(sums).filter("is_operator").drop("is_operator")
+    table = table.group_by("device", "name").agg(pl.all().sum())
     return (
-        as_text(used.with_columns(pl.col("device").cast(pl.String)))
-        .select("device", "name", "calls", *figures)
+        as_text(table.filter(pl.any_horizontal(pl.col(_SUMS) != 0)))
+        .select("device", "name", "calls", *_SUMS)
         .sort("device", "self_increase_bytes", "name", descending=[False, True, False], nulls_last=True)
     )
 
 
-def _with_calls_around(level: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """What each call did itself, and as ``self_`` nothing of it for each call around that one."""
-    parents = calls.select("row", _parent="parent_row")
-    own = level.with_columns(pl.col(_FIGURES).name.prefix("self_"))
-    levels = [own]
-    while level.height and len(levels) < _MOST_LEVELS:
-        climbed = level.join(parents, on="row", how="inner").filter(pl.col("_parent").is_not_null())
-        level = climbed.group_by("device", row="_parent").agg(pl.col(_FIGURES).sum())
-        levels.append(level.with_columns(pl.lit(0, pl.Int64).alias(f"self_{name}") for name in _FIGURES))
-    return pl.concat(levels)
-
-
-def _remaining(ops: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
-    """The calls that stand for themselves, their parents among them."""
-    parents = kept.rename({"row": "parent_row", "kept": "_parent"})
-    remaining = ops.join(kept.filter(pl.col("row") == pl.col("kept")).select("row"), on="row", how="semi")
-    remaining = remaining.join(parents, on="parent_row", how="left", maintain_order="left")
-    return operator_flags(remaining.with_columns(parent_row="_parent").drop("_parent"))
+def _summed(tree: CallTree, classes: Classes, records: pl.DataFrame) -> pl.DataFrame:
+    """What the calls of each class allocated with what is inside them, and as ``self_`` without it."""
+    increase, allocations, allocated = _FIGURES
+    own = {
+        f"self_{increase}": pl.col("bytes"),
+        f"self_{allocations}": pl.col("bytes") > 0,
+        f"self_{allocated}": pl.col("bytes").clip(lower_bound=0),
+    }
+    apart = tree.apart()
+    apart.add(records.select(call="op_row", **own))
+    for name in _FIGURES:
+        apart.with_inner(f"self_{name}", into=name)
+    return apart.class_sums(classes, _SUMS)

@@ -8,7 +8,7 @@ import polars as pl
 from kernelscope import _traceparse
 from kernelscope.analysis.innermost import innermost
 from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES
-from kernelscope.analysis.ops import operator_flags
+from kernelscope.analysis.ops import operator_classes
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -127,10 +127,7 @@ def with_operators(records: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
     Columns: of ``records``, needs ``row``, ``track`` and ``start_ns``.
     Source: the memory view of the TensorBoard plugin.
     """
-    named = trace.ops.select("row", "name", "category")
-
-    def is_operator(places: pl.Series) -> pl.Series:
-        return operator_flags(named[places])["is_operator"]
-
+    classes = operator_classes(trace.ops)
+    is_operator = classes.spread(classes.keys["is_operator"])
     moments = records.select("track", "start_ns", dur_ns=pl.lit(0, pl.Int64))
     return records.with_columns(innermost(moments, trace.ops, counts=is_operator).alias("op_row"))
