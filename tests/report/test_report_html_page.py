@@ -19,7 +19,7 @@ import kernelscope as ks
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.report import render
 from kernelscope.report.html import libraries, page, write_page
-from kernelscope.report.html.cells import label, numbers, texts
+from kernelscope.report.html.cells import label, texts, written
 from kernelscope.report.html.columns import COLUMNS
 from kernelscope.report.html.parts import Note, View
 from kernelscope.report.html.tables import MOST_ROWS, Table
@@ -84,10 +84,12 @@ def test_half_a_surrogate_pair_can_be_written(tmp_path: Path) -> None:
 
 def test_numbers_that_json_lacks_are_unknown() -> None:
     values = pl.Series([1.5, float("nan"), float("inf"), None])
-    assert numbers(values) == [1.5, None, None, None]
-    assert numbers(pl.Series([2**63, 7], dtype=pl.UInt64)) == [None, 7]
-    assert numbers(pl.Series([True, None])) == [True, None]
-    assert numbers(pl.Series([2**53 - 1], dtype=pl.Int64)) == [2**53 - 1]
+    frame = values.alias("x").to_frame()
+    assert frame.select(written("x", values.dtype))["x"].to_list() == [1.5, None, None, None]
+    large = pl.DataFrame({"x": pl.Series([2**63, 7], dtype=pl.UInt64)})
+    assert large.select(written("x", pl.UInt64()))["x"].to_list() == [None, 7]
+    plain = pl.DataFrame({"flag": [True, None], "x": [2**53 - 1, -1]})
+    assert plain.select(written(name, plain.schema[name]) for name in plain.columns).equals(plain)
 
 
 def test_texts_are_stored_once() -> None:

@@ -19,13 +19,14 @@ def label(name: str | None, width: int = _LABEL_WIDTH) -> str:
     return html.escape(short(name, width), quote=False)
 
 
-def numbers(series: pl.Series) -> list[Any]:
-    """The values of a column of numbers or flags; what JSON cannot write is null."""
-    if series.dtype.is_float():
-        series = pl.select(pl.when(series.is_finite()).then(series.round_sig_figs(6))).to_series()
-    elif series.dtype.is_integer() and series.dtype.is_unsigned_integer():
-        series = pl.select(pl.when(series < _EXACT).then(series)).to_series()
-    return series.to_list()
+def written(name: str, dtype: pl.DataType) -> pl.Expr:
+    """A column with null for numbers that JSON or JavaScript cannot hold, and texts as such."""
+    column = pl.col(name)
+    if dtype.is_float():
+        return pl.when(column.is_finite()).then(column.round_sig_figs(6))
+    if dtype.is_unsigned_integer():
+        return pl.when(column < _EXACT).then(column)
+    return column.cast(pl.String) if isinstance(dtype, (pl.Categorical, pl.Enum)) else column
 
 
 def texts(series: pl.Series) -> dict[str, list[Any]]:
@@ -33,12 +34,13 @@ def texts(series: pl.Series) -> dict[str, list[Any]]:
 
     A text that is short by itself has no short form, and a row without a text has no number.
     """
-    coded = series.cast(pl.String).cast(pl.Categorical)
-    distinct = coded.unique(maintain_order=True).drop_nulls()
-    places = {text: index for index, text in enumerate(distinct.to_list())}
+    places: dict[str, int] = {}
+    rows = [
+        None if text is None else places.setdefault(text, len(places))
+        for text in series.cast(pl.String).to_list()
+    ]
     shown = [_one_text(text) for text in places]
     brief = [short(text, _CELL_WIDTH) if len(text) > _CELL_WIDTH else None for text in places]
-    rows = [None if text is None else places[text] for text in coded.to_list()]
     return {"texts": shown, "short": brief, "of": rows}
 
 

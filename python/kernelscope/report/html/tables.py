@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from kernelscope.report.html.cells import numbers, texts
+from kernelscope.report.html.cells import texts, written
 from kernelscope.report.html.columns import COLUMNS
 
 MOST_ROWS = 3_000
@@ -39,7 +39,7 @@ class Table:
         shown = [c for c in self.columns or self.frame.columns if c in self.frame.columns and c in COLUMNS]
         filled = [c for c in shown if self.frame[c].null_count() < self.frame.height or not self.frame.height]
         # Sliced first: a table of a large trace may have a million rows.
-        frame = self.frame.select(filled).head(MOST_ROWS)
+        frame = self.frame.head(MOST_ROWS).select(written(name, self.frame.schema[name]) for name in filled)
         return {
             "kind": "table",
             "id": self.id,
@@ -47,7 +47,7 @@ class Table:
             "what": self.what,
             "columns": [_column(name, frame[name], self.titles) for name in filled],
             "data": [
-                texts(frame[name]) if _is_text(frame[name]) else numbers(frame[name]) for name in filled
+                texts(frame[name]) if _is_text(frame[name]) else frame[name].to_list() for name in filled
             ],
             "rows": frame.height,
             "all": self.all_rows or self.frame.height,
