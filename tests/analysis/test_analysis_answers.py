@@ -147,6 +147,13 @@ def test_kernel_table_by_operator_and_stream(training: Any) -> None:
     assert by_shape["calls"].to_list() == [2]
 
 
+def test_kernel_table_by_what_it_gives_means_of(training: Any) -> None:
+    table = analysis.kernel_table(training, by=("blocks_per_sm", "occupancy_pct"))
+    assert table.columns[:3] == ["blocks_per_sm", "occupancy_pct", "calls"]
+    assert table[:, :3].rows() == [(1.0, 12.5, 2)]
+    assert len(set(table.columns)) == table.width
+
+
 def test_statistics_of_kernels(tmp_path: Path) -> None:
     e = Events()
     for index, duration in enumerate((1, 2, 6)):

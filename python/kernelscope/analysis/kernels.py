@@ -60,13 +60,15 @@ def kernel_table(trace: "Trace", by: str | Sequence[str] = ("name",)) -> pl.Data
             std_ns="std",
         )
     )
-    known = [c for c in _FULL if work[c].null_count() < work.height]
+    # What all launches of a group agree in is their mean, too.
+    means = [c for c in _FULL if c not in columns]
+    known = [c for c in means if work[c].null_count() < work.height]
     table = table.with_columns(
         *(weighted_means(groups, work["dur_ns"], work[c], keys.height).alias(c) for c in known),
-        *(pl.lit(None, pl.Float64).alias(c) for c in _FULL if c not in known),
+        *(pl.lit(None, pl.Float64).alias(c) for c in means if c not in known),
         _on_tensor_cores(trace, work.select("name", "device"), groups, keys.height),
     )
-    table = table.filter(pl.col("calls") > 0).select(*columns, *_METRICS, *_FULL, "tensor_cores")
+    table = table.filter(pl.col("calls") > 0).select(*columns, *_METRICS, *means, "tensor_cores")
     return as_text(table).sort(
         ["total_ns", *columns], descending=[True, *(False for _ in columns)], nulls_last=True
     )
