@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, UInt8Array, 
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
 use traceparse::call_tree::{Classes, Forest, NONE, Positions};
-use traceparse::costing::{Calls, Figures, Limits, Marks, Owned, Pairs, Traits, Work};
+use traceparse::costing::{Calls, Figures, Limits, Marks, Owned, Pairs, Traits, UNTIMED, Work};
 use traceparse::interval::shared_time;
 
 use crate::frame::{Frame, Outcome, refused};
@@ -141,10 +141,13 @@ impl WorkCosting {
         refusing(py, || {
             let mut classes = Classes::new(work.height() as u32);
             divide(&mut classes, &work)?;
-            let (starts, durations) = (work.numbers("start_ns")?, work.options("dur_ns")?);
-            let ends = starts.iter().zip(&durations);
-            let ends: Vec<i64> = ends.map(|(s, d)| s.saturating_add(d.unwrap_or_default())).collect();
+            let (starts, lengths) = (work.numbers("start_ns")?, work.numbers("dur_ns")?);
+            let ends = starts.iter().zip(lengths.iter());
+            let ends: Vec<i64> = ends.map(|(start, length)| start.saturating_add(*length)).collect();
             let busy = shared_time(&work.links("device", NONE)?, &starts, &ends);
+            drop(ends);
+            let durations =
+                work.options("dur_ns")?.into_iter().map(|duration| duration.unwrap_or(UNTIMED)).collect();
             let ops = work.links("op", NONE)?.into_owned();
             let first = UInt32Array::from(classes.first().to_vec());
             let work = Work { ops, durations, busy, classes: classes.of().to_vec() };

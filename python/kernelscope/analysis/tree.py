@@ -111,7 +111,9 @@ class CallTree:
 
         Columns: ``names``, and ``at``, where the call stands among the calls.
         """
-        return pl.DataFrame(self._tree.columns_where(column, list(names)))
+        found = self._tree.columns_where(column, list(names))
+        # One by one: columns of one table keep one another alive.
+        return pl.DataFrame([pl.DataFrame(part).to_series() for part in found.columns()])
 
     def class_sums(self, classes: Classes, names: Sequence[str]) -> pl.DataFrame:
         """Sums of columns over the calls of each class.

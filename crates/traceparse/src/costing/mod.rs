@@ -12,4 +12,4 @@ mod work;
 mod tests;
 
 pub use owners::{Calls, Owned, Owner, Traits};
-pub use work::{Figures, Limits, Marks, OfOp, Pair, Pairs, Work};
+pub use work::{Figures, Limits, Marks, OfOp, Pair, Pairs, UNTIMED, Work};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{Calls, Limits, Marks, Owned, Owner, Pairs, Traits, Work};
+use super::{Calls, Limits, Marks, Owned, Owner, Pairs, Traits, UNTIMED, Work};
 use crate::call_tree::{Forest, NONE};
 
 /// Calls of which each lies in an earlier one or in none, with forwards, classes, and traits of these.
@@ -155,7 +155,7 @@ proptest! {
             marks.into_iter().map(|(cores, math, needs_fewer)| Marks { cores, math, needs_fewer }).collect();
         let work = Work {
             ops: pieces.iter().map(|p| p.0).collect(),
-            durations: pieces.iter().map(|p| p.1).collect(),
+            durations: pieces.iter().map(|p| p.1.unwrap_or(UNTIMED)).collect(),
             busy: pieces.iter().map(|p| p.1.unwrap_or(0) as f64 / 2.0).collect(),
             classes: pieces.iter().map(|p| p.2).collect(),
         };

@@ -2,13 +2,16 @@
 
 use crate::call_tree::{Classes, NONE};
 
+/// The time of a piece of work is not known.
+pub const UNTIMED: i64 = i64::MIN;
+
 /// GPU work with the call that each piece counts for.
 #[derive(Debug, Default)]
 pub struct Work {
     /// The call, as an index into the calls that count, or none.
     pub ops: Vec<u32>,
-    /// How long each lasts, if that is known.
-    pub durations: Vec<Option<i64>>,
+    /// How long each lasts, or [`UNTIMED`].
+    pub durations: Vec<i64>,
     /// The part of each in the time in which its GPU is busy.
     pub busy: Vec<f64>,
     /// Which pieces are alike in all that is asked of them.
@@ -41,7 +44,6 @@ pub struct OfOp {
     pub math: u8,
     /// Any of its work needs fewer operations.
     pub needs_fewer: bool,
-    longest: i64,
 }
 
 /// A kind of calls together with a class of work.
@@ -176,9 +178,9 @@ impl Pairs {
                 continue;
             };
             let Some(op) = self.ops.get(op as usize) else { continue };
-            let (share, length) = (share(op, duration), duration.unwrap_or_default());
+            let (share, length) = (share(op, duration), length(duration));
             sums.pieces += 1;
-            sums.timed += u32::from(duration.is_some());
+            sums.timed += u32::from(duration != UNTIMED);
             sums.device_ns += length;
             sums.shares += share;
             sums.tensor_core_ns += op.tensor_core_ns as f64 * share;
@@ -226,29 +228,31 @@ impl Pairs {
 
 fn of_ops(work: &Work, count: usize, marks: &[Marks]) -> Vec<OfOp> {
     let mut ops = vec![OfOp::default(); count];
+    let mut longest = vec![0_i64; count];
     for ((&op, &duration), &class) in work.ops.iter().zip(&work.durations).zip(&work.classes) {
-        let Some(op) = ops.get_mut(op as usize) else { continue };
+        let at = op as usize;
+        let (Some(op), Some(longest)) = (ops.get_mut(at), longest.get_mut(at)) else { continue };
         let marks = marks.get(class as usize).copied().unwrap_or_default();
-        let length = duration.unwrap_or_default();
+        let length = length(duration);
         op.device_ns += length;
         op.tensor_core_ns += if marks.cores == 2 { length } else { 0 };
         op.pieces += 1;
         op.cores = op.cores.max(marks.cores);
         op.needs_fewer |= marks.needs_fewer;
-        if marks.math > 0 && (op.math == 0 || length > op.longest) {
-            (op.math, op.longest) = (marks.math, length);
+        if marks.math > 0 && (op.math == 0 || length > *longest) {
+            (op.math, *longest) = (marks.math, length);
         }
     }
     ops
 }
 
+fn length(duration: i64) -> i64 {
+    if duration == UNTIMED { 0 } else { duration }
+}
+
 /// In proportion to the time, or equal where that is 0.
-fn share(op: &OfOp, duration: Option<i64>) -> f64 {
-    if op.device_ns > 0 {
-        duration.unwrap_or_default() as f64 / op.device_ns as f64
-    } else {
-        1.0 / f64::from(op.pieces)
-    }
+fn share(op: &OfOp, duration: i64) -> f64 {
+    if op.device_ns > 0 { length(duration) as f64 / op.device_ns as f64 } else { 1.0 / f64::from(op.pieces) }
 }
 
 /// Why a call seems to reach more than [`TOLERANCE`] of a peak: the first of the reasons that explains it,

@@ -79,8 +79,8 @@ def summed(trace: "Trace", work: LimitedWork, by: str | Sequence[str]) -> pl.Dat
 
 def _calls(work: LimitedWork, groups: pl.Series, count: int) -> pl.Series:
     """In how many operators the work of each group is."""
-    stream = groups.cast(pl.UInt32).alias("group").to_frame()
-    return pl.DataFrame(work.pairs.calls(stream, count))["calls"]
+    of_pairs = groups.cast(pl.UInt32).alias("group").to_frame()
+    return pl.DataFrame(work.pairs.calls(of_pairs, count))["calls"]
 
 
 def _finished(table: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
