@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 if TYPE_CHECKING:
+    from polars._typing import AsofJoinStrategy
+
     from kernelscope.trace import Trace
 
 
@@ -31,14 +33,16 @@ def longest_on_thread(trace: "Trace", waits: pl.DataFrame) -> pl.DataFrame:
         return empty
     # On one thread these do not overlap, so those that meet a wait are neighbours: the first that ends after
     # its start to the last that starts before its end.
-    first = _place(asked, held, at="start_ns", edge="end_ns", strategy="forward")
-    last = _place(asked, held, at="until_ns", edge="start_ns", strategy="backward")
-    spans = asked.join(first, on="row").join(last, on="row", suffix="_last")
-    spans = spans.filter(pl.col("place_last") >= pl.col("place")).with_columns(
-        place=pl.int_ranges("place", pl.col("place_last") + 1)
+    spans = _with_place(asked, held, "first", at="start_ns", edge="end_ns", strategy="forward")
+    spans = _with_place(spans, held, "last", at="until_ns", edge="start_ns", strategy="backward")
+    spans = spans.filter(pl.col("last") >= pl.col("first"))
+    pairs = spans.select(
+        "row", "start_ns", "until_ns", place=pl.int_ranges("first", pl.col("last") + 1, dtype=pl.UInt32)
+    ).explode("place")
+    meeting = held.select(pl.col("start_ns").alias("start_ns_held"), "end_ns", "host_row", "host").select(
+        pl.all().gather(pairs["place"])
     )
-    pairs = spans.explode("place").with_columns(pl.col("place").cast(pl.UInt32))
-    pairs = pairs.join(held, on="place", how="inner", suffix="_held")
+    pairs = pairs.hstack(meeting)
     shared = pl.min_horizontal("until_ns", "end_ns") - pl.max_horizontal("start_ns", "start_ns_held")
     return (
         pairs.with_columns(host_ns=shared)
@@ -67,15 +71,15 @@ def _outermost(trace: "Trace", tracks: pl.Series) -> pl.DataFrame:
     )
 
 
-def _place(asked: pl.DataFrame, held: pl.DataFrame, *, at: str, edge: str, strategy: str) -> pl.DataFrame:
-    """The place of the first or last of ``held`` whose ``edge`` lies beyond, or before, ``at``."""
-    keys = held.select("track", "place", _at=edge).sort("_at")
-    moments = asked.select("row", "track", _at=at).sort("_at")
-    found = moments.join_asof(
-        keys,
-        on="_at",
-        by="track",
-        strategy="forward" if strategy == "forward" else "backward",
-        check_sortedness=False,
+def _with_place(
+    asked: pl.DataFrame, held: pl.DataFrame, name: str, *, at: str, edge: str, strategy: "AsofJoinStrategy"
+) -> pl.DataFrame:
+    """Adds the place of the first or last of ``held`` whose ``edge`` lies beyond, or before, ``at``.
+
+    Columns: of ``asked``, and ``name``. Rows without such a place are left out.
+    """
+    keys = held.select("track", pl.col("place").alias(name), _at=edge).sort("_at")
+    found = asked.sort(at).join_asof(
+        keys, left_on=at, right_on="_at", by="track", strategy=strategy, check_sortedness=False
     )
-    return found.select("row", pl.col("place").cast(pl.Int64)).drop_nulls()
+    return found.drop("_at").drop_nulls(name)

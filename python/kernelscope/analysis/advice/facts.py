@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import polars as pl
 
 from kernelscope.analysis.advice.names import matching, names_like
-from kernelscope.analysis.advice.waits import classified_gaps
+from kernelscope.analysis.advice.waits import Gaps, classified_gaps
 from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.eligibility import call_eligibility
 from kernelscope.analysis.gpus import gpu_summary
@@ -88,15 +88,22 @@ class Facts:
 
     @cached_property
     def kernels(self) -> pl.DataFrame:
-        """Kernels in whole steps that are no communication: what rules look at, and ``tensor_cores``."""
-        columns = (
-            "row", "name", "device", "stream", "start_ns", "dur_ns", "step", "op_row", "blocks_per_sm",
-        )  # fmt: skip
-        computes = (pl.col("kind") == "kernel") & ~pl.col("is_communication").fill_null(value=False)
-        computes = self.trace.gpu_ops.select(computes & self._is_inside).to_series()
-        kernels = self.trace.gpu_ops.select(columns).filter(computes)
+        """Kernels in whole steps that are no communication.
+
+        Columns: ``row``, ``name``, ``device`` and ``dur_ns``, which most rules look at, and ``tensor_cores``.
+        """
+        kernels = self.of_kernels("row", "name", "device", "dur_ns")
         kernels = kernels.with_columns(pl.col("dur_ns").fill_null(0))
         return kernel_flags(kernels, self.trace.devices)
+
+    def of_kernels(self, *columns: str) -> pl.DataFrame:
+        """More columns of the ``kernels``, in their order, for a rule that alone looks at them."""
+        return self.trace.gpu_ops.select(columns).filter(self._computes)
+
+    @cached_property
+    def _computes(self) -> pl.Series:
+        computes = (pl.col("kind") == "kernel") & ~pl.col("is_communication").fill_null(value=False)
+        return self.trace.gpu_ops.select(computes & self._is_inside).to_series()
 
     @cached_property
     def kernel_ns(self) -> int:
@@ -126,14 +133,15 @@ class Facts:
         kernels, ops = self.kernels, self.trace.ops
         if ops["phase"].null_count() == ops.height:
             return pl.repeat(value=False, n=kernels.height, eager=True)
-        phases = looked_up(kernels["op_row"], ops, "phase")
-        return phases.select((pl.col("phase") == "optimizer").fill_null(value=False)).to_series()
+        updates = ops.select("row", is_update=pl.col("phase") == "optimizer")
+        found = looked_up(self.of_kernels("op_row")["op_row"], updates, "is_update")
+        return found["is_update"].fill_null(value=False)
 
     @cached_property
-    def gaps(self) -> pl.DataFrame:
+    def gaps(self) -> Gaps:
         """The gaps of GPUs in whole steps, by what they waited for: see ``classified_gaps``."""
         names = self._names
-        return self.inside(classified_gaps(self.trace, op_names=names["ops"], launch_names=names["launches"]))
+        return classified_gaps(self.trace, self.inside, op_names=names["ops"], launch_names=names["launches"])
 
     def may_use(self, column: str, share: float) -> bool:
         """Whether some GPU's memory may exceed a share of its capacity, by a look at the totals.

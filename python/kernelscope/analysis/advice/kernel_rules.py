@@ -59,7 +59,8 @@ def off_tensor_cores(facts: Facts) -> Iterator[Advice]:
     plain = facts.named(_PRODUCTS).filter(~pl.col("tensor_cores").fill_null(value=True))
     if plain.is_empty():
         return
-    operators = looked_up(plain["op_row"], facts.trace.ops, "name", "category")
+    launched_by = looked_up(plain["row"], facts.trace.gpu_ops, "op_row")["op_row"]
+    operators = looked_up(launched_by, facts.trace.ops, "name", "category")
     plain = plain.filter(operator_flags(operators)["eligible"] > 0)
     spent = int(plain["dur_ns"].sum())
     value = spent / facts.kernel_ns
@@ -144,7 +145,8 @@ def elementwise_chains(facts: Facts) -> Iterator[Advice]:
 
 def _chains(facts: Facts) -> pl.DataFrame:
     """Elementwise kernels in a row on a stream, in one step: ``row``, ``dur_ns``, ``chain``."""
-    kernels = facts.kernels.select(
+    kernels = facts.kernels.select("row", "name", "device", "dur_ns")
+    kernels = kernels.hstack(facts.of_kernels("stream", "start_ns", "step")).select(
         "row",
         "device",
         "stream",

@@ -25,12 +25,14 @@ def _worst(gaps: pl.DataFrame) -> tuple[int | None, pl.DataFrame]:
     if sums.is_empty():
         return None, gaps
     device = sums["device"][0]
+    if sums.height == 1:
+        return device, gaps
     return device, gaps.filter(pl.col("device").eq_missing(device))
 
 
 def launch_bound(facts: Facts) -> Iterator[Advice]:
     """GPUs that wait for the host to launch."""
-    device, gaps = _worst(facts.gaps.filter(pl.col("cause") == "launch"))
+    device, gaps = _worst(facts.gaps.late.filter(pl.col("cause") == "launch"))
     waited = int(gaps["dur_ns"].sum())
     value = facts.share(waited)
     if value is None or value <= _LATE:
@@ -53,7 +55,7 @@ def launch_bound(facts: Facts) -> Iterator[Advice]:
 
 def host_busy(facts: Facts) -> Iterator[Advice]:
     """GPUs that wait while the host does something else than to launch."""
-    device, gaps = _worst(facts.gaps.filter(pl.col("cause") == "host"))
+    device, gaps = _worst(facts.gaps.late.filter(pl.col("cause") == "host"))
     waited = int(gaps["dur_ns"].sum())
     value = facts.share(waited)
     if value is None or value <= _LATE:
@@ -88,7 +90,7 @@ def tiny_kernels(facts: Facts) -> Iterator[Advice]:
     value = int((facts.kernels["dur_ns"] < _TINY_NS).sum()) / facts.kernels.height
     if value <= _TINY:
         return
-    gaps = facts.gaps.filter(pl.col("cause") == "launch")
+    gaps = facts.gaps.late.filter(pl.col("cause") == "launch")
     ending = looked_up(gaps["row"], facts.kernels, "dur_ns")["dur_ns"]
     device, waits = _worst(gaps.filter(ending < _TINY_NS))
     waited = int(waits["dur_ns"].sum())
@@ -113,7 +115,7 @@ def tiny_kernels(facts: Facts) -> Iterator[Advice]:
 
 def synchronising_calls(facts: Facts) -> Iterator[Advice]:
     """Gaps that open because the host had waited for the GPU."""
-    device, gaps = _worst(facts.gaps.filter(pl.col("cause") == "sync"))
+    device, gaps = _worst(facts.gaps.late.filter(pl.col("cause") == "sync"))
     waited = int(gaps["dur_ns"].sum())
     value = facts.share(waited)
     if value is None or value <= _SYNCING:
@@ -142,7 +144,8 @@ def small_grids(facts: Facts) -> Iterator[Advice]:
     """Kernels with fewer blocks than the GPU has multiprocessors."""
     if not facts.kernel_ns:
         return
-    small = facts.kernels.filter((pl.col("blocks_per_sm") < 1) & (pl.col("blocks_per_sm") > 0))
+    kernels = facts.kernels.select("row", "name", "dur_ns").hstack(facts.of_kernels("blocks_per_sm"))
+    small = kernels.filter((pl.col("blocks_per_sm") < 1) & (pl.col("blocks_per_sm") > 0))
     value = int(small["dur_ns"].sum()) / facts.kernel_ns
     if value <= _SMALL:
         return
@@ -166,7 +169,7 @@ def small_grids(facts: Facts) -> Iterator[Advice]:
 
 def gpu_idle(facts: Facts) -> Iterator[Advice]:
     """GPUs that do nothing for more than a tenth of the time, and what they wait for."""
-    device, gaps = _worst(facts.gaps)
+    device, gaps = _worst(facts.gaps.all)
     waited = int(gaps["dur_ns"].sum())
     value = facts.share(waited)
     if value is None or value <= _IDLE:
@@ -203,7 +206,7 @@ def optimizer_not_fused(facts: Facts) -> Iterator[Advice]:
     value = kernels.height / facts.steps
     if value <= _OPTIMIZER_KERNELS:
         return
-    gaps = facts.gaps.join(kernels.select("row"), on="row", how="semi")
+    gaps = facts.gaps.late.join(kernels.select("row"), on="row", how="semi")
     device, gaps = _worst(gaps.filter(pl.col("cause") == "launch"))
     mean = format_ns(kernels.select(pl.col("dur_ns").mean()).item())
     yield Advice(

@@ -90,8 +90,8 @@ def communication(facts: Facts) -> Iterator[Advice]:
     value = facts.share(exposed)
     if value is None or value <= _COMMUNICATION:
         return
-    gpu_ops = facts.inside(facts.trace.gpu_ops.select("row", "dur_ns", "step", "is_communication"))
-    work = gpu_ops.filter(pl.col("is_communication").fill_null(value=False))
+    gpu_ops = facts.trace.gpu_ops.select("row", "dur_ns", "step", "is_communication")
+    work = facts.inside(gpu_ops.filter(pl.col("is_communication").fill_null(value=False)))
     cited, table = (work, "gpu_ops") if work.height else (facts.ops_named("^(?:nccl|gloo):"), "ops")
     yield Advice(
         "communication",
@@ -116,7 +116,7 @@ def low_utilisation(facts: Facts) -> Iterator[Advice]:
     listed = ", ".join(f"GPU {device} {format_percent(share)}" for device, share in shares[:8])
     more = f" and {len(shares) - 8} more" if len(shares) > 8 else ""
     of_idle = pl.col("device").is_in(idle["device"].implode())
-    waits = facts.gaps.filter(of_idle)
+    waits = facts.gaps.all.filter(of_idle)
     yield Advice(
         "low_utilisation",
         "GPUs run kernels less than half of the time",
@@ -143,7 +143,8 @@ def mixed_precision(facts: Facts) -> Iterator[Advice]:
     if not share:
         return
     lowest = facts.calls.filter(pl.col("is_lowest") & pl.col("is_operator")).select(op_row="row")
-    kernels = facts.kernels.join(lowest, on="op_row", how="semi")
+    kernels = facts.kernels.select("row", "dur_ns").hstack(facts.of_kernels("op_row"))
+    kernels = kernels.join(lowest, on="op_row", how="semi")
     yield Advice(
         "mixed_precision",
         "Nothing runs on tensor cores",

@@ -1,6 +1,7 @@
 """What GPUs waited for in each gap between their works."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
@@ -26,25 +27,36 @@ DATA_LOADING = r"^enumerate\(DataLoader\)#.*\.__next__$|^enumerate\(DataPipe\)#"
 _CAUSE = pl.Enum(["data", "sync", "launch", "host", "queue"])
 
 
+class Gaps(NamedTuple):
+    """Gaps of GPUs: ``all`` of them in few columns, and in more those that wait for the host, ``late``."""
+
+    all: pl.DataFrame
+    late: pl.DataFrame
+
+
 def classified_gaps(
-    trace: "Trace", *, op_names: pl.Series | None = None, launch_names: pl.Series | None = None
-) -> pl.DataFrame:
+    trace: "Trace",
+    inside: Callable[[pl.DataFrame], pl.DataFrame],
+    *,
+    op_names: pl.Series | None = None,
+    launch_names: pl.Series | None = None,
+) -> Gaps:
     """Each gap in which a GPU idled between two works, and what it waited for.
 
     ``data``: the work after the gap was launched in it, and loading data took most of the time until then.
     ``sync``: it was launched in it after the host had waited for the GPU to be done. ``launch``: it was
     launched in it, as the host was late; ``host``: the same, but so late that the host must have done
     something else than to launch. ``queue``: it had been launched before, and waited for an event, a copy,
-    another stream, or only for its turn. Null where the launch was not recorded. ``op_names`` and
-    ``launch_names`` take the distinct names of the trace's ``ops`` and ``launches``.
+    another stream, or only for its turn. Null where the launch was not recorded. ``inside`` picks the gaps
+    that count, by the ``step`` of the work after them. ``op_names`` and ``launch_names`` take the distinct
+    names of the trace's ``ops`` and ``launches``.
 
-    Columns: ``row`` (of the work after the gap in ``gpu_ops``), ``device``, ``step``, ``start_ns``,
-        ``dur_ns``, ``cause``, ``sync_row`` (of the call in ``launches``, for ``sync``), ``data_row`` (of
-        the annotation in ``ops``, for ``data``), ``op_row`` (that launched the work), ``launch_ns`` and
-        ``track`` (of the launch).
+    Columns: ``row`` (of the work after the gap in ``gpu_ops``), ``device``, ``dur_ns``, ``cause``; of those
+        whose cause is ``data``, ``sync``, ``launch`` or ``host`` also ``start_ns``, ``sync_row`` (of the call
+        in ``launches``, for ``sync``), ``launch_ns`` and ``track`` (of the launch).
     Units: ns.
     """
-    gaps = work_gaps(trace, "row", "device", "step", "op_row")
+    gaps = inside(work_gaps(trace, "row", "device", "step")).drop("step")
     # Only what was launched in the gap can have waited for the host.
     is_late = (pl.col("launch_ns") > pl.col("start_ns")).fill_null(value=False)
     late = _with_syncs(_with_data(gaps.filter(is_late), trace, names=op_names), trace, names=launch_names)
@@ -56,13 +68,13 @@ def classified_gaps(
         .when(pl.col("dur_ns") > LONGEST_LAUNCH_NS)
         .then(pl.lit("host", _CAUSE))
         .otherwise(pl.lit("launch", _CAUSE))
+    ).drop("data_row")
+    is_queued = pl.col("launch_ns").is_not_null()
+    others = gaps.select("row", "device", "dur_ns", is_queued=is_queued, is_late=is_late)
+    others = others.filter(~pl.col("is_late")).select(
+        "row", "device", "dur_ns", cause=pl.when("is_queued").then(pl.lit("queue", _CAUSE))
     )
-    others = gaps.filter(~is_late).with_columns(
-        cause=pl.when(pl.col("launch_ns").is_not_null()).then(pl.lit("queue", _CAUSE)),
-        sync_row=pl.lit(None, pl.UInt32),
-        data_row=pl.lit(None, pl.UInt32),
-    )
-    return pl.concat([late, others.select(late.columns)])
+    return Gaps(pl.concat([late.select(others.columns), others]), late)
 
 
 def _with_data(gaps: pl.DataFrame, trace: "Trace", *, names: pl.Series | None) -> pl.DataFrame:
