@@ -76,17 +76,36 @@ def comm_comp_overlap(
     mode = check_compat(compat)
     if mode is not None:
         return hta_comm_comp_overlap(trace, mode)
-    columns = check_by(by, trace.gpu_ops.columns)
+    return overlaps(trace, [check_by(by, trace.gpu_ops.columns)])[0]
+
+
+def overlaps(trace: "Trace", groupings: Sequence[Sequence[str]]) -> list[pl.DataFrame]:
+    """The table of ``comm_comp_overlap`` for each of several groupings, at the cost of about one.
+
+    ``groupings``: lists of columns of ``gpu_ops``.
+    """
     if not trace.gpu_ops["is_communication"].any():
-        of_group = as_text(trace.gpu_ops.select(columns).clear())
-        return of_group.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in _OVERLAP.items())
-    on = ["device", *(column for column in columns if column != "device")]
-    work = gpu_classes(trace, *(column for column in on if column != "start_ns"))
+        missing = [pl.lit(None, dtype).alias(name) for name, dtype in _OVERLAP.items()]
+        return [as_text(trace.gpu_ops.select(by).clear()).with_columns(missing) for by in groupings]
+    needed = {"device": None, **{name: None for columns in groupings for name in columns}}
+    needed.pop("start_ns", None)
+    work = gpu_classes(trace, *needed)
     calls = work.filter(pl.col("class") == CLASSES.index("communication"))
-    compute = work.select("device", "start_ns", "end_ns", "class")
-    compute = compute.filter(pl.col("class") == CLASSES.index("compute"))
-    spans = merged(calls, by=on)
-    spans = spans.with_columns(hidden_ns(spans, compute, by=["device"]))
+    ends = ["device", "start_ns", "end_ns"]
+    compute = work.select(*ends, "class").filter(pl.col("class") == CLASSES.index("compute"))
+    parts = [merged(calls, by=["device", *(name for name in by if name != "device")]) for by in groupings]
+    hidden = hidden_ns(pl.concat(part.select(ends) for part in parts), compute, by=["device"])
+    tables: list[pl.DataFrame] = []
+    done = 0
+    for columns, part in zip(groupings, parts, strict=True):
+        own = part.with_columns(hidden.slice(done, part.height))
+        tables.append(_overlap(calls, own, list(columns)))
+        done += part.height
+    return tables
+
+
+def _overlap(calls: pl.DataFrame, spans: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    """What the calls of each group took, and how much of that is hidden, from the union of their times."""
     length = pl.col("end_ns") - pl.col("start_ns")
     table = spans.group_by(columns).agg(communication_ns=length.sum(), overlap_ns=pl.col("hidden_ns").sum())
     counts = calls.group_by(columns).agg(pl.len().cast(pl.Int64).alias("calls"))

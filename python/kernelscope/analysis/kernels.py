@@ -46,8 +46,12 @@ def kernel_table(trace: "Trace", by: str | Sequence[str] = ("name",)) -> pl.Data
         asked = [c for c in of_op if c in columns]
         linked = looked_up(work["op_row"], trace.ops, "name", *asked)
         work = work.with_columns(linked["name"].alias("op"), *(linked[c] for c in asked))
-    of, keys = classes_of(work.select(columns))
-    groups = work.select(pl.when(IS_KERNEL).then(of)).to_series()
+    # What a kernel's name and GPU decide is worked out once for all launches that agree in these, too.
+    finer = classes_of(work.select(list(dict.fromkeys([*columns, "kind", "name", "device"]))))
+    coarser = classes_of(finer.keys.select(columns))
+    kinds = finer.keys.select("kind", "name", "device", group=coarser.of)
+    kinds = kinds.with_columns(pl.when(IS_KERNEL).then("group").alias("group"))
+    groups, keys = finer.spread(kinds["group"]), coarser.keys
     found = described(groups, work["dur_ns"], keys.height, quantiles=(0.5,))
     table = keys.hstack(
         found.select(
@@ -66,7 +70,7 @@ def kernel_table(trace: "Trace", by: str | Sequence[str] = ("name",)) -> pl.Data
     table = table.with_columns(
         *(weighted_means(groups, work["dur_ns"], work[c], keys.height).alias(c) for c in known),
         *(pl.lit(None, pl.Float64).alias(c) for c in means if c not in known),
-        _on_tensor_cores(trace, work.select("name", "device"), groups, keys.height),
+        _on_tensor_cores(trace, kinds.drop_nulls("group"), keys.height),
     )
     table = table.filter(pl.col("calls") > 0).select(*columns, *_METRICS, *means, "tensor_cores")
     return as_text(table).sort(
@@ -74,13 +78,12 @@ def kernel_table(trace: "Trace", by: str | Sequence[str] = ("name",)) -> pl.Data
     )
 
 
-def _on_tensor_cores(trace: "Trace", work: pl.DataFrame, groups: pl.Series, count: int) -> pl.Series:
+def _on_tensor_cores(trace: "Trace", kinds: pl.DataFrame, count: int) -> pl.Series:
     """Whether some kernel of each group runs on tensor cores, which its name and its GPU decide.
 
-    Columns: of ``work``, needs ``name`` and ``device``.
+    Columns: of ``kinds``, needs ``name``, ``device`` and ``group``.
     """
-    kinds = classes_of(work.with_columns(groups.alias("_group"))).keys
-    kinds = kernel_flags(kinds, trace.devices).group_by("_group")
-    told = kinds.agg(pl.col("tensor_cores").any(ignore_nulls=False)).drop_nulls("_group")
+    told = kernel_flags(kinds, trace.devices).group_by("group")
+    told = told.agg(pl.col("tensor_cores").any(ignore_nulls=False))
     unknown = pl.repeat(None, count, dtype=pl.Boolean, eager=True)
-    return unknown.scatter(told["_group"], told["tensor_cores"]).alias("tensor_cores")
+    return unknown.scatter(told["group"], told["tensor_cores"]).alias("tensor_cores")

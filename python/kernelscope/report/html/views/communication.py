@@ -1,6 +1,7 @@
 """Communication: what was sent, how fast, and how much of it computing hid."""
 
 from kernelscope import analysis
+from kernelscope.analysis.gpu_time import overlaps
 from kernelscope.report.html.parts import Note, Part, View
 from kernelscope.report.html.sources import Sources
 from kernelscope.report.html.tables import Table
@@ -22,7 +23,7 @@ def _parts(sources: Sources) -> list[Part]:
     if notes:
         return [*notes]
     parts: list[Part] = []
-    overlap = analysis.comm_comp_overlap(sources.trace)
+    overlap, names = overlaps(sources.trace, [["device"], ["name"]])
     if overlap.height:
         what = "Exposed is the time in which communication runs and nothing computes on that GPU."
         parts.append(Table("overlap", "Overlap with computing", what, overlap))
@@ -33,7 +34,6 @@ def _parts(sources: Sources) -> list[Part]:
             " kernelscope.analysis.communication of several ranks tells them apart."
         )
         parts.append(Table("collectives", "Collectives", what, table, _COLUMNS))
-    names = analysis.comm_comp_overlap(sources.trace, by=("name",))
     if names.height:
         what = "Communication kernels by name."
         parts.append(Table("communication-kernels", "Kernels", what, names))
