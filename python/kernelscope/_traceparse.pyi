@@ -234,6 +234,9 @@ def find_rows(rows: Frame, wanted: Frame) -> ArrowTable:
 def describe_groups(frame: Frame, count: int, quantiles: Sequence[float]) -> ArrowTable:
     """Of each ``group`` the ``rows``, and of its ``value`` ``sum``, ``mean``, ``min`` ..., ``q0`` ..."""
 
+def sum_groups(frame: Frame, count: int) -> ArrowTable:
+    """Of each ``group`` the ``rows``, and the ``sum`` of its ``value``."""
+
 def weigh_groups(frame: Frame, count: int) -> ArrowTable:
     """The ``mean`` of the ``value`` of each ``group``, weighted by ``weight`` where there is any."""
 

@@ -43,7 +43,7 @@ mod _traceparse {
     #[pymodule_export]
     use super::memory::pair_allocations;
     #[pymodule_export]
-    use super::numbering::{describe_groups, find_rows, weigh_groups};
+    use super::numbering::{describe_groups, find_rows, sum_groups, weigh_groups};
     #[pymodule_export]
     use super::projection::RangeProjector;
     #[pymodule_export]

@@ -6,7 +6,9 @@ use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type, UInt32Type};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, PrimitiveArray, RecordBatch, UInt32Array};
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
-use traceparse::numbering::{Described, Figures, NOWHERE, Numbering, described, places, weighted_means};
+use traceparse::numbering::{
+    Described, Figures, NOWHERE, Numbering, described, places, totals, weighted_means,
+};
 
 use crate::frame::{Frame, Outcome, refused};
 use crate::table::{ArrowTable, table};
@@ -47,6 +49,26 @@ pub(crate) fn describe_groups(
                 described(&groups, frame.options("value")?.iter().copied(), count, &quantiles)
             };
             described_table(&found, quantiles.len())
+        };
+        find().map_err(|error| refused(&error))
+    })
+}
+
+/// Of each group the `rows`, and the `sum` of its numbers, from a frame like that of `describe_groups`.
+#[pyfunction]
+pub(crate) fn sum_groups(py: Python<'_>, frame: Frame, count: u32) -> PyResult<ArrowTable> {
+    watch::run(py, None, move |_| {
+        let find = || {
+            let groups = frame.links("group", NOWHERE)?;
+            let found = if let Ok(values) = frame.values::<Int64Type>("value") {
+                totals(&groups, values.iter().map(|&value| Some(value)), count)
+            } else {
+                totals(&groups, frame.options("value")?.iter().copied(), count)
+            };
+            let column = |of: fn(&(i64, i64)) -> i64| -> ArrayRef {
+                Arc::new(Int64Array::from_iter_values(found.iter().map(of)))
+            };
+            table(vec![("rows", column(|group| group.0)), ("sum", column(|group| group.1))])
         };
         find().map_err(|error| refused(&error))
     })

@@ -22,6 +22,12 @@ def described(
     return pl.DataFrame(_traceparse.describe_groups(frame, count, list(quantiles)))
 
 
+def totals(groups: pl.Series, values: pl.Series, count: int) -> pl.DataFrame:
+    """How many rows each of ``count`` groups has, and what its whole numbers sum to: ``rows``, ``sum``."""
+    frame = pl.DataFrame({"group": groups, "value": values})
+    return pl.DataFrame(_traceparse.sum_groups(frame, count))
+
+
 def weighted_means(groups: pl.Series, weights: pl.Series, values: pl.Series, count: int) -> pl.Series:
     """The mean of the values of each of ``count`` groups, weighted by whole numbers.
 

@@ -6,7 +6,7 @@ import polars as pl
 
 from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.covering import covered_ns, filled_ns
-from kernelscope.analysis.described import described, weighted_means
+from kernelscope.analysis.described import totals, weighted_means
 from kernelscope.analysis.occupancy import IS_KERNEL, LAUNCH_COLUMNS, launch_metrics
 from kernelscope.analysis.ops import operator_flags
 from kernelscope.analysis.row_lookup import positions
@@ -130,7 +130,7 @@ def _occupancy(launches: pl.DataFrame, runs: pl.Expr, of: pl.Series, devices: pl
 def _counts(work: pl.DataFrame, of: pl.Series, devices: pl.DataFrame) -> pl.DataFrame:
     """How many kernels each device ran, and their time."""
     groups = work.select(pl.when(IS_KERNEL).then(of)).to_series()
-    found = described(groups, work["dur_ns"], devices.height)
+    found = totals(groups, work["dur_ns"], devices.height)
     return devices.with_columns(found.select(kernels="rows", kernel_ns="sum").get_columns())
 
 
@@ -156,7 +156,7 @@ def launched_kernels(trace: "Trace") -> pl.DataFrame:
     ops = trace.ops.select(pl.col("name", "category").gather(at))
     of, keys = classes_of(work.select("device", "name", op=ops["name"], category=ops["category"]))
     groups = work.select(pl.when(IS_KERNEL & at.is_not_null()).then(of)).to_series()
-    found = described(groups, work["dur_ns"], keys.height)
+    found = totals(groups, work["dur_ns"], keys.height)
     classes = keys.with_columns(dur_ns=found["sum"]).filter(found["rows"] > 0)
     named = operator_flags(classes.select(name="op", category="category"))
     return kernel_flags(classes.with_columns(named["is_operator"]), trace.devices)

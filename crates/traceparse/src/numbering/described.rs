@@ -26,6 +26,19 @@ pub struct Figures {
     pub quantiles: Vec<f64>,
 }
 
+/// How many rows each of the groups `0..count` has, and the sum of its numbers, as [`described`] takes both.
+#[must_use]
+pub fn totals(groups: &[u32], numbers: impl Iterator<Item = Option<i64>>, count: u32) -> Vec<(i64, i64)> {
+    let mut found = vec![(0_i64, 0_i64); count as usize];
+    for (&group, number) in groups.iter().zip(numbers) {
+        if let Some((rows, sum)) = found.get_mut(group as usize) {
+            *rows += 1;
+            *sum = sum.wrapping_add(number.unwrap_or(0));
+        }
+    }
+    found
+}
+
 /// Describes the numbers of groups `0..count`, row by row in `groups`: rows of no such group do not count.
 #[must_use]
 pub fn described(
@@ -81,12 +94,11 @@ fn deviation(numbers: &[i64], sum: i128) -> Option<f64> {
     }
     // Whole numbers do not lose what floats would where all are large and alike.
     let middle = sum / count;
-    let (mut off, mut squares) = (0_i128, 0_i128);
-    for &number in numbers {
-        let distance = i128::from(number) - middle;
-        off += distance;
-        squares = squares.saturating_add(distance.saturating_mul(distance));
-    }
+    let off = sum - middle * count;
+    // A mean of such numbers is one of them.
+    let middle = i64::try_from(middle).ok()?;
+    let square = |&number: &i64| u128::from(number.abs_diff(middle)) * u128::from(number.abs_diff(middle));
+    let squares = numbers.iter().map(square).fold(0_u128, u128::saturating_add);
     let spread = squares as f64 - (off as f64) * (off as f64) / count as f64;
     Some((spread.max(0.0) / (count - 1) as f64).sqrt())
 }
@@ -148,7 +160,7 @@ impl Weighted {
 
 #[cfg(test)]
 mod tests {
-    use super::{described, weighted_means};
+    use super::{described, totals, weighted_means};
     use proptest::prelude::*;
 
     proptest! {
@@ -158,6 +170,8 @@ mod tests {
         ) {
             let groups: Vec<u32> = rows.iter().map(|row| row.0).collect();
             let found = described(&groups, rows.iter().map(|row| row.1), 3, &[0.0, 0.5, 0.9]);
+            let sums: Vec<_> = found.iter().map(|group| (group.rows, group.sum)).collect();
+            prop_assert_eq!(totals(&groups, rows.iter().map(|row| row.1), 3), sums);
             for (group, found) in (0..3).zip(found) {
                 let own = || rows.iter().filter(move |row| row.0 == group);
                 let mut numbers: Vec<i64> = own().filter_map(|row| row.1).collect();

@@ -9,7 +9,7 @@ mod places;
 #[cfg(test)]
 mod tests;
 
-pub use described::{Described, Figures, described, weighted_means};
+pub use described::{Described, Figures, described, totals, weighted_means};
 pub use places::{NOWHERE, places};
 
 /// Numbers combinations of values in the order in which they come first.
