@@ -16,7 +16,7 @@ _ARENA_MAX = -8
 
 
 def keep_freed(milliseconds: int) -> None:
-    """Has freed memory given back after so long, and not after ten seconds.
+    """Has freed memory given back after so long, and not after half a second and another second.
 
     An arena per core, where four are usual, leaves less of it in pieces. Settings of the user's own stay, and
     once Polars is there nothing changes.

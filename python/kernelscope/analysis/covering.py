@@ -30,8 +30,7 @@ def covered_ns(frame: pl.DataFrame, *, by: list[str], level: str | None = None) 
         ``covered_ns``. Intervals that end before they start count nothing.
     """
     levels = pl.lit(0, pl.UInt8) if level is None else pl.col(level).cast(pl.UInt8)
-    stream = grouped(frame, by, level=levels)
-    found = pl.DataFrame(_traceparse.cover_levels(stream))
+    found = pl.DataFrame(_traceparse.cover_levels(grouped(frame, by, level=levels)))
     if level is None:
         if not by:
             return found.select(pl.col("covered_ns").sum())
@@ -57,8 +56,8 @@ def filled_ns(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
     Columns: of ``frame``, needs ``start_ns``, ``end_ns``, ``share`` and ``by``; gives ``by`` and
         ``filled_ns``.
     """
-    stream = grouped(frame, by, share=pl.col("share").cast(pl.Float64))
-    return _with_groups(frame, by, pl.DataFrame(_traceparse.filled_time(stream)))
+    shares = grouped(frame, by, share=pl.col("share").cast(pl.Float64))
+    return _with_groups(frame, by, pl.DataFrame(_traceparse.filled_time(shares)))
 
 
 def runs(frame: pl.DataFrame, label: pl.Expr, *, by: list[str]) -> pl.Series:
@@ -66,8 +65,8 @@ def runs(frame: pl.DataFrame, label: pl.Expr, *, by: list[str]) -> pl.Series:
 
     Columns: of ``frame``, needs ``start_ns``, ``end_ns`` and ``by``; ``label`` is a whole number below 2^32.
     """
-    stream = grouped(frame, by, label=label.cast(pl.UInt32))
-    return pl.DataFrame(_traceparse.number_runs(stream)).to_series()
+    labelled = grouped(frame, by, label=label.cast(pl.UInt32))
+    return pl.DataFrame(_traceparse.number_runs(labelled)).to_series()
 
 
 def hidden_ns(frame: pl.DataFrame, cover: pl.DataFrame, *, by: list[str]) -> pl.Series:
