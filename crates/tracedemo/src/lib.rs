@@ -28,6 +28,7 @@
 //! assert_eq!(truth.json_bytes, bytes.len() as u64);
 //! assert!(truth.steps.iter().all(|step| step.parts.iter().sum::<i64>() == step.total_ns));
 //! ```
+#![forbid(unsafe_code)]
 
 mod builder;
 mod calls;

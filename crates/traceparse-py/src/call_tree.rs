@@ -323,7 +323,7 @@ pub(crate) fn innermost_slices(py: Python<'_>, points: Frame, slices: Frame) -> 
         let (tracks, starts) = (points.links("track", NONE)?, points.numbers("start_ns")?);
         let ends = ends_of(&starts, points.numbers("dur_ns")?.into_owned());
         let points = Points { tracks: &tracks, starts: &starts, ends: &ends };
-        let has_counts = slices.names().iter().any(|name| name == "counts");
+        let has_counts = slices.has("counts");
         let counts = if has_counts { slices.flags("counts")? } else { Vec::new() };
         let is_counted = |at: u32| !has_counts || counts.get(at as usize).copied().unwrap_or(false);
         let found = innermost(points, nested, is_counted);

@@ -5,13 +5,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use arrow_array::types::UInt32Type;
-use arrow_array::{Array, BooleanArray, RecordBatch, StringViewArray};
+use arrow_array::{BooleanArray, StringViewArray};
 use pyo3::prelude::*;
 use traceparse::export::{EventWriter, Extra};
 use traceparse::{Error, ErrorKind};
 
 use crate::errors;
-use crate::frame::{Frame, Outcome, column, refused};
+use crate::frame::{Frame, Outcome, column, filled, refused};
 
 /// Writes one file of events, part by part.
 #[pyclass(module = "kernelscope._traceparse")]
@@ -54,9 +54,9 @@ fn read_extras(frame: &Frame) -> Outcome<Vec<Extra>> {
     for batch in frame.parts() {
         let rows = column::<UInt32Type>(batch, "row")?;
         let text =
-            |name: &str| -> Outcome<StringViewArray> { Ok(typed::<StringViewArray>(batch, name)?.clone()) };
+            |name: &str| -> Outcome<StringViewArray> { Ok(filled::<StringViewArray>(batch, name)?.clone()) };
         let (keys, values) = (text("key")?, text("value")?);
-        let fields = typed::<BooleanArray>(batch, "is_field")?;
+        let fields: &BooleanArray = filled(batch, "is_field")?;
         extras.extend((0..batch.num_rows()).map(|at| Extra {
             row: rows.value(at),
             key: keys.value(at).to_owned(),
@@ -65,13 +65,6 @@ fn read_extras(frame: &Frame) -> Outcome<Vec<Extra>> {
         }));
     }
     Ok(extras)
-}
-
-fn typed<'b, A: Array + 'static>(batch: &'b RecordBatch, name: &str) -> Outcome<&'b A> {
-    let array = batch.column_by_name(name).and_then(|array| array.as_any().downcast_ref::<A>());
-    array.filter(|array| array.null_count() == 0).ok_or_else(|| {
-        arrow_schema::ArrowError::SchemaError(format!("{name} is missing, null or of another type"))
-    })
 }
 
 fn failed(py: Python<'_>, error: &io::Error, path: &std::path::Path) -> PyErr {

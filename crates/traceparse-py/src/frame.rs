@@ -217,12 +217,13 @@ pub(crate) fn column<'a, T: ArrowPrimitiveType>(
     batch: &'a RecordBatch,
     name: &str,
 ) -> Outcome<&'a PrimitiveArray<T>> {
-    downcast(batch, name)
+    filled(batch, name)
 }
 
-fn downcast<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Outcome<&'a A> {
+/// A column of any kind that has a value in every row.
+pub(crate) fn filled<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Outcome<&'a A> {
     let column = optional(batch, name).filter(|array: &&A| array.null_count() == 0);
-    column.ok_or_else(|| ArrowError::SchemaError(format!("{name} is missing, null or of another type")))
+    column.ok_or_else(|| unfit(name))
 }
 
 /// A column that may hold nulls.

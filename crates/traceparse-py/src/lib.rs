@@ -1,5 +1,6 @@
 //! The extension module `kernelscope._traceparse`: signatures, error mapping and the hand-over of
 //! tables; everything else is in `traceparse`.
+#![allow(clippy::needless_pass_by_value, reason = "arguments from Python come by value")]
 
 mod call_tree;
 mod comparison;

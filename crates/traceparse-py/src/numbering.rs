@@ -59,12 +59,8 @@ pub(crate) fn describe_groups(
 pub(crate) fn sum_groups(py: Python<'_>, frame: Frame, count: u32) -> PyResult<ArrowTable> {
     watch::run(py, None, move |_| {
         let find = || {
-            let groups = frame.links("group", NOWHERE)?;
-            let found = if let Ok(values) = frame.values::<Int64Type>("value") {
-                totals(&groups, values.iter().map(|&value| Some(value)), count)
-            } else {
-                totals(&groups, frame.options("value")?.iter().copied(), count)
-            };
+            let (groups, numbers) = (frame.links("group", NOWHERE)?, frame.numbers("value")?);
+            let found = totals(&groups, &numbers, count);
             let column = |of: fn(&(i64, i64)) -> i64| -> ArrayRef {
                 Arc::new(Int64Array::from_iter_values(found.iter().map(of)))
             };

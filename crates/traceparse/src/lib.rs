@@ -8,6 +8,7 @@
 //! - one bad event never costs the file: it is repaired or dropped, and counted in [`Stats`];
 //! - tables do not depend on the number of threads or on where the bytes were cut;
 //! - nothing is recursive and nothing is quadratic in what a file can contain.
+#![forbid(unsafe_code)]
 
 pub mod call_tree;
 pub mod comparison;
