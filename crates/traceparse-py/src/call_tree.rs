@@ -9,10 +9,9 @@ use pyo3::prelude::*;
 use traceparse::call_tree::{
     self, Classes, Column, Forest, NONE, Nested, Paths, Points, Positions, Slices, Working, innermost, nest,
 };
-use traceparse::{Error, ErrorKind};
 
-use crate::errors;
-use crate::frame::{Frame, Outcome, refused};
+use crate::answer::answer;
+use crate::frame::{Frame, Outcome};
 use crate::memory;
 use crate::table::{ArrowTable, table};
 
@@ -416,14 +415,4 @@ fn rows_at(rows: &[u32], positions: impl Iterator<Item = u32>) -> ArrayRef {
 
 fn invalid(message: &str) -> ArrowError {
     ArrowError::InvalidArgumentError(message.to_owned())
-}
-
-/// What `work` comes to, done with the interpreter released; its error as Python's.
-fn answer<T: Send>(py: Python<'_>, work: impl FnOnce() -> Outcome<T> + Send) -> PyResult<T> {
-    py.detach(work).map_err(|error| match error {
-        ArrowError::InvalidArgumentError(message) => {
-            errors::to_python(py, &Error::new(ErrorKind::InvalidArgument, message))
-        }
-        other => errors::to_python(py, &refused(&other)),
-    })
 }

@@ -8,9 +8,9 @@ use arrow_array::{ArrayRef, Int64Array, UInt8Array, UInt32Array};
 use pyo3::prelude::*;
 use traceparse::comparison::{Claim, Match, NOBODY, align, owners};
 
-use crate::frame::{Frame, Outcome, column, refused};
+use crate::answer::answer_watched;
+use crate::frame::{Frame, Outcome, column};
 use crate::table::{ArrowTable, table};
-use crate::watch;
 
 /// Who owns how much of each window, which is `(start, end)` in order: see `traceparse::comparison`.
 ///
@@ -21,8 +21,8 @@ pub(crate) fn divide_windows(
     claims: Frame,
     windows: Vec<(i64, i64)>,
 ) -> PyResult<ArrowTable> {
-    watch::run(py, None, move |_| {
-        let claims = read_claims(&claims).map_err(|error| refused(&error))?;
+    answer_watched(py, move || {
+        let claims = read_claims(&claims)?;
         let owned = owners(claims, &windows);
         let columns: Vec<(&str, ArrayRef)> = vec![
             ("window", Arc::new(owned.iter().map(|o| o.window).collect::<UInt32Array>())),
@@ -34,7 +34,7 @@ pub(crate) fn divide_windows(
             ),
             ("ns", Arc::new(owned.iter().map(|o| o.ns).collect::<Int64Array>())),
         ];
-        table(columns).map_err(|error| refused(&error))
+        table(columns)
     })
 }
 
@@ -43,10 +43,8 @@ pub(crate) fn divide_windows(
 /// Both have the column `group`, which never falls, and a column of tokens for each of `levels`.
 #[pyfunction]
 pub(crate) fn align_events(py: Python<'_>, a: Frame, b: Frame, levels: Vec<String>) -> PyResult<ArrowTable> {
-    watch::run(py, None, move |_| {
-        let sides = [Tokens::read(&a, &levels), Tokens::read(&b, &levels)];
-        let [a, b] = sides.map(|side| side.map_err(|error| refused(&error)));
-        let (a, b) = (a?, b?);
+    answer_watched(py, move || {
+        let (a, b) = (Tokens::read(&a, &levels)?, Tokens::read(&b, &levels)?);
         let mut found: Vec<Match> = Vec::new();
         for (group, left) in a.groups() {
             let right = b.range_of(group);
@@ -62,7 +60,7 @@ pub(crate) fn align_events(py: Python<'_>, a: Frame, b: Frame, levels: Vec<Strin
             ("b", Arc::new(found.iter().map(|m| m.b).collect::<UInt32Array>())),
             ("level", Arc::new(found.iter().map(|m| m.level).collect::<UInt8Array>())),
         ];
-        table(columns).map_err(|error| refused(&error))
+        table(columns)
     })
 }
 

@@ -9,9 +9,9 @@ use traceparse::call_tree::{Classes, Forest, NONE, Positions};
 use traceparse::costing::{Calls, Figures, Limits, Marks, Owned, Pairs, Traits, UNTIMED, Work};
 use traceparse::interval::shared_time;
 
-use crate::frame::{Frame, Outcome, refused};
+use crate::answer::{answer, answer_watched};
+use crate::frame::{Frame, Outcome};
 use crate::table::{ArrowTable, table};
-use crate::watch;
 
 /// Calls, divided into classes of equal ones, of which those are found whose costs count for work.
 #[pyclass(module = "kernelscope._traceparse")]
@@ -26,7 +26,7 @@ impl CallCosting {
     /// agree in, as codes.
     #[new]
     fn new(py: Python<'_>, calls: Frame) -> PyResult<Self> {
-        refusing(py, || {
+        answer(py, || {
             let mut classes = Classes::new(calls.height() as u32);
             divide(&mut classes, &calls)?;
             Ok(Self { calls, classes })
@@ -36,12 +36,12 @@ impl CallCosting {
     /// The position of the first call of each class, `first`.
     fn first(&self, py: Python<'_>) -> PyResult<ArrowTable> {
         let first = UInt32Array::from(self.classes.first().to_vec());
-        refusing(py, || table(vec![("first", Arc::new(first))]))
+        answer(py, || table(vec![("first", Arc::new(first))]))
     }
 
     /// Divides the classes once more: `0` has a code for each call.
     fn divide_further(&mut self, py: Python<'_>, codes: Frame) -> PyResult<()> {
-        refusing(py, || divide(&mut self.classes, &codes))
+        answer(py, || divide(&mut self.classes, &codes))
     }
 
     /// The calls that count for the work of `anchors` (`anchor`, rows of calls, null for none), or for what
@@ -58,7 +58,7 @@ impl CallCosting {
         anchors: Option<Frame>,
         outermost: bool,
     ) -> PyResult<(ArrowTable, ArrowTable, ArrowTable)> {
-        refusing(py, || owners(self, &traits, anchors.as_ref(), outermost))
+        answer(py, || owners(self, &traits, anchors.as_ref(), outermost))
     }
 }
 
@@ -138,7 +138,7 @@ impl WorkCosting {
     /// classes agree in, as codes. Its GPUs' busy time is divided among it.
     #[new]
     fn new(py: Python<'_>, work: Frame) -> PyResult<Self> {
-        refusing(py, || {
+        answer(py, || {
             let mut classes = Classes::new(work.height() as u32);
             divide(&mut classes, &work)?;
             let (starts, lengths) = (work.numbers("start_ns")?, work.numbers("dur_ns")?);
@@ -157,15 +157,15 @@ impl WorkCosting {
 
     /// The position of the first piece of each class, `first`.
     fn first(&self, py: Python<'_>) -> PyResult<ArrowTable> {
-        refusing(py, || table(vec![("first", Arc::new(self.first.clone()))]))
+        answer(py, || table(vec![("first", Arc::new(self.first.clone()))]))
     }
 
     /// Pairs the work of calls of kinds (`kind` of each) with its classes, which have `cores`, `math` and
     /// `needs_fewer`; see `traceparse::costing::Marks`.
     fn pair(&self, py: Python<'_>, kinds: Frame, marks: Frame) -> PyResult<WorkPairs> {
         let work = Arc::clone(&self.work);
-        watch::run(py, None, move |_| {
-            let pairs = paired(&work, kinds, marks).map_err(|error| refused(&error))?;
+        answer_watched(py, move || {
+            let pairs = paired(&work, kinds, marks)?;
             Ok(WorkPairs { work, pairs: Arc::new(pairs) })
         })
     }
@@ -199,7 +199,7 @@ impl WorkPairs {
     /// The pairs: `kind`, `class`, and the calls' `cores` and `math`.
     fn pairs(&self, py: Python<'_>) -> PyResult<ArrowTable> {
         let pairs = self.pairs.pairs();
-        refusing(py, || {
+        answer(py, || {
             table(vec![
                 ("kind", Arc::new(pairs.iter().map(|p| Some(p.kind)).collect::<UInt32Array>())),
                 ("class", Arc::new(pairs.iter().map(|p| Some(p.class)).collect::<UInt32Array>())),
@@ -212,7 +212,7 @@ impl WorkPairs {
     /// What each call's work comes to: `device_ns`, `kernels`, `cores`, `math`, `tensor_core_ns`.
     fn ops(&self, py: Python<'_>) -> PyResult<ArrowTable> {
         let ops = self.pairs.ops();
-        refusing(py, || {
+        answer(py, || {
             table(vec![
                 ("device_ns", Arc::new(ops.iter().map(|op| Some(op.device_ns)).collect::<Int64Array>())),
                 (
@@ -232,7 +232,7 @@ impl WorkPairs {
     /// For each piece of work its `pair`, null for work without a call, and its `share` in its call's work.
     fn shares(&self, py: Python<'_>) -> PyResult<ArrowTable> {
         let shares = self.pairs.shares(&self.work);
-        refusing(py, || {
+        answer(py, || {
             table(vec![
                 ("pair", indices(self.pairs.of_work())),
                 ("share", Arc::new(shares.map(Some).collect::<Float64Array>())),
@@ -244,15 +244,15 @@ impl WorkPairs {
     /// `through_ns` (null or NaN where unknown) and `is_estimate`; see `traceparse::costing::Figures`.
     fn figures(&self, py: Python<'_>, limits: Frame) -> PyResult<ArrowTable> {
         let (work, pairs) = (Arc::clone(&self.work), Arc::clone(&self.pairs));
-        watch::run(py, None, move |_| {
-            let limits = read_limits(limits).map_err(|error| refused(&error))?;
-            figures_table(&pairs.figures(&work, &limits)).map_err(|error| refused(&error))
+        answer_watched(py, move || {
+            let limits = read_limits(limits)?;
+            figures_table(&pairs.figures(&work, &limits))
         })
     }
 
     /// In how many calls the work of each of `count` groups is: `group` has that of each pair.
     fn calls(&self, py: Python<'_>, groups: Frame, count: usize) -> PyResult<ArrowTable> {
-        refusing(py, || {
+        answer(py, || {
             let groups = groups.links("group", NONE)?;
             let calls = self.pairs.calls(&self.work, &groups, count);
             table(vec![(
@@ -311,8 +311,4 @@ fn divide(classes: &mut Classes, frame: &Frame) -> Outcome<()> {
 /// Indices, null for none.
 fn indices(values: &[u32]) -> ArrayRef {
     Arc::new(values.iter().map(|&index| (index != NONE).then_some(index)).collect::<UInt32Array>())
-}
-
-fn refusing<T: Send>(py: Python<'_>, work: impl FnOnce() -> Outcome<T> + Send) -> PyResult<T> {
-    py.detach(work).map_err(|error| crate::errors::to_python(py, &refused(&error)))
 }

@@ -1,5 +1,6 @@
 //! Which Python exception each kind of error becomes.
 
+use std::any::Any;
 use std::path::Path;
 
 use pyo3::prelude::*;
@@ -52,7 +53,11 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
 }
 
 /// The exception for a panic: a fault of this library, whatever the file holds.
-pub(crate) fn from_panic(py: Python<'_>, message: &str) -> PyErr {
+pub(crate) fn from_panic(py: Python<'_>, panic: &(dyn Any + Send)) -> PyErr {
+    let text =
+        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let cause = text.unwrap_or("unknown cause");
+    let message = format!("internal error: {cause}; please report it with the trace");
     let build = || -> PyResult<PyErr> {
         let class = py.import("kernelscope.errors")?.getattr("InternalError")?;
         Ok(PyErr::from_value(class.call1((message,))?))

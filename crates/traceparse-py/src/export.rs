@@ -10,8 +10,9 @@ use pyo3::prelude::*;
 use traceparse::export::{EventWriter, Extra};
 use traceparse::{Error, ErrorKind};
 
+use crate::answer::answer;
 use crate::errors;
-use crate::frame::{Frame, Outcome, column, filled, refused};
+use crate::frame::{Frame, Outcome, column, filled};
 
 /// Writes one file of events, part by part.
 #[pyclass(module = "kernelscope._traceparse")]
@@ -36,7 +37,7 @@ impl JsonEventWriter {
     fn write(&mut self, py: Python<'_>, frames: Vec<Frame>, extras: Frame) -> PyResult<()> {
         let Self { path, writer } = self;
         let Some(writer) = writer else { return Err(closed(py)) };
-        let extras = read_extras(&extras).map_err(|error| errors::to_python(py, &refused(&error)))?;
+        let extras = answer(py, || read_extras(&extras))?;
         let batches: Vec<_> = frames.iter().flat_map(Frame::parts).cloned().collect();
         py.detach(|| writer.write(&batches, &extras)).map_err(|error| failed(py, &error, path))
     }

@@ -13,7 +13,6 @@ use arrow_schema::{ArrowError, DataType};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use traceparse::{Error, ErrorKind};
 
 /// What comes of looking at the columns of a frame.
 pub(crate) type Outcome<T> = std::result::Result<T, ArrowError>;
@@ -235,9 +234,4 @@ pub(crate) fn nullable<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &st
 /// A column that need not be there.
 pub(crate) fn optional<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Option<&'a A> {
     batch.column_by_name(name).and_then(|array| array.as_any().downcast_ref::<A>())
-}
-
-/// What Python is told of frames that are not as they must be.
-pub(crate) fn refused(error: &ArrowError) -> Error {
-    Error::new(ErrorKind::InvalidArgument, format!("the frames are not what is needed: {error}"))
 }

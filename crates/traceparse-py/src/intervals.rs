@@ -12,14 +12,14 @@ use pyo3::prelude::*;
 use traceparse::interval::{GroupedIntervals, first_of_each};
 use traceparse::numbering::{NOWHERE, places};
 
-use crate::frame::{Frame, Outcome, refused};
+use crate::answer::answer;
+use crate::frame::{Frame, Outcome};
 use crate::table::{ArrowTable, table};
-use crate::watch;
 
 /// The union of each group: `at`, `start_ns`, `end_ns`, in order.
 #[pyfunction]
 pub(crate) fn unite_intervals(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable> {
-    answer(py, move || {
+    answer(py, || {
         let columns = Columns::read(&frame)?;
         let parts = columns.intervals().union();
         table(vec![
@@ -35,7 +35,7 @@ pub(crate) fn unite_intervals(py: Python<'_>, frame: Frame) -> PyResult<ArrowTab
 /// The frame has the column `level`, too.
 #[pyfunction]
 pub(crate) fn cover_levels(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable> {
-    answer(py, move || {
+    answer(py, || {
         let columns = Columns::read(&frame)?;
         let levels = frame.values::<UInt8Type>("level")?;
         let found = columns.intervals().covered(&levels);
@@ -50,7 +50,7 @@ pub(crate) fn cover_levels(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable>
 /// How much of each interval of one frame those of the same group of another cover: `hidden_ns`.
 #[pyfunction]
 pub(crate) fn hidden_lengths(py: Python<'_>, frame: Frame, cover: Frame) -> PyResult<ArrowTable> {
-    answer(py, move || {
+    answer(py, || {
         let (columns, cover) = (Columns::read(&frame)?, Columns::read(&cover)?);
         let hidden = columns.intervals().hidden_by(&cover.intervals());
         table(vec![("hidden_ns", Arc::new(Int64Array::from(hidden)))])
@@ -64,7 +64,7 @@ pub(crate) fn hidden_lengths(py: Python<'_>, frame: Frame, cover: Frame) -> PyRe
 /// `start_ns` and `track`.
 #[pyfunction]
 pub(crate) fn find_gaps(py: Python<'_>, frame: Frame, calls: Frame) -> PyResult<ArrowTable> {
-    answer(py, move || {
+    answer(py, || {
         let (groups, starts) = (frame.values::<UInt32Type>("group")?, frame.values::<Int64Type>("start_ns")?);
         let lengths = frame.numbers("dur_ns")?;
         let end = |(start, length): (&i64, &i64)| start.saturating_add((*length).max(0));
@@ -94,7 +94,7 @@ pub(crate) fn find_gaps(py: Python<'_>, frame: Frame, calls: Frame) -> PyResult<
 /// The frame has the column `share`, too.
 #[pyfunction]
 pub(crate) fn filled_time(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable> {
-    answer(py, move || {
+    answer(py, || {
         let columns = Columns::read(&frame)?;
         let found = columns.intervals().filled(&frame.values::<Float64Type>("share")?);
         table(vec![
@@ -109,7 +109,7 @@ pub(crate) fn filled_time(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable> 
 /// The frame has the column `label`, too.
 #[pyfunction]
 pub(crate) fn number_runs(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable> {
-    answer(py, move || {
+    answer(py, || {
         let columns = Columns::read(&frame)?;
         let runs = columns.intervals().runs(&frame.values::<UInt32Type>("label")?);
         table(vec![("run", Arc::new(UInt32Array::from(runs)))])
@@ -122,7 +122,7 @@ pub(crate) fn number_runs(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable> 
 /// ends first.
 #[pyfunction]
 pub(crate) fn depth_changes(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable> {
-    answer(py, move || {
+    answer(py, || {
         let columns = Columns::read(&frame)?.first_by_end()?;
         let (mut at, mut time, mut opens, mut depth) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         columns.intervals().each_change(|change| {
@@ -145,7 +145,7 @@ pub(crate) fn depth_changes(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable
 /// The frame is that of `depth_changes`; answers come by group, then depth.
 #[pyfunction]
 pub(crate) fn depth_totals(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable> {
-    answer(py, move || {
+    answer(py, || {
         let columns = Columns::read(&frame)?.first_by_end()?;
         let totals = columns.intervals().depth_totals();
         table(vec![
@@ -155,13 +155,6 @@ pub(crate) fn depth_totals(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable>
             ("lasts_ns", times(totals.iter().map(|total| total.duration))),
         ])
     })
-}
-
-fn answer(
-    py: Python<'_>,
-    work: impl FnOnce() -> Outcome<ArrowTable> + Send + 'static,
-) -> PyResult<ArrowTable> {
-    watch::run(py, None, move |_| work().map_err(|error| refused(&error)))
 }
 
 fn numbers(values: impl Iterator<Item = u32>) -> ArrayRef {

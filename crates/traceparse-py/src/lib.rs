@@ -2,6 +2,7 @@
 //! tables; everything else is in `traceparse`.
 #![allow(clippy::needless_pass_by_value, reason = "arguments from Python come by value")]
 
+mod answer;
 mod call_tree;
 mod comparison;
 mod costing;

@@ -7,19 +7,19 @@ use arrow_array::{Array, Int64Array, UInt32Array, UInt64Array};
 use pyo3::prelude::*;
 use traceparse::memory::{Curve, MemoryRecord, partners};
 
-use crate::frame::{Frame, Outcome, column, nullable, refused};
+use crate::answer::answer;
+use crate::frame::{Frame, Outcome, column, nullable};
 use crate::table::{ArrowTable, table};
-use crate::watch;
 
 /// The free of each allocation and the allocation of each free, as `partner`: see `traceparse::memory`.
 ///
 /// Records come in order of time, with `device`, `address` and `bytes`; the last two may be null.
 #[pyfunction]
 pub(crate) fn pair_allocations(py: Python<'_>, records: Frame) -> PyResult<ArrowTable> {
-    watch::run(py, None, move |_| {
-        let records = read_records(&records).map_err(|error| refused(&error))?;
+    answer(py, || {
+        let records = read_records(&records)?;
         let found: UInt32Array = partners(records.into_iter()).into_iter().collect();
-        table(vec![("partner", Arc::new(found))]).map_err(|error| refused(&error))
+        table(vec![("partner", Arc::new(found))])
     })
 }
 

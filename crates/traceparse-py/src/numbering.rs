@@ -10,22 +10,19 @@ use traceparse::numbering::{
     Described, Figures, NOWHERE, Numbering, described, places, totals, weighted_means,
 };
 
-use crate::frame::{Frame, Outcome, refused};
+use crate::answer::answer;
+use crate::frame::{Frame, Outcome};
 use crate::table::{ArrowTable, table};
-use crate::watch;
 
 /// Where each `row` of `wanted` stands in `rows`: `at`, null for null and for one that is not there.
 #[pyfunction]
 pub(crate) fn find_rows(py: Python<'_>, rows: Frame, wanted: Frame) -> PyResult<ArrowTable> {
-    watch::run(py, None, move |_| {
-        let find = || {
-            let found = places(&rows.links("row", NOWHERE)?, &wanted.links("row", NOWHERE)?);
-            let is_there = |&place: &u32| place != NOWHERE;
-            let nulls = (!found.iter().all(is_there)).then(|| found.iter().map(is_there).collect());
-            let at = UInt32Array::new(found.into(), nulls);
-            table(vec![("at", Arc::new(at))])
-        };
-        find().map_err(|error| refused(&error))
+    answer(py, || {
+        let found = places(&rows.links("row", NOWHERE)?, &wanted.links("row", NOWHERE)?);
+        let is_there = |&place: &u32| place != NOWHERE;
+        let nulls = (!found.iter().all(is_there)).then(|| found.iter().map(is_there).collect());
+        let at = UInt32Array::new(found.into(), nulls);
+        table(vec![("at", Arc::new(at))])
     })
 }
 
@@ -40,33 +37,27 @@ pub(crate) fn describe_groups(
     count: u32,
     quantiles: Vec<f64>,
 ) -> PyResult<ArrowTable> {
-    watch::run(py, None, move |_| {
-        let find = || {
-            let groups = frame.links("group", NOWHERE)?;
-            let found = if let Ok(values) = frame.values::<Int64Type>("value") {
-                described(&groups, values.iter().map(|&value| Some(value)), count, &quantiles)
-            } else {
-                described(&groups, frame.options("value")?.iter().copied(), count, &quantiles)
-            };
-            described_table(&found, quantiles.len())
+    answer(py, || {
+        let groups = frame.links("group", NOWHERE)?;
+        let found = if let Ok(values) = frame.values::<Int64Type>("value") {
+            described(&groups, values.iter().map(|&value| Some(value)), count, &quantiles)
+        } else {
+            described(&groups, frame.options("value")?.iter().copied(), count, &quantiles)
         };
-        find().map_err(|error| refused(&error))
+        described_table(&found, quantiles.len())
     })
 }
 
 /// Of each group the `rows`, and the `sum` of its numbers, from a frame like that of `describe_groups`.
 #[pyfunction]
 pub(crate) fn sum_groups(py: Python<'_>, frame: Frame, count: u32) -> PyResult<ArrowTable> {
-    watch::run(py, None, move |_| {
-        let find = || {
-            let (groups, numbers) = (frame.links("group", NOWHERE)?, frame.numbers("value")?);
-            let found = totals(&groups, &numbers, count);
-            let column = |of: fn(&(i64, i64)) -> i64| -> ArrayRef {
-                Arc::new(Int64Array::from_iter_values(found.iter().map(of)))
-            };
-            table(vec![("rows", column(|group| group.0)), ("sum", column(|group| group.1))])
+    answer(py, || {
+        let (groups, numbers) = (frame.links("group", NOWHERE)?, frame.numbers("value")?);
+        let found = totals(&groups, &numbers, count);
+        let column = |of: fn(&(i64, i64)) -> i64| -> ArrayRef {
+            Arc::new(Int64Array::from_iter_values(found.iter().map(of)))
         };
-        find().map_err(|error| refused(&error))
+        table(vec![("rows", column(|group| group.0)), ("sum", column(|group| group.1))])
     })
 }
 
@@ -98,21 +89,15 @@ fn described_table(found: &[Described], quantiles: usize) -> Outcome<ArrowTable>
 /// The frame has the columns `group`, null for rows that do not count, `weight` and `value`.
 #[pyfunction]
 pub(crate) fn weigh_groups(py: Python<'_>, frame: Frame, count: u32) -> PyResult<ArrowTable> {
-    watch::run(py, None, move |_| {
-        let find = || {
-            let (groups, values) = (frame.links("group", NOWHERE)?, frame.fractions("value")?);
-            let values = values.iter().copied();
-            let found = if let Ok(weights) = frame.values::<Int64Type>("weight") {
-                weighted_means(&groups, weights.iter().map(|&weight| Some(weight)), values, count)
-            } else {
-                weighted_means(&groups, frame.options("weight")?.iter().copied(), values, count)
-            };
-            table(vec![(
-                "mean",
-                fractions(found.iter().map(|&mean| Some(mean).filter(|mean| !mean.is_nan()))),
-            )])
+    answer(py, || {
+        let (groups, values) = (frame.links("group", NOWHERE)?, frame.fractions("value")?);
+        let values = values.iter().copied();
+        let found = if let Ok(weights) = frame.values::<Int64Type>("weight") {
+            weighted_means(&groups, weights.iter().map(|&weight| Some(weight)), values, count)
+        } else {
+            weighted_means(&groups, frame.options("weight")?.iter().copied(), values, count)
         };
-        find().map_err(|error| refused(&error))
+        table(vec![("mean", fractions(found.iter().map(|&mean| Some(mean).filter(|mean| !mean.is_nan()))))])
     })
 }
 

@@ -8,11 +8,10 @@ use pyo3::prelude::*;
 use traceparse::numbering::Numbering;
 use traceparse::projection::{Call, GroupSums, HostRange, NONE, Projection, Projector, Totals};
 
-use crate::errors;
-use crate::frame::{Frame, Outcome, column, nullable, optional, refused};
+use crate::answer::{answer, answer_watched};
+use crate::frame::{Frame, Outcome, column, nullable, optional};
 use crate::numbering::{add_part, first_rows};
 use crate::table::{ArrowTable, table};
-use crate::watch;
 
 /// Collects GPU work, then the calls, then the host ranges, and relates them.
 ///
@@ -36,40 +35,38 @@ impl RangeProjector {
 
     /// Adds GPU work: columns `launch_row`, `start_ns` and `dur_ns`; rows that lack any are left out.
     fn add_work(&mut self, py: Python<'_>, frame: Frame) -> PyResult<()> {
-        let read = py.detach(|| read_work(frame, &mut self.projector));
-        read.map_err(|error| errors::to_python(py, &refused(&error)))
+        answer(py, || read_work(frame, &mut self.projector))
     }
 
     /// Adds calls: columns `row`, `start_ns`, `dur_ns` (0 if null), `track`, and `process` if ranges cross
     /// threads.
     fn add_calls(&mut self, py: Python<'_>, frame: Frame) -> PyResult<()> {
-        let read = py.detach(|| read_calls(frame, &mut self.projector));
-        read.map_err(|error| errors::to_python(py, &refused(&error)))
+        answer(py, || read_calls(frame, &mut self.projector))
     }
 
     /// Adds ranges: columns `start_ns`, `dur_ns`, `track`, `crosses_threads` and `process` if any crosses
     /// threads, and those it is grouped by. Without a duration a range is only counted.
     fn add_ranges(&mut self, py: Python<'_>, frame: Frame) -> PyResult<()> {
-        py.detach(|| read_ranges(frame, self)).map_err(|error| errors::to_python(py, &refused(&error)))
+        answer(py, || read_ranges(frame, self))
     }
 
     /// What the ranges come to on the GPU, one row for each that has GPU work. Forgets everything.
     fn project(&mut self, py: Python<'_>) -> PyResult<ArrowTable> {
         let Self { projector, .. } = std::mem::take(self);
-        watch::run(py, None, move |_| projected_table(projector.project()).map_err(|error| refused(&error)))
+        answer_watched(py, move || projected_table(projector.project()))
     }
 
     /// What the ranges come to by group, with the first range of each. Forgets everything.
     fn sums(&mut self, py: Python<'_>) -> PyResult<ArrowTable> {
         let Self { projector, groups, .. } = std::mem::take(self);
-        watch::run(py, None, move |_| sum_table(&projector.sum(), &groups).map_err(|error| refused(&error)))
+        answer_watched(py, move || sum_table(&projector.sum(), &groups))
     }
 
     /// Every pair of a range, as an index, and the row of a call that it encloses, and whether the range
     /// is the innermost. Forgets everything.
     fn pairs(&mut self, py: Python<'_>) -> PyResult<ArrowTable> {
         let Self { projector, .. } = std::mem::take(self);
-        watch::run(py, None, move |_| pair_table(&projector.pairs()).map_err(|error| refused(&error)))
+        answer_watched(py, move || pair_table(&projector.pairs()))
     }
 }
 

@@ -9,13 +9,11 @@ use hashbrown::HashMap;
 use pyo3::prelude::*;
 use traceparse::numbering::Numbering;
 use traceparse::timeline::{Mark, Slice, Timeline, View};
-use traceparse::{Error, ErrorKind};
 
-use crate::errors;
-use crate::frame::{Frame, Outcome, column, nullable, refused};
+use crate::answer::{answer, answer_watched};
+use crate::frame::{Frame, Outcome, column, nullable};
 use crate::numbering::add_part;
 use crate::table::{ArrowTable, table};
-use crate::watch;
 
 /// An event without a name.
 const NAMELESS: u32 = u32::MAX;
@@ -60,7 +58,7 @@ impl TimelineIndex {
     /// agree in the columns `by` lie on one track, unless they are of another kind.
     fn add(&mut self, py: Python<'_>, frame: Frame, kind: u32, by: Vec<String>) -> PyResult<()> {
         self.kinds.entry(kind).or_default().by = by;
-        py.detach(|| self.read(frame, kind)).map_err(|error| errors::to_python(py, &refused(&error)))
+        answer(py, || self.read(frame, kind))
     }
 
     /// The tracks as they came: `event`, the first of each, and `start_ns`, the first start.
@@ -69,7 +67,7 @@ impl TimelineIndex {
             ("event", Arc::new(self.tracks.iter().map(|track| track.event).collect::<UInt32Array>())),
             ("start_ns", Arc::new(self.tracks.iter().map(|track| track.start).collect::<Int64Array>())),
         ];
-        table(columns).map_err(|error| errors::to_python(py, &refused(&error)))
+        answer(py, || table(columns))
     }
 
     /// Sorts what was added, the tracks by the number that each is given; nothing can be added afterwards.
@@ -79,18 +77,19 @@ impl TimelineIndex {
         let mut numbered: Vec<(u32, Vec<Slice>)> = numbers.into_iter().zip(tracks).collect();
         numbered.sort_by_key(|track| track.0);
         let tracks: Vec<Vec<Slice>> = numbered.into_iter().map(|track| track.1).collect();
-        self.timeline = watch::run(py, None, move |_| Ok(Arc::new(Timeline::new(tracks))))?;
+        self.timeline = answer_watched(py, move || Ok(Arc::new(Timeline::new(tracks))))?;
         Ok(self.timeline.extent())
     }
 
     /// What is seen of `[start_ns, end_ns)` on so many pixels.
     fn show(&self, py: Python<'_>, start_ns: i64, end_ns: i64, pixels: u32) -> PyResult<ArrowTable> {
         let timeline = Arc::clone(&self.timeline);
-        watch::run(py, None, move |_| {
+        answer_watched(py, move || {
             let view = View::new(start_ns, end_ns, pixels).ok_or_else(|| {
-                Error::new(ErrorKind::InvalidArgument, "a view needs time and at least one pixel")
+                let message = "a view needs time and at least one pixel";
+                ArrowError::InvalidArgumentError(message.to_owned())
             })?;
-            mark_table(&timeline.show(&view)).map_err(|error| refused(&error))
+            mark_table(&timeline.show(&view))
         })
     }
 }

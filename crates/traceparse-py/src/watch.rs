@@ -1,6 +1,5 @@
 //! Runs Rust work beside the interpreter, so that Ctrl-C and progress are served while it lasts.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -27,8 +26,8 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// Result of the work, or the message of its panic.
-type Outcome<T> = std::result::Result<Result<T>, String>;
+/// Result of the work, or its panic.
+type Outcome<T> = thread::Result<Result<T>>;
 
 /// Runs `work` on a thread of its own with the interpreter released.
 ///
@@ -46,7 +45,7 @@ pub(crate) fn run<T: Send + 'static>(
     match outcome {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(errors::to_python(py, &error)),
-        Err(panic) => Err(errors::from_panic(py, &panic)),
+        Err(panic) => Err(errors::from_panic(py, panic.as_ref())),
     }
 }
 
@@ -63,7 +62,7 @@ fn start<T: Send + 'static>(
     let body = move || {
         let outcome = catch_unwind(AssertUnwindSafe(|| work(progress)));
         // The receiver is gone only if the caller was interrupted and left.
-        let _ = sender.send(outcome.map_err(|panic| panic_message(panic.as_ref())));
+        let _ = sender.send(outcome);
     };
     thread::Builder::new()
         .name("traceparse".to_owned())
@@ -107,10 +106,4 @@ fn look_up(py: Python<'_>, shared: &Shared, callback: Option<&Py<PyAny>>) -> PyR
         callback.call1(py, (shared.done.load(Relaxed), shared.total.load(Relaxed)))?;
     }
     Ok(())
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text =
-        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("internal error: {}; please report it with the trace", text.unwrap_or("unknown cause"))
 }
