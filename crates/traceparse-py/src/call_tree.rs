@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow_array::types::{Float64Type, Int32Type, Int64Type};
 use arrow_array::{ArrayRef, Int64Array, LargeStringArray, UInt32Array};
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
@@ -366,15 +367,29 @@ pub(crate) fn divide_rows(py: Python<'_>, columns: Frame) -> PyResult<(ArrowTabl
     answer(py, || {
         let mut classes = Classes::new(u32::try_from(columns.height()).unwrap_or(NONE));
         for name in columns.names() {
-            if let Ok(codes) = columns.links(name, NONE) {
-                classes.divide_codes(&codes);
-            } else {
-                classes.divide(columns.options(name)?.iter().copied());
-            }
+            divide(&mut classes, &columns, name)?;
         }
         let (of, first) = classes.into_parts();
         Ok((table(vec![("class", numbers(of))])?, table(vec![("first", numbers(first))])?))
     })
+}
+
+/// Divides classes by a column of whole numbers, fractions or truth values. Fractions that are no number are
+/// alike, and so are the two zeros.
+fn divide(classes: &mut Classes, frame: &Frame, name: &str) -> Outcome<()> {
+    if let Ok(codes) = frame.links(name, NONE) {
+        classes.divide_codes(&codes);
+    } else if let Ok(parts) = frame.arrays_of::<Float64Type>(name) {
+        let bits = |value: f64| if value.is_nan() { u64::MAX } else { (value + 0.0).to_bits() };
+        classes.divide_words(parts.iter().flat_map(|part| part.iter()).map(|value| value.map(bits)));
+    } else if let Ok(parts) = frame.arrays_of::<Int32Type>(name) {
+        classes.divide(parts.iter().flat_map(|part| part.iter()).map(|value| value.map(i64::from)));
+    } else if let Ok(parts) = frame.arrays_of::<Int64Type>(name) {
+        classes.divide(parts.iter().flat_map(|part| part.iter()));
+    } else {
+        classes.divide(frame.options(name)?.iter().copied());
+    }
+    Ok(())
 }
 
 /// The texts of the `wanted` paths, `text`, whose names are indices of `texts`.

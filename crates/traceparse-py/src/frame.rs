@@ -162,6 +162,11 @@ impl Frame {
         Ok(Cow::Owned(values))
     }
 
+    /// The arrays of a column, one after the other.
+    pub(crate) fn arrays_of<T: ArrowPrimitiveType>(&self, name: &str) -> Outcome<Vec<&PrimitiveArray<T>>> {
+        self.arrays(name).map(|array| array?.as_primitive_opt::<T>().ok_or_else(|| unfit(name))).collect()
+    }
+
     /// The values of a column that has one in every row and lies in one piece.
     fn whole<T: ArrowPrimitiveType>(&self, name: &str) -> Option<&[T::Native]> {
         self.whole_array::<T>(name).map(|array| array.values().as_ref())

@@ -10,9 +10,6 @@ import polars as pl
 
 from kernelscope import _traceparse
 
-# A difference of 32-bit numbers.
-_MOST = 2**31
-
 
 class Classes(NamedTuple):
     """``of`` has the class of each row, a position in ``keys``, which has a row for each class."""
@@ -32,24 +29,14 @@ def classes_of(keys: pl.DataFrame) -> Classes:
 
 
 def codes(values: pl.Series) -> pl.Series:
-    """Whole numbers that are equal where ``values`` are, and null where these are."""
+    """Numbers that are equal where ``values`` are, and null where these are."""
     if values.dtype == pl.String:
         values = values.cast(pl.Categorical)
     if isinstance(values.dtype, pl.Categorical | pl.Enum):
         return values.to_physical().cast(pl.UInt32)
-    if isinstance(values.dtype, pl.UInt32 | pl.Boolean):
+    if isinstance(values.dtype, pl.UInt32 | pl.Boolean | pl.Int32 | pl.Int64 | pl.Float64):
         return values
-    if isinstance(values.dtype, pl.Int32 | pl.Int64):
-        return _from_zero(values)
     return values.rank("dense").cast(pl.UInt32)
-
-
-def _from_zero(values: pl.Series) -> pl.Series:
-    """Whole numbers, counted from the least of them: those are divided several times as fast."""
-    low, high = values.min(), values.max()
-    if isinstance(low, int) and isinstance(high, int) and high - low < _MOST:
-        return (values - low).cast(pl.UInt32)
-    return values
 
 
 def taken(table: _traceparse.ArrowTable, column: str) -> pl.Series:

@@ -4,27 +4,26 @@ from typing import TYPE_CHECKING, cast
 
 import polars as pl
 
-from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.classes import Classes
 from kernelscope.analysis.covering import covered_ns, filled_ns
-from kernelscope.analysis.described import totals, weighted_means
-from kernelscope.analysis.occupancy import IS_KERNEL, LAUNCH_COLUMNS, launch_metrics
+from kernelscope.analysis.described import totals
+from kernelscope.analysis.launch_classes import launch_classes
+from kernelscope.analysis.occupancy import IS_KERNEL
 from kernelscope.analysis.ops import operator_flags
-from kernelscope.analysis.row_lookup import positions
 from kernelscope.analysis.steps import step_breakdown
 from kernelscope.analysis.tensor_cores import kernel_flags
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
-
-_NEEDED = ("kind", "device", "dur_ns", *LAUNCH_COLUMNS)
 _END = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
 
 
-def gpu_summary(trace: "Trace") -> pl.DataFrame:
+def gpu_summary(trace: "Trace", *, launches: Classes | None = None) -> pl.DataFrame:
     """How busy and how full each GPU was, from the start of the first step to the end of the last.
 
-    Steps that the recording cuts off do not count; a trace without steps counts whole.
+    Steps that the recording cuts off do not count; a trace without steps counts whole. ``launches`` takes
+    the answer of :func:`kernelscope.analysis.launch_classes.launch_classes`.
 
     Columns: ``device``, ``name``, ``total_memory_bytes``, ``compute_capability``, ``span_ns`` (the
         time looked at), ``busy_ns`` (at least one kernel runs), ``idle_ns`` (neither kernel nor
@@ -41,20 +40,25 @@ def gpu_summary(trace: "Trace") -> pl.DataFrame:
     span = _span(trace)
     # What lies outside the span ends before it starts, and so counts nothing.
     work = trace.gpu_ops.select(
-        *_NEEDED,
+        "device",
         start_ns=pl.col("start_ns").clip(lower_bound=span[0]),
         end_ns=_END.clip(upper_bound=span[1]),
     )
     length = span[1] - span[0]
-    runs = IS_KERNEL & (pl.col("end_ns") > pl.col("start_ns"))
-    launches = launch_metrics(work, trace.devices, only=runs)
-    of, devices = classes_of(work.select("device"))
+    of, keys = launch_classes(trace) if launches is None else launches
+    inside = (work["end_ns"] - work["start_ns"]).alias("inside")
+    runs = totals(pl.select(pl.when(inside > 0).then(of)).to_series(), inside, keys.height)
+    every = totals(of, trace.gpu_ops["dur_ns"], keys.height)
+    classes = keys.with_columns(
+        runs=IS_KERNEL & (runs["rows"] > 0), inside_ns=runs["sum"], works=every["rows"], dur_ns=every["sum"]
+    )
+    devices = classes.select("device").unique(maintain_order=True)
     parts = [
-        _busy(work),
-        filled_ns(_sized(launches, runs), by=["device"]).rename({"filled_ns": "_sm_ns"}),
-        _occupancy(launches, runs, of, devices),
-        _tensor_core_share(trace),
-        _counts(work, of, devices),
+        _busy(work, of, classes),
+        filled_ns(_sized(work, of, classes), by=["device"]).rename({"filled_ns": "_sm_ns"}),
+        _occupancy(classes),
+        _tensor_core_share(classes, trace.devices),
+        _counts(classes),
     ]
     table = devices.drop_nulls().join(_described(trace.devices), on="device", how="left")
     for part in parts:
@@ -98,10 +102,10 @@ def _described(devices: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _busy(work: pl.DataFrame) -> pl.DataFrame:
+def _busy(work: pl.DataFrame, of: pl.Series, classes: pl.DataFrame) -> pl.DataFrame:
     """For how long a kernel runs on each device, and for how long anything does."""
-    is_other = (pl.col("kind") != "kernel").fill_null(value=True)
-    work = work.select("device", "start_ns", "end_ns", is_other=is_other)
+    is_other = classes.select(is_other=(pl.col("kind") != "kernel").fill_null(value=True).cast(pl.UInt8))
+    work = work.with_columns(is_other.to_series().gather(of))
     covered = covered_ns(work, by=["device"], level="is_other")
     return covered.group_by("device").agg(
         busy_ns=pl.col("covered_ns").filter(pl.col("is_other") == 0).sum(),
@@ -109,54 +113,38 @@ def _busy(work: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _sized(launches: pl.DataFrame, runs: pl.Expr) -> pl.DataFrame:
+def _sized(work: pl.DataFrame, of: pl.Series, classes: pl.DataFrame) -> pl.DataFrame:
     """The kernels that have a block on some SM, with the share of SMs that do."""
-    sized = launches.select("device", "start_ns", "end_ns", share=pl.when(runs).then("blocks_per_sm"))
-    return sized.filter(pl.col("share") > 0)
+    shares = classes.select(share=pl.when(IS_KERNEL & (pl.col("blocks_per_sm") > 0)).then("blocks_per_sm"))
+    sized = work.with_columns(shares.to_series().gather(of))
+    return sized.filter(pl.col("share").is_not_null() & (pl.col("end_ns") > pl.col("start_ns")))
 
 
-def _occupancy(launches: pl.DataFrame, runs: pl.Expr, of: pl.Series, devices: pl.DataFrame) -> pl.DataFrame:
+def _occupancy(classes: pl.DataFrame) -> pl.DataFrame:
     """Mean occupancy over the time of the kernels inside the span, and where the figures come from."""
-    columns = launches.select(
-        "occupancy_pct", group=pl.when(runs).then(of), weight=pl.col("end_ns") - pl.col("start_ns")
+    running = classes.filter("runs")
+    known = running.filter(pl.col("occupancy_pct").is_not_null())
+    means = known.group_by("device").agg(
+        occupancy_pct=(pl.col("occupancy_pct") * pl.col("inside_ns")).sum() / pl.col("inside_ns").sum()
     )
-    means = weighted_means(columns["group"], columns["weight"], columns["occupancy_pct"], devices.height)
-    origins = launches.select("device", "launch_metrics").group_by("device")
-    return devices.with_columns(occupancy_pct=means).join(
-        origins.agg(pl.col("launch_metrics").min().cast(pl.String)), on="device", how="left"
-    )
+    origins = running.group_by("device").agg(pl.col("launch_metrics").min().cast(pl.String))
+    return origins.join(means, on="device", how="left")
 
 
-def _counts(work: pl.DataFrame, of: pl.Series, devices: pl.DataFrame) -> pl.DataFrame:
+def _counts(classes: pl.DataFrame) -> pl.DataFrame:
     """How many kernels each device ran, and their time."""
-    groups = work.select(pl.when(IS_KERNEL).then(of)).to_series()
-    found = totals(groups, work["dur_ns"], devices.height)
-    return devices.with_columns(found.select(kernels="rows", kernel_ns="sum").get_columns())
+    kernels = classes.filter(IS_KERNEL)
+    return kernels.group_by("device").agg(kernels=pl.col("works").sum(), kernel_ns=pl.col("dur_ns").sum())
 
 
-def _tensor_core_share(trace: "Trace") -> pl.DataFrame:
+def _tensor_core_share(classes: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
     """The share of the time of kernels that operators launched, on tensor cores, by ``device``."""
-    classes = launched_kernels(trace).filter("is_operator")
+    linked = classes.filter(IS_KERNEL & pl.col("is_linked"))
+    flags = operator_flags(linked.select(name="op", category="op_category"))
+    flagged = kernel_flags(linked.filter(flags["is_operator"]), devices)
     total = pl.col("dur_ns").sum()
     used = pl.col("dur_ns").filter(pl.col("tensor_cores")).sum()
     unknown = pl.col("tensor_cores").is_null().any()
-    return classes.group_by("device").agg(
+    return flagged.group_by("device").agg(
         pl.when((total > 0) & ~unknown).then(used / total).alias("tensor_core_share")
     )
-
-
-def launched_kernels(trace: "Trace") -> pl.DataFrame:
-    """Kernels that operators or annotations launched, by the names of both.
-
-    Columns: ``device``, ``name`` (of the kernel), ``op`` and ``category`` (of the operator),
-        ``is_operator`` (see ``op_calls``), ``tensor_cores`` (see ``kernel_flags``) and ``dur_ns`` (summed).
-    """
-    work = trace.gpu_ops.select("kind", "op_row", "device", "name", "dur_ns")
-    at = positions(trace.ops["row"], work["op_row"])
-    ops = trace.ops.select(pl.col("name", "category").gather(at))
-    of, keys = classes_of(work.select("device", "name", op=ops["name"], category=ops["category"]))
-    groups = work.select(pl.when(IS_KERNEL & at.is_not_null()).then(of)).to_series()
-    found = totals(groups, work["dur_ns"], keys.height)
-    classes = keys.with_columns(dur_ns=found["sum"]).filter(found["rows"] > 0)
-    named = operator_flags(classes.select(name="op", category="category"))
-    return kernel_flags(classes.with_columns(named["is_operator"]), trace.devices)

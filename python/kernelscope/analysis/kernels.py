@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.classes import classes_of
-from kernelscope.analysis.described import described, weighted_means
+from kernelscope.analysis.classes import Classes, classes_of
+from kernelscope.analysis.described import described, totals, weighted_means
 from kernelscope.analysis.grouping import as_text, check_by
-from kernelscope.analysis.occupancy import IS_KERNEL, LAUNCH_COLUMNS, launch_metrics
+from kernelscope.analysis.launch_classes import launch_classes
+from kernelscope.analysis.occupancy import IS_KERNEL
 from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.analysis.tensor_cores import kernel_flags
 
@@ -19,11 +20,14 @@ _METRICS = ("calls", "total_ns", "mean_ns", "median_ns", "min_ns", "max_ns", "st
 _FULL = ("blocks_per_sm", "occupancy_pct")
 
 
-def kernel_table(trace: "Trace", by: str | Sequence[str] = ("name",)) -> pl.DataFrame:
+def kernel_table(
+    trace: "Trace", by: str | Sequence[str] = ("name",), *, launches: Classes | None = None
+) -> pl.DataFrame:
     """What kernels cost, summed over the launches that agree in the columns ``by``.
 
     ``by`` takes any columns of the table ``gpu_ops``, ``op`` (name of the operator that launched
-    the kernel), and any other columns of that operator, such as ``module`` or ``input_dims``.
+    the kernel), and any other columns of that operator, such as ``module`` or ``input_dims``. ``launches``
+    takes the answer of :func:`kernelscope.analysis.launch_classes.launch_classes`.
 
     Columns: those of ``by``; ``calls``; ``total_ns``, ``mean_ns``, ``median_ns``, ``min_ns``,
         ``max_ns``, ``std_ns`` (of a sample; null for one call); ``blocks_per_sm`` and
@@ -38,21 +42,12 @@ def kernel_table(trace: "Trace", by: str | Sequence[str] = ("name",)) -> pl.Data
     """
     of_op = [c for c in trace.ops.columns if c not in trace.gpu_ops.columns]
     columns = check_by(by, [*trace.gpu_ops.columns, "op", *of_op])
-    recorded = [c for c in columns if c in trace.gpu_ops.columns]
-    needed = dict.fromkeys(["kind", "op_row", "name", "device", "dur_ns", *LAUNCH_COLUMNS, *recorded])
-    work = trace.gpu_ops.select(list(needed))
-    work = launch_metrics(work, trace.devices, only=IS_KERNEL)
-    if len(recorded) < len(columns):
-        asked = [c for c in of_op if c in columns]
-        linked = looked_up(work["op_row"], trace.ops, "name", *asked)
-        work = work.with_columns(linked["name"].alias("op"), *(linked[c] for c in asked))
-    # What a kernel's name and GPU decide is worked out once for all launches that agree in these, too.
-    finer = classes_of(work.select(list(dict.fromkeys([*columns, "kind", "name", "device"]))))
+    known = launch_classes(trace) if launches is None else launches
+    finer = _divided(trace, known, columns)
     coarser = classes_of(finer.keys.select(columns))
-    kinds = finer.keys.select("kind", "name", "device", group=coarser.of)
-    kinds = kinds.with_columns(pl.when(IS_KERNEL).then("group").alias("group"))
+    kinds = finer.keys.with_columns(group=pl.when(IS_KERNEL).then(coarser.of))
     groups, keys = finer.spread(kinds["group"]), coarser.keys
-    found = described(groups, work["dur_ns"], keys.height, quantiles=(0.5,))
+    found = described(groups, trace.gpu_ops["dur_ns"], keys.height, quantiles=(0.5,))
     table = keys.hstack(
         found.select(
             calls="rows",
@@ -66,16 +61,40 @@ def kernel_table(trace: "Trace", by: str | Sequence[str] = ("name",)) -> pl.Data
     )
     # What all launches of a group agree in is their mean, too.
     means = [c for c in _FULL if c not in columns]
-    known = [c for c in means if work[c].null_count() < work.height]
+    every = totals(finer.of, trace.gpu_ops["dur_ns"], kinds.height)
+    kinds = kinds.with_columns(works=every["rows"], dur_ns=every["sum"]).drop_nulls("group")
     table = table.with_columns(
-        *(weighted_means(groups, work["dur_ns"], work[c], keys.height).alias(c) for c in known),
-        *(pl.lit(None, pl.Float64).alias(c) for c in means if c not in known),
-        _on_tensor_cores(trace, kinds.drop_nulls("group"), keys.height),
+        *(_weighted_mean(kinds, c, keys.height) for c in means),
+        _on_tensor_cores(trace, kinds, keys.height),
     )
     table = table.filter(pl.col("calls") > 0).select(*columns, *_METRICS, *means, "tensor_cores")
     return as_text(table).sort(
         ["total_ns", *columns], descending=[True, *(False for _ in columns)], nulls_last=True
     )
+
+
+def _divided(trace: "Trace", known: Classes, columns: list[str]) -> Classes:
+    """The classes ``known``, divided further by those of ``columns`` that they may disagree in."""
+    more = [c for c in columns if c not in known.keys.columns]
+    if not more:
+        return known
+    linked = [c for c in more if c not in trace.gpu_ops.columns]
+    rows = trace.gpu_ops.select(known.of.alias("class"), *(c for c in more if c not in linked))
+    if linked:
+        rows = rows.hstack(looked_up(trace.gpu_ops["op_row"], trace.ops, *linked))
+    of, keys = classes_of(rows)
+    return Classes(of, known.keys.select(pl.all().gather(keys["class"])).hstack(keys.drop("class")))
+
+
+def _weighted_mean(kinds: pl.DataFrame, column: str, count: int) -> pl.Series:
+    """The mean of a column over the launches of each group, weighted by their time where they take any.
+
+    Columns: of ``kinds``, needs ``column``, ``group``, ``works`` and ``dur_ns``.
+    """
+    known = kinds.filter(pl.col(column).is_not_null())
+    takes_time = pl.col("dur_ns").sum().over("group") > 0
+    weight = known.select(pl.when(takes_time).then("dur_ns").otherwise("works")).to_series()
+    return weighted_means(known["group"], weight, known[column], count).alias(column)
 
 
 def _on_tensor_cores(trace: "Trace", kinds: pl.DataFrame, count: int) -> pl.Series:

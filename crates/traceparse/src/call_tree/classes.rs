@@ -64,20 +64,42 @@ impl Classes {
 
     /// Divides the classes by a column of any numbers, or none.
     pub fn divide(&mut self, values: impl Iterator<Item = Option<i64>> + Clone) {
-        let lowest = values.clone().flatten().min().unwrap_or(0);
-        let highest = values.clone().flatten().max().unwrap_or(0);
-        let above = |value: i64| value.wrapping_sub(lowest) as u64;
-        if above(highest) < u64::from(NONE) {
-            let codes = values.map(|value| value.map_or(NONE, |value| above(value) as u32));
-            return self.divide_codes(&codes.collect::<Vec<_>>());
+        let known = values.clone().flatten();
+        let (low, high) = known.fold((i64::MAX, i64::MIN), |(low, high), v| (low.min(v), high.max(v)));
+        let above = |value: i64| value.wrapping_sub(low) as u64;
+        if low <= high && above(high) >= u64::from(NONE) {
+            return self.divide_words(values.map(|value| value.map(i64::cast_unsigned)));
         }
-        let mut known: HashMap<i64, u32> = HashMap::new();
-        let codes = values.map(|value| {
-            let next = known.len() as u32;
-            value.map_or(NONE, |value| *known.entry(value).or_insert(next))
+        // No value is 0.
+        let code = |value: Option<i64>| value.map_or(0, |value| above(value) + 1);
+        let span = if low > high { 1 } else { above(high) + 2 };
+        let (classes, rows) = (self.first.len() as u64, self.of.len() as u64);
+        self.first.clear();
+        let keyed = self.of.iter_mut().zip(values).map(|(class, value)| {
+            let key = u64::from(*class) * span + code(value);
+            (class, key)
         });
-        let codes: Vec<u32> = codes.collect();
-        self.divide_codes(&codes);
+        number(keyed, classes * span, rows, &mut self.first);
+    }
+
+    /// Divides the classes by a column of any words, or none: quickest where most rows of a class have the
+    /// word of its first one.
+    pub fn divide_words(&mut self, words: impl Iterator<Item = Option<u64>>) {
+        let mut met: Vec<Option<(Option<u64>, u32)>> = vec![None; self.first.len()];
+        let mut others: HashMap<(u32, Option<u64>), u32> = HashMap::new();
+        self.first.clear();
+        for ((of, word), row) in self.of.iter_mut().zip(words).zip(0_u32..) {
+            let mut next = || {
+                self.first.push(row);
+                self.first.len() as u32 - 1
+            };
+            let Some(met) = met.get_mut(*of as usize) else { continue };
+            *of = match *met {
+                None => met.insert((word, next())).1,
+                Some((known, number)) if known == word => number,
+                Some(_) => *others.entry((*of, word)).or_insert_with(next),
+            };
+        }
     }
 }
 

@@ -244,6 +244,7 @@ proptest! {
         let mut classes = Classes::new(rows.len() as u32);
         classes.divide(rows.iter().map(|row| row.0));
         classes.divide(rows.iter().map(|row| row.1));
+        classes.divide_words(rows.iter().map(|row| row.2.then_some(7)));
         let mut known: HashMap<_, u32> = HashMap::new();
         let mut first = Vec::new();
         for (row, at) in rows.iter().zip(0_u32..) {

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import polars as pl
 
 from kernelscope import analysis
+from kernelscope.analysis.classes import Classes
 from kernelscope.analysis.costing.achieved import step_efficiency
 from kernelscope.analysis.costing.attainable import summed
 from kernelscope.analysis.costing.costed import Costed, costed_trace
 from kernelscope.analysis.costing.coverage import cost_findings, coverage_of, kind_sums
 from kernelscope.analysis.costing.limits import LimitedWork, limited_work
 from kernelscope.analysis.eligibility import call_eligibility
+from kernelscope.analysis.launch_classes import launch_classes
 from kernelscope.analysis.ops import costed_calls, op_tables
 from kernelscope.report.html.parts import Note
 from kernelscope.report.html.window import Window, window_of
@@ -86,14 +88,19 @@ class Sources:
         return found, call_eligibility(self.trace, calls=calls)
 
     @once
+    def launches(self) -> Classes:
+        """The classes of GPU work."""
+        return launch_classes(self.trace)
+
+    @once
     def kernels(self) -> pl.DataFrame:
         """Kernels by name."""
-        return analysis.kernel_table(self.trace)
+        return analysis.kernel_table(self.trace, launches=self.launches)
 
     @once
     def gpus(self) -> pl.DataFrame:
         """Each GPU that worked."""
-        return analysis.gpu_summary(self.trace)
+        return analysis.gpu_summary(self.trace, launches=self.launches)
 
     @once
     def costs(self) -> pl.DataFrame:
