@@ -26,7 +26,7 @@ def check_by(by: str | Sequence[str], known: Iterable[str]) -> list[str]:
 
 def as_text(frame: pl.DataFrame) -> pl.DataFrame:
     """Categories as plain text, so that a result can be joined, sorted and written anywhere."""
-    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+    return frame.with_columns_seq(pl.col(pl.Categorical).cast(pl.String))
 
 
 def by_name(frame: pl.DataFrame, **flags: pl.Expr) -> pl.DataFrame:
@@ -34,6 +34,6 @@ def by_name(frame: pl.DataFrame, **flags: pl.Expr) -> pl.DataFrame:
 
     Each expression refers to the text of the name as column ``text``.
     """
-    names = frame.select("name").unique().with_columns(pl.col("name").cast(pl.String).alias("text"))
-    decided = names.select("name", **flags)
+    names = frame["name"].unique()
+    decided = pl.DataFrame({"name": names, "text": names.cast(pl.String)}).select("name", **flags)
     return frame.join(decided, on="name", how="left", nulls_equal=True, maintain_order="left")

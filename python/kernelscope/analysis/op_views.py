@@ -82,7 +82,7 @@ def op_kernels(trace: "Trace", *, collapse: bool = True) -> pl.DataFrame:
     kept = collapse_repeats(ops) if collapse else ops.select("row", kept="row")
     parents = ops.join(kept, on="row", how="inner").filter(pl.col("row") == pl.col("kept"))
     above = kept.select(parent_row="row", _parent="kept")
-    parents = parents.join(above, on="parent_row", how="left").select("row", "_parent")
+    parents = parents.join(above, on="parent_row", how="inner").select("row", "_parent")
     linked = trace.gpu_ops.select("op_row", "kind", "name", "dur_ns").join(
         kept.select(op_row="row", row="kept"), on="op_row", how="inner"
     )
@@ -90,18 +90,17 @@ def op_kernels(trace: "Trace", *, collapse: bool = True) -> pl.DataFrame:
     level = linked.group_by("row", "kind", "name").agg(
         pl.len().cast(pl.Int64).alias("calls"),
         duration.sum().alias("total_ns"),
+        duration.sum().alias("self_ns"),
         duration.min().alias("min_ns"),
         duration.max().alias("max_ns"),
     )
-    levels: list[pl.DataFrame] = []
-    own = pl.col("total_ns")
+    levels = [level]
+    # Of an operator around the one that launched it, work is not the own.
+    level = level.with_columns(self_ns=pl.lit(0, pl.Int64))
     while level.height and len(levels) < _MOST_LEVELS:
-        levels.append(level.with_columns(self_ns=own))
-        own = pl.lit(0, pl.Int64)
-        climbed = level.join(parents, on="row", how="inner").filter(pl.col("_parent").is_not_null())
-        level = _merged(climbed.drop("row").rename({"_parent": "row"}), ["row", "kind", "name"])
-    if not levels:
-        levels = [level.with_columns(self_ns=own)]
+        climbed = level.join(parents, on="row", how="inner")
+        level = _merged(climbed, [pl.col("_parent").alias("row"), "kind", "name"])
+        levels.append(level)
     named = pl.concat(levels).join(ops.select("row", op="name"), on="row", how="inner")
     table = _merged(named, ["op", "kind", "name"]).with_columns(
         share=pl.col("total_ns") / pl.col("total_ns").sum().over("op")
@@ -113,6 +112,6 @@ def op_kernels(trace: "Trace", *, collapse: bool = True) -> pl.DataFrame:
     )
 
 
-def _merged(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    sums = [column for column in ("calls", "total_ns", "self_ns") if column in frame.columns]
-    return frame.group_by(keys).agg(pl.col(sums).sum(), pl.col("min_ns").min(), pl.col("max_ns").max())
+def _merged(frame: pl.DataFrame, keys: "Sequence[str | pl.Expr]") -> pl.DataFrame:
+    sums = pl.col("calls", "total_ns", "self_ns").sum()
+    return frame.group_by(keys).agg(sums, pl.col("min_ns").min(), pl.col("max_ns").max())

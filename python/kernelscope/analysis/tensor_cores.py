@@ -8,8 +8,7 @@ answer is unknown.
 import polars as pl
 
 from kernelscope.analysis.classes import classes_of
-from kernelscope.analysis.grouping import by_name
-from kernelscope.analysis.kernel_math import with_kernel_math
+from kernelscope.analysis.kernel_math import math_of
 
 KERNEL_MARKS = (
     "h884",
@@ -87,15 +86,18 @@ def kernel_flags(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
         from compute capability 9 on for kernels that multiply matrices, most of which use them without
         saying so.
     """
-    of_kernel, kinds = classes_of(kernels.select("name", "device"))
-    flagged = by_name(
-        with_kernel_math(kinds),
+    of_kernel, kinds = classes_of(kernels[["name", "device"]])
+    names = kinds["name"].unique()
+    texts = pl.DataFrame({"name": names, "text": names.cast(pl.String)})
+    told = texts.select(
+        "name",
         _marked=pl.col("text").str.contains_any(list(KERNEL_MARKS)),
         _matrix=pl.col("text").str.contains(_MATRIX) & ~pl.col("text").str.contains(_PLAIN),
-    )
-    amd = devices.filter(_says_amd()).get_column("device").implode()
-    recent = devices.filter(pl.col("compute_major") >= 9).get_column("device").implode()
+    ).hstack(math_of(texts["text"]))
+    flagged = kinds.join(told, on="name", how="left", nulls_equal=True, maintain_order="left")
+    makes = devices.select_seq("device", amd=_says_amd(), recent=pl.col("compute_major") >= 9)
+    amd, recent = (makes["device"].filter(makes[make]).to_list() for make in ("amd", "recent"))
     unsettled = pl.col("device").is_in(amd) | (pl.col("device").is_in(recent) & pl.col("_matrix"))
     by_marks = pl.when(pl.col("_marked") | ~unsettled.fill_null(value=False)).then("_marked")
-    told = flagged.select(pl.coalesce("tensor_cores", by_marks)).to_series()
-    return kernels.with_columns(tensor_cores=told.gather(of_kernel))
+    uses = flagged.select(pl.coalesce("tensor_cores", by_marks)).to_series()
+    return kernels.with_columns(tensor_cores=uses[of_kernel])

@@ -35,7 +35,8 @@ class TimelineView:
         unknown = [kind for kind in kinds if kind not in KINDS]
         if unknown or not kinds:
             raise InvalidArgumentError(f"kinds= takes some of {', '.join(KINDS)}, not {unknown or 'nothing'}")
-        self._sources = [source for kind in kinds for source in _sources(trace, kind)]
+        sources = [source for kind in kinds for source in _sources(trace, kind)]
+        self._sources = [source for source in sources if source.frame.height] or sources
         self._index = _traceparse.TimelineIndex()
         for source in self._sources:
             for part in source.events().iter_slices(_PART_ROWS):
@@ -50,15 +51,16 @@ class TimelineView:
     def _gathered(self, events: pl.Series, columns: "Callable[[_Source], list[pl.Expr]]") -> pl.DataFrame:
         """Columns of the events with these numbers, which count through the sources."""
         parts: list[pl.DataFrame] = []
-        asked = pl.DataFrame({"event": events.cast(pl.Int64), "at": pl.int_range(len(events), eager=True)})
+        places: list[pl.Series] = []
         first = 0
         for source in self._sources:
             until = first + source.frame.height
-            here = asked.filter(pl.col("event").is_between(first, until, closed="left"))
-            rows = source.frame.select(source.needed)[here["event"] - first]
-            parts.append(rows.select(columns(source)).with_columns(here["at"]))
+            here = ((events >= first) & (events < until)).arg_true()
+            rows = source.frame[source.needed][events[here] - first]
+            parts.append(rows.select_seq(columns(source)))
+            places.append(here)
             first = until
-        return pl.concat(parts).sort("at").drop("at")
+        return pl.concat(parts)[pl.concat(places).arg_sort()]
 
     def show(
         self, *, start_ns: int | None = None, end_ns: int | None = None, pixels: int = 2000
@@ -72,20 +74,19 @@ class TimelineView:
                 f" not [{start}, {end}) on {pixels}"
             )
         marks = pl.DataFrame(self._index.show(start, end, pixels))
-        names = self._gathered(marks["dominant"], lambda source: source.names)
-        longest = self._gathered(marks["longest"], lambda source: source.names)
+        both = pl.concat([marks["dominant"], marks["longest"]])
+        names = self._gathered(both, lambda source: source.names)
+        longest = names.tail(marks.height)
         marks = marks.with_columns(
-            names.get_columns(),
+            names.head(marks.height).get_columns(),
             longest_name=longest["name"],
             longest_row=longest["row"],
             name_ns="dominant_ns",
             busy_share=(pl.col("busy_ns") / (pl.col("end_ns") - pl.col("start_ns"))).fill_nan(None),
         )
-        return as_text(
-            marks.join(self.tracks, on="track", how="left", maintain_order="left").select(
-                *_TRACKS, *_MARKS, *_NAMES
-            )
-        )
+        # A track stands where its number says.
+        tracks = self.tracks[marks["track"]]
+        return as_text(tracks.hstack(marks[[*_MARKS, *_NAMES]]))
 
 
 def timeline(

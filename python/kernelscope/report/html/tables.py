@@ -36,10 +36,11 @@ class Table:
 
     def payload(self) -> dict[str, Any]:
         """The part as the page's script takes it."""
+        schema = self.frame.schema
         shown = [c for c in self.columns or self.frame.columns if c in self.frame.columns and c in COLUMNS]
         filled = [c for c in shown if self.frame[c].null_count() < self.frame.height or not self.frame.height]
         # Sliced first: a table of a large trace may have a million rows.
-        frame = self.frame.head(MOST_ROWS).select(written(name, self.frame.schema[name]) for name in filled)
+        frame = self.frame.head(MOST_ROWS).select_seq(written(name, schema[name]) for name in filled)
         return {
             "kind": "table",
             "id": self.id,
