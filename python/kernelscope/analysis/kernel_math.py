@@ -30,7 +30,7 @@ class Rule(NamedTuple):
     pattern: re.Pattern[str]
     ignores_case: bool
     tensor_cores: bool | None
-    types: tuple[tuple[re.Pattern[str], str], ...]
+    types: tuple[tuple[str, str], ...]
     about: str
     examples: tuple[tuple[str, str], ...]
 
@@ -52,7 +52,7 @@ def rules() -> tuple[Rule, ...]:
             re.compile(_in_small_letters(rule["pattern"])),
             rule["pattern"].startswith(_ANY_CASE),
             _CORES[rule["cores"]],
-            tuple((re.compile(pattern), name) for pattern, name in rule.get("types", ())),
+            tuple((pattern, name) for pattern, name in rule.get("types", ())),
             rule["about"],
             tuple((name, math) for name, math in rule["examples"]),
         )
@@ -98,7 +98,7 @@ def kernel_math(name: str) -> KernelMath:
     if found is None:
         return KernelMath(None, None)
     rule, text = found
-    return KernelMath(rule.tensor_cores, next((m for p, m in rule.types if p.search(text)), None))
+    return KernelMath(rule.tensor_cores, next((m for p, m in rule.types if re.search(p, text)), None))
 
 
 def with_kernel_math(kernels: pl.DataFrame) -> pl.DataFrame:

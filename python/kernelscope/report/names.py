@@ -7,6 +7,8 @@ _LONGEST = 4096
 # Control characters, and marks that turn the direction of what follows.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+")
 _NAMESPACE = re.compile(r"(?:(?:\b[A-Za-z_]\w*|\(anonymous namespace\)|<unnamed>)::)+(?=[A-Za-z_])")
+_ANGLE = re.compile("([<>])")
+_ROUND = re.compile("[()]")
 _UNNAMED = "(no name)"
 
 
@@ -16,7 +18,7 @@ def safe(text: str | None) -> str:
 
 
 # A page and a report show the same few names in many tables.
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4_096)
 def short(name: str | None, width: int) -> str:
     """A kernel or operator name in at most ``width`` characters.
 
@@ -43,11 +45,11 @@ def _without_inner_arguments(text: str) -> str:
     """``text`` without what stands in angle brackets inside angle brackets."""
     kept: list[str] = []
     depth = 0
-    for character in text:
-        depth += character == "<"
+    for part in _ANGLE.split(text):
+        depth += part == "<"
         if depth < 2:
-            kept.append(character)
-        depth -= character == ">" and depth > 0
+            kept.append(part)
+        depth -= part == ">" and depth > 0
     return "".join(kept)
 
 
@@ -56,8 +58,8 @@ def _without_parameters(text: str) -> str:
     if not text.endswith(")"):
         return text
     depth = 0
-    for at in range(len(text) - 1, -1, -1):
-        depth += {")": 1, "(": -1}.get(text[at], 0)
+    for found in reversed(list(_ROUND.finditer(text))):
+        depth += 1 if found[0] == ")" else -1
         if depth == 0:
-            return text[:at] or text
+            return text[: found.start()] or text
     return text

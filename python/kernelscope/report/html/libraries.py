@@ -6,6 +6,7 @@ the tables: other packages with a table library weigh 20 times as much or have s
 
 import base64
 import gzip
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,8 +30,9 @@ def check_libraries() -> None:
         _file(package, path)
 
 
+@cache
 def packed_libraries() -> dict[str, str]:
-    """Each library by name, compressed and encoded.
+    """Each library by name, compressed and encoded, which takes as long as all views of a small trace.
 
     Raises: InvalidArgumentError: a package is not installed.
     """
