@@ -2,6 +2,7 @@
 
 use super::builder::Builder;
 use crate::schema::Symbol;
+use crate::sqlite::codes::listed;
 
 /// Directions of copies (`ENUM_CUDA_MEMCPY_OPER`), by number.
 const DIRECTIONS: [&str; 14] = [
@@ -25,24 +26,20 @@ const DIRECTIONS: [&str; 14] = [
 const MEMORY: [&str; 8] =
     ["Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown"];
 
-fn listed(list: &[&str], code: i64) -> String {
-    let known = usize::try_from(code).ok().and_then(|code| list.get(code));
-    known.map_or_else(|| format!("kind {code}"), |&text| text.to_owned())
-}
-
 /// The name of a kind of memory.
 pub(super) fn memory_kind(builder: &mut Builder<'_, '_>, code: Option<i64>) -> Option<Symbol> {
-    code.map(|code| builder.coded("memory kind", code, |code| listed(&MEMORY, code)))
+    code.map(|code| builder.coded("memory kind", code, |code| listed(&MEMORY, code, "kind")))
 }
 
 /// Copies.
 pub(super) mod memcpy {
-    use super::{DIRECTIONS, listed, memory_kind};
+    use super::{DIRECTIONS, memory_kind};
     use crate::nsys::builder::Builder;
     use crate::nsys::cells::Cells;
     use crate::nsys::kernels::Place;
     use crate::nsys::source::source;
     use crate::schema::{GpuOpRow, Tables};
+    use crate::sqlite::codes::listed;
 
     source! {
         /// Copies.
@@ -70,7 +67,7 @@ pub(super) mod memcpy {
         let Some((start_ns, dur_ns)) = cells.extent(START, END) else { return false };
         let place = Place::of(builder, cells, [DEVICE, CONTEXT, GREEN_CONTEXT, STREAM, GLOBAL_PID]);
         let kind = cells.int(COPY_KIND);
-        let named = |code| format!("[CUDA memcpy {}]", listed(&DIRECTIONS, code));
+        let named = |code| format!("[CUDA memcpy {}]", listed(&DIRECTIONS, code, "kind"));
         let row = GpuOpRow {
             name: Some(match kind {
                 Some(kind) => builder.coded("copy", kind, named),
@@ -78,7 +75,7 @@ pub(super) mod memcpy {
             }),
             copy_kind: kind
                 .filter(|_| builder.context.keeps.copy_kind)
-                .map(|kind| builder.coded("copy kind", kind, |code| listed(&DIRECTIONS, code))),
+                .map(|kind| builder.coded("copy kind", kind, |code| listed(&DIRECTIONS, code, "kind"))),
             source_memory: memory_kind(builder, cells.int(SOURCE_KIND)),
             destination_memory: memory_kind(builder, cells.int(DESTINATION_KIND)),
             start_ns,

@@ -3,6 +3,7 @@
 use super::builder::Builder;
 use super::cells::Cells;
 use crate::schema::{SpanRow, Symbol, Tables};
+use crate::sqlite::codes::listed;
 
 /// What a slice is made of.
 struct Slice {
@@ -78,10 +79,7 @@ const OVERHEAD: [&str; 9] = [
 ];
 
 fn overhead_kind(builder: &mut Builder<'_, '_>, code: i64) -> Symbol {
-    builder.coded("overhead", code, |code| {
-        let known = usize::try_from(code).ok().and_then(|code| OVERHEAD.get(code));
-        known.map_or_else(|| format!("overhead {code}"), |&text| text.to_owned())
-    })
+    builder.coded("overhead", code, |code| listed(&OVERHEAD, code, "overhead"))
 }
 
 /// Overhead of the driver: compilation, loading of modules, a full command buffer.
@@ -117,94 +115,48 @@ pub(super) mod overhead {
     }
 }
 
-/// Overhead of the profiler itself.
-pub(super) mod profiler {
-    use super::{Slice, add};
-    use crate::nsys::builder::Builder;
-    use crate::nsys::cells::Cells;
-    use crate::nsys::source::source;
-    use crate::schema::Tables;
+/// Declares tables whose slices have a name, a thread and nothing else.
+macro_rules! named_slices {
+    ($( $(#[doc = $doc:literal])+ $module:ident: $table:literal, $category:literal; )*) => { $(
+        $(#[doc = $doc])+
+        pub(super) mod $module {
+            use super::{Slice, add};
+            use crate::nsys::builder::Builder;
+            use crate::nsys::cells::Cells;
+            use crate::nsys::source::source;
+            use crate::schema::Tables;
 
-    source! {
-        /// Overhead of the profiler.
-        SOURCE: "PROFILER_OVERHEAD", spans, Any, push;
-        START = "start" Required,
-        END = "end" Required,
-        GLOBAL_TID = "globalTid" Usual,
-        NAME = "nameId" Usual,
-    }
+            source! {
+                $(#[doc = $doc])+
+                SOURCE: $table, spans, Any, push;
+                START = "start" Required,
+                END = "end" Required,
+                GLOBAL_TID = "globalTid" Usual,
+                NAME = "nameId" Usual,
+            }
 
-    fn push(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-        let Some(extent) = cells.extent(START, END) else { return false };
-        let slice = Slice {
-            name: builder.string(cells, NAME),
-            category: builder.label("profiler_overhead"),
-            extent,
-            global_tid: cells.int(GLOBAL_TID),
-            correlation: None,
-        };
-        add(builder, cells, tables, &slice)
-    }
+            fn push(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
+                let Some(extent) = cells.extent(START, END) else { return false };
+                let slice = Slice {
+                    name: builder.string(cells, NAME),
+                    category: builder.label($category),
+                    extent,
+                    global_tid: cells.int(GLOBAL_TID),
+                    correlation: None,
+                };
+                add(builder, cells, tables, &slice)
+            }
+        }
+    )* };
 }
 
-/// Creation and instantiation of graphs.
-pub(super) mod graphs {
-    use super::{Slice, add};
-    use crate::nsys::builder::Builder;
-    use crate::nsys::cells::Cells;
-    use crate::nsys::source::source;
-    use crate::schema::Tables;
-
-    source! {
-        /// Creation and instantiation of graphs.
-        SOURCE: "CUDA_GRAPH_EVENTS", spans, Any, push;
-        START = "start" Required,
-        END = "end" Required,
-        GLOBAL_TID = "globalTid" Usual,
-        NAME = "nameId" Usual,
-    }
-
-    fn push(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-        let Some(extent) = cells.extent(START, END) else { return false };
-        let slice = Slice {
-            name: builder.string(cells, NAME),
-            category: builder.label("cuda_graph"),
-            extent,
-            global_tid: cells.int(GLOBAL_TID),
-            correlation: None,
-        };
-        add(builder, cells, tables, &slice)
-    }
-}
-
-/// Creation of the nodes of graphs.
-pub(super) mod graph_nodes {
-    use super::{Slice, add};
-    use crate::nsys::builder::Builder;
-    use crate::nsys::cells::Cells;
-    use crate::nsys::source::source;
-    use crate::schema::Tables;
-
-    source! {
-        /// Creation of the nodes of graphs.
-        SOURCE: "CUDA_GRAPH_NODE_EVENTS", spans, Any, push;
-        START = "start" Required,
-        END = "end" Required,
-        GLOBAL_TID = "globalTid" Usual,
-        NAME = "nameId" Usual,
-    }
-
-    fn push(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-        let Some(extent) = cells.extent(START, END) else { return false };
-        let slice = Slice {
-            name: builder.string(cells, NAME),
-            category: builder.label("cuda_graph_node"),
-            extent,
-            global_tid: cells.int(GLOBAL_TID),
-            correlation: None,
-        };
-        add(builder, cells, tables, &slice)
-    }
+named_slices! {
+    /// Overhead of the profiler itself.
+    profiler: "PROFILER_OVERHEAD", "profiler_overhead";
+    /// Creation and instantiation of graphs.
+    graphs: "CUDA_GRAPH_EVENTS", "cuda_graph";
+    /// Creation of the nodes of graphs.
+    graph_nodes: "CUDA_GRAPH_NODE_EVENTS", "cuda_graph_node";
 }
 
 /// What the recorder has to say.

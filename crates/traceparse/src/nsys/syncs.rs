@@ -9,6 +9,7 @@ use super::cells::Cells;
 use super::identity::{GlobalId, Processes};
 use super::source::source;
 use crate::schema::{SyncRow, Tables};
+use crate::sqlite::codes::{SYNC_KINDS, listed};
 
 source! {
     /// Synchronisation calls.
@@ -27,17 +28,11 @@ source! {
 /// What stands for no stream and no event.
 const NONE: i64 = u32::MAX as i64;
 
-/// Kinds of synchronisation (`ENUM_CUPTI_SYNC_TYPE`), by number.
-const KINDS: [&str; 5] = ["Unknown", "Event sync", "Stream wait sync", "Stream sync", "Context sync"];
-
 fn push(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
     let Some((start_ns, dur_ns)) = cells.extent(START, END) else { return false };
-    let kind = cells.int(KIND).map(|code| {
-        builder.coded("sync", code, |code| {
-            let known = usize::try_from(code).ok().and_then(|code| KINDS.get(code));
-            known.map_or_else(|| format!("sync type {code}"), |&text| text.to_owned())
-        })
-    });
+    let kind = cells
+        .int(KIND)
+        .map(|code| builder.coded("sync", code, |code| listed(&SYNC_KINDS, code, "sync type")));
     let pid = builder.pid(cells.int(GLOBAL_PID));
     let awaited = cells.int(EVENT_SYNC).and_then(|id| builder.context.events.record(pid, id));
     let row = SyncRow {

@@ -2,6 +2,7 @@
 
 use super::reader::Builder;
 use crate::schema::Symbol;
+use crate::sqlite::codes::listed;
 
 /// Directions of copies (`CUpti_ActivityMemcpyKind`), by number.
 const DIRECTIONS: [&str; 11] = [
@@ -22,23 +23,19 @@ const DIRECTIONS: [&str; 11] = [
 const MEMORY: [&str; 8] =
     ["Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"];
 
-fn listed(list: &[&str], code: i64) -> String {
-    let known = usize::try_from(code).ok().and_then(|code| list.get(code));
-    known.map_or_else(|| format!("kind {code}"), |&text| text.to_owned())
-}
-
 fn memory_kind(builder: &mut Builder<'_>, code: Option<i64>) -> Option<Symbol> {
-    code.map(|code| builder.symbols.intern(&listed(&MEMORY, code)))
+    code.map(|code| builder.symbols.intern(&listed(&MEMORY, code, "kind")))
 }
 
 /// Copies.
 pub(super) mod memcpy {
-    use super::{DIRECTIONS, listed, memory_kind};
+    use super::{DIRECTIONS, memory_kind};
     use crate::nvprof::kernels::times;
     use crate::nvprof::reader::Builder;
     use crate::nvprof::source::sources;
     use crate::schema::GpuOpRow;
     use crate::sqlite::cells::Cells;
+    use crate::sqlite::codes::listed;
 
     sources! {
         copies;
@@ -59,7 +56,7 @@ pub(super) mod memcpy {
 
     fn push(builder: &mut Builder<'_>, cells: &mut Cells<'_, '_>) -> bool {
         let Some((start_ns, dur_ns)) = times(cells, START, END) else { return false };
-        let direction = cells.int(COPY_KIND).map(|code| listed(&DIRECTIONS, code));
+        let direction = cells.int(COPY_KIND).map(|code| listed(&DIRECTIONS, code, "kind"));
         let name =
             direction.as_ref().map_or_else(|| "[CUDA memcpy]".to_owned(), |d| format!("[CUDA memcpy {d}]"));
         let row = GpuOpRow {

@@ -4,6 +4,7 @@ use super::reader::Builder;
 use super::source::sources;
 use crate::schema::SyncRow;
 use crate::sqlite::cells::Cells;
+use crate::sqlite::codes::{SYNC_KINDS, listed};
 
 sources! {
     syncs;
@@ -20,18 +21,9 @@ syncs!(SOURCE: "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", syncs, push);
 /// What stands for no stream and no event.
 const NONE: i64 = u32::MAX as i64;
 
-/// Kinds of synchronisation (`CUpti_ActivitySynchronizationType`), by number.
-const KINDS: [&str; 5] = ["Unknown", "Event sync", "Stream wait sync", "Stream sync", "Context sync"];
-
 fn push(builder: &mut Builder<'_>, cells: &mut Cells<'_, '_>) -> bool {
     let Some((start_ns, dur_ns)) = cells.extent(START, END) else { return false };
-    let kind = cells.int(KIND).map(|code| {
-        let known = usize::try_from(code).ok().and_then(|code| KINDS.get(code));
-        match known {
-            Some(text) => builder.symbols.intern(text),
-            None => builder.symbols.intern(&format!("sync type {code}")),
-        }
-    });
+    let kind = cells.int(KIND).map(|code| builder.symbols.intern(&listed(&SYNC_KINDS, code, "sync type")));
     // Ids are unsigned; a missing one may stand as -1.
     let id = |value: Option<i64>| value.filter(|&id| id != NONE && id >= 0);
     let row = SyncRow {

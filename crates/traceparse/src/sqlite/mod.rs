@@ -2,4 +2,5 @@
 
 pub(crate) mod catalog;
 pub(crate) mod cells;
+pub(crate) mod codes;
 pub(crate) mod open;
