@@ -30,13 +30,18 @@ def check_libraries() -> None:
         _file(package, path)
 
 
-@cache
 def packed_libraries() -> dict[str, str]:
-    """Each library by name, compressed and encoded, which takes as long as all views of a small trace.
+    """Each library by name, compressed and encoded.
 
     Raises: InvalidArgumentError: a package is not installed.
     """
-    return {name: pack(_file(package, path).read_bytes()) for name, (package, path) in _FILES.items()}
+    return {name: _packed(_file(package, path)) for name, (package, path) in _FILES.items()}
+
+
+# Once for all pages that a program writes: it takes nearly as long as the views of a small trace.
+@cache
+def _packed(file: Path) -> str:
+    return pack(file.read_bytes())
 
 
 def pack(content: bytes) -> str:
