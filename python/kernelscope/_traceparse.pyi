@@ -107,6 +107,14 @@ class CallTree:
     def add(self, values: Frame) -> None:
         """Adds to the calls with row ``call`` what the other columns hold."""
 
+    def add_by_class(
+        self, values: Frame, classes: Frame, keys: Frame, counts: list[str], sums: list[str]
+    ) -> None:
+        """Adds to the calls with row ``call`` what the ``class`` has, and ``value`` where it is marked."""
+
+    def less_outermost(self, slices: Frame, into: str) -> None:
+        """Takes from the calls with row ``call`` the time of slices that lie in no other."""
+
     def less_children(self, column: str, into: str) -> None:
         """What ``column`` is less that of the calls directly inside."""
 

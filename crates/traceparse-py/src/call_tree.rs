@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::types::{Float64Type, Int32Type, Int64Type};
+use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt8Type};
 use arrow_array::{ArrayRef, Int64Array, LargeStringArray, UInt32Array};
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
 use traceparse::call_tree::{
-    self, Classes, Column, Forest, NONE, Nested, Paths, Points, Positions, Slices, Working, innermost, nest,
+    self, Classes, Column, Forest, NONE, Nested, Paths, Points, Positions, Slices, Values, Working,
+    innermost, nest,
 };
 
 use crate::answer::answer;
@@ -23,9 +24,9 @@ use crate::table::{ArrowTable, table};
 pub(crate) fn nest_slices(py: Python<'_>, slices: Frame) -> PyResult<ArrowTable> {
     answer(py, || {
         let (groups, starts) = (slices.numbers("group")?, slices.numbers("start_ns")?);
-        let ends = ends_of(&starts, slices.numbers("dur_ns")?.into_owned());
-        let rows = slices.links("row", NONE)?;
-        let parents = nest(Slices { groups: &groups, starts: &starts, ends: &ends, rows: &rows });
+        let (lengths, rows) = (slices.numbers("dur_ns")?, slices.links("row", NONE)?);
+        let slices = Slices { groups: &groups, starts: &starts, lengths: &lengths, rows: &rows };
+        let parents = nest(slices, |_| true);
         table(vec![("parent_row", rows_at(&rows, parents.into_iter()))])
     })
 }
@@ -167,14 +168,65 @@ impl CallTree {
     /// Adds to the calls with row `call` what the other columns hold; null is no call, and 0.
     fn add(&mut self, py: Python<'_>, values: Frame) -> PyResult<()> {
         answer(py, || {
-            let calls = values.links("call", NONE)?;
-            let calls: Arc<[u32]> =
-                calls.iter().map(|&call| self.forest.kept(self.positions.of(call))).collect();
+            let calls = self.calls(values.links("call", NONE)?.iter().copied());
             for name in values.names().iter().filter(|name| *name != "call") {
-                let column = self.columns.entry(name.clone()).or_default();
                 let numbers = values.kept_numbers(name)?;
-                Arc::make_mut(column).add(Arc::clone(&calls), numbers.values().clone());
+                self.add_to(name, &calls, Values::Given(numbers.values().clone()));
             }
+            Ok(())
+        })
+    }
+
+    /// Adds to the calls with row `call` what the `class` of each row has in the columns `counts` of `keys`,
+    /// and the `value` of the row where its class is marked in the columns `sums`; null is no call, and 0.
+    fn add_by_class(
+        &mut self,
+        py: Python<'_>,
+        values: Frame,
+        classes: Frame,
+        keys: Frame,
+        counts: Vec<String>,
+        sums: Vec<String>,
+    ) -> PyResult<()> {
+        answer(py, || {
+            let calls = self.calls(values.links("call", NONE)?.iter().copied());
+            let classes = classes.kept_links("class", NONE)?;
+            for name in &counts {
+                let of = keys.numbers(name)?.into_owned();
+                self.add_to(name, &calls, Values::OfClass(classes.values().clone(), of));
+            }
+            let numbers = values.kept_numbers("value")?;
+            for name in &sums {
+                let marked =
+                    Values::Marked(numbers.values().clone(), classes.values().clone(), keys.flags(name)?);
+                self.add_to(name, &calls, marked);
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes from the column `into` of the calls with row `call` how long the slices last that lie in no
+    /// other slice. Slices without a call or a length are passed over.
+    ///
+    /// Columns: of `slices`, `row`, `call`, `track`, `start_ns` and `dur_ns`.
+    fn less_outermost(&mut self, py: Python<'_>, slices: Frame, into: &str) -> PyResult<()> {
+        answer(py, || {
+            let (named, tracks) = (slices.links("call", NONE)?, slices.links("track", NONE)?);
+            let (starts, lengths) = (slices.numbers("start_ns")?, slices.kept_numbers("dur_ns")?);
+            let rows = slices.links("row", NONE)?;
+            let is_timed = slices.known("dur_ns")?;
+            let counts = |at: u32| {
+                named.get(at as usize).is_some_and(|&call| call != NONE)
+                    && is_timed.as_ref().is_none_or(|known| known.get(at as usize) == Some(&true))
+            };
+            let around = nest(
+                Slices { groups: &tracks, starts: &starts, lengths: lengths.values(), rows: &rows },
+                counts,
+            );
+            let outermost =
+                named.iter().zip(&around).map(|(&call, &around)| if around == NONE { call } else { NONE });
+            let calls = self.calls(outermost);
+            self.add_to(into, &calls, Values::Less(lengths.values().clone()));
             Ok(())
         })
     }
@@ -229,9 +281,8 @@ impl CallTree {
             let places: Vec<u32> = wanted.map(|(_, at)| at).collect();
             let mut columns = Vec::new();
             for name in &names {
-                let values = working.values(self.column(name)?);
-                let found: Int64Array = places.iter().map(|&at| values.get(at as usize).copied()).collect();
-                columns.push((name.as_str(), Arc::new(found) as ArrayRef));
+                let found = working.values_at(self.column(name)?, &places);
+                columns.push((name.as_str(), Arc::new(Int64Array::from(found)) as ArrayRef));
             }
             columns.push(("at", numbers(places)));
             table(columns)
@@ -283,6 +334,16 @@ impl CallTree {
 impl CallTree {
     fn column(&self, name: &str) -> Outcome<&Arc<Column>> {
         self.columns.get(name).ok_or_else(|| invalid(&format!("there is no column {name}")))
+    }
+
+    /// What the calls of these rows are counted as.
+    fn calls(&self, rows: impl Iterator<Item = u32>) -> Arc<[u32]> {
+        rows.map(|row| self.forest.kept(self.positions.of(row))).collect()
+    }
+
+    fn add_to(&mut self, name: &str, calls: &Arc<[u32]>, values: Values) {
+        let column = self.columns.entry(name.to_owned()).or_default();
+        Arc::make_mut(column).add(Arc::clone(calls), values);
     }
 
     fn set(&mut self, name: &str, column: Column) {
@@ -376,12 +437,14 @@ pub(crate) fn divide_rows(py: Python<'_>, columns: Frame) -> PyResult<(ArrowTabl
 
 /// Divides classes by a column of whole numbers, fractions or truth values. Fractions that are no number are
 /// alike, and so are the two zeros.
-fn divide(classes: &mut Classes, frame: &Frame, name: &str) -> Outcome<()> {
+pub(crate) fn divide(classes: &mut Classes, frame: &Frame, name: &str) -> Outcome<()> {
     if let Ok(codes) = frame.links(name, NONE) {
         classes.divide_codes(&codes);
     } else if let Ok(parts) = frame.arrays_of::<Float64Type>(name) {
         let bits = |value: f64| if value.is_nan() { u64::MAX } else { (value + 0.0).to_bits() };
         classes.divide_words(parts.iter().flat_map(|part| part.iter()).map(|value| value.map(bits)));
+    } else if let Ok(parts) = frame.arrays_of::<UInt8Type>(name) {
+        classes.divide(parts.iter().flat_map(|part| part.iter()).map(|value| value.map(i64::from)));
     } else if let Ok(parts) = frame.arrays_of::<Int32Type>(name) {
         classes.divide(parts.iter().flat_map(|part| part.iter()).map(|value| value.map(i64::from)));
     } else if let Ok(parts) = frame.arrays_of::<Int64Type>(name) {

@@ -10,6 +10,7 @@ use traceparse::costing::{Calls, Figures, Limits, Marks, Owned, Pairs, Traits, U
 use traceparse::interval::shared_time;
 
 use crate::answer::{answer, answer_watched};
+use crate::call_tree::divide;
 use crate::frame::{Frame, Outcome};
 use crate::table::{ArrowTable, table};
 
@@ -28,7 +29,7 @@ impl CallCosting {
     fn new(py: Python<'_>, calls: Frame) -> PyResult<Self> {
         answer(py, || {
             let mut classes = Classes::new(calls.height() as u32);
-            divide(&mut classes, &calls)?;
+            divide_all(&mut classes, &calls)?;
             Ok(Self { calls, classes })
         })
     }
@@ -41,7 +42,7 @@ impl CallCosting {
 
     /// Divides the classes once more: `0` has a code for each call.
     fn divide_further(&mut self, py: Python<'_>, codes: Frame) -> PyResult<()> {
-        answer(py, || divide(&mut self.classes, &codes))
+        answer(py, || divide_all(&mut self.classes, &codes))
     }
 
     /// The calls that count for the work of `anchors` (`anchor`, rows of calls, null for none), or for what
@@ -140,18 +141,21 @@ impl WorkCosting {
     fn new(py: Python<'_>, work: Frame) -> PyResult<Self> {
         answer(py, || {
             let mut classes = Classes::new(work.height() as u32);
-            divide(&mut classes, &work)?;
+            divide_all(&mut classes, &work)?;
             let (starts, lengths) = (work.numbers("start_ns")?, work.numbers("dur_ns")?);
-            let ends = starts.iter().zip(lengths.iter());
-            let ends: Vec<i64> = ends.map(|(start, length)| start.saturating_add(*length)).collect();
-            let busy = shared_time(&work.links("device", NONE)?, &starts, &ends);
-            drop(ends);
-            let durations =
-                work.options("dur_ns")?.into_iter().map(|duration| duration.unwrap_or(UNTIMED)).collect();
-            let ops = work.links("op", NONE)?.into_owned();
-            let first = UInt32Array::from(classes.first().to_vec());
-            let work = Work { ops, durations, busy, classes: classes.of().to_vec() };
-            Ok(Self { first, work: Arc::new(work) })
+            let mut devices = Classes::new(work.height() as u32);
+            divide(&mut devices, &work, "device")?;
+            let busy = shared_time(devices.of(), &starts, &lengths);
+            drop(devices);
+            let mut durations = work.kept_numbers("dur_ns")?.values().clone();
+            if let Some(known) = work.known("dur_ns")? {
+                let of = |(&duration, &is_known): (&i64, &bool)| if is_known { duration } else { UNTIMED };
+                durations = durations.iter().zip(&known).map(of).collect();
+            }
+            let ops = work.kept_links("op", NONE)?.values().clone();
+            let (classes, first) = classes.into_parts();
+            let work = Work { ops, durations, busy, classes };
+            Ok(Self { first: UInt32Array::from(first), work: Arc::new(work) })
         })
     }
 
@@ -301,9 +305,9 @@ fn figures_table(figures: &[Figures]) -> Outcome<ArrowTable> {
 }
 
 /// Divides classes by the columns `0`, `1` ... of a frame.
-fn divide(classes: &mut Classes, frame: &Frame) -> Outcome<()> {
+fn divide_all(classes: &mut Classes, frame: &Frame) -> Outcome<()> {
     for name in (0..).map(|number: usize| number.to_string()).take_while(|name| frame.has(name)) {
-        classes.divide_codes(&frame.links(&name, NONE)?);
+        divide(classes, frame, &name)?;
     }
     Ok(())
 }

@@ -118,6 +118,16 @@ impl Frame {
         Ok(values)
     }
 
+    /// Which rows of a column have a value; nothing where all do.
+    pub(crate) fn known(&self, name: &str) -> Outcome<Option<Vec<bool>>> {
+        let arrays = self.arrays(name).collect::<Outcome<Vec<_>>>()?;
+        if arrays.iter().all(|array| array.null_count() == 0) {
+            return Ok(None);
+        }
+        let of = |array: &&ArrayRef| (0..array.len()).map(|at| array.is_valid(at)).collect::<Vec<_>>();
+        Ok(Some(arrays.iter().flat_map(of).collect()))
+    }
+
     /// The values of a column, 0 where there is none.
     pub(crate) fn numbers(&self, name: &str) -> Outcome<Cow<'_, [i64]>> {
         if let Some(values) = self.whole::<Int64Type>(name) {

@@ -33,8 +33,8 @@ def codes(values: pl.Series) -> pl.Series:
     if values.dtype == pl.String:
         values = values.cast(pl.Categorical)
     if isinstance(values.dtype, pl.Categorical | pl.Enum):
-        return values.to_physical().cast(pl.UInt32)
-    if isinstance(values.dtype, pl.UInt32 | pl.Boolean | pl.Int32 | pl.Int64 | pl.Float64):
+        values = values.to_physical()
+    if isinstance(values.dtype, pl.UInt8 | pl.UInt32 | pl.Boolean | pl.Int32 | pl.Int64 | pl.Float64):
         return values
     return values.rank("dense").cast(pl.UInt32)
 

@@ -1,6 +1,7 @@
 """What each operator cost, on the host and on the device."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -10,7 +11,7 @@ from kernelscope.analysis.grouping import as_text, by_name, check_by
 from kernelscope.analysis.memory.allocations import put_memory
 from kernelscope.analysis.python_stacks import with_call_stacks
 from kernelscope.analysis.tensor_cores import ELIGIBLE_OPS, kernel_flags
-from kernelscope.analysis.tree import CallTree, nest
+from kernelscope.analysis.tree import CallTree
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -61,19 +62,21 @@ def op_tables(
     annotations: bool = False,
     collapse: bool = True,
     calls: CallTree | None = None,
+    classes: Classes | None = None,
 ) -> list[pl.DataFrame]:
     """What :func:`op_table` gives for each of ``groupings``, for little more than the time of one.
 
-    ``calls`` takes the answer of :func:`costed_calls` with the same ``collapse``.
+    ``calls`` takes the answer of :func:`costed_calls` with the same ``collapse``, and ``classes`` that of
+    :func:`operator_classes` by all columns of the groupings.
 
     Raises: InvalidArgumentError: a grouping names no column of ``ops``.
     """
     columns = [check_by(by, trace.ops.columns) for by in groupings]
     ops = with_call_stacks(trace) if any("call_stack" in group for group in columns) else trace.ops
     # Calls are summed by everything that is asked for at once, and these few rows by what each table needs.
-    keys = dict.fromkeys(["name", "category", *(name for group in columns for name in group)])
-    classes = _with_flags(classes_of(ops.select(list(keys))))
-    tree = costed_calls(trace, collapse=collapse) if calls is None else calls
+    if classes is None:
+        classes = operator_classes(ops, chain.from_iterable(columns))
+    tree = costed_calls(trace, collapse=collapse, classes=classes) if calls is None else calls
     sums = _known(tree.class_sums(classes, [*_METRICS, *_MEMORY, *_TENSOR]), trace)
     wanted = pl.lit(value=True) if annotations else pl.col("is_operator")
     sums = sums.filter(wanted & (pl.col("calls") > 0))
@@ -109,15 +112,24 @@ def op_calls(trace: "Trace", *, collapse: bool = True) -> pl.DataFrame:
         for annotations, steps, data loading and optimizer steps).
     """
     classes = operator_classes(trace.ops)
-    tree = costed_calls(trace, collapse=collapse)
+    tree = costed_calls(trace, collapse=collapse, classes=classes)
     is_operator = classes.spread(classes.keys["is_operator"]).alias("is_operator")
     calls = trace.ops.with_columns(pl.col("dur_ns").fill_null(0), is_operator).filter(tree.is_kept())
     metrics = _known(tree.columns([*_METRICS, *_MEMORY, _ELIGIBLE]), trace)
     return calls.with_columns(tree.parents(), *metrics.drop(_ELIGIBLE), tc_eligible=metrics[_ELIGIBLE] > 0)
 
 
-def costed_calls(trace: "Trace", *, collapse: bool = True) -> CallTree:
+def costed_calls(
+    trace: "Trace",
+    *,
+    collapse: bool = True,
+    classes: Classes | None = None,
+    launches: Classes | None = None,
+) -> CallTree:
     """The calls of operators and annotations with what each cost.
+
+    ``classes`` takes the answer of :func:`operator_classes` by any columns, and ``launches`` classes of the
+    GPU work by ``kind``, ``name`` and ``device``, or by more.
 
     The tree has the metrics of :func:`op_table`, and ``is_operator``, ``eligible`` (1 for an operator that
     tensor cores can run, and 1 for each of its kernels that used them), ``eligible_inside`` (with what is
@@ -127,12 +139,17 @@ def costed_calls(trace: "Trace", *, collapse: bool = True) -> CallTree:
     tree = CallTree(ops)
     if collapse:
         tree.merge_repeats(ops["name"])
-    tree.put_by_class(operator_classes(ops), "is_operator", "eligible")
+    tree.put_by_class(operator_classes(ops) if classes is None else classes, "is_operator", "eligible")
     tree.put(ops.select(host_total_ns="dur_ns"))
-    # An operator's own time is what neither child operators nor runtime calls take.
+    # An operator's own time is what neither child operators nor runtime calls take. A driver call inside a
+    # runtime call takes no time of its own.
     tree.less_children("host_total_ns", into="host_self_ns")
-    tree.add(_runtime_calls(trace.launches))
-    tree.add(_device_work(trace))
+    tree.less_outermost(trace.launches.with_columns(call="op_row"), into="host_self_ns")
+    work = trace.gpu_ops.select(call="op_row", value="dur_ns")
+    sums = ("device_self_ns", "kernel_ns", "_tc_self_ns")
+    if launches is None:
+        launches = classes_of(trace.gpu_ops.select("kind", "name", "device"))
+    tree.add_by_class(work, _work_classes(trace, launches), counts=("kernels", "eligible"), sums=sums)
     tree.with_inner("device_self_ns", into="device_total_ns")
     tree.with_inner("_tc_self_ns", into="_tc_total_ns")
     tree.with_inner("eligible", into=_ELIGIBLE)
@@ -149,12 +166,9 @@ def _known(sums: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
     return sums.with_columns(pl.lit(None, pl.Int64).alias(c) for c in unknown if c in sums.columns)
 
 
-def operator_classes(ops: pl.DataFrame) -> Classes:
-    """The classes of ``ops`` by name and category, with what :func:`operator_flags` adds."""
-    return _with_flags(classes_of(ops.select("name", "category")))
-
-
-def _with_flags(classes: Classes) -> Classes:
+def operator_classes(ops: pl.DataFrame, by: Iterable[str] = ()) -> Classes:
+    """The classes of ``ops`` by name, category and ``by``, with what :func:`operator_flags` adds."""
+    classes = classes_of(ops.select(list(dict.fromkeys(["name", "category", *by]))))
     return Classes(classes.of, operator_flags(classes.keys))
 
 
@@ -178,33 +192,18 @@ def operator_flags(ops: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _runtime_calls(launches: pl.DataFrame) -> pl.DataFrame:
-    """What runtime calls take away from the own time of the operators that made them."""
-    made = launches.select("row", "track", "start_ns", "dur_ns", "op_row").filter(
-        pl.col("op_row").is_not_null() & pl.col("dur_ns").is_not_null()
-    )
-    # A driver call inside a runtime call takes no time of its own.
-    outer = nest(made)["parent_row"].is_null()
-    return made.select(call="op_row", host_self_ns=pl.when(outer).then(-pl.col("dur_ns")))
-
-
-def _device_work(trace: "Trace") -> pl.DataFrame:
-    """GPU work by the operator it belongs to, and what of it are kernels and ran on tensor cores."""
-    work = trace.gpu_ops
-    classes = classes_of(work.select("kind", "name", "device"))
+def _work_classes(trace: "Trace", classes: Classes) -> Classes:
+    """What each class of GPU work adds to the operator that it belongs to."""
     is_kernel = (pl.col("kind") == "kernel").fill_null(value=False)
-    flags = kernel_flags(classes.keys, trace.devices).select(
-        kernels=is_kernel, eligible=is_kernel & pl.col("tensor_cores").fill_null(value=False)
+    tensor = is_kernel & pl.col("tensor_cores").fill_null(value=False)
+    flags = kernel_flags(classes.keys.select("kind", "name", "device"), trace.devices).select(
+        kernels=is_kernel,
+        eligible=tensor,
+        device_self_ns=pl.lit(value=True),
+        kernel_ns=is_kernel,
+        _tc_self_ns=tensor,
     )
-    kernels, tensor = classes.spread(flags["kernels"]), classes.spread(flags["eligible"])
-    return work.select(
-        tensor.alias("eligible"),
-        kernels.alias("kernels"),
-        call="op_row",
-        device_self_ns="dur_ns",
-        kernel_ns=pl.when(kernels).then("dur_ns"),
-        _tc_self_ns=pl.when(tensor).then("dur_ns"),
-    )
+    return Classes(classes.of, flags)
 
 
 def _sum_or_null(column: str) -> pl.Expr:

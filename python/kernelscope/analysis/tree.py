@@ -36,7 +36,7 @@ class CallTree:
 
         Source: torch/autograd/profiler_util.py, EventList._remove_dup_nodes.
         """
-        self._tree.merge_repeats(codes(names).alias("name").to_frame())
+        self._tree.merge_repeats(codes(names).cast(pl.UInt32).alias("name").to_frame())
 
     def apart(self) -> "CallTree":
         """Another tree of the same calls, merged as they are by now, that has no columns."""
@@ -89,6 +89,27 @@ class CallTree:
     def add(self, values: pl.DataFrame) -> None:
         """Adds to calls what belongs to them: to the one in ``call`` (null for none) each other column."""
         self._tree.add(values)
+
+    def add_by_class(
+        self, values: pl.DataFrame, classes: Classes, *, counts: Sequence[str], sums: Sequence[str]
+    ) -> None:
+        """Adds to calls what belongs to them, as the classes of these rows tell.
+
+        The call in ``call`` (null for none) gets what the class has in each of ``counts``, and the ``value``
+        of the row for each of ``sums`` in which its class is marked; null is 0. Both are columns of the keys.
+        """
+        of = classes.of.alias("class").to_frame()
+        keys = classes.keys.select(*counts, *sums)
+        self._tree.add_by_class(values.select("call", "value"), of, keys, list(counts), list(sums))
+
+    def less_outermost(self, slices: pl.DataFrame, *, into: str) -> None:
+        """Takes from ``into`` of calls how long the slices last that belong to them and lie in no other.
+
+        Slices without a call or a length are passed over.
+
+        Columns: of ``slices``, needs ``row``, ``call``, ``track``, ``start_ns`` and ``dur_ns``.
+        """
+        self._tree.less_outermost(slices.select("row", "call", "track", "start_ns", "dur_ns"), into)
 
     def less_children(self, column: str, *, into: str) -> None:
         """Puts to ``into`` what ``column`` is less that of the calls directly inside."""

@@ -32,7 +32,42 @@ enum Base {
 #[derive(Debug, Clone)]
 struct Added {
     calls: Arc<[u32]>,
-    values: ScalarBuffer<i64>,
+    values: Values,
+}
+
+/// What is added to calls.
+#[derive(Debug, Clone)]
+pub enum Values {
+    /// A number each.
+    Given(ScalarBuffer<i64>),
+    /// Minus a number each.
+    Less(ScalarBuffer<i64>),
+    /// What the class of each has.
+    OfClass(ScalarBuffer<u32>, Vec<i64>),
+    /// A number each, where its class is marked.
+    Marked(ScalarBuffer<i64>, ScalarBuffer<u32>, Vec<bool>),
+}
+
+impl Values {
+    #[inline]
+    fn each(&self, mut visit: impl FnMut(usize, i64)) {
+        match self {
+            Self::Given(values) => values.iter().enumerate().for_each(|(at, &value)| visit(at, value)),
+            Self::Less(values) => {
+                values.iter().enumerate().for_each(|(at, &value)| visit(at, value.wrapping_neg()));
+            }
+            Self::OfClass(classes, of) => {
+                let values = classes.iter().map(|&class| of.get(class as usize).copied().unwrap_or_default());
+                values.enumerate().for_each(|(at, value)| visit(at, value));
+            }
+            Self::Marked(values, classes, marks) => {
+                let is_marked = |class: u32| marks.get(class as usize).copied().unwrap_or(false);
+                let marked = values.iter().zip(classes.iter()).enumerate();
+                let marked = marked.filter(|&(_, (_, &class))| is_marked(class));
+                marked.for_each(|(at, (&value, _))| visit(at, value));
+            }
+        }
+    }
 }
 
 impl Column {
@@ -73,15 +108,17 @@ impl Column {
     }
 
     /// Adds each of `values` to the call at that place in `calls`, which is [`NONE`] for none.
-    pub fn add(&mut self, calls: Arc<[u32]>, values: ScalarBuffer<i64>) {
+    pub fn add(&mut self, calls: Arc<[u32]>, values: Values) {
         self.added.push(Added { calls, values });
     }
 
     fn each_added(&self, mut add: impl FnMut(usize, i64)) {
         for Added { calls, values } in &self.added {
-            for (&call, &value) in calls.iter().zip(values.iter()).filter(|&(&call, _)| call != NONE) {
-                add(call as usize, value);
-            }
+            values.each(|at, value| {
+                if let Some(&call) = calls.get(at).filter(|&&call| call != NONE) {
+                    add(call as usize, value);
+                }
+            });
         }
     }
 }
@@ -109,6 +146,22 @@ impl<'a> Working<'a> {
             self.holds = Some(Arc::clone(column));
         }
         &self.values
+    }
+
+    /// The values of `column` for the calls at `places`, none of which is merged.
+    pub fn values_at(&mut self, column: &Arc<Column>, places: &[u32]) -> Vec<i64> {
+        let at = |values: &[i64], place: u32| values.get(place as usize).copied().unwrap_or_default();
+        let found = |of: &dyn Fn(u32) -> i64| places.iter().map(|&place| of(place)).collect();
+        match &column.base {
+            Base::Given(given) if column.added.is_empty() => found(&|place| at(given, place)),
+            Base::OfClass(classes, of) if column.added.is_empty() => {
+                found(&|place| classes.get(place as usize).map_or(0, |&class| at(of, class)))
+            }
+            _ => {
+                let values = self.values(column);
+                found(&|place| at(values, place))
+            }
+        }
     }
 
     fn work_out(&mut self, column: &Column) {

@@ -47,12 +47,14 @@ impl Forest {
 
     /// The call around each, which is none for a call that is merged into another.
     #[must_use]
+    #[inline]
     pub fn parents(&self) -> &[u32] {
         &self.parents
     }
 
     /// Which call the one at `at` is counted as: itself if it is not merged, [`NONE`] for none.
     #[must_use]
+    #[inline]
     pub fn kept(&self, at: u32) -> u32 {
         let unmerged = if (at as usize) < self.parents.len() { at } else { NONE };
         self.kept.as_ref().map_or(unmerged, |kept| kept.get(at as usize).copied().unwrap_or(NONE))
@@ -60,12 +62,14 @@ impl Forest {
 
     /// Whether some call is merged into another.
     #[must_use]
+    #[inline]
     pub fn has_merged(&self) -> bool {
         self.kept.is_some()
     }
 
     /// Whether the call at `at` is merged into another.
     #[must_use]
+    #[inline]
     pub fn is_merged(&self, at: usize) -> bool {
         self.kept.as_ref().is_some_and(|kept| kept.get(at).is_some_and(|&kept| kept as usize != at))
     }

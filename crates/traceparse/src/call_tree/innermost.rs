@@ -52,8 +52,8 @@ impl Nested<'_> {
     /// Their positions in that order.
     fn in_order(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.starts.len() as u32).collect();
-        let ends: Vec<i64> = (0..order.len()).map(|at| self.end(at).unwrap_or_default()).collect();
-        nest::sort(&mut order, &Slices { groups: &[], starts: self.starts, ends: &ends, rows: self.rows });
+        let (starts, lengths, rows) = (self.starts, self.lengths, self.rows);
+        nest::sort(&mut order, &Slices::<u32> { groups: &[], starts, lengths, rows });
         order
     }
 }

@@ -16,7 +16,7 @@ mod positions;
 mod tests;
 
 pub use classes::Classes;
-pub use columns::{Column, Working};
+pub use columns::{Column, Values, Working};
 pub use forest::{Circular, Forest};
 pub use innermost::{Nested, Points, innermost};
 pub use nest::{Slices, nest};

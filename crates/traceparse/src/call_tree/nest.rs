@@ -1,6 +1,7 @@
 //! Intervals that lie in each other.
 
 use std::cmp::Reverse;
+use std::hash::Hash;
 
 use hashbrown::HashMap;
 
@@ -8,24 +9,27 @@ use super::NONE;
 
 /// Intervals by position: the group in which each can nest, and its time.
 #[derive(Debug, Clone, Copy)]
-pub struct Slices<'a> {
+pub struct Slices<'a, G = i64> {
     /// Any number that tells groups apart.
-    pub groups: &'a [i64],
+    pub groups: &'a [G],
     /// First instants.
     pub starts: &'a [i64],
-    /// Instants just after the last.
-    pub ends: &'a [i64],
+    /// From the first instant to just after the last.
+    pub lengths: &'a [i64],
     /// Of intervals with the same time, the lower row lies around the higher.
     pub rows: &'a [u32],
 }
 
-impl Slices<'_> {
+impl<G> Slices<'_, G> {
+    #[inline]
     fn time(&self, at: u32) -> (i64, i64) {
         let value = |times: &[i64]| times.get(at as usize).copied().unwrap_or_default();
-        (value(self.starts), value(self.ends))
+        let start = value(self.starts);
+        (start, start.saturating_add(value(self.lengths)))
     }
 
     /// What intervals of a group are in order of.
+    #[inline]
     fn key(&self, at: u32) -> (i64, Reverse<i64>, u32) {
         let (start, end) = self.time(at);
         (start, Reverse(end), self.rows.get(at as usize).copied().unwrap_or(NONE))
@@ -36,11 +40,11 @@ impl Slices<'_> {
 ///
 /// In order of start, the longest first, an interval that does not enclose the next one is closed;
 /// what is still open and innermost lies around the next. Intervals that overlap in part are
-/// therefore side by side.
+/// therefore side by side. Those that do not `count` lie in none, and around none.
 #[must_use]
-pub fn nest(slices: Slices<'_>) -> Vec<u32> {
+pub fn nest<G: Copy + Eq + Hash>(slices: Slices<'_, G>, counts: impl Fn(u32) -> bool) -> Vec<u32> {
     let mut parents = Vec::with_capacity(slices.groups.len());
-    let mut known: HashMap<i64, usize> = HashMap::new();
+    let mut known: HashMap<G, usize> = HashMap::new();
     let mut stacks: Vec<Stack> = Vec::new();
     let mut at = 0_u32;
     // Neighbours are mostly of one group.
@@ -52,9 +56,13 @@ pub fn nest(slices: Slices<'_>) -> Vec<u32> {
         }
         let Some(stack) = stacks.get_mut(place) else { continue };
         for at in at..at + run.len() as u32 {
+            if !counts(at) {
+                parents.push(NONE);
+                continue;
+            }
             let key = slices.key(at);
             if stack.last.is_some_and(|last| key < last) {
-                return nest_sorted(&slices);
+                return nest_sorted(&slices, counts);
             }
             stack.last = Some(key);
             parents.push(stack.push(at, slices.time(at)));
@@ -75,6 +83,7 @@ struct Stack {
 
 impl Stack {
     /// Opens the next interval; the one around it.
+    #[inline]
     fn push(&mut self, at: u32, (start, end): (i64, i64)) -> u32 {
         while self.open.pop_if(|&mut (_, outer_end)| start >= outer_end || end > outer_end).is_some() {}
         let around = self.open.last().map_or(NONE, |&(outer, _)| outer);
@@ -84,9 +93,10 @@ impl Stack {
 }
 
 /// The same for intervals in any order.
-fn nest_sorted(slices: &Slices<'_>) -> Vec<u32> {
+fn nest_sorted<G: Copy + Eq + Hash>(slices: &Slices<'_, G>, counts: impl Fn(u32) -> bool) -> Vec<u32> {
     let mut parents = vec![NONE; slices.groups.len()];
     for mut members in by_group(slices.groups) {
+        members.retain(|&at| counts(at));
         sort(&mut members, slices);
         let mut stack = Stack::default();
         for at in members {
@@ -100,7 +110,7 @@ fn nest_sorted(slices: &Slices<'_>) -> Vec<u32> {
 }
 
 /// Sorts intervals, in parts that lie behind each other, since little of a trace is out of order.
-pub(super) fn sort(members: &mut [u32], slices: &Slices<'_>) {
+pub(super) fn sort<G>(members: &mut [u32], slices: &Slices<'_, G>) {
     if members.is_sorted_by_key(|&at| slices.key(at)) {
         return;
     }
@@ -130,9 +140,9 @@ pub(super) fn sort(members: &mut [u32], slices: &Slices<'_>) {
 }
 
 /// The positions of the members of each group.
-fn by_group(groups: &[i64]) -> Vec<Vec<u32>> {
+fn by_group<G: Copy + Eq + Hash>(groups: &[G]) -> Vec<Vec<u32>> {
     let mut members: Vec<Vec<u32>> = Vec::new();
-    let mut known: HashMap<i64, usize> = HashMap::new();
+    let mut known: HashMap<G, usize> = HashMap::new();
     for (&group, at) in groups.iter().zip(0_u32..) {
         let place = *known.entry(group).or_insert(members.len());
         match members.get_mut(place) {

@@ -80,6 +80,7 @@ impl Positions {
 
     /// The position of `row`; [`NONE`] if it is not there.
     #[must_use]
+    #[inline]
     pub fn of(&self, row: u32) -> u32 {
         match &self.0 {
             Index::Ranked { first, ranks, before, by_size } => {
@@ -100,6 +101,7 @@ impl Positions {
 }
 
 /// How many rows there are before the one at `offset`; none if that is no row.
+#[inline]
 fn rank(ranks: &[u8], before: &[u32], offset: u32) -> Option<u32> {
     let rank = ranks.get(offset as usize).copied().filter(|&rank| rank != ABSENT)?;
     before.get((offset / BLOCK) as usize).map(|before| before + u32::from(rank))

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow_buffer::ScalarBuffer;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{
-    Circular, Classes, Column, Forest, NONE, Nested, Paths, Points, Positions, Slices, Working, innermost,
-    nest, path_texts,
+    Circular, Classes, Column, Forest, NONE, Nested, Paths, Points, Positions, Slices, Values, Working,
+    innermost, nest, path_texts,
 };
 use crate::memory::Curve;
 
@@ -115,7 +116,13 @@ proptest! {
         let given = Column::given(values.clone().into());
         let mut added = given.clone();
         let calls: Vec<u32> = linked.iter().map(|&(call, _)| if (call as usize) < size { call } else { NONE }).collect();
-        added.add(calls.into(), linked.iter().map(|link| link.1).collect::<Vec<_>>().into());
+        let calls: Arc<[u32]> = calls.into();
+        let numbers: ScalarBuffer<i64> = linked.iter().map(|link| link.1).collect::<Vec<_>>().into();
+        let kinds: Vec<u32> = (0..linked.len() as u32).map(|at| at % 3).collect();
+        added.add(Arc::clone(&calls), Values::Given(numbers.clone()));
+        added.add(Arc::clone(&calls), Values::Less(numbers.clone()));
+        added.add(Arc::clone(&calls), Values::OfClass(kinds.clone().into(), vec![4, -1]));
+        added.add(calls, Values::Marked(numbers, kinds.clone().into(), vec![false, true]));
         let curve = Arc::new(Curve::new(records.clone()));
         let within = Column::within(curve, values.clone().into(), vec![3; size].into());
         let of_class = Column::of_class(names.clone().into(), vec![7, -2]);
@@ -128,7 +135,9 @@ proptest! {
         };
         let mut expected = vec![kept(&|at| values[at]), kept(&|at| values[at]), kept(&|at| inside(values[at])),
             kept(&|at| [7, -2][names[at] as usize])];
-        linked.iter().filter(|link| (link.0 as usize) < size).for_each(|link| expected[1][link.0 as usize] += link.1);
+        for (&(call, value), &kind) in linked.iter().zip(&kinds).filter(|(link, _)| (link.0 as usize) < size) {
+            expected[1][call as usize] += [4, -1 + value, 0][kind as usize];
+        }
         let mut columns: Vec<Arc<Column>> = [given, added, within, of_class].map(Arc::new).into();
         for (at, column) in columns.clone().into_iter().enumerate() {
             let mut values = vec![expected[at].clone(), expected[at].clone()];
@@ -147,22 +156,28 @@ proptest! {
             prop_assert_eq!(working.values(&columns[at]), &expected[at]);
             let sum = |class: u32| (0..size).filter(|&of| names[of] == class).map(|of| expected[at][of]).sum::<i64>();
             prop_assert_eq!(working.class_sums(&columns[at], &names, 2), vec![sum(0), sum(1)]);
+            let places: Vec<u32> = (0..size as u32).rev().filter(|&place| !forest.is_merged(place as usize)).collect();
+            let values: Vec<i64> = places.iter().map(|&place| expected[at][place as usize]).collect();
+            prop_assert_eq!(working.values_at(&columns[at], &places), values);
         }
     }
 
     #[test]
     fn slices_nest_as_on_a_stack(
-        slices in vec((0..3_i64, 0..12_i64, 0..12_i64, any::<u32>()), 0..40)
+        slices in vec((0..3_i64, 0..12_i64, 0..12_i64, any::<u32>()), 0..40),
+        left_out in 0..5_u32,
     ) {
         let column = |of: fn(&(i64, i64, i64, u32)) -> i64| slices.iter().map(of).collect::<Vec<_>>();
         let (groups, starts, ends) = (column(|s| s.0), column(|s| s.1), column(|s| s.1 + s.2));
+        let lengths = column(|s| s.2);
+        let counts = |at: u32| left_out == 0 || at % left_out != 1;
         let rows: Vec<u32> = slices.iter().map(|s| s.3).collect();
         let mut order: Vec<usize> = (0..slices.len()).collect();
         order.sort_by_key(|&at| (starts[at], -ends[at], rows[at]));
         let mut expected = vec![NONE; slices.len()];
         for group in 0..3 {
             let mut stack: Vec<usize> = Vec::new();
-            for &at in order.iter().filter(|&&at| groups[at] == group) {
+            for &at in order.iter().filter(|&&at| groups[at] == group && counts(at as u32)) {
                 stack.truncate(
                     stack.iter().rposition(|&o| starts[at] < ends[o] && ends[at] <= ends[o]).map_or(0, |o| o + 1),
                 );
@@ -170,7 +185,7 @@ proptest! {
                 stack.push(at);
             }
         }
-        let found = nest(Slices { groups: &groups, starts: &starts, ends: &ends, rows: &rows });
+        let found = nest(Slices { groups: &groups, starts: &starts, lengths: &lengths, rows: &rows }, counts);
         prop_assert_eq!(found, expected);
     }
 
@@ -184,7 +199,7 @@ proptest! {
         let (groups, tracks) = (column(|s| s.0.into()), slices.iter().map(|s| s.0).collect::<Vec<_>>());
         let lengths = column(|s| s.2);
         let rows: Vec<u32> = (0..slices.len() as u32).map(|at| 7 + 2 * at).collect();
-        let around = nest(Slices { groups: &groups, starts: &starts, ends: &ends, rows: &rows });
+        let around = nest(Slices { groups: &groups, starts: &starts, lengths: &lengths, rows: &rows }, |_| true);
         let parents: Vec<u32> = around.iter().map(|&at| rows.get(at as usize).copied().unwrap_or(NONE)).collect();
         let (asked, from): (Vec<u32>, Vec<i64>) = points.iter().map(|p| (p.0, p.1)).unzip();
         let until: Vec<i64> = points.iter().map(|p| p.1 + p.2).collect();

@@ -1,5 +1,7 @@
 //! What GPU work comes to by kinds of calls and classes of work.
 
+use arrow_buffer::ScalarBuffer;
+
 use crate::call_tree::{Classes, NONE};
 
 /// The time of a piece of work is not known.
@@ -9,9 +11,9 @@ pub const UNTIMED: i64 = i64::MIN;
 #[derive(Debug, Default)]
 pub struct Work {
     /// The call, as an index into the calls that count, or none.
-    pub ops: Vec<u32>,
+    pub ops: ScalarBuffer<u32>,
     /// How long each lasts, or [`UNTIMED`].
-    pub durations: Vec<i64>,
+    pub durations: ScalarBuffer<i64>,
     /// The part of each in the time in which its GPU is busy.
     pub busy: Vec<f64>,
     /// Which pieces are alike in all that is asked of them.
@@ -172,7 +174,7 @@ impl Pairs {
     pub fn figures(&self, work: &Work, limits: &[Limits]) -> Vec<Figures> {
         let mut found = vec![Figures::default(); self.pairs.len()];
         let pieces =
-            self.of_work.iter().zip(&work.ops).zip(work.durations.iter().zip(&work.busy)).zip(0_u32..);
+            self.of_work.iter().zip(work.ops.iter()).zip(work.durations.iter().zip(&work.busy)).zip(0_u32..);
         for (((&pair, &op), (&duration, &busy)), at) in pieces {
             let (Some(sums), Some(limits)) = (found.get_mut(pair as usize), limits.get(pair as usize)) else {
                 continue;
@@ -209,7 +211,7 @@ impl Pairs {
             }
         };
         let mut several: Vec<(u32, u32)> = Vec::new();
-        for (&pair, &op) in self.of_work.iter().zip(&work.ops) {
+        for (&pair, &op) in self.of_work.iter().zip(work.ops.iter()) {
             let (Some(&group), Some(of_op)) = (groups.get(pair as usize), self.ops.get(op as usize)) else {
                 continue;
             };
@@ -229,7 +231,7 @@ impl Pairs {
 fn of_ops(work: &Work, count: usize, marks: &[Marks]) -> Vec<OfOp> {
     let mut ops = vec![OfOp::default(); count];
     let mut longest = vec![0_i64; count];
-    for ((&op, &duration), &class) in work.ops.iter().zip(&work.durations).zip(&work.classes) {
+    for ((&op, &duration), &class) in work.ops.iter().zip(work.durations.iter()).zip(&work.classes) {
         let at = op as usize;
         let (Some(op), Some(longest)) = (ops.get_mut(at), longest.get_mut(at)) else { continue };
         let marks = marks.get(class as usize).copied().unwrap_or_default();

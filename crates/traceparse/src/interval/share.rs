@@ -10,21 +10,27 @@ use super::settle;
 /// The part of each interval in the time that the intervals of its group cover.
 ///
 /// A moment is shared equally by the intervals that last in it, so the parts of a group sum to the
-/// time that it covers. An interval that ends before it starts has no part.
+/// time that it covers. An interval of negative length has no part.
 #[must_use]
-pub fn shared_time(groups: &[u32], starts: &[i64], ends: &[i64]) -> Vec<f64> {
+pub fn shared_time(groups: &[u32], starts: &[i64], lengths: &[i64]) -> Vec<f64> {
     let start = |at: u32| starts.get(at as usize).copied().unwrap_or_default();
-    let size = groups.len().min(starts.len()).min(ends.len());
+    let size = groups.len().min(starts.len()).min(lengths.len());
     let mut sweep = Sweep { now: i64::MIN, covered: 0.0, open: BinaryHeap::new(), parts: vec![0.0; size] };
     let mut members: HashMap<u32, Vec<u32>> = HashMap::new();
-    for (&group, at) in groups.iter().zip(0..size as u32) {
-        members.entry(group).or_default().push(at);
+    let mut at = 0;
+    // Neighbours are mostly of one group.
+    for run in groups.get(..size).unwrap_or_default().chunk_by(|a, b| a == b) {
+        let until = at + run.len() as u32;
+        if let Some(&group) = run.first() {
+            members.entry(group).or_default().extend(at..until);
+        }
+        at = until;
     }
     for mut members in members.into_values() {
         settle(&mut members, |&at| start(at));
         for at in members {
-            let end = ends.get(at as usize).copied().unwrap_or_default();
-            sweep.start(at, start(at), end);
+            let length = lengths.get(at as usize).copied().unwrap_or_default();
+            sweep.start(at, start(at), start(at).saturating_add(length));
         }
         sweep.finish();
     }
@@ -95,7 +101,8 @@ mod tests {
             let starts: Vec<i64> = pieces.iter().map(|p| p.1).collect();
             let ends: Vec<i64> = pieces.iter().map(|p| p.1 + p.2).collect();
             let lasts = |at: usize, moment: i64| starts[at] <= moment && moment < ends[at];
-            let found = shared_time(&groups, &starts, &ends);
+            let lengths: Vec<i64> = pieces.iter().map(|p| p.2).collect();
+            let found = shared_time(&groups, &starts, &lengths);
             for (at, part) in found.into_iter().enumerate() {
                 let others = |t| (0..pieces.len()).filter(|&o| groups[o] == groups[at] && lasts(o, t)).count();
                 let moments = (0..40).filter(|&t| lasts(at, t));

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope import _traceparse
+from kernelscope.analysis.classes import codes
 from kernelscope.analysis.costing.costed import Costed
 from kernelscope.analysis.kernel_math import with_kernel_math
 
@@ -20,7 +21,6 @@ _CLASSES = {
     "step": "step",
     "is_communication": "is_communication",
 }
-_CODES = 2**32 - 1
 # Algorithms that need fewer multiply-adds than the direct product that is counted.
 _FEWER = r"(?i)winograd|fft|gcgemm|cgemm|strassen"
 
@@ -35,12 +35,9 @@ class GpuWork:
     def __init__(self, trace: "Trace", costed: Costed) -> None:
         self._trace = trace
         work = trace.gpu_ops
-        codes = {name: _codes(work[column]) for name, column in _CLASSES.items()}
-        device = codes["device"] if codes["device"] is not None else pl.lit(0, pl.UInt32)
-        told = [code for code in codes.values() if code is not None]
-        frame = work.select("start_ns", "dur_ns").with_columns(
-            costed.work.alias("op"), device=device, **{str(at): code for at, code in enumerate(told)}
-        )
+        told = [codes(work[column]).alias(str(at)) for at, column in enumerate(_CLASSES.values())]
+        columns = work.select("start_ns", "dur_ns", "device").get_columns()
+        frame = pl.DataFrame([*columns, costed.work.alias("op"), *told])
         self._pieces = _traceparse.WorkCosting(frame)
         first = pl.DataFrame(self._pieces.first())["first"]
         self.classes = work.select(**{name: pl.col(column) for name, column in _CLASSES.items()})[first]
@@ -73,18 +70,3 @@ class GpuWork:
         names = pl.Series([None, *self.maths], dtype=pl.String)
         known = pl.when(pl.col("cores") == 2).then(True).when(pl.col("cores") == 0).then(False)
         return found.with_columns(names.gather(found["math"]).alias("math"), tensor_cores=known).drop("cores")
-
-
-def _codes(column: pl.Series) -> pl.Series | None:
-    """Numbers that are equal where values are; None where all values are."""
-    if column.dtype == pl.Categorical:
-        return column.to_physical()
-    if column.null_count() == column.len():
-        return None
-    column = column.cast(pl.Int64)
-    least, most = column.min(), column.max()
-    if not isinstance(least, int) or not isinstance(most, int) or most - least >= _CODES:
-        return column.rank("dense").cast(pl.UInt32)
-    if least == most and not column.null_count():
-        return None
-    return (column - least).cast(pl.UInt32)

@@ -1,6 +1,7 @@
 """The answers from which several views are made, each computed once."""
 
 from collections.abc import Callable
+from itertools import chain
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -15,7 +16,7 @@ from kernelscope.analysis.costing.coverage import cost_findings, coverage_of, ki
 from kernelscope.analysis.costing.limits import LimitedWork, limited_work
 from kernelscope.analysis.eligibility import call_eligibility
 from kernelscope.analysis.launch_classes import launch_classes
-from kernelscope.analysis.ops import costed_calls, op_tables
+from kernelscope.analysis.ops import costed_calls, op_tables, operator_classes
 from kernelscope.report.html.parts import Note
 from kernelscope.report.html.window import Window, window_of
 
@@ -77,11 +78,13 @@ class Sources:
     def _operators(self) -> tuple[dict[str, pl.DataFrame], pl.DataFrame]:
         """The tables of operators, and which calls tensor cores can run: both look at the same tree."""
         ops = self.trace.ops
-        calls = costed_calls(self.trace)
         recorded = {
             key: by for key, by in _GROUPINGS.items() if key == "name" or ops[by[1]].null_count() < ops.height
         }
-        found = dict(zip(recorded, op_tables(self.trace, list(recorded.values()), calls=calls), strict=True))
+        classes = operator_classes(ops, chain.from_iterable(recorded.values()))
+        calls = costed_calls(self.trace, classes=classes, launches=self.launches)
+        tables = op_tables(self.trace, list(recorded.values()), calls=calls, classes=classes)
+        found = dict(zip(recorded, tables, strict=True))
         if not self.missing("call_stacks"):
             # Stacks that are put together from Python frames take their time.
             found["stack"] = analysis.op_table(self.window.trace, by=("name", "call_stack"))
