@@ -19,13 +19,13 @@ class Classes(NamedTuple):
 
     def spread(self, values: pl.Series) -> pl.Series:
         """The value of the class of each row."""
-        return values.gather(self.of)
+        return values[self.of]
 
 
 def classes_of(keys: pl.DataFrame) -> Classes:
     """The classes of the rows of ``keys`` that agree in all columns, in order of their first rows."""
-    of, first = _traceparse.divide_rows(keys.select(codes(column) for column in keys))
-    return Classes(taken(of, "class"), keys.select(pl.all().gather(taken(first, "first"))))
+    of, first = _traceparse.divide_rows(pl.DataFrame([codes(column) for column in keys]))
+    return Classes(taken(of, "class"), keys[taken(first, "first")])
 
 
 def codes(values: pl.Series) -> pl.Series:

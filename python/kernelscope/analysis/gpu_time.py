@@ -92,9 +92,9 @@ def overlaps(trace: "Trace", groupings: Sequence[Sequence[str]]) -> list[pl.Data
     work = gpu_classes(trace, *needed)
     calls = work.filter(pl.col("class") == CLASSES.index("communication"))
     ends = ["device", "start_ns", "end_ns"]
-    compute = work.select(*ends, "class").filter(pl.col("class") == CLASSES.index("compute"))
+    compute = work[ends].filter(work["class"] == CLASSES.index("compute"))
     parts = [merged(calls, by=["device", *(name for name in by if name != "device")]) for by in groupings]
-    hidden = hidden_ns(pl.concat(part.select(ends) for part in parts), compute, by=["device"])
+    hidden = hidden_ns(pl.concat(part[ends] for part in parts), compute, by=["device"])
     tables: list[pl.DataFrame] = []
     done = 0
     for columns, part in zip(groupings, parts, strict=True):
@@ -109,13 +109,12 @@ def _overlap(calls: pl.DataFrame, spans: pl.DataFrame, columns: list[str]) -> pl
     length = pl.col("end_ns") - pl.col("start_ns")
     table = spans.group_by(columns).agg(communication_ns=length.sum(), overlap_ns=pl.col("hidden_ns").sum())
     counts = calls.group_by(columns).agg(pl.len().cast(pl.Int64).alias("calls"))
-    total = pl.col("communication_ns")
+    total, hidden = pl.col("communication_ns").fill_null(0), pl.col("overlap_ns").fill_null(0)
     table = counts.join(table, on=columns, how="left", nulls_equal=True).with_columns(
-        pl.col("communication_ns", "overlap_ns").fill_null(0)
-    )
-    table = table.with_columns(
-        exposed_ns=total - pl.col("overlap_ns"),
-        overlap=pl.when(total > 0).then(pl.col("overlap_ns") / total),
+        total,
+        hidden,
+        exposed_ns=total - hidden,
+        overlap=pl.when(total > 0).then(hidden / total),
     )
     descending = [True, *(False for _ in columns)]
     return as_text(table).sort(["exposed_ns", *columns], descending=descending, nulls_last=True)

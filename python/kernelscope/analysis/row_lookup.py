@@ -10,7 +10,7 @@ def positions(rows: pl.Series, wanted: pl.Series) -> pl.Series:
 
     Fast where ``rows`` ascend, and ``wanted`` nearly do.
     """
-    found = _traceparse.find_rows(rows.alias("row").to_frame(), wanted.alias("row").to_frame())
+    found = _traceparse.find_rows(rows.to_frame("row"), wanted.to_frame("row"))
     return pl.DataFrame(found).to_series()
 
 
@@ -19,4 +19,4 @@ def looked_up(rows: pl.Series, table: pl.DataFrame, *columns: str) -> pl.DataFra
 
     Columns: of ``table``, needs ``row`` and ``columns``; gives ``columns``, one row for each of ``rows``.
     """
-    return table.select(pl.col(columns).gather(positions(table["row"], rows)))
+    return table[list(columns)][positions(table["row"], rows)]

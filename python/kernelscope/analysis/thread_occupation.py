@@ -19,9 +19,7 @@ def longest_on_thread(trace: "Trace", waits: pl.DataFrame) -> pl.DataFrame:
         ``row``, ``host_row``, ``host``, ``host_ns``, for the waits in which there was one.
     Units: ns.
     """
-    asked = waits.select("row", "track", "start_ns", "until_ns").filter(
-        pl.col("until_ns") > pl.col("start_ns")
-    )
+    asked = waits[["row", "track", "start_ns", "until_ns"]].filter(pl.col("until_ns") > pl.col("start_ns"))
     held = _outermost(trace, asked["track"].unique())
     if not held["start_ns"].is_sorted():
         held = held.sort("start_ns")
@@ -39,14 +37,12 @@ def longest_on_thread(trace: "Trace", waits: pl.DataFrame) -> pl.DataFrame:
     pairs = spans.select(
         "row", "start_ns", "until_ns", place=pl.int_ranges("first", pl.col("last") + 1, dtype=pl.UInt32)
     ).explode("place")
-    meeting = held.select(pl.col("start_ns").alias("start_ns_held"), "end_ns", "host_row", "host").select(
-        pl.all().gather(pairs["place"])
-    )
-    pairs = pairs.hstack(meeting)
+    meeting = held[["start_ns", "end_ns", "host_row", "host"]][pairs["place"]]
+    pairs = pairs.hstack(meeting.rename({"start_ns": "start_ns_held"}))
     shared = pl.min_horizontal("until_ns", "end_ns") - pl.max_horizontal("start_ns", "start_ns_held")
     return (
-        pairs.with_columns(host_ns=shared)
-        .filter(pl.col("host_ns") > 0)
+        pairs.filter(shared > 0)
+        .with_columns(host_ns=shared)
         .sort("host_ns", "host_row", descending=[True, False])
         .unique("row", keep="first", maintain_order=True)
         .select("row", "host_row", pl.col("host").cast(pl.String), "host_ns")

@@ -45,9 +45,10 @@ def citing(table: str, frame: pl.DataFrame, *, by: str = "dur_ns") -> Cited:
 
     Columns: of ``frame``, needs ``row`` and ``by``.
     """
-    weight = frame.select("row", by).with_columns(pl.col(by).fill_null(0))
-    heavy = weight.filter(pl.col(by) >= pl.col(by).top_k(MOST_ROWS).min())
-    first = heavy.sort(by, "row", descending=[True, False]).head(MOST_ROWS)
+    weight = frame.select(pl.col("row"), pl.col(by).fill_null(0))
+    if weight.height > MOST_ROWS:
+        weight = weight.filter(pl.col(by) >= pl.col(by).top_k(MOST_ROWS).min())
+    first = weight.sort(by, "row", descending=[True, False]).head(MOST_ROWS)
     return Cited(table, tuple(first["row"].to_list()), frame.height)
 
 

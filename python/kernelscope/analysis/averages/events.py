@@ -8,6 +8,7 @@ from kernelscope.analysis.averages.call_stacks import with_stacks
 from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.grouping import as_text
 from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES, put_memory
+from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.analysis.tree import CallTree, nest
 
 if TYPE_CHECKING:
@@ -98,18 +99,16 @@ def call_slices(trace: "Trace", frames: pl.DataFrame) -> pl.DataFrame:
     """
     slices = ("row", "start_ns", pl.col("dur_ns").fill_null(0), "name")
     track = pl.col("track").cast(pl.Int64)
-    ops = trace.ops.select(*slices, track, "module_row", "input_dims", "category")
-    python = frames.select(*slices, track, is_python=pl.lit(value=True))
+    called, is_python = pl.lit(value=False).alias("is_python"), pl.lit(value=True).alias("is_python")
+    ops = trace.ops.select(*slices, track, "module_row", "input_dims", "category", called)
+    python = frames.select(*slices, track, is_python)
     # A call that belongs to an operator is drawn on the operator's thread; any other stays apart.
-    threads = trace.ops.select(op_row="row", op_track=track)
-    calls = trace.launches.join(threads, on="op_row", how="left", maintain_order="left").select(
-        *slices, track=pl.coalesce("op_track", -1 - track)
-    )
+    owner = looked_up(trace.launches["op_row"], trace.ops, "track")["track"].cast(pl.Int64)
+    calls = trace.launches.select(*slices, pl.coalesce(owner, -1 - track).alias("track"), called)
     events = pl.concat([ops, python, calls], how="diagonal")
-    names = classes_of(events.select("name"))
-    hidden = names.spread(names.keys["name"].cast(pl.String).is_in(_HIDDEN).fill_null(value=False))
-    events = events.with_columns(pl.col("is_python").fill_null(value=False))
-    return events.filter(~hidden) if hidden.any() else events
+    names = classes_of(events[["name"]])
+    hidden = pl.Series([text in _HIDDEN for text in names.keys["name"]], dtype=pl.Boolean)
+    return events.filter(~names.spread(hidden)) if hidden.any() else events
 
 
 def shown_name(text: pl.Expr) -> pl.Expr:

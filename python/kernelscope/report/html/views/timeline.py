@@ -18,7 +18,7 @@ _MOST_MARKS = 60_000
 _MOST_STEPS = 2_000
 _MOST_EVENTS = 1_500_000
 """Host events of which a timeline is made; of more, it has the streams and a window of the rest."""
-_TRACK = ("track_kind", "label", "device", "stream", "pid", "tid")
+_TRACK = ["track_kind", "label", "device", "stream", "pid", "tid"]
 
 
 def view(sources: Sources) -> View:
@@ -70,17 +70,15 @@ def _levels_of_large(sources: Sources) -> list["Level"]:
 
 def _numbered(levels: list["Level"]) -> tuple[pl.DataFrame, list["Level"]]:
     """The tracks of all levels, those of the first level in front, and the levels with their numbers."""
-    tracks = pl.concat([level.marks.select(_TRACK) for level in levels]).unique(maintain_order=True)
-    tracks = tracks.sort(pl.col("track_kind") != "stream", maintain_order=True).with_row_index("track")
-    numbered = [
-        replace(
-            level,
-            marks=level.marks.drop("track")
-            .join(tracks, on=_TRACK, how="left", nulls_equal=True)
-            .sort("track", "lane", "start_ns", maintain_order=True),
-        )
-        for level in levels
-    ]
+    own = [level.marks[["track", *_TRACK]].unique("track", maintain_order=True) for level in levels]
+    tracks = pl.concat([places[_TRACK] for places in own]).unique(maintain_order=True)
+    tracks = tracks.sort(pl.col("track_kind") != "stream", maintain_order=True).with_row_index("number")
+    numbered: list[Level] = []
+    for level, places in zip(levels, own, strict=True):
+        numbers = places.join(tracks, on=_TRACK, how="left", nulls_equal=True)[["track", "number"]]
+        marks = level.marks.join(numbers, on="track", how="left", maintain_order="left")
+        marks = marks.sort("number", "lane", "start_ns", maintain_order=True)
+        numbered.append(replace(level, marks=marks))
     return tracks, numbered
 
 
@@ -121,11 +119,10 @@ class Timeline:
 
     def payload(self) -> dict[str, Any]:
         """The part as the page's script takes it."""
-        every = pl.concat([level.marks.select("name", "category") for level in self.levels])
+        every = pl.concat([level.marks[["name", "category", "number", "lane"]] for level in self.levels])
         names = texts(every["name"])
         categories = texts(every["category"])
-        lanes = pl.concat([level.marks.select("track", "lane") for level in self.levels])
-        deep = dict(lanes.group_by("track").agg(pl.col("lane").max() + 1).iter_rows())
+        deep = dict(every.group_by("number").agg(pl.col("lane").max() + 1).iter_rows())
         found: list[dict[str, Any]] = []
         at = 0
         for level in self.levels:
@@ -140,7 +137,7 @@ class Timeline:
             "what": self.what,
             "tracks": [
                 {"label": label, "lanes": deep.get(track, 0)}
-                for track, label in self.tracks.select("track", "label").iter_rows()
+                for track, label in self.tracks[["number", "label"]].iter_rows()
             ],
             "names": names["texts"],
             "short": names["short"],
@@ -156,7 +153,7 @@ class Timeline:
             "start": level.start_ns - self.origin_ns,
             "end": level.end_ns - self.origin_ns,
             "pixels": level.pixels,
-            "track": marks["track"].to_list(),
+            "track": marks["number"].to_list(),
             "lane": marks["lane"].to_list(),
             # Differences are short numbers, which compress well.
             "start_steps": starts.diff().fill_null(starts).to_list(),
