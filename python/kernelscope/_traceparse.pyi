@@ -212,23 +212,33 @@ class WorkPairs:
 def nest_slices(slices: Frame) -> ArrowTable:
     """The interval around each: ``parent_row``; takes ``group``, ``start_ns``, ``dur_ns``, ``row``."""
 
-def unite_intervals(frame: Frame) -> ArrowTable:
-    """The union of each group of ``group``, ``start_ns``, ``end_ns``: ``at``, ``start_ns``, ``end_ns``."""
+class Intervals:
+    """Intervals of several groups (``group``, ``start_ns``, ``end_ns`` or ``dur_ns``), sorted once.
 
-def cover_levels(frame: Frame) -> ArrowTable:
-    """For how long each ``level``, or an earlier one, runs: ``at``, ``level``, ``covered_ns``."""
+    A ``window`` is a first and a last moment: what lies outside counts nothing.
+    """
 
-def hidden_lengths(frame: Frame, cover: Frame) -> ArrowTable:
-    """How much of each interval those of the same group of ``cover`` have: ``hidden_ns``."""
+    def __init__(self, frame: Frame) -> None: ...
+    def union(self) -> ArrowTable:
+        """The union of each group: ``at``, ``start_ns``, ``end_ns``."""
 
-def find_gaps(frame: Frame, calls: Frame) -> ArrowTable:
-    """The gaps of each group: ``at``, ``start_ns``, ``dur_ns``, and ``launch_ns`` and ``track``."""
+    def covered(self, levels: Frame, window: tuple[int, int] | None) -> ArrowTable:
+        """For how long each ``level``, or an earlier one, runs: ``at``, ``level``, ``covered_ns``."""
 
-def filled_time(frame: Frame) -> ArrowTable:
-    """The integral of the sum of ``share``, of which at most 1 counts: ``at``, ``filled_ns``."""
+    def gaps(self, launched: Frame, calls: Frame) -> ArrowTable:
+        """The gaps of each group: ``at``, ``start_ns``, ``dur_ns``, and ``launch_ns`` and ``track``."""
 
-def number_runs(frame: Frame) -> ArrowTable:
-    """A number for each interval, shared by those in a row of a group that have one ``label``: ``run``."""
+    def filled(self, shares: Frame, window: tuple[int, int] | None) -> ArrowTable:
+        """The integral of the sum of ``share``, of which at most 1 counts: ``at``, ``filled_ns``."""
+
+    def runs(self, labels: Frame) -> ArrowTable:
+        """A number for each interval, shared by those in a row of a group with one ``label``: ``run``."""
+
+    def hidden_by(self, cover: Intervals) -> ArrowTable:
+        """How much of each interval those of the same group of ``cover`` have: ``hidden_ns``."""
+
+def longest_spans(waits: Frame, spans: Frame, steps: Frame) -> ArrowTable:
+    """The outermost span on its track with which each wait shares most time: ``at``, ``shared_ns``."""
 
 def depth_changes(frame: Frame) -> ArrowTable:
     """Changes of the number of open intervals, one per ``id``: ``at``, ``at_ns``, ``opens``, ``depth``."""

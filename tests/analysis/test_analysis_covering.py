@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelscope import analysis
-from kernelscope.analysis.covering import covered_ns, filled_ns, gaps, hidden_ns, merged, runs
+from kernelscope.analysis.covering import Intervals, covered_ns, hidden_ns, merged
 from kernelscope.errors import InvalidArgumentError
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(-3, 12), st.sampled_from("ab")), max_size=15)
@@ -78,7 +78,7 @@ def test_gaps_are_what_nothing_covers(spans: list[tuple[int, int, str]]) -> None
     # Calls of every other work are known.
     known = pl.col("row") % 2 == 0
     calls = rows.select(row="launch_row", start_ns=-pl.col("start_ns"), track=pl.col("launch_row") + 100)
-    found = gaps(rows, calls.filter(known), by=["group"])
+    found = Intervals(rows.drop("end_ns"), by=["group"]).gaps(rows["launch_row"], calls.filter(known))
     assert found["launch_ns"].to_list() == [None if at % 2 else -rows["start_ns"][at] for at in found["at"]]
     assert found["track"].to_list() == [None if at % 2 else at + 100 for at in found["at"]]
     assert (found["start_ns"] + found["dur_ns"]).equals(rows["start_ns"].gather(found["at"]))
@@ -95,7 +95,7 @@ def test_gaps_are_what_nothing_covers(spans: list[tuple[int, int, str]]) -> None
 def test_filled_time_is_the_sum_up_to_one(spans: list[tuple[int, int, str]]) -> None:
     rows = frame(spans).filter(pl.col("end_ns") >= pl.col("start_ns"))
     rows = rows.with_row_index("share").with_columns(share=(pl.col("share") % 4) / 4)
-    for group, filled in filled_ns(rows, by=["group"]).rows():
+    for group, filled in Intervals(rows, by=["group"]).filled_ns(rows["share"]).rows():
         at = [
             sum(share for share, start, end, own in rows.rows() if own == group and start <= t < end)
             for t in range(60)
@@ -107,7 +107,7 @@ def test_filled_time_is_the_sum_up_to_one(spans: list[tuple[int, int, str]]) -> 
 @given(SPANS)
 def test_runs_end_where_the_label_changes(spans: list[tuple[int, int, str]]) -> None:
     rows = frame(spans).with_row_index("at")
-    rows = rows.with_columns(run=runs(rows, pl.col("at") % 2, by=["group"]))
+    rows = rows.with_columns(run=Intervals(rows, by=["group"]).runs(rows["at"] % 2))
     ordered = rows.sort("group", "start_ns", "at").with_columns(label=pl.col("at") % 2)
     changes = pl.any_horizontal(pl.col(name) != pl.col(name).shift(1) for name in ("group", "label"))
     expected = ordered.select(changes.fill_null(value=False).cum_sum())["group"]

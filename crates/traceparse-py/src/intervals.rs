@@ -6,113 +6,205 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow_array::types::{Float64Type, Int64Type, UInt8Type, UInt32Type};
+use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, UInt8Array, UInt32Array};
 use pyo3::prelude::*;
-use traceparse::interval::{GroupedIntervals, first_of_each};
+use traceparse::interval::{GroupedIntervals, first_of_each, order_by_start};
 use traceparse::numbering::{NOWHERE, places};
 
 use crate::answer::answer;
 use crate::frame::{Frame, Outcome};
 use crate::table::{ArrowTable, table};
 
-/// The union of each group: `at`, `start_ns`, `end_ns`, in order.
-#[pyfunction]
-pub(crate) fn unite_intervals(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable> {
-    answer(py, || {
-        let columns = Columns::read(&frame)?;
-        let parts = columns.intervals().union();
-        table(vec![
-            ("at", numbers(parts.iter().map(|part| part.0))),
-            ("start_ns", times(parts.iter().map(|part| part.1))),
-            ("end_ns", times(parts.iter().map(|part| part.2))),
-        ])
-    })
-}
-
-/// For how long each level, or one before it, runs in each group: `at`, `level`, `covered_ns`.
+/// Intervals of several groups, sorted once for all that is asked of them.
 ///
-/// The frame has the column `level`, too.
-#[pyfunction]
-pub(crate) fn cover_levels(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable> {
-    answer(py, || {
-        let columns = Columns::read(&frame)?;
-        let levels = frame.values::<UInt8Type>("level")?;
-        let found = columns.intervals().covered(&levels);
-        table(vec![
-            ("at", numbers(found.iter().map(|part| part.0))),
-            ("level", Arc::new(found.iter().map(|part| part.1).collect::<UInt8Array>())),
-            ("covered_ns", times(found.iter().map(|part| part.2))),
-        ])
-    })
+/// In place of `end_ns` they may have `dur_ns`, which may be null. A `window` is a first and a last moment:
+/// what lies outside counts nothing.
+#[pyclass(module = "kernelscope._traceparse", frozen)]
+pub(crate) struct Intervals {
+    groups: UInt32Array,
+    starts: Int64Array,
+    ends: Ends,
+    order: Vec<u32>,
 }
 
-/// How much of each interval of one frame those of the same group of another cover: `hidden_ns`.
-#[pyfunction]
-pub(crate) fn hidden_lengths(py: Python<'_>, frame: Frame, cover: Frame) -> PyResult<ArrowTable> {
-    answer(py, || {
-        let (columns, cover) = (Columns::read(&frame)?, Columns::read(&cover)?);
-        let hidden = columns.intervals().hidden_by(&cover.intervals());
-        table(vec![("hidden_ns", Arc::new(Int64Array::from(hidden)))])
-    })
+/// When intervals end, as a frame has it.
+enum Ends {
+    Times(Int64Array),
+    Lengths(Int64Array),
 }
 
-/// The gaps of each group: `at`, the position of the interval that ends each, `start_ns`, `dur_ns`, and of the
-/// call that started it, where that is known, `launch_ns` and `track`.
+#[pymethods]
+impl Intervals {
+    #[new]
+    fn new(py: Python<'_>, frame: Frame) -> PyResult<Self> {
+        answer(py, || {
+            let (groups, starts) = (frame.kept_links("group", NOWHERE)?, frame.kept_numbers("start_ns")?);
+            let ends = if frame.has("end_ns") {
+                Ends::Times(frame.kept_numbers("end_ns")?)
+            } else {
+                Ends::Lengths(frame.kept_numbers("dur_ns")?)
+            };
+            let order = order_by_start(groups.values(), starts.values());
+            Ok(Self { groups, starts, ends, order })
+        })
+    }
+
+    /// The union of each group: `at`, `start_ns`, `end_ns`, in order.
+    fn union(&self, py: Python<'_>) -> PyResult<ArrowTable> {
+        answer(py, || {
+            let parts = self.all(&self.ends()).union();
+            table(vec![
+                ("at", numbers(parts.iter().map(|part| part.0))),
+                ("start_ns", times(parts.iter().map(|part| part.1))),
+                ("end_ns", times(parts.iter().map(|part| part.2))),
+            ])
+        })
+    }
+
+    /// For how long each `level`, or one before it, runs in each group: `at`, `level`, `covered_ns`.
+    fn covered(&self, py: Python<'_>, levels: Frame, window: Option<(i64, i64)>) -> PyResult<ArrowTable> {
+        answer(py, || {
+            let levels = levels.values::<UInt8Type>("level")?;
+            let found = self.inside(window, |intervals| intervals.covered(&levels));
+            table(vec![
+                ("at", numbers(found.iter().map(|part| part.0))),
+                ("level", Arc::new(found.iter().map(|part| part.1).collect::<UInt8Array>())),
+                ("covered_ns", times(found.iter().map(|part| part.2))),
+            ])
+        })
+    }
+
+    /// The gaps of each group: `at`, the position of the interval that ends each, `start_ns`, `dur_ns`, and
+    /// of the call that started it, where that is known, `launch_ns` and `track`.
+    ///
+    /// Intervals have the `launch_row` of `launched`; calls have `row`, `start_ns` and `track`.
+    fn gaps(&self, py: Python<'_>, launched: Frame, calls: Frame) -> PyResult<ArrowTable> {
+        answer(py, || {
+            let gaps = self.all(&self.ends()).gaps();
+            let launches = launched.links("launch_row", NOWHERE)?;
+            let row = |at: u32| launches.get(at as usize).copied().unwrap_or(NOWHERE);
+            let launched: Vec<u32> = gaps.iter().map(|gap| row(gap.0)).collect();
+            let found = places(&calls.links("row", NOWHERE)?, &launched);
+            drop(launched);
+            let (moments, tracks) = (calls.values::<Int64Type>("start_ns")?, calls.links("track", NOWHERE)?);
+            let starts = self.starts.values();
+            let lasts = |&(at, before): &(u32, i64)| {
+                starts.get(at as usize).map(|start| start.saturating_sub(before))
+            };
+            let moment = |&at: &u32| moments.get(at as usize).copied();
+            let track = |&at: &u32| tracks.get(at as usize).copied().filter(|&track| track != NOWHERE);
+            table(vec![
+                ("at", numbers(gaps.iter().map(|gap| gap.0))),
+                ("start_ns", times(gaps.iter().map(|gap| gap.1))),
+                ("dur_ns", Arc::new(gaps.iter().map(lasts).collect::<Int64Array>())),
+                ("launch_ns", Arc::new(found.iter().map(moment).collect::<Int64Array>())),
+                ("track", Arc::new(found.iter().map(track).collect::<UInt32Array>())),
+            ])
+        })
+    }
+
+    /// The integral of the summed `share`, of which at most 1 counts: `at`, `filled_ns`.
+    ///
+    /// Intervals that take no time or have no share above 0 are left out.
+    fn filled(&self, py: Python<'_>, shares: Frame, window: Option<(i64, i64)>) -> PyResult<ArrowTable> {
+        answer(py, || {
+            let shares = shares.fractions("share")?;
+            let found = self.inside(window, |intervals| intervals.filled(&shares));
+            table(vec![
+                ("at", numbers(found.iter().map(|part| part.0))),
+                ("filled_ns", Arc::new(found.iter().map(|part| part.1).collect::<Float64Array>())),
+            ])
+        })
+    }
+
+    /// Which intervals of a group follow one another with the same `label`: `run`, by position.
+    fn runs(&self, py: Python<'_>, labels: Frame) -> PyResult<ArrowTable> {
+        answer(py, || {
+            let runs = self.all(&self.ends()).runs(&labels.values::<UInt32Type>("label")?);
+            table(vec![("run", Arc::new(UInt32Array::from(runs)))])
+        })
+    }
+
+    /// How much of each interval those of the same group of others cover: `hidden_ns`.
+    fn hidden_by(&self, py: Python<'_>, cover: &Intervals) -> PyResult<ArrowTable> {
+        answer(py, || {
+            let hidden = self.all(&self.ends()).hidden_by(&cover.all(&cover.ends()));
+            table(vec![("hidden_ns", Arc::new(Int64Array::from(hidden)))])
+        })
+    }
+}
+
+impl Intervals {
+    fn all<'a>(&'a self, ends: &'a [i64]) -> GroupedIntervals<'a> {
+        GroupedIntervals::ordered(self.groups.values(), self.starts.values(), ends, &self.order)
+    }
+
+    /// When each interval ends.
+    fn ends(&self) -> Cow<'_, [i64]> {
+        match &self.ends {
+            Ends::Times(ends) => Cow::Borrowed(ends.values()),
+            Ends::Lengths(lengths) => {
+                let ends = self.starts.values().iter().zip(lengths.values());
+                Cow::Owned(ends.map(|(start, length)| start.saturating_add(*length)).collect())
+            }
+        }
+    }
+
+    /// What comes of the parts of the intervals that lie in a window.
+    fn inside<T>(&self, window: Option<(i64, i64)>, of: impl FnOnce(&GroupedIntervals<'_>) -> T) -> T {
+        let Some((first, last)) = window else { return of(&self.all(&self.ends())) };
+        // What lies outside ends before it starts; clipped starts are in the same order.
+        let starts: Vec<i64> = self.starts.values().iter().map(|&start| start.max(first)).collect();
+        let mut ends = self.ends().into_owned();
+        ends.iter_mut().for_each(|end| *end = last.min(*end));
+        of(&GroupedIntervals::ordered(self.groups.values(), &starts, &ends, &self.order))
+    }
+}
+
+/// With which outermost span on its track each wait shares most time: `at`, null for none, and `shared_ns`.
 ///
-/// The frame has `launch_row`, too, and in place of an end `dur_ns`, which may be null; calls have `row`,
-/// `start_ns` and `track`.
+/// Waits have `track`, `start_ns` and `until_ns`; spans `row`, `parent_row`, `track`, `start_ns` and `dur_ns`.
+/// Those in `steps`, by `row`, do not count, as if nothing were in them.
 #[pyfunction]
-pub(crate) fn find_gaps(py: Python<'_>, frame: Frame, calls: Frame) -> PyResult<ArrowTable> {
+pub(crate) fn longest_spans(
+    py: Python<'_>,
+    waits: Frame,
+    spans: Frame,
+    steps: Frame,
+) -> PyResult<ArrowTable> {
     answer(py, || {
-        let (groups, starts) = (frame.values::<UInt32Type>("group")?, frame.values::<Int64Type>("start_ns")?);
-        let lengths = frame.numbers("dur_ns")?;
-        let end = |(start, length): (&i64, &i64)| start.saturating_add((*length).max(0));
-        let ends: Vec<i64> = starts.iter().zip(lengths.iter()).map(end).collect();
-        let gaps = GroupedIntervals::new(&groups, &starts, &ends).gaps();
-        let launches = frame.links("launch_row", NOWHERE)?;
-        let row = |at: u32| launches.get(at as usize).copied().unwrap_or(NOWHERE);
-        let launched: Vec<u32> = gaps.iter().map(|gap| row(gap.0)).collect();
-        let found = places(&calls.links("row", NOWHERE)?, &launched);
-        let (moments, tracks) = (calls.values::<Int64Type>("start_ns")?, calls.links("track", NOWHERE)?);
-        let lasts =
-            |&(at, before): &(u32, i64)| starts.get(at as usize).map(|start| start.saturating_sub(before));
-        let moment = |&at: &u32| moments.get(at as usize).copied();
-        let track = |&at: &u32| tracks.get(at as usize).copied().filter(|&track| track != NOWHERE);
+        let steps = steps.links("row", NOWHERE)?;
+        let last = steps.iter().copied().filter(|&row| row != NOWHERE).max();
+        let mut is_step = vec![false; last.map_or(0, |row| row as usize + 1)];
+        for &row in steps.iter() {
+            if let Some(known) = is_step.get_mut(row as usize) {
+                *known = true;
+            }
+        }
+        let is_step = |row: u32| is_step.get(row as usize).copied().unwrap_or_default();
+        let (rows, parents) = (spans.links("row", NOWHERE)?, spans.links("parent_row", NOWHERE)?);
+        let places = rows.iter().zip(parents.iter()).zip(0_u32..);
+        let outermost: Vec<u32> = places
+            .filter(|&((&row, &parent), _)| (parent == NOWHERE || is_step(parent)) && !is_step(row))
+            .map(|(_, at)| at)
+            .collect();
+        let tracks = kept(&spans.links("track", NOWHERE)?, &outermost);
+        let starts = kept(&spans.numbers("start_ns")?, &outermost);
+        let mut ends = kept(&spans.numbers("dur_ns")?, &outermost).into_owned();
+        ends.iter_mut().zip(starts.iter()).for_each(|(end, start)| *end = end.saturating_add(*start));
+        let (asked, from) = (waits.links("track", NOWHERE)?, waits.values::<Int64Type>("start_ns")?);
+        let until = waits.values::<Int64Type>("until_ns")?;
+        let found = GroupedIntervals::new(&asked, &from, &until)
+            .longest_shared(&GroupedIntervals::new(&tracks, &starts, &ends));
+        // Who is on no known thread shares none.
+        let known =
+            || found.iter().zip(asked.iter()).map(|(found, &track)| found.filter(|_| track != NOWHERE));
+        let at = known().map(|found| outermost.get(found?.0 as usize).copied());
         table(vec![
-            ("at", numbers(gaps.iter().map(|gap| gap.0))),
-            ("start_ns", times(gaps.iter().map(|gap| gap.1))),
-            ("dur_ns", Arc::new(gaps.iter().map(lasts).collect::<Int64Array>())),
-            ("launch_ns", Arc::new(found.iter().map(moment).collect::<Int64Array>())),
-            ("track", Arc::new(found.iter().map(track).collect::<UInt32Array>())),
+            ("at", Arc::new(at.collect::<UInt32Array>())),
+            ("shared_ns", Arc::new(known().map(|found| Some(found?.1)).collect::<Int64Array>())),
         ])
-    })
-}
-
-/// The integral of summed shares, of which at most 1 counts: `at`, `filled_ns`.
-///
-/// The frame has the column `share`, too.
-#[pyfunction]
-pub(crate) fn filled_time(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable> {
-    answer(py, || {
-        let columns = Columns::read(&frame)?;
-        let found = columns.intervals().filled(&frame.values::<Float64Type>("share")?);
-        table(vec![
-            ("at", numbers(found.iter().map(|part| part.0))),
-            ("filled_ns", Arc::new(found.iter().map(|part| part.1).collect::<Float64Array>())),
-        ])
-    })
-}
-
-/// Which intervals of a group follow one another with the same `label`: `run`, by position.
-///
-/// The frame has the column `label`, too.
-#[pyfunction]
-pub(crate) fn number_runs(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable> {
-    answer(py, || {
-        let columns = Columns::read(&frame)?;
-        let runs = columns.intervals().runs(&frame.values::<UInt32Type>("label")?);
-        table(vec![("run", Arc::new(UInt32Array::from(runs)))])
     })
 }
 

@@ -38,10 +38,7 @@ mod _traceparse {
     #[pymodule_export]
     use super::export::JsonEventWriter;
     #[pymodule_export]
-    use super::intervals::{
-        cover_levels, depth_changes, depth_totals, filled_time, find_gaps, hidden_lengths, number_runs,
-        unite_intervals,
-    };
+    use super::intervals::{Intervals, depth_changes, depth_totals, longest_spans};
     #[pymodule_export]
     use super::memory::pair_allocations;
     #[pymodule_export]

@@ -10,14 +10,79 @@ from kernelscope import _traceparse
 _MOST_CODES = 2**32
 
 
-def merged(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
-    """The union of the intervals of each group, as disjoint parts that do not touch, in order.
+class Intervals:
+    """Intervals of groups, put into order once for all that is asked of them.
 
-    Columns: of ``frame``, needs ``start_ns``, ``end_ns`` and ``by``; gives these. Empty intervals, and
-        those that end before they start, cover nothing.
+    Columns: of ``frame``, needs ``start_ns``, ``end_ns`` or ``dur_ns``, and ``by``, which say what belongs to
+        a group. Those without an end or a duration are empty.
     """
-    parts = pl.DataFrame(_traceparse.unite_intervals(grouped(frame, by)))
-    return _with_groups(frame, by, parts)
+
+    def __init__(self, frame: pl.DataFrame, *, by: list[str]) -> None:
+        self._values = frame.select(by)
+        if "end_ns" in frame.columns:
+            columns = grouped(frame, by)
+        else:
+            columns = frame.select(_codes(frame, by).alias("group"), "start_ns", "dur_ns")
+        self._sorted = _traceparse.Intervals(columns)
+
+    def union(self) -> pl.DataFrame:
+        """The union of each group, as disjoint parts that do not touch, in order.
+
+        Columns: ``by``, ``start_ns``, ``end_ns``. Empty intervals, and those that end before they start,
+            cover nothing.
+        """
+        return self._of_groups(self._sorted.union())
+
+    def covered_ns(self, levels: pl.Series, *, window: tuple[int, int] | None = None) -> pl.DataFrame:
+        """Time during which an interval of each level, or of a lower one, is open, up to a group's largest.
+
+        ``levels`` has a small number for each interval; what lies outside of ``window`` counts nothing.
+
+        Columns: ``by``, ``level`` and ``covered_ns``. Intervals that end before they start count nothing.
+        """
+        frame = levels.cast(pl.UInt8).alias("level").to_frame()
+        return self._of_groups(self._sorted.covered(frame, window))
+
+    def gaps(self, launch_rows: pl.Series, calls: pl.DataFrame) -> pl.DataFrame:
+        """The gaps between the intervals of each group, and the call that launched the one after each.
+
+        ``launch_rows`` names the call of each interval, if it is known.
+
+        Columns: of ``calls``, needs ``row``, ``start_ns`` and ``track``. Gives ``at``, the position of the
+            interval that ends a gap; ``start_ns`` and ``dur_ns`` of the gap; ``launch_ns`` and ``track`` of
+            the call, null where there is none.
+        Order: by group, then time.
+        """
+        launched = launch_rows.alias("launch_row").to_frame()
+        return pl.DataFrame(self._sorted.gaps(launched, calls.select("row", "start_ns", "track")))
+
+    def filled_ns(self, shares: pl.Series, *, window: tuple[int, int] | None = None) -> pl.DataFrame:
+        """The integral of the summed share of the intervals of each group that are open, at most 1.
+
+        What lies outside of ``window`` counts nothing, and intervals without a share above 0 do not either.
+
+        Columns: ``by`` and ``filled_ns``; groups in which none counts are left out.
+        """
+        frame = shares.cast(pl.Float64).alias("share").to_frame()
+        return self._of_groups(self._sorted.filled(frame, window))
+
+    def runs(self, labels: pl.Series) -> pl.Series:
+        """A number for each interval, which those of a group share that follow one another with one label.
+
+        ``labels`` are whole numbers below 2^32.
+        """
+        frame = labels.cast(pl.UInt32).alias("label").to_frame()
+        return pl.DataFrame(self._sorted.runs(frame)).to_series()
+
+    def _of_groups(self, found: _traceparse.ArrowTable) -> pl.DataFrame:
+        """What was found, with the values of its groups in place of the positions of intervals of theirs."""
+        table = pl.DataFrame(found)
+        return table.select(*(values.gather(table["at"]) for values in self._values), pl.exclude("at"))
+
+
+def merged(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
+    """The union of the intervals of each group: see :class:`Intervals`."""
+    return Intervals(frame, by=by).union()
 
 
 def covered_ns(frame: pl.DataFrame, *, by: list[str], level: str | None = None) -> pl.DataFrame:
@@ -29,44 +94,11 @@ def covered_ns(frame: pl.DataFrame, *, by: list[str], level: str | None = None) 
     Columns: of ``frame``, needs ``start_ns``, ``end_ns``, ``by`` and ``level``; gives ``by``, ``level`` and
         ``covered_ns``. Intervals that end before they start count nothing.
     """
-    levels = pl.lit(0, pl.UInt8) if level is None else pl.col(level).cast(pl.UInt8)
-    found = pl.DataFrame(_traceparse.cover_levels(grouped(frame, by, level=levels)))
-    if level is None:
-        if not by:
-            return found.select(pl.col("covered_ns").sum())
-        return _with_groups(frame, by, found.drop("level"))
-    return _with_groups(frame, by, found.rename({"level": level}))
-
-
-def gaps(work: pl.DataFrame, calls: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
-    """The gaps between the works of each group, and the call that launched the work after each.
-
-    Columns: of ``work``, needs ``start_ns``, ``dur_ns``, ``launch_row`` and ``by``; of ``calls``, ``row``,
-        ``start_ns`` and ``track``. Gives ``at``, the position of the work that ends a gap; ``start_ns`` and
-        ``dur_ns`` of the gap; ``launch_ns`` and ``track`` of the call, null where there is none.
-    Order: by group, then time.
-    """
-    columns = work.select("start_ns", "dur_ns", "launch_row", _codes(work, by).alias("group"))
-    return pl.DataFrame(_traceparse.find_gaps(columns, calls))
-
-
-def filled_ns(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
-    """The integral of the summed ``share`` of the intervals of each group that are open, at most 1.
-
-    Columns: of ``frame``, needs ``start_ns``, ``end_ns``, ``share`` and ``by``; gives ``by`` and
-        ``filled_ns``.
-    """
-    shares = grouped(frame, by, share=pl.col("share").cast(pl.Float64))
-    return _with_groups(frame, by, pl.DataFrame(_traceparse.filled_time(shares)))
-
-
-def runs(frame: pl.DataFrame, label: pl.Expr, *, by: list[str]) -> pl.Series:
-    """A number for each interval, which those of a group share that follow one another with one label.
-
-    Columns: of ``frame``, needs ``start_ns``, ``end_ns`` and ``by``; ``label`` is a whole number below 2^32.
-    """
-    labelled = grouped(frame, by, label=label.cast(pl.UInt32))
-    return pl.DataFrame(_traceparse.number_runs(labelled)).to_series()
+    levels = pl.zeros(frame.height, dtype=pl.UInt8, eager=True) if level is None else frame[level]
+    found = Intervals(frame, by=by).covered_ns(levels)
+    if level is not None:
+        return found.rename({"level": level})
+    return found.drop("level") if by else found.select(pl.col("covered_ns").sum())
 
 
 def hidden_ns(frame: pl.DataFrame, cover: pl.DataFrame, *, by: list[str]) -> pl.Series:
@@ -78,7 +110,8 @@ def hidden_ns(frame: pl.DataFrame, cover: pl.DataFrame, *, by: list[str]) -> pl.
     columns = [*by, "start_ns", "end_ns"]
     both = grouped(pl.concat([frame.select(columns), cover.select(columns)], how="vertical_relaxed"), by)
     asked, around = both.head(frame.height), both.slice(frame.height)
-    return pl.DataFrame(_traceparse.hidden_lengths(asked, around)).to_series()
+    hidden = _traceparse.Intervals(asked).hidden_by(_traceparse.Intervals(around))
+    return pl.DataFrame(hidden).to_series()
 
 
 def grouped(frame: pl.DataFrame, by: list[str], **more: pl.Expr) -> pl.DataFrame:
@@ -90,9 +123,8 @@ def grouped(frame: pl.DataFrame, by: list[str], **more: pl.Expr) -> pl.DataFrame
     """
     start = pl.col("start_ns").cast(pl.Int64)
     end = pl.col("end_ns").cast(pl.Int64)
-    return frame.select(
-        _codes(frame, by).alias("group"), start_ns=start, end_ns=pl.coalesce(end, start), **more
-    )
+    end = pl.coalesce(end, start) if frame["end_ns"].null_count() else end
+    return frame.select(_codes(frame, by).alias("group"), start_ns=start, end_ns=end, **more)
 
 
 def _codes(frame: pl.DataFrame, by: list[str]) -> pl.Series:
@@ -126,8 +158,3 @@ def _numbers(values: pl.Series) -> tuple[pl.Series, int]:
     if high - low >= _MOST_CODES // 2:
         return _numbers(values.rank("dense"))
     return (values.cast(pl.Int64) - (low - 1)).fill_null(0), high - low + 2
-
-
-def _with_groups(frame: pl.DataFrame, by: list[str], found: pl.DataFrame) -> pl.DataFrame:
-    """What was found, with the values of its groups in place of the positions of intervals of theirs."""
-    return found.select(*(frame[name].gather(found["at"]) for name in by), pl.exclude("at"))

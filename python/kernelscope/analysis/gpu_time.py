@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.covering import covered_ns, hidden_ns, merged
+from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.hta.answers import hta_comm_comp_overlap, hta_temporal_breakdown
 from kernelscope.analysis.hta.events import check_compat
@@ -24,10 +25,13 @@ _OVERLAP: dict[str, pl.DataType] = {
 }
 
 
-def temporal_breakdown(trace: "Trace", *, compat: str | None = None) -> pl.DataFrame:
+def temporal_breakdown(
+    trace: "Trace", *, compat: str | None = None, work: GpuWork | None = None
+) -> pl.DataFrame:
     """How the time of each GPU divides, from its first work to the end of its last.
 
-    A moment in which several things run counts as the first of: computing, communicating, copying.
+    A moment in which several things run counts as the first of: computing, communicating, copying. ``work``
+    takes what other questions asked, too.
 
     Columns: ``device``, ``span_ns``, ``compute_ns`` (a kernel runs that is not communication, or a whole
         graph), ``communication_ns`` (communication runs, nothing computes: it is exposed), ``memory_ns``
@@ -41,11 +45,17 @@ def temporal_breakdown(trace: "Trace", *, compat: str | None = None) -> pl.DataF
     mode = check_compat(compat)
     if mode is not None:
         return hta_temporal_breakdown(trace, mode)
-    work = gpu_classes(trace, "device")
-    spans = work.group_by("device").agg(
-        span_ns=pl.col("end_ns").max() - pl.col("start_ns").min(),
+    ends = work_columns("device")
+    spans = (
+        trace.gpu_ops.select(ends[:-1])
+        .group_by("device")
+        .agg(
+            span_ns=pl.col("end_ns").max() - pl.col("start_ns").min(),
+        )
     )
-    parts = first_class_ns(work, by=["device"])
+    lasting = (GpuWork(trace) if work is None else work).on_devices
+    reached = lasting.covered_ns(trace.gpu_ops.select(ends[-1]).to_series())
+    parts = _first_class_ns(reached, by=["device"])
     table = spans.join(parts, on="device", how="left", nulls_equal=True)
     parts_ns = [pl.col(f"{name}_ns") for name in CLASSES]
     table = table.with_columns(idle_ns=pl.col("span_ns") - pl.sum_horizontal(parts_ns))
@@ -147,9 +157,13 @@ def work_columns(*columns: str) -> list[pl.Expr]:
 
 def first_class_ns(work: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
     """Time of each group in which a class runs and none before it: ``by``, ``<class>_ns``."""
-    reached = covered_ns(work, by=by, level="class")
+    return _first_class_ns(covered_ns(work, by=by, level="class").rename({"class": "level"}), by=by)
+
+
+def _first_class_ns(reached: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
+    """The same, from the time in which classes up to each ``level`` run."""
     # A class beyond a group's last one adds nothing.
-    upto = [pl.col("covered_ns").filter(pl.col("class") <= level).last() for level in range(len(CLASSES))]
+    upto = [pl.col("covered_ns").filter(pl.col("level") <= level).last() for level in range(len(CLASSES))]
     before = [pl.lit(0), *upto[:-1]]
     return reached.group_by(by, maintain_order=True).agg(
         (own - earlier).alias(f"{name}_ns") for name, own, earlier in zip(CLASSES, upto, before, strict=True)

@@ -4,10 +4,8 @@ from typing import TYPE_CHECKING, cast
 
 import polars as pl
 
-from kernelscope.analysis.classes import Classes
-from kernelscope.analysis.covering import covered_ns, filled_ns
 from kernelscope.analysis.described import totals
-from kernelscope.analysis.launch_classes import launch_classes
+from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.occupancy import IS_KERNEL
 from kernelscope.analysis.ops import operator_flags
 from kernelscope.analysis.steps import step_breakdown
@@ -19,11 +17,11 @@ if TYPE_CHECKING:
 _END = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
 
 
-def gpu_summary(trace: "Trace", *, launches: Classes | None = None) -> pl.DataFrame:
+def gpu_summary(trace: "Trace", *, work: GpuWork | None = None) -> pl.DataFrame:
     """How busy and how full each GPU was, from the start of the first step to the end of the last.
 
-    Steps that the recording cuts off do not count; a trace without steps counts whole. ``launches`` takes
-    the answer of :func:`kernelscope.analysis.launch_classes.launch_classes`.
+    Steps that the recording cuts off do not count; a trace without steps counts whole. ``work`` takes
+    what other questions asked, too.
 
     Columns: ``device``, ``name``, ``total_memory_bytes``, ``compute_capability``, ``span_ns`` (the
         time looked at), ``busy_ns`` (at least one kernel runs), ``idle_ns`` (neither kernel nor
@@ -38,15 +36,10 @@ def gpu_summary(trace: "Trace", *, launches: Classes | None = None) -> pl.DataFr
     Source: the GPU summary of the TensorBoard plugin.
     """
     span = _span(trace)
-    # What lies outside the span ends before it starts, and so counts nothing.
-    work = trace.gpu_ops.select(
-        "device",
-        start_ns=pl.col("start_ns").clip(lower_bound=span[0]),
-        end_ns=_END.clip(upper_bound=span[1]),
-    )
     length = span[1] - span[0]
-    of, keys = launch_classes(trace) if launches is None else launches
-    inside = (work["end_ns"] - work["start_ns"]).alias("inside")
+    work = GpuWork(trace) if work is None else work
+    of, keys = work.launches
+    inside = _inside(trace, span)
     runs = totals(pl.select(pl.when(inside > 0).then(of)).to_series(), inside, keys.height)
     every = totals(of, trace.gpu_ops["dur_ns"], keys.height)
     classes = keys.with_columns(
@@ -54,8 +47,8 @@ def gpu_summary(trace: "Trace", *, launches: Classes | None = None) -> pl.DataFr
     )
     devices = classes.select("device").unique(maintain_order=True)
     parts = [
-        _busy(work, of, classes),
-        filled_ns(_sized(work, of, classes), by=["device"]).rename({"filled_ns": "_sm_ns"}),
+        _busy(work, classes, span),
+        _filled(work, classes, span),
         _occupancy(classes),
         _tensor_core_share(classes, trace.devices),
         _counts(classes),
@@ -102,22 +95,27 @@ def _described(devices: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _busy(work: pl.DataFrame, of: pl.Series, classes: pl.DataFrame) -> pl.DataFrame:
+def _inside(trace: "Trace", span: tuple[int, int]) -> pl.Series:
+    """How long each work runs inside the span; below 0 where it does not."""
+    end = _END.clip(upper_bound=span[1])
+    return trace.gpu_ops.select(end - pl.col("start_ns").clip(lower_bound=span[0])).to_series()
+
+
+def _busy(work: GpuWork, classes: pl.DataFrame, span: tuple[int, int]) -> pl.DataFrame:
     """For how long a kernel runs on each device, and for how long anything does."""
-    is_other = classes.select(is_other=(pl.col("kind") != "kernel").fill_null(value=True).cast(pl.UInt8))
-    work = work.with_columns(is_other.to_series().gather(of))
-    covered = covered_ns(work, by=["device"], level="is_other")
+    is_other = classes.select((pl.col("kind") != "kernel").fill_null(value=True).cast(pl.UInt8)).to_series()
+    covered = work.on_devices.covered_ns(is_other.gather(work.launches.of), window=span)
     return covered.group_by("device").agg(
-        busy_ns=pl.col("covered_ns").filter(pl.col("is_other") == 0).sum(),
+        busy_ns=pl.col("covered_ns").filter(pl.col("level") == 0).sum(),
         _active_ns=pl.col("covered_ns").max(),
     )
 
 
-def _sized(work: pl.DataFrame, of: pl.Series, classes: pl.DataFrame) -> pl.DataFrame:
-    """The kernels that have a block on some SM, with the share of SMs that do."""
-    shares = classes.select(share=pl.when(IS_KERNEL & (pl.col("blocks_per_sm") > 0)).then("blocks_per_sm"))
-    sized = work.with_columns(shares.to_series().gather(of))
-    return sized.filter(pl.col("share").is_not_null() & (pl.col("end_ns") > pl.col("start_ns")))
+def _filled(work: GpuWork, classes: pl.DataFrame, span: tuple[int, int]) -> pl.DataFrame:
+    """The integral of the share of SMs that have a block, over the kernels that run."""
+    shares = classes.select(pl.when(IS_KERNEL).then("blocks_per_sm")).to_series()
+    filled = work.on_devices.filled_ns(shares.gather(work.launches.of), window=span)
+    return filled.rename({"filled_ns": "_sm_ns"})
 
 
 def _occupancy(classes: pl.DataFrame) -> pl.DataFrame:

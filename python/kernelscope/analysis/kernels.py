@@ -7,8 +7,8 @@ import polars as pl
 
 from kernelscope.analysis.classes import Classes, classes_of
 from kernelscope.analysis.described import described, totals, weighted_means
+from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.grouping import as_text, check_by
-from kernelscope.analysis.launch_classes import launch_classes
 from kernelscope.analysis.occupancy import IS_KERNEL
 from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.analysis.tensor_cores import kernel_flags
@@ -21,13 +21,13 @@ _FULL = ("blocks_per_sm", "occupancy_pct")
 
 
 def kernel_table(
-    trace: "Trace", by: str | Sequence[str] = ("name",), *, launches: Classes | None = None
+    trace: "Trace", by: str | Sequence[str] = ("name",), *, work: GpuWork | None = None
 ) -> pl.DataFrame:
     """What kernels cost, summed over the launches that agree in the columns ``by``.
 
     ``by`` takes any columns of the table ``gpu_ops``, ``op`` (name of the operator that launched
-    the kernel), and any other columns of that operator, such as ``module`` or ``input_dims``. ``launches``
-    takes the answer of :func:`kernelscope.analysis.launch_classes.launch_classes`.
+    the kernel), and any other columns of that operator, such as ``module`` or ``input_dims``. ``work``
+    takes what other questions asked, too.
 
     Columns: those of ``by``; ``calls``; ``total_ns``, ``mean_ns``, ``median_ns``, ``min_ns``,
         ``max_ns``, ``std_ns`` (of a sample; null for one call); ``blocks_per_sm`` and
@@ -42,7 +42,7 @@ def kernel_table(
     """
     of_op = [c for c in trace.ops.columns if c not in trace.gpu_ops.columns]
     columns = check_by(by, [*trace.gpu_ops.columns, "op", *of_op])
-    known = launch_classes(trace) if launches is None else launches
+    known = (GpuWork(trace) if work is None else work).launches
     finer = _divided(trace, known, columns)
     coarser = classes_of(finer.keys.select(columns))
     kinds = finer.keys.with_columns(group=pl.when(IS_KERNEL).then(coarser.of))

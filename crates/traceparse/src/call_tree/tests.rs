@@ -259,7 +259,10 @@ proptest! {
         let mut classes = Classes::new(rows.len() as u32);
         classes.divide(rows.iter().map(|row| row.0));
         classes.divide(rows.iter().map(|row| row.1));
-        classes.divide_words(rows.iter().map(|row| row.2.then_some(7)));
+        let mut by_words = Classes::new(rows.len() as u32);
+        by_words.divide_words(rows.iter().map(|row| row.0.map(i64::cast_unsigned)));
+        by_words.divide_words(rows.iter().map(|row| row.1.map(i64::cast_unsigned)));
+        prop_assert_eq!(by_words.of(), classes.of());
         let mut known: HashMap<_, u32> = HashMap::new();
         let mut first = Vec::new();
         for (row, at) in rows.iter().zip(0_u32..) {

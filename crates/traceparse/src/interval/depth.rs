@@ -79,22 +79,27 @@ impl GroupedIntervals<'_> {
     }
 
     /// The integral of the summed `shares` of the intervals that are open, of which at most 1 counts: the
-    /// position of an interval of each group, and the integral. A share beyond the column counts nothing.
+    /// position of an interval of each group, and the integral. Intervals that take no time, or whose share
+    /// is not above 0 or beyond the column, are left out.
     #[must_use]
     pub fn filled(&self, shares: &[f64]) -> Vec<(u32, f64)> {
+        let share = |at: u32| shares.get(at as usize).copied().unwrap_or_default();
+        let counts = |&at: &u32| share(at) > 0.0 && self.end(at) > self.start(at);
+        let mut sized: Vec<u32> = Vec::new();
         let of_group = |group: &[u32]| {
+            sized.clear();
+            sized.extend(group.iter().copied().filter(counts));
             let (mut filled, mut sum, mut last) = (0.0_f64, 0.0_f64, None);
-            self.each_change_of(group, |change| {
+            self.each_change_of(&sized, |change| {
                 let since = last.replace(change.time).unwrap_or(change.time);
                 filled += sum.clamp(0.0, 1.0) * change.time.saturating_sub(since) as f64;
-                let share = shares.get(change.at as usize).copied().unwrap_or_default();
-                sum += if change.opens { share } else { -share };
+                sum += if change.opens { share(change.at) } else { -share(change.at) };
                 if change.depth == 0 {
                     // What rounding left.
                     sum = 0.0;
                 }
             });
-            Some((*group.first()?, filled))
+            Some((*sized.first()?, filled))
         };
         self.each_group().filter_map(of_group).collect()
     }

@@ -1,5 +1,7 @@
 //! Intervals of several groups, in columns: what each group covers, leaves open and hides.
 
+use std::borrow::Cow;
+
 use super::settle;
 
 /// Numbers of groups per interval up to which intervals are counted into groups, not sorted.
@@ -16,21 +18,39 @@ pub struct GroupedIntervals<'a> {
     groups: &'a [u32],
     starts: &'a [i64],
     ends: &'a [i64],
-    /// Positions by group, then start, then position.
-    order: Vec<u32>,
+    order: Cow<'a, [u32]>,
+}
+
+/// The positions of intervals by group, then start, then position.
+#[must_use]
+pub fn order_by_start(groups: &[u32], starts: &[i64]) -> Vec<u32> {
+    let count = groups.len().min(starts.len()).min(u32::MAX as usize);
+    let (groups, starts) = (&groups[..count], &starts[..count]);
+    let mut order = by_group(groups);
+    for group in order.chunk_by_mut(|&a, &b| groups[a as usize] == groups[b as usize]) {
+        settle(group, |&at| starts[at as usize]);
+    }
+    order
 }
 
 impl<'a> GroupedIntervals<'a> {
     /// The intervals of three columns; what one column has more than another is left out.
     #[must_use]
     pub fn new(groups: &'a [u32], starts: &'a [i64], ends: &'a [i64]) -> Self {
-        let count = groups.len().min(starts.len()).min(ends.len()).min(u32::MAX as usize);
-        let (groups, starts, ends) = (&groups[..count], &starts[..count], &ends[..count]);
-        let mut order = by_group(groups);
-        for group in order.chunk_by_mut(|&a, &b| groups[a as usize] == groups[b as usize]) {
-            settle(group, |&at| starts[at as usize]);
-        }
-        Self { groups, starts, ends, order }
+        let count = groups.len().min(starts.len()).min(ends.len());
+        let (groups, starts) = (&groups[..count], &starts[..count]);
+        Self { groups, starts, ends, order: Cow::Owned(order_by_start(groups, starts)) }
+    }
+
+    /// The same, where [`order_by_start`] has been asked before. No interval is there twice.
+    ///
+    /// What is later in `order` may not start earlier. Positions beyond a column are left out.
+    #[must_use]
+    pub fn ordered(groups: &'a [u32], starts: &'a [i64], ends: &'a [i64], order: &'a [u32]) -> Self {
+        let count = groups.len().min(starts.len()).min(ends.len());
+        let fits = order.iter().all(|&at| (at as usize) < count);
+        let known = || order.iter().copied().filter(|&at| (at as usize) < count).collect();
+        Self { groups, starts, ends, order: if fits { Cow::Borrowed(order) } else { Cow::Owned(known()) } }
     }
 
     /// How many intervals there are.
@@ -132,16 +152,9 @@ impl<'a> GroupedIntervals<'a> {
     /// How much of each interval lies in the intervals of the same group in `cover`, by position.
     #[must_use]
     pub fn hidden_by(&self, cover: &GroupedIntervals<'_>) -> Vec<i64> {
-        let mut hidden = vec![0; self.len()];
-        let mut covers = cover.each_group().peekable();
+        let mut hidden = vec![0; self.starts.len()];
         let mut ends = Vec::new();
-        for group in self.each_group() {
-            let &[first, ..] = group else { continue };
-            let number = self.group(first);
-            let is_before = |other: &&[u32]| other.first().is_some_and(|&at| cover.group(at) < number);
-            while covers.next_if(is_before).is_some() {}
-            let is_same = |other: &&[u32]| other.first().is_some_and(|&at| cover.group(at) == number);
-            let Some(around) = covers.next_if(is_same) else { continue };
+        self.each_pair(cover, |group, around| {
             ends.clear();
             ends.extend_from_slice(group);
             settle(&mut ends, |&at| self.end(at));
@@ -153,8 +166,28 @@ impl<'a> GroupedIntervals<'a> {
                 let before = &mut hidden[at as usize];
                 *before = closed.until(self.end(at)).saturating_sub(*before).max(0);
             }
-        }
+        });
         hidden
+    }
+
+    /// The positions of each group that `other` has, too, here and there, in order of start.
+    pub(super) fn each_pair(&self, other: &GroupedIntervals<'_>, mut tell: impl FnMut(&[u32], &[u32])) {
+        let mut others = other.each_group().peekable();
+        for group in self.each_group() {
+            let &[first, ..] = group else { continue };
+            let number = self.group(first);
+            let is_before = |group: &&[u32]| group.first().is_some_and(|&at| other.group(at) < number);
+            while others.next_if(is_before).is_some() {}
+            let is_same = |group: &&[u32]| group.first().is_some_and(|&at| other.group(at) == number);
+            if let Some(same) = others.next_if(is_same) {
+                tell(group, same);
+            }
+        }
+    }
+
+    /// When the intervals start, by position.
+    pub(super) fn starts(&self) -> &[i64] {
+        self.starts
     }
 }
 

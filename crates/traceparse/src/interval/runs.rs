@@ -8,7 +8,7 @@ impl GroupedIntervals<'_> {
     #[must_use]
     pub fn runs(&self, labels: &[u32]) -> Vec<u32> {
         let label = |at: u32| labels.get(at as usize).copied().unwrap_or_default();
-        let mut runs = vec![0; self.len()];
+        let mut runs = vec![0; self.starts().len()];
         let mut run = 0;
         for group in self.each_group() {
             for same in group.chunk_by(|&a, &b| label(a) == label(b)) {

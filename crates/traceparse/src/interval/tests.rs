@@ -1,6 +1,6 @@
 //! Grouped intervals against counting instant by instant.
 
-use super::{Change, GroupedIntervals};
+use super::{Change, GroupedIntervals, order_by_start};
 use proptest::prelude::*;
 
 /// Group, start, length and level.
@@ -150,7 +150,8 @@ proptest! {
         let columns = Columns::new(&forward);
         let shares: Vec<f64> = forward.iter().map(|r| f64::from(r.3) * 0.375).collect();
         let found = columns.intervals().filled(&shares);
-        prop_assert_eq!(found.len(), columns.groups().len());
+        let counts = |group: &u32| forward.iter().any(|r| r.0 == *group && r.2 > 0 && r.3 > 0);
+        prop_assert_eq!(found.len(), columns.groups().iter().filter(|group| counts(group)).count());
         for (at, filled) in found {
             let group = columns.groups[at as usize];
             let sum_at = |t: i64| -> f64 {
@@ -160,5 +161,28 @@ proptest! {
             };
             prop_assert_eq!(filled, INSTANTS.map(|t| sum_at(t).min(1.0)).sum::<f64>());
         }
+    }
+
+    #[test]
+    fn longest_shared_equals_looking_at_all(rows in rows(), others in rows()) {
+        let (columns, others) = (Columns::new(&rows), Columns::new(&others));
+        let found = columns.intervals().longest_shared(&others.intervals());
+        for (at, found) in found.into_iter().enumerate() {
+            let shared = |i: usize| {
+                others.ends[i].min(columns.ends[at]) - others.starts[i].max(columns.starts[at])
+            };
+            let same = (0..others.groups.len()).filter(|&i| others.groups[i] == columns.groups[at]);
+            let best = same.filter(|&i| shared(i) > 0).min_by_key(|&i| (-shared(i), i));
+            prop_assert_eq!(found, best.map(|i| (i as u32, shared(i))));
+        }
+    }
+
+    #[test]
+    fn a_known_order_gives_the_same_answers(rows in rows()) {
+        let columns = Columns::new(&rows);
+        let order = order_by_start(&columns.groups, &columns.starts);
+        let known = GroupedIntervals::ordered(&columns.groups, &columns.starts, &columns.ends, &order);
+        prop_assert_eq!(known.union(), columns.intervals().union());
+        prop_assert_eq!(known.gaps(), columns.intervals().gaps());
     }
 }

@@ -10,6 +10,7 @@ from kernelscope.analysis.advice.names import matching, names_like
 from kernelscope.analysis.advice.waits import Gaps, classified_gaps
 from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.eligibility import call_eligibility
+from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.gpus import gpu_summary
 from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.analysis.steps import CATEGORIES, step_breakdown
@@ -29,11 +30,13 @@ class Facts:
         breakdown: pl.DataFrame | None = None,
         gpus: pl.DataFrame | None = None,
         calls: pl.DataFrame | None = None,
+        work: GpuWork | None = None,
     ) -> None:
         self.trace = trace
         self._breakdown = breakdown
         self._gpus = gpus
         self._calls = calls
+        self._work = GpuWork(trace) if work is None else work
 
     @cached_property
     def breakdown(self) -> pl.DataFrame:
@@ -43,7 +46,7 @@ class Facts:
     @cached_property
     def gpus(self) -> pl.DataFrame:
         """The GPUs that worked, with how busy they were."""
-        return gpu_summary(self.trace) if self._gpus is None else self._gpus
+        return gpu_summary(self.trace, work=self._work) if self._gpus is None else self._gpus
 
     @cached_property
     def total_ns(self) -> int:
@@ -92,9 +95,11 @@ class Facts:
 
         Columns: ``row``, ``name``, ``device`` and ``dur_ns``, which most rules look at, and ``tensor_cores``.
         """
-        kernels = self.of_kernels("row", "name", "device", "dur_ns")
-        kernels = kernels.with_columns(pl.col("dur_ns").fill_null(0))
-        return kernel_flags(kernels, self.trace.devices)
+        columns = ("row", "name", "device", "dur_ns")
+        of, classes = self._work.launches
+        flags = kernel_flags(classes.select("name", "device"), self.trace.devices)
+        work = self.trace.gpu_ops.select(*columns, flags["tensor_cores"].gather(of)).filter(self._computes)
+        return work.with_columns(pl.col("dur_ns").fill_null(0)) if work["dur_ns"].null_count() else work
 
     def of_kernels(self, *columns: str) -> pl.DataFrame:
         """More columns of the ``kernels``, in their order, for a rule that alone looks at them."""
@@ -141,7 +146,9 @@ class Facts:
     def gaps(self) -> Gaps:
         """The gaps of GPUs in whole steps, by what they waited for: see ``classified_gaps``."""
         names = self._names
-        return classified_gaps(self.trace, self.inside, op_names=names["ops"], launch_names=names["launches"])
+        return classified_gaps(
+            self.trace, self.inside, op_names=names["ops"], launch_names=names["launches"], work=self._work
+        )
 
     def may_use(self, column: str, share: float) -> bool:
         """Whether some GPU's memory may exceed a share of its capacity, by a look at the totals.

@@ -6,7 +6,7 @@ import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing, counted, most_common
-from kernelscope.analysis.covering import runs
+from kernelscope.analysis.covering import Intervals
 from kernelscope.analysis.ops import operator_flags
 from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.units import format_ns, format_percent
@@ -146,26 +146,17 @@ def elementwise_chains(facts: Facts) -> Iterator[Advice]:
 def _chains(facts: Facts) -> pl.DataFrame:
     """Elementwise kernels in a row on a stream, in one step: ``row``, ``dur_ns``, ``chain``."""
     kernels = facts.kernels.select("row", "name", "device", "dur_ns")
-    kernels = kernels.hstack(facts.of_kernels("stream", "start_ns", "step")).select(
-        "row",
-        "device",
-        "stream",
-        "start_ns",
-        "dur_ns",
-        "step",
-        end_ns=pl.col("start_ns") + pl.col("dur_ns"),
-        # An optimizer that goes through parameters one by one makes chains of another kind.
-        is_pointwise=facts.is_named(_POINTWISE) & ~pl.lit(facts.is_update),
-    )
+    kernels = kernels.hstack(facts.of_kernels("stream", "start_ns", "step"))
+    # An optimizer that goes through parameters one by one makes chains of another kind.
+    is_pointwise = kernels.select(facts.is_named(_POINTWISE) & ~pl.lit(facts.is_update)).to_series()
     # Others end a chain, whatever they are: their label is 0.
     step = pl.col("step").cast(pl.Int64)
     step = (step - step.min() + 2).fill_null(1)
-    label = pl.when("is_pointwise").then(step).otherwise(0)
-    chains = kernels.select(
-        "row", "dur_ns", "is_pointwise", chain=runs(kernels, label, by=["device", "stream"])
-    ).filter("is_pointwise")
+    label = kernels.select(pl.when(is_pointwise).then(step).otherwise(0).cast(pl.UInt32)).to_series()
+    chain = Intervals(kernels, by=["device", "stream"]).runs(label)
+    chains = kernels.select("row", "dur_ns", chain=chain).filter(is_pointwise)
     # The kernels of a chain are those whose number is there twice or more.
-    return chains.filter(pl.col("chain").is_duplicated()).drop("is_pointwise")
+    return chains.filter(pl.col("chain").is_duplicated())
 
 
 RULES = (pageable_copies, off_tensor_cores, layout_conversions, elementwise_chains)

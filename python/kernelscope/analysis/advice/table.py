@@ -14,6 +14,7 @@ from kernelscope.analysis.advice import (
 )
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice
+from kernelscope.analysis.gpu_work import GpuWork
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -57,14 +58,15 @@ def recommendations(
     breakdown: pl.DataFrame | None = None,
     gpus: pl.DataFrame | None = None,
     calls: pl.DataFrame | None = None,
+    work: GpuWork | None = None,
 ) -> pl.DataFrame:
     """What could make a program faster, as far as its trace shows.
 
     ``source`` is a trace, or the traces of several ranks of a job: then each rank's advice stands beside
     what only shows when ranks are compared. ``breakdown``, ``gpus`` and ``calls`` take the answers of
     :func:`kernelscope.analysis.step_breakdown`, :func:`kernelscope.analysis.gpu_summary` and
-    ``eligibility.call_eligibility`` of a single trace. Only whole steps count. What is not known, or not for
-    this make of GPU, makes no rule speak.
+    ``eligibility.call_eligibility`` of a single trace, ``work`` what other questions asked of it, too. Only
+    whole steps count. What is not known, or not for this make of GPU, makes no rule speak.
 
     Columns: ``id`` (of the rule), ``severity`` (high, medium, low), ``title``, ``evidence`` and ``remedy``
         (sentences), ``value`` and ``threshold`` that it passed, both in ``unit``; ``saving_ns`` (time of all
@@ -84,7 +86,7 @@ def recommendations(
         for rank, advice in _compared(source, facts):
             rows.append(_row(advice, longest, rank))
         return _table(rows)
-    return _table(list(_asked(Facts(source, breakdown=breakdown, gpus=gpus, calls=calls))))
+    return _table(list(_asked(Facts(source, breakdown=breakdown, gpus=gpus, calls=calls, work=work))))
 
 
 def _asked(facts: Facts) -> Iterator[dict[str, object]]:

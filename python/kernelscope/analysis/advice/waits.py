@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from kernelscope.analysis.advice.names import matching
+from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.launching.gaps import work_gaps
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def classified_gaps(
     *,
     op_names: pl.Series | None = None,
     launch_names: pl.Series | None = None,
+    work: GpuWork | None = None,
 ) -> Gaps:
     """Each gap in which a GPU idled between two works, and what it waited for.
 
@@ -49,14 +51,14 @@ def classified_gaps(
     something else than to launch. ``queue``: it had been launched before, and waited for an event, a copy,
     another stream, or only for its turn. Null where the launch was not recorded. ``inside`` picks the gaps
     that count, by the ``step`` of the work after them. ``op_names`` and ``launch_names`` take the distinct
-    names of the trace's ``ops`` and ``launches``.
+    names of the trace's ``ops`` and ``launches``, and ``work`` what other questions asked, too.
 
     Columns: ``row`` (of the work after the gap in ``gpu_ops``), ``device``, ``dur_ns``, ``cause``; of those
         whose cause is ``data``, ``sync``, ``launch`` or ``host`` also ``start_ns``, ``sync_row`` (of the call
         in ``launches``, for ``sync``), ``launch_ns`` and ``track`` (of the launch).
     Units: ns.
     """
-    gaps = inside(work_gaps(trace, "row", "device", "step")).drop("step")
+    gaps = inside(work_gaps(trace, "row", "device", "step", work=work)).drop("step")
     # Only what was launched in the gap can have waited for the host.
     is_late = (pl.col("launch_ns") > pl.col("start_ns")).fill_null(value=False)
     late = _with_syncs(_with_data(gaps.filter(is_late), trace, names=op_names), trace, names=launch_names)

@@ -4,14 +4,18 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.covering import gaps
+from kernelscope.analysis.covering import Intervals
+from kernelscope.analysis.gpu_work import GpuWork
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 
-def work_gaps(trace: "Trace", *columns: str, per_stream: bool = False) -> pl.DataFrame:
-    """The gaps between the works of each GPU, or of each stream.
+def work_gaps(
+    trace: "Trace", *columns: str, per_stream: bool = False, work: GpuWork | None = None
+) -> pl.DataFrame:
+    """The gaps between the works of each GPU, or of each stream. ``work`` takes what other questions
+    asked, too.
 
     Columns: ``columns`` of the work that ends the gap, as in ``gpu_ops``; ``start_ns`` and ``dur_ns`` of
         the gap; ``launch_ns`` and ``track`` of the call that launched the work, null where it was not
@@ -19,8 +23,11 @@ def work_gaps(trace: "Trace", *columns: str, per_stream: bool = False) -> pl.Dat
     Units: ns on the trace's clock.
     Order: by device, then stream if asked for, then time.
     """
-    work = trace.gpu_ops.select("device", "stream", "start_ns", "dur_ns", "launch_row")
-    calls = trace.launches.select("row", "start_ns", "track")
-    found = gaps(work, calls, by=["device", "stream"] if per_stream else ["device"])
+    if per_stream:
+        times = trace.gpu_ops.select("device", "stream", "start_ns", "dur_ns")
+        lasting = Intervals(times, by=["device", "stream"])
+    else:
+        lasting = (GpuWork(trace) if work is None else work).on_devices
+    found = lasting.gaps(trace.gpu_ops["launch_row"], trace.launches)
     ends = trace.gpu_ops.select(pl.col(columns).gather(found["at"]))
     return ends.hstack(found.drop("at"))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.hta.answers import hta_idle_time
 from kernelscope.analysis.hta.events import check_compat
@@ -28,12 +29,14 @@ def idle_time(
     *,
     kernel_delay_ns: int = KERNEL_DELAY_NS,
     compat: str | None = None,
+    work: GpuWork | None = None,
 ) -> pl.DataFrame:
     """How long GPUs idled between their first work and their last, by cause.
 
     ``by`` takes any columns of ``idle_gaps``: ``device``, ``cause``, ``op`` (the operator that launched the
     work which ended the gap), ``host`` (what occupied the host longest meanwhile), ``step``. With ``stream``
     the gaps are those of each stream, as HolisticTraceAnalysis takes them, else those of the whole GPU.
+    ``work`` takes what other questions asked, too.
 
     Columns: those of ``by``; ``idle_ns``, ``gaps``, ``share`` (of the idle time of all groups), ``mean_ns``,
         ``median_ns``, ``max_ns``.
@@ -50,7 +53,8 @@ def idle_time(
     recorded = [name for name in columns if name in trace.gpu_ops.columns]
     recorded += ["op_row", "range_row"] if "op" in columns else []
     recorded += ["row"] if "host" in columns else []
-    gaps = _gaps(trace, *recorded, per_stream="stream" in columns, kernel_delay_ns=kernel_delay_ns)
+    per_stream = "stream" in columns
+    gaps = _gaps(trace, *recorded, per_stream=per_stream, kernel_delay_ns=kernel_delay_ns, work=work)
     gaps = _with_ops(trace, gaps) if "op" in columns else gaps
     gaps = gaps.join(longest_on_thread(trace, gaps), on="row", how="left") if "host" in columns else gaps
     gap = pl.col("dur_ns")
@@ -108,10 +112,12 @@ def idle_gaps(
     ).sort("dur_ns", "start_ns", "row", descending=[True, False, False])
 
 
-def _gaps(trace: "Trace", *columns: str, per_stream: bool, kernel_delay_ns: int) -> pl.DataFrame:
+def _gaps(
+    trace: "Trace", *columns: str, per_stream: bool, kernel_delay_ns: int, work: GpuWork | None = None
+) -> pl.DataFrame:
     """Gaps between works of each device, or stream, with the work that ends each and its launch."""
     end = pl.col("start_ns") + pl.col("dur_ns")
-    return work_gaps(trace, *columns, per_stream=per_stream).with_columns(
+    return work_gaps(trace, *columns, per_stream=per_stream, work=work).with_columns(
         until_ns=pl.min_horizontal("launch_ns", end),
         cause=pl.when(pl.col("launch_ns").is_null())
         .then(None)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.classes import Classes
+from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.kernels import kernel_table
 from kernelscope.analysis.occupancy import launch_limits
 from kernelscope.analysis.tensor_cores import ELIGIBLE_OPS
@@ -16,10 +16,10 @@ _SIZES = ("grid", "block", "registers", "shared_memory_bytes")
 _BY = ("name", "op", *_SIZES, "device")
 
 
-def kernel_launches(trace: "Trace", *, launches: Classes | None = None) -> pl.DataFrame:
+def kernel_launches(trace: "Trace", *, work: GpuWork | None = None) -> pl.DataFrame:
     """Kernels by name, operator and launch size, with what keeps each from filling the GPU.
 
-    ``launches`` takes the answer of :func:`kernelscope.analysis.launch_classes.launch_classes`.
+    ``work`` takes what other questions asked, too.
 
     Columns: ``name``, ``op`` (that launched it; null if unknown), ``grid``, ``block``, ``registers`` (of a
         thread), ``shared_memory_bytes`` (of a block), ``device``; ``calls``, ``total_ns``, ``mean_ns``,
@@ -32,7 +32,7 @@ def kernel_launches(trace: "Trace", *, launches: Classes | None = None) -> pl.Da
     Order: by total time, longest first.
     Source: the kernel view of the TensorBoard plugin, grouped by kernel properties and operator.
     """
-    table = kernel_table(trace, by=_BY, launches=launches)
+    table = kernel_table(trace, by=_BY, work=work)
     distinct = table.select("device", *_SIZES).unique()
     limits = launch_limits(distinct, trace.devices)
     # Tensor cores can run what they run.

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import polars as pl
 
 from kernelscope import analysis
-from kernelscope.analysis.classes import Classes
 from kernelscope.analysis.costing.achieved import step_efficiency
 from kernelscope.analysis.costing.attainable import summed
 from kernelscope.analysis.costing.costed import Costed, costed_trace
 from kernelscope.analysis.costing.coverage import cost_findings, coverage_of, kind_sums
 from kernelscope.analysis.costing.limits import LimitedWork, limited_work
 from kernelscope.analysis.eligibility import call_eligibility
-from kernelscope.analysis.launch_classes import launch_classes
+from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.ops import costed_calls, op_tables, operator_classes
 from kernelscope.report.html.parts import Note
 from kernelscope.report.html.window import Window, window_of
@@ -82,7 +81,7 @@ class Sources:
             key: by for key, by in _GROUPINGS.items() if key == "name" or ops[by[1]].null_count() < ops.height
         }
         classes = operator_classes(ops, chain.from_iterable(recorded.values()))
-        calls = costed_calls(self.trace, classes=classes, launches=self.launches)
+        calls = costed_calls(self.trace, classes=classes, launches=self.work.launches)
         tables = op_tables(self.trace, list(recorded.values()), calls=calls, classes=classes)
         found = dict(zip(recorded, tables, strict=True))
         if not self.missing("call_stacks"):
@@ -91,19 +90,19 @@ class Sources:
         return found, call_eligibility(self.trace, calls=calls)
 
     @once
-    def launches(self) -> Classes:
-        """The classes of GPU work."""
-        return launch_classes(self.trace)
+    def work(self) -> GpuWork:
+        """What several questions ask of GPU work."""
+        return GpuWork(self.trace)
 
     @once
     def kernels(self) -> pl.DataFrame:
         """Kernels by name."""
-        return analysis.kernel_table(self.trace, launches=self.launches)
+        return analysis.kernel_table(self.trace, work=self.work)
 
     @once
     def gpus(self) -> pl.DataFrame:
         """Each GPU that worked."""
-        return analysis.gpu_summary(self.trace, launches=self.launches)
+        return analysis.gpu_summary(self.trace, work=self.work)
 
     @once
     def costs(self) -> pl.DataFrame:
@@ -154,7 +153,7 @@ class Sources:
     def recommendations(self) -> pl.DataFrame:
         """What could make the program faster."""
         return analysis.recommendations(
-            self.trace, breakdown=self.breakdown, gpus=self.gpus, calls=self._eligibility
+            self.trace, breakdown=self.breakdown, gpus=self.gpus, calls=self._eligibility, work=self.work
         )
 
     @once

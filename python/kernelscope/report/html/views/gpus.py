@@ -33,7 +33,7 @@ def _parts(sources: Sources) -> list[Part]:
     trace = sources.trace
     if trace.gpu_ops.is_empty():
         return [*sources.missing("kernels")]
-    times = analysis.temporal_breakdown(trace)
+    times = analysis.temporal_breakdown(trace, work=sources.work)
     parts: list[Part] = [_figure(times)]
     what = "From a GPU's first work to the end of its last. Communication counts where nothing computes."
     parts.append(Table("gpu-time", "Time of each GPU", what, times))
@@ -41,7 +41,7 @@ def _parts(sources: Sources) -> list[Part]:
         "Gaps in which a GPU idled. host_wait: its next work had not been launched; kernel_wait: it waited in"
         " the queue for a moment; other: it waited for an event, a copy or another stream."
     )
-    idle = analysis.idle_time(trace)
+    idle = analysis.idle_time(trace, work=sources.work)
     if idle.height:
         parts.append(Table("idle", "Idle time by cause", what, _as_percent(idle)))
     launches = analysis.launch_summary(trace)
