@@ -171,6 +171,9 @@ class CallCosting:
     def first(self) -> ArrowTable:
         """``first``, the position of the first call of each class."""
 
+    def rows_where(self, marks: Frame) -> ArrowTable:
+        """``row`` of the calls whose class is ``marked``."""
+
     def divide_further(self, codes: Frame) -> None:
         """Divides the classes by ``0``, which has a code for each call."""
 

@@ -15,7 +15,7 @@ use traceparse::call_tree::{
 use crate::answer::answer;
 use crate::frame::{Frame, Outcome};
 use crate::memory;
-use crate::table::{ArrowTable, table};
+use crate::table::{ArrowTable, links, table};
 
 /// The interval around each: `row` of it, null for none; see `traceparse::call_tree::nest`.
 ///
@@ -284,7 +284,7 @@ impl CallTree {
                 let found = working.values_at(self.column(name)?, &places);
                 columns.push((name.as_str(), Arc::new(Int64Array::from(found)) as ArrayRef));
             }
-            columns.push(("at", numbers(places)));
+            columns.push(("at", links(places)));
             table(columns)
         })
     }
@@ -324,8 +324,8 @@ impl CallTree {
             let names = names.links("name", NONE)?;
             let Paths { of, parents, names } = Paths::new(&self.forest, &names, most_levels);
             Ok((
-                table(vec![("path", numbers(of))])?,
-                table(vec![("parent", numbers(parents)), ("name", numbers(names))])?,
+                table(vec![("path", links(of))])?,
+                table(vec![("parent", links(parents)), ("name", links(names))])?,
             ))
         })
     }
@@ -417,7 +417,7 @@ pub(crate) fn call_members(py: Python<'_>, slices: Frame, calls: Frame) -> PyRes
                 2 * at + u32::from(track == around && (from..until).contains(&start))
             })
         });
-        table(vec![("member", numbers(members.collect()))])
+        table(vec![("member", links(members.collect()))])
     })
 }
 
@@ -431,7 +431,7 @@ pub(crate) fn divide_rows(py: Python<'_>, columns: Frame) -> PyResult<(ArrowTabl
             divide(&mut classes, &columns, name)?;
         }
         let (of, first) = classes.into_parts();
-        Ok((table(vec![("class", numbers(of))])?, table(vec![("first", numbers(first))])?))
+        Ok((table(vec![("class", links(of))])?, table(vec![("first", links(first))])?))
     })
 }
 
@@ -477,18 +477,9 @@ fn ends_of(starts: &[i64], mut lengths: Vec<i64>) -> Vec<i64> {
     lengths
 }
 
-/// Numbers of calls, paths or classes; null for none.
-fn numbers(values: Vec<u32>) -> ArrayRef {
-    if values.contains(&NONE) {
-        let known = values.iter().map(|&value| Some(value).filter(|&value| value != NONE));
-        return Arc::new(known.collect::<UInt32Array>());
-    }
-    Arc::new(UInt32Array::from(values))
-}
-
 /// The rows at positions; null for none.
 fn rows_at(rows: &[u32], positions: impl Iterator<Item = u32>) -> ArrayRef {
-    numbers(positions.map(|at| rows.get(at as usize).copied().unwrap_or(NONE)).collect())
+    links(positions.map(|at| rows.get(at as usize).copied().unwrap_or(NONE)).collect())
 }
 
 fn invalid(message: &str) -> ArrowError {

@@ -12,7 +12,7 @@ use traceparse::interval::shared_time;
 use crate::answer::{answer, answer_watched};
 use crate::call_tree::divide;
 use crate::frame::{Frame, Outcome};
-use crate::table::{ArrowTable, table};
+use crate::table::{ArrowTable, links, table};
 
 /// Calls, divided into classes of equal ones, of which those are found whose costs count for work.
 #[pyclass(module = "kernelscope._traceparse")]
@@ -38,6 +38,16 @@ impl CallCosting {
     fn first(&self, py: Python<'_>) -> PyResult<ArrowTable> {
         let first = UInt32Array::from(self.classes.first().to_vec());
         answer(py, || table(vec![("first", Arc::new(first))]))
+    }
+
+    /// The rows of the calls whose class is `marked`, `row`.
+    fn rows_where(&self, py: Python<'_>, marks: Frame) -> PyResult<ArrowTable> {
+        answer(py, || {
+            let (rows, marked) = (self.calls.links("row", NONE)?, marks.flags("marked")?);
+            let is_marked = |class: u32| marked.get(class as usize) == Some(&true);
+            let found = rows.iter().zip(self.classes.of()).filter(|&(_, &class)| is_marked(class));
+            table(vec![("row", links(found.map(|(&row, _)| row).collect()))])
+        })
     }
 
     /// Divides the classes once more: `0` has a code for each call.
@@ -73,7 +83,8 @@ fn owners(
     let traits = read_traits(traits)?;
     let rows = calls.links("row", NONE)?;
     let positions = Positions::new(&rows);
-    let placed = |links: &[u32]| links.iter().map(|&row| positions.of(row)).collect::<Vec<_>>();
+    let place = |&row: &u32| if row == NONE { NONE } else { positions.of(row) };
+    let placed = |rows: &[u32]| rows.iter().map(place).collect::<Vec<_>>();
     let parents = placed(&calls.links("parent_row", NONE)?);
     let forwards =
         if calls.has("forward_row") { placed(&calls.links("forward_row", NONE)?) } else { Vec::new() };
@@ -91,7 +102,7 @@ fn owners(
     };
     let Owned { calls, outer, of_work } = owned;
     let class_of = |call: u32| classes.of().get(call as usize).copied();
-    let row_of = |call: u32| rows.get(call as usize).copied();
+    let row_of = |call: u32| rows.get(call as usize).copied().unwrap_or(NONE);
     let mut kinds = Classes::new(calls.len() as u32);
     kinds.divide(calls.iter().map(|op| class_of(op.call).map(i64::from)));
     kinds.divide(calls.iter().map(|op| class_of(op.forward).map(i64::from)));
@@ -101,11 +112,11 @@ fn owners(
         ("forward_class", Arc::new(first().map(|op| class_of(op.forward)).collect::<UInt32Array>())),
     ])?;
     let ops = table(vec![
-        ("row", Arc::new(calls.iter().map(|op| row_of(op.call)).collect::<UInt32Array>())),
-        ("kind", Arc::new(UInt32Array::from(kinds.of().to_vec()))),
-        ("outer", indices(&outer)),
+        ("row", links(calls.iter().map(|op| row_of(op.call)).collect())),
+        ("kind", Arc::new(UInt32Array::from(kinds.into_parts().0))),
+        ("outer", links(outer)),
     ])?;
-    Ok((table(vec![("op", indices(&of_work))])?, ops, of_kinds))
+    Ok((table(vec![("op", links(of_work))])?, ops, of_kinds))
 }
 
 fn read_traits(frame: &Frame) -> Outcome<Vec<Traits>> {
@@ -238,7 +249,7 @@ impl WorkPairs {
         let shares = self.pairs.shares(&self.work);
         answer(py, || {
             table(vec![
-                ("pair", indices(self.pairs.of_work())),
+                ("pair", links(self.pairs.of_work().to_vec())),
                 ("share", Arc::new(shares.map(Some).collect::<Float64Array>())),
             ])
         })
@@ -310,9 +321,4 @@ fn divide_all(classes: &mut Classes, frame: &Frame) -> Outcome<()> {
         divide(classes, frame, &name)?;
     }
     Ok(())
-}
-
-/// Indices, null for none.
-fn indices(values: &[u32]) -> ArrayRef {
-    Arc::new(values.iter().map(|&index| (index != NONE).then_some(index)).collect::<UInt32Array>())
 }

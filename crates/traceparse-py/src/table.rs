@@ -1,9 +1,12 @@
 //! Hands a table to Python over the Arrow C stream interface.
 
+use std::sync::Arc;
+
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchIterator};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchIterator, UInt32Array};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+use traceparse::call_tree::NONE;
 
 use crate::frame::Outcome;
 
@@ -44,6 +47,13 @@ impl ArrowTable {
         let stream = FFI_ArrowArrayStream::new(Box::new(batches));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
+}
+
+/// A column of positions or rows; [`NONE`] is null.
+pub(crate) fn links(values: Vec<u32>) -> ArrayRef {
+    let is_known = |&value: &u32| value != NONE;
+    let nulls = values.contains(&NONE).then(|| values.iter().map(is_known).collect());
+    Arc::new(UInt32Array::new(values.into(), nulls))
 }
 
 /// A table of columns that may hold nulls.

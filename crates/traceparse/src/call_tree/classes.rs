@@ -27,12 +27,14 @@ impl Classes {
 
     /// The class of each row.
     #[must_use]
+    #[inline]
     pub fn of(&self) -> &[u32] {
         &self.of
     }
 
     /// The first row of each class.
     #[must_use]
+    #[inline]
     pub fn first(&self) -> &[u32] {
         &self.first
     }

@@ -255,7 +255,7 @@ proptest! {
     fn rows_of_a_class_agree(
         rows in vec((prop::option::of(-2..3_i64), prop::option::of(any::<i64>()), any::<bool>()), 0..40)
     ) {
-        let rows: Vec<_> = rows.into_iter().map(|(a, b, few)| (a, if few { Some(i64::MIN) } else { b })).collect();
+        let rows: Vec<_> = rows.into_iter().map(|(a, b, few)| (a, if few { Some(i64::MIN) } else { b }, few)).collect();
         let mut classes = Classes::new(rows.len() as u32);
         classes.divide(rows.iter().map(|row| row.0));
         classes.divide(rows.iter().map(|row| row.1));

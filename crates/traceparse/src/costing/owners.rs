@@ -70,17 +70,18 @@ impl Calls<'_> {
                 *mark = true;
             }
         }
-        let counted = is_owner.iter().zip(0_u32..).filter(|&(&mark, _)| mark);
-        let mut calls: Vec<Owner> = counted.map(|(_, call)| Owner { call, forward: NONE }).collect();
-        drop(is_owner);
-        let index = self.index(&calls);
+        let is_owner = |call: usize| is_owner.get(call) == Some(&true);
+        let counted = (0_u32..).take(self.forest.len()).filter(|&call| is_owner(call as usize));
+        let mut calls: Vec<Owner> = counted.map(|call| Owner { call, forward: NONE }).collect();
+        let nearest = numbered(self.forest.nearest(is_owner), &calls, is_owner);
         for owner in owners.iter().filter(|owner| owner.call != NONE) {
-            if let Some(call) = calls.get_mut(at(&index, owner.call) as usize) {
+            if let Some(call) = calls.get_mut(at(&nearest, owner.call) as usize) {
                 call.forward = owner.forward;
             }
         }
-        let of_work = owners.iter().map(|owner| at(&index, owner.call)).collect();
-        let outer = self.outer(&calls, &index);
+        let of_work = owners.iter().map(|owner| at(&nearest, owner.call)).collect();
+        let parents = self.forest.parents();
+        let outer = calls.iter().map(|owner| at(&nearest, at(parents, owner.call))).collect();
         Owned { calls, outer, of_work }
     }
 
@@ -109,6 +110,7 @@ impl Calls<'_> {
         Owned { calls, outer, of_work: Vec::new() }
     }
 
+    #[inline]
     fn has(&self, call: usize, trait_of: impl Fn(&Traits) -> bool) -> bool {
         let class = self.classes.get(call).and_then(|&class| self.traits.get(class as usize));
         class.is_some_and(trait_of)
@@ -157,6 +159,9 @@ impl Calls<'_> {
             Owner { call, forward: at(self.forwards, call) }
         };
         let mut told: Vec<Owner> = anchors.iter().map(of_anchor).collect();
+        if told.iter().all(|owner| owner.forward == NONE) {
+            return Vec::new();
+        }
         let best = self.costliest_within(&told);
         told.iter_mut().for_each(|owner| owner.forward = at(&best, owner.forward));
         told
@@ -184,25 +189,26 @@ impl Calls<'_> {
         }
         best
     }
+}
 
-    fn index(&self, calls: &[Owner]) -> Vec<u32> {
-        let mut index = vec![NONE; self.forest.len()];
-        for (owner, number) in calls.iter().zip(0_u32..) {
-            if let Some(place) = index.get_mut(owner.call as usize) {
-                *place = number;
-            }
+/// The calls `nearest` each call, as indices into `calls`, which are those that are nearest to themselves.
+fn numbered(mut nearest: Vec<u32>, calls: &[Owner], is_counted: impl Fn(usize) -> bool) -> Vec<u32> {
+    for (owner, number) in calls.iter().zip(0_u32..) {
+        if let Some(place) = nearest.get_mut(owner.call as usize) {
+            *place = number;
         }
-        index
     }
-
-    fn outer(&self, calls: &[Owner], index: &[u32]) -> Vec<u32> {
-        let around = self.forest.nearest(|call| at(index, call as u32) != NONE);
-        let parents = self.forest.parents();
-        calls.iter().map(|owner| at(index, at(&around, at(parents, owner.call)))).collect()
+    for call in (0..nearest.len()).filter(|&call| !is_counted(call)) {
+        let number = nearest.get(call).map_or(NONE, |&around| at(&nearest, around));
+        if let Some(place) = nearest.get_mut(call) {
+            *place = number;
+        }
     }
+    nearest
 }
 
 /// The value at a position; none at none.
+#[inline]
 fn at(values: &[u32], position: u32) -> u32 {
     values.get(position as usize).copied().unwrap_or(NONE)
 }

@@ -55,7 +55,7 @@ def costed_trace(trace: "Trace", *, convention: ConventionName, anchors: pl.Seri
     )
     costing = _traceparse.CallCosting(codes)
     firsts = _firsts(calls, costing.first())
-    elsewhere, numbers = known_elsewhere(trace, calls, firsts)
+    elsewhere, numbers = known_elsewhere(trace, calls, firsts, costing)
     if numbers is not None:
         costing.divide_further(numbers.alias("0").to_frame())
         firsts = _firsts(calls.with_columns(elsewhere=numbers), costing.first())

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
+from kernelscope import _traceparse
+from kernelscope.analysis.classes import taken
 from kernelscope.analysis.costing.launch_sizes import attention_lengths, expert_sizes, list_dtype
 from kernelscope.analysis.row_lookup import positions
 from kernelscope.costs.bind import shape_of_input
@@ -45,18 +47,18 @@ class _Register:
 
 
 def known_elsewhere(
-    trace: "Trace", calls: pl.DataFrame, firsts: pl.DataFrame
+    trace: "Trace", calls: pl.DataFrame, firsts: pl.DataFrame, costing: _traceparse.CallCosting
 ) -> tuple[Mapping[int, Elsewhere], pl.Series | None]:
     """What other records say of ``calls``: the distinct entries by number, and each call's number.
 
     A call of which nothing is said has the number 0; there are no numbers if that are all. ``firsts`` has
-    one of each class of calls that are equal in name and inputs.
+    one of each class of calls that are equal in name and inputs, which are those of ``costing``.
     """
     register = _Register()
     found = [
         _of_gradients(calls, register),
         _of_parents(calls, firsts, register),
-        _of_lists(trace, calls, firsts, register),
+        _of_lists(trace, firsts, costing, register),
         _of_launches(trace, calls, firsts, register),
         _of_collectives(trace, register),
     ]
@@ -130,13 +132,19 @@ def _of_parents(calls: pl.DataFrame, firsts: pl.DataFrame, register: _Register) 
     return pl.concat(frames) if frames else _frame([], [])
 
 
-def _of_lists(trace: "Trace", calls: pl.DataFrame, firsts: pl.DataFrame, register: _Register) -> pl.DataFrame:
+def _of_lists(
+    trace: "Trace", firsts: pl.DataFrame, costing: _traceparse.CallCosting, register: _Register
+) -> pl.DataFrame:
     """The element type of tensor lists stands in the names of the kernels that work on them."""
     types = firsts["input_types"].unique().drop_nulls()
     listed = types.filter(types.cast(pl.String).str.contains("TensorList", literal=True)).to_physical()
     if listed.is_empty():
         return _frame([], [])
-    names = trace.gpu_ops["name"].unique().drop_nulls()
+    takes_list = firsts["input_types"].to_physical().is_in(listed.implode()).fill_null(value=False)
+    rows = taken(costing.rows_where(takes_list.alias("marked").to_frame()), "row")
+    in_call = positions(rows, trace.gpu_ops["op_row"]).is_not_null()
+    kernels = trace.gpu_ops.select("name", "op_row", "dur_ns").filter(in_call)
+    names = kernels["name"].unique().drop_nulls()
     told = [list_dtype(text) for text in names.cast(pl.String)]
     entries = [register.add(Elsewhere(list_dtype=dtype)) if dtype else 0 for dtype in told]
     known = pl.DataFrame({"name": names, "entry": pl.Series(entries, dtype=pl.UInt32)}).filter(
@@ -144,9 +152,7 @@ def _of_lists(trace: "Trace", calls: pl.DataFrame, firsts: pl.DataFrame, registe
     )
     if known.is_empty():
         return _frame([], [])
-    kernels = trace.gpu_ops.select("name", "op_row", "dur_ns").join(known, on="name", how="inner")
-    types_of_op = calls["input_types"].gather(positions(calls["row"], kernels["op_row"]))
-    kernels = kernels.filter(types_of_op.to_physical().is_in(listed.implode()).fill_null(value=False))
+    kernels = kernels.join(known, on="name", how="inner")
     longest = kernels.sort("dur_ns", "entry", descending=[True, False], nulls_last=True)
     longest = longest.unique("op_row", keep="first", maintain_order=True)
     return longest.select("entry", row="op_row").sort("row")
