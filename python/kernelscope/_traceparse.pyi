@@ -152,6 +152,9 @@ class TimelineIndex:
     def show(self, start_ns: int, end_ns: int, pixels: int) -> ArrowTable:
         """What is seen of ``[start_ns, end_ns)`` on so many pixels."""
 
+def gzip(content: bytes, level: int) -> bytes:
+    """The gzip file of ``content``, the same each time; ``level`` is one of zlib's, 0 to 9."""
+
 class JsonEventWriter:
     """Writes one file of events as Chrome JSON, part by part; see ``traceparse::export`` for the columns."""
 

@@ -14,6 +14,7 @@ mod frame;
 mod intervals;
 mod memory;
 mod numbering;
+mod pack;
 mod projection;
 mod reading;
 mod table;
@@ -43,6 +44,8 @@ mod _traceparse {
     use super::memory::pair_allocations;
     #[pymodule_export]
     use super::numbering::{describe_groups, find_rows, sum_groups, weigh_groups};
+    #[pymodule_export]
+    use super::pack::gzip;
     #[pymodule_export]
     use super::projection::RangeProjector;
     #[pymodule_export]

@@ -19,6 +19,7 @@ pub mod fuzzing;
 pub mod interval;
 pub mod memory;
 pub mod numbering;
+pub mod pack;
 pub mod projection;
 pub mod schema;
 pub mod timeline;

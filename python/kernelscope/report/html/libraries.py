@@ -5,11 +5,11 @@ the tables: other packages with a table library weigh 20 times as much or have s
 """
 
 import base64
-import gzip
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from kernelscope import _traceparse
 from kernelscope.errors import InvalidArgumentError
 
 _FILES = {
@@ -17,8 +17,8 @@ _FILES = {
     "datatables": ("itables", "html/dt_bundle.js"),
     "datatables-style": ("itables", "html/dt_bundle.css"),
 }
-# A higher level takes three times as long for a page that is an eighth smaller.
-_LEVEL = 1
+# A higher level takes longer for a page that is little smaller, the lowest makes it an eighth larger.
+_LEVEL = 2
 
 
 def check_libraries() -> None:
@@ -46,7 +46,7 @@ def _packed(file: Path) -> str:
 
 def pack(content: bytes) -> str:
     """``content`` as text that any document can hold: gzip in base64."""
-    return base64.b64encode(gzip.compress(content, _LEVEL, mtime=0)).decode("ascii")
+    return base64.b64encode(_traceparse.gzip(content, _LEVEL)).decode("ascii")
 
 
 def _file(package: str, path: str) -> Path:
