@@ -240,6 +240,12 @@ class Intervals:
     def runs(self, labels: Frame) -> ArrowTable:
         """A number for each interval, shared by those in a row of a group with one ``label``: ``run``."""
 
+    def part(self, marks: Frame) -> Intervals:
+        """Some of them, those that are ``marked``."""
+
+    def groups(self) -> ArrowTable:
+        """The number of each group, ``group``, and the position of an interval of it, ``at``."""
+
     def hidden_by(self, cover: Intervals) -> ArrowTable:
         """How much of each interval those of the same group of ``cover`` have: ``hidden_ns``."""
 

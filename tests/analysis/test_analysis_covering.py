@@ -56,6 +56,11 @@ def test_hidden_is_what_both_have(
     hidden = hidden_ns(rows, merged(frame(cover), by=["group"]), by=["group"])
     expected = [len(instants(rows[place]) & covered) for place in range(rows.height)]
     assert hidden.to_list() == expected
+    # Only some of them hide anything.
+    marks = pl.Series([at % 2 == 0 for at in range(len(cover))], dtype=pl.Boolean)
+    marked = instants(frame(cover).filter(marks))
+    hidden = Intervals(frame(cover), by=["group"]).part(marks).hidden_ns(rows)
+    assert hidden.to_list() == [len(instants(rows[place]) & marked) for place in range(rows.height)]
 
 
 @settings(deadline=None)

@@ -29,6 +29,7 @@ pub(crate) struct Intervals {
 }
 
 /// When intervals end, as a frame has it.
+#[derive(Clone)]
 enum Ends {
     Times(Int64Array),
     Lengths(Int64Array),
@@ -123,6 +124,34 @@ impl Intervals {
         answer(py, || {
             let runs = self.all(&self.ends()).runs(&labels.values::<UInt32Type>("label")?);
             table(vec![("run", Arc::new(UInt32Array::from(runs)))])
+        })
+    }
+
+    /// Some of them, those that are `marked`, in the same groups.
+    fn part(&self, py: Python<'_>, marks: Frame) -> PyResult<Self> {
+        answer(py, || {
+            let marked = marks.flags("marked")?;
+            let is_marked = |at: &u32| marked.get(*at as usize).copied().unwrap_or_default();
+            Ok(Self {
+                groups: self.groups.clone(),
+                starts: self.starts.clone(),
+                ends: self.ends.clone(),
+                order: self.order.iter().copied().filter(is_marked).collect(),
+            })
+        })
+    }
+
+    /// The number of each group, `group`, and the position of an interval of it, `at`.
+    fn groups(&self, py: Python<'_>) -> PyResult<ArrowTable> {
+        answer(py, || {
+            let groups = self.groups.values();
+            let same = |&a: &u32, &b: &u32| groups.get(a as usize) == groups.get(b as usize);
+            let first: Vec<u32> =
+                self.order.chunk_by(same).filter_map(|group| group.first().copied()).collect();
+            table(vec![
+                ("group", numbers(first.iter().filter_map(|&at| groups.get(at as usize).copied()))),
+                ("at", numbers(first.iter().copied())),
+            ])
         })
     }
 

@@ -74,6 +74,31 @@ class Intervals:
         frame = labels.cast(pl.UInt32).alias("label").to_frame()
         return pl.DataFrame(self._sorted.runs(frame)).to_series()
 
+    def part(self, marks: pl.Series) -> "Intervals":
+        """Those that are marked, in the same order; their positions are still those in all."""
+        part = object.__new__(Intervals)
+        part._values = self._values
+        part._sorted = self._sorted.part(marks.alias("marked").to_frame())
+        return part
+
+    def hidden_ns(self, frame: pl.DataFrame) -> pl.Series:
+        """How much of each interval of ``frame`` lies in these, in the order of ``frame``.
+
+        Columns: of ``frame``, needs ``start_ns``, ``end_ns`` and ``by``.
+        Units: ns.
+        """
+        groups = pl.DataFrame(self._sorted.groups())
+        by = self._values.columns
+        if by:
+            known = self._values[groups["at"]].hstack(groups[["group"]])
+            asked = frame.select(pl.col(name).cast(known.schema[name]) for name in by)
+            number = asked.join(known, on=by, how="left", nulls_equal=True, maintain_order="left")["group"]
+        else:
+            number = pl.zeros(frame.height, dtype=pl.UInt32, eager=True)
+        asked = grouped(frame, []).with_columns(number.alias("group"))
+        hidden = _traceparse.Intervals(asked).hidden_by(self._sorted)
+        return pl.DataFrame(hidden).to_series()
+
     def _of_groups(self, found: _traceparse.ArrowTable) -> pl.DataFrame:
         """What was found, with the values of its groups in place of the positions of intervals of theirs."""
         table = pl.DataFrame(found)
@@ -102,16 +127,8 @@ def covered_ns(frame: pl.DataFrame, *, by: list[str], level: str | None = None) 
 
 
 def hidden_ns(frame: pl.DataFrame, cover: pl.DataFrame, *, by: list[str]) -> pl.Series:
-    """How much of each interval of ``frame`` lies in those of ``cover``, in the order of ``frame``.
-
-    Columns: both need ``start_ns``, ``end_ns`` and ``by``.
-    Units: ns.
-    """
-    columns = [*by, "start_ns", "end_ns"]
-    both = grouped(pl.concat([frame.select(columns), cover.select(columns)], how="vertical_relaxed"), by)
-    asked, around = both.head(frame.height), both.slice(frame.height)
-    hidden = _traceparse.Intervals(asked).hidden_by(_traceparse.Intervals(around))
-    return pl.DataFrame(hidden).to_series()
+    """How much of each interval of ``frame`` lies in those of ``cover``: see :class:`Intervals`."""
+    return Intervals(cover, by=by).hidden_ns(frame)
 
 
 def grouped(frame: pl.DataFrame, by: list[str], **more: pl.Expr) -> pl.DataFrame:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.covering import covered_ns, hidden_ns, merged
-from kernelscope.analysis.gpu_work import GpuWork
+from kernelscope.analysis.covering import covered_ns, merged
+from kernelscope.analysis.gpu_work import CLASSES, WORK_CLASS, GpuWork
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.hta.answers import hta_comm_comp_overlap, hta_temporal_breakdown
 from kernelscope.analysis.hta.events import check_compat
@@ -14,8 +14,6 @@ from kernelscope.analysis.hta.events import check_compat
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
-CLASSES = ("compute", "communication", "memory")
-"""What GPU work can be, the one that counts first in front."""
 _OVERLAP: dict[str, pl.DataType] = {
     "calls": pl.Int64(),
     "communication_ns": pl.Int64(),
@@ -53,8 +51,8 @@ def temporal_breakdown(
             span_ns=pl.col("end_ns").max() - pl.col("start_ns").min(),
         )
     )
-    lasting = (GpuWork(trace) if work is None else work).on_devices
-    reached = lasting.covered_ns(trace.gpu_ops.select(ends[-1]).to_series())
+    work = GpuWork(trace) if work is None else work
+    reached = work.on_devices.covered_ns(work.classes)
     parts = _first_class_ns(reached, by=["device"])
     table = spans.join(parts, on="device", how="left", nulls_equal=True)
     parts_ns = [pl.col(f"{name}_ns") for name in CLASSES]
@@ -68,12 +66,17 @@ def temporal_breakdown(
 
 
 def comm_comp_overlap(
-    trace: "Trace", by: str | Sequence[str] = ("device",), *, compat: str | None = None
+    trace: "Trace",
+    by: str | Sequence[str] = ("device",),
+    *,
+    compat: str | None = None,
+    work: GpuWork | None = None,
 ) -> pl.DataFrame:
     """How much of the communication computing hides, and how much is exposed.
 
     ``by`` takes any columns of the table ``gpu_ops``, such as ``device``, ``stream``, ``name`` or ``step``.
-    What overlaps inside a group counts once. Computing on the same GPU hides communication.
+    What overlaps inside a group counts once. Computing on the same GPU hides communication. ``work`` takes
+    what other questions asked, too.
 
     Columns: those of ``by``; ``calls``; ``communication_ns`` (some communication of the group runs),
         ``overlap_ns`` (and a kernel that is not communication, too), ``exposed_ns`` (and none), ``overlap``
@@ -86,25 +89,26 @@ def comm_comp_overlap(
     mode = check_compat(compat)
     if mode is not None:
         return hta_comm_comp_overlap(trace, mode)
-    return overlaps(trace, [check_by(by, trace.gpu_ops.columns)])[0]
+    return overlaps(trace, [check_by(by, trace.gpu_ops.columns)], work=work)[0]
 
 
-def overlaps(trace: "Trace", groupings: Sequence[Sequence[str]]) -> list[pl.DataFrame]:
+def overlaps(
+    trace: "Trace", groupings: Sequence[Sequence[str]], *, work: GpuWork | None = None
+) -> list[pl.DataFrame]:
     """The table of ``comm_comp_overlap`` for each of several groupings, at the cost of about one.
 
-    ``groupings``: lists of columns of ``gpu_ops``.
+    ``groupings``: lists of columns of ``gpu_ops``. ``work`` takes what other questions asked, too.
     """
     if not trace.gpu_ops["is_communication"].any():
         missing = [pl.lit(None, dtype).alias(name) for name, dtype in _OVERLAP.items()]
         return [as_text(trace.gpu_ops.select(by).clear()).with_columns(missing) for by in groupings]
     needed = {"device": None, **{name: None for columns in groupings for name in columns}}
     needed.pop("start_ns", None)
-    work = gpu_classes(trace, *needed)
-    calls = work.filter(pl.col("class") == CLASSES.index("communication"))
+    calls = trace.gpu_ops.lazy().filter("is_communication").select(work_columns(*needed)).collect()
     ends = ["device", "start_ns", "end_ns"]
-    compute = work[ends].filter(work["class"] == CLASSES.index("compute"))
+    computing = (GpuWork(trace) if work is None else work).computing
     parts = [merged(calls, by=["device", *(name for name in by if name != "device")]) for by in groupings]
-    hidden = hidden_ns(pl.concat(part[ends] for part in parts), compute, by=["device"])
+    hidden = computing.hidden_ns(pl.concat(part[ends] for part in parts))
     tables: list[pl.DataFrame] = []
     done = 0
     for columns, part in zip(groupings, parts, strict=True):
@@ -130,28 +134,13 @@ def _overlap(calls: pl.DataFrame, spans: pl.DataFrame, columns: list[str]) -> pl
     return as_text(table).sort(["exposed_ns", *columns], descending=descending, nulls_last=True)
 
 
-def gpu_classes(trace: "Trace", *columns: str) -> pl.DataFrame:
-    """GPU work by what it does.
-
-    Columns: ``columns`` of ``gpu_ops``, ``start_ns``, ``end_ns`` and ``class``: 0 for computing, 1 for
-        communication, 2 for memory.
-    """
-    return trace.gpu_ops.select(work_columns(*columns))
-
-
 def work_columns(*columns: str) -> list[pl.Expr]:
     """What to select from a table ``gpu_ops``: ``columns``, ``start_ns``, ``end_ns``, ``class``."""
-    is_copy = (pl.col("kind") == "memcpy") | (pl.col("kind") == "memset")
     return [
         *map(pl.col, columns),
         pl.col("start_ns"),
         (pl.col("start_ns") + pl.col("dur_ns").fill_null(0).clip(lower_bound=0)).alias("end_ns"),
-        pl.when(pl.col("is_communication").fill_null(value=False))
-        .then(pl.lit(1, pl.UInt8))
-        .when(is_copy)
-        .then(pl.lit(2, pl.UInt8))
-        .otherwise(pl.lit(0, pl.UInt8))
-        .alias("class"),
+        WORK_CLASS,
     ]
 
 

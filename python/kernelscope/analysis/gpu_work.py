@@ -4,12 +4,27 @@ from functools import cached_property
 from threading import RLock
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from kernelscope.analysis.classes import Classes
 from kernelscope.analysis.covering import Intervals
 from kernelscope.analysis.launch_classes import launch_classes
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
+
+CLASSES = ("compute", "communication", "memory")
+"""What GPU work can be, the one that counts first in front."""
+
+WORK_CLASS = (
+    pl.when(pl.col("is_communication").fill_null(value=False))
+    .then(pl.lit(1, pl.UInt8))
+    .when((pl.col("kind") == "memcpy") | (pl.col("kind") == "memset"))
+    .then(pl.lit(2, pl.UInt8))
+    .otherwise(pl.lit(0, pl.UInt8))
+    .alias("class")
+)
+"""Which of ``CLASSES`` a row of ``gpu_ops`` is, by its place."""
 
 
 class GpuWork:
@@ -30,6 +45,21 @@ class GpuWork:
         """When each device works."""
         with self._lock:
             return self._on_devices
+
+    @property
+    def classes(self) -> pl.Series:
+        """Which of ``CLASSES`` each row is, by its place."""
+        return self._trace.gpu_ops.select(WORK_CLASS).to_series()
+
+    @property
+    def computing(self) -> Intervals:
+        """When each device computes."""
+        with self._lock:
+            return self._computing
+
+    @cached_property
+    def _computing(self) -> Intervals:
+        return self._on_devices.part(self.classes == CLASSES.index("compute"))
 
     @cached_property
     def _launches(self) -> Classes:

@@ -1,5 +1,8 @@
 //! How many intervals of a group are open, at every change.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use super::{GroupedIntervals, settle};
 
 /// A change of the number of open intervals.
@@ -85,23 +88,43 @@ impl GroupedIntervals<'_> {
     pub fn filled(&self, shares: &[f64]) -> Vec<(u32, f64)> {
         let share = |at: u32| shares.get(at as usize).copied().unwrap_or_default();
         let counts = |&at: &u32| share(at) > 0.0 && self.end(at) > self.start(at);
-        let mut sized: Vec<u32> = Vec::new();
         let of_group = |group: &[u32]| {
-            sized.clear();
-            sized.extend(group.iter().copied().filter(counts));
-            let (mut filled, mut sum, mut last) = (0.0_f64, 0.0_f64, None);
-            self.each_change_of(&sized, |change| {
-                let since = last.replace(change.time).unwrap_or(change.time);
-                filled += sum.clamp(0.0, 1.0) * change.time.saturating_sub(since) as f64;
-                sum += if change.opens { share(change.at) } else { -share(change.at) };
-                if change.depth == 0 {
-                    // What rounding left.
-                    sum = 0.0;
+            let mut open: BinaryHeap<Reverse<(i64, u32)>> = BinaryHeap::new();
+            let (mut first, mut total) = (None, Filled::default());
+            for &at in group.iter().filter(|at| counts(at)) {
+                first = first.or(Some(at));
+                while let Some(&Reverse((end, ended))) = open.peek().filter(|last| last.0.0 < self.start(at))
+                {
+                    open.pop();
+                    total.change(end, -share(ended), open.is_empty());
                 }
-            });
-            Some((*sized.first()?, filled))
+                total.change(self.start(at), share(at), false);
+                open.push(Reverse((self.end(at), at)));
+            }
+            while let Some(Reverse((end, ended))) = open.pop() {
+                total.change(end, -share(ended), open.is_empty());
+            }
+            Some((first?, total.filled))
         };
         self.each_group().filter_map(of_group).collect()
+    }
+}
+
+/// An integral of a sum of shares, of which at most 1 counts.
+#[derive(Debug, Default)]
+struct Filled {
+    filled: f64,
+    sum: f64,
+    last: Option<i64>,
+}
+
+impl Filled {
+    /// Adds a share from `time` on, which is no earlier than the last one.
+    fn change(&mut self, time: i64, share: f64, is_last: bool) {
+        let since = self.last.replace(time).unwrap_or(time);
+        self.filled += self.sum.clamp(0.0, 1.0) * time.saturating_sub(since) as f64;
+        // Where nothing is open, rounding may have left something.
+        self.sum = if is_last { 0.0 } else { self.sum + share };
     }
 }
 

@@ -36,7 +36,7 @@ class Facts:
         self._breakdown = breakdown
         self._gpus = gpus
         self._calls = calls
-        self._work = GpuWork(trace) if work is None else work
+        self.work = GpuWork(trace) if work is None else work
 
     @cached_property
     def breakdown(self) -> pl.DataFrame:
@@ -46,7 +46,7 @@ class Facts:
     @cached_property
     def gpus(self) -> pl.DataFrame:
         """The GPUs that worked, with how busy they were."""
-        return gpu_summary(self.trace, work=self._work) if self._gpus is None else self._gpus
+        return gpu_summary(self.trace, work=self.work) if self._gpus is None else self._gpus
 
     @cached_property
     def total_ns(self) -> int:
@@ -96,7 +96,7 @@ class Facts:
         Columns: ``row``, ``name``, ``device`` and ``dur_ns``, which most rules look at, and ``tensor_cores``.
         """
         columns = ("row", "name", "device", "dur_ns")
-        of, classes = self._work.launches
+        of, classes = self.work.launches
         flags = kernel_flags(classes.select("name", "device"), self.trace.devices)
         work = self.trace.gpu_ops.select(*columns, flags["tensor_cores"].gather(of)).filter(self._computes)
         return work.with_columns(pl.col("dur_ns").fill_null(0)) if work["dur_ns"].null_count() else work
@@ -147,7 +147,7 @@ class Facts:
         """The gaps of GPUs in whole steps, by what they waited for: see ``classified_gaps``."""
         names = self._names
         return classified_gaps(
-            self.trace, self.inside, op_names=names["ops"], launch_names=names["launches"], work=self._work
+            self.trace, self.inside, op_names=names["ops"], launch_names=names["launches"], work=self.work
         )
 
     def may_use(self, column: str, share: float) -> bool:

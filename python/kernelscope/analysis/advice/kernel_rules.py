@@ -120,9 +120,11 @@ def layout_conversions(facts: Facts) -> Iterator[Advice]:
 
 def elementwise_chains(facts: Facts) -> Iterator[Advice]:
     """Elementwise kernels one after the other, each of which reads what the last one wrote."""
-    if not facts.kernel_ns:
+    is_pointwise = facts.kernels.select(facts.is_named(_POINTWISE)).to_series()
+    # Chains save less than what their kernels take.
+    if facts.kernels["dur_ns"].filter(is_pointwise).sum() <= _CHAINED * facts.kernel_ns:
         return
-    chains = _chains(facts)
+    chains = _chains(facts, is_pointwise)
     # A fused kernel takes at least as long as the longest of those it replaces.
     links = chains.group_by("chain").agg(pl.len(), pl.col("dur_ns").max())
     saved = int(chains["dur_ns"].sum()) - int(links["dur_ns"].sum())
@@ -143,12 +145,12 @@ def elementwise_chains(facts: Facts) -> Iterator[Advice]:
     )
 
 
-def _chains(facts: Facts) -> pl.DataFrame:
+def _chains(facts: Facts, is_pointwise: pl.Series) -> pl.DataFrame:
     """Elementwise kernels in a row on a stream, in one step: ``row``, ``dur_ns``, ``chain``."""
-    kernels = facts.kernels.select("row", "name", "device", "dur_ns")
+    kernels = facts.kernels.select("row", "device", "dur_ns")
     kernels = kernels.hstack(facts.of_kernels("stream", "start_ns", "step"))
     # An optimizer that goes through parameters one by one makes chains of another kind.
-    is_pointwise = kernels.select(facts.is_named(_POINTWISE) & ~pl.lit(facts.is_update)).to_series()
+    is_pointwise &= ~facts.is_update
     # Others end a chain, whatever they are: their label is 0.
     step = pl.col("step").cast(pl.Int64)
     step = (step - step.min() + 2).fill_null(1)

@@ -6,7 +6,8 @@ import polars as pl
 
 from kernelscope.analysis.cluster.frames import Source, batches
 from kernelscope.analysis.covering import covered_ns
-from kernelscope.analysis.gpu_time import CLASSES, first_class_ns, work_columns
+from kernelscope.analysis.gpu_time import first_class_ns, work_columns
+from kernelscope.analysis.gpu_work import CLASSES
 
 _BY = ["rank", "device"]
 

@@ -50,6 +50,7 @@ def launch_stats(
         return hta_launch_stats(trace, mode)
     pairs = _pairs(
         trace,
+        *_COLUMNS,
         runtime_cutoff_ns=runtime_cutoff_ns,
         delay_cutoff_ns=delay_cutoff_ns,
     )
@@ -73,7 +74,7 @@ def launch_summary(
     Raises: InvalidArgumentError: ``by`` names no such column.
     """
     columns = check_by(by, _COLUMNS)
-    pairs = _pairs(trace, runtime_cutoff_ns=runtime_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns)
+    pairs = _pairs(trace, *columns, runtime_cutoff_ns=runtime_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns)
     found: list[pl.Expr] = []
     for name in _DURATIONS:
         value, stem = pl.col(name), name
@@ -98,18 +99,23 @@ def launch_summary(
     )
 
 
-def _pairs(trace: "Trace", *, runtime_cutoff_ns: int, delay_cutoff_ns: int) -> pl.DataFrame:
-    """Each work with the call that started it, in the order of works: ``_COLUMNS`` and when both start."""
+def _pairs(trace: "Trace", *columns: str, runtime_cutoff_ns: int, delay_cutoff_ns: int) -> pl.DataFrame:
+    """Each work with the call that started it, in the order of works.
+
+    Columns: those of ``_COLUMNS`` that are in ``columns`` or no more than figures, and when both start.
+    """
     calls = looked_up(trace.gpu_ops["launch_row"], trace.launches, "name", "start_ns", "dur_ns", "step")
     pairs = trace.gpu_ops.select(
-        *_OF_WORK,
+        *(name for name in _OF_WORK if name in columns),
         "start_ns",
-        pl.coalesce("step", calls["step"]).alias("step"),
+        *((pl.coalesce("step", calls["step"]).alias("step"),) if "step" in columns else ()),
         call=calls["name"],
         call_start=calls["start_ns"],
         cpu_dur_ns=calls["dur_ns"],
         gpu_dur_ns="dur_ns",
-    ).filter(pl.col("call_start").is_not_null())
+    )
+    if calls["start_ns"].null_count():
+        pairs = pairs.filter(pl.col("call_start").is_not_null())
     delay = (pl.col("start_ns") - pl.col("call_start") - pl.col("cpu_dur_ns")).clip(lower_bound=0)
     slow = pl.col("cpu_dur_ns") > runtime_cutoff_ns
     return pairs.with_columns(

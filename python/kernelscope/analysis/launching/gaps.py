@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 def work_gaps(
     trace: "Trace", *columns: str, per_stream: bool = False, work: GpuWork | None = None
 ) -> pl.DataFrame:
-    """The gaps between the works of each GPU, or of each stream. ``work`` takes what other questions
-    asked, too.
+    """The gaps between the works of each GPU, or of each stream.
+
+    ``work`` takes what other questions asked, too.
 
     Columns: ``columns`` of the work that ends the gap, as in ``gpu_ops``; ``start_ns`` and ``dur_ns`` of
         the gap; ``launch_ns`` and ``track`` of the call that launched the work, null where it was not

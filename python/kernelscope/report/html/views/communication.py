@@ -23,7 +23,7 @@ def _parts(sources: Sources) -> list[Part]:
     if notes:
         return [*notes]
     parts: list[Part] = []
-    overlap, names = overlaps(sources.trace, [["device"], ["name"]])
+    overlap, names = overlaps(sources.trace, [["device"], ["name"]], work=sources.work)
     if overlap.height:
         what = "Exposed is the time in which communication runs and nothing computes on that GPU."
         parts.append(Table("overlap", "Overlap with computing", what, overlap))
