@@ -279,6 +279,11 @@ def innermost_slices(points: Frame, slices: Frame) -> ArrowTable | None:
 def divide_rows(columns: Frame) -> tuple[ArrowTable, ArrowTable]:
     """The ``class`` of each row, and the ``first`` row of each class."""
 
+def told_paths(
+    texts: list[str], values: list[int], most_levels: int
+) -> tuple[list[int], list[str], list[int]]:
+    """The paths that ``texts`` tell: of each the one around it (-1), its name, and the sum of its values."""
+
 def path_texts(paths: Frame, texts: list[str], wanted: Frame, root_first: bool) -> ArrowTable:
     """The ``text`` of each of the wanted paths."""
 

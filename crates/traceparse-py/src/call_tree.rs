@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, Int64Array, LargeStringArray, UInt32Array};
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
 use traceparse::call_tree::{
-    self, Classes, Column, Forest, NONE, Nested, Paths, Points, Positions, Slices, Values, Working,
+    self, Classes, Column, Forest, NONE, Nested, Paths, Points, Positions, Slices, Told, Values, Working,
     innermost, nest,
 };
 
@@ -453,6 +453,23 @@ pub(crate) fn divide(classes: &mut Classes, frame: &Frame, name: &str) -> Outcom
         classes.divide(frame.options(name)?.iter().copied());
     }
     Ok(())
+}
+
+/// The paths that `texts` tell, which have `;` between names, with what belongs to them: of each the path
+/// around it, -1 for none, its last name, and the sum of the `values` of it and of all inside.
+#[pyfunction]
+pub(crate) fn told_paths(
+    py: Python<'_>,
+    texts: Vec<String>,
+    values: Vec<i64>,
+    most_levels: usize,
+) -> PyResult<(Vec<i64>, Vec<String>, Vec<i64>)> {
+    answer(py, || {
+        let told = Told::new(texts.iter().map(String::as_str).zip(values), most_levels);
+        let parents = told.parents.iter().map(|&at| if at == NONE { -1 } else { i64::from(at) });
+        let names = told.names.iter().map(ToString::to_string);
+        Ok((parents.collect(), names.collect(), told.totals))
+    })
 }
 
 /// The texts of the `wanted` paths, `text`, whose names are indices of `texts`.

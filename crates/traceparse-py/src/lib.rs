@@ -25,7 +25,9 @@ mod watch;
 #[pyo3::pymodule]
 mod _traceparse {
     #[pymodule_export]
-    use super::call_tree::{CallTree, call_members, divide_rows, innermost_slices, nest_slices, path_texts};
+    use super::call_tree::{
+        CallTree, call_members, divide_rows, innermost_slices, nest_slices, path_texts, told_paths,
+    };
     #[pymodule_export]
     use super::comparison::{align_events, divide_windows};
     #[pymodule_export]

@@ -47,6 +47,49 @@ impl Paths {
     }
 }
 
+/// Paths that were told as texts, and what belongs to them.
+#[derive(Debug, Default)]
+pub struct Told<'a> {
+    /// The path around each path, which comes before it; [`NONE`] for none.
+    pub parents: Vec<u32>,
+    /// The last name of each path.
+    pub names: Vec<&'a str>,
+    /// The sum of the values of each path and of all that it leads to.
+    pub totals: Vec<i64>,
+}
+
+impl<'a> Told<'a> {
+    /// The paths of `texts`, which have `;` between names, in the order in which they are met, with values.
+    /// Names beyond `most_levels` are left out.
+    #[must_use]
+    pub fn new(texts: impl Iterator<Item = (&'a str, i64)>, most_levels: usize) -> Self {
+        let mut told = Self::default();
+        let mut known: HashMap<(u32, &str), u32> = HashMap::new();
+        for (text, value) in texts.filter(|(text, _)| !text.is_empty()) {
+            let mut around = NONE;
+            for name in text.split(';').take(most_levels) {
+                around = *known.entry((around, name)).or_insert_with(|| {
+                    told.parents.push(around);
+                    told.names.push(name);
+                    told.totals.push(0);
+                    told.names.len() as u32 - 1
+                });
+            }
+            if let Some(own) = told.totals.get_mut(around as usize) {
+                *own = own.wrapping_add(value);
+            }
+        }
+        for at in (0..told.parents.len()).rev() {
+            let (parent, total) = (told.parents.get(at).copied(), told.totals.get(at).copied());
+            let sum = parent.and_then(|parent| told.totals.get_mut(parent as usize));
+            if let (Some(sum), Some(total)) = (sum, total) {
+                *sum = sum.wrapping_add(total);
+            }
+        }
+        told
+    }
+}
+
 /// The texts of the `wanted` paths: the texts of their names with `;` between, but for empty ones.
 ///
 /// `parents` and `names` are those of [`Paths`].

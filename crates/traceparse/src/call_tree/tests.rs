@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{
-    Circular, Classes, Column, Forest, NONE, Nested, Paths, Points, Positions, Slices, Values, Working,
+    Circular, Classes, Column, Forest, NONE, Nested, Paths, Points, Positions, Slices, Told, Values, Working,
     innermost, nest, path_texts,
 };
 use crate::memory::Curve;
@@ -236,6 +236,34 @@ proptest! {
             prop_assert_eq!(*known.entry(on_way).or_insert(paths.of[at]), paths.of[at]);
         }
         prop_assert_eq!(known.len(), paths.names.len());
+    }
+
+    #[test]
+    fn paths_told_as_texts_have_what_begins_with_them(
+        stacks in vec((vec(0..3_u8, 0..5), -5..9_i64), 0..12), most_levels in 1..5_usize,
+    ) {
+        let cut: Vec<(Vec<u8>, i64)> = stacks.iter().map(|(names, value)| {
+            (names.iter().take(most_levels).copied().collect(), *value)
+        }).collect();
+        let written = |names: &[u8]| names.iter().map(u8::to_string).collect::<Vec<_>>().join(";");
+        let texts: Vec<(String, i64)> = stacks.iter().map(|(names, value)| (written(names), *value)).collect();
+        let told = Told::new(texts.iter().map(|(text, value)| (text.as_str(), *value)), most_levels);
+        let mut met: Vec<&[u8]> = Vec::new();
+        for (names, _) in &cut {
+            for end in 1..=names.len() {
+                if !met.contains(&&names[..end]) {
+                    met.push(&names[..end]);
+                }
+            }
+        }
+        prop_assert_eq!(met.len(), told.names.len());
+        for (at, path) in met.iter().enumerate() {
+            let around = met.iter().position(|other| *other == &path[..path.len() - 1]);
+            prop_assert_eq!(told.parents[at], around.map_or(NONE, |around| around as u32));
+            prop_assert_eq!(told.names[at], path[path.len() - 1].to_string());
+            let total: i64 = cut.iter().filter(|(names, _)| names.starts_with(path)).map(|(_, value)| value).sum();
+            prop_assert_eq!(told.totals[at], total);
+        }
     }
 
     #[test]

@@ -35,12 +35,15 @@ _COLUMNS = (
 _HOLDERS = ("op", "parent_op", "module", "phase", "step")
 
 
-def memory_allocations(trace: "Trace", *, pairing: Pairing = "device") -> pl.DataFrame:
+def memory_allocations(
+    trace: "Trace", *, pairing: Pairing = "device", records: AllocatorRecords | None = None
+) -> pl.DataFrame:
     """Every allocation with its free, and what was freed without being seen allocated.
 
     An allocation is matched with the next record of its address, if that is a free. ``pairing`` says which
     addresses are the same: those of one device (``device``), or equal ones anywhere (``address``, as the
-    TensorBoard plugin does). Records without an address are left out.
+    TensorBoard plugin does). Records without an address are left out. ``records`` are those of the trace, if
+    they are at hand.
 
     Columns: ``device`` (``CPU``, ``GPU0`` ...), ``address``, ``bytes``, ``alloc_ns`` (null where the
         allocation came before the recording), ``free_ns`` (null where it lived on), ``lifetime_ns``,
@@ -52,9 +55,9 @@ def memory_allocations(trace: "Trace", *, pairing: Pairing = "device") -> pl.Dat
     Source: the memory view of the TensorBoard plugin.
     Example: ``memory_allocations(trace).filter(state="open").sort("bytes", descending=True)``
     """
-    records = AllocatorRecords(trace)
-    partner = records.partner if pairing == "device" else records.partner_by(pl.lit(0, pl.UInt32))
-    return _described(paired_records(records, partner), trace).select(_COLUMNS)
+    known = records or AllocatorRecords(trace)
+    partner = known.partner if pairing == "device" else known.partner_by(pl.lit(0, pl.UInt32))
+    return _described(paired_records(known, partner), trace, known).select(_COLUMNS)
 
 
 def memory_peak(
@@ -83,13 +86,14 @@ def memory_peak(
         .group_by("device")
         .agg(_total=total.max(), _peak=pl.col("_at").filter(total == total.max()).first())
     )
-    placed = paired.join(peaks, on="device", how="inner", maintain_order="left")
-    alive = placed.filter(
+    orders = paired.select("device", "alloc_order", "free_order")
+    at_peak = orders.join(peaks, on="device", how="left", maintain_order="left").select(
         (pl.col("alloc_order") <= pl.col("_peak"))
         & (pl.col("free_order").is_null() | (pl.col("free_order") > pl.col("_peak")))
     )
+    alive = paired.filter(at_peak.to_series()).join(peaks, on="device", maintain_order="left")
     # Looked up for what was alive alone: it is little of everything that ever was.
-    alive = _described(alive, trace)
+    alive = _described(alive, trace, found)
     paired_devices = paired["device"].unique().drop_nulls().cast(pl.String)
     peaks = peaks.with_columns(pl.col("device").cast(pl.String))
     keys = ["device", *columns]
@@ -147,11 +151,11 @@ def paired_records(records: AllocatorRecords, partner: pl.Series) -> pl.DataFram
     ).with_columns(pl.col("bytes").abs())
 
 
-def _described(lifetimes: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
+def _described(lifetimes: pl.DataFrame, trace: "Trace", records: AllocatorRecords) -> pl.DataFrame:
     """Adds what is known of the operators that made the allocations; nothing is of older ones."""
     ops = trace.ops
     made = pl.col("state") != "older"
-    placed = with_operators(lifetimes, trace).with_columns(
+    placed = with_operators(lifetimes, trace, records.operators).with_columns(
         pl.when(made).then("op_row"),
         pl.when(made).then("step"),
         pl.col("device").cast(pl.String),

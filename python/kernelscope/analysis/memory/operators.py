@@ -7,7 +7,6 @@ import polars as pl
 from kernelscope.analysis.classes import Classes
 from kernelscope.analysis.grouping import as_text
 from kernelscope.analysis.memory.records import AllocatorRecords, with_operators
-from kernelscope.analysis.ops import operator_classes
 from kernelscope.analysis.tree import CallTree
 
 if TYPE_CHECKING:
@@ -17,10 +16,17 @@ _FIGURES = ("increase_bytes", "allocations", "allocated_bytes")
 _SUMS = tuple(name for figure in _FIGURES for name in (figure, f"self_{figure}"))
 
 
-def memory_table(trace: "Trace", *, start_ns: int | None = None, end_ns: int | None = None) -> pl.DataFrame:
+def memory_table(
+    trace: "Trace",
+    *,
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+    records: AllocatorRecords | None = None,
+) -> pl.DataFrame:
     """What operators allocated on each device, summed over the calls of one name.
 
-    ``start_ns`` and ``end_ns`` take only the records from that time on, and until it.
+    ``start_ns`` and ``end_ns`` take only the records from that time on, and until it. ``records`` are those
+    of the trace, if they are at hand.
 
     Columns: ``device`` (``CPU``, ``GPU0`` ...), ``name``, ``calls``, ``increase_bytes`` (allocated less freed
         during the calls, by the thread that made them), ``self_increase_bytes`` (less what operators inside
@@ -30,13 +36,14 @@ def memory_table(trace: "Trace", *, start_ns: int | None = None, end_ns: int | N
     Order: by device, then by own increase, largest first.
     Source: the memory view of the TensorBoard plugin.
     """
-    records = AllocatorRecords(trace).frame.select("row", "track", "start_ns", "bytes", "device")
+    known = records or AllocatorRecords(trace)
+    frame = known.frame.select("row", "track", "start_ns", "bytes", "device")
     if start_ns is not None:
-        records = records.filter(pl.col("start_ns") >= start_ns)
+        frame = frame.filter(pl.col("start_ns") >= start_ns)
     if end_ns is not None:
-        records = records.filter(pl.col("start_ns") <= end_ns)
-    placed = with_operators(records, trace).filter(pl.col("op_row").is_not_null())
-    classes = operator_classes(trace.ops)
+        frame = frame.filter(pl.col("start_ns") <= end_ns)
+    classes = known.operators
+    placed = with_operators(frame, trace, classes).filter(pl.col("op_row").is_not_null())
     tree = CallTree(trace.ops)
     tree.merge_repeats(trace.ops["name"])
     sums = [

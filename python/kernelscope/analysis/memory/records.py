@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope import _traceparse
+from kernelscope.analysis.classes import Classes, classes_of
 from kernelscope.analysis.innermost import innermost
 from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES
 from kernelscope.analysis.ops import operator_classes
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
 
 OUT_OF_MEMORY = "[OutOfMemory]"
 """The name of a record that is no allocation, but the failure of one."""
-
-
-_MOST_DEVICES = 64
 
 
 def device_label() -> pl.Expr:
@@ -63,6 +61,11 @@ class AllocatorRecords:
         return found.select(*columns, _devices(found).alias("device"))
 
     @cached_property
+    def operators(self) -> Classes:
+        """The classes of the operators of the trace."""
+        return operator_classes(self._trace.ops)
+
+    @cached_property
     def devices(self) -> list[str | None]:
         """The devices whose memory is recorded, in order; first null, if some is of an unknown one."""
         found = self.frame["device"].unique().sort(nulls_last=False)
@@ -104,30 +107,21 @@ def failures(trace: "Trace") -> dict[str | None, int]:
 
 def _devices(frame: pl.DataFrame) -> pl.Series:
     """The device of each record; told once for each pair of a kind and an index."""
-    kind, index = pl.col("device_type"), pl.col("device_id")
-    # Both in one number, where null has one of its own.
-    number = kind.cast(pl.Int64).fill_null(2**31) * 2**33 + index.cast(pl.Int64).fill_null(2**31)
-    keyed = frame.select("device_type", "device_id", key=number)
-    pairs = keyed.filter(pl.col("key").is_first_distinct()).select("key", label=device_label())
-    labels = pairs["label"].unique().drop_nulls().sort()
-    coded = pairs.with_columns(pl.col("label").cast(pl.Enum(labels)))
-    told: pl.Expr = pl.lit(None, pl.Enum(labels))
-    if coded.height > _MOST_DEVICES:
-        return keyed.join(coded, on="key", how="left", maintain_order="left")["label"]
-    for key, label in coded.iter_rows():
-        told = pl.when(pl.col("key") == key).then(pl.lit(label, pl.Enum(labels))).otherwise(told)
-    return keyed.with_columns(device=told)["device"]
+    pairs = classes_of(frame.select("device_type", "device_id"))
+    told = pairs.keys.select(device_label()).to_series()
+    return pairs.spread(told.cast(pl.Enum(told.unique().drop_nulls().sort())))
 
 
-def with_operators(records: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
+def with_operators(records: pl.DataFrame, trace: "Trace", classes: Classes | None = None) -> pl.DataFrame:
     """Adds ``op_row``: the innermost operator that ran on the record's thread then; null for none.
 
-    An operator runs from its start until just before its end. Annotations are not operators.
+    An operator runs from its start until just before its end. Annotations are not operators. ``classes``
+    takes the answer of :func:`kernelscope.analysis.ops.operator_classes`.
 
     Columns: of ``records``, needs ``row``, ``track`` and ``start_ns``.
     Source: the memory view of the TensorBoard plugin.
     """
-    classes = operator_classes(trace.ops)
+    classes = operator_classes(trace.ops) if classes is None else classes
     is_operator = classes.spread(classes.keys["is_operator"])
     moments = records.select("track", "start_ns", dur_ns=pl.lit(0, pl.Int64))
     return records.with_columns(innermost(moments, trace.ops, counts=is_operator).alias("op_row"))

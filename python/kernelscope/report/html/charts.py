@@ -103,20 +103,22 @@ def slice_trace(names: Sequence[str], values: Sequence[float], colors: Sequence[
 def icicle(names: Sequence[str], parents: Sequence[int], values: Sequence[int]) -> dict[str, Any]:
     """A flame graph of times in nanoseconds: of each frame its name, escaped, and its caller, or -1."""
     total = sum(value for value, parent in zip(values, parents, strict=True) if parent < 0)
+    # Frames of one name have one colour, whoever called them.
+    colors = {name: PALETTE[crc32(name.encode()) % len(PALETTE)] for name in set(names)}
+    told = {value: format_ns(value) for value in {total, *values}}
     return {
         "type": "icicle",
         "ids": ["all", *(str(index) for index in range(len(names)))],
         "parents": ["", *("all" if parent < 0 else str(parent) for parent in parents)],
         "labels": ["all", *names],
         "values": [total, *values],
-        "customdata": [format_ns(value) for value in (total, *values)],
+        "customdata": [told[value] for value in (total, *values)],
         "branchvalues": "total",
         "hovertemplate": "%{label}<br>%{customdata}, %{percentRoot} of all<extra></extra>",
         "tiling": {"orientation": "v", "pad": 1},
-        # Frames of one name have one colour, whoever called them.
         "marker": {
             "line": {"color": "--panel", "width": 0},
-            "colors": ["--other", *(PALETTE[crc32(name.encode()) % len(PALETTE)] for name in names)],
+            "colors": ["--other", *(colors[name] for name in names)],
         },
         "maxdepth": 24,
     }

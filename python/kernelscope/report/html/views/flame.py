@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from kernelscope import analysis
+from kernelscope import _traceparse, analysis
 from kernelscope.report.html.cells import label
 from kernelscope.report.html.charts import ICICLE_LAYOUT, icicle
 from kernelscope.report.html.parts import Figure, Group, Note, Part, View
@@ -44,53 +44,14 @@ def _parts(sources: Sources) -> list[Part]:
 
 
 def _figure(stacks: pl.DataFrame, by: str, metric: str, title: str) -> Figure:
-    nodes = _Tree()
     shown = stacks.head(_MOST_STACKS)
-    for stack, value in shown.select("stack", "value_ns").iter_rows():
-        nodes.add(stack, value)
-    trace = icicle([label(name, 60) for name in nodes.names], nodes.parents, nodes.totals())
+    texts, values = shown["stack"].to_list(), shown["value_ns"].to_list()
+    parents, names, totals = _traceparse.told_paths(texts, values, _MOST_DEEP)
+    labels = {name: label(name, 60) for name in set(names)}
+    trace = icicle([labels[name] for name in names], parents, totals)
     what = "Frames from the outermost on top to the innermost below, with the time spent in each."
     left = stacks.height - shown.height
     if left:
         rest = format_ns(int(stacks["value_ns"][_MOST_STACKS:].sum()))
         what += f" The {left:,} stacks with the least time, {rest} together, are left out."
     return Figure(f"flame-{by}-{metric}", f"Stacks of {title}", what, [trace], ICICLE_LAYOUT, height=560)
-
-
-class _Tree:
-    """Frames by the path that leads to them."""
-
-    def __init__(self) -> None:
-        self.parents: list[int] = []
-        self.names: list[str] = []
-        self._own: list[int] = []
-        self._places: dict[str, int] = {}
-
-    def add(self, stack: str, value: int) -> None:
-        """Adds the time of a stack, root first, with ``;`` between its frames."""
-        if stack.count(";") >= _MOST_DEEP:
-            stack = ";".join(stack.split(";", _MOST_DEEP)[:_MOST_DEEP])
-        # From the end to the first part that is known: most stacks begin like others.
-        new: list[str] = []
-        part = stack
-        while part and part not in self._places:
-            new.append(part)
-            part = part.rpartition(";")[0]
-        at = self._places[part] if part else -1
-        for path in reversed(new):
-            self._places[path] = len(self.names)
-            self.parents.append(at)
-            self.names.append(path.rpartition(";")[2])
-            self._own.append(0)
-            at = self._places[path]
-        if at >= 0:
-            self._own[at] += value
-
-    def totals(self) -> list[int]:
-        """The time of each frame with what it called."""
-        totals = list(self._own)
-        # A frame stands behind the one that called it.
-        for index in range(len(totals) - 1, -1, -1):
-            if self.parents[index] >= 0:
-                totals[self.parents[index]] += totals[index]
-        return totals

@@ -58,13 +58,14 @@ def _parts(sources: Sources) -> list[Part]:
         columns = ("op", "device", "bytes", "share_pct", "allocations")
         parts.append(Table("memory-peak", "Who held the peak", what, held, columns))
     window, stretch = sources.window
-    operators = analysis.memory_table(window)
+    shown = records if window is trace else AllocatorRecords(window)
+    operators = analysis.memory_table(window, records=shown)
     if stretch:
         parts.append(Note(f"The trace is large: operators and allocations below are those of {stretch}."))
     if operators.height:
         what = "What operators allocated: increase is allocated less freed during their calls."
         parts.append(Table("memory-operators", "Memory by operator", what, operators, _leading(operators)))
-    parts += _allocations(window, origin)
+    parts += _allocations(window, shown, origin)
     return [*parts, *sources.missing("memory_lifetimes", "memory_reserved")]
 
 
@@ -72,9 +73,9 @@ def _leading(frame: pl.DataFrame) -> list[str]:
     return ["name", *(column for column in frame.columns if column != "name")]
 
 
-def _allocations(trace: "Trace", origin: int) -> list[Part]:
+def _allocations(trace: "Trace", records: AllocatorRecords, origin: int) -> list[Part]:
     """The largest allocations with their lifetimes."""
-    found = analysis.memory_allocations(trace)
+    found = analysis.memory_allocations(trace, records=records)
     if found.is_empty():
         return []
     order = found.sort(["bytes", "lifetime_ns"], descending=True, nulls_last=True)
