@@ -12,7 +12,7 @@ from test_report_text import trace_of
 import kernelscope as ks
 from kernelscope.report.html import window
 from kernelscope.report.html.views import timeline
-from kernelscope.report.html.views.flame import _Tree
+from kernelscope.report.html.views.flame import _figure
 from kernelscope.report.html.views.modules import _nested
 
 
@@ -54,13 +54,11 @@ def test_what_reaches_out_of_the_window_is_shortened(tmp_path: Path) -> None:
 
 
 def test_frames_hold_the_time_of_what_they_called() -> None:
-    tree = _Tree()
-    tree.add("main;f", 5)
-    tree.add("main;g;f", 7)
-    tree.add("main", 1)
-    assert dict(zip(tree.names, tree.totals(), strict=True))["main"] == 13
-    assert tree.totals() == [13, 5, 7, 7]
-    assert tree.parents == [-1, 0, 0, 2]
+    stacks = pl.DataFrame({"stack": ["main;f", "main;g;f", "main"], "value_ns": [5, 7, 1]})
+    (icicle,) = _figure(stacks, "op", "self_cpu", "operators").traces
+    assert icicle["labels"] == ["all", "main", "f", "g", "f"]
+    assert icicle["parents"] == ["", "all", "0", "0", "2"]
+    assert icicle["values"] == [13, 13, 5, 7, 7]
 
 
 def test_a_module_is_as_wide_as_what_is_inside_it() -> None:
