@@ -6,6 +6,7 @@ for it learns so by :class:`~kernelscope.costs.types.ShapeError`.
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import isfinite, prod
 from typing import Final, NoReturn, cast
 
@@ -62,6 +63,8 @@ def parse_value(text: str) -> Value | _Unread:
         return UNREAD
 
 
+# Many operators have the same types, strides or values. Nobody changes what is given.
+@lru_cache(maxsize=4_096)
 def _load(text: str | None) -> list[object] | None:
     """The list that ``text`` holds as JSON, or None."""
     if not text:
@@ -78,9 +81,12 @@ def _sizes(value: object) -> tuple[int, ...] | None:
     if not isinstance(value, list):
         return None
     sizes = cast("list[object]", value)
-    # bool is an int to Python, but no size.
-    if len(sizes) > _MOST_DIMENSIONS or not all(type(size) is int and 0 <= size <= LARGEST for size in sizes):
+    if len(sizes) > _MOST_DIMENSIONS:
         return None
+    for size in sizes:
+        # bool is an int to Python, but no size.
+        if type(size) is not int or not 0 <= size <= LARGEST:
+            return None
     shape = tuple(cast("list[int]", sizes))
     return shape if prod(shape) <= LARGEST else None
 
