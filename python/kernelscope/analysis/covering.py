@@ -94,7 +94,7 @@ class Intervals:
             asked = frame.select(pl.col(name).cast(known.schema[name]) for name in by)
             number = asked.join(known, on=by, how="left", nulls_equal=True, maintain_order="left")["group"]
         else:
-            number = pl.zeros(frame.height, dtype=pl.UInt32, eager=True)
+            number = _zeros(frame.height, pl.UInt32)
         asked = grouped(frame, []).with_columns(number.alias("group"))
         hidden = _traceparse.Intervals(asked).hidden_by(self._sorted)
         return pl.DataFrame(hidden).to_series()
@@ -102,7 +102,7 @@ class Intervals:
     def _of_groups(self, found: _traceparse.ArrowTable) -> pl.DataFrame:
         """What was found, with the values of its groups in place of the positions of intervals of theirs."""
         table = pl.DataFrame(found)
-        return table.select(*(values.gather(table["at"]) for values in self._values), pl.exclude("at"))
+        return table.select(*(values[table["at"]] for values in self._values), pl.exclude("at"))
 
 
 def merged(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
@@ -119,7 +119,7 @@ def covered_ns(frame: pl.DataFrame, *, by: list[str], level: str | None = None) 
     Columns: of ``frame``, needs ``start_ns``, ``end_ns``, ``by`` and ``level``; gives ``by``, ``level`` and
         ``covered_ns``. Intervals that end before they start count nothing.
     """
-    levels = pl.zeros(frame.height, dtype=pl.UInt8, eager=True) if level is None else frame[level]
+    levels = _zeros(frame.height, pl.UInt8) if level is None else frame[level]
     found = Intervals(frame, by=by).covered_ns(levels)
     if level is not None:
         return found.rename({"level": level})
@@ -146,7 +146,7 @@ def grouped(frame: pl.DataFrame, by: list[str], **more: pl.Expr) -> pl.DataFrame
 
 def _codes(frame: pl.DataFrame, by: list[str]) -> pl.Series:
     """A number for each row that rows share which agree in ``by``, in the order of their values."""
-    codes, count = pl.zeros(frame.height, dtype=pl.UInt32, eager=True), 1
+    codes, count = _zeros(frame.height, pl.UInt32), 1
     for name in by:
         own, different = _numbers(frame[name])
         if different == 1:
@@ -155,6 +155,10 @@ def _codes(frame: pl.DataFrame, by: list[str]) -> pl.Series:
             codes, count = _numbers(codes.rank("dense"))
         codes, count = (own if count == 1 else codes * different + own), count * different
     return codes if codes.dtype == pl.UInt32 else codes.cast(pl.UInt32)
+
+
+def _zeros(count: int, dtype: type[pl.DataType]) -> pl.Series:
+    return pl.Series([0], dtype=dtype).new_from_index(0, count)
 
 
 def _numbers(values: pl.Series) -> tuple[pl.Series, int]:
@@ -174,4 +178,5 @@ def _numbers(values: pl.Series) -> tuple[pl.Series, int]:
     # Addresses, such as those of streams, lie far apart.
     if high - low >= _MOST_CODES // 2:
         return _numbers(values.rank("dense"))
-    return (values.cast(pl.Int64) - (low - 1)).fill_null(0), high - low + 2
+    numbers = values.cast(pl.Int64) - (low - 1)
+    return numbers.fill_null(0) if numbers.null_count() else numbers, high - low + 2

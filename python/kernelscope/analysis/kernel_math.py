@@ -108,12 +108,7 @@ def with_kernel_math(kernels: pl.DataFrame) -> pl.DataFrame:
         the name does not say), both null where there is no name.
     """
     names = kernels["name"].unique()
-    told = names.to_frame().hstack(math_of(names.cast(pl.String)))
-    return kernels.join(told, on="name", how="left", nulls_equal=True, maintain_order="left")
-
-
-def math_of(names: pl.Series) -> pl.DataFrame:
-    """The columns ``tensor_cores`` and ``math`` of these names."""
     found = [kernel_math(text or "") for text in names]
     schema = {"tensor_cores": pl.Boolean, "math": pl.String}
-    return pl.DataFrame(found, schema=schema, orient="row")
+    told = names.to_frame().hstack(pl.DataFrame(found, schema=schema, orient="row"))
+    return kernels.join(told, on="name", how="left", nulls_equal=True, maintain_order="left")

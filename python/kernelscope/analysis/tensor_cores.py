@@ -5,10 +5,13 @@ kernel families that came after them. A name says nothing about AMD's matrix cor
 answer is unknown.
 """
 
+import re
+from functools import lru_cache
+
 import polars as pl
 
 from kernelscope.analysis.classes import classes_of
-from kernelscope.analysis.kernel_math import math_of
+from kernelscope.analysis.kernel_math import kernel_math
 
 KERNEL_MARKS = (
     "h884",
@@ -57,8 +60,8 @@ ELIGIBLE_OPS = frozenset([f"aten::{name}" for name in _ATEN.split()] + _AUTOGRAD
 
 
 # Names of kernels that multiply matrices, and of those among them that never use tensor cores.
-_MATRIX = "(?i)gemm|bmm_|matmul|conv|fmha|mha_|attention|attn|cutlass|mma"
-_PLAIN = "(?i)[sdcz]gemm|gemv|simt|splitkreduce"
+_MATRIX = re.compile("(?i)gemm|bmm_|matmul|conv|fmha|mha_|attention|attn|cutlass|mma")
+_PLAIN = re.compile("(?i)[sdcz]gemm|gemv|simt|splitkreduce")
 
 
 def is_nvidia(devices: pl.DataFrame) -> pl.DataFrame:
@@ -87,17 +90,30 @@ def kernel_flags(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
         saying so.
     """
     of_kernel, kinds = classes_of(kernels[["name", "device"]])
-    names = kinds["name"].unique()
-    texts = pl.DataFrame({"name": names, "text": names.cast(pl.String)})
-    told = texts.select(
-        "name",
-        _marked=pl.col("text").str.contains_any(list(KERNEL_MARKS)),
-        _matrix=pl.col("text").str.contains(_MATRIX) & ~pl.col("text").str.contains(_PLAIN),
-    ).hstack(math_of(texts["text"]))
-    flagged = kinds.join(told, on="name", how="left", nulls_equal=True, maintain_order="left")
     makes = devices.select_seq("device", amd=_says_amd(), recent=pl.col("compute_major") >= 9)
-    amd, recent = (makes["device"].filter(makes[make]).to_list() for make in ("amd", "recent"))
-    unsettled = pl.col("device").is_in(amd) | (pl.col("device").is_in(recent) & pl.col("_matrix"))
-    by_marks = pl.when(pl.col("_marked") | ~unsettled.fill_null(value=False)).then("_marked")
-    uses = flagged.select(pl.coalesce("tensor_cores", by_marks)).to_series()
-    return kernels.with_columns(tensor_cores=uses[of_kernel])
+    amd, recent = (set(makes["device"].filter(makes[make])) for make in ("amd", "recent"))
+    told = [
+        _uses_tensor_cores(name, is_amd=device in amd, is_recent=device in recent)
+        for name, device in kinds.iter_rows()
+    ]
+    return kernels.with_columns(tensor_cores=pl.Series(told, dtype=pl.Boolean)[of_kernel])
+
+
+def _uses_tensor_cores(name: str | None, *, is_amd: bool, is_recent: bool) -> bool | None:
+    if name is None:
+        return None
+    known = kernel_math(name).tensor_cores
+    if known is not None:
+        return known
+    is_marked, multiplies = _marks(name)
+    if is_marked:
+        return True
+    return None if is_amd or (is_recent and multiplies) else False
+
+
+# Several answers about one trace ask for the same names.
+@lru_cache(maxsize=4_096)
+def _marks(name: str) -> tuple[bool, bool]:
+    """Whether a name has one of ``KERNEL_MARKS``, and whether it is of a product that may use them."""
+    is_marked = any(mark in name for mark in KERNEL_MARKS)
+    return is_marked, bool(_MATRIX.search(name)) and not _PLAIN.search(name)
