@@ -17,6 +17,7 @@ mod numbering;
 mod pack;
 mod projection;
 mod reading;
+mod slices;
 mod table;
 mod timeline;
 mod watch;
@@ -25,9 +26,7 @@ mod watch;
 #[pyo3::pymodule]
 mod _traceparse {
     #[pymodule_export]
-    use super::call_tree::{
-        CallTree, call_members, divide_rows, innermost_slices, nest_slices, path_texts, told_paths,
-    };
+    use super::call_tree::{CallTree, divide_rows, path_texts, told_paths};
     #[pymodule_export]
     use super::comparison::{align_events, divide_windows};
     #[pymodule_export]
@@ -52,6 +51,8 @@ mod _traceparse {
     use super::projection::RangeProjector;
     #[pymodule_export]
     use super::reading::{RawTrace, read};
+    #[pymodule_export]
+    use super::slices::{call_members, innermost_slices, nest_slices};
     #[pymodule_export]
     use super::table::ArrowTable;
     #[pymodule_export]

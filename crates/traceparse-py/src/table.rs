@@ -56,6 +56,11 @@ pub(crate) fn links(values: Vec<u32>) -> ArrayRef {
     Arc::new(UInt32Array::new(values.into(), nulls))
 }
 
+/// The rows at positions; null for none.
+pub(crate) fn rows_at(rows: &[u32], positions: impl Iterator<Item = u32>) -> ArrayRef {
+    links(positions.map(|at| rows.get(at as usize).copied().unwrap_or(NONE)).collect())
+}
+
 /// A table of columns that may hold nulls.
 pub(crate) fn table(columns: Vec<(&str, ArrayRef)>) -> Outcome<ArrowTable> {
     let columns = columns.into_iter().map(|(name, array)| (name, array, true));

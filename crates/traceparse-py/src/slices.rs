@@ -1,0 +1,80 @@
+//! Slices in each other, and around moments.
+
+use pyo3::prelude::*;
+use traceparse::call_tree::{NONE, Nested, Points, Positions, Slices, innermost, nest};
+
+use crate::answer::answer;
+use crate::frame::Frame;
+use crate::table::{ArrowTable, links, rows_at, table};
+
+/// The interval around each: `row` of it, null for none; see `traceparse::call_tree::nest`.
+///
+/// Columns: `group`, `start_ns`, `dur_ns` (null counts as 0) and `row`.
+#[pyfunction]
+pub(crate) fn nest_slices(py: Python<'_>, slices: Frame) -> PyResult<ArrowTable> {
+    answer(py, || {
+        let (groups, starts) = (slices.numbers("group")?, slices.numbers("start_ns")?);
+        let (lengths, rows) = (slices.numbers("dur_ns")?, slices.links("row", NONE)?);
+        let slices = Slices { groups: &groups, starts: &starts, lengths: &lengths, rows: &rows };
+        let parents = nest(slices, |_| true);
+        table(vec![("parent_row", rows_at(&rows, parents.into_iter()))])
+    })
+}
+
+/// The innermost of `slices` on the thread of each of `points` and around it, as `row`, null for none; nothing
+/// if the slices nest very deep. See `traceparse::call_tree::innermost`.
+///
+/// Columns: both need `track`, `start_ns` and `dur_ns` (null is 0), and `slices`, `row`, `parent_row` and
+/// `counts`, without which all count.
+#[pyfunction]
+pub(crate) fn innermost_slices(py: Python<'_>, points: Frame, slices: Frame) -> PyResult<Option<ArrowTable>> {
+    answer(py, || {
+        let (rows, parents) = (slices.links("row", NONE)?, slices.links("parent_row", NONE)?);
+        let (tracks, starts) = (slices.links("track", NONE)?, slices.numbers("start_ns")?);
+        let lengths = slices.numbers("dur_ns")?;
+        let nested =
+            Nested { rows: &rows, parents: &parents, tracks: &tracks, starts: &starts, lengths: &lengths };
+        let (tracks, starts) = (points.links("track", NONE)?, points.numbers("start_ns")?);
+        let ends = ends_of(&starts, points.numbers("dur_ns")?.into_owned());
+        let points = Points { tracks: &tracks, starts: &starts, ends: &ends };
+        let has_counts = slices.has("counts");
+        let counts = if has_counts { slices.flags("counts")? } else { Vec::new() };
+        let is_counted = |at: u32| !has_counts || counts.get(at as usize).copied().unwrap_or(false);
+        let found = innermost(points, nested, is_counted);
+        found.map(|found| table(vec![("row", rows_at(&rows, found.into_iter()))])).transpose()
+    })
+}
+
+/// The call that each of `slices` names, and whether it starts in it: `member`, twice the position of the
+/// call, and 1 more where it does; null where none is named that is among `calls`.
+///
+/// Columns: of `slices`, `call_row` (null for none), `track` and `start_ns`; of `calls`, `row`, `track`,
+/// `start_ns` and `dur_ns`.
+#[pyfunction]
+pub(crate) fn call_members(py: Python<'_>, slices: Frame, calls: Frame) -> PyResult<ArrowTable> {
+    answer(py, || {
+        let positions = Positions::new(&calls.links("row", NONE)?);
+        let (tracks, starts) = (calls.links("track", NONE)?, calls.numbers("start_ns")?);
+        let ends = ends_of(&starts, calls.numbers("dur_ns")?.into_owned());
+        let around: Vec<(u32, i64, i64)> = tracks
+            .iter()
+            .zip(starts.iter())
+            .zip(&ends)
+            .map(|((&track, &start), &end)| (track, start, end))
+            .collect();
+        let named = slices.links("call_row", NONE)?;
+        let (tracks, starts) = (slices.links("track", NONE)?, slices.numbers("start_ns")?);
+        let members = named.iter().zip(tracks.iter().zip(starts.iter())).map(|(&call, (&track, &start))| {
+            let at = positions.of(call);
+            around.get(at as usize).map_or(NONE, |&(around, from, until)| {
+                2 * at + u32::from(track == around && (from..until).contains(&start))
+            })
+        });
+        table(vec![("member", links(members.collect()))])
+    })
+}
+
+fn ends_of(starts: &[i64], mut lengths: Vec<i64>) -> Vec<i64> {
+    lengths.iter_mut().zip(starts).for_each(|(end, start)| *end = end.saturating_add(*start));
+    lengths
+}
