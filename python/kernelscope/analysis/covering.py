@@ -90,9 +90,9 @@ class Intervals:
         groups = pl.DataFrame(self._sorted.groups())
         by = self._values.columns
         if by:
-            known = self._values[groups["at"]].hstack(groups[["group"]])
+            known = self._values[groups["at"]].with_columns(groups["group"].alias("_group"))
             asked = frame.select(pl.col(name).cast(known.schema[name]) for name in by)
-            number = asked.join(known, on=by, how="left", nulls_equal=True, maintain_order="left")["group"]
+            number = asked.join(known, on=by, how="left", nulls_equal=True, maintain_order="left")["_group"]
         else:
             number = _zeros(frame.height, pl.UInt32)
         asked = grouped(frame, []).with_columns(number.alias("group"))
