@@ -228,6 +228,9 @@ class Intervals:
     def union(self) -> ArrowTable:
         """The union of each group: ``at``, ``start_ns``, ``end_ns``."""
 
+    def extents(self) -> ArrowTable:
+        """The first start and the last end of each group: ``at``, ``start_ns``, ``end_ns``."""
+
     def covered(self, levels: Frame, window: tuple[int, int] | None) -> ArrowTable:
         """For how long each ``level``, or an earlier one, runs: ``at``, ``level``, ``covered_ns``."""
 

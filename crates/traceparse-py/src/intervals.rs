@@ -63,6 +63,18 @@ impl Intervals {
         })
     }
 
+    /// The first start and the last end of each group: `at`, `start_ns`, `end_ns`.
+    fn extents(&self, py: Python<'_>) -> PyResult<ArrowTable> {
+        answer(py, || {
+            let found = self.all(&self.ends()).extents();
+            table(vec![
+                ("at", numbers(found.iter().map(|part| part.0))),
+                ("start_ns", times(found.iter().map(|part| part.1))),
+                ("end_ns", times(found.iter().map(|part| part.2))),
+            ])
+        })
+    }
+
     /// For how long each `level`, or one before it, runs in each group: `at`, `level`, `covered_ns`.
     fn covered(&self, py: Python<'_>, levels: Frame, window: Option<(i64, i64)>) -> PyResult<ArrowTable> {
         answer(py, || {
@@ -91,16 +103,20 @@ impl Intervals {
             let (moments, tracks) = (calls.values::<Int64Type>("start_ns")?, calls.links("track", NOWHERE)?);
             let starts = self.starts.values();
             let lasts = |&(at, before): &(u32, i64)| {
-                starts.get(at as usize).map(|start| start.saturating_sub(before))
+                starts.get(at as usize).map_or(0, |start| start.saturating_sub(before))
             };
-            let moment = |&at: &u32| moments.get(at as usize).copied();
-            let track = |&at: &u32| tracks.get(at as usize).copied().filter(|&track| track != NOWHERE);
+            let moment = |&at: &u32| moments.get(at as usize).copied().unwrap_or_default();
+            let track = |&at: &u32| tracks.get(at as usize).copied().unwrap_or(NOWHERE);
+            let moments: Vec<i64> = found.iter().map(moment).collect();
+            let tracks: Vec<u32> = found.iter().map(track).collect();
+            let launched = found.iter().map(|&at| at != NOWHERE).collect();
+            let tracked = tracks.iter().map(|&track| track != NOWHERE).collect();
             table(vec![
                 ("at", numbers(gaps.iter().map(|gap| gap.0))),
                 ("start_ns", times(gaps.iter().map(|gap| gap.1))),
-                ("dur_ns", Arc::new(gaps.iter().map(lasts).collect::<Int64Array>())),
-                ("launch_ns", Arc::new(found.iter().map(moment).collect::<Int64Array>())),
-                ("track", Arc::new(found.iter().map(track).collect::<UInt32Array>())),
+                ("dur_ns", times(gaps.iter().map(lasts))),
+                ("launch_ns", Arc::new(Int64Array::new(moments.into(), Some(launched)))),
+                ("track", Arc::new(UInt32Array::new(tracks.into(), Some(tracked)))),
             ])
         })
     }

@@ -33,6 +33,10 @@ class Intervals:
         """
         return self._of_groups(self._sorted.union())
 
+    def extents(self) -> pl.DataFrame:
+        """The first start and the last end of each group: ``by``, ``start_ns``, ``end_ns``."""
+        return self._of_groups(self._sorted.extents())
+
     def covered_ns(self, levels: pl.Series, *, window: tuple[int, int] | None = None) -> pl.DataFrame:
         """Time during which an interval of each level, or of a lower one, is open, up to a group's largest.
 

@@ -43,17 +43,10 @@ def temporal_breakdown(
     mode = check_compat(compat)
     if mode is not None:
         return hta_temporal_breakdown(trace, mode)
-    ends = work_columns("device")
-    spans = (
-        trace.gpu_ops.select(ends[:-1])
-        .group_by("device")
-        .agg(
-            span_ns=pl.col("end_ns").max() - pl.col("start_ns").min(),
-        )
-    )
     work = GpuWork(trace) if work is None else work
-    reached = work.on_devices.covered_ns(work.classes)
-    parts = _first_class_ns(reached, by=["device"])
+    extents = work.on_devices.extents()
+    spans = extents.select("device", span_ns=pl.col("end_ns") - pl.col("start_ns"))
+    parts = _first_class_ns(work.on_devices.covered_ns(work.classes), by=["device"])
     table = spans.join(parts, on="device", how="left", nulls_equal=True)
     parts_ns = [pl.col(f"{name}_ns") for name in CLASSES]
     table = table.with_columns(idle_ns=pl.col("span_ns") - pl.sum_horizontal(parts_ns))

@@ -91,15 +91,33 @@ impl GroupedIntervals<'_> {
         let of_group = |group: &[u32]| {
             let mut open: BinaryHeap<Reverse<(i64, u32)>> = BinaryHeap::new();
             let (mut first, mut total) = (None, Filled::default());
+            // The only one that is open, which most are.
+            let mut lone: Option<u32> = None;
             for &at in group.iter().filter(|at| counts(at)) {
                 first = first.or(Some(at));
-                while let Some(&Reverse((end, ended))) = open.peek().filter(|last| last.0.0 < self.start(at))
-                {
+                let start = self.start(at);
+                if let Some(last) = lone.take() {
+                    total.change(self.start(last), share(last), false);
+                    if self.end(last) <= start {
+                        total.change(self.end(last), 0.0, true);
+                    } else {
+                        open.push(Reverse((self.end(last), last)));
+                    }
+                }
+                while let Some(&Reverse((end, ended))) = open.peek().filter(|last| last.0.0 <= start) {
                     open.pop();
                     total.change(end, -share(ended), open.is_empty());
                 }
-                total.change(self.start(at), share(at), false);
-                open.push(Reverse((self.end(at), at)));
+                if open.is_empty() {
+                    lone = Some(at);
+                } else {
+                    total.change(start, share(at), false);
+                    open.push(Reverse((self.end(at), at)));
+                }
+            }
+            if let Some(last) = lone {
+                total.change(self.start(last), share(last), false);
+                open.push(Reverse((self.end(last), last)));
             }
             while let Some(Reverse((end, ended))) = open.pop() {
                 total.change(end, -share(ended), open.is_empty());

@@ -131,6 +131,18 @@ impl<'a> GroupedIntervals<'a> {
         found
     }
 
+    /// The first start and the last end of each group, and the position of an interval of it. Those that end
+    /// before they start are empty.
+    #[must_use]
+    pub fn extents(&self) -> Vec<(u32, i64, i64)> {
+        let extent = |group: &[u32]| {
+            let &first = group.first()?;
+            let end = group.iter().map(|&at| self.end(at).max(self.start(at))).max()?;
+            Some((first, self.start(first), end))
+        };
+        self.each_group().filter_map(extent).collect()
+    }
+
     /// The gaps of each group: the position of the interval that ends each, and where it begins, which
     /// is the latest end before. Time before the first interval is no gap.
     #[must_use]

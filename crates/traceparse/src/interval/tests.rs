@@ -178,6 +178,18 @@ proptest! {
     }
 
     #[test]
+    fn extents_reach_from_the_first_start_to_the_last_end(rows in rows()) {
+        let columns = Columns::new(&rows);
+        let expected: Vec<_> = columns.groups().iter().map(|&group| {
+            let own = || rows.iter().filter(|row| row.0 == group);
+            (group, own().map(|row| row.1).min().unwrap(), own().map(|row| row.1 + row.2.max(0)).max().unwrap())
+        }).collect();
+        let found: Vec<_> = columns.intervals().extents().into_iter()
+            .map(|(at, start, end)| (columns.groups[at as usize], start, end)).collect();
+        prop_assert_eq!(found, expected);
+    }
+
+    #[test]
     fn a_known_order_gives_the_same_answers(rows in rows()) {
         let columns = Columns::new(&rows);
         let order = order_by_start(&columns.groups, &columns.starts);
