@@ -72,10 +72,12 @@ class AllocatorRecords:
         return found.cast(pl.String).to_list()
 
     def of_device(self, device: str | None) -> pl.DataFrame:
-        """The records of one device."""
+        """The times, bytes, totals, steps and rows of the records of one device."""
+        frame = self.frame.drop("track", "address", "device")
         if len(self.devices) == 1:
-            return self.frame
-        return self.frame.filter(pl.col("device").eq_missing(pl.lit(device, self.frame.schema["device"])))
+            return frame
+        devices = self.frame["device"]
+        return frame.filter(devices.eq_missing(pl.lit(device, devices.dtype)))
 
     @cached_property
     def partner(self) -> pl.Series:

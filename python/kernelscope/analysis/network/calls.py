@@ -22,9 +22,10 @@ class ModuleCalls(NamedTuple):
     """What ran in which call of a module.
 
     ``calls``: ``row``, ``parent_row`` (of the call around it), ``name``, ``track``, ``start_ns``, ``dur_ns``.
-    ``sums``: what belongs to each call, by ``call_row`` and ``inside`` (false for gradients of what ran in
-    it): ``operators`` (that it calls itself), ``self_ns`` (of all its operators), ``device_ns`` and
-    ``flops``. ``parts``: the operators that a call calls itself, with ``call_row``, ``start_ns``, ``dur_ns``.
+    ``sums``: what belongs to each call, to be added up by ``call_row`` and ``inside`` (false for gradients of
+    what ran in it): ``operators`` (that it calls itself), ``self_ns`` (of all its operators), ``device_ns``
+    and ``flops``. ``parts``: the operators that a call calls itself, with ``call_row``, ``start_ns``,
+    ``dur_ns``.
     """
 
     calls: pl.DataFrame
@@ -140,7 +141,7 @@ def _summed(trace: "Trace", calls: pl.DataFrame, found: _Slices, costs: pl.DataF
     parts = parts.filter("inside").drop("inside").drop_nulls("call_row")
     if link == "op_row":
         sums = pl.concat([sums, _unowned(trace, calls)], how="diagonal")
-    return ModuleCalls(calls, sums.group_by("call_row", "inside").agg(pl.col(columns).sum()), parts)
+    return ModuleCalls(calls, sums.select("call_row", "inside", *columns), parts)
 
 
 def _unowned(trace: "Trace", calls: pl.DataFrame) -> pl.DataFrame:
