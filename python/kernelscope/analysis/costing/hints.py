@@ -64,11 +64,12 @@ def known_elsewhere(
     ]
     if not any(frame.height for frame in found):
         return {0: NOTHING}, None
-    numbers = pl.zeros(calls.height, dtype=pl.UInt32, eager=True)
+    numbers = pl.Series([0], dtype=pl.UInt32).new_from_index(0, calls.height)
     for frame in found:
-        placed = frame.with_columns(positions(calls["row"], frame["row"]).alias("at")).drop_nulls("at")
-        if placed.height:
-            numbers = numbers.scatter(placed["at"], placed["entry"])
+        if frame.height:
+            at = positions(calls["row"], frame["row"])
+            is_there = at.is_not_null()
+            numbers = numbers.scatter(at.filter(is_there), frame["entry"].filter(is_there))
     return {number: entry for entry, number in register.numbers.items()}, numbers
 
 

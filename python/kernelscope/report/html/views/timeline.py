@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.trace_view import TimelineView
 from kernelscope.report.html.cells import texts
 from kernelscope.report.html.parts import Note, Part, View
@@ -120,14 +121,14 @@ class Timeline:
     def payload(self) -> dict[str, Any]:
         """The part as the page's script takes it."""
         every = pl.concat([level.marks[["name", "category", "number", "lane"]] for level in self.levels])
-        names = texts(every["name"])
-        categories = texts(every["category"])
+        names, name_of = _texts(every["name"])
+        categories, category_of = _texts(every["category"])
         deep = dict(every.group_by("number").agg(pl.col("lane").max() + 1).iter_rows())
         found: list[dict[str, Any]] = []
         at = 0
         for level in self.levels:
             until = at + level.marks.height
-            found.append(self._level(level, names["of"][at:until], categories["of"][at:until]))
+            found.append(self._level(level, name_of[at:until], category_of[at:until]))
             at = until
         steps = self.steps.select(pl.col("start_ns") - self.origin_ns, "total_ns", "step")
         return {
@@ -146,7 +147,7 @@ class Timeline:
             "steps": [list(row) for row in steps.iter_rows()],
         }
 
-    def _level(self, level: Level, names: list[Any], categories: list[Any]) -> dict[str, Any]:
+    def _level(self, level: Level, names: pl.Series, categories: pl.Series) -> dict[str, Any]:
         marks = level.marks
         starts = marks["start_ns"] - self.origin_ns
         return {
@@ -160,6 +161,13 @@ class Timeline:
             "length": (marks["end_ns"] - marks["start_ns"]).to_list(),
             "busy": (100 * marks["busy_share"]).round().cast(pl.Int64).to_list(),
             "events": marks["events"].to_list(),
-            "name": names,
-            "category": categories,
+            "name": names.to_list(),
+            "category": categories.to_list(),
         }
+
+
+def _texts(column: pl.Series) -> tuple[dict[str, list[Any]], pl.Series]:
+    """The distinct texts of a column as :func:`texts` tells them, and which of them each row has."""
+    classes = classes_of(column.to_frame())
+    told = texts(classes.keys.to_series())
+    return told, classes.spread(pl.Series(told["of"], dtype=pl.UInt32))
