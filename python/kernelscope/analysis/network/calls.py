@@ -136,6 +136,8 @@ def _summed(trace: "Trace", calls: pl.DataFrame, found: _Slices, costs: pl.DataF
         flops=pl.when("is_operator").then("flops").otherwise(0),
     )
     at = tree.columns_where("operators", [])["at"]
+    # The tree holds on to its columns.
+    del tree
     parts = slices.select(pl.col("start_ns", "dur_ns").gather(at))
     parts = parts.hstack(keys.select("call_row", "inside").select(pl.all().gather(owner.of.gather(at))))
     parts = parts.filter("inside").drop("inside").drop_nulls("call_row")
@@ -146,11 +148,12 @@ def _summed(trace: "Trace", calls: pl.DataFrame, found: _Slices, costs: pl.DataF
 
 def _unowned(trace: "Trace", calls: pl.DataFrame) -> pl.DataFrame:
     """The work of kernels that Python launches itself, as Triton's do: in a module, but in no operator."""
-    loose = trace.gpu_ops.filter(pl.col("op_row").is_null() & pl.col("launch_row").is_not_null())
-    wanted = trace.launches.join(loose.select(row="launch_row"), on="row", how="semi")
+    work = trace.gpu_ops.select("launch_row", device_ns="dur_ns")
+    loose = work.filter(trace.gpu_ops["op_row"].is_null() & work["launch_row"].is_not_null())
     columns = ("row", "track", "start_ns", "dur_ns")
-    at = nest(pl.concat([calls.select(columns), wanted.select(columns)]))
+    made = trace.launches.select(columns).join(loose.select(row="launch_row"), on="row", how="semi")
+    at = nest(pl.concat([calls.select(columns), made]))
     at = at.select(launch_row="row", call_row="parent_row")
     at = at.join(calls.select(call_row="row"), on="call_row", how="semi")
-    direct = loose.select("launch_row", device_ns="dur_ns").join(at, on="launch_row", how="inner")
+    direct = loose.join(at, on="launch_row", how="inner")
     return direct.select("call_row", "device_ns", inside=pl.lit(value=True))
