@@ -170,14 +170,19 @@ impl<'a> GroupedIntervals<'a> {
             ends.clear();
             ends.extend_from_slice(group);
             settle(&mut ends, |&at| self.end(at));
-            let (mut opened, mut closed) = (Covered::by(cover, around), Covered::by(cover, around));
-            for &at in group {
-                hidden[at as usize] = opened.until(self.start(at));
-            }
+            // What is covered until an interval ends, less what is until it starts.
+            let mut covered = Covered::by(cover, around);
+            let mut starts = group.iter().copied().peekable();
             for &at in &ends {
-                let before = &mut hidden[at as usize];
-                *before = closed.until(self.end(at)).saturating_sub(*before).max(0);
+                let end = self.end(at);
+                while let Some(next) = starts.next_if(|&next| self.start(next) <= end) {
+                    hidden[next as usize] -= covered.until(self.start(next));
+                }
+                hidden[at as usize] += covered.until(end);
             }
+            // Those that end before they start have nothing.
+            starts.for_each(|next| hidden[next as usize] = 0);
+            group.iter().for_each(|&at| hidden[at as usize] = hidden[at as usize].max(0));
         });
         hidden
     }
