@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _DURATIONS = ("cpu_dur_ns", "gpu_dur_ns", "launch_delay_ns")
 _OF_WORK = ("row", "launch_row", "name", "kind", "device", "stream", "correlation")
+_STARTS = ("call_start", "start_ns")
 _COLUMNS = (
     "row", "launch_row", "call", "name", "kind", "device", "stream", "step", "correlation", *_DURATIONS,
     "is_short", "is_slow_call", "is_late",
@@ -51,10 +52,11 @@ def launch_stats(
     pairs = _pairs(
         trace,
         *_COLUMNS,
+        *_STARTS,
         runtime_cutoff_ns=runtime_cutoff_ns,
         delay_cutoff_ns=delay_cutoff_ns,
     )
-    return as_text(pairs.sort("call_start", "start_ns", "row").select(_COLUMNS))
+    return as_text(pairs.sort(*_STARTS, "row").select(_COLUMNS))
 
 
 def launch_summary(
@@ -102,25 +104,26 @@ def launch_summary(
 def _pairs(trace: "Trace", *columns: str, runtime_cutoff_ns: int, delay_cutoff_ns: int) -> pl.DataFrame:
     """Each work with the call that started it, in the order of works.
 
-    Columns: those of ``_COLUMNS`` that are in ``columns`` or no more than figures, and when both start.
+    Columns: those of ``_COLUMNS`` that are figures or in ``columns``, and of ``_STARTS`` those that are in
+        ``columns``.
     """
+    work = trace.gpu_ops.select(*_OF_WORK, "start_ns", "dur_ns", "step")
     calls = looked_up(trace.gpu_ops["launch_row"], trace.launches, "name", "start_ns", "dur_ns", "step")
-    pairs = trace.gpu_ops.select(
+    if calls["start_ns"].null_count():
+        is_known = calls["start_ns"].is_not_null()
+        work, calls = work.filter(is_known), calls.filter(is_known)
+    delay = (pl.col("start_ns") - calls["start_ns"] - calls["dur_ns"]).clip(lower_bound=0)
+    is_slow = calls["dur_ns"] > runtime_cutoff_ns
+    step = pl.coalesce("step", calls["step"])
+    more = {"start_ns": pl.col("start_ns"), "call_start": pl.lit(calls["start_ns"]), "step": step}
+    return work.select(
         *(name for name in _OF_WORK if name in columns),
-        "start_ns",
-        *((pl.coalesce("step", calls["step"]).alias("step"),) if "step" in columns else ()),
+        **{name: column for name, column in more.items() if name in columns},
         call=calls["name"],
-        call_start=calls["start_ns"],
         cpu_dur_ns=calls["dur_ns"],
         gpu_dur_ns="dur_ns",
-    )
-    if calls["start_ns"].null_count():
-        pairs = pairs.filter(pl.col("call_start").is_not_null())
-    delay = (pl.col("start_ns") - pl.col("call_start") - pl.col("cpu_dur_ns")).clip(lower_bound=0)
-    slow = pl.col("cpu_dur_ns") > runtime_cutoff_ns
-    return pairs.with_columns(
         launch_delay_ns=delay,
-        is_short=(pl.col("gpu_dur_ns") < pl.col("cpu_dur_ns")) & ~slow,
-        is_slow_call=slow,
+        is_short=(pl.col("dur_ns") < calls["dur_ns"]) & ~is_slow,
+        is_slow_call=is_slow,
         is_late=delay > delay_cutoff_ns,
     )
