@@ -53,26 +53,12 @@ impl Intervals {
 
     /// The union of each group: `at`, `start_ns`, `end_ns`, in order.
     fn union(&self, py: Python<'_>) -> PyResult<ArrowTable> {
-        answer(py, || {
-            let parts = self.all(&self.ends()).union();
-            table(vec![
-                ("at", numbers(parts.iter().map(|part| part.0))),
-                ("start_ns", times(parts.iter().map(|part| part.1))),
-                ("end_ns", times(parts.iter().map(|part| part.2))),
-            ])
-        })
+        answer(py, || spans(&self.all(&self.ends()).union()))
     }
 
     /// The first start and the last end of each group: `at`, `start_ns`, `end_ns`.
     fn extents(&self, py: Python<'_>) -> PyResult<ArrowTable> {
-        answer(py, || {
-            let found = self.all(&self.ends()).extents();
-            table(vec![
-                ("at", numbers(found.iter().map(|part| part.0))),
-                ("start_ns", times(found.iter().map(|part| part.1))),
-                ("end_ns", times(found.iter().map(|part| part.2))),
-            ])
-        })
+        answer(py, || spans(&self.all(&self.ends()).extents()))
     }
 
     /// For how long each `level`, or one before it, runs in each group: `at`, `level`, `covered_ns`.
@@ -189,10 +175,7 @@ impl Intervals {
     fn ends(&self) -> Cow<'_, [i64]> {
         match &self.ends {
             Ends::Times(ends) => Cow::Borrowed(ends.values()),
-            Ends::Lengths(lengths) => {
-                let ends = self.starts.values().iter().zip(lengths.values());
-                Cow::Owned(ends.map(|(start, length)| start.saturating_add(*length)).collect())
-            }
+            Ends::Lengths(lengths) => Cow::Owned(ends_of(self.starts.values(), lengths.values().to_vec())),
         }
     }
 
@@ -236,8 +219,7 @@ pub(crate) fn longest_spans(
             .collect();
         let tracks = kept(&spans.links("track", NOWHERE)?, &outermost);
         let starts = kept(&spans.numbers("start_ns")?, &outermost);
-        let mut ends = kept(&spans.numbers("dur_ns")?, &outermost).into_owned();
-        ends.iter_mut().zip(starts.iter()).for_each(|(end, start)| *end = end.saturating_add(*start));
+        let ends = ends_of(&starts, kept(&spans.numbers("dur_ns")?, &outermost).into_owned());
         let (asked, from) = (waits.links("track", NOWHERE)?, waits.values::<Int64Type>("start_ns")?);
         let until = waits.values::<Int64Type>("until_ns")?;
         let found = GroupedIntervals::new(&asked, &from, &until)
@@ -292,6 +274,21 @@ pub(crate) fn depth_totals(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable>
             ("lasts_ns", times(totals.iter().map(|total| total.duration))),
         ])
     })
+}
+
+/// When slices end that last so long.
+pub(crate) fn ends_of(starts: &[i64], mut lengths: Vec<i64>) -> Vec<i64> {
+    lengths.iter_mut().zip(starts).for_each(|(end, start)| *end = end.saturating_add(*start));
+    lengths
+}
+
+/// Parts of groups: of each the position of an interval of its group, its start and its end.
+fn spans(parts: &[(u32, i64, i64)]) -> Outcome<ArrowTable> {
+    table(vec![
+        ("at", numbers(parts.iter().map(|part| part.0))),
+        ("start_ns", times(parts.iter().map(|part| part.1))),
+        ("end_ns", times(parts.iter().map(|part| part.2))),
+    ])
 }
 
 fn numbers(values: impl Iterator<Item = u32>) -> ArrayRef {

@@ -5,6 +5,7 @@ use traceparse::call_tree::{NONE, Nested, Points, Positions, Slices, innermost, 
 
 use crate::answer::answer;
 use crate::frame::Frame;
+use crate::intervals::ends_of;
 use crate::table::{ArrowTable, links, rows_at, table};
 
 /// The interval around each: `row` of it, null for none; see `traceparse::call_tree::nest`.
@@ -72,9 +73,4 @@ pub(crate) fn call_members(py: Python<'_>, slices: Frame, calls: Frame) -> PyRes
         });
         table(vec![("member", links(members.collect()))])
     })
-}
-
-fn ends_of(starts: &[i64], mut lengths: Vec<i64>) -> Vec<i64> {
-    lengths.iter_mut().zip(starts).for_each(|(end, start)| *end = end.saturating_add(*start));
-    lengths
 }

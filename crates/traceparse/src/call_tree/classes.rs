@@ -53,15 +53,7 @@ impl Classes {
         if low >= high {
             return;
         }
-        let span = u64::from(high - low) + 1;
-        let classes = self.first.len() as u64;
-        self.first.clear();
-        let pairs = self.of.iter_mut().zip(above);
-        let keyed = pairs.map(|(class, code)| {
-            let key = u64::from(*class) * span + u64::from(code - low);
-            (class, key)
-        });
-        number(keyed, classes * span, codes.len() as u64, &mut self.first);
+        self.divide_below(u64::from(high - low) + 1, above.map(|code| u64::from(code - low)));
     }
 
     /// Divides the classes by a column of any numbers, or none.
@@ -75,10 +67,15 @@ impl Classes {
         // No value is 0.
         let code = |value: Option<i64>| value.map_or(0, |value| above(value) + 1);
         let span = if low > high { 1 } else { above(high) + 2 };
+        self.divide_below(span, values.map(code));
+    }
+
+    /// Divides the classes by codes below `span`.
+    fn divide_below(&mut self, span: u64, codes: impl Iterator<Item = u64>) {
         let (classes, rows) = (self.first.len() as u64, self.of.len() as u64);
         self.first.clear();
-        let keyed = self.of.iter_mut().zip(values).map(|(class, value)| {
-            let key = u64::from(*class) * span + code(value);
+        let keyed = self.of.iter_mut().zip(codes).map(|(class, code)| {
+            let key = u64::from(*class) * span + code;
             (class, key)
         });
         number(keyed, classes * span, rows, &mut self.first);
