@@ -70,7 +70,7 @@ def test_covered_time_by_group_and_level(spans: list[tuple[int, int, str]]) -> N
     for group, covered in covered_ns(rows, by=["group"]).rows():
         assert covered == sum(own == group for own, _ in instants(rows))
     assert covered_ns(rows, by=[]).item() == len({t for _, t in instants(rows)})
-    for group, level, covered in covered_ns(rows, by=["group"], level="level").rows():
+    for group, level, covered in Intervals(rows, by=["group"]).covered_ns(rows["level"]).rows():
         upto = instants(rows.filter(pl.col("level") <= level, group=group))
         assert covered == len(upto)
 

@@ -3,6 +3,8 @@
 Groups come in the order of the values of their columns, with null first.
 """
 
+from copy import copy
+
 import polars as pl
 
 from kernelscope import _traceparse
@@ -80,9 +82,8 @@ class Intervals:
 
     def part(self, marks: pl.Series) -> "Intervals":
         """Those that are marked, in the same order; their positions are still those in all."""
-        part = object.__new__(Intervals)
-        part._values = self._values
-        part._sorted = self._sorted.part(marks.alias("marked").to_frame())
+        part = copy(self)
+        part._sorted = self._sorted.part(marks.alias("marked").to_frame())  # noqa: SLF001 - it is one of these
         return part
 
     def hidden_ns(self, frame: pl.DataFrame) -> pl.Series:
@@ -114,19 +115,13 @@ def merged(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
     return Intervals(frame, by=by).union()
 
 
-def covered_ns(frame: pl.DataFrame, *, by: list[str], level: str | None = None) -> pl.DataFrame:
+def covered_ns(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
     """Time during which at least one interval of a group is open.
 
-    With ``level``, a column of small numbers, there is a row for each up to the group's largest: the time
-    in which an interval of that level, or of a lower one, is open.
-
-    Columns: of ``frame``, needs ``start_ns``, ``end_ns``, ``by`` and ``level``; gives ``by``, ``level`` and
-        ``covered_ns``. Intervals that end before they start count nothing.
+    Columns: of ``frame``, needs ``start_ns``, ``end_ns`` and ``by``; gives ``by`` and ``covered_ns``.
+        Intervals that end before they start count nothing.
     """
-    levels = _zeros(frame.height, pl.UInt8) if level is None else frame[level]
-    found = Intervals(frame, by=by).covered_ns(levels)
-    if level is not None:
-        return found.rename({"level": level})
+    found = Intervals(frame, by=by).covered_ns(_zeros(frame.height, pl.UInt8))
     return found.drop("level") if by else found.select(pl.col("covered_ns").sum())
 
 

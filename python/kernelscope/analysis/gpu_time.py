@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.covering import covered_ns, merged
+from kernelscope.analysis.covering import Intervals, merged
 from kernelscope.analysis.gpu_work import CLASSES, WORK_CLASS, GpuWork
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.hta.answers import hta_comm_comp_overlap, hta_temporal_breakdown
@@ -139,7 +139,7 @@ def work_columns(*columns: str) -> list[pl.Expr]:
 
 def first_class_ns(work: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
     """Time of each group in which a class runs and none before it: ``by``, ``<class>_ns``."""
-    return _first_class_ns(covered_ns(work, by=by, level="class").rename({"class": "level"}), by=by)
+    return _first_class_ns(Intervals(work, by=by).covered_ns(work["class"]), by=by)
 
 
 def _first_class_ns(reached: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:

@@ -1,7 +1,5 @@
 """What several questions ask of the GPU work of a trace, each worked out once."""
 
-from functools import cached_property
-from threading import RLock
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -9,6 +7,7 @@ import polars as pl
 from kernelscope.analysis.classes import Classes
 from kernelscope.analysis.covering import Intervals
 from kernelscope.analysis.launch_classes import launch_classes
+from kernelscope.analysis.once import once
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -32,39 +31,23 @@ class GpuWork:
 
     def __init__(self, trace: "Trace") -> None:
         self._trace = trace
-        self._lock = RLock()
 
-    @property
+    @once
     def launches(self) -> Classes:
         """Their classes: see :func:`kernelscope.analysis.launch_classes.launch_classes`."""
-        with self._lock:
-            return self._launches
+        return launch_classes(self._trace)
 
-    @property
+    @once
     def on_devices(self) -> Intervals:
         """When each device works."""
-        with self._lock:
-            return self._on_devices
+        return Intervals(self._trace.gpu_ops.select("device", "start_ns", "dur_ns"), by=["device"])
+
+    @once
+    def computing(self) -> Intervals:
+        """When each device computes."""
+        return self.on_devices.part(self.classes == CLASSES.index("compute"))
 
     @property
     def classes(self) -> pl.Series:
         """Which of ``CLASSES`` each row is, by its place."""
         return self._trace.gpu_ops.select(WORK_CLASS).to_series()
-
-    @property
-    def computing(self) -> Intervals:
-        """When each device computes."""
-        with self._lock:
-            return self._computing
-
-    @cached_property
-    def _computing(self) -> Intervals:
-        return self._on_devices.part(self.classes == CLASSES.index("compute"))
-
-    @cached_property
-    def _launches(self) -> Classes:
-        return launch_classes(self._trace)
-
-    @cached_property
-    def _on_devices(self) -> Intervals:
-        return Intervals(self._trace.gpu_ops.select("device", "start_ns", "dur_ns"), by=["device"])

@@ -11,7 +11,7 @@ from kernelscope.analysis.costing.costed import Costed
 from kernelscope.analysis.costing.peaks import DevicePeaks, device_peaks, with_peaks
 from kernelscope.analysis.costing.physics import flags
 from kernelscope.analysis.costing.unique_costs import FIGURES
-from kernelscope.analysis.costing.work import GpuWork
+from kernelscope.analysis.costing.work import CostedWork
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -33,7 +33,7 @@ class LimitedWork(NamedTuple):
     """
 
     costed: Costed
-    work: GpuWork
+    work: CostedWork
     devices: list[DevicePeaks]
     pairs: _traceparse.WorkPairs
     table: pl.DataFrame
@@ -44,10 +44,10 @@ def limited_work(
 ) -> LimitedWork:
     """What limits the GPU work of ``trace`` that the operators of ``costed`` launched."""
     devices = device_peaks(trace, gpu=gpu, peak=peak)
-    return _limited(costed, GpuWork(trace, costed), devices)
+    return _limited(costed, CostedWork(trace, costed), devices)
 
 
-def _limited(costed: Costed, work: GpuWork, devices: list[DevicePeaks]) -> LimitedWork:
+def _limited(costed: Costed, work: CostedWork, devices: list[DevicePeaks]) -> LimitedWork:
     pairs = work.paired(costed.ops["kind"])
     found = work.told(pl.DataFrame(pairs.pairs())).rename({"kind": "of_kind", "class": "of_class"})
     kinds = costed.kinds.rename({column: f"op_{column}" for column in FIGURES})

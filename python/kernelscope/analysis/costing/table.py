@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.costing.costed import Costed, costed_trace
-from kernelscope.analysis.costing.work import GpuWork
+from kernelscope.analysis.costing.work import CostedWork
 from kernelscope.analysis.grouping import as_text
 from kernelscope.costs import ConventionName
 
@@ -51,7 +51,7 @@ def described(trace: "Trace", costed: Costed) -> pl.DataFrame:
     """The rows of :func:`costs` for a trace whose costs are known."""
     ops = pl.concat([costed.ops.select("op_row"), costed.kinds[costed.ops["kind"]]], how="horizontal")
     if ops.height and trace.gpu_ops.height:
-        work = GpuWork(trace, costed)
+        work = CostedWork(trace, costed)
         found = work.told(pl.DataFrame(work.paired(costed.ops["kind"]).ops()))
     else:
         found = pl.DataFrame(schema=_OF_WORK).clear(ops.height)

@@ -25,7 +25,7 @@ _CLASSES = {
 _FEWER = r"(?i)winograd|fft|gcgemm|cgemm|strassen"
 
 
-class GpuWork:
+class CostedWork:
     """The GPU work of a trace, with the operators of ``costed`` that it counts for.
 
     Columns of ``classes``, a row per class of equal work: ``kernel``, ``kind``, ``stream``, ``device``,

@@ -1,9 +1,7 @@
 """The answers from which several views are made, each computed once."""
 
-from collections.abc import Callable
 from itertools import chain
-from threading import RLock
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, cast
 
 import polars as pl
 
@@ -15,6 +13,7 @@ from kernelscope.analysis.costing.coverage import cost_findings, coverage_of, ki
 from kernelscope.analysis.costing.limits import LimitedWork, limited_work
 from kernelscope.analysis.eligibility import call_eligibility
 from kernelscope.analysis.gpu_work import GpuWork
+from kernelscope.analysis.once import once
 from kernelscope.analysis.ops import costed_calls, op_tables, operator_classes
 from kernelscope.report.html.parts import Note
 from kernelscope.report.html.window import Window, window_of
@@ -29,35 +28,11 @@ _GROUPINGS: dict[str, tuple[str, ...]] = {
 }
 
 
-_Answer = TypeVar("_Answer")
-
-
-class once(Generic[_Answer]):  # noqa: N801 - it is written like property
-    """A property of :class:`Sources` that is computed once, also where several threads ask for it.
-
-    ``functools.cached_property`` lets each of them compute it.
-    """
-
-    def __init__(self, make: "Callable[[Any], _Answer]") -> None:
-        self._make = make
-        self.__doc__ = make.__doc__
-
-    def __get__(self, sources: "Sources", owner: type) -> _Answer:
-        name = self._make.__name__
-        # A dictionary gives every thread the same lock.
-        with sources.locks.setdefault(name, RLock()):
-            if name not in sources.answers:
-                sources.answers[name] = self._make(sources)
-            return sources.answers[name]
-
-
 class Sources:
     """A trace, and what several views ask of it. Any number of threads may ask."""
 
     def __init__(self, trace: "Trace") -> None:
         self.trace = trace
-        self.locks: dict[str, RLock] = {}
-        self.answers: dict[str, Any] = {}
 
     @once
     def breakdown(self) -> pl.DataFrame:
@@ -115,21 +90,21 @@ class Sources:
         return costed_trace(self.trace, convention="kernelscope")
 
     @once
-    def _work(self) -> LimitedWork:
+    def _limited(self) -> LimitedWork:
         return limited_work(self.trace, self._costed)
 
     @once
     def _kinds(self) -> pl.DataFrame:
-        return kind_sums(self._work)
+        return kind_sums(self._limited)
 
     def roofline(self, by: str) -> pl.DataFrame:
         """What was achieved and attainable, by a column."""
-        return summed(self.trace, self._work, (by,))
+        return summed(self.trace, self._limited, (by,))
 
     @once
     def efficiency(self) -> pl.DataFrame:
         """FLOPs utilisation of each step."""
-        return step_efficiency(self.trace, self._work)
+        return step_efficiency(self.trace, self._limited)
 
     @once
     def coverage(self) -> pl.DataFrame:
