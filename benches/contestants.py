@@ -23,6 +23,8 @@ class Contestant:
     gzip: bool = True
     limit_bytes: int | None = None
     limit_reason: str = ""
+    example: tuple[str, ...] = ()
+    """The example of the reader that ``rust`` runs, and its options."""
 
     def skip_reason(self, *, content_bytes: int, available_bytes: int) -> str | None:
         """Why it is not measured on a file of ``content_bytes`` of JSON, if so."""
@@ -37,7 +39,22 @@ class Contestant:
 CONTESTANTS = (
     Contestant("kernelscope", "kernelscope.read", "own", memory=0.5),
     Contestant("kernelscope_one_thread", "kernelscope.read(threads=1)", "own", memory=0.5),
-    Contestant("inflate", "the inflater of kernelscope alone", "rust", memory=0.0, plain=False),
+    Contestant(
+        "inflate",
+        "the inflater of kernelscope alone, nothing kept",
+        "rust",
+        memory=0.0,
+        plain=False,
+        example=("inflate",),
+    ),
+    Contestant(
+        "inflate_kept",
+        "the inflater of kernelscope alone, all in memory",
+        "rust",
+        memory=1.1,
+        plain=False,
+        example=("inflate", "--keep"),
+    ),
     Contestant("libdeflate", "libdeflate alone, all in memory", "peers", memory=1.1, plain=False),
     Contestant("python_gzip", "Python's gzip alone", "peers", memory=0.0, plain=False),
     Contestant("orjson_loads", "orjson.loads", "peers", memory=8.0),

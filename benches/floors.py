@@ -56,7 +56,8 @@ SPEED = {
     "compact": (("json_load", 12), ("orjson_loads", 8)),
 }
 GZIP = 1.8
-INFLATERS = {"libdeflate": "libdeflate", "inflate": "the inflater"}
+# Both end with the whole content in memory: the 1.6 GB/s of libdeflate on which the promise rests are those.
+INFLATERS = {"libdeflate": "libdeflate", "inflate_kept": "the inflater"}
 MEMORY = 0.4
 STEADY = 0.85
 ANALYZE_TIME = 0.65

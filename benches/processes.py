@@ -38,7 +38,8 @@ def call(contestant: Contestant, path: Path) -> Sample:
     Raises: FailedError: it did not read the file.
     """
     if contestant.home == "rust":
-        outcome = run([str(_example(contestant.task)), str(path)])
+        name, *options = contestant.example
+        outcome = run([str(_example(name)), *options, str(path)])
         seconds = json.loads(outcome.output)["seconds"]
         return Sample(seconds)
     python = sys.executable if contestant.home == "own" else str(PEERS)
