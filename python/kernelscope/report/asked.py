@@ -18,12 +18,12 @@ _UNASKED = frozenset(
     }
 )
 # A track stands for them: the table of threads has both.
-_OF_THREADS = {"ops": {"tid"}, "python": {"pid", "tid"}, "memory": {"pid", "tid"}}
+_OF_THREADS = {name: {"pid", "tid"} for name in ("ops", "python", "memory")}
 # Only their rows are counted.
 _COUNTED = {"flows"}
 # What the page shows in no view.
 _NOT_ON_PAGE = {
-    "launches": {"callback_id", "correlation", "tid"},
+    "launches": {"callback_id", "correlation", "pid", "tid"},
     "gpu_ops": {"bandwidth_gb_per_s", "context", "correlation"},
 }
 
