@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 import polars as pl
 
-from kernelscope import analysis
+from kernelscope.analysis.advice import recommendations
 from kernelscope.analysis.costing.achieved import step_efficiency
 from kernelscope.analysis.costing.attainable import summed
 from kernelscope.analysis.costing.costed import Costed, costed_trace
@@ -13,8 +13,13 @@ from kernelscope.analysis.costing.coverage import cost_findings, coverage_of, ki
 from kernelscope.analysis.costing.limits import LimitedWork, limited_work
 from kernelscope.analysis.eligibility import call_eligibility
 from kernelscope.analysis.gpu_work import GpuWork
+from kernelscope.analysis.gpus import gpu_summary
+from kernelscope.analysis.kernels import kernel_table
+from kernelscope.analysis.missing_views import missing
 from kernelscope.analysis.once import once
-from kernelscope.analysis.ops import costed_calls, op_tables, operator_classes
+from kernelscope.analysis.ops import costed_calls, op_table, op_tables, operator_classes
+from kernelscope.analysis.overview_figures import overview
+from kernelscope.analysis.steps import step_breakdown
 from kernelscope.report.html.parts import Note
 from kernelscope.report.html.window import Window, window_of
 
@@ -37,7 +42,7 @@ class Sources:
     @once
     def breakdown(self) -> pl.DataFrame:
         """Every complete step and its parts."""
-        return analysis.step_breakdown(self.trace)
+        return step_breakdown(self.trace)
 
     @property
     def ops(self) -> dict[str, pl.DataFrame]:
@@ -61,7 +66,7 @@ class Sources:
         found = dict(zip(recorded, tables, strict=True))
         if not self.missing("call_stacks"):
             # Stacks that are put together from Python frames take their time.
-            found["stack"] = analysis.op_table(self.window.trace, by=("name", "call_stack"))
+            found["stack"] = op_table(self.window.trace, by=("name", "call_stack"))
         return found, call_eligibility(self.trace, calls=calls)
 
     @once
@@ -72,12 +77,12 @@ class Sources:
     @once
     def kernels(self) -> pl.DataFrame:
         """Kernels by name."""
-        return analysis.kernel_table(self.trace, work=self.work)
+        return kernel_table(self.trace, work=self.work)
 
     @once
     def gpus(self) -> pl.DataFrame:
         """Each GPU that worked."""
-        return analysis.gpu_summary(self.trace, work=self.work)
+        return gpu_summary(self.trace, work=self.work)
 
     @once
     def costs(self) -> pl.DataFrame:
@@ -119,15 +124,13 @@ class Sources:
     @once
     def overview(self) -> dict[str, object]:
         """The figures of the trace at a glance."""
-        table = analysis.overview(
-            self.trace, gpus=self.gpus, efficiency=self.efficiency, calls=self._eligibility
-        )
+        table = overview(self.trace, gpus=self.gpus, efficiency=self.efficiency, calls=self._eligibility)
         return table.row(0, named=True)
 
     @once
     def recommendations(self) -> pl.DataFrame:
         """What could make the program faster."""
-        return analysis.recommendations(
+        return recommendations(
             self.trace, breakdown=self.breakdown, gpus=self.gpus, calls=self._eligibility, work=self.work
         )
 
@@ -138,7 +141,7 @@ class Sources:
 
     @once
     def _missing(self) -> dict[str, str]:
-        rows = analysis.missing(self.trace).iter_rows(named=True)
+        rows = missing(self.trace).iter_rows(named=True)
         return {row["view"]: f"{row['why']} {row['remedy']}" for row in rows}
 
     def missing(self, *names: str) -> list[Note]:

@@ -2,7 +2,8 @@
 
 import polars as pl
 
-from kernelscope import _traceparse, analysis
+from kernelscope import _traceparse
+from kernelscope.analysis.flame import folded_stacks
 from kernelscope.report.html.cells import label
 from kernelscope.report.html.charts import ICICLE_LAYOUT, icicle
 from kernelscope.report.html.parts import Figure, Group, Note, Part, View
@@ -33,7 +34,7 @@ def _parts(sources: Sources) -> list[Part]:
     for by, metric, title in _KINDS:
         if (by == "module" and sources.missing("modules")) or (by == "python" and trace.python.is_empty()):
             continue
-        stacks = analysis.folded_stacks(trace, by=by, metric=metric).filter(pl.col("value_ns") > 0)
+        stacks = folded_stacks(trace, by=by, metric=metric).filter(pl.col("value_ns") > 0)
         if stacks.height:
             choices.append((title, _figure(stacks, by, metric, title)))
     lacks = sources.missing("operators", "modules", "python")

@@ -4,7 +4,11 @@ from typing import Any
 
 import polars as pl
 
-from kernelscope import analysis
+from kernelscope.analysis.copy_bandwidth import memory_bandwidth_summary
+from kernelscope.analysis.gpu_time import temporal_breakdown
+from kernelscope.analysis.launching.calls import launch_summary
+from kernelscope.analysis.launching.idle import idle_time
+from kernelscope.analysis.launching.queueing import queue_summary
 from kernelscope.report.html.charts import time_unit
 from kernelscope.report.html.parts import Figure, Part, View
 from kernelscope.report.html.sources import Sources
@@ -33,7 +37,7 @@ def _parts(sources: Sources) -> list[Part]:
     trace = sources.trace
     if trace.gpu_ops.is_empty():
         return [*sources.missing("kernels")]
-    times = analysis.temporal_breakdown(trace, work=sources.work)
+    times = temporal_breakdown(trace, work=sources.work)
     parts: list[Part] = [_figure(times)]
     what = "From a GPU's first work to the end of its last. Communication counts where nothing computes."
     parts.append(Table("gpu-time", "Time of each GPU", what, times))
@@ -41,18 +45,18 @@ def _parts(sources: Sources) -> list[Part]:
         "Gaps in which a GPU idled. host_wait: its next work had not been launched; kernel_wait: it waited in"
         " the queue for a moment; other: it waited for an event, a copy or another stream."
     )
-    idle = analysis.idle_time(trace, work=sources.work)
+    idle = idle_time(trace, work=sources.work)
     if idle.height:
         parts.append(Table("idle", "Idle time by cause", what, _as_percent(idle)))
-    launches = analysis.launch_summary(trace)
+    launches = launch_summary(trace)
     if launches.height:
         what = "Calls that started GPU work, and how long the work waited after them."
         parts.append(Table("launch-calls", "Launches", what, launches, _LAUNCHES))
-    queues = analysis.queue_summary(trace)
+    queues = queue_summary(trace)
     if queues.height:
         what = "Calls that wait in the queue of each stream: an empty queue means that the host is too slow."
         parts.append(Table("queues", "Queues", what, queues))
-    copies = analysis.memory_bandwidth_summary(trace)
+    copies = memory_bandwidth_summary(trace)
     if copies.height:
         what = "What copies and memsets of each kind moved, and how fast."
         parts.append(Table("copies", "Copies", what, copies))

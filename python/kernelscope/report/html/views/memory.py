@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from kernelscope import analysis
+from kernelscope.analysis.memory.curve import memory_summary, memory_timeline
+from kernelscope.analysis.memory.lifetimes import memory_allocations, memory_peak
+from kernelscope.analysis.memory.operators import memory_table
 from kernelscope.analysis.memory.records import AllocatorRecords
 from kernelscope.report.html.charts import byte_unit, time_unit
 from kernelscope.report.html.parts import Figure, Note, Part, View
@@ -40,15 +42,15 @@ def _parts(sources: Sources) -> list[Part]:
         return [*notes]
     trace, origin = sources.trace, sources.origin_ns
     records = AllocatorRecords(trace)
-    summary = analysis.memory_summary(trace, records=records).with_columns(pl.col("peak_ns") - origin)
-    curve = analysis.memory_timeline(trace, max_points=_MOST_POINTS, records=records)
+    summary = memory_summary(trace, records=records).with_columns(pl.col("peak_ns") - origin)
+    curve = memory_timeline(trace, max_points=_MOST_POINTS, records=records)
     parts: list[Part] = [_curve(curve.filter(device=d), d, origin) for d in summary["device"].to_list()]
     what = (
         "The peak, what was reserved but not allocated, and what was allocated in the recording and not freed"
         " in it. A summed curve counts from 0, since the recorder did not say how much was allocated before."
     )
     parts.append(Table("memory-devices", "Memory of each device", what, summary, _SUMMARY))
-    peak = analysis.memory_peak(trace, records=records)
+    peak = memory_peak(trace, records=records)
     if peak.height:
         what = "Who held the memory when most of it was allocated; older was allocated before the recording."
         held = peak.with_columns(
@@ -59,7 +61,7 @@ def _parts(sources: Sources) -> list[Part]:
         parts.append(Table("memory-peak", "Who held the peak", what, held, columns))
     window, stretch = sources.window
     shown = records if window is trace else AllocatorRecords(window)
-    operators = analysis.memory_table(window, records=shown)
+    operators = memory_table(window, records=shown)
     if stretch:
         parts.append(Note(f"The trace is large: operators and allocations below are those of {stretch}."))
     if operators.height:
@@ -75,7 +77,7 @@ def _leading(frame: pl.DataFrame) -> list[str]:
 
 def _allocations(trace: "Trace", records: AllocatorRecords, origin: int) -> list[Part]:
     """The largest allocations with their lifetimes."""
-    found = analysis.memory_allocations(trace, records=records)
+    found = memory_allocations(trace, records=records)
     if found.is_empty():
         return []
     order = found.sort(["bytes", "lifetime_ns"], descending=True, nulls_last=True)

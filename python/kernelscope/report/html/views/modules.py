@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from kernelscope import analysis
+from kernelscope.analysis.network.tree import module_table
 from kernelscope.report.html.cells import label
 from kernelscope.report.html.charts import ICICLE_LAYOUT, icicle
 from kernelscope.report.html.parts import Figure, Part, View
@@ -27,7 +27,7 @@ def _parts(sources: Sources) -> list[Part]:
     notes = sources.missing("modules")
     if notes:
         return [*notes]
-    table = analysis.module_table(sources.trace, costs=sources.costs)
+    table = module_table(sources.trace, costs=sources.costs)
     indented = pl.lit("\u2003").repeat_by(pl.col("depth").clip(upper_bound=40)).list.join("") + pl.col(
         "module"
     )

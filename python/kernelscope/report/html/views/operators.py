@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from kernelscope import analysis
+from kernelscope.analysis.op_views import op_kernels
 from kernelscope.report.html.charts import donut
 from kernelscope.report.html.parts import Group, Part, View
 from kernelscope.report.html.sources import Sources, with_share
@@ -77,7 +77,7 @@ def _shared(table: pl.DataFrame) -> pl.DataFrame:
 
 def _kernels(sources: Sources) -> Table:
     window, stretch = sources.window
-    table = analysis.op_kernels(window)
+    table = op_kernels(window)
     known = table.filter(pl.col("op").is_in(sources.ops["name"]["name"].to_list()))
     columns = ("op", "name", "kind", "calls", "total_ns", "self_ns", "min_ns", "max_ns", "share")
     what = "GPU work by the operator around its launch, and by those around that."
