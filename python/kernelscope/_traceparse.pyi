@@ -290,6 +290,9 @@ def told_paths(
 def path_texts(paths: Frame, texts: list[str], wanted: Frame, root_first: bool) -> ArrowTable:
     """The ``text`` of each of the wanted paths."""
 
+def fold_paths(paths: Frame, texts: list[str], calls: Frame) -> ArrowTable:
+    """By text of paths ``stack``, ``value_ns`` and ``events`` of calls with ``path`` and ``value_ns``."""
+
 def divide_windows(claims: Frame, windows: list[tuple[int, int]]) -> ArrowTable:
     """Gives every moment of the windows one owner; ``window``, ``id`` (null for nobody) and ``ns``."""
 

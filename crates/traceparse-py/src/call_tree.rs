@@ -421,6 +421,31 @@ pub(crate) fn path_texts(
     })
 }
 
+/// What calls come to by the texts of their paths: `stack`, `value_ns` and `events`. See
+/// `traceparse::call_tree::folded`.
+///
+/// Columns: of `calls`, `path` and `value_ns` (null is 0).
+#[pyfunction]
+pub(crate) fn fold_paths(
+    py: Python<'_>,
+    paths: Frame,
+    texts: Vec<String>,
+    calls: Frame,
+) -> PyResult<ArrowTable> {
+    answer(py, || {
+        let (parents, names) = (paths.links("parent", NONE)?, paths.links("name", NONE)?);
+        let (of, values) = (calls.links("path", NONE)?, calls.numbers("value_ns")?);
+        let folds = call_tree::folded(&parents, &names, &texts, &of, &values);
+        let (sums, counts): (Vec<i64>, Vec<i64>) = folds.iter().map(|fold| (fold.sum, fold.calls)).unzip();
+        let stacks: LargeStringArray = folds.into_iter().map(|fold| Some(fold.text)).collect();
+        table(vec![
+            ("stack", Arc::new(stacks)),
+            ("value_ns", Arc::new(Int64Array::from(sums))),
+            ("events", Arc::new(Int64Array::from(counts))),
+        ])
+    })
+}
+
 fn invalid(message: &str) -> ArrowError {
     ArrowError::InvalidArgumentError(message.to_owned())
 }

@@ -26,7 +26,7 @@ mod watch;
 #[pyo3::pymodule]
 mod _traceparse {
     #[pymodule_export]
-    use super::call_tree::{CallTree, divide_rows, path_texts, told_paths};
+    use super::call_tree::{CallTree, divide_rows, fold_paths, path_texts, told_paths};
     #[pymodule_export]
     use super::comparison::{align_events, divide_windows};
     #[pymodule_export]

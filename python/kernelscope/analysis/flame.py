@@ -7,7 +7,8 @@ import polars as pl
 from kernelscope.analysis.averages.call_stacks import frames_of, is_left_out, recorded_texts, with_stacks
 from kernelscope.analysis.averages.events import call_slices, host_events, shown_name, timed_calls
 from kernelscope.analysis.classes import classes_of
-from kernelscope.analysis.name_trie import Trie, name_trie
+from kernelscope.analysis.name_trie import Trie, flat_trie, name_trie
+from kernelscope.analysis.row_lookup import looked_up, positions
 from kernelscope.analysis.tree import CallTree, nest
 from kernelscope.errors import InvalidArgumentError
 
@@ -23,6 +24,7 @@ _MODULE = "nn.Module: "
 _UNNAMED = "(no_name)"
 _UNLINKED = "(no_operator)"
 _LONGEST_NAME = 1024
+_SHORTEST_NS = 1_000
 # What a node is: an event of the host, or GPU work that belongs to one, or to none.
 _HOST, _LINKED, _ALONE = 0, 1, 2
 
@@ -57,41 +59,37 @@ def folded_stacks(
             f"by= takes {', '.join(VIEWS)} and metric= {', '.join(METRICS)}, not {by!r} and {metric!r}"
         )
     if by == "python":
-        rows, stacks = _python_rows(trace, "cpu_self_ns" if metric == "self_cpu" else "device_self_ns")
+        rows, trie = _python_rows(trace, "cpu_self_ns" if metric == "self_cpu" else "device_self_ns")
     else:
-        rows, stacks = _nested_rows(trace, with_modules=by == "module", on_gpu=metric == "self_cuda")
-    if not aggregate:
-        rows = rows.sort("start_ns", "before", "row").join(
-            stacks, on="at", how="inner", maintain_order="left"
-        )
-        rows = rows.select("stack", "value_ns", value_us=pl.col("value_ns") // 1000)
-        return rows.filter(pl.col("value_us") > 0).with_columns(events=pl.lit(1, pl.Int64))
-    sums = rows.group_by("at").agg(pl.col("value_ns").sum(), events=pl.len().cast(pl.Int64))
-    # Different names can have the same text.
-    table = sums.join(stacks, on="at", how="inner").group_by("stack").agg(pl.col("value_ns", "events").sum())
-    table = table.filter(pl.col("value_ns") > 0).sort(["value_ns", "stack"], descending=[True, False])
+        rows, trie = _nested_rows(trace, with_modules=by == "module", on_gpu=metric == "self_cuda")
+    if aggregate:
+        table = trie.folded(rows.select("path", "value_ns")).filter(pl.col("value_ns") > 0)
+    else:
+        rows = rows.filter(pl.col("value_ns") >= _SHORTEST_NS).sort("start_ns", "before", "row")
+        paths = classes_of(rows.select("path"))
+        stacks = paths.spread(trie.text_of(paths.keys["path"])).alias("stack")
+        table = rows.select(stacks, "value_ns", events=pl.lit(1, pl.Int64)).filter(pl.col("stack") != "")
     return table.select("stack", "value_ns", value_us=pl.col("value_ns") // 1000, events="events")
 
 
-def _python_rows(trace: "Trace", value: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Stack and time of each host event that has a stack, and the texts of the stacks."""
+def _python_rows(trace: "Trace", value: str) -> tuple[pl.DataFrame, Trie]:
+    """Path and time of each host event, and the paths."""
     events, texts, trie = host_events(trace), recorded_texts(trace), None
     if texts["text"].null_count() == texts.height:
         texts, trie = _rebuilt_stacks(trace, events)
     tree = timed_calls(trace, events)
     stacked = with_stacks(trace, events, texts)
-    calls = stacked.select("row", "start_ns", before=-pl.col("dur_ns"), at="stack").filter(tree.is_kept())
+    calls = stacked.select("row", "start_ns", before=-pl.col("dur_ns"), path="stack").filter(tree.is_kept())
     rows = calls.with_columns(tree.columns([value]).to_series().alias("value_ns"))
-    rows = rows.filter(pl.col("at").is_not_null())
     if trie is None:
+        recorded = classes_of(rows.select("path"))
         frames = pl.element().str.replace_all(_SPECIAL, "_")
-        stacks = frames_of(rows["at"]).select(
-            at="stack", stack=pl.col("frames").list.eval(frames).list.reverse().list.join(";")
+        texts = frames_of(recorded.keys["path"]).select(
+            pl.col("frames").list.eval(frames).list.reverse().list.join(";")
         )
-    else:
-        stacks = rows.select(pl.col("at").unique())
-        stacks = stacks.with_columns(trie.text_of(stacks["at"]).alias("stack"))
-    return rows, stacks.filter(pl.col("stack") != "")
+        trie = flat_trie(recorded.of, texts.to_series().to_list())
+        rows = rows.with_columns(recorded.of.alias("path"))
+    return rows, trie
 
 
 def _rebuilt_stacks(trace: "Trace", events: pl.DataFrame) -> tuple[pl.DataFrame, Trie]:
@@ -99,21 +97,23 @@ def _rebuilt_stacks(trace: "Trace", events: pl.DataFrame) -> tuple[pl.DataFrame,
 
     Like the recorded ones without the frame itself: ``text`` is a path of the trie.
     """
-    name = _clean(pl.col("name").cast(pl.String))
-    trie = name_trie(trace.python, text=pl.when(~is_left_out(name)).then(name).otherwise(pl.lit("")))
-    of_frame = trace.python.select(frame="row", text=trie.path_of)
+    trie = name_trie(trace.python, _frame_texts)
     tree = CallTree(events)
     tree.retain(events["is_python"])
-    inner = events.select("row", "is_python", _around=tree.kept())
-    callers = trace.python.select("row", _caller="parent_row")
-    inner = inner.join(callers, on="row", how="left")
     # A frame knows its caller, who may be on another thread.
-    inner = inner.select("row", frame=pl.when("is_python").then("_caller").otherwise("_around"))
-    return inner.join(of_frame, on="frame", how="inner").select("row", "text"), trie
+    callers = looked_up(events["row"], trace.python, "parent_row")["parent_row"]
+    frames = callers.zip_with(events["is_python"], tree.kept())
+    paths = trie.path_of.gather(positions(trace.python["row"], frames))
+    return events.select("row", paths.alias("text")), trie
 
 
-def _nested_rows(trace: "Trace", *, with_modules: bool, on_gpu: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Stack and time of each event and each piece of GPU work, and the texts of the stacks."""
+def _frame_texts(names: pl.DataFrame) -> pl.Series:
+    cleaned = names.select(_clean(pl.col("name").cast(pl.String)).alias("name"))
+    return cleaned.select(pl.when(~is_left_out(pl.col("name"))).then("name")).to_series()
+
+
+def _nested_rows(trace: "Trace", *, with_modules: bool, on_gpu: bool) -> tuple[pl.DataFrame, Trie]:
+    """Path and time of each event and each piece of GPU work, and the paths."""
     nodes = _nodes(trace, with_modules=with_modules)
     if on_gpu:
         value = pl.lit(0, pl.Int64).alias("value_ns")
@@ -131,10 +131,9 @@ def _nested_rows(trace: "Trace", *, with_modules: bool, on_gpu: bool) -> tuple[p
     text = pl.col("name").cast(pl.String)
     shown = pl.when(pl.col("part") == _HOST).then(shown_name(text).str.strip_prefix(_MODULE)).otherwise(text)
     alone = pl.when(pl.col("part") == _ALONE).then(pl.lit(f"{_UNLINKED};")).otherwise(pl.lit(""))
-    trie = name_trie(nodes, text=alone + _clean(shown), keys=("name", "part"))
-    rows = nodes.select("row", "start_ns", "value_ns", before=pl.lit(0), at=trie.path_of)
-    paths = pl.int_range(trie.paths.height, dtype=pl.UInt32, eager=True).alias("at")
-    return rows, pl.DataFrame([paths, trie.text_of(paths).alias("stack")])
+    cleaned = alone + _clean(shown)
+    trie = name_trie(nodes, lambda names: names.select(cleaned).to_series(), keys=("name", "part"))
+    return nodes.select("row", "start_ns", "value_ns", before=pl.lit(0), path=trie.path_of), trie
 
 
 def _nodes(trace: "Trace", *, with_modules: bool) -> pl.DataFrame:

@@ -1,5 +1,6 @@
 """Merges the nodes of a forest that have the same names above them."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import polars as pl
@@ -31,15 +32,32 @@ class Trie(NamedTuple):
         wanted = paths.alias("path").to_frame()
         return taken(_traceparse.path_texts(self.paths, self.texts, wanted, root_first), "text")
 
+    def folded(self, calls: pl.DataFrame) -> pl.DataFrame:
+        """What calls come to by the texts of their paths, without those that have none.
 
-def name_trie(nodes: pl.DataFrame, *, text: pl.Expr, keys: tuple[str, ...] = ("name",)) -> Trie:
+        Columns: of ``calls``, needs ``path`` (null for none) and ``value_ns``; gives ``stack``, ``value_ns``
+            (the sum) and ``events``.
+        Order: the largest sum first, then by stack.
+        """
+        return pl.DataFrame(_traceparse.fold_paths(self.paths, self.texts, calls))
+
+
+def flat_trie(path_of: pl.Series, texts: list[str]) -> Trie:
+    """A trie of paths that are known by their whole ``texts``: each is a root."""
+    names = pl.int_range(len(texts), dtype=pl.UInt32, eager=True)
+    return Trie(path_of, names.to_frame("name").with_columns(parent=pl.lit(None, pl.UInt32)), texts)
+
+
+def name_trie(
+    nodes: pl.DataFrame, text: Callable[[pl.DataFrame], pl.Series], *, keys: tuple[str, ...] = ("name",)
+) -> Trie:
     """The trie of ``nodes``: two nodes share a path if they and all above them agree in ``keys``.
 
-    ``text`` tells the text of a name from the columns ``keys``.
+    ``text`` tells the texts of names from their columns ``keys``.
 
     Columns: of ``nodes``, needs ``row``, ``parent_row`` (null, or not there, for a root) and ``keys``.
     """
     names = classes_of(nodes.select(keys))
-    texts = names.keys.select(text.fill_null("")).to_series().to_list()
+    texts = text(names.keys).fill_null("").to_list()
     path_of, paths = CallTree(nodes).paths(names.of, most_levels=MOST_LEVELS)
     return Trie(path_of, paths, texts)

@@ -20,7 +20,7 @@ pub use columns::{Column, Values, Working};
 pub use forest::{Circular, Forest};
 pub use innermost::{Nested, Points, innermost};
 pub use nest::{Slices, nest};
-pub use paths::{Paths, Told, path_texts};
+pub use paths::{Fold, Paths, Told, folded, path_texts};
 pub use positions::Positions;
 
 /// No call.

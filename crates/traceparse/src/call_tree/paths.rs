@@ -117,3 +117,42 @@ pub fn path_texts(
     };
     wanted.iter().map(&mut text_of).collect()
 }
+
+/// What the calls of one text come to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fold {
+    /// The names from the root on, with `;` between.
+    pub text: String,
+    /// The sum of the values.
+    pub sum: i64,
+    /// How many calls there are.
+    pub calls: i64,
+}
+
+/// What calls come to by the texts of their paths, `of`, the largest sum first, then in order of the texts.
+///
+/// Calls without a path are left out, and so are those of a path without a text. The others are as in
+/// [`path_texts`].
+#[must_use]
+pub fn folded(parents: &[u32], names: &[u32], texts: &[String], of: &[u32], values: &[i64]) -> Vec<Fold> {
+    let mut sums = vec![(0_i64, 0_i64); parents.len()];
+    for (&path, &value) in of.iter().zip(values) {
+        if let Some((sum, calls)) = sums.get_mut(path as usize) {
+            *sum = sum.wrapping_add(value);
+            *calls += 1;
+        }
+    }
+    let used: Vec<u32> =
+        (0_u32..).zip(&sums).filter(|(_, (_, calls))| *calls > 0).map(|(at, _)| at).collect();
+    // Different names can have the same text.
+    let mut folds: HashMap<String, (i64, i64)> = HashMap::with_capacity(used.len());
+    for (text, &at) in path_texts(parents, names, texts, &used, true).into_iter().zip(&used) {
+        let (sum, calls) = sums.get(at as usize).copied().unwrap_or_default();
+        let fold = folds.entry(text).or_default();
+        *fold = (fold.0.wrapping_add(sum), fold.1 + calls);
+    }
+    let folds = folds.into_iter().filter(|(text, _)| !text.is_empty());
+    let mut folds: Vec<Fold> = folds.map(|(text, (sum, calls))| Fold { text, sum, calls }).collect();
+    folds.sort_unstable_by(|a, b| b.sum.cmp(&a.sum).then_with(|| a.text.cmp(&b.text)));
+    folds
+}

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{
     Circular, Classes, Column, Forest, NONE, Nested, Paths, Points, Positions, Slices, Told, Values, Working,
-    innermost, nest, path_texts,
+    folded, innermost, nest, path_texts,
 };
 use crate::memory::Curve;
 
@@ -236,6 +236,28 @@ proptest! {
             prop_assert_eq!(*known.entry(on_way).or_insert(paths.of[at]), paths.of[at]);
         }
         prop_assert_eq!(known.len(), paths.names.len());
+    }
+
+    #[test]
+    fn folds_are_the_sums_of_texts((parents, names, _) in calls(), values in vec(-3..9_i64, 40)) {
+        let Paths { mut of, parents, names } = Paths::new(&Forest::new(parents).unwrap(), &names, 4);
+        // Names of the same text, and one without.
+        let texts: Vec<String> = ["a", "a", "b", ""].map(String::from).to_vec();
+        if let Some(first) = of.first_mut() {
+            *first = NONE;
+        }
+        let found = path_texts(&parents, &names, &texts, &of, true);
+        let mut sums: HashMap<&str, (i64, i64)> = HashMap::new();
+        for (text, &value) in found.iter().zip(&values).filter(|(text, _)| !text.is_empty()) {
+            let sum = sums.entry(text).or_default();
+            *sum = (sum.0 + value, sum.1 + 1);
+        }
+        let folds = folded(&parents, &names, &texts, &of, &values);
+        prop_assert!(folds.is_sorted_by_key(|fold| (-fold.sum, fold.text.clone())));
+        prop_assert_eq!(folds.len(), sums.len());
+        for fold in &folds {
+            prop_assert_eq!(sums[fold.text.as_str()], (fold.sum, fold.calls));
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.analysis.tree import CallTree
 
 if TYPE_CHECKING:
@@ -42,9 +43,8 @@ def with_stacks(trace: "Trace", events: pl.DataFrame, texts: pl.DataFrame) -> pl
     Source: torch/autograd/profiler_util.py, EventList._set_backward_stacktraces.
     """
     numbers = ("sequence", "forward_thread")
-    own = events.join(texts.select("row", _text="text"), on="row", how="left", maintain_order="left").join(
-        trace.ops.select("row", *numbers), on="row", how="left", maintain_order="left"
-    )
+    text = looked_up(events["row"], texts, "text").to_series().alias("_text")
+    own = events.with_columns(text, *looked_up(events["row"], trace.ops, *numbers))
     is_gradient = _is_gradient(own)
     if not is_gradient.any():
         return own.rename({"_text": "stack"}).drop(numbers)
@@ -97,14 +97,14 @@ def _forward_texts(trace: "Trace", events: pl.DataFrame) -> pl.DataFrame:
 
 
 def frames_of(stacks: pl.Series) -> pl.DataFrame:
-    """The frames of each distinct text of call stacks, leaf first, without those that torch leaves out.
+    """The frames of each distinct text of call stacks in order, leaf first, without those torch leaves out.
 
     Columns: ``stack`` (as in ``stacks``) and ``frames`` (a list, empty for null).
     Source: torch/autograd/profiler_util.py, _filter_stack_entry.
     """
     frame = pl.element()
     frames = pl.col("stack").cast(pl.String).fill_null("").str.split(";")
-    texts = stacks.alias("stack").unique().to_frame()
+    texts = stacks.alias("stack").unique(maintain_order=True).to_frame()
     return texts.with_columns(frames=frames.list.eval(frame.filter((frame != "") & ~is_left_out(frame))))
 
 
