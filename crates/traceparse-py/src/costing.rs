@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, UInt8Array, 
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
 use traceparse::call_tree::{Classes, Forest, NONE, Positions};
-use traceparse::costing::{Calls, Figures, Limits, Marks, Owned, Pairs, Traits, UNTIMED, Work};
+use traceparse::costing::{Calls, Figures, Limits, Marks, Owned, Owner, Pairs, Traits, UNTIMED, Work};
 use traceparse::interval::shared_time;
 
 use crate::answer::{answer, answer_watched};
@@ -102,10 +102,13 @@ fn owners(
     };
     let Owned { calls, outer, of_work } = owned;
     let class_of = |call: u32| classes.of().get(call as usize).copied();
+    let codes = |of: fn(&Owner) -> u32| -> Vec<u32> {
+        calls.iter().map(|op| class_of(of(op)).unwrap_or(NONE)).collect()
+    };
     let row_of = |call: u32| rows.get(call as usize).copied().unwrap_or(NONE);
     let mut kinds = Classes::new(calls.len() as u32);
-    kinds.divide(calls.iter().map(|op| class_of(op.call).map(i64::from)));
-    kinds.divide(calls.iter().map(|op| class_of(op.forward).map(i64::from)));
+    kinds.divide_codes(&codes(|op| op.call));
+    kinds.divide_codes(&codes(|op| op.forward));
     let first = || kinds.first().iter().filter_map(|&first| calls.get(first as usize));
     let of_kinds = table(vec![
         ("class", Arc::new(first().map(|op| class_of(op.call)).collect::<UInt32Array>())),

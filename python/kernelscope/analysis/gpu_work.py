@@ -43,6 +43,11 @@ class GpuWork:
         return Intervals(self._trace.gpu_ops.select("device", "start_ns", "dur_ns"), by=["device"])
 
     @once
+    def gaps(self) -> pl.DataFrame:
+        """The gaps between the works of each device: see :meth:`Intervals.gaps`."""
+        return self.on_devices.gaps(self._trace.gpu_ops["launch_row"], self._trace.launches)
+
+    @once
     def computing(self) -> Intervals:
         """When each device computes."""
         return self.on_devices.part(self.classes == CLASSES.index("compute"))

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
+from kernelscope.analysis.classes import classes_of
+
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
@@ -58,8 +60,8 @@ def _no_values(table: str, column: str) -> Callable[["Trace"], bool]:
 def _no_modules(trace: "Trace") -> bool:
     if not _no_values("python", "module_id")(trace) or not _no_values("ops", "module_hierarchy")(trace):
         return False
-    names = (frame["name"].unique().cast(pl.String) for frame in (trace.ops, trace.ranges))
-    return not any(distinct.str.contains(_LAYERS).any() for distinct in names)
+    names = (classes_of(frame.select("name")).keys["name"] for frame in (trace.ops, trace.ranges))
+    return not any(distinct.cast(pl.String).str.contains(_LAYERS).any() for distinct in names)
 
 
 def _no_stacks(trace: "Trace") -> bool:

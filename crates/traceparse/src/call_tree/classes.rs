@@ -58,6 +58,9 @@ impl Classes {
 
     /// Divides the classes by a column of any numbers, or none.
     pub fn divide(&mut self, values: impl Iterator<Item = Option<i64>> + Clone) {
+        if self.agree_in(values.clone()) {
+            return;
+        }
         let known = values.clone().flatten();
         let (low, high) = known.fold((i64::MAX, i64::MIN), |(low, high), v| (low.min(v), high.max(v)));
         let above = |value: i64| value.wrapping_sub(low) as u64;
@@ -68,6 +71,18 @@ impl Classes {
         let code = |value: Option<i64>| value.map_or(0, |value| above(value) + 1);
         let span = if low > high { 1 } else { above(high) + 2 };
         self.divide_below(span, values.map(code));
+    }
+
+    /// Whether the rows of every class have one value.
+    fn agree_in(&self, values: impl Iterator<Item = Option<i64>>) -> bool {
+        // Classes are numbered as their first rows come.
+        let mut met: Vec<Option<i64>> = Vec::with_capacity(self.first.len());
+        self.of.iter().zip(values).all(|(&class, value)| {
+            if class as usize == met.len() {
+                met.push(value);
+            }
+            met.get(class as usize) == Some(&value)
+        })
     }
 
     /// Divides the classes by codes below `span`.

@@ -119,6 +119,29 @@ impl Forest {
         found
     }
 
+    /// The marked calls in order, and for each call the place among them of the [nearest](Self::nearest).
+    #[must_use]
+    pub fn numbered(&self, is_marked: impl Fn(usize) -> bool) -> (Vec<u32>, Vec<u32>) {
+        let mut marked: Vec<u32> = Vec::new();
+        if self.inner_first.is_some() {
+            let nearest = self.nearest(&is_marked);
+            marked.extend((0_u32..).take(self.len()).filter(|&at| is_marked(at as usize)));
+            let place = |at: u32| marked.binary_search(&at).map_or(NONE, |place| place as u32);
+            let found = nearest.into_iter().map(place).collect();
+            return (marked, found);
+        }
+        let mut found: Vec<u32> = Vec::with_capacity(self.parents.len());
+        for (&parent, at) in self.parents.iter().zip(0_u32..) {
+            found.push(if is_marked(at as usize) {
+                marked.push(at);
+                marked.len() as u32 - 1
+            } else {
+                found.get(parent as usize).copied().unwrap_or(NONE)
+            });
+        }
+        (marked, found)
+    }
+
     /// Merges every call that is not marked into the nearest marked one around it, or into none.
     pub fn retain(&mut self, is_marked: impl Fn(usize) -> bool) {
         self.merge(self.nearest(is_marked));

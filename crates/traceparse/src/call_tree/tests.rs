@@ -71,9 +71,13 @@ proptest! {
     #[test]
     fn calls_are_merged_into_the_first_that_is_retained((parents, marks, _) in calls()) {
         let mut forest = Forest::new(parents.clone()).unwrap();
+        let (marked, places) = forest.numbered(|at| marks[at] == 1);
         forest.retain(|at| marks[at] == 1);
         let first = |at| way(&parents, at).into_iter().find(|&on| marks[on as usize] == 1).unwrap_or(NONE);
         let expected: Vec<_> = (0..parents.len() as u32).map(first).collect();
+        let nearest: Vec<_> = places.iter().map(|&place| *marked.get(place as usize).unwrap_or(&NONE)).collect();
+        prop_assert!(marked.is_sorted() && marked.iter().all(|&at| marks[at as usize] == 1));
+        prop_assert_eq!(&nearest, &expected);
         prop_assert_eq!(kept_of(&forest), expected);
         let around = |at: usize| if marks[at] == 1 && parents[at] != NONE { first(parents[at]) } else { NONE };
         let expected: Vec<_> = (0..parents.len()).map(around).collect();

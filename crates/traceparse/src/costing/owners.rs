@@ -71,9 +71,8 @@ impl Calls<'_> {
             }
         }
         let is_owner = |call: usize| is_owner.get(call) == Some(&true);
-        let counted = (0_u32..).take(self.forest.len()).filter(|&call| is_owner(call as usize));
-        let mut calls: Vec<Owner> = counted.map(|call| Owner { call, forward: NONE }).collect();
-        let nearest = numbered(self.forest.nearest(is_owner), &calls, is_owner);
+        let (counted, nearest) = self.forest.numbered(is_owner);
+        let mut calls: Vec<Owner> = counted.into_iter().map(|call| Owner { call, forward: NONE }).collect();
         for owner in owners.iter().filter(|owner| owner.call != NONE) {
             if let Some(call) = calls.get_mut(at(&nearest, owner.call) as usize) {
                 call.forward = owner.forward;
@@ -189,22 +188,6 @@ impl Calls<'_> {
         }
         best
     }
-}
-
-/// The calls `nearest` each call, as indices into `calls`, which are those that are nearest to themselves.
-fn numbered(mut nearest: Vec<u32>, calls: &[Owner], is_counted: impl Fn(usize) -> bool) -> Vec<u32> {
-    for (owner, number) in calls.iter().zip(0_u32..) {
-        if let Some(place) = nearest.get_mut(owner.call as usize) {
-            *place = number;
-        }
-    }
-    for call in (0..nearest.len()).filter(|&call| !is_counted(call)) {
-        let number = nearest.get(call).map_or(NONE, |&around| at(&nearest, around));
-        if let Some(place) = nearest.get_mut(call) {
-            *place = number;
-        }
-    }
-    nearest
 }
 
 /// The value at a position; none at none.

@@ -26,9 +26,8 @@ def work_gaps(
     """
     if per_stream:
         times = trace.gpu_ops.select("device", "stream", "start_ns", "dur_ns")
-        lasting = Intervals(times, by=["device", "stream"])
+        found = Intervals(times, by=["device", "stream"]).gaps(trace.gpu_ops["launch_row"], trace.launches)
     else:
-        lasting = (GpuWork(trace) if work is None else work).on_devices
-    found = lasting.gaps(trace.gpu_ops["launch_row"], trace.launches)
+        found = (GpuWork(trace) if work is None else work).gaps
     ends = trace.gpu_ops.select(pl.col(columns).gather(found["at"]))
     return ends.hstack(found.drop("at"))

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.described import described
 from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.hta.answers import hta_idle_time
@@ -57,13 +59,10 @@ def idle_time(
     gaps = _gaps(trace, *recorded, per_stream=per_stream, kernel_delay_ns=kernel_delay_ns, work=work)
     gaps = _with_ops(trace, gaps) if "op" in columns else gaps
     gaps = gaps.join(longest_on_thread(trace, gaps), on="row", how="left") if "host" in columns else gaps
-    gap = pl.col("dur_ns")
-    table = gaps.group_by(columns).agg(
-        gap.sum().alias("idle_ns"),
-        pl.len().cast(pl.Int64).alias("gaps"),
-        gap.mean().alias("mean_ns"),
-        gap.median().alias("median_ns"),
-        gap.max().alias("max_ns"),
+    classes = classes_of(gaps.select(columns))
+    found = described(classes.of, gaps["dur_ns"], classes.keys.height, quantiles=(0.5,))
+    table = classes.keys.hstack(
+        found.select(idle_ns="sum", gaps="rows", mean_ns="mean", median_ns="q0", max_ns="max")
     )
     total = pl.col("idle_ns").sum()
     return (
