@@ -73,10 +73,12 @@ def _task(trace: Path, out: Path) -> dict[str, float]:
     import kernelscope
     from kernelscope.report import asked_tables
     from kernelscope.report.html import write_page
+    from kernelscope.report.html.libraries import begin_packing
 
     _map_libraries()
     clean = memory_bytes("VmHWM")
     began = time.perf_counter()
+    begin_packing()
     frames = kernelscope.read(trace, tables=asked_tables("html"))
     done = time.perf_counter()
     read_peak = memory_bytes("VmHWM")

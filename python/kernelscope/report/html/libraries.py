@@ -5,6 +5,7 @@ the tables: other packages with a table library weigh 20 times as much or have s
 """
 
 import base64
+import threading
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,23 +20,26 @@ _FILES = {
 }
 # A higher level takes longer for a page that is little smaller, the lowest makes it an eighth larger.
 _LEVEL = 2
+_PACKING = threading.Lock()
 
 
-def check_libraries() -> None:
-    """Makes sure that every library is there.
+def begin_packing() -> None:
+    """Has the libraries packed beside what the program does next, such as the reading of a trace.
 
     Raises: InvalidArgumentError: a package is not installed.
     """
     for package, path in _FILES.values():
         _file(package, path)
+    threading.Thread(target=packed_libraries, name="packing", daemon=True).start()
 
 
 def packed_libraries() -> dict[str, str]:
-    """Each library by name, compressed and encoded.
+    """Each library by name, compressed and encoded. Whoever asks while they are packed waits.
 
     Raises: InvalidArgumentError: a package is not installed.
     """
-    return {name: _packed(_file(package, path)) for name, (package, path) in _FILES.items()}
+    with _PACKING:
+        return {name: _packed(_file(package, path)) for name, (package, path) in _FILES.items()}
 
 
 # Once for all pages that a program writes: it takes nearly as long as the views of a small trace.

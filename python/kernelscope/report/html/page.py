@@ -4,13 +4,12 @@ import base64
 import hashlib
 import html
 import json
-from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernelscope.report.files import write_bytes
-from kernelscope.report.html.libraries import pack, packed_libraries
+from kernelscope.report.html.libraries import begin_packing, pack, packed_libraries
 from kernelscope.report.html.parts import View
 from kernelscope.report.html.views import made_of_views
 from kernelscope.report.names import safe
@@ -27,12 +26,9 @@ def write_page(trace: "Trace", out: Path) -> None:
 
     Raises: InvalidArgumentError: a library of the page is not installed. OSError: it cannot be written.
     """
-    # The compressor does not need the interpreter, which makes views meanwhile.
-    with ThreadPoolExecutor(max_workers=1) as packer:
-        packing = packer.submit(packed_libraries)
-        views = made_of_views(trace, _packed)
-        libraries = packing.result()
-    page = _document(views, title=safe(trace.meta.path), libraries=libraries)
+    begin_packing()
+    views = made_of_views(trace, _packed)
+    page = _document(views, title=safe(trace.meta.path), libraries=packed_libraries())
     write_bytes(out, page.encode("utf-8", "replace"))
 
 

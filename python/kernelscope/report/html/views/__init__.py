@@ -48,6 +48,8 @@ VIEWS: tuple[Callable[[Sources], View], ...] = (
 
 _Made = TypeVar("_Made")
 _MOST_THREADS = 4
+_FIRST = (operators.view, overview.view, flame.view, modules.view)
+"""Made first: they take longest, so that no thread has a long one left when the others are done."""
 _LAST = (advice.view, roofline.view)
 """Made last: they only show what other views work on, and would wait for it."""
 
@@ -69,8 +71,9 @@ def made_of_views(trace: "Trace", finish: "Callable[[View], _Made]") -> "list[_M
             trim_heap()
         return finished
 
-    # Operators first: they take longest, and ask for nothing that the overview asks for.
-    order = sorted(VIEWS, key=lambda make: (make in _LAST, make is not operators.view))
-    with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, _MOST_THREADS)) as makers:
+    others = (make for make in VIEWS if make not in _FIRST and make not in _LAST)
+    order = (*_FIRST, *others, *_LAST)
+    # One more than there are cores: now and then each waits for the interpreter or for another's answer.
+    with ThreadPoolExecutor(max_workers=min((os.cpu_count() or 1) + 1, _MOST_THREADS)) as makers:
         waiting = {make: makers.submit(made, make) for make in order}
         return [waiting[make].result() for make in VIEWS]
