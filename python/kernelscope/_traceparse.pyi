@@ -276,6 +276,9 @@ def weigh_groups(frame: Frame, count: int) -> ArrowTable:
 def call_members(slices: Frame, calls: Frame) -> ArrowTable:
     """Twice the position of the ``call_row`` of each slice, and 1 more if it starts in it: ``member``."""
 
+def marked_parents(slices: Frame) -> ArrowTable:
+    """The nearest marked slice around each marked one: ``parent_row``."""
+
 def innermost_slices(points: Frame, slices: Frame) -> ArrowTable | None:
     """The ``row`` of the innermost slice around each point; nothing if slices nest very deep."""
 
@@ -290,8 +293,8 @@ def told_paths(
 def path_texts(paths: Frame, texts: list[str], wanted: Frame, root_first: bool) -> ArrowTable:
     """The ``text`` of each of the wanted paths."""
 
-def fold_paths(paths: Frame, texts: list[str], calls: Frame) -> ArrowTable:
-    """By text of paths ``stack``, ``value_ns`` and ``events`` of calls with ``path`` and ``value_ns``."""
+def fold_paths(paths: Frame, texts: list[str], calls: Frame, most: int) -> ArrowTable:
+    """By text of paths ``stack`` (for the first ``most``), ``value_ns`` and ``events`` of calls."""
 
 def divide_windows(claims: Frame, windows: list[tuple[int, int]]) -> ArrowTable:
     """Gives every moment of the windows one owner; ``window``, ``id`` (null for nobody) and ``ns``."""

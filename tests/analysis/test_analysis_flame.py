@@ -101,3 +101,12 @@ def test_an_empty_trace_has_no_stacks(tmp_path: Path) -> None:
 def test_nonsense_is_refused(trace: Any, wrong: dict[str, str]) -> None:
     with pytest.raises(InvalidArgumentError, match="not"):
         analysis.folded_stacks(trace, **wrong)
+
+
+def test_only_the_first_stacks_have_a_text(trace: Any) -> None:
+    whole = analysis.folded_stacks(trace, by="op")
+    first = analysis.folded_stacks(trace, by="op", most_stacks=2)
+    assert first["stack"].to_list() == [*whole["stack"][:2], *[None] * (whole.height - 2)]
+    assert first.drop("stack").equals(whole.drop("stack"))
+    with pytest.raises(InvalidArgumentError, match="most_stacks"):
+        analysis.folded_stacks(trace, most_stacks=-1)

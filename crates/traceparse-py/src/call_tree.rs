@@ -421,8 +421,8 @@ pub(crate) fn path_texts(
     })
 }
 
-/// What calls come to by the texts of their paths: `stack`, `value_ns` and `events`. See
-/// `traceparse::call_tree::folded`.
+/// What calls come to by the texts of their paths: `stack`, which the first `most` have, `value_ns` and
+/// `events`. See `traceparse::call_tree::folded`.
 ///
 /// Columns: of `calls`, `path` and `value_ns` (null is 0).
 #[pyfunction]
@@ -431,13 +431,14 @@ pub(crate) fn fold_paths(
     paths: Frame,
     texts: Vec<String>,
     calls: Frame,
+    most: usize,
 ) -> PyResult<ArrowTable> {
     answer(py, || {
         let (parents, names) = (paths.links("parent", NONE)?, paths.links("name", NONE)?);
         let (of, values) = (calls.links("path", NONE)?, calls.numbers("value_ns")?);
-        let folds = call_tree::folded(&parents, &names, &texts, &of, &values);
+        let folds = call_tree::folded(&parents, &names, &texts, &of, &values, most);
         let (sums, counts): (Vec<i64>, Vec<i64>) = folds.iter().map(|fold| (fold.sum, fold.calls)).unzip();
-        let stacks: LargeStringArray = folds.into_iter().map(|fold| Some(fold.text)).collect();
+        let stacks: LargeStringArray = folds.into_iter().map(|fold| fold.text).collect();
         table(vec![
             ("stack", Arc::new(stacks)),
             ("value_ns", Arc::new(Int64Array::from(sums))),

@@ -52,7 +52,7 @@ mod _traceparse {
     #[pymodule_export]
     use super::reading::{RawTrace, read};
     #[pymodule_export]
-    use super::slices::{call_members, innermost_slices, nest_slices};
+    use super::slices::{call_members, innermost_slices, marked_parents, nest_slices};
     #[pymodule_export]
     use super::table::ArrowTable;
     #[pymodule_export]

@@ -1,7 +1,7 @@
 //! Slices in each other, and around moments.
 
 use pyo3::prelude::*;
-use traceparse::call_tree::{NONE, Nested, Points, Positions, Slices, innermost, nest};
+use traceparse::call_tree::{NONE, Nested, Points, Positions, Slices, innermost, marked_around, nest};
 
 use crate::answer::answer;
 use crate::frame::Frame;
@@ -46,6 +46,21 @@ pub(crate) fn innermost_slices(py: Python<'_>, points: Frame, slices: Frame) -> 
     })
 }
 
+/// The nearest marked slice around each marked one: `parent_row`, null for none. See
+/// `traceparse::call_tree::marked_around`.
+///
+/// Columns: `row`, `parent_row` (null for none) and `marked`.
+#[pyfunction]
+pub(crate) fn marked_parents(py: Python<'_>, slices: Frame) -> PyResult<ArrowTable> {
+    answer(py, || {
+        let (rows, parents) = (slices.links("row", NONE)?, slices.links("parent_row", NONE)?);
+        let positions = Positions::new(&rows);
+        let parent = |at: usize| parents.get(at).map_or(NONE, |&parent| positions.of(parent));
+        let around = marked_around(&slices.flags("marked")?, parent);
+        table(vec![("parent_row", rows_at(&rows, around.into_iter()))])
+    })
+}
+
 /// The call that each of `slices` names, and whether it starts in it: `member`, twice the position of the
 /// call, and 1 more where it does; null where none is named that is among `calls`.
 ///
@@ -65,8 +80,12 @@ pub(crate) fn call_members(py: Python<'_>, slices: Frame, calls: Frame) -> PyRes
             .collect();
         let named = slices.links("call_row", NONE)?;
         let (tracks, starts) = (slices.links("track", NONE)?, slices.numbers("start_ns")?);
+        // Neighbours are in the same call as a rule.
+        let (mut last, mut at) = (NONE, NONE);
         let members = named.iter().zip(tracks.iter().zip(starts.iter())).map(|(&call, (&track, &start))| {
-            let at = positions.of(call);
+            if call != last {
+                (last, at) = (call, positions.of(call));
+            }
             around.get(at as usize).map_or(NONE, |&(around, from, until)| {
                 2 * at + u32::from(track == around && (from..until).contains(&start))
             })

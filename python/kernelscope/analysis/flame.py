@@ -30,7 +30,12 @@ _HOST, _LINKED, _ALONE = 0, 1, 2
 
 
 def folded_stacks(
-    trace: "Trace", *, by: str = "python", metric: str = "self_cpu", aggregate: bool = True
+    trace: "Trace",
+    *,
+    by: str = "python",
+    metric: str = "self_cpu",
+    aggregate: bool = True,
+    most_stacks: int | None = None,
 ) -> pl.DataFrame:
     """The time of each call stack, in the form of which flame graphs are drawn.
 
@@ -42,14 +47,15 @@ def folded_stacks(
     operator. ``metric`` is the host time (``self_cpu``) or the time of GPU work (``self_cuda``) that belongs
     to the end of the stack and to nothing below it.
 
-    With ``aggregate`` there is a row per stack. Without, there is one per event with a stack and at least a
-    microsecond, in order of events: the lines of ``export_stacks``.
+    With ``aggregate`` there is a row per stack; only the first ``most_stacks`` have a text, if that is given.
+    Without, there is one per event with a stack and at least a microsecond, in order of events: the lines of
+    ``export_stacks``.
 
     Columns: ``stack`` (root first, ``;`` between frames; blanks, ``;`` and control characters are ``_``),
         ``value_ns``, ``value_us`` (without its fraction, as torch writes it), ``events``.
     Units: ns; us.
     Order: longest first, then by stack; without ``aggregate`` as the events.
-    Raises: InvalidArgumentError: ``by`` or ``metric`` is unknown.
+    Raises: InvalidArgumentError: ``by`` or ``metric`` is unknown, or ``most_stacks`` is negative.
     Source: torch/autograd/profiler_util.py, EventList.export_stacks.
 
     Example: ``folded_stacks(trace, by="module", metric="self_cuda")``
@@ -58,12 +64,15 @@ def folded_stacks(
         raise InvalidArgumentError(
             f"by= takes {', '.join(VIEWS)} and metric= {', '.join(METRICS)}, not {by!r} and {metric!r}"
         )
+    if most_stacks is not None and most_stacks < 0:
+        raise InvalidArgumentError(f"most_stacks must be 0 or more, not {most_stacks}")
     if by == "python":
         rows, trie = _python_rows(trace, "cpu_self_ns" if metric == "self_cpu" else "device_self_ns")
     else:
         rows, trie = _nested_rows(trace, with_modules=by == "module", on_gpu=metric == "self_cuda")
     if aggregate:
-        table = trie.folded(rows.select("path", "value_ns")).filter(pl.col("value_ns") > 0)
+        most = rows.height if most_stacks is None else most_stacks
+        table = trie.folded(rows.select("path", "value_ns"), most=most)
     else:
         rows = rows.filter(pl.col("value_ns") >= _SHORTEST_NS).sort("start_ns", "before", "row")
         paths = classes_of(rows.select("path"))

@@ -32,14 +32,14 @@ class Trie(NamedTuple):
         wanted = paths.alias("path").to_frame()
         return taken(_traceparse.path_texts(self.paths, self.texts, wanted, root_first), "text")
 
-    def folded(self, calls: pl.DataFrame) -> pl.DataFrame:
-        """What calls come to by the texts of their paths, without those that have none.
+    def folded(self, calls: pl.DataFrame, *, most: int) -> pl.DataFrame:
+        """What calls come to by the texts of their paths, without those that have none or come to 0.
 
-        Columns: of ``calls``, needs ``path`` (null for none) and ``value_ns``; gives ``stack``, ``value_ns``
-            (the sum) and ``events``.
+        Columns: of ``calls``, needs ``path`` (null for none) and ``value_ns``; gives ``stack`` (null but for
+            the first ``most``), ``value_ns`` (the sum) and ``events``.
         Order: the largest sum first, then by stack.
         """
-        return pl.DataFrame(_traceparse.fold_paths(self.paths, self.texts, calls))
+        return pl.DataFrame(_traceparse.fold_paths(self.paths, self.texts, calls, most))
 
 
 def flat_trie(path_of: pl.Series, texts: list[str]) -> Trie:

@@ -7,7 +7,7 @@ import polars as pl
 from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.innermost import innermost
 from kernelscope.analysis.name_trie import name_trie
-from kernelscope.analysis.tree import CallTree
+from kernelscope.analysis.tree import marked_parents
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -46,6 +46,4 @@ def with_call_stacks(trace: "Trace") -> pl.DataFrame:
 
 def _source_frames(python: pl.DataFrame, is_source: pl.Series) -> pl.DataFrame:
     """The frames with a line of source, each below the next one of these that called it."""
-    tree = CallTree(python)
-    tree.retain(is_source)
-    return python.select("row", "name").filter(is_source).with_columns(tree.parents())
+    return python.select("row", "name").filter(is_source).with_columns(marked_parents(python, is_source))

@@ -173,6 +173,15 @@ def nest(frame: pl.DataFrame, *, by: str = "track") -> pl.DataFrame:
     return frame.with_columns(taken(_traceparse.nest_slices(slices), "parent_row"))
 
 
+def marked_parents(calls: pl.DataFrame, marked: pl.Series) -> pl.Series:
+    """The row of the nearest marked call around each marked call, in order; null for none.
+
+    Columns: of ``calls``, needs ``row`` and ``parent_row`` (null for a root).
+    """
+    links = calls.select("row", "parent_row", marked.alias("marked"))
+    return taken(_traceparse.marked_parents(links), "parent_row")
+
+
 def subtree_sums(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     """Adds to each row the values of all its descendants.
 

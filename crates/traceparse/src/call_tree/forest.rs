@@ -215,6 +215,42 @@ impl Forest {
     }
 }
 
+/// The nearest marked call around each marked call, in order; [`NONE`] for none, and where calls lie in each
+/// other.
+///
+/// `parent` tells the call around one. Only calls around marked ones are looked at, each once.
+#[must_use]
+pub fn marked_around(marked: &[bool], parent: impl Fn(usize) -> u32) -> Vec<u32> {
+    // One higher than what a call that is not marked leads to, or OPEN for nothing; memory of other calls is
+    // never touched.
+    const UNKNOWN: u32 = 0;
+    let mut leads_to = vec![UNKNOWN; marked.len()];
+    let mut way: Vec<usize> = Vec::new();
+    let around = |start: usize| {
+        let mut at = parent(start);
+        let end = loop {
+            match (marked.get(at as usize), leads_to.get_mut(at as usize)) {
+                (Some(false), Some(known)) if *known == UNKNOWN => {
+                    // Back on the way: it leads nowhere.
+                    *known = OPEN;
+                    way.push(at as usize);
+                    at = parent(at as usize);
+                }
+                (Some(false), Some(known)) => break if *known == OPEN { NONE } else { *known - 1 },
+                (Some(true), _) => break at,
+                _ => break NONE,
+            }
+        };
+        for at in way.drain(..) {
+            if let Some(known) = leads_to.get_mut(at) {
+                *known = if end == NONE { OPEN } else { end + 1 };
+            }
+        }
+        end
+    };
+    (0..marked.len()).filter(|&at| marked.get(at) == Some(&true)).map(around).collect()
+}
+
 /// Puts every call before the one that it lies in.
 fn inner_first(parents: &[u32]) -> Result<Vec<u32>, Circular> {
     let mut waiting = vec![0_u32; parents.len()];

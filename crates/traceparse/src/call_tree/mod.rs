@@ -17,7 +17,7 @@ mod tests;
 
 pub use classes::Classes;
 pub use columns::{Column, Values, Working};
-pub use forest::{Circular, Forest};
+pub use forest::{Circular, Forest, marked_around};
 pub use innermost::{Nested, Points, innermost};
 pub use nest::{Slices, nest};
 pub use paths::{Fold, Paths, Told, folded, path_texts};

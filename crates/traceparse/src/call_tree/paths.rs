@@ -119,40 +119,89 @@ pub fn path_texts(
 }
 
 /// What the calls of one text come to.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fold {
-    /// The names from the root on, with `;` between.
-    pub text: String,
+    /// The names from the root on, with `;` between; none where it was not asked for.
+    pub text: Option<String>,
     /// The sum of the values.
     pub sum: i64,
     /// How many calls there are.
     pub calls: i64,
 }
 
-/// What calls come to by the texts of their paths, `of`, the largest sum first, then in order of the texts.
+/// What calls come to by the texts of their paths, `of`, the largest sum first, then in order of the texts,
+/// which the first `most` have.
 ///
-/// Calls without a path are left out, and so are those of a path without a text. The others are as in
-/// [`path_texts`].
+/// Calls without a path are left out, and so are those of a path without a text, and texts whose sum is not
+/// above 0. The others are as in [`path_texts`].
 #[must_use]
-pub fn folded(parents: &[u32], names: &[u32], texts: &[String], of: &[u32], values: &[i64]) -> Vec<Fold> {
-    let mut sums = vec![(0_i64, 0_i64); parents.len()];
+pub fn folded(
+    parents: &[u32],
+    names: &[u32],
+    texts: &[String],
+    of: &[u32],
+    values: &[i64],
+    most: usize,
+) -> Vec<Fold> {
+    // Different names can have the same text, and a name several parts.
+    let mut parts = Parts::default();
+    let mut part_of: Vec<u32> = Vec::with_capacity(parents.len());
+    for (&parent, &name) in parents.iter().zip(names) {
+        let around = part_of.get(parent as usize).copied().unwrap_or(NONE);
+        let text = texts.get(name as usize).map(String::as_str).filter(|text| !text.is_empty());
+        part_of.push(
+            text.map_or(around, |text| text.split(';').fold(around, |at, part| parts.inside(at, part))),
+        );
+    }
+    let mut sums = vec![(0_i64, 0_i64); parts.texts.len()];
     for (&path, &value) in of.iter().zip(values) {
-        if let Some((sum, calls)) = sums.get_mut(path as usize) {
+        let part = part_of.get(path as usize).copied().unwrap_or(NONE);
+        if let Some((sum, calls)) = sums.get_mut(part as usize) {
             *sum = sum.wrapping_add(value);
             *calls += 1;
         }
     }
-    let used: Vec<u32> =
-        (0_u32..).zip(&sums).filter(|(_, (_, calls))| *calls > 0).map(|(at, _)| at).collect();
-    // Different names can have the same text.
-    let mut folds: HashMap<String, (i64, i64)> = HashMap::with_capacity(used.len());
-    for (text, &at) in path_texts(parents, names, texts, &used, true).into_iter().zip(&used) {
-        let (sum, calls) = sums.get(at as usize).copied().unwrap_or_default();
-        let fold = folds.entry(text).or_default();
-        *fold = (fold.0.wrapping_add(sum), fold.1 + calls);
+    let mut found: Vec<(i64, i64, u32)> = (0_u32..)
+        .zip(sums)
+        .filter(|&(_, (sum, _))| sum > 0)
+        .map(|(at, (sum, calls))| (sum, calls, at))
+        .collect();
+    found.sort_unstable_by_key(|&(sum, _, _)| std::cmp::Reverse(sum));
+    for alike in found.chunk_by_mut(|a, b| a.0 == b.0).filter(|alike| alike.len() > 1) {
+        alike.sort_by_cached_key(|&(_, _, at)| parts.text(at));
     }
-    let folds = folds.into_iter().filter(|(text, _)| !text.is_empty());
-    let mut folds: Vec<Fold> = folds.map(|(text, (sum, calls))| Fold { text, sum, calls }).collect();
-    folds.sort_unstable_by(|a, b| b.sum.cmp(&a.sum).then_with(|| a.text.cmp(&b.text)));
-    folds
+    let text = |place: usize, at: u32| (place < most).then(|| parts.text(at));
+    let folds = found.into_iter().enumerate();
+    folds.map(|(place, (sum, calls, at))| Fold { text: text(place, at), sum, calls }).collect()
+}
+
+/// The parts of texts that begin alike, each behind the one before it.
+#[derive(Debug, Default)]
+struct Parts<'a> {
+    parents: Vec<u32>,
+    texts: Vec<&'a str>,
+    known: HashMap<(u32, &'a str), u32>,
+}
+
+impl<'a> Parts<'a> {
+    /// The part of this text behind the one at `around`.
+    fn inside(&mut self, around: u32, text: &'a str) -> u32 {
+        *self.known.entry((around, text)).or_insert_with(|| {
+            self.parents.push(around);
+            self.texts.push(text);
+            self.texts.len() as u32 - 1
+        })
+    }
+
+    /// The parts from the first one to that at `at`, with `;` between.
+    fn text(&self, mut at: u32) -> String {
+        let mut way: Vec<&str> = Vec::new();
+        while let (Some(&parent), Some(&text)) = (self.parents.get(at as usize), self.texts.get(at as usize))
+        {
+            way.push(text);
+            at = parent;
+        }
+        way.reverse();
+        way.join(";")
+    }
 }

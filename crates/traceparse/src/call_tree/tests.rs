@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{
     Circular, Classes, Column, Forest, NONE, Nested, Paths, Points, Positions, Slices, Told, Values, Working,
-    folded, innermost, nest, path_texts,
+    folded, innermost, marked_around, nest, path_texts,
 };
 use crate::memory::Curve;
 
@@ -39,6 +39,13 @@ fn kept_of(forest: &Forest) -> Vec<u32> {
 /// The call and those around it, from the inside out.
 fn way(parents: &[u32], at: u32) -> Vec<u32> {
     std::iter::successors(Some(at), |&at| Some(parents[at as usize]).filter(|&p| p != NONE)).collect()
+}
+
+#[test]
+fn nothing_marked_is_around_calls_in_each_other() {
+    // 1, 2 and 3 lie in each other, 4 in them, and 5 in the marked one.
+    let parents = [1, 2, 3, 1, 2, 4];
+    assert_eq!(marked_around(&[true, false, false, false, true, true], |at| parents[at]), [NONE, NONE, 4]);
 }
 
 proptest! {
@@ -243,10 +250,23 @@ proptest! {
     }
 
     #[test]
+    fn the_nearest_marked_call_around((parents, names, _) in calls()) {
+        let marked: Vec<bool> = names.iter().map(|&name| name == 0).collect();
+        let found = marked_around(&marked, |at| parents[at]);
+        let those = (0..parents.len()).filter(|&at| marked[at]);
+        let expected: Vec<u32> = those.map(|at| {
+            let on_way = way(&parents, at as u32).into_iter().skip(1);
+            on_way.into_iter().find(|&on| marked[on as usize]).unwrap_or(NONE)
+        }).collect();
+        prop_assert_eq!(found, expected);
+    }
+
+    #[test]
     fn folds_are_the_sums_of_texts((parents, names, _) in calls(), values in vec(-3..9_i64, 40)) {
+        let names: Vec<u32> = names.iter().zip(0..).map(|(&name, at)| 2 * name + at % 2).collect();
         let Paths { mut of, parents, names } = Paths::new(&Forest::new(parents).unwrap(), &names, 4);
-        // Names of the same text, and one without.
-        let texts: Vec<String> = ["a", "a", "b", ""].map(String::from).to_vec();
+        // Names of the same text, one of two parts, and one without.
+        let texts: Vec<String> = ["a", "a", "a;a", ""].map(String::from).to_vec();
         if let Some(first) = of.first_mut() {
             *first = NONE;
         }
@@ -256,11 +276,13 @@ proptest! {
             let sum = sums.entry(text).or_default();
             *sum = (sum.0 + value, sum.1 + 1);
         }
-        let folds = folded(&parents, &names, &texts, &of, &values);
-        prop_assert!(folds.is_sorted_by_key(|fold| (-fold.sum, fold.text.clone())));
-        prop_assert_eq!(folds.len(), sums.len());
-        for fold in &folds {
-            prop_assert_eq!(sums[fold.text.as_str()], (fold.sum, fold.calls));
+        let mut expected: Vec<_> = sums.into_iter().filter(|(_, (sum, _))| *sum > 0).collect();
+        expected.sort_by_key(|&(text, (sum, _))| (-sum, text));
+        let folds = folded(&parents, &names, &texts, &of, &values, 2);
+        prop_assert_eq!(folds.len(), expected.len());
+        for (place, (fold, (text, (sum, calls)))) in folds.iter().zip(expected).enumerate() {
+            prop_assert_eq!(fold.text.as_deref(), (place < 2).then_some(text));
+            prop_assert_eq!((fold.sum, fold.calls), (sum, calls));
         }
     }
 

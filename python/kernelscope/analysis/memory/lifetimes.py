@@ -84,7 +84,7 @@ def memory_peak(
         found.frame.select("device", total, _at=pl.int_range(pl.len(), dtype=pl.UInt32))
         .filter(total.is_not_null() & pl.col("device").is_not_null())
         .group_by("device")
-        .agg(_total=total.max(), _peak=pl.col("_at").filter(total == total.max()).first())
+        .agg(_total=total.max(), _peak=pl.col("_at").get(total.arg_max()))
     )
     orders = paired.select("device", "alloc_order", "free_order")
     at_peak = orders.join(peaks, on="device", how="left", maintain_order="left").select(

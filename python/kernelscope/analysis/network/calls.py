@@ -6,7 +6,7 @@ import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.classes import Classes, classes_of, taken
-from kernelscope.analysis.tree import CallTree, nest
+from kernelscope.analysis.tree import CallTree, marked_parents, nest
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -79,9 +79,7 @@ def _nested(slices: pl.DataFrame, marked: pl.Series, track: pl.Series) -> pl.Dat
     calls = slices.select("row", "name", track.alias("track"), "start_ns", pl.col("dur_ns").fill_null(0))
     if not marked.any():
         return calls.clear().with_columns(pl.lit(None, pl.UInt32).alias("parent_row"))
-    tree = CallTree(slices)
-    tree.retain(marked)
-    return calls.filter(marked).with_columns(tree.parents())
+    return calls.filter(marked).with_columns(marked_parents(slices, marked))
 
 
 def _operators(ops: pl.DataFrame, calls: pl.DataFrame) -> _Slices:

@@ -8,6 +8,7 @@ from kernelscope.analysis.covering import covered_ns
 from kernelscope.analysis.memory.allocations import put_memory
 from kernelscope.analysis.network.calls import ModuleCalls, module_calls
 from kernelscope.analysis.network.paths import hierarchy_calls, with_paths
+from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.analysis.tree import CallTree, subtree_sums
 
 if TYPE_CHECKING:
@@ -44,9 +45,8 @@ def module_table(trace: "Trace", *, costs: pl.DataFrame | None = None) -> pl.Dat
     if found is None:
         return hierarchy_table(trace, costs)
     calls, paths = with_paths(found.calls)
-    path_of = calls.select(call_row="row", path_id="path_id")
     table = paths
-    for part in (_host(calls, found), _belonging(found.sums, path_of), _memory(trace, calls)):
+    for part in (_host(calls, found), _belonging(found.sums, calls), _memory(trace, calls)):
         table = table.join(part, on="path_id", how="left", maintain_order="left")
     return _finished(table, trace, has_costs=costs is not None)
 
@@ -86,27 +86,33 @@ def _host(calls: pl.DataFrame, found: ModuleCalls) -> pl.DataFrame:
         calls.filter(pl.col("parent_row").is_not_null()).select("start_ns", "dur_ns", call_row="parent_row"),
         found.parts.select("start_ns", "dur_ns", "call_row"),
     ]
-    around = calls.select(call_row="row", _start="start_ns", _end=pl.col("start_ns") + pl.col("dur_ns"))
-    parts = pl.concat(inner).join(around, on="call_row", how="inner")
+    parts = pl.concat(inner)
+    around = looked_up(parts["call_row"], calls, "start_ns", "dur_ns")
+    ends = around["start_ns"] + around["dur_ns"]
     clipped = parts.select(
         "call_row",
-        start_ns=pl.max_horizontal("start_ns", "_start"),
-        end_ns=pl.min_horizontal(pl.col("start_ns") + pl.col("dur_ns").fill_null(0), "_end"),
+        start_ns=pl.max_horizontal("start_ns", around["start_ns"]),
+        end_ns=pl.min_horizontal(pl.col("start_ns") + pl.col("dur_ns").fill_null(0), ends),
     )
     covered = covered_ns(clipped, by=["call_row"])
-    timed = calls.filter("has_path").join(covered, left_on="row", right_on="call_row", how="left")
-    return timed.group_by("path_id").agg(
-        pl.len().cast(pl.Int64).alias("calls"),
-        pl.col("dur_ns").sum().alias("host_total_ns"),
-        (pl.col("dur_ns") - pl.col("covered_ns").fill_null(0)).sum().alias("host_self_ns"),
+    timed = calls.filter("has_path")
+    covered = looked_up(timed["row"], covered.rename({"call_row": "row"}), "covered_ns")
+    return (
+        timed.hstack(covered)
+        .group_by("path_id")
+        .agg(
+            pl.len().cast(pl.Int64).alias("calls"),
+            pl.col("dur_ns").sum().alias("host_total_ns"),
+            (pl.col("dur_ns") - pl.col("covered_ns").fill_null(0)).sum().alias("host_self_ns"),
+        )
     )
 
 
-def _belonging(sums: pl.DataFrame, path_of: pl.DataFrame) -> pl.DataFrame:
+def _belonging(sums: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """Operators, GPU work and FLOPs. Gradients run outside the call: their own times can be added."""
     inside = pl.col("inside")
     return (
-        sums.join(path_of, on="call_row", how="inner")
+        sums.hstack(looked_up(sums["call_row"], calls, "path_id"))
         .group_by("path_id")
         .agg(
             pl.col("operators").sum(),

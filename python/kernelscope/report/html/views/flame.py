@@ -34,7 +34,7 @@ def _parts(sources: Sources) -> list[Part]:
     for by, metric, title in _KINDS:
         if (by == "module" and sources.missing("modules")) or (by == "python" and trace.python.is_empty()):
             continue
-        stacks = folded_stacks(trace, by=by, metric=metric).filter(pl.col("value_ns") > 0)
+        stacks = folded_stacks(trace, by=by, metric=metric, most_stacks=_MOST_STACKS)
         if stacks.height:
             choices.append((title, _figure(stacks, by, metric, title)))
     lacks = sources.missing("operators", "modules", "python")
