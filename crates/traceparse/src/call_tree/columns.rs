@@ -92,13 +92,15 @@ impl Column {
     /// What `column` is less that of the calls directly inside.
     #[must_use]
     pub fn less_children(column: Arc<Self>) -> Self {
-        Self { base: Base::LessChildren(column), ..Self::default() }
+        let base = if column.is_empty() { Base::Nothing } else { Base::LessChildren(column) };
+        Self { base, ..Self::default() }
     }
 
     /// What `column` is with that of all calls inside.
     #[must_use]
     pub fn with_inner(column: Arc<Self>) -> Self {
-        Self { base: Base::WithInner(column), ..Self::default() }
+        let base = if column.is_empty() { Base::Nothing } else { Base::WithInner(column) };
+        Self { base, ..Self::default() }
     }
 
     /// 1 where `column` is not what it is of the call around, or there is none, and else 0.
@@ -110,6 +112,11 @@ impl Column {
     /// Adds each of `values` to the call at that place in `calls`, which is [`NONE`] for none.
     pub fn add(&mut self, calls: Arc<[u32]>, values: Values) {
         self.added.push(Added { calls, values });
+    }
+
+    /// Whether nothing was ever put or added to a call.
+    fn is_empty(&self) -> bool {
+        matches!(self.base, Base::Nothing) && self.added.is_empty()
     }
 
     fn each_added(&self, mut add: impl FnMut(usize, i64)) {

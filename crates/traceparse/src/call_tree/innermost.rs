@@ -2,8 +2,9 @@
 
 use hashbrown::HashMap;
 
-use super::nest::{self, Slices};
+use super::nest::Slices;
 use super::{NONE, Positions};
+use crate::interval::settle;
 
 /// Calls nest a dozen deep; how many one looks at on the way up.
 const MOST_CLIMBS: u32 = 64;
@@ -53,7 +54,8 @@ impl Nested<'_> {
     fn in_order(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.starts.len() as u32).collect();
         let (starts, lengths, rows) = (self.starts, self.lengths, self.rows);
-        nest::sort(&mut order, &Slices::<u32> { groups: &[], starts, lengths, rows });
+        let slices = Slices::<u32> { groups: &[], starts, lengths, rows };
+        settle(&mut order, |&at| slices.key(at));
         order
     }
 }

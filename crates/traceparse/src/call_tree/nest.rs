@@ -6,6 +6,7 @@ use std::hash::Hash;
 use hashbrown::HashMap;
 
 use super::NONE;
+use crate::interval::settle;
 
 /// Intervals by position: the group in which each can nest, and its time.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +31,7 @@ impl<G> Slices<'_, G> {
 
     /// What intervals of a group are in order of.
     #[inline]
-    fn key(&self, at: u32) -> (i64, Reverse<i64>, u32) {
+    pub(super) fn key(&self, at: u32) -> (i64, Reverse<i64>, u32) {
         let (start, end) = self.time(at);
         (start, Reverse(end), self.rows.get(at as usize).copied().unwrap_or(NONE))
     }
@@ -95,9 +96,8 @@ impl Stack {
 /// The same for intervals in any order.
 fn nest_sorted<G: Copy + Eq + Hash>(slices: &Slices<'_, G>, counts: impl Fn(u32) -> bool) -> Vec<u32> {
     let mut parents = vec![NONE; slices.groups.len()];
-    for mut members in by_group(slices.groups) {
-        members.retain(|&at| counts(at));
-        sort(&mut members, slices);
+    for mut members in by_group(slices.groups, counts) {
+        settle(&mut members, |&at| slices.key(at));
         let mut stack = Stack::default();
         for at in members {
             let around = stack.push(at, slices.time(at));
@@ -109,46 +109,22 @@ fn nest_sorted<G: Copy + Eq + Hash>(slices: &Slices<'_, G>, counts: impl Fn(u32)
     parents
 }
 
-/// Sorts intervals, in parts that lie behind each other, since little of a trace is out of order.
-pub(super) fn sort<G>(members: &mut [u32], slices: &Slices<'_, G>) {
-    if members.is_sorted_by_key(|&at| slices.key(at)) {
-        return;
-    }
-    let mut lowest = i64::MAX;
-    let behind = members.iter().rev().map(|&at| {
-        let behind = lowest;
-        lowest = lowest.min(slices.time(at).0);
-        behind
-    });
-    // The first start behind each.
-    let mut behind: Vec<i64> = behind.collect();
-    behind.reverse();
-    let mut highest = i64::MIN;
-    let is_last = |(&at, behind): (&u32, i64)| {
-        highest = highest.max(slices.time(at).0);
-        highest < behind
-    };
-    let ends: Vec<bool> = members.iter().zip(behind).map(is_last).collect();
-    let mut rest = members;
-    for part in ends.split_inclusive(|&is_last| is_last) {
-        let (members, behind) = std::mem::take(&mut rest).split_at_mut(part.len());
-        if members.len() > 1 {
-            members.sort_by_key(|&at| slices.key(at));
-        }
-        rest = behind;
-    }
-}
-
-/// The positions of the members of each group.
-fn by_group<G: Copy + Eq + Hash>(groups: &[G]) -> Vec<Vec<u32>> {
+/// The positions of the members of each group that count.
+fn by_group<G: Copy + Eq + Hash>(groups: &[G], counts: impl Fn(u32) -> bool) -> Vec<Vec<u32>> {
     let mut members: Vec<Vec<u32>> = Vec::new();
     let mut known: HashMap<G, usize> = HashMap::new();
-    for (&group, at) in groups.iter().zip(0_u32..) {
+    let mut at = 0_u32;
+    for run in groups.chunk_by(|a, b| a == b) {
+        let until = at + run.len() as u32;
+        let Some(&group) = run.first() else { continue };
         let place = *known.entry(group).or_insert(members.len());
-        match members.get_mut(place) {
-            Some(members) => members.push(at),
-            None => members.push(vec![at]),
+        if place == members.len() {
+            members.push(Vec::new());
         }
+        if let Some(members) = members.get_mut(place) {
+            members.extend((at..until).filter(|&at| counts(at)));
+        }
+        at = until;
     }
     members
 }

@@ -78,10 +78,12 @@ pub fn described(
 }
 
 fn figures(numbers: &mut [i64], quantiles: &[f64]) -> Option<Figures> {
-    let (&min, &max) = (numbers.iter().min()?, numbers.iter().max()?);
-    let count = numbers.len() as f64;
-    let sum: i128 = numbers.iter().map(|&number| i128::from(number)).sum();
-    let mean = sum as f64 / count;
+    let &first = numbers.first()?;
+    let (mut min, mut max, mut sum) = (first, first, 0_i128);
+    for &number in &*numbers {
+        (min, max, sum) = (min.min(number), max.max(number), sum + i128::from(number));
+    }
+    let mean = sum as f64 / numbers.len() as f64;
     Some(Figures {
         mean,
         min,
