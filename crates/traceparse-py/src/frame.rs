@@ -216,9 +216,6 @@ fn extend<V>(
         DataType::Int32 => wide::<Int32Type, V>(array, values, of),
         DataType::UInt32 => wide::<UInt32Type, V>(array, values, of),
         DataType::UInt8 => wide::<UInt8Type, V>(array, values, of),
-        DataType::Boolean if array.null_count() == 0 => {
-            values.extend(array.as_boolean().values().iter().map(|value| of(Some(value.into()))));
-        }
         DataType::Boolean => values.extend(array.as_boolean().iter().map(|v| of(v.map(i64::from)))),
         _ => return Err(unfit(name)),
     }

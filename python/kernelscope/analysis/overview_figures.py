@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.eligibility import eligible_share
+from kernelscope.analysis.eligibility import Eligibility, eligible_share
 from kernelscope.analysis.gpus import gpu_summary
 from kernelscope.analysis.steps import CATEGORIES, step_breakdown
 
@@ -25,7 +25,7 @@ def overview(
     *,
     gpus: pl.DataFrame | None = None,
     efficiency: pl.DataFrame | None = None,
-    calls: pl.DataFrame | None = None,
+    calls: Eligibility | None = None,
 ) -> pl.DataFrame:
     """What a trace comes to: one row, so that the rows of many ranks can stand below each other.
 

@@ -78,19 +78,12 @@ pub fn described(
 }
 
 fn figures(numbers: &mut [i64], quantiles: &[f64]) -> Option<Figures> {
-    let &first = numbers.first()?;
-    let (mut min, mut max, mut sum) = (first, first, 0_i128);
-    for &number in &*numbers {
-        (min, max, sum) = (min.min(number), max.max(number), sum + i128::from(number));
-    }
-    let mean = sum as f64 / numbers.len() as f64;
-    Some(Figures {
-        mean,
-        min,
-        max,
-        std: deviation(numbers, sum),
-        quantiles: quantiles_of(numbers, quantiles),
-    })
+    let (&min, &max) = (numbers.iter().min()?, numbers.iter().max()?);
+    let count = numbers.len() as f64;
+    let sum: i128 = numbers.iter().map(|&number| i128::from(number)).sum();
+    let mean = sum as f64 / count;
+    let quantiles = quantiles.iter().map(|&share| quantile(numbers, share)).collect();
+    Some(Figures { mean, min, max, std: deviation(numbers, sum), quantiles })
 }
 
 /// The standard deviation of a sample.
@@ -110,23 +103,15 @@ fn deviation(numbers: &[i64], sum: i128) -> Option<f64> {
     Some((spread.max(0.0) / (count - 1) as f64).sqrt())
 }
 
-/// The quantiles of some numbers, which it brings into another order: quickest where they ascend.
-fn quantiles_of(numbers: &mut [i64], shares: &[f64]) -> Vec<f64> {
-    // No number before this place is larger than one behind it.
-    let mut settled = 0;
-    let quantile = |&share: &f64| {
-        let place = numbers.len().saturating_sub(1) as f64 * share.clamp(0.0, 1.0);
-        let floor = place.floor() as usize;
-        let from = if floor < settled { 0 } else { settled };
-        let (_, &mut low, above) = numbers[from..].select_nth_unstable(floor - from);
-        settled = floor;
-        let part = place - place.floor();
-        match above.iter().min() {
-            Some(&high) if part > 0.0 => low as f64 + (high as f64 - low as f64) * part,
-            _ => low as f64,
-        }
-    };
-    shares.iter().map(quantile).collect()
+/// A quantile of some numbers, which it brings into another order.
+fn quantile(numbers: &mut [i64], share: f64) -> f64 {
+    let place = numbers.len().saturating_sub(1) as f64 * share.clamp(0.0, 1.0);
+    let (_, &mut low, above) = numbers.select_nth_unstable(place.floor() as usize);
+    let part = place - place.floor();
+    match above.iter().min() {
+        Some(&high) if part > 0.0 => low as f64 + (high as f64 - low as f64) * part,
+        _ => low as f64,
+    }
 }
 
 /// The mean of the values of each of `count` groups, weighted, or where the weights sum to nothing, not; NaN

@@ -9,7 +9,7 @@ import polars as pl
 from kernelscope.analysis.advice.names import matching, names_like
 from kernelscope.analysis.advice.waits import Gaps, classified_gaps
 from kernelscope.analysis.classes import classes_of
-from kernelscope.analysis.eligibility import call_eligibility
+from kernelscope.analysis.eligibility import Eligibility, call_eligibility
 from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.gpus import gpu_summary
 from kernelscope.analysis.row_lookup import looked_up
@@ -29,7 +29,7 @@ class Facts:
         *,
         breakdown: pl.DataFrame | None = None,
         gpus: pl.DataFrame | None = None,
-        calls: pl.DataFrame | None = None,
+        calls: Eligibility | None = None,
         work: GpuWork | None = None,
     ) -> None:
         self.trace = trace
@@ -166,8 +166,8 @@ class Facts:
         return memory_summary(self.trace)
 
     @cached_property
-    def calls(self) -> pl.DataFrame:
-        """Operators, and whether tensor cores could run them: see ``call_eligibility``."""
+    def calls(self) -> Eligibility:
+        """Which calls of operators tensor cores could run: see ``call_eligibility``."""
         return call_eligibility(self.trace) if self._calls is None else self._calls
 
     @cached_property

@@ -142,7 +142,7 @@ def mixed_precision(facts: Facts) -> Iterator[Advice]:
     share = eligible_share(facts.trace, facts.calls)
     if not share:
         return
-    lowest = facts.calls.filter(pl.col("is_lowest") & pl.col("is_operator")).select(op_row="row")
+    lowest = facts.calls.lowest.select(op_row="row")
     kernels = facts.kernels.select("row", "dur_ns").hstack(facts.of_kernels("op_row"))
     kernels = kernels.join(lowest, on="op_row", how="semi")
     yield Advice(

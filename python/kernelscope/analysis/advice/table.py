@@ -14,6 +14,7 @@ from kernelscope.analysis.advice import (
 )
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice
+from kernelscope.analysis.eligibility import Eligibility
 from kernelscope.analysis.gpu_work import GpuWork
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def recommendations(
     *,
     breakdown: pl.DataFrame | None = None,
     gpus: pl.DataFrame | None = None,
-    calls: pl.DataFrame | None = None,
+    calls: Eligibility | None = None,
     work: GpuWork | None = None,
 ) -> pl.DataFrame:
     """What could make a program faster, as far as its trace shows.

@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.classes import classes_of
-from kernelscope.analysis.described import described, totals
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.hta.answers import hta_launch_stats
 from kernelscope.analysis.hta.events import check_compat
@@ -16,9 +14,6 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 _DURATIONS = ("cpu_dur_ns", "gpu_dur_ns", "launch_delay_ns")
-# What is told of each duration, and by which names it is described.
-_FIGURES = {"sum": "sum", "p50": "q0", "p90": "q1", "p99": "q2", "max": "max"}
-_COUNTED = {"short": "is_short", "slow_calls": "is_slow_call", "late": "is_late"}
 _OF_WORK = ("row", "launch_row", "name", "kind", "device", "stream", "correlation")
 _STARTS = ("call_start", "start_ns")
 _COLUMNS = (
@@ -82,17 +77,24 @@ def launch_summary(
     """
     columns = check_by(by, _COLUMNS)
     pairs = _pairs(trace, *columns, runtime_cutoff_ns=runtime_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns)
-    classes = classes_of(pairs.select(columns))
-    count = classes.keys.height
-    told = {
-        name: described(classes.of, pairs[name], count, quantiles=(0.5, 0.9, 0.99)) for name in _DURATIONS
-    }
-    figures = [
-        found[of].alias(f"{name}_{figure}") for name, found in told.items() for figure, of in _FIGURES.items()
-    ]
-    counts = [totals(classes.of, pairs[flag], count)["sum"].alias(name) for name, flag in _COUNTED.items()]
-    works = told["gpu_dur_ns"]["rows"].alias("works")
-    return as_text(classes.keys.hstack([works, *figures, *counts])).sort(
+    found: list[pl.Expr] = []
+    for name in _DURATIONS:
+        value, stem = pl.col(name), name
+        found.append(value.sum().alias(f"{stem}_sum"))
+        found += [
+            value.quantile(share, interpolation="linear").alias(f"{stem}_p{share:.0%}".removesuffix("%"))
+            for share in (0.5, 0.9, 0.99)
+        ]
+        found.append(value.max().alias(f"{stem}_max"))
+    return as_text(
+        pairs.group_by(columns).agg(
+            pl.len().cast(pl.Int64).alias("works"),
+            *found,
+            short=pl.col("is_short").sum().cast(pl.Int64),
+            slow_calls=pl.col("is_slow_call").sum().cast(pl.Int64),
+            late=pl.col("is_late").sum().cast(pl.Int64),
+        )
+    ).sort(
         ["cpu_dur_ns_sum", *columns],
         descending=[True, *(False for _ in columns)],
         nulls_last=True,

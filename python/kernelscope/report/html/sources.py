@@ -11,7 +11,7 @@ from kernelscope.analysis.costing.attainable import summed
 from kernelscope.analysis.costing.costed import Costed, costed_trace
 from kernelscope.analysis.costing.coverage import cost_findings, coverage_of, kind_sums
 from kernelscope.analysis.costing.limits import LimitedWork, limited_work
-from kernelscope.analysis.eligibility import call_eligibility
+from kernelscope.analysis.eligibility import Eligibility, call_eligibility
 from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.gpus import gpu_summary
 from kernelscope.analysis.kernels import kernel_table
@@ -50,11 +50,11 @@ class Sources:
         return self._operators[0]
 
     @property
-    def _eligibility(self) -> pl.DataFrame:
+    def _eligibility(self) -> Eligibility:
         return self._operators[1]
 
     @once
-    def _operators(self) -> tuple[dict[str, pl.DataFrame], pl.DataFrame]:
+    def _operators(self) -> tuple[dict[str, pl.DataFrame], Eligibility]:
         """The tables of operators, and which calls tensor cores can run: both look at the same tree."""
         ops = self.trace.ops
         recorded = {
@@ -67,7 +67,7 @@ class Sources:
         if not self.missing("call_stacks"):
             # Stacks that are put together from Python frames take their time.
             found["stack"] = op_table(self.window.trace, by=("name", "call_stack"))
-        return found, call_eligibility(self.trace, calls=calls)
+        return found, call_eligibility(self.trace, tree=calls, classes=classes)
 
     @once
     def work(self) -> GpuWork:
