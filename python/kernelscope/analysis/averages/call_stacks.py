@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.analysis.tree import CallTree
 
@@ -38,8 +39,8 @@ def with_stacks(trace: "Trace", events: pl.DataFrame, texts: pl.DataFrame) -> pl
     The stack of a gradient is that of the operator whose gradient it is, and null if that operator is not
     in the trace.
 
-    Columns: of ``events``, needs ``row``, ``parent_row``, ``name``, ``track``, ``start_ns`` and ``dur_ns``;
-        ``texts`` has ``row`` and ``text``.
+    Columns: of ``events``, needs ``row``, ``parent_row``, ``name`` (categorical), ``track``, ``start_ns`` and
+        ``dur_ns``; ``texts`` has ``row`` and ``text``.
     Source: torch/autograd/profiler_util.py, EventList._set_backward_stacktraces.
     """
     numbers = ("sequence", "forward_thread")
@@ -52,35 +53,34 @@ def with_stacks(trace: "Trace", events: pl.DataFrame, texts: pl.DataFrame) -> pl
     tree.retain(is_gradient)
     own = own.with_columns(tree.kept().alias("_node"))
     by_forward = _forward_texts(trace, own)
-    nodes = own.filter(is_gradient).select(*numbers, _node="row")
-    nodes = nodes.join(by_forward, on=numbers, how="left").select("_node", "_forward_text")
-    found = own.join(nodes, on="_node", how="left", maintain_order="left")
-    text = pl.when(pl.col("_node").is_not_null()).then("_forward_text").otherwise("_text")
-    return found.with_columns(stack=text).drop("_node", "_text", "_forward_text", *numbers)
+    nodes = own.filter(is_gradient).select("row", *numbers)
+    nodes = nodes.join(by_forward, on=numbers, how="left")
+    forward = looked_up(own["_node"], nodes, "_forward_text").to_series()
+    text = pl.when(pl.col("_node").is_not_null()).then(forward).otherwise("_text")
+    return own.with_columns(stack=text).drop("_node", "_text", *numbers)
 
 
 def _is_gradient(events: pl.DataFrame) -> pl.Series:
     """Which events are the call of a node of autograd."""
-    wraps = events["name"].str.starts_with(_WRAPPER).fill_null(value=False)
+    names = classes_of(events.select("name"))
+    wraps = names.spread(names.keys["name"].cast(pl.String).str.starts_with(_WRAPPER).fill_null(value=False))
     backward = (events["forward_thread"].fill_null(0) > 0) & ~wraps
     if not wraps.any():
         return backward
-    wrappers = events.filter(wraps).select(
-        pl.col("name").str.strip_prefix(_WRAPPER), parent_row="row", _called=pl.lit(value=True)
-    )
-    called = events.select("name", "parent_row").join(
-        wrappers, on=["name", "parent_row"], how="left", maintain_order="left"
-    )
-    return backward | called["_called"].fill_null(value=False)
+    text = pl.col("name").cast(pl.String).str.strip_prefix(_WRAPPER).cast(pl.Categorical)
+    wrapped = looked_up(events["parent_row"], events.filter(wraps).select("row", text), "name")["name"]
+    return backward | (events["name"] == wrapped).fill_null(value=False)
 
 
 def _forward_texts(trace: "Trace", events: pl.DataFrame) -> pl.DataFrame:
     """The stack of the first event with a sequence number on the thread that each profiler index means."""
-    ops = trace.ops.select(forward_row="row", _track=pl.col("track").cast(pl.Int64))
+    gradients = trace.ops.select("forward_thread", "forward_row").filter(
+        (pl.col("forward_thread") > 0) & pl.col("forward_row").is_not_null()
+    )
+    tracks = looked_up(gradients["forward_row"], trace.ops, "track").to_series().cast(pl.Int64)
     learned = (
-        trace.ops.filter((pl.col("forward_thread") > 0) & pl.col("forward_row").is_not_null())
-        .select("forward_thread", "forward_row")
-        .join(ops, on="forward_row", how="inner")
+        gradients.with_columns(tracks.alias("_track"))
+        .drop_nulls("_track")
         .group_by("forward_thread", "_track")
         .len()
         .sort("len", "_track", descending=[True, False])

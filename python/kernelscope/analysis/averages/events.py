@@ -46,7 +46,7 @@ def torch_events(trace: "Trace", *, stacks: pl.DataFrame | None = None) -> pl.Da
     tree = timed_calls(trace, events)
     put_memory(tree, events, trace.memory)
     calls = events.drop("track", "parent_row").filter(tree.is_kept())
-    calls = calls.with_columns(tree.columns([*TIMES, *MEMORY]))
+    calls = calls.with_columns(pl.col("name").cast(pl.String), *tree.columns([*TIMES, *MEMORY]))
     parts = [calls, _loose_memory(trace, calls), _gpu_rows(trace)]
     return (
         pl.concat(parts, how="diagonal")
@@ -76,14 +76,14 @@ def timed_calls(trace: "Trace", events: pl.DataFrame) -> CallTree:
 def host_events(trace: "Trace") -> pl.DataFrame:
     """Operators, annotations, Python frames and runtime calls, nested per thread.
 
-    Columns: ``row``, ``start_ns``, ``dur_ns``, ``name``, ``track``, ``is_annotation``, ``is_python``,
-        ``input_shapes``, ``device`` (cpu), ``parent_row``.
+    Columns: ``row``, ``start_ns``, ``dur_ns``, ``name`` (categorical), ``track``, ``is_annotation``,
+        ``is_python``, ``input_shapes``, ``device`` (cpu), ``parent_row``.
     """
     slices = call_slices(trace, trace.python)
     names = classes_of(slices.select("name", "input_dims", "category"))
     text = pl.col("name").cast(pl.String)
     told = names.keys.select(
-        name=shown_name(text),
+        name=shown_name(text).cast(pl.Categorical),
         input_shapes=flat_shapes(pl.col("input_dims")),
         is_annotation=(pl.col("category").cast(pl.String) == "user_annotation").fill_null(value=False),
     )
