@@ -1,4 +1,4 @@
-"""How the allocators of a process are set that is ours alone: that of Polars, and that of the C library."""
+"""The memory of a process: its size, and, of one that is ours, how Polars' and the C library's allocators are set."""
 
 import os
 import sys
@@ -38,3 +38,12 @@ def _share_arenas() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
         mallopt(_ARENA_MAX, max(1, (os.cpu_count() or 1) // 4))
+
+
+def status_bytes(field: str) -> int | None:
+    """A size of this process, all threads together, as proc_pid_status(5) names it; null elsewhere."""
+    if sys.platform != "linux":
+        return None
+    with open(f"/proc/{os.getpid()}/status", encoding="ascii") as status:
+        sizes = (line.split()[1] for line in status if line.startswith(f"{field}:"))
+        return next((int(size) * 1024 for size in sizes), None)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelscope import __version__
+from kernelscope.allocator import status_bytes
 from kernelscope.batch.manifest import ENTRY, Entry, workshop
 from kernelscope.batch.ranks import rank_from_name
 from kernelscope.batch.sources import Source
@@ -76,7 +77,7 @@ def read_rank(task: Task) -> Result:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    seconds, peak_bytes = time.perf_counter() - start, _peak()
+    seconds, peak_bytes = time.perf_counter() - start, status_bytes("VmHWM")
     # Or the next trace would come on top of what this one left.
     trim_heap()
     return Result(entry, str(folder), seconds, peak_bytes)
@@ -211,14 +212,3 @@ def _reset_peak() -> None:
                 control.write("5")
         except OSError:
             return
-
-
-def _peak() -> int | None:
-    """The largest resident size of this process, where the system tells; that of all threads together."""
-    if sys.platform != "linux":
-        return None
-    with open(f"/proc/{os.getpid()}/status", encoding="ascii") as status:
-        for line in status:
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return None

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
+from kernelscope.allocator import status_bytes
 from kernelscope.report.html.parts import View
 from kernelscope.report.html.sources import Sources
 from kernelscope.report.html.views import (
@@ -48,6 +49,8 @@ VIEWS: tuple[Callable[[Sources], View], ...] = (
 
 _Made = TypeVar("_Made")
 _MOST_THREADS = 4
+_MOST_KEPT = 0.9
+"""How much memory may stay with the process between views, of the most that reading took."""
 _FIRST = (operators.view, overview.view, flame.view, modules.view)
 """Made first: they take longest, so that no thread has a long one left when the others are done."""
 _LAST = (advice.view, roofline.view)
@@ -63,11 +66,12 @@ def made_of_views(trace: "Trace", finish: "Callable[[View], _Made]") -> "list[_M
     """What ``finish`` makes of each view of the page, in the order of its menu; several at a time."""
     sources = Sources(trace)
     is_large = host_events(trace) > MOST_EVENTS
+    most_bytes = _MOST_KEPT * (status_bytes("VmHWM") or 0)
 
     def made(make: Callable[[Sources], View]) -> "_Made":
         finished = finish(make(sources))
-        if is_large:
-            # What a view needed is free, but not yet the system's.
+        # What a view needed is free, but not the system's: the next one is faster with it.
+        if is_large and (status_bytes("VmRSS") or 0) > most_bytes:
             trim_heap()
         return finished
 
