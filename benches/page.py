@@ -26,8 +26,8 @@ from performance import record, taken_on
 MB = 10**6
 MADV_POPULATE_READ = 22
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-# The promises name pages of traces of 1 GB. A page takes 0.2 s whatever the trace, as long as it takes to read a
-# small one.
+# The promises name the page of a trace of 1 GB. What a page takes whatever the trace is longer than a small one is
+# read.
 JUDGED_BYTES = 900 * MB
 PROMISES = {
     "time of reading": ("ratio", 0.5, "x"),
@@ -73,13 +73,12 @@ def _task(trace: Path, out: Path) -> dict[str, float]:
     keep_freed(KEEP_FREED_MS)
     import kernelscope
     from kernelscope.report import asked_tables
-    from kernelscope.report.html import write_page
-    from kernelscope.report.html.libraries import begin_packing
+    from kernelscope.report.html import begin_page, write_page
 
     _map_libraries()
     clean = memory_bytes("VmHWM")
     began = time.perf_counter()
-    begin_packing()
+    begin_page()
     frames = kernelscope.read(trace, tables=asked_tables("html"))
     done = time.perf_counter()
     read_peak = memory_bytes("VmHWM")

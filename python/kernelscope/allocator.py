@@ -1,4 +1,7 @@
-"""The memory of a process: its size, and, of one that is ours, how Polars' and the C library's allocators are set."""
+"""The memory of a process: its size, and how the allocators of one are set that is ours alone.
+
+There are two, that of Polars and that of the C library.
+"""
 
 import os
 import sys

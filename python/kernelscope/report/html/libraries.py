@@ -23,14 +23,13 @@ _LEVEL = 2
 _PACKING = threading.Lock()
 
 
-def begin_packing() -> None:
-    """Has the libraries packed beside what the program does next, such as the reading of a trace.
+def check_libraries() -> None:
+    """Makes sure that every library is there.
 
     Raises: InvalidArgumentError: a package is not installed.
     """
     for package, path in _FILES.values():
         _file(package, path)
-    threading.Thread(target=packed_libraries, name="packing", daemon=True).start()
 
 
 def packed_libraries() -> dict[str, str]:

@@ -4,12 +4,15 @@ import base64
 import hashlib
 import html
 import json
+import threading
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from kernelscope.analysis import kernel_math
+from kernelscope.hardware import gpus
 from kernelscope.report.files import write_bytes
-from kernelscope.report.html.libraries import begin_packing, pack, packed_libraries
+from kernelscope.report.html.libraries import check_libraries, pack, packed_libraries
 from kernelscope.report.html.parts import View
 from kernelscope.report.html.views import made_of_views
 from kernelscope.report.names import safe
@@ -21,12 +24,27 @@ _SCRIPTS = ("format.js", "content.js", "tables.js", "figures.js", "timeline.js",
 _STYLES = ("style.css",)
 
 
+def begin_page() -> None:
+    """Begins a page with what no trace changes, beside what the program does next, such as reading the trace.
+
+    Raises: InvalidArgumentError: a library of the page is not installed.
+    """
+    check_libraries()
+    threading.Thread(target=_prepare, name="page", daemon=True).start()
+
+
+def _prepare() -> None:
+    packed_libraries()
+    kernel_math.rules()
+    gpus()
+
+
 def write_page(trace: "Trace", out: Path) -> None:
     """Writes the page of ``trace``; what stood at ``out`` is replaced when it is complete.
 
     Raises: InvalidArgumentError: a library of the page is not installed. OSError: it cannot be written.
     """
-    begin_packing()
+    begin_page()
     views = made_of_views(trace, _packed)
     page = _document(views, title=safe(trace.meta.path), libraries=packed_libraries())
     write_bytes(out, page.encode("utf-8", "replace"))
