@@ -2,9 +2,10 @@
 
 from kernelscope.schema import TABLES
 
-# Numbers by which the reader links events, and what only the export of all events writes.
+# Numbers by which the reader links events, and what no answer looks at or only the export of all events writes.
 _UNASKED = frozenset(
     {
+        "depth",
         "event_index",
         "external_id",
         "graph_exec_id",
