@@ -26,8 +26,7 @@ from performance import record, taken_on
 MB = 10**6
 MADV_POPULATE_READ = 22
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-# The promises name the page of a trace of 1 GB. What a page takes whatever the trace is longer than a small one is
-# read.
+# The promises name the page of a trace of 1 GB. Small ones are read in less than what any page takes.
 JUDGED_BYTES = 900 * MB
 PROMISES = {
     "time of reading": ("ratio", 0.5, "x"),

@@ -2,7 +2,7 @@
 
 from kernelscope.schema import TABLES
 
-# Numbers by which the reader links events, and what no answer looks at or only the export of all events writes.
+# Numbers by which the reader links events, and what no answer or only the export of all events looks at.
 _UNASKED = frozenset(
     {
         "depth",
