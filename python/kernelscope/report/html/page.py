@@ -30,7 +30,8 @@ def begin_page() -> None:
     Raises: InvalidArgumentError: a library of the page is not installed.
     """
     check_libraries()
-    threading.Thread(target=_prepare, name="page", daemon=True).start()
+    # No daemon: where the trace cannot be read, the interpreter must not end under the compressor.
+    threading.Thread(target=_prepare, name="page").start()
 
 
 def _prepare() -> None:
