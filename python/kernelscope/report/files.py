@@ -14,21 +14,10 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replaces the content of ``path``. A pipe or device is written to directly."""
-    if path.exists() and not path.is_file():
-        if path.is_dir():
-            raise InvalidArgumentError(f"{path} is a folder; name a file")
-        path.write_bytes(content)
-        return
-    # Renaming onto a link would replace the link.
-    final = path.resolve()
-    waiting = _temporary(final)
-    try:
-        waiting.write_bytes(content)
-        waiting.replace(final)
-    finally:
-        waiting.unlink(missing_ok=True)
+def write_bytes(path: Path, *pieces: bytes) -> None:
+    """Replaces the content of ``path`` with ``pieces``. A pipe or device is written to directly."""
+    with filled_file(path) as waiting, waiting.open("wb") as file:
+        file.writelines(pieces)
 
 
 @contextlib.contextmanager
@@ -42,6 +31,7 @@ def filled_file(path: Path) -> Generator[Path]:
             raise InvalidArgumentError(f"{path} is a folder; name a file")
         yield path
         return
+    # Renaming onto a link would replace the link.
     final = path.resolve()
     waiting = _temporary(final)
     try:

@@ -14,7 +14,11 @@ _UNNAMED = "(no name)"
 
 def safe(text: str | None) -> str:
     """``text`` without characters that a terminal would act upon."""
-    return _UNNAMED if text is None else _UNSAFE.sub(" ", text[:_LONGEST])
+    if text is None:
+        return _UNNAMED
+    cut = text[:_LONGEST]
+    # Nearly every name is printable, which is known in a tenth of the time that looking for marks takes.
+    return cut if cut.isprintable() else _UNSAFE.sub(" ", cut)
 
 
 # A page and a report show the same few names in many tables.

@@ -35,7 +35,7 @@ def write_cluster_page(
     """
     libraries = packed_libraries()
     views = _views(Job(source, sources, notes))
-    write_bytes(out, to_page(views, title=safe(title), libraries=libraries).encode("utf-8", "replace"))
+    write_bytes(out, *to_page(views, title=safe(title), libraries=libraries))
 
 
 def _views(job: Job) -> list[View]:

@@ -18,6 +18,8 @@ _FILES = {
     "datatables": ("itables", "html/dt_bundle.js"),
     "datatables-style": ("itables", "html/dt_bundle.css"),
 }
+_JSON = "orjson"
+"""Writes what the views hold, in a fifth of the time of the standard library's writer."""
 # A higher level takes longer for a page that is little smaller, the lowest makes it an eighth larger.
 _LEVEL = 2
 _PACKING = threading.Lock()
@@ -30,9 +32,11 @@ def check_libraries() -> None:
     """
     for package, path in _FILES.values():
         _file(package, path)
+    if find_spec(_JSON) is None:
+        raise _missing(_JSON)
 
 
-def packed_libraries() -> dict[str, str]:
+def packed_libraries() -> dict[str, bytes]:
     """Each library by name, compressed and encoded. Whoever asks while they are packed waits.
 
     Raises: InvalidArgumentError: a package is not installed.
@@ -43,13 +47,13 @@ def packed_libraries() -> dict[str, str]:
 
 # Once for all pages that a program writes: it takes nearly as long as the views of a small trace.
 @cache
-def _packed(file: Path) -> str:
+def _packed(file: Path) -> bytes:
     return pack(file.read_bytes())
 
 
-def pack(content: bytes) -> str:
+def pack(content: bytes) -> bytes:
     """``content`` as text that any document can hold: gzip in base64."""
-    return base64.b64encode(_traceparse.gzip(content, _LEVEL)).decode("ascii")
+    return base64.b64encode(_traceparse.gzip(content, _LEVEL))
 
 
 def _file(package: str, path: str) -> Path:
@@ -59,6 +63,10 @@ def _file(package: str, path: str) -> Path:
         file = Path(folder, path)
         if file.is_file():
             return file
-    raise InvalidArgumentError(
+    raise _missing(package)
+
+
+def _missing(package: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
         f"the page needs {package}, which is not installed or too old: pip install 'kernelscope[page]'"
     )

@@ -47,12 +47,11 @@ def write_page(trace: "Trace", out: Path) -> None:
     """
     begin_page()
     views = made_of_views(trace, _packed)
-    page = _document(views, title=safe(trace.meta.path), libraries=packed_libraries())
-    write_bytes(out, page.encode("utf-8", "replace"))
+    write_bytes(out, *_document(views, title=safe(trace.meta.path), libraries=packed_libraries()))
 
 
-def to_page(views: list[View], *, title: str, libraries: dict[str, str]) -> str:
-    """The page with ``views``."""
+def to_page(views: list[View], *, title: str, libraries: dict[str, bytes]) -> list[bytes]:
+    """The page with ``views``, in pieces."""
     return _document([_packed(view) for view in views], title=title, libraries=libraries)
 
 
@@ -60,7 +59,7 @@ class _Packed(NamedTuple):
     """A view as the page holds it."""
 
     menu: dict[str, object]
-    block: str
+    block: list[bytes]
 
 
 def _packed(view: View) -> _Packed:
@@ -68,36 +67,47 @@ def _packed(view: View) -> _Packed:
     return _Packed(menu, _block(f"view-{view.id}", pack(_json(view.payload()))))
 
 
-def _document(views: list[_Packed], *, title: str, libraries: dict[str, str]) -> str:
+def _document(views: list[_Packed], *, title: str, libraries: dict[str, bytes]) -> list[bytes]:
     script = _assets(_SCRIPTS)
     menu = [view.menu for view in views]
     blocks = [_block(f"library-{name}", content) for name, content in libraries.items()]
     blocks += [view.block for view in views]
     holes = {
-        "title": html.escape(title),
-        "policy": _policy(script),
-        "style": _assets(_STYLES),
-        "menu": _json(menu).decode().replace("<", "\\u003c"),
-        "blocks": "\n".join(blocks),
-        "script": script,
+        "title": [_encoded(html.escape(title))],
+        "policy": [_encoded(_policy(script))],
+        "style": [_encoded(_assets(_STYLES))],
+        "menu": [_json(menu).replace(b"<", b"\\u003c")],
+        "blocks": [piece for block in blocks for piece in block],
+        "script": [_encoded(script)],
     }
     text = resources.files("kernelscope.report.html").joinpath("assets/page.html").read_text(encoding="utf-8")
     # Split once: what is filled in may itself contain what looks like a hole.
     first, *rest = text.split("{{")
-    filled = [first]
+    filled = [_encoded(first)]
     for piece in rest:
         name, _, after = piece.partition("}}")
-        filled += [holes[name], after]
-    return "".join(filled)
+        filled += [*holes[name], _encoded(after)]
+    return filled
 
 
-def _block(name: str, content: str) -> str:
+def _block(name: str, content: bytes) -> list[bytes]:
     """Data that the browser keeps and does not run."""
-    return f'<script type="application/gzip" id="{name}">{content}</script>'
+    return [_encoded(f'<script type="application/gzip" id="{name}">'), content, b"</script>\n"]
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
 
 
 def _json(value: object) -> bytes:
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
+    # Views show themselves in notebooks without it.
+    import orjson
+
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        # Half a surrogate pair, which a file's metadata may hold, has no bytes in UTF-8.
+        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 def _assets(names: tuple[str, ...]) -> str:
