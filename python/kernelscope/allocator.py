@@ -16,6 +16,7 @@ of it in pieces. Giving back every page at once would make writing a table a thi
 
 # Of malloc.h.
 _ARENA_MAX = -8
+_NEARLY = 0.95
 
 
 def keep_freed(milliseconds: int) -> None:
@@ -50,3 +51,26 @@ def status_bytes(field: str) -> int | None:
     with open(f"/proc/{os.getpid()}/status", encoding="ascii") as status:
         sizes = (line.split()[1] for line in status if line.startswith(f"{field}:"))
         return next((int(size) * 1024 for size in sizes), None)
+
+
+def trim_heap() -> None:
+    """Gives memory that is free back to the system.
+
+    Columns are freed in the middle of the heap, whose pages glibc keeps for later unless it is told
+    not to. Other C libraries give them back, or cannot be told.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+
+
+def near_peak() -> bool:
+    """Whether this process holds nearly as much memory as it ever did; true where that is not known.
+
+    Where it does not, memory that is free may stay: what is asked next is faster with it.
+    """
+    held, most = status_bytes("VmRSS"), status_bytes("VmHWM")
+    return held is None or most is None or held > _NEARLY * most

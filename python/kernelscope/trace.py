@@ -1,10 +1,8 @@
 """A trace in memory: one frame per table, and what is known of the file."""
 
-import ctypes
 import html
 import json
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
@@ -13,6 +11,7 @@ from typing import TypeAlias, cast
 import polars as pl
 
 from kernelscope import _traceparse
+from kernelscope.allocator import near_peak, trim_heap
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.meta import TraceMeta, meta_from_raw
 from kernelscope.schema import TABLES
@@ -159,18 +158,6 @@ def read(
     return Trace(meta=meta_from_raw(os.fspath(path), json.loads(raw.meta)), **frames)
 
 
-def trim_heap() -> None:
-    """Gives memory that is free back to the system.
-
-    Columns are freed in the middle of the heap, whose pages glibc keeps for later unless it is told
-    not to. Other C libraries give them back, or cannot be told.
-    """
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
-
-
 def _wanted(tables: Sequence[str] | Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """The wanted columns of each wanted table; none for all of them."""
     if isinstance(tables, Mapping):
@@ -211,7 +198,8 @@ def _hand_over(jobs: list[_Job], filled: dict[str, dict[str, pl.Series]]) -> Non
         except IndexError:
             return
         if job is None:
-            trim_heap()
+            if near_peak():
+                trim_heap()
         else:
             series = pl.DataFrame(job[1]).to_series()
             filled[job[0]][series.name] = series

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelscope import __version__
-from kernelscope.allocator import status_bytes
+from kernelscope.allocator import status_bytes, trim_heap
 from kernelscope.batch.manifest import ENTRY, Entry, workshop
 from kernelscope.batch.ranks import rank_from_name
 from kernelscope.batch.sources import Source
@@ -66,8 +66,6 @@ def read_rank(task: Task) -> Result:
         ChangedWhileReadError: it is still being written.
         OSError: the tables cannot be written.
     """
-    from kernelscope.trace import trim_heap
-
     start = time.perf_counter()
     _reset_peak()
     folder = workshop(Path(task.lake)) / f"rank-{uuid.uuid4().hex}"
@@ -165,8 +163,6 @@ def _write(tables: "dict[str, pl.DataFrame]", folder: Path) -> dict[str, tuple[i
     The largest comes last: what writing takes besides then meets the fewest other tables.
     """
     from polars.exceptions import PolarsError
-
-    from kernelscope.trace import trim_heap
 
     files: dict[str, tuple[int, int]] = {}
     for name in sorted(tables, key=lambda name: tables[name].estimated_size()):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from kernelscope.allocator import status_bytes
+from kernelscope.allocator import status_bytes, trim_heap
 from kernelscope.report.html.parts import View
 from kernelscope.report.html.sources import Sources
 from kernelscope.report.html.views import (
@@ -24,7 +24,6 @@ from kernelscope.report.html.views import (
     timeline,
 )
 from kernelscope.report.html.window import MOST_EVENTS, host_events
-from kernelscope.trace import trim_heap
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -51,6 +50,8 @@ _Made = TypeVar("_Made")
 _MOST_THREADS = 4
 _MOST_KEPT = 0.9
 """How much memory may stay with the process between views, of the most that reading took."""
+_ALWAYS_KEPT = 0.33
+"""The same, of the bytes of JSON: less than that is not worth the time that giving it back takes."""
 _FIRST = (operators.view, overview.view, flame.view, modules.view)
 """Made first: they take longest, so that no thread has a long one left when the others are done."""
 _LAST = (advice.view, roofline.view)
@@ -66,7 +67,7 @@ def made_of_views(trace: "Trace", finish: "Callable[[View], _Made]") -> "list[_M
     """What ``finish`` makes of each view of the page, in the order of its menu; several at a time."""
     sources = Sources(trace)
     is_large = host_events(trace) > MOST_EVENTS
-    most_bytes = _MOST_KEPT * (status_bytes("VmHWM") or 0)
+    most_bytes = max(_MOST_KEPT * (status_bytes("VmHWM") or 0), _ALWAYS_KEPT * trace.meta.content_bytes)
 
     def made(make: Callable[[Sources], View]) -> "_Made":
         finished = finish(make(sources))
