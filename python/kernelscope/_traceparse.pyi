@@ -67,11 +67,20 @@ class RangeProjector:
     def pairs(self) -> ArrowTable:
         """Every pair of a ``range`` and the ``launch_row`` of a call in it; forgets everything."""
 
-def pair_allocations(records: Frame) -> ArrowTable:
-    """The free of each allocation and the allocation of each free, as ``partner``.
+class AllocatorRecords:
+    """What became of the memory of each device; see ``analysis/memory/records.py``."""
 
-    Records come in order of time, with ``device``, ``address`` and ``bytes``.
-    """
+    def __init__(self, records: Frame, devices: int) -> None:
+        """Records in order of time, with a ``device`` below ``devices``."""
+
+    def partners(self, anywhere: bool) -> ArrowTable:
+        """The free of each allocation and the allocation of each free, as ``partner``."""
+
+    def courses(self) -> ArrowTable: ...
+    def curve(self, device: int, most: int | None) -> ArrowTable: ...
+    def held(self, device: int, times: Sequence[int]) -> ArrowTable | None: ...
+    def alive(self) -> ArrowTable:
+        """The places ``at`` of what was allocated when most was told to be."""
 
 class CallTree:
     """Calls, and what each comes to by itself and with what is inside it; see ``analysis/tree.py``."""
@@ -275,6 +284,9 @@ def weigh_groups(frame: Frame, count: int) -> ArrowTable:
 
 def call_members(slices: Frame, calls: Frame) -> ArrowTable:
     """Twice the position of the ``call_row`` of each slice, and 1 more if it starts in it: ``member``."""
+
+def slice_lineage(slices: Frame, wanted: Frame) -> ArrowTable:
+    """The positions ``at`` of the slices of the ``wanted`` rows and of all around them, in order."""
 
 def marked_parents(slices: Frame) -> ArrowTable:
     """The nearest marked slice around each marked one: ``parent_row``."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kernelscope import analysis
 from kernelscope.analysis.memory.curve import memory_timeline
-from kernelscope.analysis.memory.records import AllocatorRecords, with_operators
+from kernelscope.analysis.memory.records import AllocatorRecords
 from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -196,7 +196,8 @@ def test_an_allocation_belongs_to_the_innermost_operator_that_runs(
     for place, ts in enumerate(times):
         events.record(ts, 0x100 + place, 8)
     trace = events.read(tmp_path_factory.mktemp("ops"))
-    rows = with_operators(AllocatorRecords(trace).frame, trace).select("start_ns", "op_row").rows()
+    records = AllocatorRecords(trace)
+    rows = records.frame.select("start_ns", records.owners).rows()
     # The tree says which operator is inside which; of those that run, the one that no other is inside of.
     ops = {row["row"]: row for row in trace.ops.to_dicts()}
     for time, found in rows:

@@ -104,6 +104,15 @@ impl Frame {
         Ok(Int64Array::from(self.numbers(name)?.into_owned()))
     }
 
+    /// The values of a column, which may be null, in an array that holds on to the memory of the frame where
+    /// it can.
+    pub(crate) fn kept<T: ArrowPrimitiveType>(&self, name: &str) -> Outcome<PrimitiveArray<T>> {
+        match self.arrays_of::<T>(name)?.as_slice() {
+            [array] => Ok((*array).clone()),
+            arrays => Ok(arrays.iter().flat_map(|array| array.iter()).collect()),
+        }
+    }
+
     /// The truth values of a column, false where there is none.
     pub(crate) fn flags(&self, name: &str) -> Outcome<Vec<bool>> {
         let mut values = Vec::with_capacity(self.height());

@@ -42,7 +42,7 @@ mod _traceparse {
     #[pymodule_export]
     use super::intervals::{Intervals, depth_changes, depth_totals, longest_spans};
     #[pymodule_export]
-    use super::memory::pair_allocations;
+    use super::memory::AllocatorRecords;
     #[pymodule_export]
     use super::numbering::{describe_groups, find_rows, sum_groups, weigh_groups};
     #[pymodule_export]
@@ -52,7 +52,7 @@ mod _traceparse {
     #[pymodule_export]
     use super::reading::{RawTrace, read};
     #[pymodule_export]
-    use super::slices::{call_members, innermost_slices, marked_parents, nest_slices};
+    use super::slices::{call_members, innermost_slices, marked_parents, nest_slices, slice_lineage};
     #[pymodule_export]
     use super::table::ArrowTable;
     #[pymodule_export]

@@ -1,7 +1,9 @@
 //! Slices in each other, and around moments.
 
 use pyo3::prelude::*;
-use traceparse::call_tree::{NONE, Nested, Points, Positions, Slices, innermost, marked_around, nest};
+use traceparse::call_tree::{
+    NONE, Nested, Points, Positions, Slices, innermost, lineage, marked_around, nest,
+};
 
 use crate::answer::answer;
 use crate::frame::Frame;
@@ -43,6 +45,18 @@ pub(crate) fn innermost_slices(py: Python<'_>, points: Frame, slices: Frame) -> 
         let is_counted = |at: u32| !has_counts || counts.get(at as usize).copied().unwrap_or(false);
         let found = innermost(points, nested, is_counted);
         found.map(|found| table(vec![("row", rows_at(&rows, found.into_iter()))])).transpose()
+    })
+}
+
+/// The positions `at` of the slices of the `wanted` rows and of all around them, in order. See
+/// `traceparse::call_tree::lineage`.
+///
+/// Columns: of `slices`, `row`, which ascends, and `parent_row` (null for none); of `wanted`, `row`.
+#[pyfunction]
+pub(crate) fn slice_lineage(py: Python<'_>, slices: Frame, wanted: Frame) -> PyResult<ArrowTable> {
+    answer(py, || {
+        let (rows, parents) = (slices.links("row", NONE)?, slices.links("parent_row", NONE)?);
+        table(vec![("at", links(lineage(&rows, &parents, &wanted.links("row", NONE)?)))])
     })
 }
 

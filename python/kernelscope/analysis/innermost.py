@@ -29,6 +29,15 @@ def innermost(points: pl.DataFrame, slices: pl.DataFrame, *, counts: pl.Series |
     return _nested(points, slices if counts is None else slices.filter(counts))
 
 
+def lineage(slices: pl.DataFrame, rows: pl.Series) -> pl.Series:
+    """The positions of the slices of these rows and of all around them, in order.
+
+    Columns: of ``slices``, needs ``row``, which ascends, and ``parent_row`` (null for a root).
+    """
+    links = slices.select("row", "parent_row")
+    return taken(_traceparse.slice_lineage(links, rows.alias("row").to_frame()), "at")
+
+
 def _nested(points: pl.DataFrame, slices: pl.DataFrame) -> pl.Series:
     """The same by nesting everything, which takes longer, but not the longer the deeper slices nest."""
     largest = slices["row"].max()

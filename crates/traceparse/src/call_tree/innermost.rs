@@ -68,11 +68,7 @@ impl Nested<'_> {
 #[must_use]
 pub fn innermost(points: Points<'_>, slices: Nested<'_>, counts: impl Fn(u32) -> bool) -> Option<Vec<u32>> {
     let mut found = last_started(points, slices);
-    let index = (found.len() * FEW > slices.rows.len()).then(|| Positions::new(slices.rows));
-    let place_of = |row: u32| match &index {
-        Some(positions) => positions.of(row),
-        None => slices.rows.binary_search(&row).map_or(NONE, |at| at as u32),
-    };
+    let place_of = places(slices.rows, found.len());
     for (place, (&start, &until)) in found.iter_mut().zip(points.starts.iter().zip(points.ends)) {
         let mut climbs = 0;
         while let Some(end) = slices.end(*place as usize) {
@@ -88,6 +84,37 @@ pub fn innermost(points: Points<'_>, slices: Nested<'_>, counts: impl Fn(u32) ->
         }
     }
     Some(found)
+}
+
+/// The positions of the slices of the `wanted` numbers and of all around them, in order.
+///
+/// Numbers of slices are `rows`, which ascend, and `parents` those of the slices around them.
+#[must_use]
+pub fn lineage(rows: &[u32], parents: &[u32], wanted: &[u32]) -> Vec<u32> {
+    let place_of = places(rows, wanted.len());
+    let mut is_met = vec![false; rows.len()];
+    let mut met = Vec::new();
+    for &row in wanted {
+        let mut next = row;
+        // Slices that were met have been followed up to the root.
+        while let (at, true) = (place_of(next), next != NONE) {
+            let Some(is_met) = is_met.get_mut(at as usize).filter(|is_met| !**is_met) else { break };
+            *is_met = true;
+            met.push(at);
+            next = parents.get(at as usize).copied().unwrap_or(NONE);
+        }
+    }
+    met.sort_unstable();
+    met
+}
+
+/// Finds the positions of about so many numbers in `rows`, which ascend.
+fn places(rows: &[u32], wanted: usize) -> impl Fn(u32) -> u32 {
+    let index = (wanted * FEW > rows.len()).then(|| Positions::new(rows));
+    move |row| match &index {
+        Some(positions) => positions.of(row),
+        None => rows.binary_search(&row).map_or(NONE, |at| at as u32),
+    }
 }
 
 /// The slice that started last on each point's thread, before the point or with it.

@@ -18,7 +18,7 @@ mod tests;
 pub use classes::Classes;
 pub use columns::{Column, Values, Working};
 pub use forest::{Circular, Forest, marked_around};
-pub use innermost::{Nested, Points, innermost};
+pub use innermost::{Nested, Points, innermost, lineage};
 pub use nest::{Slices, nest};
 pub use paths::{Fold, Paths, Told, folded, path_texts};
 pub use positions::Positions;

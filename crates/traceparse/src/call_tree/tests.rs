@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{
     Circular, Classes, Column, Forest, NONE, Nested, Paths, Points, Positions, Slices, Told, Values, Working,
-    folded, innermost, marked_around, nest, path_texts,
+    folded, innermost, lineage, marked_around, nest, path_texts,
 };
 use crate::memory::Curve;
 
@@ -198,6 +198,21 @@ proptest! {
         }
         let found = nest(Slices { groups: &groups, starts: &starts, lengths: &lengths, rows: &rows }, counts);
         prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_lineage_is_all_that_is_on_the_ways_up(
+        (parents, _, _) in calls(),
+        wanted in vec(0..90_u32, 0..9),
+    ) {
+        let rows: Vec<u32> = (0..parents.len() as u32).map(|at| 3 * at + 1).collect();
+        let above: Vec<u32> = parents.iter().map(|&at| rows.get(at as usize).copied().unwrap_or(NONE)).collect();
+        let is_wanted = |at: u32| wanted.contains(&(3 * at + 1));
+        let way = |at: u32| std::iter::successors(Some(at), |&at| parents.get(at as usize).copied().filter(|&at| at != NONE));
+        let all = 0..parents.len() as u32;
+        let expected: Vec<u32> =
+            all.clone().filter(|&at| all.clone().any(|from| is_wanted(from) && way(from).any(|met| met == at))).collect();
+        prop_assert_eq!(lineage(&rows, &above, &wanted), expected);
     }
 
     #[test]

@@ -2,10 +2,14 @@
 
 use hashbrown::HashMap;
 
+use crate::call_tree::NONE;
 use crate::interval::seek;
 
+mod records;
 #[cfg(test)]
 mod tests;
+
+pub use records::{Course, Records};
 
 /// A record of an allocator.
 #[derive(Debug, Clone, Copy)]
@@ -19,12 +23,12 @@ pub struct MemoryRecord {
 }
 
 /// The free of each allocation and the allocation of each free, as places among `records`, which come in
-/// order of time.
+/// order of time; [`NONE`] where there is none.
 ///
 /// An allocation is freed by the next record of its address, if that is a free. Records that are null, or
 /// change nothing, are passed over.
-pub fn partners(records: impl ExactSizeIterator<Item = Option<MemoryRecord>>) -> Vec<Option<u32>> {
-    let mut found = vec![None; records.len()];
+pub fn partners(records: impl ExactSizeIterator<Item = Option<MemoryRecord>>) -> Vec<u32> {
+    let mut found = vec![NONE; records.len()];
     // The last record of each address, if it is an allocation.
     let mut open: HashMap<(u32, u64), u32> = HashMap::new();
     for (at, record) in (0_u32..).zip(records) {
@@ -35,10 +39,10 @@ pub fn partners(records: impl ExactSizeIterator<Item = Option<MemoryRecord>>) ->
             open.insert((device, address), at);
         } else if let Some(allocation) = open.remove(&(device, address)) {
             if let Some(slot) = found.get_mut(allocation as usize) {
-                *slot = Some(at);
+                *slot = at;
             }
             if let Some(slot) = found.get_mut(at as usize) {
-                *slot = Some(allocation);
+                *slot = allocation;
             }
         }
     }

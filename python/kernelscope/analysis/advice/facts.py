@@ -12,6 +12,7 @@ from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.eligibility import Eligibility, call_eligibility
 from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.gpus import gpu_summary
+from kernelscope.analysis.memory.records import AllocatorRecords
 from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.analysis.steps import CATEGORIES, step_breakdown
 from kernelscope.analysis.tensor_cores import is_nvidia, kernel_flags
@@ -31,12 +32,14 @@ class Facts:
         gpus: pl.DataFrame | None = None,
         calls: Eligibility | None = None,
         work: GpuWork | None = None,
+        records: AllocatorRecords | None = None,
     ) -> None:
         self.trace = trace
         self._breakdown = breakdown
         self._gpus = gpus
         self._calls = calls
         self.work = GpuWork(trace) if work is None else work
+        self.records = AllocatorRecords(trace) if records is None else records
 
     @cached_property
     def breakdown(self) -> pl.DataFrame:
@@ -163,7 +166,7 @@ class Facts:
         """What became of the memory of each device: see ``memory_summary``."""
         from kernelscope.analysis.memory.curve import memory_summary
 
-        return memory_summary(self.trace)
+        return memory_summary(self.trace, records=self.records)
 
     @cached_property
     def calls(self) -> Eligibility:

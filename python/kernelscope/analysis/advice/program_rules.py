@@ -92,9 +92,7 @@ def allocator_calls(facts: Facts) -> Iterator[Advice]:
 
 def out_of_memory(facts: Facts) -> Iterator[Advice]:
     """Allocations that failed."""
-    from kernelscope.analysis.memory.records import OUT_OF_MEMORY
-
-    failed = facts.trace.memory.select("row", "start_ns", "name").filter(pl.col("name") == OUT_OF_MEMORY)
+    failed = facts.records.failed
     if failed.height:
         yield Advice(
             "out_of_memory",
@@ -113,18 +111,15 @@ def memory_growth(facts: Facts) -> Iterator[Advice]:
     """Memory that is larger at the end of every step than at the end of the one before."""
     if facts.trace.memory.is_empty() or facts.steps < _FEWEST_STEPS or not facts.marked:
         return
-    from kernelscope.analysis.memory.curve import memory_timeline
-
-    ends = facts.breakdown.select(pl.col("start_ns") + pl.col("total_ns")).to_series().sort()
-    for (device,), curve in memory_timeline(facts.trace).group_by("device", maintain_order=True):
-        # The record before each end; none where a step ends before the first of them.
-        at = curve["start_ns"].search_sorted(ends, side="right").cast(pl.Int64) - 1
-        if (at < 0).any():
+    ends = facts.breakdown.select(pl.col("start_ns") + pl.col("total_ns")).to_series().sort().to_list()
+    records = facts.records
+    for place, (device, peak) in enumerate(zip(records.devices, records.courses["peak_bytes"], strict=True)):
+        last = records.held(place, ends)
+        # Nothing is known where a step ends before the first record.
+        if last is None:
             continue
-        last = curve.select("row", "allocated_bytes")[at.to_list()]
         held = last["allocated_bytes"]
-        peak = curve["allocated_bytes"].max()
-        if not isinstance(peak, int) or not (held.diff().drop_nulls() > 0).all():
+        if not (held.diff().drop_nulls() > 0).all():
             continue
         growth = int(held[-1]) - int(held[0])
         if peak > 0 and growth / peak > _GROWING:
@@ -138,7 +133,7 @@ def memory_growth(facts: Facts) -> Iterator[Advice]:
                 _GROWING,
                 "share of the peak",
                 severity="medium",
-                cites=Cited("memory", tuple(last["row"].to_list()), last.height),
+                cites=Cited("memory", tuple(records.frame["row"].gather(last["at"])), last.height),
             )
 
 

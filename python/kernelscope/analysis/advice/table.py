@@ -16,6 +16,7 @@ from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice
 from kernelscope.analysis.eligibility import Eligibility
 from kernelscope.analysis.gpu_work import GpuWork
+from kernelscope.analysis.memory.records import AllocatorRecords
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -60,14 +61,15 @@ def recommendations(
     gpus: pl.DataFrame | None = None,
     calls: Eligibility | None = None,
     work: GpuWork | None = None,
+    records: AllocatorRecords | None = None,
 ) -> pl.DataFrame:
     """What could make a program faster, as far as its trace shows.
 
     ``source`` is a trace, or the traces of several ranks of a job: then each rank's advice stands beside
     what only shows when ranks are compared. ``breakdown``, ``gpus`` and ``calls`` take the answers of
     :func:`kernelscope.analysis.step_breakdown`, :func:`kernelscope.analysis.gpu_summary` and
-    ``eligibility.call_eligibility`` of a single trace, ``work`` what other questions asked of it, too. Only
-    whole steps count. What is not known, or not for this make of GPU, makes no rule speak.
+    ``eligibility.call_eligibility`` of a single trace, ``work`` and ``records`` what other questions asked of
+    it, too. Only whole steps count. What is not known, or not for this make of GPU, makes no rule speak.
 
     Columns: ``id`` (of the rule), ``severity`` (high, medium, low), ``title``, ``evidence`` and ``remedy``
         (sentences), ``value`` and ``threshold`` that it passed, both in ``unit``; ``saving_ns`` (time of all
@@ -81,13 +83,15 @@ def recommendations(
     Example: ``recommendations(trace).filter(severity="high").select("title", "evidence", "remedy")``
     """
     if isinstance(source, Sequence):
-        facts = [Facts(trace) for trace in source]
-        rows = [row for one in facts for row in _asked(one)]
-        longest = max((one.total_ns for one in facts), default=0)
-        for rank, advice in _compared(source, facts):
+        ranks = [Facts(trace) for trace in source]
+        rows = [row for one in ranks for row in _asked(one)]
+        longest = max((one.total_ns for one in ranks), default=0)
+        for rank, advice in _compared(source, ranks):
             rows.append(_row(advice, longest, rank))
         return _table(rows)
-    return _table(list(_asked(Facts(source, breakdown=breakdown, gpus=gpus, calls=calls, work=work))))
+    return _table(
+        list(_asked(Facts(source, breakdown=breakdown, gpus=gpus, calls=calls, work=work, records=records)))
+    )
 
 
 def _asked(facts: Facts) -> Iterator[dict[str, object]]:

@@ -1,16 +1,24 @@
 """How much memory was allocated and reserved, and what became of it."""
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from kernelscope.analysis.memory.records import AllocatorRecords, failures
+from kernelscope.analysis.memory.records import AllocatorRecords, device_label
 from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 _KEPT_PER_PART = 4
+_TIMELINE: dict[str, pl.DataType] = {
+    "device": pl.String(),
+    "start_ns": pl.Int64(),
+    "allocated_bytes": pl.Int64(),
+    "reserved_bytes": pl.Int64(),
+    "source": pl.String(),
+    "row": pl.UInt32(),
+}
 _SUMMARY: dict[str, pl.DataType] = {
     "device": pl.String(),
     "capacity_bytes": pl.Int64(),
@@ -55,47 +63,27 @@ def memory_timeline(
     if max_points is not None and max_points < _KEPT_PER_PART:
         raise InvalidArgumentError(f"max_points must be at least {_KEPT_PER_PART}, not {max_points}")
     known = records or AllocatorRecords(trace)
-    curves: list[pl.DataFrame] = []
-    for device in known.devices:
-        curve = _curve(known.of_device(device))
-        if max_points is not None and curve.height > max_points:
-            curve = _thinned(curve, max_points)
-        curves.append(curve.select(pl.lit(device, pl.String).alias("device"), pl.all()))
-    nothing = _curve(known.frame).select(pl.lit("").alias("device"), pl.all()).clear()
-    return pl.concat(curves) if curves else nothing
+    curves = [_curve(known, device, max_points) for device in range(len(known.devices))]
+    return pl.concat(curves) if curves else pl.DataFrame(schema=_TIMELINE)
 
 
-def _curve(records: pl.DataFrame) -> pl.DataFrame:
-    """The memory of one device after each of its records."""
-    is_recorded = records["total_allocated_bytes"].null_count() == 0
-    total = pl.col("total_allocated_bytes") if is_recorded else pl.col("bytes").cum_sum()
-    return records.select(
+def _curve(records: AllocatorRecords, device: int, max_points: int | None) -> pl.DataFrame:
+    """The memory of one device after each of its records, or some of them."""
+    levels = records.curve(device, most=max_points)
+    told = records.frame.select("start_ns", "row", reserved_bytes="total_reserved_bytes")[levels["at"]]
+    source = _source(is_told=records.courses["is_told"][device])
+    return told.select(
+        pl.lit(records.devices[device], pl.String).alias("device"),
         "start_ns",
-        allocated_bytes=total,
-        reserved_bytes="total_reserved_bytes",
-        source=pl.lit("recorded" if is_recorded else "summed"),
-        row="row",
+        levels["allocated_bytes"],
+        "reserved_bytes",
+        pl.lit(source).alias("source"),
+        "row",
     )
 
 
-def _thinned(curve: pl.DataFrame, max_points: int) -> pl.DataFrame:
-    """The rows of a curve that are seen at that size."""
-    parts = max_points // _KEPT_PER_PART
-    start, end = pl.col("start_ns").min(), pl.col("start_ns").max()
-    part = (pl.col("start_ns") - start) * parts // (end - start + 1)
-    at = pl.col("_at")
-    kept = (
-        curve.select("allocated_bytes", _part=part.set_sorted(), _at=pl.int_range(pl.len(), dtype=pl.UInt32))
-        .group_by("_part")
-        .agg(
-            at.first().alias("first"),
-            at.last().alias("last"),
-            at.get(pl.col("allocated_bytes").arg_min()).alias("least"),
-            at.get(pl.col("allocated_bytes").arg_max()).alias("most"),
-        )
-        .unpivot(["first", "last", "least", "most"])
-    )
-    return curve[kept["value"].unique().sort()]
+def _source(*, is_told: bool) -> str:
+    return "recorded" if is_told else "summed"
 
 
 def memory_summary(trace: "Trace", *, records: AllocatorRecords | None = None) -> pl.DataFrame:
@@ -117,13 +105,14 @@ def memory_summary(trace: "Trace", *, records: AllocatorRecords | None = None) -
     Order: by device.
     """
     known = records or AllocatorRecords(trace)
-    failed, capacities = failures(trace), _capacities(trace)
+    counts = known.failed.group_by(device_label().alias("device")).agg(pl.len().cast(pl.Int64))
+    failed, capacities = dict(counts.iter_rows()), _capacities(trace)
     rows: list[dict[str, Any]] = []
-    for device in known.devices:
-        part = known.of_device(device)
-        row: dict[str, Any] = {"device": device, **_sums(part), "failures": 0}
+    for device, course in zip(known.devices, known.courses.iter_rows(named=True), strict=True):
+        row: dict[str, Any] = {"device": device, "failures": 0}
+        row |= {name: course[name] for name in ("allocations", "frees", "allocated_bytes")}
         if device is not None:
-            row |= {**_course(part), **_open(known, device), "failures": failed.get(device, 0)}
+            row |= {**_course(known.frame, course), "failures": failed.get(device, 0)}
             row["capacity_bytes"] = capacities.get(device)
             if row["source"] == "recorded" and row["capacity_bytes"]:
                 row["peak_share"] = row["peak_bytes"] / row["capacity_bytes"]
@@ -131,59 +120,31 @@ def memory_summary(trace: "Trace", *, records: AllocatorRecords | None = None) -
     return pl.DataFrame(rows, schema=_SUMMARY).sort("device")
 
 
-def _sums(records: pl.DataFrame) -> dict[str, Any]:
-    """Of the records of one device, how many allocate and free, and how much in all."""
-    size = records["bytes"]
-    is_allocation = size > 0
-    return {
-        "allocations": is_allocation.sum(),
-        "frees": (size < 0).sum(),
-        "allocated_bytes": size.filter(is_allocation).sum(),
-    }
-
-
-def _course(records: pl.DataFrame) -> dict[str, Any]:
-    """The peak of one device and the ends of its curve, and what was reserved."""
-    curve = _curve(records)
-    allocated = curve["allocated_bytes"]
-    # The first of several.
-    at = (allocated == allocated.max()).arg_true()[0]
-    peak = curve.row(at, named=True)
-    is_recorded = peak["source"] == "recorded"
-    first = allocated[0] - records["bytes"][0]
+def _course(records: pl.DataFrame, course: dict[str, Any]) -> dict[str, Any]:
+    """The peak of one device and the ends of its curve, what was reserved, and what it still held."""
+    peak = records.row(course["peak_at"], named=True)
     found: dict[str, Any] = {
-        "peak_bytes": peak["allocated_bytes"],
+        "peak_bytes": course["peak_bytes"],
         "peak_ns": peak["start_ns"],
-        "peak_step": records["step"][at],
+        "peak_step": peak["step"],
         "peak_row": peak["row"],
-        "start_bytes": first if is_recorded else None,
-        "end_bytes": allocated[-1],
-        "source": peak["source"],
+        "start_bytes": course["start_bytes"] if course["is_told"] else None,
+        "end_bytes": course["end_bytes"],
+        "source": _source(is_told=course["is_told"]),
     }
-    reserved = curve["reserved_bytes"]
-    most = reserved.max()
+    # Nothing is known of what was freed where addresses were not recorded.
+    if course["has_addresses"]:
+        found |= {name: course[name] for name in ("open_bytes", "open_allocations")}
+    most, idle = course["peak_reserved_bytes"], course["fragmentation_bytes"]
     # The allocator of the host reserves nothing.
-    if not isinstance(most, int) or most <= 0:
+    if most is None or most <= 0:
         return found
-    idle = cast(int, (reserved - allocated).filter(reserved == most).max())
     return found | {
-        "reserved_at_peak_bytes": peak["reserved_bytes"],
+        "reserved_at_peak_bytes": peak["total_reserved_bytes"],
         "peak_reserved_bytes": most,
         "fragmentation_bytes": idle,
         "fragmentation_share": idle / most,
     }
-
-
-def _open(records: AllocatorRecords, device: str) -> dict[str, Any]:
-    """What a device still held at the end; nothing is known where addresses were not recorded."""
-    frame = records.frame.select("device", "address", "bytes", records.partner.alias("partner"))
-    told = frame.filter(
-        (pl.col("device") == device) & pl.col("address").is_not_null() & (pl.col("bytes") != 0)
-    )
-    if told.is_empty():
-        return {}
-    held = told.filter((pl.col("bytes") > 0) & pl.col("partner").is_null())["bytes"]
-    return {"open_bytes": held.sum(), "open_allocations": held.len()}
 
 
 def _capacities(trace: "Trace") -> dict[str, int | None]:

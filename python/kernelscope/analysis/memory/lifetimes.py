@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from kernelscope.analysis.grouping import as_text, check_by
-from kernelscope.analysis.memory.records import AllocatorRecords, with_operators
+from kernelscope.analysis.memory.records import AllocatorRecords, owners_of
 from kernelscope.analysis.row_lookup import positions
 
 if TYPE_CHECKING:
@@ -56,8 +56,13 @@ def memory_allocations(
     Example: ``memory_allocations(trace).filter(state="open").sort("bytes", descending=True)``
     """
     known = records or AllocatorRecords(trace)
-    partner = known.partner if pairing == "device" else known.partner_by(pl.lit(0, pl.UInt32))
-    return _described(paired_records(known, partner), trace, known).select(_COLUMNS)
+    partners = known.partners(anywhere=pairing == "address")
+    found = _with_holders(_paired(known, partners), trace, known)
+    made = pl.col("state") != "older"
+    return found.with_columns(
+        pl.when(made).then(pl.col("op_row", *_HOLDERS)),
+        lifetime_ns=pl.col("free_ns") - pl.col("alloc_ns"),
+    ).select(_COLUMNS)
 
 
 def memory_peak(
@@ -77,72 +82,50 @@ def memory_peak(
     Raises: InvalidArgumentError: ``by`` names another column.
     """
     columns = check_by(by, _HOLDERS)
-    found = records or AllocatorRecords(trace)
-    paired = paired_records(found, found.partner)
-    total = pl.col("total_allocated_bytes")
-    peaks = (
-        found.frame.select("device", total, _at=pl.int_range(pl.len(), dtype=pl.UInt32))
-        .filter(total.is_not_null() & pl.col("device").is_not_null())
-        .group_by("device")
-        .agg(_total=total.max(), _peak=pl.col("_at").get(total.arg_max()))
-    )
-    orders = paired.select("device", "alloc_order", "free_order")
-    at_peak = orders.join(peaks, on="device", how="left", maintain_order="left").select(
-        (pl.col("alloc_order") <= pl.col("_peak"))
-        & (pl.col("free_order").is_null() | (pl.col("free_order") > pl.col("_peak")))
-    )
-    alive = paired.filter(at_peak.to_series()).join(peaks, on="device", maintain_order="left")
-    # Looked up for what was alive alone: it is little of everything that ever was.
-    alive = _described(alive, trace, found)
-    paired_devices = paired["device"].unique().drop_nulls().cast(pl.String)
-    peaks = peaks.with_columns(pl.col("device").cast(pl.String))
+    known = records or AllocatorRecords(trace)
+    alive = known.frame[known.alive()]
+    alive = _with_holders(alive.with_columns(owners_of(alive, trace.ops)), trace, known)
+    alive = alive.filter(pl.col("device").is_not_null())
     keys = ["device", *columns]
-    held = alive.group_by(keys).agg(
-        pl.col("bytes").sum(), pl.len().cast(pl.Int64).alias("allocations"), pl.col("_total").first()
-    )
-    known = alive.group_by("device").agg(pl.col("bytes").sum())
+    held = alive.group_by(keys).agg(pl.col("bytes").sum(), pl.len().cast(pl.Int64).alias("allocations"))
+    of_device = alive.group_by("device").agg(pl.col("bytes").sum().alias("_held"))
+    devices = pl.Series("device", known.devices, dtype=pl.String)
+    peaks = known.courses.select(devices, "has_addresses", _total="told_peak_bytes")
     older = (
-        peaks.filter(pl.col("device").is_in(paired_devices.implode()))
-        .join(known, on="device", how="left")
-        .select(
-            "device",
-            "_total",
-            bytes=pl.col("_total") - pl.col("bytes").fill_null(0),
-            is_older=pl.lit(value=True),
-        )
+        peaks.filter(pl.col("has_addresses") & pl.col("device").is_not_null())
+        .join(of_device, on="device", how="left")
+        .select("device", bytes=pl.col("_total") - pl.col("_held").fill_null(0), is_older=pl.lit(value=True))
     )
     rows = pl.concat(
         [held.with_columns(is_older=pl.lit(value=False)), older.filter(pl.col("bytes") > 0)], how="diagonal"
-    )
+    ).join(peaks.drop_nulls(), on="device", how="left")
     share = pl.when(pl.col("_total") > 0).then(pl.col("bytes") / pl.col("_total"))
     return rows.select(*keys, "bytes", share.alias("share"), "allocations", "is_older").sort(
         "device", "bytes", *columns, descending=[False, True, *(False for _ in columns)], nulls_last=True
     )
 
 
-def paired_records(records: AllocatorRecords, partner: pl.Series) -> pl.DataFrame:
+def _paired(records: AllocatorRecords, partner: pl.Series) -> pl.DataFrame:
     """Allocations with their frees, and frees without, before anything is looked up about them.
 
     ``partner`` are the places of frees and allocations, as ``records`` gives them.
 
-    Columns: ``device``, ``address``, ``bytes``, ``state``; ``row``, ``track``, ``start_ns`` and ``step`` of
-        the allocation, or of the free where there is none; ``alloc_ns``, ``alloc_row``, ``alloc_order``,
-        ``free_ns``, ``free_row``, ``free_order``, where the order is the place among the records.
+    Columns: ``device``, ``address``, ``bytes``, ``state``; ``row``, ``start_ns``, ``step`` and ``op_row`` of
+        the allocation, or of the free where there is none; ``alloc_ns``, ``alloc_row``, ``free_ns``,
+        ``free_row``.
     """
     frame = records.frame
-    needed = frame.select("track", "device", "address", "step", "bytes", "row", "start_ns")
+    needed = frame.select("device", "address", "step", "bytes", "row", "start_ns", records.owners)
     loose, freed = pl.col("bytes") < 0, pl.col("partner").is_not_null()
-    found = needed.with_columns(
-        partner.alias("partner"), order=pl.int_range(pl.len(), dtype=pl.UInt32)
-    ).filter(pl.col("address").is_not_null() & ((pl.col("bytes") > 0) | (loose & ~freed)))
+    found = needed.with_columns(partner).filter(
+        pl.col("address").is_not_null() & ((pl.col("bytes") > 0) | (loose & ~freed))
+    )
     end = found["partner"]
     return found.with_columns(
         alloc_ns=pl.when(~loose).then("start_ns"),
         alloc_row=pl.when(~loose).then("row"),
-        alloc_order=pl.when(~loose).then("order"),
         free_ns=pl.when(loose).then("start_ns").otherwise(frame["start_ns"].gather(end)),
         free_row=pl.when(loose).then("row").otherwise(frame["row"].gather(end)),
-        free_order=pl.when(loose).then("order").otherwise("partner"),
         state=pl.when(loose)
         .then(pl.lit("older"))
         .when(freed)
@@ -151,20 +134,14 @@ def paired_records(records: AllocatorRecords, partner: pl.Series) -> pl.DataFram
     ).with_columns(pl.col("bytes").abs())
 
 
-def _described(lifetimes: pl.DataFrame, trace: "Trace", records: AllocatorRecords) -> pl.DataFrame:
-    """Adds what is known of the operators that made the allocations; nothing is of older ones."""
+def _with_holders(allocations: pl.DataFrame, trace: "Trace", records: AllocatorRecords) -> pl.DataFrame:
+    """Adds what is known of the operators ``op_row`` that made allocations, and the name of the device."""
     ops = trace.ops
-    made = pl.col("state") != "older"
-    placed = with_operators(lifetimes, trace, records.operators).with_columns(
-        pl.when(made).then("op_row"),
-        pl.when(made).then("step"),
-        pl.col("device").cast(pl.String),
-        lifetime_ns=pl.col("free_ns") - pl.col("alloc_ns"),
-    )
-    at = positions(ops["row"], placed["op_row"])
+    at = positions(ops["row"], allocations["op_row"])
     around = positions(ops["row"], ops["parent_row"].gather(at))
     return as_text(
-        placed.with_columns(
+        allocations.with_columns(
+            records.device_names(allocations["device"]),
             ops["name"].gather(at).alias("op"),
             ops["module"].gather(at),
             ops["phase"].gather(at),

@@ -6,7 +6,8 @@ import polars as pl
 
 from kernelscope.analysis.classes import Classes
 from kernelscope.analysis.grouping import as_text
-from kernelscope.analysis.memory.records import AllocatorRecords, with_operators
+from kernelscope.analysis.memory.records import AllocatorRecords
+from kernelscope.analysis.ops import operator_classes
 from kernelscope.analysis.tree import CallTree
 
 if TYPE_CHECKING:
@@ -37,20 +38,20 @@ def memory_table(
     Source: the memory view of the TensorBoard plugin.
     """
     known = records or AllocatorRecords(trace)
-    frame = known.frame.select("row", "track", "start_ns", "bytes", "device")
+    frame = known.frame.select("start_ns", "bytes", "device", known.owners)
     if start_ns is not None:
         frame = frame.filter(pl.col("start_ns") >= start_ns)
     if end_ns is not None:
         frame = frame.filter(pl.col("start_ns") <= end_ns)
-    classes = known.operators
-    placed = with_operators(frame, trace, classes).filter(pl.col("op_row").is_not_null())
+    placed = frame.filter(pl.col("op_row").is_not_null())
+    classes = operator_classes(trace.ops)
     tree = CallTree(trace.ops)
     tree.merge_repeats(trace.ops["name"])
     sums = [
-        _summed(tree, classes, of_device).select(
-            pl.lit(device, pl.String).alias("device"), "name", "is_operator", "calls", *_SUMS
+        _summed(tree, classes, made).select(
+            pl.lit(known.devices[device], pl.String).alias("device"), "name", "is_operator", "calls", *_SUMS
         )
-        for (device,), of_device in placed.with_columns(pl.col("device").cast(pl.String)).group_by("device")
+        for (device,), made in placed.partition_by("device", as_dict=True).items()
     ]
     if not sums:
         nothing = {"device": pl.String, "name": pl.String, **dict.fromkeys(("calls", *_SUMS), pl.Int64)}

@@ -1,15 +1,18 @@
 """The records of an allocator: on which device, and in which operator each was made."""
 
-from functools import cached_property
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.classes import Classes, classes_of
-from kernelscope.analysis.innermost import innermost
+from kernelscope.analysis.classes import classes_of, taken
+from kernelscope.analysis.innermost import innermost, lineage
 from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES
+from kernelscope.analysis.once import once
 from kernelscope.analysis.ops import operator_classes
+from kernelscope.analysis.row_lookup import positions
+from kernelscope.analysis.tree import CallTree
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -34,96 +37,129 @@ def device_label() -> pl.Expr:
 
 
 class AllocatorRecords:
-    """The allocations and frees of a trace, found once for several questions."""
+    """The allocations and frees of a trace, found once for several questions and threads."""
 
     def __init__(self, trace: "Trace") -> None:
         self._trace = trace
 
-    @cached_property
+    @once
     def frame(self) -> pl.DataFrame:
         """The records in order of time, those of failures left out.
 
         Columns: ``row``, ``track``, ``start_ns``, ``address``, ``bytes``, ``total_allocated_bytes``,
-            ``total_reserved_bytes`` and ``step`` of the table ``memory``; ``device`` (see
-            :func:`device_label`), which sorts as text does.
+            ``total_reserved_bytes`` and ``step`` of the table ``memory``; ``device``, a place in ``devices``.
         """
-        memory = self._trace.memory
         columns = (
             "row", "track", "start_ns", "address", "bytes", "total_allocated_bytes", "total_reserved_bytes",
             "step",
         )  # fmt: skip
-        found = memory.select(*columns, "name", "device_type", "device_id")
-        left_out = _is_failure(memory["name"]) | memory["bytes"].is_null()
-        if left_out.any():
-            found = found.filter(~left_out)
-        if not found["start_ns"].is_sorted() or not memory["row"].is_sorted():
+        found = self._known.select(columns)
+        return found.with_columns(self._placed[1].alias("device"))
+
+    @once
+    def _known(self) -> pl.DataFrame:
+        """The table ``memory`` in order of time, without failures and what has no bytes."""
+        found = self._trace.memory
+        if self.failed.height:
+            found = found.filter(~_is_failure(found["name"]))
+        if found["bytes"].null_count():
+            found = found.filter(pl.col("bytes").is_not_null())
+        if not found["start_ns"].is_sorted() or not found["row"].is_sorted():
             found = found.sort("start_ns", "row")
-        return found.select(*columns, _devices(found).alias("device"))
+        return found
 
-    @cached_property
-    def operators(self) -> Classes:
-        """The classes of the operators of the trace."""
-        return operator_classes(self._trace.ops)
+    @once
+    def failed(self) -> pl.DataFrame:
+        """The rows of the table ``memory`` that tell that memory was out."""
+        memory = self._trace.memory
+        if not _is_failure(classes_of(memory.select("name")).keys["name"]).any():
+            return memory.clear()
+        return memory.filter(_is_failure(memory["name"]))
 
-    @cached_property
+    @once
+    def _placed(self) -> tuple[list[str | None], pl.Series]:
+        """The devices, and the place among them of that of each record."""
+        pairs = classes_of(self._known.select("device_type", "device_id"))
+        told = pairs.keys.select(device_label()).to_series()
+        devices = told.unique().sort(nulls_last=False)
+        places = (told.rank("dense") - 1 + devices.null_count()).fill_null(0).cast(pl.UInt32)
+        return devices.to_list(), pairs.spread(places)
+
+    @once
+    def owners(self) -> pl.Series:
+        """``row`` of the operator that made each record: see :func:`owners_of`."""
+        return owners_of(self.frame, self._trace.ops)
+
+    @property
     def devices(self) -> list[str | None]:
         """The devices whose memory is recorded, in order; first null, if some is of an unknown one."""
-        found = self.frame["device"].unique().sort(nulls_last=False)
-        return found.cast(pl.String).to_list()
+        return self._placed[0]
 
-    def of_device(self, device: str | None) -> pl.DataFrame:
-        """The times, bytes, totals, steps and rows of the records of one device."""
-        frame = self.frame.drop("track", "address", "device")
-        if len(self.devices) == 1:
-            return frame
-        devices = self.frame["device"]
-        return frame.filter(devices.eq_missing(pl.lit(device, devices.dtype)))
+    def device_names(self, places: pl.Series) -> pl.Series:
+        """The devices at these places."""
+        return pl.Series("device", self.devices, dtype=pl.String).gather(places)
 
-    @cached_property
-    def partner(self) -> pl.Series:
+    @once
+    def courses(self) -> pl.DataFrame:
+        """What became of the memory of each device, in their order.
+
+        Columns: ``records``, ``allocations``, ``frees``, ``allocated_bytes`` (of all allocations together),
+            ``is_told`` (whether each record tells what was allocated; else they are summed, from 0 on),
+            ``start_bytes``, ``end_bytes``, ``peak_bytes``, ``peak_at`` (a place in ``frame``),
+            ``told_peak_bytes`` (the most that a record tells), ``peak_reserved_bytes``,
+            ``fragmentation_bytes`` (reserved but not allocated when most was reserved), ``has_addresses``,
+            ``open_bytes`` and ``open_allocations`` (not freed).
+        Units: bytes.
+        """
+        return pl.DataFrame(self._records.courses())
+
+    def curve(self, device: int, *, most: int | None = None) -> pl.DataFrame:
+        """What was allocated on a device after each of its records, or at most so many of them.
+
+        Columns: ``at`` (a place in ``frame``), ``allocated_bytes``.
+        """
+        return pl.DataFrame(self._records.curve(device, most))
+
+    def held(self, device: int, times: Sequence[int]) -> pl.DataFrame | None:
+        """The same by each of ``times``, which ascend; null if one lies before the first record."""
+        found = self._records.held(device, times)
+        return None if found is None else pl.DataFrame(found)
+
+    def alive(self) -> pl.Series:
+        """The places in ``frame`` of what was allocated at the told peak of its device."""
+        return taken(self._records.alive(), "at")
+
+    def partners(self, *, anywhere: bool = False) -> pl.Series:
         """The place in ``frame`` of the free of each allocation and of the allocation of each free.
 
-        An allocation is matched with the next record of its address on its device, if that is a free.
+        An allocation is matched with the next record of its address on its device, or ``anywhere``, if that
+        is a free.
         """
-        return self.partner_by(pl.col("device").to_physical().cast(pl.UInt32).fill_null(2**32 - 1))
+        return taken(self._records.partners(anywhere), "partner")
 
-    def partner_by(self, device: pl.Expr) -> pl.Series:
-        """The same with a number of one's own for what tells equal addresses apart."""
-        if self.frame.is_empty():
-            return pl.Series("partner", [], dtype=pl.UInt32)
-        records = self.frame.select("address", "bytes", device=device)
-        return pl.DataFrame(_traceparse.pair_allocations(records)).to_series()
+    @once
+    def _records(self) -> _traceparse.AllocatorRecords:
+        return _traceparse.AllocatorRecords(self.frame, len(self.devices))
 
 
 def _is_failure(names: pl.Series) -> pl.Series:
-    """Which records tell that memory was out; there are few distinct names."""
+    """Which records tell that memory was out."""
     return (names == OUT_OF_MEMORY).fill_null(value=False)
 
 
-def failures(trace: "Trace") -> dict[str | None, int]:
-    """How often memory was out, by device."""
-    failed = trace.memory.filter(_is_failure(trace.memory["name"]))
-    counts = failed.group_by(device_label().alias("device")).agg(pl.len().cast(pl.Int64))
-    return dict(counts.iter_rows())
+def owners_of(records: pl.DataFrame, ops: pl.DataFrame) -> pl.Series:
+    """``row`` of the innermost operator that ran on the thread of each record then; null for none.
 
+    An operator runs from its start until just before its end. Annotations are not operators.
 
-def _devices(frame: pl.DataFrame) -> pl.Series:
-    """The device of each record; told once for each pair of a kind and an index."""
-    pairs = classes_of(frame.select("device_type", "device_id"))
-    told = pairs.keys.select(device_label()).to_series()
-    return pairs.spread(told.cast(pl.Enum(told.unique().drop_nulls().sort())))
-
-
-def with_operators(records: pl.DataFrame, trace: "Trace", classes: Classes | None = None) -> pl.DataFrame:
-    """Adds ``op_row``: the innermost operator that ran on the record's thread then; null for none.
-
-    An operator runs from its start until just before its end. Annotations are not operators. ``classes``
-    takes the answer of :func:`kernelscope.analysis.ops.operator_classes`.
-
-    Columns: of ``records``, needs ``row``, ``track`` and ``start_ns``.
+    Columns: of ``records``, needs ``track`` and ``start_ns``; ``ops`` is the table.
     Source: the memory view of the TensorBoard plugin.
     """
-    classes = operator_classes(trace.ops) if classes is None else classes
-    is_operator = classes.spread(classes.keys["is_operator"])
     moments = records.select("track", "start_ns", dur_ns=pl.lit(0, pl.Int64))
-    return records.with_columns(innermost(moments, trace.ops, counts=is_operator).alias("op_row"))
+    found = innermost(moments, ops)
+    # What the others are does not matter.
+    near = ops.select("row", "parent_row", "name", "category")[lineage(ops, found)]
+    classes = operator_classes(near)
+    tree = CallTree(near)
+    tree.retain_classes(classes, classes.keys["is_operator"])
+    return tree.kept().gather(positions(near["row"], found)).alias("op_row")

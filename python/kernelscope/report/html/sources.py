@@ -15,6 +15,7 @@ from kernelscope.analysis.eligibility import Eligibility, call_eligibility
 from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.gpus import gpu_summary
 from kernelscope.analysis.kernels import kernel_table
+from kernelscope.analysis.memory.records import AllocatorRecords
 from kernelscope.analysis.missing_views import missing
 from kernelscope.analysis.once import once
 from kernelscope.analysis.ops import costed_calls, op_table, op_tables, operator_classes
@@ -131,8 +132,18 @@ class Sources:
     def recommendations(self) -> pl.DataFrame:
         """What could make the program faster."""
         return recommendations(
-            self.trace, breakdown=self.breakdown, gpus=self.gpus, calls=self._eligibility, work=self.work
+            self.trace,
+            breakdown=self.breakdown,
+            gpus=self.gpus,
+            calls=self._eligibility,
+            work=self.work,
+            records=self.records,
         )
+
+    @once
+    def records(self) -> AllocatorRecords:
+        """What several questions ask of allocations and frees."""
+        return AllocatorRecords(self.trace)
 
     @once
     def window(self) -> Window:

@@ -41,7 +41,7 @@ def _parts(sources: Sources) -> list[Part]:
     if notes:
         return [*notes]
     trace, origin = sources.trace, sources.origin_ns
-    records = AllocatorRecords(trace)
+    records = sources.records
     summary = memory_summary(trace, records=records).with_columns(pl.col("peak_ns") - origin)
     curve = memory_timeline(trace, max_points=_MOST_POINTS, records=records)
     parts: list[Part] = [_curve(curve.filter(device=d), d, origin) for d in summary["device"].to_list()]
@@ -93,6 +93,7 @@ def _curve(curve: pl.DataFrame, device: str, origin: int) -> Figure:
     times = (curve["start_ns"] - origin).to_list()
     size, unit = byte_unit(most or 1)
     span, time = time_unit(times[-1] if times else 1)
+    moments = [round(at / span, 6) for at in times]
     traces: list[dict[str, Any]] = []
     for column, name, color in (
         ("allocated_bytes", "allocated", "--accent"),
@@ -101,15 +102,16 @@ def _curve(curve: pl.DataFrame, device: str, origin: int) -> Figure:
         values = curve[column].to_list()
         if not any(values):
             continue
+        told = {value: format_bytes(value) for value in set(values)}
         traces.append(
             {
                 "type": "scatter",
                 "mode": "lines",
                 "name": name,
                 "line": {"shape": "hv", "color": color, "width": 1.5},
-                "x": [round(at / span, 6) for at in times],
+                "x": moments,
                 "y": [None if value is None else round(value / size, 6) for value in values],
-                "customdata": [format_bytes(value) for value in values],
+                "customdata": [told[value] for value in values],
                 "hovertemplate": f"%{{x}} {time}<br>{name}: %{{customdata}}<extra></extra>",
             }
         )
