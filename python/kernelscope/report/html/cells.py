@@ -34,14 +34,12 @@ def texts(series: pl.Series) -> dict[str, list[Any]]:
 
     A text that is short by itself has no short form, and a row without a text has no number.
     """
-    places: dict[str, int] = {}
-    rows = [
-        None if text is None else places.setdefault(text, len(places))
-        for text in series.cast(pl.String).to_list()
-    ]
-    shown = [_one_text(text) for text in places]
-    brief = [short(text, _CELL_WIDTH) if len(text) > _CELL_WIDTH else None for text in places]
-    return {"texts": shown, "short": brief, "of": rows}
+    rows: list[str | None] = series.cast(pl.String).to_list()
+    distinct = [text for text in dict.fromkeys(rows) if text is not None]
+    places = {text: place for place, text in enumerate(distinct)}
+    shown = [_one_text(text) for text in distinct]
+    brief = [short(text, _CELL_WIDTH) if len(text) > _CELL_WIDTH else None for text in distinct]
+    return {"texts": shown, "short": brief, "of": [*map(places.get, rows)]}
 
 
 def _one_text(text: str) -> str:

@@ -36,20 +36,19 @@ class Table:
 
     def payload(self) -> dict[str, Any]:
         """The part as the page's script takes it."""
-        schema = self.frame.schema
-        shown = [c for c in self.columns or self.frame.columns if c in self.frame.columns and c in COLUMNS]
-        filled = [c for c in shown if self.frame[c].null_count() < self.frame.height or not self.frame.height]
+        given = {series.name: series for series in self.frame.get_columns()}
+        shown = [c for c in self.columns or given if c in given and c in COLUMNS]
+        filled = [c for c in shown if given[c].null_count() < self.frame.height or not self.frame.height]
         # Sliced first: a table of a large trace may have a million rows.
-        frame = self.frame.head(MOST_ROWS).select_seq(written(name, schema[name]) for name in filled)
+        frame = self.frame.head(MOST_ROWS).select_seq(written(name, given[name].dtype) for name in filled)
+        columns = frame.get_columns()
         return {
             "kind": "table",
             "id": self.id,
             "title": self.title,
             "what": self.what,
-            "columns": [_column(name, frame[name], self.titles) for name in filled],
-            "data": [
-                texts(frame[name]) if _is_text(frame[name]) else frame[name].to_list() for name in filled
-            ],
+            "columns": [_column(column, self.titles) for column in columns],
+            "data": [texts(column) if _is_text(column) else column.to_list() for column in columns],
             "rows": frame.height,
             "all": self.all_rows or self.frame.height,
             "opens": [list(entry) for entry in self.opens],
@@ -57,12 +56,12 @@ class Table:
         }
 
 
-def _column(name: str, series: pl.Series, titles: Mapping[str, str]) -> dict[str, str]:
-    column = COLUMNS[name]
-    title = titles.get(name, column.title)
+def _column(series: pl.Series, titles: Mapping[str, str]) -> dict[str, str]:
+    column = COLUMNS[series.name]
+    title = titles.get(series.name, column.title)
     # A GPU is a number in most frames, and named where the host stands beside it.
     unit = ("sentence" if column.unit == "sentence" else "text") if _is_text(series) else column.unit
-    return {"key": name, "title": title, "unit": unit, "what": column.what}
+    return {"key": series.name, "title": title, "unit": unit, "what": column.what}
 
 
 def _is_text(series: pl.Series) -> bool:
