@@ -285,6 +285,9 @@ def weigh_groups(frame: Frame, count: int) -> ArrowTable:
 def call_members(slices: Frame, calls: Frame) -> ArrowTable:
     """Twice the position of the ``call_row`` of each slice, and 1 more if it starts in it: ``member``."""
 
+def covered_calls(calls: Frame, slices: Frame, keys: Frame, places: Frame) -> ArrowTable:
+    """How much of each call the slices that name it and the calls in it cover: ``covered_ns``, ``slices``."""
+
 def slice_lineage(slices: Frame, wanted: Frame) -> ArrowTable:
     """The positions ``at`` of the slices of the ``wanted`` rows and of all around them, in order."""
 

@@ -261,9 +261,7 @@ impl CallTree {
     fn columns_where(&self, py: Python<'_>, column: &str, names: Vec<String>) -> PyResult<ArrowTable> {
         answer(py, || {
             let mut working = Working::new(&self.forest);
-            let values = working.values(self.column(column)?).iter().zip(0_u32..);
-            let wanted = values.filter(|&(&value, at)| value != 0 && !self.forest.is_merged(at as usize));
-            let places: Vec<u32> = wanted.map(|(_, at)| at).collect();
+            let places = working.places_where(self.column(column)?);
             let mut columns = Vec::new();
             for name in &names {
                 let found = working.values_at(self.column(name)?, &places);

@@ -52,7 +52,9 @@ mod _traceparse {
     #[pymodule_export]
     use super::reading::{RawTrace, read};
     #[pymodule_export]
-    use super::slices::{call_members, innermost_slices, marked_parents, nest_slices, slice_lineage};
+    use super::slices::{
+        call_members, covered_calls, innermost_slices, marked_parents, nest_slices, slice_lineage,
+    };
     #[pymodule_export]
     use super::table::ArrowTable;
     #[pymodule_export]

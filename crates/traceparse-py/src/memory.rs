@@ -126,13 +126,9 @@ fn curve_table(at: Vec<u32>, allocated: Vec<i64>) -> Outcome<ArrowTable> {
 pub(crate) fn curve(records: &Frame, device_types: &[i64]) -> Outcome<Curve> {
     // What has no bytes changes nothing.
     let (times, bytes) = (records.numbers("start_ns")?, records.numbers("bytes")?);
-    let records_of = |is_wanted: &mut dyn Iterator<Item = bool>| {
-        let pairs = times.iter().copied().zip(bytes.iter().copied()).zip(is_wanted);
-        pairs.filter(|&(_, is_wanted)| is_wanted).map(|(pair, _)| pair).collect()
-    };
+    let moments = times.iter().copied().zip(bytes.iter().copied());
     let is_wanted = |device_type: i64| device_types.contains(&device_type);
-    Ok(Curve::new(match records.values::<Int32Type>("device_type") {
-        Ok(types) => records_of(&mut types.iter().map(|&of| is_wanted(of.into()))),
-        Err(_) => records_of(&mut records.options("device_type")?.iter().map(|of| of.is_some_and(is_wanted))),
-    }))
+    let types = records.kept::<Int32Type>("device_type")?;
+    let of_devices = moments.zip(&types).filter(|(_, of)| of.is_some_and(|of| is_wanted(of.into())));
+    Ok(Curve::new(of_devices.map(|(record, _)| record)))
 }

@@ -1,9 +1,13 @@
 //! Slices in each other, and around moments.
 
+use std::sync::Arc;
+
+use arrow_array::Int64Array;
 use pyo3::prelude::*;
 use traceparse::call_tree::{
-    NONE, Nested, Points, Positions, Slices, innermost, lineage, marked_around, nest,
+    Covered, NONE, Nested, Points, Positions, Slices, innermost, lineage, marked_around, nest,
 };
+use traceparse::interval::seek;
 
 use crate::answer::answer;
 use crate::frame::Frame;
@@ -68,8 +72,16 @@ pub(crate) fn slice_lineage(py: Python<'_>, slices: Frame, wanted: Frame) -> PyR
 pub(crate) fn marked_parents(py: Python<'_>, slices: Frame) -> PyResult<ArrowTable> {
     answer(py, || {
         let (rows, parents) = (slices.links("row", NONE)?, slices.links("parent_row", NONE)?);
-        let positions = Positions::new(&rows);
-        let parent = |at: usize| parents.get(at).map_or(NONE, |&parent| positions.of(parent));
+        // Callers stand near those that they call.
+        let positions = (!rows.is_sorted()).then(|| Positions::new(&rows));
+        let near = |from: usize, row: u32| {
+            let at = seek(&rows, from, |&other| other < row);
+            if rows.get(at) == Some(&row) { at as u32 } else { NONE }
+        };
+        let parent = |at: usize| {
+            let row = parents.get(at).copied().unwrap_or(NONE);
+            positions.as_ref().map_or_else(|| near(at, row), |positions| positions.of(row))
+        };
         let around = marked_around(&slices.flags("marked")?, parent);
         table(vec![("parent_row", rows_at(&rows, around.into_iter()))])
     })
@@ -106,4 +118,64 @@ pub(crate) fn call_members(py: Python<'_>, slices: Frame, calls: Frame) -> PyRes
         });
         table(vec![("member", links(members.collect()))])
     })
+}
+
+/// Of each of `calls`, how much of it the `slices` at these places cover that name it and the calls right
+/// inside it together, `covered_ns`, and how many of these slices there are, `slices`.
+///
+/// Columns: of `calls`, `row`, `parent_row` (null for none), `start_ns` and `dur_ns`; of `slices`, `start_ns`,
+/// `dur_ns` and `class`; of `keys`, by class, `call_row` (null for none); of `places`, `at`, in order.
+#[pyfunction]
+pub(crate) fn covered_calls(
+    py: Python<'_>,
+    calls: Frame,
+    slices: Frame,
+    keys: Frame,
+    places: Frame,
+) -> PyResult<ArrowTable> {
+    answer(py, || {
+        let rows = calls.links("row", NONE)?;
+        let positions = Positions::new(&rows);
+        let (starts, lengths) = (calls.numbers("start_ns")?, calls.numbers("dur_ns")?);
+        let around: Vec<u32> =
+            calls.links("parent_row", NONE)?.iter().map(|&row| positions.of(row)).collect();
+        let of_class: Vec<u32> = keys.links("call_row", NONE)?.iter().map(|&row| positions.of(row)).collect();
+        let (begins, lasts) = (slices.numbers("start_ns")?, slices.numbers("dur_ns")?);
+        let (classes, places) = (slices.links("class", NONE)?, places.links("at", NONE)?);
+        let call_of = |at: u32| {
+            let of = classes.get(at as usize).and_then(|&class| of_class.get(class as usize));
+            of.copied().unwrap_or(NONE)
+        };
+        let mut counts = vec![0_i64; rows.len()];
+        for &at in places.iter() {
+            if let Some(count) = counts.get_mut(call_of(at) as usize) {
+                *count += 1;
+            }
+        }
+        let mut covered = Covered::new(&starts, &lengths);
+        let mut slices = by_start(&begins, places.into_owned()).into_iter().peekable();
+        let time = |times: &[i64], at: u32| times.get(at as usize).copied().unwrap_or_default();
+        for inner in by_start(&starts, (0..rows.len() as u32).collect()) {
+            let start = time(&starts, inner);
+            while let Some(at) = slices.next_if(|&at| time(&begins, at) <= start) {
+                covered.add(call_of(at), time(&begins, at), time(&lasts, at));
+            }
+            let call = around.get(inner as usize).copied().unwrap_or(NONE);
+            covered.add(call, start, time(&lengths, inner));
+        }
+        slices.for_each(|at| covered.add(call_of(at), time(&begins, at), time(&lasts, at)));
+        table(vec![
+            ("covered_ns", Arc::new(covered.into_lengths().collect::<Int64Array>())),
+            ("slices", Arc::new(Int64Array::from(counts))),
+        ])
+    })
+}
+
+/// Places in order of their times.
+fn by_start(times: &[i64], mut places: Vec<u32>) -> Vec<u32> {
+    let time = |at: &u32| times.get(*at as usize).copied().unwrap_or_default();
+    if !places.is_sorted_by_key(time) {
+        places.sort_by_key(time);
+    }
+    places
 }

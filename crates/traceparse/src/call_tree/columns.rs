@@ -28,6 +28,25 @@ enum Base {
     Changes(Arc<Column>),
 }
 
+/// What calls come to that can be told without a look at others.
+#[derive(Debug, Clone, Copy)]
+enum Known<'a> {
+    Given(&'a [i64]),
+    OfClass(&'a [u32], &'a [i64]),
+}
+
+impl Known<'_> {
+    #[inline]
+    fn at(self, at: usize) -> Option<i64> {
+        match self {
+            Self::Given(values) => values.get(at).copied(),
+            Self::OfClass(classes, of) => {
+                Some(of.get(*classes.get(at)? as usize).copied().unwrap_or_default())
+            }
+        }
+    }
+}
+
 /// Values that belong to calls.
 #[derive(Debug, Clone)]
 struct Added {
@@ -119,6 +138,16 @@ impl Column {
         matches!(self.base, Base::Nothing) && self.added.is_empty()
     }
 
+    /// What calls that are not merged come to, if that can be told without a look at others.
+    fn known(&self) -> Option<Known<'_>> {
+        match &self.base {
+            _ if !self.added.is_empty() => None,
+            Base::Given(values) => Some(Known::Given(values)),
+            Base::OfClass(classes, of) => Some(Known::OfClass(classes, of)),
+            _ => None,
+        }
+    }
+
     fn each_added(&self, mut add: impl FnMut(usize, i64)) {
         for Added { calls, values } in &self.added {
             values.each(|at, value| {
@@ -157,18 +186,20 @@ impl<'a> Working<'a> {
 
     /// The values of `column` for the calls at `places`, none of which is merged.
     pub fn values_at(&mut self, column: &Arc<Column>, places: &[u32]) -> Vec<i64> {
-        let at = |values: &[i64], place: u32| values.get(place as usize).copied().unwrap_or_default();
-        let found = |of: &dyn Fn(u32) -> i64| places.iter().map(|&place| of(place)).collect();
-        match &column.base {
-            Base::Given(given) if column.added.is_empty() => found(&|place| at(given, place)),
-            Base::OfClass(classes, of) if column.added.is_empty() => {
-                found(&|place| classes.get(place as usize).map_or(0, |&class| at(of, class)))
-            }
-            _ => {
-                let values = self.values(column);
-                found(&|place| at(values, place))
-            }
+        let known = column.known().unwrap_or_else(|| Known::Given(self.values(column)));
+        places.iter().map(|&place| known.at(place as usize).unwrap_or_default()).collect()
+    }
+
+    /// The calls that are not merged and where `column` is not 0, in order.
+    pub fn places_where(&mut self, column: &Arc<Column>) -> Vec<u32> {
+        let forest = self.forest;
+        if let (Base::Changes(inner), true) = (&column.base, column.added.is_empty())
+            && let Some(inner) = inner.known()
+        {
+            return forest.places(|at| forest.is_change(at, |at| inner.at(at)));
         }
+        let known = column.known().unwrap_or_else(|| Known::Given(self.values(column)));
+        forest.places(|at| known.at(at).is_some_and(|value| value != 0))
     }
 
     fn work_out(&mut self, column: &Column) {
@@ -234,7 +265,12 @@ impl<'a> Working<'a> {
                 own.for_each(|(at, &value)| add(at, value));
             }
             Base::LessChildren(inner) => {
-                for ((at, &value), &parent) in self.values(inner).iter().enumerate().zip(forest.parents()) {
+                // Merged calls have what was added to them alone.
+                let has_added = inner.known().is_none();
+                let known = inner.known().unwrap_or_else(|| Known::Given(self.values(inner)));
+                let calls = forest.parents().iter().enumerate();
+                for (at, &parent) in calls.filter(|&(at, _)| has_added || !forest.is_merged(at)) {
+                    let value = known.at(at).unwrap_or_default();
                     add(at, value);
                     add(parent as usize, value.wrapping_neg());
                 }

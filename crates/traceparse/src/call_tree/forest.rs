@@ -74,6 +74,18 @@ impl Forest {
         self.kept.as_ref().is_some_and(|kept| kept.get(at).is_some_and(|&kept| kept as usize != at))
     }
 
+    /// The calls in order that are not merged and wanted.
+    pub fn places(&self, is_wanted: impl Fn(usize) -> bool) -> Vec<u32> {
+        let unmerged = (0..self.len()).filter(|&at| !self.is_merged(at));
+        unmerged.filter(|&at| is_wanted(at)).map(|at| at as u32).collect()
+    }
+
+    /// Whether the call at `at` has another value than the call around it, or none is around it.
+    pub fn is_change(&self, at: usize, value: impl Fn(usize) -> Option<i64>) -> bool {
+        let around = self.parents.get(at).and_then(|&parent| value(parent as usize));
+        around != value(at)
+    }
+
     /// Merges calls that are the only one inside a call of their own name into that one.
     pub fn merge_repeats(&mut self, names: &[u32]) {
         let mut children = vec![0_u32; self.parents.len()];

@@ -6,6 +6,7 @@
 
 mod classes;
 mod columns;
+mod covered;
 mod forest;
 mod innermost;
 mod nest;
@@ -17,6 +18,7 @@ mod tests;
 
 pub use classes::Classes;
 pub use columns::{Column, Values, Working};
+pub use covered::Covered;
 pub use forest::{Circular, Forest, marked_around};
 pub use innermost::{Nested, Points, innermost, lineage};
 pub use nest::{Slices, nest};

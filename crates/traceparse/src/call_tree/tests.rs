@@ -8,8 +8,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{
-    Circular, Classes, Column, Forest, NONE, Nested, Paths, Points, Positions, Slices, Told, Values, Working,
-    folded, innermost, lineage, marked_around, nest, path_texts,
+    Circular, Classes, Column, Covered, Forest, NONE, Nested, Paths, Points, Positions, Slices, Told, Values,
+    Working, folded, innermost, lineage, marked_around, nest, path_texts,
 };
 use crate::memory::Curve;
 
@@ -134,7 +134,7 @@ proptest! {
         added.add(Arc::clone(&calls), Values::Less(numbers.clone()));
         added.add(Arc::clone(&calls), Values::OfClass(kinds.clone().into(), vec![4, -1]));
         added.add(calls, Values::Marked(numbers, kinds.clone().into(), vec![false, true]));
-        let curve = Arc::new(Curve::new(records.clone()));
+        let curve = Arc::new(Curve::new(records.iter().copied()));
         let within = Column::within(curve, values.clone().into(), vec![3; size].into());
         let of_class = Column::of_class(names.clone().into(), vec![7, -2]);
         let kept = |of: &dyn Fn(usize) -> i64| -> Vec<i64> {
@@ -158,18 +158,22 @@ proptest! {
             columns.push(Arc::new(Column::less_children(column.clone())));
             columns.push(Arc::new(Column::with_inner(column)));
         }
-        let mut marked = expected[1].clone();
-        forest.changes(&mut marked);
-        expected.push(marked);
-        columns.push(Arc::new(Column::changes(columns[1].clone())));
+        for at in [1, 3] {
+            let mut marked = expected[at].clone();
+            forest.changes(&mut marked);
+            expected.push(marked);
+            columns.push(Arc::new(Column::changes(columns[at].clone())));
+        }
         let mut working = Working::new(&forest);
-        for at in wanted.into_iter().chain(0..13) {
+        for at in wanted.into_iter().chain(0..14) {
             prop_assert_eq!(working.values(&columns[at]), &expected[at]);
             let sum = |class: u32| (0..size).filter(|&of| names[of] == class).map(|of| expected[at][of]).sum::<i64>();
             prop_assert_eq!(working.class_sums(&columns[at], &names, 2), vec![sum(0), sum(1)]);
             let places: Vec<u32> = (0..size as u32).rev().filter(|&place| !forest.is_merged(place as usize)).collect();
             let values: Vec<i64> = places.iter().map(|&place| expected[at][place as usize]).collect();
             prop_assert_eq!(working.values_at(&columns[at], &places), values);
+            let places: Vec<u32> = places.into_iter().rev().filter(|&place| expected[at][place as usize] != 0).collect();
+            prop_assert_eq!(working.places_where(&columns[at]), places);
         }
     }
 
@@ -198,6 +202,24 @@ proptest! {
         }
         let found = nest(Slices { groups: &groups, starts: &starts, lengths: &lengths, rows: &rows }, counts);
         prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn calls_are_covered_where_something_is_open(
+        calls in vec((0..20_i64, 0..12_i64), 0..6),
+        mut inner in vec((0..7_u32, 0..25_i64, 0..9_i64), 0..30),
+    ) {
+        inner.sort_by_key(|&(_, start, _)| start);
+        let (starts, lengths): (Vec<i64>, Vec<i64>) = calls.iter().copied().unzip();
+        let mut covered = Covered::new(&starts, &lengths);
+        inner.iter().for_each(|&(at, start, length)| covered.add(at, start, length));
+        let is_open = |at: u32, time: i64| {
+            inner.iter().any(|&(of, start, length)| of == at && (start..start + length).contains(&time))
+        };
+        let expected = calls.iter().zip(0..).map(|(&(start, length), at)| {
+            (start..start + length).filter(|&time| is_open(at, time)).count() as i64
+        });
+        prop_assert_eq!(covered.into_lengths().collect::<Vec<_>>(), expected.collect::<Vec<_>>());
     }
 
     #[test]

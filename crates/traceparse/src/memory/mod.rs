@@ -60,17 +60,25 @@ pub struct Curve {
 impl Curve {
     /// The curve of `records`, time and bytes in any order.
     #[must_use]
-    pub fn new(mut records: Vec<(i64, i64)>) -> Self {
-        // In order as a rule, which a stable sort makes use of.
-        records.sort_by_key(|&(time, _)| time);
-        let mut total = 0_i64;
-        let mut sums = Vec::with_capacity(records.len() + 1);
-        sums.push(total);
-        for &(_, bytes) in &records {
-            total = total.wrapping_add(bytes);
-            sums.push(total);
+    pub fn new(records: impl Iterator<Item = (i64, i64)>) -> Self {
+        let most = records.size_hint().1.unwrap_or_default();
+        let (mut times, mut bytes) = (Vec::with_capacity(most), Vec::with_capacity(most + 1));
+        for (time, change) in records {
+            times.push(time);
+            bytes.push(change);
         }
-        Self { times: records.into_iter().map(|(time, _)| time).collect(), sums }
+        // In order as a rule.
+        if !times.is_sorted() {
+            let mut pairs: Vec<(i64, i64)> = times.into_iter().zip(bytes).collect();
+            pairs.sort_by_key(|&(time, _)| time);
+            (times, bytes) = pairs.into_iter().unzip();
+        }
+        let mut total = 0_i64;
+        for sum in &mut bytes {
+            total = total.wrapping_add(std::mem::replace(sum, total));
+        }
+        bytes.push(total);
+        Self { times, sums: bytes }
     }
 
     /// Whether there is no record.

@@ -184,7 +184,7 @@ proptest! {
             records.iter().filter(|(time, _)| (start..=end).contains(time)).map(|(_, bytes)| bytes).sum()
         };
         let expected: Vec<i64> = intervals.iter().map(inside).collect();
-        let found: Vec<i64> = Curve::new(records.clone()).changes(intervals.into_iter()).collect();
+        let found: Vec<i64> = Curve::new(records.iter().copied()).changes(intervals.into_iter()).collect();
         prop_assert_eq!(found, expected);
     }
 }

@@ -6,6 +6,7 @@ import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.classes import Classes, classes_of, taken
+from kernelscope.analysis.row_lookup import looked_up, positions
 from kernelscope.analysis.tree import CallTree, marked_parents, nest
 
 if TYPE_CHECKING:
@@ -21,16 +22,14 @@ LAYER = r"^(?:layer:|\[pl\]\[module\])(?P<name>.*)$"
 class ModuleCalls(NamedTuple):
     """What ran in which call of a module.
 
-    ``calls``: ``row``, ``parent_row`` (of the call around it), ``name``, ``track``, ``start_ns``, ``dur_ns``.
-    ``sums``: what belongs to each call, to be added up by ``call_row`` and ``inside`` (false for gradients of
-    what ran in it): ``operators`` (that it calls itself), ``self_ns`` (of all its operators), ``device_ns``
-    and ``flops``. ``parts``: the operators that a call calls itself, with ``call_row``, ``start_ns``,
-    ``dur_ns``.
+    ``calls``: ``row``, ``parent_row`` (of the call around it), ``name``, ``track``, ``start_ns``, ``dur_ns``,
+    ``operators`` (that it calls itself) and ``covered_ns`` (by these and the calls inside). ``sums``: what
+    belongs to each call, to be added up by ``call_row`` and ``inside`` (false for gradients of what ran in
+    it): ``self_ns`` (of all its operators), ``device_ns`` and ``flops``.
     """
 
     calls: pl.DataFrame
     sums: pl.DataFrame
-    parts: pl.DataFrame
 
 
 class _Slices(NamedTuple):
@@ -126,22 +125,22 @@ def _summed(trace: "Trace", calls: pl.DataFrame, found: _Slices, costs: pl.DataF
     tree.put(slices.select("dur_ns"))
     tree.less_children("dur_ns", into="self_ns")
     tree.mark_changes("call", into="operators")
-    columns = ("operators", "self_ns", "device_ns", "flops")
+    columns = ("self_ns", "device_ns", "flops")
     sums = tree.class_sums(owner, columns).filter(pl.col("call_row").is_not_null())
-    # What is not inside has no caller there, and what is no operator costs nothing but GPU work.
-    sums = sums.with_columns(
-        operators=pl.when(pl.col("inside") & pl.col("is_operator")).then("operators").otherwise(0),
-        flops=pl.when("is_operator").then("flops").otherwise(0),
+    # What is no operator costs nothing but GPU work.
+    sums = sums.with_columns(flops=pl.when("is_operator").then("flops").otherwise(0))
+    # What is not inside has no caller there.
+    inside = keys.select(call_row=pl.when("inside").then("call_row"))
+    covered = _traceparse.covered_calls(
+        calls.select("row", "parent_row", "start_ns", "dur_ns"),
+        slices.select("start_ns", "dur_ns", owner.of.alias("class")),
+        inside,
+        tree.columns_where("operators", []),
     )
-    at = tree.columns_where("operators", [])["at"]
-    # The tree holds on to its columns.
-    del tree
-    parts = slices.select(pl.col("start_ns", "dur_ns").gather(at))
-    parts = parts.hstack(keys.select("call_row", "inside").select(pl.all().gather(owner.of.gather(at))))
-    parts = parts.filter("inside").drop("inside").drop_nulls("call_row")
+    covered = pl.DataFrame(covered).rename({"slices": "operators"})
     if link == "op_row":
         sums = pl.concat([sums, _unowned(trace, calls)], how="diagonal")
-    return ModuleCalls(calls, sums.select("call_row", "inside", *columns), parts)
+    return ModuleCalls(calls.hstack(covered), sums.select("call_row", "inside", *columns))
 
 
 def _unowned(trace: "Trace", calls: pl.DataFrame) -> pl.DataFrame:
@@ -149,9 +148,10 @@ def _unowned(trace: "Trace", calls: pl.DataFrame) -> pl.DataFrame:
     work = trace.gpu_ops.select("launch_row", device_ns="dur_ns")
     loose = work.filter(trace.gpu_ops["op_row"].is_null() & work["launch_row"].is_not_null())
     columns = ("row", "track", "start_ns", "dur_ns")
-    made = trace.launches.select(columns).join(loose.select(row="launch_row"), on="row", how="semi")
-    at = nest(pl.concat([calls.select(columns), made]))
-    at = at.select(launch_row="row", call_row="parent_row")
-    at = at.join(calls.select(call_row="row"), on="call_row", how="semi")
-    direct = loose.join(at, on="launch_row", how="inner")
-    return direct.select("call_row", "device_ns", inside=pl.lit(value=True))
+    launches = looked_up(loose["launch_row"].unique(), trace.launches, *columns).drop_nulls("row")
+    found = nest(pl.concat([calls.select(columns), launches]))
+    of_launch = looked_up(loose["launch_row"], found, "parent_row")["parent_row"]
+    # A launch may lie in another.
+    is_call = positions(calls["row"], of_launch).is_not_null()
+    direct = loose.select(of_launch.alias("call_row"), "device_ns", inside=pl.lit(value=True))
+    return direct.filter(is_call)

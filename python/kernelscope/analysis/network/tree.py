@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.covering import covered_ns
 from kernelscope.analysis.memory.allocations import put_memory
-from kernelscope.analysis.network.calls import ModuleCalls, module_calls
+from kernelscope.analysis.network.calls import module_calls
 from kernelscope.analysis.network.paths import hierarchy_calls, with_paths
 from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.analysis.tree import CallTree, subtree_sums
@@ -46,7 +45,7 @@ def module_table(trace: "Trace", *, costs: pl.DataFrame | None = None) -> pl.Dat
         return hierarchy_table(trace, costs)
     calls, paths = with_paths(found.calls)
     table = paths
-    for part in (_host(calls, found), _belonging(found.sums, calls), _memory(trace, calls)):
+    for part in (_host(calls), _belonging(found.sums, calls), _memory(trace, calls)):
         table = table.join(part, on="path_id", how="left", maintain_order="left")
     return _finished(table, trace, has_costs=costs is not None)
 
@@ -80,42 +79,25 @@ def hierarchy_table(trace: "Trace", costs: pl.DataFrame | None) -> pl.DataFrame:
     return _finished(table, trace, has_costs=costs is not None, inherited=("host_total_ns",))
 
 
-def _host(calls: pl.DataFrame, found: ModuleCalls) -> pl.DataFrame:
+def _host(calls: pl.DataFrame) -> pl.DataFrame:
     """Calls and host times; what lies in a module or operator inside a call is not the call's own."""
-    inner = [
-        calls.filter(pl.col("parent_row").is_not_null()).select("start_ns", "dur_ns", call_row="parent_row"),
-        found.parts.select("start_ns", "dur_ns", "call_row"),
-    ]
-    parts = pl.concat(inner)
-    around = looked_up(parts["call_row"], calls, "start_ns", "dur_ns")
-    ends = around["start_ns"] + around["dur_ns"]
-    clipped = parts.select(
-        "call_row",
-        start_ns=pl.max_horizontal("start_ns", around["start_ns"]),
-        end_ns=pl.min_horizontal(pl.col("start_ns") + pl.col("dur_ns").fill_null(0), ends),
+    own = calls.filter("has_path")
+    times = own.group_by("path_id").agg(
+        pl.len().cast(pl.Int64).alias("calls"),
+        pl.col("dur_ns").sum().alias("host_total_ns"),
+        (pl.col("dur_ns") - pl.col("covered_ns")).sum().alias("host_self_ns"),
     )
-    covered = covered_ns(clipped, by=["call_row"])
-    timed = calls.filter("has_path")
-    covered = looked_up(timed["row"], covered.rename({"call_row": "row"}), "covered_ns")
-    return (
-        timed.hstack(covered)
-        .group_by("path_id")
-        .agg(
-            pl.len().cast(pl.Int64).alias("calls"),
-            pl.col("dur_ns").sum().alias("host_total_ns"),
-            (pl.col("dur_ns") - pl.col("covered_ns").fill_null(0)).sum().alias("host_self_ns"),
-        )
-    )
+    operators = calls.group_by("path_id").agg(pl.col("operators").sum())
+    return times.join(operators, on="path_id", how="left")
 
 
 def _belonging(sums: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Operators, GPU work and FLOPs. Gradients run outside the call: their own times can be added."""
+    """GPU work and FLOPs. Gradients run outside the call: their own times can be added."""
     inside = pl.col("inside")
     return (
         sums.hstack(looked_up(sums["call_row"], calls, "path_id"))
         .group_by("path_id")
         .agg(
-            pl.col("operators").sum(),
             pl.col("device_ns").filter(inside).sum().alias("device_self_ns"),
             pl.col("self_ns").filter(~inside).sum().alias("backward_host_ns"),
             pl.col("device_ns").filter(~inside).sum().alias("backward_device_ns"),
