@@ -240,19 +240,22 @@ class Intervals:
     def extents(self) -> ArrowTable:
         """The first start and the last end of each group: ``at``, ``start_ns``, ``end_ns``."""
 
-    def covered(self, levels: Frame, window: tuple[int, int] | None) -> ArrowTable:
+    def covered(self, levels: Frame, of: Frame | None, window: tuple[int, int] | None) -> ArrowTable:
         """For how long each ``level``, or an earlier one, runs: ``at``, ``level``, ``covered_ns``."""
 
-    def gaps(self, launched: Frame, calls: Frame) -> ArrowTable:
-        """The gaps of each group: ``at``, ``start_ns``, ``dur_ns``, and ``launch_ns`` and ``track``."""
+    def gaps(self, launched: Frame, launches: Frame) -> ArrowTable:
+        """The gaps of each group: ``at``, ``dur_ns``, ``is_late``."""
 
-    def filled(self, shares: Frame, window: tuple[int, int] | None) -> ArrowTable:
+    def filled(self, shares: Frame, of: Frame | None, window: tuple[int, int] | None) -> ArrowTable:
         """The integral of the sum of ``share``, of which at most 1 counts: ``at``, ``filled_ns``."""
 
-    def runs(self, labels: Frame) -> ArrowTable:
-        """A number for each interval, shared by those in a row of a group with one ``label``: ``run``."""
+    def inside(self, of: Frame, count: int, window: tuple[int, int]) -> ArrowTable:
+        """Intervals of each ``class`` that lie in a window, and for how long: ``rows``, ``inside_ns``."""
 
-    def part(self, marks: Frame) -> Intervals:
+    def runs(self, labels: Frame) -> ArrowTable:
+        """Intervals in a row of a group that are ``marked`` and have one ``label``: ``at``, ``run``."""
+
+    def part(self, marks: Frame, of: Frame | None) -> Intervals:
         """Some of them, those that are ``marked``."""
 
     def groups(self) -> ArrowTable:
@@ -264,14 +267,23 @@ class Intervals:
 def longest_spans(waits: Frame, spans: Frame, steps: Frame) -> ArrowTable:
     """The outermost span on its track with which each wait shares most time: ``at``, ``shared_ns``."""
 
-def depth_changes(frame: Frame) -> ArrowTable:
-    """Changes of the number of open intervals, one per ``id``: ``at``, ``at_ns``, ``opens``, ``depth``."""
+def depth_changes(works: Frame, launches: Frame) -> ArrowTable:
+    """Changes of the number of calls that wait for their works: ``at``, ``at_ns``, ``opens``, ``depth``."""
 
-def depth_totals(frame: Frame) -> ArrowTable:
-    """How often and how long so many intervals were open: ``at``, ``depth``, ``changes``, ``lasts_ns``."""
+def depth_totals(works: Frame, launches: Frame) -> ArrowTable:
+    """How often and how long so many calls waited: ``at``, ``depth``, ``changes``, ``lasts_ns``."""
 
 def find_rows(rows: Frame, wanted: Frame) -> ArrowTable:
     """Where each ``row`` of ``wanted`` stands in ``rows``: ``at``."""
+
+def distinct_rows(codes: Frame) -> ArrowTable:
+    """The first row of each value of ``code``, but null: ``at``."""
+
+def heaviest_rows(rows: Frame, count: int) -> ArrowTable:
+    """The ``row`` of the largest ``weight``, the heaviest first."""
+
+def describe_launches(works: Frame, launches: Frame, count: int, slow_ns: int, late_ns: int) -> ArrowTable:
+    """What the works of each ``group``, and the calls at ``launch`` that launched them, come to."""
 
 def describe_groups(frame: Frame, count: int, quantiles: Sequence[float]) -> ArrowTable:
     """Of each ``group`` the ``rows``, and of its ``value`` ``sum``, ``mean``, ``min`` ..., ``q0`` ..."""

@@ -76,17 +76,46 @@ def test_covered_time_by_group_and_level(spans: list[tuple[int, int, str]]) -> N
 
 
 @settings(deadline=None)
+@given(SPANS, st.integers(0, 30), st.integers(0, 20))
+def test_classes_stand_for_their_intervals(
+    spans: list[tuple[int, int, str]], first: int, length: int
+) -> None:
+    rows, window = (
+        frame(spans).with_row_index("of").with_columns(of=pl.col("of") % 3),
+        (first, first + length),
+    )
+    intervals, of = Intervals(rows, by=["group"]), rows["of"]
+    levels, shares = pl.Series([1, 0, 2]), pl.Series([0.5, 0.0, 0.75])
+    for asked in (None, window):
+        by_class = intervals.covered_ns(levels, of=of, window=asked)
+        assert by_class.equals(intervals.covered_ns(levels.gather(of), window=asked))
+        by_class = intervals.filled_ns(shares, of=of, window=asked)
+        assert by_class.equals(intervals.filled_ns(shares.gather(of), window=asked))
+    marks = pl.Series([True, False, True])
+    assert intervals.part(marks, of=of).union().equals(intervals.part(marks.gather(of)).union())
+    found = intervals.inside_ns(of, 3, window=window)
+    for number, (count, inside) in enumerate(found.rows()):
+        own = [
+            len(instants(rows[at]) & {(g, t) for g in "ab" for t in range(*window)}) for at in range(len(of))
+        ]
+        own = [own[at] for at in range(len(of)) if of[at] == number]
+        assert (count, inside) == (sum(one > 0 for one in own), sum(own))
+
+
+@settings(deadline=None)
 @given(SPANS)
 def test_gaps_are_what_nothing_covers(spans: list[tuple[int, int, str]]) -> None:
     rows = frame(spans).filter(pl.col("end_ns") >= pl.col("start_ns"))
-    rows = rows.with_columns(dur_ns=pl.col("end_ns") - pl.col("start_ns")).with_row_index("launch_row")
+    rows = rows.with_columns(dur_ns=pl.col("end_ns") - pl.col("start_ns")).with_row_index("call")
     # Calls of every other work are known.
-    known = pl.col("row") % 2 == 0
-    calls = rows.select(row="launch_row", start_ns=-pl.col("start_ns"), track=pl.col("launch_row") + 100)
-    found = Intervals(rows.drop("end_ns"), by=["group"]).gaps(rows["launch_row"], calls.filter(known))
-    assert found["launch_ns"].to_list() == [None if at % 2 else -rows["start_ns"][at] for at in found["at"]]
-    assert found["track"].to_list() == [None if at % 2 else at + 100 for at in found["at"]]
-    assert (found["start_ns"] + found["dur_ns"]).equals(rows["start_ns"].gather(found["at"]))
+    known = rows.select(pl.when(pl.col("call") % 2 == 0).then("call")).to_series()
+    calls = rows.select(start_ns=pl.col("start_ns") - pl.col("call") % 5)
+    found = Intervals(rows.drop("end_ns"), by=["group"]).gaps(known, calls)
+    found = found.with_columns(start_ns=rows["start_ns"].gather(found["at"]) - found["dur_ns"])
+    late = [
+        None if at % 2 else calls["start_ns"][at] > start for at, start in found["at", "start_ns"].iter_rows()
+    ]
+    assert found["is_late"].to_list() == late
     ends = rows[found["at"]].with_columns(end_ns="start_ns", start_ns=found["start_ns"])
     for (group,), own in rows.group_by("group"):
         whole = pl.DataFrame(
@@ -111,12 +140,14 @@ def test_filled_time_is_the_sum_up_to_one(spans: list[tuple[int, int, str]]) -> 
 @settings(deadline=None)
 @given(SPANS)
 def test_runs_end_where_the_label_changes(spans: list[tuple[int, int, str]]) -> None:
-    rows = frame(spans).with_row_index("at")
-    rows = rows.with_columns(run=Intervals(rows, by=["group"]).runs(rows["at"] % 2))
-    ordered = rows.sort("group", "start_ns", "at").with_columns(label=pl.col("at") % 2)
-    changes = pl.any_horizontal(pl.col(name) != pl.col(name).shift(1) for name in ("group", "label"))
-    expected = ordered.select(changes.fill_null(value=False).cum_sum())["group"]
-    assert ordered["run"].to_list() == expected.to_list()
+    rows = frame(spans).with_row_index("at").with_columns(label=pl.col("at") % 2, marked=pl.col("at") % 5 > 0)
+    found = Intervals(rows, by=["group"]).runs(rows["marked"], rows["label"])
+    ordered = rows.sort("group", "start_ns", "at")
+    changes = pl.any_horizontal(pl.col(c) != pl.col(c).shift(1) for c in ("group", "label", "marked"))
+    ordered = ordered.with_columns(run=changes.fill_null(value=False).cum_sum()).filter("marked")
+    expected = ordered.filter(pl.len().over("run") > 1)
+    assert found["at"].to_list() == expected["at"].to_list()
+    assert found["run"].to_list() == (expected["run"].rle_id()).to_list()
 
 
 KEYS = st.lists(

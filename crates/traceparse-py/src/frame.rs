@@ -23,6 +23,40 @@ pub(crate) struct Frame {
     names: Vec<String>,
 }
 
+/// The values of a column of whole numbers, which may lack some.
+pub(crate) enum MaybeNumbers<'a> {
+    Known(Cow<'a, [i64]>),
+    Options(Vec<Option<i64>>),
+}
+
+impl MaybeNumbers<'_> {
+    /// The same, to be looked at row by row.
+    pub(crate) fn view(&self) -> Numbers<'_> {
+        match self {
+            Self::Known(values) => Numbers::Known(values),
+            Self::Options(values) => Numbers::Options(values),
+        }
+    }
+}
+
+/// The values of a column of whole numbers, which may lack some.
+#[derive(Clone, Copy)]
+pub(crate) enum Numbers<'a> {
+    Known(&'a [i64]),
+    Options(&'a [Option<i64>]),
+}
+
+impl Numbers<'_> {
+    /// The value of a row.
+    #[inline]
+    pub(crate) fn get(self, row: usize) -> Option<i64> {
+        match self {
+            Self::Known(values) => values.get(row).copied(),
+            Self::Options(values) => values.get(row).copied().flatten(),
+        }
+    }
+}
+
 impl<'py> FromPyObject<'_, 'py> for Frame {
     type Error = PyErr;
 
@@ -147,6 +181,14 @@ impl Frame {
             extend(array?, &mut values, |value: Option<i64>| value.unwrap_or(0), name)?;
         }
         Ok(Cow::Owned(values))
+    }
+
+    /// The values of a column, where it has them if it has one in every row.
+    pub(crate) fn maybe_numbers(&self, name: &str) -> Outcome<MaybeNumbers<'_>> {
+        match self.values::<Int64Type>(name) {
+            Ok(values) => Ok(MaybeNumbers::Known(values)),
+            Err(_) => Ok(MaybeNumbers::Options(self.options(name)?)),
+        }
     }
 
     /// The values of a column.

@@ -1,7 +1,7 @@
 //! What intervals of several groups cover.
 //!
-//! A frame has the columns `group`, `start_ns` and `end_ns`, none null. Answers name a group by the
-//! position of one of its intervals, in the column `at`.
+//! A frame has the columns `start_ns`, `end_ns` or `dur_ns`, and `group` unless all are of one. Answers name
+//! a group by the position of one of its intervals, in the column `at`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, UInt8Array, UInt32Array};
 use pyo3::prelude::*;
-use traceparse::interval::{GroupedIntervals, first_of_each, order_by_start};
-use traceparse::numbering::{NOWHERE, places};
+use traceparse::interval::{Ends, GroupedIntervals, first_of_each, order_by_start, some_by_start};
+use traceparse::numbering::NOWHERE;
 
 use crate::answer::answer;
 use crate::frame::{Frame, Outcome};
@@ -19,18 +19,19 @@ use crate::table::{ArrowTable, table};
 /// Intervals of several groups, sorted once for all that is asked of them.
 ///
 /// In place of `end_ns` they may have `dur_ns`, which may be null. A `window` is a first and a last moment:
-/// what lies outside counts nothing.
+/// what lies outside counts nothing. Where answers depend on the `class` of intervals, one frame has that of
+/// each, and another has a row for each class; without the first every interval has a row of the other.
 #[pyclass(module = "kernelscope._traceparse", frozen)]
 pub(crate) struct Intervals {
-    groups: UInt32Array,
+    groups: Option<UInt32Array>,
     starts: Int64Array,
-    ends: Ends,
+    ends: Kept,
     order: Vec<u32>,
 }
 
 /// When intervals end, as a frame has it.
 #[derive(Clone)]
-enum Ends {
+enum Kept {
     Times(Int64Array),
     Lengths(Int64Array),
 }
@@ -40,32 +41,41 @@ impl Intervals {
     #[new]
     fn new(py: Python<'_>, frame: Frame) -> PyResult<Self> {
         answer(py, || {
-            let (groups, starts) = (frame.kept_links("group", NOWHERE)?, frame.kept_numbers("start_ns")?);
+            let groups = frame.has("group").then(|| frame.kept_links("group", NOWHERE)).transpose()?;
+            let starts = frame.kept_numbers("start_ns")?;
             let ends = if frame.has("end_ns") {
-                Ends::Times(frame.kept_numbers("end_ns")?)
+                Kept::Times(frame.kept_numbers("end_ns")?)
             } else {
-                Ends::Lengths(frame.kept_numbers("dur_ns")?)
+                Kept::Lengths(frame.kept_numbers("dur_ns")?)
             };
-            let order = order_by_start(groups.values(), starts.values());
+            let order =
+                order_by_start(groups.as_ref().map(|groups| groups.values().as_ref()), starts.values());
             Ok(Self { groups, starts, ends, order })
         })
     }
 
     /// The union of each group: `at`, `start_ns`, `end_ns`, in order.
     fn union(&self, py: Python<'_>) -> PyResult<ArrowTable> {
-        answer(py, || spans(&self.all(&self.ends()).union()))
+        answer(py, || spans(&self.all().union()))
     }
 
     /// The first start and the last end of each group: `at`, `start_ns`, `end_ns`.
     fn extents(&self, py: Python<'_>) -> PyResult<ArrowTable> {
-        answer(py, || spans(&self.all(&self.ends()).extents()))
+        answer(py, || spans(&self.all().extents()))
     }
 
     /// For how long each `level`, or one before it, runs in each group: `at`, `level`, `covered_ns`.
-    fn covered(&self, py: Python<'_>, levels: Frame, window: Option<(i64, i64)>) -> PyResult<ArrowTable> {
+    fn covered(
+        &self,
+        py: Python<'_>,
+        levels: Frame,
+        of: Option<Frame>,
+        window: Option<(i64, i64)>,
+    ) -> PyResult<ArrowTable> {
         answer(py, || {
-            let levels = levels.values::<UInt8Type>("level")?;
-            let found = self.inside(window, |intervals| intervals.covered(&levels));
+            let (levels, class) = (levels.values::<UInt8Type>("level")?, classes(of.as_ref())?);
+            let level = |at| levels.get(class(at)).copied().unwrap_or_default();
+            let found = self.within(window).covered(level);
             table(vec![
                 ("at", numbers(found.iter().map(|part| part.0))),
                 ("level", Arc::new(found.iter().map(|part| part.1).collect::<UInt8Array>())),
@@ -74,35 +84,28 @@ impl Intervals {
         })
     }
 
-    /// The gaps of each group: `at`, the position of the interval that ends each, `start_ns`, `dur_ns`, and
-    /// of the call that started it, where that is known, `launch_ns` and `track`.
+    /// The gaps of each group: `at`, the position of the interval that ends each, `dur_ns`, and `is_late`,
+    /// whether that interval was launched in the gap; null where its launch is not known.
     ///
-    /// Intervals have the `launch_row` of `launched`; calls have `row`, `start_ns` and `track`.
-    fn gaps(&self, py: Python<'_>, launched: Frame, calls: Frame) -> PyResult<ArrowTable> {
+    /// Intervals have the `launch` of `launched`, a position in `launches`, which have `start_ns`.
+    fn gaps(&self, py: Python<'_>, launched: Frame, launches: Frame) -> PyResult<ArrowTable> {
         answer(py, || {
-            let gaps = self.all(&self.ends()).gaps();
-            let launches = launched.links("launch_row", NOWHERE)?;
-            let row = |at: u32| launches.get(at as usize).copied().unwrap_or(NOWHERE);
-            let launched: Vec<u32> = gaps.iter().map(|gap| row(gap.0)).collect();
-            let found = places(&calls.links("row", NOWHERE)?, &launched);
-            drop(launched);
-            let (moments, tracks) = (calls.values::<Int64Type>("start_ns")?, calls.links("track", NOWHERE)?);
-            let starts = self.starts.values();
-            let lasts = |&(at, before): &(u32, i64)| {
-                starts.get(at as usize).map_or(0, |start| start.saturating_sub(before))
-            };
-            let moment = |&at: &u32| moments.get(at as usize).copied().unwrap_or_default();
-            let track = |&at: &u32| tracks.get(at as usize).copied().unwrap_or(NOWHERE);
-            let moments: Vec<i64> = found.iter().map(moment).collect();
-            let tracks: Vec<u32> = found.iter().map(track).collect();
-            let launched = found.iter().map(|&at| at != NOWHERE).collect();
-            let tracked = tracks.iter().map(|&track| track != NOWHERE).collect();
+            let (places, moments) =
+                (launched.links("launch", NOWHERE)?, launches.values::<Int64Type>("start_ns")?);
+            let most = self.order.len();
+            let (mut ats, mut lasts) = (Vec::with_capacity(most), Vec::with_capacity(most));
+            let mut late: Vec<Option<bool>> = Vec::with_capacity(most);
+            self.all().each_gap(|at, before| {
+                let start = self.starts.values().get(at as usize).copied().unwrap_or_default();
+                let launch = places.get(at as usize).and_then(|&place| moments.get(place as usize));
+                ats.push(at);
+                lasts.push(start.saturating_sub(before));
+                late.push(launch.map(|&moment| moment > before));
+            });
             table(vec![
-                ("at", numbers(gaps.iter().map(|gap| gap.0))),
-                ("start_ns", times(gaps.iter().map(|gap| gap.1))),
-                ("dur_ns", times(gaps.iter().map(lasts))),
-                ("launch_ns", Arc::new(Int64Array::new(moments.into(), Some(launched)))),
-                ("track", Arc::new(UInt32Array::new(tracks.into(), Some(tracked)))),
+                ("at", Arc::new(UInt32Array::from(ats))),
+                ("dur_ns", Arc::new(Int64Array::from(lasts))),
+                ("is_late", Arc::new(BooleanArray::from(late))),
             ])
         })
     }
@@ -110,10 +113,17 @@ impl Intervals {
     /// The integral of the summed `share`, of which at most 1 counts: `at`, `filled_ns`.
     ///
     /// Intervals that take no time or have no share above 0 are left out.
-    fn filled(&self, py: Python<'_>, shares: Frame, window: Option<(i64, i64)>) -> PyResult<ArrowTable> {
+    fn filled(
+        &self,
+        py: Python<'_>,
+        shares: Frame,
+        of: Option<Frame>,
+        window: Option<(i64, i64)>,
+    ) -> PyResult<ArrowTable> {
         answer(py, || {
-            let shares = shares.fractions("share")?;
-            let found = self.inside(window, |intervals| intervals.filled(&shares));
+            let (shares, class) = (shares.fractions("share")?, classes(of.as_ref())?);
+            let share = |at| shares.get(class(at)).copied().unwrap_or_default();
+            let found = self.within(window).filled(share);
             table(vec![
                 ("at", numbers(found.iter().map(|part| part.0))),
                 ("filled_ns", Arc::new(found.iter().map(|part| part.1).collect::<Float64Array>())),
@@ -121,19 +131,44 @@ impl Intervals {
         })
     }
 
-    /// Which intervals of a group follow one another with the same `label`: `run`, by position.
+    /// Of each of `count` classes how many intervals lie in a window, in whole or in part: `rows`, and for how
+    /// long: `inside_ns`.
+    fn inside(&self, py: Python<'_>, of: Frame, count: u32, window: (i64, i64)) -> PyResult<ArrowTable> {
+        answer(py, || {
+            let mut found = vec![(0_i64, 0_i64); count as usize];
+            let class = classes(Some(&of))?;
+            self.within(Some(window)).each(|at, start, end| {
+                if end > start
+                    && let Some((rows, inside)) = found.get_mut(class(at))
+                {
+                    *rows += 1;
+                    *inside = inside.saturating_add(end.saturating_sub(start));
+                }
+            });
+            table(vec![
+                ("rows", times(found.iter().map(|class| class.0))),
+                ("inside_ns", times(found.iter().map(|class| class.1))),
+            ])
+        })
+    }
+
+    /// The intervals of a group that follow one another, are `marked` and have one `label`, two or more of
+    /// them: `at`, and a number for each `run`.
     fn runs(&self, py: Python<'_>, labels: Frame) -> PyResult<ArrowTable> {
         answer(py, || {
-            let runs = self.all(&self.ends()).runs(&labels.values::<UInt32Type>("label")?);
-            table(vec![("run", Arc::new(UInt32Array::from(runs)))])
+            let (marked, labels) = (labels.flags("marked")?, labels.links("label", NOWHERE)?);
+            let is_marked = |at: u32| marked.get(at as usize).copied().unwrap_or_default();
+            let label = |at: u32| labels.get(at as usize).copied().filter(|_| is_marked(at));
+            let (ats, runs): (Vec<u32>, Vec<u32>) = self.all().runs(label).into_iter().unzip();
+            table(vec![("at", Arc::new(UInt32Array::from(ats))), ("run", Arc::new(UInt32Array::from(runs)))])
         })
     }
 
     /// Some of them, those that are `marked`, in the same groups.
-    fn part(&self, py: Python<'_>, marks: Frame) -> PyResult<Self> {
+    fn part(&self, py: Python<'_>, marks: Frame, of: Option<Frame>) -> PyResult<Self> {
         answer(py, || {
-            let marked = marks.flags("marked")?;
-            let is_marked = |at: &u32| marked.get(*at as usize).copied().unwrap_or_default();
+            let (marked, class) = (marks.flags("marked")?, classes(of.as_ref())?);
+            let is_marked = |&at: &u32| marked.get(class(at)).copied().unwrap_or_default();
             Ok(Self {
                 groups: self.groups.clone(),
                 starts: self.starts.clone(),
@@ -146,13 +181,10 @@ impl Intervals {
     /// The number of each group, `group`, and the position of an interval of it, `at`.
     fn groups(&self, py: Python<'_>) -> PyResult<ArrowTable> {
         answer(py, || {
-            let groups = self.groups.values();
-            let same = |&a: &u32, &b: &u32| groups.get(a as usize) == groups.get(b as usize);
-            let first: Vec<u32> =
-                self.order.chunk_by(same).filter_map(|group| group.first().copied()).collect();
+            let found = self.all().groups();
             table(vec![
-                ("group", numbers(first.iter().filter_map(|&at| groups.get(at as usize).copied()))),
-                ("at", numbers(first.iter().copied())),
+                ("group", numbers(found.iter().map(|group| group.0))),
+                ("at", numbers(found.iter().map(|group| group.1))),
             ])
         })
     }
@@ -160,34 +192,36 @@ impl Intervals {
     /// How much of each interval those of the same group of others cover: `hidden_ns`.
     fn hidden_by(&self, py: Python<'_>, cover: &Intervals) -> PyResult<ArrowTable> {
         answer(py, || {
-            let hidden = self.all(&self.ends()).hidden_by(&cover.all(&cover.ends()));
+            let hidden = self.all().hidden_by(&cover.all());
             table(vec![("hidden_ns", Arc::new(Int64Array::from(hidden)))])
         })
     }
 }
 
 impl Intervals {
-    fn all<'a>(&'a self, ends: &'a [i64]) -> GroupedIntervals<'a> {
-        GroupedIntervals::ordered(self.groups.values(), self.starts.values(), ends, &self.order)
+    fn all(&self) -> GroupedIntervals<'_> {
+        let groups = self.groups.as_ref().map(|groups| groups.values().as_ref());
+        let ends = match &self.ends {
+            Kept::Times(ends) => Ends::Times(ends.values()),
+            Kept::Lengths(lengths) => Ends::Lengths(lengths.values()),
+        };
+        GroupedIntervals::ordered(groups, self.starts.values(), ends, &self.order)
     }
 
-    /// When each interval ends.
-    fn ends(&self) -> Cow<'_, [i64]> {
-        match &self.ends {
-            Ends::Times(ends) => Cow::Borrowed(ends.values()),
-            Ends::Lengths(lengths) => Cow::Owned(ends_of(self.starts.values(), lengths.values().to_vec())),
-        }
+    fn within(&self, window: Option<(i64, i64)>) -> GroupedIntervals<'_> {
+        let all = self.all();
+        if let Some(window) = window { all.within(window) } else { all }
     }
+}
 
-    /// What comes of the parts of the intervals that lie in a window.
-    fn inside<T>(&self, window: Option<(i64, i64)>, of: impl FnOnce(&GroupedIntervals<'_>) -> T) -> T {
-        let Some((first, last)) = window else { return of(&self.all(&self.ends())) };
-        // What lies outside ends before it starts; clipped starts are in the same order.
-        let starts: Vec<i64> = self.starts.values().iter().map(|&start| start.max(first)).collect();
-        let mut ends = self.ends().into_owned();
-        ends.iter_mut().for_each(|end| *end = last.min(*end));
-        of(&GroupedIntervals::ordered(self.groups.values(), &starts, &ends, &self.order))
-    }
+/// What tells the class of an interval, or its position where each is a class of its own.
+fn classes(of: Option<&Frame>) -> Outcome<impl Fn(u32) -> usize> {
+    let of = of.map(|of| of.links("class", NOWHERE)).transpose()?;
+    let class = move |at: u32| match &of {
+        Some(of) => of.get(at as usize).copied().unwrap_or(NOWHERE),
+        None => at,
+    };
+    Ok(move |at| class(at) as usize)
 }
 
 /// With which outermost span on its track each wait shares most time: `at`, null for none, and `shared_ns`.
@@ -211,41 +245,42 @@ pub(crate) fn longest_spans(
             }
         }
         let is_step = |row: u32| is_step.get(row as usize).copied().unwrap_or_default();
-        let (rows, parents) = (spans.links("row", NOWHERE)?, spans.links("parent_row", NOWHERE)?);
-        let places = rows.iter().zip(parents.iter()).zip(0_u32..);
-        let outermost: Vec<u32> = places
-            .filter(|&((&row, &parent), _)| (parent == NOWHERE || is_step(parent)) && !is_step(row))
+        let (rows, parents) = (spans.links("row", NOWHERE)?, spans.arrays_of::<UInt32Type>("parent_row")?);
+        let parents = parents.iter().flat_map(|part| part.iter());
+        let outermost = rows.iter().zip(parents).zip(0_u32..);
+        let outermost = outermost
+            .filter(|&((&row, parent), _)| parent.is_none_or(is_step) && !is_step(row))
             .map(|(_, at)| at)
             .collect();
-        let tracks = kept(&spans.links("track", NOWHERE)?, &outermost);
-        let starts = kept(&spans.numbers("start_ns")?, &outermost);
-        let ends = ends_of(&starts, kept(&spans.numbers("dur_ns")?, &outermost).into_owned());
+        let (tracks, starts) = (spans.links("track", NOWHERE)?, spans.numbers("start_ns")?);
+        let lengths = spans.numbers("dur_ns")?;
+        let order = some_by_start(outermost, Some(&tracks), &starts);
         let (asked, from) = (waits.links("track", NOWHERE)?, waits.values::<Int64Type>("start_ns")?);
         let until = waits.values::<Int64Type>("until_ns")?;
-        let found = GroupedIntervals::new(&asked, &from, &until)
-            .longest_shared(&GroupedIntervals::new(&tracks, &starts, &ends));
+        let spans = GroupedIntervals::ordered(Some(&tracks), &starts, Ends::Lengths(&lengths), &order);
+        let found = GroupedIntervals::new(Some(&asked), &from, Ends::Times(&until)).longest_shared(&spans);
         // Who is on no known thread shares none.
         let known =
             || found.iter().zip(asked.iter()).map(|(found, &track)| found.filter(|_| track != NOWHERE));
-        let at = known().map(|found| outermost.get(found?.0 as usize).copied());
         table(vec![
-            ("at", Arc::new(at.collect::<UInt32Array>())),
+            ("at", Arc::new(known().map(|found| Some(found?.0)).collect::<UInt32Array>())),
             ("shared_ns", Arc::new(known().map(|found| Some(found?.1)).collect::<Int64Array>())),
         ])
     })
 }
 
-/// Every change of the number of open intervals of each group: `at`, `at_ns`, `opens`, `depth`.
+/// Every change of the number of calls that wait in each group: `at`, the position of the work that ends
+/// the wait, `at_ns`, `opens`, `depth`.
 ///
-/// The frame has the column `id`, too: of the intervals of a group that share one, that counts which
-/// ends first.
+/// Works have a `launch`, the position of a call in `launches`, or null, their `start_ns`, and `group` unless
+/// all are of one. A call waits from its own `start_ns` until its first work of a group starts.
 #[pyfunction]
-pub(crate) fn depth_changes(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable> {
+pub(crate) fn depth_changes(py: Python<'_>, works: Frame, launches: Frame) -> PyResult<ArrowTable> {
     answer(py, || {
-        let columns = Columns::read(&frame)?.first_by_end()?;
+        let waits = Waits::read(&works, &launches)?;
         let (mut at, mut time, mut opens, mut depth) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        columns.intervals().each_change(|change| {
-            at.push(columns.row(change.at));
+        waits.intervals().each_change(|change| {
+            at.push(waits.row(change.at));
             time.push(change.time);
             opens.push(change.opens);
             depth.push(change.depth);
@@ -259,16 +294,16 @@ pub(crate) fn depth_changes(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable
     })
 }
 
-/// How often and how long so many intervals were open: `at`, `depth`, `changes`, `lasts_ns`.
+/// How often and how long so many calls waited: `at`, `depth`, `changes`, `lasts_ns`.
 ///
-/// The frame is that of `depth_changes`; answers come by group, then depth.
+/// The frames are those of `depth_changes`; answers come by group, then depth.
 #[pyfunction]
-pub(crate) fn depth_totals(py: Python<'_>, frame: Frame) -> PyResult<ArrowTable> {
+pub(crate) fn depth_totals(py: Python<'_>, works: Frame, launches: Frame) -> PyResult<ArrowTable> {
     answer(py, || {
-        let columns = Columns::read(&frame)?.first_by_end()?;
-        let totals = columns.intervals().depth_totals();
+        let waits = Waits::read(&works, &launches)?;
+        let totals = waits.intervals().depth_totals();
         table(vec![
-            ("at", numbers(totals.iter().map(|total| columns.row(total.at)))),
+            ("at", numbers(totals.iter().map(|total| waits.row(total.at)))),
             ("depth", times(totals.iter().map(|total| total.depth))),
             ("changes", times(totals.iter().map(|total| total.changes))),
             ("lasts_ns", times(totals.iter().map(|total| total.duration))),
@@ -299,48 +334,59 @@ fn times(values: impl Iterator<Item = i64>) -> ArrayRef {
     Arc::new(Int64Array::from_iter_values(values))
 }
 
-/// The columns of a frame.
-struct Columns<'a> {
-    frame: &'a Frame,
-    groups: Cow<'a, [u32]>,
+/// From when to when calls wait for the works that they start.
+struct Waits<'a> {
+    groups: Option<Cow<'a, [u32]>>,
     starts: Cow<'a, [i64]>,
     ends: Cow<'a, [i64]>,
-    /// The rows of the frame that are left, if some are not.
+    /// The works that end a wait, unless all do.
     rows: Option<Vec<u32>>,
 }
 
-impl<'a> Columns<'a> {
-    fn read(frame: &'a Frame) -> Outcome<Self> {
-        Ok(Self {
-            frame,
-            groups: frame.values::<UInt32Type>("group")?,
-            starts: frame.values::<Int64Type>("start_ns")?,
-            ends: frame.values::<Int64Type>("end_ns")?,
-            rows: None,
-        })
-    }
-
-    /// Only the intervals that end first among those of their group that share an `id`.
-    fn first_by_end(mut self) -> Outcome<Self> {
-        let ids = self.frame.values::<UInt32Type>("id")?;
-        let rows = first_of_each(&self.groups, &ids, &self.ends);
-        if rows.len() < self.groups.len() {
-            self.groups = kept(&self.groups, &rows);
-            self.starts = kept(&self.starts, &rows);
-            self.ends = kept(&self.ends, &rows);
-            self.rows = Some(rows);
+impl<'a> Waits<'a> {
+    fn read(works: &'a Frame, launches: &'a Frame) -> Outcome<Self> {
+        let mut groups = works.has("group").then(|| works.values::<UInt32Type>("group")).transpose()?;
+        let mut ids = works.links("launch", NOWHERE)?;
+        let mut ends = works.values::<Int64Type>("start_ns")?;
+        let mut rows = None;
+        if ids.contains(&NOWHERE) {
+            let launched = (0_u32..).zip(ids.iter()).filter(|&(_, &id)| id != NOWHERE).map(|(at, _)| at);
+            let launched: Vec<u32> = launched.collect();
+            (ids, ends) = (kept(&ids, &launched), kept(&ends, &launched));
+            groups = groups.map(|groups| kept(&groups, &launched));
+            rows = Some(launched);
         }
-        Ok(self)
+        if let Some(first) = first_of_each(groups.as_deref(), &ids, &ends) {
+            (ids, ends) = (kept(&ids, &first), kept(&ends, &first));
+            groups = groups.map(|groups| kept(&groups, &first));
+            rows = Some(rows.map_or_else(|| first.clone(), |rows| kept(&rows, &first).into_owned()));
+        }
+        let starts = match launches.values::<Int64Type>("start_ns")? {
+            Cow::Borrowed(moments) => moments_at(moments, &ids),
+            Cow::Owned(moments) => kept(&moments, &ids),
+        };
+        Ok(Self { groups, starts, ends, rows })
     }
 
     fn intervals(&self) -> GroupedIntervals<'_> {
-        GroupedIntervals::new(&self.groups, &self.starts, &self.ends)
+        GroupedIntervals::new(self.groups.as_deref(), &self.starts, Ends::Times(&self.ends))
     }
 
-    /// The row of the frame at which an interval is.
+    /// The row of the work at a position.
     fn row(&self, at: u32) -> u32 {
         self.rows.as_ref().and_then(|rows| rows.get(at as usize)).copied().unwrap_or(at)
     }
+}
+
+/// The values at places; where these follow one another they are there already.
+fn moments_at<'a>(values: &'a [i64], places: &[u32]) -> Cow<'a, [i64]> {
+    let first = places.first().map_or(0, |&place| place as usize);
+    if (first..).zip(places).all(|(next, &place)| next == place as usize)
+        && let Some(own) = values.get(first..first + places.len())
+    {
+        return Cow::Borrowed(own);
+    }
+    kept(values, places)
 }
 
 fn kept<'a, V: Copy>(values: &[V], rows: &[u32]) -> Cow<'a, [V]> {

@@ -12,6 +12,7 @@ mod errors;
 mod export;
 mod frame;
 mod intervals;
+mod launching;
 mod memory;
 mod numbering;
 mod pack;
@@ -43,8 +44,13 @@ mod _traceparse {
     use super::intervals::{Intervals, depth_changes, depth_totals, longest_spans};
     #[pymodule_export]
     use super::memory::AllocatorRecords;
+    use super::launching::describe_launches;
     #[pymodule_export]
-    use super::numbering::{describe_groups, find_rows, sum_groups, weigh_groups};
+    use super::memory::pair_allocations;
+    #[pymodule_export]
+    use super::numbering::{
+        describe_groups, distinct_rows, find_rows, heaviest_rows, sum_groups, weigh_groups,
+    };
     #[pymodule_export]
     use super::pack::gzip;
     #[pymodule_export]

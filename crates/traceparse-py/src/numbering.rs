@@ -7,7 +7,7 @@ use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, PrimitiveArray, Rec
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
 use traceparse::numbering::{
-    Described, Figures, NOWHERE, Numbering, described, places, totals, weighted_means,
+    Described, Figures, NOWHERE, Numbering, described, distinct, heaviest, places, totals, weighted_means,
 };
 
 use crate::answer::answer;
@@ -23,6 +23,26 @@ pub(crate) fn find_rows(py: Python<'_>, rows: Frame, wanted: Frame) -> PyResult<
         let nulls = (!found.iter().all(is_there)).then(|| found.iter().map(is_there).collect());
         let at = UInt32Array::new(found.into(), nulls);
         table(vec![("at", Arc::new(at))])
+    })
+}
+
+/// The first row of each value of `code`, a small number, but null: `at`.
+#[pyfunction]
+pub(crate) fn distinct_rows(py: Python<'_>, codes: Frame) -> PyResult<ArrowTable> {
+    answer(py, || {
+        let parts = codes.arrays_of::<UInt32Type>("code")?;
+        let found = distinct(parts.iter().flat_map(|part| part.iter()));
+        table(vec![("at", Arc::new(UInt32Array::from(found)))])
+    })
+}
+
+/// The `count` rows whose `weight` is largest, null as 0, and of those that weigh the same the least: `row`.
+#[pyfunction]
+pub(crate) fn heaviest_rows(py: Python<'_>, rows: Frame, count: usize) -> PyResult<ArrowTable> {
+    answer(py, || {
+        let (numbers, weights) = (rows.links("row", NOWHERE)?, rows.numbers("weight")?);
+        let found = heaviest(numbers.iter().copied().zip(weights.iter().copied()), count);
+        table(vec![("row", Arc::new(UInt32Array::from(found)))])
     })
 }
 

@@ -2,21 +2,23 @@
 
 use std::sync::Arc;
 
-use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, Int64Array, UInt32Array};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
 use arrow_schema::ArrowError;
 use hashbrown::HashMap;
 use pyo3::prelude::*;
 use traceparse::numbering::Numbering;
-use traceparse::timeline::{Mark, Slice, Timeline, View};
+use traceparse::timeline::{Mark, Source, Timeline, View};
 
 use crate::answer::{answer, answer_watched};
-use crate::frame::{Frame, Outcome, column, nullable};
+use crate::frame::{Frame, Outcome};
 use crate::numbering::add_part;
 use crate::table::{ArrowTable, table};
 
 /// An event without a name.
 const NAMELESS: u32 = u32::MAX;
+
+/// Events whose tracks are told apart at a time.
+const PART_ROWS: usize = 1 << 17;
 
 /// Collects the events of a trace, and says what a screen can show of them.
 ///
@@ -30,6 +32,7 @@ pub(crate) struct TimelineIndex {
     /// The track of each kind and number.
     numbers: HashMap<(u32, u32), u32>,
     tracks: Vec<Track>,
+    sources: Vec<Source>,
     timeline: Arc<Timeline>,
 }
 
@@ -44,7 +47,7 @@ struct Kind {
 struct Track {
     event: u32,
     start: i64,
-    slices: Vec<Slice>,
+    events: Vec<u32>,
 }
 
 #[pymethods]
@@ -73,11 +76,12 @@ impl TimelineIndex {
     /// Sorts what was added, the tracks by the number that each is given; nothing can be added afterwards.
     /// The result is the first start and the last end.
     fn build(&mut self, py: Python<'_>, numbers: Vec<u32>) -> PyResult<Option<(i64, i64)>> {
-        let tracks = self.tracks.iter_mut().map(|track| std::mem::take(&mut track.slices));
-        let mut numbered: Vec<(u32, Vec<Slice>)> = numbers.into_iter().zip(tracks).collect();
+        let tracks = self.tracks.iter_mut().map(|track| std::mem::take(&mut track.events));
+        let mut numbered: Vec<(u32, Vec<u32>)> = numbers.into_iter().zip(tracks).collect();
         numbered.sort_by_key(|track| track.0);
-        let tracks: Vec<Vec<Slice>> = numbered.into_iter().map(|track| track.1).collect();
-        self.timeline = answer_watched(py, move || Ok(Arc::new(Timeline::new(tracks))))?;
+        let tracks: Vec<Vec<u32>> = numbered.into_iter().map(|track| track.1).collect();
+        let sources = std::mem::take(&mut self.sources);
+        self.timeline = answer_watched(py, move || Ok(Arc::new(Timeline::new(sources, tracks))))?;
         Ok(self.timeline.extent())
     }
 
@@ -96,32 +100,42 @@ impl TimelineIndex {
 
 impl TimelineIndex {
     fn read(&mut self, frame: Frame, kind: u32) -> Outcome<()> {
+        let first = self.events;
+        let events = u32::try_from(frame.height()).ok().and_then(|rows| first.checked_add(rows));
+        let too_many = || ArrowError::InvalidArgumentError("too many events".to_owned());
+        self.events = events.ok_or_else(too_many)?;
+        let source = Source {
+            first,
+            starts: frame.kept_numbers("start_ns")?,
+            lengths: frame.kept_numbers("dur_ns")?,
+            names: frame.kept_links("name", NAMELESS)?,
+        };
+        let mut done = 0;
         for batch in frame.parts() {
-            let Kind { by, numbering } = self.kinds.entry(kind).or_default();
-            let places = add_part(batch, by, numbering)?;
-            let start = column::<Int64Type>(batch, "start_ns")?;
-            let (length, name): (&Int64Array, &UInt32Array) =
-                (nullable(batch, "dur_ns")?, nullable(batch, "name")?);
-            let first = self.events;
-            let rows = u32::try_from(batch.num_rows()).ok();
-            let events = rows.and_then(|rows| first.checked_add(rows));
-            let too_many = || ArrowError::InvalidArgumentError("too many events".to_owned());
-            self.events = events.ok_or_else(too_many)?;
-            let mut last = None;
-            for ((id, at), &place) in (first..).zip(0..batch.num_rows()).zip(&places) {
-                let start = start.value(at);
-                let length = if length.is_null(at) { 0 } else { length.value(at).max(0) };
-                let track = match last {
-                    Some((number, track)) if number == place => track,
-                    _ => self.track(kind, place, id, start),
-                };
-                last = Some((place, track));
-                let name = if name.is_null(at) { NAMELESS } else { name.value(at) };
-                let end = start.saturating_add(length);
-                if let Some(known) = self.tracks.get_mut(track as usize) {
-                    known.start = known.start.min(start);
-                    known.slices.push(Slice { name, start, end, id });
-                }
+            for from in (0..batch.num_rows()).step_by(PART_ROWS) {
+                let part = batch.slice(from, PART_ROWS.min(batch.num_rows() - from));
+                self.divide(&part, kind, first + done as u32, source.starts.values().get(done..))?;
+                done += part.num_rows();
+            }
+        }
+        self.sources.push(source);
+        Ok(())
+    }
+
+    /// Puts events, whose numbers follow `first`, on their tracks.
+    fn divide(&mut self, part: &RecordBatch, kind: u32, first: u32, starts: Option<&[i64]>) -> Outcome<()> {
+        let Kind { by, numbering } = self.kinds.entry(kind).or_default();
+        let places = add_part(part, by, numbering)?;
+        let mut last = None;
+        for ((id, &start), &place) in (first..).zip(starts.unwrap_or_default()).zip(&places) {
+            let track = match last {
+                Some((number, track)) if number == place => track,
+                _ => self.track(kind, place, id, start),
+            };
+            last = Some((place, track));
+            if let Some(known) = self.tracks.get_mut(track as usize) {
+                known.start = known.start.min(start);
+                known.events.push(id);
             }
         }
         Ok(())
@@ -132,7 +146,7 @@ impl TimelineIndex {
         let next = self.tracks.len() as u32;
         let track = *self.numbers.entry((kind, number)).or_insert(next);
         if track == next {
-            self.tracks.push(Track { event, start, slices: Vec::new() });
+            self.tracks.push(Track { event, start, events: Vec::new() });
         }
         track
     }

@@ -3,7 +3,9 @@
 Groups come in the order of the values of their columns, with null first.
 """
 
+from collections.abc import Sequence
 from copy import copy
+from types import EllipsisType
 
 import polars as pl
 
@@ -15,17 +17,18 @@ _MOST_CODES = 2**32
 class Intervals:
     """Intervals of groups, put into order once for all that is asked of them.
 
+    ``groups`` takes the answer of :func:`group_codes`, which is asked if ``...``.
+
     Columns: of ``frame``, needs ``start_ns``, ``end_ns`` or ``dur_ns``, and ``by``, which say what belongs to
         a group. Those without an end or a duration are empty.
     """
 
-    def __init__(self, frame: pl.DataFrame, *, by: list[str]) -> None:
+    def __init__(
+        self, frame: pl.DataFrame, *, by: list[str], groups: "pl.Series | EllipsisType | None" = ...
+    ) -> None:
         self._values = frame.select(by)
-        if "end_ns" in frame.columns:
-            columns = grouped(frame, by)
-        else:
-            columns = frame.select(_codes(frame, by).alias("group"), "start_ns", "dur_ns")
-        self._sorted = _traceparse.Intervals(columns)
+        groups = group_codes(frame, by) if isinstance(groups, EllipsisType) else groups
+        self._sorted = _traceparse.Intervals(grouped(frame, groups))
 
     def union(self) -> pl.DataFrame:
         """The union of each group, as disjoint parts that do not touch, in order.
@@ -39,51 +42,70 @@ class Intervals:
         """The first start and the last end of each group: ``by``, ``start_ns``, ``end_ns``."""
         return self._of_groups(self._sorted.extents())
 
-    def covered_ns(self, levels: pl.Series, *, window: tuple[int, int] | None = None) -> pl.DataFrame:
+    def covered_ns(
+        self, levels: pl.Series, *, of: pl.Series | None = None, window: tuple[int, int] | None = None
+    ) -> pl.DataFrame:
         """Time during which an interval of each level, or of a lower one, is open, up to a group's largest.
 
-        ``levels`` has a small number for each interval; what lies outside of ``window`` counts nothing.
+        ``levels`` has a small number for each interval, or if ``of`` says which class each is of, for each
+        class; what lies outside of ``window`` counts nothing.
 
         Columns: ``by``, ``level`` and ``covered_ns``. Intervals that end before they start count nothing.
         """
         frame = levels.cast(pl.UInt8).alias("level").to_frame()
-        return self._of_groups(self._sorted.covered(frame, window))
+        return self._of_groups(self._sorted.covered(frame, _of_class(of), window))
 
-    def gaps(self, launch_rows: pl.Series, calls: pl.DataFrame) -> pl.DataFrame:
-        """The gaps between the intervals of each group, and the call that launched the one after each.
+    def gaps(self, launches: pl.Series, calls: pl.DataFrame) -> pl.DataFrame:
+        """The gaps between the intervals of each group, and whether the one after each was launched in it.
 
-        ``launch_rows`` names the call of each interval, if it is known.
+        ``launches`` has the position in ``calls`` of the call that launched each interval, if it is known.
 
-        Columns: of ``calls``, needs ``row``, ``start_ns`` and ``track``. Gives ``at``, the position of the
-            interval that ends a gap; ``start_ns`` and ``dur_ns`` of the gap; ``launch_ns`` and ``track`` of
-            the call, null where there is none.
+        Columns: of ``calls``, needs ``start_ns``. Gives ``at``, the position of the interval that ends a gap;
+            ``dur_ns`` of the gap; ``is_late``, null where there is no call.
         Order: by group, then time.
         """
-        launched = launch_rows.alias("launch_row").to_frame()
-        return pl.DataFrame(self._sorted.gaps(launched, calls.select("row", "start_ns", "track")))
+        launched = launches.alias("launch").to_frame()
+        return pl.DataFrame(self._sorted.gaps(launched, calls.select("start_ns")))
 
-    def filled_ns(self, shares: pl.Series, *, window: tuple[int, int] | None = None) -> pl.DataFrame:
+    def filled_ns(
+        self, shares: pl.Series, *, of: pl.Series | None = None, window: tuple[int, int] | None = None
+    ) -> pl.DataFrame:
         """The integral of the summed share of the intervals of each group that are open, at most 1.
 
         What lies outside of ``window`` counts nothing, and intervals without a share above 0 do not either.
+        ``shares`` are those of intervals, or of classes: see :meth:`covered_ns`.
 
         Columns: ``by`` and ``filled_ns``; groups in which none counts are left out.
         """
         frame = shares.cast(pl.Float64).alias("share").to_frame()
-        return self._of_groups(self._sorted.filled(frame, window))
+        return self._of_groups(self._sorted.filled(frame, _of_class(of), window))
 
-    def runs(self, labels: pl.Series) -> pl.Series:
-        """A number for each interval, which those of a group share that follow one another with one label.
+    def inside_ns(self, of: pl.Series, count: int, *, window: tuple[int, int]) -> pl.DataFrame:
+        """For how long the intervals of each of ``count`` classes last in a window, each counted.
 
-        ``labels`` are whole numbers below 2^32.
+        Columns: ``rows`` (intervals that lie in it, in whole or in part) and ``inside_ns``.
         """
-        frame = labels.cast(pl.UInt32).alias("label").to_frame()
-        return pl.DataFrame(self._sorted.runs(frame)).to_series()
+        return pl.DataFrame(self._sorted.inside(of.alias("class").to_frame(), count, window))
 
-    def part(self, marks: pl.Series) -> "Intervals":
-        """Those that are marked, in the same order; their positions are still those in all."""
+    def runs(self, marks: pl.Series, labels: pl.Series) -> pl.DataFrame:
+        """The intervals of a group that follow one another, are marked and have one label, two or more.
+
+        ``labels`` are whole numbers below 2^32 - 1; null is a label, too.
+
+        Columns: ``at`` (the position of an interval) and ``run`` (a number from 0 on).
+        Order: by group, then time.
+        """
+        frame = pl.DataFrame({"marked": marks, "label": labels.cast(pl.UInt32)})
+        return pl.DataFrame(self._sorted.runs(frame))
+
+    def part(self, marks: pl.Series, *, of: pl.Series | None = None) -> "Intervals":
+        """Those that are marked, in the same order; their positions are still those in all.
+
+        ``marks`` are those of intervals, or of classes: see :meth:`covered_ns`.
+        """
         part = copy(self)
-        part._sorted = self._sorted.part(marks.alias("marked").to_frame())  # noqa: SLF001 - it is one of these
+        marked = marks.alias("marked").to_frame()
+        part._sorted = self._sorted.part(marked, _of_class(of))  # noqa: SLF001 - it is one of these
         return part
 
     def hidden_ns(self, frame: pl.DataFrame) -> pl.Series:
@@ -99,9 +121,8 @@ class Intervals:
             asked = frame.select(pl.col(name).cast(known.schema[name]) for name in by)
             number = asked.join(known, on=by, how="left", nulls_equal=True, maintain_order="left")["_group"]
         else:
-            number = _zeros(frame.height, pl.UInt32)
-        asked = grouped(frame, []).with_columns(number.alias("group"))
-        hidden = _traceparse.Intervals(asked).hidden_by(self._sorted)
+            number = None
+        hidden = _traceparse.Intervals(grouped(frame, number)).hidden_by(self._sorted)
         return pl.DataFrame(hidden).to_series()
 
     def _of_groups(self, found: _traceparse.ArrowTable) -> pl.DataFrame:
@@ -121,7 +142,8 @@ def covered_ns(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
     Columns: of ``frame``, needs ``start_ns``, ``end_ns`` and ``by``; gives ``by`` and ``covered_ns``.
         Intervals that end before they start count nothing.
     """
-    found = Intervals(frame, by=by).covered_ns(_zeros(frame.height, pl.UInt8))
+    every = pl.repeat(0, frame.height, dtype=pl.UInt8, eager=True)
+    found = Intervals(frame, by=by).covered_ns(every)
     return found.drop("level") if by else found.select(pl.col("covered_ns").sum())
 
 
@@ -130,34 +152,44 @@ def hidden_ns(frame: pl.DataFrame, cover: pl.DataFrame, *, by: list[str]) -> pl.
     return Intervals(cover, by=by).hidden_ns(frame)
 
 
-def grouped(frame: pl.DataFrame, by: list[str], **more: pl.Expr) -> pl.DataFrame:
-    """The intervals of a frame with a number for each group, for the questions above.
+def grouped(frame: pl.DataFrame, groups: pl.Series | None) -> pl.DataFrame:
+    """The intervals of a frame with the number of the group of each, for the questions above.
 
     An interval without an end is empty.
 
-    Columns: ``group``, ``start_ns``, ``end_ns`` and ``more``.
+    Columns: ``start_ns``; ``end_ns``, or ``dur_ns`` where the frame has no ends; and ``group``, unless all
+        are of one.
     """
-    start = pl.col("start_ns").cast(pl.Int64)
-    end = pl.col("end_ns").cast(pl.Int64)
-    end = pl.coalesce(end, start) if frame["end_ns"].null_count() else end
-    return frame.select(_codes(frame, by).alias("group"), start_ns=start, end_ns=end, **more)
+    if "end_ns" in frame.columns:
+        start, end = (pl.col(name).cast(pl.Int64) for name in ("start_ns", "end_ns"))
+        end = pl.coalesce(end, start) if frame["end_ns"].null_count() else end
+        columns = frame.select(start, end_ns=end)
+    else:
+        columns = frame.select("start_ns", "dur_ns")
+    return columns if groups is None else columns.with_columns(groups.alias("group"))
 
 
-def _codes(frame: pl.DataFrame, by: list[str]) -> pl.Series:
-    """A number for each row that rows share which agree in ``by``, in the order of their values."""
-    codes, count = _zeros(frame.height, pl.UInt32), 1
+def group_codes(frame: pl.DataFrame, by: Sequence[str]) -> pl.Series | None:
+    """A number for each row that rows share which agree in ``by``, in the order of their values.
+
+    None where all rows agree.
+    """
+    codes, count = None, 1
     for name in by:
         own, different = _numbers(frame[name])
         if different == 1:
             continue
+        if codes is None:
+            codes, count = own, different
+            continue
         if count * different > _MOST_CODES:
             codes, count = _numbers(codes.rank("dense"))
-        codes, count = (own if count == 1 else codes * different + own), count * different
-    return codes if codes.dtype == pl.UInt32 else codes.cast(pl.UInt32)
+        codes, count = codes.cast(pl.Int64) * different + own, count * different
+    return None if codes is None else codes.cast(pl.UInt32)
 
 
-def _zeros(count: int, dtype: type[pl.DataType]) -> pl.Series:
-    return pl.Series([0], dtype=dtype).new_from_index(0, count)
+def _of_class(of: pl.Series | None) -> pl.DataFrame | None:
+    return None if of is None else of.alias("class").to_frame()
 
 
 def _numbers(values: pl.Series) -> tuple[pl.Series, int]:

@@ -46,7 +46,7 @@ def temporal_breakdown(
     work = GpuWork(trace) if work is None else work
     extents = work.on_devices.extents()
     spans = extents.select("device", span_ns=pl.col("end_ns") - pl.col("start_ns"))
-    parts = _first_class_ns(work.on_devices.covered_ns(work.classes), by=["device"])
+    parts = _first_class_ns(work.on_devices.covered_ns(work.kinds, of=work.launches.of), by=["device"])
     table = spans.join(parts, on="device", how="left", nulls_equal=True)
     parts_ns = [pl.col(f"{name}_ns") for name in CLASSES]
     table = table.with_columns(idle_ns=pl.col("span_ns") - pl.sum_horizontal(parts_ns))

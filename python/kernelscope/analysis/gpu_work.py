@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.classes import Classes
-from kernelscope.analysis.covering import Intervals
+from kernelscope.analysis.covering import Intervals, group_codes
+from kernelscope.analysis.described import totals
 from kernelscope.analysis.launch_classes import launch_classes
 from kernelscope.analysis.once import once
+from kernelscope.analysis.row_lookup import positions
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -35,7 +37,34 @@ class GpuWork:
     @once
     def launches(self) -> Classes:
         """Their classes: see :func:`kernelscope.analysis.launch_classes.launch_classes`."""
-        return launch_classes(self._trace)
+        return launch_classes(self._trace, self.callers)
+
+    @once
+    def callers(self) -> pl.Series:
+        """The position in ``ops`` of the operator that launched each work; null where it is not known."""
+        return positions(self._trace.ops["row"], self._trace.gpu_ops["op_row"])
+
+    @once
+    def totals(self) -> pl.DataFrame:
+        """How many works each class of ``launches`` has, and their time: ``rows``, ``sum``."""
+        of, keys = self.launches
+        return totals(of, self._trace.gpu_ops["dur_ns"], keys.height)
+
+    @once
+    def calls(self) -> pl.Series:
+        """The position in ``launches`` of the call that launched each work; null where it is not known."""
+        return positions(self._trace.launches["row"], self._trace.gpu_ops["launch_row"])
+
+    @once
+    def streams(self) -> pl.Series | None:
+        """A number for the stream of each work, in order of device and stream; None where there is one."""
+        return group_codes(self._trace.gpu_ops, ("device", "stream"))
+
+    @property
+    def on_streams(self) -> Intervals:
+        """When each stream works."""
+        times = self._trace.gpu_ops.select("device", "stream", "start_ns", "dur_ns")
+        return Intervals(times, by=["device", "stream"], groups=self.streams)
 
     @once
     def on_devices(self) -> Intervals:
@@ -45,14 +74,14 @@ class GpuWork:
     @once
     def gaps(self) -> pl.DataFrame:
         """The gaps between the works of each device: see :meth:`Intervals.gaps`."""
-        return self.on_devices.gaps(self._trace.gpu_ops["launch_row"], self._trace.launches)
+        return self.on_devices.gaps(self.calls, self._trace.launches)
 
     @once
     def computing(self) -> Intervals:
         """When each device computes."""
-        return self.on_devices.part(self.classes == CLASSES.index("compute"))
+        return self.on_devices.part(self.kinds == CLASSES.index("compute"), of=self.launches.of)
 
     @property
-    def classes(self) -> pl.Series:
-        """Which of ``CLASSES`` each row is, by its place."""
-        return self._trace.gpu_ops.select(WORK_CLASS).to_series()
+    def kinds(self) -> pl.Series:
+        """Which of ``CLASSES`` each class of ``launches`` is, by its place."""
+        return self.launches.keys.select(WORK_CLASS).to_series()

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, cast
 
 import polars as pl
 
-from kernelscope.analysis.described import totals
 from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.occupancy import IS_KERNEL
 from kernelscope.analysis.ops import operator_flags
@@ -39,11 +38,12 @@ def gpu_summary(trace: "Trace", *, work: GpuWork | None = None) -> pl.DataFrame:
     length = span[1] - span[0]
     work = GpuWork(trace) if work is None else work
     of, keys = work.launches
-    inside = _inside(trace, span)
-    runs = totals(pl.select(pl.when(inside > 0).then(of)).to_series(), inside, keys.height)
-    every = totals(of, trace.gpu_ops["dur_ns"], keys.height)
+    inside = work.on_devices.inside_ns(of, keys.height, window=span)
     classes = keys.with_columns(
-        runs=IS_KERNEL & (runs["rows"] > 0), inside_ns=runs["sum"], works=every["rows"], dur_ns=every["sum"]
+        runs=IS_KERNEL & (inside["rows"] > 0),
+        inside_ns=inside["inside_ns"],
+        works=work.totals["rows"],
+        dur_ns=work.totals["sum"],
     )
     devices = classes.select("device").unique(maintain_order=True)
     parts = [
@@ -95,16 +95,10 @@ def _described(devices: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _inside(trace: "Trace", span: tuple[int, int]) -> pl.Series:
-    """How long each work runs inside the span; below 0 where it does not."""
-    end = _END.clip(upper_bound=span[1])
-    return trace.gpu_ops.select(end - pl.col("start_ns").clip(lower_bound=span[0])).to_series()
-
-
 def _busy(work: GpuWork, classes: pl.DataFrame, span: tuple[int, int]) -> pl.DataFrame:
     """For how long a kernel runs on each device, and for how long anything does."""
     is_other = classes.select((pl.col("kind") != "kernel").fill_null(value=True).cast(pl.UInt8)).to_series()
-    covered = work.on_devices.covered_ns(is_other.gather(work.launches.of), window=span)
+    covered = work.on_devices.covered_ns(is_other, of=work.launches.of, window=span)
     return covered.group_by("device").agg(
         busy_ns=pl.col("covered_ns").filter(pl.col("level") == 0).sum(),
         _active_ns=pl.col("covered_ns").max(),
@@ -114,7 +108,7 @@ def _busy(work: GpuWork, classes: pl.DataFrame, span: tuple[int, int]) -> pl.Dat
 def _filled(work: GpuWork, classes: pl.DataFrame, span: tuple[int, int]) -> pl.DataFrame:
     """The integral of the share of SMs that have a block, over the kernels that run."""
     shares = classes.select(pl.when(IS_KERNEL).then("blocks_per_sm")).to_series()
-    filled = work.on_devices.filled_ns(shares.gather(work.launches.of), window=span)
+    filled = work.on_devices.filled_ns(shares, of=work.launches.of, window=span)
     return filled.rename({"filled_ns": "_sm_ns"})
 
 

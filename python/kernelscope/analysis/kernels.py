@@ -42,8 +42,8 @@ def kernel_table(
     """
     of_op = [c for c in trace.ops.columns if c not in trace.gpu_ops.columns]
     columns = check_by(by, [*trace.gpu_ops.columns, "op", *of_op])
-    known = (GpuWork(trace) if work is None else work).launches
-    finer = _divided(trace, known, columns)
+    work = GpuWork(trace) if work is None else work
+    finer = _divided(trace, work.launches, columns)
     coarser = classes_of(finer.keys.select(columns))
     kinds = finer.keys.with_columns(group=pl.when(IS_KERNEL).then(coarser.of))
     groups, keys = finer.spread(kinds["group"]), coarser.keys
@@ -61,7 +61,8 @@ def kernel_table(
     )
     # What all launches of a group agree in is their mean, too.
     means = [c for c in _FULL if c not in columns]
-    every = totals(finer.of, trace.gpu_ops["dur_ns"], kinds.height)
+    is_known = finer.of is work.launches.of
+    every = work.totals if is_known else totals(finer.of, trace.gpu_ops["dur_ns"], kinds.height)
     kinds = kinds.with_columns(works=every["rows"], dur_ns=every["sum"]).drop_nulls("group")
     table = table.with_columns(
         *(_weighted_mean(kinds, c, keys.height) for c in means),

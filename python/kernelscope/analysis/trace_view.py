@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 KINDS = ("stream", "thread", "python")
 """Kinds of tracks, in the order in which they are shown."""
 
-_PART_ROWS = 1 << 17
 _MOST_PIXELS = 1 << 20
 _TRACKS = ("track", "track_kind", "label", "device", "stream", "pid", "tid")
 _MARKS = ("lane", "start_ns", "end_ns", "busy_ns", "busy_share", "events")
@@ -39,8 +38,7 @@ class TimelineView:
         self._sources = [source for source in sources if source.frame.height] or sources
         self._index = _traceparse.TimelineIndex()
         for source in self._sources:
-            for part in source.events().iter_slices(_PART_ROWS):
-                self._index.add(part, KINDS.index(source.kind), source.keys)
+            self._index.add(source.events(), KINDS.index(source.kind), source.keys)
         found = pl.DataFrame(self._index.tracks())
         first = self._gathered(found["event"], lambda source: source.places)
         self.tracks, order = _tracks(first.with_columns(_first=found["start_ns"]), trace.threads)

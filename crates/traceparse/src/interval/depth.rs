@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::{GroupedIntervals, settle};
+use super::GroupedIntervals;
 
 /// A change of the number of open intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,9 +41,8 @@ impl GroupedIntervals<'_> {
 
     /// Every change of one group.
     fn each_change_of(&self, group: &[u32], mut tell: impl FnMut(Change)) {
-        let mut closing: Vec<(i64, u32)> = group.iter().map(|&at| (self.end(at), at)).collect();
-        settle(&mut closing, |&end| end);
-        let mut closing = closing.into_iter().peekable();
+        let closing = self.by_end(group);
+        let mut closing = closing.iter().map(|&at| (self.end(at), at)).peekable();
         let mut depth = 0;
         let mut step = |at, time, opens| {
             depth += if opens { 1 } else { -1 };
@@ -81,12 +80,11 @@ impl GroupedIntervals<'_> {
         found
     }
 
-    /// The integral of the summed `shares` of the intervals that are open, of which at most 1 counts: the
+    /// The integral of the summed `share` of the intervals that are open, of which at most 1 counts: the
     /// position of an interval of each group, and the integral. Intervals that take no time, or whose share
-    /// is not above 0 or beyond the column, are left out.
+    /// is not above 0, are left out.
     #[must_use]
-    pub fn filled(&self, shares: &[f64]) -> Vec<(u32, f64)> {
-        let share = |at: u32| shares.get(at as usize).copied().unwrap_or_default();
+    pub fn filled(&self, share: impl Fn(u32) -> f64) -> Vec<(u32, f64)> {
         let counts = |&at: &u32| share(at) > 0.0 && self.end(at) > self.start(at);
         let of_group = |group: &[u32]| {
             let mut open: BinaryHeap<Reverse<(i64, u32)>> = BinaryHeap::new();

@@ -9,48 +9,85 @@ const SPREAD: usize = 4;
 /// Numbers of groups that are counted into however few intervals there are.
 const FEW: usize = 4096;
 
+/// When intervals end: at these moments, or so long after their starts.
+#[derive(Debug, Clone, Copy)]
+pub enum Ends<'a> {
+    /// The moments.
+    Times(&'a [i64]),
+    /// How long each lasts.
+    Lengths(&'a [i64]),
+}
+
+impl Ends<'_> {
+    fn len(&self) -> usize {
+        let (Self::Times(values) | Self::Lengths(values)) = self;
+        values.len()
+    }
+}
+
 /// Intervals in columns, each in a group; an interval is known by its position.
 ///
 /// Making it takes one pass where the intervals of a group come in order of start, or in a few runs
 /// that do, and every question one pass more.
 #[derive(Debug)]
 pub struct GroupedIntervals<'a> {
-    groups: &'a [u32],
+    groups: Option<&'a [u32]>,
     starts: &'a [i64],
-    ends: &'a [i64],
+    ends: Ends<'a>,
     order: Cow<'a, [u32]>,
+    /// The first and the last moment that count.
+    window: (i64, i64),
 }
 
-/// The positions of intervals by group, then start, then position.
+/// The positions of intervals by group, then start, then position. Without `groups` all are of one.
 #[must_use]
-pub fn order_by_start(groups: &[u32], starts: &[i64]) -> Vec<u32> {
-    let count = groups.len().min(starts.len()).min(u32::MAX as usize);
-    let (groups, starts) = (&groups[..count], &starts[..count]);
-    let mut order = by_group(groups);
+pub fn order_by_start(groups: Option<&[u32]>, starts: &[i64]) -> Vec<u32> {
+    let count = groups.map_or(starts.len(), |groups| groups.len().min(starts.len())).min(u32::MAX as usize);
+    some_by_start((0..count as u32).collect(), groups, starts)
+}
+
+/// The same of some positions, which ascend and lie in the columns.
+#[must_use]
+pub fn some_by_start(order: Vec<u32>, groups: Option<&[u32]>, starts: &[i64]) -> Vec<u32> {
+    let start = |&at: &u32| starts[at as usize];
+    let Some(groups) = groups else {
+        let mut order = order;
+        settle(&mut order, start);
+        return order;
+    };
+    let mut order = by_group(order, groups);
     for group in order.chunk_by_mut(|&a, &b| groups[a as usize] == groups[b as usize]) {
-        settle(group, |&at| starts[at as usize]);
+        settle(group, start);
     }
     order
 }
 
 impl<'a> GroupedIntervals<'a> {
-    /// The intervals of three columns; what one column has more than another is left out.
+    /// The intervals of three columns; what one column has more than another is left out. Without `groups`
+    /// all are of one.
     #[must_use]
-    pub fn new(groups: &'a [u32], starts: &'a [i64], ends: &'a [i64]) -> Self {
-        let count = groups.len().min(starts.len()).min(ends.len());
-        let (groups, starts) = (&groups[..count], &starts[..count]);
-        Self { groups, starts, ends, order: Cow::Owned(order_by_start(groups, starts)) }
+    pub fn new(groups: Option<&'a [u32]>, starts: &'a [i64], ends: Ends<'a>) -> Self {
+        let order = order_by_start(groups, &starts[..starts.len().min(ends.len())]);
+        Self { groups, starts, ends, order: Cow::Owned(order), window: (i64::MIN, i64::MAX) }
     }
 
     /// The same, where [`order_by_start`] has been asked before. No interval is there twice.
     ///
     /// What is later in `order` may not start earlier. Positions beyond a column are left out.
     #[must_use]
-    pub fn ordered(groups: &'a [u32], starts: &'a [i64], ends: &'a [i64], order: &'a [u32]) -> Self {
-        let count = groups.len().min(starts.len()).min(ends.len());
+    pub fn ordered(groups: Option<&'a [u32]>, starts: &'a [i64], ends: Ends<'a>, order: &'a [u32]) -> Self {
+        let count = starts.len().min(ends.len());
+        let count = groups.map_or(count, |groups| groups.len().min(count));
         let fits = order.iter().all(|&at| (at as usize) < count);
         let known = || order.iter().copied().filter(|&at| (at as usize) < count).collect();
-        Self { groups, starts, ends, order: if fits { Cow::Borrowed(order) } else { Cow::Owned(known()) } }
+        let order = if fits { Cow::Borrowed(order) } else { Cow::Owned(known()) };
+        Self { groups, starts, ends, order, window: (i64::MIN, i64::MAX) }
+    }
+
+    /// What of them lies between a first and a last moment; those outside end before they start.
+    #[must_use]
+    pub fn within(self, window: (i64, i64)) -> Self {
+        Self { window, ..self }
     }
 
     /// How many intervals there are.
@@ -66,20 +103,55 @@ impl<'a> GroupedIntervals<'a> {
     }
 
     /// The positions of each group's intervals in order of start, one group after the other.
+    #[inline]
     pub(super) fn each_group(&self) -> impl Iterator<Item = &[u32]> {
         self.order.chunk_by(|&a, &b| self.group(a) == self.group(b))
     }
 
+    /// The number of each group, and the position of an interval of it.
+    #[must_use]
+    pub fn groups(&self) -> Vec<(u32, u32)> {
+        self.each_group().filter_map(|group| group.first().map(|&at| (self.group(at), at))).collect()
+    }
+
+    /// Tells the position of each interval, its start and its end.
+    pub fn each(&self, mut tell: impl FnMut(u32, i64, i64)) {
+        self.order.iter().for_each(|&at| tell(at, self.start(at), self.end(at)));
+    }
+
+    #[inline]
     pub(super) fn group(&self, at: u32) -> u32 {
-        self.groups[at as usize]
+        self.groups.map_or(0, |groups| groups[at as usize])
     }
 
+    #[inline]
     pub(super) fn start(&self, at: u32) -> i64 {
-        self.starts[at as usize]
+        self.starts[at as usize].max(self.window.0)
     }
 
+    #[inline]
     pub(super) fn end(&self, at: u32) -> i64 {
-        self.ends[at as usize]
+        let end = match self.ends {
+            Ends::Times(ends) => ends[at as usize],
+            Ends::Lengths(lengths) => self.starts[at as usize].saturating_add(lengths[at as usize]),
+        };
+        end.min(self.window.1)
+    }
+
+    /// The positions of a group by end, then position.
+    pub(super) fn by_end<'g>(&self, group: &'g [u32]) -> Cow<'g, [u32]> {
+        let key = |&at: &u32| (self.end(at), at);
+        if group.is_sorted_by_key(key) {
+            return Cow::Borrowed(group);
+        }
+        let mut sorted = group.to_vec();
+        settle(&mut sorted, key);
+        Cow::Owned(sorted)
+    }
+
+    /// How many positions there are, in order or not.
+    pub(super) fn positions(&self) -> usize {
+        self.starts.len()
     }
 
     /// The union of each group, as disjoint parts that do not touch, in order: the position of an
@@ -104,15 +176,15 @@ impl<'a> GroupedIntervals<'a> {
     /// For how long something of a level, or of one before it, runs in each group: the position of an
     /// interval of the group, the level and the time. Each level of a group is there, up to its highest.
     ///
-    /// `levels` says of each interval what it counts as, and is taken as 0 beyond its end.
+    /// `level` says of an interval what it counts as.
     #[must_use]
-    pub fn covered(&self, levels: &[u8]) -> Vec<(u32, u8, i64)> {
+    pub fn covered(&self, level: impl Fn(u32) -> u8) -> Vec<(u32, u8, i64)> {
         let mut found = Vec::new();
         for group in self.each_group() {
             let mut reached: Vec<(i64, i64)> = Vec::new();
             for &at in group {
                 let (start, end) = (self.start(at), self.end(at));
-                let level = usize::from(levels.get(at as usize).copied().unwrap_or_default());
+                let level = usize::from(level(at));
                 // What runs at a level runs at all that count after it.
                 let last = reached.last().copied().unwrap_or((i64::MIN, 0));
                 if level >= reached.len() {
@@ -143,37 +215,30 @@ impl<'a> GroupedIntervals<'a> {
         self.each_group().filter_map(extent).collect()
     }
 
-    /// The gaps of each group: the position of the interval that ends each, and where it begins, which
+    /// Tells the gaps of each group: the position of the interval that ends each, and where it begins, which
     /// is the latest end before. Time before the first interval is no gap.
-    #[must_use]
-    pub fn gaps(&self) -> Vec<(u32, i64)> {
-        let mut gaps = Vec::new();
+    pub fn each_gap(&self, mut tell: impl FnMut(u32, i64)) {
         for group in self.each_group() {
             let mut reached = None;
             for &at in group {
                 let start = self.start(at);
                 if let Some(before) = reached.filter(|&before| before < start) {
-                    gaps.push((at, before));
+                    tell(at, before);
                 }
                 reached = reached.max(Some(self.end(at).max(start)));
             }
         }
-        gaps
     }
 
     /// How much of each interval lies in the intervals of the same group in `cover`, by position.
     #[must_use]
     pub fn hidden_by(&self, cover: &GroupedIntervals<'_>) -> Vec<i64> {
-        let mut hidden = vec![0; self.starts.len()];
-        let mut ends = Vec::new();
+        let mut hidden = vec![0; self.positions()];
         self.each_pair(cover, |group, around| {
-            ends.clear();
-            ends.extend_from_slice(group);
-            settle(&mut ends, |&at| self.end(at));
             // What is covered until an interval ends, less what is until it starts.
             let mut covered = Covered::by(cover, around);
             let mut starts = group.iter().copied().peekable();
-            for &at in &ends {
+            for &at in self.by_end(group).iter() {
                 let end = self.end(at);
                 while let Some(next) = starts.next_if(|&next| self.start(next) <= end) {
                     hidden[next as usize] -= covered.until(self.start(next));
@@ -200,11 +265,6 @@ impl<'a> GroupedIntervals<'a> {
                 tell(group, same);
             }
         }
-    }
-
-    /// When the intervals start, by position.
-    pub(super) fn starts(&self) -> &[i64] {
-        self.starts
     }
 }
 
@@ -243,27 +303,28 @@ impl<'a> Covered<'a> {
 }
 
 /// Positions by group, those of one group in order.
-fn by_group(groups: &[u32]) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..groups.len() as u32).collect();
-    if groups.is_sorted() {
+fn by_group(mut order: Vec<u32>, groups: &[u32]) -> Vec<u32> {
+    let group = |at: u32| groups[at as usize];
+    if order.is_sorted_by_key(|&at| group(at)) {
         return order;
     }
-    let highest = groups.iter().copied().max().unwrap_or_default() as usize;
-    if highest > SPREAD * groups.len() + FEW {
-        order.sort_by_key(|&at| groups[at as usize]);
+    let highest = order.iter().map(|&at| group(at)).max().unwrap_or_default() as usize;
+    if highest > SPREAD * order.len() + FEW {
+        order.sort_by_key(|&at| group(at));
         return order;
     }
     let mut next = vec![0_u32; highest + 2];
-    for &group in groups {
-        next[group as usize + 1] += 1;
+    for &at in &order {
+        next[group(at) as usize + 1] += 1;
     }
-    for group in 0..=highest {
-        next[group + 1] += next[group];
+    for number in 0..=highest {
+        next[number + 1] += next[number];
     }
-    for (&group, at) in groups.iter().zip(0_u32..) {
-        let place = &mut next[group as usize];
-        order[*place as usize] = at;
+    let mut sorted = vec![0_u32; order.len()];
+    for &at in &order {
+        let place = &mut next[group(at) as usize];
+        sorted[*place as usize] = at;
         *place += 1;
     }
-    order
+    sorted
 }

@@ -9,7 +9,7 @@ impl GroupedIntervals<'_> {
     /// Linear where the intervals of a group overlap little, here as there.
     #[must_use]
     pub fn longest_shared(&self, other: &GroupedIntervals<'_>) -> Vec<Option<(u32, i64)>> {
-        let mut found = vec![None; self.starts().len()];
+        let mut found = vec![None; self.positions()];
         let mut reached: Vec<i64> = Vec::new();
         self.each_pair(other, |group, others| {
             reached.clear();

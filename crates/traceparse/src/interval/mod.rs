@@ -20,7 +20,7 @@ mod tree;
 pub use busy::BusySet;
 pub use depth::{Change, DepthTotal};
 pub use first::first_of_each;
-pub use grouped::{GroupedIntervals, order_by_start};
+pub use grouped::{Ends, GroupedIntervals, order_by_start, some_by_start};
 pub use open::OpenIntervals;
 pub use seek::seek;
 pub use set::IntervalSet;

@@ -3,21 +3,34 @@
 use super::GroupedIntervals;
 
 impl GroupedIntervals<'_> {
-    /// A number for each interval, by position, that it shares with those next to it in order of start
-    /// that have its label, too. A label beyond the column is taken as 0.
+    /// The intervals that follow one another in order of start with one label, two or more of them: the
+    /// position of each, and a number for each run. Those without a label end a run.
     #[must_use]
-    pub fn runs(&self, labels: &[u32]) -> Vec<u32> {
-        let label = |at: u32| labels.get(at as usize).copied().unwrap_or_default();
-        let mut runs = vec![0; self.starts().len()];
+    pub fn runs<L: PartialEq>(&self, label: impl Fn(u32) -> Option<L>) -> Vec<(u32, u32)> {
+        let mut found = Vec::new();
         let mut run = 0;
         for group in self.each_group() {
-            for same in group.chunk_by(|&a, &b| label(a) == label(b)) {
-                for &at in same {
-                    runs[at as usize] = run;
+            // What came last, its label, and whether it is told already.
+            let mut last: Option<(u32, L, bool)> = None;
+            for &at in group {
+                let Some(own) = label(at) else {
+                    last = None;
+                    continue;
+                };
+                let mut is_told = false;
+                if let Some((before, known, was_told)) = last.take()
+                    && known == own
+                {
+                    if !was_told {
+                        run += 1;
+                        found.push((before, run - 1));
+                    }
+                    found.push((at, run - 1));
+                    is_told = true;
                 }
-                run += 1;
+                last = Some((at, own, is_told));
             }
         }
-        runs
+        found
     }
 }

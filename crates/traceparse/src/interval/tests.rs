@@ -1,6 +1,6 @@
 //! Grouped intervals against counting instant by instant.
 
-use super::{Change, GroupedIntervals, order_by_start};
+use super::{Change, Ends, GroupedIntervals, order_by_start};
 use proptest::prelude::*;
 
 /// Group, start, length and level.
@@ -29,7 +29,13 @@ impl Columns {
     }
 
     fn intervals(&self) -> GroupedIntervals<'_> {
-        GroupedIntervals::new(&self.groups, &self.starts, &self.ends)
+        GroupedIntervals::new(Some(&self.groups), &self.starts, Ends::Times(&self.ends))
+    }
+
+    fn gaps(&self) -> Vec<(u32, i64)> {
+        let mut gaps = Vec::new();
+        self.intervals().each_gap(|at, before| gaps.push((at, before)));
+        gaps
     }
 
     fn groups(&self) -> Vec<u32> {
@@ -52,7 +58,7 @@ proptest! {
     #[test]
     fn union_and_covered_equal_sets_of_instants(rows in rows()) {
         let columns = Columns::new(&rows);
-        let (parts, covered) = (columns.intervals().union(), columns.intervals().covered(&columns.levels));
+        let (parts, covered) = (columns.intervals().union(), columns.intervals().covered(|at| columns.levels[at as usize]));
         for group in columns.groups() {
             let of = |at: u32| columns.groups[at as usize] == group;
             let own: Vec<_> = parts.iter().filter(|p| of(p.0)).collect();
@@ -75,7 +81,7 @@ proptest! {
     #[test]
     fn gaps_are_what_nothing_covers(rows in rows()) {
         let columns = Columns::new(&rows);
-        let gaps = columns.intervals().gaps();
+        let gaps = columns.gaps();
         for group in columns.groups() {
             let own: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].0 == group).collect();
             let mut expected = Vec::new();
@@ -131,17 +137,17 @@ proptest! {
     #[test]
     fn neighbours_with_one_label_share_a_run(rows in rows()) {
         let columns = Columns::new(&rows);
-        let labels: Vec<u32> = columns.levels.iter().copied().map(u32::from).collect();
-        let runs = columns.intervals().runs(&labels);
-        let mut order: Vec<usize> = (0..rows.len()).collect();
-        order.sort_by_key(|&i| (rows[i].0, rows[i].1, i));
-        let mut expected = 0;
-        for (place, &i) in order.iter().enumerate() {
-            if let Some(&before) = place.checked_sub(1).and_then(|place| order.get(place)) {
-                expected += u32::from((rows[before].0, rows[before].3) != (rows[i].0, rows[i].3));
-            }
-            prop_assert_eq!(runs[i], expected);
-        }
+        // Those of level 0 have no label.
+        let label = |at: u32| Some(columns.levels[at as usize]).filter(|&level| level > 0);
+        let runs = columns.intervals().runs(label);
+        let mut order: Vec<u32> = (0..rows.len() as u32).collect();
+        order.sort_by_key(|&i| (columns.groups[i as usize], columns.starts[i as usize], i));
+        let same = |&a: &u32, &b: &u32| {
+            columns.groups[a as usize] == columns.groups[b as usize] && label(a).is_some() && label(a) == label(b)
+        };
+        let expected = order.chunk_by(same).filter(|run| run.len() > 1);
+        let expected: Vec<_> = (0..).zip(expected).flat_map(|(n, run)| run.iter().map(move |&at| (at, n))).collect();
+        prop_assert_eq!(runs, expected);
     }
 
     #[test]
@@ -149,7 +155,7 @@ proptest! {
         let forward: Vec<Row> = rows.into_iter().map(|(g, s, length, level)| (g, s, length.abs(), level)).collect();
         let columns = Columns::new(&forward);
         let shares: Vec<f64> = forward.iter().map(|r| f64::from(r.3) * 0.375).collect();
-        let found = columns.intervals().filled(&shares);
+        let found = columns.intervals().filled(|at| shares[at as usize]);
         let counts = |group: &u32| forward.iter().any(|r| r.0 == *group && r.2 > 0 && r.3 > 0);
         prop_assert_eq!(found.len(), columns.groups().iter().filter(|group| counts(group)).count());
         for (at, filled) in found {
@@ -190,11 +196,30 @@ proptest! {
     }
 
     #[test]
-    fn a_known_order_gives_the_same_answers(rows in rows()) {
+    fn an_order_lengths_and_one_group_may_be_known(rows in rows()) {
         let columns = Columns::new(&rows);
-        let order = order_by_start(&columns.groups, &columns.starts);
-        let known = GroupedIntervals::ordered(&columns.groups, &columns.starts, &columns.ends, &order);
+        let order = order_by_start(Some(&columns.groups), &columns.starts);
+        let lengths: Vec<i64> = rows.iter().map(|row| row.2).collect();
+        let (starts, ends) = (&columns.starts, Ends::Lengths(&lengths));
+        let known = GroupedIntervals::ordered(Some(&columns.groups), starts, ends, &order);
         prop_assert_eq!(known.union(), columns.intervals().union());
-        prop_assert_eq!(known.gaps(), columns.intervals().gaps());
+        let one = Columns { groups: vec![0; rows.len()], ..Columns::new(&rows) };
+        prop_assert_eq!(GroupedIntervals::new(None, starts, ends).union(), one.intervals().union());
+    }
+
+    #[test]
+    fn what_lies_outside_of_a_window_does_not_count(rows in rows(), first in -10_i64..30, length in 0_i64..30) {
+        let columns = Columns::new(&rows);
+        let window = (first, first + length);
+        let clipped = Columns {
+            starts: columns.starts.iter().map(|&start| start.max(window.0)).collect(),
+            ends: columns.ends.iter().map(|&end| end.min(window.1)).collect(),
+            ..Columns::new(&rows)
+        };
+        let spans = |found: Vec<(u32, i64, i64)>| -> Vec<_> {
+            found.into_iter().map(|(at, start, end)| (columns.groups[at as usize], start, end)).collect()
+        };
+        let found = columns.intervals().within(window).union();
+        prop_assert_eq!(spans(found), spans(clipped.intervals().union()));
     }
 }

@@ -5,11 +5,15 @@ use std::hash::Hash;
 use hashbrown::HashMap;
 
 mod described;
+mod distinct;
+mod heaviest;
 mod places;
 #[cfg(test)]
 mod tests;
 
 pub use described::{Described, Figures, described, totals, weighted_means};
+pub use distinct::distinct;
+pub use heaviest::heaviest;
 pub use places::{NOWHERE, places};
 
 /// Numbers combinations of values in the order in which they come first.

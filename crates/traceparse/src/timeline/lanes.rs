@@ -11,6 +11,7 @@ impl Stack {
     ///
     /// Only events on top are closed: one that ends earlier than an event in a lane below it keeps its
     /// lane taken until that event ends too.
+    #[inline]
     pub(super) fn push(&mut self, start: i64, end: i64) -> usize {
         while self.ends.last().is_some_and(|&open| open <= start) {
             self.ends.pop();

@@ -13,6 +13,8 @@ mod tests;
 
 use std::cmp::Reverse;
 
+use arrow_array::{Int64Array, UInt32Array};
+
 use crate::interval::settle;
 use lanes::Stack;
 use pixels::Pixels;
@@ -24,7 +26,7 @@ pub struct Slice {
     pub name: u32,
     /// Its first instant.
     pub start: i64,
-    /// The instant after its last one; a slice that ends before it starts counts as empty.
+    /// The instant after its last one.
     pub end: i64,
     /// What stands for the slice in the result.
     pub id: u32,
@@ -56,11 +58,13 @@ impl View {
     }
 
     /// Whether an event of so many ns fills a pixel.
+    #[inline]
     fn is_wide(&self, length: i64) -> bool {
         length >= self.wide
     }
 
     /// Whether the end of `slice` lies behind the start of the view; an empty slice counts at its start.
+    #[inline]
     fn shows_end_of(&self, slice: &Slice) -> bool {
         slice.end > self.start || slice.start == slice.end && slice.start == self.start
     }
@@ -104,55 +108,101 @@ pub struct Mark {
     pub dominant_ns: i64,
 }
 
+/// Events in columns, of which the first has a number that the others follow.
+#[derive(Debug)]
+pub struct Source {
+    /// The number of the first event.
+    pub first: u32,
+    /// When the events start.
+    pub starts: Int64Array,
+    /// How long they last; below 0 counts as 0.
+    pub lengths: Int64Array,
+    /// Any numbers that tell names apart.
+    pub names: UInt32Array,
+}
+
 /// The events of a trace, ready to be shown in any view.
 #[derive(Debug, Default)]
 pub struct Timeline {
-    tracks: Vec<Vec<Slice>>,
+    /// By the number of their first event.
+    sources: Vec<Source>,
+    tracks: Vec<Vec<u32>>,
 }
 
 impl Timeline {
-    /// The timeline of the slices of each track, which come in any order.
-    pub fn new(mut tracks: Vec<Vec<Slice>>) -> Self {
+    /// The timeline of the numbers of the events of each track, which come in any order.
+    pub fn new(sources: Vec<Source>, mut tracks: Vec<Vec<u32>>) -> Self {
+        let events = Events::of(&sources);
         for track in &mut tracks {
-            for slice in &mut *track {
-                slice.end = slice.end.max(slice.start);
-            }
-            settle(track, |slice| (slice.start, Reverse(slice.end), slice.id));
+            settle(track, |&id| {
+                let slice = events.event(id);
+                (slice.start, Reverse(slice.end), id)
+            });
         }
-        Self { tracks }
+        Self { sources, tracks }
     }
 
     /// The first start and the last end; `None` if there is nothing.
     pub fn extent(&self) -> Option<(i64, i64)> {
-        let slices = || self.tracks.iter().flatten();
-        let start = slices().map(|slice| slice.start).min()?;
-        let end = slices().map(|slice| slice.end).max()?;
+        let events = Events::of(&self.sources);
+        let first = self.tracks.iter().filter_map(|track| track.first());
+        let start = first.map(|&id| events.event(id).start).min()?;
+        let end = self.tracks.iter().flatten().map(|&id| events.event(id).end).max()?;
         Some((start, end))
     }
 
     /// What `view` shows, by track, lane and start.
     ///
-    /// Every event has its say in which lane others lie, whether or not it is in view, so lanes do not
-    /// change with the view.
+    /// Every event before its end has its say in which lane others lie, whether or not it is in view, so
+    /// lanes do not change with the view.
     pub fn show(&self, view: &View) -> Vec<Mark> {
+        let events = Events::of(&self.sources);
         let mut marks = Vec::new();
         for (number, track) in (0..).zip(&self.tracks) {
             let mut stack = Stack::default();
             let mut lanes: Vec<Pixels> = Vec::new();
-            for slice in track {
+            let slices = track.iter().map(|&id| events.event(id));
+            for slice in slices.take_while(|slice| slice.start < view.end) {
                 let lane = stack.push(slice.start, slice.end);
-                if slice.start >= view.end || !view.shows_end_of(slice) {
+                if !view.shows_end_of(&slice) {
                     continue;
                 }
                 while lanes.len() <= lane {
                     lanes.push(Pixels::new(number, lanes.len() as u32));
                 }
                 if let Some(lane) = lanes.get_mut(lane) {
-                    lane.add(slice, view);
+                    lane.add(&slice, view);
                 }
             }
             marks.extend(lanes.into_iter().flat_map(Pixels::into_marks));
         }
         marks
+    }
+}
+
+/// The columns of the sources.
+struct Events<'a>(Vec<(u32, &'a [i64], &'a [i64], &'a [u32])>);
+
+impl<'a> Events<'a> {
+    fn of(sources: &'a [Source]) -> Self {
+        let columns = |source: &'a Source| -> (u32, &'a [i64], &'a [i64], &'a [u32]) {
+            (source.first, source.starts.values(), source.lengths.values(), source.names.values())
+        };
+        Self(sources.iter().map(columns).collect())
+    }
+
+    /// The event of a number; an empty one where there is none.
+    #[inline]
+    fn event(&self, id: u32) -> Slice {
+        // Sources are few.
+        if let Some(&(first, starts, lengths, names)) = self.0.iter().rev().find(|source| source.0 <= id) {
+            let at = (id - first) as usize;
+            if let (Some(&start), Some(&length), Some(&name)) =
+                (starts.get(at), lengths.get(at), names.get(at))
+            {
+                return Slice { name, start, end: start.saturating_add(length.max(0)), id };
+            }
+        }
+        Slice { name: 0, start: 0, end: 0, id }
     }
 }

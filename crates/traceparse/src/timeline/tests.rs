@@ -1,4 +1,4 @@
-use super::{Mark, Slice, Timeline, View};
+use super::{Mark, Slice, Source, Timeline, View};
 use proptest::prelude::*;
 
 fn slice(id: u32, track: u32, name: u32, start: i64, end: i64) -> (u32, Slice) {
@@ -6,8 +6,22 @@ fn slice(id: u32, track: u32, name: u32, start: i64, end: i64) -> (u32, Slice) {
 }
 
 fn shown(slices: &[(u32, Slice)], start: i64, end: i64, pixels: u32) -> Vec<Mark> {
-    let of = |track: u32| slices.iter().filter(|slice| slice.0 == track).map(|slice| slice.1).collect();
-    Timeline::new((0..8).map(of).collect()).show(&View::new(start, end, pixels).unwrap())
+    let of = |track: u32| slices.iter().filter(|slice| slice.0 == track).map(|slice| slice.1.id).collect();
+    let tracks = (0..8).map(of).collect();
+    // Two halves, as if they came from two tables; the numbers of slices are their places.
+    let source = |first: usize, slices: &[(u32, Slice)]| Source {
+        first: first as u32,
+        starts: slices.iter().map(|(_, slice)| slice.start).collect::<Vec<_>>().into(),
+        lengths: slices
+            .iter()
+            .map(|(_, slice)| slice.end.saturating_sub(slice.start))
+            .collect::<Vec<_>>()
+            .into(),
+        names: slices.iter().map(|(_, slice)| slice.name).collect::<Vec<_>>().into(),
+    };
+    let middle = slices.len() / 2;
+    let sources = vec![source(0, &slices[..middle]), source(middle, &slices[middle..])];
+    Timeline::new(sources, tracks).show(&View::new(start, end, pixels).unwrap())
 }
 
 #[test]

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, cast
 
 import polars as pl
 
-from kernelscope.analysis.advice.names import matching, names_like
+from kernelscope.analysis.advice.names import distinct, matching, names_like
 from kernelscope.analysis.advice.waits import Gaps, classified_gaps
-from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.described import totals
 from kernelscope.analysis.eligibility import Eligibility, call_eligibility
 from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.gpus import gpu_summary
 from kernelscope.analysis.memory.records import AllocatorRecords
-from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.analysis.steps import CATEGORIES, step_breakdown
 from kernelscope.analysis.tensor_cores import is_nvidia, kernel_flags
 
@@ -80,7 +79,10 @@ class Facts:
 
         Columns: of ``frame``, needs ``step``.
         """
-        return frame.filter(self._is_inside) if self.marked else frame
+        if not self.marked:
+            return frame
+        is_inside = frame.select(self._is_inside).to_series()
+        return frame if is_inside.all(ignore_nulls=False) else frame.filter(is_inside)
 
     @cached_property
     def _is_inside(self) -> pl.Expr:
@@ -94,33 +96,63 @@ class Facts:
 
     @cached_property
     def kernels(self) -> pl.DataFrame:
-        """Kernels in whole steps that are no communication.
+        """The classes of ``work.launches``, and what those of their kernels come to that count.
 
-        Columns: ``row``, ``name``, ``device`` and ``dur_ns``, which most rules look at, and ``tensor_cores``.
+        Those count that are in whole steps and no communication.
+
+        Columns: ``name``, ``device``, ``tensor_cores``, ``works`` (that count) and ``dur_ns`` (of these).
         """
-        columns = ("row", "name", "device", "dur_ns")
         of, classes = self.work.launches
+        sums = self.work.totals
+        if self._are_inside is not None:
+            inside = pl.select(pl.when(self._are_inside).then(of)).to_series()
+            sums = totals(inside, self.trace.gpu_ops["dur_ns"], classes.height)
+        computes = (pl.col("kind") == "kernel") & ~pl.col("is_communication").fill_null(value=False)
         flags = kernel_flags(classes.select("name", "device"), self.trace.devices)
-        work = self.trace.gpu_ops.select(*columns, flags["tensor_cores"].gather(of)).filter(self._computes)
-        return work.with_columns(pl.col("dur_ns").fill_null(0)) if work["dur_ns"].null_count() else work
+        return flags.select(
+            "name",
+            "device",
+            "tensor_cores",
+            pl.when(classes.select(computes).to_series()).then(sums["rows"]).otherwise(0).alias("works"),
+            pl.when(classes.select(computes).to_series()).then(sums["sum"]).otherwise(0).alias("dur_ns"),
+        )
 
-    def of_kernels(self, *columns: str) -> pl.DataFrame:
-        """More columns of the ``kernels``, in their order, for a rule that alone looks at them."""
-        return self.trace.gpu_ops.select(columns).filter(self._computes)
+    def are_kernels(self, marks: pl.Series | None = None) -> pl.Series:
+        """Which rows of ``gpu_ops`` count among the ``kernels``, of those only whose class is marked."""
+        marked = self.kernels["works"] > 0
+        marked = marked if marks is None else marked & marks.fill_null(value=False)
+        found = marked.gather(self.work.launches.of)
+        return found if self._are_inside is None else found & self._are_inside
+
+    def rows_of(self, marks: pl.Series | None = None, *columns: str) -> pl.DataFrame:
+        """The rows of ``gpu_ops`` that ``are_kernels``.
+
+        Columns: ``row``, ``dur_ns`` (0 where it is not known) and ``columns``.
+        """
+        work = self.trace.gpu_ops.select("row", pl.col("dur_ns").fill_null(0), *columns)
+        return work.filter(self.are_kernels(marks))
 
     @cached_property
-    def _computes(self) -> pl.Series:
-        computes = (pl.col("kind") == "kernel") & ~pl.col("is_communication").fill_null(value=False)
-        return self.trace.gpu_ops.select(computes & self._is_inside).to_series()
+    def _are_inside(self) -> pl.Series | None:
+        """Which rows of ``gpu_ops`` are in whole steps; None if all are."""
+        if not self.marked:
+            return None
+        inside = self.trace.gpu_ops.select(self._is_inside.fill_null(value=False)).to_series()
+        return None if inside.all() else inside
 
     @cached_property
     def kernel_ns(self) -> int:
         """The time of all ``kernels``, added."""
         return int(self.kernels["dur_ns"].sum())
 
-    def named(self, pattern: str) -> pl.DataFrame:
-        """The ``kernels`` whose names match ``pattern``."""
-        return matching(self.kernels, pattern, self._names["gpu_ops"])
+    @cached_property
+    def kernel_count(self) -> int:
+        """How many ``kernels`` there are."""
+        return int(self.kernels["works"].sum())
+
+    def named(self, pattern: str) -> pl.Series:
+        """Which of the ``kernels`` have names that match ``pattern``."""
+        return self.kernels.select(self.is_named(pattern)).to_series()
 
     def is_named(self, pattern: str) -> pl.Expr:
         """Whether the name of GPU work matches ``pattern``."""
@@ -128,29 +160,30 @@ class Facts:
         return pl.col("name").to_physical().is_in(names.implode()).fill_null(value=False)
 
     @cached_property
-    def _names(self) -> Mapping[str, pl.Series]:
-        """The distinct names of the tables in which names are looked for."""
-        frames = {name: self.trace.tables[name] for name in ("ops", "launches", "gpu_ops")}
-        return {
-            name: classes_of(frame.select("name")).keys["name"].drop_nulls() for name, frame in frames.items()
-        }
+    def updates(self) -> pl.Series:
+        """Which rows of ``gpu_ops`` the optimizer launched, of those that count among the ``kernels``."""
+        phase = self.trace.ops["phase"]
+        if phase.null_count() == phase.len():
+            return pl.repeat(value=False, n=self.trace.gpu_ops.height, eager=True)
+        is_update = (phase == "optimizer").gather(self.work.callers).fill_null(value=False)
+        return is_update & self.are_kernels()
 
     @cached_property
-    def is_update(self) -> pl.Series:
-        """Which of the ``kernels`` the optimizer launched."""
-        kernels, ops = self.kernels, self.trace.ops
-        if ops["phase"].null_count() == ops.height:
-            return pl.repeat(value=False, n=kernels.height, eager=True)
-        updates = ops.select("row", is_update=pl.col("phase") == "optimizer")
-        found = looked_up(self.of_kernels("op_row")["op_row"], updates, "is_update")
-        return found["is_update"].fill_null(value=False)
+    def _names(self) -> Mapping[str, pl.Series]:
+        """The distinct names of the tables in which names are looked for."""
+        columns = {
+            "ops": self.trace.ops["name"],
+            "launches": self.trace.launches["name"],
+            "gpu_ops": self.kernels["name"],
+        }
+        return {name: distinct(column) for name, column in columns.items()}
 
     @cached_property
     def gaps(self) -> Gaps:
         """The gaps of GPUs in whole steps, by what they waited for: see ``classified_gaps``."""
         names = self._names
         return classified_gaps(
-            self.trace, self.inside, op_names=names["ops"], launch_names=names["launches"], work=self.work
+            self.trace, self.work, self.inside, op_names=names["ops"], launch_names=names["launches"]
         )
 
     def may_use(self, column: str, share: float) -> bool:

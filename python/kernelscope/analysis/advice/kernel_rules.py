@@ -6,9 +6,8 @@ import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing, counted, most_common
-from kernelscope.analysis.covering import Intervals
+from kernelscope.analysis.described import described
 from kernelscope.analysis.ops import operator_flags
-from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.units import format_ns, format_percent
 
 _COPYING, _CONVERTING, _CHAINED, _OFF_TENSOR_CORES = 0.01, 0.02, 0.05, 0.05
@@ -54,14 +53,13 @@ def off_tensor_cores(facts: Facts) -> Iterator[Advice]:
     capability = facts.capability()
     if not facts.is_nvidia or capability is None or capability < _TENSOR_CORES_SINCE or not facts.kernel_ns:
         return
-    if not facts.kernels["tensor_cores"].any():
+    counted = facts.kernels["works"] > 0
+    on_tensor_cores = facts.kernels["tensor_cores"]
+    if not on_tensor_cores.filter(counted).any():
         return
-    plain = facts.named(_PRODUCTS).filter(~pl.col("tensor_cores").fill_null(value=True))
-    if plain.is_empty():
-        return
-    launched_by = looked_up(plain["row"], facts.trace.gpu_ops, "op_row")["op_row"]
-    operators = looked_up(launched_by, facts.trace.ops, "name", "category")
-    plain = plain.filter(operator_flags(operators)["eligible"] > 0)
+    plain = counted & facts.named(_PRODUCTS) & ~on_tensor_cores.fill_null(value=True)
+    eligible = operator_flags(facts.work.launches.keys.select(name="op", category="op_category"))["eligible"]
+    plain = facts.rows_of(plain & (eligible > 0), "name")
     spent = int(plain["dur_ns"].sum())
     value = spent / facts.kernel_ns
     if value <= _OFF_TENSOR_CORES:
@@ -101,10 +99,11 @@ def products_saving(facts: Facts, spent_ns: int) -> int | None:
 
 def layout_conversions(facts: Facts) -> Iterator[Advice]:
     """Kernels that only turn channels-first tensors into channels-last ones, or back."""
-    found = facts.named(_LAYOUTS)
-    spent = int(found["dur_ns"].sum())
+    converting = facts.named(_LAYOUTS)
+    spent = int(facts.kernels["dur_ns"].filter(converting).sum())
     if not facts.kernel_ns or spent / facts.kernel_ns <= _CONVERTING:
         return
+    found = facts.rows_of(converting)
     yield Advice(
         "layout_conversions",
         "Convolutions convert the layout of their tensors",
@@ -120,14 +119,15 @@ def layout_conversions(facts: Facts) -> Iterator[Advice]:
 
 def elementwise_chains(facts: Facts) -> Iterator[Advice]:
     """Elementwise kernels one after the other, each of which reads what the last one wrote."""
-    is_pointwise = facts.kernels.select(facts.is_named(_POINTWISE)).to_series()
+    is_pointwise = facts.named(_POINTWISE)
     # Chains save less than what their kernels take.
     if facts.kernels["dur_ns"].filter(is_pointwise).sum() <= _CHAINED * facts.kernel_ns:
         return
     chains = _chains(facts, is_pointwise)
     # A fused kernel takes at least as long as the longest of those it replaces.
-    links = chains.group_by("chain").agg(pl.len(), pl.col("dur_ns").max())
-    saved = int(chains["dur_ns"].sum()) - int(links["dur_ns"].sum())
+    count = chains["chain"].n_unique()
+    links = described(chains["chain"], chains["dur_ns"], count)
+    saved = int((links["sum"] - links["max"]).sum())
     value = saved / facts.kernel_ns
     if value <= _CHAINED:
         return
@@ -135,7 +135,7 @@ def elementwise_chains(facts: Facts) -> Iterator[Advice]:
         "elementwise_chains",
         "Elementwise operators run one kernel each",
         f"{chains.height:,} elementwise kernels follow one another in {links.height:,} chains, up to "
-        f"{links['len'].max()} in a row; together they took {format_ns(int(chains['dur_ns'].sum()))}.",
+        f"{links['rows'].max()} in a row; together they took {format_ns(int(chains['dur_ns'].sum()))}.",
         "Fuse them with torch.compile, or use a fused operator (layer norm, activation, optimizer).",
         value,
         _CHAINED,
@@ -147,18 +147,13 @@ def elementwise_chains(facts: Facts) -> Iterator[Advice]:
 
 def _chains(facts: Facts, is_pointwise: pl.Series) -> pl.DataFrame:
     """Elementwise kernels in a row on a stream, in one step: ``row``, ``dur_ns``, ``chain``."""
-    kernels = facts.kernels.select("row", "device", "dur_ns")
-    kernels = kernels.hstack(facts.of_kernels("stream", "start_ns", "step"))
+    work = facts.trace.gpu_ops
     # An optimizer that goes through parameters one by one makes chains of another kind.
-    is_pointwise &= ~facts.is_update
-    # Others end a chain, whatever they are: their label is 0.
-    step = pl.col("step").cast(pl.Int64)
-    step = (step - step.min() + 2).fill_null(1)
-    label = kernels.select(pl.when(is_pointwise).then(step).otherwise(0).cast(pl.UInt32)).to_series()
-    chain = Intervals(kernels, by=["device", "stream"]).runs(label)
-    chains = kernels.select("row", "dur_ns", chain=chain).filter(is_pointwise)
-    # The kernels of a chain are those whose number is there twice or more.
-    return chains.filter(pl.col("chain").is_duplicated())
+    marks = facts.are_kernels(is_pointwise) & ~facts.updates
+    streams = facts.work.on_streams.part(facts.are_kernels())
+    chains = streams.runs(marks, work["step"] - (work["step"].min() or 0))
+    kernels = work.select("row", pl.col("dur_ns").fill_null(0))[chains["at"]]
+    return kernels.with_columns(chain=chains["run"])
 
 
 RULES = (pageable_copies, off_tensor_cores, layout_conversions, elementwise_chains)

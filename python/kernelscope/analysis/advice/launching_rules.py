@@ -7,7 +7,7 @@ import polars as pl
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing, counted, most_common
 from kernelscope.analysis.advice.waits import LONGEST_LAUNCH_NS
-from kernelscope.analysis.row_lookup import looked_up
+from kernelscope.analysis.row_lookup import looked_up, positions
 from kernelscope.units import format_ns, format_percent
 
 _LATE, _TINY, _SYNCING, _IDLE, _SMALL = 0.1, 0.5, 0.01, 0.1, 0.2
@@ -37,7 +37,7 @@ def launch_bound(facts: Facts) -> Iterator[Advice]:
     value = facts.share(waited)
     if value is None or value <= _LATE:
         return
-    mean = format_ns(facts.kernels.select(pl.col("dur_ns").mean()).item())
+    mean = format_ns(facts.kernel_ns / facts.kernel_count if facts.kernel_count else None)
     yield Advice(
         "launch_bound",
         "The host launches too slowly",
@@ -85,23 +85,23 @@ def host_busy(facts: Facts) -> Iterator[Advice]:
 
 def tiny_kernels(facts: Facts) -> Iterator[Advice]:
     """Kernels so short that launching them takes longer, on a GPU that waits for launches."""
-    if facts.kernels.height < _FEWEST_KERNELS:
+    if facts.kernel_count < _FEWEST_KERNELS:
         return
-    value = int((facts.kernels["dur_ns"] < _TINY_NS).sum()) / facts.kernels.height
+    is_tiny = facts.are_kernels() & (facts.trace.gpu_ops["dur_ns"].fill_null(0) < _TINY_NS)
+    value = int(is_tiny.sum()) / facts.kernel_count
     if value <= _TINY:
         return
+    tiny = facts.trace.gpu_ops.select("row", "name", pl.col("dur_ns").fill_null(0)).filter(is_tiny)
     gaps = facts.gaps.late.filter(pl.col("cause") == "launch")
-    ending = looked_up(gaps["row"], facts.kernels, "dur_ns")["dur_ns"]
-    device, waits = _worst(gaps.filter(ending < _TINY_NS))
+    device, waits = _worst(gaps.filter(positions(tiny["row"], gaps["row"]).is_not_null()))
     waited = int(waits["dur_ns"].sum())
     if (facts.share(waited) or 0) <= _LATE / 2:
         return
-    tiny = facts.kernels.filter(pl.col("dur_ns") < _TINY_NS)
     names = tiny.group_by("name").len().sort("len", "name", descending=[True, False])["name"].cast(pl.String)
     yield Advice(
         "tiny_kernels",
         "Most kernels are too short to launch one by one",
-        f"{format_percent(value)} of {facts.kernels.height:,} kernels last less than {format_ns(_TINY_NS)}, "
+        f"{format_percent(value)} of {facts.kernel_count:,} kernels last less than {format_ns(_TINY_NS)}, "
         f"and the GPU waited {format_ns(waited)} for them; most often: {most_common(names)}.",
         "Fuse them (torch.compile), replay them as a graph, or give each more to do.",
         value,
@@ -144,11 +144,12 @@ def small_grids(facts: Facts) -> Iterator[Advice]:
     """Kernels with fewer blocks than the GPU has multiprocessors."""
     if not facts.kernel_ns:
         return
-    kernels = facts.kernels.select("row", "name", "dur_ns").hstack(facts.of_kernels("blocks_per_sm"))
-    small = kernels.filter((pl.col("blocks_per_sm") < 1) & (pl.col("blocks_per_sm") > 0))
-    value = int(small["dur_ns"].sum()) / facts.kernel_ns
+    work = facts.trace.gpu_ops
+    is_small = (work["blocks_per_sm"] < 1) & (work["blocks_per_sm"] > 0) & facts.are_kernels()
+    value = int(work["dur_ns"].filter(is_small).sum()) / facts.kernel_ns
     if value <= _SMALL:
         return
+    small = work.select("row", "name", pl.col("dur_ns").fill_null(0), "blocks_per_sm").filter(is_small)
     idle = small.select((pl.col("dur_ns") * (1 - pl.col("blocks_per_sm"))).sum()).item()
     names = (
         small.group_by("name").agg(pl.col("dur_ns").sum()).sort("dur_ns", "name", descending=[True, False])
@@ -202,10 +203,10 @@ def optimizer_not_fused(facts: Facts) -> Iterator[Advice]:
     """An optimizer that launches kernels for each parameter."""
     if not facts.steps:
         return
-    kernels = facts.kernels.select("row", "dur_ns").filter(facts.is_update)
-    value = kernels.height / facts.steps
+    value = int(facts.updates.sum()) / facts.steps
     if value <= _OPTIMIZER_KERNELS:
         return
+    kernels = facts.trace.gpu_ops.select("row", pl.col("dur_ns").fill_null(0)).filter(facts.updates)
     gaps = facts.gaps.late.join(kernels.select("row"), on="row", how="semi")
     device, gaps = _worst(gaps.filter(pl.col("cause") == "launch"))
     mean = format_ns(kernels.select(pl.col("dur_ns").mean()).item())

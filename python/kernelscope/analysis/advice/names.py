@@ -2,6 +2,14 @@
 
 import polars as pl
 
+from kernelscope import _traceparse
+
+
+def distinct(names: pl.Series) -> pl.Series:
+    """Those of ``names``, which are categories, that are not null, each once."""
+    found = _traceparse.distinct_rows(names.to_physical().to_frame("code"))
+    return names[pl.DataFrame(found).to_series()]
+
 
 def names_like(names: pl.Series, pattern: str) -> pl.Series:
     """Those of ``names``, which are distinct and none null, that match ``pattern``."""
@@ -13,7 +21,7 @@ def matching(frame: pl.DataFrame, pattern: str, names: pl.Series | None = None) 
 
     ``names`` takes the distinct names of the frame, or of a larger one.
     """
-    names = frame["name"].unique().drop_nulls() if names is None else names
+    names = distinct(frame["name"]) if names is None else names
     matches = names_like(names, pattern).to_physical()
     if matches.is_empty():
         return frame.clear()

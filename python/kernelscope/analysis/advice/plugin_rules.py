@@ -127,7 +127,7 @@ def low_utilisation(facts: Facts) -> Iterator[Advice]:
         "share of time",
         severity="medium",
         device=shares[0][0] if len(shares) == 1 else None,
-        cites=citing("gpu_ops", waits if waits.height else facts.kernels.filter(of_idle)),
+        cites=citing("gpu_ops", waits if waits.height else facts.rows_of(None, "device").filter(of_idle)),
     )
 
 
@@ -136,14 +136,14 @@ def mixed_precision(facts: Facts) -> Iterator[Advice]:
     capability = facts.capability()
     if not facts.is_nvidia or capability is None or capability < _TENSOR_CORES_SINCE:
         return
-    used = facts.kernels["tensor_cores"]
+    used = facts.kernels.filter(pl.col("works") > 0)["tensor_cores"]
     if used.is_empty() or used.null_count() or used.any():
         return
     share = eligible_share(facts.trace, facts.calls)
     if not share:
         return
     lowest = facts.calls.lowest.select(op_row="row")
-    kernels = facts.kernels.select("row", "dur_ns").hstack(facts.of_kernels("op_row"))
+    kernels = facts.rows_of(None, "op_row")
     kernels = kernels.join(lowest, on="op_row", how="semi")
     yield Advice(
         "mixed_precision",

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import polars as pl
 
+from kernelscope import _traceparse
+
 MOST_ROWS = 100
 """How many rows of the trace a piece of advice cites."""
 
@@ -45,11 +47,9 @@ def citing(table: str, frame: pl.DataFrame, *, by: str = "dur_ns") -> Cited:
 
     Columns: of ``frame``, needs ``row`` and ``by``.
     """
-    weight = frame.select(pl.col("row"), pl.col(by).fill_null(0))
-    if weight.height > MOST_ROWS:
-        weight = weight.filter(pl.col(by) >= pl.col(by).top_k(MOST_ROWS).min())
-    first = weight.sort(by, "row", descending=[True, False]).head(MOST_ROWS)
-    return Cited(table, tuple(first["row"].to_list()), frame.height)
+    weights = frame.select("row", weight=by)
+    first = pl.DataFrame(_traceparse.heaviest_rows(weights, MOST_ROWS)).to_series()
+    return Cited(table, tuple(first.to_list()), frame.height)
 
 
 def counted(number: int, noun: str) -> str:

@@ -7,7 +7,7 @@ import polars as pl
 
 from kernelscope.analysis.advice.names import matching
 from kernelscope.analysis.gpu_work import GpuWork
-from kernelscope.analysis.launching.gaps import work_gaps
+from kernelscope.analysis.launching.gaps import with_launches, work_gaps
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -37,11 +37,11 @@ class Gaps(NamedTuple):
 
 def classified_gaps(
     trace: "Trace",
+    work: GpuWork,
     inside: Callable[[pl.DataFrame], pl.DataFrame],
     *,
     op_names: pl.Series | None = None,
     launch_names: pl.Series | None = None,
-    work: GpuWork | None = None,
 ) -> Gaps:
     """Each gap in which a GPU idled between two works, and what it waited for.
 
@@ -51,17 +51,19 @@ def classified_gaps(
     something else than to launch. ``queue``: it had been launched before, and waited for an event, a copy,
     another stream, or only for its turn. Null where the launch was not recorded. ``inside`` picks the gaps
     that count, by the ``step`` of the work after them. ``op_names`` and ``launch_names`` take the distinct
-    names of the trace's ``ops`` and ``launches``, and ``work`` what other questions asked, too.
+    names of the trace's ``ops`` and ``launches``.
 
     Columns: ``row`` (of the work after the gap in ``gpu_ops``), ``device``, ``dur_ns``, ``cause``; of those
         whose cause is ``data``, ``sync``, ``launch`` or ``host`` also ``start_ns``, ``sync_row`` (of the call
         in ``launches``, for ``sync``), ``launch_ns`` and ``track`` (of the launch).
     Units: ns.
     """
-    gaps = inside(work_gaps(trace, "row", "device", "step", work=work)).drop("step")
+    gaps = inside(work_gaps(trace, work, "row", "device", "step"))
     # Only what was launched in the gap can have waited for the host.
-    is_late = (pl.col("launch_ns") > pl.col("start_ns")).fill_null(value=False)
-    late = _with_syncs(_with_data(gaps.filter(is_late), trace, names=op_names), trace, names=launch_names)
+    places = gaps["is_late"].arg_true()
+    late = with_launches(trace, work, gaps.select("at", "row", "device", "dur_ns")[places])
+    late = late.drop("at").with_columns(place=places)
+    late = _with_syncs(_with_data(late, trace, names=op_names), trace, names=launch_names)
     late = late.with_columns(
         cause=pl.when(pl.col("data_row").is_not_null())
         .then(pl.lit("data", _CAUSE))
@@ -70,13 +72,10 @@ def classified_gaps(
         .when(pl.col("dur_ns") > LONGEST_LAUNCH_NS)
         .then(pl.lit("host", _CAUSE))
         .otherwise(pl.lit("launch", _CAUSE))
-    ).drop("data_row")
-    is_queued = pl.col("launch_ns").is_not_null()
-    others = gaps.select("row", "device", "dur_ns", is_queued=is_queued, is_late=is_late)
-    others = others.filter(~pl.col("is_late")).select(
-        "row", "device", "dur_ns", cause=pl.when("is_queued").then(pl.lit("queue", _CAUSE))
     )
-    return Gaps(pl.concat([late.select(others.columns), others]), late)
+    causes = gaps.select(pl.when(~pl.col("is_late")).then(pl.lit("queue", _CAUSE))).to_series()
+    causes = causes.scatter(late["place"], late["cause"]).alias("cause")
+    return Gaps(gaps.select("row", "device", "dur_ns", causes), late.drop("place", "data_row"))
 
 
 def _with_data(gaps: pl.DataFrame, trace: "Trace", *, names: pl.Series | None) -> pl.DataFrame:

@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from kernelscope import _traceparse
+from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.hta.answers import hta_launch_stats
 from kernelscope.analysis.hta.events import check_compat
-from kernelscope.analysis.row_lookup import looked_up
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -49,13 +51,16 @@ def launch_stats(
     mode = check_compat(compat)
     if mode is not None:
         return hta_launch_stats(trace, mode)
+    work = GpuWork(trace)
     pairs = _pairs(
         trace,
+        work,
         *_COLUMNS,
         *_STARTS,
         runtime_cutoff_ns=runtime_cutoff_ns,
         delay_cutoff_ns=delay_cutoff_ns,
     )
+    pairs = pairs.filter(work.calls.is_not_null())
     return as_text(pairs.sort(*_STARTS, "row").select(_COLUMNS))
 
 
@@ -65,8 +70,11 @@ def launch_summary(
     *,
     runtime_cutoff_ns: int = 50_000,
     delay_cutoff_ns: int = 100_000,
+    work: GpuWork | None = None,
 ) -> pl.DataFrame:
     """What launching cost, summed over the works that agree in the columns ``by`` of ``launch_stats``.
+
+    ``work`` takes what other questions asked, too.
 
     Columns: those of ``by``; ``works``; of each of ``cpu_dur_ns``, ``gpu_dur_ns`` and ``launch_delay_ns`` the
         sum (``_sum``), ``_p50``, ``_p90``, ``_p99`` and ``_max``; ``short``, ``slow_calls`` and ``late``
@@ -76,54 +84,48 @@ def launch_summary(
     Raises: InvalidArgumentError: ``by`` names no such column.
     """
     columns = check_by(by, _COLUMNS)
-    pairs = _pairs(trace, *columns, runtime_cutoff_ns=runtime_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns)
-    found: list[pl.Expr] = []
-    for name in _DURATIONS:
-        value, stem = pl.col(name), name
-        found.append(value.sum().alias(f"{stem}_sum"))
-        found += [
-            value.quantile(share, interpolation="linear").alias(f"{stem}_p{share:.0%}".removesuffix("%"))
-            for share in (0.5, 0.9, 0.99)
-        ]
-        found.append(value.max().alias(f"{stem}_max"))
-    return as_text(
-        pairs.group_by(columns).agg(
-            pl.len().cast(pl.Int64).alias("works"),
-            *found,
-            short=pl.col("is_short").sum().cast(pl.Int64),
-            slow_calls=pl.col("is_slow_call").sum().cast(pl.Int64),
-            late=pl.col("is_late").sum().cast(pl.Int64),
-        )
-    ).sort(
+    work = GpuWork(trace) if work is None else work
+    pairs = _pairs(
+        trace, work, *columns, runtime_cutoff_ns=runtime_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns
+    )
+    groups = classes_of(pairs.select(columns))
+    found = _traceparse.describe_launches(
+        trace.gpu_ops.select("start_ns", "dur_ns", group=groups.of, launch=work.calls),
+        trace.launches.select("start_ns", "dur_ns"),
+        groups.keys.height,
+        runtime_cutoff_ns,
+        delay_cutoff_ns,
+    )
+    table = groups.keys.hstack(pl.DataFrame(found)).filter(pl.col("works") > 0)
+    return as_text(table).sort(
         ["cpu_dur_ns_sum", *columns],
         descending=[True, *(False for _ in columns)],
         nulls_last=True,
     )
 
 
-def _pairs(trace: "Trace", *columns: str, runtime_cutoff_ns: int, delay_cutoff_ns: int) -> pl.DataFrame:
-    """Each work with the call that started it, in the order of works.
+def _pairs(
+    trace: "Trace", work: GpuWork, *columns: str, runtime_cutoff_ns: int, delay_cutoff_ns: int
+) -> pl.DataFrame:
+    """Each work with the call that started it, of which all is null where it is not known.
 
-    Columns: those of ``_COLUMNS`` that are figures or in ``columns``, and of ``_STARTS`` those that are in
-        ``columns``.
+    Columns: those of ``_COLUMNS`` and ``_STARTS`` that are in ``columns``.
     """
-    work = trace.gpu_ops.select(*_OF_WORK, "start_ns", "dur_ns", "step")
-    calls = looked_up(trace.gpu_ops["launch_row"], trace.launches, "name", "start_ns", "dur_ns", "step")
-    if calls["start_ns"].null_count():
-        is_known = calls["start_ns"].is_not_null()
-        work, calls = work.filter(is_known), calls.filter(is_known)
-    delay = (pl.col("start_ns") - calls["start_ns"] - calls["dur_ns"]).clip(lower_bound=0)
-    is_slow = calls["dur_ns"] > runtime_cutoff_ns
-    step = pl.coalesce("step", calls["step"])
-    more = {"start_ns": pl.col("start_ns"), "call_start": pl.lit(calls["start_ns"]), "step": step}
-    return work.select(
-        *(name for name in _OF_WORK if name in columns),
-        **{name: column for name, column in more.items() if name in columns},
-        call=calls["name"],
-        cpu_dur_ns=calls["dur_ns"],
-        gpu_dur_ns="dur_ns",
-        launch_delay_ns=delay,
-        is_short=(pl.col("dur_ns") < calls["dur_ns"]) & ~is_slow,
-        is_slow_call=is_slow,
-        is_late=delay > delay_cutoff_ns,
-    )
+    of_call = {"call": "name", "_start": "start_ns", "cpu_dur_ns": "dur_ns", "_step": "step"}
+    needs = {"call": ("call",), "call_start": ("_start",), "step": ("_step",), "cpu_dur_ns": ("cpu_dur_ns",)}
+    every = ("_start", "cpu_dur_ns")
+    wanted = {name for column in columns for name in needs.get(column, () if column in _OF_WORK else every)}
+    calls = trace.launches.select(pl.col(of_call[name]).alias(name) for name in of_call if name in wanted)
+    pairs = trace.gpu_ops.hstack(calls[work.calls])
+    delay = (pl.col("start_ns") - pl.col("_start") - pl.col("cpu_dur_ns")).clip(lower_bound=0)
+    is_slow = pl.col("cpu_dur_ns") > runtime_cutoff_ns
+    found = {
+        "call_start": pl.col("_start"),
+        "step": pl.coalesce("step", "_step"),
+        "gpu_dur_ns": pl.col("dur_ns"),
+        "launch_delay_ns": delay,
+        "is_short": (pl.col("dur_ns") < pl.col("cpu_dur_ns")) & ~is_slow,
+        "is_slow_call": is_slow,
+        "is_late": delay > delay_cutoff_ns,
+    }
+    return pairs.select(found.get(name, pl.col(name)).alias(name) for name in columns)

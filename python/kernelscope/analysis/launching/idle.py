@@ -11,7 +11,7 @@ from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.hta.answers import hta_idle_time
 from kernelscope.analysis.hta.events import check_compat
-from kernelscope.analysis.launching.gaps import work_gaps
+from kernelscope.analysis.launching.gaps import with_launches, work_gaps
 from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.analysis.thread_occupation import longest_on_thread
 
@@ -56,9 +56,10 @@ def idle_time(
     recorded += ["op_row", "range_row"] if "op" in columns else []
     recorded += ["row"] if "host" in columns else []
     per_stream = "stream" in columns
-    gaps = _gaps(trace, *recorded, per_stream=per_stream, kernel_delay_ns=kernel_delay_ns, work=work)
+    work = GpuWork(trace) if work is None else work
+    gaps = _gaps(trace, work, *recorded, per_stream=per_stream, kernel_delay_ns=kernel_delay_ns)
     gaps = _with_ops(trace, gaps) if "op" in columns else gaps
-    gaps = gaps.join(longest_on_thread(trace, gaps), on="row", how="left") if "host" in columns else gaps
+    gaps = _with_hosts(trace, work, gaps) if "host" in columns else gaps
     classes = classes_of(gaps.select(columns))
     found = described(classes.of, gaps["dur_ns"], classes.keys.height, quantiles=(0.5,))
     table = classes.keys.hstack(
@@ -90,8 +91,9 @@ def idle_gaps(
     Units: ns on the trace's clock.
     Order: longest first.
     """
-    gaps = _gaps(trace, *_RECORDED, per_stream=per_stream, kernel_delay_ns=kernel_delay_ns)
-    gaps = _with_ops(trace, gaps).join(longest_on_thread(trace, gaps), on="row", how="left")
+    work = GpuWork(trace)
+    gaps = _gaps(trace, work, *_RECORDED, per_stream=per_stream, kernel_delay_ns=kernel_delay_ns)
+    gaps = _with_hosts(trace, work, _with_ops(trace, gaps))
     return _as_text(
         gaps.select(
             "device",
@@ -112,20 +114,25 @@ def idle_gaps(
 
 
 def _gaps(
-    trace: "Trace", *columns: str, per_stream: bool, kernel_delay_ns: int, work: GpuWork | None = None
+    trace: "Trace", work: GpuWork, *columns: str, per_stream: bool, kernel_delay_ns: int
 ) -> pl.DataFrame:
-    """Gaps between works of each device, or stream, with the work that ends each and its launch."""
-    end = pl.col("start_ns") + pl.col("dur_ns")
-    return work_gaps(trace, *columns, per_stream=per_stream, work=work).with_columns(
-        until_ns=pl.min_horizontal("launch_ns", end),
-        cause=pl.when(pl.col("launch_ns").is_null())
-        .then(None)
-        .when(pl.col("launch_ns") > pl.col("start_ns"))
+    """Gaps between works of each device, or stream, with the work that ends each and their cause."""
+    return work_gaps(trace, work, *columns, per_stream=per_stream).with_columns(
+        cause=pl.when("is_late")
         .then(pl.lit("host_wait", _CAUSE))
+        .when(pl.col("is_late").is_null())
+        .then(None)
         .when(pl.col("dur_ns") < kernel_delay_ns)
         .then(pl.lit("kernel_wait", _CAUSE))
         .otherwise(pl.lit("other", _CAUSE)),
     )
+
+
+def _with_hosts(trace: "Trace", work: GpuWork, gaps: pl.DataFrame) -> pl.DataFrame:
+    """What occupied the launching thread longest until the launch, and when the gap begins."""
+    end = pl.col("start_ns") + pl.col("dur_ns")
+    gaps = with_launches(trace, work, gaps).with_columns(until_ns=pl.min_horizontal("launch_ns", end))
+    return gaps.join(longest_on_thread(trace, gaps), on="row", how="left")
 
 
 def _as_text(table: pl.DataFrame) -> pl.DataFrame:

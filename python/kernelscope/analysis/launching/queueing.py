@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.covering import grouped
+from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.hta.answers import described, hta_queue_length
 from kernelscope.analysis.hta.events import check_compat
-from kernelscope.analysis.row_lookup import looked_up
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -36,10 +35,9 @@ def queue_length(trace: "Trace", *, compat: str | None = None) -> pl.DataFrame:
     mode = check_compat(compat)
     if mode is not None:
         return hta_queue_length(trace, mode)
-    waits = _waits(trace)
-    changes = pl.DataFrame(_traceparse.depth_changes(_first_ends(waits)))
-    waits = waits.select(*_STREAM, "row", "launch_row")[changes["at"]]
-    return waits.select(
+    changes = pl.DataFrame(_traceparse.depth_changes(*_waits(trace, GpuWork(trace))))
+    works = trace.gpu_ops.select(*_STREAM, "row", "launch_row")[changes["at"]]
+    return works.select(
         *_STREAM,
         at_ns=changes["at_ns"],
         queue_length=changes["depth"],
@@ -47,8 +45,10 @@ def queue_length(trace: "Trace", *, compat: str | None = None) -> pl.DataFrame:
     )
 
 
-def queue_summary(trace: "Trace", *, compat: str | None = None) -> pl.DataFrame:
+def queue_summary(trace: "Trace", *, compat: str | None = None, work: GpuWork | None = None) -> pl.DataFrame:
     """What the queue of each stream was like.
+
+    ``work`` takes what other questions asked, too.
 
     Columns: ``device``, ``stream``, ``changes``, ``mean`` (over time), ``p50`` and ``p90`` (over the
         changes), ``max``, ``empty_share`` (of the time between the first and the last change).
@@ -59,7 +59,7 @@ def queue_summary(trace: "Trace", *, compat: str | None = None) -> pl.DataFrame:
     mode = check_compat(compat)
     if mode is not None:
         return described(hta_queue_length(trace, mode), "queue_length", by=["stream"])
-    lengths = _lengths(trace)
+    lengths = _lengths(trace, GpuWork(trace) if work is None else work)
     length, changes, lasts = pl.col("queue_length"), pl.col("changes"), pl.col("lasts_ns")
     span = lasts.sum()
     return (
@@ -87,7 +87,7 @@ def queue_blocked(trace: "Trace", *, limit: int = QUEUE_LIMIT) -> pl.DataFrame:
     extent = trace.extent()
     whole = 0 if extent is None else extent[1] - extent[0]
     return (
-        _lengths(trace)
+        _lengths(trace, GpuWork(trace))
         .filter(pl.col("queue_length") >= limit)
         .group_by(_STREAM)
         .agg(blocked_ns=pl.col("lasts_ns").sum())
@@ -96,27 +96,22 @@ def queue_blocked(trace: "Trace", *, limit: int = QUEUE_LIMIT) -> pl.DataFrame:
     )
 
 
-def _waits(trace: "Trace") -> pl.DataFrame:
-    """Work and the call that started it: ``start_ns`` of the call, ``end_ns`` when the work begins."""
-    work = trace.gpu_ops.select("row", "launch_row", *_STREAM, end_ns="start_ns")
-    calls = looked_up(work["launch_row"], trace.launches, "start_ns")
-    return work.with_columns(calls.get_columns()).drop_nulls("start_ns")
+def _waits(trace: "Trace", work: GpuWork) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The works and the calls that start them, for the questions about depths."""
+    works = trace.gpu_ops.select("start_ns", launch=work.calls)
+    if work.streams is not None:
+        works = works.with_columns(group=work.streams)
+    return works, trace.launches.select("start_ns")
 
 
-def _first_ends(waits: pl.DataFrame) -> pl.DataFrame:
-    """Of the works of a stream that one call started, the first one ends the call's wait."""
-    return grouped(waits, _STREAM, id=pl.col("launch_row"))
-
-
-def _lengths(trace: "Trace") -> pl.DataFrame:
+def _lengths(trace: "Trace", work: GpuWork) -> pl.DataFrame:
     """How often and how long each length was there.
 
     Columns: ``device``, ``stream``, ``queue_length``, ``changes`` (that led to it), ``lasts_ns``.
     Order: by device, stream and length.
     """
-    waits = _waits(trace)
-    totals = pl.DataFrame(_traceparse.depth_totals(_first_ends(waits)))
-    streams = waits.select(_STREAM)[totals["at"]]
+    totals = pl.DataFrame(_traceparse.depth_totals(*_waits(trace, work)))
+    streams = trace.gpu_ops.select(_STREAM)[totals["at"]]
     return pl.concat([streams, totals.drop("at").rename({"depth": "queue_length"})], how="horizontal")
 
 

@@ -48,11 +48,11 @@ def _parts(sources: Sources) -> list[Part]:
     idle = idle_time(trace, work=sources.work)
     if idle.height:
         parts.append(Table("idle", "Idle time by cause", what, _as_percent(idle)))
-    launches = launch_summary(trace)
+    launches = launch_summary(trace, work=sources.work)
     if launches.height:
         what = "Calls that started GPU work, and how long the work waited after them."
         parts.append(Table("launch-calls", "Launches", what, launches, _LAUNCHES))
-    queues = queue_summary(trace)
+    queues = queue_summary(trace, work=sources.work)
     if queues.height:
         what = "Calls that wait in the queue of each stream: an empty queue means that the host is too slow."
         parts.append(Table("queues", "Queues", what, queues))
