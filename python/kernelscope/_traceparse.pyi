@@ -264,6 +264,9 @@ class Intervals:
     def hidden_by(self, cover: Intervals) -> ArrowTable:
         """How much of each interval those of the same group of ``cover`` have: ``hidden_ns``."""
 
+def rows_within(frame: Frame, start_ns: int, end_ns: int) -> ArrowTable:
+    """The rows that lie in ``[start_ns, end_ns)``, in whole or in part: ``at``."""
+
 def longest_spans(waits: Frame, spans: Frame, steps: Frame) -> ArrowTable:
     """The outermost span on its track with which each wait shares most time: ``at``, ``shared_ns``."""
 

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, UInt8Array, UInt32Array};
+use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, UInt8Array, UInt32Array};
 use pyo3::prelude::*;
 use traceparse::interval::{Ends, GroupedIntervals, first_of_each, order_by_start, some_by_start};
 use traceparse::numbering::NOWHERE;
@@ -224,6 +224,28 @@ fn classes(of: Option<&Frame>) -> Outcome<impl Fn(u32) -> usize> {
     Ok(move |at| class(at) as usize)
 }
 
+/// The rows of a frame that lie in `[start_ns, end_ns)`, in whole or in part: `at`.
+///
+/// The frame has `start_ns`, and `dur_ns`, which may be null, or not at all: then it has moments.
+#[pyfunction]
+pub(crate) fn rows_within(py: Python<'_>, frame: Frame, start_ns: i64, end_ns: i64) -> PyResult<ArrowTable> {
+    answer(py, || {
+        let starts = frame.values::<Int64Type>("start_ns")?;
+        let early = (0_u32..).zip(starts.iter().copied()).filter(|&(_, start)| start < end_ns);
+        let found: Vec<u32> = if frame.has("dur_ns") {
+            let lengths = frame.numbers("dur_ns")?;
+            let length = |at: u32| lengths.get(at as usize).copied().unwrap_or_default();
+            early
+                .filter(|&(at, start)| start.saturating_add(length(at)) > start_ns)
+                .map(|row| row.0)
+                .collect()
+        } else {
+            early.filter(|&(_, start)| start >= start_ns).map(|row| row.0).collect()
+        };
+        table(vec![("at", Arc::new(UInt32Array::from(found)))])
+    })
+}
+
 /// With which outermost span on its track each wait shares most time: `at`, null for none, and `shared_ns`.
 ///
 /// Waits have `track`, `start_ns` and `until_ns`; spans `row`, `parent_row`, `track`, `start_ns` and `dur_ns`.
@@ -245,13 +267,19 @@ pub(crate) fn longest_spans(
             }
         }
         let is_step = |row: u32| is_step.get(row as usize).copied().unwrap_or_default();
-        let (rows, parents) = (spans.links("row", NOWHERE)?, spans.arrays_of::<UInt32Type>("parent_row")?);
-        let parents = parents.iter().flat_map(|part| part.iter());
-        let outermost = rows.iter().zip(parents).zip(0_u32..);
-        let outermost = outermost
-            .filter(|&((&row, parent), _)| parent.is_none_or(is_step) && !is_step(row))
-            .map(|(_, at)| at)
-            .collect();
+        let rows = spans.links("row", NOWHERE)?;
+        let mut outermost: Vec<u32> = Vec::new();
+        let mut first = 0;
+        for part in spans.arrays_of::<UInt32Type>("parent_row")? {
+            let own = rows.get(first as usize..).unwrap_or_default();
+            for ((at, &row), &parent) in (first..).zip(own).zip(part.values()) {
+                let is_inside = part.is_valid((at - first) as usize) && !is_step(parent);
+                if !is_inside && !is_step(row) {
+                    outermost.push(at);
+                }
+            }
+            first += part.len() as u32;
+        }
         let (tracks, starts) = (spans.links("track", NOWHERE)?, spans.numbers("start_ns")?);
         let lengths = spans.numbers("dur_ns")?;
         let order = some_by_start(outermost, Some(&tracks), &starts);

@@ -41,12 +41,11 @@ mod _traceparse {
     #[pymodule_export]
     use super::export::JsonEventWriter;
     #[pymodule_export]
-    use super::intervals::{Intervals, depth_changes, depth_totals, longest_spans};
+    use super::intervals::{Intervals, depth_changes, depth_totals, longest_spans, rows_within};
     #[pymodule_export]
-    use super::memory::AllocatorRecords;
     use super::launching::describe_launches;
     #[pymodule_export]
-    use super::memory::pair_allocations;
+    use super::memory::AllocatorRecords;
     #[pymodule_export]
     use super::numbering::{
         describe_groups, distinct_rows, find_rows, heaviest_rows, sum_groups, weigh_groups,

@@ -180,12 +180,15 @@ impl Timeline {
     }
 }
 
+/// The number of the first event of a source, and the starts, the lengths and the names of all.
+type Columns<'a> = (u32, &'a [i64], &'a [i64], &'a [u32]);
+
 /// The columns of the sources.
-struct Events<'a>(Vec<(u32, &'a [i64], &'a [i64], &'a [u32])>);
+struct Events<'a>(Vec<Columns<'a>>);
 
 impl<'a> Events<'a> {
     fn of(sources: &'a [Source]) -> Self {
-        let columns = |source: &'a Source| -> (u32, &'a [i64], &'a [i64], &'a [u32]) {
+        let columns = |source: &'a Source| -> Columns<'a> {
             (source.first, source.starts.values(), source.lengths.values(), source.names.values())
         };
         Self(sources.iter().map(columns).collect())

@@ -117,20 +117,28 @@ class Facts:
             pl.when(classes.select(computes).to_series()).then(sums["sum"]).otherwise(0).alias("dur_ns"),
         )
 
-    def are_kernels(self, marks: pl.Series | None = None) -> pl.Series:
-        """Which rows of ``gpu_ops`` count among the ``kernels``, of those only whose class is marked."""
-        marked = self.kernels["works"] > 0
-        marked = marked if marks is None else marked & marks.fill_null(value=False)
-        found = marked.gather(self.work.launches.of)
+    @cached_property
+    def are_kernels(self) -> pl.Series:
+        """Which rows of ``gpu_ops`` count among the ``kernels``."""
+        return self._of_classes(self.kernels["works"] > 0)
+
+    def _of_classes(self, marks: pl.Series) -> pl.Series:
+        """Which rows of ``gpu_ops`` are in whole steps and of a class that is marked."""
+        found = marks.gather(self.work.launches.of)
         return found if self._are_inside is None else found & self._are_inside
 
     def rows_of(self, marks: pl.Series | None = None, *columns: str) -> pl.DataFrame:
-        """The rows of ``gpu_ops`` that ``are_kernels``.
+        """The rows of ``gpu_ops`` that ``are_kernels``, of those only whose class is marked.
 
         Columns: ``row``, ``dur_ns`` (0 where it is not known) and ``columns``.
         """
         work = self.trace.gpu_ops.select("row", pl.col("dur_ns").fill_null(0), *columns)
-        return work.filter(self.are_kernels(marks))
+        is_wanted = self.are_kernels if marks is None else self.marked_kernels(marks)
+        return work.filter(is_wanted)
+
+    def marked_kernels(self, marks: pl.Series) -> pl.Series:
+        """Which rows of ``gpu_ops`` ``are_kernels`` of a class that is marked."""
+        return self._of_classes((self.kernels["works"] > 0) & marks.fill_null(value=False))
 
     @cached_property
     def _are_inside(self) -> pl.Series | None:
@@ -165,8 +173,8 @@ class Facts:
         phase = self.trace.ops["phase"]
         if phase.null_count() == phase.len():
             return pl.repeat(value=False, n=self.trace.gpu_ops.height, eager=True)
-        is_update = (phase == "optimizer").gather(self.work.callers).fill_null(value=False)
-        return is_update & self.are_kernels()
+        is_update = (phase.gather(self.work.callers) == "optimizer").fill_null(value=False)
+        return is_update & self.are_kernels
 
     @cached_property
     def _names(self) -> Mapping[str, pl.Series]:

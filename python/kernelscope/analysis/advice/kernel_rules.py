@@ -22,9 +22,13 @@ _PAGEABLE = r"(?i)HtoD.*Pageable|Host-to-Device.*Pageable|Pageable *-> *Device|H
 
 def pageable_copies(facts: Facts) -> Iterator[Advice]:
     """Copies to the GPU from memory that is not pinned."""
+    of, keys = facts.work.launches
+    is_copy = keys.select(pl.col("kind") == "memcpy").to_series().fill_null(value=False)
+    # Few traces have copies that take so long.
+    if (facts.share(int(facts.work.totals["sum"].filter(is_copy).sum())) or 0) <= _COPYING:
+        return
     columns = ("row", "name", "dur_ns", "step", "bytes", "copy_kind", "source_memory")
-    copies = facts.trace.gpu_ops.select("kind", *columns).filter(pl.col("kind") == "memcpy")
-    copies = facts.inside(copies)
+    copies = facts.inside(facts.trace.gpu_ops.select(columns).filter(is_copy.gather(of)))
     stated = (pl.col("copy_kind") == "Host-to-Device") & (pl.col("source_memory") == "Pageable")
     copies = copies.filter(stated.fill_null(value=False) | facts.is_named(_PAGEABLE))
     spent = int(copies["dur_ns"].sum())
@@ -149,8 +153,8 @@ def _chains(facts: Facts, is_pointwise: pl.Series) -> pl.DataFrame:
     """Elementwise kernels in a row on a stream, in one step: ``row``, ``dur_ns``, ``chain``."""
     work = facts.trace.gpu_ops
     # An optimizer that goes through parameters one by one makes chains of another kind.
-    marks = facts.are_kernels(is_pointwise) & ~facts.updates
-    streams = facts.work.on_streams.part(facts.are_kernels())
+    marks = facts.marked_kernels(is_pointwise) & ~facts.updates
+    streams = facts.work.on_streams.part(facts.are_kernels)
     chains = streams.runs(marks, work["step"] - (work["step"].min() or 0))
     kernels = work.select("row", pl.col("dur_ns").fill_null(0))[chains["at"]]
     return kernels.with_columns(chain=chains["run"])

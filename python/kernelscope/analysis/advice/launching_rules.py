@@ -1,12 +1,15 @@
 """Rules about a host that cannot keep GPUs busy."""
 
 from collections.abc import Iterator
+from typing import cast
 
 import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing, counted, most_common
 from kernelscope.analysis.advice.waits import LONGEST_LAUNCH_NS
+from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.described import totals
 from kernelscope.analysis.row_lookup import looked_up, positions
 from kernelscope.units import format_ns, format_percent
 
@@ -19,14 +22,15 @@ _OPTIMIZER_KERNELS = 100
 
 def _worst(gaps: pl.DataFrame) -> tuple[int | None, pl.DataFrame]:
     """The GPU that waited longest, and its gaps."""
+    devices = gaps["device"]
+    if devices.min() == devices.max() and not devices.null_count():
+        return cast("int | None", devices.max()), gaps
     sums = (
         gaps.group_by("device").agg(pl.col("dur_ns").sum()).sort("dur_ns", "device", descending=[True, False])
     )
     if sums.is_empty():
         return None, gaps
     device = sums["device"][0]
-    if sums.height == 1:
-        return device, gaps
     return device, gaps.filter(pl.col("device").eq_missing(device))
 
 
@@ -87,7 +91,7 @@ def tiny_kernels(facts: Facts) -> Iterator[Advice]:
     """Kernels so short that launching them takes longer, on a GPU that waits for launches."""
     if facts.kernel_count < _FEWEST_KERNELS:
         return
-    is_tiny = facts.are_kernels() & (facts.trace.gpu_ops["dur_ns"].fill_null(0) < _TINY_NS)
+    is_tiny = facts.are_kernels & (facts.trace.gpu_ops["dur_ns"].fill_null(0) < _TINY_NS)
     value = int(is_tiny.sum()) / facts.kernel_count
     if value <= _TINY:
         return
@@ -145,7 +149,7 @@ def small_grids(facts: Facts) -> Iterator[Advice]:
     if not facts.kernel_ns:
         return
     work = facts.trace.gpu_ops
-    is_small = (work["blocks_per_sm"] < 1) & (work["blocks_per_sm"] > 0) & facts.are_kernels()
+    is_small = (work["blocks_per_sm"] < 1) & (work["blocks_per_sm"] > 0) & facts.are_kernels
     value = int(work["dur_ns"].filter(is_small).sum()) / facts.kernel_ns
     if value <= _SMALL:
         return
@@ -183,7 +187,9 @@ def gpu_idle(facts: Facts) -> Iterator[Advice]:
         "queue": "events, copies or their turn",
         None: "work whose launch was not recorded",
     }
-    sums = gaps.group_by("cause").agg(pl.col("dur_ns").sum()).sort("dur_ns", descending=True)
+    groups = classes_of(gaps.select("cause"))
+    sums = groups.keys.hstack(totals(groups.of, gaps["dur_ns"], groups.keys.height))
+    sums = sums.select("cause", "sum").sort("sum", descending=True)
     listed = ", ".join(f"{format_ns(ns)} for {causes[cause]}" for cause, ns in sums.iter_rows())
     yield Advice(
         "gpu_idle",

@@ -7,7 +7,7 @@ from typing import cast
 
 import polars as pl
 
-from kernelscope.analysis.covering import hidden_ns
+from kernelscope.analysis.covering import Intervals
 from kernelscope.costs.bind import shape_of_input
 from kernelscope.costs.communication import collective_kind, message_bytes
 from kernelscope.costs.dtypes import find_dtype
@@ -71,18 +71,18 @@ def communication_calls(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
     if calls.is_empty():
         return pl.DataFrame(schema=CALL_SCHEMA)
     calls = _with_messages(tables, calls)
-    compute = _computing(tables)
+    work = _work(tables)
     on_gpu, on_host = calls.filter(pl.col("device").is_not_null()), calls.filter(pl.col("device").is_null())
     # What the host communicates, the work of any of its GPUs hides.
-    calls = pl.concat([_hidden(on_gpu, compute, ["rank", "device"]), _hidden(on_host, compute, ["rank"])])
+    calls = pl.concat([_hidden(on_gpu, work, ["rank", "device"]), _hidden(on_host, work, ["rank"])])
     return calls.select(pl.col(name).cast(dtype) for name, dtype in CALL_SCHEMA.items())
 
 
-def _hidden(calls: pl.DataFrame, compute: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+def _hidden(calls: pl.DataFrame, work: pl.DataFrame, by: list[str]) -> pl.DataFrame:
     if calls.is_empty():
         return calls.with_columns(hidden_ns=pl.lit(None, pl.Int64))
     spans = calls.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-    return calls.with_columns(hidden_ns(spans, compute, by=by))
+    return calls.with_columns(Intervals(work, by=by).part(work["computes"]).hidden_ns(spans))
 
 
 def _kernels(tables: Mapping[str, pl.LazyFrame]) -> pl.LazyFrame:
@@ -112,15 +112,11 @@ def _gpu_calls(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
     )
 
 
-def _computing(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
-    """When other kernels ran on each device."""
-    end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
-    return (
-        _kernels(tables)
-        .filter(~pl.col("is_communication").fill_null(value=False))
-        .select("rank", "device", "start_ns", end_ns=end)
-        .collect()
-    )
+def _work(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
+    """When each device worked, and which of its works are kernels that compute."""
+    computes = (pl.col("kind") == "kernel") & ~pl.col("is_communication").fill_null(value=False)
+    columns = ("rank", "device", "start_ns", "dur_ns")
+    return tables["gpu_ops"].select(*columns, computes=computes.fill_null(value=False)).collect()
 
 
 def _with_arguments(tables: Mapping[str, pl.LazyFrame], work: pl.DataFrame) -> pl.DataFrame:
@@ -133,9 +129,12 @@ def _with_arguments(tables: Mapping[str, pl.LazyFrame], work: pl.DataFrame) -> p
             pl.col("source").cast(pl.String),
             *(pl.col(c).cast(pl.String) if c in _TEXT else pl.col(c) for c in _ARGUMENTS),
         )
-        .unique(["rank", "row", "source"], keep="first", maintain_order=True)
         .collect()
     )
+    if arguments.is_empty():
+        schema = arguments.schema
+        return work.with_columns(pl.lit(None, schema[name]).alias(name) for name in _ARGUMENTS)
+    arguments = arguments.unique(["rank", "row", "source"], keep="first", maintain_order=True)
     of_kernel = arguments.filter(pl.col("source") == "gpu_op").drop("source")
     of_op = arguments.filter(pl.col("source") == "op").drop("source")
     of_op = of_op.rename({"row": "op_row", **{c: f"{c}_op" for c in _ARGUMENTS}})

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
+from kernelscope import _traceparse
+
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
@@ -57,11 +59,12 @@ def cut(trace: "Trace", start_ns: int, end_ns: int) -> "Trace":
 
 
 def _cut(frame: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
-    start = pl.col("start_ns")
+    times = frame.select(name for name in ("start_ns", "dur_ns") if name in frame.columns)
+    inside = frame[pl.DataFrame(_traceparse.rows_within(times, start_ns, end_ns)).to_series()]
     if "dur_ns" not in frame.columns:
-        return frame.filter((start >= start_ns) & (start < end_ns))
+        return inside
+    start = pl.col("start_ns")
     end = start + pl.col("dur_ns").fill_null(0)
-    inside = frame.filter((start < end_ns) & (end > start_ns))
     clipped = end.clip(upper_bound=end_ns) - start.clip(lower_bound=start_ns)
     return inside.with_columns(
         start_ns=start.clip(lower_bound=start_ns),
