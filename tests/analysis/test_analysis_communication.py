@@ -306,10 +306,12 @@ def test_a_lake_answers_as_its_traces_do(tmp_path: Path, monkeypatch: pytest.Mon
         seen: list[int] = []
         patch.setattr(
             "kernelscope.analysis.cluster.frames.communication_calls",
-            lambda tables: seen.append(tables["steps"].collect()["rank"].n_unique()) or whole.calls.clear(),
+            lambda tables, *, ranks: (
+                seen.extend([ranks, tables["steps"].collect()["rank"].n_unique()]) or whole.calls.clear()
+            ),
         )
         assert cluster_of(lake).calls.is_empty()
-    assert seen == [1] * 5
+    assert seen == [1] * 10
     lake.manifest = pl.concat([lake.manifest, lake.manifest.head(1)])
     with pytest.raises(InvalidArgumentError, match="rank 0 is in the lake more than once"):
         analysis.communication(lake)

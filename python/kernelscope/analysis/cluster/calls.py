@@ -61,8 +61,8 @@ _ARGUMENTS = (
 _TEXT = ("name", "dtype", "process_group", "process_group_ranks")
 
 
-def communication_calls(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
-    """What each rank communicated, from the tables of traces in which ``rank`` is a column.
+def communication_calls(tables: Mapping[str, pl.LazyFrame], *, ranks: int) -> pl.DataFrame:
+    """What each of so many ranks communicated, from the tables of traces in which ``rank`` is a column.
 
     Columns: ``CALL_SCHEMA``.
     """
@@ -73,8 +73,10 @@ def communication_calls(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
     calls = _with_messages(tables, calls)
     work = _work(tables)
     on_gpu, on_host = calls.filter(pl.col("device").is_not_null()), calls.filter(pl.col("device").is_null())
+    # One rank needs not be told from others; a column that says so is as long as the table.
+    of_rank = ["rank"] if ranks > 1 else []
     # What the host communicates, the work of any of its GPUs hides.
-    calls = pl.concat([_hidden(on_gpu, work, ["rank", "device"]), _hidden(on_host, work, ["rank"])])
+    calls = pl.concat([_hidden(on_gpu, work, [*of_rank, "device"]), _hidden(on_host, work, of_rank)])
     return calls.select(pl.col(name).cast(dtype) for name, dtype in CALL_SCHEMA.items())
 
 

@@ -89,7 +89,7 @@ def cluster_of(source: "Source | Cluster") -> Cluster:
     steps: list[pl.DataFrame] = []
     for known, tables in batches(source):
         ranks.append(known)
-        calls.append(communication_calls(tables))
+        calls.append(communication_calls(tables, ranks=known.height))
         steps.append(_steps(tables))
     if not ranks:
         raise InvalidArgumentError("there is no rank to look at")
