@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelscope import analysis
-from kernelscope.analysis.covering import Intervals, covered_ns, hidden_ns, merged
+from kernelscope.analysis.covering import Intervals, covered_ns, merged
 from kernelscope.errors import InvalidArgumentError
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(-3, 12), st.sampled_from("ab")), max_size=15)
@@ -53,7 +53,7 @@ def test_hidden_is_what_both_have(
     spans: list[tuple[int, int, str]], cover: list[tuple[int, int, str]]
 ) -> None:
     rows, covered = frame(spans), instants(frame(cover))
-    hidden = hidden_ns(rows, merged(frame(cover), by=["group"]), by=["group"])
+    hidden = Intervals(merged(frame(cover), by=["group"]), by=["group"]).hidden_ns(rows)
     expected = [len(instants(rows[place]) & covered) for place in range(rows.height)]
     assert hidden.to_list() == expected
     # Only some of them hide anything.

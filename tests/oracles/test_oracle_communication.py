@@ -18,7 +18,7 @@ import pytest
 from traces import NO_SHARED, ORACLES, TRACES, need
 
 from kernelscope import analysis
-from kernelscope.analysis.covering import hidden_ns, merged
+from kernelscope.analysis.covering import Intervals, merged
 
 Read = Callable[[Path], Any]
 LoadJson = Callable[[Path], Any]
@@ -111,7 +111,7 @@ def test_overlap(read: Read, load_json: LoadJson, case: str, worker: int) -> Non
         .filter(pl.col("end_ns") > pl.col("start_ns"))
         for rows in (calls, compute)
     ]
-    overlap = int(hidden_ns(parts[0], parts[1], by=[]).sum())
+    overlap = int(Intervals(parts[1], by=[]).hidden_ns(parts[0]).sum())
     assert length(parts[0]) == expected["communication"] * US
     assert length(parts[1]) == expected["computation"] * US
     assert overlap == expected["overlap"] * US
@@ -119,7 +119,9 @@ def test_overlap(read: Read, load_json: LoadJson, case: str, worker: int) -> Non
         hidden = union(ours.select("start_ns", "dur_ns"))
         assert length(hidden) == expected["communication"] * US
         # Nothing differs here: what the kernels do not hide is exposed.
-        exposed = length(hidden) - int(hidden_ns(hidden, shifted(parts[1], trace, ours), by=[]).sum())
+        exposed = length(hidden) - int(
+            Intervals(shifted(parts[1], trace, ours), by=[]).hidden_ns(hidden).sum()
+        )
         assert exposed == (expected["communication"] - expected["overlap"]) * US
 
 

@@ -147,11 +147,6 @@ def covered_ns(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
     return found.drop("level") if by else found.select(pl.col("covered_ns").sum())
 
 
-def hidden_ns(frame: pl.DataFrame, cover: pl.DataFrame, *, by: list[str]) -> pl.Series:
-    """How much of each interval of ``frame`` lies in those of ``cover``: see :class:`Intervals`."""
-    return Intervals(cover, by=by).hidden_ns(frame)
-
-
 def grouped(frame: pl.DataFrame, groups: pl.Series | None) -> pl.DataFrame:
     """The intervals of a frame with the number of the group of each, for the questions above.
 
