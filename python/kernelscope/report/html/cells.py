@@ -36,7 +36,7 @@ def texts(series: pl.Series) -> dict[str, list[Any]]:
     """
     rows: list[str | None] = series.cast(pl.String).to_list()
     distinct = [text for text in dict.fromkeys(rows) if text is not None]
-    places = {text: place for place, text in enumerate(distinct)}
+    places: dict[str | None, int] = {text: place for place, text in enumerate(distinct)}
     shown = [_one_text(text) for text in distinct]
     brief = [short(text, _CELL_WIDTH) if len(text) > _CELL_WIDTH else None for text in distinct]
     return {"texts": shown, "short": brief, "of": [*map(places.get, rows)]}
