@@ -186,8 +186,8 @@ class CallCosting:
     def rows_where(self, marks: Frame) -> ArrowTable:
         """``row`` of the calls whose class is ``marked``."""
 
-    def divide_further(self, codes: Frame) -> None:
-        """Divides the classes by ``0``, which has a code for each call."""
+    def set_apart(self, entries: Frame) -> ArrowTable:
+        """Divides classes by the ``entry`` of some calls (``row``): ``class``, ``entry`` of the new ones."""
 
     def owners(
         self, traits: Frame, anchors: Frame | None, *, outermost: bool

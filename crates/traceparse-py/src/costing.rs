@@ -5,20 +5,23 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, UInt8Array, UInt32Array};
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
-use traceparse::call_tree::{Classes, Forest, NONE, Positions};
+use traceparse::call_tree::{Classes, Forest, NONE, Positions, set_apart};
 use traceparse::costing::{Calls, Figures, Limits, Marks, Owned, Owner, Pairs, Traits, UNTIMED, Work};
 use traceparse::interval::shared_time;
+use traceparse::numbering::WordNumbering;
 
 use crate::answer::{answer, answer_watched};
 use crate::call_tree::divide;
 use crate::frame::{Frame, Outcome};
 use crate::table::{ArrowTable, links, table};
 
-/// Calls, divided into classes of equal ones, of which those are found whose costs count for work.
+/// Calls in classes of equal ones, of which those are found whose costs count for work.
 #[pyclass(module = "kernelscope._traceparse")]
 pub(crate) struct CallCosting {
     calls: Frame,
-    classes: Classes,
+    positions: Positions,
+    classes: Vec<u32>,
+    first: Vec<u32>,
 }
 
 #[pymethods]
@@ -30,14 +33,15 @@ impl CallCosting {
         answer(py, || {
             let mut classes = Classes::new(calls.height() as u32);
             divide_all(&mut classes, &calls)?;
-            Ok(Self { calls, classes })
+            let (classes, first) = classes.into_parts();
+            let positions = Positions::new(&calls.links("row", NONE)?);
+            Ok(Self { calls, positions, classes, first })
         })
     }
 
-    /// The position of the first call of each class, `first`.
+    /// The position of the first call of each class that was not set apart, `first`.
     fn first(&self, py: Python<'_>) -> PyResult<ArrowTable> {
-        let first = UInt32Array::from(self.classes.first().to_vec());
-        answer(py, || table(vec![("first", Arc::new(first))]))
+        answer(py, || table(vec![("first", links(self.first.clone()))]))
     }
 
     /// The rows of the calls whose class is `marked`, `row`.
@@ -45,14 +49,23 @@ impl CallCosting {
         answer(py, || {
             let (rows, marked) = (self.calls.links("row", NONE)?, marks.flags("marked")?);
             let is_marked = |class: u32| marked.get(class as usize) == Some(&true);
-            let found = rows.iter().zip(self.classes.of()).filter(|&(_, &class)| is_marked(class));
+            let found = rows.iter().zip(&self.classes).filter(|&(_, &class)| is_marked(class));
             table(vec![("row", links(found.map(|(&row, _)| row).collect()))])
         })
     }
 
-    /// Divides the classes once more: `0` has a code for each call.
-    fn divide_further(&mut self, py: Python<'_>, codes: Frame) -> PyResult<()> {
-        answer(py, || divide_all(&mut self.classes, &codes))
+    /// Makes classes of their own of the calls `row`, those of a class with equal `entry` together, and
+    /// numbers them behind the others: of each new one the `class` that it is a part of, and its `entry`.
+    /// The last entry of a call counts.
+    fn set_apart(&mut self, py: Python<'_>, entries: Frame) -> PyResult<ArrowTable> {
+        answer(py, || {
+            let (rows, entries) = (entries.links("row", NONE)?, entries.links("entry", NONE)?);
+            let places = rows.iter().map(|&row| self.positions.of(row));
+            let apart =
+                set_apart(&mut self.classes, self.first.len() as u32, places.zip(entries.iter().copied()));
+            let (of, entries): (Vec<u32>, Vec<u32>) = apart.into_iter().unzip();
+            table(vec![("class", links(of)), ("entry", links(entries))])
+        })
     }
 
     /// The calls that count for the work of `anchors` (`anchor`, rows of calls, null for none), or for what
@@ -79,44 +92,42 @@ fn owners(
     anchors: Option<&Frame>,
     outermost: bool,
 ) -> Outcome<(ArrowTable, ArrowTable, ArrowTable)> {
-    let CallCosting { calls, classes } = costing;
+    let CallCosting { calls, positions, classes, .. } = costing;
     let traits = read_traits(traits)?;
     let rows = calls.links("row", NONE)?;
-    let positions = Positions::new(&rows);
-    let place = |&row: &u32| if row == NONE { NONE } else { positions.of(row) };
-    let placed = |rows: &[u32]| rows.iter().map(place).collect::<Vec<_>>();
-    let parents = placed(&calls.links("parent_row", NONE)?);
+    let place = |row: u32| if row == NONE { NONE } else { positions.of(row) };
+    let parents = calls.map_links("parent_row", NONE, place)?;
     let forwards =
-        if calls.has("forward_row") { placed(&calls.links("forward_row", NONE)?) } else { Vec::new() };
-    let anchors = match anchors {
-        Some(frame) => Some(placed(&frame.links("anchor", NONE)?)),
-        None => None,
-    };
-    drop(positions);
+        if calls.has("forward_row") { calls.map_links("forward_row", NONE, place)? } else { Vec::new() };
+    let anchors = anchors.map(|frame| frame.map_links("anchor", NONE, place)).transpose()?;
     let forest = Forest::new(parents)
         .map_err(|_| ArrowError::InvalidArgumentError("the rows are each other's ancestors".into()))?;
-    let calls = Calls { forest: &forest, forwards: &forwards, classes: classes.of(), traits: &traits };
+    let calls = Calls { forest: &forest, forwards: &forwards, classes, traits: &traits };
     let owned = match anchors {
         Some(anchors) => calls.owned(&anchors, outermost),
         None => calls.owned_on_host(),
     };
     let Owned { calls, outer, of_work } = owned;
-    let class_of = |call: u32| classes.of().get(call as usize).copied();
-    let codes = |of: fn(&Owner) -> u32| -> Vec<u32> {
-        calls.iter().map(|op| class_of(of(op)).unwrap_or(NONE)).collect()
-    };
+    let class_of = |call: u32| classes.get(call as usize).copied();
     let row_of = |call: u32| rows.get(call as usize).copied().unwrap_or(NONE);
-    let mut kinds = Classes::new(calls.len() as u32);
-    kinds.divide_codes(&codes(|op| op.call));
-    kinds.divide_codes(&codes(|op| op.forward));
-    let first = || kinds.first().iter().filter_map(|&first| calls.get(first as usize));
+    let (mut numbers, mut first) = (WordNumbering::new(calls.len()), Vec::new());
+    let kind_of = |op: &Owner| {
+        let (class, forward) = (class_of(op.call), class_of(op.forward));
+        let code = |class: Option<u32>| u64::from(class.unwrap_or(NONE));
+        let kind = numbers.number(code(class) << u32::BITS | code(forward));
+        if kind as usize == first.len() {
+            first.push((class, forward));
+        }
+        kind
+    };
+    let kinds: Vec<u32> = calls.iter().map(kind_of).collect();
     let of_kinds = table(vec![
-        ("class", Arc::new(first().map(|op| class_of(op.call)).collect::<UInt32Array>())),
-        ("forward_class", Arc::new(first().map(|op| class_of(op.forward)).collect::<UInt32Array>())),
+        ("class", Arc::new(first.iter().map(|kind| kind.0).collect::<UInt32Array>())),
+        ("forward_class", Arc::new(first.iter().map(|kind| kind.1).collect::<UInt32Array>())),
     ])?;
     let ops = table(vec![
         ("row", links(calls.iter().map(|op| row_of(op.call)).collect())),
-        ("kind", Arc::new(UInt32Array::from(kinds.into_parts().0))),
+        ("kind", Arc::new(UInt32Array::from(kinds))),
         ("outer", links(outer)),
     ])?;
     Ok((table(vec![("op", links(of_work))])?, ops, of_kinds))

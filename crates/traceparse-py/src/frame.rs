@@ -129,6 +129,26 @@ impl Frame {
         Ok(UInt32Array::from(self.links(name, none)?.into_owned()))
     }
 
+    /// What `of` makes of the values of a column, `none` where there is none.
+    pub(crate) fn map_links(
+        &self,
+        name: &str,
+        none: u32,
+        mut of: impl FnMut(u32) -> u32,
+    ) -> Outcome<Vec<u32>> {
+        let mut values = Vec::with_capacity(self.height());
+        for array in self.arrays_of::<UInt32Type>(name)? {
+            match array.nulls() {
+                None => values.extend(array.values().iter().map(|&value| of(value))),
+                Some(nulls) => {
+                    let known = array.values().iter().zip(nulls);
+                    values.extend(known.map(|(&value, is_known)| of(if is_known { value } else { none })));
+                }
+            }
+        }
+        Ok(values)
+    }
+
     /// The values of a column, 0 where there is none, in an array that holds on to the memory of the frame
     /// where it can.
     pub(crate) fn kept_numbers(&self, name: &str) -> Outcome<Int64Array> {

@@ -117,6 +117,24 @@ impl Classes {
     }
 }
 
+/// Makes classes of their own of some rows, those of a class with equal marks together, and numbers them behind
+/// the `count` others; gives the class that each is a part of, and the mark. Of a row that comes several times
+/// the last mark counts.
+pub fn set_apart(of: &mut [u32], count: u32, rows: impl Iterator<Item = (u32, u32)>) -> Vec<(u32, u32)> {
+    let mut apart: Vec<(u32, u32)> = Vec::new();
+    let mut known: HashMap<(u32, u32), u32> = HashMap::new();
+    for (row, mark) in rows {
+        let Some(of) = of.get_mut(row as usize) else { continue };
+        let part_of = of.checked_sub(count).and_then(|at| apart.get(at as usize));
+        let key = (part_of.map_or(*of, |&(class, _)| class), mark);
+        *of = *known.entry(key).or_insert_with(|| {
+            apart.push(key);
+            count + apart.len() as u32 - 1
+        });
+    }
+    apart
+}
+
 /// Numbers keys below `span` in order of their first rows, which `first` takes.
 fn number<'a>(keyed: impl Iterator<Item = (&'a mut u32, u64)>, span: u64, rows: u64, first: &mut Vec<u32>) {
     let numbered = keyed.zip(0_u32..);

@@ -115,34 +115,41 @@ impl Forest {
     /// The nearest marked call on the way up from each, itself included.
     #[must_use]
     pub fn nearest(&self, is_marked: impl Fn(usize) -> bool) -> Vec<u32> {
-        let up = self.parents.iter().zip(0_u32..);
-        if self.inner_first.is_none() {
-            // What is known of a call is known of those inside it.
-            let mut found: Vec<u32> = Vec::with_capacity(self.parents.len());
-            for (&parent, at) in up {
-                let around = || found.get(parent as usize).copied().unwrap_or(NONE);
-                found.push(if is_marked(at as usize) { at } else { around() });
-            }
-            return found;
-        }
-        let mut found: Vec<u32> =
-            up.map(|(&parent, at)| if is_marked(at as usize) { at } else { parent }).collect();
-        settle(&mut found);
+        let mut found = Vec::new();
+        self.find_nearest(is_marked, &mut found);
         found
     }
 
-    /// The marked calls in order, and for each call the place among them of the [nearest](Self::nearest).
-    #[must_use]
-    pub fn numbered(&self, is_marked: impl Fn(usize) -> bool) -> (Vec<u32>, Vec<u32>) {
+    /// The same, in the room of `found`.
+    pub fn find_nearest(&self, is_marked: impl Fn(usize) -> bool, found: &mut Vec<u32>) {
+        found.clear();
+        found.reserve_exact(self.parents.len());
+        let up = self.parents.iter().zip(0_u32..);
+        if self.inner_first.is_some() {
+            found.extend(up.map(|(&parent, at)| if is_marked(at as usize) { at } else { parent }));
+            settle(found);
+            return;
+        }
+        for (&parent, at) in up {
+            // What is known of a call is known of those inside it.
+            let around = || found.get(parent as usize).copied().unwrap_or(NONE);
+            found.push(if is_marked(at as usize) { at } else { around() });
+        }
+    }
+
+    /// The marked calls in order; `found` has for each call the place among them of the
+    /// [nearest](Self::nearest).
+    pub fn number(&self, is_marked: impl Fn(usize) -> bool, found: &mut Vec<u32>) -> Vec<u32> {
         let mut marked: Vec<u32> = Vec::new();
         if self.inner_first.is_some() {
-            let nearest = self.nearest(&is_marked);
+            self.find_nearest(&is_marked, found);
             marked.extend((0_u32..).take(self.len()).filter(|&at| is_marked(at as usize)));
             let place = |at: u32| marked.binary_search(&at).map_or(NONE, |place| place as u32);
-            let found = nearest.into_iter().map(place).collect();
-            return (marked, found);
+            found.iter_mut().for_each(|at| *at = place(*at));
+            return marked;
         }
-        let mut found: Vec<u32> = Vec::with_capacity(self.parents.len());
+        found.clear();
+        found.reserve_exact(self.parents.len());
         for (&parent, at) in self.parents.iter().zip(0_u32..) {
             found.push(if is_marked(at as usize) {
                 marked.push(at);
@@ -151,7 +158,7 @@ impl Forest {
                 found.get(parent as usize).copied().unwrap_or(NONE)
             });
         }
-        (marked, found)
+        marked
     }
 
     /// Merges every call that is not marked into the nearest marked one around it, or into none.

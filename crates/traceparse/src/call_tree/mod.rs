@@ -16,7 +16,7 @@ mod positions;
 #[cfg(test)]
 mod tests;
 
-pub use classes::Classes;
+pub use classes::{Classes, set_apart};
 pub use columns::{Column, Values, Working};
 pub use covered::Covered;
 pub use forest::{Circular, Forest, marked_around};

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{
     Circular, Classes, Column, Covered, Forest, NONE, Nested, Paths, Points, Positions, Slices, Told, Values,
-    Working, folded, innermost, lineage, marked_around, nest, path_texts,
+    Working, folded, innermost, lineage, marked_around, nest, path_texts, set_apart,
 };
 use crate::memory::Curve;
 
@@ -78,7 +78,8 @@ proptest! {
     #[test]
     fn calls_are_merged_into_the_first_that_is_retained((parents, marks, _) in calls()) {
         let mut forest = Forest::new(parents.clone()).unwrap();
-        let (marked, places) = forest.numbered(|at| marks[at] == 1);
+        let mut places = Vec::new();
+        let marked = forest.number(|at| marks[at] == 1, &mut places);
         forest.retain(|at| marks[at] == 1);
         let first = |at| way(&parents, at).into_iter().find(|&on| marks[on as usize] == 1).unwrap_or(NONE);
         let expected: Vec<_> = (0..parents.len() as u32).map(first).collect();
@@ -385,6 +386,14 @@ proptest! {
         }
         prop_assert_eq!(classes.first(), first);
     }
+}
+
+#[test]
+fn rows_are_set_apart_by_their_class_and_last_mark() {
+    let mut of = [0, 1, 0, 1, 1, 2];
+    let apart = set_apart(&mut of, 3, [(0, 7), (2, 8), (3, 7), (2, 7), (4, 7), (9, 7)].into_iter());
+    assert_eq!(of, [3, 1, 3, 5, 5, 2]);
+    assert_eq!(apart, [(0, 7), (0, 8), (1, 7)]);
 }
 
 #[test]

@@ -63,24 +63,25 @@ impl Calls<'_> {
     /// the innermost of all.
     #[must_use]
     pub fn owned(&self, anchors: &[u32], outermost: bool) -> Owned {
-        let owners = self.owners(anchors, outermost);
+        // Room for what is found of every call, one thing after the other.
+        let mut found: Vec<u32> = Vec::new();
+        let owners = self.owners(anchors, outermost, &mut found);
         let mut is_owner = vec![false; self.forest.len()];
         for owner in &owners {
             if let Some(mark) = is_owner.get_mut(owner.call as usize) {
                 *mark = true;
             }
         }
-        let is_owner = |call: usize| is_owner.get(call) == Some(&true);
-        let (counted, nearest) = self.forest.numbered(is_owner);
+        let counted = self.forest.number(|call| is_owner.get(call) == Some(&true), &mut found);
         let mut calls: Vec<Owner> = counted.into_iter().map(|call| Owner { call, forward: NONE }).collect();
-        for owner in owners.iter().filter(|owner| owner.call != NONE) {
-            if let Some(call) = calls.get_mut(at(&nearest, owner.call) as usize) {
+        for owner in &owners {
+            if let Some(call) = calls.get_mut(at(&found, owner.call) as usize) {
                 call.forward = owner.forward;
             }
         }
-        let of_work = owners.iter().map(|owner| at(&nearest, owner.call)).collect();
+        let of_work = owners.iter().map(|owner| at(&found, owner.call)).collect();
         let parents = self.forest.parents();
-        let outer = calls.iter().map(|owner| at(&nearest, at(parents, owner.call))).collect();
+        let outer = calls.iter().map(|owner| at(&found, at(parents, owner.call))).collect();
         Owned { calls, outer, of_work }
     }
 
@@ -115,78 +116,78 @@ impl Calls<'_> {
         class.is_some_and(trait_of)
     }
 
-    fn owners(&self, anchors: &[u32], outermost: bool) -> Vec<Owner> {
+    fn owners(&self, anchors: &[u32], outermost: bool, found: &mut Vec<u32>) -> Vec<Owner> {
         let is_computed = |call: usize| self.has(call, |traits| traits.is_computed);
-        let mut own = self.forest.nearest(is_computed);
+        self.forest.find_nearest(is_computed, found);
         if outermost {
-            let parents = self.forest.parents();
-            own = self.forest.nearest(|call| is_computed(call) && at(&own, at(parents, call as u32)) == NONE);
+            let (own, parents) = (std::mem::take(found), self.forest.parents());
+            let is_outer = |call: usize| at(&own, at(parents, call as u32)) == NONE;
+            self.forest.find_nearest(|call| is_computed(call) && is_outer(call), found);
         }
-        let settled = anchors.iter().all(|&anchor| anchor == NONE || at(&own, anchor) != NONE);
-        let known = if settled {
-            Vec::new()
-        } else {
-            self.forest.nearest(|call| self.has(call, |traits| traits.is_modelled))
-        };
-        let forward_of =
-            if settled || outermost { Vec::new() } else { self.told_by_forward(&own, &known, anchors) };
-        let owner = |(place, &anchor): (usize, &u32)| {
-            let (own, known) = (at(&own, anchor), at(&known, anchor));
-            match forward_of.get(place) {
-                _ if own != NONE => Owner { call: own, forward: NONE },
+        let own = |&anchor: &u32| Owner { call: at(found, anchor), forward: NONE };
+        let mut owners: Vec<Owner> = anchors.iter().map(own).collect();
+        // Work below no call with a cost, by position, with the call that launched it.
+        let below_none = owners.iter().zip(anchors).zip(0_u32..);
+        let below_none = below_none.filter(|&((owner, &anchor), _)| owner.call == NONE && anchor != NONE);
+        let open: Vec<(u32, u32)> = below_none.map(|((_, &anchor), place)| (place, anchor)).collect();
+        if open.is_empty() {
+            return owners;
+        }
+        self.forest.find_nearest(|call| self.has(call, |traits| traits.is_modelled), found);
+        let known: Vec<u32> = open.iter().map(|&(_, anchor)| at(found, anchor)).collect();
+        let told = if outermost { Vec::new() } else { self.told_by_forward(&open, &known, found) };
+        for ((at, &(place, anchor)), &known) in open.iter().enumerate().zip(&known) {
+            let Some(owner) = owners.get_mut(place as usize) else { continue };
+            *owner = match told.get(at) {
                 Some(told) if told.forward != NONE => *told,
                 _ => Owner { call: if known == NONE { anchor } else { known }, forward: NONE },
-            }
-        };
-        anchors.iter().enumerate().map(owner).collect()
+            };
+        }
+        owners
     }
 
-    /// For each anchor without a cost of its own, the gradient around it and the call that tells its cost.
-    fn told_by_forward(&self, own: &[u32], known: &[u32], anchors: &[u32]) -> Vec<Owner> {
+    /// For each piece of work below no call with a cost, the gradient around it and the call that tells its
+    /// cost; `known` has the innermost call with a model around each.
+    fn told_by_forward(&self, open: &[(u32, u32)], known: &[u32], found: &mut Vec<u32>) -> Vec<Owner> {
         if self.forwards.iter().all(|&forward| forward == NONE) {
             return Vec::new();
         }
-        let node = self.forest.nearest(|call| at(self.forwards, call as u32) != NONE);
-        let asks = |anchor: u32| {
+        self.forest.find_nearest(|call| at(self.forwards, call as u32) != NONE, found);
+        let of_piece = |(&(_, anchor), &known): (&(u32, u32), &u32)| {
             // What a node calls may say that its work is of another kind, such as a copy.
-            let known = at(known, anchor);
-            let is_open = known == NONE || self.has(known as usize, |traits| traits.is_product);
-            at(own, anchor) == NONE && is_open
-        };
-        let of_anchor = |&anchor: &u32| {
-            let call = if asks(anchor) { at(&node, anchor) } else { NONE };
+            let asks = known == NONE || self.has(known as usize, |traits| traits.is_product);
+            let call = if asks { at(found, anchor) } else { NONE };
             Owner { call, forward: at(self.forwards, call) }
         };
-        let mut told: Vec<Owner> = anchors.iter().map(of_anchor).collect();
+        let mut told: Vec<Owner> = open.iter().zip(known).map(of_piece).collect();
         if told.iter().all(|owner| owner.forward == NONE) {
             return Vec::new();
         }
-        let best = self.costliest_within(&told);
-        told.iter_mut().for_each(|owner| owner.forward = at(&best, owner.forward));
+        self.find_costliest(&mut told, found);
         told
     }
 
-    /// By each forward call of `asked`, itself or the costliest inside it that tells the gradient's cost.
-    fn costliest_within(&self, asked: &[Owner]) -> Vec<u32> {
-        let mut best = vec![NONE; self.forest.len()];
+    /// Replaces the forward calls by themselves or the costliest inside each that tells the gradient's cost.
+    fn find_costliest(&self, asked: &mut [Owner], found: &mut Vec<u32>) {
         let mut is_asked = vec![false; self.forest.len()];
-        for owner in asked {
+        for owner in asked.iter() {
             if let Some(mark) = is_asked.get_mut(owner.forward as usize) {
                 *mark = true;
             }
         }
-        let within = self.forest.nearest(|call| is_asked.get(call) == Some(&true));
+        let forwards = self.forest.number(|call| is_asked.get(call) == Some(&true), found);
+        let mut best = vec![NONE; forwards.len()];
         let traits_of = |call: u32| self.traits.get(at(self.classes, call) as usize);
-        for (call, &forward) in (0_u32..).zip(&within) {
+        for (call, &forward) in (0_u32..).zip(found.iter()) {
+            let Some(costliest) = best.get_mut(forward as usize) else { continue };
             let Some(traits) = traits_of(call).filter(|traits| traits.tells_gradient) else { continue };
             let costs = |other: u32| traits_of(other).map_or(i64::MIN, |traits| traits.flops);
-            if let Some(costliest) = best.get_mut(forward as usize)
-                && (*costliest == NONE || traits.flops > costs(*costliest))
-            {
+            if *costliest == NONE || traits.flops > costs(*costliest) {
                 *costliest = call;
             }
         }
-        best
+        // The nearest forward call to one of them is itself.
+        asked.iter_mut().for_each(|owner| owner.forward = at(&best, at(found, owner.forward)));
     }
 }
 

@@ -2,7 +2,8 @@
 
 use arrow_buffer::ScalarBuffer;
 
-use crate::call_tree::{Classes, NONE};
+use crate::call_tree::NONE;
+use crate::numbering::WordNumbering;
 
 /// The time of a piece of work is not known.
 pub const UNTIMED: i64 = i64::MIN;
@@ -116,32 +117,23 @@ impl Pairs {
     #[must_use]
     pub fn new(work: &Work, kinds: &[u32], marks: &[Marks]) -> Self {
         let ops = of_ops(work, kinds.len(), marks);
-        let mut op_kinds = Classes::new(kinds.len() as u32);
-        op_kinds.divide(kinds.iter().map(|&kind| Some(i64::from(kind))));
-        op_kinds.divide(ops.iter().map(|op| Some((i64::from(op.cores) << 8) | i64::from(op.math))));
-        let kind_of = |op: &u32| op_kinds.of().get(*op as usize).map(|&kind| i64::from(kind));
-        let mut classes = Classes::new(work.ops.len() as u32);
-        classes.divide(work.ops.iter().map(kind_of));
-        let of_class = |(op, &class): (&u32, &u32)| kind_of(op).map(|_| i64::from(class));
-        classes.divide(work.ops.iter().zip(&work.classes).map(of_class));
-        // Work without a call is one class, which is no pair.
-        let mut number = 0..;
-        let numbers: Vec<u32> = classes
-            .first()
-            .iter()
-            .map(|&first| {
-                work.ops.get(first as usize).and_then(kind_of).and_then(|_| number.next()).unwrap_or(NONE)
-            })
-            .collect();
-        let pair = |&first: &u32| {
-            let op = *work.ops.get(first as usize)?;
-            let of_op = ops.get(op as usize)?;
-            let (kind, class) = (*kinds.get(op as usize)?, *work.classes.get(first as usize)?);
-            Some(Pair { kind, class, cores: of_op.cores, math: of_op.math })
+        let mut numbers = WordNumbering::new(ops.len());
+        let told = |(op, &kind): (&OfOp, &u32)| {
+            numbers.number(u64::from(kind) << 16 | u64::from(op.cores) << 8 | u64::from(op.math))
         };
-        let pairs = classes.first().iter().filter_map(pair).collect();
-        let renumbered = classes.of().iter().map(|&c| numbers.get(c as usize).copied().unwrap_or(NONE));
-        let of_work = renumbered.collect();
+        let op_kinds: Vec<u32> = ops.iter().zip(kinds).map(told).collect();
+        let mut numbers = WordNumbering::new(work.ops.len());
+        let mut pairs: Vec<Pair> = Vec::new();
+        let pair_of = |(&op, &class): (&u32, &u32)| {
+            let known = (op_kinds.get(op as usize), ops.get(op as usize), kinds.get(op as usize));
+            let (Some(&told), Some(of_op), Some(&kind)) = known else { return NONE };
+            let number = numbers.number(u64::from(told) << u32::BITS | u64::from(class));
+            if number as usize == pairs.len() {
+                pairs.push(Pair { kind, class, cores: of_op.cores, math: of_op.math });
+            }
+            number
+        };
+        let of_work = work.ops.iter().zip(&work.classes).map(pair_of).collect();
         Self { ops, pairs, of_work }
     }
 

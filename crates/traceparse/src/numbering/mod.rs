@@ -10,11 +10,13 @@ mod heaviest;
 mod places;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use described::{Described, Figures, described, totals, weighted_means};
 pub use distinct::distinct;
 pub use heaviest::heaviest;
 pub use places::{NOWHERE, places};
+pub use words::WordNumbering;
 
 /// Numbers combinations of values in the order in which they come first.
 ///

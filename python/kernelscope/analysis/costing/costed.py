@@ -12,6 +12,7 @@ import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.calls import INPUTS, operator_calls
+from kernelscope.analysis.classes import taken
 from kernelscope.analysis.costing.hints import known_elsewhere
 from kernelscope.analysis.costing.unique_costs import FIGURES, class_costs
 from kernelscope.costs import ConventionName, Cost
@@ -54,11 +55,11 @@ def costed_trace(trace: "Trace", *, convention: ConventionName, anchors: pl.Seri
         "row", "parent_row", *links, **{str(at): pl.col(name).to_physical() for at, name in enumerate(kept)}
     )
     costing = _traceparse.CallCosting(codes)
-    firsts = _firsts(calls, costing.first())
-    elsewhere, numbers = known_elsewhere(trace, calls, firsts, costing)
-    if numbers is not None:
-        costing.divide_further(numbers.alias("0").to_frame())
-        firsts = _firsts(calls.with_columns(elsewhere=numbers), costing.first())
+    firsts = calls.select("name", *INPUTS)[taken(costing.first(), "first")]
+    elsewhere, entries = known_elsewhere(trace, calls, firsts, costing)
+    if entries.height:
+        apart = pl.DataFrame(costing.set_apart(entries))
+        firsts = pl.concat([firsts, firsts[apart["class"]].with_columns(apart["entry"])], how="diagonal")
     costs = class_costs(firsts, convention=convention, elsewhere=elsewhere)
     if anchors is None and trace.gpu_ops.height:
         anchors = trace.gpu_ops.select(pl.coalesce("op_row", "range_row")).to_series()
@@ -69,12 +70,6 @@ def costed_trace(trace: "Trace", *, convention: ConventionName, anchors: pl.Seri
     if convention == "kernelscope":
         counted, of_kinds = _net(counted, of_kinds)
     return Costed(counted.drop("outer"), of_kinds.drop("composite"), pl.DataFrame(work)["op"])
-
-
-def _firsts(calls: pl.DataFrame, first: _traceparse.ArrowTable) -> pl.DataFrame:
-    """The first call of each class."""
-    columns = [name for name in ("name", *INPUTS, "elsewhere") if name in calls.columns]
-    return calls.select(columns)[pl.DataFrame(first)["first"]]
 
 
 def _traits(costs: pl.DataFrame) -> pl.DataFrame:

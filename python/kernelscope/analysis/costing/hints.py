@@ -48,11 +48,13 @@ class _Register:
 
 def known_elsewhere(
     trace: "Trace", calls: pl.DataFrame, firsts: pl.DataFrame, costing: _traceparse.CallCosting
-) -> tuple[Mapping[int, Elsewhere], pl.Series | None]:
-    """What other records say of ``calls``: the distinct entries by number, and each call's number.
+) -> tuple[Mapping[int, Elsewhere], pl.DataFrame]:
+    """What other records say of ``calls``: the distinct entries by number, and the calls that have one.
 
-    A call of which nothing is said has the number 0; there are no numbers if that are all. ``firsts`` has
-    one of each class of calls that are equal in name and inputs, which are those of ``costing``.
+    ``firsts`` has one of each class of calls that are equal in name and inputs, which are those of
+    ``costing``.
+
+    Columns: of the calls, ``row`` and ``entry``. Of a call that comes several times the last entry counts.
     """
     register = _Register()
     found = [
@@ -62,15 +64,8 @@ def known_elsewhere(
         _of_launches(trace, calls, firsts, register),
         _of_collectives(trace, register),
     ]
-    if not any(frame.height for frame in found):
-        return {0: NOTHING}, None
-    numbers = pl.Series([0], dtype=pl.UInt32).new_from_index(0, calls.height)
-    for frame in found:
-        if frame.height:
-            at = positions(calls["row"], frame["row"])
-            is_there = at.is_not_null()
-            numbers = numbers.scatter(at.filter(is_there), frame["entry"].filter(is_there))
-    return {number: entry for entry, number in register.numbers.items()}, numbers
+    entries = pl.concat([frame.select("row", "entry") for frame in found])
+    return {number: entry for entry, number in register.numbers.items()}, entries
 
 
 def _frame(rows: list[int], entries: list[int]) -> pl.DataFrame:

@@ -32,8 +32,8 @@ def class_costs(
 ) -> pl.DataFrame:
     """The cost of each class of calls, of which ``firsts`` has one.
 
-    Columns: of ``firsts``, needs ``name`` and those of ``INPUTS``, and may have ``elsewhere``: which entry of
-        the argument holds what is known of the inputs from other records. Of the result, those of
+    Columns: of ``firsts``, needs ``name`` and those of ``INPUTS``, and may have ``entry``: which one of
+        ``elsewhere`` holds what is known of the inputs from other records. Of the result, those of
         :func:`kernelscope.analysis.costs` that do not depend on the GPU, and ``composite``.
     """
     modelled = _modelled(firsts["name"], convention)
@@ -58,7 +58,7 @@ def _row(
     call: Mapping[str, Any], convention: ConventionName, elsewhere: Mapping[int, Elsewhere]
 ) -> tuple[object, ...]:
     name: str = call["name"]
-    known = elsewhere.get(call.get("elsewhere", 0), NOTHING)
+    known = elsewhere.get(call.get("entry") or 0, NOTHING)
     cost = cost_of(
         name,
         *(call[column] for column in INPUTS),
