@@ -245,7 +245,12 @@ impl Frame {
 
     /// The arrays of a column, one after the other.
     pub(crate) fn arrays_of<T: ArrowPrimitiveType>(&self, name: &str) -> Outcome<Vec<&PrimitiveArray<T>>> {
-        self.arrays(name).map(|array| array?.as_primitive_opt::<T>().ok_or_else(|| unfit(name))).collect()
+        self.arrays_as(name)
+    }
+
+    /// The same, of a column of any type.
+    pub(crate) fn arrays_as<A: Array + 'static>(&self, name: &str) -> Outcome<Vec<&A>> {
+        self.arrays(name).map(|array| array?.as_any().downcast_ref().ok_or_else(|| unfit(name))).collect()
     }
 
     /// The values of a column that has one in every row and lies in one piece.
