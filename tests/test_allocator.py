@@ -6,7 +6,10 @@ import os
 import subprocess
 import sys
 
-from kernelscope.allocator import VARIABLE
+import pytest
+
+from kernelscope import allocator
+from kernelscope.allocator import VARIABLE, near_peak
 
 
 def settings_after(program: str, **environment: str) -> str:
@@ -30,3 +33,12 @@ def test_settings_of_the_user_stay() -> None:
 
 def test_nothing_is_set_once_polars_is_there() -> None:
     assert "narenas" not in settings_after("import polars; keep_freed(25)")
+
+
+@pytest.mark.parametrize(("held", "is_near"), [(94, False), (96, True), (None, True)])
+def test_what_is_nearly_as_much_as_ever(
+    monkeypatch: pytest.MonkeyPatch, held: int | None, is_near: bool
+) -> None:
+    sizes = {"VmRSS": held, "VmHWM": 100}
+    monkeypatch.setattr(allocator, "status_bytes", sizes.get)
+    assert near_peak() is is_near

@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -152,11 +153,12 @@ def test_every_column_says_what_it_is() -> None:
         assert column.what.endswith("."), name
 
 
+@pytest.mark.parametrize("package", ["plotly", "itables", "orjson"])
 def test_a_library_that_is_missing_is_named(
-    monkeypatch: pytest.MonkeyPatch, tiny: Path, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tiny: Path, tmp_path: Path, package: str
 ) -> None:
-    monkeypatch.setattr(libraries, "find_spec", lambda _: None)
-    with pytest.raises(InvalidArgumentError, match=r"the page needs plotly.*kernelscope\[page\]"):
+    monkeypatch.setattr(libraries, "find_spec", lambda name: None if name == package else find_spec(name))
+    with pytest.raises(InvalidArgumentError, match=rf"the page needs {package}.*kernelscope\[page\]"):
         render(ks.read(tiny), format="html", out=tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
 

@@ -108,13 +108,13 @@ class Facts:
             inside = pl.select(pl.when(self._are_inside).then(of)).to_series()
             sums = totals(inside, self.trace.gpu_ops["dur_ns"], classes.height)
         computes = (pl.col("kind") == "kernel") & ~pl.col("is_communication").fill_null(value=False)
-        flags = kernel_flags(classes.select("name", "device"), self.trace.devices)
-        return flags.select(
+        counted = classes.select(computes).to_series()
+        return kernel_flags(classes.select("name", "device"), self.trace.devices).select(
             "name",
             "device",
             "tensor_cores",
-            pl.when(classes.select(computes).to_series()).then(sums["rows"]).otherwise(0).alias("works"),
-            pl.when(classes.select(computes).to_series()).then(sums["sum"]).otherwise(0).alias("dur_ns"),
+            works=pl.when(counted).then(sums["rows"]).otherwise(0),
+            dur_ns=pl.when(counted).then(sums["sum"]).otherwise(0),
         )
 
     @cached_property
