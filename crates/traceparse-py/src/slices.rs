@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use traceparse::call_tree::{
     Covered, NONE, Nested, Points, Positions, Slices, innermost, lineage, marked_around, nest,
 };
-use traceparse::interval::seek;
+use traceparse::interval::{order_by_start, seek, some_by_start};
 
 use crate::answer::answer;
 use crate::frame::Frame;
@@ -153,9 +153,9 @@ pub(crate) fn covered_calls(
             }
         }
         let mut covered = Covered::new(&starts, &lengths);
-        let mut slices = by_start(&begins, places.into_owned()).into_iter().peekable();
+        let mut slices = some_by_start(places.into_owned(), None, &begins).into_iter().peekable();
         let time = |times: &[i64], at: u32| times.get(at as usize).copied().unwrap_or_default();
-        for inner in by_start(&starts, (0..rows.len() as u32).collect()) {
+        for inner in order_by_start(None, &starts) {
             let start = time(&starts, inner);
             while let Some(at) = slices.next_if(|&at| time(&begins, at) <= start) {
                 covered.add(call_of(at), time(&begins, at), time(&lasts, at));
@@ -169,13 +169,4 @@ pub(crate) fn covered_calls(
             ("slices", Arc::new(Int64Array::from(counts))),
         ])
     })
-}
-
-/// Places in order of their times.
-fn by_start(times: &[i64], mut places: Vec<u32>) -> Vec<u32> {
-    let time = |at: &u32| times.get(*at as usize).copied().unwrap_or_default();
-    if !places.is_sorted_by_key(time) {
-        places.sort_by_key(time);
-    }
-    places
 }
