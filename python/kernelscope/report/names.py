@@ -8,7 +8,6 @@ _LONGEST = 4096
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+")
 _NAMESPACE = re.compile(r"(?:(?:\b[A-Za-z_]\w*|\(anonymous namespace\)|<unnamed>)::)+(?=[A-Za-z_])")
 _ANGLE = re.compile("([<>])")
-_ROUND = re.compile("[()]")
 _UNNAMED = "(no name)"
 
 
@@ -34,10 +33,10 @@ def short(name: str | None, width: int) -> str:
     if len(text) <= width:
         return text
     text = _without_parameters(text.removeprefix("void "))
-    # An operator such as aten::mm keeps its namespace.
-    if len(text) > width and ("<" in text or text.count("::") > 1):
+    # An operator such as aten::mm keeps its namespace. A call stack has none, and to look for one takes long.
+    if len(text) > width and "::" in text and ("<" in text or text.count("::") > 1):
         text = _NAMESPACE.sub("", text)
-    if len(text) > width:
+    if len(text) > width and text.count("<") > 1:
         text = _without_inner_arguments(text)
     if len(text) <= width:
         return text
@@ -61,9 +60,10 @@ def _without_parameters(text: str) -> str:
     """``text`` up to the parenthesis that matches the one at its end."""
     if not text.endswith(")"):
         return text
-    depth = 0
-    for found in reversed(list(_ROUND.finditer(text))):
-        depth += 1 if found[0] == ")" else -1
+    depth, end = 0, len(text)
+    while (start := text.rfind("(", 0, end)) >= 0:
+        depth += text.count(")", start, end) - 1
         if depth == 0:
-            return text[: found.start()] or text
+            return text[:start] or text
+        end = start
     return text
