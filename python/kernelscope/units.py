@@ -72,5 +72,9 @@ def parse_bytes(text: str) -> int:
 
 
 def _four_digits(value: float) -> str:
-    decimals = 3 if abs(value) < 9.9995 else 2 if abs(value) < 99.995 else 1 if abs(value) < 999.95 else 0
-    return f"{value:,.{decimals}f}"
+    size = abs(value)
+    if size < 9.9995:
+        return f"{value:.3f}"
+    if size < 99.995:
+        return f"{value:.2f}"
+    return f"{value:.1f}" if size < 999.95 else f"{value:,.0f}"
