@@ -42,13 +42,13 @@ def packed_libraries() -> dict[str, bytes]:
     Raises: InvalidArgumentError: a package is not installed.
     """
     with _PACKING:
-        return {name: _packed(_file(package, path)) for name, (package, path) in _FILES.items()}
+        return {name: _packed(package, path) for name, (package, path) in _FILES.items()}
 
 
 # Once for all pages that a program writes: it takes nearly as long as the views of a small trace.
 @cache
-def _packed(file: Path) -> bytes:
-    return pack(file.read_bytes())
+def _packed(package: str, path: str) -> bytes:
+    return pack(_file(package, path).read_bytes())
 
 
 def pack(content: bytes) -> bytes:

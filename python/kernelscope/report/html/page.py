@@ -5,6 +5,7 @@ import hashlib
 import html
 import json
 import threading
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -36,6 +37,7 @@ def begin_page() -> None:
 
 def _prepare() -> None:
     packed_libraries()
+    _frame()
     kernel_math.rules()
     gpus()
 
@@ -68,19 +70,16 @@ def _packed(view: View) -> _Packed:
 
 
 def _document(views: list[_Packed], *, title: str, libraries: dict[str, bytes]) -> list[bytes]:
-    script = _assets(_SCRIPTS)
     menu = [view.menu for view in views]
     blocks = [_block(f"library-{name}", content) for name, content in libraries.items()]
     blocks += [view.block for view in views]
+    text, fixed = _frame()
     holes = {
+        **fixed,
         "title": [_encoded(html.escape(title))],
-        "policy": [_encoded(_policy(script))],
-        "style": [_encoded(_assets(_STYLES))],
         "menu": [_json(menu).replace(b"<", b"\\u003c")],
         "blocks": [piece for block in blocks for piece in block],
-        "script": [_encoded(script)],
     }
-    text = resources.files("kernelscope.report.html").joinpath("assets/page.html").read_text(encoding="utf-8")
     # Split once: what is filled in may itself contain what looks like a hole.
     first, *rest = text.split("{{")
     filled = [_encoded(first)]
@@ -88,6 +87,15 @@ def _document(views: list[_Packed], *, title: str, libraries: dict[str, bytes]) 
         name, _, after = piece.partition("}}")
         filled += [*holes[name], _encoded(after)]
     return filled
+
+
+# Once for all pages that a program writes, beside the reading of the first trace.
+@cache
+def _frame() -> tuple[str, dict[str, list[bytes]]]:
+    """The text around what a page shows, which has holes, and what fills those that no trace changes."""
+    script = _assets(_SCRIPTS)
+    fixed = {"policy": _policy(script), "style": _assets(_STYLES), "script": script}
+    return _assets(("page.html",)), {name: [_encoded(text)] for name, text in fixed.items()}
 
 
 def _block(name: str, content: bytes) -> list[bytes]:
