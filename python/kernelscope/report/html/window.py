@@ -59,6 +59,8 @@ def cut(trace: "Trace", start_ns: int, end_ns: int) -> "Trace":
 
 
 def _cut(frame: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
+    if frame.is_empty():
+        return frame
     times = frame.select(name for name in ("start_ns", "dur_ns") if name in frame.columns)
     inside = frame[pl.DataFrame(_traceparse.rows_within(times, start_ns, end_ns)).to_series()]
     if "dur_ns" not in frame.columns:
