@@ -62,13 +62,13 @@ def _cut(frame: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
     if frame.is_empty():
         return frame
     times = frame.select(name for name in ("start_ns", "dur_ns") if name in frame.columns)
-    inside = frame[pl.DataFrame(_traceparse.rows_within(times, start_ns, end_ns)).to_series()]
+    rows = pl.DataFrame(_traceparse.rows_within(times, start_ns, end_ns)).to_series()
+    # Rows one after the other, as events in order of time are, need no copy.
+    is_stretch = not rows.is_empty() and rows[-1] - rows[0] == rows.len() - 1
+    inside = frame.slice(rows[0], rows.len()) if is_stretch else frame[rows]
     if "dur_ns" not in frame.columns:
         return inside
-    start = pl.col("start_ns")
-    end = start + pl.col("dur_ns").fill_null(0)
-    clipped = end.clip(upper_bound=end_ns) - start.clip(lower_bound=start_ns)
-    return inside.with_columns(
-        start_ns=start.clip(lower_bound=start_ns),
-        dur_ns=pl.when(pl.col("dur_ns").is_not_null()).then(clipped),
-    )
+    start = pl.col("start_ns").clip(lower_bound=start_ns)
+    end = (pl.col("start_ns") + pl.col("dur_ns")).clip(upper_bound=end_ns)
+    # Null where the duration is not known.
+    return inside.with_columns(start_ns=start, dur_ns=end - start)
