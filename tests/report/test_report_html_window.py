@@ -53,6 +53,20 @@ def test_what_reaches_out_of_the_window_is_shortened(tmp_path: Path) -> None:
     assert [(row["start_ns"] - start, row["dur_ns"]) for row in rows] == [(50_000, 20_000)] * 2
 
 
+@pytest.mark.parametrize(
+    ("lengths", "inside"),
+    [
+        ([2, None, 9, 1], [(2, 12, 8), (3, 18, 1)]),
+        ([30, 1, None, 9], [(0, 10, 10), (2, 12, None), (3, 18, 2)]),
+    ],
+)
+def test_rows_side_by_side_are_cut_as_others(
+    lengths: list[int | None], inside: list[tuple[int | None, ...]]
+) -> None:
+    frame = pl.DataFrame({"row": range(4), "start_ns": [0, 5, 12, 18], "dur_ns": lengths})
+    assert window._cut(frame, 10, 20).rows() == inside
+
+
 def test_frames_hold_the_time_of_what_they_called() -> None:
     stacks = pl.DataFrame({"stack": ["main;f", "main;g;f", "main"], "value_ns": [5, 7, 1]})
     (icicle,) = _figure(stacks, "op", "self_cpu", "operators").traces
