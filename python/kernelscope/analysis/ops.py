@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.classes import Classes, classes_of
-from kernelscope.analysis.grouping import as_text, by_name, check_by
+from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.memory.allocations import put_memory
 from kernelscope.analysis.python_stacks import with_call_stacks
 from kernelscope.analysis.tensor_cores import ELIGIBLE_OPS, kernel_flags
@@ -22,6 +22,11 @@ _MEMORY = ("cpu_memory_bytes", "cpu_self_memory_bytes", "device_memory_bytes", "
 _ELIGIBLE = "eligible_inside"
 _TENSOR = ("_tc_total_ns", "_tc_self_ns", _ELIGIBLE)
 _DEVICE = ("device_total_ns", "device_self_ns", "_tc_total_ns", "_tc_self_ns")
+# Names of steps, optimizers, wrappers of modules and data loading.
+_NO_OPERATORS = (
+    r"^ProfilerStep#|^Optimizer\.|^(?:Distributed)?DataParallel\.forward$"
+    r"|^enumerate\(DataLoader\)#.*\.__next__$|^enumerate\(DataPipe\)#"
+)
 
 
 def op_table(
@@ -177,18 +182,11 @@ def operator_flags(ops: pl.DataFrame) -> pl.DataFrame:
 
     Columns: of ``ops``, needs ``name`` and ``category``.
     """
-    flagged = by_name(
-        ops,
-        is_operator=~pl.col("text").str.contains(
-            r"^ProfilerStep#|^Optimizer\.|^(?:Distributed)?DataParallel\.forward$"
-            r"|^enumerate\(DataLoader\)#.*\.__next__$|^enumerate\(DataPipe\)#"
-        ),
-        eligible=pl.col("text").is_in(list(ELIGIBLE_OPS)).cast(pl.UInt32),
-    )
-    annotation = flagged["category"].cast(pl.String) == "user_annotation"
-    return flagged.with_columns(
-        pl.col("is_operator").fill_null(value=True) & ~annotation.fill_null(value=False),
-        pl.col("eligible").fill_null(0),
+    text = pl.col("name").cast(pl.String)
+    is_annotation = (pl.col("category").cast(pl.String) == "user_annotation").fill_null(value=False)
+    return ops.with_columns(
+        is_operator=~text.str.contains(_NO_OPERATORS).fill_null(value=False) & ~is_annotation,
+        eligible=text.is_in(list(ELIGIBLE_OPS)).fill_null(value=False).cast(pl.UInt32),
     )
 
 

@@ -90,8 +90,8 @@ def kernel_flags(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
         saying so.
     """
     of_kernel, kinds = classes_of(kernels[["name", "device"]])
-    makes = devices.select_seq("device", amd=_says_amd(), recent=pl.col("compute_major") >= 9)
-    amd, recent = (set(makes["device"].filter(makes[make])) for make in ("amd", "recent"))
+    makes = devices.select_seq("device", _says_amd().alias("amd"), pl.col("compute_major") >= 9).rows()
+    amd, recent = ({make[0] for make in makes if make[at]} for at in (1, 2))
     told = [
         _uses_tensor_cores(name, is_amd=device in amd, is_recent=device in recent)
         for name, device in kinds.iter_rows()
