@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.advice.names import distinct, names_like
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -60,8 +60,7 @@ def _no_values(table: str, column: str) -> Callable[["Trace"], bool]:
 def _no_modules(trace: "Trace") -> bool:
     if not _no_values("python", "module_id")(trace) or not _no_values("ops", "module_hierarchy")(trace):
         return False
-    names = (classes_of(frame.select("name")).keys["name"] for frame in (trace.ops, trace.ranges))
-    return not any(distinct.cast(pl.String).str.contains(_LAYERS).any() for distinct in names)
+    return all(names_like(distinct(frame["name"]), _LAYERS).is_empty() for frame in (trace.ops, trace.ranges))
 
 
 def _no_stacks(trace: "Trace") -> bool:
