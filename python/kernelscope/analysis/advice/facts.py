@@ -164,8 +164,8 @@ class Facts:
 
     def is_named(self, pattern: str) -> pl.Expr:
         """Whether the name of GPU work matches ``pattern``."""
-        names = names_like(self._names["gpu_ops"], pattern).to_physical()
-        return pl.col("name").to_physical().is_in(names.implode()).fill_null(value=False)
+        names = names_like(self._names["gpu_ops"], pattern)
+        return pl.col("name").is_in(names.implode()).fill_null(value=False)
 
     @cached_property
     def updates(self) -> pl.Series:

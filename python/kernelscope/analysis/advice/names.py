@@ -22,7 +22,7 @@ def matching(frame: pl.DataFrame, pattern: str, names: pl.Series | None = None) 
     ``names`` takes the distinct names of the frame, or of a larger one.
     """
     names = distinct(frame["name"]) if names is None else names
-    matches = names_like(names, pattern).to_physical()
+    matches = names_like(names, pattern)
     if matches.is_empty():
         return frame.clear()
-    return frame.filter(frame["name"].to_physical().is_in(matches.implode()))
+    return frame.filter(pl.col("name").is_in(matches.implode()))
