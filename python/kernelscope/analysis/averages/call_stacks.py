@@ -53,7 +53,7 @@ def with_stacks(trace: "Trace", events: pl.DataFrame, texts: pl.DataFrame) -> pl
     tree.retain(is_gradient)
     own = own.with_columns(tree.kept().alias("_node"))
     by_forward = _forward_texts(trace, own)
-    nodes = own.filter(is_gradient).select("row", *numbers)
+    nodes = own.select("row", *numbers).filter(is_gradient)
     nodes = nodes.join(by_forward, on=numbers, how="left")
     forward = looked_up(own["_node"], nodes, "_forward_text").to_series()
     text = pl.when(pl.col("_node").is_not_null()).then(forward).otherwise("_text")
@@ -68,7 +68,8 @@ def _is_gradient(events: pl.DataFrame) -> pl.Series:
     if not wraps.any():
         return backward
     text = pl.col("name").cast(pl.String).str.strip_prefix(_WRAPPER).cast(pl.Categorical)
-    wrapped = looked_up(events["parent_row"], events.filter(wraps).select("row", text), "name")["name"]
+    wrappers = events.select("row", "name").filter(wraps).with_columns(text)
+    wrapped = looked_up(events["parent_row"], wrappers, "name")["name"]
     return backward | (events["name"] == wrapped).fill_null(value=False)
 
 
@@ -88,6 +89,7 @@ def _forward_texts(trace: "Trace", events: pl.DataFrame) -> pl.DataFrame:
     )
     first = (
         events.filter(pl.col("_node").is_null() & pl.col("sequence").is_not_null())
+        .select("row", "track", "start_ns", "dur_ns", "sequence", "_text")
         .sort("start_ns", -pl.col("dur_ns"), "row")
         .unique(["sequence", "track"], keep="first", maintain_order=True)
         .select("sequence", "track", _forward_text="_text")

@@ -106,9 +106,8 @@ def call_slices(trace: "Trace", frames: pl.DataFrame) -> pl.DataFrame:
     owner = looked_up(trace.launches["op_row"], trace.ops, "track")["track"].cast(pl.Int64)
     calls = trace.launches.select(*slices, pl.coalesce(owner, -1 - track).alias("track"), called)
     events = pl.concat([ops, python, calls], how="diagonal")
-    names = classes_of(events[["name"]])
-    hidden = pl.Series([text in _HIDDEN for text in names.keys["name"]], dtype=pl.Boolean)
-    return events.filter(~names.spread(hidden)) if hidden.any() else events
+    hidden = events["name"].is_in(_HIDDEN).fill_null(value=False)
+    return events.filter(~hidden) if hidden.any() else events
 
 
 def shown_name(text: pl.Expr) -> pl.Expr:
