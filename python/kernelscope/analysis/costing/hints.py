@@ -89,12 +89,12 @@ def _of_gradients(calls: pl.DataFrame, register: _Register) -> pl.DataFrame:
     """A result is as large as the gradient by it, which autograd's node takes as its first input."""
     if calls["forward_row"].null_count() == calls.height:
         return _frame([], [])
-    nodes = calls.select("forward_row", "input_dims").filter(calls["forward_row"].is_not_null())
+    nodes = calls.select("forward_row", "input_dims").drop_nulls()
     forward = positions(calls["row"], nodes["forward_row"])
     unread = calls["input_dims"].is_not_null() & calls["concrete_inputs"].is_null()
-    nodes = nodes.filter(unread.gather(forward) & nodes["input_dims"].is_not_null())
+    nodes = nodes.filter(unread.gather(forward))
     # In order, for rows are found faster so.
-    nodes = nodes.unique("forward_row", keep="first", maintain_order=True)
+    nodes = nodes.filter(pl.col("forward_row").is_first_distinct())
     nodes = nodes.select(row="forward_row", gradient="input_dims")
     entries: dict[tuple[object, ...], int] = {}
     for text in nodes["gradient"].unique().cast(pl.String):
@@ -132,14 +132,12 @@ def _of_lists(
     trace: "Trace", firsts: pl.DataFrame, costing: _traceparse.CallCosting, register: _Register
 ) -> pl.DataFrame:
     """The element type of tensor lists stands in the names of the kernels that work on them."""
-    types = firsts["input_types"].unique().drop_nulls()
-    listed = types.filter(types.cast(pl.String).str.contains("TensorList", literal=True)).to_physical()
-    if listed.is_empty():
+    has_list = pl.col("input_types").cast(pl.String).str.contains("TensorList", literal=True)
+    takes_list = firsts.select(marked=has_list.fill_null(value=False))
+    if not takes_list["marked"].any():
         return _frame([], [])
-    takes_list = firsts["input_types"].to_physical().is_in(listed.implode()).fill_null(value=False)
-    rows = taken(costing.rows_where(takes_list.alias("marked").to_frame()), "row")
-    in_call = positions(rows, trace.gpu_ops["op_row"]).is_not_null()
-    kernels = trace.gpu_ops.select("name", "op_row", "dur_ns").filter(in_call)
+    rows = taken(costing.rows_where(takes_list), "row")
+    kernels = trace.gpu_ops.select("name", "op_row", "dur_ns").filter(pl.col("op_row").is_in(rows.implode()))
     names = kernels["name"].unique().drop_nulls()
     told = [list_dtype(text) for text in names.cast(pl.String)]
     entries = [register.add(Elsewhere(list_dtype=dtype)) if dtype else 0 for dtype in told]
@@ -150,7 +148,7 @@ def _of_lists(
         return _frame([], [])
     kernels = kernels.join(known, on="name", how="inner")
     longest = kernels.sort("dur_ns", "entry", descending=[True, False], nulls_last=True)
-    longest = longest.unique("op_row", keep="first", maintain_order=True)
+    longest = longest.filter(pl.col("op_row").is_first_distinct())
     return longest.select("entry", row="op_row").sort("row")
 
 
@@ -159,11 +157,10 @@ def _of_launches(
 ) -> pl.DataFrame:
     """What the names and grids of a call's kernels say of its experts, and annotations of its sequences."""
     names = firsts["name"].unique().drop_nulls()
-    sized = names.filter(names.cast(pl.String).str.contains(f"{_EXPERTS}|{_ATTENTION}")).to_physical()
+    sized = names.filter(names.cast(pl.String).str.contains(f"{_EXPERTS}|{_ATTENTION}"))
     if sized.is_empty() or trace.gpu_ops.is_empty():
         return _frame([], [])
-    wanted = calls.select("row", "name", "input_dims")
-    wanted = wanted.filter(calls["name"].to_physical().is_in(sized.implode()))
+    wanted = calls.select("row", "name", "input_dims").filter(pl.col("name").is_in(sized.implode()))
     kernels = trace.gpu_ops.filter(kind="kernel").select(
         row="op_row", kernel="name", grid="grid", dur_ns="dur_ns"
     )
