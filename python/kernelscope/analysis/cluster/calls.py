@@ -2,12 +2,11 @@
 
 import json
 import math
-from collections.abc import Mapping
 from typing import cast
 
 import polars as pl
 
-from kernelscope.analysis.covering import Intervals
+from kernelscope.analysis.cluster.rank_tables import RankTables
 from kernelscope.costs.bind import shape_of_input
 from kernelscope.costs.communication import collective_kind, message_bytes
 from kernelscope.costs.dtypes import find_dtype
@@ -61,7 +60,7 @@ _ARGUMENTS = (
 _TEXT = ("name", "dtype", "process_group", "process_group_ranks")
 
 
-def communication_calls(tables: Mapping[str, pl.LazyFrame], *, ranks: int) -> pl.DataFrame:
+def communication_calls(tables: RankTables, *, ranks: int) -> pl.DataFrame:
     """What each of so many ranks communicated, from the tables of traces in which ``rank`` is a column.
 
     Columns: ``CALL_SCHEMA``.
@@ -71,28 +70,27 @@ def communication_calls(tables: Mapping[str, pl.LazyFrame], *, ranks: int) -> pl
     if calls.is_empty():
         return pl.DataFrame(schema=CALL_SCHEMA)
     calls = _with_messages(tables, calls)
-    work = _work(tables)
     on_gpu, on_host = calls.filter(pl.col("device").is_not_null()), calls.filter(pl.col("device").is_null())
     # One rank needs not be told from others; a column that says so is as long as the table.
     of_rank = ["rank"] if ranks > 1 else []
     # What the host communicates, the work of any of its GPUs hides.
-    calls = pl.concat([_hidden(on_gpu, work, [*of_rank, "device"]), _hidden(on_host, work, of_rank)])
+    calls = pl.concat([_hidden(tables, on_gpu, [*of_rank, "device"]), _hidden(tables, on_host, of_rank)])
     return calls.select(pl.col(name).cast(dtype) for name, dtype in CALL_SCHEMA.items())
 
 
-def _hidden(calls: pl.DataFrame, work: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+def _hidden(tables: RankTables, calls: pl.DataFrame, by: list[str]) -> pl.DataFrame:
     if calls.is_empty():
         return calls.with_columns(hidden_ns=pl.lit(None, pl.Int64))
     spans = calls.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-    return calls.with_columns(Intervals(work, by=by).part(work["computes"]).hidden_ns(spans))
+    return calls.with_columns(tables.computing(by).hidden_ns(spans))
 
 
-def _kernels(tables: Mapping[str, pl.LazyFrame]) -> pl.LazyFrame:
+def _kernels(tables: RankTables) -> pl.LazyFrame:
     """Kernels; whole graphs are left out, for they may hold collectives."""
     return tables["gpu_ops"].filter(pl.col("kind") == "kernel")
 
 
-def _gpu_calls(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
+def _gpu_calls(tables: RankTables) -> pl.DataFrame:
     """Kernels that communicate."""
     return (
         _kernels(tables)
@@ -114,14 +112,7 @@ def _gpu_calls(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
     )
 
 
-def _work(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
-    """When each device worked, and which of its works are kernels that compute."""
-    computes = (pl.col("kind") == "kernel") & ~pl.col("is_communication").fill_null(value=False)
-    columns = ("rank", "device", "start_ns", "dur_ns")
-    return tables["gpu_ops"].select(*columns, computes=computes.fill_null(value=False)).collect()
-
-
-def _with_arguments(tables: Mapping[str, pl.LazyFrame], work: pl.DataFrame) -> pl.DataFrame:
+def _with_arguments(tables: RankTables, work: pl.DataFrame) -> pl.DataFrame:
     """The arguments recorded with the kernel, and where it has none, with its operator."""
     arguments = (
         tables["collectives"]
@@ -145,7 +136,7 @@ def _with_arguments(tables: Mapping[str, pl.LazyFrame], work: pl.DataFrame) -> p
     return found.with_columns(pl.coalesce(c, f"{c}_op").alias(c) for c in _ARGUMENTS)
 
 
-def _host_calls(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
+def _host_calls(tables: RankTables) -> pl.DataFrame:
     """Collectives that the host runs itself."""
     ops = tables["ops"].select("rank", "row", "name", "pid", "step", "start_ns", "dur_ns", "category")
     return (
@@ -157,7 +148,7 @@ def _host_calls(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
     )
 
 
-def _with_messages(tables: Mapping[str, pl.LazyFrame], calls: pl.DataFrame) -> pl.DataFrame:
+def _with_messages(tables: RankTables, calls: pl.DataFrame) -> pl.DataFrame:
     """Kind, group, peers and bytes of each call."""
     unsized = calls.filter(pl.col("in_elements").is_null() & pl.col("op_row").is_not_null())
     if unsized.height:
@@ -184,13 +175,11 @@ def _with_messages(tables: Mapping[str, pl.LazyFrame], calls: pl.DataFrame) -> p
     )
 
 
-def _with_inputs(
-    tables: Mapping[str, pl.LazyFrame], calls: pl.DataFrame, unsized: pl.DataFrame
-) -> pl.DataFrame:
+def _with_inputs(tables: RankTables, calls: pl.DataFrame, unsized: pl.DataFrame) -> pl.DataFrame:
     """Elements and type from the shapes of the operator, which older recorders have instead."""
     wanted = unsized.select("rank", row="op_row").unique()
     columns = {"op": "name", "dims": "input_dims", "types": "input_types"}
-    ops = _looked_up(tables["ops"], wanted, columns).rename({"row": "op_row"})
+    ops = tables.looked_up("ops", wanted, columns).rename({"row": "op_row"})
     sizes = ops.select("dims", "types").unique().drop_nulls()
     told = [_first_input(dims, types) for dims, types in sizes.iter_rows()]
     sizes = sizes.with_columns(
@@ -212,12 +201,10 @@ def _with_inputs(
     ).drop("op", "elements", "type")
 
 
-def _with_ranges(
-    tables: Mapping[str, pl.LazyFrame], calls: pl.DataFrame, in_range: pl.DataFrame
-) -> pl.DataFrame:
+def _with_ranges(tables: RankTables, calls: pl.DataFrame, in_range: pl.DataFrame) -> pl.DataFrame:
     """The collective and its elements from the NVTX range around the call, the type from the kernel."""
     wanted = in_range.select("rank", row="range_row").unique()
-    ranges = _looked_up(tables["ranges"], wanted, {"range": "name", "sizes": "sizes"})
+    ranges = tables.looked_up("ranges", wanted, {"range": "name", "sizes": "sizes"})
     ranges = ranges.rename({"row": "range_row"})
     sizes = ranges.select("sizes").unique().drop_nulls()
     told = pl.Series("elements", [_elements(text) for text in sizes["sizes"]], dtype=pl.Int64)
@@ -230,15 +217,6 @@ def _with_ranges(
         dtype=pl.when(missing).then(pl.coalesce("dtype", dtype)).otherwise("dtype"),
         in_elements=pl.coalesce("in_elements", "elements"),
     ).drop("range", "elements")
-
-
-def _looked_up(table: pl.LazyFrame, wanted: pl.DataFrame, texts: Mapping[str, str]) -> pl.DataFrame:
-    """Columns of text of some rows of some ranks, under names of their own."""
-    # A row of one rank may be one of another, too; this leaves few for the join and for the texts.
-    some = table.filter(pl.col("row").is_in(wanted["row"].implode()))
-    chosen = some.select("rank", "row", **{name: pl.col(column) for name, column in texts.items()})
-    found = chosen.join(wanted.lazy(), on=["rank", "row"], how="semi").collect()
-    return found.with_columns(pl.col(list(texts)).cast(pl.String))
 
 
 def _elements(dims: str) -> int | None:

@@ -12,7 +12,9 @@ import polars as pl
 
 from kernelscope.analysis.cluster.calls import communication_calls
 from kernelscope.analysis.cluster.matching import matched
+from kernelscope.analysis.cluster.rank_tables import LakeTables, RankTables, TraceTables
 from kernelscope.analysis.cluster.trace_ranks import ranks_of, split_processes
+from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.steps import CATEGORIES
 from kernelscope.errors import InvalidArgumentError
 
@@ -75,10 +77,11 @@ class Cluster:
     """A row per step of a rank that is recorded whole, with its parts."""
 
 
-def cluster_of(source: "Source | Cluster") -> Cluster:
+def cluster_of(source: "Source | Cluster", *, work: GpuWork | None = None) -> Cluster:
     """The small frames of ``source``.
 
-    Asking several questions about one lake is faster with what this gives than with the lake.
+    Asking several questions about one lake is faster with what this gives than with the lake. ``work`` takes
+    what other questions asked of the GPU work of a single trace, too.
 
     Raises: InvalidArgumentError: two traces are of one rank, or there is none.
     """
@@ -87,7 +90,7 @@ def cluster_of(source: "Source | Cluster") -> Cluster:
     ranks: list[pl.DataFrame] = []
     calls: list[pl.DataFrame] = []
     steps: list[pl.DataFrame] = []
-    for known, tables in batches(source):
+    for known, tables in batches(source, work=work):
         ranks.append(known)
         calls.append(communication_calls(tables, ranks=known.height))
         steps.append(_steps(tables))
@@ -109,22 +112,23 @@ def tables_in(source: Source, table: str) -> list[pl.LazyFrame]:
     traces = source if isinstance(source, Sequence) else [source]
     if not traces:
         raise InvalidArgumentError("there is no rank to look at")
-    return [_tables(trace, rank)[table] for trace, (rank, _) in zip(traces, ranks_of(traces), strict=True)]
+    ranks = (rank for rank, _ in ranks_of(traces))
+    return [TraceTables(trace, rank)[table] for trace, rank in zip(traces, ranks, strict=True)]
 
 
-def batches(source: Source) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.LazyFrame]]]:
-    """Some ranks at a time: what is known of them, and their tables."""
+def batches(source: Source, *, work: GpuWork | None = None) -> Iterator[tuple[pl.DataFrame, RankTables]]:
+    """Some ranks at a time: what is known of them, and their tables. ``work`` as in ``cluster_of``."""
     if isinstance(source, Sequence):
         yield from _trace_batches(source)
     elif isinstance(source, Lake):
         yield from _lake_batches(source)
     else:
-        yield from _trace_batches([source])
+        yield from _trace_batches([source], work)
 
 
 def _trace_batches(
-    traces: Sequence["Trace"],
-) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.LazyFrame]]]:
+    traces: Sequence["Trace"], work: GpuWork | None = None
+) -> Iterator[tuple[pl.DataFrame, RankTables]]:
     for trace, (rank, origin) in zip(traces, ranks_of(traces), strict=True):
         meta = trace.meta
         row = {
@@ -135,15 +139,10 @@ def _trace_batches(
             "source": meta.path,
             "rank_from": origin,
         }
-        yield pl.DataFrame([row], schema=RANK_SCHEMA), _tables(trace, rank)
+        yield pl.DataFrame([row], schema=RANK_SCHEMA), TraceTables(trace, rank, work)
 
 
-def _tables(trace: "Trace", rank: int) -> dict[str, pl.LazyFrame]:
-    number = pl.lit(rank, dtype=pl.Int64).alias("rank")
-    return {name: frame.lazy().with_columns(number) for name, frame in trace.tables.items()}
-
-
-def _lake_batches(lake: Lake) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.LazyFrame]]]:
+def _lake_batches(lake: Lake) -> Iterator[tuple[pl.DataFrame, RankTables]]:
     listed = lake.manifest
     usable = pl.col("rank").is_not_null()
     if "outcome" in listed.columns:
@@ -158,7 +157,7 @@ def _lake_batches(lake: Lake) -> Iterator[tuple[pl.DataFrame, Mapping[str, pl.La
     for ranks in _together(listed, known):
         wanted = pl.col("rank").is_in(ranks)
         some = {name: frame.filter(wanted) for name, frame in lake.tables.items()}
-        yield known.filter(wanted).sort("rank"), some
+        yield known.filter(wanted).sort("rank"), LakeTables(some)
 
 
 def _together(listed: pl.DataFrame, known: pl.DataFrame) -> Iterator[list[int]]:
@@ -179,7 +178,7 @@ def _together(listed: pl.DataFrame, known: pl.DataFrame) -> Iterator[list[int]]:
         yield ranks
 
 
-def _steps(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
+def _steps(tables: RankTables) -> pl.DataFrame:
     return (
         tables["steps"]
         .filter(~pl.col("is_partial"))

@@ -1,10 +1,9 @@
 """How the time of every rank's GPUs divides, and how much of their communication computing hides."""
 
-from collections.abc import Mapping
-
 import polars as pl
 
 from kernelscope.analysis.cluster.frames import Source, batches
+from kernelscope.analysis.cluster.rank_tables import RankTables
 from kernelscope.analysis.covering import covered_ns
 from kernelscope.analysis.gpu_time import first_class_ns, work_columns
 from kernelscope.analysis.gpu_work import CLASSES
@@ -33,7 +32,7 @@ def rank_gpu_time(source: "Source") -> pl.DataFrame:
     return pl.concat([_of_some(tables) for _, tables in batches(source)]).sort(_BY, nulls_last=True)
 
 
-def _of_some(tables: Mapping[str, pl.LazyFrame]) -> pl.DataFrame:
+def _of_some(tables: RankTables) -> pl.DataFrame:
     work = tables["gpu_ops"].select(work_columns(*_BY)).collect()
     spans = work.group_by(_BY).agg(span_ns=pl.col("end_ns").max() - pl.col("start_ns").min())
     parts = first_class_ns(work, by=_BY)

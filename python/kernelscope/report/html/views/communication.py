@@ -1,6 +1,7 @@
 """Communication: what was sent, how fast, and how much of it computing hid."""
 
 from kernelscope.analysis.cluster.collectives import communication
+from kernelscope.analysis.cluster.frames import cluster_of
 from kernelscope.analysis.gpu_time import overlaps
 from kernelscope.report.html.parts import Note, Part, View
 from kernelscope.report.html.sources import Sources
@@ -27,7 +28,7 @@ def _parts(sources: Sources) -> list[Part]:
     if overlap.height:
         what = "Exposed is the time in which communication runs and nothing computes on that GPU."
         parts.append(Table("overlap", "Overlap with computing", what, overlap))
-    table = communication([sources.trace])
+    table = communication(cluster_of(sources.trace, work=sources.work))
     if table.height:
         what = (
             "By kind and size of the message. With one rank, waiting for others counts as transfer:"
