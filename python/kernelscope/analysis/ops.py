@@ -180,7 +180,8 @@ def operator_classes(ops: pl.DataFrame, by: Iterable[str] = ()) -> Classes:
 def operator_flags(ops: pl.DataFrame) -> pl.DataFrame:
     """Adds ``is_operator`` (see :func:`op_calls`) and ``eligible`` (1 where tensor cores can run it).
 
-    Columns: of ``ops``, needs ``name`` and ``category``.
+    Columns: of ``ops``, needs ``name`` and ``category``; a row for each class of operators, for texts are
+        gone through one by one.
     """
     text = pl.col("name").cast(pl.String)
     is_annotation = (pl.col("category").cast(pl.String) == "user_annotation").fill_null(value=False)

@@ -7,7 +7,7 @@ import polars as pl
 
 from kernelscope.analysis.costing.costed import costed_trace
 from kernelscope.analysis.grouping import as_text
-from kernelscope.analysis.ops import operator_flags
+from kernelscope.analysis.ops import operator_classes
 from kernelscope.analysis.row_lookup import positions
 
 if TYPE_CHECKING:
@@ -109,9 +109,10 @@ def _with_launches(table: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
 
 def _with_stacks(table: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
     """Adds the names of the operators around each launch, annotations left out."""
-    ops = operator_flags(trace.ops.select("row", "parent_row", "name", "category"))
+    ops = trace.ops
+    of, kinds = operator_classes(ops)
     parents = positions(ops["row"], ops["parent_row"])
-    texts = pl.select(pl.when(ops["is_operator"]).then(ops["name"].cast(pl.String))).to_series()
+    texts = kinds.select(pl.when("is_operator").then(pl.col("name").cast(pl.String))).to_series().gather(of)
     innermost = table["op_row"].drop_nulls().unique()
     place = positions(ops["row"], innermost)
     levels: list[pl.DataFrame] = []
