@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array};
 use pyo3::prelude::*;
-use traceparse::numbering::{Described, Figures, NOWHERE, described};
+use traceparse::numbering::{Described, NOWHERE, Ranks, ranked};
 
 use crate::answer::answer;
 use crate::frame::{Frame, Numbers};
@@ -12,6 +12,9 @@ use crate::table::{ArrowTable, table};
 
 /// The quantiles that are told, and how they are called.
 const QUANTILES: [(f64, &str); 3] = [(0.5, "p50"), (0.9, "p90"), (0.99, "p99")];
+
+/// Stands for a time that is not known.
+const UNKNOWN: i64 = i64::MIN;
 
 /// What the works of each `group` and the calls that launched them come to.
 ///
@@ -47,24 +50,31 @@ pub(crate) fn describe_launches(
             groups = known.collect();
         }
         let mut flags = vec![[0_i64; 3]; count as usize];
+        // Calls lie elsewhere: each is looked at once.
+        let mut taken = [Vec::with_capacity(groups.len()), Vec::with_capacity(groups.len())];
         for (row, &group) in groups.iter().enumerate() {
+            let (call, delay) = (pairs.call(row), pairs.delay(row));
+            taken[0].push(call.unwrap_or(UNKNOWN));
+            taken[1].push(delay.unwrap_or(UNKNOWN));
             let Some([short, slow, late]) = flags.get_mut(group as usize) else { continue };
-            let call = pairs.call(row);
             let is_slow = call.is_some_and(|call| call > slow_ns);
-            let is_short = call.zip(pairs.work(row)).is_some_and(|(call, work)| work < call);
+            let is_short = call.zip(pairs.lengths.get(row)).is_some_and(|(call, work)| work < call);
             *short += i64::from(is_short && !is_slow);
             *slow += i64::from(is_slow);
-            *late += i64::from(pairs.delay(row).is_some_and(|delay| delay > late_ns));
+            *late += i64::from(delay.is_some_and(|delay| delay > late_ns));
         }
         let shares = QUANTILES.map(|quantile| quantile.0);
-        let rows = || 0..groups.len();
-        let found = described(&groups, rows().map(|row| pairs.call(row)), count, &shares);
+        let known = |of: &Vec<i64>| {
+            let known = of.iter().map(|&value| Some(value).filter(|&value| value != UNKNOWN));
+            ranked(&groups, known, count, &shares)
+        };
+        let [calls, delays] = taken;
+        let found = known(&calls);
         let mut columns = vec![("works".to_owned(), whole(found.iter().map(|group| Some(group.rows))))];
         add(&mut columns, "cpu_dur_ns", &found);
-        let found = described(&groups, rows().map(|row| pairs.work(row)), count, &shares);
-        add(&mut columns, "gpu_dur_ns", &found);
-        let found = described(&groups, rows().map(|row| pairs.delay(row)), count, &shares);
-        add(&mut columns, "launch_delay_ns", &found);
+        let works = (0..groups.len()).map(|row| pairs.lengths.get(row));
+        add(&mut columns, "gpu_dur_ns", &ranked(&groups, works, count, &shares));
+        add(&mut columns, "launch_delay_ns", &known(&delays));
         for (at, name) in ["short", "slow_calls", "late"].into_iter().enumerate() {
             columns.push((name.to_owned(), whole(flags.iter().map(|flags| flags.get(at).copied()))));
         }
@@ -93,12 +103,6 @@ impl Pairs<'_> {
         self.call_lengths.get(self.launch(row))
     }
 
-    /// How long the work took.
-    #[inline]
-    fn work(&self, row: usize) -> Option<i64> {
-        self.lengths.get(row)
-    }
-
     /// How long after the call the work started.
     #[inline]
     fn delay(&self, row: usize) -> Option<i64> {
@@ -108,10 +112,10 @@ impl Pairs<'_> {
 }
 
 /// Adds what was found of the figure called `name`.
-fn add(columns: &mut Vec<(String, ArrayRef)>, name: &str, found: &[Described]) {
+fn add(columns: &mut Vec<(String, ArrayRef)>, name: &str, found: &[Described<Ranks>]) {
     columns.push((format!("{name}_sum"), whole(found.iter().map(|group| Some(group.sum)))));
     for (at, (_, quantile)) in QUANTILES.iter().enumerate() {
-        let share = |figures: &Figures| figures.quantiles.get(at).copied();
+        let share = |figures: &Ranks| figures.quantiles.get(at).copied();
         let shares = found.iter().map(|group| group.figures.as_ref().and_then(share));
         columns.push((format!("{name}_{quantile}"), Arc::new(shares.collect::<Float64Array>())));
     }

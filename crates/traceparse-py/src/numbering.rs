@@ -81,8 +81,8 @@ pub(crate) fn sum_groups(py: Python<'_>, frame: Frame, count: u32) -> PyResult<A
     })
 }
 
-fn described_table(found: &[Described], quantiles: usize) -> Outcome<ArrowTable> {
-    let counts = |of: fn(&Described) -> i64| -> ArrayRef {
+fn described_table(found: &[Described<Figures>], quantiles: usize) -> Outcome<ArrowTable> {
+    let counts = |of: fn(&Described<Figures>) -> i64| -> ArrayRef {
         Arc::new(Int64Array::from_iter_values(found.iter().map(of)))
     };
     let figures = || found.iter().map(|group| group.figures.as_ref());

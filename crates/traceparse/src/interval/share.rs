@@ -28,9 +28,16 @@ pub fn shared_time(groups: &[u32], starts: &[i64], lengths: &[i64]) -> Vec<f64> 
     }
     for mut members in members.into_values() {
         settle(&mut members, |&at| start(at));
-        for at in members {
+        let mut coming = members.iter().copied().peekable();
+        while let Some(at) = coming.next() {
             let length = lengths.get(at as usize).copied().unwrap_or_default();
-            sweep.start(at, start(at), start(at).saturating_add(length));
+            let end = start(at).saturating_add(length);
+            sweep.close(start(at));
+            if sweep.open.is_empty() && coming.peek().is_none_or(|&next| start(next) >= end) {
+                sweep.put(at, length.max(0) as f64);
+            } else {
+                sweep.start(at, start(at), end);
+            }
         }
         sweep.finish();
     }
@@ -44,31 +51,36 @@ struct Sweep {
     covered: f64,
     /// What lasts, by its end.
     open: BinaryHeap<Reverse<(i64, u32)>>,
-    /// Of an interval that lasts, less what it must not have; of one that is over, its part.
+    /// Of an interval that lasts, less what it must not have; of one that is over, or lasts alone, its part.
     parts: Vec<f64>,
 }
 
 impl Sweep {
-    fn start(&mut self, at: u32, start: i64, end: i64) {
-        while let Some(&Reverse((first, ended))) = self.open.peek().filter(|open| open.0.0 <= start) {
-            self.advance(first);
-            self.end(ended);
+    /// Ends what lasts no longer than `until`.
+    fn close(&mut self, until: i64) {
+        while let Some(&Reverse((end, at))) = self.open.peek().filter(|open| open.0.0 <= until) {
+            self.advance(end);
+            self.end(at);
         }
+    }
+
+    fn start(&mut self, at: u32, start: i64, end: i64) {
         self.advance(start);
         if end > start {
             self.open.push(Reverse((end, at)));
-            if let Some(part) = self.parts.get_mut(at as usize) {
-                *part = -self.covered;
-            }
+            self.put(at, -self.covered);
         }
     }
 
     fn finish(&mut self) {
-        while let Some(&Reverse((end, at))) = self.open.peek() {
-            self.advance(end);
-            self.end(at);
-        }
+        self.close(i64::MAX);
         (self.now, self.covered) = (i64::MIN, 0.0);
+    }
+
+    fn put(&mut self, at: u32, value: f64) {
+        if let Some(part) = self.parts.get_mut(at as usize) {
+            *part = value;
+        }
     }
 
     fn advance(&mut self, to: i64) {

@@ -1,14 +1,14 @@
 //! What the numbers of each group of rows come to.
 
 /// The numbers of a group, described.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Described {
+#[derive(Debug, Clone, PartialEq)]
+pub struct Described<T> {
     /// Rows of the group.
     pub rows: i64,
     /// The sum of its numbers; 0 without any.
     pub sum: i64,
     /// The rest, where it has a number at all.
-    pub figures: Option<Figures>,
+    pub figures: Option<T>,
 }
 
 /// What some numbers come to.
@@ -22,6 +22,15 @@ pub struct Figures {
     pub max: i64,
     /// The standard deviation of a sample, which one number has not.
     pub std: Option<f64>,
+    /// The quantiles that were asked for, each interpolated between two numbers.
+    pub quantiles: Vec<f64>,
+}
+
+/// Where some numbers lie, without what takes going through them more than once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ranks {
+    /// The largest.
+    pub max: i64,
     /// The quantiles that were asked for, each interpolated between two numbers.
     pub quantiles: Vec<f64>,
 }
@@ -46,35 +55,60 @@ pub fn described(
     numbers: impl Iterator<Item = Option<i64>> + Clone,
     count: u32,
     quantiles: &[f64],
-) -> Vec<Described> {
-    let mut found = vec![Described::default(); count as usize];
+) -> Vec<Described<Figures>> {
+    of_groups(groups, numbers, count, |numbers| figures(numbers, quantiles))
+}
+
+/// Tells where the numbers of groups lie: see [`described`].
+#[must_use]
+pub fn ranked(
+    groups: &[u32],
+    numbers: impl Iterator<Item = Option<i64>> + Clone,
+    count: u32,
+    quantiles: &[f64],
+) -> Vec<Described<Ranks>> {
+    of_groups(groups, numbers, count, |numbers| {
+        let max = numbers.iter().copied().max()?;
+        Some(Ranks { max, quantiles: ranks(numbers, quantiles) })
+    })
+}
+
+/// The rows and the sum of each group, and what `figures` makes of its numbers, which it may reorder.
+fn of_groups<T>(
+    groups: &[u32],
+    numbers: impl Iterator<Item = Option<i64>> + Clone,
+    count: u32,
+    figures: impl Fn(&mut [i64]) -> Option<T>,
+) -> Vec<Described<T>> {
+    let mut totals = vec![(0_i64, 0_i64); count as usize];
     // Where the numbers of each group begin.
     let mut next = vec![0_usize; count as usize + 1];
     for (&group, number) in groups.iter().zip(numbers.clone()) {
-        let Some(known) = found.get_mut(group as usize) else { continue };
-        known.rows += 1;
+        let Some((rows, sum)) = totals.get_mut(group as usize) else { continue };
+        *rows += 1;
         if let Some(number) = number {
-            known.sum = known.sum.wrapping_add(number);
+            *sum = sum.wrapping_add(number);
             next[group as usize + 1] += 1;
         }
     }
     for group in 1..next.len() {
         next[group] += next[group - 1];
     }
-    let mut sorted = vec![0_i64; next.last().copied().unwrap_or_default()];
+    let mut gathered = vec![0_i64; next.last().copied().unwrap_or_default()];
     for (&group, number) in groups.iter().zip(numbers) {
         if let (Some(number), true) = (number, group < count) {
             let place = &mut next[group as usize];
-            sorted[*place] = number;
+            gathered[*place] = number;
             *place += 1;
         }
     }
     let mut from = 0;
-    for (known, &until) in found.iter_mut().zip(&next) {
-        known.figures = figures(&mut sorted[from..until], quantiles);
+    let found = totals.iter().zip(&next).map(|(&(rows, sum), &until)| {
+        let figures = figures(&mut gathered[from..until]);
         from = until;
-    }
-    found
+        Described { rows, sum, figures }
+    });
+    found.collect()
 }
 
 fn figures(numbers: &mut [i64], quantiles: &[f64]) -> Option<Figures> {
@@ -82,9 +116,13 @@ fn figures(numbers: &mut [i64], quantiles: &[f64]) -> Option<Figures> {
     let count = numbers.len() as f64;
     let sum: i128 = numbers.iter().map(|&number| i128::from(number)).sum();
     let mean = sum as f64 / count;
-    let mut sorted = 0;
-    let quantiles = quantiles.iter().map(|&share| quantile(numbers, &mut sorted, share)).collect();
+    let quantiles = ranks(numbers, quantiles);
     Some(Figures { mean, min, max, std: deviation(numbers, sum), quantiles })
+}
+
+fn ranks(numbers: &mut [i64], quantiles: &[f64]) -> Vec<f64> {
+    let mut sorted = 0;
+    quantiles.iter().map(|&share| quantile(numbers, &mut sorted, share)).collect()
 }
 
 /// The standard deviation of a sample.
@@ -112,10 +150,8 @@ fn quantile(numbers: &mut [i64], sorted: &mut usize, share: f64) -> f64 {
     let from = if whole < *sorted { 0 } else { *sorted };
     *sorted = whole;
     let (_, &mut low, above) = numbers[from..].select_nth_unstable(whole - from);
-    match above.iter().min() {
-        Some(&high) if part > 0.0 => low as f64 + (high as f64 - low as f64) * part,
-        _ => low as f64,
-    }
+    let high = if part > 0.0 { above.iter().min().copied() } else { None };
+    high.map_or(low as f64, |high| low as f64 + (high as f64 - low as f64) * part)
 }
 
 /// The mean of the values of each of `count` groups, weighted, or where the weights sum to nothing, not; NaN

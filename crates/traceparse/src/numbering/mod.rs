@@ -12,7 +12,7 @@ mod places;
 mod tests;
 mod words;
 
-pub use described::{Described, Figures, described, totals, weighted_means};
+pub use described::{Described, Figures, Ranks, described, ranked, totals, weighted_means};
 pub use distinct::distinct;
 pub use heaviest::heaviest;
 pub use places::{NOWHERE, places};
