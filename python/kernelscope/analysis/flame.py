@@ -1,5 +1,6 @@
 """Folded stacks, from which flame graphs are drawn."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 VIEWS = ("python", "module", "op")
 METRICS = ("self_cpu", "self_cuda")
+
+_METRIC = {"cpu_self_ns": "self_cpu", "device_self_ns": "self_cuda"}
+"""The metrics by the columns of ``timed_calls``."""
+_SELF = {metric: column for column, metric in _METRIC.items()}
 
 # What torch writes as "_", and whatever else could end a line.
 _SPECIAL = r"[ ;\p{Cc}\x{2028}\x{2029}]"
@@ -66,30 +71,46 @@ def folded_stacks(
         )
     if most_stacks is not None and most_stacks < 0:
         raise InvalidArgumentError(f"most_stacks must be 0 or more, not {most_stacks}")
+    return stack_tables(trace, by, [metric], aggregate=aggregate, most_stacks=most_stacks)[0]
+
+
+def stack_tables(
+    trace: "Trace",
+    by: str,
+    metrics: Sequence[str],
+    *,
+    aggregate: bool = True,
+    most_stacks: int | None = None,
+) -> list[pl.DataFrame]:
+    """The table of :func:`folded_stacks` for each of several metrics, at the cost of little more than one."""
     if by == "python":
-        rows, trie = _python_rows(trace, "cpu_self_ns" if metric == "self_cpu" else "device_self_ns")
+        rows, trie = _python_rows(trace, metrics)
     else:
-        rows, trie = _nested_rows(trace, with_modules=by == "module", on_gpu=metric == "self_cuda")
-    if aggregate:
-        most = rows.height if most_stacks is None else most_stacks
-        table = trie.folded(rows.select("path", "value_ns"), most=most)
-    else:
-        rows = rows.filter(pl.col("value_ns") >= _SHORTEST_NS).sort("start_ns", "before", "row")
-        paths = classes_of(rows.select("path"))
-        stacks = paths.spread(trie.text_of(paths.keys["path"])).alias("stack")
-        table = rows.select(stacks, "value_ns", events=pl.lit(1, pl.Int64)).filter(pl.col("stack") != "")
-    return table.select("stack", "value_ns", value_us=pl.col("value_ns") // 1000, events="events")
+        rows, trie = _nested_rows(trace, metrics, with_modules=by == "module")
+    tables: list[pl.DataFrame] = []
+    for metric in metrics:
+        own = rows.select("row", "start_ns", "before", "path", value_ns=metric).drop_nulls("value_ns")
+        if aggregate:
+            most = own.height if most_stacks is None else most_stacks
+            table = trie.folded(own.select("path", "value_ns"), most=most)
+        else:
+            own = own.filter(pl.col("value_ns") >= _SHORTEST_NS).sort("start_ns", "before", "row")
+            paths = classes_of(own.select("path"))
+            stacks = paths.spread(trie.text_of(paths.keys["path"])).alias("stack")
+            table = own.select(stacks, "value_ns", events=pl.lit(1, pl.Int64)).filter(pl.col("stack") != "")
+        tables.append(table.select("stack", "value_ns", value_us=pl.col("value_ns") // 1000, events="events"))
+    return tables
 
 
-def _python_rows(trace: "Trace", value: str) -> tuple[pl.DataFrame, Trie]:
-    """Path and time of each host event, and the paths."""
+def _python_rows(trace: "Trace", metrics: Sequence[str]) -> tuple[pl.DataFrame, Trie]:
+    """Path and times of each host event, and the paths."""
     events, texts, trie = host_events(trace), recorded_texts(trace), None
     if texts["text"].null_count() == texts.height:
         texts, trie = _rebuilt_stacks(trace, events)
     tree = timed_calls(trace, events)
     stacked = with_stacks(trace, events, texts)
     calls = stacked.select("row", "start_ns", before=-pl.col("dur_ns"), path="stack").filter(tree.is_kept())
-    rows = calls.with_columns(tree.columns([value]).to_series().alias("value_ns"))
+    rows = calls.hstack(tree.columns([_SELF[metric] for metric in metrics]).rename(_METRIC, strict=False))
     if trie is None:
         recorded = classes_of(rows.select("path"))
         frames = pl.element().str.replace_all(_SPECIAL, "_")
@@ -121,28 +142,27 @@ def _frame_texts(names: pl.DataFrame) -> pl.Series:
     return cleaned.select(pl.when(~is_left_out(pl.col("name"))).then("name")).to_series()
 
 
-def _nested_rows(trace: "Trace", *, with_modules: bool, on_gpu: bool) -> tuple[pl.DataFrame, Trie]:
-    """Path and time of each event and each piece of GPU work, and the paths."""
+def _nested_rows(trace: "Trace", metrics: Sequence[str], *, with_modules: bool) -> tuple[pl.DataFrame, Trie]:
+    """Path and times of each event and each piece of GPU work, and the paths."""
     nodes = _nodes(trace, with_modules=with_modules)
-    if on_gpu:
-        value = pl.lit(0, pl.Int64).alias("value_ns")
-    else:
+    nodes = nodes.with_columns(self_cuda=pl.lit(0, pl.Int64))
+    if "self_cpu" in metrics:
         tree = CallTree(nodes)
         tree.put(nodes.select("dur_ns"))
-        tree.less_children("dur_ns", into="value_ns")
-        value = tree.columns(["value_ns"]).to_series()
+        tree.less_children("dur_ns", into="self_cpu")
+        nodes = nodes.hstack(tree.columns(["self_cpu"]))
     if with_modules:
         # An operator that runs in no module lies in that of its forward operator.
         nodes = nodes.with_columns(pl.coalesce("parent_row", "module_row").alias("parent_row"))
-    nodes = nodes.select("row", "parent_row", "name", "start_ns", value, part=pl.lit(_HOST, pl.Int32))
-    if on_gpu:
-        nodes = pl.concat([nodes, _work(trace)])
+    nodes = nodes.select("row", "parent_row", "name", "start_ns", *metrics, part=pl.lit(_HOST, pl.Int32))
+    if "self_cuda" in metrics:
+        nodes = pl.concat([nodes, _work(trace)], how="diagonal")
     text = pl.col("name").cast(pl.String)
     shown = pl.when(pl.col("part") == _HOST).then(shown_name(text).str.strip_prefix(_MODULE)).otherwise(text)
     alone = pl.when(pl.col("part") == _ALONE).then(pl.lit(f"{_UNLINKED};")).otherwise(pl.lit(""))
     cleaned = alone + _clean(shown)
     trie = name_trie(nodes, lambda names: names.select(cleaned).to_series(), keys=("name", "part"))
-    return nodes.select("row", "start_ns", "value_ns", before=pl.lit(0), path=trie.path_of), trie
+    return nodes.select("row", "start_ns", *metrics, before=pl.lit(0), path=trie.path_of), trie
 
 
 def _nodes(trace: "Trace", *, with_modules: bool) -> pl.DataFrame:
@@ -171,7 +191,7 @@ def _work(trace: "Trace") -> pl.DataFrame:
         parent_row=parent,
         name="name",
         start_ns="start_ns",
-        value_ns=pl.col("dur_ns").fill_null(0),
+        self_cuda=pl.col("dur_ns").fill_null(0),
         part=pl.when(parent.is_null()).then(_ALONE).otherwise(_LINKED).cast(pl.Int32),
     )
 

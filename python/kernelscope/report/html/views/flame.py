@@ -3,7 +3,7 @@
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.flame import folded_stacks
+from kernelscope.analysis.flame import stack_tables
 from kernelscope.report.html.cells import label
 from kernelscope.report.html.charts import ICICLE_LAYOUT, icicle
 from kernelscope.report.html.parts import Figure, Group, Note, Part, View
@@ -12,12 +12,11 @@ from kernelscope.units import format_ns
 
 _MOST_STACKS = 1_500
 _MOST_DEEP = 60
-_KINDS = (
-    ("op", "self_cuda", "operators, GPU time"),
-    ("op", "self_cpu", "operators, host time"),
-    ("module", "self_cuda", "modules, GPU time"),
-    ("python", "self_cpu", "Python frames, host time"),
-)
+_KINDS = {
+    "op": {"self_cuda": "operators, GPU time", "self_cpu": "operators, host time"},
+    "module": {"self_cuda": "modules, GPU time"},
+    "python": {"self_cpu": "Python frames, host time"},
+}
 
 
 def view(sources: Sources) -> View:
@@ -31,12 +30,13 @@ def view(sources: Sources) -> View:
 def _parts(sources: Sources) -> list[Part]:
     trace, remark = sources.window.trace, sources.window.remark
     choices: list[tuple[str, Part]] = []
-    for by, metric, title in _KINDS:
+    for by, titles in _KINDS.items():
         if (by == "module" and sources.missing("modules")) or (by == "python" and trace.python.is_empty()):
             continue
-        stacks = folded_stacks(trace, by=by, metric=metric, most_stacks=_MOST_STACKS)
-        if stacks.height:
-            choices.append((title, _figure(stacks, by, metric, title)))
+        tables = stack_tables(trace, by, list(titles), most_stacks=_MOST_STACKS)
+        for (metric, title), stacks in zip(titles.items(), tables, strict=True):
+            if stacks.height:
+                choices.append((title, _figure(stacks, by, metric, title)))
     lacks = sources.missing("operators", "modules", "python")
     if not choices:
         return [*(lacks or [Note("No event of the trace takes time.", missing=True)])]
