@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.classes import taken
+from kernelscope.analysis.classes import classes_of, taken
 from kernelscope.analysis.costing.launch_sizes import attention_lengths, expert_sizes, list_dtype
+from kernelscope.analysis.grouping import as_text
 from kernelscope.analysis.row_lookup import positions
 from kernelscope.costs.bind import shape_of_input
 from kernelscope.costs.dtypes import find_dtype
@@ -165,20 +166,21 @@ def _of_launches(
         row="op_row", kernel="name", grid="grid", dur_ns="dur_ns"
     )
     work = kernels.join(wanted, on="row", how="inner")
-    # A call is told by its kernels as a set, the longest in front.
+    of, launches = classes_of(work.select("kernel", "grid"))
+    launches = as_text(launches)
+    order = launches["kernel"].rank("dense")
+    # A call is told by what it launched, the longest in front.
     told = (
-        work.sort("dur_ns", "kernel", descending=[True, False], nulls_last=True)
+        work.with_columns(of.alias("launch"), order.gather(of).alias("order"))
+        .sort("dur_ns", "order", descending=[True, False], nulls_last=True)
         .group_by("row", maintain_order=True)
-        .agg(pl.col("name", "input_dims").first().cast(pl.String), pl.col("kernel", "grid").cast(pl.String))
-        .with_columns(
-            kernels=pl.col("kernel").list.sort().list.join("\n"),
-            grids=pl.col("grid").list.drop_nulls().list.sort().list.join("\n"),
-        )
+        .agg(pl.col("name", "input_dims").first(), pl.col("launch"))
+        .with_columns(launched=pl.col("launch").list.sort().cast(pl.List(pl.String)).list.join(" "))
     )
-    by = ["name", "input_dims", "kernels", "grids"]
+    by = ["name", "input_dims", "launched"]
     entries: dict[tuple[object, ...], int] = {}
     for call in told.unique(by, keep="first").iter_rows(named=True):
-        launched = [(kernel or "", grid) for kernel, grid in zip(call["kernel"], call["grid"], strict=True)]
+        launched = [(kernel or "", grid) for kernel, grid in launches[call["launch"]].iter_rows()]
         entry = _launched(call["name"] or "", call["input_dims"], launched, trace)
         if entry != NOTHING:
             entries[tuple(call[column] for column in by)] = register.add(entry)
