@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 MOST_EVENTS = 200_000
 """Host events above which the views of single events show a step instead of the whole trace."""
 
+_SHARE_OF_MOST = 0.5
+"""Of that many events, how many a stretch has that stands for a trace without steps: where it begins and ends
+means nothing, so that more of it tells no more."""
+
 _CUT = ("ops", "launches", "gpu_ops", "python", "ranges", "memory", "gpu_annotations")
 
 
@@ -47,10 +51,10 @@ def window_of(trace: "Trace", steps: pl.DataFrame, extent: tuple[int, int] | Non
         median = steps.sort("total_ns", "start_ns").row(steps.height // 2, named=True)
         start, end = median["start_ns"], median["start_ns"] + median["total_ns"]
         return Window(cut(trace, start, end), f"step {median['step']}, whose length is the median")
-    length = int((extent[1] - extent[0]) * MOST_EVENTS / events)
+    share = _SHARE_OF_MOST * MOST_EVENTS / events
+    length = int((extent[1] - extent[0]) * share)
     start = (extent[0] + extent[1] - length) // 2
-    share = 100 * MOST_EVENTS / events
-    return Window(cut(trace, start, start + length), f"{share:.1f} % of its time, from the middle")
+    return Window(cut(trace, start, start + length), f"{100 * share:.1f} % of its time, from the middle")
 
 
 def cut(trace: "Trace", start_ns: int, end_ns: int) -> "Trace":
