@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, overload
 
 __version__: str
 is_debug_build: bool
@@ -158,8 +158,13 @@ class TimelineIndex:
     def build(self, numbers: list[int]) -> tuple[int, int] | None:
         """Sorts what was added, with a new number for each track; the first start and the last end."""
 
+    @overload
     def show(self, start_ns: int, end_ns: int, pixels: int) -> ArrowTable:
         """What is seen of ``[start_ns, end_ns)`` on so many pixels."""
+
+    @overload
+    def show(self, start_ns: int, end_ns: int, pixels: int, most: int) -> ArrowTable | None:
+        """The same; None if it is more than ``most`` marks."""
 
 def gzip(content: bytes, level: int) -> bytes:
     """The gzip file of ``content``, the same each time; ``level`` is one of zlib's, 0 to 9."""

@@ -85,15 +85,23 @@ impl TimelineIndex {
         Ok(self.timeline.extent())
     }
 
-    /// What is seen of `[start_ns, end_ns)` on so many pixels.
-    fn show(&self, py: Python<'_>, start_ns: i64, end_ns: i64, pixels: u32) -> PyResult<ArrowTable> {
+    /// What is seen of `[start_ns, end_ns)` on so many pixels; nothing if that is more than `most` marks.
+    #[pyo3(signature = (start_ns, end_ns, pixels, most=None))]
+    fn show(
+        &self,
+        py: Python<'_>,
+        start_ns: i64,
+        end_ns: i64,
+        pixels: u32,
+        most: Option<usize>,
+    ) -> PyResult<Option<ArrowTable>> {
         let timeline = Arc::clone(&self.timeline);
         answer_watched(py, move || {
             let view = View::new(start_ns, end_ns, pixels).ok_or_else(|| {
                 let message = "a view needs time and at least one pixel";
                 ArrowError::InvalidArgumentError(message.to_owned())
             })?;
-            mark_table(&timeline.show(&view))
+            timeline.show(&view, most.unwrap_or(usize::MAX)).map(|marks| mark_table(&marks)).transpose()
         })
     }
 }

@@ -14,7 +14,8 @@ pub fn settle<T: Copy, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
         if matches!(pair, [earlier, later] if key(later) < key(earlier)) {
             ends.push(at);
             if ends.len() > most {
-                items.sort_by_key(key);
+                // Keys may lie far from items: each is looked up once.
+                items.sort_by_cached_key(key);
                 return;
             }
         }

@@ -151,16 +151,17 @@ impl Timeline {
         Some((start, end))
     }
 
-    /// What `view` shows, by track, lane and start.
+    /// What `view` shows, by track, lane and start; `None` if that is more than `most` marks.
     ///
     /// Every event before its end has its say in which lane others lie, whether or not it is in view, so
     /// lanes do not change with the view.
-    pub fn show(&self, view: &View) -> Vec<Mark> {
+    pub fn show(&self, view: &View, most: usize) -> Option<Vec<Mark>> {
         let events = Events::of(&self.sources);
         let mut marks = Vec::new();
         for (number, track) in (0..).zip(&self.tracks) {
             let mut stack = Stack::default();
             let mut lanes: Vec<Pixels> = Vec::new();
+            let mut finished = marks.len();
             let slices = track.iter().map(|&id| events.event(id));
             for slice in slices.take_while(|slice| slice.start < view.end) {
                 let lane = stack.push(slice.start, slice.end);
@@ -171,12 +172,15 @@ impl Timeline {
                     lanes.push(Pixels::new(number, lanes.len() as u32));
                 }
                 if let Some(lane) = lanes.get_mut(lane) {
-                    lane.add(&slice, view);
+                    finished += lane.add(&slice, view);
+                }
+                if finished > most {
+                    return None;
                 }
             }
             marks.extend(lanes.into_iter().flat_map(Pixels::into_marks));
         }
-        marks
+        (marks.len() <= most).then_some(marks)
     }
 }
 

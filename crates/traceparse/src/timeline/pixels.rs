@@ -30,8 +30,14 @@ impl Pixels {
         Self { marks: Vec::new(), open: None, last: (0, 0, 0), names: HashMap::new(), track, lane }
     }
 
-    /// Adds the next event; it touches the view.
-    pub(super) fn add(&mut self, slice: &Slice, view: &View) {
+    /// Adds the next event, which touches the view; says how many marks that finishes.
+    pub(super) fn add(&mut self, slice: &Slice, view: &View) -> usize {
+        let finished = self.marks.len();
+        self.put(slice, view);
+        self.marks.len() - finished
+    }
+
+    fn put(&mut self, slice: &Slice, view: &View) {
         let length = slice.end.saturating_sub(slice.start);
         if view.is_wide(length) {
             self.close();

@@ -21,7 +21,13 @@ fn shown(slices: &[(u32, Slice)], start: i64, end: i64, pixels: u32) -> Vec<Mark
     };
     let middle = slices.len() / 2;
     let sources = vec![source(0, &slices[..middle]), source(middle, &slices[middle..])];
-    Timeline::new(sources, tracks).show(&View::new(start, end, pixels).unwrap())
+    let timeline = Timeline::new(sources, tracks);
+    let view = View::new(start, end, pixels).unwrap();
+    let marks = timeline.show(&view, usize::MAX).unwrap();
+    // As many marks are shown, and no more.
+    assert_eq!(timeline.show(&view, marks.len()).as_ref(), Some(&marks));
+    assert!(marks.is_empty() || timeline.show(&view, marks.len() - 1).is_none());
+    marks
 }
 
 #[test]

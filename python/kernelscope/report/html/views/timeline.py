@@ -99,11 +99,13 @@ def _fitting(
     """As many pixels, up to ``pixels``, as give no more than ``_MOST_MARKS`` marks."""
     start = timeline.start_ns if start_ns is None else start_ns
     end = timeline.end_ns if end_ns is None else end_ns
-    while True:
-        marks = timeline.show(start_ns=start, end_ns=end, pixels=pixels)
-        if marks.height <= _MOST_MARKS or pixels < _PIXELS[0] // 8:
-            return Level(start, end, pixels, marks.head(_MOST_MARKS))
+    while pixels >= _PIXELS[0] // 8:
+        marks = timeline.show_at_most(_MOST_MARKS, start_ns=start, end_ns=end, pixels=pixels)
+        if marks is not None:
+            return Level(start, end, pixels, marks)
         pixels //= 2
+    marks = timeline.show(start_ns=start, end_ns=end, pixels=pixels)
+    return Level(start, end, pixels, marks.head(_MOST_MARKS))
 
 
 @dataclass(frozen=True, slots=True)
