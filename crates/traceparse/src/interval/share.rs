@@ -34,7 +34,7 @@ pub fn shared_time(groups: &[u32], starts: &[i64], lengths: &[i64]) -> Vec<f64> 
             let end = start(at).saturating_add(length);
             sweep.close(start(at));
             if sweep.open.is_empty() && coming.peek().is_none_or(|&next| start(next) >= end) {
-                sweep.put(at, length.max(0) as f64);
+                sweep.put(at, end.saturating_sub(start(at)).max(0) as f64);
             } else {
                 sweep.start(at, start(at), end);
             }

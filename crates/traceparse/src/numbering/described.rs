@@ -200,7 +200,7 @@ impl Weighted {
 
 #[cfg(test)]
 mod tests {
-    use super::{described, totals, weighted_means};
+    use super::{described, ranked, totals, weighted_means};
     use proptest::prelude::*;
 
     proptest! {
@@ -213,6 +213,12 @@ mod tests {
             let sums: Vec<_> = found.iter().map(|group| (group.rows, group.sum)).collect();
             let numbers: Vec<i64> = rows.iter().map(|row| row.1.unwrap_or(0)).collect();
             prop_assert_eq!(totals(&groups, &numbers, 3), sums);
+            let ranks = ranked(&groups, rows.iter().map(|row| row.1), 3, &[0.0, 0.5, 0.9, 0.2]);
+            for (ranked, described) in ranks.into_iter().zip(&found) {
+                prop_assert_eq!((ranked.rows, ranked.sum), (described.rows, described.sum));
+                let told = described.figures.as_ref().map(|told| (told.max, told.quantiles.clone()));
+                prop_assert_eq!(ranked.figures.map(|ranks| (ranks.max, ranks.quantiles)), told);
+            }
             for (group, found) in (0..3).zip(found) {
                 let own = || rows.iter().filter(move |row| row.0 == group);
                 let mut numbers: Vec<i64> = own().filter_map(|row| row.1).collect();

@@ -13,7 +13,7 @@ from kernelscope.analysis.row_lookup import looked_up
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
-COMPUTES = (
+_COMPUTES = (
     ((pl.col("kind") == "kernel") & ~pl.col("is_communication").fill_null(value=False))
     .fill_null(value=False)
     .alias("computes")
@@ -64,7 +64,7 @@ class TraceTables:
         """See :class:`RankTables`."""
         work = self._trace.gpu_ops
         every = self._work.on_devices if by == ["device"] else Intervals(work, by=by)
-        return every.part(work.select(COMPUTES).to_series())
+        return every.part(work.select(_COMPUTES).to_series())
 
 
 class LakeTables:
@@ -91,4 +91,4 @@ class LakeTables:
 
     @once
     def _work(self) -> pl.DataFrame:
-        return self["gpu_ops"].select("rank", "device", "start_ns", "dur_ns", COMPUTES).collect()
+        return self["gpu_ops"].select("rank", "device", "start_ns", "dur_ns", _COMPUTES).collect()
