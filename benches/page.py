@@ -3,7 +3,8 @@
 Each measurement is a process of its own. Reading and the page are timed apart in it, wall time and
 processor time of all threads; the peak of memory is taken before and after the page, without what was
 resident before: the interpreter, its imports and their code. Then Chromium, where one is installed, opens
-the page a few times: from the start of the navigation until the first view is drawn and answers.
+the page a few times: from the start of the navigation until the first view is drawn, as far as the window
+shows it, and answers.
 """
 
 import argparse
@@ -136,7 +137,7 @@ def _measure(wanted: Input, repeats: int) -> dict[str, Any] | None:
 
 
 def _opened(page: Path, repeats: int) -> float | None:
-    """Seconds from the start of the navigation until the first view is drawn; null without a browser."""
+    """Seconds from the start of the navigation until the first view answers; null without a browser."""
     browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if browser is None:
         return None

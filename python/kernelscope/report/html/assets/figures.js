@@ -64,10 +64,11 @@ function figureElement(part) {
   const place = element("div", { class: "figure", role: "img", "aria-label": `${part.title}. ${part.what}` });
   place.style.minHeight = `${part.height}px`;
   const section = element("section", { class: part.narrow ? "part narrow" : part.wide ? "part wide" : "part", id: `part-${part.id}` }, heading(part), place);
-  section.ready = plotly().then(async (Plotly) => {
+  section.draw = async () => {
+    const Plotly = await plotly();
     await Plotly.newPlot(place, colored(part.traces), layoutOf(part), FIGURE_OPTIONS);
     figures.add({ place, part });
-  });
+  };
   return section;
 }
 

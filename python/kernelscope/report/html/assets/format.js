@@ -7,10 +7,13 @@ const TIME_UNITS = [["s", 1e9], ["ms", 1e6], ["us", 1e3]];
 const BYTE_UNITS = [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
 const PREFIXES = [["E", 1e18], ["P", 1e15], ["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]];
 
+// Made once: to make one takes longer than to write a number.
+const PLAIN = new Intl.NumberFormat("en-US");
+const FIXED = [0, 1, 2, 3].map((digits) => new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+
 function fourDigits(value) {
   const size = Math.abs(value);
-  const digits = size < 9.9995 ? 3 : size < 99.995 ? 2 : size < 999.95 ? 1 : 0;
-  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return FIXED[size < 9.9995 ? 3 : size < 99.995 ? 2 : size < 999.95 ? 1 : 0].format(value);
 }
 
 function scaled(value, units, smallest) {
@@ -30,14 +33,14 @@ function amount(value, unit) {
 const FORMATS = {
   ns: (value) => scaled(value, TIME_UNITS, "ns"),
   bytes: (value) => scaled(value, BYTE_UNITS, "B"),
-  count: (value) => value.toLocaleString("en-US"),
-  number: (value) => Number(value.toPrecision(4)).toLocaleString("en-US"),
+  count: (value) => PLAIN.format(value),
+  number: (value) => PLAIN.format(Number(value.toPrecision(4))),
   percent: (value) => `${value.toFixed(1)} %`,
   share: (value) => `${(100 * value).toFixed(1)} %`,
   FLOP: (value) => amount(value, "FLOP"),
   "FLOP/s": (value) => amount(value, "FLOP/s"),
   "B/s": (value) => amount(value, "B/s"),
-  "FLOP/B": (value) => `${Number(value.toPrecision(3)).toLocaleString("en-US")} FLOP/B`,
+  "FLOP/B": (value) => `${PLAIN.format(Number(value.toPrecision(3)))} FLOP/B`,
   flag: (value) => (value ? "yes" : "no"),
   text: (value) => value,
   sentence: (value) => value,

@@ -69,7 +69,7 @@ function tableElement(view, table) {
     holder.replaceChildren(element("p", { class: "note", text: "There is nothing of this kind in the trace." }));
     return section;
   }
-  section.ready = dataTables().then((DataTable) => drawTable(DataTable, view, table, place));
+  section.draw = async () => drawTable(await dataTables(), view, table, place);
   return section;
 }
 

@@ -21,7 +21,6 @@ class TimelinePart {
     this.details = element("p", { class: "note timeline-details", "aria-live": "polite", text: "Point at a bar, or click it, to see what it is." });
     this.listen();
     this.section = element("section", { class: "part timeline", id: `part-${part.id}` }, heading(part), this.buttons(), this.canvas, this.details);
-    this.section.ready = Promise.resolve();
     new ResizeObserver(() => this.draw()).observe(this.canvas);
     themed.add(this);
   }
