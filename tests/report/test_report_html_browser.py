@@ -103,6 +103,33 @@ def opened(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     found.close()
 
 
+def test_a_view_that_was_left_is_not_drawn_on(opened: Opened) -> None:
+    opened.open("#operators")
+    noted = opened.page.evaluate("""async () => {
+        await Promise.all(["operators", "memory"].map(viewOf));
+        await showView("memory");
+        const left = showView("operators");
+        while (document.querySelector("main h1").textContent !== "Operators") await null;
+        await showView("memory");
+        await left;
+        const drawn = [...figures].map(({ place }) => place);
+        return {
+            tables: [...shownTables.keys()],
+            figures: drawn.length,
+            there: drawn.every((place) => place.isConnected),
+            busy: document.getElementById("main").ariaBusy,
+        };
+    }""")
+    tables = opened.page.eval_on_selector_all(
+        "main section.table", "all => all.map(one => one.id.replace('part-', ''))"
+    )
+    assert set(noted["tables"]) <= set(tables)
+    assert noted["there"]
+    assert noted["figures"] == opened.page.locator("main .figure").count() > 0
+    assert noted["busy"] == "false"
+    assert opened.complaints == []
+
+
 def test_a_click_on_a_title_sorts_by_number(opened: Opened) -> None:
     opened.open("#operators")
     title = opened.page.locator("#part-ops thead th", has_text="Calls").first

@@ -163,6 +163,20 @@ def test_a_library_that_is_missing_is_named(
     assert not (tmp_path / "page.html").exists()
 
 
+def test_the_browser_parses_plotly_once(text: str) -> None:
+    """The function that is all of Plotly stands in brackets, and nothing else of the file has changed."""
+    packed = re.findall(r'id="library-plotly">([^<]*)<', text)[0]
+    script = gzip.decompress(base64.b64decode(packed)).decode()
+    spec = find_spec("plotly")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    shipped = Path(spec.submodule_search_locations[0], "package_data/plotly.min.js").read_text()
+    assert re.search(r": this, \(\(\) => \{", script)
+    assert script.endswith("return Plotly;\n})));")
+    assert len(script) == len(shipped) + 2
+    assert script.replace("this, (() =>", "this, () =>", 1)[:-2] + ";" == shipped
+
+
 def test_no_other_report_imports_the_page(tiny: Path, tmp_path: Path) -> None:
     program = (
         "import sys, kernelscope as ks; from kernelscope.report import render; from pathlib import Path;"

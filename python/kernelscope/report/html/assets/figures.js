@@ -66,8 +66,10 @@ function figureElement(part) {
   const section = element("section", { class: part.narrow ? "part narrow" : part.wide ? "part wide" : "part", id: `part-${part.id}` }, heading(part), place);
   section.draw = async () => {
     const Plotly = await plotly();
+    // The reader may have left meanwhile.
+    if (!place.isConnected) return;
     await Plotly.newPlot(place, colored(part.traces), layoutOf(part), FIGURE_OPTIONS);
-    figures.add({ place, part });
+    if (place.isConnected) figures.add({ place, part });
   };
   return section;
 }

@@ -76,6 +76,7 @@ async function showView(id) {
   // What the window shows comes first; who looks at it need not wait for the rest.
   const inSight = made.filter((item) => item.getBoundingClientRect().top < window.innerHeight);
   await drawn(inSight);
+  if (shown !== id) return;
   if (!performance.getEntriesByName(INTERACTIVE).length) performance.mark(INTERACTIVE);
   await drawn(made.filter((item) => !inSight.includes(item)));
   if (shown === id) main.setAttribute("aria-busy", "false");

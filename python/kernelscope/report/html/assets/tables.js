@@ -69,7 +69,11 @@ function tableElement(view, table) {
     holder.replaceChildren(element("p", { class: "note", text: "There is nothing of this kind in the trace." }));
     return section;
   }
-  section.draw = async () => drawTable(await dataTables(), view, table, place);
+  section.draw = async () => {
+    const DataTable = await dataTables();
+    // The reader may have left meanwhile.
+    if (place.isConnected) drawTable(DataTable, view, table, place);
+  };
   return section;
 }
 
@@ -102,7 +106,6 @@ function drawTable(DataTable, view, table, place) {
     language: { search: "", searchPlaceholder: "Search this table", info: "_START_ to _END_ of _TOTAL_" },
   });
   shownTables.set(table.id, { api, view, table });
-  return api;
 }
 
 /* Opens a row, or closes it, and keeps the address in step. */
