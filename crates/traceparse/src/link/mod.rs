@@ -72,7 +72,7 @@ pub(crate) fn link(trace: &mut Trace, options: &ReadOptions) {
     frames.store(&mut trace.tables, &mut stats);
     selection::clear_unfounded(&mut trace.tables, options);
     // Last, when nothing is held beside the tables: these are the largest columns.
-    threads::store_idents(&mut trace.tables, &trace.tracks);
+    threads::store_idents(&mut trace.tables, &trace.tracks, options);
     trace.tables.threads = threads::threads(&trace.tables.metadata, &trace.tracks, &trace.symbols);
     threads::add_used_devices(&mut trace.tables);
     // Of a part of a trace nobody can say what is missing.

@@ -3,6 +3,7 @@
 use hashbrown::HashMap;
 use std::collections::BTreeSet;
 
+use crate::options::ReadOptions;
 use crate::schema::{Column, DeviceRow, MetadataEvents, Symbol, SymbolTable, Tables, ThreadRow, Threads};
 use crate::tracks::{Ident, TrackTable};
 
@@ -17,15 +18,10 @@ impl Idents {
         let keys = || (0..tracks.len() as u32).map(|track| tracks.key(track));
         Self { pids: keys().map(|key| key.0.int()).collect(), tids: keys().map(|key| key.1.int()).collect() }
     }
-
-    /// The columns `pid` and `tid` of a table.
-    fn columns(&self, tracks: &Column<u32>) -> (Column<i64>, Column<i64>) {
-        let tracks = tracks.values();
-        (column(&self.pids, tracks), column(&self.tids, tracks))
-    }
 }
 
-fn column(idents: &[Option<i64>], tracks: &[u32]) -> Column<i64> {
+fn column(idents: &[Option<i64>], tracks: &Column<u32>) -> Column<i64> {
+    let tracks = tracks.values();
     let ident = |&track: &u32| idents[track as usize];
     // Tracks without numbers are those of profiler spans: few tables have any.
     if tracks.iter().all(|track| ident(track).is_some()) {
@@ -34,13 +30,20 @@ fn column(idents: &[Option<i64>], tracks: &[u32]) -> Column<i64> {
     tracks.iter().map(ident).collect()
 }
 
-/// Fills the columns `pid` and `tid` of every table that has tracks.
-pub(super) fn store_idents(tables: &mut Tables, tracks: &TrackTable) {
+/// Fills the columns `pid` and `tid` of every table that has tracks, where they are wanted.
+pub(super) fn store_idents(tables: &mut Tables, tracks: &TrackTable, options: &ReadOptions) {
     let idents = Idents::new(tracks);
+    let wants = |table, column| options.wants(table) && options.wants_column(table, column);
     macro_rules! store {
-        ($($table:ident),*) => {
-            $( (tables.$table.pid, tables.$table.tid) = idents.columns(&tables.$table.track); )*
-        };
+        ($($table:ident),*) => { $(
+            let table = &mut tables.$table;
+            if wants(stringify!($table), "pid") {
+                table.pid = column(&idents.pids, &table.track);
+            }
+            if wants(stringify!($table), "tid") {
+                table.tid = column(&idents.tids, &table.track);
+            }
+        )* };
     }
     store!(ops, launches, python, ranges, memory, counters, instants, flows, spans, metadata);
 }
