@@ -164,12 +164,11 @@ def _answers_after(page: Path, browser: str, driver: "Playwright") -> float:
     # the driver, which is one, only comes when the page is long done, and asks what the page itself noted.
     with _started(browser) as address:
         time.sleep(SETTLE_S)
-        urlopen(
-            Request(f"{address}/json/new?{quote(page.resolve().as_uri(), safe='')}", method="PUT")
-        ).close()
+        tab = f"{address}/json/new?{quote(page.resolve().as_uri(), safe='')}"
+        urlopen(Request(tab, method="PUT")).close()
         time.sleep(2 * SETTLE_S)
         attached = driver.chromium.connect_over_cdp(address)
-        shown = next(tab for tab in attached.contexts[0].pages if tab.url.startswith("file:"))
+        shown = next(page for page in attached.contexts[0].pages if page.url.startswith("file:"))
         shown.wait_for_selector("html[data-ready]")
         mark = "performance.getEntriesByName('kernelscope-interactive')[0].startTime"
         seconds = shown.evaluate(mark) / 1000

@@ -29,6 +29,9 @@ TRACES = (
     "nsys/h100-2gpu-emit-nvtx-2026.2.sqlite",
 )
 
+# Of each odd kind of NVTX range, such as those that another thread or process ends.
+RANGES = ("coll", "cross", "dom1", "dom2", "domid", "graph", "ident", "nest", "open", "prec", "startend")
+
 
 def report_of(path: Path, form: str, folder: Path, tables: dict[str, list[str]] | None) -> dict[str, str]:
     """The files of a report, or the views of the page."""
@@ -61,6 +64,16 @@ def test_files_of_tables_hold_all_of_them() -> None:
 @pytest.mark.parametrize("name", TRACES)
 def test_reports_of_real_traces_need_no_more(name: str, shared: Path, tmp_path: Path) -> None:
     check(shared / "traces" / name, tmp_path)
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_pages_of_odd_ranges_need_no_more(name: str, shared: Path, tmp_path: Path) -> None:
+    path = shared / f"oracles/nsys-stats/edge/{name}.sqlite"
+    whole, asked = (report_of(path, "html", tmp_path, some) for some in (None, asked_tables("html")))
+    for views in (whole, asked):
+        # A column that the file lacks is only missed where it is asked for.
+        del views["diagnostics"]
+    assert asked == whole
 
 
 @pytest.mark.parametrize("kind", ["kineto", "nsys", "nvprof"])

@@ -197,14 +197,15 @@ def _projector(
 
 def _with_process(trace: "Trace", frame: pl.DataFrame) -> pl.DataFrame:
     """Adds ``process``, a number of the process of each row's thread."""
+    if not frame["pid"].null_count():
+        return frame.with_columns(process="pid")
     # A process known by a text only has a number of its own: that of its first track.
     named = trace.threads.group_by("pid_text").agg(pl.col("track").min().cast(pl.Int64).alias("_named"))
-    unnumbered = frame["pid"].null_count() > 0
-    process = pl.col("pid").fill_null(-1)
-    if unnumbered and named.height:
-        of_track = trace.threads.join(named, on="pid_text", nulls_equal=True).select("track", "_named")
-        frame = frame.join(of_track, on="track", how="left", maintain_order="left")
-        process = pl.coalesce("pid", -2 - pl.col("_named"), pl.lit(-1))
+    of_tracks = trace.threads.join(named, on="pid_text", nulls_equal=True)
+    # Who reads no process of each row still has that of its track.
+    of_tracks = of_tracks.select("track", "_named", _pid="pid")
+    frame = frame.join(of_tracks, on="track", how="left", maintain_order="left")
+    process = pl.coalesce("pid", "_pid", -2 - pl.col("_named"), pl.lit(-1))
     return frame.with_columns(process=process.cast(pl.Int64))
 
 

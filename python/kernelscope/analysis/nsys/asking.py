@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 
-# Columns of GPU work that it is broken down by; other tables have their process always.
+# Columns of GPU work that it is broken down by.
 _OF_GPU_WORK = {"device": "device", "stream": "stream", "process": "pid"}
+# Where what ran on the host did: every row says it, whatever else is read of it.
+_ON_HOST = ("launches", "ranges", "spans")
+_PLACE = ("pid", "tid")
 
 
 def nsys_report(trace: "Trace", report: str, *, by: Sequence[str] = ()) -> pl.DataFrame:
@@ -91,6 +94,10 @@ def read_for(
         tables.setdefault("launches", []).append("range_row")
         tables["ranges"] = list(TEXT_COLUMNS)
         tables["extra_args"] = []
+    # No columns stand for all of them.
+    for name in _ON_HOST:
+        if tables.get(name):
+            tables[name] += _PLACE
     options: dict[str, Any] = {"strict": strict, "threads": threads, "progress": progress}
     if not (report.linked or question.has("nvtx-name")):
         return _read_apart(path, tables, options)
@@ -114,7 +121,7 @@ def _read_apart(
 def _narrowed(trace: "Trace", table: str, columns: Sequence[str]) -> "Trace":
     """The trace without the columns of a table that nobody asked for."""
     frame: pl.DataFrame = getattr(trace, table)
-    kept = {*columns, "pid"} if len(columns) else set(frame.columns)
+    kept = set(columns or frame.columns)
     nothing = (
         pl.Series(name, [None], dtype=dtype).new_from_index(0, frame.height)
         for name, dtype in frame.schema.items()
