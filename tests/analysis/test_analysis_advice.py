@@ -76,6 +76,17 @@ def test_an_idle_gpu_says_what_it_waited_for(advise: Advise) -> None:
     assert "190.0 us for data" in row["evidence"]
 
 
+def test_time_between_steps_is_no_idle_time_of_theirs(advise: Advise) -> None:
+    program = Program()
+    program.annotation("ProfilerStep#1", 5000, 1000)
+    program.run("k", 10, 290)
+    program.run("k", 5100, 900, launched=5090)
+    row = spoke(advise(program), "gpu_idle")
+    assert row["saving_ns"] == 700_000 + 100_000
+    assert row["value"] == pytest.approx(0.4)
+    assert "800.0 us for a host that did something else" in row["evidence"]
+
+
 def test_an_optimizer_that_launches_for_each_parameter(advise: Advise) -> None:
     program = Program()
     program.annotation("Optimizer.step#SGD.step", 1, 500)

@@ -8,6 +8,7 @@ import polars as pl
 
 from kernelscope.analysis.advice.names import distinct, matching, names_like
 from kernelscope.analysis.advice.waits import Gaps, classified_gaps
+from kernelscope.analysis.covering import merged
 from kernelscope.analysis.described import totals
 from kernelscope.analysis.eligibility import Eligibility, call_eligibility
 from kernelscope.analysis.gpu_work import GpuWork
@@ -189,9 +190,17 @@ class Facts:
     @cached_property
     def gaps(self) -> Gaps:
         """The gaps of GPUs in whole steps, by what they waited for: see ``classified_gaps``."""
-        names = self._names
+        names, spans = self._names, None
+        if self.marked:
+            end = pl.col("start_ns") + pl.col("total_ns")
+            spans = merged(self.breakdown.select("start_ns", end_ns=end), by=[])
         return classified_gaps(
-            self.trace, self.work, self.inside, op_names=names["ops"], launch_names=names["launches"]
+            self.trace,
+            self.work,
+            self.inside,
+            spans=spans,
+            op_names=names["ops"],
+            launch_names=names["launches"],
         )
 
     def may_use(self, column: str, share: float) -> bool:

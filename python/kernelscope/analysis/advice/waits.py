@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from kernelscope.analysis.advice.names import matching
+from kernelscope.analysis.covering import Intervals
 from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.launching.gaps import with_launches, work_gaps
 
@@ -40,6 +41,7 @@ def classified_gaps(
     work: GpuWork,
     inside: Callable[[pl.DataFrame], pl.DataFrame],
     *,
+    spans: pl.DataFrame | None = None,
     op_names: pl.Series | None = None,
     launch_names: pl.Series | None = None,
 ) -> Gaps:
@@ -50,7 +52,8 @@ def classified_gaps(
     launched in it, as the host was late; ``host``: the same, but so late that the host must have done
     something else than to launch. ``queue``: it had been launched before, and waited for an event, a copy,
     another stream, or only for its turn. Null where the launch was not recorded. ``inside`` picks the gaps
-    that count, by the ``step`` of the work after them. ``op_names`` and ``launch_names`` take the distinct
+    that count, by the ``step`` of the work after them, and of these only what lies in ``spans``, the time of
+    steps as parts that do not touch, if they are given. ``op_names`` and ``launch_names`` take the distinct
     names of the trace's ``ops`` and ``launches``.
 
     Columns: ``row`` (of the work after the gap in ``gpu_ops``), ``device``, ``dur_ns``, ``cause``; of those
@@ -75,7 +78,17 @@ def classified_gaps(
     )
     causes = gaps.select(pl.when(~pl.col("is_late")).then(pl.lit("queue", _CAUSE))).to_series()
     causes = causes.scatter(late["place"], late["cause"]).alias("cause")
-    return Gaps(gaps.select("row", "device", "dur_ns", causes), late.drop("place", "data_row"))
+    # What happens between steps says why a gap is there, and is no time of theirs.
+    lasting = gaps["dur_ns"] if spans is None else _within(spans, trace, gaps)
+    late = late.with_columns(lasting.gather(late["place"]))
+    return Gaps(gaps.select("row", "device", lasting, causes), late.drop("place", "data_row"))
+
+
+def _within(spans: pl.DataFrame, trace: "Trace", gaps: pl.DataFrame) -> pl.Series:
+    """How much of each gap lies in the spans."""
+    ends = trace.gpu_ops["start_ns"].gather(gaps["at"])
+    places = pl.DataFrame({"start_ns": ends - gaps["dur_ns"], "end_ns": ends})
+    return Intervals(spans, by=[]).hidden_ns(places).alias("dur_ns")
 
 
 def _with_data(gaps: pl.DataFrame, trace: "Trace", *, names: pl.Series | None) -> pl.DataFrame:
