@@ -24,6 +24,7 @@ from kernelscope.report.html.cells import label, texts, written
 from kernelscope.report.html.columns import COLUMNS
 from kernelscope.report.html.parts import Note, View
 from kernelscope.report.html.tables import MOST_ROWS, Table
+from kernelscope.report.html.views import every_view
 
 
 def page_with(view: View, *, title: str) -> str:
@@ -161,6 +162,26 @@ def test_a_library_that_is_missing_is_named(
     with pytest.raises(InvalidArgumentError, match=rf"the page needs {package}.*kernelscope\[page\]"):
         render(ks.read(tiny), format="html", out=tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
+
+
+def test_steps_of_one_number_have_bars_of_their_own(tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = []
+    for pid in (7, 8):
+        host = {"ph": "X", "pid": pid, "tid": pid}
+        for step in (1, 2):
+            at = 1000 * (2 * step + pid)
+            name = f"ProfilerStep#{step}"
+            events += [
+                host | {"cat": "user_annotation", "name": name, "ts": at, "dur": 900},
+                host | {"cat": "cpu_op", "name": "aten::mm", "ts": at + 10, "dur": 100},
+            ]
+    path = tmp_path / "two.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    overview = next(view for view in every_view(ks.read(path)) if view.id == "overview").payload()
+    bars = next(part for part in overview["parts"] if part.get("id") == "step-bars")
+    labels = bars["traces"][0]["x"]
+    assert labels[0] == "mean"
+    assert sorted(labels[1:]) == ["1", "1 (2)", "2", "2 (2)"]
 
 
 def test_the_browser_parses_plotly_once(text: str) -> None:

@@ -1,5 +1,6 @@
 """Figures that several views draw."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, cast
 from zlib import crc32
@@ -38,7 +39,7 @@ def donut(id: str, title: str, what: str, frame: pl.DataFrame, column: str, *, t
     """The shares of the ``top`` rows of ``frame`` in the sum of ``column``, and of the others."""
     rows = frame.filter(pl.col(column) > 0).sort(column, descending=True)
     shown = rows.head(top)
-    names = _distinct([_NO_KEY + label(name, 34) for name in shown["name"].to_list()])
+    names = distinct([_NO_KEY + label(name, 34) for name in shown["name"].to_list()])
     values = cast("list[float]", shown[column].to_list())
     rest = rows.height - shown.height
     if rest > 0:
@@ -74,12 +75,14 @@ def donut_height(slices: int) -> int:
     return 230 + 20 * slices
 
 
-def _distinct(names: list[str]) -> list[str]:
-    """``names`` told apart: Plotly adds up slices of one label."""
-    return [
-        f"{name} ({names[:at].count(name) + 1})" if name in names[:at] else name
-        for at, name in enumerate(names)
-    ]
+def distinct(names: list[str]) -> list[str]:
+    """``names`` told apart: Plotly adds up slices, and bars, of one label."""
+    seen: Counter[str] = Counter()
+    told: list[str] = []
+    for name in names:
+        seen[name] += 1
+        told.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return told
 
 
 def slice_trace(names: Sequence[str], values: Sequence[float], colors: Sequence[str]) -> dict[str, Any]:

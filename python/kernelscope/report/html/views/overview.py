@@ -6,7 +6,7 @@ import polars as pl
 
 from kernelscope.analysis import CATEGORIES
 from kernelscope.report.facts import trace_facts
-from kernelscope.report.html.charts import donut_height, donut_layout, slice_trace, time_unit
+from kernelscope.report.html.charts import distinct, donut_height, donut_layout, slice_trace, time_unit
 from kernelscope.report.html.columns import COLUMNS
 from kernelscope.report.html.parts import Fact, Facts, Figure, Note, Part, View
 from kernelscope.report.html.sources import Sources
@@ -105,7 +105,8 @@ def _bars(steps: pl.DataFrame) -> Figure:
         .agg(pl.col("step").first(), pl.col("total_ns", *CATEGORIES).mean())
     )
     mean = steps.select(pl.col("total_ns", *CATEGORIES).mean()).row(0, named=True)
-    labels = ["mean", *(str(step) for step in binned["step"].to_list())]
+    # The steps of several processes in one file have the same numbers.
+    labels = ["mean", *distinct([str(step) for step in binned["step"].to_list()])]
     traces: list[dict[str, Any]] = []
     for column in CATEGORIES:
         values = [mean[column], *binned[column].to_list()]
