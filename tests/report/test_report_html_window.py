@@ -44,6 +44,22 @@ def test_of_a_large_trace_without_steps_the_middle_is_shown(
     assert 0 < found.trace.ops.height < trace.ops.height
 
 
+def test_of_a_large_step_the_middle_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = trace_of(tmp_path, steps=9)
+    first, last = trace.extent() or (0, 0)
+    # Nine steps of the recording in each of two, the second of which is the longer one.
+    half = (last - first) // 2
+    steps = pl.DataFrame({"step": [1, 2], "start_ns": [first, first + half], "total_ns": [half, half + 1]})
+    whole = window.window_of(trace, steps, (first, last))
+    assert whole.trace is trace
+    monkeypatch.setattr(window, "MOST_EVENTS", 6)
+    found = window.window_of(trace, steps, (first, last))
+    assert " % of step 2, whose length is the median, from its middle" in found.remark
+    assert 0 < window.host_events(found.trace) <= 6
+    starts = found.trace.ops["start_ns"]
+    assert starts.is_between(first + half + half // 4, last - half // 4).all()
+
+
 def test_what_reaches_out_of_the_window_is_shortened(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, steps=1)
     start = trace.ops["start_ns"].min()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from kernelscope import _traceparse
+from kernelscope.units import format_percent
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -14,8 +15,8 @@ MOST_EVENTS = 200_000
 """Host events above which the views of single events show a step instead of the whole trace."""
 
 _SHARE_OF_MOST = 0.5
-"""Of that many events, how many a stretch has that stands for a trace without steps: where it begins and ends
-means nothing, so that more of it tells no more."""
+"""Of that many events, how many a stretch has that stands for a trace without steps, or for a larger step.
+Where it begins and ends means nothing, so that more of it tells no more."""
 
 _CUT = ("ops", "launches", "gpu_ops", "python", "ranges", "memory", "gpu_annotations")
 
@@ -38,23 +39,35 @@ def host_events(trace: "Trace") -> int:
 
 
 def window_of(trace: "Trace", steps: pl.DataFrame, extent: tuple[int, int] | None) -> Window:
-    """``trace`` itself, or its median step if it is large, or its middle if it has no steps.
+    """``trace`` itself, or if it is large its median step or the middle of it, or of a trace without steps.
 
     ``extent`` takes the answer of :meth:`kernelscope.Trace.extent`.
 
     Columns: of ``steps``, needs ``step``, ``start_ns`` and ``total_ns``.
     """
-    events = host_events(trace)
-    if events <= MOST_EVENTS or extent is None:
+    if host_events(trace) <= MOST_EVENTS or extent is None:
         return Window(trace, "")
-    if steps.height > 1:
-        median = steps.sort("total_ns", "start_ns").row(steps.height // 2, named=True)
-        start, end = median["start_ns"], median["start_ns"] + median["total_ns"]
-        return Window(cut(trace, start, end), f"step {median['step']}, whose length is the median")
-    share = _SHARE_OF_MOST * MOST_EVENTS / events
-    length = int((extent[1] - extent[0]) * share)
-    start = (extent[0] + extent[1] - length) // 2
-    return Window(cut(trace, start, start + length), f"{100 * share:.1f} % of its time, from the middle")
+    if steps.height < 2:
+        found, share = _middle(trace, *extent)
+        return Window(found, f"{format_percent(share)} of its time, from the middle")
+    median = steps.sort("total_ns", "start_ns").row(steps.height // 2, named=True)
+    start, end = median["start_ns"], median["start_ns"] + median["total_ns"]
+    found, share = _middle(cut(trace, start, end), start, end)
+    part = f"step {median['step']}, whose length is the median"
+    return Window(found, part if share == 1 else f"{format_percent(share)} of {part}, from its middle")
+
+
+def _middle(trace: "Trace", start_ns: int, end_ns: int) -> tuple["Trace", float]:
+    """``trace``, which lasts from ``start_ns`` to ``end_ns``, or if it is large its middle, and its share."""
+    whole = end_ns - start_ns
+    start, end = start_ns, end_ns
+    # Where the middle is denser than the rest, once is not enough.
+    while (events := host_events(trace)) > MOST_EVENTS and end > start:
+        length = int((end - start) * _SHARE_OF_MOST * MOST_EVENTS / events)
+        start = (start + end - length) // 2
+        end = start + length
+        trace = cut(trace, start, end)
+    return trace, (end - start) / whole if whole else 1.0
 
 
 def cut(trace: "Trace", start_ns: int, end_ns: int) -> "Trace":
