@@ -40,6 +40,12 @@ def busy() -> str | None:
     return f"the machine is busy (load {load:.1f} on {cores} cores): the figures will be too low"
 
 
+def stolen_seconds() -> float:
+    """Processor time, all cores together, that the host of a virtual machine has given to others so far."""
+    steal = Path("/proc/stat").read_text().split(maxsplit=9)[8]
+    return int(steal) / os.sysconf("SC_CLK_TCK")
+
+
 def available_bytes() -> int:
     """Memory that a new process can take without swapping."""
     return _meminfo("MemAvailable")
