@@ -39,7 +39,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 MOST_STOLEN = 0.03
 """Of a processor, what the host may take away during a measurement."""
 SETTLE_S = 2.0
-"""A browser just started has nothing more to do after it, and half of that again a page."""
+"""After it a browser just started has nothing more to do; a page is given twice as long."""
 # The promises name the page of a trace of 1 GB. Small ones are read in less than what any page takes.
 JUDGED_BYTES = 900 * MB
 PROMISES = {
