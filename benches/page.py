@@ -1,9 +1,9 @@
 """Measures the page of ``analyze --format html``: ``make bench-page``.
 
-Each measurement is a process of its own. Reading and the page are timed apart in it, wall time and
-processor time of all threads; the peak of memory is taken before and after the page, without what was
-resident before: the interpreter, its imports and their code. A measurement during which the host of a virtual
-machine gave the processor to others is taken again, up to twice. Then Chromium, where one is installed, opens
+Each measurement is a process of its own. Reading and the page are timed apart in it; the peak of memory is
+taken before and after the page, without what was resident before: the interpreter, its imports and their
+code. A measurement during which the host of a virtual machine gave the processor to others is taken again, up
+to twice; what it took of a core during those that count is told. Then Chromium, where one is installed, opens
 the page a few times, as a user's does, without a debugger: from the start of the navigation until the first
 view is drawn, as far as the window shows it, and answers. The exit status is 1 where a promise is not kept.
 """
@@ -212,13 +212,13 @@ def _started(browser: str) -> Iterator[str]:
 
 def _figures(rows: list[dict[str, Any]]) -> list[str]:
     titles = ("trace", "reading", "page", "x reading", "peak of reading", "of the page", "of the JSON")
-    lines = [f"| {' | '.join((*titles, 'size', 'answers after'))} |", "|---" * 9 + "|"]
+    lines = [f"| {' | '.join((*titles, 'size', 'answers after', 'taken by the host'))} |", "|---" * 10 + "|"]
     for row in rows:
         answers = "-" if row["interactive_s"] is None else f"{row['interactive_s']:.2f} s"
         peaks = f"{row['read_bytes'] / MB:,.0f} MB | {row['page_bytes'] / MB:,.0f} MB"
         lines.append(
             f"| {row['name']} | {row['read_s']:.2f} s | {row['page_s']:.2f} s | {row['ratio']:.2f} |"
-            f" {peaks} | {row['memory']:.2f} | {row['page_mb']:.1f} MB | {answers} |"
+            f" {peaks} | {row['memory']:.2f} | {row['page_mb']:.1f} MB | {answers} | {row['stolen']:.1%} |"
         )
     return lines
 

@@ -203,7 +203,7 @@ class WorkCosting:
     """Divides GPU work into classes of equal pieces."""
 
     def __init__(self, work: Frame) -> None:
-        """Of ``op``, ``device``, ``start_ns``, ``dur_ns``, and ``0`` ... that classes agree in."""
+        """Of ``op``, ``dur_ns``, ``busy_ns``, and ``0`` ... that classes agree in."""
 
     def first(self) -> ArrowTable:
         """``first``, the position of the first piece of each class."""
@@ -262,6 +262,12 @@ class Intervals:
 
     def part(self, marks: Frame, of: Frame | None) -> Intervals:
         """Some of them, those that are ``marked``."""
+
+    def regrouped(self, groups: Frame | None) -> Intervals:
+        """The same by other groups, ``group``, or all in one."""
+
+    def shared(self) -> ArrowTable:
+        """The part of each in the time that its group covers: ``shared_ns``."""
 
     def groups(self) -> ArrowTable:
         """The number of each group, ``group``, and the position of an interval of it, ``at``."""

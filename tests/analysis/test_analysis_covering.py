@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelscope import analysis
-from kernelscope.analysis.covering import Intervals, covered_ns, merged
+from kernelscope.analysis.covering import Intervals, covered_ns, group_codes, merged
 from kernelscope.errors import InvalidArgumentError
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(-3, 12), st.sampled_from("ab")), max_size=15)
@@ -159,6 +159,30 @@ KEYS = st.lists(
     ),
     max_size=20,
 )
+
+
+@settings(deadline=None)
+@given(SPANS)
+def test_intervals_by_other_groups_are_as_if_new(spans: list[tuple[int, int, str]]) -> None:
+    # Groups that lie in those of before, as streams do in GPUs; such that lie across them; and one of all.
+    rows = frame(spans).with_row_index("row")
+    rows = rows.with_columns(inner=pl.col("row") % 2, across=pl.col("row") % 3)
+    old = Intervals(rows, by=["group"])
+    for by in (["group", "inner"], ["across"], []):
+        regrouped, new = old.regrouped(rows.select(by), group_codes(rows, by)), Intervals(rows, by=by)
+        assert regrouped.union().equals(new.union())
+        assert regrouped.extents().equals(new.extents())
+        assert regrouped.shared_ns().to_list() == pytest.approx(new.shared_ns().to_list())
+
+
+@settings(deadline=None)
+@given(SPANS)
+def test_shares_of_a_group_sum_to_what_it_covers(spans: list[tuple[int, int, str]]) -> None:
+    rows = frame(spans)
+    shared = Intervals(rows, by=["group"]).shared_ns()
+    for (group,), own in rows.with_columns(shared=shared).group_by("group"):
+        covered = [moment for name, moment in instants(rows) if name == group]
+        assert own["shared"].sum() == pytest.approx(len(covered))
 
 
 @settings(deadline=None)

@@ -7,7 +7,6 @@ use arrow_schema::ArrowError;
 use pyo3::prelude::*;
 use traceparse::call_tree::{Classes, Forest, NONE, Positions, set_apart};
 use traceparse::costing::{Calls, Figures, Limits, Marks, Owned, Owner, Pairs, Traits, UNTIMED, Work};
-use traceparse::interval::shared_time;
 use traceparse::numbering::WordNumbering;
 
 use crate::answer::{answer, answer_watched};
@@ -160,18 +159,14 @@ pub(crate) struct WorkCosting {
 
 #[pymethods]
 impl WorkCosting {
-    /// Of work with `op` (an index, null for none), `device`, `start_ns`, `dur_ns`, and as `0`, `1` ... what
-    /// classes agree in, as codes. Its GPUs' busy time is divided among it.
+    /// Of work with `op` (an index, null for none), `dur_ns`, `busy_ns` (its part in the time in which its GPU
+    /// is busy), and as `0`, `1` ... what classes agree in, as codes.
     #[new]
     fn new(py: Python<'_>, work: Frame) -> PyResult<Self> {
         answer(py, || {
             let mut classes = Classes::new(work.height() as u32);
             divide_all(&mut classes, &work)?;
-            let (starts, lengths) = (work.numbers("start_ns")?, work.numbers("dur_ns")?);
-            let mut devices = Classes::new(work.height() as u32);
-            divide(&mut devices, &work, "device")?;
-            let busy = shared_time(devices.of(), &starts, &lengths);
-            drop(devices);
+            let busy = work.fractions("busy_ns")?;
             let mut durations = work.kept_numbers("dur_ns")?.values().clone();
             if let Some(known) = work.known("dur_ns")? {
                 let of = |(&duration, &is_known): (&i64, &bool)| if is_known { duration } else { UNTIMED };

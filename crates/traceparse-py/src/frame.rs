@@ -222,10 +222,14 @@ impl Frame {
 
     /// The values of a column of fractions, NaN where there is none.
     pub(crate) fn fractions(&self, name: &str) -> Outcome<Vec<f64>> {
-        let mut values = Vec::new();
+        let mut values = Vec::with_capacity(self.height());
         for array in self.arrays(name) {
             let array = array?.as_primitive_opt::<Float64Type>().ok_or_else(|| unfit(name))?;
-            values.extend(array.iter().map(|value| value.unwrap_or(f64::NAN)));
+            if array.null_count() == 0 {
+                values.extend_from_slice(array.values());
+            } else {
+                values.extend(array.iter().map(|value| value.unwrap_or(f64::NAN)));
+            }
         }
         Ok(values)
     }

@@ -178,6 +178,22 @@ impl Intervals {
         })
     }
 
+    /// The same intervals by other groups, `group`, or all in one.
+    fn regrouped(&self, py: Python<'_>, groups: Option<Frame>) -> PyResult<Self> {
+        answer(py, || {
+            let groups = groups.map(|groups| groups.kept_links("group", NOWHERE)).transpose()?;
+            let codes = groups.as_ref().map(|groups| groups.values().as_ref());
+            let order = some_by_start(self.order.clone(), codes, self.starts.values());
+            Ok(Self { groups, starts: self.starts.clone(), ends: self.ends.clone(), order })
+        })
+    }
+
+    /// The part of each interval in the time that its group covers, which those that last at once share:
+    /// `shared_ns`.
+    fn shared(&self, py: Python<'_>) -> PyResult<ArrowTable> {
+        answer(py, || table(vec![("shared_ns", Arc::new(Float64Array::from(self.all().shared())))]))
+    }
+
     /// The number of each group, `group`, and the position of an interval of it, `at`.
     fn groups(&self, py: Python<'_>) -> PyResult<ArrowTable> {
         answer(py, || {

@@ -30,8 +30,8 @@ pub(crate) fn find_rows(py: Python<'_>, rows: Frame, wanted: Frame) -> PyResult<
 #[pyfunction]
 pub(crate) fn distinct_rows(py: Python<'_>, codes: Frame) -> PyResult<ArrowTable> {
     answer(py, || {
-        let parts = codes.arrays_of::<UInt32Type>("code")?;
-        let found = distinct(parts.iter().flat_map(|part| part.iter()));
+        let codes = codes.links("code", NOWHERE)?;
+        let found = distinct(codes.iter().map(|&code| (code != NOWHERE).then_some(code)));
         table(vec![("at", Arc::new(UInt32Array::from(found)))])
     })
 }

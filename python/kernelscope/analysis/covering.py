@@ -5,7 +5,6 @@ Groups come in the order of the values of their columns, with null first.
 
 from collections.abc import Sequence
 from copy import copy
-from types import EllipsisType
 
 import polars as pl
 
@@ -17,18 +16,13 @@ _MOST_CODES = 2**32
 class Intervals:
     """Intervals of groups, put into order once for all that is asked of them.
 
-    ``groups`` takes the answer of :func:`group_codes`, which is asked if ``...``.
-
     Columns: of ``frame``, needs ``start_ns``, ``end_ns`` or ``dur_ns``, and ``by``, which say what belongs to
         a group. Those without an end or a duration are empty.
     """
 
-    def __init__(
-        self, frame: pl.DataFrame, *, by: list[str], groups: "pl.Series | EllipsisType | None" = ...
-    ) -> None:
+    def __init__(self, frame: pl.DataFrame, *, by: list[str]) -> None:
         self._values = frame.select(by)
-        groups = group_codes(frame, by) if isinstance(groups, EllipsisType) else groups
-        self._sorted = _traceparse.Intervals(grouped(frame, groups))
+        self._sorted = _traceparse.Intervals(grouped(frame, group_codes(frame, by)))
 
     def union(self) -> pl.DataFrame:
         """The union of each group, as disjoint parts that do not touch, in order.
@@ -97,6 +91,24 @@ class Intervals:
         """
         frame = pl.DataFrame({"marked": marks, "label": labels.cast(pl.UInt32)})
         return pl.DataFrame(self._sorted.runs(frame))
+
+    def shared_ns(self) -> pl.Series:
+        """The part of each interval in the time that its group covers, as fractions.
+
+        A moment is shared equally by the intervals that last in it; those that end before they start have no
+        part.
+        """
+        return pl.DataFrame(self._sorted.shared()).to_series()
+
+    def regrouped(self, values: pl.DataFrame, groups: "pl.Series | None") -> "Intervals":
+        """The same intervals by the columns of ``values``, with the answer of :func:`group_codes` for them.
+
+        Nothing has to be put into order again where each of the new groups lies in one of the old.
+        """
+        regrouped = copy(self)
+        frame = None if groups is None else groups.alias("group").to_frame()
+        regrouped._values, regrouped._sorted = values, self._sorted.regrouped(frame)  # noqa: SLF001 - one of these
+        return regrouped
 
     def part(self, marks: pl.Series, *, of: pl.Series | None = None) -> "Intervals":
         """Those that are marked, in the same order; their positions are still those in all.

@@ -63,8 +63,7 @@ class GpuWork:
     @property
     def on_streams(self) -> Intervals:
         """When each stream works."""
-        times = self._trace.gpu_ops.select("device", "stream", "start_ns", "dur_ns")
-        return Intervals(times, by=["device", "stream"], groups=self.streams)
+        return self.on_devices.regrouped(self._trace.gpu_ops.select("device", "stream"), self.streams)
 
     @once
     def on_devices(self) -> Intervals:

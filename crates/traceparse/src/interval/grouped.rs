@@ -46,7 +46,7 @@ pub fn order_by_start(groups: Option<&[u32]>, starts: &[i64]) -> Vec<u32> {
     some_by_start((0..count as u32).collect(), groups, starts)
 }
 
-/// The same of some positions, which ascend and lie in the columns.
+/// The same of some positions, which lie in the columns, and ascend or are in order of start already.
 #[must_use]
 pub fn some_by_start(order: Vec<u32>, groups: Option<&[u32]>, starts: &[i64]) -> Vec<u32> {
     let start = |&at: &u32| starts[at as usize];
@@ -149,6 +149,17 @@ impl<'a> GroupedIntervals<'a> {
         Cow::Owned(sorted)
     }
 
+    /// Whether each interval of a group ends before the next one starts, or where it does.
+    fn are_apart(&self, group: &[u32]) -> bool {
+        let mut reached = i64::MIN;
+        group.iter().all(|&at| {
+            let (start, end) = (self.start(at), self.end(at));
+            let is_behind = reached <= start && start <= end;
+            reached = end;
+            is_behind
+        })
+    }
+
     /// How many positions there are, in order or not.
     pub(super) fn positions(&self) -> usize {
         self.starts.len()
@@ -237,6 +248,13 @@ impl<'a> GroupedIntervals<'a> {
         self.each_pair(cover, |group, around| {
             // What is covered until an interval ends, less what is until it starts.
             let mut covered = Covered::by(cover, around);
+            if self.are_apart(group) {
+                for &at in group {
+                    let before = covered.until(self.start(at));
+                    hidden[at as usize] = covered.until(self.end(at)) - before;
+                }
+                return;
+            }
             let mut starts = group.iter().copied().peekable();
             for &at in self.by_end(group).iter() {
                 let end = self.end(at);

@@ -25,5 +25,4 @@ pub use open::OpenIntervals;
 pub use seek::seek;
 pub use set::IntervalSet;
 pub use settle::settle;
-pub use share::shared_time;
 pub use tree::IntervalTree;

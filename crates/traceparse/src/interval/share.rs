@@ -3,45 +3,32 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use hashbrown::HashMap;
+use super::GroupedIntervals;
 
-use super::settle;
-
-/// The part of each interval in the time that the intervals of its group cover.
-///
-/// A moment is shared equally by the intervals that last in it, so the parts of a group sum to the
-/// time that it covers. An interval of negative length has no part.
-#[must_use]
-pub fn shared_time(groups: &[u32], starts: &[i64], lengths: &[i64]) -> Vec<f64> {
-    let start = |at: u32| starts.get(at as usize).copied().unwrap_or_default();
-    let size = groups.len().min(starts.len()).min(lengths.len());
-    let mut sweep = Sweep { now: i64::MIN, covered: 0.0, open: BinaryHeap::new(), parts: vec![0.0; size] };
-    let mut members: HashMap<u32, Vec<u32>> = HashMap::new();
-    let mut at = 0;
-    // Neighbours are mostly of one group.
-    for run in groups.get(..size).unwrap_or_default().chunk_by(|a, b| a == b) {
-        let until = at + run.len() as u32;
-        if let Some(&group) = run.first() {
-            members.entry(group).or_default().extend(at..until);
-        }
-        at = until;
-    }
-    for mut members in members.into_values() {
-        settle(&mut members, |&at| start(at));
-        let mut coming = members.iter().copied().peekable();
-        while let Some(at) = coming.next() {
-            let length = lengths.get(at as usize).copied().unwrap_or_default();
-            let end = start(at).saturating_add(length);
-            sweep.close(start(at));
-            if sweep.open.is_empty() && coming.peek().is_none_or(|&next| start(next) >= end) {
-                sweep.put(at, end.saturating_sub(start(at)).max(0) as f64);
-            } else {
-                sweep.start(at, start(at), end);
+impl GroupedIntervals<'_> {
+    /// The part of each interval in the time that the intervals of its group cover, by position.
+    ///
+    /// A moment is shared equally by the intervals that last in it, so the parts of a group sum to the
+    /// time that it covers. An interval of negative length has no part.
+    #[must_use]
+    pub fn shared(&self) -> Vec<f64> {
+        let parts = vec![0.0; self.positions()];
+        let mut sweep = Sweep { now: i64::MIN, covered: 0.0, open: BinaryHeap::new(), parts };
+        for group in self.each_group() {
+            let mut coming = group.iter().copied().peekable();
+            while let Some(at) = coming.next() {
+                let (start, end) = (self.start(at), self.end(at));
+                sweep.close(start);
+                if sweep.open.is_empty() && coming.peek().is_none_or(|&next| self.start(next) >= end) {
+                    sweep.put(at, end.saturating_sub(start).max(0) as f64);
+                } else {
+                    sweep.start(at, start, end);
+                }
             }
+            sweep.finish();
         }
-        sweep.finish();
+        sweep.parts
     }
-    sweep.parts
 }
 
 /// The state of a sweep over the time of one group.
@@ -102,7 +89,7 @@ impl Sweep {
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
+    use crate::interval::{Ends, GroupedIntervals};
 
     proptest! {
         #[test]
@@ -114,7 +101,7 @@ mod tests {
             let ends: Vec<i64> = pieces.iter().map(|p| p.1 + p.2).collect();
             let lasts = |at: usize, moment: i64| starts[at] <= moment && moment < ends[at];
             let lengths: Vec<i64> = pieces.iter().map(|p| p.2).collect();
-            let found = shared_time(&groups, &starts, &lengths);
+            let found = GroupedIntervals::new(Some(&groups), &starts, Ends::Lengths(&lengths)).shared();
             for (at, part) in found.into_iter().enumerate() {
                 let others = |t| (0..pieces.len()).filter(|&o| groups[o] == groups[at] && lasts(o, t)).count();
                 let moments = (0..40).filter(|&t| lasts(at, t));

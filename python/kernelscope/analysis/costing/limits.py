@@ -12,6 +12,7 @@ from kernelscope.analysis.costing.peaks import DevicePeaks, device_peaks, with_p
 from kernelscope.analysis.costing.physics import flags
 from kernelscope.analysis.costing.unique_costs import FIGURES
 from kernelscope.analysis.costing.work import CostedWork
+from kernelscope.analysis.gpu_work import GpuWork
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -40,11 +41,19 @@ class LimitedWork(NamedTuple):
 
 
 def limited_work(
-    trace: "Trace", costed: Costed, *, gpu: str | None = None, peak: Mapping[str, float] | None = None
+    trace: "Trace",
+    costed: Costed,
+    *,
+    gpu: str | None = None,
+    peak: Mapping[str, float] | None = None,
+    gpu_work: GpuWork | None = None,
 ) -> LimitedWork:
-    """What limits the GPU work of ``trace`` that the operators of ``costed`` launched."""
+    """What limits the GPU work of ``trace`` that the operators of ``costed`` launched.
+
+    ``gpu_work`` takes what other questions ask of the trace's GPU work.
+    """
     devices = device_peaks(trace, gpu=gpu, peak=peak)
-    return _limited(costed, CostedWork(trace, costed), devices)
+    return _limited(costed, CostedWork(trace, costed, gpu_work), devices)
 
 
 def _limited(costed: Costed, work: CostedWork, devices: list[DevicePeaks]) -> LimitedWork:

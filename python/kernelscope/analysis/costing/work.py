@@ -8,6 +8,7 @@ import polars as pl
 from kernelscope import _traceparse
 from kernelscope.analysis.classes import codes
 from kernelscope.analysis.costing.costed import Costed
+from kernelscope.analysis.gpu_work import GpuWork
 from kernelscope.analysis.kernel_math import with_kernel_math
 
 if TYPE_CHECKING:
@@ -28,16 +29,18 @@ _FEWER = r"(?i)winograd|fft|gcgemm|cgemm|strassen"
 class CostedWork:
     """The GPU work of a trace, with the operators of ``costed`` that it counts for.
 
+    ``gpu_work`` takes what other questions ask of the trace's GPU work.
+
     Columns of ``classes``, a row per class of equal work: ``kernel``, ``kind``, ``stream``, ``device``,
     ``step``, ``is_communication``.
     """
 
-    def __init__(self, trace: "Trace", costed: Costed) -> None:
+    def __init__(self, trace: "Trace", costed: Costed, gpu_work: GpuWork | None = None) -> None:
         self._trace = trace
         work = trace.gpu_ops
         told = [codes(work[column]).alias(str(at)) for at, column in enumerate(_CLASSES.values())]
-        columns = work.select("start_ns", "dur_ns", "device").get_columns()
-        frame = pl.DataFrame([*columns, costed.work.alias("op"), *told])
+        busy = (GpuWork(trace) if gpu_work is None else gpu_work).on_devices.shared_ns()
+        frame = pl.DataFrame([work["dur_ns"], busy.alias("busy_ns"), costed.work.alias("op"), *told])
         self._pieces = _traceparse.WorkCosting(frame)
         first = pl.DataFrame(self._pieces.first())["first"]
         self.classes = work.select(**{name: pl.col(column) for name, column in _CLASSES.items()})[first]

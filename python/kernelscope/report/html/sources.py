@@ -97,7 +97,7 @@ class Sources:
 
     @once
     def _limited(self) -> LimitedWork:
-        return limited_work(self.trace, self._costed)
+        return limited_work(self.trace, self._costed, gpu_work=self.work)
 
     @once
     def _kinds(self) -> pl.DataFrame:
