@@ -149,17 +149,6 @@ impl<'a> GroupedIntervals<'a> {
         Cow::Owned(sorted)
     }
 
-    /// Whether each interval of a group ends before the next one starts, or where it does.
-    fn are_apart(&self, group: &[u32]) -> bool {
-        let mut reached = i64::MIN;
-        group.iter().all(|&at| {
-            let (start, end) = (self.start(at), self.end(at));
-            let is_behind = reached <= start && start <= end;
-            reached = end;
-            is_behind
-        })
-    }
-
     /// How many positions there are, in order or not.
     pub(super) fn positions(&self) -> usize {
         self.starts.len()
@@ -248,13 +237,6 @@ impl<'a> GroupedIntervals<'a> {
         self.each_pair(cover, |group, around| {
             // What is covered until an interval ends, less what is until it starts.
             let mut covered = Covered::by(cover, around);
-            if self.are_apart(group) {
-                for &at in group {
-                    let before = covered.until(self.start(at));
-                    hidden[at as usize] = covered.until(self.end(at)) - before;
-                }
-                return;
-            }
             let mut starts = group.iter().copied().peekable();
             for &at in self.by_end(group).iter() {
                 let end = self.end(at);
