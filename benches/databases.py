@@ -59,7 +59,7 @@ def kernel_summary(path: str) -> int:
 def projection_and_summary(path: str) -> int:
     """``nvtx_projection``, and its sums by name."""
     from kernelscope.analysis import nvtx_projection, nvtx_table
-    from kernelscope.analysis.nsys import parse, read_for
+    from kernelscope.compat.nsys import parse, read_for
 
     trace = read_for(path, *parse("nvtx_gpu_proj_sum"))
     return nvtx_projection(trace).height + nvtx_table(trace).height
@@ -67,7 +67,7 @@ def projection_and_summary(path: str) -> int:
 
 def gpu_trace_to_parquet(path: str) -> int:
     """Every piece of GPU work into a Parquet file."""
-    from kernelscope.analysis.nsys import parse, read_for
+    from kernelscope.compat.nsys import parse, read_for
     from kernelscope.report import nsys_stats
 
     report, question = parse("cuda_gpu_trace")
@@ -98,7 +98,7 @@ def _fetched(path: str, query: str) -> int:
 
 
 def _report(path: str, name: str) -> int:
-    from kernelscope.analysis.nsys import nsys_report, parse, read_for
+    from kernelscope.compat.nsys import nsys_report, parse, read_for
 
     return nsys_report(read_for(path, *parse(name)), name).height
 

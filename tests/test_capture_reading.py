@@ -19,7 +19,7 @@ from torch import nn
 import kernelscope as ks
 from capture_recording import Recorder, ResNet, line_of
 from kernelscope import capture
-from kernelscope.analysis import pyprof
+from kernelscope.compat import pyprof
 from nsys_database import Database
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 import kernelscope as ks
-from kernelscope.analysis import pyprof
 from kernelscope.cli import main
+from kernelscope.compat import pyprof
 
 
 def demo(folder: Path, *arguments: str) -> tuple[Path, dict[str, Any]]:

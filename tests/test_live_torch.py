@@ -47,7 +47,7 @@ def _torch_says(profiler: Any) -> Table:
 
 
 def _we_say(path: Path) -> Table:
-    rows = ks.analysis.key_averages(ks.read(path)).filter(pl.col("device") == "cpu")
+    rows = ks.compat.torch_profiler.key_averages(ks.read(path)).filter(pl.col("device") == "cpu")
     return {row["name"]: (row["count"], round(row["cpu_total_ns"] / 1000)) for row in rows.to_dicts()}
 
 

@@ -70,14 +70,16 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     return Recorded(profiler, ks.read(folder / "cpu.json"), folder)
 
 
-def averages(recorded: Recorded, **options: Any) -> tuple[Any, ks.analysis.KeyAverages]:
+def averages(recorded: Recorded, **options: Any) -> tuple[Any, ks.compat.torch_profiler.KeyAverages]:
     """Torch's rows and ours; newer versions of torch leave Python frames out."""
     theirs = recorded.profiler.key_averages(**options)
     has_frames = (
         "include_python_functions"
         not in inspect.signature(recorded.profiler.profiler.key_averages).parameters
     )
-    return theirs, ks.analysis.key_averages(recorded.trace, include_python_functions=has_frames, **options)
+    return theirs, ks.compat.torch_profiler.key_averages(
+        recorded.trace, include_python_functions=has_frames, **options
+    )
 
 
 def cells(text: str) -> list[list[str]]:
@@ -163,8 +165,8 @@ def test_time_unit(recorded: Recorded) -> None:
 
 def test_stacks_of_every_event(recorded: Recorded) -> None:
     """Every event has torch's stack: a gradient that of its forward operator."""
-    from kernelscope.analysis.averages.call_stacks import frames_of, recorded_texts
-    from kernelscope.analysis.averages.events import torch_events
+    from kernelscope.compat.torch_profiler.call_stacks import frames_of, recorded_texts
+    from kernelscope.compat.torch_profiler.events import torch_events
 
     ours = torch_events(recorded.trace, stacks=recorded_texts(recorded.trace))
     frames = dict(frames_of(ours["stack"]).rows())

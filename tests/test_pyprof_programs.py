@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import kernelscope as ks
 from kernelscope import errors
-from kernelscope.analysis import pyprof
-from kernelscope.analysis.pyprof.dictionary import parse_record
-from kernelscope.analysis.pyprof.names import compat_short_name, short_name
 from kernelscope.cli import main
+from kernelscope.compat import pyprof
+from kernelscope.compat.pyprof.dictionary import parse_record
+from kernelscope.compat.pyprof.names import compat_short_name, short_name
 from nsys_database import Database
 
 LINEAR = (

@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 import kernelscope as ks
-from kernelscope.analysis import nsys_report
-from kernelscope.analysis.nsys import REPORTS, Field, Figure
+from kernelscope.compat.nsys import REPORTS, Field, Figure, nsys_report
 from kernelscope.report import nsys_stats
 from nsys_database import Database, global_pid
 

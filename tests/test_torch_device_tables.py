@@ -111,7 +111,7 @@ def trace(tmp_path: Path) -> ks.Trace:
 @pytest.mark.parametrize("stacks", [0, 2])
 def test_table(trace: ks.Trace, sort_by: str | None, stacks: int) -> None:
     theirs = torch_events().key_averages(group_by_stack_n=stacks)
-    ours = ks.analysis.key_averages(trace, group_by_stack_n=stacks)
+    ours = ks.compat.torch_profiler.key_averages(trace, group_by_stack_n=stacks)
     assert ours.table(sort_by=sort_by) == theirs.table(sort_by=sort_by)
 
 

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TypeAlias, cast
 
 import polars as pl
@@ -13,6 +13,7 @@ import polars as pl
 from kernelscope import _traceparse
 from kernelscope.allocator import near_peak, trim_heap
 from kernelscope.errors import InvalidArgumentError
+from kernelscope.memo import Memo
 from kernelscope.meta import TraceMeta, meta_from_raw
 from kernelscope.schema import TABLES
 from kernelscope.units import format_bytes, format_count, format_ns
@@ -61,11 +62,13 @@ class Trace:
     process_groups: pl.DataFrame
     threads: pl.DataFrame
     diagnostics: pl.DataFrame
+    memo: Memo = field(default_factory=Memo, init=False, compare=False)
+    """What questions have found out: see :func:`kernelscope.memo.per_trace`."""
 
     @property
     def tables(self) -> dict[str, pl.DataFrame]:
         """Every frame by the name of its table."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "meta"}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name in TABLES}
 
     def __repr__(self) -> str:
         meta = self.meta

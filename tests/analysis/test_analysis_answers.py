@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from events import V100, Events
 
-from kernelscope import analysis
+from kernelscope import analysis, compat
 from kernelscope.errors import InvalidArgumentError
 
 TC = "volta_fp16_s884gemm"
@@ -222,7 +222,7 @@ def test_one_column_may_stand_alone(training: Any) -> None:
 
 
 def test_key_averages(training: Any) -> None:
-    table = rows(analysis.key_averages(training))
+    table = rows(compat.torch_profiler.key_averages(training))
     assert table["ProfilerStep*"]["is_annotation"]
     # Runtime calls are children here, the driver call of the runtime call that holds it.
     assert table["aten::addmm"]["cpu_self_ns"] == 21_000
@@ -239,6 +239,6 @@ def test_an_empty_trace_has_empty_answers(tmp_path: Path) -> None:
         analysis.op_table,
         analysis.kernel_table,
         analysis.gpu_summary,
-        analysis.key_averages,
+        compat.torch_profiler.key_averages,
     ):
         assert question(trace).is_empty()

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from events import Events
 
-from kernelscope.analysis.comparing.bounds import judge, parse_bound
-from kernelscope.analysis.comparing.differences import Comparison
+from kernelscope.analysis.diff.bounds import judge, parse_bound
+from kernelscope.analysis.diff.differences import Comparison
 from kernelscope.errors import InvalidArgumentError
 
 GEMM = "void gemm<float, 1>(int) [clone .a]"

@@ -15,7 +15,7 @@ from many_ranks import BASE_NS, Rank, training
 
 import kernelscope as ks
 from kernelscope import _traceparse, analysis
-from kernelscope.analysis.cluster.frames import cluster_of
+from kernelscope.analysis.ranks.frames import cluster_of
 from kernelscope.costs.communication import bus_factor
 from kernelscope.errors import InvalidArgumentError
 
@@ -292,7 +292,7 @@ class Scanned:
 def test_a_lake_answers_as_its_traces_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     traces = training(tmp_path, 5, slower={3: 300}, offsets={1: 40})
     whole = cluster_of(traces)
-    monkeypatch.setattr("kernelscope.analysis.cluster.frames.RANKS_AT_ONCE", 2)
+    monkeypatch.setattr("kernelscope.analysis.ranks.frames.RANKS_AT_ONCE", 2)
     lake: Any = Scanned(traces)
     parts = cluster_of(lake)
     assert parts.calls.equals(whole.calls)
@@ -301,11 +301,11 @@ def test_a_lake_answers_as_its_traces_do(tmp_path: Path, monkeypatch: pytest.Mon
     assert analysis.cluster_findings(lake).equals(analysis.cluster_findings(traces))
     # Large traces are read one by one, however few they are.
     lake.manifest = lake.manifest.with_columns(events=pl.Series([7_000_000] * lake.manifest.height))
-    monkeypatch.setattr("kernelscope.analysis.cluster.frames.RANKS_AT_ONCE", 64)
+    monkeypatch.setattr("kernelscope.analysis.ranks.frames.RANKS_AT_ONCE", 64)
     with monkeypatch.context() as patch:
         seen: list[int] = []
         patch.setattr(
-            "kernelscope.analysis.cluster.frames.communication_calls",
+            "kernelscope.analysis.ranks.frames.communication_calls",
             lambda tables, *, ranks: (
                 seen.extend([ranks, tables["steps"].collect()["rank"].n_unique()]) or whole.calls.clear()
             ),

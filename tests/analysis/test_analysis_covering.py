@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelscope import analysis
-from kernelscope.analysis.covering import Intervals, covered_ns, group_codes, merged
+from kernelscope.analysis.intervals import Intervals, covered_ns, group_codes, merged
 from kernelscope.errors import InvalidArgumentError
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(-3, 12), st.sampled_from("ab")), max_size=15)

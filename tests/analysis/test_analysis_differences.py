@@ -12,7 +12,7 @@ from slowed_copies import slowed
 
 import kernelscope as ks
 from kernelscope import _traceparse, analysis
-from kernelscope.analysis.comparing.differences import KEYS, Comparison
+from kernelscope.analysis.diff.differences import KEYS, Comparison
 from kernelscope.errors import InvalidArgumentError, NotRecordedError
 
 

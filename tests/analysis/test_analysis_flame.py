@@ -9,7 +9,7 @@ import pytest
 from events import Events
 
 from kernelscope import analysis
-from kernelscope.analysis.name_trie import MOST_LEVELS
+from kernelscope.analysis.ops.name_trie import MOST_LEVELS
 from kernelscope.errors import InvalidArgumentError
 
 

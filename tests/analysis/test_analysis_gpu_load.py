@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelscope import analysis
-from kernelscope.analysis.gpu_load import sm_segments
+from kernelscope.analysis.gpu.timeline import sm_segments
 from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from kernelscope.analysis.kernel_math import kernel_math, rule_of, rules, with_kernel_math
+from kernelscope.analysis.kernels.kernel_math import kernel_math, rule_of, rules, with_kernel_math
 
 EXAMPLES = [(rule, name, math) for rule in rules() for name, math in rule.examples]
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import kernelscope as ks
-from kernelscope.analysis.occupancy import launch_limits, launch_metrics
+from kernelscope.analysis.kernels.occupancy import launch_limits, launch_metrics
 
 SCHEMA = {
     "device": pl.Int64,

@@ -7,8 +7,8 @@ import random
 import polars as pl
 import pytest
 
-from kernelscope.analysis.nsys import ordering, text_sums
-from kernelscope.analysis.nsys.statistics import in_order, spread
+from kernelscope.compat.nsys import ordering, text_sums
+from kernelscope.compat.nsys.statistics import in_order, spread
 
 
 @pytest.fixture(params=[1, 3, 64])

@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kernelscope import analysis
+from kernelscope.analysis.call_tree import nest
 from kernelscope.analysis.innermost import innermost
-from kernelscope.analysis.tree import nest
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 from events import Events
 
 from kernelscope import analysis
-from kernelscope.analysis.trace_view import TimelineView
+from kernelscope.analysis.timeline import TimelineView
 from kernelscope.errors import InvalidArgumentError
 
 

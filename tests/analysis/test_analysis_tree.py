@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernelscope.analysis.call_tree import CallTree, collapse_repeats, nest, subtree_sums
 from kernelscope.analysis.classes import classes_of
-from kernelscope.analysis.tree import CallTree, collapse_repeats, nest, subtree_sums
 from kernelscope.errors import InvalidArgumentError
 
 INTERVALS = st.lists(

@@ -18,7 +18,7 @@ import pytest
 from traces import NO_SHARED, ORACLES, TRACES, need
 
 from kernelscope import analysis
-from kernelscope.analysis.covering import Intervals, merged
+from kernelscope.analysis.intervals import Intervals, merged
 
 Read = Callable[[Path], Any]
 LoadJson = Callable[[Path], Any]

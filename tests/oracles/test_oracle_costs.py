@@ -17,8 +17,8 @@ import pytest
 from traces import NO_SHARED, ORACLES, TRACES, files
 
 from kernelscope import analysis
-from kernelscope.analysis.costing.peaks import device_peaks
-from kernelscope.analysis.kernel_math import with_kernel_math
+from kernelscope.analysis.costs.peaks import device_peaks
+from kernelscope.analysis.kernels.kernel_math import with_kernel_math
 from kernelscope.costs import cost_of
 
 Read = Callable[[Path], Any]

@@ -11,7 +11,7 @@ import pytest
 from traces import TRACES, VALID, need
 
 from kernelscope import analysis
-from kernelscope.analysis.comparing.differences import KEYS, Comparison
+from kernelscope.analysis.diff.differences import KEYS, Comparison
 from kernelscope.errors import NotRecordedError
 
 Read = Callable[[Path], Any]

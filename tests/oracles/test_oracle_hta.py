@@ -19,7 +19,7 @@ import polars as pl
 import pytest
 from traces import NO_SHARED, ORACLES, TRACES
 
-from kernelscope.analysis.covering import covered_ns
+from kernelscope.analysis.intervals import covered_ns
 
 Read = Callable[[Path], Any]
 

@@ -20,13 +20,13 @@ import pytest
 from traces import NO_SHARED, ORACLES, TRACES
 
 from kernelscope import analysis
-from kernelscope.analysis.hta.answers import (
+from kernelscope.compat.hta.answers import (
     hta_annotations,
     hta_idle_intervals,
     hta_kernel_types,
     hta_kernels,
 )
-from kernelscope.analysis.hta.events import hta_events
+from kernelscope.compat.hta.events import hta_events
 
 Read = Callable[[Path], Any]
 

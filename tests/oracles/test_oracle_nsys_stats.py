@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from traces import NO_SHARED, ORACLES, SHARED
 
-from kernelscope.analysis.nsys import missing, parse, read_for
+from kernelscope.compat.nsys import missing, parse, read_for
 from kernelscope.report import nsys_stats
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pytest
 from traces import ORACLES, SHARED, need
 
 import kernelscope as ks
-from kernelscope.analysis import pyprof
 from kernelscope.cli import main
+from kernelscope.compat import pyprof
 
 if TYPE_CHECKING:
     from pathlib import Path

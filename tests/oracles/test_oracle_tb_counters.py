@@ -10,7 +10,7 @@ import pytest
 from traces import ORACLES, TRACES, files, need
 
 from kernelscope import analysis
-from kernelscope.analysis.gpu_load import sm_segments
+from kernelscope.analysis.gpu.timeline import sm_segments
 
 Read = Callable[[Path], Any]
 Load = Callable[[Path], Any]

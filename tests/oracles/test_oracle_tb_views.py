@@ -13,7 +13,7 @@ import tb_compare as tb
 from traces import ORACLES, TRACES, files, need
 
 from kernelscope import analysis
-from kernelscope.analysis.eligibility import eligible_share
+from kernelscope.analysis.ops.eligibility import eligible_share
 
 Read = Callable[[Path], Any]
 Load = Callable[[Path], Any]

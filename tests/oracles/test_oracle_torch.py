@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from traces import ORACLES, files
 
-from kernelscope import analysis
+from kernelscope import compat
 
 Read = Callable[[Path], Any]
 Load = Callable[[Path], Any]
@@ -36,7 +36,7 @@ def expected_rows(rows: list[dict[str, Any]], *, by_shape: bool, memory: bool) -
 
 
 def actual_rows(trace: Any, *, by_shape: bool) -> Counter[tuple[Any, ...]]:
-    table = analysis.key_averages(trace, group_by_input_shape=by_shape)
+    table = compat.torch_profiler.key_averages(trace, group_by_input_shape=by_shape)
     return Counter(
         (
             row["name"],
@@ -72,7 +72,7 @@ def test_key_averages_by_stack(read: Read, load_json: Load, path: Path) -> None:
         (row["key"], tuple(row["stack"]), row["count"], round(row["cpu_time_total"] * 1000))
         for row in load_json(path)["by_stack_5"]
     )
-    table = analysis.key_averages(trace, group_by_stack_n=5)
+    table = compat.torch_profiler.key_averages(trace, group_by_stack_n=5)
     actual = Counter(
         (row["name"], tuple(row["stack"]), row["count"], row["cpu_total_ns"]) for row in table.to_dicts()
     )
@@ -83,4 +83,4 @@ def test_key_averages_by_stack(read: Read, load_json: Load, path: Path) -> None:
 def test_order_of_rows(read: Read, load_json: Load, path: Path) -> None:
     trace = read(path.with_name(path.name.replace(".oracle", "")))
     rows = load_json(path)["key_averages"]
-    assert analysis.key_averages(trace)["name"].to_list() == [row["key"] for row in rows]
+    assert compat.torch_profiler.key_averages(trace)["name"].to_list() == [row["key"] for row in rows]

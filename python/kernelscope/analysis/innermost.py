@@ -3,9 +3,9 @@
 import polars as pl
 
 from kernelscope import _traceparse
+from kernelscope.analysis.call_tree import CallTree, nest
 from kernelscope.analysis.classes import taken
 from kernelscope.analysis.row_lookup import positions
-from kernelscope.analysis.tree import CallTree, nest
 
 
 def innermost(points: pl.DataFrame, slices: pl.DataFrame, *, counts: pl.Series | None = None) -> pl.Series:

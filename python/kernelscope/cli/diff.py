@@ -54,8 +54,8 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Reads both traces, writes what changed, and fails if a bound is broken."""
-    from kernelscope.analysis.comparing.bounds import judge, parse_bound
-    from kernelscope.analysis.comparing.differences import Comparison
+    from kernelscope.analysis.diff.bounds import judge, parse_bound
+    from kernelscope.analysis.diff.differences import Comparison
     from kernelscope.report.differences import render_differences
     from kernelscope.trace import read
 

@@ -11,8 +11,8 @@ from kernelscope.cli.progress import Bar
 from kernelscope.errors import InvalidArgumentError, NotAFileError, TraceNotFoundError
 
 if TYPE_CHECKING:
-    from kernelscope.analysis.pyprof import KernelRecord
     from kernelscope.cli.arguments import Subparsers
+    from kernelscope.compat.pyprof import KernelRecord
     from kernelscope.trace import Trace
 
 _SQLITE = b"SQLite format 3\0"
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _columns(text: str) -> list[str]:
-    from kernelscope.analysis.pyprof import COLUMNS
+    from kernelscope.compat.pyprof import COLUMNS
 
     names = list(COLUMNS) if text == "all" else text.split(",")
     unknown = [name for name in names if name not in COLUMNS]
@@ -86,7 +86,7 @@ def _columns(text: str) -> list[str]:
 @contextlib.contextmanager
 def _source(path: str | None) -> Generator["Trace | Iterator[KernelRecord]"]:
     """The trace of a database, or the records of a file or of standard input."""
-    from kernelscope.analysis.pyprof import read_records
+    from kernelscope.compat.pyprof import read_records
 
     if path is None:
         yield read_records(sys.stdin, name="standard input")
@@ -99,7 +99,7 @@ def _source(path: str | None) -> Generator["Trace | Iterator[KernelRecord]"]:
     except IsADirectoryError:
         raise NotAFileError(f"{path}: is a folder, not a file", path=path) from None
     if is_database:
-        from kernelscope.analysis.pyprof.records import NEEDED
+        from kernelscope.compat.pyprof.records import NEEDED
         from kernelscope.trace import read
 
         with Bar("reading") as bar:
@@ -113,7 +113,7 @@ def _source(path: str | None) -> Generator["Trace | Iterator[KernelRecord]"]:
 def _print_compat(
     source: "Trace | Iterator[KernelRecord]", columns: list[str], *, width: int, quoted: bool
 ) -> None:
-    from kernelscope.analysis.pyprof import records, rows
+    from kernelscope.compat.pyprof import records, rows
     from kernelscope.report.pyprof import Layout
     from kernelscope.trace import Trace
 
@@ -136,7 +136,7 @@ def _print(
     options: argparse.Namespace,
     form: str | None,
 ) -> None:
-    from kernelscope.analysis.pyprof import pyprof_table
+    from kernelscope.compat.pyprof import pyprof_table
     from kernelscope.report import pyprof
 
     layout = pyprof.Layout(columns, width=options.w)

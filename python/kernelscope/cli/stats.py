@@ -69,7 +69,7 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Makes the reports, one after the other."""
-    from kernelscope.analysis.nsys import REPORTS, parse
+    from kernelscope.compat.nsys import REPORTS, parse
 
     if options.list:
         width = max(map(len, REPORTS))
@@ -123,14 +123,14 @@ def _first_rows(name: str, parts: "Iterator[pl.DataFrame]") -> "Iterator[pl.Data
 
 
 def _title(name: str) -> str:
-    from kernelscope.analysis.nsys import REPORTS
+    from kernelscope.compat.nsys import REPORTS
 
     return f"{REPORTS[name.partition(':')[0]].doc} ({name})"
 
 
 def _print_one(options: argparse.Namespace, name: str, by: list[str], head: bytes, out: IO[bytes]) -> None:
     """Writes ``head`` and the report; raises before both if it is about what was not recorded."""
-    from kernelscope.analysis.nsys import left_out, missing, parse, read_for
+    from kernelscope.compat.nsys import left_out, missing, parse, read_for
     from kernelscope.report import nsys_stats
 
     report, question = parse(name, by=by)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope import analysis
-from kernelscope.analysis.range_projection import range_sums
+from kernelscope.analysis.ranges.projection import range_sums
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelscope.analysis.flame import METRICS, VIEWS, folded_stacks
+from kernelscope.analysis.ops.flame import METRICS, VIEWS, folded_stacks
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.report.document import describe, dump
 from kernelscope.report.files import filled_folder, write_text

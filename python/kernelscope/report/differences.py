@@ -6,9 +6,9 @@ from typing import Any
 
 import polars as pl
 
-from kernelscope.analysis.comparing.bounds import Verdict
-from kernelscope.analysis.comparing.differences import Comparison
-from kernelscope.analysis.comparing.paired_tables import kernel_differences, operator_differences
+from kernelscope.analysis.diff.bounds import Verdict
+from kernelscope.analysis.diff.differences import Comparison
+from kernelscope.analysis.diff.paired_tables import kernel_differences, operator_differences
 from kernelscope.report.document import describe, dump
 from kernelscope.report.names import safe, short
 from kernelscope.units import format_count, format_ns

@@ -8,7 +8,7 @@ from typing import IO
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from kernelscope.analysis.nsys import Field, Figure
+from kernelscope.compat.nsys import Field, Figure
 
 FORMATS = ("csv", "column", "json", "parquet")
 """The forms of a report."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import polars as pl
 
-from kernelscope.analysis.pyprof import COLUMNS, Column
+from kernelscope.compat.pyprof import COLUMNS, Column
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.report.files import write_text
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from kernelscope.analysis.costing.achieved import step_efficiency
-from kernelscope.analysis.costing.attainable import summed
-from kernelscope.analysis.costing.costed import costed_trace
-from kernelscope.analysis.costing.counters import counters_with_operators
-from kernelscope.analysis.costing.coverage import cost_findings, coverage_of, kind_sums
-from kernelscope.analysis.costing.limits import limited_work
-from kernelscope.analysis.costing.peaks import DevicePeaks
+from kernelscope.analysis.costs.achieved import step_efficiency
+from kernelscope.analysis.costs.attainable import summed
+from kernelscope.analysis.costs.costed import costed_trace
+from kernelscope.analysis.costs.counters import counters_with_operators
+from kernelscope.analysis.costs.coverage import cost_findings, coverage_of, kind_sums
+from kernelscope.analysis.costs.limits import limited_work
+from kernelscope.analysis.costs.peaks import DevicePeaks
 from kernelscope.costs import ConventionName
 from kernelscope.report.document import SCHEMA_VERSION, describe, dump
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from kernelscope.analysis.costing.peaks import DevicePeaks
+from kernelscope.analysis.costs.peaks import DevicePeaks
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.report.document import describe
 from kernelscope.report.names import safe, short

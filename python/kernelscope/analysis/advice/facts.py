@@ -8,14 +8,14 @@ import polars as pl
 
 from kernelscope.analysis.advice.names import distinct, matching, names_like
 from kernelscope.analysis.advice.waits import Gaps, classified_gaps
-from kernelscope.analysis.covering import merged
 from kernelscope.analysis.described import totals
-from kernelscope.analysis.eligibility import Eligibility, call_eligibility
-from kernelscope.analysis.gpu_work import GpuWork
-from kernelscope.analysis.gpus import gpu_summary
+from kernelscope.analysis.gpu.summary import gpu_summary
+from kernelscope.analysis.gpu.work import GpuWork
+from kernelscope.analysis.intervals import merged
+from kernelscope.analysis.kernels.tensor_cores import is_nvidia, kernel_flags
 from kernelscope.analysis.memory.records import AllocatorRecords
-from kernelscope.analysis.steps import CATEGORIES, step_breakdown
-from kernelscope.analysis.tensor_cores import is_nvidia, kernel_flags
+from kernelscope.analysis.ops.eligibility import Eligibility, call_eligibility
+from kernelscope.analysis.steps.breakdown import CATEGORIES, step_breakdown
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

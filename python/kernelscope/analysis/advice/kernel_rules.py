@@ -7,7 +7,7 @@ import polars as pl
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing, counted, most_common
 from kernelscope.analysis.described import described
-from kernelscope.analysis.ops import operator_flags
+from kernelscope.analysis.ops.table import operator_flags
 from kernelscope.units import format_ns, format_percent
 
 _COPYING, _CONVERTING, _CHAINED, _OFF_TENSOR_CORES = 0.01, 0.02, 0.05, 0.05
@@ -91,7 +91,7 @@ def products_saving(facts: Facts, spent_ns: int) -> int | None:
 
     Units: ns. Null where the GPU's peaks are not known.
     """
-    from kernelscope.analysis.costing.peaks import device_peaks
+    from kernelscope.analysis.costs.peaks import device_peaks
 
     for peaks in device_peaks(facts.trace):
         plain, fast = peaks.plain("fp32"), peaks.product("bf16", tensor_cores=True)

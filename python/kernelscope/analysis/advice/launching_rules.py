@@ -64,7 +64,7 @@ def host_busy(facts: Facts) -> Iterator[Advice]:
     value = facts.share(waited)
     if value is None or value <= _LATE:
         return
-    from kernelscope.analysis.thread_occupation import longest_on_thread
+    from kernelscope.analysis.launches.thread_occupation import longest_on_thread
 
     until = pl.min_horizontal("launch_ns", pl.col("start_ns") + pl.col("dur_ns"))
     hosts = longest_on_thread(facts.trace, gaps.with_columns(until_ns=until))

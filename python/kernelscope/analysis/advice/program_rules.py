@@ -6,7 +6,7 @@ import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, Cited, citing, counted, most_common
-from kernelscope.analysis.covering import covered_ns
+from kernelscope.analysis.intervals import covered_ns
 from kernelscope.units import format_bytes, format_ns, format_percent
 
 _COMPILING, _LOADING, _ALLOCATING, _GROWING = 0.01, 0.01, 0.01, 0.01

@@ -22,7 +22,7 @@ def exposed_communication(facts: Facts) -> Iterator[Advice]:
     """Communication that computing does not hide."""
     if not facts.trace.gpu_ops["is_communication"].any():
         return
-    from kernelscope.analysis.gpu_time import comm_comp_overlap
+    from kernelscope.analysis.gpu.time import comm_comp_overlap
 
     table = comm_comp_overlap(facts.trace, by=("device", "step"), work=facts.work)
     sums = (
@@ -61,7 +61,7 @@ RULES = (exposed_communication,)
 
 def late_ranks(traces: Sequence["Trace"]) -> Iterator[tuple[int | None, Advice]]:
     """Ranks that take longer than the others for their own part of a step."""
-    from kernelscope.analysis.cluster.lateness import stragglers
+    from kernelscope.analysis.ranks.lateness import stragglers
 
     table = stragglers(list(traces), threshold=_LATE)
     causes = {

@@ -14,9 +14,9 @@ from kernelscope.analysis.advice import (
 )
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice
-from kernelscope.analysis.eligibility import Eligibility
-from kernelscope.analysis.gpu_work import GpuWork
+from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.memory.records import AllocatorRecords
+from kernelscope.analysis.ops.eligibility import Eligibility
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from kernelscope.analysis.advice.names import matching
-from kernelscope.analysis.covering import Intervals
-from kernelscope.analysis.gpu_work import GpuWork
-from kernelscope.analysis.launching.gaps import with_launches, work_gaps
+from kernelscope.analysis.gpu.work import GpuWork
+from kernelscope.analysis.intervals import Intervals
+from kernelscope.analysis.launches.gaps import with_launches, work_gaps
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from kernelscope.analysis.tree import CallTree
+from kernelscope.analysis.call_tree import CallTree
 
 # PyTorch's device types: CPU, MKL-DNN, IDEEP; CUDA, HIP, XPU, PrivateUse1.
 HOST_TYPES = (0, 2, 5)

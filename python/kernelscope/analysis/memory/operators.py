@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from kernelscope.analysis.call_tree import CallTree
 from kernelscope.analysis.classes import Classes
 from kernelscope.analysis.grouping import as_text
 from kernelscope.analysis.memory.records import AllocatorRecords
-from kernelscope.analysis.ops import operator_classes
-from kernelscope.analysis.tree import CallTree
+from kernelscope.analysis.ops.table import operator_classes
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

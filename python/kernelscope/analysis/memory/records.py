@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope import _traceparse
+from kernelscope.analysis.call_tree import CallTree
 from kernelscope.analysis.classes import classes_of, taken
 from kernelscope.analysis.innermost import innermost, lineage
 from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES
 from kernelscope.analysis.once import once
-from kernelscope.analysis.ops import operator_classes
+from kernelscope.analysis.ops.table import operator_classes
 from kernelscope.analysis.row_lookup import positions
-from kernelscope.analysis.tree import CallTree
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

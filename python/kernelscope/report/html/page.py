@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kernelscope.analysis import kernel_math
+from kernelscope.analysis.kernels import kernel_math
 from kernelscope.hardware import gpus
 from kernelscope.report.files import write_bytes
 from kernelscope.report.html.libraries import check_libraries, pack, packed_libraries

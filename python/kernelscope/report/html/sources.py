@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, cast
 import polars as pl
 
 from kernelscope.analysis.advice import recommendations
-from kernelscope.analysis.costing.achieved import step_efficiency
-from kernelscope.analysis.costing.attainable import summed
-from kernelscope.analysis.costing.costed import Costed, costed_trace
-from kernelscope.analysis.costing.coverage import cost_findings, coverage_of, kind_sums
-from kernelscope.analysis.costing.limits import LimitedWork, limited_work
-from kernelscope.analysis.eligibility import Eligibility, call_eligibility
-from kernelscope.analysis.gpu_work import GpuWork
-from kernelscope.analysis.gpus import gpu_summary
-from kernelscope.analysis.kernels import kernel_table
+from kernelscope.analysis.costs.achieved import step_efficiency
+from kernelscope.analysis.costs.attainable import summed
+from kernelscope.analysis.costs.costed import Costed, costed_trace
+from kernelscope.analysis.costs.coverage import cost_findings, coverage_of, kind_sums
+from kernelscope.analysis.costs.limits import LimitedWork, limited_work
+from kernelscope.analysis.gpu.summary import gpu_summary
+from kernelscope.analysis.gpu.work import GpuWork
+from kernelscope.analysis.kernels.table import kernel_table
 from kernelscope.analysis.memory.records import AllocatorRecords
 from kernelscope.analysis.missing_views import missing
 from kernelscope.analysis.once import once
-from kernelscope.analysis.ops import costed_calls, op_table, op_tables, operator_classes
-from kernelscope.analysis.overview_figures import overview
-from kernelscope.analysis.steps import step_breakdown
+from kernelscope.analysis.ops.eligibility import Eligibility, call_eligibility
+from kernelscope.analysis.ops.table import costed_calls, op_table, op_tables, operator_classes
+from kernelscope.analysis.overview import overview
+from kernelscope.analysis.steps.breakdown import step_breakdown
 from kernelscope.report.html.parts import Note
 from kernelscope.report.html.window import Window, window_of
 

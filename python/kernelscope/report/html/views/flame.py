@@ -3,7 +3,7 @@
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.flame import stack_tables
+from kernelscope.analysis.ops.flame import stack_tables
 from kernelscope.report.html.cells import label
 from kernelscope.report.html.charts import ICICLE_LAYOUT, icicle
 from kernelscope.report.html.parts import Figure, Group, Note, Part, View

@@ -4,11 +4,11 @@ from typing import Any
 
 import polars as pl
 
-from kernelscope.analysis.copy_bandwidth import memory_bandwidth_summary
-from kernelscope.analysis.gpu_time import temporal_breakdown
-from kernelscope.analysis.launching.calls import launch_summary
-from kernelscope.analysis.launching.idle import idle_time
-from kernelscope.analysis.launching.queueing import queue_summary
+from kernelscope.analysis.gpu.copy_bandwidth import memory_bandwidth_summary
+from kernelscope.analysis.gpu.time import temporal_breakdown
+from kernelscope.analysis.launches.calls import launch_summary
+from kernelscope.analysis.launches.idle import idle_time
+from kernelscope.analysis.launches.queueing import queue_summary
 from kernelscope.report.html.charts import time_unit
 from kernelscope.report.html.parts import Figure, Part, View
 from kernelscope.report.html.sources import Sources

@@ -4,7 +4,7 @@ from typing import cast
 
 import polars as pl
 
-from kernelscope.analysis.launching.table import kernel_launches
+from kernelscope.analysis.launches.table import kernel_launches
 from kernelscope.report.html.charts import donut, donut_height, donut_layout, slice_trace
 from kernelscope.report.html.parts import Figure, Group, Part, View
 from kernelscope.report.html.sources import Sources, with_share

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from kernelscope.analysis.network.tree import module_table
+from kernelscope.analysis.modules.tree import module_table
 from kernelscope.report.html.cells import label
 from kernelscope.report.html.charts import ICICLE_LAYOUT, icicle
 from kernelscope.report.html.parts import Figure, Part, View

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from kernelscope.analysis.op_views import op_kernels
+from kernelscope.analysis.ops.views import op_kernels
 from kernelscope.report.html.charts import donut
 from kernelscope.report.html.parts import Group, Part, View
 from kernelscope.report.html.sources import Sources, with_share

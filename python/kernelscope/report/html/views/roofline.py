@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 
-from kernelscope.analysis.costing.peaks import device_peaks
+from kernelscope.analysis.costs.peaks import device_peaks
 from kernelscope.report.html.parts import Figure, Note, Part, View
 from kernelscope.report.html.sources import Sources
 from kernelscope.report.html.tables import Table

@@ -1,0 +1,14 @@
+from kernelscope import analysis as analysis
+from kernelscope import batch as batch
+from kernelscope import compat as compat
+from kernelscope import errors as errors
+from kernelscope import report as report
+from kernelscope import schema as schema
+from kernelscope import units as units
+from kernelscope._traceparse import __version__ as __version__
+from kernelscope.batch import scan as scan
+from kernelscope.errors import KernelscopeError as KernelscopeError
+from kernelscope.meta import TraceMeta as TraceMeta
+from kernelscope.report import convert as convert
+from kernelscope.trace import Trace as Trace
+from kernelscope.trace import read as read

@@ -1,1 +1,0 @@
-"""The tables of torch.profiler, from the file alone."""

@@ -1,0 +1,108 @@
+"""How much of its GPUs' arithmetic each step used."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.analysis.costs.costed import costed_trace
+from kernelscope.analysis.costs.limits import LimitedWork, limited_work
+from kernelscope.analysis.costs.peaks import PRODUCTS
+from kernelscope.costs import ConventionName
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+
+def efficiency(
+    trace: "Trace",
+    *,
+    gpu: str | None = None,
+    peak: Mapping[str, float] | None = None,
+    convention: ConventionName = "kernelscope",
+) -> pl.DataFrame:
+    """FLOPs utilisation of every step: FLOPs over its wall time, against what the GPUs could have computed.
+
+    The denominator is the peak of one type, the one in which the trace's matrix products need most FLOPs, on
+    all GPUs that work in the trace; it stands beside the figure. All FLOPs that ran count, also those of
+    activations that are computed anew for the gradient: without such it is what is called model FLOPs
+    utilisation, with them hardware FLOPs utilisation. FLOPs that are not known count as none, so the figure
+    is a lower bound where ``known_pct`` is below 100. A step that the recording cuts off is left out.
+
+    Columns: ``step`` (null for a trace without steps, taken as one), ``name``, ``total_ns`` (wall time),
+        ``device_ns`` (GPU time of the step, overlaps added), ``known_pct`` (of that, with a known cost),
+        ``flops``, ``flops_per_s``, ``mfu_pct``, ``peak_flops_per_s`` (the denominator), ``peak_type`` and
+        ``gpus``.
+    Units: ns; FLOP; FLOP/s; percent.
+    Formula: mfu_pct = 100 * flops / (total_ns * 1e-9 * peak_flops_per_s).
+    Order: by start.
+    Raises: InvalidArgumentError: no such GPU or type of peak. KeyError: no such convention.
+    Source: Chowdhery et al. 2022 (PaLM), appendix B.
+    Example: ``efficiency(trace, gpu="h100-sxm5")["mfu_pct"].mean()``
+    """
+    costed = costed_trace(trace, convention=convention)
+    return step_efficiency(trace, limited_work(trace, costed, gpu=gpu, peak=peak))
+
+
+def step_efficiency(trace: "Trace", limited: LimitedWork) -> pl.DataFrame:
+    """The rows of :func:`efficiency` for work whose limits are known."""
+    work = limited.table
+    steps = trace.steps.filter(~pl.col("is_partial"))
+    marked = steps.filter(pl.col("step").is_not_null())
+    known = pl.col("status").is_in(["exact", "estimate", "unknown_dtype"])
+    sums = [
+        pl.col("device_ns").sum(),
+        pl.col("device_ns").filter(known).sum().alias("_known_ns"),
+        pl.when(pl.col("flops").is_not_null().any()).then(pl.col("flops").sum()).alias("flops"),
+    ]
+    if marked.height:
+        table = steps.select("step", "name", "start_ns", "total_ns").join(
+            work.group_by("step").agg(sums), on="step", how="left"
+        )
+    else:
+        extent = trace.extent()
+        length = extent[1] - extent[0] if extent else None
+        table = work.select(sums).select(
+            pl.lit(None, pl.Int32).alias("step"),
+            pl.lit("the whole trace").alias("name"),
+            pl.lit(extent[0] if extent else None, pl.Int64).alias("start_ns"),
+            pl.lit(length, pl.Int64).alias("total_ns"),
+            "device_ns",
+            "_known_ns",
+            "flops",
+        )
+    rate, dtype, count = _denominator(work)
+    seconds = pl.col("total_ns") * 1e-9
+    speed = pl.when(pl.col("total_ns") > 0).then(pl.col("flops") / seconds)
+    share = pl.when(pl.col("device_ns") > 0).then(100.0 * pl.col("_known_ns") / pl.col("device_ns"))
+    return table.sort("start_ns", "step").select(
+        "step",
+        pl.col("name").cast(pl.String),
+        "total_ns",
+        "device_ns",
+        share.alias("known_pct"),
+        pl.col("flops").round().cast(pl.Int64),
+        speed.alias("flops_per_s"),
+        (100.0 * speed / pl.lit(rate, pl.Float64)).alias("mfu_pct"),
+        pl.lit(rate, pl.Float64).alias("peak_flops_per_s"),
+        pl.lit(dtype, pl.String).alias("peak_type"),
+        pl.lit(count, pl.Int64).alias("gpus"),
+    )
+
+
+def _denominator(work: pl.DataFrame) -> tuple[float | None, str | None, int]:
+    """The peak of all GPUs in the type that most FLOPs of products are in, that type, and how many GPUs."""
+    products = work.filter(
+        pl.col("family").is_in(PRODUCTS) & (pl.col("flops") > 0) & pl.col("compute_peak").is_not_null()
+    )
+    count = work["device"].drop_nulls().n_unique()
+    if products.is_empty():
+        return None, None, count
+    types = products.group_by("limit_type").agg(pl.col("flops").sum()).sort("flops", "limit_type")
+    dtype = types["limit_type"][-1]
+    rates = (
+        products.filter(pl.col("limit_type") == dtype).group_by("device").agg(pl.col("compute_peak").max())
+    )
+    # A GPU on which nothing of this type ran could have run it, too.
+    mean = rates["compute_peak"].mean()
+    return (float(mean) * count if isinstance(mean, float) else None), dtype, count

@@ -1,0 +1,138 @@
+"""A trace whose GPU work has been given to operators, with their costs: what costs and rooflines build on.
+
+Every GPU op goes to the innermost operator on its way up that has a computed cost. So a wrapper such as
+``aten::linear`` is not counted beside the ``aten::addmm`` inside it. Where no operator on the way up has a
+cost, a gradient takes an estimate from its forward operator; else the work stays with the innermost operator
+that has a model, or the innermost of all, and its cost is unknown.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from kernelscope import _traceparse
+from kernelscope.analysis.classes import taken
+from kernelscope.analysis.costs.hints import known_elsewhere
+from kernelscope.analysis.costs.unique_costs import FIGURES, class_costs
+from kernelscope.analysis.ops.calls import INPUTS, operator_calls
+from kernelscope.costs import ConventionName, Cost
+from kernelscope.costs.dtypes import find_dtype
+from kernelscope.costs.through_forward import FAMILIES, gradient_cost
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+# Conventions of tools that do not look inside an operator that they count.
+_OUTERMOST = frozenset({"torch", "tracelens"})
+_COMPUTED = ("exact", "estimate", "unknown_dtype")
+
+
+class Costed(NamedTuple):
+    """What was found of a trace.
+
+    Columns of ``ops``, a row per operator that counts, in order of recording: ``op_row`` and ``kind``. Of
+    ``kinds``, a row per kind of these: ``name``, ``model``, ``family``, ``flops``, ``bytes_read``,
+    ``bytes_written``, ``dtype``, ``peak``, ``status``, ``note``. ``work`` has for each GPU op the index of
+    its operator in ``ops``; null for none.
+    """
+
+    ops: pl.DataFrame
+    kinds: pl.DataFrame
+    work: pl.Series
+
+
+def costed_trace(trace: "Trace", *, convention: ConventionName, anchors: pl.Series | None = None) -> Costed:
+    """The operators that count in ``trace`` with their costs, and which of them each GPU op belongs to.
+
+    ``anchors`` may name other work than the GPU ops: of each piece the operator or range that launched it.
+
+    Raises: KeyError: there is no such convention.
+    """
+    calls = operator_calls(trace)
+    kept = [name for name in ("name", *INPUTS) if calls[name].null_count() < calls.height]
+    links = [name for name in ("forward_row",) if calls[name].null_count() < calls.height]
+    codes = calls.select(
+        "row", "parent_row", *links, **{str(at): pl.col(name).to_physical() for at, name in enumerate(kept)}
+    )
+    costing = _traceparse.CallCosting(codes)
+    firsts = calls.select("name", *INPUTS)[taken(costing.first(), "first")]
+    elsewhere, entries = known_elsewhere(trace, calls, firsts, costing)
+    if entries.height:
+        apart = pl.DataFrame(costing.set_apart(entries))
+        firsts = pl.concat([firsts, firsts[apart["class"]].with_columns(apart["entry"])], how="diagonal")
+    costs = class_costs(firsts, convention=convention, elsewhere=elsewhere)
+    if anchors is None and trace.gpu_ops.height:
+        anchors = trace.gpu_ops.select(pl.coalesce("op_row", "range_row")).to_series()
+    launched = None if anchors is None else anchors.alias("anchor").to_frame()
+    work, ops, kinds = costing.owners(_traits(costs), launched, outermost=convention in _OUTERMOST)
+    of_kinds = _costs_of_kinds(costs, pl.DataFrame(kinds))
+    counted = pl.DataFrame(ops).rename({"row": "op_row"})
+    if convention == "kernelscope":
+        counted, of_kinds = _net(counted, of_kinds)
+    return Costed(counted.drop("outer"), of_kinds.drop("composite"), pl.DataFrame(work)["op"])
+
+
+def _traits(costs: pl.DataFrame) -> pl.DataFrame:
+    """What the attribution must know of each class."""
+    products = pl.col("family").is_in(FAMILIES).fill_null(value=False)
+    computed = pl.col("status").is_in(_COMPUTED)
+    return costs.select(
+        is_computed=computed,
+        is_modelled=pl.col("model").is_not_null(),
+        is_wrapper=pl.col("composite"),
+        tells_gradient=pl.col("flops").is_not_null() & products,
+        is_product=products,
+        works=pl.any_horizontal(pl.col(column).fill_null(0) > 0 for column in FIGURES),
+        flops=pl.col("flops").fill_null(0),
+    )
+
+
+def _costs_of_kinds(costs: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
+    """The cost of each kind: that of its class, or of the gradient of its forward operator's class."""
+    through = kinds["forward_class"].is_not_null()
+    found = costs[pl.select(pl.coalesce(kinds["forward_class"], kinds["class"])).to_series()]
+    found = found.with_columns(costs["name"].gather(kinds["class"]))
+    if not through.any():
+        return found
+    rows: list[dict[str, object]] = []
+    for row in found.filter(through).iter_rows(named=True):
+        dtype = find_dtype(row["dtype"]) if row["dtype"] else None
+        forward = Cost(row["flops"], row["bytes_read"], row["bytes_written"], dtype)
+        cost = gradient_cost(forward, row["family"] or "")
+        figures = (cost.flops, cost.bytes_read, cost.bytes_written) if cost else (None, None, None)
+        note = cost.note if cost else f"a gradient through a forward operator of family {row['family']}"
+        status = cost.status if cost else "unknown_op"
+        new = {"status": status, "note": note, "composite": False}
+        rows.append({**row, **new, **dict(zip(FIGURES, figures, strict=True))})
+    gradients = pl.DataFrame(rows, schema=found.schema)
+    at = pl.int_range(found.height, dtype=pl.UInt32, eager=True)
+    taken = at.scatter(through.arg_true(), pl.int_range(found.height, found.height + len(rows), eager=True))
+    return pl.concat([found, gradients])[taken]
+
+
+def _net(ops: pl.DataFrame, kinds: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Takes from an operator the cost of those inside it that count for themselves and do part of its work.
+
+    Those are operators of the same family, and all of them if the outer one is a wrapper.
+    """
+    inner = ops.select("kind", "outer").filter(pl.col("outer").is_not_null())
+    family = kinds["family"].cast(pl.Categorical).to_physical()
+    around = ops["kind"].gather(inner["outer"])
+    same = family.gather(inner["kind"]).eq_missing(family.gather(around))
+    inner = inner.filter(kinds["composite"].gather(around) | same)
+    if inner.is_empty():
+        return ops, kinds
+    figures = {f"less_{column}": kinds[column].gather(inner["kind"]) for column in FIGURES}
+    parts = inner.select("outer").with_columns(**figures).group_by("outer").agg(pl.all().sum())
+    parts = parts.with_columns(kind=ops["kind"].gather(parts["outer"]))
+    by = ["kind", *figures]
+    distinct = (
+        parts.select(by)
+        .unique()
+        .with_columns(net=pl.int_range(kinds.height, kinds.height + pl.len(), dtype=pl.UInt32))
+    )
+    less = [(pl.col(column) - distinct[f"less_{column}"]).clip(0).alias(column) for column in FIGURES]
+    net = kinds[distinct["kind"]].with_columns(less)
+    parts = parts.join(distinct, on=by, how="left", maintain_order="left")
+    changed = ops["kind"].scatter(parts["outer"], parts["net"])
+    return ops.with_columns(changed.alias("kind")), pl.concat([kinds, net])

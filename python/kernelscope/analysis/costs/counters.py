@@ -1,0 +1,147 @@
+"""Hardware counters of kernels, with the operators that launched them and what models say of these."""
+
+import re
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.analysis.costs.costed import costed_trace
+from kernelscope.analysis.grouping import as_text
+from kernelscope.analysis.ops.table import operator_classes
+from kernelscope.analysis.row_lookup import positions
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+CATEGORY = "cuda_profiler_range"
+"""The category of the ranges that CUPTI's profiler writes, one per kernel."""
+
+# Calls that start one kernel each. The runtime's come first: where they alone are as many as the ranges, the
+# driver's are those that the runtime made.
+_LAUNCHES = (r"^cudaLaunchKernel", r"^(cuda|cu)Launch(Cooperative)?Kernel")
+_FLOPS = re.compile(r"^smsp__sass_thread_inst_executed_op_[fhd](?P<kind>fma|mul|add)_pred_on\.sum$")
+_BYTES = re.compile(r"^dram__bytes(_read|_write)?\.sum$")
+_FIXED = {
+    "row": pl.UInt32,
+    "name": pl.String,
+    "start_ns": pl.Int64,
+    "dur_ns": pl.Int64,
+    "launch_row": pl.UInt32,
+    "correlation": pl.Int64,
+    "op_row": pl.UInt32,
+    "op_stack": pl.List(pl.String),
+    "top_level_op": pl.String,
+    "bottom_level_op": pl.String,
+    "measured_flops": pl.Float64,
+    "measured_bytes": pl.Float64,
+    "intensity": pl.Float64,
+    "model_row": pl.UInt32,
+    "operator_flops": pl.Float64,
+    "modelled_flops": pl.Int64,
+    "ratio": pl.Float64,
+}
+
+
+def counters_with_operators(trace: "Trace") -> pl.DataFrame:
+    """The hardware counters of each kernel, with the operators around its launch, measured beside modelled.
+
+    The recorder writes a range per kernel without saying which launch it belongs to; the profiler runs
+    kernels one by one, so the n-th range is that of the n-th launch. Where there are not as many launches as
+    ranges, none is matched, and the columns on operators are null. FLOPs are those of the counters of scalar
+    instructions that a kernel executed (products on tensor cores are not among them).
+
+    Columns: ``row``, ``name`` (of the kernel), ``start_ns``, ``dur_ns`` of the range; ``launch_row``,
+        ``correlation`` and ``op_row`` of the launch; ``op_stack`` (names of the operators around it,
+        outermost first), ``top_level_op``, ``bottom_level_op``; ``measured_flops`` and ``measured_bytes``
+        (DRAM) by the counters, null where they were not collected, and ``intensity``; ``model_row`` (the
+        operator whose cost is compared), ``operator_flops`` (measured, over all its kernels),
+        ``modelled_flops`` and ``ratio`` (measured by modelled); then one column per counter, as recorded.
+    Units: FLOP, a fused multiply-add counting 2; bytes; ns.
+    Order: by start.
+    Source: HolisticTraceAnalysis, hta/analyzers/cupti_counter_analysis.py; NVIDIA Nsight Compute
+        documentation, roofline metrics.
+    Example:
+        ``counters_with_operators(trace).group_by("bottom_level_op").agg(pl.col("measured_flops").sum())``
+    """
+    ranges = trace.counters.filter(pl.col("category").cast(pl.String) == CATEGORY)
+    names = ranges["counter"].unique().cast(pl.String).drop_nulls().sort().to_list()
+    if ranges.is_empty():
+        return pl.DataFrame(schema=_FIXED)
+    wide = as_text(ranges).pivot(
+        "counter", index=["row", "name", "start_ns", "dur_ns"], values="value", aggregate_function="sum"
+    )
+    table = wide.sort("start_ns", "row").with_columns(
+        measured_flops=_weighted(names, _FLOPS), measured_bytes=_bytes(names)
+    )
+    table = table.with_columns(
+        intensity=pl.when(pl.col("measured_bytes") > 0).then(
+            pl.col("measured_flops") / pl.col("measured_bytes")
+        )
+    )
+    table = _with_launches(table, trace)
+    return _with_models(_with_stacks(table, trace), trace).select(*_FIXED, *names)
+
+
+def _weighted(names: list[str], pattern: re.Pattern[str]) -> pl.Expr:
+    """The sum of FLOPs over the counters that count them; null without any."""
+    matches = [(name, pattern.match(name)) for name in names]
+    terms = [pl.col(name) * (2 if match["kind"] == "fma" else 1) for name, match in matches if match]
+    return pl.sum_horizontal(terms) if terms else pl.lit(None, pl.Float64)
+
+
+def _bytes(names: list[str]) -> pl.Expr:
+    """DRAM traffic: the counter of both directions, or those of each."""
+    found = [name for name in names if _BYTES.match(name)]
+    both = [name for name in found if name == "dram__bytes.sum"] or found
+    return pl.sum_horizontal(pl.col(name) for name in both) if both else pl.lit(None, pl.Float64)
+
+
+def _with_launches(table: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
+    launches = trace.launches.select("row", "name", "start_ns", "correlation", "op_row")
+    text = pl.col("name").cast(pl.String)
+    for pattern in _LAUNCHES:
+        found = launches.filter(text.str.contains(pattern)).sort("start_ns", "row")
+        if found.height == table.height:
+            return table.hstack(found.select("correlation", "op_row", launch_row="row"))
+    unknown = {"launch_row": pl.UInt32, "correlation": pl.Int64, "op_row": pl.UInt32}
+    return table.with_columns(pl.lit(None, dtype).alias(column) for column, dtype in unknown.items())
+
+
+def _with_stacks(table: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
+    """Adds the names of the operators around each launch, annotations left out."""
+    ops = trace.ops
+    of, kinds = operator_classes(ops)
+    parents = positions(ops["row"], ops["parent_row"])
+    texts = kinds.select(pl.when("is_operator").then(pl.col("name").cast(pl.String))).to_series().gather(of)
+    innermost = table["op_row"].drop_nulls().unique()
+    place = positions(ops["row"], innermost)
+    levels: list[pl.DataFrame] = []
+    while place.is_not_null().any():
+        levels.append(pl.DataFrame({"op_row": innermost, "text": texts.gather(place), "level": len(levels)}))
+        place = parents.gather(place)
+    if not levels:
+        empty = pl.lit(None, pl.String)
+        return table.with_columns(
+            op_stack=pl.lit(None, pl.List(pl.String)), top_level_op=empty, bottom_level_op=empty
+        )
+    stacks = pl.concat(levels).drop_nulls("text").sort("level", descending=True)
+    stacks = stacks.group_by("op_row", maintain_order=True).agg(op_stack=pl.col("text"))
+    return table.join(stacks, on="op_row", how="left", maintain_order="left").with_columns(
+        top_level_op=pl.col("op_stack").list.first(), bottom_level_op=pl.col("op_stack").list.last()
+    )
+
+
+def _with_models(table: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
+    """Adds the FLOPs that the model of the operator gives, and the measured ones over all its kernels."""
+    launched = table.filter(pl.col("op_row").is_not_null())
+    costed = costed_trace(trace, convention="kernelscope", anchors=launched["op_row"])
+    flops = costed.kinds["flops"].gather(costed.ops["kind"])
+    owner = launched.select("row").with_columns(
+        model_row=costed.ops["op_row"].gather(costed.work), modelled_flops=flops.gather(costed.work)
+    )
+    table = table.join(owner, on="row", how="left", maintain_order="left")
+    known = pl.col("model_row").is_not_null()
+    total = pl.when(known).then(pl.col("measured_flops").sum().over("model_row"))
+    return table.with_columns(operator_flops=total).with_columns(
+        ratio=pl.when(pl.col("modelled_flops") > 0).then(pl.col("operator_flops") / pl.col("modelled_flops"))
+    )

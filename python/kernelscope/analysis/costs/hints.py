@@ -1,0 +1,221 @@
+"""What is known of a call's inputs from other records: its kernels, its gradient, its collective.
+
+Recorders leave out what a cost model may need: the element type of tensor lists, the result's shape, the
+sizes of an expert. Where another record of the same trace has them, they are found here.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from kernelscope import _traceparse
+from kernelscope.analysis.classes import classes_of, taken
+from kernelscope.analysis.costs.launch_sizes import attention_lengths, expert_sizes, list_dtype
+from kernelscope.analysis.grouping import as_text
+from kernelscope.analysis.row_lookup import positions
+from kernelscope.costs.bind import shape_of_input
+from kernelscope.costs.dtypes import find_dtype
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+
+class Elsewhere(NamedTuple):
+    """What other records say of a call's inputs. ``note`` says where from, if that makes it an estimate."""
+
+    list_dtype: str | None = None
+    output_dims: tuple[int, ...] | None = None
+    hints: tuple[tuple[str, int], ...] = ()
+    note: str = ""
+
+
+NOTHING = Elsewhere()
+
+_EXPERTS = r"::moe_forward"
+_ATTENTION = r"::unified_attention"
+_COLLECTIVE = r"^(record_param_comms|nccl:)"
+
+
+class _Register:
+    """Numbers for distinct entries, from 1."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Elsewhere, int] = {NOTHING: 0}
+
+    def add(self, entry: Elsewhere) -> int:
+        return self.numbers.setdefault(entry, len(self.numbers))
+
+
+def known_elsewhere(
+    trace: "Trace", calls: pl.DataFrame, firsts: pl.DataFrame, costing: _traceparse.CallCosting
+) -> tuple[Mapping[int, Elsewhere], pl.DataFrame]:
+    """What other records say of ``calls``: the distinct entries by number, and the calls that have one.
+
+    ``firsts`` has one of each class of calls that are equal in name and inputs, which are those of
+    ``costing``.
+
+    Columns: of the calls, ``row`` and ``entry``. Of a call that comes several times the last entry counts.
+    """
+    register = _Register()
+    found = [
+        _of_gradients(calls, register),
+        _of_parents(calls, firsts, register),
+        _of_lists(trace, firsts, costing, register),
+        _of_launches(trace, calls, firsts, register),
+        _of_collectives(trace, register),
+    ]
+    entries = pl.concat([frame.select("row", "entry") for frame in found])
+    return {number: entry for entry, number in register.numbers.items()}, entries
+
+
+def _frame(rows: list[int], entries: list[int]) -> pl.DataFrame:
+    return pl.DataFrame({"row": rows, "entry": entries}, schema={"row": pl.UInt32, "entry": pl.UInt32})
+
+
+def _numbered(frame: pl.DataFrame, by: list[str], entries: dict[tuple[object, ...], int]) -> pl.DataFrame:
+    """The rows of ``frame`` that have an entry for their values of ``by``, with its number."""
+    if not entries:
+        return _frame([], [])
+    schema = {column: frame.schema[column] for column in by}
+    numbers = pl.DataFrame(
+        [(*key, entry) for key, entry in entries.items()], schema=[*by, "entry"], orient="row"
+    )
+    numbers = numbers.with_columns(pl.col(column).cast(dtype) for column, dtype in schema.items())
+    numbered = frame.join(numbers, on=by, how="inner", maintain_order="left")
+    return numbered.select("row", pl.col("entry").cast(pl.UInt32))
+
+
+def _of_gradients(calls: pl.DataFrame, register: _Register) -> pl.DataFrame:
+    """A result is as large as the gradient by it, which autograd's node takes as its first input."""
+    if calls["forward_row"].null_count() == calls.height:
+        return _frame([], [])
+    nodes = calls.select("forward_row", "input_dims").drop_nulls()
+    forward = positions(calls["row"], nodes["forward_row"])
+    unread = calls["input_dims"].is_not_null() & calls["concrete_inputs"].is_null()
+    nodes = nodes.filter(unread.gather(forward))
+    # In order, for rows are found faster so.
+    nodes = nodes.filter(pl.col("forward_row").is_first_distinct())
+    nodes = nodes.select(row="forward_row", gradient="input_dims")
+    entries: dict[tuple[object, ...], int] = {}
+    for text in nodes["gradient"].unique().cast(pl.String):
+        shape = shape_of_input(text, 0)
+        if shape:
+            entries[(text,)] = register.add(Elsewhere(output_dims=shape))
+    return _numbered(nodes, ["gradient"], entries)
+
+
+# Which input of a library's gradient has the shape of what its parts give: torch before 1.11.
+_PARTS = {"_backward_input": 0, "_backward_weight": 2}
+
+
+def _of_parents(calls: pl.DataFrame, firsts: pl.DataFrame, register: _Register) -> pl.DataFrame:
+    """A gradient by input or by weight is as large as the input or the weight of the call around it."""
+    names = firsts.select("name").unique().with_columns(text=pl.col("name").cast(pl.String))
+    frames: list[pl.DataFrame] = []
+    for suffix, index in _PARTS.items():
+        wanted = names.filter(pl.col("text").str.ends_with(suffix))
+        if wanted.is_empty():
+            continue
+        parts = calls.filter(pl.col("concrete_inputs").is_null()).join(wanted, on="name", how="semi")
+        dims = calls["input_dims"].gather(positions(calls["row"], parts["parent_row"]))
+        around = parts.select("row").with_columns(outer=dims.cast(pl.String))
+        entries: dict[tuple[object, ...], int] = {}
+        for text in around["outer"].drop_nulls().unique():
+            shape = shape_of_input(text, index)
+            if shape:
+                entries[(text,)] = register.add(Elsewhere(output_dims=shape))
+        frames.append(_numbered(around, ["outer"], entries))
+    return pl.concat(frames) if frames else _frame([], [])
+
+
+def _of_lists(
+    trace: "Trace", firsts: pl.DataFrame, costing: _traceparse.CallCosting, register: _Register
+) -> pl.DataFrame:
+    """The element type of tensor lists stands in the names of the kernels that work on them."""
+    has_list = pl.col("input_types").cast(pl.String).str.contains("TensorList", literal=True)
+    takes_list = firsts.select(marked=has_list.fill_null(value=False))
+    if not takes_list["marked"].any():
+        return _frame([], [])
+    rows = taken(costing.rows_where(takes_list), "row")
+    kernels = trace.gpu_ops.select("name", "op_row", "dur_ns").filter(pl.col("op_row").is_in(rows.implode()))
+    names = kernels["name"].unique().drop_nulls()
+    told = [list_dtype(text) for text in names.cast(pl.String)]
+    entries = [register.add(Elsewhere(list_dtype=dtype)) if dtype else 0 for dtype in told]
+    known = pl.DataFrame({"name": names, "entry": pl.Series(entries, dtype=pl.UInt32)}).filter(
+        pl.col("entry") > 0
+    )
+    if known.is_empty():
+        return _frame([], [])
+    kernels = kernels.join(known, on="name", how="inner")
+    longest = kernels.sort("dur_ns", "entry", descending=[True, False], nulls_last=True)
+    longest = longest.filter(pl.col("op_row").is_first_distinct())
+    return longest.select("entry", row="op_row").sort("row")
+
+
+def _of_launches(
+    trace: "Trace", calls: pl.DataFrame, firsts: pl.DataFrame, register: _Register
+) -> pl.DataFrame:
+    """What the names and grids of a call's kernels say of its experts, and annotations of its sequences."""
+    names = firsts["name"].unique().drop_nulls()
+    sized = names.filter(names.cast(pl.String).str.contains(f"{_EXPERTS}|{_ATTENTION}"))
+    if sized.is_empty() or trace.gpu_ops.is_empty():
+        return _frame([], [])
+    wanted = calls.select("row", "name", "input_dims").filter(pl.col("name").is_in(sized.implode()))
+    kernels = trace.gpu_ops.filter(kind="kernel").select(
+        row="op_row", kernel="name", grid="grid", dur_ns="dur_ns"
+    )
+    work = kernels.join(wanted, on="row", how="inner")
+    of, launches = classes_of(work.select("kernel", "grid"))
+    launches = as_text(launches)
+    order = launches["kernel"].rank("dense")
+    # A call is told by what it launched, the longest in front.
+    told = (
+        work.with_columns(of.alias("launch"), order.gather(of).alias("order"))
+        .sort("dur_ns", "order", descending=[True, False], nulls_last=True)
+        .group_by("row", maintain_order=True)
+        .agg(pl.col("name", "input_dims").first(), pl.col("launch"))
+        .with_columns(launched=pl.col("launch").list.sort().cast(pl.List(pl.String)).list.join(" "))
+    )
+    by = ["name", "input_dims", "launched"]
+    entries: dict[tuple[object, ...], int] = {}
+    for call in told.unique(by, keep="first").iter_rows(named=True):
+        launched = [(kernel or "", grid) for kernel, grid in launches[call["launch"]].iter_rows()]
+        entry = _launched(call["name"] or "", call["input_dims"], launched, trace)
+        if entry != NOTHING:
+            entries[tuple(call[column] for column in by)] = register.add(entry)
+    return _numbered(told, by, entries)
+
+
+def _launched(
+    name: str, dims: str | None, kernels: list[tuple[str, str | None]], trace: "Trace"
+) -> Elsewhere:
+    if "moe_forward" in name:
+        x, logits = shape_of_input(dims, 0), shape_of_input(dims, 1)
+        hints = expert_sizes(kernels, tokens=x, logits=logits) if x and logits else None
+        note = "the experts' sizes follow from the launched kernels"
+        return Elsewhere(hints=hints, note=note) if hints else NOTHING
+    query = shape_of_input(dims, 0)
+    texts = trace.ops.filter(pl.col("category") == "user_annotation")["name"]
+    annotations = texts.unique().drop_nulls().cast(pl.String).to_list()
+    hints = attention_lengths(annotations, query) if query else None
+    note = "sequences as the step's annotation gives them; a window of the mask is not known and not counted"
+    return Elsewhere(hints=hints, note=note) if hints else NOTHING
+
+
+def _of_collectives(trace: "Trace", register: _Register) -> pl.DataFrame:
+    """Elements and type of a collective's message stand in the recorder's own arguments."""
+    messages = trace.collectives.filter(pl.col("source").cast(pl.String) == "op").select(
+        "row", "in_elements", "out_elements", pl.col("dtype").cast(pl.String), "group_size"
+    )
+    by = ["in_elements", "out_elements", "dtype", "group_size"]
+    messages = messages.drop_nulls(["in_elements", "out_elements", "dtype"]).unique("row", keep="first")
+    messages = messages.with_columns(pl.col("group_size").fill_null(0))
+    entries: dict[tuple[object, ...], int] = {}
+    for sent, received, dtype, ranks in messages.select(by).unique().iter_rows():
+        known = find_dtype(dtype)
+        if known is not None and sent >= 0 and received >= 0:
+            hints = (("bytes_in", sent * known.bytes), ("bytes_out", received * known.bytes))
+            hints += (("group_size", ranks),) if ranks else ()
+            entries[(sent, received, dtype, ranks)] = register.add(Elsewhere(hints=hints))
+    return _numbered(messages, by, entries)

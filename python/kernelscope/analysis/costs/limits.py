@@ -1,0 +1,166 @@
+"""What limits GPU work, by the kinds of its operators and what is asked of the work itself."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from kernelscope import _traceparse
+from kernelscope.analysis.costs.costed import Costed
+from kernelscope.analysis.costs.peaks import DevicePeaks, device_peaks, with_peaks
+from kernelscope.analysis.costs.physics import flags
+from kernelscope.analysis.costs.unique_costs import FIGURES
+from kernelscope.analysis.costs.work import CostedWork
+from kernelscope.analysis.gpu.work import GpuWork
+from kernelscope.analysis.ops.calls import INPUTS, operator_calls
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+# Copies between host and GPU, or between GPUs, wait for the bus and not for memory.
+_BUS = r"(?i)HtoD|DtoH|PtoP|Host-to|-to-Host|Peer"
+
+
+class LimitedWork(NamedTuple):
+    """GPU work whose operators are known, and what limits it.
+
+    ``table`` has a row per kind of operators and class of work. Columns: ``name`` (of the operator),
+    ``model``, ``family``, ``dtype``, ``status``, ``kernel``, ``stream``, ``device``, ``step``, ``kind``;
+    ``op_flops``, ``op_bytes_read``, ``op_bytes_written`` and ``op_least_ns`` of one operator; and of all its
+    work ``pieces``, ``device_ns``, ``shares`` (in the work of operators), ``flops``, ``bytes_read``,
+    ``bytes_written``, ``attainable_ns``, ``compute_ns``, ``memory_ns``, ``bound``, ``compute_peak``,
+    ``limit_type``, ``saveable_ns``, ``tensor_core_ns``, ``missed_ns``; the time of the ``longest_ns`` piece
+    and of the ``flagged_ns`` one with its ``flag``, and where these stand. Figures are float64.
+    """
+
+    costed: Costed
+    work: CostedWork
+    devices: list[DevicePeaks]
+    pairs: _traceparse.WorkPairs
+    table: pl.DataFrame
+
+
+def limited_work(
+    trace: "Trace",
+    costed: Costed,
+    *,
+    gpu: str | None = None,
+    peak: Mapping[str, float] | None = None,
+    gpu_work: GpuWork | None = None,
+) -> LimitedWork:
+    """What limits the GPU work of ``trace`` that the operators of ``costed`` launched.
+
+    ``gpu_work`` takes what other questions ask of the trace's GPU work.
+    """
+    devices = device_peaks(trace, gpu=gpu, peak=peak)
+    return _limited(costed, CostedWork(trace, costed, gpu_work), devices)
+
+
+def _limited(costed: Costed, work: CostedWork, devices: list[DevicePeaks]) -> LimitedWork:
+    pairs = work.paired(costed.ops["kind"])
+    found = work.told(pl.DataFrame(pairs.pairs())).rename({"kind": "of_kind", "class": "of_class"})
+    kinds = costed.kinds.rename({column: f"op_{column}" for column in FIGURES})
+    told = (kinds[found["of_kind"]], work.classes[found["of_class"]], found.drop("of_class"))
+    table = with_peaks(pl.concat(told, how="horizontal"), devices)
+    moved = pl.col("op_bytes_read") + pl.col("op_bytes_written")
+    in_l2 = [(pl.col(f"op_{column}") - pl.col("l2_bytes")).clip(0) for column in FIGURES[1:]]
+    table = table.with_columns(
+        op_compute_ns=pl.col("op_flops") / pl.col("compute_peak") * 1e9,
+        op_memory_ns=moved / pl.col("bandwidth") * 1e9,
+        _through_ns=(in_l2[0] + in_l2[1]) / pl.col("bandwidth") * 1e9,
+    )
+    table = _bounded(table)
+    limits = table.select(
+        least_ns="op_least_ns",
+        compute_ns="op_compute_ns",
+        memory_ns="op_memory_ns",
+        through_ns="_through_ns",
+        is_estimate=(pl.col("status") == "estimate").fill_null(value=False),
+    )
+    figures = pl.DataFrame(pairs.figures(limits))
+    return LimitedWork(costed, work, devices, pairs, _summed_by_pair(table, figures))
+
+
+def _bounded(table: pl.DataFrame) -> pl.DataFrame:
+    """Adds what binds each pair's work, and the least time that an operator of it needs."""
+    text = pl.col("kernel").cast(pl.String)
+    outside = (
+        pl.when(pl.col("is_communication"))
+        .then(pl.lit("communication"))
+        .when((pl.col("kind").cast(pl.String) == "memcpy") & text.str.contains(_BUS))
+        .then(pl.lit("bus"))
+    )
+    # Work without a peak of its own, such as that on integers, has only the memory to wait for.
+    computing = pl.col("op_compute_ns").fill_null(pl.when(pl.col("compute_peak").is_null()).then(0.0))
+    known = outside.is_null() & pl.col("op_memory_ns").is_not_null() & computing.is_not_null()
+    least = pl.when(known).then(pl.max_horizontal(computing, pl.col("op_memory_ns")))
+    bound = pl.when(computing > pl.col("op_memory_ns")).then(pl.lit("compute")).otherwise(pl.lit("memory"))
+    return table.with_columns(op_least_ns=least, bound=outside.fill_null(pl.when(known).then(bound)))
+
+
+def _summed_by_pair(table: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
+    """Adds what the work of each pair comes to; what is not known is null."""
+    table = table.hstack(figures)
+    cores = pl.col("tensor_cores")
+    missed = pl.when("is_timed").then("device_ns")
+    return table.with_columns(
+        **{column: pl.col(f"op_{column}") * pl.col("shares") for column in FIGURES},
+        compute_ns=pl.col("op_compute_ns") * pl.col("shares"),
+        memory_ns=pl.col("op_memory_ns") * pl.col("shares"),
+        attainable_ns=pl.col("op_least_ns") * pl.col("shares"),
+        saveable_ns=pl.when(pl.col("op_least_ns").is_not_null()).then("saveable_ns"),
+        missed_ns=pl.when(pl.col("eligible") & ~cores)
+        .then(missed)
+        .otherwise(pl.when(cores.is_not_null()).then(0)),
+        tensor_core_ns=pl.when(cores)
+        .then("tensor_core_ns")
+        .otherwise(pl.when(cores.is_not_null()).then(0.0)),
+        flag=flags(),
+    )
+
+
+def work_rows(trace: "Trace", work: LimitedWork) -> pl.DataFrame:
+    """Every piece of linked GPU work with its share of its operator's cost.
+
+    Columns: ``row``, ``op_row``, ``step``, ``dur_ns``, ``flops`` and ``attainable_ns``, both as float64.
+    """
+    rows = work.costed.ops["op_row"].gather(work.costed.work)
+    pieces = trace.gpu_ops.select("row", "step", "dur_ns").with_columns(
+        *pl.DataFrame(work.pairs.shares()), op_row=rows
+    )
+    pieces = pieces.filter(pl.col("pair").is_not_null())
+    flops = work.table["op_flops"].gather(pieces["pair"])
+    least = work.table["op_least_ns"].gather(pieces["pair"])
+    return pieces.select(
+        "row", "op_row", "step", "dur_ns",
+        flops=flops * pl.col("share"), attainable_ns=least * pl.col("share"),
+    )  # fmt: skip
+
+
+def refined(trace: "Trace", work: LimitedWork, columns: list[str]) -> LimitedWork:
+    """The work by pairs whose operators agree in more ``columns``, of ``ops`` or ``op_row`` itself.
+
+    The table has them as ``by_op_row`` and so on.
+    """
+    if not columns:
+        return work
+    # Ranges that stand for operators have their inputs only.
+    asked = [c for c in columns if c != "op_row"]
+    of_calls = [c for c in asked if c in INPUTS]
+    linked = operator_calls(trace) if trace.ops.is_empty() else trace.ops
+    known = of_calls if trace.ops.is_empty() else asked
+    linked = linked.select(op_row="row", **{f"by_{c}": pl.col(c) for c in known}).with_columns(
+        pl.lit(None, pl.String).alias(f"by_{c}") for c in asked if c not in known
+    )
+    ops = work.costed.ops.join(linked, on="op_row", how="left", maintain_order="left")
+    ops = ops.with_columns(by_op_row="op_row")
+    by = ["kind", *(f"by_{c}" for c in columns)]
+    distinct = (
+        ops.select(by)
+        .unique(maintain_order=True)
+        .with_columns(refined=pl.int_range(pl.len(), dtype=pl.UInt32))
+    )
+    ops = ops.join(distinct, on=by, how="left", nulls_equal=True, maintain_order="left")
+    kinds = pl.concat([work.costed.kinds[distinct["kind"]], distinct.select(by[1:])], how="horizontal")
+    costed = Costed(ops.select("op_row", kind="refined"), kinds, work.costed.work)
+    return _limited(costed, work.work, work.devices)

@@ -1,0 +1,87 @@
+"""Costs of many calls, computed once per class of equal ones."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from kernelscope.analysis.costs.hints import NOTHING, Elsewhere
+from kernelscope.analysis.ops.calls import INPUTS
+from kernelscope.costs import CONVENTIONS, ConventionName, cost_of
+
+FIGURES = ("flops", "bytes_read", "bytes_written")
+"""The columns of a cost that add up."""
+
+_SCHEMA = {
+    "model": pl.String,
+    "family": pl.String,
+    "composite": pl.Boolean,
+    "flops": pl.Int64,
+    "bytes_read": pl.Int64,
+    "bytes_written": pl.Int64,
+    "dtype": pl.String,
+    "peak": pl.String,
+    "status": pl.String,
+    "note": pl.String,
+}
+_NO_MODEL = (None, None, False, None, None, None, None, None, "unknown_op", "no model")
+
+
+def class_costs(
+    firsts: pl.DataFrame, *, convention: ConventionName, elsewhere: Mapping[int, Elsewhere]
+) -> pl.DataFrame:
+    """The cost of each class of calls, of which ``firsts`` has one.
+
+    Columns: of ``firsts``, needs ``name`` and those of ``INPUTS``, and may have ``entry``: which one of
+        ``elsewhere`` holds what is known of the inputs from other records. Of the result, those of
+        :func:`kernelscope.analysis.costs` that do not depend on the GPU, and ``composite``.
+    """
+    modelled = _modelled(firsts["name"], convention)
+    asked = firsts.filter(modelled).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    rows = [_NO_MODEL, *(_row(call, convention, elsewhere) for call in asked.iter_rows(named=True))]
+    costs = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+    numbers = modelled.cast(pl.UInt32).cum_sum()
+    at = pl.select(pl.when(modelled).then(numbers).otherwise(0)).to_series()
+    return pl.concat([firsts.select("name"), costs[at]], how="horizontal")
+
+
+def _modelled(names: pl.Series, convention: ConventionName) -> pl.Series:
+    """Which of ``names`` have a model."""
+    rules = CONVENTIONS[convention]
+    distinct = names.unique().drop_nulls()
+    found = [rules.find(text) is not None for text in distinct.cast(pl.String)]
+    known = distinct.filter(pl.Series(found, dtype=pl.Boolean)).to_physical()
+    return names.to_physical().is_in(known.implode()).fill_null(value=False)
+
+
+def _row(
+    call: Mapping[str, Any], convention: ConventionName, elsewhere: Mapping[int, Elsewhere]
+) -> tuple[object, ...]:
+    name: str = call["name"]
+    known = elsewhere.get(call.get("entry") or 0, NOTHING)
+    cost = cost_of(
+        name,
+        *(call[column] for column in INPUTS),
+        convention=convention,
+        list_dtype=known.list_dtype,
+        output_dims=known.output_dims,
+        hints=dict(known.hints),
+    )
+    model = CONVENTIONS[convention].find(name)
+    status, note = cost.status, cost.note
+    if known.note and status == "exact":
+        status = "estimate"
+    note = "; ".join(part for part in (note, known.note) if part) if status == "estimate" else note
+    dtype = cost.dtype
+    return (
+        cost.model,
+        model.family if model else None,
+        model is not None and model.composite,
+        cost.flops,
+        cost.bytes_read,
+        cost.bytes_written,
+        dtype.name if dtype else None,
+        dtype.peak if dtype else None,
+        status,
+        note,
+    )

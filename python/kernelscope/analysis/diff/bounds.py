@@ -1,0 +1,150 @@
+"""Bounds on what may become slower, as text such as ``step>5%``."""
+
+import fnmatch
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from kernelscope.analysis.diff.differences import Comparison
+from kernelscope.analysis.steps.breakdown import CATEGORIES
+from kernelscope.errors import InvalidArgumentError
+
+_PARTS = tuple(name.removesuffix("_ns") for name in CATEGORIES)
+_NAMED = {"op": "op", "module": "module", "kernel": "name", "name": "name"}
+_UNITS = {"%": 0.01, "ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+# The name reaches to the last comparison: names of kernels have < and > in them.
+_BOUND = re.compile(
+    r"\s*(?P<what>\w+)(?::(?P<name>.+))?\s*(?P<sign>>=|<=|>|<)\s*(?P<number>[+-]?\d{1,15}(?:\.\d{1,15})?)\s*"
+    r"(?P<unit>%|ns|us|ms|s)\s*",
+    re.DOTALL,
+)
+_LONGEST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A bound on the change of a time, relative (``is_share``) or in ns."""
+
+    text: str
+    what: str
+    name: str | None
+    sign: str
+    limit: float
+    is_share: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a bound: mean times of a step in ns, and whether the change breaks it.
+
+    ``is_noise`` says whether the change is no larger than the spread of single steps; null for one step.
+    """
+
+    bound: Bound
+    before_ns: float
+    after_ns: float
+    is_broken: bool
+    is_noise: bool | None
+
+    @property
+    def share(self) -> float | None:
+        """The relative change; null if there was nothing before."""
+        return (self.after_ns - self.before_ns) / self.before_ns if self.before_ns else None
+
+
+def parse_bound(text: str) -> Bound:
+    """The bound that ``text`` says: WHAT, a comparison, and by how much a mean step may change.
+
+    WHAT is ``step``, a part of it (``kernel``, ``memcpy``, ``memset``, ``communication``, ``runtime``,
+    ``dataloader``, ``cpu_exec``, ``other``), or ``op:NAME``, ``module:NAME``, ``kernel:NAME``, in whose
+    name ``*``, ``?`` and ``[...]`` stand for other text. The comparison is ``>``, ``>=``, ``<`` or ``<=``,
+    the amount a number with ``%``, ``ns``, ``us``, ``ms`` or ``s``.
+
+    Raises: InvalidArgumentError: ``text`` is no bound.
+    Example: ``parse_bound("kernel:*gemm* > 200us")``
+    """
+    match = _BOUND.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
+        raise InvalidArgumentError(
+            f"{text[:100]!r} is no bound; write for example step>5% or op:aten::mm>200us"
+        )
+    what, name = match["what"], match["name"]
+    if name is None and what not in ("step", *_PARTS):
+        known = ", ".join(("step", *_PARTS, *(f"{kind}:NAME" for kind in _NAMED)))
+        raise InvalidArgumentError(f"{text[:100]!r} bounds {what!r}; what can be bounded is {known}")
+    if name is not None and what not in _NAMED:
+        raise InvalidArgumentError(f"{text[:100]!r}: only {', '.join(_NAMED)} take a name, not {what}")
+    is_share = match["unit"] == "%"
+    limit = float(match["number"]) * _UNITS[match["unit"]]
+    return Bound(text.strip(), what, None if name is None else name.strip(), match["sign"], limit, is_share)
+
+
+def judge(both: Comparison, bounds: Sequence[Bound]) -> list[Verdict]:
+    """Whether the change from the earlier to the later trace breaks each of ``bounds``.
+
+    Raises: InvalidArgumentError: neither trace has anything of a name.
+    """
+    return [_judge(both, bound) for bound in bounds]
+
+
+def _judge(both: Comparison, bound: Bound) -> Verdict:
+    steps = both.steps
+    if bound.what == "step":
+        before, after = steps["before_ns"], steps["after_ns"]
+    else:
+        times = _times(both, bound)
+        paired = steps.select("pair").join(times, on="pair", how="left", maintain_order="left").fill_null(0)
+        before, after = paired["before_ns"], paired["after_ns"]
+    first, second = _mean(before), _mean(after)
+    delta = second - first
+    change = (
+        delta
+        if not bound.is_share
+        else delta / first
+        if first
+        else math.copysign(math.inf, delta)
+        if delta
+        else 0.0
+    )
+    broken = {
+        ">": change > bound.limit,
+        ">=": change >= bound.limit,
+        "<": change < bound.limit,
+        "<=": change <= bound.limit,
+    }[bound.sign]
+    spread = None if steps.height < 2 else math.sqrt(_variance(before) + _variance(after))
+    return Verdict(bound, first, second, broken, None if spread is None else abs(delta) <= spread)
+
+
+def _times(both: Comparison, bound: Bound) -> pl.DataFrame:
+    """The time of every step that belongs to what is bounded."""
+    parts = both.parts
+    if bound.name is None:
+        found = parts.filter(pl.col("category") == bound.what)
+    else:
+        column = _NAMED[bound.what]
+        if bound.what == "kernel":
+            parts = parts.filter(pl.col("category").is_in(["kernel", "communication"]))
+        names = [name for name in parts[column].unique().drop_nulls() if _matches(name, bound.name)]
+        if not names:
+            raise InvalidArgumentError(
+                f"{bound.text[:100]!r}: neither trace has a {bound.what} of this name in its steps"
+            )
+        found = parts.filter(pl.col(column).is_in(names))
+    return found.group_by("pair").agg(pl.col("before_ns", "after_ns").sum())
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return name == pattern or fnmatch.fnmatchcase(name, pattern)
+
+
+def _mean(values: pl.Series) -> float:
+    return sum(values) / len(values)
+
+
+def _variance(values: pl.Series) -> float:
+    mean = _mean(values)
+    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)

@@ -1,0 +1,138 @@
+"""To what each moment of a step belongs: one kernel, copy, call or operator, or nothing."""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope import _traceparse
+from kernelscope.analysis.grouping import by_name
+from kernelscope.analysis.row_lookup import positions
+from kernelscope.analysis.steps.breakdown import CATEGORIES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kernelscope.trace import Trace
+
+PRIORITIES = {name.removesuffix("_ns"): place for place, name in enumerate(CATEGORIES)}
+"""The parts of a step, the one that counts first having the lowest number."""
+
+_COMMUNICATION = r"^(?:nccl:|gloo:|mpi:|ucc:|xccl:|hccl:|c10d::|_?c10d_functional::|record_param_comms)"
+_DATALOADER = r"^(?:enumerate\(DataPipe\)#|enumerate\(DataLoader\)#.*\.__next__$)"
+_STEP = r"^ProfilerStep#\s*[+-]?\d+\s*$"
+_MAX_ROUNDS = 33
+
+
+def claims(trace: "Trace") -> pl.DataFrame:
+    """Everything that takes time, as it counts in :func:`kernelscope.analysis.step_breakdown`.
+
+    Columns: ``row``, ``name``, ``start_ns``, ``end_ns``, ``category`` (kernel, memcpy, memset, communication,
+        runtime, dataloader, cpu_exec), ``priority``, ``kind`` (work, launch, op) and ``op_row`` (operator, or
+        range of a trace without operators, that it belongs to; itself for an operator).
+    """
+    work = trace.gpu_ops.select(
+        "row",
+        "name",
+        "start_ns",
+        "dur_ns",
+        category=pl.when(pl.col("kind").cast(pl.String).is_in(["memcpy", "memset"]))
+        .then(pl.col("kind").cast(pl.String))
+        .when(pl.col("is_communication"))
+        .then(pl.lit("communication"))
+        .otherwise(pl.lit("kernel")),
+        kind=pl.lit("work"),
+        op_row=pl.coalesce("op_row", "range_row"),
+    )
+    launches = trace.launches.select(
+        "row",
+        "name",
+        "start_ns",
+        "dur_ns",
+        category=pl.lit("runtime"),
+        kind=pl.lit("launch"),
+        op_row=pl.coalesce("op_row", "range_row"),
+    )
+    ranges = trace.ranges.filter(pl.col("kind") != "mark")
+    parts = [work, launches, *(_host(frame, trace.steps) for frame in (trace.ops, ranges))]
+    return (
+        pl.concat(parts)
+        .with_columns(
+            end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0),
+            priority=pl.col("category").replace_strict(PRIORITIES, return_dtype=pl.UInt8),
+        )
+        .drop("dur_ns")
+    )
+
+
+def _host(slices: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Operators or ranges; one inside another counts as that, if that comes first."""
+    text = pl.col("text")
+    marks = steps["name"].drop_nulls().cast(pl.String).unique().to_list() if steps["row"].len() else []
+    own = by_name(
+        slices.select("row", "parent_row", "name", "start_ns", "dur_ns"),
+        own=pl.when(text.str.contains(_STEP) | text.is_in(marks))
+        .then(None)
+        .when(text.str.contains(_DATALOADER))
+        .then(pl.lit(PRIORITIES["dataloader"]))
+        .when(text.str.contains(_COMMUNICATION))
+        .then(pl.lit(PRIORITIES["communication"]))
+        .otherwise(pl.lit(PRIORITIES["cpu_exec"])),
+        is_mark=text.str.contains(_STEP) | text.is_in(marks),
+    )
+    is_mark = own["is_mark"].fill_null(value=False)
+    last = len(PRIORITIES)
+    own_priority = pl.select(
+        pl.when(is_mark).then(last).otherwise(own["own"].fill_null(PRIORITIES["cpu_exec"]))
+    ).to_series()
+    # Counted from 1, so that 0 is none.
+    around = (positions(own["row"], own["parent_row"]) + 1).fill_null(0)
+    jump = pl.concat([pl.Series([0], dtype=pl.UInt32), around])
+    first = pl.concat([pl.Series([last], dtype=own_priority.dtype), own_priority])
+    for _ in range(_MAX_ROUNDS):
+        if not (jump > 0).any():
+            break
+        first = pl.select(pl.min_horizontal(first, first.gather(jump))).to_series()
+        jump = jump.gather(jump)
+    names = {place: name for name, place in PRIORITIES.items()}
+    return (
+        own.with_columns(_first=first[1:])
+        .filter(~is_mark)
+        .select(
+            "row",
+            "name",
+            "start_ns",
+            "dur_ns",
+            category=pl.col("_first").replace_strict(names, return_dtype=pl.String),
+            kind=pl.lit("op"),
+            op_row="row",
+        )
+    )
+
+
+def divided(claimed: pl.DataFrame, windows: "Sequence[tuple[int, int]]") -> pl.DataFrame:
+    """Whose each moment of the windows is; a window is ``(start, end)``, they are in order and disjoint.
+
+    Of what runs at a moment, that of the first category owns it, and of that what began last: the innermost.
+
+    Columns: ``window``, ``row`` (null where nothing runs), ``ns`` (owned), ``calls`` (1 if it starts there).
+    """
+    needed = claimed.select(pl.col("row").alias("id"), "start_ns", "end_ns", "priority")
+    owned = pl.DataFrame(_traceparse.divide_windows(needed, list(windows)))
+    schema = {"window": pl.UInt32, "id": pl.UInt32, "ns": pl.Int64}
+    owned = pl.DataFrame(
+        {c: owned[c] if c in owned.columns else pl.Series([None] * owned.height) for c in schema},
+        schema=schema,
+    )
+    starts = pl.Series([start for start, _ in windows], dtype=pl.Int64)
+    ends = pl.Series([end for _, end in windows], dtype=pl.Int64)
+    at = starts.search_sorted(claimed["start_ns"], side="right").cast(pl.Int64) - 1
+    inside = (at >= 0) & (claimed["start_ns"] < ends.gather(at.clip(lower_bound=0)))
+    begun = claimed.select("row", window=at).filter(inside)
+    return pl.concat(
+        [
+            owned.select("window", row="id", ns="ns", calls=pl.lit(0, pl.Int64)),
+            begun.select(
+                pl.col("window").cast(pl.UInt32), "row", ns=pl.lit(0, pl.Int64), calls=pl.lit(1, pl.Int64)
+            ),
+        ]
+    )

@@ -1,0 +1,178 @@
+"""Operators and kernels of two traces side by side."""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.analysis.costs.costed import costed_trace
+from kernelscope.analysis.costs.limits import limited_work, work_rows
+from kernelscope.analysis.diff.differences import Comparison
+from kernelscope.analysis.grouping import as_text, check_by
+from kernelscope.analysis.ops.table import op_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kernelscope.trace import Trace
+
+_SIDES = ("before", "after")
+
+
+def diff_operators(
+    before: "Trace", after: "Trace", *, by: "str | Sequence[str]" = ("op",), costs: bool = True
+) -> pl.DataFrame:
+    """What operators cost per step in both traces, where that changed.
+
+    Operators correspond as in :func:`diff`. Times are the operators' own, whether or not anything hides them,
+    so they do not sum to the difference of the steps. ``by`` takes ``op`` and ``module``. Without ``costs``
+    FLOPs are not computed.
+
+    Columns: those of ``by``; ``op_before`` or ``module_before`` (what it was called, where that differs);
+        for each trace ``calls_*``, ``host_ns_*`` (own time on the host), ``device_ns_*`` (GPU work that it
+        launched itself), ``flops_*``, ``attained_pct_*`` (the least time that the GPU would have needed, of
+        the time it took, where both are known); then ``calls_delta``, ``host_delta_ns``, ``device_delta_ns``,
+        ``flops_delta`` and ``attained_delta_pct``. All but the percentages are means of a step; FLOPs are
+        null where none are known.
+    Units: ns; FLOP; percent.
+    Order: by the size of the change on the device, then on the host, largest first.
+    Raises: InvalidArgumentError: ``by`` is unknown.
+        NotRecordedError: a trace has nothing that takes time, or only one marks steps.
+    """
+    return operator_differences(Comparison(before, after), by=by, costs=costs)
+
+
+def diff_kernels(before: "Trace", after: "Trace", *, costs: bool = True) -> pl.DataFrame:
+    """What kernels cost per step in both traces, where that changed; they correspond as in :func:`diff`.
+
+    Columns: ``name``, ``name_before`` (what it was called, where that differs); for each trace ``calls_*``,
+        ``total_ns_*``, ``mean_ns_*`` (of a call), ``flops_*``, ``attained_pct_*``; then ``calls_delta``,
+        ``total_delta_ns``, ``mean_delta_ns``, ``flops_delta`` and ``attained_delta_pct``. Calls, totals and
+        FLOPs are means of a step.
+    Units: ns; FLOP; percent.
+    Order: by the size of the change in total, largest first.
+    Raises: NotRecordedError: a trace has nothing that takes time, or only one marks steps.
+    """
+    return kernel_differences(Comparison(before, after), costs=costs)
+
+
+def operator_differences(
+    both: Comparison, *, by: "str | Sequence[str]" = ("op",), costs: bool = True
+) -> pl.DataFrame:
+    """The rows of :func:`diff_operators`."""
+    columns = check_by(by, ("op", "module"))
+    sides = [_operators(both, side, columns, costs=costs) for side in _SIDES]
+    table = _side_by_side(sides, columns, counted=("calls", "host_ns", "device_ns")).with_columns(
+        _delta("calls").alias("calls_delta"),
+        _delta("host_ns").alias("host_delta_ns"),
+        _delta("device_ns").alias("device_delta_ns"),
+        _delta("flops").alias("flops_delta"),
+        _delta("attained_pct").alias("attained_delta_pct"),
+    )
+    return _changed(table, ("device_delta_ns", "host_delta_ns", "calls_delta"), columns)
+
+
+def kernel_differences(both: Comparison, *, costs: bool = True) -> pl.DataFrame:
+    """The rows of :func:`diff_kernels`."""
+    sides = [_kernels(both, side, costs=costs) for side in _SIDES]
+    table = _side_by_side(sides, ["name"], counted=("calls", "total_ns")).with_columns(
+        _delta("calls").alias("calls_delta"),
+        _delta("total_ns").alias("total_delta_ns"),
+        _delta("mean_ns").alias("mean_delta_ns"),
+        _delta("flops").alias("flops_delta"),
+        _delta("attained_pct").alias("attained_delta_pct"),
+    )
+    return _changed(table, ("total_delta_ns", "calls_delta"), ["name"])
+
+
+def _operators(both: Comparison, side: str, by: list[str], *, costs: bool) -> pl.DataFrame:
+    trace, names = both.side(side)
+    calls = op_calls(trace, collapse=False).select("row", "step", "host_self_ns", "device_self_ns")
+    named = _in_steps(both, side, calls).join(names, on="row", how="inner")
+    count = both.steps.height
+    table = named.group_by(by).agg(
+        *_renamed(names, by),
+        calls=pl.len() / count,
+        host_ns=pl.col("host_self_ns").sum() / count,
+        # Unknown, and not 0, in a trace without GPU work.
+        device_ns=pl.when(pl.col("device_self_ns").is_not_null().any()).then(
+            pl.col("device_self_ns").sum() / count
+        ),
+    )
+    work = _work(trace, costs=costs).drop("row").rename({"op_row": "row"})
+    return _with_costs(table, _in_steps(both, side, work).join(names, on="row", how="inner"), by, count)
+
+
+def _kernels(both: Comparison, side: str, *, costs: bool) -> pl.DataFrame:
+    trace, names = both.side(side)
+    kernels = trace.gpu_ops.filter(pl.col("kind") == "kernel").select("row", "step", "dur_ns")
+    named = _in_steps(both, side, kernels).join(names, on="row", how="inner")
+    count = both.steps.height
+    table = named.group_by("name").agg(
+        *_renamed(names, ["name"]),
+        calls=pl.len() / count,
+        total_ns=pl.col("dur_ns").sum() / count,
+        mean_ns=pl.col("dur_ns").mean(),
+    )
+    work = _in_steps(both, side, _work(trace, costs=costs)).join(names, on="row", how="inner")
+    return _with_costs(table, work, ["name"], count)
+
+
+def _in_steps(both: Comparison, side: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of the steps that are compared; all of them in a trace that is one step."""
+    steps = both.steps[f"step_{side}"]
+    return rows if steps.null_count() else rows.filter(pl.col("step").is_in(steps.implode()))
+
+
+def _renamed(names: pl.DataFrame, by: list[str]) -> list[pl.Expr]:
+    columns = [f"{c}_before" for c in by if f"{c}_before" in names.columns]
+    return [pl.col(c).drop_nulls().first() for c in columns]
+
+
+def _work(trace: "Trace", *, costs: bool) -> pl.DataFrame:
+    """GPU work with its share of what its operator had to do."""
+    if not costs:
+        schema = {"row": pl.UInt32, "op_row": pl.UInt32, "step": pl.Int32, "dur_ns": pl.Int64}
+        return pl.DataFrame(schema={**schema, "flops": pl.Float64, "attainable_ns": pl.Float64})
+    return work_rows(trace, limited_work(trace, costed_trace(trace, convention="kernelscope")))
+
+
+def _with_costs(table: pl.DataFrame, work: pl.DataFrame, by: list[str], count: int) -> pl.DataFrame:
+    known = pl.col("attainable_ns").is_not_null()
+    needed, taken = pl.col("attainable_ns").sum(), pl.col("dur_ns").filter(known).sum()
+    figures = work.group_by(by).agg(
+        flops=pl.when(pl.col("flops").is_not_null().any()).then(pl.col("flops").sum() / count),
+        attained_pct=pl.when(taken > 0).then(100.0 * needed / taken),
+    )
+    return table.join(figures, on=by, how="left", nulls_equal=True)
+
+
+def _side_by_side(sides: list[pl.DataFrame], by: list[str], *, counted: tuple[str, ...]) -> pl.DataFrame:
+    """Both sides with their figures; what one does not have at all, it has 0 times."""
+    kept = [*by, *(f"{c}_before" for c in by)]
+    named = [
+        side.rename({c: f"{c}_{name}" for c in side.columns if c not in kept})
+        for side, name in zip(sides, _SIDES, strict=True)
+    ]
+    named = [as_text(side) for side in named]
+    joined = named[0].join(named[1], on=by, how="full", coalesce=True, nulls_equal=True)
+    has_gpu = {
+        f"{c}_{name}": side[c].null_count() < side.height
+        for side, name in zip(sides, _SIDES, strict=True)
+        for c in counted
+    }
+    return joined.with_columns(pl.col(c).fill_null(0) for c, known in has_gpu.items() if known)
+
+
+def _delta(column: str) -> pl.Expr:
+    return pl.col(f"{column}_after") - pl.col(f"{column}_before")
+
+
+def _changed(table: pl.DataFrame, deltas: tuple[str, ...], by: list[str]) -> pl.DataFrame:
+    """The rows in which any of ``deltas`` is not 0, the largest first."""
+    order = [pl.col(c).abs() for c in deltas]
+    first = [*by, *(f"{c}_before" for c in by)]
+    return (
+        table.filter(pl.any_horizontal((pl.col(c) != 0).fill_null(value=False) for c in deltas))
+        .sort([*order, *by], descending=[*(True for _ in order), *(False for _ in by)], nulls_last=True)
+        .select(*first, pl.exclude(first))
+    )

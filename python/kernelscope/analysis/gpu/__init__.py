@@ -1,0 +1,1 @@
+"""What the GPUs did, as a whole."""

@@ -1,0 +1,152 @@
+"""How the time of each GPU divides into computing, communicating, copying and idling."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.analysis.gpu.work import CLASSES, WORK_CLASS, GpuWork
+from kernelscope.analysis.grouping import as_text, check_by
+from kernelscope.analysis.intervals import Intervals, merged
+from kernelscope.compat.hta.answers import hta_comm_comp_overlap, hta_temporal_breakdown
+from kernelscope.compat.hta.events import check_compat
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+_OVERLAP: dict[str, pl.DataType] = {
+    "calls": pl.Int64(),
+    "communication_ns": pl.Int64(),
+    "overlap_ns": pl.Int64(),
+    "exposed_ns": pl.Int64(),
+    "overlap": pl.Float64(),
+}
+
+
+def temporal_breakdown(
+    trace: "Trace", *, compat: str | None = None, work: GpuWork | None = None
+) -> pl.DataFrame:
+    """How the time of each GPU divides, from its first work to the end of its last.
+
+    A moment in which several things run counts as the first of: computing, communicating, copying. ``work``
+    takes what other questions asked, too.
+
+    Columns: ``device``, ``span_ns``, ``compute_ns`` (a kernel runs that is not communication, or a whole
+        graph), ``communication_ns`` (communication runs, nothing computes: it is exposed), ``memory_ns``
+        (only copies and memsets run), ``idle_ns``; and ``compute_share``, ``communication_share``,
+        ``memory_share``, ``idle_share`` of the span. The four parts sum to ``span_ns``.
+    Units: ns; shares between 0 and 1.
+    ``compat="hta"``: ``get_temporal_breakdown`` of HolisticTraceAnalysis, its columns, units and rounding;
+        ``"hta-unrounded"``: the same with ``HTA_DISABLE_NS_ROUNDING=1``.
+    Raises: InvalidArgumentError: there is no such ``compat``.
+    """
+    mode = check_compat(compat)
+    if mode is not None:
+        return hta_temporal_breakdown(trace, mode)
+    work = GpuWork(trace) if work is None else work
+    extents = work.on_devices.extents()
+    spans = extents.select("device", span_ns=pl.col("end_ns") - pl.col("start_ns"))
+    parts = _first_class_ns(work.on_devices.covered_ns(work.kinds, of=work.launches.of), by=["device"])
+    table = spans.join(parts, on="device", how="left", nulls_equal=True)
+    parts_ns = [pl.col(f"{name}_ns") for name in CLASSES]
+    table = table.with_columns(idle_ns=pl.col("span_ns") - pl.sum_horizontal(parts_ns))
+    columns = [*CLASSES, "idle"]
+    share = [
+        pl.when(pl.col("span_ns") > 0).then(pl.col(f"{name}_ns") / pl.col("span_ns")).alias(f"{name}_share")
+        for name in columns
+    ]
+    return table.select("device", "span_ns", *(f"{name}_ns" for name in columns), *share).sort("device")
+
+
+def comm_comp_overlap(
+    trace: "Trace",
+    by: str | Sequence[str] = ("device",),
+    *,
+    compat: str | None = None,
+    work: GpuWork | None = None,
+) -> pl.DataFrame:
+    """How much of the communication computing hides, and how much is exposed.
+
+    ``by`` takes any columns of the table ``gpu_ops``, such as ``device``, ``stream``, ``name`` or ``step``.
+    What overlaps inside a group counts once. Computing on the same GPU hides communication. ``work`` takes
+    what other questions asked, too.
+
+    Columns: those of ``by``; ``calls``; ``communication_ns`` (some communication of the group runs),
+        ``overlap_ns`` (and a kernel that is not communication, too), ``exposed_ns`` (and none), ``overlap``
+        (share of the communication). Groups without communication are left out.
+    Units: ns; shares between 0 and 1.
+    Order: by exposed time, longest first.
+    ``compat="hta"``, ``"hta-unrounded"``: as for ``temporal_breakdown``; ``by`` is not used.
+    Raises: InvalidArgumentError: there is no such ``compat``, or ``by`` names no such column.
+    """
+    mode = check_compat(compat)
+    if mode is not None:
+        return hta_comm_comp_overlap(trace, mode)
+    return overlaps(trace, [check_by(by, trace.gpu_ops.columns)], work=work)[0]
+
+
+def overlaps(
+    trace: "Trace", groupings: Sequence[Sequence[str]], *, work: GpuWork | None = None
+) -> list[pl.DataFrame]:
+    """The table of ``comm_comp_overlap`` for each of several groupings, at the cost of about one.
+
+    ``groupings``: lists of columns of ``gpu_ops``. ``work`` takes what other questions asked, too.
+    """
+    if not trace.gpu_ops["is_communication"].any():
+        missing = [pl.lit(None, dtype).alias(name) for name, dtype in _OVERLAP.items()]
+        return [as_text(trace.gpu_ops.select(by).clear()).with_columns(missing) for by in groupings]
+    needed = {"device": None, **{name: None for columns in groupings for name in columns}}
+    needed.pop("start_ns", None)
+    calls = trace.gpu_ops.lazy().filter("is_communication").select(work_columns(*needed)).collect()
+    ends = ["device", "start_ns", "end_ns"]
+    computing = (GpuWork(trace) if work is None else work).computing
+    parts = [merged(calls, by=["device", *(name for name in by if name != "device")]) for by in groupings]
+    hidden = computing.hidden_ns(pl.concat(part[ends] for part in parts))
+    tables: list[pl.DataFrame] = []
+    done = 0
+    for columns, part in zip(groupings, parts, strict=True):
+        own = part.with_columns(hidden.slice(done, part.height))
+        tables.append(_overlap(calls, own, list(columns)))
+        done += part.height
+    return tables
+
+
+def _overlap(calls: pl.DataFrame, spans: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    """What the calls of each group took, and how much of that is hidden, from the union of their times."""
+    length = pl.col("end_ns") - pl.col("start_ns")
+    table = spans.group_by(columns).agg(communication_ns=length.sum(), overlap_ns=pl.col("hidden_ns").sum())
+    counts = calls.group_by(columns).agg(pl.len().cast(pl.Int64).alias("calls"))
+    total, hidden = pl.col("communication_ns").fill_null(0), pl.col("overlap_ns").fill_null(0)
+    table = counts.join(table, on=columns, how="left", nulls_equal=True).with_columns(
+        total,
+        hidden,
+        exposed_ns=total - hidden,
+        overlap=pl.when(total > 0).then(hidden / total),
+    )
+    descending = [True, *(False for _ in columns)]
+    return as_text(table).sort(["exposed_ns", *columns], descending=descending, nulls_last=True)
+
+
+def work_columns(*columns: str) -> list[pl.Expr]:
+    """What to select from a table ``gpu_ops``: ``columns``, ``start_ns``, ``end_ns``, ``class``."""
+    return [
+        *map(pl.col, columns),
+        pl.col("start_ns"),
+        (pl.col("start_ns") + pl.col("dur_ns").fill_null(0).clip(lower_bound=0)).alias("end_ns"),
+        WORK_CLASS,
+    ]
+
+
+def first_class_ns(work: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
+    """Time of each group in which a class runs and none before it: ``by``, ``<class>_ns``."""
+    return _first_class_ns(Intervals(work, by=by).covered_ns(work["class"]), by=by)
+
+
+def _first_class_ns(reached: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
+    """The same, from the time in which classes up to each ``level`` run."""
+    # A class beyond a group's last one adds nothing.
+    upto = [pl.col("covered_ns").filter(pl.col("level") <= level).last() for level in range(len(CLASSES))]
+    before = [pl.lit(0), *upto[:-1]]
+    return reached.group_by(by, maintain_order=True).agg(
+        (own - earlier).alias(f"{name}_ns") for name, own, earlier in zip(CLASSES, upto, before, strict=True)
+    )

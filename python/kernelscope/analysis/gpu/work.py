@@ -1,0 +1,86 @@
+"""What several questions ask of the GPU work of a trace, each worked out once."""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.analysis.classes import Classes
+from kernelscope.analysis.described import totals
+from kernelscope.analysis.gpu.launch_classes import launch_classes
+from kernelscope.analysis.intervals import Intervals, group_codes
+from kernelscope.analysis.once import once
+from kernelscope.analysis.row_lookup import positions
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+CLASSES = ("compute", "communication", "memory")
+"""What GPU work can be, the one that counts first in front."""
+
+WORK_CLASS = (
+    pl.when(pl.col("is_communication").fill_null(value=False))
+    .then(pl.lit(1, pl.UInt8))
+    .when((pl.col("kind") == "memcpy") | (pl.col("kind") == "memset"))
+    .then(pl.lit(2, pl.UInt8))
+    .otherwise(pl.lit(0, pl.UInt8))
+    .alias("class")
+)
+"""Which of ``CLASSES`` a row of ``gpu_ops`` is, by its place."""
+
+
+class GpuWork:
+    """The rows of ``gpu_ops``, by class and in order of time. Any number of threads may ask."""
+
+    def __init__(self, trace: "Trace") -> None:
+        self._trace = trace
+
+    @once
+    def launches(self) -> Classes:
+        """Their classes: see :func:`kernelscope.analysis.gpu.launch_classes.launch_classes`."""
+        return launch_classes(self._trace, self.callers)
+
+    @once
+    def callers(self) -> pl.Series:
+        """The position in ``ops`` of the operator that launched each work; null where it is not known."""
+        return positions(self._trace.ops["row"], self._trace.gpu_ops["op_row"])
+
+    @once
+    def totals(self) -> pl.DataFrame:
+        """How many works each class of ``launches`` has, and their time: ``rows``, ``sum``."""
+        of, keys = self.launches
+        return totals(of, self._trace.gpu_ops["dur_ns"], keys.height)
+
+    @once
+    def calls(self) -> pl.Series:
+        """The position in ``launches`` of the call that launched each work; null where it is not known."""
+        return positions(self._trace.launches["row"], self._trace.gpu_ops["launch_row"])
+
+    @once
+    def streams(self) -> pl.Series | None:
+        """A number for the stream of each work, in order of device and stream; None where there is one."""
+        return group_codes(self._trace.gpu_ops, ("device", "stream"))
+
+    @property
+    def on_streams(self) -> Intervals:
+        """When each stream works."""
+        return self.on_devices.regrouped(self._trace.gpu_ops.select("device", "stream"), self.streams)
+
+    @once
+    def on_devices(self) -> Intervals:
+        """When each device works."""
+        return Intervals(self._trace.gpu_ops.select("device", "start_ns", "dur_ns"), by=["device"])
+
+    @once
+    def gaps(self) -> pl.DataFrame:
+        """The gaps between the works of each device: see :meth:`Intervals.gaps`."""
+        return self.on_devices.gaps(self.calls, self._trace.launches)
+
+    @once
+    def computing(self) -> Intervals:
+        """When each device computes."""
+        return self.on_devices.part(self.kinds == CLASSES.index("compute"), of=self.launches.of)
+
+    @property
+    def kinds(self) -> pl.Series:
+        """Which of ``CLASSES`` each class of ``launches`` is, by its place."""
+        return self.launches.keys.select(WORK_CLASS).to_series()

@@ -1,0 +1,109 @@
+"""What each kernel cost on the device."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.analysis.classes import Classes, classes_of
+from kernelscope.analysis.described import described, totals, weighted_means
+from kernelscope.analysis.gpu.work import GpuWork
+from kernelscope.analysis.grouping import as_text, check_by
+from kernelscope.analysis.kernels.occupancy import IS_KERNEL
+from kernelscope.analysis.kernels.tensor_cores import kernel_flags
+from kernelscope.analysis.row_lookup import looked_up
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+_METRICS = ("calls", "total_ns", "mean_ns", "median_ns", "min_ns", "max_ns", "std_ns")
+_FULL = ("blocks_per_sm", "occupancy_pct")
+
+
+def kernel_table(
+    trace: "Trace", by: str | Sequence[str] = ("name",), *, work: GpuWork | None = None
+) -> pl.DataFrame:
+    """What kernels cost, summed over the launches that agree in the columns ``by``.
+
+    ``by`` takes any columns of the table ``gpu_ops``, ``op`` (name of the operator that launched
+    the kernel), and any other columns of that operator, such as ``module`` or ``input_dims``. ``work``
+    takes what other questions asked, too.
+
+    Columns: those of ``by``; ``calls``; ``total_ns``, ``mean_ns``, ``median_ns``, ``min_ns``,
+        ``max_ns``, ``std_ns`` (of a sample; null for one call); ``blocks_per_sm`` and
+        ``occupancy_pct`` (means weighted by duration over the calls where they are known), and
+        ``tensor_cores`` (whether any of them runs on tensor cores; null if unknown).
+    Units: ns; percent.
+    Order: by total time, longest first, then by the columns ``by``.
+    Raises: InvalidArgumentError: ``by`` names no such column.
+    Source: the kernel view of the TensorBoard plugin.
+
+    Example: ``kernel_table(trace, by=("op", "name"))``
+    """
+    of_op = [c for c in trace.ops.columns if c not in trace.gpu_ops.columns]
+    columns = check_by(by, [*trace.gpu_ops.columns, "op", *of_op])
+    work = GpuWork(trace) if work is None else work
+    finer = _divided(trace, work.launches, columns)
+    coarser = classes_of(finer.keys.select(columns))
+    kinds = finer.keys.with_columns(group=pl.when(IS_KERNEL).then(coarser.of))
+    groups, keys = finer.spread(kinds["group"]), coarser.keys
+    found = described(groups, trace.gpu_ops["dur_ns"], keys.height, quantiles=(0.5,))
+    table = keys.hstack(
+        found.select(
+            calls="rows",
+            total_ns="sum",
+            mean_ns="mean",
+            median_ns="q0",
+            min_ns="min",
+            max_ns="max",
+            std_ns="std",
+        )
+    )
+    # What all launches of a group agree in is their mean, too.
+    means = [c for c in _FULL if c not in columns]
+    is_known = finer.of is work.launches.of
+    every = work.totals if is_known else totals(finer.of, trace.gpu_ops["dur_ns"], kinds.height)
+    kinds = kinds.with_columns(works=every["rows"], dur_ns=every["sum"]).drop_nulls("group")
+    table = table.with_columns(
+        *(_weighted_mean(kinds, c, keys.height) for c in means),
+        _on_tensor_cores(trace, kinds, keys.height),
+    )
+    table = table.filter(pl.col("calls") > 0).select(*columns, *_METRICS, *means, "tensor_cores")
+    return as_text(table).sort(
+        ["total_ns", *columns], descending=[True, *(False for _ in columns)], nulls_last=True
+    )
+
+
+def _divided(trace: "Trace", known: Classes, columns: list[str]) -> Classes:
+    """The classes ``known``, divided further by those of ``columns`` that they may disagree in."""
+    more = [c for c in columns if c not in known.keys.columns]
+    if not more:
+        return known
+    linked = [c for c in more if c not in trace.gpu_ops.columns]
+    rows = trace.gpu_ops.select(known.of.alias("class"), *(c for c in more if c not in linked))
+    if linked:
+        rows = rows.hstack(looked_up(trace.gpu_ops["op_row"], trace.ops, *linked))
+    of, keys = classes_of(rows)
+    return Classes(of, known.keys.select(pl.all().gather(keys["class"])).hstack(keys.drop("class")))
+
+
+def _weighted_mean(kinds: pl.DataFrame, column: str, count: int) -> pl.Series:
+    """The mean of a column over the launches of each group, weighted by their time where they take any.
+
+    Columns: of ``kinds``, needs ``column``, ``group``, ``works`` and ``dur_ns``.
+    """
+    known = kinds.filter(pl.col(column).is_not_null())
+    takes_time = pl.col("dur_ns").sum().over("group") > 0
+    weight = known.select(pl.when(takes_time).then("dur_ns").otherwise("works")).to_series()
+    return weighted_means(known["group"], weight, known[column], count).alias(column)
+
+
+def _on_tensor_cores(trace: "Trace", kinds: pl.DataFrame, count: int) -> pl.Series:
+    """Whether some kernel of each group runs on tensor cores, which its name and its GPU decide.
+
+    Columns: of ``kinds``, needs ``name``, ``device`` and ``group``.
+    """
+    told = kernel_flags(kinds, trace.devices).group_by("group")
+    told = told.agg(pl.col("tensor_cores").any(ignore_nulls=False))
+    unknown = pl.repeat(None, count, dtype=pl.Boolean, eager=True)
+    return unknown.scatter(told["group"], told["tensor_cores"]).alias("tensor_cores")

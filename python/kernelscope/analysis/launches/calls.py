@@ -1,0 +1,131 @@
+"""What launching costs: the calls, the work they start, and the time between."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope import _traceparse
+from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.gpu.work import GpuWork
+from kernelscope.analysis.grouping import as_text, check_by
+from kernelscope.compat.hta.answers import hta_launch_stats
+from kernelscope.compat.hta.events import check_compat
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+_DURATIONS = ("cpu_dur_ns", "gpu_dur_ns", "launch_delay_ns")
+_OF_WORK = ("row", "launch_row", "name", "kind", "device", "stream", "correlation")
+_STARTS = ("call_start", "start_ns")
+_COLUMNS = (
+    "row", "launch_row", "call", "name", "kind", "device", "stream", "step", "correlation", *_DURATIONS,
+    "is_short", "is_slow_call", "is_late",
+)  # fmt: skip
+
+
+def launch_stats(
+    trace: "Trace",
+    *,
+    runtime_cutoff_ns: int = 50_000,
+    delay_cutoff_ns: int = 100_000,
+    compat: str | None = None,
+) -> pl.DataFrame:
+    """Each call that started GPU work, and the work.
+
+    A call that starts several works, as a graph's does, has a row for each.
+
+    Columns: ``row`` (in ``gpu_ops``), ``launch_row`` (in ``launches``), ``call`` and ``name`` (of the call
+        and of the work), ``kind``, ``device``, ``stream``, ``step``, ``correlation``, ``cpu_dur_ns`` (of the
+        call), ``gpu_dur_ns``, ``launch_delay_ns`` (from the end of the call to the start of the work, 0 if it
+        starts before), ``is_short`` (the call lasts longer than the work, and no longer than
+        ``runtime_cutoff_ns``), ``is_slow_call`` (longer than that), ``is_late`` (delayed by more than
+        ``delay_cutoff_ns``). Work without a recorded launch is left out.
+    Units: ns.
+    Order: by start of the call.
+    ``compat="hta"``, ``"hta-unrounded"``: ``get_cuda_kernel_launch_stats`` of HolisticTraceAnalysis, in
+        microseconds and sorted by correlation id; it knows ``cudaLaunchKernel``, copies and memsets, but no
+        driver, HIP or graph launches.
+    Raises: InvalidArgumentError: there is no such ``compat``.
+    """
+    mode = check_compat(compat)
+    if mode is not None:
+        return hta_launch_stats(trace, mode)
+    work = GpuWork(trace)
+    pairs = _pairs(
+        trace,
+        work,
+        *_COLUMNS,
+        *_STARTS,
+        runtime_cutoff_ns=runtime_cutoff_ns,
+        delay_cutoff_ns=delay_cutoff_ns,
+    )
+    pairs = pairs.filter(work.calls.is_not_null())
+    return as_text(pairs.sort(*_STARTS, "row").select(_COLUMNS))
+
+
+def launch_summary(
+    trace: "Trace",
+    by: str | Sequence[str] = ("call",),
+    *,
+    runtime_cutoff_ns: int = 50_000,
+    delay_cutoff_ns: int = 100_000,
+    work: GpuWork | None = None,
+) -> pl.DataFrame:
+    """What launching cost, summed over the works that agree in the columns ``by`` of ``launch_stats``.
+
+    ``work`` takes what other questions asked, too.
+
+    Columns: those of ``by``; ``works``; of each of ``cpu_dur_ns``, ``gpu_dur_ns`` and ``launch_delay_ns`` the
+        sum (``_sum``), ``_p50``, ``_p90``, ``_p99`` and ``_max``; ``short``, ``slow_calls`` and ``late``
+        (works for which ``is_short``, ``is_slow_call``, ``is_late`` holds).
+    Units: ns.
+    Order: by the time of the calls, longest first.
+    Raises: InvalidArgumentError: ``by`` names no such column.
+    """
+    columns = check_by(by, _COLUMNS)
+    work = GpuWork(trace) if work is None else work
+    pairs = _pairs(
+        trace, work, *columns, runtime_cutoff_ns=runtime_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns
+    )
+    groups = classes_of(pairs.select(columns))
+    found = _traceparse.describe_launches(
+        trace.gpu_ops.select("start_ns", "dur_ns", group=groups.of, launch=work.calls),
+        trace.launches.select("start_ns", "dur_ns"),
+        groups.keys.height,
+        runtime_cutoff_ns,
+        delay_cutoff_ns,
+    )
+    table = groups.keys.hstack(pl.DataFrame(found)).filter(pl.col("works") > 0)
+    return as_text(table).sort(
+        ["cpu_dur_ns_sum", *columns],
+        descending=[True, *(False for _ in columns)],
+        nulls_last=True,
+    )
+
+
+def _pairs(
+    trace: "Trace", work: GpuWork, *columns: str, runtime_cutoff_ns: int, delay_cutoff_ns: int
+) -> pl.DataFrame:
+    """Each work with the call that started it, of which all is null where it is not known.
+
+    Columns: those of ``_COLUMNS`` and ``_STARTS`` that are in ``columns``.
+    """
+    of_call = {"call": "name", "_start": "start_ns", "cpu_dur_ns": "dur_ns", "_step": "step"}
+    needs = {"call": ("call",), "call_start": ("_start",), "step": ("_step",), "cpu_dur_ns": ("cpu_dur_ns",)}
+    every = ("_start", "cpu_dur_ns")
+    wanted = {name for column in columns for name in needs.get(column, () if column in _OF_WORK else every)}
+    calls = trace.launches.select(pl.col(of_call[name]).alias(name) for name in of_call if name in wanted)
+    pairs = trace.gpu_ops.hstack(calls[work.calls])
+    delay = (pl.col("start_ns") - pl.col("_start") - pl.col("cpu_dur_ns")).clip(lower_bound=0)
+    is_slow = pl.col("cpu_dur_ns") > runtime_cutoff_ns
+    found = {
+        "call_start": pl.col("_start"),
+        "step": pl.coalesce("step", "_step"),
+        "gpu_dur_ns": pl.col("dur_ns"),
+        "launch_delay_ns": delay,
+        "is_short": (pl.col("dur_ns") < pl.col("cpu_dur_ns")) & ~is_slow,
+        "is_slow_call": is_slow,
+        "is_late": delay > delay_cutoff_ns,
+    }
+    return pairs.select(found.get(name, pl.col(name)).alias(name) for name in columns)

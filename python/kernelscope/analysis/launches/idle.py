@@ -1,0 +1,146 @@
+"""Why GPUs idle, and which host operators made them wait."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.described import described
+from kernelscope.analysis.gpu.work import GpuWork
+from kernelscope.analysis.grouping import as_text, check_by
+from kernelscope.analysis.launches.gaps import with_launches, work_gaps
+from kernelscope.analysis.launches.thread_occupation import longest_on_thread
+from kernelscope.analysis.row_lookup import looked_up
+from kernelscope.compat.hta.answers import hta_idle_time
+from kernelscope.compat.hta.events import check_compat
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+KERNEL_DELAY_NS = 30_000
+"""The longest gap that the GPU needs between works which already wait in its queue."""
+
+_RECORDED = ("row", "launch_row", "op_row", "range_row", "device", "stream", "step")
+_CAUSE = pl.Enum(["host_wait", "kernel_wait", "other"])
+
+
+def idle_time(
+    trace: "Trace",
+    by: str | Sequence[str] = ("device", "cause"),
+    *,
+    kernel_delay_ns: int = KERNEL_DELAY_NS,
+    compat: str | None = None,
+    work: GpuWork | None = None,
+) -> pl.DataFrame:
+    """How long GPUs idled between their first work and their last, by cause.
+
+    ``by`` takes any columns of ``idle_gaps``: ``device``, ``cause``, ``op`` (the operator that launched the
+    work which ended the gap), ``host`` (what occupied the host longest meanwhile), ``step``. With ``stream``
+    the gaps are those of each stream, as HolisticTraceAnalysis takes them, else those of the whole GPU.
+    ``work`` takes what other questions asked, too.
+
+    Columns: those of ``by``; ``idle_ns``, ``gaps``, ``share`` (of the idle time of all groups), ``mean_ns``,
+        ``median_ns``, ``max_ns``.
+    Units: ns; shares between 0 and 1.
+    Order: by idle time, longest first.
+    ``compat="hta"``, ``"hta-unrounded"``: the first frame of ``get_idle_time_breakdown`` of
+        HolisticTraceAnalysis, by stream.
+    Raises: InvalidArgumentError: there is no such ``compat``, or ``by`` names no such column.
+    """
+    mode = check_compat(compat)
+    if mode is not None:
+        return hta_idle_time(trace, mode, kernel_delay_us=kernel_delay_ns / 1000)
+    columns = check_by(by, ("device", "stream", "cause", "op", "host", "step"))
+    recorded = [name for name in columns if name in trace.gpu_ops.columns]
+    recorded += ["op_row", "range_row"] if "op" in columns else []
+    recorded += ["row"] if "host" in columns else []
+    per_stream = "stream" in columns
+    work = GpuWork(trace) if work is None else work
+    gaps = _gaps(trace, work, *recorded, per_stream=per_stream, kernel_delay_ns=kernel_delay_ns)
+    gaps = _with_ops(trace, gaps) if "op" in columns else gaps
+    gaps = _with_hosts(trace, work, gaps) if "host" in columns else gaps
+    classes = classes_of(gaps.select(columns))
+    found = described(classes.of, gaps["dur_ns"], classes.keys.height, quantiles=(0.5,))
+    table = classes.keys.hstack(
+        found.select(idle_ns="sum", gaps="rows", mean_ns="mean", median_ns="q0", max_ns="max")
+    )
+    total = pl.col("idle_ns").sum()
+    return (
+        _as_text(table)
+        .with_columns(share=pl.when(total > 0).then(pl.col("idle_ns") / total))
+        .select(*columns, "idle_ns", "gaps", "share", "mean_ns", "median_ns", "max_ns")
+        .sort(["idle_ns", *columns], descending=[True, *(False for _ in columns)], nulls_last=True)
+    )
+
+
+def idle_gaps(
+    trace: "Trace", *, per_stream: bool = False, kernel_delay_ns: int = KERNEL_DELAY_NS
+) -> pl.DataFrame:
+    """Each gap in which a GPU idled, and what it waited for.
+
+    A gap's cause is ``host_wait`` if the work that ends it was launched after the gap began, ``kernel_wait``
+    if it waited in the queue and the gap is shorter than ``kernel_delay_ns``, else ``other``: the work waited
+    for an event, a copy, or another stream. Without a recorded launch the cause is null.
+
+    Columns: ``device``, ``stream`` (of the work that ends the gap), ``step``, ``start_ns``, ``dur_ns``,
+        ``cause``, ``row`` (of that work in ``gpu_ops``), ``launch_row``, ``op`` and ``op_row`` (the operator
+        that launched it), ``host`` and ``host_row`` (the outermost operator or annotation that occupied the
+        launching thread longest between the start of the gap and the launch; null if none did), ``host_ns``
+        (how long).
+    Units: ns on the trace's clock.
+    Order: longest first.
+    """
+    work = GpuWork(trace)
+    gaps = _gaps(trace, work, *_RECORDED, per_stream=per_stream, kernel_delay_ns=kernel_delay_ns)
+    gaps = _with_hosts(trace, work, _with_ops(trace, gaps))
+    return _as_text(
+        gaps.select(
+            "device",
+            "stream",
+            "step",
+            "start_ns",
+            "dur_ns",
+            "cause",
+            "row",
+            "launch_row",
+            "op",
+            "op_row",
+            "host",
+            "host_row",
+            "host_ns",
+        )
+    ).sort("dur_ns", "start_ns", "row", descending=[True, False, False])
+
+
+def _gaps(
+    trace: "Trace", work: GpuWork, *columns: str, per_stream: bool, kernel_delay_ns: int
+) -> pl.DataFrame:
+    """Gaps between works of each device, or stream, with the work that ends each and their cause."""
+    return work_gaps(trace, work, *columns, per_stream=per_stream).with_columns(
+        cause=pl.when("is_late")
+        .then(pl.lit("host_wait", _CAUSE))
+        .when(pl.col("is_late").is_null())
+        .then(None)
+        .when(pl.col("dur_ns") < kernel_delay_ns)
+        .then(pl.lit("kernel_wait", _CAUSE))
+        .otherwise(pl.lit("other", _CAUSE)),
+    )
+
+
+def _with_hosts(trace: "Trace", work: GpuWork, gaps: pl.DataFrame) -> pl.DataFrame:
+    """What occupied the launching thread longest until the launch, and when the gap begins."""
+    end = pl.col("start_ns") + pl.col("dur_ns")
+    gaps = with_launches(trace, work, gaps).with_columns(until_ns=pl.min_horizontal("launch_ns", end))
+    return gaps.join(longest_on_thread(trace, gaps), on="row", how="left")
+
+
+def _as_text(table: pl.DataFrame) -> pl.DataFrame:
+    return as_text(table.with_columns(pl.col(_CAUSE).cast(pl.String)))
+
+
+def _with_ops(trace: "Trace", gaps: pl.DataFrame) -> pl.DataFrame:
+    """The operator that launched the work after each gap, or else the NVTX range, as column ``op``."""
+    ops = looked_up(gaps["op_row"], trace.ops, "name")["name"]
+    ranges = looked_up(gaps["range_row"], trace.ranges, "name")["name"]
+    return gaps.with_columns(op=ops.zip_with(ops.is_not_null(), ranges))

@@ -1,0 +1,125 @@
+"""How far the host is ahead of the GPU: calls that wait in each stream's queue."""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope import _traceparse
+from kernelscope.analysis.gpu.work import GpuWork
+from kernelscope.compat.hta.answers import described, hta_queue_length
+from kernelscope.compat.hta.events import check_compat
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+QUEUE_LIMIT = 1024
+"""Calls that a stream of CUDA takes before the next one waits."""
+
+_STREAM = ["device", "stream"]
+
+
+def queue_length(trace: "Trace", *, compat: str | None = None) -> pl.DataFrame:
+    """How many calls wait in the queue of each stream, at every change.
+
+    A call enters the queue when it starts and leaves it when the first work that it started on the stream
+    begins: a graph, whose nodes are many, waits as one.
+
+    Columns: ``device``, ``stream``, ``at_ns``, ``queue_length`` (from then on), ``row`` (of the call in
+        ``launches``, or of the work in ``gpu_ops``).
+    Units: ns on the trace's clock.
+    Order: by device and stream, then time; at one instant calls enter before others leave.
+    ``compat="hta"``, ``"hta-unrounded"``: ``get_queue_length_time_series`` of HolisticTraceAnalysis; it knows
+        twelve calls and no graphs.
+    Raises: InvalidArgumentError: there is no such ``compat``.
+    """
+    mode = check_compat(compat)
+    if mode is not None:
+        return hta_queue_length(trace, mode)
+    changes = pl.DataFrame(_traceparse.depth_changes(*_waits(trace, GpuWork(trace))))
+    works = trace.gpu_ops.select(*_STREAM, "row", "launch_row")[changes["at"]]
+    return works.select(
+        *_STREAM,
+        at_ns=changes["at_ns"],
+        queue_length=changes["depth"],
+        row=pl.when(changes["opens"]).then("launch_row").otherwise("row"),
+    )
+
+
+def queue_summary(trace: "Trace", *, compat: str | None = None, work: GpuWork | None = None) -> pl.DataFrame:
+    """What the queue of each stream was like.
+
+    ``work`` takes what other questions asked, too.
+
+    Columns: ``device``, ``stream``, ``changes``, ``mean`` (over time), ``p50`` and ``p90`` (over the
+        changes), ``max``, ``empty_share`` (of the time between the first and the last change).
+    ``compat="hta"``, ``"hta-unrounded"``: ``get_queue_length_summary`` of HolisticTraceAnalysis: count, mean,
+        std, min, quartiles and max over the changes, by stream.
+    Raises: InvalidArgumentError: there is no such ``compat``.
+    """
+    mode = check_compat(compat)
+    if mode is not None:
+        return described(hta_queue_length(trace, mode), "queue_length", by=["stream"])
+    lengths = _lengths(trace, GpuWork(trace) if work is None else work)
+    length, changes, lasts = pl.col("queue_length"), pl.col("changes"), pl.col("lasts_ns")
+    span = lasts.sum()
+    return (
+        lengths.with_columns(_until=changes.cum_sum().over(_STREAM))
+        .group_by(_STREAM)
+        .agg(
+            changes.sum(),
+            pl.when(span > 0).then((length * lasts).sum() / span).alias("mean"),
+            _quantile(0.5).alias("p50"),
+            _quantile(0.9).alias("p90"),
+            length.max().alias("max"),
+            pl.when(span > 0).then(lasts.filter(length == 0).sum() / span).alias("empty_share"),
+        )
+        .sort(_STREAM)
+    )
+
+
+def queue_blocked(trace: "Trace", *, limit: int = QUEUE_LIMIT) -> pl.DataFrame:
+    """How long the queue of each stream was full, so that the host had to wait.
+
+    Columns: ``device``, ``stream``, ``blocked_ns`` (``limit`` calls or more wait), ``share`` (of the time
+        from the first to the last event of the trace). Streams that were never full are left out.
+    Units: ns; shares between 0 and 1.
+    """
+    extent = trace.extent()
+    whole = 0 if extent is None else extent[1] - extent[0]
+    return (
+        _lengths(trace, GpuWork(trace))
+        .filter(pl.col("queue_length") >= limit)
+        .group_by(_STREAM)
+        .agg(blocked_ns=pl.col("lasts_ns").sum())
+        .with_columns(share=pl.col("blocked_ns") / whole if whole else pl.lit(None, pl.Float64))
+        .sort(_STREAM)
+    )
+
+
+def _waits(trace: "Trace", work: GpuWork) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The works and the calls that start them, for the questions about depths."""
+    works = trace.gpu_ops.select("start_ns", launch=work.calls)
+    if work.streams is not None:
+        works = works.with_columns(group=work.streams)
+    return works, trace.launches.select("start_ns")
+
+
+def _lengths(trace: "Trace", work: GpuWork) -> pl.DataFrame:
+    """How often and how long each length was there.
+
+    Columns: ``device``, ``stream``, ``queue_length``, ``changes`` (that led to it), ``lasts_ns``.
+    Order: by device, stream and length.
+    """
+    totals = pl.DataFrame(_traceparse.depth_totals(*_waits(trace, work)))
+    streams = trace.gpu_ops.select(_STREAM)[totals["at"]]
+    return pl.concat([streams, totals.drop("at").rename({"depth": "queue_length"})], how="horizontal")
+
+
+def _quantile(share: float) -> pl.Expr:
+    """The quantile of the lengths over the changes of a stream, interpolated between two of them."""
+    place = (pl.col("_until").last() - 1) * share
+    low, high = (
+        pl.col("queue_length").filter(pl.col("_until") > edge).first()
+        for edge in (place.floor(), place.ceil())
+    )
+    return low + (high - low) * (place - place.floor())

@@ -1,0 +1,157 @@
+"""The calls of modules in a trace, and which operators and GPU work belong to each."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from kernelscope import _traceparse
+from kernelscope.analysis.call_tree import CallTree, marked_parents, nest
+from kernelscope.analysis.classes import Classes, classes_of, taken
+from kernelscope.analysis.row_lookup import looked_up, positions
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+FRAME = r"^nn\.Module: (?P<name>.*)$"
+"""The name of a Python frame that is a module's call, as torch.profiler writes it."""
+
+LAYER = r"^(?:layer:|\[pl\]\[module\])(?P<name>.*)$"
+"""The name of a range or annotation around a module's call: of kernelscope.capture, or of Lightning."""
+
+
+class ModuleCalls(NamedTuple):
+    """What ran in which call of a module.
+
+    ``calls``: ``row``, ``parent_row`` (of the call around it), ``name``, ``track``, ``start_ns``, ``dur_ns``,
+    ``operators`` (that it calls itself) and ``covered_ns`` (by these and the calls inside). ``sums``: what
+    belongs to each call, to be added up by ``call_row`` and ``inside`` (false for gradients of what ran in
+    it): ``self_ns`` (of all its operators), ``device_ns`` and ``flops``.
+    """
+
+    calls: pl.DataFrame
+    sums: pl.DataFrame
+
+
+class _Slices(NamedTuple):
+    """Operators or ranges, and of each the call that it belongs to.
+
+    ``slices``: ``row``, ``parent_row``, ``start_ns``, ``dur_ns``. ``owner``: by class of slices ``call_row``,
+    ``inside`` and ``is_operator``, which is false of what is no operator in a call. ``link``: the column by
+    which GPU work names them.
+    """
+
+    slices: pl.DataFrame
+    owner: Classes
+    link: str
+
+
+def module_calls(trace: "Trace", costs: pl.DataFrame | None) -> ModuleCalls | None:
+    """The calls of modules in ``trace``: Python frames, else ranges or annotations around modules.
+
+    Null if there are none. ``costs`` has ``op_row`` and ``flops``.
+    """
+    calls = _frames(trace.python)
+    if calls.height:
+        return _summed(trace, calls, _operators(trace.ops, calls), costs)
+    for slices, link in ((trace.ops, "op_row"), (trace.ranges, "range_row")):
+        names = classes_of(slices.select("name"))
+        is_module = _says(names, LAYER)
+        if is_module.any():
+            calls = _nested(slices, is_module, slices["track" if "track" in slices.columns else "tid"])
+            return _summed(trace, calls, _around(slices, is_module, link), costs)
+    return None
+
+
+def _frames(python: pl.DataFrame) -> pl.DataFrame:
+    """The Python frames that are calls of modules."""
+    is_module = python["module_id"].is_not_null() | _says(classes_of(python.select("name")), FRAME)
+    return _nested(python, is_module, python["track"])
+
+
+def _says(names: Classes, pattern: str) -> pl.Series:
+    """Of which rows the name matches."""
+    return names.spread(names.keys["name"].cast(pl.String).str.contains(pattern).fill_null(value=False))
+
+
+def _nested(slices: pl.DataFrame, marked: pl.Series, track: pl.Series) -> pl.DataFrame:
+    """The slices that are marked, each with the marked one around it as its parent."""
+    calls = slices.select("row", "name", track.alias("track"), "start_ns", pl.col("dur_ns").fill_null(0))
+    if not marked.any():
+        return calls.clear().with_columns(pl.lit(None, pl.UInt32).alias("parent_row"))
+    return calls.filter(marked).with_columns(marked_parents(slices, marked))
+
+
+def _operators(ops: pl.DataFrame, calls: pl.DataFrame) -> _Slices:
+    """Operators with the calls that their modules are known to be in."""
+    # A gradient has the module of its forward operator, in whose call it does not lie.
+    member = taken(
+        _traceparse.call_members(
+            ops.select("track", "start_ns", call_row="module_row"),
+            calls.select("row", "track", "start_ns", "dur_ns"),
+        ),
+        "member",
+    )
+    classes = classes_of(ops.select(member, "category"))
+    owner = classes.keys.select(
+        call_row=calls["row"].gather(classes.keys["member"] // 2),
+        inside=(pl.col("member") % 2 == 1).fill_null(value=False),
+        is_operator=(pl.col("category").cast(pl.String) != "user_annotation").fill_null(value=True),
+    )
+    return _Slices(ops, Classes(classes.of, owner), "op_row")
+
+
+def _around(slices: pl.DataFrame, is_module: pl.Series, link: str) -> _Slices:
+    """Slices that are modules' calls or lie in them: every one belongs to the call around it."""
+    tree = CallTree(slices)
+    tree.retain(is_module)
+    # A call itself is no operator in it.
+    operators = (~is_module).alias("is_operator")
+    owner = slices.select(operators, tree.kept().alias("call_row"), inside=pl.lit(value=True))
+    return _Slices(slices, classes_of(owner), link)
+
+
+def _summed(trace: "Trace", calls: pl.DataFrame, found: _Slices, costs: pl.DataFrame | None) -> ModuleCalls:
+    slices, owner, link = found
+    tree = CallTree(slices)
+    tree.add(trace.gpu_ops.select(call=link, device_ns="dur_ns"))
+    known = pl.DataFrame(schema={"op_row": pl.UInt32, "flops": pl.Int64}) if costs is None else costs
+    tree.add(known.select("flops", call="op_row"))
+    keys = owner.keys
+    if not keys["is_operator"].all():
+        tree.retain_classes(owner, keys["is_operator"])
+    # Rows count from 0, which stands for none here.
+    numbered = keys.with_columns(call=pl.col("call_row").cast(pl.Int64) + 1)
+    tree.put_by_class(Classes(owner.of, numbered), "call")
+    tree.put(slices.select("dur_ns"))
+    tree.less_children("dur_ns", into="self_ns")
+    tree.mark_changes("call", into="operators")
+    columns = ("self_ns", "device_ns", "flops")
+    sums = tree.class_sums(owner, columns).filter(pl.col("call_row").is_not_null())
+    # What is no operator costs nothing but GPU work.
+    sums = sums.with_columns(flops=pl.when("is_operator").then("flops").otherwise(0))
+    # What is not inside has no caller there.
+    inside = keys.select(call_row=pl.when("inside").then("call_row"))
+    covered = _traceparse.covered_calls(
+        calls.select("row", "parent_row", "start_ns", "dur_ns"),
+        slices.select("start_ns", "dur_ns", owner.of.alias("class")),
+        inside,
+        tree.columns_where("operators", []),
+    )
+    covered = pl.DataFrame(covered).rename({"slices": "operators"})
+    if link == "op_row":
+        sums = pl.concat([sums, _unowned(trace, calls)], how="diagonal")
+    return ModuleCalls(calls.hstack(covered), sums.select("call_row", "inside", *columns))
+
+
+def _unowned(trace: "Trace", calls: pl.DataFrame) -> pl.DataFrame:
+    """The work of kernels that Python launches itself, as Triton's do: in a module, but in no operator."""
+    work = trace.gpu_ops.select("launch_row", device_ns="dur_ns")
+    loose = work.filter(trace.gpu_ops["op_row"].is_null() & work["launch_row"].is_not_null())
+    columns = ("row", "track", "start_ns", "dur_ns")
+    launches = looked_up(loose["launch_row"].unique(), trace.launches, *columns).drop_nulls("row")
+    found = nest(pl.concat([calls.select(columns), launches]))
+    of_launch = looked_up(loose["launch_row"], found, "parent_row")["parent_row"]
+    # A launch may lie in another.
+    is_call = positions(calls["row"], of_launch).is_not_null()
+    direct = loose.select(of_launch.alias("call_row"), "device_ns", inside=pl.lit(value=True))
+    return direct.filter(is_call)

@@ -1,0 +1,1 @@
+"""Operators, the calls of them and their stacks."""

@@ -1,0 +1,214 @@
+"""What each operator cost, on the host and on the device."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.analysis.call_tree import CallTree
+from kernelscope.analysis.classes import Classes, classes_of
+from kernelscope.analysis.grouping import as_text, check_by
+from kernelscope.analysis.kernels.tensor_cores import ELIGIBLE_OPS, kernel_flags
+from kernelscope.analysis.memory.allocations import put_memory
+from kernelscope.analysis.ops.python_stacks import with_call_stacks
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+_METRICS = ("host_total_ns", "host_self_ns", "device_total_ns", "device_self_ns")
+_MEMORY = ("cpu_memory_bytes", "cpu_self_memory_bytes", "device_memory_bytes", "device_self_memory_bytes")
+# How many eligible operators and kernels on tensor cores lie in a call; the latter's times.
+_ELIGIBLE = "eligible_inside"
+_TENSOR = ("_tc_total_ns", "_tc_self_ns", _ELIGIBLE)
+_DEVICE = ("device_total_ns", "device_self_ns", "_tc_total_ns", "_tc_self_ns")
+# Names of steps, optimizers, wrappers of modules and data loading.
+_NO_OPERATORS = (
+    r"^ProfilerStep#|^Optimizer\.|^(?:Distributed)?DataParallel\.forward$"
+    r"|^enumerate\(DataLoader\)#.*\.__next__$|^enumerate\(DataPipe\)#"
+)
+
+
+def op_table(
+    trace: "Trace",
+    by: str | Sequence[str] = ("name",),
+    *,
+    annotations: bool = False,
+    collapse: bool = True,
+) -> pl.DataFrame:
+    """What operators cost, summed over the calls that agree in the columns ``by``.
+
+    ``by`` takes any columns of the table ``ops``; ``call_stack`` is put together from Python frames in a
+    trace where only these were recorded. With ``annotations`` the ranges of ``record_function`` and of the
+    profiler are rows too. With ``collapse`` an operator whose only
+    child has its own name counts as one call with it.
+
+    Columns: those of ``by``; ``calls``; ``host_total_ns`` (wall time), ``host_self_ns`` (less the
+        operators and runtime calls inside), ``device_total_ns`` and ``device_self_ns`` (kernels,
+        copies and memsets launched inside, and inside but in no child), ``cpu_memory_bytes``,
+        ``cpu_self_memory_bytes``, ``device_memory_bytes``, ``device_self_memory_bytes`` (allocated
+        less freed meanwhile, on any thread), ``tc_eligible`` (whether tensor cores can run it),
+        ``tc_self_pct`` and ``tc_total_pct`` (share of the device time that did). Device columns
+        are null in a trace without GPU work, memory columns in one without memory events.
+    Units: ns; bytes; percent. Concurrent GPU work is added, not merged.
+    Order: by device self time, then host self time, longest first, then by the columns ``by``.
+    Raises: InvalidArgumentError: ``by`` names no column of ``ops``.
+    Source: torch/autograd/profiler_util.py; the operator view of the TensorBoard plugin.
+
+    Example: ``op_table(trace, by=("name", "input_dims")).head(10)``
+    """
+    return op_tables(trace, [by], annotations=annotations, collapse=collapse)[0]
+
+
+def op_tables(
+    trace: "Trace",
+    groupings: Sequence[str | Sequence[str]],
+    *,
+    annotations: bool = False,
+    collapse: bool = True,
+    calls: CallTree | None = None,
+    classes: Classes | None = None,
+) -> list[pl.DataFrame]:
+    """What :func:`op_table` gives for each of ``groupings``, for little more than the time of one.
+
+    ``calls`` takes the answer of :func:`costed_calls` with the same ``collapse``, and ``classes`` that of
+    :func:`operator_classes` by all columns of the groupings.
+
+    Raises: InvalidArgumentError: a grouping names no column of ``ops``.
+    """
+    columns = [check_by(by, trace.ops.columns) for by in groupings]
+    ops = with_call_stacks(trace) if any("call_stack" in group for group in columns) else trace.ops
+    # Calls are summed by everything that is asked for at once, and these few rows by what each table needs.
+    if classes is None:
+        classes = operator_classes(ops, chain.from_iterable(columns))
+    tree = costed_calls(trace, collapse=collapse, classes=classes) if calls is None else calls
+    sums = _known(tree.class_sums(classes, [*_METRICS, *_MEMORY, *_TENSOR]), trace)
+    wanted = pl.lit(value=True) if annotations else pl.col("is_operator")
+    sums = sums.filter(wanted & (pl.col("calls") > 0))
+    return [_summed(sums, group) for group in columns]
+
+
+def _summed(sums: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    table = as_text(
+        sums.group_by(columns).agg(
+            pl.col("calls").sum(),
+            *(_sum_or_null(c) for c in (*_METRICS, *_MEMORY, *_TENSOR)),
+        )
+    )
+    return table.select(
+        *columns,
+        "calls",
+        *_METRICS,
+        *_MEMORY,
+        tc_eligible=pl.col(_ELIGIBLE) > 0,
+        tc_self_pct=_percent("_tc_self_ns", "device_self_ns"),
+        tc_total_pct=_percent("_tc_total_ns", "device_total_ns"),
+    ).sort(
+        ["device_self_ns", "host_self_ns", *columns],
+        descending=[True, True, *(False for _ in columns)],
+        nulls_last=True,
+    )
+
+
+def op_calls(trace: "Trace", *, collapse: bool = True) -> pl.DataFrame:
+    """What each call of an operator or annotation cost.
+
+    Columns: those of the table ``ops``, the metrics of :func:`op_table`, and ``is_operator`` (false
+        for annotations, steps, data loading and optimizer steps).
+    """
+    classes = operator_classes(trace.ops)
+    tree = costed_calls(trace, collapse=collapse, classes=classes)
+    is_operator = classes.spread(classes.keys["is_operator"]).alias("is_operator")
+    calls = trace.ops.with_columns(pl.col("dur_ns").fill_null(0), is_operator).filter(tree.is_kept())
+    metrics = _known(tree.columns([*_METRICS, *_MEMORY, _ELIGIBLE]), trace)
+    return calls.with_columns(tree.parents(), *metrics.drop(_ELIGIBLE), tc_eligible=metrics[_ELIGIBLE] > 0)
+
+
+def costed_calls(
+    trace: "Trace",
+    *,
+    collapse: bool = True,
+    classes: Classes | None = None,
+    launches: Classes | None = None,
+) -> CallTree:
+    """The calls of operators and annotations with what each cost.
+
+    ``classes`` takes the answer of :func:`operator_classes` by any columns, and ``launches`` classes of the
+    GPU work by ``kind``, ``name`` and ``device``, or by more.
+
+    The tree has the metrics of :func:`op_table`, and ``is_operator``, ``eligible`` (1 for an operator that
+    tensor cores can run, and 1 for each of its kernels that used them), ``eligible_inside`` (with what is
+    inside), ``kernels`` (launched by the call itself) and ``kernel_ns``.
+    """
+    ops = trace.ops
+    tree = CallTree(ops)
+    if collapse:
+        tree.merge_repeats(ops["name"])
+    tree.put_by_class(operator_classes(ops) if classes is None else classes, "is_operator", "eligible")
+    tree.put(ops.select(host_total_ns="dur_ns"))
+    # An operator's own time is what neither child operators nor runtime calls take. A driver call inside a
+    # runtime call takes no time of its own.
+    tree.less_children("host_total_ns", into="host_self_ns")
+    tree.less_outermost(trace.launches.with_columns(call="op_row"), into="host_self_ns")
+    work = trace.gpu_ops.select(call="op_row", value="dur_ns")
+    sums = ("device_self_ns", "kernel_ns", "_tc_self_ns")
+    if launches is None:
+        launches = classes_of(trace.gpu_ops.select("kind", "name", "device"))
+    tree.add_by_class(work, _work_classes(trace, launches), counts=("kernels", "eligible"), sums=sums)
+    tree.with_inner("device_self_ns", into="device_total_ns")
+    tree.with_inner("_tc_self_ns", into="_tc_total_ns")
+    tree.with_inner("eligible", into=_ELIGIBLE)
+    put_memory(tree, ops, trace.memory)
+    return tree
+
+
+def _known(sums: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
+    """Hides what the trace cannot tell."""
+    unknown = [
+        *(_DEVICE if trace.gpu_ops.is_empty() else ()),
+        *(_MEMORY if trace.memory.is_empty() else ()),
+    ]
+    return sums.with_columns(pl.lit(None, pl.Int64).alias(c) for c in unknown if c in sums.columns)
+
+
+def operator_classes(ops: pl.DataFrame, by: Iterable[str] = ()) -> Classes:
+    """The classes of ``ops`` by name, category and ``by``, with what :func:`operator_flags` adds."""
+    classes = classes_of(ops.select(list(dict.fromkeys(["name", "category", *by]))))
+    return Classes(classes.of, operator_flags(classes.keys))
+
+
+def operator_flags(ops: pl.DataFrame) -> pl.DataFrame:
+    """Adds ``is_operator`` (see :func:`op_calls`) and ``eligible`` (1 where tensor cores can run it).
+
+    Columns: of ``ops``, needs ``name`` and ``category``; a row for each class of operators, for texts are
+        gone through one by one.
+    """
+    text = pl.col("name").cast(pl.String)
+    is_annotation = (pl.col("category").cast(pl.String) == "user_annotation").fill_null(value=False)
+    return ops.with_columns(
+        is_operator=~text.str.contains(_NO_OPERATORS).fill_null(value=False) & ~is_annotation,
+        eligible=text.is_in(list(ELIGIBLE_OPS)).fill_null(value=False).cast(pl.UInt32),
+    )
+
+
+def _work_classes(trace: "Trace", classes: Classes) -> Classes:
+    """What each class of GPU work adds to the operator that it belongs to."""
+    is_kernel = (pl.col("kind") == "kernel").fill_null(value=False)
+    tensor = is_kernel & pl.col("tensor_cores").fill_null(value=False)
+    flags = kernel_flags(classes.keys.select("kind", "name", "device"), trace.devices).select(
+        kernels=is_kernel,
+        eligible=tensor,
+        device_self_ns=pl.lit(value=True),
+        kernel_ns=is_kernel,
+        _tc_self_ns=tensor,
+    )
+    return Classes(classes.of, flags)
+
+
+def _sum_or_null(column: str) -> pl.Expr:
+    """A sum that stays null where nothing is known."""
+    return pl.when(pl.col(column).is_not_null().any()).then(pl.col(column).sum()).alias(column)
+
+
+def _percent(part: str, whole: str) -> pl.Expr:
+    return pl.when(pl.col(whole) > 0).then(100.0 * pl.col(part) / pl.col(whole))

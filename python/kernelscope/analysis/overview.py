@@ -1,0 +1,120 @@
+"""The figures of a trace at a glance."""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.analysis.gpu.summary import gpu_summary
+from kernelscope.analysis.ops.eligibility import Eligibility, eligible_share
+from kernelscope.analysis.steps.breakdown import CATEGORIES, step_breakdown
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+_EFFICIENCY = {
+    "flops_per_step": pl.Float64,
+    "mfu_pct": pl.Float64,
+    "known_pct": pl.Float64,
+    "peak_flops_per_s": pl.Float64,
+    "peak_type": pl.String,
+}
+
+
+def overview(
+    trace: "Trace",
+    *,
+    gpus: pl.DataFrame | None = None,
+    efficiency: pl.DataFrame | None = None,
+    calls: Eligibility | None = None,
+) -> pl.DataFrame:
+    """What a trace comes to: one row, so that the rows of many ranks can stand below each other.
+
+    ``gpus`` takes the answer of :func:`kernelscope.analysis.gpu_summary`, ``calls`` that of
+    ``eligibility.call_eligibility``, and ``efficiency`` that of :func:`kernelscope.analysis.efficiency`:
+    without it what follows from FLOPs is null.
+
+    Columns: ``rank``, ``world_size``, ``host``, ``format``; ``gpus`` (that ran a kernel), ``gpu_name`` (of
+        the first); ``steps`` (whole ones), ``partial_steps``; ``step_ns`` and the eight parts of a step, as
+        means over the whole steps; ``utilisation``, ``sm_efficiency``, ``occupancy_pct`` and
+        ``tensor_core_share`` (means over the GPUs that ran a kernel, the last two weighted by the time of
+        their kernels; null if unknown of one); ``tc_eligible_share`` (of the kernel time of operators, in
+        those that tensor cores could run); ``kernels``, ``gpu_kernel_ns`` (summed over all kernels),
+        ``operators`` (calls of operators and annotations), ``launches``; ``flops_per_step``, ``mfu_pct``
+        (of all steps together), ``known_pct`` (of the GPU time, with known costs), ``peak_flops_per_s`` and
+        ``peak_type``.
+    Units: ns; shares between 0 and 1; percent; FLOP; FLOP/s.
+    Source: the overview of the TensorBoard plugin.
+    """
+    steps = step_breakdown(trace, include_partial=True)
+    whole = steps.filter(~pl.col("is_partial"))
+    summary = gpu_summary(trace) if gpus is None else gpus
+    used = summary.filter(pl.col("kernels") > 0)
+    meta = trace.meta
+    parts = whole.select(pl.col("total_ns").mean().alias("step_ns"), pl.col(CATEGORIES).mean())
+    head = pl.DataFrame(
+        {
+            "rank": [meta.rank],
+            "world_size": [meta.world_size],
+            "host": [meta.host],
+            "format": [meta.format],
+            "gpus": [used.height],
+            "gpu_name": [used["name"][0] if used.height else None],
+            "steps": [whole.height],
+            "partial_steps": [steps.height - whole.height],
+        },
+        schema={
+            "rank": pl.Int64,
+            "world_size": pl.Int64,
+            "host": pl.String,
+            "format": pl.String,
+            "gpus": pl.Int64,
+            "gpu_name": pl.String,
+            "steps": pl.Int64,
+            "partial_steps": pl.Int64,
+        },
+    )
+    counts = pl.DataFrame(
+        {
+            "tc_eligible_share": [eligible_share(trace, calls)],
+            "kernels": [int(used["kernels"].sum())],
+            "gpu_kernel_ns": [int(used["kernel_ns"].sum())],
+            "operators": [trace.ops.height],
+            "launches": [trace.launches.height],
+        },
+        schema_overrides={"tc_eligible_share": pl.Float64},
+    )
+    return pl.concat([head, parts, _of_gpus(used), counts, _of_flops(efficiency)], how="horizontal")
+
+
+def _of_gpus(used: pl.DataFrame) -> pl.DataFrame:
+    weight = pl.col("kernel_ns")
+
+    def weighted(column: str) -> pl.Expr:
+        known = pl.col(column).is_not_null().all() & (weight.sum() > 0)
+        return pl.when(known).then((pl.col(column) * weight).sum() / weight.sum()).alias(column)
+
+    def mean(column: str) -> pl.Expr:
+        return pl.when(pl.col(column).is_not_null().all()).then(pl.col(column).mean()).alias(column)
+
+    return used.select(
+        mean("utilisation"), mean("sm_efficiency"), weighted("occupancy_pct"), weighted("tensor_core_share")
+    )
+
+
+def _of_flops(efficiency: pl.DataFrame | None) -> pl.DataFrame:
+    """Figures over all steps together: of the FLOPs of all in the time of all."""
+    if efficiency is None or efficiency.is_empty():
+        return pl.DataFrame({name: [None] for name in _EFFICIENCY}, schema=_EFFICIENCY)
+    rate = pl.col("peak_flops_per_s").first()
+    known = pl.col("flops").is_not_null()
+    time = pl.col("total_ns").filter(known).sum() * 1e-9
+    device = pl.col("device_ns").sum()
+    return efficiency.select(
+        pl.col("flops").mean().alias("flops_per_step"),
+        pl.when(time > 0).then(100.0 * pl.col("flops").sum() / (time * rate)).alias("mfu_pct"),
+        pl.when(device > 0)
+        .then((pl.col("known_pct") * pl.col("device_ns")).sum() / device)
+        .alias("known_pct"),
+        rate.alias("peak_flops_per_s"),
+        pl.col("peak_type").first(),
+    )

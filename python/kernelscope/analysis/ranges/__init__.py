@@ -1,0 +1,1 @@
+"""NVTX ranges and the GPU work in them."""

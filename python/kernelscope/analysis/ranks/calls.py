@@ -1,0 +1,259 @@
+"""What each rank communicated: a row per collective or transfer, with what is known of its message."""
+
+import json
+import math
+from typing import cast
+
+import polars as pl
+
+from kernelscope.analysis.ranks.rank_tables import RankTables
+from kernelscope.costs.bind import shape_of_input
+from kernelscope.costs.communication import collective_kind, message_bytes
+from kernelscope.costs.dtypes import find_dtype
+
+CALL_SCHEMA: dict[str, pl.DataType] = {
+    "rank": pl.Int64(),
+    "row": pl.UInt32(),
+    "kind": pl.String(),
+    "name": pl.String(),
+    "group": pl.String(),
+    "group_size": pl.Int64(),
+    "sequence": pl.Int64(),
+    "dtype": pl.String(),
+    "message_bytes": pl.Int64(),
+    "peer": pl.String(),
+    "pid": pl.Int64(),
+    "device": pl.Int32(),
+    "stream": pl.Int64(),
+    "step": pl.Int32(),
+    "start_ns": pl.Int64(),
+    "dur_ns": pl.Int64(),
+    "hidden_ns": pl.Int64(),
+}
+"""Columns of ``communication_calls``. ``kind`` is what the collective does, ``peer`` the pair of ranks of a
+transfer, ``hidden_ns`` how long the device computed meanwhile."""
+
+# A kernel's name tells what it does where no arguments were recorded; the longer names in front. One that
+# sends and receives runs all-to-alls, too: what it moved is not known.
+_KERNELS = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "sendrecv": "send_recv",
+    "reduce": "reduce",
+}
+_TYPE_IN_KERNEL = r"_(bf16|f16|f32|f64|i8|i32|i64|u32|u64)_"
+_ARGUMENTS = (
+    "name",
+    "dtype",
+    "in_elements",
+    "out_elements",
+    "group_size",
+    "process_group",
+    "process_group_ranks",
+    "source_rank",
+    "destination_rank",
+    "sequence",
+)
+_TEXT = ("name", "dtype", "process_group", "process_group_ranks")
+
+
+def communication_calls(tables: RankTables, *, ranks: int) -> pl.DataFrame:
+    """What each of so many ranks communicated, from the tables of traces in which ``rank`` is a column.
+
+    Columns: ``CALL_SCHEMA``.
+    """
+    calls = _with_arguments(tables, _gpu_calls(tables))
+    calls = pl.concat([calls, _host_calls(tables)], how="diagonal")
+    if calls.is_empty():
+        return pl.DataFrame(schema=CALL_SCHEMA)
+    calls = _with_messages(tables, calls)
+    on_gpu, on_host = calls.filter(pl.col("device").is_not_null()), calls.filter(pl.col("device").is_null())
+    # One rank needs not be told from others; a column that says so is as long as the table.
+    of_rank = ["rank"] if ranks > 1 else []
+    # What the host communicates, the work of any of its GPUs hides.
+    calls = pl.concat([_hidden(tables, on_gpu, [*of_rank, "device"]), _hidden(tables, on_host, of_rank)])
+    return calls.select(pl.col(name).cast(dtype) for name, dtype in CALL_SCHEMA.items())
+
+
+def _hidden(tables: RankTables, calls: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    if calls.is_empty():
+        return calls.with_columns(hidden_ns=pl.lit(None, pl.Int64))
+    spans = calls.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+    return calls.with_columns(tables.computing(by).hidden_ns(spans))
+
+
+def _kernels(tables: RankTables) -> pl.LazyFrame:
+    """Kernels; whole graphs are left out, for they may hold collectives."""
+    return tables["gpu_ops"].filter(pl.col("kind") == "kernel")
+
+
+def _gpu_calls(tables: RankTables) -> pl.DataFrame:
+    """Kernels that communicate."""
+    return (
+        _kernels(tables)
+        .filter("is_communication")
+        .select(
+            "rank",
+            "row",
+            "op_row",
+            "range_row",
+            "pid",
+            "device",
+            "stream",
+            "step",
+            "start_ns",
+            pl.col("dur_ns").fill_null(0),
+            kernel=pl.col("name").cast(pl.String),
+        )
+        .collect()
+    )
+
+
+def _with_arguments(tables: RankTables, work: pl.DataFrame) -> pl.DataFrame:
+    """The arguments recorded with the kernel, and where it has none, with its operator."""
+    arguments = (
+        tables["collectives"]
+        .select(
+            "rank",
+            "row",
+            pl.col("source").cast(pl.String),
+            *(pl.col(c).cast(pl.String) if c in _TEXT else pl.col(c) for c in _ARGUMENTS),
+        )
+        .collect()
+    )
+    if arguments.is_empty():
+        schema = arguments.schema
+        return work.with_columns(pl.lit(None, schema[name]).alias(name) for name in _ARGUMENTS)
+    arguments = arguments.unique(["rank", "row", "source"], keep="first", maintain_order=True)
+    of_kernel = arguments.filter(pl.col("source") == "gpu_op").drop("source")
+    of_op = arguments.filter(pl.col("source") == "op").drop("source")
+    of_op = of_op.rename({"row": "op_row", **{c: f"{c}_op" for c in _ARGUMENTS}})
+    found = work.join(of_kernel, on=["rank", "row"], how="left", maintain_order="left")
+    found = found.join(of_op, on=["rank", "op_row"], how="left", maintain_order="left")
+    return found.with_columns(pl.coalesce(c, f"{c}_op").alias(c) for c in _ARGUMENTS)
+
+
+def _host_calls(tables: RankTables) -> pl.DataFrame:
+    """Collectives that the host runs itself."""
+    ops = tables["ops"].select("rank", "row", "name", "pid", "step", "start_ns", "dur_ns", "category")
+    return (
+        ops.filter(pl.col("name").cast(pl.Categorical).cat.starts_with("gloo:"))
+        .filter(pl.col("category") == "cpu_op")
+        .with_columns(pl.col("name").cast(pl.String), op_row="row")
+        .drop("category")
+        .collect()
+    )
+
+
+def _with_messages(tables: RankTables, calls: pl.DataFrame) -> pl.DataFrame:
+    """Kind, group, peers and bytes of each call."""
+    unsized = calls.filter(pl.col("in_elements").is_null() & pl.col("op_row").is_not_null())
+    if unsized.height:
+        calls = _with_inputs(tables, calls, unsized)
+    in_range = calls.filter(pl.col("in_elements").is_null() & pl.col("range_row").is_not_null())
+    if in_range.height:
+        calls = _with_ranges(tables, calls, in_range)
+    by = ["name", "kernel", "dtype", "in_elements", "out_elements"]
+    kinds = calls.select(by).unique()
+    told = [_message(*row) for row in kinds.iter_rows()]
+    kinds = kinds.with_columns(
+        pl.Series("kind", [kind for kind, _ in told], dtype=pl.String),
+        pl.Series("message_bytes", [size for _, size in told], dtype=pl.Int64),
+    )
+    calls = calls.join(kinds, on=by, how="left", nulls_equal=True, maintain_order="left")
+    ends = ("source_rank", "destination_rank")
+    pair = (pl.min_horizontal(ends), pl.max_horizontal(ends))
+    peers = pl.col("source_rank").is_not_null() & pl.col("destination_rank").is_not_null()
+    transfer = pl.col("kind").is_in(["send", "recv", "send_recv"])
+    ranks = pl.col("process_group_ranks").str.replace_all(" ", "", literal=True).fill_null("")
+    return calls.with_columns(
+        group=pl.concat_str(pl.col("process_group"), pl.lit(" "), ranks).str.strip_chars_end(" "),
+        peer=pl.when(transfer & peers).then(pl.format("{}-{}", *pair)),
+    )
+
+
+def _with_inputs(tables: RankTables, calls: pl.DataFrame, unsized: pl.DataFrame) -> pl.DataFrame:
+    """Elements and type from the shapes of the operator, which older recorders have instead."""
+    wanted = unsized.select("rank", row="op_row").unique()
+    columns = {"op": "name", "dims": "input_dims", "types": "input_types"}
+    ops = tables.looked_up("ops", wanted, columns).rename({"row": "op_row"})
+    sizes = ops.select("dims", "types").unique().drop_nulls()
+    told = [_first_input(dims, types) for dims, types in sizes.iter_rows()]
+    sizes = sizes.with_columns(
+        pl.Series("elements", [count for count, _ in told], dtype=pl.Int64),
+        pl.Series("type", [dtype for _, dtype in told], dtype=pl.String),
+    )
+    ops = ops.join(sizes, on=["dims", "types"], how="left")
+    calls = calls.join(
+        ops.select("rank", "op_row", "op", "elements", "type"),
+        on=["rank", "op_row"],
+        how="left",
+        maintain_order="left",
+    )
+    missing = pl.col("in_elements").is_null() & (pl.col("op").is_not_null())
+    return calls.with_columns(
+        name=pl.coalesce("name", "op"),
+        dtype=pl.when(missing).then(pl.coalesce("type", "dtype")).otherwise("dtype"),
+        in_elements=pl.coalesce("in_elements", "elements"),
+    ).drop("op", "elements", "type")
+
+
+def _with_ranges(tables: RankTables, calls: pl.DataFrame, in_range: pl.DataFrame) -> pl.DataFrame:
+    """The collective and its elements from the NVTX range around the call, the type from the kernel."""
+    wanted = in_range.select("rank", row="range_row").unique()
+    ranges = tables.looked_up("ranges", wanted, {"range": "name", "sizes": "sizes"})
+    ranges = ranges.rename({"row": "range_row"})
+    sizes = ranges.select("sizes").unique().drop_nulls()
+    told = pl.Series("elements", [_elements(text) for text in sizes["sizes"]], dtype=pl.Int64)
+    ranges = ranges.join(sizes.with_columns(told), on="sizes", how="left").drop("sizes")
+    calls = calls.join(ranges, on=["rank", "range_row"], how="left", maintain_order="left")
+    missing = pl.col("in_elements").is_null() & pl.col("elements").is_not_null()
+    dtype = pl.col("kernel").str.extract(_TYPE_IN_KERNEL, 1)
+    return calls.with_columns(
+        name=pl.coalesce("name", "range"),
+        dtype=pl.when(missing).then(pl.coalesce("dtype", dtype)).otherwise("dtype"),
+        in_elements=pl.coalesce("in_elements", "elements"),
+    ).drop("range", "elements")
+
+
+def _elements(dims: str) -> int | None:
+    """Elements of an operator's first input."""
+    shape = shape_of_input(dims, 0)
+    return None if shape is None else _possible(math.prod(shape))
+
+
+def _possible(size: int) -> int | None:
+    """``size`` if a message can have it; what a damaged trace says may not even fit a column."""
+    return size if 0 <= size < 2**63 else None
+
+
+def _first_input(dims: str, types: str) -> tuple[int | None, str | None]:
+    """Elements and type of an operator's first input."""
+    count = _elements(dims)
+    try:
+        names = json.loads(types)
+    except ValueError:
+        return None, None
+    if count is None or not isinstance(names, list) or not names:
+        return None, None
+    return count, str(cast("list[object]", names)[0])
+
+
+def _message(
+    name: str | None, kernel: str | None, dtype: str | None, sent: int | None, received: int | None
+) -> tuple[str | None, int | None]:
+    """What the call does, and the bytes of the message that bandwidths are quoted for."""
+    # NCCL's own ranges are called like its functions.
+    kind = collective_kind((name or "").removeprefix("nccl"))
+    if kind is None:
+        text = (kernel or "").lower().replace("_", "")
+        kind = next((kind for part, kind in _KERNELS.items() if part in text), None)
+    known = find_dtype(dtype) if dtype else None
+    if known is None or sent is None:
+        return kind, None
+    if kind in {"all_gather", "gather"} and received is None:
+        return kind, None
+    return kind, _possible(message_bytes(kind or "", sent, received or 0) * known.bytes)

@@ -1,0 +1,159 @@
+"""One clock for all ranks: how far each rank's is off, as collectives tell."""
+
+from collections.abc import Iterable
+from typing import cast
+
+import polars as pl
+
+from kernelscope.analysis.ranks.frames import Cluster, Source, cluster_of
+from kernelscope.analysis.ranks.matching import SYNCHRONISING
+
+_ROUNDS = 4
+"""Rounds of refinement after the groups are stitched together; what is left after two is under 1 ns."""
+
+
+def clock_offsets(source: "Source | Cluster") -> pl.DataFrame:
+    """How far the clock of each rank is ahead of the others.
+
+    The recorder's base time puts all ranks on one clock, as good as the hosts agree. A collective that
+    waits for all its ranks ends on all of them at about the same time: what the ends differ by, in the
+    median over collectives, is what the clocks differ by.
+
+    Columns: ``rank``, ``host``, ``base_time_ns``, ``offset_ns`` (subtract it from the rank's times plus
+        the base time; null if the rank shares no such collective), ``residual_ns`` (median distance of the
+        rank's ends from the collectives' after that), ``residual_max_ns``, ``collectives`` (that were
+        compared), ``clock_group`` (ranks of different groups share no collective: their offsets
+        cannot be compared).
+    Units: ns. In each clock group the median offset is 0.
+    """
+    cluster = cluster_of(source)
+    ends = _ends(cluster)
+    known = cluster.ranks.select("rank", "host", "base_time_ns")
+    if ends.is_empty():
+        return known.with_columns(
+            pl.lit(None, pl.Int64).alias("offset_ns"),
+            pl.lit(None, pl.Float64).alias("residual_ns"),
+            pl.lit(None, pl.Int64).alias("residual_max_ns"),
+            pl.lit(0, pl.Int64).alias("collectives"),
+            pl.lit(None, pl.Int64).alias("clock_group"),
+        )
+    offsets = _refined(ends, _stitched(ends))
+    middle = pl.col("offset_ns").median().round().cast(pl.Int64).over("clock_group")
+    offsets = offsets.with_columns(pl.col("offset_ns") - middle)
+    distance = (
+        _distances(ends, offsets)
+        .group_by("rank")
+        .agg(
+            pl.col("distance_ns").abs().median().alias("residual_ns"),
+            pl.col("distance_ns").abs().max().cast(pl.Int64).alias("residual_max_ns"),
+            pl.len().cast(pl.Int64).alias("collectives"),
+        )
+    )
+    joined = known.join(offsets, on="rank", how="left").join(distance, on="rank", how="left")
+    return joined.select(
+        *known.columns,
+        "offset_ns",
+        "residual_ns",
+        "residual_max_ns",
+        pl.col("collectives").fill_null(0),
+        "clock_group",
+    ).sort("rank")
+
+
+def aligned(cluster: Cluster, offsets: pl.DataFrame) -> pl.DataFrame:
+    """What to subtract from the times of each rank: ``rank``, ``shift_ns``.
+
+    Times then count from the earliest base time, on the common clock.
+    """
+    base = pl.col("base_time_ns").fill_null(0)
+    return (
+        cluster.ranks.select("rank", base - base.min())
+        .join(offsets.select("rank", "offset_ns"), on="rank", how="left")
+        .select("rank", shift_ns=pl.col("offset_ns").fill_null(0) - pl.col("base_time_ns"))
+    )
+
+
+def _ends(cluster: Cluster) -> pl.DataFrame:
+    """When each rank left each collective that several of the ranks were in: on the recorders' clocks."""
+    calls = cluster.calls.filter(pl.col("kind").is_in(SYNCHRONISING) & (pl.col("ranks_seen") > 1))
+    base = pl.col("base_time_ns").fill_null(0)
+    ranks = cluster.ranks.select("rank", base - base.min())
+    return (
+        calls.join(ranks, on="rank")
+        .select(
+            "rank",
+            "instance",
+            pl.col("group").fill_null(""),
+            end_ns=pl.col("start_ns") + pl.col("dur_ns") + pl.col("base_time_ns"),
+        )
+        # A median is a float64, which holds times of a recording to the nanosecond, but not epoch times.
+        .with_columns(pl.col("end_ns") - pl.col("end_ns").min())
+    )
+
+
+def _stitched(ends: pl.DataFrame) -> pl.DataFrame:
+    """A first offset for each rank: groups are compared inside, then joined by the ranks they share."""
+    inside = ends.with_columns(
+        late_ns=pl.col("end_ns") - pl.col("end_ns").median().over("instance").round().cast(pl.Int64)
+    )
+    late = inside.group_by("group", "rank").agg(pl.col("late_ns").median())
+    groups: dict[str, dict[int, float]] = {}
+    for group, rank, late_ns in late.sort("group", "rank").iter_rows():
+        groups.setdefault(group, {})[rank] = late_ns
+    member_of: dict[int, list[str]] = {}
+    for group, members in groups.items():
+        for rank in members:
+            member_of.setdefault(rank, []).append(group)
+    rows: list[tuple[int, float, int]] = []
+    waiting = sorted(groups, key=lambda group: -len(groups[group]))
+    done: set[str] = set()
+    for number, first in enumerate(waiting):
+        if first not in done:
+            found = _reached(first, groups, member_of, done)
+            rows += [(rank, offset, number) for rank, offset in found.items()]
+    return pl.DataFrame(
+        rows, schema={"rank": pl.Int64, "offset_ns": pl.Float64, "clock_group": pl.Int64}, orient="row"
+    )
+
+
+def _reached(
+    first: str, groups: dict[str, dict[int, float]], member_of: dict[int, list[str]], done: set[str]
+) -> dict[int, float]:
+    """Offsets of all ranks that ``first`` reaches through shared ranks."""
+    offsets = dict(groups[first])
+    done.add(first)
+    queue = [first]
+    for group in queue:
+        for rank in groups[group]:
+            for neighbour in member_of[rank]:
+                if neighbour in done:
+                    continue
+                done.add(neighbour)
+                queue.append(neighbour)
+                members = groups[neighbour]
+                shift = _median(offsets[r] - members[r] for r in members if r in offsets)
+                for member, late in members.items():
+                    offsets.setdefault(member, late + shift)
+    return offsets
+
+
+def _median(values: Iterable[float]) -> float:
+    return cast(float, pl.Series(list(values)).median())
+
+
+def _refined(ends: pl.DataFrame, offsets: pl.DataFrame) -> pl.DataFrame:
+    for _ in range(_ROUNDS):
+        moved = _distances(ends, offsets).group_by("rank").agg(pl.col("distance_ns").median())
+        offsets = offsets.join(moved, on="rank").select(
+            "rank", pl.col("offset_ns") + pl.col("distance_ns"), "clock_group"
+        )
+    return offsets.with_columns(pl.col("offset_ns").round().cast(pl.Int64))
+
+
+def _distances(ends: pl.DataFrame, offsets: pl.DataFrame) -> pl.DataFrame:
+    """How much later than the others each rank left each collective, on the common clock."""
+    # Rounded to whole nanoseconds first: a sum of int64 and float64 would lose them.
+    shift = offsets.select("rank", pl.col("offset_ns").round().cast(pl.Int64))
+    common = ends.join(shift, on="rank").with_columns(pl.col("end_ns") - pl.col("offset_ns"))
+    middle = pl.col("end_ns").median().over("instance").round().cast(pl.Int64)
+    return common.select("rank", "instance", distance_ns=pl.col("end_ns") - middle)

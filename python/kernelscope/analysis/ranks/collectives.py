@@ -1,0 +1,195 @@
+"""What ranks waited for and what bandwidth they had, by collective and message size."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from kernelscope.analysis.grouping import check_by
+from kernelscope.analysis.ranks.clocks import aligned, clock_offsets
+from kernelscope.analysis.ranks.frames import Cluster, Source, cluster_of
+from kernelscope.analysis.ranks.matching import SYNCHRONISING
+from kernelscope.costs.communication import bus_factor
+
+_BY = ("kind", "group_size", "message_bytes")
+_OF_INSTANCE = ("kind", "name", "group", "group_size", "dtype", "message_bytes", "step", "peer")
+
+
+def communication(source: "Source | Cluster", by: str | Sequence[str] = _BY) -> pl.DataFrame:
+    """What ranks waited for each other in collectives, and how fast these were once all had come.
+
+    ``source`` is a list of traces, or a lake of many ranks. Collectives are matched over the ranks by process
+    group and sequence number, else by order; ranks that are missing are not waited for. ``by`` takes any
+    columns of ``collective_instances`` that say what a collective is: ``kind``, ``name``, ``group``,
+    ``group_size``, ``dtype``, ``message_bytes``, ``step``, ``peer``.
+
+    Columns: those of ``by``; ``collectives``; ``calls`` (of all ranks); ``total_ns`` (of all calls),
+        ``wait_ns`` (of that, for ranks that came later; null where nothing is known of others),
+        ``exposed_ns`` (of that, while the device did not compute); ``transfer_p50_ns``,
+        ``transfer_p90_ns``, ``transfer_max_ns`` and ``skew_p50_ns``, ``skew_max_ns`` over the collectives;
+        ``algorithm_bytes_per_s`` and ``bus_bytes_per_s`` (of the median transfer), ``bus_bytes_per_s_min``
+        (of the slowest); ``incomplete`` (collectives in which ranks are missing).
+    Units: ns; bytes a second.
+    Formula: as ``collective_instances``.
+    Order: by total time, longest first.
+    Raises: InvalidArgumentError: ``by`` names no such column, or two traces are of one rank.
+    Source: NVIDIA/nccl-tests, doc/PERFORMANCE.md.
+
+    Example: ``communication([ks.read(p) for p in paths], by=("kind", "group"))``
+    """
+    columns = check_by(by, _OF_INSTANCE)
+    instances = collective_instances(source)
+    transfer = pl.col("transfer_ns")
+    table = instances.group_by(columns).agg(
+        pl.len().cast(pl.Int64).alias("collectives"),
+        pl.col("ranks_seen").sum().cast(pl.Int64).alias("calls"),
+        pl.col("total_ns", "exposed_ns").sum(),
+        _sum_if_any("wait_ns"),
+        transfer.median().alias("transfer_p50_ns"),
+        transfer.quantile(0.9, interpolation="linear").alias("transfer_p90_ns"),
+        transfer.max().alias("transfer_max_ns"),
+        pl.col("skew_ns").median().alias("skew_p50_ns"),
+        pl.col("skew_ns").max().alias("skew_max_ns"),
+        pl.col("algorithm_bytes_per_s", "bus_bytes_per_s").median(),
+        pl.col("bus_bytes_per_s").min().alias("bus_bytes_per_s_min"),
+        (pl.col("ranks_seen") < pl.col("group_size")).sum().cast(pl.Int64).alias("incomplete"),
+    )
+    descending = [True, *(False for _ in columns)]
+    return table.select(
+        *columns,
+        "collectives",
+        "calls",
+        "total_ns",
+        "wait_ns",
+        "exposed_ns",
+        "transfer_p50_ns",
+        "transfer_p90_ns",
+        "transfer_max_ns",
+        "skew_p50_ns",
+        "skew_max_ns",
+        "algorithm_bytes_per_s",
+        "bus_bytes_per_s",
+        "bus_bytes_per_s_min",
+        "incomplete",
+    ).sort(["total_ns", *columns], descending=descending, nulls_last=True)
+
+
+def collective_instances(source: "Source | Cluster") -> pl.DataFrame:
+    """Each collective of the ranks: who came last, how long the others waited, how fast it was.
+
+    Columns: ``instance``, ``kind``, ``name``, ``group`` (name and ranks of the process group), ``group_size``
+        (as recorded, else null), ``dtype``, ``message_bytes``, ``step``, ``peer`` (the pair of a transfer),
+        ``sequence``, ``matched_by`` (sequence or order), ``ranks_seen``; ``start_ns`` (of the first rank, on
+        the common clock), ``first_rank``, ``last_rank`` (whose kernel began first and last), ``skew_ns``
+        (between these two); ``transfer_ns`` (the shortest call: of the rank that waited for none),
+        ``total_ns``, ``wait_ns`` and ``exposed_ns`` (summed over the ranks); ``algorithm_bytes_per_s`` and
+        ``bus_bytes_per_s``; ``agrees`` (all ranks have the same kind and, but for all_to_all, size).
+    Units: ns on the common clock from the earliest base time; bytes a second.
+    Formula: a rank waits for what its call lasts longer than the shortest. Algorithm bandwidth is
+        ``message_bytes / transfer_ns``, bus bandwidth that times the share of the message that crosses a
+        link: ``costs.communication.bus_factor``. With fewer than two ranks seen, ``wait_ns`` and
+        ``skew_ns`` are null, and bandwidths are those of the calls, waiting included.
+    Order: by start.
+    """
+    calls = rank_calls(source)
+    order = calls.sort("instance", "start_ns", "rank").group_by("instance", maintain_order=True)
+    instances = order.agg(
+        *(pl.col(name).drop_nulls().first() for name in _OF_INSTANCE if name != "message_bytes"),
+        pl.col("message_bytes").max(),
+        pl.col("sequence", "matched_by", "ranks_seen").first(),
+        pl.col("start_ns").first(),
+        pl.col("rank").first().alias("first_rank"),
+        pl.col("rank").last().alias("last_rank"),
+        (pl.col("start_ns").last() - pl.col("start_ns").first()).alias("skew_ns"),
+        pl.col("dur_ns").min().alias("transfer_ns"),
+        pl.col("dur_ns").sum().alias("total_ns"),
+        _sum_if_any("wait_ns"),
+        pl.col("exposed_ns").sum(),
+        _agrees().alias("agrees"),
+    )
+    several = pl.col("ranks_seen") > 1
+    rate = pl.when(pl.col("transfer_ns") > 0).then(pl.col("message_bytes") * 1e9 / pl.col("transfer_ns"))
+    return (
+        instances.with_columns(pl.when(several).then(name).alias(name) for name in ("skew_ns", "wait_ns"))
+        .with_columns(algorithm_bytes_per_s=rate)
+        .with_columns(bus_bytes_per_s=pl.col("algorithm_bytes_per_s") * _factor(instances))
+        .sort("start_ns", "instance")
+    )
+
+
+def late_ranks(source: "Source | Cluster") -> pl.DataFrame:
+    """How often each rank came last to collectives, and how long the others waited for it.
+
+    Only collectives that wait for all their ranks count, and of these those in which several are seen.
+
+    Columns: ``rank``, ``collectives``, ``times_last`` and ``times_first`` (of these), ``held_up_ns`` (waited
+        by all others in the collectives to which it came last), ``waited_ns`` (by itself).
+    Units: ns.
+    Order: by ``held_up_ns``, largest first.
+    """
+    calls = rank_calls(source).filter(pl.col("wait_ns").is_not_null())
+    ordered = calls.sort("instance", "start_ns", "rank")
+    first = ordered.group_by("instance", maintain_order=True).agg(
+        pl.col("rank").first().alias("first"),
+        pl.col("rank").last().alias("last"),
+        pl.col("wait_ns").sum().alias("all_waited_ns"),
+    )
+    joined = calls.join(first, on="instance", how="left")
+    is_last = pl.col("rank") == pl.col("last")
+    return (
+        joined.group_by("rank")
+        .agg(
+            pl.len().cast(pl.Int64).alias("collectives"),
+            is_last.sum().cast(pl.Int64).alias("times_last"),
+            (pl.col("rank") == pl.col("first")).sum().cast(pl.Int64).alias("times_first"),
+            (pl.col("all_waited_ns") - pl.col("wait_ns")).filter(is_last).sum().alias("held_up_ns"),
+            pl.col("wait_ns").sum().alias("waited_ns"),
+        )
+        .sort("held_up_ns", "rank", descending=[True, False])
+    )
+
+
+def rank_calls(source: "Source | Cluster") -> pl.DataFrame:
+    """Each rank's part in each collective, on the common clock: what it waited and what was exposed.
+
+    Columns: those that say what the collective is, ``instance``, ``ranks_seen``, ``matched_by``, ``rank``,
+        ``row`` (in the rank's ``gpu_ops``, or ``ops`` where the host communicates), ``step``, ``start_ns``,
+        ``dur_ns``, ``wait_ns`` (for ranks that came later; null if no other rank is known or the kind does
+        not wait for all), ``exposed_ns`` (while the device did not compute), ``exposed_wait_ns``.
+    Units: ns on the common clock from the earliest base time.
+    """
+    cluster = cluster_of(source)
+    shift = aligned(cluster, clock_offsets(cluster))
+    calls = cluster.calls.join(shift, on="rank", how="left", maintain_order="left")
+    waits = pl.col("kind").is_in(SYNCHRONISING) & (pl.col("ranks_seen") > 1)
+    wait = pl.col("dur_ns") - pl.col("dur_ns").min().over("instance")
+    return (
+        calls.with_columns(
+            pl.col("start_ns") - pl.col("shift_ns"),
+            wait_ns=pl.when(waits).then(wait),
+            exposed_ns=pl.col("dur_ns") - pl.col("hidden_ns"),
+        )
+        .with_columns(exposed_wait_ns=pl.min_horizontal(pl.col("wait_ns").fill_null(0), "exposed_ns"))
+        .drop("shift_ns", "hidden_ns")
+    )
+
+
+def _agrees() -> pl.Expr:
+    """Whether what the ranks recorded can be one collective."""
+    sizes = (pl.col("message_bytes").n_unique() == 1) | (pl.col("kind").first() == "all_to_all")
+    return (pl.col("kind").n_unique() == 1) & sizes
+
+
+def _sum_if_any(column: str) -> pl.Expr:
+    """The sum; null where no value is known."""
+    return pl.when(pl.col(column).is_not_null().any()).then(pl.col(column).sum()).alias(column)
+
+
+def _factor(instances: pl.DataFrame) -> pl.Expr:
+    """The bus factor of each collective; null where its kind or the size of its group is not known."""
+    known = instances.select("kind", "group_size").unique().drop_nulls()
+    found: pl.Expr = pl.lit(None, pl.Float64)
+    for kind, size in known.iter_rows():
+        if kind not in {"send_recv", "barrier"} and size >= 1:
+            same = (pl.col("kind") == kind) & (pl.col("group_size") == size)
+            found = pl.when(same).then(bus_factor(kind, size)).otherwise(found)
+    return found

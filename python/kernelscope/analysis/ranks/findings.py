@@ -1,0 +1,139 @@
+"""What to look at first in a job of many ranks."""
+
+import polars as pl
+
+from kernelscope.analysis.ranks.clocks import clock_offsets
+from kernelscope.analysis.ranks.collectives import collective_instances
+from kernelscope.analysis.ranks.frames import Cluster, Source, cluster_of
+from kernelscope.analysis.ranks.lateness import straggler_ranks
+from kernelscope.units import format_ns, format_percent
+
+_NAMES = {
+    "compute": "slow_rank",
+    "launch": "slow_launch",
+    "data": "late_data_loader",
+    "network": "slow_network",
+}
+_SAYS = {
+    "compute": "its GPU works longer than the others'",
+    "launch": "its host launches later than the others'",
+    "data": "its data loader is later than the others'",
+    "network": "its collectives last longer once all ranks have come",
+}
+_SLOW_SHARE = 0.8
+"""A group, or a pair of ranks, has a slow link if its bandwidth is below this share of its peers'."""
+
+_CLOCK_NS = 10_000
+"""Clocks that differ by less are as equal as recorders keep them."""
+
+_OFTEN = 4
+"""A rank is named if it straggles in one of so many steps, and more than once."""
+
+FINDING_SCHEMA: dict[str, pl.DataType] = {
+    "finding": pl.String(),
+    "ranks": pl.List(pl.Int64()),
+    "group": pl.String(),
+    "lost_ns": pl.Float64(),
+    "value": pl.Float64(),
+    "message": pl.String(),
+}
+
+
+def cluster_findings(source: "Source | Cluster", *, threshold: float = 0.05) -> pl.DataFrame:
+    """What to look at first: slow ranks and links, late data loaders, clocks that are off.
+
+    ``source`` is a list of traces, or a lake of many ranks. A rank is named if it straggles (see
+    ``stragglers``) in at least a quarter of its steps, and in more than one unless it has only one; a process
+    group, or the pair of ranks of a transfer, if its median transfer takes more than 1.25 times as long as
+    that of the median of those that run the same collective of the same size; the clock of a host if it is
+    off by more than 10 us and by more than three times its residual.
+
+    Columns: ``finding`` (slow_rank, slow_launch, late_data_loader, slow_network, slow_link or clock_offset),
+        ``ranks`` (it is about), ``group`` (process group or pair of ranks of a link, host of a clock, else
+        null), ``lost_ns`` (what it cost each rank that waited, over the steps recorded; null for a clock),
+        ``value`` (excess in ns per step; share of the peers' bandwidth; offset in ns), ``message`` (a
+        sentence).
+    Units: ns.
+    Order: by time lost, most first, clocks last, the largest offset first.
+    """
+    cluster = cluster_of(source)
+    links = _slow_links(cluster)
+    slowed = {rank for row in links for rank in row[1]}
+    rows = [*_late_ranks(cluster, threshold, slowed), *links, *_clocks(clock_offsets(cluster))]
+    found = pl.DataFrame(rows, schema=FINDING_SCHEMA, orient="row")
+    return (
+        found.with_columns(_size=pl.col("value").abs(), _first=pl.col("ranks").list.first())
+        .sort("lost_ns", "_size", "_first", descending=[True, True, False], nulls_last=True)
+        .drop("_size", "_first")
+    )
+
+
+_Row = tuple[str, list[int], str | None, float | None, float, str]
+
+
+def _late_ranks(cluster: Cluster, threshold: float, slowed: set[int]) -> list[_Row]:
+    """Ranks that straggle often; those whose network is slow are told by its links, if these are known."""
+    often = (_OFTEN * pl.col("steps") >= pl.col("of_steps")) & (
+        (pl.col("steps") > 1) | (pl.col("of_steps") == 1)
+    )
+    rows: list[_Row] = []
+    for rank, cause, steps, of_steps, excess in (
+        straggler_ranks(cluster, threshold=threshold).filter(often).iter_rows()
+    ):
+        if cause != "network" or rank not in slowed:
+            when = f"in {steps} of {of_steps} steps, by {format_ns(excess / steps)} on average"
+            message = f"Rank {rank} is late {when}: {_SAYS[cause]}."
+            rows.append((_NAMES[cause], [rank], None, excess, excess / steps, message))
+    return rows
+
+
+def _slow_links(cluster: Cluster) -> list[_Row]:
+    """Groups, or pairs, that are slower than others at the same collective and size."""
+    instances = collective_instances(cluster).filter(pl.col("transfer_ns") > 0)
+    same = ["kind", "group_size", "message_bytes"]
+    timed = instances.with_columns(link=pl.coalesce("peer", "group")).drop_nulls(["message_bytes", "link"])
+    per_link = timed.group_by(*same, "link").agg(
+        pl.col("transfer_ns").median(), pl.len().cast(pl.Int64).alias("collectives")
+    )
+    # Of two links the faster shows what there could be.
+    peers = pl.col("transfer_ns").quantile(0.5, interpolation="lower").over(same)
+    compared = per_link.with_columns(peers_ns=peers)
+    slow = compared.with_columns(share=pl.col("peers_ns") / pl.col("transfer_ns")).filter(
+        pl.col("share") < _SLOW_SHARE
+    )
+    lost = (pl.col("transfer_ns") - pl.col("peers_ns")) * pl.col("collectives")
+    totals = slow.group_by("link").agg(
+        lost.sum().alias("lost_ns"), pl.col("share").median(), pl.col("collectives").sum()
+    )
+    members = cluster.calls.select("rank", link=pl.coalesce("peer", "group")).unique()
+    members = members.group_by("link").agg(pl.col("rank").sort().alias("ranks"))
+    rows: list[_Row] = []
+    for link, lost_ns, share, collectives, ranks in totals.join(members, on="link").iter_rows():
+        message = (
+            f"Group {link} has {format_percent(share)} of the bandwidth that others have in the same "
+            f"collectives, {collectives} of them."
+        )
+        rows.append(("slow_link", ranks, link, lost_ns, share, message))
+    return rows
+
+
+def _clocks(offsets: pl.DataFrame) -> list[_Row]:
+    """Hosts whose clock is off; where the ranks of a host differ, or it is unknown, each rank for itself."""
+    spread = (pl.col("offset_ns").max() - pl.col("offset_ns").min()).over("host")
+    agrees = pl.col("host").is_not_null() & (spread <= _CLOCK_NS)
+    host = pl.when(agrees).then("host").alias("of_host")
+    name = pl.when(agrees).then("host").otherwise(pl.format("rank {}", "rank")).alias("name")
+    clocks = (
+        offsets.drop_nulls("offset_ns")
+        .with_columns(host, name)
+        .group_by("name", maintain_order=True)
+        .agg(pl.col("of_host").first(), pl.col("rank"), pl.col("offset_ns", "residual_ns").median())
+    )
+    off = pl.col("offset_ns").abs()
+    apart = clocks.filter((off > _CLOCK_NS) & (off > 3 * pl.col("residual_ns")))
+    rows: list[_Row] = []
+    for whose, of_host, ranks, offset, residual in apart.iter_rows():
+        side = "ahead" if offset > 0 else "behind"
+        message = f"The clock of {whose} is {format_ns(abs(offset))} {side}, to within {format_ns(residual)}."
+        rows.append(("clock_offset", ranks, of_host, None, offset, message))
+    return rows

@@ -1,0 +1,131 @@
+"""Which ranks hold the others up, step by step, and by what."""
+
+import polars as pl
+
+from kernelscope.analysis.ranks.collectives import rank_calls
+from kernelscope.analysis.ranks.frames import Cluster, Source, cluster_of
+
+CAUSES = ("compute", "launch", "data", "network")
+"""What makes a rank slow: GPU work, the host that launches it, loading data, or the transfers themselves."""
+
+_PARTS = tuple(f"{cause}_ns" for cause in CAUSES)
+
+
+def rank_steps(source: "Source | Cluster") -> pl.DataFrame:
+    """What each rank did in each step, without the time it waited for other ranks.
+
+    Ranks that train together take equally long for a step: the slow one computes while the others wait.
+    ``own_ns`` tells them apart.
+
+    Columns: ``rank``, ``step``, ``start_ns`` (on the rank's clock), ``total_ns``; ``compute_ns`` (kernels,
+        copies and memsets run), ``launch_ns`` (the GPU idles while the host works or nothing is recorded),
+        ``data_ns`` (it idles while the host loads data), ``network_ns`` (only communication runs, and all
+        ranks of the collective have come), ``wait_ns`` (only communication runs, and a rank has not come:
+        of the collectives that kernels of no other kind hide); ``own_ns`` (total without waiting).
+    Units: ns. The four parts and ``wait_ns`` sum to ``total_ns``.
+    """
+    cluster = cluster_of(source)
+    on = ["rank", "step"]
+    waits = rank_calls(cluster).group_by(on).agg(pl.col("exposed_wait_ns").sum())
+    steps = cluster.steps.unique(on, keep="first", maintain_order=True)
+    steps = steps.join(waits, on=on, how="left", nulls_equal=True, maintain_order="left")
+    wait = pl.min_horizontal(pl.col("exposed_wait_ns").fill_null(0), "communication_ns")
+    return steps.with_columns(wait_ns=wait).select(
+        "rank",
+        "step",
+        "start_ns",
+        "total_ns",
+        compute_ns=pl.sum_horizontal("kernel_ns", "memcpy_ns", "memset_ns"),
+        launch_ns=pl.sum_horizontal("runtime_ns", "cpu_exec_ns", "other_ns"),
+        data_ns=pl.col("dataloader_ns"),
+        network_ns=pl.col("communication_ns") - pl.col("wait_ns"),
+        wait_ns=pl.col("wait_ns"),
+        own_ns=pl.col("total_ns") - pl.col("wait_ns"),
+    )
+
+
+def stragglers(source: "Source | Cluster", *, threshold: float = 0.05) -> pl.DataFrame:
+    """The ranks that took longer than the others for their own part of a step, and what made them.
+
+    ``source`` is a list of traces, or a lake of many ranks. A rank straggles in a step if its own time, which
+    leaves out waiting for other ranks, exceeds that of the fastest quarter of the ranks by more than
+    ``threshold`` of the median step, and if it stands out: its own time, or one part of it, exceeds what is
+    typical by that much and by more than three times the ranks' usual distance from the typical. What is
+    typical of a part is the median over the ranks, of an even number the smaller of the two in the middle.
+
+    Columns: ``step``, ``rank``, ``cause`` (compute, launch, data or network: the part that exceeds the
+        typical most), ``own_ns``, ``excess_ns`` (over the fastest quarter), ``compute_excess_ns``,
+        ``launch_excess_ns``, ``data_excess_ns``, ``network_excess_ns``, ``step_ns`` (median over ranks),
+        ``ranks`` (that have the step).
+    Units: ns.
+    Order: by step, the slowest rank first. A step in which nobody straggles has no row, and neither has one
+        that fewer than two ranks have.
+    """
+    steps = rank_steps(source)
+    fastest = pl.col("own_ns").quantile(0.25, interpolation="lower").over("step")
+    compared = steps.with_columns(
+        *((pl.col(part) - _middle(pl.col(part)).over("step")).alias(_excess(part)) for part in _PARTS),
+        excess_ns=pl.col("own_ns") - fastest,
+        step_ns=_middle(pl.col("total_ns")).over("step"),
+        ranks=pl.len().cast(pl.Int64).over("step"),
+    )
+    least = threshold * pl.col("step_ns")
+    stands_out = [
+        (pl.col(name) > least) & (pl.col(name) > 3 * _middle(pl.col(name).abs()).over("step"))
+        for name in ("excess_ns", *map(_excess, _PARTS))
+    ]
+    late = compared.filter(
+        (pl.col("ranks") > 1) & (pl.col("excess_ns") > least) & pl.any_horizontal(stands_out)
+    )
+    return late.select(
+        "step",
+        "rank",
+        _largest([_excess(part) for part in _PARTS]).alias("cause"),
+        "own_ns",
+        "excess_ns",
+        *map(_excess, _PARTS),
+        "step_ns",
+        "ranks",
+    ).sort("step", "excess_ns", "rank", descending=[False, True, False], nulls_last=True)
+
+
+def _middle(values: pl.Expr) -> pl.Expr:
+    """The median; of two ranks, or of two halves, the faster is as it should be."""
+    return values.quantile(0.5, interpolation="lower")
+
+
+def _excess(part: str) -> str:
+    return part.removesuffix("_ns") + "_excess_ns"
+
+
+def _largest(columns: list[str]) -> pl.Expr:
+    """The cause whose column is the largest; the first of equal ones."""
+    found = pl.lit(CAUSES[-1])
+    for column, cause in reversed(list(zip(columns[:-1], CAUSES[:-1], strict=True))):
+        later = columns[columns.index(column) + 1 :]
+        found = pl.when(pl.col(column) >= pl.max_horizontal(later)).then(pl.lit(cause)).otherwise(found)
+    return found
+
+
+def straggler_ranks(source: "Source | Cluster", *, threshold: float = 0.05) -> pl.DataFrame:
+    """How often each rank straggled, by what, and how much it held the others up.
+
+    Columns: ``rank``, ``cause`` (of most of the excess), ``steps`` (it straggled in), ``of_steps``,
+        ``excess_ns`` (summed over these steps).
+    Units: ns.
+    Order: by excess, largest first. Ranks that never straggled are left out.
+    """
+    cluster = cluster_of(source)
+    late = stragglers(cluster, threshold=threshold)
+    by_cause = late.group_by("rank", "cause").agg(
+        pl.len().cast(pl.Int64).alias("steps"), pl.col("excess_ns").sum()
+    )
+    main = by_cause.sort("rank", "excess_ns", "cause", descending=[False, True, False])
+    of_steps = cluster.steps.group_by("rank").agg(pl.col("step").n_unique().cast(pl.Int64).alias("of_steps"))
+    return (
+        main.group_by("rank", maintain_order=True)
+        .agg(pl.col("cause").first(), pl.col("steps", "excess_ns").sum())
+        .join(of_steps, on="rank", how="left")
+        .select("rank", "cause", "steps", "of_steps", "excess_ns")
+        .sort("excess_ns", "rank", descending=[True, False])
+    )

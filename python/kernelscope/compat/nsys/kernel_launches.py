@@ -1,0 +1,139 @@
+"""From the call of each kernel to its end on the GPU."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.analysis.row_lookup import positions
+from kernelscope.compat.nsys.gpu_sums import KERNEL
+from kernelscope.compat.nsys.kernel_names import asked_name
+from kernelscope.compat.nsys.ordering import ordered_parts
+from kernelscope.compat.nsys.report import PART_ROWS, Field, Figure, Question, Report
+from kernelscope.compat.nsys.statistics import PREFIX, distribution, in_order
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+
+def _kernels(trace: "Trace", question: Question) -> pl.DataFrame:
+    """Kernels whose call was recorded, by the name that was asked for."""
+    names = ("short_name",) * question.has("base") + ("mangled_name",) * question.has("mangled")
+    ranges = ("range_row",) * question.has("nvtx-name")
+    kernels = trace.gpu_ops.select(
+        "kind", "launch_row", "device", "name", "grid", "block", "start_ns", "dur_ns", *names, *ranges
+    )
+    kernels = kernels.filter((pl.col("kind") == "kernel") & pl.col("launch_row").is_not_null())
+    return asked_name(trace, question)(kernels)
+
+
+def _launched(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
+    """Every kernel with its call, in order of the calls."""
+    kernels = _kernels(trace, question)
+    calls = trace.launches.select(
+        "pid", "tid", launch_row="row", api_start_ns="start_ns", api_ns="dur_ns", api_name="name"
+    )
+    del trace
+    starts = calls["api_start_ns"].gather(positions(calls["launch_row"], kernels["launch_row"]))
+    for chosen in ordered_parts(starts):
+        yield _timed(kernels[chosen], calls)
+
+
+def _timed(kernels: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Adds calls to kernels; one that runs after its call has ended waited in a queue meanwhile."""
+    # Rows of a table ascend: looking them up needs no index of all calls for each part.
+    at = positions(calls["launch_row"], kernels["launch_row"])
+    joined = pl.concat([kernels.drop("launch_row"), calls.drop("launch_row")[at]], how="horizontal")
+    api_end, kernel_start = pl.col("api_start_ns") + pl.col("api_ns"), pl.col("start_ns")
+    waited = kernel_start >= api_end
+    end = pl.max_horizontal(api_end, kernel_start + pl.col("dur_ns"))
+    return joined.with_columns(
+        queue_start_ns=pl.when(waited).then(api_end),
+        queue_ns=pl.when(waited).then(kernel_start - api_end),
+        total_ns=end - pl.col("api_start_ns"),
+    ).rename({"start_ns": "kernel_start_ns", "dur_ns": "kernel_ns"})
+
+
+def _exec_sum(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
+    kernels = _kernels(trace, question).drop("grid", "block")
+    calls = trace.launches.select(
+        "pid", "tid", launch_row="row", api_start_ns="start_ns", api_ns="dur_ns", api_name="name"
+    )
+    del trace
+    keys = ["pid", "tid", "device", "api_name", "name"]
+    times = ("total_ns", "api_ns", "queue_ns", "kernel_ns")
+    empty = _timed(kernels.head(0), calls).select(*keys, *times)
+    parts = (_timed(part, calls).select(*keys, *times) for part in kernels.iter_slices(PART_ROWS))
+    rows = pl.concat([empty, *parts])
+    del kernels, calls, parts
+    table = rows.group_by(keys).agg(
+        pl.len().cast(pl.Int64).alias("instances"),
+        pl.col("queue_ns").count().cast(pl.Int64).alias("queued"),
+        *(part for name in times for part in distribution(pl.col(name), name)),
+    )
+    yield in_order(table, "mean_total_ns", ascending=keys)
+
+
+def _distribution_fields(letter: str, name: str) -> tuple[Field, ...]:
+    return tuple(
+        Field(f"{letter}{heading} (ns)", f"{part}_{name}_ns", figure) for heading, part, figure in PREFIX
+    )
+
+
+_TABLES = {
+    "gpu_ops": ("kind", "name", "start_ns", "dur_ns", "device", "launch_row"),
+    "launches": ("name", "start_ns", "dur_ns"),
+}
+_ARGUMENTS = ("base", "mangled", "nvtx-name")
+
+REPORTS = (
+    Report(
+        name="cuda_kern_exec_trace",
+        doc="CUDA kernel launches and executions",
+        fields=(
+            Field("API Start (ns)", "api_start_ns"),
+            Field("API Dur (ns)", "api_ns"),
+            Field("Queue Start (ns)", "queue_start_ns"),
+            Field("Queue Dur (ns)", "queue_ns"),
+            Field("Kernel Start (ns)", "kernel_start_ns"),
+            Field("Kernel Dur (ns)", "kernel_ns"),
+            Field("Total Dur (ns)", "total_ns"),
+            Field("PID", "pid"),
+            Field("TID", "tid"),
+            Field("DevId", "device"),
+            Field("API Function", "api_name"),
+            Field("GridXYZ", "grid", Figure.TRIPLE),
+            Field("BlockXYZ", "block", Figure.TRIPLE),
+            Field("Kernel Name", "name"),
+        ),
+        build=_launched,
+        sources=(KERNEL,),
+        tables={**_TABLES, "gpu_ops": (*_TABLES["gpu_ops"], "grid", "block")},
+        kinds=("kernel",),
+        only_launching=True,
+        arguments=_ARGUMENTS,
+    ),
+    Report(
+        name="cuda_kern_exec_sum",
+        doc="CUDA kernel launch and execution times",
+        fields=(
+            Field("PID", "pid"),
+            Field("TID", "tid"),
+            Field("DevId", "device"),
+            Field("Count", "instances"),
+            Field("QCount", "queued"),
+            *_distribution_fields("T", "total"),
+            *_distribution_fields("A", "api"),
+            *_distribution_fields("Q", "queue"),
+            *_distribution_fields("K", "kernel"),
+            Field("API Name", "api_name"),
+            Field("Kernel Name", "name"),
+        ),
+        build=_exec_sum,
+        sources=(KERNEL,),
+        tables=_TABLES,
+        kinds=("kernel",),
+        only_launching=True,
+        arguments=_ARGUMENTS,
+    ),
+)

@@ -1,0 +1,235 @@
+"""Sorts the texts of NVTX ranges around a launch by what they say."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple, cast
+
+from kernelscope.compat.pyprof.dictionary import parse_literal
+from kernelscope.costs.pyprof import Marker, parse_marker
+
+# Frames of the machinery between a model and an operator. Later versions of torch renamed one of them.
+_COMPAT_FRAMES = (
+    *("/torch/nn/modules/", "/torch/nn/functional.py", "/torch/tensor.py", "/torch/autograd/__init__.py"),
+    *("/torch/_jit_internal.py", "/pyprof/nvtx/nvmarker.py", "/apex/optimizers/", "/torch/_utils.py"),
+    "/torch/optim/",
+)
+_FRAMES = (*_COMPAT_FRAMES, "/torch/_tensor.py", "/kernelscope/capture/")
+_SEQUENCE = ", seq = "
+UNKNOWN_DTYPE = "unknown"
+"""Element type of a tensor of which only the sizes are known."""
+_LAYER = "layer:"
+
+
+class Text(NamedTuple):
+    """The row of a range, its text, and the sizes of an operator's inputs where PyTorch appended them."""
+
+    row: int
+    text: str
+    sequence: int | None = None
+    sizes: str | None = None
+
+    def full(self) -> str:
+        """The text with its sequence number, as PyTorch wrote it before it appended more."""
+        is_plain = self.sequence is None or self.text.startswith("{")
+        return self.text if is_plain else f"{self.text}{_SEQUENCE}{self.sequence}"
+
+
+class Markers(NamedTuple):
+    """Texts by kind, each outermost first but for ``sequences``.
+
+    ``calls`` are the rows of the ranges of ``arguments``; ``node`` is the row of the outermost range that
+    is a call or an operator.
+    """
+
+    arguments: list[str]
+    calls: tuple[int, ...]
+    node: int | None
+    layers: list[str]
+    trace: list[str]
+    reprs: list[str]
+    sequences: list[str]
+    ids: list[int]
+    others: list[str]
+
+
+def sort_markers(texts: Iterable[Text], *, compat: bool) -> Markers:
+    """The texts of the ranges around a launch, outermost first, by kind."""
+    found = _Found(compat=compat)
+    for entry in texts:
+        text = entry.full()
+        if "CheckpointFunctionBackward" not in text:
+            found.add(entry, text)
+    return found.markers()
+
+
+class _Found:
+    """The texts that were met so far."""
+
+    def __init__(self, *, compat: bool) -> None:
+        self._compat = compat
+        self._arguments: list[tuple[int, str]] = []
+        self._numbered: list[int] = []
+        self._layers: list[str] = []
+        self._traces: list[str] = []
+        self._reprs: list[str] = []
+        self._sequences: dict[tuple[str, int], None] = {}
+        self._others: dict[str, None] = {}
+
+    def add(self, entry: Text, text: str) -> None:
+        """Takes a range."""
+        if _is_arguments(text, compat=self._compat):
+            self._arguments.append((entry.row, text))
+            marker = marker_of(text)
+            if entry.sequence is not None and marker is not None:
+                self._sequences[marker.op, entry.sequence] = None
+        elif _LAYER in text if self._compat else text.startswith(_LAYER):
+            self._layers.append(_layer(text, compat=self._compat))
+        elif "traceMarker" in text:
+            self._traces.append(text)
+        elif "strRepr" in text:
+            self._reprs.append(text)
+        else:
+            self._add_operator(entry, text)
+
+    def _add_operator(self, entry: Text, text: str) -> None:
+        if not self._compat and (said := _operator_marker(entry)) is not None:
+            self._arguments.append((entry.row, said))
+        found = _sequence(entry)
+        if found is None:
+            self._others[text] = None
+        else:
+            self._sequences[found] = None
+            self._numbered.append(entry.row)
+
+    def markers(self) -> Markers:
+        """The texts by kind."""
+        pruned = _pruned(self._sequences)
+        arguments, layers = self._arguments, self._layers
+        # The last stack contains the others.
+        trace = _frames(self._traces[-1], compat=self._compat) if self._traces else []
+        if not self._compat and arguments:
+            trace = trace or said_frames(arguments[-1][1])
+            layers = layers or said_module(arguments[-1][1])
+        calls = tuple(row for row, _ in arguments)
+        return Markers(
+            arguments=[text for _, text in arguments],
+            calls=calls,
+            node=next(iter((*calls, *self._numbered)), None),
+            layers=layers,
+            trace=trace,
+            reprs=self._reprs,
+            sequences=[f"{name}{_SEQUENCE}{number}" for name, number in pruned],
+            ids=sorted({number for _, number in pruned}),
+            others=list(self._others),
+        )
+
+
+def marker_of(text: str) -> Marker | None:
+    """The function and arguments that a text says, if it is such a marker."""
+    return _marker(text)
+
+
+@lru_cache(maxsize=1 << 14)
+def _marker(text: str) -> Marker | None:
+    return parse_marker(text)
+
+
+@lru_cache(maxsize=1 << 14)
+def _said(text: str) -> tuple[tuple[str, ...], str | None]:
+    """Call stack and module that ``kernelscope.capture`` adds to a marker."""
+    try:
+        value = parse_literal(text)
+    except ValueError:
+        return (), None
+    fields = cast("dict[object, object]", value) if isinstance(value, dict) else {}
+    frames, module = fields.get("trace"), fields.get("module")
+    lines = cast("list[object]", frames) if isinstance(frames, list) else []
+    return tuple(str(line) for line in lines), module if isinstance(module, str) else None
+
+
+def said_frames(text: str) -> list[str]:
+    """The call stack in a marker, outermost first."""
+    return list(_said(text)[0])
+
+
+def said_module(text: str) -> list[str]:
+    """The module in a marker, as one layer; none if it says none."""
+    module = _said(text)[1]
+    return [] if module is None else [module]
+
+
+def _is_arguments(text: str, *, compat: bool) -> bool:
+    if compat:
+        return all(part in text for part in ("mod", "op", "args", "type"))
+    return text.startswith("{") and marker_of(text) is not None
+
+
+def _operator_marker(entry: Text) -> str | None:
+    """The marker of an operator with the sizes of its inputs, whose types PyTorch does not write."""
+    namespace, separator, op = entry.text.rpartition("::")
+    if entry.sizes is None or not separator:
+        return None
+    args = _arguments(entry.sizes)
+    return None if args is None else repr({"mod": namespace, "op": op, "args": args})
+
+
+@lru_cache(maxsize=1 << 12)
+def _arguments(sizes: str) -> list[dict[str, object]] | None:
+    try:
+        values = parse_literal(sizes)
+    except ValueError:
+        return None
+    return [_argument(value) for value in cast("list[object]", values)] if isinstance(values, list) else None
+
+
+def _argument(value: object) -> dict[str, object]:
+    """A tensor, a list of tensors, or what has no sizes: a number, or a tensor without dimensions."""
+    sizes = cast("list[object]", value) if isinstance(value, list) else []
+    if sizes and all(isinstance(size, int) for size in sizes):
+        return {"name": "", "type": "tensor", "shape": tuple(sizes), "dtype": UNKNOWN_DTYPE}
+    if sizes:
+        shapes = [tuple(cast("list[object]", shape)) for shape in sizes if isinstance(shape, list)]
+        return {"name": "", "type": "list", "value": shapes}
+    return {"name": "", "type": "unknown", "value": None}
+
+
+def _layer(text: str, *, compat: bool) -> str:
+    return text.split(":")[1] if compat else text.removeprefix(_LAYER)
+
+
+def _sequence(entry: Text) -> tuple[str, int] | None:
+    """The name and the number of a text with a sequence number."""
+    if entry.sequence is not None:
+        return entry.text, entry.sequence
+    name, separator, rest = entry.text.partition(_SEQUENCE)
+    digits = rest.partition(",")[0].strip()
+    return (name, int(digits)) if separator and digits.isdecimal() and len(digits) < 19 else None
+
+
+def _pruned(sequences: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    """In order of the number as text, without those that repeat the one before: a part of its name."""
+    ordered = sorted(sequences, key=lambda entry: f"{entry[1]}{entry[0]}, seq")
+    kept = ordered[:1]
+    for before, entry in pairwise(ordered):
+        is_similar = entry[0] in before[0] or before[0] in entry[0]
+        if entry[1] != before[1] or not is_similar:
+            kept.append(entry)
+    return kept
+
+
+@lru_cache(maxsize=1 << 14)
+def _frames_of(text: str) -> tuple[str, ...]:
+    try:
+        value = parse_literal(text)
+    except ValueError:
+        return ()
+    frames = cast("dict[object, object]", value).get("traceMarker") if isinstance(value, dict) else None
+    if not isinstance(frames, list):
+        return ()
+    return tuple(frame for frame in cast("list[object]", frames) if isinstance(frame, str))
+
+
+def _frames(text: str, *, compat: bool) -> list[str]:
+    hidden = _COMPAT_FRAMES if compat else _FRAMES
+    return [frame for frame in _frames_of(text) if not any(part in frame for part in hidden)]

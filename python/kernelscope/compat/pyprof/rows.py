@@ -1,0 +1,172 @@
+"""One row of PyProf's columns per kernel."""
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple, cast
+
+from kernelscope.compat.pyprof.counts import NOTHING, Counts, compat_counts
+from kernelscope.compat.pyprof.record import KernelRecord
+from kernelscope.compat.pyprof.work import work_of
+from kernelscope.costs.pyprof import Kernel
+
+
+class Row(NamedTuple):
+    """The values of the 20 columns; what is not known is null.
+
+    ``aborts``: PyProf ends its report here. ``long_name`` is the whole name of the kernel.
+    """
+
+    idx: int
+    seq: list[int]
+    altseq: list[int]
+    tid: int | None
+    layer: list[str]
+    trace: list[str]
+    dir: str
+    sub: int
+    mod: str
+    op: str
+    kernel: str
+    params: str
+    sil: int | None
+    tc: str | None
+    device: int | None
+    stream: int | None
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    flops: float | None
+    bytes: float | None
+    aborts: bool = False
+    long_name: str = ""
+
+
+class ForwardKernels:
+    """Finds the forward kernel of a backward one: the last before it with its sequence number.
+
+    A number found among the alternate ones counts only where no kernel has it as its own.
+    """
+
+    def __init__(self) -> None:
+        self._own: dict[Hashable, KernelRecord] = {}
+        self._alternate: dict[Hashable, KernelRecord] = {}
+
+    def add(self, record: KernelRecord) -> None:
+        """Takes note of a kernel."""
+        if record.is_backward:
+            return
+        self._own.update(((record.pid, number), record) for number in record.sequence_ids)
+        self._alternate.update(((record.pid, number), record) for number in record.alternate_ids)
+
+    def find(self, record: KernelRecord, *, compat: bool) -> KernelRecord | None:
+        """The forward kernel of ``record``."""
+        numbers = record.sequence_ids[:1] if compat else [*record.sequence_ids, *record.alternate_ids]
+        for number in numbers:
+            found = self._own.get((record.pid, number)) or self._alternate.get((record.pid, number))
+            # An operator that needs no gradient has the number 0, or that of the next which does.
+            if found is not None and (compat or number != 0):
+                return found
+        return None
+
+
+def rows(records: Iterable[KernelRecord], *, compat: bool = False) -> Iterator[Row]:
+    """The row of each record, in order.
+
+    A kernel of the backward pass without a marker of its own gets marker, layer and trace of the forward
+    kernel that has its sequence number. With ``compat`` every kernel is counted by PyProf's models, and
+    the rows come one by one; else the work of a call is given to its longest kernel, for which all rows
+    are held.
+    """
+    completed = _completed_all(records, compat=compat)
+    if compat:
+        return (_row(index, record, _compat(record)) for index, record in enumerate(completed, start=1))
+    return iter(_shared_out(completed))
+
+
+def _completed_all(records: Iterable[KernelRecord], *, compat: bool) -> Iterator[KernelRecord]:
+    forward = ForwardKernels()
+    for record in records:
+        # A kernel is no forward kernel of its own, and only those before it count.
+        completed = _completed(record, forward, compat=compat)
+        forward.add(record)
+        yield completed
+
+
+def _completed(record: KernelRecord, forward: ForwardKernels, *, compat: bool) -> KernelRecord:
+    if not record.is_backward or (record.markers and compat):
+        return record
+    found = forward.find(record, compat=compat)
+    if found is None:
+        return record
+    if record.markers:
+        # What it computes is known; where in the model it stands, the forward pass tells.
+        return replace(record, layers=record.layers or found.layers, trace=record.trace or found.trace)
+    return replace(
+        record,
+        markers=found.markers,
+        repr_markers=found.repr_markers,
+        mods=found.mods,
+        ops=found.ops,
+        layers=found.layers,
+        trace=found.trace,
+    )
+
+
+def _kernel(record: KernelRecord) -> Kernel:
+    name = record.short_name.replace(" ", "_")
+    return Kernel(name, record.is_backward, record.sub, record.grid[0] if record.grid else 1)
+
+
+def _compat(record: KernelRecord) -> Counts:
+    text = record.markers[0] if record.markers else None
+    return NOTHING if text is None else compat_counts(text, _kernel(record))
+
+
+def _shared_out(records: Iterable[KernelRecord]) -> list[Row]:
+    """The rows, the work of each call at its longest kernel and 0 at the others."""
+    made: list[Row] = []
+    longest: dict[Hashable, int] = {}
+    groups: dict[Hashable, Hashable] = {}
+    for index, record in enumerate(records):
+        work = work_of(record, _kernel(record))
+        made.append(_row(index + 1, record, work.counts))
+        if work.call is None:
+            continue
+        # A file of records does not say which call it was: its kernels follow one another.
+        thread = (record.pid, record.tid)
+        group = work.call if record.calls else (thread, work.call, groups.get(thread))
+        if not record.calls and record.sub == 0:
+            groups[thread] = index
+            group = (thread, work.call, index)
+        best = longest.get(group)
+        longest[group] = index if best is None or (made[best].sil or 0) < (record.duration_ns or 0) else best
+        loser = {best, index} - {longest[group]}
+        for at in loser - {None}:
+            made[cast("int", at)] = made[cast("int", at)]._replace(flops=0, bytes=0)
+    return made
+
+
+def _row(index: int, record: KernelRecord, counts: Counts) -> Row:
+    return Row(
+        idx=index,
+        seq=record.sequence_ids,
+        altseq=record.alternate_ids,
+        tid=record.tid,
+        layer=record.layers,
+        trace=record.trace,
+        dir=record.direction,
+        sub=record.sub,
+        mod=(record.mods or [""])[0],
+        op=counts.op or (record.ops or [""])[0],
+        kernel=record.short_name.replace(" ", "_"),
+        params=counts.params,
+        sil=record.duration_ns,
+        tc=counts.tensor_cores,
+        device=record.device,
+        stream=record.stream,
+        grid=record.grid,
+        block=record.block,
+        flops=counts.flops,
+        bytes=counts.bytes,
+        aborts=counts.aborts,
+        long_name=record.long_name,
+    )

@@ -1,0 +1,117 @@
+"""The Python call stack of each host event, as torch.profiler hands it out."""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.analysis.call_tree import CallTree
+from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.row_lookup import looked_up
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+_WRAPPER = "autograd::engine::evaluate_function: "
+# Frames of the profiler and of autograd that torch leaves out.
+_LEFT_OUT = (
+    ("autograd/__init__", "_make_grads"),
+    ("autograd/__init__", "backward"),
+    ("torch/tensor", "backward"),
+    ("_internal/common_utils", "prof_callable"),
+    ("_internal/common_utils", "prof_func_call"),
+    ("_internal/common_utils", "prof_meth_call"),
+)
+
+
+def recorded_texts(trace: "Trace") -> pl.DataFrame:
+    """The call stacks that were recorded with operators and Python frames: ``row`` and ``text``.
+
+    They are recorded only by a profiler with ``with_stack=True`` whose experimental configuration has
+    ``verbose=True``.
+    """
+    columns = ("row", pl.col("call_stack").alias("text"))
+    return pl.concat([trace.ops.select(columns), trace.python.select(columns)])
+
+
+def with_stacks(trace: "Trace", events: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
+    """Adds ``stack``: the text of each event's call stack, leaf first, ``;`` between frames; null for none.
+
+    The stack of a gradient is that of the operator whose gradient it is, and null if that operator is not
+    in the trace.
+
+    Columns: of ``events``, needs ``row``, ``parent_row``, ``name`` (categorical), ``track``, ``start_ns`` and
+        ``dur_ns``; ``texts`` has ``row`` and ``text``.
+    Source: torch/autograd/profiler_util.py, EventList._set_backward_stacktraces.
+    """
+    numbers = ("sequence", "forward_thread")
+    text = looked_up(events["row"], texts, "text").to_series().alias("_text")
+    own = events.with_columns(text, *looked_up(events["row"], trace.ops, *numbers))
+    is_gradient = _is_gradient(own)
+    if not is_gradient.any():
+        return own.rename({"_text": "stack"}).drop(numbers)
+    tree = CallTree(own)
+    tree.retain(is_gradient)
+    own = own.with_columns(tree.kept().alias("_node"))
+    by_forward = _forward_texts(trace, own)
+    nodes = own.select("row", *numbers).filter(is_gradient)
+    nodes = nodes.join(by_forward, on=numbers, how="left")
+    forward = looked_up(own["_node"], nodes, "_forward_text").to_series()
+    text = pl.when(pl.col("_node").is_not_null()).then(forward).otherwise("_text")
+    return own.with_columns(stack=text).drop("_node", "_text", *numbers)
+
+
+def _is_gradient(events: pl.DataFrame) -> pl.Series:
+    """Which events are the call of a node of autograd."""
+    names = classes_of(events.select("name"))
+    wraps = names.spread(names.keys["name"].cast(pl.String).str.starts_with(_WRAPPER).fill_null(value=False))
+    backward = (events["forward_thread"].fill_null(0) > 0) & ~wraps
+    if not wraps.any():
+        return backward
+    text = pl.col("name").cast(pl.String).str.strip_prefix(_WRAPPER).cast(pl.Categorical)
+    wrappers = events.select("row", "name").filter(wraps).with_columns(text)
+    wrapped = looked_up(events["parent_row"], wrappers, "name")["name"]
+    return backward | (events["name"] == wrapped).fill_null(value=False)
+
+
+def _forward_texts(trace: "Trace", events: pl.DataFrame) -> pl.DataFrame:
+    """The stack of the first event with a sequence number on the thread that each profiler index means."""
+    gradients = trace.ops.select("forward_thread", "forward_row").filter(
+        (pl.col("forward_thread") > 0) & pl.col("forward_row").is_not_null()
+    )
+    tracks = looked_up(gradients["forward_row"], trace.ops, "track").to_series().cast(pl.Int64)
+    learned = (
+        gradients.with_columns(tracks.alias("_track"))
+        .drop_nulls("_track")
+        .group_by("forward_thread", "_track")
+        .len()
+        .sort("len", "_track", descending=[True, False])
+        .unique("forward_thread", keep="first")
+    )
+    first = (
+        events.filter(pl.col("_node").is_null() & pl.col("sequence").is_not_null())
+        .select("row", "track", "start_ns", "dur_ns", "sequence", "_text")
+        .sort("start_ns", -pl.col("dur_ns"), "row")
+        .unique(["sequence", "track"], keep="first", maintain_order=True)
+        .select("sequence", "track", _forward_text="_text")
+    )
+    found = first.join(learned, left_on="track", right_on="_track", how="inner")
+    return found.select("sequence", "forward_thread", "_forward_text")
+
+
+def frames_of(stacks: pl.Series) -> pl.DataFrame:
+    """The frames of each distinct text of call stacks in order, leaf first, without those torch leaves out.
+
+    Columns: ``stack`` (as in ``stacks``) and ``frames`` (a list, empty for null).
+    Source: torch/autograd/profiler_util.py, _filter_stack_entry.
+    """
+    frame = pl.element()
+    frames = pl.col("stack").cast(pl.String).fill_null("").str.split(";")
+    texts = stacks.alias("stack").unique(maintain_order=True).to_frame()
+    return texts.with_columns(frames=frames.list.eval(frame.filter((frame != "") & ~is_left_out(frame))))
+
+
+def is_left_out(frame: pl.Expr) -> pl.Expr:
+    """Whether torch leaves a frame of this text out of call stacks."""
+    return pl.any_horizontal(
+        [frame.str.contains(a, literal=True) & frame.str.contains(b, literal=True) for a, b in _LEFT_OUT]
+    )

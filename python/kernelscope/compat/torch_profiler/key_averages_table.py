@@ -1,0 +1,114 @@
+"""torch.profiler's ``key_averages()`` and its table, recomputed from the trace."""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.compat.torch_profiler.call_stacks import frames_of, recorded_texts
+from kernelscope.compat.torch_profiler.events import MEMORY, TIMES, torch_events
+from kernelscope.compat.torch_profiler.flops import with_flops
+from kernelscope.compat.torch_profiler.text import TableOptions, render
+from kernelscope.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+
+class KeyAverages(pl.DataFrame):
+    """The frame of :func:`key_averages`, with torch's table. What is computed from it is a plain frame."""
+
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int | None = 75,
+        max_name_column_width: int | None = 55,
+        max_shapes_column_width: int | None = 80,
+        header: str | None = None,
+        *,
+        time_unit: str | None = None,
+        device_name: str = "CUDA",
+    ) -> str:
+        """The text of ``prof.key_averages().table()``, with torch's arguments.
+
+        ``sort_by`` takes torch's names, such as ``self_cpu_time_total``, ``cuda_time_total`` or ``count``;
+        ``row_limit`` of -1 is no limit; ``time_unit`` is s, ms or us; ``device_name`` names the device in
+        titles. FLOPs and memory are shown if the profiler recorded them. A time that lies exactly between
+        two roundings may show another last digit than torch's, which adds up inexact microseconds.
+
+        Raises: InvalidArgumentError: ``sort_by`` or ``time_unit`` is unknown.
+        Source: torch/autograd/profiler_util.py, torch 2.15.
+
+        Example: ``print(key_averages(trace).table(sort_by="self_cuda_time_total", row_limit=10))``
+        """
+        options = TableOptions(
+            sort_by=sort_by,
+            row_limit=row_limit,
+            source_width=max_src_column_width,
+            name_width=max_name_column_width,
+            shapes_width=max_shapes_column_width,
+            header=header,
+            time_unit=time_unit,
+            device_name=device_name,
+        )
+        return render(self, options)
+
+
+def key_averages(
+    trace: "Trace",
+    *,
+    group_by_input_shape: bool = False,
+    group_by_stack_n: int = 0,
+    include_python_functions: bool = True,
+) -> KeyAverages:
+    """What ``prof.key_averages()`` of torch.profiler returns, from the file alone.
+
+    Rows are operators, annotations, Python frames, runtime calls and GPU work, by name. Python
+    frames and runtime calls nest with operators here, so self times differ from those of
+    :func:`op_table`. Allocations during no event are the row ``[memory]``. From torch 2.15 on,
+    torch leaves Python frames out unless told otherwise: so does ``include_python_functions=False``.
+
+    Columns: ``name``, ``device`` (cpu or gpu), ``is_annotation``, ``input_shapes`` (if asked for;
+        null where none were recorded), ``stack`` (if asked for: the innermost ``group_by_stack_n`` frames,
+        leaf first; empty unless the profiler was verbose), ``count``, ``cpu_total_ns``, ``cpu_self_ns``,
+        ``device_total_ns``, ``device_self_ns``, ``cpu_memory_bytes``, ``cpu_self_memory_bytes``,
+        ``device_memory_bytes``, ``device_self_memory_bytes``, ``flops``. Memory is null in a trace without
+        memory events; FLOPs are null where the profiler was not asked for them, and count what torch counts.
+    Units: ns; bytes; FLOP.
+    Order: by first occurrence.
+    Raises: InvalidArgumentError: ``group_by_stack_n`` is negative.
+    Source: torch/autograd/profiler_util.py and profiler.py, torch 2.13 and 2.15.
+
+    Example: ``key_averages(trace, group_by_input_shape=True).table(sort_by="cpu_time_total")``
+    """
+    if group_by_stack_n < 0:
+        raise InvalidArgumentError(f"group_by_stack_n must be 0 or more, not {group_by_stack_n}")
+    by_stack = group_by_stack_n > 0
+    rows = with_flops(torch_events(trace, stacks=recorded_texts(trace) if by_stack else None), trace)
+    if not include_python_functions:
+        rows = rows.filter(~pl.col("is_python"))
+    keys = ["name", "device", "is_annotation"]
+    if group_by_input_shape:
+        keys.append("input_shapes")
+        if rows["input_shapes"].null_count() < rows.height:
+            # To torch, an event without inputs has the shapes of no inputs.
+            rows = rows.with_columns(pl.col("input_shapes").fill_null("[]"))
+    if by_stack:
+        keys.append("stack")
+        rows = _with_innermost(rows, group_by_stack_n)
+    table = rows.group_by(keys, maintain_order=True).agg(
+        pl.len().cast(pl.Int64).alias("count"), *(pl.col(c).sum() for c in (*TIMES, *MEMORY, "flops"))
+    )
+    unknown = [*(MEMORY if trace.memory.is_empty() else ()), *(() if _has_flops(trace) else ("flops",))]
+    return KeyAverages(table.with_columns(pl.lit(None, pl.Int64).alias(c) for c in unknown))
+
+
+def _with_innermost(events: pl.DataFrame, count: int) -> pl.DataFrame:
+    """Replaces ``stack`` by the list of its innermost frames."""
+    frames = frames_of(events["stack"]).select("stack", _frames=pl.col("frames").list.head(count))
+    listed = events.join(frames, on="stack", how="left", nulls_equal=True, maintain_order="left")
+    return listed.with_columns(stack="_frames").drop("_frames")
+
+
+def _has_flops(trace: "Trace") -> bool:
+    return bool(trace.meta.flags.get("with_flops", False))

@@ -1,0 +1,45 @@
+"""Packages that import a name when it is first used, as their stubs list them.
+
+Importing everything would make ``kernelscope --help`` wait for Polars, and a small trace for the cost models.
+"""
+
+import importlib
+import re
+import sys
+from importlib import resources
+from types import ModuleType
+
+_NAME = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
+
+
+class _LazyPackage(ModuleType):
+    """A package whose ``__init__.pyi`` says where each name is: ``from module import name as name``."""
+
+    _module_of: dict[str, str]
+    __all__: list[str]
+
+    def __getattr__(self, name: str) -> object:
+        module = self._module_of.get(name)
+        if module is None:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if module == self.__name__:
+            return importlib.import_module(f"{module}.{name}")
+        return getattr(importlib.import_module(module), name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # An import binds a module in its package: not where the stub has something else of that name.
+        own = self._module_of.get(name, self.__name__) == self.__name__
+        if own or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted(self.__all__)
+
+
+def import_lazily(package: str) -> None:
+    """Has ``package`` import the names of its stub when they are used; ``__all__`` lists them."""
+    stub = resources.files(package).joinpath("__init__.pyi").read_text(encoding="utf-8")
+    found = {name: module for module, name in _NAME.findall(stub)}
+    module = sys.modules[package]
+    module.__class__ = _LazyPackage
+    vars(module).update(_module_of=found, __all__=sorted(found))
