@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kernelscope import analysis
 from kernelscope.analysis.intervals import Intervals, covered_ns, group_codes, merged
+from kernelscope.compat import hta
 from kernelscope.errors import InvalidArgumentError
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(-3, 12), st.sampled_from("ab")), max_size=15)
@@ -269,9 +270,7 @@ def test_overlap_by_name_and_device(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("question", ["temporal_breakdown", "comm_comp_overlap", "idle_time", "launch_stats"])
-def test_there_are_two_ways_to_be_compatible(tmp_path: Path, question: str) -> None:
+def test_tables_of_hta_with_and_without_its_rounding(tmp_path: Path, question: str) -> None:
     trace = record([(0, 5, "gemm")]).read(tmp_path)
-    for compat in ("hta", "hta-unrounded"):
-        assert getattr(analysis, question)(trace, compat=compat) is not None
-    with pytest.raises(InvalidArgumentError, match="compat= takes"):
-        getattr(analysis, question)(trace, compat="HTA")
+    rounded, exact = (getattr(hta, question)(trace, rounded=rounded) for rounded in (True, False))
+    assert rounded.equals(exact)

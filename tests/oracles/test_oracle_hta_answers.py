@@ -20,12 +20,7 @@ import pytest
 from traces import NO_SHARED, ORACLES, TRACES
 
 from kernelscope import analysis
-from kernelscope.compat.hta.answers import (
-    hta_annotations,
-    hta_idle_intervals,
-    hta_kernel_types,
-    hta_kernels,
-)
+from kernelscope.compat import hta
 from kernelscope.compat.hta.events import hta_events
 
 Read = Callable[[Path], Any]
@@ -54,8 +49,8 @@ def trace_of(read: Read, folder: Path, rank: int) -> Any:
     return read(TRACES / f"{f'sampled-rank{rank}of128' if name == PAIR else name}.json.gz")
 
 
-def mode(folder: Path) -> str:
-    return "hta-unrounded" if folder.name.endswith("-noround") else "hta"
+def is_rounded(folder: Path) -> bool:
+    return not folder.name.endswith("-noround")
 
 
 def rows_of(folder: Path, name: str, rank: int) -> list[dict[str, str]] | None:
@@ -89,7 +84,7 @@ def assert_same(actual: pl.DataFrame, expected: list[dict[str, str]], *, skip: t
 def test_events(read: Read, folder: Path, rank: int) -> None:
     expected = rows_of(folder, f"events_rank{rank}.csv", rank)
     assert expected is not None
-    events = hta_events(trace_of(read, folder, rank), mode(folder))
+    events = hta_events(trace_of(read, folder, rank), rounded=is_rounded(folder))
     assert [str(row) for row in events["row"]] == [row["index"] for row in expected]
     shift = shift_of(folder, rank)
     assert [ts + shift for ts in events["ts"]] == [float(row["ts"]) for row in expected]
@@ -124,7 +119,7 @@ def test_the_shift_is_between_the_first_events(read: Read) -> None:
 
 @CASES
 def test_temporal_breakdown(read: Read, folder: Path, rank: int) -> None:
-    answer = analysis.temporal_breakdown(trace_of(read, folder, rank), compat=mode(folder))
+    answer = hta.temporal_breakdown(trace_of(read, folder, rank), rounded=is_rounded(folder))
     expected = rows_of(folder, "temporal_breakdown.csv", rank)
     # It fails on a trace without GPU work; the answer has no row.
     assert_same(answer, [] if expected is None else expected, skip=("rank",))
@@ -132,7 +127,7 @@ def test_temporal_breakdown(read: Read, folder: Path, rank: int) -> None:
 
 @CASES
 def test_overlap(read: Read, folder: Path, rank: int) -> None:
-    answer = analysis.comm_comp_overlap(trace_of(read, folder, rank), compat=mode(folder))
+    answer = hta.comm_comp_overlap(trace_of(read, folder, rank), rounded=is_rounded(folder))
     expected = rows_of(folder, "comm_comp_overlap.csv", rank)
     assert expected is not None
     assert_same(answer, expected, skip=("rank",))
@@ -144,18 +139,20 @@ def test_kernel_types(read: Read, folder: Path, rank: int) -> None:
     assert expected is not None
     if folder.name == PAIR:
         # The tool adds the ranks up.
-        answers = [hta_kernel_types(trace_of(read, folder, r), mode(folder)) for r in (0, 1)]
+        answers = [
+            hta.kernel_type_breakdown(trace_of(read, folder, r), rounded=is_rounded(folder)) for r in (0, 1)
+        ]
         both = pl.concat(answers).group_by("kernel_type").agg(pl.col("sum").sum())
         share = (100 * pl.col("sum") / pl.col("sum").sum()).round(1)
         answer = both.with_columns(percentage=share).sort("sum", descending=True)
     else:
-        answer = hta_kernel_types(trace_of(read, folder, rank), mode(folder))
+        answer = hta.kernel_type_breakdown(trace_of(read, folder, rank), rounded=is_rounded(folder))
     assert_same(answer, expected)
 
 
 @CASES
 def test_kernels(read: Read, folder: Path, rank: int) -> None:
-    answer = hta_kernels(trace_of(read, folder, rank), mode(folder))
+    answer = hta.kernel_breakdown(trace_of(read, folder, rank), rounded=is_rounded(folder))
     expected = rows_of(folder, "kernel_breakdown_all_kernels.csv", rank)
     assert expected is not None
     assert_same(answer, sorted(expected, key=type_and_name), skip=("rank",))
@@ -164,7 +161,7 @@ def test_kernels(read: Read, folder: Path, rank: int) -> None:
 @CASES
 def test_kernels_of_which_few_are_named(read: Read, folder: Path, rank: int) -> None:
     """The tool sums the rest up as "others", then takes mean, min and max of sums, not of launches."""
-    answer = hta_kernels(trace_of(read, folder, rank), mode(folder))
+    answer = hta.kernel_breakdown(trace_of(read, folder, rank), rounded=is_rounded(folder))
     expected = rows_of(folder, "kernel_breakdown.csv", rank)
     assert expected is not None
     assert_same(with_its_fault(answer), sorted(expected, key=type_and_name), skip=("rank",))
@@ -203,7 +200,9 @@ def type_and_name(row: dict[str, str]) -> tuple[str, str]:
 @CASES
 @pytest.mark.parametrize("side", ["cpu", "gpu"])
 def test_annotations(read: Read, folder: Path, rank: int, side: str) -> None:
-    answer = hta_annotations(trace_of(read, folder, rank), mode(folder), on_gpu=side == "gpu")
+    answer = hta.annotation_breakdown(
+        trace_of(read, folder, rank), rounded=is_rounded(folder), on_gpu=side == "gpu"
+    )
     expected = rows_of(folder, f"{side}_user_annotation_breakdown.csv", rank)
     if expected is None:
         # It writes no table without annotations.
@@ -214,7 +213,7 @@ def test_annotations(read: Read, folder: Path, rank: int, side: str) -> None:
 
 @CASES
 def test_idle_time(read: Read, folder: Path, rank: int) -> None:
-    answer = analysis.idle_time(trace_of(read, folder, rank), compat=mode(folder))
+    answer = hta.idle_time(trace_of(read, folder, rank), rounded=is_rounded(folder))
     expected = rows_of(folder, "idle_time.csv", rank)
     # It fails on a trace without GPU work; the answer has no row.
     assert_same(answer, [] if expected is None else expected, skip=("rank",))
@@ -222,14 +221,14 @@ def test_idle_time(read: Read, folder: Path, rank: int) -> None:
 
 @CASES
 def test_idle_intervals(read: Read, folder: Path, rank: int) -> None:
-    answer = hta_idle_intervals(trace_of(read, folder, rank), mode(folder), kernel_delay_us=30)
+    answer = hta.idle_intervals(trace_of(read, folder, rank), rounded=is_rounded(folder))
     expected = rows_of(folder, "idle_interval_stats.csv", rank)
     assert_same(answer, [] if expected is None else expected, skip=("rank",))
 
 
 @CASES
 def test_launch_stats(read: Read, folder: Path, rank: int) -> None:
-    answer = analysis.launch_stats(trace_of(read, folder, rank), compat=mode(folder))
+    answer = hta.launch_stats(trace_of(read, folder, rank), rounded=is_rounded(folder))
     expected = rows_of(folder, f"launch_stats_rank{rank}.csv", rank)
     assert expected is not None
     columns = answer.columns
@@ -250,7 +249,7 @@ def instants(rows: list[tuple[Any, ...]]) -> dict[tuple[Any, ...], tuple[list[An
 @CASES
 def test_queue_length(read: Read, folder: Path, rank: int) -> None:
     """The tool's sort leaves equal times in any order: compared instant by instant."""
-    answer = analysis.queue_length(trace_of(read, folder, rank), compat=mode(folder))
+    answer = hta.queue_length(trace_of(read, folder, rank), rounded=is_rounded(folder))
     expected = rows_of(folder, f"queue_length_ts_rank{rank}.csv", rank) or []
     shift = shift_of(folder, rank)
     ours = [
@@ -267,11 +266,11 @@ def test_queue_length(read: Read, folder: Path, rank: int) -> None:
 @CASES
 def test_queue_summary(read: Read, folder: Path, rank: int) -> None:
     trace = trace_of(read, folder, rank)
-    summary = analysis.queue_summary(trace, compat=mode(folder))
+    summary = hta.queue_summary(trace, rounded=is_rounded(folder))
     expected = described(folder / "queue_length_summary.csv", rank, ["stream"])
     series = rows_of(folder, f"queue_length_ts_rank{rank}.csv", rank) or []
     assert summary["stream"].to_list() == sorted({int(row["stream"]) for row in series})
-    ours = analysis.queue_length(trace, compat=mode(folder))
+    ours = hta.queue_length(trace, rounded=is_rounded(folder))
     for row in summary.to_dicts():
         stream = row["stream"]
         theirs = [int(r["queue_length"]) for r in series if int(r["stream"]) == stream]
@@ -307,7 +306,7 @@ def described(path: Path, rank: int, keys: list[str]) -> dict[str, list[float]]:
 @CASES
 def test_memory_bandwidth(read: Read, folder: Path, rank: int) -> None:
     """Compared instant by instant, as the queue is."""
-    answer = analysis.memory_bandwidth(trace_of(read, folder, rank), compat=mode(folder))
+    answer = hta.memory_bandwidth(trace_of(read, folder, rank), rounded=is_rounded(folder))
     expected = rows_of(folder, f"memory_bw_ts_rank{rank}.csv", rank) or []
     shift = shift_of(folder, rank)
     ours = instants([(r["name"], r["ts"] + shift, r["pid"], r["memory_bw_gbps"]) for r in answer.to_dicts()])
@@ -324,10 +323,10 @@ def test_memory_bandwidth(read: Read, folder: Path, rank: int) -> None:
 @CASES
 def test_memory_bandwidth_summary(read: Read, folder: Path, rank: int) -> None:
     trace = trace_of(read, folder, rank)
-    summary = analysis.memory_bandwidth_summary(trace, compat=mode(folder))
+    summary = hta.memory_bandwidth_summary(trace, rounded=is_rounded(folder))
     expected = described(folder / "memory_bw_summary.csv", rank, ["name"])
     series = rows_of(folder, f"memory_bw_ts_rank{rank}.csv", rank) or []
-    ours = analysis.memory_bandwidth(trace, compat=mode(folder)).filter(pl.col("memory_bw_gbps") > 0)
+    ours = hta.memory_bandwidth(trace, rounded=is_rounded(folder)).filter(pl.col("memory_bw_gbps") > 0)
     for row in summary.to_dicts():
         name = row["name"]
         rates = [float(r["memory_bw_gbps"]) for r in series if r["name"] == name]
@@ -377,7 +376,7 @@ def test_op_launch_delay(read: Read, table: str, name: str) -> None:
     path = HTA / "special" / f"aten_op_delay_{table}.csv"
     if not path.exists():
         pytest.skip(NO_SHARED)
-    answer = analysis.op_launch_delay(read(TRACES / f"{name}.json.gz"), compat="hta")
+    answer = hta.op_launch_delay(read(TRACES / f"{name}.json.gz"))
     order = ("aten_op_name", "kernel_sequence")
     rows = sorted(csv.DictReader(io.StringIO(path.read_text())), key=lambda row: tuple(map(row.get, order)))
     # Three decimals of a mean of float64, rounded by either side.
@@ -394,5 +393,5 @@ def test_frequent_sequences(read: Read) -> None:
     if not path.exists():
         pytest.skip(NO_SHARED)
     trace = read(TRACES / "a100-control-rank3of8-2022.json.gz")
-    answer = analysis.kernel_sequences(trace, "aten::linear", compat="hta")
+    answer = hta.kernel_sequences(trace, "aten::linear")
     assert_same(answer, list(csv.DictReader(io.StringIO(path.read_text()))))

@@ -6,8 +6,6 @@ import polars as pl
 
 from kernelscope.analysis.grouping import as_text, by_name
 from kernelscope.analysis.intervals import covered_ns
-from kernelscope.compat.hta.answers import described, hta_memory_bandwidth
-from kernelscope.compat.hta.events import check_compat
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 _KIND = ["device", "name"]
 
 
-def memory_bandwidth(trace: "Trace", *, compat: str | None = None) -> pl.DataFrame:
+def memory_bandwidth(trace: "Trace") -> pl.DataFrame:
     """The bandwidth of copies and memsets of each kind, at every change.
 
     Columns: ``device``, ``name`` (of the copies, such as ``Memcpy HtoD``; what a copy's kind of memory is,
@@ -24,12 +22,7 @@ def memory_bandwidth(trace: "Trace", *, compat: str | None = None) -> pl.DataFra
     Formula: each copy has ``bytes / duration`` while it lasts, or where its bytes are not known what was
         recorded. One that takes no time or of which neither is known counts nothing.
     Order: by device and name, then time.
-    ``compat="hta"``, ``"hta-unrounded"``: ``get_memory_bw_time_series`` of HolisticTraceAnalysis.
-    Raises: InvalidArgumentError: there is no such ``compat``.
     """
-    mode = check_compat(compat)
-    if mode is not None:
-        return hta_memory_bandwidth(trace, mode)
     copies = _copies(trace).drop_nulls("rate").filter(pl.col("end_ns") > pl.col("start_ns"))
     changes = pl.concat(
         [
@@ -42,7 +35,7 @@ def memory_bandwidth(trace: "Trace", *, compat: str | None = None) -> pl.DataFra
     return changes.select(*_KIND, "at_ns", bytes_per_s=pl.col("change").cum_sum().over(_KIND))
 
 
-def memory_bandwidth_summary(trace: "Trace", *, compat: str | None = None) -> pl.DataFrame:
+def memory_bandwidth_summary(trace: "Trace") -> pl.DataFrame:
     """What copies and memsets of each kind moved, and how fast.
 
     Columns: ``device``, ``name``, ``copies``, ``bytes`` (null if one of them is not known), ``busy_ns`` (at
@@ -50,14 +43,7 @@ def memory_bandwidth_summary(trace: "Trace", *, compat: str | None = None) -> pl
         ``bytes_per_s_max`` (of single copies).
     Units: ns; bytes; bytes a second.
     Order: by time, longest first.
-    ``compat="hta"``, ``"hta-unrounded"``: ``get_memory_bw_summary`` of HolisticTraceAnalysis: count, mean,
-        std, min, quartiles and max of the series where it is above 0, by name.
-    Raises: InvalidArgumentError: there is no such ``compat``.
     """
-    mode = check_compat(compat)
-    if mode is not None:
-        series = hta_memory_bandwidth(trace, mode).filter(pl.col("memory_bw_gbps") > 0)
-        return described(series, "memory_bw_gbps", by=["name"])
     copies = _copies(trace)
     busy = covered_ns(copies, by=_KIND).rename({"covered_ns": "busy_ns"})
     table = copies.group_by(_KIND).agg(

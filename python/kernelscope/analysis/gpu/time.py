@@ -8,8 +8,6 @@ import polars as pl
 from kernelscope.analysis.gpu.work import CLASSES, WORK_CLASS, GpuWork
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.intervals import Intervals, merged
-from kernelscope.compat.hta.answers import hta_comm_comp_overlap, hta_temporal_breakdown
-from kernelscope.compat.hta.events import check_compat
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -23,9 +21,7 @@ _OVERLAP: dict[str, pl.DataType] = {
 }
 
 
-def temporal_breakdown(
-    trace: "Trace", *, compat: str | None = None, work: GpuWork | None = None
-) -> pl.DataFrame:
+def temporal_breakdown(trace: "Trace", *, work: GpuWork | None = None) -> pl.DataFrame:
     """How the time of each GPU divides, from its first work to the end of its last.
 
     A moment in which several things run counts as the first of: computing, communicating, copying. ``work``
@@ -36,13 +32,7 @@ def temporal_breakdown(
         (only copies and memsets run), ``idle_ns``; and ``compute_share``, ``communication_share``,
         ``memory_share``, ``idle_share`` of the span. The four parts sum to ``span_ns``.
     Units: ns; shares between 0 and 1.
-    ``compat="hta"``: ``get_temporal_breakdown`` of HolisticTraceAnalysis, its columns, units and rounding;
-        ``"hta-unrounded"``: the same with ``HTA_DISABLE_NS_ROUNDING=1``.
-    Raises: InvalidArgumentError: there is no such ``compat``.
     """
-    mode = check_compat(compat)
-    if mode is not None:
-        return hta_temporal_breakdown(trace, mode)
     work = GpuWork(trace) if work is None else work
     extents = work.on_devices.extents()
     spans = extents.select("device", span_ns=pl.col("end_ns") - pl.col("start_ns"))
@@ -62,7 +52,6 @@ def comm_comp_overlap(
     trace: "Trace",
     by: str | Sequence[str] = ("device",),
     *,
-    compat: str | None = None,
     work: GpuWork | None = None,
 ) -> pl.DataFrame:
     """How much of the communication computing hides, and how much is exposed.
@@ -76,12 +65,8 @@ def comm_comp_overlap(
         (share of the communication). Groups without communication are left out.
     Units: ns; shares between 0 and 1.
     Order: by exposed time, longest first.
-    ``compat="hta"``, ``"hta-unrounded"``: as for ``temporal_breakdown``; ``by`` is not used.
-    Raises: InvalidArgumentError: there is no such ``compat``, or ``by`` names no such column.
+    Raises: InvalidArgumentError: ``by`` names no such column.
     """
-    mode = check_compat(compat)
-    if mode is not None:
-        return hta_comm_comp_overlap(trace, mode)
     return overlaps(trace, [check_by(by, trace.gpu_ops.columns)], work=work)[0]
 
 

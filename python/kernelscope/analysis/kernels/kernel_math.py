@@ -45,7 +45,11 @@ class KernelMath(NamedTuple):
 @cache
 def rules() -> tuple[Rule, ...]:
     """The rules in order."""
-    text = resources.files("kernelscope.analysis.kernels").joinpath("kernel_math.toml").read_text(encoding="utf-8")
+    text = (
+        resources.files("kernelscope.analysis.kernels")
+        .joinpath("kernel_math.toml")
+        .read_text(encoding="utf-8")
+    )
     return tuple(
         Rule(
             rule["pattern"],

@@ -4,15 +4,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.compat.hta.events import check_compat
-
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 
-def kernel_sequences(
-    trace: "Trace", operator: str = "", *, min_kernels: int = 3, compat: str | None = None
-) -> pl.DataFrame:
+def kernel_sequences(trace: "Trace", operator: str = "", *, min_kernels: int = 3) -> pl.DataFrame:
     """The sequences of kernels, copies and memsets that calls of operators launched, by how often they occur.
 
     A call counts with everything that is launched inside it; of nested calls that match, the outermost
@@ -26,15 +22,13 @@ def kernel_sequences(
         and calls), ``cpu_dur_ns`` (sum over calls).
     Units: ns.
     Order: by calls, then by time on the GPU, most first.
-    ``compat="hta"``: ``get_frequent_cuda_kernel_sequences`` of HolisticTraceAnalysis: its columns, in
-        microseconds, without the last of several profiler steps.
-    Raises: InvalidArgumentError: there is no such ``compat``.
     """
-    mode = check_compat(compat)
-    roots = _roots(trace, operator)
-    if mode is not None and trace.steps["step"].drop_nulls().n_unique() > 1:
-        roots = roots.filter(pl.col("start_ns") < trace.steps["host_start_ns"].max())
-    work = _launched_inside(trace, roots)
+    return sequences_inside(trace, outermost_calls(trace, operator), min_kernels=min_kernels)
+
+
+def sequences_inside(trace: "Trace", calls: pl.DataFrame, *, min_kernels: int) -> pl.DataFrame:
+    """The table of ``kernel_sequences`` for ``calls``, as ``outermost_calls`` gives them."""
+    work = _launched_inside(trace, calls)
     per_call = (
         work.sort("root", "start_ns", "row")
         .group_by("root", maintain_order=True)
@@ -46,11 +40,11 @@ def kernel_sequences(
         )
         .filter(pl.col("works") >= min_kernels)
     )
-    calls = per_call.join(roots.select("root", "op", "cpu_dur_ns"), on="root", how="inner")
+    found = per_call.join(calls.select("root", "op", "cpu_dur_ns"), on="root", how="inner")
     # Lists are compared as text: their elements cannot hold a line break.
     key = pl.col("kernels").list.join("\n")
     table = (
-        calls.group_by("op", key.alias("_key"))
+        found.group_by("op", key.alias("_key"))
         .agg(
             pl.col("kernels").first(),
             pl.len().cast(pl.Int64).alias("calls"),
@@ -59,19 +53,10 @@ def kernel_sequences(
         )
         .sort("calls", "gpu_dur_ns", "op", "_key", descending=[True, True, False, False])
     )
-    return table.drop("_key") if mode is None else _as_hta(table)
+    return table.drop("_key")
 
 
-def _as_hta(table: pl.DataFrame) -> pl.DataFrame:
-    return table.select(
-        pl.concat_str("op", pl.col("kernels").list.join("|"), separator="|").alias("pattern"),
-        pl.col("calls").alias("count"),
-        (pl.col("gpu_dur_ns") / 1000).alias("GPU kernel duration (us)"),
-        (pl.col("cpu_dur_ns") / 1000).alias("CPU op duration (us)"),
-    ).sort("count", "pattern", descending=[True, False])
-
-
-def _roots(trace: "Trace", operator: str) -> pl.DataFrame:
+def outermost_calls(trace: "Trace", operator: str) -> pl.DataFrame:
     """The outermost matching calls of each thread: ``root``, ``op``, ``track``, ``start_ns``, ``end_ns``."""
     steps = trace.steps.select(pl.col("row").drop_nulls())["row"]
     ops = trace.ops.select("row", "name", "track", "start_ns", dur_ns=pl.col("dur_ns").fill_null(0)).filter(

@@ -9,8 +9,6 @@ from kernelscope import _traceparse
 from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.grouping import as_text, check_by
-from kernelscope.compat.hta.answers import hta_launch_stats
-from kernelscope.compat.hta.events import check_compat
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -29,7 +27,6 @@ def launch_stats(
     *,
     runtime_cutoff_ns: int = 50_000,
     delay_cutoff_ns: int = 100_000,
-    compat: str | None = None,
 ) -> pl.DataFrame:
     """Each call that started GPU work, and the work.
 
@@ -43,14 +40,7 @@ def launch_stats(
         ``delay_cutoff_ns``). Work without a recorded launch is left out.
     Units: ns.
     Order: by start of the call.
-    ``compat="hta"``, ``"hta-unrounded"``: ``get_cuda_kernel_launch_stats`` of HolisticTraceAnalysis, in
-        microseconds and sorted by correlation id; it knows ``cudaLaunchKernel``, copies and memsets, but no
-        driver, HIP or graph launches.
-    Raises: InvalidArgumentError: there is no such ``compat``.
     """
-    mode = check_compat(compat)
-    if mode is not None:
-        return hta_launch_stats(trace, mode)
     work = GpuWork(trace)
     pairs = _pairs(
         trace,

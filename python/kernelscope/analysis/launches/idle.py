@@ -12,8 +12,6 @@ from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.launches.gaps import with_launches, work_gaps
 from kernelscope.analysis.launches.thread_occupation import longest_on_thread
 from kernelscope.analysis.row_lookup import looked_up
-from kernelscope.compat.hta.answers import hta_idle_time
-from kernelscope.compat.hta.events import check_compat
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -30,7 +28,6 @@ def idle_time(
     by: str | Sequence[str] = ("device", "cause"),
     *,
     kernel_delay_ns: int = KERNEL_DELAY_NS,
-    compat: str | None = None,
     work: GpuWork | None = None,
 ) -> pl.DataFrame:
     """How long GPUs idled between their first work and their last, by cause.
@@ -44,13 +41,8 @@ def idle_time(
         ``median_ns``, ``max_ns``.
     Units: ns; shares between 0 and 1.
     Order: by idle time, longest first.
-    ``compat="hta"``, ``"hta-unrounded"``: the first frame of ``get_idle_time_breakdown`` of
-        HolisticTraceAnalysis, by stream.
-    Raises: InvalidArgumentError: there is no such ``compat``, or ``by`` names no such column.
+    Raises: InvalidArgumentError: ``by`` names no such column.
     """
-    mode = check_compat(compat)
-    if mode is not None:
-        return hta_idle_time(trace, mode, kernel_delay_us=kernel_delay_ns / 1000)
     columns = check_by(by, ("device", "stream", "cause", "op", "host", "step"))
     recorded = [name for name in columns if name in trace.gpu_ops.columns]
     recorded += ["op_row", "range_row"] if "op" in columns else []

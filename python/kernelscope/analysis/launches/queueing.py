@@ -6,8 +6,6 @@ import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.gpu.work import GpuWork
-from kernelscope.compat.hta.answers import described, hta_queue_length
-from kernelscope.compat.hta.events import check_compat
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -18,7 +16,7 @@ QUEUE_LIMIT = 1024
 _STREAM = ["device", "stream"]
 
 
-def queue_length(trace: "Trace", *, compat: str | None = None) -> pl.DataFrame:
+def queue_length(trace: "Trace") -> pl.DataFrame:
     """How many calls wait in the queue of each stream, at every change.
 
     A call enters the queue when it starts and leaves it when the first work that it started on the stream
@@ -28,13 +26,7 @@ def queue_length(trace: "Trace", *, compat: str | None = None) -> pl.DataFrame:
         ``launches``, or of the work in ``gpu_ops``).
     Units: ns on the trace's clock.
     Order: by device and stream, then time; at one instant calls enter before others leave.
-    ``compat="hta"``, ``"hta-unrounded"``: ``get_queue_length_time_series`` of HolisticTraceAnalysis; it knows
-        twelve calls and no graphs.
-    Raises: InvalidArgumentError: there is no such ``compat``.
     """
-    mode = check_compat(compat)
-    if mode is not None:
-        return hta_queue_length(trace, mode)
     changes = pl.DataFrame(_traceparse.depth_changes(*_waits(trace, GpuWork(trace))))
     works = trace.gpu_ops.select(*_STREAM, "row", "launch_row")[changes["at"]]
     return works.select(
@@ -45,20 +37,14 @@ def queue_length(trace: "Trace", *, compat: str | None = None) -> pl.DataFrame:
     )
 
 
-def queue_summary(trace: "Trace", *, compat: str | None = None, work: GpuWork | None = None) -> pl.DataFrame:
+def queue_summary(trace: "Trace", *, work: GpuWork | None = None) -> pl.DataFrame:
     """What the queue of each stream was like.
 
     ``work`` takes what other questions asked, too.
 
     Columns: ``device``, ``stream``, ``changes``, ``mean`` (over time), ``p50`` and ``p90`` (over the
         changes), ``max``, ``empty_share`` (of the time between the first and the last change).
-    ``compat="hta"``, ``"hta-unrounded"``: ``get_queue_length_summary`` of HolisticTraceAnalysis: count, mean,
-        std, min, quartiles and max over the changes, by stream.
-    Raises: InvalidArgumentError: there is no such ``compat``.
     """
-    mode = check_compat(compat)
-    if mode is not None:
-        return described(hta_queue_length(trace, mode), "queue_length", by=["stream"])
     lengths = _lengths(trace, GpuWork(trace) if work is None else work)
     length, changes, lasts = pl.col("queue_length"), pl.col("changes"), pl.col("lasts_ns")
     span = lasts.sum()

@@ -7,10 +7,10 @@ import polars as pl
 
 from kernelscope.analysis.call_tree import CallTree, nest
 from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.ops.call_stacks import frames_of, is_left_out, recorded_texts, with_stacks
+from kernelscope.analysis.ops.host_events import call_slices, host_events, shown_name, timed_calls
 from kernelscope.analysis.ops.name_trie import Trie, flat_trie, name_trie
 from kernelscope.analysis.row_lookup import looked_up, positions
-from kernelscope.compat.torch_profiler.call_stacks import frames_of, is_left_out, recorded_texts, with_stacks
-from kernelscope.compat.torch_profiler.events import call_slices, host_events, shown_name, timed_calls
 from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

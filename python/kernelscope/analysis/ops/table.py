@@ -11,7 +11,7 @@ from kernelscope.analysis.classes import Classes, classes_of
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.kernels.tensor_cores import ELIGIBLE_OPS, kernel_flags
 from kernelscope.analysis.memory.allocations import put_memory
-from kernelscope.analysis.ops.python_stacks import with_call_stacks
+from kernelscope.analysis.ops.call_stacks import with_call_stacks
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

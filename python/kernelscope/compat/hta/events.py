@@ -1,21 +1,11 @@
 """The events of a trace as HolisticTraceAnalysis sees them: its rows, its rounding, its row order.
 
-The answers of ``compat="hta"`` are computed from these, so that they can be laid beside what that tool
-prints. Its documentation and its code differ in places; what its version 0.6.1 does counts.
+Its documentation and its code differ in places; what its version 0.6.1 does counts.
 """
-
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import polars as pl
 
-from kernelscope.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
-
-Compat: TypeAlias = Literal["hta", "hta-unrounded"]
-"""``hta`` rounds as HolisticTraceAnalysis does by default, ``hta-unrounded`` as with
-``HTA_DISABLE_NS_ROUNDING=1``."""
+from kernelscope.trace import Trace
 
 _TABLES = ("ops", "launches", "python", "gpu_ops", "gpu_annotations", "syncs", "spans", "counters")
 
@@ -28,14 +18,7 @@ _NOT_COMPUTATION = (
 )
 
 
-def check_compat(compat: str | None) -> Compat | None:
-    """``compat`` as it stands. Raises: InvalidArgumentError: there is no such mode."""
-    if compat not in {None, "hta", "hta-unrounded"}:
-        raise InvalidArgumentError(f"compat= takes 'hta' or 'hta-unrounded', not {compat!r}")
-    return cast("Compat | None", compat)
-
-
-def hta_events(trace: "Trace", compat: Compat) -> pl.DataFrame:
+def hta_events(trace: Trace, *, rounded: bool) -> pl.DataFrame:
     """The events that HolisticTraceAnalysis keeps of one rank.
 
     It reads times as float64 microseconds, which holds epoch time to a quarter of one, and rounds starts up
@@ -50,7 +33,7 @@ def hta_events(trace: "Trace", compat: Compat) -> pl.DataFrame:
     Order: GPU work before the rest if a step is left out, each as recorded.
     """
     rows = _all_rows(trace)
-    rows = _in_microseconds(rows, compat)
+    rows = _in_microseconds(rows, rounded=rounded)
     rows = rows.with_columns(pl.col("ts") - pl.col("ts").min())
     rows = rows.with_columns(end=pl.col("ts") + pl.col("dur"))
     rows = _with_partners(rows)
@@ -58,7 +41,7 @@ def hta_events(trace: "Trace", compat: Compat) -> pl.DataFrame:
     return _with_types(rows).drop("start_ns", "dur_ns")
 
 
-def _all_rows(trace: "Trace") -> pl.DataFrame:
+def _all_rows(trace: Trace) -> pl.DataFrame:
     frames: list[pl.DataFrame] = []
     for table in _TABLES:
         frame: pl.DataFrame = getattr(trace, table)
@@ -101,11 +84,11 @@ def _category(table: str) -> str:
     return {"python": "python_function", "gpu_annotations": "gpu_user_annotation"}[table]
 
 
-def _in_microseconds(rows: pl.DataFrame, compat: Compat) -> pl.DataFrame:
+def _in_microseconds(rows: pl.DataFrame, *, rounded: bool) -> pl.DataFrame:
     """Times as float64 microseconds, as a JSON reader gives them."""
     ts, dur = _microseconds("start_ns"), _microseconds("dur_ns")
     fractional = rows.select((pl.col("start_ns") % 1000 != 0).any()).item()
-    if compat == "hta" and fractional:
+    if rounded and fractional:
         return rows.with_columns(ts=ts.ceil(), dur=(ts + dur).floor() - ts.ceil())
     return rows.with_columns(ts=ts, dur=dur)
 

@@ -1,5 +1,5 @@
 """The tables of torch.profiler, from the file alone."""
 
-from kernelscope.compat.torch_profiler.key_averages_table import KeyAverages, key_averages
+from kernelscope.lazy import import_lazily
 
-__all__ = ["KeyAverages", "key_averages"]
+import_lazily(__name__)

@@ -1,17 +1,14 @@
 """torch.profiler's ``key_averages()`` and its table, recomputed from the trace."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
-from kernelscope.compat.torch_profiler.call_stacks import frames_of, recorded_texts
-from kernelscope.compat.torch_profiler.events import MEMORY, TIMES, torch_events
+from kernelscope.analysis.ops.call_stacks import frames_of, recorded_texts
+from kernelscope.analysis.ops.host_events import TIMES
+from kernelscope.compat.torch_profiler.events import MEMORY, torch_events
 from kernelscope.compat.torch_profiler.flops import with_flops
 from kernelscope.compat.torch_profiler.text import TableOptions, render
 from kernelscope.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 
 class KeyAverages(pl.DataFrame):
@@ -55,7 +52,7 @@ class KeyAverages(pl.DataFrame):
 
 
 def key_averages(
-    trace: "Trace",
+    trace: Trace,
     *,
     group_by_input_shape: bool = False,
     group_by_stack_n: int = 0,
@@ -110,5 +107,5 @@ def _with_innermost(events: pl.DataFrame, count: int) -> pl.DataFrame:
     return listed.with_columns(stack="_frames").drop("_frames")
 
 
-def _has_flops(trace: "Trace") -> bool:
+def _has_flops(trace: Trace) -> bool:
     return bool(trace.meta.flags.get("with_flops", False))

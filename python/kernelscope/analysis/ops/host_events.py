@@ -1,0 +1,70 @@
+"""The events of the host nested as calls, with their times, as torch.profiler sees them."""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope.analysis.call_tree import CallTree, nest
+from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.row_lookup import looked_up
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+TIMES = ("cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
+
+_HIDDEN = (
+    "profiler::_record_function_enter",
+    "profiler::_record_function_enter_new",
+    "profiler::_record_function_exit",
+    "aten::is_leaf",
+    "aten::output_nr",
+    "aten::_version",
+)
+
+
+def host_events(trace: "Trace") -> pl.DataFrame:
+    """Operators, annotations, Python frames and runtime calls, nested per thread.
+
+    Columns: ``row``, ``start_ns``, ``dur_ns``, ``name`` (categorical), ``track``, ``is_python``,
+        ``parent_row``; of operators also ``module_row``, ``input_dims`` and ``category``.
+    """
+    events = nest(call_slices(trace, trace.python))
+    names = classes_of(events.select("name"))
+    shown = names.keys.select(shown_name(pl.col("name").cast(pl.String)).cast(pl.Categorical)).to_series()
+    return events.with_columns(names.spread(shown).alias("name"))
+
+
+def call_slices(trace: "Trace", frames: pl.DataFrame) -> pl.DataFrame:
+    """Operators, annotations, runtime calls and Python ``frames``, but for those that torch hides.
+
+    Columns: ``row``, ``start_ns``, ``dur_ns``, ``name``, ``track``, ``is_python``; of operators also
+        ``module_row``, ``input_dims`` and ``category``.
+    """
+    slices = ("row", "start_ns", pl.col("dur_ns").fill_null(0), "name")
+    track = pl.col("track").cast(pl.Int64)
+    called, is_python = pl.lit(value=False).alias("is_python"), pl.lit(value=True).alias("is_python")
+    ops = trace.ops.select(*slices, track, "module_row", "input_dims", "category", called)
+    python = frames.select(*slices, track, is_python)
+    # A call that belongs to an operator is drawn on the operator's thread; any other stays apart.
+    owner = looked_up(trace.launches["op_row"], trace.ops, "track")["track"].cast(pl.Int64)
+    calls = trace.launches.select(*slices, pl.coalesce(owner, -1 - track).alias("track"), called)
+    events = pl.concat([ops, python, calls], how="diagonal")
+    hidden = events["name"].is_in(_HIDDEN).fill_null(value=False)
+    return events.filter(~hidden) if hidden.any() else events
+
+
+def shown_name(text: pl.Expr) -> pl.Expr:
+    """A name as torch shows it: steps are all alike."""
+    return pl.when(text.str.starts_with("ProfilerStep#")).then(pl.lit("ProfilerStep*")).otherwise(text)
+
+
+def timed_calls(trace: "Trace", events: pl.DataFrame) -> CallTree:
+    """The tree of the host's events, repeats of a name being one, with the columns of ``TIMES``."""
+    tree = CallTree(events)
+    tree.merge_repeats(events["name"])
+    tree.put(events.select(cpu_total_ns="dur_ns"))
+    tree.less_children("cpu_total_ns", into="cpu_self_ns")
+    tree.add(trace.gpu_ops.select(call="op_row", device_self_ns="dur_ns"))
+    tree.with_inner("device_self_ns", into="device_total_ns")
+    return tree

@@ -1,0 +1,14 @@
+from kernelscope.compat.hta.gpu import annotation_breakdown as annotation_breakdown
+from kernelscope.compat.hta.gpu import comm_comp_overlap as comm_comp_overlap
+from kernelscope.compat.hta.gpu import kernel_breakdown as kernel_breakdown
+from kernelscope.compat.hta.gpu import kernel_type_breakdown as kernel_type_breakdown
+from kernelscope.compat.hta.gpu import memory_bandwidth as memory_bandwidth
+from kernelscope.compat.hta.gpu import memory_bandwidth_summary as memory_bandwidth_summary
+from kernelscope.compat.hta.gpu import temporal_breakdown as temporal_breakdown
+from kernelscope.compat.hta.launches import idle_intervals as idle_intervals
+from kernelscope.compat.hta.launches import idle_time as idle_time
+from kernelscope.compat.hta.launches import kernel_sequences as kernel_sequences
+from kernelscope.compat.hta.launches import launch_stats as launch_stats
+from kernelscope.compat.hta.launches import op_launch_delay as op_launch_delay
+from kernelscope.compat.hta.launches import queue_length as queue_length
+from kernelscope.compat.hta.launches import queue_summary as queue_summary

@@ -1,0 +1,2 @@
+from kernelscope.compat.torch_profiler.key_averages_table import KeyAverages as KeyAverages
+from kernelscope.compat.torch_profiler.key_averages_table import key_averages as key_averages
