@@ -165,6 +165,7 @@ class Reader:
             device["shared_memory_per_sm_bytes"] = properties.get(
                 "sharedMemPerMultiprocessor", properties.get("maxSharedMemoryPerMultiProcessor")
             )
+            device["name"] = device["name"] or None
             self.rows["devices"].append(device)
         described = {device["device"] for device in self.rows["devices"]}
         used = {work["device"] for work in self.rows["gpu_ops"]} - described - {None}
