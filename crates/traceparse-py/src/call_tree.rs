@@ -6,17 +6,17 @@ use std::sync::Arc;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt8Type};
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, LargeStringArray, UInt32Array};
 use arrow_schema::ArrowError;
-use pyo3::prelude::*;
-use traceparse::call_tree::{
+use framekernels::call_tree::{
     self, Classes, Column, Forest, NONE, Paths, Positions, Slices, Told, Values, Working, nest,
 };
+use pyo3::prelude::*;
 
 use crate::answer::answer;
 use crate::frame::{Frame, Outcome};
 use crate::memory;
 use crate::table::{ArrowTable, links, rows_at, table};
 
-/// Calls, and what each comes to by itself and with what is inside it: see `traceparse::call_tree`.
+/// Calls, and what each comes to by itself and with what is inside it: see `framekernels::call_tree`.
 ///
 /// Columns of whole numbers are put to the calls, and worked out one by one when they are asked for.
 #[pyclass(module = "kernelscope._traceparse")]
@@ -301,7 +301,7 @@ impl CallTree {
     }
 
     /// The ways of names that lead to the calls, at most so many names deep: the `path` of each call, and
-    /// of each path the one around it, `parent`, and its last `name`. See `traceparse::call_tree::Paths`.
+    /// of each path the one around it, `parent`, and its last `name`. See `framekernels::call_tree::Paths`.
     fn paths(&self, py: Python<'_>, names: Frame, most_levels: u32) -> PyResult<(ArrowTable, ArrowTable)> {
         answer(py, || {
             let names = names.links("name", NONE)?;
@@ -435,7 +435,7 @@ pub(crate) fn path_texts(
 }
 
 /// What calls come to by the texts of their paths: `stack`, which the first `most` have, `value_ns` and
-/// `events`. See `traceparse::call_tree::folded`.
+/// `events`. See `framekernels::call_tree::folded`.
 ///
 /// Columns: of `calls`, `path` and `value_ns` (null is 0).
 #[pyfunction]

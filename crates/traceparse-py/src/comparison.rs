@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
 use arrow_array::{ArrayRef, Int64Array, UInt8Array, UInt32Array};
+use framekernels::comparison::{Claim, Match, NOBODY, align, owners};
 use pyo3::prelude::*;
-use traceparse::comparison::{Claim, Match, NOBODY, align, owners};
 
 use crate::answer::answer_watched;
 use crate::frame::{Frame, Outcome, column};
 use crate::table::{ArrowTable, table};
 
-/// Who owns how much of each window, which is `(start, end)` in order: see `traceparse::comparison`.
+/// Who owns how much of each window, which is `(start, end)` in order: see `framekernels::comparison`.
 ///
 /// Claims have `start_ns`, `end_ns`, `priority` and `id`, none null.
 #[pyfunction]

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, UInt8Array, UInt32Array};
 use arrow_schema::ArrowError;
+use framekernels::call_tree::{Classes, Forest, NONE, Positions, set_apart};
+use framekernels::costing::{Calls, Figures, Limits, Marks, Owned, Owner, Pairs, Traits, UNTIMED, Work};
+use framekernels::numbering::WordNumbering;
 use pyo3::prelude::*;
-use traceparse::call_tree::{Classes, Forest, NONE, Positions, set_apart};
-use traceparse::costing::{Calls, Figures, Limits, Marks, Owned, Owner, Pairs, Traits, UNTIMED, Work};
-use traceparse::numbering::WordNumbering;
 
 use crate::answer::{answer, answer_watched};
 use crate::call_tree::divide;
@@ -185,7 +185,7 @@ impl WorkCosting {
     }
 
     /// Pairs the work of calls of kinds (`kind` of each) with its classes, which have `cores`, `math` and
-    /// `needs_fewer`; see `traceparse::costing::Marks`.
+    /// `needs_fewer`; see `framekernels::costing::Marks`.
     fn pair(&self, py: Python<'_>, kinds: Frame, marks: Frame) -> PyResult<WorkPairs> {
         let work = Arc::clone(&self.work);
         answer_watched(py, move || {
@@ -265,7 +265,7 @@ impl WorkPairs {
     }
 
     /// What the work of each pair comes to, by what limits it: `least_ns`, `compute_ns`, `memory_ns` and
-    /// `through_ns` (null or NaN where unknown) and `is_estimate`; see `traceparse::costing::Figures`.
+    /// `through_ns` (null or NaN where unknown) and `is_estimate`; see `framekernels::costing::Figures`.
     fn figures(&self, py: Python<'_>, limits: Frame) -> PyResult<ArrowTable> {
         let (work, pairs) = (Arc::clone(&self.work), Arc::clone(&self.pairs));
         answer_watched(py, move || {

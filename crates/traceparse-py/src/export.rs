@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use arrow_array::types::UInt32Type;
 use arrow_array::{BooleanArray, StringViewArray};
+use framekernels::export::{EventWriter, Extra};
 use pyo3::prelude::*;
-use traceparse::export::{EventWriter, Extra};
 use traceparse::{Error, ErrorKind};
 
 use crate::answer::answer;

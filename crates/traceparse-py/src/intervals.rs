@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, UInt8Array, UInt32Array};
+use framekernels::interval::{Ends, GroupedIntervals, first_of_each, order_by_start, some_by_start};
+use framekernels::numbering::NOWHERE;
 use pyo3::prelude::*;
-use traceparse::interval::{Ends, GroupedIntervals, first_of_each, order_by_start, some_by_start};
-use traceparse::numbering::NOWHERE;
 
 use crate::answer::answer;
 use crate::frame::{Frame, Outcome};

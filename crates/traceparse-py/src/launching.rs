@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array};
+use framekernels::numbering::{Described, NOWHERE, Ranks, ranked};
 use pyo3::prelude::*;
-use traceparse::numbering::{Described, NOWHERE, Ranks, ranked};
 
 use crate::answer::answer;
 use crate::frame::{Frame, Numbers};

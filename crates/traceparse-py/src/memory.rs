@@ -5,15 +5,15 @@ use std::sync::Arc;
 use arrow_array::types::{Int32Type, Int64Type, UInt64Type};
 use arrow_array::{ArrayRef, BooleanArray, Int64Array};
 use arrow_schema::ArrowError;
+use framekernels::call_tree::NONE;
+use framekernels::memory::{Course, Curve, Records};
 use pyo3::prelude::*;
-use traceparse::call_tree::NONE;
-use traceparse::memory::{Course, Curve, Records};
 
 use crate::answer::answer;
 use crate::frame::{Frame, Outcome};
 use crate::table::{ArrowTable, links, table};
 
-/// The records of an allocator, and what became of the memory of each device: see `traceparse::memory`.
+/// The records of an allocator, and what became of the memory of each device: see `framekernels::memory`.
 #[pyclass(frozen, module = "kernelscope._traceparse")]
 pub(crate) struct AllocatorRecords {
     records: Records,

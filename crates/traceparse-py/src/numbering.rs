@@ -5,10 +5,10 @@ use std::sync::Arc;
 use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type, UInt32Type};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, PrimitiveArray, RecordBatch, UInt32Array};
 use arrow_schema::ArrowError;
-use pyo3::prelude::*;
-use traceparse::numbering::{
+use framekernels::numbering::{
     Described, Figures, NOWHERE, Numbering, described, distinct, heaviest, places, totals, weighted_means,
 };
+use pyo3::prelude::*;
 
 use crate::answer::answer;
 use crate::frame::{Frame, Outcome};

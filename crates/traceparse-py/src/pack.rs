@@ -1,8 +1,8 @@
 //! Compresses what Python puts into documents.
 
+use framekernels::pack::gzipped;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use traceparse::pack::gzipped;
 
 use crate::answer::answer;
 

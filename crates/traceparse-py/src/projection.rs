@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arrow_array::types::{Int64Type, UInt32Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, UInt32Array};
+use framekernels::numbering::Numbering;
+use framekernels::projection::{Call, GroupSums, HostRange, NONE, Projection, Projector, Totals};
 use pyo3::prelude::*;
-use traceparse::numbering::Numbering;
-use traceparse::projection::{Call, GroupSums, HostRange, NONE, Projection, Projector, Totals};
 
 use crate::answer::{answer, answer_watched};
 use crate::frame::{Frame, Outcome, column, nullable, optional};

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use arrow_array::Int64Array;
-use pyo3::prelude::*;
-use traceparse::call_tree::{
+use framekernels::call_tree::{
     Covered, NONE, Nested, Points, Positions, Slices, innermost, lineage, marked_around, nest,
 };
-use traceparse::interval::{order_by_start, seek, some_by_start};
+use framekernels::interval::{order_by_start, seek, some_by_start};
+use pyo3::prelude::*;
 
 use crate::answer::answer;
 use crate::frame::Frame;
 use crate::intervals::ends_of;
 use crate::table::{ArrowTable, links, rows_at, table};
 
-/// The interval around each: `row` of it, null for none; see `traceparse::call_tree::nest`.
+/// The interval around each: `row` of it, null for none; see `framekernels::call_tree::nest`.
 ///
 /// Columns: `group`, `start_ns`, `dur_ns` (null counts as 0) and `row`.
 #[pyfunction]
@@ -29,7 +29,7 @@ pub(crate) fn nest_slices(py: Python<'_>, slices: Frame) -> PyResult<ArrowTable>
 }
 
 /// The innermost of `slices` on the thread of each of `points` and around it, as `row`, null for none; nothing
-/// if the slices nest very deep. See `traceparse::call_tree::innermost`.
+/// if the slices nest very deep. See `framekernels::call_tree::innermost`.
 ///
 /// Columns: both need `track`, `start_ns` and `dur_ns` (null is 0), and `slices`, `row`, `parent_row` and
 /// `counts`, without which all count.
@@ -53,7 +53,7 @@ pub(crate) fn innermost_slices(py: Python<'_>, points: Frame, slices: Frame) -> 
 }
 
 /// The positions `at` of the slices of the `wanted` rows and of all around them, in order. See
-/// `traceparse::call_tree::lineage`.
+/// `framekernels::call_tree::lineage`.
 ///
 /// Columns: of `slices`, `row`, which ascends, and `parent_row` (null for none); of `wanted`, `row`.
 #[pyfunction]
@@ -65,7 +65,7 @@ pub(crate) fn slice_lineage(py: Python<'_>, slices: Frame, wanted: Frame) -> PyR
 }
 
 /// The nearest marked slice around each marked one: `parent_row`, null for none. See
-/// `traceparse::call_tree::marked_around`.
+/// `framekernels::call_tree::marked_around`.
 ///
 /// Columns: `row`, `parent_row` (null for none) and `marked`.
 #[pyfunction]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchIterator, UInt32Array};
+use framekernels::call_tree::NONE;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use traceparse::call_tree::NONE;
 
 use crate::frame::Outcome;
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
 use arrow_schema::ArrowError;
+use framekernels::numbering::Numbering;
+use framekernels::timeline::{Mark, Source, Timeline, View};
 use hashbrown::HashMap;
 use pyo3::prelude::*;
-use traceparse::numbering::Numbering;
-use traceparse::timeline::{Mark, Source, Timeline, View};
 
 use crate::answer::{answer, answer_watched};
 use crate::frame::{Frame, Outcome};

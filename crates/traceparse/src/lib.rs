@@ -10,19 +10,9 @@
 //! - nothing is recursive and nothing is quadratic in what a file can contain.
 #![forbid(unsafe_code)]
 
-pub mod call_tree;
-pub mod comparison;
-pub mod costing;
-pub mod export;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-pub mod interval;
-pub mod memory;
-pub mod numbering;
-pub mod pack;
-pub mod projection;
 pub mod schema;
-pub mod timeline;
 
 mod breakdown;
 mod error;

@@ -1,9 +1,10 @@
 //! Which row of one table contains which row of another.
 
+use framekernels::interval::OpenIntervals;
+
 use super::NONE;
 use super::extents::Extents;
 use super::order::TrackOrder;
-use crate::interval::OpenIntervals;
 
 /// For each row of `inner`, the innermost row of `outer` on the same track that is a `candidate`
 /// and contains what `reach` gives as start and end of the row; [`NONE`] if there is none.

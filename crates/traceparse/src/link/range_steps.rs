@@ -1,5 +1,6 @@
 //! Steps that NVTX ranges mark.
 
+use framekernels::interval::IntervalTree;
 use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeMap;
 
@@ -7,7 +8,6 @@ use super::NONE;
 use super::extents::Extents;
 use super::names::{Class, Names, step_number};
 use super::steps::HostStep;
-use crate::interval::IntervalTree;
 use crate::schema::{Ranges, Symbol, SymbolTable, Table};
 use crate::trace::Trace;
 use crate::tracks::Ident;

@@ -1,12 +1,12 @@
 //! What a step is, and which rows belong to which.
 
+use framekernels::interval::IntervalTree;
 use hashbrown::{HashMap, HashSet};
 
 use super::NONE;
 use super::extents::Extents;
 use super::names::{Class, Names, step_number};
 use super::range_steps;
-use crate::interval::IntervalTree;
 use crate::options::ReadOptions;
 use crate::schema::{Column, Launches, Ops, Symbol, SymbolTable, Table, Tables};
 use crate::stats::{Code, Stats};
