@@ -20,7 +20,7 @@ from jobs import assert_same, batch, files_of
 from process_tree import has_open, workers_of
 
 import kernelscope as ks
-from kernelscope.batch import lock, manifest, sizing, work
+from kernelscope.batch import manifest, sizing, work
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -150,7 +150,7 @@ def test_a_trace_that_needs_too_much_memory(traces: Path, tmp_path: Path) -> Non
 
 def test_two_batches_into_one_lake(traces: Path, tmp_path: Path) -> None:
     with (
-        lock.locked(tmp_path / "lake"),
+        manifest.locked(tmp_path / "lake"),
         pytest.raises(ks.errors.LakeBusyError, match=f"process {os.getpid()}"),
     ):
         batch(traces, tmp_path / "lake")
@@ -159,7 +159,7 @@ def test_two_batches_into_one_lake(traces: Path, tmp_path: Path) -> None:
 
 def test_a_dead_process_holds_no_lock(cli: Run, traces: Path, tmp_path: Path) -> None:
     program = (
-        "import os, signal, sys; from pathlib import Path; from kernelscope.batch.lock import locked\n"
+        "import os, signal, sys; from pathlib import Path; from kernelscope.batch.manifest import locked\n"
         "with locked(Path(sys.argv[1])): print('held', flush=True); signal.pause()"
     )
     holder = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "lake")], stdout=subprocess.PIPE)

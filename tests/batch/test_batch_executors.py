@@ -111,7 +111,7 @@ def test_dask(job: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
 def test_a_scheduler_that_goes_away(
     job: Path, undisturbed: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kernelscope.batch.crew._PATIENCE_S", 1.0)
+    monkeypatch.setattr("kernelscope.batch.workers._PATIENCE_S", 1.0)
     with dask(tmp_path, workers=1) as (address, processes):
         # The worker goes first, so that nothing gets done any more.
         processes[1].send_signal(signal.SIGSTOP)
@@ -131,7 +131,7 @@ def test_a_scheduler_that_goes_away(
 @pytest.mark.filterwarnings("default")
 def test_no_scheduler(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="Dask is not installed")
-    monkeypatch.setattr("kernelscope.batch.dask_crew._CONNECT_S", 1)
+    monkeypatch.setattr("kernelscope.batch.workers._CONNECT_S", 1)
     with pytest.raises(ks.errors.SchedulerLostError, match="does not answer"):
         batch(job, tmp_path / "lake", scheduler=f"tcp://127.0.0.1:{free_port()}")
 

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from jobs import batch
 
 import kernelscope as ks
-from kernelscope.batch import crew
-from kernelscope.batch.crew import Crew, crew_of
-from kernelscope.batch.doubts import doubts
+from kernelscope.batch import workers as worker_pools
+from kernelscope.batch.reports import consistency_warnings
 from kernelscope.batch.sizing import WORKER_BYTES
 from kernelscope.batch.sources import Source
+from kernelscope.batch.workers import WorkerPool, open_workers
 from kernelscope.cli.batch_progress import final_text, progress_text
 from kernelscope.cli.main import main
 from kernelscope.errors import WorkerDiedError
@@ -57,7 +57,7 @@ def test_the_plan_never_exceeds_memory(extras: list[int], workers: int, memory: 
 
     with (
         ThreadPoolExecutor(workers) as executor,
-        crew_of(peaks, workers, limit, executor, None) as hands,
+        open_workers(peaks, workers, limit, executor, None) as hands,
     ):
         done = {taken.name: value for taken, value in hands.results(lambda taken, _: (work, taken))}
         refused = {taken.name for taken in hands.too_large}
@@ -68,12 +68,12 @@ def test_the_plan_never_exceeds_memory(extras: list[int], workers: int, memory: 
 
 def test_processes_make_room_for_the_largest() -> None:
     order = [(source(1), WORKER_BYTES + 500 * MB), (source(2), WORKER_BYTES), (source(3), WORKER_BYTES)]
-    assert crew._processes(order, 8, WORKER_BYTES + 500 * MB) == (1, 1)
-    assert crew._processes(order, 8, 2 * WORKER_BYTES + 500 * MB) == (2, 1)
-    assert crew._processes(order, 3, 10**10) == (3, 1)
+    assert worker_pools._processes(order, 8, WORKER_BYTES + 500 * MB) == (1, 1)
+    assert worker_pools._processes(order, 8, 2 * WORKER_BYTES + 500 * MB) == (2, 1)
+    assert worker_pools._processes(order, 3, 10**10) == (3, 1)
     # Fewer traces than cores: each has several.
-    assert crew._processes(order[:1], 8, 10**10) == (1, 8)
-    assert crew._processes(order[:2], 8, 10**10) == (2, 4)
+    assert worker_pools._processes(order[:1], 8, 10**10) == (1, 8)
+    assert worker_pools._processes(order[:2], 8, 10**10) == (2, 4)
 
 
 def test_a_trace_whose_worker_dies_is_tried_twice() -> None:
@@ -86,7 +86,7 @@ def test_a_trace_whose_worker_dies_is_tried_twice() -> None:
 
     with ThreadPoolExecutor(1) as executor:
         waiting = deque((source(number), WORKER_BYTES) for number in range(3))
-        hands = Crew(executor, 1, 1, 10**9, waiting, {})
+        hands = WorkerPool(executor, 1, 1, 10**9, waiting, {})
         outcomes = {taken.name: value for taken, value in hands.results(lambda taken, _: (die, taken))}
     assert tries.count("000") == 2
     assert isinstance(outcomes["000"], WorkerDiedError)
@@ -94,14 +94,14 @@ def test_a_trace_whose_worker_dies_is_tried_twice() -> None:
     assert outcomes["002"] is None
 
 
-def test_doubts(job: Path, tmp_path: Path) -> None:
+def test_consistency_warnings(job: Path, tmp_path: Path) -> None:
     batch(job, tmp_path / "lake")
     entries = ks.scan(tmp_path / "lake").entries
-    assert doubts(entries, run="default") == []
-    assert doubts(entries, run="other") == []
-    assert doubts(entries[:2], run="default") == ["of 3 ranks these are missing: 2"]
+    assert consistency_warnings(entries, run="default") == []
+    assert consistency_warnings(entries, run="other") == []
+    assert consistency_warnings(entries[:2], run="default") == ["of 3 ranks these are missing: 2"]
     odd = replace(entries[1], lost=3, steps=(99,), meta={**entries[1].meta, "format": "nsys"})
-    assert doubts([entries[0], odd, entries[2]], run="default") == [
+    assert consistency_warnings([entries[0], odd, entries[2]], run="default") == [
         "other format than most ranks: 1",
         "other steps than most ranks: 1",
         "ranks that lost events, which their diagnostics name: 1",
@@ -148,7 +148,9 @@ def test_processes_of_a_database(tmp_path: Path) -> None:
     batch(database, tmp_path / "lake")
     lake = ks.scan(tmp_path / "lake")
     assert [entry.meta["processes"] for entry in lake.entries] == [2]
-    (doubt,) = [text for text in doubts(lake.entries, run="default") if "several processes" in text]
+    (doubt,) = [
+        text for text in consistency_warnings(lake.entries, run="default") if "several processes" in text
+    ]
     assert "not in steps: 3;" in doubt
     assert ks.analysis.cluster_of(lake).ranks["rank"].to_list() == [0, 1]
     assert ks.analysis.stragglers(lake).is_empty()

@@ -15,8 +15,7 @@ from jobs import batch
 
 import kernelscope as ks
 from kernelscope.batch import sizing
-from kernelscope.batch.ranks import rank_from_name
-from kernelscope.batch.sources import Source, find
+from kernelscope.batch.sources import Source, find, rank_from_name
 from nsys_database import Database
 
 

@@ -11,12 +11,11 @@ from pathlib import Path
 
 from kernelscope import __version__
 from kernelscope.batch import manifest, sizing
-from kernelscope.batch.crew import Crew, crew_of
-from kernelscope.batch.lock import LOCK, locked
 from kernelscope.batch.manifest import Entry
 from kernelscope.batch.reports import BatchReport, RankReport, Status
 from kernelscope.batch.sources import Source, find
 from kernelscope.batch.work import Result, Task, read_rank
+from kernelscope.batch.workers import WorkerPool, open_workers
 from kernelscope.errors import (
     InvalidArgumentError,
     KernelscopeError,
@@ -70,24 +69,24 @@ def run(
         raise InvalidArgumentError(f"{lake} is a file; name a folder for the lake")
     given = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     options: dict[str, object] = {"strict": strict, "step_range": step_range}
-    with locked(lake):
-        manifest.clear_workshop(lake, keep=LOCK)
+    with manifest.locked(lake):
+        manifest.clear_staging(lake)
         sources = find(given, lake)
         report = BatchReport(lake, len(sources), sum(source.bytes for source in sources))
         batch = _Batch(report, run, options, sources, on_rank)
-        batch.take_stock()
+        batch.load_state()
         try:
             waiting = batch.prepare()
             if waiting:
-                with crew_of(waiting, workers, memory, executor, scheduler) as crew:
-                    batch.work(crew)
+                with open_workers(waiting, workers, memory, executor, scheduler) as pool:
+                    batch.work(pool)
         except OSError as error:
             raise _explained(error, lake, report) from None
         finally:
             # A full disk has been told of by now, and the lines that were appended say the same.
             with contextlib.suppress(OSError):
                 manifest.rewrite(lake, report.entries.values())
-            manifest.clear_workshop(lake, keep=LOCK)
+            manifest.clear_staging(lake)
     return report
 
 
@@ -125,11 +124,11 @@ class _Batch:
         self._holders: dict[tuple[str, int | None], str] = {}
         self._refused: set[tuple[str, int | None]] = set()
         self._statuses: dict[str, Status] = {}
-        self._gone: dict[int, list[Entry]] = {}
+        self._missing: dict[int, list[Entry]] = {}
         """Ranks of this run whose sources are no more, by size."""
 
-    def take_stock(self) -> None:
-        """Finds out what is in the lake, whatever became of the batch that wrote it."""
+    def load_state(self) -> None:
+        """Reads what is in the lake, whatever became of the batch that wrote it."""
         known = {
             entry.key: entry for entry in manifest.read_manifest(self._lake) if entry.outcome == "failed"
         }
@@ -139,7 +138,7 @@ class _Batch:
             if entry.outcome == "done":
                 self._holders[entry.run, entry.rank] = entry.source
                 if entry.run == self._run and not self._is_there(entry.source):
-                    self._gone.setdefault(entry.bytes, []).append(entry)
+                    self._missing.setdefault(entry.bytes, []).append(entry)
         manifest.rewrite(self._lake, known.values())
 
     def prepare(self) -> dict[Source, int]:
@@ -180,7 +179,7 @@ class _Batch:
 
     def _moved(self, source: Source) -> Entry | None:
         """The entry of a source that has the same content and is now here, and not where it was."""
-        for entry in self._gone.get(source.bytes, ()):
+        for entry in self._missing.get(source.bytes, ()):
             if entry.fingerprint == source.fingerprint():
                 moved = replace(entry, source=source.name, mtime_ns=source.mtime_ns)
                 self._rename(entry, moved)
@@ -188,19 +187,19 @@ class _Batch:
         return None
 
     def _rename(self, old: Entry, new: Entry) -> None:
-        waiting = manifest.workshop(self._lake) / manifest.ENTRY
+        waiting = manifest.staging(self._lake) / manifest.ENTRY
         waiting.write_text(new.to_line(), encoding="utf-8")
         waiting.replace(old.place(self._lake) / manifest.ENTRY)
         del self._report.entries[old.key]
         self._report.entries[new.key] = new
         self._holders[new.run, new.rank] = new.source
 
-    def work(self, crew: Crew) -> None:
+    def work(self, pool: WorkerPool) -> None:
         """Has all sources read, the largest first."""
-        for source, peak in crew.too_large.items():
-            self.fail(source, _too_large(source, peak, crew.memory))
+        for source, peak in pool.too_large.items():
+            self.fail(source, _too_large(source, peak, pool.memory))
         lake = str(self._lake)
-        for source, outcome in crew.results(
+        for source, outcome in pool.results(
             lambda source, threads: (read_rank, Task(source, lake, self._run, self._options, threads))
         ):
             if isinstance(outcome, Result):

@@ -5,20 +5,24 @@ takes its place with a single rename. ``manifest.jsonl`` repeats the entries of 
 the sources that failed: it is appended to while a batch runs, and written anew, in order, when it ends.
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+import socket
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from kernelscope.errors import InvalidArgumentError
+from kernelscope.errors import InvalidArgumentError, LakeBusyError
 
 ENTRY = "_entry.json"
 MANIFEST = "manifest.jsonl"
-WORKSHOP = ".batch"
+LOCK = "lock"
+STAGING = ".batch"
 """Folder of a lake for what is not finished; nobody but a batch looks into it."""
 
 _RANK_FOLDER = re.compile(r"rank=(\d+)")
@@ -134,7 +138,7 @@ def append(lake: Path, entry: Entry) -> None:
 
 def rewrite(lake: Path, entries: Iterable[Entry]) -> None:
     """Writes all entries anew, in order of run, rank and source."""
-    waiting = workshop(lake) / MANIFEST
+    waiting = staging(lake) / MANIFEST
     with waiting.open("w", encoding="utf-8") as file:
         for entry in sorted(entries, key=_order):
             file.write(entry.to_line())
@@ -145,9 +149,9 @@ def _order(entry: Entry) -> tuple[str, bool, int, str]:
     return entry.run, entry.rank is None, entry.rank or 0, entry.source
 
 
-def workshop(lake: Path) -> Path:
+def staging(lake: Path) -> Path:
     """The folder for what is not finished."""
-    folder = lake / WORKSHOP
+    folder = lake / STAGING
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -163,18 +167,44 @@ def commit(lake: Path, folder: Path, entry: Entry) -> None:
 
 def discard(lake: Path, folder: Path) -> None:
     """Removes a folder of a rank: out of sight in one step, then from the disk."""
-    doomed = workshop(lake) / f"discarded-{folder.parent.name}-{folder.name}-{os.getpid()}"
+    doomed = staging(lake) / f"discarded-{folder.parent.name}-{folder.name}-{os.getpid()}"
     shutil.rmtree(doomed, ignore_errors=True)
     folder.rename(doomed)
     shutil.rmtree(doomed, ignore_errors=True)
 
 
-def clear_workshop(lake: Path, *, keep: str) -> None:
-    """Removes what a killed batch left unfinished, but for the file ``keep``."""
-    for path in workshop(lake).iterdir():
-        if path.name == keep:
+def clear_staging(lake: Path) -> None:
+    """Removes what a killed batch left unfinished, but for the lock."""
+    for path in staging(lake).iterdir():
+        if path.name == LOCK:
             continue
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(lake: Path) -> Generator[None]:
+    """Holds the lake while the context lasts. The system lets go of the lock when its holder dies.
+
+    Raises: LakeBusyError: another batch holds it.
+    """
+    path = staging(lake) / LOCK
+    with path.open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise LakeBusyError(
+                f"{lake}: {holder} is writing into this lake; wait for it, or choose another --out"
+            ) from None
+        file.seek(0)
+        file.truncate()
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        try:
+            yield
+        finally:
+            file.truncate(0)

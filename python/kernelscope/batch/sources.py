@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import hashlib
 import os
 import re
 import shutil
@@ -13,8 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
 from kernelscope.batch import remote
-from kernelscope.batch.fingerprint import fingerprint
-from kernelscope.batch.manifest import MANIFEST, workshop
+from kernelscope.batch.manifest import MANIFEST, staging
 from kernelscope.errors import InvalidArgumentError, TraceNotFoundError
 
 _TRACES = (".json", ".json.gz", ".json.zst", ".sqlite", ".sql", ".db")
@@ -23,6 +23,16 @@ _ARCHIVES = (".tar", *_PACKED_ARCHIVES)
 _TRUTHS = ".truth.json"
 """What ``kernelscope demo`` knows of its traces; no trace itself."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
+
+_SAMPLE = 64 * 1024
+_SAMPLES = 16
+
+_NAMED = re.compile(r"(?<!node_)(?<!node-)(?<!local_)(?<!local-)(?:rank|worker)[-_.=]?(\d+)", re.IGNORECASE)
+# Not after another number, nor a year after a dash: those are dates and versions.
+_LAST_NUMBER = re.compile(r"(?:^|(?<!\d)\.|(?<!\d)[-_](?!(?:19|20)\d\d$))(\d{1,6})$")
+_SUFFIXES = re.compile(
+    r"(\.(json|gz|zst|sqlite|sql|db|pt|trace|tar|tgz|nsys|nsys-rep|pytorch|chrome))+$", re.IGNORECASE
+)
 
 Kind = Literal["file", "member", "remote"]
 
@@ -168,10 +178,43 @@ def _members(path: Path, lake: Path) -> Iterator[Source]:
 def _plain(path: Path, lake: Path) -> Path:
     """The archive without its compression, which would have to be undone anew for every member."""
     stat = path.stat()
-    plain = workshop(lake) / f"unpacked-{stat.st_dev}-{stat.st_ino}.tar"
+    plain = staging(lake) / f"unpacked-{stat.st_dev}-{stat.st_ino}.tar"
     try:
         with gzip.open(path) as packed, plain.open("wb") as file:
             shutil.copyfileobj(cast("BinaryIO", packed), file, 1 << 20)
     except (EOFError, gzip.BadGzipFile) as error:
         raise InvalidArgumentError(f"{path}: {error}") from None
     return plain
+
+
+def fingerprint(file: BinaryIO, size: int, *, offset: int = 0) -> str:
+    """A hash of the size and of up to 16 samples of 64 KiB, evenly spread from start to end.
+
+    A file of up to 1 MiB is hashed whole. Time of modification and size are compared besides, so that only
+    a file whose time was set back after an edit between the samples could pass for what it was.
+    ``offset`` is where the content begins in ``file``.
+    """
+    digest = hashlib.blake2b(str(size).encode(), digest_size=16)
+    if size <= _SAMPLE * _SAMPLES:
+        file.seek(offset)
+        digest.update(file.read(size))
+        return digest.hexdigest()
+    for number in range(_SAMPLES):
+        file.seek(offset + (size - _SAMPLE) * number // (_SAMPLES - 1))
+        digest.update(file.read(_SAMPLE))
+    return digest.hexdigest()
+
+
+def rank_from_name(name: str) -> int | None:
+    """The rank that a file's name tells; null if it tells none.
+
+    ``rank12.pt.trace.json.gz``, ``trace_rank-3.json`` and ``report.7.sqlite`` do; the numbers of times,
+    dates, versions and processes do not.
+    """
+    stem = _SUFFIXES.sub("", name)
+    named = _NAMED.findall(stem)
+    if named:
+        # The last one, since names grow from the outside in: worker0_rank3.
+        return int(named[-1])
+    last = _LAST_NUMBER.search(stem)
+    return int(last[1]) if last else None

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from kernelscope import __version__
 from kernelscope.allocator import status_bytes, trim_heap
-from kernelscope.batch.manifest import ENTRY, Entry, workshop
-from kernelscope.batch.ranks import rank_from_name
-from kernelscope.batch.sources import Source
+from kernelscope.batch.manifest import ENTRY, Entry, staging
+from kernelscope.batch.sources import Source, rank_from_name
 from kernelscope.errors import ChangedWhileReadError, RankUnknownError
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class Result:
 
 
 def read_rank(task: Task) -> Result:
-    """Reads a trace and writes its tables into a new folder of the lake's workshop.
+    """Reads a trace and writes its tables into a new folder of the lake's staging folder.
 
     Raises: KernelscopeError: the trace cannot be read, or its rank cannot be told.
         ChangedWhileReadError: it is still being written.
@@ -68,7 +67,7 @@ def read_rank(task: Task) -> Result:
     """
     start = time.perf_counter()
     _reset_peak()
-    folder = workshop(Path(task.lake)) / f"rank-{uuid.uuid4().hex}"
+    folder = staging(Path(task.lake)) / f"rank-{uuid.uuid4().hex}"
     folder.mkdir()
     try:
         entry = _fill(task, folder)

@@ -59,14 +59,14 @@ class Watch:
 
     def conclude(self, batch: "BatchReport", *, run: str) -> None:
         """Says what became of the batch, and what is odd about the ranks of ``run``."""
-        from kernelscope.batch.doubts import doubts
+        from kernelscope.batch.reports import consistency_warnings
 
         if self._failures > _SHOWN_FAILURES:
             more = self._failures - _SHOWN_FAILURES
             print(f"kernelscope: ... and {format_count(more)} more, see {batch.lake}", file=sys.stderr)
         print(f"kernelscope: {final_text(batch)}", file=sys.stderr)
-        for doubt in doubts(batch.entries.values(), run=run):
-            print(f"kernelscope: {doubt}", file=sys.stderr)
+        for warning in consistency_warnings(batch.entries.values(), run=run):
+            print(f"kernelscope: {warning}", file=sys.stderr)
 
     def __enter__(self) -> "Watch":
         return self

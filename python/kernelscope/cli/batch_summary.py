@@ -30,9 +30,11 @@ def write_page(lake: Path, run: str, out: Path) -> None:
 def make_page(lake: str, run: str, out: str) -> None:
     """The same, in this process."""
     from kernelscope.batch import scan
-    from kernelscope.batch.doubts import doubts
+    from kernelscope.batch.reports import consistency_warnings
     from kernelscope.report.html.cluster import write_cluster_page
 
     opened = scan(lake, run=run)
-    notes = [f"{doubt[:1].upper()}{doubt[1:]}." for doubt in doubts(opened.entries, run=run)]
+    notes = [
+        f"{warning[:1].upper()}{warning[1:]}." for warning in consistency_warnings(opened.entries, run=run)
+    ]
     write_cluster_page(opened, Path(out), title=f"{lake} {run}", sources=opened.manifest, notes=notes)

@@ -1,6 +1,7 @@
 """Hands sources to workers, never more at once than fit into memory."""
 
 import contextlib
+import importlib
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -18,6 +19,7 @@ _TRIES = 2
 """The system kills whoever is largest at the time, which need not have been at fault."""
 _AHEAD = 2
 """Tasks per worker that are handed out, so that none waits for the next."""
+_CONNECT_S = 10
 _LOOK_S = 1.0
 _PATIENCE_S = 15.0
 """How long a scheduler may not answer before it counts as gone."""
@@ -27,7 +29,7 @@ Work = Callable[[Source, int], tuple[Callable[..., Any], Any]]
 
 
 @dataclass(slots=True)
-class Crew:
+class WorkerPool:
     """Workers, and the sources that wait for them: the largest first, so that none is left to the end."""
 
     executor: Executor
@@ -110,13 +112,13 @@ def _broken(error: BrokenExecutor) -> WorkerDiedError:
 
 
 @contextlib.contextmanager
-def crew_of(
+def open_workers(
     peaks: Mapping[Source, int],
     workers: int | None,
     memory: int | None,
     executor: Executor | None,
     scheduler: str | None,
-) -> Generator[Crew]:
+) -> Generator[WorkerPool]:
     """The workers of a batch, for the sources of ``peaks``, which says how much memory each takes.
 
     Raises: InvalidArgumentError: the arguments make no sense together.
@@ -127,9 +129,7 @@ def crew_of(
         raise InvalidArgumentError(f"workers must be at least 1, not {workers}")
     order = sorted(peaks.items(), key=lambda item: (-item[1], item[0].name))
     if scheduler is not None:
-        from kernelscope.batch.dask_crew import connected
-
-        with connected(scheduler) as cluster:
+        with _connect(scheduler) as cluster:
             limit = memory or cluster.memory
             yield _planned(order, workers or cluster.workers, limit, cluster.executor, cluster)
         return
@@ -142,7 +142,7 @@ def crew_of(
     try:
         yield _planned(order, count, limit, pool, threads=threads)
     except BaseException:
-        # Nobody waits for what is running; its folder goes with the workshop.
+        # Nobody waits for what is running; its folder goes with the staging folder.
         pool.shutdown(wait=False)
         raise
     pool.shutdown()
@@ -153,17 +153,17 @@ def _planned(
     workers: int,
     memory: int,
     executor: Executor,
-    cluster: Any = None,
+    cluster: "_DaskCluster | None" = None,
     *,
     threads: int = 1,
-) -> Crew:
+) -> WorkerPool:
     most = memory - (workers - 1) * WORKER_BYTES
     fits = deque((source, peak) for source, peak in order if peak <= most)
     too_large = {source: peak for source, peak in order if peak > most}
-    crew = Crew(executor, workers, threads, memory, fits, too_large)
+    pool = WorkerPool(executor, workers, threads, memory, fits, too_large)
     if cluster is not None:
-        crew.is_reachable, crew.address = cluster.is_reachable, cluster.address
-    return crew
+        pool.is_reachable, pool.address = cluster.is_reachable, cluster.address
+    return pool
 
 
 def _processes(order: list[tuple[Source, int]], workers: int | None, memory: int) -> tuple[int, int]:
@@ -174,3 +174,46 @@ def _processes(order: list[tuple[Source, int]], workers: int | None, memory: int
     count = max(1, min(wanted, 1 + (memory - largest) // WORKER_BYTES))
     # With fewer traces than cores, a trace may have several.
     return count, max(1, (workers or sizing.cores()) // count) if count == len(order) else 1
+
+
+@dataclass(frozen=True, slots=True)
+class _DaskCluster:
+    """A scheduler that answers: how many tasks its workers do at once, and what memory they have."""
+
+    executor: Executor
+    workers: int
+    memory: int
+    address: str
+    client: Any
+
+    def is_reachable(self) -> bool:
+        """Whether the scheduler answers."""
+        return self.client.status == "running"
+
+
+@contextlib.contextmanager
+def _connect(address: str) -> Generator[_DaskCluster]:
+    """Connects to the scheduler at ``address``, such as ``tcp://10.0.0.1:8786``.
+
+    Raises: InvalidArgumentError: Dask is not installed, or the scheduler has no workers.
+        SchedulerLostError: nothing answers there.
+    """
+    try:
+        distributed: Any = importlib.import_module("distributed")
+    except ImportError:
+        raise InvalidArgumentError("--scheduler needs Dask; pip install 'kernelscope[dask]'") from None
+    try:
+        client: Any = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise SchedulerLostError(f"the scheduler {address} does not answer: {error}") from None
+    try:
+        workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+        if not workers:
+            raise InvalidArgumentError(f"the scheduler {address} has no workers; start dask worker {address}")
+        threads = sum(int(worker["nthreads"]) for worker in workers.values())
+        memory = sum(int(worker["memory_limit"] or 0) for worker in workers.values())
+        # A trace is not a pure function of its path: it may have been read before, and changed.
+        yield _DaskCluster(client.get_executor(pure=False), threads, memory or 2**62, address, client)
+    finally:
+        with contextlib.suppress(OSError, TimeoutError):
+            client.close(timeout=1)
