@@ -15,7 +15,7 @@ from many_ranks import BASE_NS, Rank, training
 
 import kernelscope as ks
 from kernelscope import _traceparse, analysis
-from kernelscope.analysis.ranks.frames import cluster_of
+from kernelscope.analysis.ranks.cluster import cluster_of
 from kernelscope.costs.communication import bus_factor
 from kernelscope.errors import InvalidArgumentError
 
@@ -46,12 +46,12 @@ def test_waiting_is_apart_from_transfer(tmp_path: Path) -> None:
 
 def test_late_ranks(tmp_path: Path) -> None:
     traces = one_collective(tmp_path, [100, 140, 190], 250)
-    assert analysis.late_ranks(traces).rows() == [
+    assert analysis.collective_stragglers(traces).rows() == [
         (2, 1, 1, 0, 140_000, 0),
         (0, 1, 0, 1, 0, 90_000),
         (1, 1, 0, 0, 0, 50_000),
     ]
-    assert analysis.late_ranks(traces[:1]).is_empty()
+    assert analysis.collective_stragglers(traces[:1]).is_empty()
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ class Scanned:
 def test_a_lake_answers_as_its_traces_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     traces = training(tmp_path, 5, slower={3: 300}, offsets={1: 40})
     whole = cluster_of(traces)
-    monkeypatch.setattr("kernelscope.analysis.ranks.frames.RANKS_AT_ONCE", 2)
+    monkeypatch.setattr("kernelscope.analysis.ranks.cluster.RANKS_AT_ONCE", 2)
     lake: Any = Scanned(traces)
     parts = cluster_of(lake)
     assert parts.calls.equals(whole.calls)
@@ -301,11 +301,11 @@ def test_a_lake_answers_as_its_traces_do(tmp_path: Path, monkeypatch: pytest.Mon
     assert analysis.cluster_findings(lake).equals(analysis.cluster_findings(traces))
     # Large traces are read one by one, however few they are.
     lake.manifest = lake.manifest.with_columns(events=pl.Series([7_000_000] * lake.manifest.height))
-    monkeypatch.setattr("kernelscope.analysis.ranks.frames.RANKS_AT_ONCE", 64)
+    monkeypatch.setattr("kernelscope.analysis.ranks.cluster.RANKS_AT_ONCE", 64)
     with monkeypatch.context() as patch:
         seen: list[int] = []
         patch.setattr(
-            "kernelscope.analysis.ranks.frames.communication_calls",
+            "kernelscope.analysis.ranks.cluster.communication_calls",
             lambda tables, *, ranks: (
                 seen.extend([ranks, tables["steps"].collect()["rank"].n_unique()]) or whole.calls.clear()
             ),

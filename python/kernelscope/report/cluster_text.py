@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope import analysis
-from kernelscope.analysis.ranks.lateness import rank_steps
+from kernelscope.analysis.ranks.stragglers import rank_steps
 from kernelscope.report.names import safe
 from kernelscope.units import format_bytes, format_count, format_ns, format_percent
 
 if TYPE_CHECKING:
-    from kernelscope.analysis.ranks.frames import Cluster, Source
+    from kernelscope.analysis.ranks.cluster import Cluster, Source
 
 _RANKS_NAMED = 3
 """Findings about ranks and links that are shown; there may be a hundred."""

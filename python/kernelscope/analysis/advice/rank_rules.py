@@ -61,7 +61,7 @@ RULES = (exposed_communication,)
 
 def late_ranks(traces: Sequence["Trace"]) -> Iterator[tuple[int | None, Advice]]:
     """Ranks that take longer than the others for their own part of a step."""
-    from kernelscope.analysis.ranks.lateness import stragglers
+    from kernelscope.analysis.ranks.stragglers import stragglers
 
     table = stragglers(list(traces), threshold=_LATE)
     causes = {

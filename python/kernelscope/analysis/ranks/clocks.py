@@ -5,8 +5,8 @@ from typing import cast
 
 import polars as pl
 
-from kernelscope.analysis.ranks.frames import Cluster, Source, cluster_of
-from kernelscope.analysis.ranks.matching import SYNCHRONISING
+from kernelscope.analysis.ranks.cluster import Cluster, Source, cluster_of
+from kernelscope.analysis.ranks.collective_calls import SYNCHRONISING
 
 _ROUNDS = 4
 """Rounds of refinement after the groups are stitched together; what is left after two is under 1 ns."""

@@ -6,8 +6,8 @@ import polars as pl
 
 from kernelscope.analysis.grouping import check_by
 from kernelscope.analysis.ranks.clocks import aligned, clock_offsets
-from kernelscope.analysis.ranks.frames import Cluster, Source, cluster_of
-from kernelscope.analysis.ranks.matching import SYNCHRONISING
+from kernelscope.analysis.ranks.cluster import Cluster, Source, cluster_of
+from kernelscope.analysis.ranks.collective_calls import SYNCHRONISING
 from kernelscope.costs.communication import bus_factor
 
 _BY = ("kind", "group_size", "message_bytes")
@@ -116,7 +116,7 @@ def collective_instances(source: "Source | Cluster") -> pl.DataFrame:
     )
 
 
-def late_ranks(source: "Source | Cluster") -> pl.DataFrame:
+def collective_stragglers(source: "Source | Cluster") -> pl.DataFrame:
     """How often each rank came last to collectives, and how long the others waited for it.
 
     Only collectives that wait for all their ranks count, and of these those in which several are seen.

@@ -3,9 +3,9 @@
 import polars as pl
 
 from kernelscope.analysis.ranks.clocks import clock_offsets
+from kernelscope.analysis.ranks.cluster import Cluster, Source, cluster_of
 from kernelscope.analysis.ranks.collectives import collective_instances
-from kernelscope.analysis.ranks.frames import Cluster, Source, cluster_of
-from kernelscope.analysis.ranks.lateness import straggler_ranks
+from kernelscope.analysis.ranks.stragglers import straggler_ranks
 from kernelscope.units import format_ns, format_percent
 
 _NAMES = {

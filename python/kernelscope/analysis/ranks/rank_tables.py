@@ -1,6 +1,8 @@
-"""The tables of some ranks: those of one trace in memory, or of several ranks of a lake."""
+"""The tables of some ranks, of a trace in memory or of several ranks of a lake, and which ranks these are."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
@@ -9,6 +11,7 @@ from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.intervals import Intervals
 from kernelscope.analysis.once import once
 from kernelscope.analysis.row_lookup import looked_up
+from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -92,3 +95,69 @@ class LakeTables:
     @once
     def _work(self) -> pl.DataFrame:
         return self["gpu_ops"].select("rank", "device", "start_ns", "dur_ns", _COMPUTES).collect()
+
+
+RECORDED = "metadata"
+"""Where a rank comes from that the trace itself tells: it is no other rank's."""
+
+_RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
+
+
+def ranks_of(traces: Sequence["Trace"]) -> list[tuple[int, str]]:
+    """The rank of each trace, and where it comes from: its metadata, its file's name, or its place.
+
+    Traces of which neither tells get the smallest numbers that no other has.
+
+    Raises: InvalidArgumentError: two traces are of one rank.
+    """
+    told: list[tuple[int, str] | None] = []
+    paths: dict[int, str] = {}
+    for trace in traces:
+        path, rank, origin = trace.meta.path, trace.meta.rank, RECORDED
+        named = _RANK_IN_NAME.search(PurePath(path).name)
+        if rank is None and named:
+            rank, origin = int(named[1]), "name"
+        if rank is not None and rank in paths:
+            raise InvalidArgumentError(f"{paths[rank]} and {path} are both of rank {rank}")
+        if rank is not None:
+            paths[rank] = path
+        told.append(None if rank is None else (rank, origin))
+    free = (number for number in range(len(told) + len(paths)) if number not in paths)
+    return [(next(free), "place") if known is None else known for known in told]
+
+
+def split_processes(ranks: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, list[int]]:
+    """Makes each process that communicates a rank, where one trace has several.
+
+    That is a trace which does not tell its rank, as a database of all processes of a machine. Its ranks get
+    the smallest numbers that no other trace has, in order of trace, process and device.
+
+    Columns: of ``ranks``, needs ``rank``, ``rank_from``; of ``calls``, ``rank``, ``pid``, ``device``.
+    Gives both anew, and the numbers of the traces that were split.
+    """
+    untold = ranks.filter(pl.col("rank_from") != RECORDED)["rank"]
+    on_gpu = calls.filter(pl.col("rank").is_in(untold.implode()) & pl.col("device").is_not_null())
+    processes = on_gpu.select("rank", "pid", "device").unique().sort("rank", "pid", "device", nulls_last=True)
+    processes = processes.filter(pl.len().over("rank") > 1)
+    if processes.is_empty():
+        return ranks, calls, []
+    split = processes["rank"].unique().sort().to_list()
+    whole = ~pl.col("rank").is_in(split)
+    taken = set(ranks.filter(whole)["rank"])
+    free = [n for n in range(processes.height + len(taken)) if n not in taken][: processes.height]
+    numbers = processes.with_columns(pl.Series("_number", free, dtype=pl.Int64))
+    on = ["rank", "pid", "device"]
+    of_gpu = calls.filter(~whole & pl.col("device").is_not_null())
+    of_gpu = of_gpu.join(numbers, on=on, how="inner", nulls_equal=True)
+    # What the host of a process communicates belongs to the first of its devices.
+    of_host = calls.filter(~whole & pl.col("device").is_null())
+    firsts = numbers.unique(["rank", "pid"], keep="first", maintain_order=True).drop("device")
+    of_host = of_host.join(firsts, on=["rank", "pid"], how="inner", nulls_equal=True)
+    moved = pl.concat([of_gpu, of_host]).with_columns(rank="_number").drop("_number")
+    of_ranks = ranks.filter(~whole).join(numbers.select("rank", "_number"), on="rank")
+    of_ranks = of_ranks.with_columns(rank="_number").select(ranks.columns)
+    return (
+        pl.concat([ranks.filter(whole), of_ranks]),
+        pl.concat([calls.filter(whole), moved.select(calls.columns)]),
+        split,
+    )

@@ -6,8 +6,8 @@ import polars as pl
 
 from kernelscope.analysis.grouping import check_by
 from kernelscope.analysis.ranks.clocks import aligned, clock_offsets
-from kernelscope.analysis.ranks.frames import Cluster, Source, cluster_of, tables_in
-from kernelscope.analysis.ranks.lateness import rank_steps
+from kernelscope.analysis.ranks.cluster import Cluster, Source, cluster_of, tables_in
+from kernelscope.analysis.ranks.stragglers import rank_steps
 from kernelscope.schema import TABLES
 
 _PARTS = ("compute_ns", "launch_ns", "data_ns", "network_ns", "wait_ns")

@@ -15,7 +15,7 @@ from kernelscope.report.html.parts import View
 from kernelscope.report.names import safe
 
 if TYPE_CHECKING:
-    from kernelscope.analysis.ranks.frames import Source
+    from kernelscope.analysis.ranks.cluster import Source
 
 
 def write_cluster_page(

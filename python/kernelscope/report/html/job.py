@@ -10,7 +10,7 @@ import polars as pl
 from kernelscope import analysis
 
 if TYPE_CHECKING:
-    from kernelscope.analysis.ranks.frames import Cluster, Source
+    from kernelscope.analysis.ranks.cluster import Cluster, Source
 
 
 @dataclass(frozen=True)

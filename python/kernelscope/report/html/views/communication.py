@@ -1,8 +1,8 @@
 """Communication: what was sent, how fast, and how much of it computing hid."""
 
 from kernelscope.analysis.gpu.time import overlaps
+from kernelscope.analysis.ranks.cluster import cluster_of
 from kernelscope.analysis.ranks.collectives import communication
-from kernelscope.analysis.ranks.frames import cluster_of
 from kernelscope.report.html.parts import Note, Part, View
 from kernelscope.report.html.sources import Sources
 from kernelscope.report.html.tables import Table

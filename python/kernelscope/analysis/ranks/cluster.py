@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 import polars as pl
 
 from kernelscope.analysis.gpu.work import GpuWork
-from kernelscope.analysis.ranks.calls import communication_calls
-from kernelscope.analysis.ranks.matching import matched
-from kernelscope.analysis.ranks.rank_tables import LakeTables, RankTables, TraceTables
-from kernelscope.analysis.ranks.trace_ranks import ranks_of, split_processes
+from kernelscope.analysis.ranks.collective_calls import communication_calls, matched
+from kernelscope.analysis.ranks.rank_tables import (
+    LakeTables,
+    RankTables,
+    TraceTables,
+    ranks_of,
+    split_processes,
+)
 from kernelscope.analysis.steps.breakdown import CATEGORIES
 from kernelscope.errors import InvalidArgumentError
 
