@@ -31,6 +31,10 @@ def op_launch_delay(trace: "Trace") -> pl.DataFrame:
 
 
 def delays_by_sequence(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Returns the operators by the sequence of the kernels they launched, and their delays.
+
+    Columns: of ``pairs``, needs ``op_row``, ``op``, ``op_ns``, ``launch_ns``, ``name``, ``start_ns``.
+    """
     per_op = (
         pairs.sort("launch_ns", "start_ns", "row")
         .group_by("op_row", maintain_order=True)

@@ -34,4 +34,5 @@ def describe(column: str) -> list[pl.Expr]:
 
 
 def rank_of(trace: Trace) -> pl.Expr:
+    """Returns the column ``rank``: that of the trace, 0 if it has none."""
     return pl.lit(trace.meta.rank or 0, dtype=pl.Int64).alias("rank")
