@@ -81,10 +81,6 @@ def _options() -> argparse.Namespace:
 
 def _task(trace: Path, out: Path) -> dict[str, float]:
     """Reads ``trace`` and writes its page, as the command does; the time of imports is in neither."""
-    from kernelscope.allocator import keep_freed
-    from kernelscope.cli.main import KEEP_FREED_MS
-
-    keep_freed(KEEP_FREED_MS)
     import kernelscope
     from kernelscope.report import asked_tables
     from kernelscope.report.html import begin_page, write_page

@@ -4,14 +4,12 @@ import html
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
-from typing import TypeAlias, cast
+from typing import cast
 
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.allocator import near_peak, trim_heap
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.memo import Memo
 from kernelscope.meta import TraceMeta, meta_from_raw
@@ -106,13 +104,6 @@ class Trace:
         return start, end
 
 
-_LARGE_TABLE = 100_000
-"""Rows of a table whose hand-over leaves so much memory behind that it is worth a millisecond to free it."""
-
-_Job: TypeAlias = "tuple[str, _traceparse.ArrowTable] | None"
-"""A column to hand over, with the name of its table; none: memory to give back."""
-
-
 def read(
     path: str | os.PathLike[str],
     *,
@@ -157,7 +148,8 @@ def read(
         only_launching=only_launching,
         progress=progress,
     )
-    frames = _frames(raw.take_tables(), is_parallel=threads != 1)
+    tables_read = raw.take_tables()
+    frames = {name: _take_frame(tables_read, name) for name in list(tables_read)}
     return Trace(meta=meta_from_raw(os.fspath(path), json.loads(raw.meta)), **frames)
 
 
@@ -168,50 +160,22 @@ def _wanted(tables: Sequence[str] | Mapping[str, Sequence[str]]) -> dict[str, li
     return {name: [] for name in tables}
 
 
-def _frames(tables: dict[str, _traceparse.ArrowTable], *, is_parallel: bool) -> dict[str, pl.DataFrame]:
-    """The frames of all tables, with a column of nulls for every column that holds no value.
+def _take_frame(tables: dict[str, _traceparse.ArrowTable], name: str) -> pl.DataFrame:
+    """Takes a table out of ``tables``, with a column of nulls for every column that holds no value.
 
     Most optional columns are empty in most traces. Built eagerly: the lazy engine would cost
     more memory than a small trace.
     """
-    rows = {name: len(table) for name, table in tables.items()}
-    jobs: list[_Job] = [None]
-    for name, height in rows.items():
-        # Column by column: those of one stream keep one another alive, and Polars copies categoricals.
-        jobs.extend((name, column) for column in tables.pop(name).columns())
-        if height > _LARGE_TABLE:
-            jobs.append(None)
-    jobs.reverse()
-    filled: dict[str, dict[str, pl.Series]] = {name: {} for name in rows}
-    if is_parallel and max(rows.values()) > _LARGE_TABLE:
-        with ThreadPoolExecutor(max_workers=1) as other:
-            helping = other.submit(_hand_over, jobs, filled)
-            _hand_over(jobs, filled)
-            helping.result()
-    else:
-        _hand_over(jobs, filled)
-    return {name: _frame(name, height, filled[name]) for name, height in rows.items()}
-
-
-def _hand_over(jobs: list[_Job], filled: dict[str, dict[str, pl.Series]]) -> None:
-    """Takes the last of ``jobs`` while there are any; other threads may do the same."""
-    while True:
-        try:
-            job = jobs.pop()
-        except IndexError:
-            return
-        if job is None:
-            if near_peak():
-                trim_heap()
-        else:
-            series = pl.DataFrame(job[1]).to_series()
-            filled[job[0]][series.name] = series
-
-
-def _frame(name: str, rows: int, filled: dict[str, pl.Series]) -> pl.DataFrame:
     dtypes = {c.name: DTYPES[c.dtype] for c in TABLES[name].columns}
+    rows = len(tables[name])
     if rows == 0:
         return pl.DataFrame(schema=dtypes)
+    # Column by column: those of one stream keep one another alive, and Polars copies categoricals.
+    columns = tables.pop(name).columns()
+    filled: dict[str, pl.Series] = {}
+    while columns:
+        series = pl.DataFrame(columns.pop()).to_series()
+        filled[series.name] = series
     missing = {dtype for column, dtype in dtypes.items() if column not in filled}
     nulls = {dtype: pl.Series([None], dtype=dtype).new_from_index(0, rows) for dtype in missing}
     return pl.DataFrame(

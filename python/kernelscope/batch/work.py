@@ -1,6 +1,7 @@
 """What a worker does: one trace into one folder of Parquet files, which nobody sees until it is whole."""
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelscope import __version__
-from kernelscope.allocator import status_bytes, trim_heap
 from kernelscope.batch.manifest import ENTRY, Entry, staging
 from kernelscope.batch.sources import Source, rank_from_name
 from kernelscope.errors import ChangedWhileReadError, RankUnknownError
@@ -31,9 +31,6 @@ ZSTD_LEVEL = 1
 
 GROUP_ROWS = 2**18
 """Rows of a row group. A file of one is read whole, and has no use for the extremes of its columns."""
-
-_LARGE_TABLE = 20_000
-"""Rows of a table whose memory is worth a millisecond to free before the next one is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +71,7 @@ def read_rank(task: Task) -> Result:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    seconds, peak_bytes = time.perf_counter() - start, status_bytes("VmHWM")
-    # Or the next trace would come on top of what this one left.
-    trim_heap()
-    return Result(entry, str(folder), seconds, peak_bytes)
+    return Result(entry, str(folder), time.perf_counter() - start, _peak_bytes())
 
 
 def _fill(task: Task, folder: Path) -> Entry:
@@ -173,11 +167,7 @@ def _write(tables: "dict[str, pl.DataFrame]", folder: Path) -> dict[str, tuple[i
             except (PolarsError, OSError):
                 _check_space(folder)
                 raise
-            rows = frame.height
-            files[name] = rows, path.stat().st_size
-            del frame
-            if rows > _LARGE_TABLE:
-                trim_heap()
+            files[name] = frame.height, path.stat().st_size
     return files
 
 
@@ -207,3 +197,13 @@ def _reset_peak() -> None:
                 control.write("5")
         except OSError:
             return
+
+
+def _peak_bytes() -> int | None:
+    """The largest resident size since the last reset; null on other systems."""
+    if sys.platform != "linux":
+        return None
+    sizes = re.search(
+        r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE
+    )
+    return int(sizes[1]) * 1024 if sizes else None

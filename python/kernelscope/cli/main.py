@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import cast
 
 from kernelscope import __version__
-from kernelscope.allocator import keep_freed
 from kernelscope.cli import analyze, batch, convert, demo, diff, info, parse, prof, roofline, schema, stats
 from kernelscope.errors import InvalidArgumentError, KernelscopeError
 
@@ -17,9 +16,6 @@ DONE = 0
 FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
-
-KEEP_FREED_MS = 100
-"""How long freed memory is kept: longer than a column is missing, and shorter than a report takes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,7 +25,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A terminal may lack the characters of a name or a path; that must not cost the report.
         cast("io.TextIOWrapper", output).reconfigure(errors="replace")
     options = _parser().parse_args(arguments)
-    keep_freed(options.keep_freed_ms)
     try:
         code: int = options.run(options)
         sys.stdout.flush()
@@ -66,7 +61,6 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit codes: 0 done, 1 the input or the analysis failed, 2 usage, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"kernelscope {__version__}")
-    parser.set_defaults(keep_freed_ms=KEEP_FREED_MS)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (analyze, batch, convert, diff, info, stats, parse, prof, demo, roofline, schema):
         command.add_parser(subparsers)

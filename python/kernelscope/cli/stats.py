@@ -63,8 +63,7 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--threads", type=arguments.positive, metavar="N", help="threads to read with (default: one per core)"
     )
-    # Most reports take less than the tenth of a second after which memory is given back otherwise.
-    parser.set_defaults(run=run, keep_freed_ms=0)
+    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
