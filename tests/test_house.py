@@ -146,7 +146,7 @@ def test_every_public_name_exists() -> None:
 
 
 def test_no_question_is_hidden_by_a_package_of_its_name() -> None:
-    for package in ("costs.table", "diff.differences"):
+    for package in ("costs.table", "diff.tables"):
         importlib.import_module(f"kernelscope.analysis.{package}")
     for name in analysis.__all__:
         assert not isinstance(getattr(analysis, name), ModuleType), name

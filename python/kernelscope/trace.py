@@ -31,7 +31,7 @@ DTYPES: dict[str, pl.DataType] = {
 """The types of columns by their names in ``kernelscope.schema``."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Trace:
     """A trace: one Polars frame per table. ``kernelscope.schema`` documents every column.
 

@@ -9,7 +9,7 @@ import pytest
 from events import Events
 
 from kernelscope.analysis.diff.bounds import judge, parse_bound
-from kernelscope.analysis.diff.differences import Comparison
+from kernelscope.analysis.diff.comparison import Comparison, compare
 from kernelscope.errors import InvalidArgumentError
 
 GEMM = "void gemm<float, 1>(int) [clone .a]"
@@ -33,7 +33,7 @@ def both(tmp_path: Path) -> Comparison:
         folder.mkdir()
         return e.read(folder)
 
-    return Comparison(steps(40, copies=False), steps(50, copies=True))
+    return compare(steps(40, copies=False), steps(50, copies=True))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from slowed_copies import slowed
 
 import kernelscope as ks
 from kernelscope import _traceparse, analysis
-from kernelscope.analysis.diff.differences import KEYS, Comparison
+from kernelscope.analysis.diff.comparison import compare
+from kernelscope.analysis.diff.tables import KEYS, differences
 from kernelscope.errors import InvalidArgumentError, NotRecordedError
 
 
@@ -50,15 +51,15 @@ def test_a_slower_kernel_comes_first_with_its_operator_and_module(demo: Path, tm
     added = slowed(
         demo, copy, lambda e: e["name"] == kernel and e["args"]["correlation"] in chosen, percent=10
     )
-    both = Comparison(trace, ks.read(copy))
-    changes, steps = both.changes(), both.steps
+    both = compare(trace, ks.read(copy))
+    changes, steps = differences(both), both.steps
     first = changes.row(0, named=True)
     assert (first["name"], first["op"], first["module"]) == (kernel, op, module)
     assert first["delta_ns"] * 9 == pytest.approx(sum(added))
     assert changes["delta_ns"].sum() == pytest.approx(steps["delta_ns"].mean(), abs=1e-6)
     assert steps["delta_ns"].sum() == sum(added) > 0
     for by in KEYS:
-        table = both.changes(by=by)
+        table = differences(both, by=by)
         assert table["delta_ns"].sum() == pytest.approx(steps["delta_ns"].mean(), abs=1e-6)
         assert table[by][0] == first[by]
     kernels = analysis.diff_kernels(trace, ks.read(copy))
@@ -76,7 +77,7 @@ def test_a_slower_kernel_comes_first_with_its_operator_and_module(demo: Path, tm
 
 def test_moments_belong_to_the_parts_of_the_steps(demo: Path) -> None:
     trace = ks.read(demo)
-    both = Comparison(trace, trace)
+    both = compare(trace, trace)
     parts = both.parts.group_by("category").agg(pl.col("before_ns").sum())
     breakdown = analysis.step_breakdown(trace)
     assert dict(parts.rows()) == {
@@ -116,12 +117,12 @@ def test_modules_are_aligned_and_not_looked_up_by_name(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     before = layers(3).read(tmp_path / "a")
     after = layers(3, first=1, extra=True).read(tmp_path / "b")
-    both = Comparison(before, after)
+    both = compare(before, after)
     names = dict(
         both.parts.filter(pl.col("module_before").is_not_null()).select("module", "module_before").rows()
     )
     assert names == {"Linear_1": "Linear_0", "Linear_2": "Linear_1", "Linear_3": "Linear_2"}
-    changes = both.changes(by=("category", "module", "name"))
+    changes = differences(both, by=("category", "module", "name"))
     norm = changes.filter(name="norm").row(0, named=True)
     assert (norm["module"], norm["calls_before"], norm["calls_after"]) == ("LayerNorm_9", 0, 1)
     assert norm["delta_ns"] == 20_000
@@ -133,8 +134,8 @@ def test_a_kernel_in_the_place_of_another(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     before, after = layers(2).read(tmp_path / "a"), layers(2, kernel="fused").read(tmp_path / "b")
-    both = Comparison(before, after)
-    assert both.changes().is_empty()
+    both = compare(before, after)
+    assert differences(both).is_empty()
     work = both.parts.filter(name="fused")
     assert set(work["name_before"].drop_nulls()) == {"gemm"}
     # Neither is slower, so no kernel changed, though its name did.

@@ -11,7 +11,8 @@ import pytest
 from traces import TRACES, VALID, need
 
 from kernelscope import analysis
-from kernelscope.analysis.diff.differences import KEYS, Comparison
+from kernelscope.analysis.diff.comparison import compare
+from kernelscope.analysis.diff.tables import KEYS, differences
 from kernelscope.errors import NotRecordedError
 
 Read = Callable[[Path], Any]
@@ -21,12 +22,12 @@ Read = Callable[[Path], Any]
 def test_a_trace_with_itself(read: Read, path: Path) -> None:
     trace = read(path)
     try:
-        both = Comparison(trace, trace)
+        both = compare(trace, trace)
         steps = both.steps
     except NotRecordedError:
         assert trace.steps.is_empty()
         return
-    assert both.changes().is_empty()
+    assert differences(both).is_empty()
     # What the moments belong to is what the breakdown says, step by step.
     breakdown = analysis.step_breakdown(trace, include_partial=True)
     expected = breakdown.join(steps.select("pair", start_ns="start_before"), on="start_ns", how="inner")
@@ -47,10 +48,10 @@ def test_a_trace_with_itself(read: Read, path: Path) -> None:
 def test_different_traces_sum_to_the_difference(read: Read) -> None:
     a = read(need(TRACES / "resnet50-v100-2021.json.gz"))
     b = read(need(TRACES / "resnet-act-checkpoint-mi300.json.gz"))
-    both = Comparison(a, b)
+    both = compare(a, b)
     delta = both.steps["delta_ns"].mean()
     for by in (KEYS, "category", "module", "op", "name"):
-        assert both.changes(by=by)["delta_ns"].sum() == pytest.approx(delta, rel=1e-9)
+        assert differences(both, by=by)["delta_ns"].sum() == pytest.approx(delta, rel=1e-9)
     # The networks are of one kind: most operators of the smaller one have a counterpart.
     found = both.pairs.ops
     assert found["before"].is_unique().all()

@@ -55,7 +55,7 @@ def add_parser(subparsers: "Subparsers") -> None:
 def run(options: argparse.Namespace) -> int:
     """Reads both traces, writes what changed, and fails if a bound is broken."""
     from kernelscope.analysis.diff.bounds import judge, parse_bound
-    from kernelscope.analysis.diff.differences import Comparison
+    from kernelscope.analysis.diff.comparison import compare
     from kernelscope.report.differences import render_differences
     from kernelscope.trace import read
 
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
             read(path, threads=options.threads, step_range=options.step_range, progress=bar.update)
             for path in (options.before, options.after)
         )
-    both = Comparison(before, after)
+    both = compare(before, after)
     verdicts = judge(both, bounds)
     text = render_differences(both, verdicts, format=options.format, top=options.top)
     if options.out is None:

@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 
 from kernelscope.analysis.diff.bounds import Verdict
-from kernelscope.analysis.diff.differences import Comparison
-from kernelscope.analysis.diff.paired_tables import kernel_differences, operator_differences
+from kernelscope.analysis.diff.comparison import Comparison
+from kernelscope.analysis.diff.tables import differences, kernel_differences, operator_differences
 from kernelscope.report.document import describe, dump
 from kernelscope.report.names import safe, short
 from kernelscope.units import format_count, format_ns
@@ -58,7 +58,7 @@ def _head(both: Comparison) -> list[str]:
 
 
 def _sections(both: Comparison, verdicts: Sequence[Verdict], top: int) -> list[Section]:
-    changes = both.changes()
+    changes = differences(both)
     sections = [_bounds(verdicts)] if verdicts else []
     if changes.is_empty():
         return [*sections, Section("Nothing changed", [], [])]
@@ -90,7 +90,7 @@ def _bounds(verdicts: Sequence[Verdict]) -> Section:
 
 
 def _parts(both: Comparison) -> Section:
-    rows = both.changes(by="category").to_dicts()
+    rows = differences(both, by="category").to_dicts()
     cells = [[row["category"], *_figures(row)] for row in rows]
     return Section("Parts of a step", ["part", "before", "after", "change", "spread", ""], cells)
 
@@ -265,9 +265,9 @@ def _to_json(both: Comparison, verdicts: Sequence[Verdict]) -> str:
             | {"steps": steps.height},
             "bounds": judged,
             "steps": steps.to_dicts(),
-            "parts": both.changes(by="category").to_dicts(),
-            "changes": both.changes().to_dicts(),
-            "modules": both.changes(by="module").to_dicts(),
+            "parts": differences(both, by="category").to_dicts(),
+            "changes": differences(both).to_dicts(),
+            "modules": differences(both, by="module").to_dicts(),
             "operators": operator_differences(both).to_dicts(),
             "kernels": kernel_differences(both).to_dicts(),
         }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from kernelscope.analysis.diff.differences import Comparison
+from kernelscope.analysis.diff.comparison import Comparison
 from kernelscope.analysis.steps.breakdown import CATEGORIES
 from kernelscope.errors import InvalidArgumentError
 

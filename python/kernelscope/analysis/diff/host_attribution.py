@@ -1,4 +1,4 @@
-"""To what each moment of a step belongs: one kernel, copy, call or operator, or nothing."""
+"""Attribution of step time: to which kernel, copy, call or operator each moment belongs."""
 
 from typing import TYPE_CHECKING
 
@@ -109,7 +109,7 @@ def _host(slices: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def divided(claimed: pl.DataFrame, windows: "Sequence[tuple[int, int]]") -> pl.DataFrame:
+def attribute_time(claimed: pl.DataFrame, windows: "Sequence[tuple[int, int]]") -> pl.DataFrame:
     """Whose each moment of the windows is; a window is ``(start, end)``, they are in order and disjoint.
 
     Of what runs at a moment, that of the first category owns it, and of that what began last: the innermost.

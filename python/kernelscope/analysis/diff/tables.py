@@ -1,25 +1,67 @@
-"""Operators and kernels of two traces side by side."""
+"""What changed between two traces: by what it belongs to, and operators and kernels side by side."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from kernelscope.analysis.costs.costed import costed_trace
 from kernelscope.analysis.costs.limits import limited_work, work_rows
-from kernelscope.analysis.diff.differences import Comparison
+from kernelscope.analysis.diff.comparison import SIDES, Comparison, compare, step_pairs
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.ops.table import op_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kernelscope.trace import Trace
 
-_SIDES = ("before", "after")
+KEYS = ("category", "module", "op", "name")
+"""What :func:`diff` can look at differences by."""
+
+_RENAMED = ("module", "op", "name")
+
+
+def diff(before: "Trace", after: "Trace", *, by: str | Sequence[str] = KEYS) -> pl.DataFrame:
+    """What makes the steps of ``after`` slower or faster than those of ``before``, the most first.
+
+    Steps of the same number correspond (of the same place, if no number is common), in them operators by a
+    longest common subsequence of module, name, depth and shapes, and in those GPU work by name and order: so
+    a module that is numbered anew, or a kernel that took another's place, is compared with what it was.
+    Each moment of a step belongs to one thing alone: of what runs then, to the first of kernel, copy, memset,
+    communication, runtime call, data loading and other host work, and of these to what began last; a moment
+    in which nothing was recorded belongs to the category ``other``. So the deltas sum to the difference of
+    the mean step times, and time on the host that a running kernel hides counts nothing. What did not
+    change is not in the table: that of a trace with itself is empty.
+
+    ``by`` takes some of ``category``, ``module``, ``op`` and ``name`` (of a kernel, copy, call or operator).
+
+    Columns: those of ``by``, as they are called in ``after`` or, if they are gone, in ``before``;
+        ``module_before``, ``op_before`` and ``name_before`` (what it was called, where that differs);
+        ``calls_before``, ``calls_after``, ``before_ns``, ``after_ns``, ``delta_ns`` (means of a step);
+        ``spread_ns`` (how far single steps of either trace lie from their mean: the root of the two
+        variances added; null for a single step) and ``is_noise`` (whether the delta is no larger).
+    Units: ns.
+    Order: by the size of the delta, largest first.
+    Raises: InvalidArgumentError: ``by`` is unknown.
+        NotRecordedError: a trace has nothing that takes time, or only one marks steps.
+    Example: ``diff(old, new).filter(pl.col("delta_ns") > 0).head(10)``
+    """
+    return differences(compare(before, after), by=by)
+
+
+def diff_steps(before: "Trace", after: "Trace") -> pl.DataFrame:
+    """The wall times of the steps that :func:`diff` compares.
+
+    Columns: ``pair``, ``step_before``, ``step_after``, ``start_before``, ``start_after``, ``before_ns``,
+        ``after_ns``, ``delta_ns``.
+    Units: ns.
+    Order: of time.
+    Raises: NotRecordedError: a trace has nothing that takes time, or only one marks steps.
+    """
+    return step_pairs(before, after)
 
 
 def diff_operators(
-    before: "Trace", after: "Trace", *, by: "str | Sequence[str]" = ("op",), costs: bool = True
+    before: "Trace", after: "Trace", *, by: str | Sequence[str] = ("op",), costs: bool = True
 ) -> pl.DataFrame:
     """What operators cost per step in both traces, where that changed.
 
@@ -38,7 +80,7 @@ def diff_operators(
     Raises: InvalidArgumentError: ``by`` is unknown.
         NotRecordedError: a trace has nothing that takes time, or only one marks steps.
     """
-    return operator_differences(Comparison(before, after), by=by, costs=costs)
+    return operator_differences(compare(before, after), by=by, costs=costs)
 
 
 def diff_kernels(before: "Trace", after: "Trace", *, costs: bool = True) -> pl.DataFrame:
@@ -52,15 +94,49 @@ def diff_kernels(before: "Trace", after: "Trace", *, costs: bool = True) -> pl.D
     Order: by the size of the change in total, largest first.
     Raises: NotRecordedError: a trace has nothing that takes time, or only one marks steps.
     """
-    return kernel_differences(Comparison(before, after), costs=costs)
+    return kernel_differences(compare(before, after), costs=costs)
+
+
+def differences(both: Comparison, *, by: str | Sequence[str] = KEYS) -> pl.DataFrame:
+    """Returns the differences by the columns ``by``: see :func:`diff`."""
+    columns = check_by(by, KEYS)
+    figures = ("before_ns", "after_ns", "calls_before", "calls_after")
+    renamed = [f"{c}_before" for c in columns if c in _RENAMED]
+    count = both.steps.height
+    of_step = both.parts.group_by(*columns, "pair").agg(
+        pl.col(figures).sum(), *(pl.col(c).drop_nulls().first() for c in renamed)
+    )
+    table = of_step.group_by(columns).agg(
+        *(pl.col(c).drop_nulls().first() for c in renamed),
+        *((pl.col(c).sum() / count).alias(c) for c in figures),
+        spread_ns=(_variance("before_ns", count) + _variance("after_ns", count)).sqrt(),
+    )
+    table = as_text(table.with_columns(delta_ns=pl.col("after_ns") - pl.col("before_ns")))
+    changed = (pl.col("delta_ns") != 0) | (pl.col("calls_before") != pl.col("calls_after"))
+    ordered = table.filter(changed).sort(
+        [pl.col("delta_ns").abs(), *columns],
+        descending=[True, *(False for _ in columns)],
+        nulls_last=True,
+    )
+    return ordered.select(
+        *columns,
+        *renamed,
+        "calls_before",
+        "calls_after",
+        "before_ns",
+        "after_ns",
+        "delta_ns",
+        "spread_ns",
+        is_noise=pl.col("delta_ns").abs() <= pl.col("spread_ns"),
+    )
 
 
 def operator_differences(
-    both: Comparison, *, by: "str | Sequence[str]" = ("op",), costs: bool = True
+    both: Comparison, *, by: str | Sequence[str] = ("op",), costs: bool = True
 ) -> pl.DataFrame:
     """The rows of :func:`diff_operators`."""
     columns = check_by(by, ("op", "module"))
-    sides = [_operators(both, side, columns, costs=costs) for side in _SIDES]
+    sides = [_operators(both, side, columns, costs=costs) for side in SIDES]
     table = _side_by_side(sides, columns, counted=("calls", "host_ns", "device_ns")).with_columns(
         _delta("calls").alias("calls_delta"),
         _delta("host_ns").alias("host_delta_ns"),
@@ -73,7 +149,7 @@ def operator_differences(
 
 def kernel_differences(both: Comparison, *, costs: bool = True) -> pl.DataFrame:
     """The rows of :func:`diff_kernels`."""
-    sides = [_kernels(both, side, costs=costs) for side in _SIDES]
+    sides = [_kernels(both, side, costs=costs) for side in SIDES]
     table = _side_by_side(sides, ["name"], counted=("calls", "total_ns")).with_columns(
         _delta("calls").alias("calls_delta"),
         _delta("total_ns").alias("total_delta_ns"),
@@ -151,13 +227,13 @@ def _side_by_side(sides: list[pl.DataFrame], by: list[str], *, counted: tuple[st
     kept = [*by, *(f"{c}_before" for c in by)]
     named = [
         side.rename({c: f"{c}_{name}" for c in side.columns if c not in kept})
-        for side, name in zip(sides, _SIDES, strict=True)
+        for side, name in zip(sides, SIDES, strict=True)
     ]
     named = [as_text(side) for side in named]
     joined = named[0].join(named[1], on=by, how="full", coalesce=True, nulls_equal=True)
     has_gpu = {
         f"{c}_{name}": side[c].null_count() < side.height
-        for side, name in zip(sides, _SIDES, strict=True)
+        for side, name in zip(sides, SIDES, strict=True)
         for c in counted
     }
     return joined.with_columns(pl.col(c).fill_null(0) for c, known in has_gpu.items() if known)
@@ -176,3 +252,13 @@ def _changed(table: pl.DataFrame, deltas: tuple[str, ...], by: list[str]) -> pl.
         .sort([*order, *by], descending=[*(True for _ in order), *(False for _ in by)], nulls_last=True)
         .select(*first, pl.exclude(first))
     )
+
+
+def _variance(column: str, count: int) -> pl.Expr:
+    """The variance over ``count`` steps of what a group has in some of them; it has none in the others."""
+    if count < 2:
+        return pl.lit(None, pl.Float64)
+    value = pl.col(column).cast(pl.Float64)
+    mean = value.sum() / count
+    around = ((value - mean) ** 2).sum() + (count - pl.len()) * mean**2
+    return around / (count - 1)
