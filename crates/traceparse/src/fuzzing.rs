@@ -1,6 +1,6 @@
 //! Parts of the reader that fuzz targets call by themselves.
 
-use crate::kineto::fuzzing as kineto;
+use crate::formats::kineto::fuzzing as kineto;
 use crate::time::{self, Fraction};
 
 pub use kineto::{LOOKAHEAD, is_object, rewrite_object};

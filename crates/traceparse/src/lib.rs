@@ -16,16 +16,12 @@ pub mod schema;
 
 mod breakdown;
 mod error;
-mod format;
-mod kineto;
+mod formats;
 mod link;
-mod nsys;
-mod nvprof;
 mod nvtx_text;
 mod options;
 mod read;
 mod source;
-mod sqlite;
 mod stats;
 mod time;
 mod trace;

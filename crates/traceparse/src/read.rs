@@ -3,19 +3,12 @@
 use std::path::Path;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{self, Format};
-use crate::kineto;
+use crate::formats;
 use crate::link;
-use crate::nsys;
-use crate::nvprof;
 use crate::options::ReadOptions;
 use crate::schema::Tables;
-use crate::source::Source;
 use crate::stats::Code;
 use crate::trace::Trace;
-
-/// Bytes that the format is told from.
-pub(crate) const HEAD_BYTES: usize = 64 << 10;
 
 /// Reads the trace at `path`, whatever its format, into linked tables.
 ///
@@ -23,43 +16,24 @@ pub(crate) const HEAD_BYTES: usize = 64 << 10;
 /// When the file cannot be opened or is no trace; with [`ReadOptions::strict`], at the first loss.
 pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     refuse_unknown(options)?;
-    let mut source = Source::open(path)?;
-    let mut head = vec![0; HEAD_BYTES];
-    let filled = source.fill(&mut head)?;
-    head.truncate(filled);
-    if head.is_empty() && source.stats.get(Code::TruncatedCompression).is_some() {
-        let message = "is compressed and ends, or is damaged, before its content begins";
-        return Err(Error::new(ErrorKind::Damaged, message).with_path(path));
+    let in_file = |error: Error| error.with_path(path);
+    let (format, file) = formats::open(path).map_err(in_file)?;
+    let mut trace = format.read(file, options).map_err(in_file)?;
+    trace.meta.format = format.name();
+    if trace.stats.seen == 0 {
+        trace.stats.note(Code::NoEvents, None);
     }
-    let mut trace = match format::detect(&head, path)? {
-        Format::Kineto { skip } => {
-            head.drain(..skip);
-            let head = kineto::Head { bytes: head, offset: skip as u64 };
-            let mut trace = kineto::read(path, source, head, options).map_err(|e| e.with_path(path))?;
-            if skip > 0 {
-                trace.stats.note(Code::ByteOrderMark, Some(0));
-            }
-            trace
-        }
-        Format::Sqlite if source.compression != "none" => {
-            let message = format!("is a database packed with {}; unpack it first", source.compression);
-            return Err(Error::new(ErrorKind::UnknownFormat, message).with_path(path));
-        }
-        Format::Sqlite if nvprof::is_nvprof(path) => {
-            nvprof::read(path, options).map_err(|e| e.with_path(path))?
-        }
-        Format::Sqlite => nsys::read(path, options).map_err(|e| e.with_path(path))?,
-    };
-    // What a database says of GPU work and GPUs stands in the rows themselves.
-    if options.wants_links() || trace.meta.format != "nsys" {
+    if options.strict {
+        trace.stats.refuse_loss().map_err(in_file)?;
+    }
+    if format.needs_links(options) {
         link::link(&mut trace, options);
     }
     trace.tables.keep_tables(options);
-    if trace.meta.format == "kineto" {
-        // Of a database, columns that are not wanted are not read, unless they cost nothing.
+    if !format.reads_columns() {
         trace.tables.keep_columns(options);
     }
-    // Whoever asks for part of a trace must still see what is wrong with it.
+    // A part of a trace still says what is wrong with the whole.
     trace.tables.diagnostics = trace.stats.to_table(&mut trace.symbols);
     Ok(trace)
 }

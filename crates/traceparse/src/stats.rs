@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::error::{Error, ErrorKind, Result};
 use crate::schema::{DiagnosticRow, Diagnostics, SymbolTable};
 
 /// How bad a finding is.
@@ -121,24 +122,32 @@ codes! {
 }
 
 /// How often a finding was met, and where first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Finding {
     /// Number of times.
     pub count: u64,
     /// Byte offset of the first, in the uncompressed source.
     pub first_offset: Option<u64>,
-    /// Table of the database, or `table.column`, that it is about.
+    /// Table of the database that it is about.
     pub source: Option<&'static str>,
+    /// Column of that table, if it is about one.
+    pub column: Option<&'static str>,
     /// rowid of the first, in that table.
     pub first_rowid: Option<i64>,
 }
 
 impl Finding {
+    /// Table of the database, or `table.column`, that it is about.
+    pub fn subject(&self) -> Option<String> {
+        let table = self.source?;
+        Some(self.column.map_or_else(|| table.to_owned(), |column| format!("{table}.{column}")))
+    }
+
     /// Where the first was met, in words; empty where that is not known.
     pub fn place(&self) -> String {
-        match (self.source, self.first_rowid, self.first_offset) {
+        match (self.subject(), self.first_rowid, self.first_offset) {
             (Some(table), Some(rowid), _) => format!("table {table}, rowid {rowid}"),
-            (Some(table), None, _) => table.to_owned(),
+            (Some(subject), None, _) => subject,
             (None, _, Some(offset)) => format!("byte {offset}"),
             (None, _, None) => String::new(),
         }
@@ -155,7 +164,7 @@ pub struct Stats {
     /// Events that are in no table; always `seen - kept`.
     pub dropped: u64,
     /// By kind and, for databases, by what they are about.
-    findings: BTreeMap<(Code, Option<&'static str>), Finding>,
+    findings: BTreeMap<(Code, Option<&'static str>, Option<&'static str>), Finding>,
 }
 
 impl Stats {
@@ -166,19 +175,27 @@ impl Stats {
 
     /// Counts `count` findings of which the first is at `offset`.
     pub fn note_many(&mut self, code: Code, count: u64, offset: Option<u64>) {
-        self.add(code, Finding { count, first_offset: offset, source: None, first_rowid: None });
+        self.add(code, Finding { count, first_offset: offset, ..Finding::default() });
     }
 
-    /// Counts one finding about `source`, a table of a database or `table.column`.
+    /// Counts one finding about `source`, a table of a database.
     pub fn note_in(&mut self, code: Code, source: &'static str, rowid: Option<i64>) {
-        self.add(code, Finding { count: 1, first_offset: None, source: Some(source), first_rowid: rowid });
+        let finding = Finding { count: 1, source: Some(source), first_rowid: rowid, ..Finding::default() };
+        self.add(code, finding);
+    }
+
+    /// Counts one finding about a column of `source`, a table of a database.
+    pub fn note_column(&mut self, code: Code, source: &'static str, column: &'static str) {
+        let finding = Finding { count: 1, source: Some(source), column: Some(column), ..Finding::default() };
+        self.add(code, finding);
     }
 
     fn add(&mut self, code: Code, found: Finding) {
         if found.count == 0 {
             return;
         }
-        let known = self.findings.entry((code, found.source)).or_insert(Finding { count: 0, ..found });
+        let known =
+            self.findings.entry((code, found.source, found.column)).or_insert(Finding { count: 0, ..found });
         known.count += found.count;
         known.first_offset = first(known.first_offset, found.first_offset);
         known.first_rowid = first(known.first_rowid, found.first_rowid);
@@ -189,20 +206,31 @@ impl Stats {
         self.seen += other.seen;
         self.kept += other.kept;
         self.dropped += other.dropped;
-        for (&(code, _), &finding) in &other.findings {
+        for (&(code, ..), &finding) in &other.findings {
             self.add(code, finding);
         }
     }
 
     /// What was found, in order of [`Code`].
     pub fn findings(&self) -> impl Iterator<Item = (Code, Finding)> + '_ {
-        self.findings.iter().map(|(&(code, _), &finding)| (code, finding))
+        self.findings.iter().map(|(&(code, ..), &finding)| (code, finding))
     }
 
     /// The loss that comes first in the source, if anything was lost.
     pub fn first_loss(&self) -> Option<(Code, Finding)> {
         let lost = self.findings().filter(|(code, _)| code.severity() == Severity::Lost);
         lost.min_by_key(|(_, finding)| (finding.first_offset, finding.first_rowid))
+    }
+
+    /// An error if anything was lost.
+    pub(crate) fn refuse_loss(&self) -> Result<()> {
+        let Some((code, finding)) = self.first_loss() else { return Ok(()) };
+        let place = finding.subject().map(|_| format!(" ({})", finding.place())).unwrap_or_default();
+        let error = Error::new(ErrorKind::Strict, format!("{}{place}", code.message()));
+        Err(match finding.first_offset {
+            Some(at) => error.with_offset(at),
+            None => error,
+        })
     }
 
     /// The finding of one kind, of the first source that has it.
@@ -221,7 +249,7 @@ impl Stats {
                 severity: symbols.intern(code.severity().name()),
                 count: i64::try_from(finding.count).unwrap_or(i64::MAX),
                 first_offset: finding.first_offset.and_then(|o| i64::try_from(o).ok()),
-                source: finding.source.map(|source| symbols.intern(source)),
+                source: finding.subject().map(|subject| symbols.intern(&subject)),
                 first_rowid: finding.first_rowid,
                 message: symbols.intern(code.message()),
             });

@@ -1,0 +1,142 @@
+//! What stands around the events: devices, process groups, base time; and the finished trace.
+
+use serde_json::Value;
+
+use super::rows::Shared;
+use super::sequence::Sequencer;
+use crate::error::{Error, ErrorKind, Result};
+use crate::schema::{DeviceRow, ProcessGroupRow, Symbol, SymbolTable, Tables};
+use crate::source::Source;
+use crate::stats::{Code, Stats};
+use crate::trace::{Meta, Trace};
+
+/// Everything that was read, before it is put together.
+pub(crate) struct Finished {
+    outline: super::outline::Outline,
+    tables: Tables,
+    pub(crate) stats: Stats,
+    source: Source,
+}
+
+impl Finished {
+    pub(crate) fn new(sequencer: Sequencer<'_>, source: Source) -> Self {
+        let mut stats = sequencer.stats;
+        stats.merge(&source.stats);
+        if sequencer.outline.is_cut() && stats.get(Code::Truncated).is_none() {
+            stats.note(Code::Truncated, Some(source.content_bytes));
+        }
+        Self { outline: sequencer.outline, tables: sequencer.tables, stats, source }
+    }
+
+    /// The trace; an error if the file turned out to be none.
+    pub(crate) fn into_trace(mut self, shared: Shared) -> Result<Trace> {
+        self.refuse_other_json()?;
+        let mut symbols = shared.symbols.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut tracks = shared.tracks.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let renumbered = tracks.sort_used(&self.tables.used_tracks(tracks.len()), &symbols);
+        self.tables.renumber_tracks(&renumbered);
+        let properties = self.outline.properties;
+        add_devices(&properties, &mut self.tables, &mut symbols);
+        add_process_groups(&properties, &mut self.tables, &mut symbols);
+        let meta = Meta {
+            compression: self.source.compression,
+            file_bytes: self.source.file_bytes,
+            content_bytes: self.source.content_bytes,
+            base_time_ns: properties.get("baseTimeNanoseconds").and_then(Value::as_i64),
+            properties,
+            ..Meta::default()
+        };
+        Ok(Trace { meta, tables: self.tables, symbols, tracks, stats: self.stats })
+    }
+
+    /// Other tools write JSON too; a wrong file must not pass for an empty trace.
+    fn refuse_other_json(&self) -> Result<()> {
+        const KEYS: [&str; 6] = [
+            "schemaVersion",
+            "deviceProperties",
+            "distributedInfo",
+            "displayTimeUnit",
+            "baseTimeNanoseconds",
+            "traceEvents",
+        ];
+        let properties = &self.outline.properties;
+        let known = KEYS.iter().any(|key| properties.contains_key(*key));
+        let is_execution_trace = properties.contains_key("nodes") && properties.contains_key("schema");
+        let message = if is_execution_trace {
+            "is a PyTorch execution trace; kernelscope reads the profiler's trace of the same run"
+        } else if self.outline.arrays == 0 && !known && self.outline.is_lost() {
+            "is no trace: it is no JSON and has no traceEvents"
+        } else if self.outline.arrays == 0 && !known && !properties.is_empty() {
+            "is JSON but no trace: it has no traceEvents"
+        } else if self.stats.seen > 0 && self.stats.kept == 0 && !known {
+            "is JSON but no trace: none of its elements is an event"
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorKind::UnknownFormat, message))
+    }
+}
+
+/// The integer that `value` holds, also where a tool wrote it as a float or a text.
+fn integer(value: &Value) -> Option<i64> {
+    match value {
+        Value::Number(number) => number
+            .as_i64()
+            .or_else(|| number.as_f64().filter(|x| x.fract() == 0.0 && x.abs() < 9e15).map(|x| x as i64)),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+fn text(value: Option<&Value>, symbols: &mut SymbolTable) -> Option<Symbol> {
+    match value? {
+        Value::Null => None,
+        Value::String(text) if text.is_empty() => None,
+        Value::String(text) => Some(symbols.intern(text)),
+        other => Some(symbols.intern(&other.to_string())),
+    }
+}
+
+type Properties = serde_json::Map<String, Value>;
+
+fn objects(value: Option<&Value>) -> impl Iterator<Item = &Properties> {
+    value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object)
+}
+
+fn add_devices(properties: &Properties, tables: &mut Tables, symbols: &mut SymbolTable) {
+    // `computeProperties` is the spelling of the first recorders.
+    let list = properties.get("deviceProperties").or_else(|| properties.get("computeProperties"));
+    for (position, device) in objects(list).enumerate() {
+        let number = |key: &str| device.get(key).and_then(integer);
+        tables.devices.push(DeviceRow {
+            device: number("id").and_then(|id| i32::try_from(id).ok()).unwrap_or(position as i32),
+            name: text(device.get("name"), symbols),
+            total_memory_bytes: number("totalGlobalMem"),
+            compute_major: number("computeMajor"),
+            compute_minor: number("computeMinor"),
+            sm_count: number("numSms").or_else(|| number("maxComputeUnits")),
+            warp_size: number("warpSize"),
+            max_threads_per_block: number("maxThreadsPerBlock"),
+            max_threads_per_sm: number("maxThreadsPerMultiprocessor"),
+            registers_per_block: number("regsPerBlock"),
+            registers_per_sm: number("regsPerMultiprocessor"),
+            shared_memory_per_block_bytes: number("sharedMemPerBlock"),
+            shared_memory_per_block_optin_bytes: number("sharedMemPerBlockOptin"),
+            shared_memory_per_sm_bytes: number("sharedMemPerMultiprocessor")
+                .or_else(|| number("maxSharedMemoryPerMultiProcessor")),
+        });
+    }
+}
+
+fn add_process_groups(properties: &Properties, tables: &mut Tables, symbols: &mut SymbolTable) {
+    let groups = properties.get("distributedInfo").and_then(|info| info.get("pg_config"));
+    for group in objects(groups) {
+        tables.process_groups.push(ProcessGroupRow {
+            name: text(group.get("pg_name"), symbols),
+            description: text(group.get("pg_desc"), symbols),
+            backend: text(group.get("backend_config"), symbols),
+            size: group.get("pg_size").and_then(integer),
+            ranks: text(group.get("ranks"), symbols),
+        });
+    }
+}

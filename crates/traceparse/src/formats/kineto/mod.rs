@@ -1,0 +1,30 @@
+//! Kineto JSON: the traces of the PyTorch profiler, of every era and producer.
+//!
+//! Bytes flow `feed` (chunks) -> `events` (one event after the other, on all threads) -> `rows` and
+//! `slices` (event to table row) -> `sequence` (back into file order) -> `header` (what stands around the
+//! events). `scan`, `members`, `event` and `args` find tokens; `text`, `number` and `fields` interpret them;
+//! `repair` mends what is no JSON.
+
+mod args;
+mod boundary;
+mod category;
+mod event;
+mod events;
+mod feed;
+mod fields;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+mod header;
+mod interner;
+mod members;
+mod number;
+mod outline;
+mod pipeline;
+mod repair;
+mod rows;
+mod scan;
+mod sequence;
+mod slices;
+mod text;
+
+pub(crate) const FORMAT: pipeline::Kineto = pipeline::Kineto;
