@@ -13,6 +13,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --require-hashes -r
+# Declared by a macro, which cargo fmt does not look into.
+FORMAT_MODULES := --edition 2024 $(wildcard crates/traceparse/src/formats/*/mod.rs)
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print)
 
 ##@ Use
@@ -68,6 +70,7 @@ lint: lint-rust lint-python ## format, lints, types and import arrows
 .PHONY: lint-rust
 lint-rust:
 	cargo fmt --all --check
+	rustfmt --check $(FORMAT_MODULES)
 	cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
 
 .PHONY: lint-python
@@ -88,6 +91,7 @@ test-python: $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/extension
 .PHONY: format
 format: $(STAMPS)/test ## format Rust and Python
 	cargo fmt --all
+	rustfmt $(FORMAT_MODULES)
 	$(BIN)/ruff format --quiet
 	$(BIN)/ruff check --quiet --fix
 

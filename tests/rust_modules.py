@@ -55,14 +55,12 @@ class _Crate:
     def imports(self, module: Module) -> set[Module]:
         """The modules whose items a module names; what it only re-exports is not among them."""
         text = _REEXPORT.sub(" ", self._texts[module])
-        paths = [(path, 0) for tree in _USE.findall(text) for path, _ in _expand(tree)]
-        for match in _PATH.finditer(_USE.sub(" ", text)):
-            paths.append((match.group().lstrip("$").split("::"), 0))
-        children = {m[-1] for m in self.files if m[:-1] == module and m}
-        for child in children:
+        paths = [path for tree in _USE.findall(text) for path, _ in _expand(tree)]
+        paths += [match.group().lstrip("$").split("::") for match in _PATH.finditer(_USE.sub(" ", text))]
+        for child in {m[-1] for m in self.files if m and m[:-1] == module}:
             names = re.findall(rf"(?<![\w:]){child}((?:::\w+)+)", text)
-            paths += [(["self", child, *name.split("::")[1:]], 0) for name in names]
-        found = (self._resolved(module, path) for path, _ in paths)
+            paths += [["self", child, *name.split("::")[1:]] for name in names]
+        found = (self._resolved(module, path) for path in paths)
         return {target for target in found if target is not None and target != module}
 
     def _resolved(self, module: Module, path: list[str], depth: int = 0) -> Module | None:

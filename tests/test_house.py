@@ -14,6 +14,7 @@ import pytest
 
 import kernelscope
 from kernelscope import _traceparse, analysis
+from rust_modules import circles
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -22,7 +23,6 @@ else:
 
 ROOT = Path(__file__).resolve().parents[1]
 CRATE = ROOT / "crates/traceparse"
-FORMATS = ("kineto", "nsys", "nvprof")
 
 
 def _files(suffix: str) -> Iterator[Path]:
@@ -56,14 +56,32 @@ def _crate_imports(module: str) -> set[str]:
 @pytest.mark.parametrize(
     ("module", "forbidden"),
     [
-        ("schema", (*FORMATS, "link", "read")),
-        ("link", (*FORMATS, "read")),
-        ("kineto", ("nsys", "nvprof", "link")),
+        ("schema", ("formats", "link", "read")),
+        ("link", ("formats", "read")),
+        ("formats", ("link", "read")),
     ],
 )
 def test_arrows_between_modules_of_the_reader(module: str, forbidden: tuple[str, ...]) -> None:
     assert (CRATE / "src" / module).is_dir()
     assert _crate_imports(module).isdisjoint(forbidden)
+
+
+def test_formats_never_import_one_another() -> None:
+    folders = [path.parent.name for path in (CRATE / "src/formats").glob("*/mod.rs")]
+    assert {"kineto", "nsys", "nvprof", "sqlite"} <= set(folders)
+    for folder in folders:
+        text = "\n".join(path.read_text() for path in (CRATE / "src/formats" / folder).rglob("*.rs"))
+        assert set(re.findall(r"\bformats::(\w+)", text)) <= {folder, "format", "sqlite"}
+
+
+# Circles that stand in the way of the rule for all crates.
+CIRCLES_LEFT = {"traceparse": 1, "tracedemo": 2}
+
+
+@pytest.mark.parametrize("crate", sorted(path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml")))
+def test_no_modules_of_a_crate_import_one_another_in_a_circle(crate: str) -> None:
+    found = circles(ROOT / "crates" / crate / "src")
+    assert len(found) <= CIRCLES_LEFT.get(crate, 0), found
 
 
 @pytest.mark.parametrize(("suffix", "limit"), [(".rs", 500), (".py", 400)])
