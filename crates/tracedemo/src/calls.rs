@@ -1,11 +1,9 @@
 //! Runtime calls and launches of a plan.
 
-use crate::builder::Builder;
+use crate::event::{Hole, Phase, Shape, quoted};
 use crate::gpu::Kernel;
 use crate::library::{CallSpec, CollectiveArgs, Effect, GraphNode, Stream, Thread, WorkKind};
-use crate::plan::Instr;
-use crate::shape::{Phase, Shape, quoted};
-use crate::template::Hole;
+use crate::plan::{Builder, Instr};
 
 /// Name, callback id and mean duration of a runtime or driver call.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,9 @@
 //! The GPU of the demo, an H100 SXM, and what its limits make of a kernel launch.
 
-use crate::shape::{list, quoted};
+use crate::event::{list, quoted};
 
+/// GPUs of a host.
+pub(crate) const GPUS: u32 = 8;
 /// Streaming multiprocessors.
 const SM_COUNT: u32 = 132;
 const MAX_THREADS_PER_SM: u32 = 2048;
@@ -29,6 +31,17 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
+    /// A kernel with its registers per thread and bytes of shared memory per block.
+    pub(crate) fn new(
+        name: &str,
+        grid: [u32; 3],
+        block: [u32; 3],
+        (registers, shared_memory): (u32, u32),
+        dur_ns: u32,
+    ) -> Self {
+        Self { name: name.to_owned(), grid, block, registers, shared_memory, dur_ns }
+    }
+
     /// Blocks of the launch by SMs.
     pub(crate) fn blocks_per_sm(&self) -> f64 {
         f64::from(product(self.grid)) / f64::from(SM_COUNT)
@@ -60,23 +73,23 @@ fn product(size: [u32; 3]) -> u32 {
 /// `deviceProperties` of that many H100s.
 pub(crate) fn device_properties(count: u32) -> String {
     let device = |id: u32| {
-        let keys: [(&str, String); 14] = [
-            ("id", id.to_string()),
-            ("name", quoted("NVIDIA H100 80GB HBM3")),
-            ("totalGlobalMem", 85_014_085_632_u64.to_string()),
-            ("computeMajor", 9.to_string()),
-            ("computeMinor", 0.to_string()),
-            ("maxThreadsPerBlock", 1024.to_string()),
-            ("maxThreadsPerMultiprocessor", MAX_THREADS_PER_SM.to_string()),
-            ("regsPerBlock", 65536.to_string()),
-            ("warpSize", 32.to_string()),
-            ("sharedMemPerBlock", 49152.to_string()),
-            ("numSms", SM_COUNT.to_string()),
-            ("regsPerMultiprocessor", REGISTERS_PER_SM.to_string()),
-            ("sharedMemPerBlockOptin", 232_448.to_string()),
-            ("sharedMemPerMultiprocessor", SHARED_MEMORY_PER_SM.to_string()),
+        let keys = [
+            ("id", u64::from(id)),
+            ("totalGlobalMem", 85_014_085_632),
+            ("computeMajor", 9),
+            ("computeMinor", 0),
+            ("maxThreadsPerBlock", 1024),
+            ("maxThreadsPerMultiprocessor", MAX_THREADS_PER_SM.into()),
+            ("regsPerBlock", 65536),
+            ("warpSize", 32),
+            ("sharedMemPerBlock", 49152),
+            ("numSms", SM_COUNT.into()),
+            ("regsPerMultiprocessor", REGISTERS_PER_SM.into()),
+            ("sharedMemPerBlockOptin", 232_448),
+            ("sharedMemPerMultiprocessor", SHARED_MEMORY_PER_SM.into()),
         ];
-        let keys: Vec<String> = keys.iter().map(|(key, value)| format!("\"{key}\": {value}")).collect();
+        let mut keys = keys.map(|(key, value)| format!("\"{key}\": {value}")).to_vec();
+        keys.insert(1, format!("\"name\": {}", quoted("NVIDIA H100 80GB HBM3")));
         format!("{{{}}}", keys.join(", "))
     };
     list((0..count).map(device))
@@ -102,8 +115,7 @@ mod tests {
     #[test]
     fn occupancy_follows_the_tightest_limit() {
         let kernel = |grid: u32, block: u32, registers: u32, shared_memory: u32| {
-            let (grid, block) = ([grid, 1, 1], [block, 1, 1]);
-            Kernel { name: String::new(), grid, block, registers, shared_memory, dur_ns: 0 }
+            Kernel::new("", [grid, 1, 1], [block, 1, 1], (registers, shared_memory), 0)
         };
         assert_eq!(kernel(10_000, 128, 24, 0).occupancy_pct(), 100);
         assert_eq!(kernel(10_000, 512, 40, 400).occupancy_pct(), 75, "three blocks by registers");

@@ -1,8 +1,7 @@
 //! The byte layouts: everything that decides how an event or the file around it is spelt.
 
+use crate::event::{Arg, Hole, Ident, Phase, Shape, Template};
 use crate::options::Layout;
-use crate::shape::{Arg, Ident, Phase, Shape};
-use crate::template::{Hole, Template};
 
 /// Top-level keys around the events, in order, as JSON text.
 #[derive(Debug, Default)]
@@ -66,9 +65,9 @@ impl Layout {
         let mut out = Template::default();
         match self {
             Self::Native => native(&mut out, shape),
-            Self::KeyPerLine => key_per_line(&mut out, shape),
-            Self::EventPerLine => single_line(&mut out, shape, false),
-            Self::Compact => single_line(&mut out, shape, true),
+            Self::KeyPerLine => regular(&mut out, shape, "\n    ", " ", false),
+            Self::EventPerLine => regular(&mut out, shape, "", "", false),
+            Self::Compact => regular(&mut out, shape, "", "", true),
         }
         out
     }
@@ -145,86 +144,53 @@ fn native_args(out: &mut Template, shape: &Shape) {
     out.text("\n  }");
 }
 
-fn key_per_line(out: &mut Template, shape: &Shape) {
-    const NEXT: &str = ",\n    ";
-    out.text("  {\n    \"ph\": \"");
+/// Writes the layouts whose events are all spelt alike; `gap` stands before each key, and `space` after
+/// each colon.
+fn regular(out: &mut Template, shape: &Shape, gap: &str, space: &str, squeezed: bool) {
+    let (next, colon) = (format!(",{gap}"), format!(":{space}"));
+    let (open, close) = if gap.is_empty() { ("{", "}") } else { ("  {", "\n  }") };
+    let key = |key: &str, value: &str| format!("\"{key}\"{colon}\"{value}\"{next}");
+    let time = format!("{next}\"ts\"{colon}");
+    let category = if shape.category.is_empty() { String::new() } else { key("cat", shape.category) };
+    out.text(open).text(gap);
     match shape.phase {
         Phase::Complete => {
-            out.text("X\",\n    \"cat\": \"").text(shape.category).text("\",\n    ");
-            named(out, shape, ": ").text(NEXT);
-            placed(out, shape, ": ", NEXT).text(",\n    \"ts\": ").hole(Hole::Start);
-            out.text(",\n    \"dur\": ").hole(Hole::Duration);
+            out.text(&key("ph", "X")).text(&category);
+            named(out, shape, &colon).text(&next);
+            placed(out, shape, &colon, &next).text(&time).hole(Hole::Start);
+            out.text(&format!("{next}\"dur\"{colon}")).hole(Hole::Duration);
         }
         Phase::Instant(scope) => {
-            out.text("i\",\n    \n    ");
-            if !shape.category.is_empty() {
-                out.text("\"cat\": \"").text(shape.category).text("\",\n    ");
-            }
-            out.text("\"s\": \"").text(scope).text("\",\n    ");
-            named(out, shape, ": ").text(NEXT);
-            placed(out, shape, ": ", NEXT).text(",\n    \"ts\": ").hole(Hole::Start);
+            out.text(&key("ph", "i")).text(gap).text(&category).text(&key("s", scope));
+            named(out, shape, &colon).text(&next);
+            placed(out, shape, &colon, &next).text(&time).hole(Hole::Start);
             if shape.args.is_empty() {
-                out.text("\n    ");
+                out.text(gap);
             }
         }
         Phase::FlowStart | Phase::FlowEnd => {
             let end = shape.phase == Phase::FlowEnd;
-            out.text(if end { "f" } else { "s" }).text("\",\n    \"id\": ").hole(Hole::Value(0)).text(NEXT);
-            placed(out, shape, ": ", NEXT).text(",\n    \"ts\": ").hole(Hole::Start);
-            out.text(",\n    \"cat\": \"").text(shape.category).text("\",\n    ");
-            named(out, shape, ": ").text(if end { "\n    , \"bp\": \"e\"" } else { "\n    " });
-        }
-        Phase::Metadata => {
-            out.text("M\",\n    ");
-            named(out, shape, ": ").text(",\n    \"ts\": ").hole(Hole::Start).text(NEXT);
-            placed(out, shape, ": ", NEXT);
-        }
-    }
-    if !shape.args.is_empty() {
-        let comma = if shape.phase == Phase::Metadata { "," } else { "\n    ," };
-        out.text(comma).text("\n    \"args\": {\n      ");
-        args(out, shape, false).text("\n    }");
-    }
-    out.text("\n  }");
-}
-
-/// The two layouts without line breaks inside an event; `squeezed` also drops the spaces in args.
-fn single_line(out: &mut Template, shape: &Shape, squeezed: bool) {
-    out.text("{\"ph\":\"");
-    match shape.phase {
-        Phase::Complete => {
-            out.text("X\",\"cat\":\"").text(shape.category).text("\",");
-            named(out, shape, ":").text(",");
-            placed(out, shape, ":", ",").text(",\"ts\":").hole(Hole::Start);
-            out.text(",\"dur\":").hole(Hole::Duration);
-        }
-        Phase::Instant(scope) => {
-            out.text("i\",");
-            if !shape.category.is_empty() {
-                out.text("\"cat\":\"").text(shape.category).text("\",");
+            out.text(&key("ph", if end { "f" } else { "s" })).text(&format!("\"id\"{colon}"));
+            out.hole(Hole::Value(0)).text(&next);
+            placed(out, shape, &colon, &next).text(&time).hole(Hole::Start);
+            out.text(&next).text(&category);
+            named(out, shape, &colon).text(gap);
+            if end {
+                out.text(&format!(",{space}\"bp\"{colon}\"e\""));
             }
-            out.text("\"s\":\"").text(scope).text("\",");
-            named(out, shape, ":").text(",");
-            placed(out, shape, ":", ",").text(",\"ts\":").hole(Hole::Start);
-        }
-        Phase::FlowStart | Phase::FlowEnd => {
-            let end = shape.phase == Phase::FlowEnd;
-            out.text(if end { "f" } else { "s" }).text("\",\"id\":").hole(Hole::Value(0)).text(",");
-            placed(out, shape, ":", ",").text(",\"ts\":").hole(Hole::Start);
-            out.text(",\"cat\":\"").text(shape.category).text("\",");
-            named(out, shape, ":").text(if end { ",\"bp\":\"e\"" } else { "" });
         }
         Phase::Metadata => {
-            out.text("M\",");
-            named(out, shape, ":").text(",\"ts\":").hole(Hole::Start).text(",");
-            placed(out, shape, ":", ",");
+            out.text(&key("ph", "M"));
+            named(out, shape, &colon).text(&time).hole(Hole::Start).text(&next);
+            placed(out, shape, &colon, &next);
         }
     }
     if !shape.args.is_empty() {
-        out.text(",\"args\":{");
-        args(out, shape, squeezed).text("}");
+        out.text(if shape.phase == Phase::Metadata { "" } else { gap });
+        out.text(&format!("{next}\"args\"{colon}{{")).text(if gap.is_empty() { "" } else { "\n      " });
+        args(out, shape, squeezed).text(gap).text("}");
     }
-    out.text("}");
+    out.text(close);
 }
 
 fn named<'a>(out: &'a mut Template, shape: &Shape, colon: &str) -> &'a mut Template {

@@ -1,9 +1,7 @@
 //! Keeps the truth while events are made, in memory that does not grow with their number.
 
-use std::collections::VecDeque;
-
-use crate::interval::{Interval, length, subtract, union_within};
 use crate::truth::{GpuTotals, OpTotals, StepTruth, Truth};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Activities of the step breakdown, in order of priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +114,12 @@ fn entry<T: Clone + Default>(totals: &mut Vec<T>, name: u32) -> &mut T {
         totals.resize(index + 1, T::default());
     }
     &mut totals[index]
+}
+
+/// The totals of the names in use.
+fn by_name<T: Copy + Default + PartialEq>(totals: &[T], names: &[String]) -> BTreeMap<String, T> {
+    let used = names.iter().zip(totals).filter(|(_, totals)| **totals != T::default());
+    used.map(|(name, totals)| (name.clone(), *totals)).collect()
 }
 
 /// What each union covers of the window and none before it does, and what is left.
@@ -276,23 +280,15 @@ impl Ledger {
     /// The truth of the whole trace, by name.
     pub(crate) fn into_truth(mut self, names: &[String]) -> Truth {
         self.settle(i64::MAX);
-        let named = |totals: &[GpuTotals]| {
-            let used = totals.iter().zip(names).filter(|(totals, _)| totals.calls > 0);
-            used.map(|(totals, name)| (name.clone(), *totals)).collect()
-        };
-        let ops = |totals: &[OpTotals]| {
-            let used = totals.iter().zip(names).filter(|(totals, _)| totals.calls > 0);
-            used.map(|(totals, name)| (name.clone(), *totals)).collect()
-        };
         let mut truth = Truth {
             events: self.events(),
             kernel_busy_ns: self.kernel_busy_ns,
-            kernels: named(&self.kernels),
-            memcpys: named(&self.memcpys),
-            memsets: named(&self.memsets),
-            launches: named(&self.launches),
-            ops: ops(&self.ops),
-            annotations: ops(&self.annotations),
+            kernels: by_name(&self.kernels, names),
+            memcpys: by_name(&self.memcpys, names),
+            memsets: by_name(&self.memsets, names),
+            launches: by_name(&self.launches, names),
+            ops: by_name(&self.ops, names),
+            annotations: by_name(&self.annotations, names),
             gpu_ops_with_op: self.gpu_ops[0],
             gpu_ops_without_op: self.gpu_ops[1],
             gpu_ops_without_launch: self.gpu_ops[2],
@@ -311,9 +307,55 @@ impl Ledger {
     }
 }
 
+/// From the first bound up to, not including, the second.
+pub(crate) type Interval = (i64, i64);
+
+/// Parts of `intervals` inside `window`, merged where they touch or overlap.
+pub(crate) fn union_within(intervals: &[Interval], window: Interval) -> Vec<Interval> {
+    let clipped = intervals.iter().map(|&(start, end)| (start.max(window.0), end.min(window.1)));
+    let mut clipped: Vec<Interval> = clipped.filter(|(start, end)| start < end).collect();
+    clipped.sort_unstable();
+    let mut merged: Vec<Interval> = Vec::with_capacity(clipped.len());
+    for (start, end) in clipped {
+        match merged.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => merged.push((start, end)),
+        }
+    }
+    merged
+}
+
+/// Time in `free` that no interval of `taken` covers; both sorted and disjoint.
+pub(crate) fn subtract(free: &[Interval], taken: &[Interval]) -> Vec<Interval> {
+    let mut rest = Vec::with_capacity(free.len() + taken.len());
+    let mut next = 0;
+    for &(mut start, end) in free {
+        while next < taken.len() && taken[next].1 <= start {
+            next += 1;
+        }
+        let mut index = next;
+        while index < taken.len() && taken[index].0 < end {
+            if start < taken[index].0 {
+                rest.push((start, taken[index].0));
+            }
+            start = taken[index].1;
+            index += 1;
+        }
+        if start < end {
+            rest.push((start, end));
+        }
+    }
+    rest
+}
+
+/// Sum of the lengths.
+pub(crate) fn length(intervals: &[Interval]) -> i64 {
+    intervals.iter().map(|(start, end)| end - start).sum()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{EventKind, Ledger, Link, Role};
+    use super::{EventKind, Ledger, Link, Role, length, subtract, union_within};
 
     #[test]
     fn parts_follow_priority_and_sum_to_the_step() {
@@ -337,5 +379,20 @@ mod tests {
         assert_eq!(parts[1], [0, 0, 0, 0, 0, 0, 10, 10], "starts where the first step's kernel ends");
         assert_eq!((truth.steps[1].start_ns, truth.steps[1].total_ns), (230, 20));
         assert_eq!(truth.kernel_busy_ns, 25 + 35 + 10);
+    }
+
+    #[test]
+    fn a_union_merges_and_clips() {
+        let merged = union_within(&[(5, 9), (0, 3), (3, 4), (8, 20), (30, 40)], (1, 12));
+        assert_eq!(merged, [(1, 4), (5, 12)]);
+        assert_eq!(length(&merged), 10);
+    }
+
+    #[test]
+    fn what_is_subtracted_leaves_the_rest() {
+        let free = [(0, 10), (20, 30), (40, 50)];
+        assert_eq!(subtract(&free, &[(2, 4), (8, 25), (45, 60)]), [(0, 2), (4, 8), (25, 30), (40, 45)]);
+        assert_eq!(subtract(&free, &[]), free);
+        assert_eq!(subtract(&free, &[(0, 50)]), []);
     }
 }

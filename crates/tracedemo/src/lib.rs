@@ -30,33 +30,26 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod builder;
 mod calls;
 mod database;
-mod facts;
-mod files;
+mod event;
 mod gpu;
-mod interval;
+mod job;
+mod json;
 mod layout;
 mod ledger;
 mod library;
 mod model;
 mod options;
 mod plan;
-mod rng;
-mod schedule;
-mod shape;
-mod sink;
-mod surroundings;
-mod template;
+mod rank;
 mod tensor;
 mod timeline;
 mod trace;
 mod truth;
 
 pub use database::{DatabaseKind, DatabaseTruth, ProcessTruth, write_database};
-pub use facts::Facts;
-pub use files::{RankFile, write_files};
+pub use job::Facts;
 pub use options::{DemoOptions, Layout};
-pub use trace::{write_trace, write_trace_with_progress};
+pub use trace::{RankFile, write_files, write_trace, write_trace_with_progress};
 pub use truth::{GpuTotals, OpTotals, PART_NAMES, StepTruth, Truth};

@@ -3,12 +3,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::gpu::Kernel;
+use crate::event::{Arg, Hole, Phase, Shape, Template, list, quoted};
+use crate::gpu::{GPUS, Kernel};
 use crate::ledger::Role;
 use crate::options::Layout;
-use crate::shape::{Arg, Phase, Shape, list, quoted};
-use crate::surroundings::GPUS;
-use crate::template::{Hole, Template};
 
 /// A host thread of the traced process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

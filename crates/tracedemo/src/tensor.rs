@@ -1,6 +1,6 @@
 //! Inputs of operators as the profiler records them: dims, strides, types and concrete values.
 
-use crate::shape::{list, quoted};
+use crate::event::{list, quoted};
 
 /// Element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

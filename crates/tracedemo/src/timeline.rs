@@ -2,13 +2,11 @@
 
 mod device;
 
-use crate::facts::Facts;
+use crate::event::Record;
+use crate::job::{Facts, Rng, Schedule, late_ns};
 use crate::ledger::{EventKind, Ledger};
 use crate::library::{FlowEnd, Library, OpSpec, Thread};
 use crate::plan::{Instr, Plan};
-use crate::rng::Rng;
-use crate::schedule::{Schedule, late_ns};
-use crate::template::Record;
 
 /// Template number of a record that moved to the next step.
 pub(crate) const MOVED: u32 = u32::MAX;
@@ -377,10 +375,5 @@ impl<'a> Timeline<'a> {
             moved.template = MOVED;
         }
         records
-    }
-
-    /// Ends the process, and tells what is true of it.
-    pub(crate) fn finish(self) -> Ledger {
-        self.ledger
     }
 }

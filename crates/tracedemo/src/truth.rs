@@ -52,16 +52,19 @@ impl StepTruth {
         let parts = |parts: [i64; 8]| -> Map<String, Value> {
             PART_NAMES.into_iter().zip(parts).map(|(name, ns)| (name.to_owned(), ns.into())).collect()
         };
-        let mut object = Map::new();
-        object.insert("step".to_owned(), self.step.into());
-        object.insert("host_start_ns".to_owned(), self.host_start_ns.into());
-        object.insert("host_dur_ns".to_owned(), self.host_dur_ns.into());
-        object.insert("start_ns".to_owned(), self.start_ns.into());
-        object.insert("total_ns".to_owned(), self.total_ns.into());
-        object.extend(parts(self.parts));
-        object.insert("parts_with_collective_ops".to_owned(), parts(self.parts_with_collective_ops).into());
-        object.insert("gpu_ops".to_owned(), self.gpu_ops.into());
-        Value::Object(object)
+        let mut step = json!({
+            "step": self.step,
+            "host_start_ns": self.host_start_ns,
+            "host_dur_ns": self.host_dur_ns,
+            "start_ns": self.start_ns,
+            "total_ns": self.total_ns,
+        });
+        if let Some(step) = step.as_object_mut() {
+            step.extend(parts(self.parts));
+            step.insert("parts_with_collective_ops".to_owned(), parts(self.parts_with_collective_ops).into());
+            step.insert("gpu_ops".to_owned(), self.gpu_ops.into());
+        }
+        step
     }
 }
 
@@ -106,19 +109,27 @@ pub struct OpTotals {
 }
 
 impl OpTotals {
-    fn to_json(self, with_self: bool) -> Value {
-        let mut object = Map::new();
-        object.insert("calls".to_owned(), self.calls.into());
-        object.insert("host_total_ns".to_owned(), self.host_total_ns.into());
-        if with_self {
-            object.insert("host_self_ns".to_owned(), self.host_self_ns.into());
-            object.insert("device_self_ns".to_owned(), self.device_self_ns.into());
-            object.insert("gpu_ops".to_owned(), self.gpu_ops.into());
-            object.insert("launches".to_owned(), self.launches.into());
-        }
-        object.insert("device_total_ns".to_owned(), self.device_total_ns.into());
-        Value::Object(object)
+    fn to_json(self) -> Value {
+        json!({
+            "calls": self.calls,
+            "host_total_ns": self.host_total_ns,
+            "host_self_ns": self.host_self_ns,
+            "device_self_ns": self.device_self_ns,
+            "gpu_ops": self.gpu_ops,
+            "launches": self.launches,
+            "device_total_ns": self.device_total_ns,
+        })
     }
+
+    fn annotation_to_json(self) -> Value {
+        let OpTotals { calls, host_total_ns, device_total_ns, .. } = self;
+        json!({"calls": calls, "host_total_ns": host_total_ns, "device_total_ns": device_total_ns})
+    }
+}
+
+/// The totals by name as a JSON object.
+fn by_name<T: Copy>(totals: &BTreeMap<String, T>, to_json: impl Fn(T) -> Value) -> Value {
+    totals.iter().map(|(name, &totals)| (name.clone(), to_json(totals))).collect::<Map<_, _>>().into()
 }
 
 /// The truth of one rank's trace. All times are in nanoseconds of the trace's clock.
@@ -177,13 +188,6 @@ impl Truth {
     /// The truth as a JSON object.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let named = |totals: &BTreeMap<String, GpuTotals>| -> Value {
-            totals.iter().map(|(name, totals)| (name.clone(), totals.to_json())).collect::<Map<_, _>>().into()
-        };
-        let ops = |totals: &BTreeMap<String, OpTotals>, with_self: bool| -> Value {
-            let totals = totals.iter().map(|(name, totals)| (name.clone(), totals.to_json(with_self)));
-            totals.collect::<Map<_, _>>().into()
-        };
         json!({
             "truth_version": 1,
             "seed": self.seed,
@@ -197,12 +201,12 @@ impl Truth {
             "tables": self.tables,
             "steps": self.steps.iter().map(StepTruth::to_json).collect::<Vec<_>>(),
             "kernel_busy_ns": self.kernel_busy_ns,
-            "kernels": named(&self.kernels),
-            "memcpys": named(&self.memcpys),
-            "memsets": named(&self.memsets),
-            "launches": named(&self.launches),
-            "ops": ops(&self.ops, true),
-            "annotations": ops(&self.annotations, false),
+            "kernels": by_name(&self.kernels, GpuTotals::to_json),
+            "memcpys": by_name(&self.memcpys, GpuTotals::to_json),
+            "memsets": by_name(&self.memsets, GpuTotals::to_json),
+            "launches": by_name(&self.launches, GpuTotals::to_json),
+            "ops": by_name(&self.ops, OpTotals::to_json),
+            "annotations": by_name(&self.annotations, OpTotals::annotation_to_json),
             "gpu_ops_with_op": self.gpu_ops_with_op,
             "gpu_ops_without_op": self.gpu_ops_without_op,
             "gpu_ops_without_launch": self.gpu_ops_without_launch,

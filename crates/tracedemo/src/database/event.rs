@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::shape::{Arg, Ident, Shape};
-use crate::template::Record;
+use crate::event::{Arg, Ident, Record, Shape};
+use crate::library::Process;
 
 /// An event without its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +117,16 @@ impl Range {
             let _ = write!(out, ", sizes = {sizes}");
         }
     }
+}
+
+/// Turns events into rows of one recorder's tables.
+pub(super) trait Tables {
+    /// Writes what stands beside the events of a process, before them.
+    fn begin(&mut self, process: Process) -> rusqlite::Result<()>;
+    /// Writes an event.
+    fn event(&mut self, process: Process, event: &Event, record: &Record) -> rusqlite::Result<()>;
+    /// Writes what is known at the end.
+    fn end(&mut self, end_ns: i64) -> rusqlite::Result<()>;
 }
 
 fn number_of(ident: Ident) -> i64 {

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, Statement, params};
 
-use super::Tables;
-use super::event::{Event, Kernel};
+use super::event::{Event, Kernel, Tables};
+use crate::event::Record;
 use crate::library::Process;
-use crate::template::Record;
 
 /// Hardware and virtual machine of every id.
 const MACHINE: i64 = 1 << 48;
@@ -93,7 +92,7 @@ impl<'c> Nsys<'c> {
             "INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (?1, '2026-03-20 16:00:00', NULL)",
             [START_UTC_NS],
         )?;
-        for gpu in 0..ranks.min(crate::surroundings::GPUS) {
+        for gpu in 0..ranks.min(crate::gpu::GPUS) {
             connection.execute(
                 "INSERT INTO TARGET_INFO_GPU VALUES (?1, 'NVIDIA H100 80GB HBM3', 85014085632, 9, 0, 132, 32, 64, \
                  1024, 65536, 65536, 49152, 232448, 233472)",

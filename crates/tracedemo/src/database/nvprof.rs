@@ -4,10 +4,9 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, Statement, params};
 
-use super::Tables;
-use super::event::{Event, Kernel};
+use super::event::{Event, Kernel, Tables};
+use crate::event::Record;
 use crate::library::Process;
-use crate::template::Record;
 
 /// Bits of a marker's flags: a range begins or ends here.
 const BEGIN: i64 = 2;

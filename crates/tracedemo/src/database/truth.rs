@@ -2,9 +2,31 @@
 
 use serde_json::{Value, json};
 
-use super::DatabaseKind;
 use crate::options::DemoOptions;
 use crate::truth::Truth;
+
+/// Which recorder's database is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatabaseKind {
+    /// Nsight Systems, as `nsys export --type sqlite` writes it, schema 3.24.
+    Nsys,
+    /// nvprof, as `nvprof -o` writes it.
+    Nvprof,
+}
+
+impl DatabaseKind {
+    /// Every kind.
+    pub const ALL: [Self; 2] = [Self::Nsys, Self::Nvprof];
+
+    /// Name of the kind in options.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nsys => "nsys",
+            Self::Nvprof => "nvprof",
+        }
+    }
+}
 
 /// The truth of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]

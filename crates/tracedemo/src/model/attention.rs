@@ -1,12 +1,11 @@
 //! Causal self-attention with the flash kernels.
 
-use super::Model;
 use super::kernels::{flash, strided_copy};
 use super::linear::linear;
+use super::parameters::Model;
 use super::views::{Node, as_strided, empty, empty_strided, transpose, view};
-use crate::builder::Builder;
 use crate::calls::Api;
-use crate::plan::Op;
+use crate::plan::{Builder, Op};
 use crate::tensor::{DType, Input, Tensor};
 
 /// Self-attention of a hidden state: one projection in, the attention proper, one projection out.

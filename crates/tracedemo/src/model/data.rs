@@ -1,11 +1,10 @@
 //! The data loader and the copy of a batch to the GPU.
 
-use super::Model;
+use super::parameters::Model;
 use super::views::{as_strided, empty, empty_strided};
-use crate::builder::Builder;
 use crate::calls::Api;
 use crate::library::{Effect, Stream};
-use crate::plan::Op;
+use crate::plan::{Builder, Op};
 use crate::tensor::{DType, Input, Tensor};
 
 /// Key of the batch's host memory.

@@ -1,15 +1,13 @@
-//! Normalisation, activation, embedding, and the block that is made of them.
+//! Layers of the model: normalisation, activation, embedding, and the block made of them.
 
-use super::Model;
 use super::attention::attention;
 use super::kernels::{elementwise, norm, small};
 use super::linear::{linear, residual};
-use super::parallel::{Bucket, accumulate};
+use super::parameters::{Bucket, Model, accumulate};
 use super::views::{Node, empty, view};
-use crate::builder::Builder;
 use crate::calls::Api;
 use crate::gpu::stream_ns;
-use crate::plan::Op;
+use crate::plan::{Builder, Op};
 use crate::tensor::{DType, Input, Tensor};
 
 /// `nn.LayerNorm` over the last dimension.

@@ -1,12 +1,10 @@
 //! `nn.Linear`: matrix products forward and backward.
 
 use super::kernels::{elementwise, gemm, reduce};
-use super::parallel::accumulate;
+use super::parameters::{Model, Param, accumulate};
 use super::views::{Node, t, view};
-use super::{Model, Param};
-use crate::builder::Builder;
 use crate::calls::Api;
-use crate::plan::Op;
+use crate::plan::{Builder, Op};
 use crate::tensor::{Input, Tensor};
 
 /// `x @ weight.T + bias` for `x` of shape `(..., k)`; gives the output.

@@ -1,12 +1,11 @@
 //! Cross entropy over the vocabulary, and reading the loss back.
 
-use super::Model;
 use super::kernels::{elementwise, small, softmax};
+use super::parameters::Model;
 use super::views::{Node, view};
-use crate::builder::Builder;
 use crate::calls::Api;
 use crate::library::{Effect, Stream};
-use crate::plan::Op;
+use crate::plan::{Builder, Op};
 use crate::tensor::{DType, Input, Tensor};
 
 /// `F.cross_entropy` of logits `(B, S, V)`.

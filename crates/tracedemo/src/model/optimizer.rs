@@ -1,11 +1,10 @@
 //! AdamW over all parameters at once, launched one by one or replayed as a CUDA graph.
 
-use super::Param;
 use super::kernels::multi_tensor;
-use crate::builder::Builder;
+use super::parameters::Param;
 use crate::calls::Api;
 use crate::gpu::Kernel;
-use crate::plan::Op;
+use crate::plan::{Builder, Op};
 use crate::tensor::{DType, Input, Tensor};
 
 /// Parameters that one launch handles.

@@ -5,14 +5,12 @@ use super::kernels::{elementwise, gemm};
 use super::layers::{block, embedding, layer_norm};
 use super::linear::linear;
 use super::loss::{cross_entropy, read_back, seed_gradient};
-use super::parallel::{Bucket, gather_on_host, wait_for_collectives};
-use super::{Config, Model, Param, optimizer};
-use crate::builder::Builder;
+use super::optimizer;
+use super::parameters::{Bucket, Config, Model, Param, gather_on_host, wait_for_collectives};
 use crate::calls::Api;
-use crate::gpu::Kernel;
+use crate::gpu::{GPUS, Kernel};
 use crate::library::{Effect, GraphNode, Library, Stream, Thread};
-use crate::plan::{Instr, Plan};
-use crate::surroundings::GPUS;
+use crate::plan::{Builder, Instr, Plan};
 use crate::tensor::{DType, Tensor};
 
 /// Every so many steps the optimizer is replayed as a CUDA graph.

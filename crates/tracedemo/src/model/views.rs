@@ -1,8 +1,7 @@
 //! Operators that make no GPU work: views, casts, allocations, and the wrappers of the backward pass.
 
-use crate::builder::Builder;
 use crate::library::FlowEnd;
-use crate::plan::Op;
+use crate::plan::{Builder, Op};
 use crate::tensor::{DType, Input, Tensor};
 
 /// `aten::view`; gives the view.

@@ -1,9 +1,9 @@
 //! The runtime calls of a timeline, and the GPU streams that they feed.
 
 use super::{OpenOp, Timeline};
+use crate::event::Record;
 use crate::ledger::{EventKind, Link};
 use crate::library::{CallSpec, Collective, Effect, Stream, WorkKind};
-use crate::template::Record;
 
 /// Time from a launch to the earliest start of its work, ns.
 const LAUNCH_LATENCY_NS: i64 = 3_100;

@@ -1,20 +1,78 @@
-//! What a trace holds besides its steps: header, metadata events, and the events that last throughout.
+//! The text of a trace on its way out, and what it holds besides its steps: header, metadata, root frames.
 
-use std::io::Write;
+use std::io::{self, Write};
 
-use crate::gpu::device_properties;
+use crate::event::{Hole, Ident, Phase, Record, Shape, Template, list, quoted};
+use crate::gpu::{GPUS, device_properties};
+use crate::job::Rng;
 use crate::layout::Frame;
-use crate::ledger::EventKind;
-use crate::library::{Group, Process, Stream, Thread};
-use crate::options::DemoOptions;
-use crate::rng::Rng;
-use crate::shape::{Ident, Phase, Shape, list, quoted};
-use crate::sink::Sink;
-use crate::template::Hole;
-use crate::timeline::Timeline;
+use crate::ledger::{EventKind, Ledger};
+use crate::library::{Group, Library, Process, Stream, Thread};
+use crate::options::{DemoOptions, Layout};
+use crate::timeline::{MOVED, Records};
 
-/// GPUs of a host.
-pub(crate) const GPUS: u32 = 8;
+/// Text of a trace on its way out.
+pub(crate) struct Sink<'a, W: Write> {
+    out: &'a mut W,
+    layout: Layout,
+    buffer: Vec<u8>,
+    written: u64,
+    is_first: bool,
+    event_index: i64,
+}
+
+impl<'a, W: Write> Sink<'a, W> {
+    /// An empty sink.
+    pub(crate) fn new(out: &'a mut W, layout: Layout) -> Self {
+        Self { out, layout, buffer: Vec::new(), written: 0, is_first: true, event_index: 0 }
+    }
+
+    /// Adds text that is no event.
+    pub(crate) fn text(&mut self, text: &str) {
+        self.buffer.extend_from_slice(text.as_bytes());
+    }
+
+    fn event(&mut self, template: &Template, record: &Record) {
+        if !self.is_first {
+            self.buffer.extend_from_slice(self.layout.separator().as_bytes());
+        }
+        self.is_first = false;
+        template.render(&mut self.buffer, record, &mut self.event_index);
+    }
+
+    /// Writes an event that has no template in the library.
+    pub(crate) fn single(&mut self, shape: &Shape, start_ns: i64, dur_ns: i64, values: [i64; 3]) {
+        let template = self.layout.template(shape);
+        self.event(&template, &Record { template: 0, start_ns, dur_ns, values });
+    }
+
+    /// Writes the records of a step.
+    pub(crate) fn records(&mut self, library: &Library, records: &Records) {
+        for record in records.in_order().filter(|record| record.template != MOVED) {
+            self.event(&library.templates[record.template as usize], record);
+        }
+    }
+
+    /// Bytes handed on so far.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Hands on what is left.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.out.flush()
+    }
+
+    /// Hands on the text so far.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.buffer)?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
 /// Python id of the frame that everything is called from, one of [`roots`].
 pub(crate) const PYTHON_ROOT: i64 = 2;
 /// First Python id that is none of [`roots`].
@@ -74,7 +132,7 @@ fn group(group: Group) -> String {
 /// Frames that last as long as the trace: the program's on the main thread and the loader's on another.
 pub(crate) fn roots<W: Write>(
     sink: &mut Sink<'_, W>,
-    timeline: &mut Timeline<'_>,
+    ledger: &mut Ledger,
     process: Process,
     window: (i64, i64),
 ) {
@@ -92,17 +150,12 @@ pub(crate) fn roots<W: Write>(
             .json("Python id", id)
             .hole("Ev Idx", Hole::EventIndex);
         sink.single(&shape, window.0 + id, window.1 - window.0 - 2 * id, [0; 3]);
-        timeline.ledger.count(EventKind::Python, 1);
+        ledger.count(EventKind::Python, 1);
     }
 }
 
 /// Names, labels and sort order of processes and threads.
-pub(crate) fn metadata<W: Write>(
-    sink: &mut Sink<'_, W>,
-    timeline: &mut Timeline<'_>,
-    process: Process,
-    at_ns: i64,
-) {
+pub(crate) fn metadata<W: Write>(sink: &mut Sink<'_, W>, ledger: &mut Ledger, process: Process, at_ns: i64) {
     /// Kineto labels that many GPUs, whether they exist or not.
     const LABELLED_GPUS: i64 = 16;
     let mut shapes = Vec::new();
@@ -125,14 +178,14 @@ pub(crate) fn metadata<W: Write>(
         shapes.push(Shape::metadata("thread_name", pid, Ident::Int(tid), "name", quoted(&name)));
         shapes.push(Shape::metadata("thread_sort_index", pid, Ident::Int(tid), "sort_index", sort_index));
     }
-    timeline.ledger.count(EventKind::Metadata, shapes.len() as u64);
+    ledger.count(EventKind::Metadata, shapes.len() as u64);
     for shape in shapes {
         sink.single(&shape, at_ns, 0, [0; 3]);
     }
 }
 
 /// The events with which Kineto ends a trace.
-pub(crate) fn closing<W: Write>(sink: &mut Sink<'_, W>, timeline: &mut Timeline<'_>, window: (i64, i64)) {
+pub(crate) fn closing<W: Write>(sink: &mut Sink<'_, W>, ledger: &mut Ledger, window: (i64, i64)) {
     let profiler = Ident::Text("PyTorch Profiler");
     let span = Shape {
         pid: Ident::Text("Spans"),
@@ -140,17 +193,17 @@ pub(crate) fn closing<W: Write>(sink: &mut Sink<'_, W>, timeline: &mut Timeline<
         ..Shape::slice("Trace", "PyTorch Profiler (0)", 0, 0)
     };
     sink.single(&span.json("Op count", 0), window.0, window.1 - window.0, [0; 3]);
-    timeline.ledger.count(EventKind::Span, 1);
+    ledger.count(EventKind::Span, 1);
     let (pid, tid) = (Ident::Text("Spans"), Ident::Int(0));
     let sort = Shape::metadata("process_sort_index", pid, tid, "sort_index", "536870912".to_owned());
     sink.single(&sort, window.0, 0, [0; 3]);
-    timeline.ledger.count(EventKind::Metadata, 1);
+    ledger.count(EventKind::Metadata, 1);
     for (name, pid, tid, at_ns) in [
         ("Iteration Start: PyTorch Profiler", "Traces", "Trace PyTorch Profiler", window.0),
         ("Record Window End", "", "", window.1 + 4_212_345),
     ] {
         let (pid, tid, phase) = (Ident::Text(pid), Ident::Text(tid), Phase::Instant("g"));
         sink.single(&Shape { phase, pid, tid, ..Shape::slice("", name, 0, 0) }, at_ns, 0, [0; 3]);
-        timeline.ledger.count(EventKind::Instant, 1);
+        ledger.count(EventKind::Instant, 1);
     }
 }
