@@ -7,14 +7,14 @@ import random
 import polars as pl
 import pytest
 
-from kernelscope.compat.nsys import ordering, text_sums
+from kernelscope.compat.nsys import parts
 from kernelscope.compat.nsys.statistics import in_order, spread
 
 
 @pytest.fixture(params=[1, 3, 64])
 def small_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ordering, "PART_ROWS", request.param * 64)
-    monkeypatch.setattr(text_sums, "_BUCKET_ROWS", 50)
+    monkeypatch.setattr(parts, "PART_ROWS", request.param * 64)
+    monkeypatch.setattr(parts, "_BUCKET_ROWS", 50)
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -24,7 +24,7 @@ def small_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def test_parts_together_are_the_order(count: int, span: int, *, descending: bool) -> None:
     random.seed(count + span)
     column = pl.Series("x", [random.randrange(span) for _ in range(count)], dtype=pl.Int64)
-    found = pl.concat(list(ordering.ordered_parts(column, descending=descending)))
+    found = pl.concat(list(parts.ordered_parts(column, descending=descending)))
     frame = pl.DataFrame({"x": column, "at": pl.int_range(count, eager=True, dtype=pl.UInt32)})
     expected = frame.sort("x", "at", descending=[descending, False])["at"]
     assert found.to_list() == expected.to_list()
@@ -46,10 +46,10 @@ def test_sums_by_text_equal_a_group_by(distinct: int) -> None:
     def finish(part: pl.DataFrame) -> pl.DataFrame:
         return part.with_columns(text=pl.concat_str("name", pl.col("op_id"), ignore_nulls=True))
 
-    parts = text_sums.sums_by_text(
+    found = parts.sums_by_text(
         rows, keys, "dur_ns", finish, ascending=["text"], sums={"twice": "dur_ns"}, means={"middle": "dur_ns"}
     )
-    found = pl.concat(list(parts))
+    found = pl.concat(list(found))
     duration = pl.col("dur_ns")
     expected = spread(rows, keys, "dur_ns", "ns", twice=duration.sum(), middle=duration.mean())
     expected = in_order(finish(expected), "total_ns", ascending=["text"])

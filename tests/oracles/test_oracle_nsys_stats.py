@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from traces import NO_SHARED, ORACLES, SHARED
 
-from kernelscope.compat.nsys import missing, parse, read_for
+from kernelscope.compat.nsys import missing_reason, parse, read_for
 from kernelscope.report import nsys_stats
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def ours(database: Path, text: str) -> str:
     """Our CSV; empty if the report is about something that was not recorded."""
     report, question = parse(text)
     trace = read_for(database, report, question)
-    if missing(trace, report) is not None:
+    if missing_reason(trace, report) is not None:
         return ""
     out = io.BytesIO()
     nsys_stats.write_csv(report.parts(trace, question), report.fields_by(question.by), out)

@@ -129,7 +129,7 @@ def _title(name: str) -> str:
 
 def _print_one(options: argparse.Namespace, name: str, by: list[str], head: bytes, out: IO[bytes]) -> None:
     """Writes ``head`` and the report; raises before both if it is about what was not recorded."""
-    from kernelscope.compat.nsys import left_out, missing, parse, read_for
+    from kernelscope.compat.nsys import left_out_note, missing_reason, parse, read_for
     from kernelscope.report import nsys_stats
 
     report, question = parse(name, by=by)
@@ -142,10 +142,10 @@ def _print_one(options: argparse.Namespace, name: str, by: list[str], head: byte
             threads=options.threads,
             progress=bar.update,
         )
-    lack = missing(trace, report)
+    lack = missing_reason(trace, report)
     if lack is not None:
         raise NotRecordedError(lack)
-    note = left_out(trace, report)
+    note = left_out_note(trace, report)
     if note is not None:
         print(f"kernelscope: {note}", file=sys.stderr)
     parts = report.parts(trace, question)

@@ -1,38 +1,38 @@
 """From the call of each kernel to its end on the GPU."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from kernelscope.analysis.row_lookup import positions
-from kernelscope.compat.nsys.gpu_sums import KERNEL
-from kernelscope.compat.nsys.kernel_names import asked_name
-from kernelscope.compat.nsys.ordering import ordered_parts
-from kernelscope.compat.nsys.report import PART_ROWS, Field, Figure, Question, Report
-from kernelscope.compat.nsys.statistics import PREFIX, distribution, in_order
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.compat.nsys.names import kernel_name_columns, with_kernel_names
+from kernelscope.compat.nsys.parts import ordered_parts
+from kernelscope.compat.nsys.report import KERNEL, PART_ROWS, Field, Figure, Question, Report
+from kernelscope.compat.nsys.statistics import distribution, distribution_fields, in_order
+from kernelscope.trace import Trace
 
 
-def _kernels(trace: "Trace", question: Question) -> pl.DataFrame:
-    """Kernels whose call was recorded, by the name that was asked for."""
-    names = ("short_name",) * question.has("base") + ("mangled_name",) * question.has("mangled")
+def _kernels(trace: Trace, question: Question) -> pl.DataFrame:
+    """Kernels whose call was recorded, by the name that the arguments ask for."""
     ranges = ("range_row",) * question.has("nvtx-name")
     kernels = trace.gpu_ops.select(
-        "kind", "launch_row", "device", "name", "grid", "block", "start_ns", "dur_ns", *names, *ranges
-    )
+        "kind", "launch_row", "device", "name", "grid", "block", "start_ns", "dur_ns",
+        *kernel_name_columns(question), *ranges,
+    )  # fmt: skip
     kernels = kernels.filter((pl.col("kind") == "kernel") & pl.col("launch_row").is_not_null())
-    return asked_name(trace, question)(kernels)
+    return with_kernel_names(kernels, trace, question)
 
 
-def _launched(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
-    """Every kernel with its call, in order of the calls."""
-    kernels = _kernels(trace, question)
-    calls = trace.launches.select(
+def _calls(trace: Trace) -> pl.DataFrame:
+    return trace.launches.select(
         "pid", "tid", launch_row="row", api_start_ns="start_ns", api_ns="dur_ns", api_name="name"
     )
+
+
+def _launched(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
+    """Every kernel with its call, in order of the calls."""
+    kernels = _kernels(trace, question)
+    calls = _calls(trace)
     del trace
     starts = calls["api_start_ns"].gather(positions(calls["launch_row"], kernels["launch_row"]))
     for chosen in ordered_parts(starts):
@@ -54,11 +54,9 @@ def _timed(kernels: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     ).rename({"start_ns": "kernel_start_ns", "dur_ns": "kernel_ns"})
 
 
-def _exec_sum(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
+def _exec_sum(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
     kernels = _kernels(trace, question).drop("grid", "block")
-    calls = trace.launches.select(
-        "pid", "tid", launch_row="row", api_start_ns="start_ns", api_ns="dur_ns", api_name="name"
-    )
+    calls = _calls(trace)
     del trace
     keys = ["pid", "tid", "device", "api_name", "name"]
     times = ("total_ns", "api_ns", "queue_ns", "kernel_ns")
@@ -72,12 +70,6 @@ def _exec_sum(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
         *(part for name in times for part in distribution(pl.col(name), name)),
     )
     yield in_order(table, "mean_total_ns", ascending=keys)
-
-
-def _distribution_fields(letter: str, name: str) -> tuple[Field, ...]:
-    return tuple(
-        Field(f"{letter}{heading} (ns)", f"{part}_{name}_ns", figure) for heading, part, figure in PREFIX
-    )
 
 
 _TABLES = {
@@ -122,10 +114,10 @@ REPORTS = (
             Field("DevId", "device"),
             Field("Count", "instances"),
             Field("QCount", "queued"),
-            *_distribution_fields("T", "total"),
-            *_distribution_fields("A", "api"),
-            *_distribution_fields("Q", "queue"),
-            *_distribution_fields("K", "kernel"),
+            *distribution_fields("total_ns", prefix="T"),
+            *distribution_fields("api_ns", prefix="A"),
+            *distribution_fields("queue_ns", prefix="Q"),
+            *distribution_fields("kernel_ns", prefix="K"),
             Field("API Name", "api_name"),
             Field("Kernel Name", "name"),
         ),

@@ -1,30 +1,31 @@
 """NVTX ranges on the GPU: what nsys calls their projection, and the kernels under each."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from kernelscope.analysis.ranges.projection import enclosing_pairs, host_ranges, project
 from kernelscope.analysis.row_lookup import positions
-from kernelscope.compat.nsys.kernel_names import asked_name
-from kernelscope.compat.nsys.nvtx_ranges import NVTX, range_id, range_stacks, style
-from kernelscope.compat.nsys.ordering import ordered_parts
-from kernelscope.compat.nsys.range_text import TEXT_COLUMNS, range_text, text_keys
-from kernelscope.compat.nsys.report import HOST_BY, Field, Figure, Question, Report, selected
-from kernelscope.compat.nsys.statistics import PREFIX, spread
-from kernelscope.compat.nsys.text_sums import in_buckets, sums_by_text
+from kernelscope.compat.nsys.names import (
+    TEXT_COLUMNS,
+    kernel_name_columns,
+    range_text,
+    text_keys,
+    with_kernel_names,
+)
+from kernelscope.compat.nsys.nvtx_ranges import range_id, range_stacks, style
+from kernelscope.compat.nsys.parts import in_buckets, ordered_parts, sums_by_text
+from kernelscope.compat.nsys.report import HOST_BY, NVTX, Field, Figure, Question, Report, selected
+from kernelscope.compat.nsys.statistics import distribution_fields, spread
+from kernelscope.trace import Trace
 
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
 
-
-def _projected(trace: "Trace") -> tuple[pl.DataFrame, list[str]]:
+def _projected(trace: Trace) -> tuple[pl.DataFrame, list[str]]:
     """Every range with GPU work, and the columns that tell their texts apart."""
     return text_keys(trace, project(trace, host_ranges(trace, *TEXT_COLUMNS)))
 
 
-def _projection_trace(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
+def _projection_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
     del question
     outside = _outside(trace)
     ranges, _ = _projected(trace)
@@ -47,7 +48,7 @@ def _projection_trace(trace: "Trace", question: Question) -> Iterator[pl.DataFra
         yield shown(chosen)
 
 
-def _outside(trace: "Trace") -> pl.DataFrame:
+def _outside(trace: Trace) -> pl.DataFrame:
     """GPU work whose call lies in no range, by thread."""
     inside = enclosing_pairs(trace, host_ranges(trace)).select("launch_row").unique()
     work = trace.gpu_ops.select("launch_row", "start_ns", "dur_ns").drop_nulls()
@@ -65,7 +66,7 @@ def _outside(trace: "Trace") -> pl.DataFrame:
     )
 
 
-def _projection_sum(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
+def _projection_sum(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
     ranges, keys = _projected(trace)
     columns = ("gpu_span_ns", "dur_ns", "launches", "depth", "children", "kind", *keys)
     rows = selected(trace, ranges, question.by, *columns)
@@ -85,12 +86,11 @@ def _projection_sum(trace: "Trace", question: Question) -> Iterator[pl.DataFrame
     )
 
 
-def _kernel_sum(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
+def _kernel_sum(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
     kernels = trace.gpu_ops.select(
-        "row", "launch_row", "dur_ns", "kind", "name", *(("short_name",) * question.has("base")),
-        *(("mangled_name",) * question.has("mangled")),
-    )  # fmt: skip
-    kernels = asked_name(trace, question)(kernels.filter(pl.col("kind") == "kernel"))
+        "row", "launch_row", "dur_ns", "kind", "name", *kernel_name_columns(question)
+    )
+    kernels = with_kernel_names(kernels.filter(pl.col("kind") == "kernel"), trace, question)
     kernels = kernels.select("row", "launch_row", "dur_ns", "name")
     ranges = host_ranges(trace, *TEXT_COLUMNS)
     pairs = enclosing_pairs(trace, ranges).select("range", "launch_row")
@@ -158,9 +158,6 @@ _TABLES = {
     "extra_args": (),
     "threads": (),
 }
-_PROJECTION_STATISTICS = tuple(
-    Field(f"Proj {heading} (ns)", f"{part}_ns", figure) for heading, part, figure in PREFIX
-)
 
 REPORTS = (
     Report(
@@ -172,7 +169,7 @@ REPORTS = (
             Field("Total Proj Time (ns)", "total_ns"),
             Field("Total Range Time (ns)", "range_ns"),
             Field("Range Instances", "instances"),
-            *_PROJECTION_STATISTICS,
+            *distribution_fields("ns", prefix="Proj "),
             Field("Total GPU Ops", "launches"),
             Field("Avg GPU Ops", "mean_launches", Figure.TENTHS),
             Field("Avg Range Lvl", "mean_depth", Figure.TENTHS),
@@ -219,7 +216,7 @@ REPORTS = (
             Field("NVTX Inst", "ranges"),
             Field("Kern Inst", "instances"),
             Field("Total Time (ns)", "total_ns"),
-            *(Field(f"{heading} (ns)", f"{part}_ns", figure) for heading, part, figure in PREFIX),
+            *distribution_fields("ns"),
             Field("Kernel Name", "name"),
         ),
         build=_kernel_sum,

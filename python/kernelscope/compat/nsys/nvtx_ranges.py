@@ -1,22 +1,17 @@
 """NVTX ranges on the host: summaries by text, and the tree of push/pop ranges."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import polars as pl
 
 from kernelscope.analysis.row_lookup import positions
-from kernelscope.compat.nsys.ordering import ordered_parts
-from kernelscope.compat.nsys.range_text import TEXT_COLUMNS, range_text, text_keys
-from kernelscope.compat.nsys.report import HOST_BY, Field, Question, Report, selected
+from kernelscope.compat.nsys.names import TEXT_COLUMNS, range_text, text_keys
+from kernelscope.compat.nsys.parts import ordered_parts, sums_by_text
+from kernelscope.compat.nsys.report import HOST_BY, NVTX, Field, Question, Report, selected
 from kernelscope.compat.nsys.statistics import summary_fields
-from kernelscope.compat.nsys.text_sums import sums_by_text
+from kernelscope.trace import Trace
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from kernelscope.trace import Trace
-
-NVTX = "NVTX_EVENTS"
 STYLES = {"push_pop": "PushPop", "start_end": "StartEnd", "annotation": "PushPop"}
 
 
@@ -25,7 +20,7 @@ def style() -> pl.Expr:
     return pl.col("kind").cast(pl.String).replace_strict(STYLES, default=None)
 
 
-def range_id(trace: "Trace", row: str) -> pl.Expr:
+def range_id(trace: Trace, row: str) -> pl.Expr:
     """The number of a range in its table: the rowid of a database, else the row of the trace."""
     tables: dict[str, Any] = trace.meta.properties.get("tables", {}) if trace.meta.format == "nsys" else {}
     shift: int = tables.get(NVTX, {}).get("row_of_rowid_0") or 0
@@ -45,8 +40,8 @@ def range_stacks(ids: pl.Series, parents: pl.Series, chosen: pl.Series) -> pl.Se
     return stacks
 
 
-def _sum(*kinds: str, by_style: bool) -> "Callable[[Trace, Question], Iterator[pl.DataFrame]]":
-    def build(trace: "Trace", question: Question) -> "Iterator[pl.DataFrame]":
+def _sum(*kinds: str, by_style: bool) -> Callable[[Trace, Question], Iterator[pl.DataFrame]]:
+    def build(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
         ranges = selected(trace, trace.ranges, question.by, "row", "dur_ns", "kind", *TEXT_COLUMNS)
         ranges, keys = text_keys(trace, ranges.filter(pl.col("kind").is_in(kinds)))
         del trace
@@ -58,7 +53,7 @@ def _sum(*kinds: str, by_style: bool) -> "Callable[[Trace, Question], Iterator[p
     return build
 
 
-def _named(*, by_style: bool) -> "Callable[[pl.DataFrame], pl.DataFrame]":
+def _named(*, by_style: bool) -> Callable[[pl.DataFrame], pl.DataFrame]:
     def finish(part: pl.DataFrame) -> pl.DataFrame:
         part = part.with_columns(range_text(part).alias("name"))
         return part.with_columns(style=style()) if by_style else part
@@ -66,7 +61,7 @@ def _named(*, by_style: bool) -> "Callable[[pl.DataFrame], pl.DataFrame]":
     return finish
 
 
-def _push_pop_trace(trace: "Trace", question: Question) -> "Iterator[pl.DataFrame]":
+def _push_pop_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
     del question
     columns = ("row", "parent_row", "depth", "start_ns", "dur_ns", "pid", "tid", "kind", *TEXT_COLUMNS)
     ranges = trace.ranges.select(columns)

@@ -4,12 +4,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import polars as pl
 
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
+
+KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
+MEMORY = ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
+GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+NVTX = "NVTX_EVENTS"
 
 
 class Figure(Enum):
@@ -51,7 +55,7 @@ class Report:
     name: str
     doc: str
     fields: tuple[Field, ...]
-    build: Callable[["Trace", Question], "pl.DataFrame | Iterator[pl.DataFrame]"]
+    build: Callable[[Trace, Question], pl.DataFrame | Iterator[pl.DataFrame]]
     """Makes the report: as a whole, or part by part where it has a row per event."""
     sources: tuple[str, ...]
     """Tables of nsys of which it needs any."""
@@ -69,7 +73,7 @@ class Report:
     linked: bool = True
     """Whether it looks at links between its tables; if not, they are read one after the other."""
 
-    def parts(self, trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
+    def parts(self, trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
         """The report in one or more frames, of which the first may be empty."""
         made = self.build(trace, question)
         # What is made part by part lets go of the trace as it goes.
@@ -98,7 +102,7 @@ GPU_BY = ("device", "stream", "process", "rank")
 HOST_BY = ("process", "rank")
 
 
-def selected(trace: "Trace", table: pl.DataFrame, by: Sequence[str], *columns: str) -> pl.DataFrame:
+def selected(trace: Trace, table: pl.DataFrame, by: Sequence[str], *columns: str) -> pl.DataFrame:
     """The columns of a table that a report needs, and those it is broken down by.
 
     Selected before anything is filtered: a filter copies every column there is.

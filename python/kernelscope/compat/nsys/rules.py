@@ -2,17 +2,13 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.compat.nsys.calls import versioned_name
-from kernelscope.compat.nsys.gpu_sums import GRAPH, KERNEL, MEMORY, RUNTIME
-from kernelscope.compat.nsys.report import Field, Figure, Question, Report
+from kernelscope.compat.nsys.api_calls import versioned_name
+from kernelscope.compat.nsys.report import GRAPH, KERNEL, MEMORY, RUNTIME, Field, Figure, Question, Report
 from kernelscope.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _PLACE = ["pid", "device", "context"]
 _ROWS = 50
@@ -36,7 +32,7 @@ def _first_rows(frame: pl.DataFrame, question: Question) -> pl.DataFrame:
     return frame if rows < 0 else frame.head(rows)
 
 
-def _busy(trace: "Trace") -> Iterator[pl.DataFrame]:
+def _busy(trace: Trace) -> Iterator[pl.DataFrame]:
     """Disjoint intervals in which a GPU works for a process, in order; a frame for each of both."""
     spans = trace.spans.select("category", "pid", "start_ns", "dur_ns")
     # The recorder holds a process up: that is no idleness of its GPUs.
@@ -72,7 +68,7 @@ def _union(times: pl.DataFrame) -> pl.DataFrame:
 _GPU = ["pid", "device"]
 
 
-def _gaps(trace: "Trace", question: Question) -> pl.DataFrame:
+def _gaps(trace: Trace, question: Question) -> pl.DataFrame:
     least_ns = _number(question, "gap", _GAP_MS) * 1_000_000
     before = pl.col("end_ns").shift(1)
     gap = pl.col("start_ns") - before
@@ -90,7 +86,7 @@ def _no_spans() -> pl.DataFrame:
     return pl.DataFrame(schema={**place, "start_ns": pl.Int64, "dur_ns": pl.Int64})
 
 
-def _utilisation(trace: "Trace", question: Question) -> pl.DataFrame:
+def _utilisation(trace: Trace, question: Question) -> pl.DataFrame:
     threshold, chunks = _number(question, "threshold", _THRESHOLD_PCT), _number(question, "chunks", _CHUNKS)
     if chunks < 1:
         raise InvalidArgumentError("chunks must be at least 1")
@@ -137,55 +133,50 @@ def _low_spans(busy: pl.DataFrame, *, chunks: int, threshold: int) -> pl.DataFra
     )
 
 
-def _with_calls(trace: "Trace", kind: str) -> pl.DataFrame:
-    """Copies or memsets with the call that launched each, of its own process."""
-    columns = [name for name in (*_COPY_COLUMNS, "copy_kind", "kind", "launch_row") if name != "api"]
-    work = trace.gpu_ops.select(columns).filter(pl.col("kind") == kind)
+_COPY = (
+    "dur_ns", "start_ns", "source_memory", "destination_memory", "bytes", "pid", "device", "context",
+    "green_context", "stream",
+)  # fmt: skip
+
+
+def _with_calls(trace: Trace, kind: str) -> pl.DataFrame:
+    """Copies or memsets with the call that launched each, of its own process, as ``api``."""
+    work = trace.gpu_ops.select(*_COPY, "copy_kind", "kind", "launch_row").filter(pl.col("kind") == kind)
     calls = trace.launches.select(launch_row="row", api=versioned_name(trace.launches))
     return work.join(calls, on="launch_row", how="inner", maintain_order="left")
 
 
-_COPY_COLUMNS = (
-    "dur_ns", "start_ns", "source_memory", "destination_memory", "bytes", "pid", "device", "context",
-    "green_context", "stream", "api",
-)  # fmt: skip
+_IS_ASYNC = pl.col("api").str.contains("Async", literal=True)
 
 
-def _pageable_copies(trace: "Trace", question: Question) -> pl.DataFrame:
+def _longest(frame: pl.DataFrame, question: Question) -> pl.DataFrame:
+    return _first_rows(frame.sort("dur_ns", descending=True, maintain_order=True), question)
+
+
+def _pageable_copies(trace: Trace, question: Question) -> pl.DataFrame:
     """Copies that were asked to be asynchronous and are not: one side is pageable."""
     pageable = (pl.col("source_memory") == "Pageable") | (pl.col("destination_memory") == "Pageable")
-    copies = _with_calls(trace, "memcpy").filter(pageable & pl.col("api").str.contains("Async", literal=True))
-    return _first_rows(
-        copies.select(_COPY_COLUMNS).sort("dur_ns", descending=True, maintain_order=True), question
-    )
+    return _longest(_with_calls(trace, "memcpy").filter(pageable & _IS_ASYNC), question)
 
 
-def _synchronous_copies(trace: "Trace", question: Question) -> pl.DataFrame:
+def _synchronous_copies(trace: Trace, question: Question) -> pl.DataFrame:
     """Copies that block the host, without those that are too small to matter or stay on the device."""
     small = (pl.col("copy_kind") == "Host-to-Device") & (pl.col("bytes") <= _SMALL_COPY_BYTES)
     local = pl.col("copy_kind") == "Device-to-Device"
-    blocking = ~pl.col("api").str.contains("Async", literal=True)
-    copies = _with_calls(trace, "memcpy").filter(~small & ~local & blocking)
-    return _first_rows(
-        copies.select(_COPY_COLUMNS).sort("dur_ns", descending=True, maintain_order=True), question
-    )
+    return _longest(_with_calls(trace, "memcpy").filter(~small & ~local & ~_IS_ASYNC), question)
 
 
-def _synchronous_memsets(trace: "Trace", question: Question) -> pl.DataFrame:
-    memsets = _with_calls(trace, "memset")
-    memsets = memsets.filter(~pl.col("api").str.contains("Async", literal=True))
-    columns = [name for name in _COPY_COLUMNS if name != "source_memory"]
-    return _first_rows(memsets.select(columns).sort("dur_ns", descending=True, maintain_order=True), question)
+def _synchronous_memsets(trace: Trace, question: Question) -> pl.DataFrame:
+    return _longest(_with_calls(trace, "memset").filter(~_IS_ASYNC), question)
 
 
-def _blocking_calls(trace: "Trace", question: Question) -> pl.DataFrame:
+def _blocking_calls(trace: Trace, question: Question) -> pl.DataFrame:
     """API calls that wait for the GPU."""
     calls = trace.launches.select("dur_ns", "start_ns", "pid", "tid", "name", "api_version")
     names = calls["name"].unique().cast(pl.String)
     waiting = names.filter(names.str.contains("Synchronize", literal=True))
     calls = calls.filter(pl.col("name").is_in(waiting.cast(pl.Categorical).implode()))
-    calls = calls.select("dur_ns", "start_ns", "pid", "tid", api=versioned_name(calls))
-    return _first_rows(calls.sort("dur_ns", descending=True, maintain_order=True), question)
+    return _longest(calls.with_columns(api=versioned_name(calls)), question)
 
 
 _COPY_FIELDS = (
@@ -209,13 +200,7 @@ _PLACE_FIELDS = (
     Field("Context ID", "context"),
 )
 _BUSY = {"gpu_ops": (*_PLACE, "start_ns", "dur_ns"), "spans": ("category", "start_ns", "dur_ns")}
-_COPIES = {
-    "gpu_ops": (
-        "kind", "start_ns", "dur_ns", "source_memory", "destination_memory", "bytes", "pid", "device",
-        "context", "green_context", "stream", "launch_row", "copy_kind",
-    ),
-    "launches": ("name", "api_version"),
-}  # fmt: skip
+_COPIES = {"gpu_ops": (*_COPY, "kind", "copy_kind", "launch_row"), "launches": ("name", "api_version")}
 
 REPORTS = (
     Report(

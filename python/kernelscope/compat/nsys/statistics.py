@@ -6,7 +6,7 @@ import polars as pl
 
 from kernelscope.compat.nsys.report import Field, Figure
 
-PREFIX = (
+DISTRIBUTION = (
     ("Avg", "mean", Figure.TENTHS),
     ("Med", "median", Figure.TENTHS),
     ("Min", "min", Figure.PLAIN),
@@ -21,7 +21,14 @@ def summary_fields(count: str) -> tuple[Field, ...]:
         Field("Time (%)", "time_pct", Figure.TENTHS),
         Field("Total Time (ns)", "total_ns"),
         Field(count, "instances"),
-        *(Field(f"{heading} (ns)", f"{name}_ns", figure) for heading, name, figure in PREFIX),
+        *distribution_fields("ns"),
+    )
+
+
+def distribution_fields(suffix: str, *, prefix: str = "") -> tuple[Field, ...]:
+    """The columns of :func:`distribution` in ns; ``prefix`` begins their headings."""
+    return tuple(
+        Field(f"{prefix}{heading} (ns)", f"{name}_{suffix}", figure) for heading, name, figure in DISTRIBUTION
     )
 
 

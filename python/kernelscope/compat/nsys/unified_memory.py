@@ -1,15 +1,10 @@
 """Unified memory: what moved, and the page faults that moved it."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
-from kernelscope.compat.nsys.gpu_sums import MEMORY
-from kernelscope.compat.nsys.report import Field, Figure, Question, Report
+from kernelscope.compat.nsys.report import MEMORY, Field, Figure, Question, Report
 from kernelscope.compat.nsys.statistics import in_order
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _CPU_FAULTS = "CUDA_UM_CPU_PAGE_FAULT_EVENTS"
 _GPU_FAULTS = "CUDA_UM_GPU_PAGE_FAULT_EVENTS"
@@ -17,14 +12,14 @@ _MOST_ADDRESSES = 10
 _DIRECTIONS = {"Unified Host-to-Device": "to_device_bytes", "Unified Device-to-Host": "to_host_bytes"}
 
 
-def _argument(trace: "Trace", frame: pl.DataFrame, key: str) -> pl.DataFrame:
+def _argument(trace: Trace, frame: pl.DataFrame, key: str) -> pl.DataFrame:
     """Adds a number that the recorder stored beside the columns."""
     values = trace.extra_args.filter(pl.col("key").cast(pl.String) == key)
     numbers = values.select("row", pl.col("value").cast(pl.String).cast(pl.Int64).alias(key))
     return frame.join(numbers, on="row", how="left", maintain_order="left")
 
 
-def _migrations(trace: "Trace") -> pl.DataFrame:
+def _migrations(trace: Trace) -> pl.DataFrame:
     """Bytes and time of migrations between host and device, by address."""
     kind = pl.col("copy_kind").cast(pl.String)
     moved = trace.gpu_ops.filter(kind.is_in(list(_DIRECTIONS)))
@@ -36,14 +31,14 @@ def _migrations(trace: "Trace") -> pl.DataFrame:
     return moved.group_by("virtual_address").agg(*sums, pl.col("bytes").sum(), pl.col("dur_ns").sum())
 
 
-def _faults(trace: "Trace", category: str, column: str) -> pl.DataFrame:
+def _faults(trace: Trace, category: str, column: str) -> pl.DataFrame:
     """Page faults by address; a GPU counts several in one event."""
     events = trace.spans.filter(pl.col("category").cast(pl.String) == category).select("row", "name")
     events = _argument(trace, _argument(trace, events, "virtual_address"), "page_faults")
     return events.group_by("virtual_address").agg(pl.col("page_faults").fill_null(1).sum().alias(column))
 
 
-def _by_address(trace: "Trace") -> pl.DataFrame:
+def _by_address(trace: Trace) -> pl.DataFrame:
     table = _migrations(trace)
     for category, column in (("um_cpu_page_fault", "cpu_faults"), ("um_gpu_page_fault", "gpu_faults")):
         faults = _faults(trace, category, column)
@@ -53,14 +48,14 @@ def _by_address(trace: "Trace") -> pl.DataFrame:
     )
 
 
-def _sum(trace: "Trace", question: Question) -> pl.DataFrame:
+def _sum(trace: Trace, question: Question) -> pl.DataFrame:
     del question
     rate = pl.when(pl.col("dur_ns") > 0).then(pl.col("bytes") * 1e9 / pl.col("dur_ns"))
     table = _by_address(trace).filter(pl.col("bytes") > 0).with_columns(bytes_per_s=rate)
     return in_order(table, "bytes_per_s", ascending=["virtual_address"]).head(_MOST_ADDRESSES)
 
 
-def _total_sum(trace: "Trace", question: Question) -> pl.DataFrame:
+def _total_sum(trace: Trace, question: Question) -> pl.DataFrame:
     del question
     address = pl.col("virtual_address")
     table = _by_address(trace)
@@ -68,7 +63,7 @@ def _total_sum(trace: "Trace", question: Question) -> pl.DataFrame:
     return table.select(sums, least=address.min(), greatest=address.max()).filter(pl.lit(table.height > 0))
 
 
-def _cpu_faults(trace: "Trace", question: Question) -> pl.DataFrame:
+def _cpu_faults(trace: Trace, question: Question) -> pl.DataFrame:
     del question
     faults = trace.spans.filter(pl.col("category").cast(pl.String) == "um_cpu_page_fault")
     table = faults.group_by("name").agg(pl.len().cast(pl.Int64).alias("faults"))

@@ -1,22 +1,34 @@
-"""Asks a trace for a report, and reads of a file no more than a report needs."""
+"""Every report by its name; makes them of a trace, and reads of a file no more than one needs."""
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import Any
 
 import polars as pl
 
 from kernelscope.analysis.grouping import as_text
-from kernelscope.compat.nsys.range_text import TEXT_COLUMNS
-from kernelscope.compat.nsys.registry import REPORTS
+from kernelscope.compat.nsys import (
+    api_calls,
+    gpu_work,
+    kernel_launches,
+    nvtx_gpu,
+    nvtx_ranges,
+    rules,
+    unified_memory,
+)
+from kernelscope.compat.nsys.names import TEXT_COLUMNS
 from kernelscope.compat.nsys.report import Question, Report
 from kernelscope.errors import InvalidArgumentError
-from kernelscope.trace import read
+from kernelscope.trace import Trace, read
 
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+_MODULES = (gpu_work, api_calls, kernel_launches, nvtx_ranges, nvtx_gpu, unified_memory, rules)
 
+REPORTS: Mapping[str, Report] = MappingProxyType(
+    {report.name: report for module in _MODULES for report in module.REPORTS}
+)
+"""Every report by its name."""
 
 # Columns of GPU work that it is broken down by.
 _OF_GPU_WORK = {"device": "device", "stream": "stream", "process": "pid"}
@@ -25,7 +37,7 @@ _ON_HOST = ("launches", "ranges", "spans")
 _PLACE = ("pid", "tid")
 
 
-def nsys_report(trace: "Trace", report: str, *, by: Sequence[str] = ()) -> pl.DataFrame:
+def nsys_report(trace: Trace, report: str, *, by: Sequence[str] = ()) -> pl.DataFrame:
     """A report of ``nsys stats`` or a rule of ``nsys analyze``, by its name there.
 
     ``report`` may carry arguments as there: ``cuda_gpu_kern_sum:base``, ``gpu_gaps:gap=100:rows=10``.
@@ -78,7 +90,7 @@ def read_for(
     strict: bool = False,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
-) -> "Trace":
+) -> Trace:
     """Reads of the file at ``path`` what a report needs, and nothing else of a database.
 
     Raises: what ``kernelscope.read`` raises.
@@ -100,16 +112,16 @@ def read_for(
             tables[name] += _PLACE
     options: dict[str, Any] = {"strict": strict, "threads": threads, "progress": progress}
     if not (report.linked or question.has("nvtx-name")):
-        return _read_apart(path, tables, options)
+        return _read_one_by_one(path, tables, options)
     return read(path, tables=tables, kinds=report.kinds, only_launching=report.only_launching, **options)
 
 
-def _read_apart(
+def _read_one_by_one(
     path: str | os.PathLike[str], tables: dict[str, list[str]], options: dict[str, Any]
-) -> "Trace":
+) -> Trace:
     """Reads tables one after the other: together they would be linked, which takes time and memory."""
     (first, *others) = tables
-    trace = _narrowed(read(path, tables={first: tables[first]}, **options), first, tables[first])
+    trace = _with_only(read(path, tables={first: tables[first]}, **options), first, tables[first])
     for name in others:
         other = read(path, tables={name: tables[name]}, **options)
         found = pl.concat([trace.diagnostics, other.diagnostics]).unique(maintain_order=True)
@@ -118,8 +130,8 @@ def _read_apart(
     return trace
 
 
-def _narrowed(trace: "Trace", table: str, columns: Sequence[str]) -> "Trace":
-    """The trace without the columns of a table that nobody asked for."""
+def _with_only(trace: Trace, table: str, columns: Sequence[str]) -> Trace:
+    """The trace with null in the columns of a table that are not wanted."""
     frame: pl.DataFrame = getattr(trace, table)
     kept = set(columns or frame.columns)
     nothing = (
@@ -130,7 +142,7 @@ def _narrowed(trace: "Trace", table: str, columns: Sequence[str]) -> "Trace":
     return replace(trace, **{table: pl.DataFrame(narrow)})
 
 
-def missing(trace: "Trace", report: Report) -> str | None:
+def missing_reason(trace: Trace, report: Report) -> str | None:
     """Why the report cannot be made from a database, if it cannot: nothing of it was recorded.
 
     A table that the recording was set up for and that stayed empty is an answer, not a lack.
@@ -143,12 +155,12 @@ def missing(trace: "Trace", report: Report) -> str | None:
     found = trace.diagnostics.filter(pl.col("source").cast(pl.String).is_in(report.sources))
     if (found["code"].cast(pl.String) == "captured_empty").any():
         return None
-    told = found["message"].cast(pl.String).to_list()
-    why = told[0] if told else "The database has no such table."
+    messages = found["message"].cast(pl.String).to_list()
+    why = messages[0] if messages else "The database has no such table."
     return f"{report.name}: {', '.join(report.sources)}: {why}"
 
 
-def left_out(trace: "Trace", report: Report) -> str | None:
+def left_out_note(trace: Trace, report: Report) -> str | None:
     """How much GPU work is in no row because its call was not recorded, if there is any."""
     if not report.only_launching:
         return None

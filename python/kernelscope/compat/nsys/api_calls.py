@@ -1,18 +1,13 @@
 """Summaries and traces of calls: the CUDA API and the operating system."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.compat.nsys.ordering import ordered_parts
-from kernelscope.compat.nsys.report import HOST_BY, Field, Question, Report, selected
+from kernelscope.compat.nsys.parts import ordered_parts
+from kernelscope.compat.nsys.report import HOST_BY, RUNTIME, Field, Question, Report, selected
 from kernelscope.compat.nsys.statistics import in_order, summary, summary_fields
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
-
-RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+from kernelscope.trace import Trace
 
 
 def versioned_name(launches: pl.DataFrame) -> pl.Expr:
@@ -22,14 +17,14 @@ def versioned_name(launches: pl.DataFrame) -> pl.Expr:
     return pl.coalesce(name + version, name) if "api_version" in launches.columns else name
 
 
-def _api_sum(trace: "Trace", question: Question) -> pl.DataFrame:
+def _api_sum(trace: Trace, question: Question) -> pl.DataFrame:
     calls = selected(trace, trace.launches, question.by, "dur_ns", "name")
     return in_order(summary(calls, [*question.by, "name"]), "total_ns", ascending=["name", *question.by])
 
 
-def _api_trace(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
+def _api_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
     del question
-    priorities = _thread_facts(trace, "thread_priority").rename({"value": "priority"})
+    priorities = _thread_priorities(trace)
     names = trace.threads.select("track", "thread_name")
     calls = trace.launches.select("start_ns", "dur_ns", "name", "correlation", "pid", "tid", "track", "error")
     del trace
@@ -40,13 +35,12 @@ def _api_trace(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
         yield joined.with_columns(result=pl.col("error").fill_null(0))
 
 
-def _thread_facts(trace: "Trace", name: str) -> pl.DataFrame:
-    """What the recorder noted of each thread under ``name``."""
-    facts = trace.metadata.filter(pl.col("name").cast(pl.String) == name)
-    return facts.select("track", "value").unique("track", keep="first", maintain_order=True)
+def _thread_priorities(trace: Trace) -> pl.DataFrame:
+    noted = trace.metadata.filter(pl.col("name").cast(pl.String) == "thread_priority")
+    return noted.select("track", priority="value").unique("track", keep="first", maintain_order=True)
 
 
-def _osrt_sum(trace: "Trace", question: Question) -> pl.DataFrame:
+def _osrt_sum(trace: Trace, question: Question) -> pl.DataFrame:
     spans = selected(trace, trace.spans, question.by, "dur_ns", "name", "category")
     calls = spans.filter(pl.col("category") == "osrt")
     return in_order(summary(calls, [*question.by, "name"]), "total_ns", ascending=["name", *question.by])

@@ -1,13 +1,46 @@
-"""Summaries by text where nearly every text is its own, as with PyTorch's ``emit_nvtx``."""
+"""Rows in order, and summaries by text, made part by part: the whole as text would take too much memory.
 
+Nearly every text is its own where PyTorch's ``emit_nvtx`` wrote the ranges.
+"""
+
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import polars as pl
 
-from kernelscope.compat.nsys.ordering import ordered_parts
+from kernelscope.compat.nsys.report import PART_ROWS
 from kernelscope.compat.nsys.statistics import in_order, spread
 
+_SAMPLES_PER_PART = 64
+_MOST_PARTS = 64
 _BUCKET_ROWS = 1 << 20
+
+
+def ordered_parts(column: pl.Series, *, descending: bool = False) -> Iterator[pl.Series]:
+    """Positions of all rows in order of ``column``, part by part; equal values stay together.
+
+    A sort of all rows holds several times their keys. Here a sample tells where parts end, and each is
+    found and sorted by itself. Equal values are in order of their positions; the column has no nulls.
+    """
+    # Each part looks at all rows once, so there are not arbitrarily many.
+    step = max(PART_ROWS, len(column) // _MOST_PARTS) // _SAMPLES_PER_PART
+    sample = column.gather_every(step).sort()
+    bounds = sample.gather_every(_SAMPLES_PER_PART).unique().sort()
+    # The first part begins before every sample, the last ends behind it.
+    windows = [None, *bounds.to_list()[1:], None]
+    pairs = list(itertools.pairwise(windows))
+    for low, high in reversed(pairs) if descending else pairs:
+        inside = pl.repeat(value=True, n=len(column), eager=True)
+        if low is not None:
+            inside &= column >= low
+        if high is not None:
+            inside &= column < high
+        chosen = inside.arg_true()
+        part = pl.DataFrame({"position": chosen, "value": column.gather(chosen)})
+        if len(part) or len(column) == 0:
+            yield part.sort("value", "position", descending=[descending, False])["position"]
+        if len(column) == 0:
+            return
 
 
 def sums_by_text(

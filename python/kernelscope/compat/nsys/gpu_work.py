@@ -1,23 +1,33 @@
-"""Summaries of GPU work: kernels, copies and memsets, graphs, and API calls beside them."""
+"""GPU work: summaries of kernels, copies, memsets and graphs, and a row for each."""
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.compat.nsys.kernel_names import asked_name, with_range_in_name, with_range_keys
-from kernelscope.compat.nsys.report import GPU_BY, HOST_BY, Field, Figure, Question, Report, selected
-from kernelscope.compat.nsys.statistics import in_order, share, spread, summary, summary_fields
-from kernelscope.compat.nsys.text_sums import sums_by_text
+from kernelscope.compat.nsys.names import (
+    kernel_name_columns,
+    with_kernel_names,
+    with_range_in_name,
+    with_range_keys,
+)
+from kernelscope.compat.nsys.parts import ordered_parts, sums_by_text
+from kernelscope.compat.nsys.report import (
+    GPU_BY,
+    GRAPH,
+    HOST_BY,
+    KERNEL,
+    MEMORY,
+    RUNTIME,
+    Field,
+    Figure,
+    Question,
+    Report,
+    selected,
+)
+from kernelscope.compat.nsys.statistics import DISTRIBUTION, in_order, share, spread, summary, summary_fields
+from kernelscope.trace import Trace
 
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
-
-KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
-MEMORY = ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
-GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
-RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _CATEGORIES = {
     "kernel": "CUDA_KERNEL",
     "memcpy": "MEMORY_OPER",
@@ -27,14 +37,14 @@ _CATEGORIES = {
 
 
 def _work(
-    trace: "Trace", question: Question, kinds: tuple[str, ...], *columns: str, ranged: bool = True
+    trace: Trace, question: Question, kinds: tuple[str, ...], *columns: str, ranged: bool = True
 ) -> pl.DataFrame:
-    """GPU work of some kinds with the columns that are needed, kernels by the name that was asked for.
+    """GPU work of some kinds with the columns that are needed, kernels by the name that is asked for.
 
     With ``nvtx-name`` the name has the range in front, or the column ``range_row`` if not ``ranged``.
     """
     chosen = ("range_row", *columns) if question.has("nvtx-name") else columns
-    frame = selected(trace, trace.gpu_ops, question.by, "kind", *chosen, *_chosen_names(question))
+    frame = selected(trace, trace.gpu_ops, question.by, "kind", *chosen, *kernel_name_columns(question))
     is_of_kind = frame.select(pl.col("kind").is_in(kinds)).to_series()
     # As a rule nothing else was read, and a filter copies what it keeps.
     frame = frame if is_of_kind.all() else frame.filter(is_of_kind)
@@ -42,14 +52,10 @@ def _work(
         question = replace(
             question, arguments={k: v for k, v in question.arguments.items() if k != "nvtx-name"}
         )
-    return asked_name(trace, question)(frame) if "name" in columns else frame
+    return with_kernel_names(frame, trace, question) if "name" in columns else frame
 
 
-def _chosen_names(question: Question) -> tuple[str, ...]:
-    return ("short_name",) * question.has("base") + ("mangled_name",) * question.has("mangled")
-
-
-def _kernel_sum(trace: "Trace", question: Question) -> "pl.DataFrame | Iterator[pl.DataFrame]":
+def _kernel_sum(trace: Trace, question: Question) -> pl.DataFrame | Iterator[pl.DataFrame]:
     if question.has("nvtx-name"):
         return _kernel_sum_by_range(trace, question)
     frame = _work(trace, question, ("kernel",), "dur_ns", "name")
@@ -57,7 +63,7 @@ def _kernel_sum(trace: "Trace", question: Question) -> "pl.DataFrame | Iterator[
     return in_order(table, "total_ns", ascending=["instances", "name", *question.by])
 
 
-def _kernel_sum_by_range(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
+def _kernel_sum_by_range(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
     frame = _work(trace, question, ("kernel",), "dur_ns", "name", ranged=False)
     frame, keys = with_range_keys(trace, frame)
     del trace
@@ -66,35 +72,35 @@ def _kernel_sum_by_range(trace: "Trace", question: Question) -> Iterator[pl.Data
     yield from sums_by_text(frame.select("dur_ns", *keys), keys, "dur_ns", with_range_in_name, ascending=tied)
 
 
-def _kernel_gb_sum(trace: "Trace", question: Question) -> pl.DataFrame:
+def _kernel_gb_sum(trace: Trace, question: Question) -> pl.DataFrame:
     frame = _work(trace, question, ("kernel",), "dur_ns", "name", "grid", "block")
     table = summary(frame, [*question.by, "grid", "block", "name"])
     return in_order(table, "total_ns", ascending=["instances", "name", "grid", "block", *question.by])
 
 
-def _memory_time_sum(trace: "Trace", question: Question) -> pl.DataFrame:
+def _memory_time_sum(trace: Trace, question: Question) -> pl.DataFrame:
     frame = _work(trace, question, _COPIES, "dur_ns", "name")
     table = summary(frame, [*question.by, "name"])
     return in_order(table, "total_ns", ascending=["name", *question.by])
 
 
-def _memory_size_sum(trace: "Trace", question: Question) -> pl.DataFrame:
+def _memory_size_sum(trace: Trace, question: Question) -> pl.DataFrame:
     sized = _work(trace, question, _COPIES, "bytes", "name")
     table = spread(sized, [*question.by, "name"], "bytes", "bytes")
     return in_order(table, "total_bytes", ascending=["name", *question.by])
 
 
-def _gpu_rows(trace: "Trace", question: Question) -> pl.DataFrame:
+def _gpu_rows(trace: Trace, question: Question) -> pl.DataFrame:
     rows = _work(trace, question, tuple(_CATEGORIES), "dur_ns", "name")
     return rows.select(*question.by, "dur_ns", "kind", pl.col("name"))
 
 
-def _gpu_sum(trace: "Trace", question: Question) -> pl.DataFrame:
+def _gpu_sum(trace: Trace, question: Question) -> pl.DataFrame:
     table = summary(_gpu_rows(trace, question), [*question.by, "kind", "name"])
     return in_order(_categorised(table), "total_ns", ascending=["instances", "name", "kind", *question.by])
 
 
-def _api_gpu_sum(trace: "Trace", question: Question) -> Iterator[pl.DataFrame]:
+def _api_gpu_sum(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
     work = summary(_gpu_rows(trace, question), [*question.by, "kind", "name"])
     calls = summary(selected(trace, trace.launches, question.by, "dur_ns", "name"), [*question.by, "name"])
     del trace
@@ -116,18 +122,56 @@ _GPU = {"gpu_ops": ("kind", "dur_ns", "name")}
 _BYTES = (
     Field("Total (MB)", "total_bytes", Figure.MEGABYTES),
     Field("Count", "instances"),
-    *(
-        Field(f"{heading} (MB)", f"{name}_bytes", Figure.MEGABYTES)
-        for heading, name in (
-            ("Avg", "mean"),
-            ("Med", "median"),
-            ("Min", "min"),
-            ("Max", "max"),
-            ("StdDev", "std"),
-        )
-    ),
+    *(Field(f"{heading} (MB)", f"{name}_bytes", Figure.MEGABYTES) for heading, name, _ in DISTRIBUTION),
     Field("Operation", "name"),
 )
+
+
+_AXES = ("x", "y", "z")
+_TRACE_COLUMNS = (
+    "kind", "start_ns", "dur_ns", "correlation", "grid", "block", "registers",
+    "static_shared_memory_bytes", "dynamic_shared_memory_bytes", "bytes", "source_memory",
+    "destination_memory", "device", "context", "green_context", "stream", "name",
+)  # fmt: skip
+
+
+def _numbers_of(column: pl.Series) -> pl.DataFrame:
+    """The three numbers of each distinct grid or block."""
+    known = pl.DataFrame({column.name: column.unique().drop_nulls()})
+    parts = pl.col(column.name).cast(pl.String).str.strip_chars("[]").str.split_exact(", ", 2).struct
+    numbers = {f"{column.name}_{axis}": parts[at].cast(pl.Int32) for at, axis in enumerate(_AXES)}
+    return known.with_columns(**numbers)
+
+
+def _gpu_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
+    del question
+    work = trace.gpu_ops.select(_TRACE_COLUMNS)
+    devices = _device_names(trace)
+    del trace
+    for chosen in ordered_parts(work["start_ns"]):
+        part = work[chosen]
+        of_part = (
+            (_numbers_of(part["grid"]), "grid"),
+            (_numbers_of(part["block"]), "block"),
+            (devices, "device"),
+        )
+        for numbers, column in of_part:
+            part = part.join(numbers, on=column, how="left", maintain_order="left")
+        # nsys shows the memory that a memset writes as that of a source.
+        is_memset = pl.col("kind") == "memset"
+        yield part.with_columns(
+            bytes_per_s=pl.when(pl.col("dur_ns") > 0).then(pl.col("bytes") * 1e9 / pl.col("dur_ns")),
+            source_memory=pl.when(is_memset).then("destination_memory").otherwise("source_memory"),
+            destination_memory=pl.when(~is_memset).then("destination_memory"),
+        )
+
+
+def _device_names(trace: Trace) -> pl.DataFrame:
+    """Each GPU as ``name (number)``, or the number alone where the recording has no name."""
+    names = trace.devices.select("device", text=pl.col("name").cast(pl.String)).unique("device", keep="first")
+    number = pl.format("({})", "device")
+    return names.select("device", device_name=pl.coalesce(pl.col("text") + " " + number, number))
+
 
 REPORTS = (
     Report(
@@ -164,7 +208,7 @@ REPORTS = (
         build=_memory_time_sum,
         sources=MEMORY,
         tables=_GPU,
-        kinds=("memcpy", "memset"),
+        kinds=_COPIES,
         by=GPU_BY,
     ),
     Report(
@@ -174,7 +218,7 @@ REPORTS = (
         build=_memory_size_sum,
         sources=MEMORY,
         tables={"gpu_ops": ("kind", "name", "bytes")},
-        kinds=("memcpy", "memset"),
+        kinds=_COPIES,
         by=GPU_BY,
     ),
     Report(
@@ -197,5 +241,34 @@ REPORTS = (
         linked=False,
         by=HOST_BY,
         arguments=_KERNEL_ARGUMENTS,
+    ),
+    Report(
+        name="cuda_gpu_trace",
+        doc="CUDA GPU trace: every kernel, copy, memset and graph execution",
+        fields=(
+            Field("Start (ns)", "start_ns"),
+            Field("Duration (ns)", "dur_ns"),
+            Field("CorrId", "correlation"),
+            *(Field(f"Grd{axis.upper()}", f"grid_{axis}") for axis in _AXES),
+            *(Field(f"Blk{axis.upper()}", f"block_{axis}") for axis in _AXES),
+            Field("Reg/Trd", "registers"),
+            Field("StcSMem (MB)", "static_shared_memory_bytes", Figure.MEGABYTES),
+            Field("DymSMem (MB)", "dynamic_shared_memory_bytes", Figure.MEGABYTES),
+            Field("Bytes (MB)", "bytes", Figure.MEGABYTES),
+            Field("Throughput (MB/s)", "bytes_per_s", Figure.MEGABYTES),
+            Field("SrcMemKd", "source_memory"),
+            Field("DstMemKd", "destination_memory"),
+            Field("Device", "device_name"),
+            Field("Ctx", "context"),
+            Field("GreenCtx", "green_context"),
+            Field("Strm", "stream"),
+            Field("Name", "name"),
+        ),
+        build=_gpu_trace,
+        sources=(KERNEL, *MEMORY, GRAPH),
+        tables={
+            "gpu_ops": _TRACE_COLUMNS,
+            "devices": (),
+        },
     ),
 )

@@ -1,0 +1,11 @@
+from kernelscope.compat.nsys.report import BREAKDOWN as BREAKDOWN
+from kernelscope.compat.nsys.report import Field as Field
+from kernelscope.compat.nsys.report import Figure as Figure
+from kernelscope.compat.nsys.report import Question as Question
+from kernelscope.compat.nsys.report import Report as Report
+from kernelscope.compat.nsys.reports import REPORTS as REPORTS
+from kernelscope.compat.nsys.reports import left_out_note as left_out_note
+from kernelscope.compat.nsys.reports import missing_reason as missing_reason
+from kernelscope.compat.nsys.reports import nsys_report as nsys_report
+from kernelscope.compat.nsys.reports import parse as parse
+from kernelscope.compat.nsys.reports import read_for as read_for

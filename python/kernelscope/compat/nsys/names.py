@@ -1,0 +1,88 @@
+"""The texts of NVTX ranges as the program gave them, and the names that reports show kernels by."""
+
+import polars as pl
+
+from kernelscope.analysis.row_lookup import positions
+from kernelscope.compat.nsys.report import Question
+from kernelscope.trace import Trace
+
+TEXT_COLUMNS = ("name", "domain", "op_id", "sequence", "sizes")
+"""Columns of ``ranges`` that texts are put together from."""
+
+_PREFIX = "range_"
+_APPENDED = {"sequence": "seq", "op_id": "op_id", "sizes": "sizes", "inputs": "input_op_ids"}
+
+
+def text_keys(trace: Trace, ranges: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """Adds ``inputs`` if any text has such a part, and names the columns that tell texts apart.
+
+    Two ranges have one text if they agree in these, which are much smaller than the text.
+    """
+    inputs = trace.extra_args.filter(pl.col("key") == "input_op_ids") if trace.extra_args.height else None
+    if inputs is not None and inputs.height:
+        known = inputs.select("row", inputs="value")
+        ranges = ranges.join(known, on="row", how="left", maintain_order="left")
+    columns = [name for name in (*TEXT_COLUMNS, "inputs") if name in ranges.columns]
+    keys = [name for name in columns if name == "name" or ranges[name].null_count() < ranges.height]
+    empty = [name for name in columns if name not in keys]
+    return ranges.drop(empty), keys
+
+
+def range_text(ranges: pl.DataFrame, *, domain: bool = True) -> pl.Series:
+    """The text of each range, with its domain in front as ``domain:text``.
+
+    What PyTorch appends to the name of an operator is a column of its own in ``ranges``; here it is
+    appended again. Columns of which no text has a part may be missing.
+    """
+    parts: list[pl.Expr] = []
+    if domain and "domain" in ranges.columns:
+        parts.append((pl.col("domain").cast(pl.String) + ":").fill_null(""))
+    parts.append(pl.col("name").cast(pl.String))
+    for column, key in _APPENDED.items():
+        if column in ranges.columns:
+            parts.append((pl.lit(f", {key} = ") + pl.col(column).cast(pl.String)).fill_null(""))
+    # A text without a name is none.
+    return ranges.select(text=parts[0] if len(parts) == 1 else pl.concat_str(parts))["text"]
+
+
+def with_kernel_names(kernels: pl.DataFrame, trace: Trace, question: Question) -> pl.DataFrame:
+    """Puts the name that the report's arguments ask for into ``name`` of GPU work.
+
+    ``base`` is without arguments, ``mangled`` as the compiler wrote it, or in full where that was not
+    recorded; ``nvtx-name`` puts the text of the innermost range around the launch in front, for which
+    ``range_row`` is needed. Work other than kernels has no range in front.
+    """
+    for column in kernel_name_columns(question)[:1]:
+        complete = not kernels[column].null_count()
+        name = pl.col(column) if complete else pl.coalesce(column, "name").cast(pl.Categorical)
+        kernels = kernels.with_columns(name=name)
+    if not question.has("nvtx-name"):
+        return kernels
+    ranges, _ = text_keys(trace, trace.ranges.select("row", *TEXT_COLUMNS))
+    texts = ranges.select(range_text(ranges, domain=False).alias("_text"), range_row="row")
+    joined = kernels.join(texts, on="range_row", how="left", maintain_order="left")
+    text = pl.col("name").cast(pl.String)
+    is_kernel = pl.col("kind") == "kernel"
+    named = pl.when(is_kernel).then(pl.coalesce(pl.col("_text") + "/" + text, text)).otherwise(text)
+    return joined.with_columns(name=named).drop("_text")
+
+
+def kernel_name_columns(question: Question) -> tuple[str, ...]:
+    """Columns of kernels with the names that the report's arguments ask for."""
+    return ("short_name",) * question.has("base") + ("mangled_name",) * question.has("mangled")
+
+
+def with_range_keys(trace: Trace, frame: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """Adds the columns that tell the texts of innermost ranges apart, instead of the texts."""
+    ranges, keys = text_keys(trace, trace.ranges.select("row", *TEXT_COLUMNS))
+    at = positions(ranges["row"], frame["range_row"])
+    columns = ranges[at].select(pl.col(key).alias(_PREFIX + key) for key in keys if key != "domain")
+    return pl.concat([frame.drop("range_row"), columns], how="horizontal"), columns.columns
+
+
+def with_range_in_name(frame: pl.DataFrame) -> pl.DataFrame:
+    """Puts the text of the range in front of the name, from the columns of :func:`with_range_keys`."""
+    keys = [column for column in frame.columns if column.startswith(_PREFIX)]
+    texts = range_text(frame.select(pl.col(key).alias(key.removeprefix(_PREFIX)) for key in keys))
+    name = pl.col("name").cast(pl.String)
+    return frame.with_columns(_text=texts).with_columns(name=pl.coalesce(pl.col("_text") + "/" + name, name))
