@@ -28,8 +28,7 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Reads the database and writes the records."""
-    from kernelscope.compat.pyprof import format_record, records
-    from kernelscope.compat.pyprof.records import NEEDED
+    from kernelscope.compat.pyprof import NEEDED, format_record, records
     from kernelscope.trace import read
 
     with Bar("reading") as bar:

@@ -99,7 +99,7 @@ def _source(path: str | None) -> Generator["Trace | Iterator[KernelRecord]"]:
     except IsADirectoryError:
         raise NotAFileError(f"{path}: is a folder, not a file", path=path) from None
     if is_database:
-        from kernelscope.compat.pyprof.records import NEEDED
+        from kernelscope.compat.pyprof import NEEDED
         from kernelscope.trace import read
 
         with Bar("reading") as bar:
@@ -118,10 +118,10 @@ def _print_compat(
     from kernelscope.trace import Trace
 
     layout = Layout(columns, width=width, quoted=quoted)
-    taken = records(source, compat=True) if isinstance(source, Trace) else source
+    found = records(source, compat=True) if isinstance(source, Trace) else source
     aborts = 0
     print(layout.header())
-    for row in rows(taken, compat=True):
+    for row in rows(found, compat=True):
         print(layout.line(row._asdict()))
         aborts += row.aborts
     if aborts:

@@ -5,7 +5,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, cast
 
-from kernelscope.compat.pyprof.dictionary import parse_literal
+from kernelscope.compat.pyprof.record import parse_literal
 from kernelscope.costs.pyprof import Marker, parse_marker
 
 # Frames of the machinery between a model and an operator. Later versions of torch renamed one of them.
@@ -93,8 +93,8 @@ class _Found:
             self._add_operator(entry, text)
 
     def _add_operator(self, entry: Text, text: str) -> None:
-        if not self._compat and (said := _operator_marker(entry)) is not None:
-            self._arguments.append((entry.row, said))
+        if not self._compat and (marker := _operator_marker(entry)) is not None:
+            self._arguments.append((entry.row, marker))
         found = _sequence(entry)
         if found is None:
             self._others[text] = None
@@ -109,8 +109,8 @@ class _Found:
         # The last stack contains the others.
         trace = _frames(self._traces[-1], compat=self._compat) if self._traces else []
         if not self._compat and arguments:
-            trace = trace or said_frames(arguments[-1][1])
-            layers = layers or said_module(arguments[-1][1])
+            trace = trace or marker_frames(arguments[-1][1])
+            layers = layers or marker_module(arguments[-1][1])
         calls = tuple(row for row, _ in arguments)
         return Markers(
             arguments=[text for _, text in arguments],
@@ -136,7 +136,7 @@ def _marker(text: str) -> Marker | None:
 
 
 @lru_cache(maxsize=1 << 14)
-def _said(text: str) -> tuple[tuple[str, ...], str | None]:
+def _place(text: str) -> tuple[tuple[str, ...], str | None]:
     """Call stack and module that ``kernelscope.capture`` adds to a marker."""
     try:
         value = parse_literal(text)
@@ -148,14 +148,14 @@ def _said(text: str) -> tuple[tuple[str, ...], str | None]:
     return tuple(str(line) for line in lines), module if isinstance(module, str) else None
 
 
-def said_frames(text: str) -> list[str]:
+def marker_frames(text: str) -> list[str]:
     """The call stack in a marker, outermost first."""
-    return list(_said(text)[0])
+    return list(_place(text)[0])
 
 
-def said_module(text: str) -> list[str]:
+def marker_module(text: str) -> list[str]:
     """The module in a marker, as one layer; none if it says none."""
-    module = _said(text)[1]
+    module = _place(text)[1]
     return [] if module is None else [module]
 
 

@@ -1,18 +1,16 @@
 """The records of a trace: every kernel with the ranges around its launch."""
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from kernelscope.compat.pyprof.markers import Text, sort_markers
-from kernelscope.compat.pyprof.names import compat_short_name, short_name
 from kernelscope.compat.pyprof.record import KernelRecord
 from kernelscope.compat.pyprof.sequences import CompatNumbering, Numbering, direction, functions
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 NEEDED: dict[str, list[str]] = {
     "gpu_ops": [
@@ -28,6 +26,11 @@ NEEDED: dict[str, list[str]] = {
 
 # The NVTX domain of kernelscope.capture.
 _DOMAIN = "kernelscope"
+
+_COMPAT_REMOVED = ("void ", "at::", "cuda::", "native::", "(anonymous namespace)::")
+_NAMESPACES = re.compile(r"\b(?:at|cuda|native)::|\(anonymous namespace\)::|<unnamed>::")
+# Wrappers whose only template argument of interest is the kernel itself.
+_WRAPPER = re.compile(r"^(?:cutlass::(?:device_)?[Kk]ernel\d*|cutlass::Kernel\d*)$")
 
 
 class _Open(NamedTuple):
@@ -59,7 +62,7 @@ class _Enclosing:
         return [entry.text for entry in self._open if entry.end > end]
 
 
-def records(trace: "Trace", *, compat: bool = False) -> Iterator[KernelRecord]:
+def records(trace: Trace, *, compat: bool = False) -> Iterator[KernelRecord]:
     """The record of each kernel of a trace of NVTX ranges.
 
     Order: of the launches; with ``compat`` of the table of kernels, without those whose launch is not in
@@ -113,7 +116,7 @@ def _triple(text: str | None) -> tuple[int, ...]:
     return () if text is None else tuple(int(number) for number in text.strip("[]").split(","))
 
 
-def _kernels(trace: "Trace", *, compat: bool) -> pl.DataFrame:
+def _kernels(trace: Trace, *, compat: bool) -> pl.DataFrame:
     """The kernels, with the thread and time of their launches."""
     launches = trace.launches.select(
         "track",
@@ -147,7 +150,7 @@ def _with_payloads(ranges: pl.DataFrame, extra_args: pl.DataFrame) -> pl.DataFra
     return joined.with_columns(sequence=pl.coalesce("sequence", pl.when(is_ours).then("_payload")))
 
 
-def _ranges_around(trace: "Trace", kernels: pl.DataFrame) -> dict[int, list[Text]]:
+def _ranges_around(trace: Trace, kernels: pl.DataFrame) -> dict[int, list[Text]]:
     """The ranges around the launch of each kernel, by the kernel's row."""
     launched = kernels.drop_nulls(["launch_start", "track"])
     if trace.ranges.is_empty() or launched.is_empty():
@@ -167,3 +170,48 @@ def _ranges_around(trace: "Trace", kernels: pl.DataFrame) -> dict[int, list[Text
         ):
             around[row] = enclosing.around(start, end_ns)
     return around
+
+
+def compat_short_name(name: str) -> str:
+    """The short name as PyProf cuts it: empty or ambiguous for much of what is written today."""
+    text = name.partition("<")[0]
+    for part in _COMPAT_REMOVED:
+        text = text.replace(part, "")
+    return text.partition("(")[0]
+
+
+def short_name(name: str) -> str:
+    """The name of a kernel without return type, template arguments, parameters and PyTorch's namespaces.
+
+    Example: ``void <unnamed>::softmax_warp_forward<float, 5>(float*)`` is ``softmax_warp_forward``.
+    """
+    bare, first = _without_arguments(_NAMESPACES.sub("", name))
+    # What stands before the last space outside of brackets is the return type.
+    bare = bare.strip().rpartition(" ")[2] if not bare.startswith("operator") else bare
+    if _WRAPPER.match(bare) and first:
+        inner = re.match(r"[\w:]+", first.strip())
+        bare = inner[0] if inner else bare
+    return bare or name
+
+
+def _without_arguments(text: str) -> tuple[str, str]:
+    """``text`` up to its parameters and without what stands in angle brackets; and the first bracket."""
+    kept: list[str] = []
+    first: list[str] = []
+    depth = brackets = 0
+    for character in text:
+        if character == "<":
+            depth += 1
+            brackets += depth == 1
+            if depth == 1:
+                continue
+        elif character == ">" and depth:
+            depth -= 1
+            continue
+        if depth == 0:
+            if character == "(":
+                break
+            kept.append(character)
+        elif brackets == 1:
+            first.append(character)
+    return "".join(kept), "".join(first)

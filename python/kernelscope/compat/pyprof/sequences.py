@@ -14,7 +14,7 @@ _CELLS = ("LSTMCell", "GRUCell", "RNNCell")
 _BACKWARD_NODE = re.compile(r"(?:Backward\d*|backward|AccumulateGrad)$")
 _BACKWARD_SUFFIX = re.compile(r"(?:Backward\d*|_backward)$")
 _ENGINE = "autograd::engine::evaluate_function: "
-_UNSAID = ("torch", "autograd", "_backward", "::", "jit", "(anonymous namespace)")
+_NOT_SHOWN = ("torch", "autograd", "_backward", "::", "jit", "(anonymous namespace)")
 # The backward forms that PyProf knows: later ones end in other numbers.
 _COMPAT_BACKWARD = ("Backward, seq = ", "backward, seq = ", "Backward0, seq = ")
 
@@ -54,7 +54,7 @@ def _innermost(others: Sequence[str]) -> list[str]:
 
 def _compat_operator(node: str) -> str:
     """The operator of a backward node, or of a function for one."""
-    for part in _UNSAID:
+    for part in _NOT_SHOWN:
         node = node.replace(part, "")
     return node.partition("Backward")[0]
 

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.kernels.tensor_cores import kernel_flags
-from kernelscope.compat.pyprof.columns import COLUMNS
 from kernelscope.compat.pyprof.record import KernelRecord
 from kernelscope.compat.pyprof.records import records
-from kernelscope.compat.pyprof.rows import Row, rows
+from kernelscope.compat.pyprof.rows import COLUMNS, Row, rows
 from kernelscope.trace import Trace
 
 if TYPE_CHECKING:

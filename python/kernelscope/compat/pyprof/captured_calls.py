@@ -1,17 +1,16 @@
-"""The calls that markers say, as a frame."""
+"""The calls that NVTX ranges or annotations mark, as a frame."""
 
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from kernelscope.compat.pyprof.markers import marker_of, said_frames, said_module
+from kernelscope.compat.pyprof.markers import marker_frames, marker_module, marker_of
+from kernelscope.trace import Trace
 
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType
 
-    from kernelscope.trace import Trace
-
-_SAID: "dict[str, PolarsDataType]" = {
+_CALL: "dict[str, PolarsDataType]" = {
     "name": pl.String,
     "mod": pl.String,
     "op": pl.String,
@@ -24,7 +23,7 @@ _SAID: "dict[str, PolarsDataType]" = {
 _MOST_LEVELS = 10_000
 
 
-def captured_calls(trace: "Trace") -> pl.DataFrame:
+def captured_calls(trace: Trace) -> pl.DataFrame:
     """The calls that ``kernelscope.capture`` or PyProf marked, from NVTX ranges or from annotations.
 
     Columns: ``row`` (in ``ranges`` or ``ops``), ``mod``, ``op``, ``shapes`` and ``dtypes`` of the tensors
@@ -41,19 +40,19 @@ def captured_calls(trace: "Trace") -> pl.DataFrame:
         for table in (trace.ranges, trace.ops)
     ]
     marked = pl.concat([frame.with_columns(pl.col("name").cast(pl.String)) for frame in found]).sort("row")
-    said = [_said(text) for text in marked["name"].unique(maintain_order=True)]
-    texts = pl.DataFrame([entry for entry in said if entry is not None], schema=_SAID, orient="row")
+    calls = [_call(text) for text in marked["name"].unique(maintain_order=True)]
+    texts = pl.DataFrame([call for call in calls if call is not None], schema=_CALL, orient="row")
     return marked.join(texts, on="name", how="inner", maintain_order="left").select(
-        "row", *list(_SAID)[1:], *columns[2:]
+        "row", *list(_CALL)[1:], *columns[2:]
     )
 
 
-def _said(text: str) -> tuple[Any, ...] | None:
+def _call(text: str) -> tuple[Any, ...] | None:
     marker = marker_of(text)
     if marker is None:
         return None
     tensors = [arg for arg in marker.args if arg.get("type") == "tensor"]
-    lines, module = said_frames(text), said_module(text)
+    lines, module = marker_frames(text), marker_module(text)
     return (
         text,
         marker.mod,
@@ -65,7 +64,7 @@ def _said(text: str) -> tuple[Any, ...] | None:
     )
 
 
-def call_of_ops(trace: "Trace") -> pl.DataFrame:
+def call_of_ops(trace: Trace) -> pl.DataFrame:
     """Which marked call each operator of a profiler trace belongs to: the innermost around it.
 
     Columns: ``row`` of the operator in ``ops``, ``call_row`` of the call in ``captured_calls``; operators
