@@ -166,7 +166,7 @@ def test_time_unit(recorded: Recorded) -> None:
 def test_stacks_of_every_event(recorded: Recorded) -> None:
     """Every event has torch's stack: a gradient that of its forward operator."""
     from kernelscope.analysis.ops.call_stacks import frames_of, recorded_texts
-    from kernelscope.compat.torch_profiler.events import torch_events
+    from kernelscope.compat.torch_profiler.key_averages import torch_events
 
     ours = torch_events(recorded.trace, stacks=recorded_texts(recorded.trace))
     frames = dict(frames_of(ours["stack"]).rows())

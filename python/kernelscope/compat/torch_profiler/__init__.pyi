@@ -1,2 +1,2 @@
-from kernelscope.compat.torch_profiler.key_averages_table import KeyAverages as KeyAverages
-from kernelscope.compat.torch_profiler.key_averages_table import key_averages as key_averages
+from kernelscope.compat.torch_profiler.key_averages import KeyAverages as KeyAverages
+from kernelscope.compat.torch_profiler.key_averages import key_averages as key_averages

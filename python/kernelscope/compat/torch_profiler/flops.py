@@ -3,19 +3,17 @@
 import json
 from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import polars as pl
 
 from kernelscope.analysis.grouping import as_text
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 Dims = list[list[int]]
 
 
-def with_flops(events: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
+def with_flops(events: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     """Adds ``flops`` to events that have the ``row`` of an operator; 0 where torch counts nothing.
 
     torch knows seven operators; what they call is not counted again. See :func:`kernelscope.analysis.costs`

@@ -60,7 +60,7 @@ class _Shown:
 
 
 def render(averages: pl.DataFrame, options: TableOptions) -> str:
-    """The table of the frame of :func:`kernelscope.analysis.key_averages`; empty for no rows."""
+    """The table of the frame of :func:`kernelscope.compat.torch_profiler.key_averages`; empty for no rows."""
     if options.time_unit not in (None, *_UNITS):
         raise InvalidArgumentError(f"time_unit must be s, ms or us, not {options.time_unit!r}")
     rows = _printable(_sorted(averages, options.sort_by)).to_dicts()
