@@ -19,7 +19,7 @@ from torch.nn import functional as F  # noqa: N812 - as everyone calls it
 import capture_recording as recording
 from capture_recording import Recorder, ResNet
 from kernelscope import capture, errors
-from kernelscope.capture.arguments import Arguments
+from kernelscope.capture.marks import Arguments
 from kernelscope.costs.pyprof import parse_marker
 
 if TYPE_CHECKING:

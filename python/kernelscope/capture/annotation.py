@@ -6,12 +6,11 @@ import threading
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from kernelscope.capture.state import Ranges
-from kernelscope.capture.writers import Writer, writer
+from kernelscope.capture.ranges import Ranges, Writer, writer
 from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from kernelscope.capture.modes import Marks
+    from kernelscope.capture.marks import Marks
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,9 +56,9 @@ def annotate(
 
     Example: ``with annotate(): loss = model(batch); loss.backward()``
     """
-    from kernelscope.capture.backward import BackwardHooks
-    from kernelscope.capture.modes import FunctionMode, Marks
-    from kernelscope.capture.modules import ModuleHooks
+    from kernelscope.capture.function_mode import FunctionMode
+    from kernelscope.capture.hooks import BackwardHooks, ModuleHooks
+    from kernelscope.capture.marks import Marks
 
     if stack < 0:
         raise InvalidArgumentError(f"stack must be at least 0, not {stack}")
@@ -122,8 +121,8 @@ def wrap(function: Callable[P, R], *, op: str | None = None, mod: str | None = N
     home = (
         function.__name__ if of_class else type(owner).__name__ if owner is not None else function.__module__
     )
-    said_mod = mod or home
-    said_op = op or ("forward" if of_class else getattr(function, "__name__", type(function).__name__))
+    range_mod = mod or home
+    range_op = op or ("forward" if of_class else getattr(function, "__name__", type(function).__name__))
 
     @functools.wraps(called)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -131,7 +130,7 @@ def wrap(function: Callable[P, R], *, op: str | None = None, mod: str | None = N
         if session is None:
             return called(*args, **kwargs)
         ranges, owner = session.ranges, object()
-        ranges.push(owner, session.marks.text(said_mod, said_op, ranges.path, args, kwargs))
+        ranges.push(owner, session.marks.text(range_mod, range_op, ranges.path, args, kwargs))
         try:
             return called(*args, **kwargs)
         finally:

@@ -3,14 +3,17 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kernelscope.cli import arguments
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import TextIO
 
     from kernelscope.cli.arguments import Subparsers
+
+T = TypeVar("T")
 
 
 def add_parser(subparsers: "Subparsers") -> None:
@@ -92,18 +95,44 @@ def run(options: argparse.Namespace) -> int:
     if options.summary and report.done + report.unchanged:
         _summarize(report.lake, options.run_name, to=sys.stderr if json_lines else sys.stdout)
     if options.html is not None and report.done + report.unchanged:
-        from kernelscope.cli.batch_summary import write_page
-
-        write_page(report.lake, options.run_name, options.html)
+        _in_process(write_page, report.lake, options.run_name, str(options.html))
     return 1 if report.failed else 0
 
 
 def _summarize(lake: Path, run: str, *, to: "TextIO") -> None:
     """Says what to look at first. That it cannot be told does not make the batch a failure."""
-    from kernelscope.cli.batch_summary import text_of
     from kernelscope.errors import KernelscopeError
 
     try:
-        print(text_of(lake, run), end="", file=to)
+        print(_in_process(make_text, lake, run), end="", file=to)
     except KernelscopeError as error:
         print(f"kernelscope: no summary: {error}", file=sys.stderr)
+
+
+def _in_process(make: "Callable[..., T]", lake: Path, run: str, *more: str) -> "T":
+    """What ``make`` gives in a process of its own: the one that leads a batch stays small."""
+    from kernelscope.batch import ProcessPool, cores
+
+    with ProcessPool(1, threads=cores()) as pool:
+        return pool.submit(make, str(lake), run, *more).result()
+
+
+def make_text(lake: str, run: str) -> str:
+    """What to look at first in ``run`` of ``lake``."""
+    from kernelscope.batch import scan
+    from kernelscope.report import cluster_text
+
+    return cluster_text.to_text(scan(lake, run=run))
+
+
+def write_page(lake: str, run: str, out: str) -> None:
+    """Writes the page about ``run`` of ``lake``."""
+    from kernelscope.batch import scan
+    from kernelscope.batch.reports import consistency_warnings
+    from kernelscope.report.html.cluster import write_cluster_page
+
+    opened = scan(lake, run=run)
+    notes = [
+        f"{warning[:1].upper()}{warning[1:]}." for warning in consistency_warnings(opened.entries, run=run)
+    ]
+    write_cluster_page(opened, Path(out), title=f"{lake} {run}", sources=opened.manifest, notes=notes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kernelscope import _traceparse
 from kernelscope.cli import arguments
-from kernelscope.cli.progress import Bar
+from kernelscope.cli.reading import Bar
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.units import format_bytes
 

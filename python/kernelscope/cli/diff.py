@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelscope.cli import arguments
-from kernelscope.cli.progress import Bar
+from kernelscope.cli.reading import Bar
 
 if TYPE_CHECKING:
     from kernelscope.cli.arguments import Subparsers

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from kernelscope.cli.progress import Bar
+from kernelscope.cli.reading import Bar
 
 if TYPE_CHECKING:
     from kernelscope.cli.arguments import Subparsers

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelscope.cli.progress import Bar
+from kernelscope.cli.reading import Bar
 from kernelscope.errors import InvalidArgumentError, NotAFileError, TraceNotFoundError
 
 if TYPE_CHECKING:

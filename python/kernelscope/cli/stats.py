@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from kernelscope.cli import arguments
-from kernelscope.cli.progress import Bar
+from kernelscope.cli.reading import Bar
 from kernelscope.errors import InvalidArgumentError, NotRecordedError
 
 if TYPE_CHECKING:

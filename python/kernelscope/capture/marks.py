@@ -1,14 +1,59 @@
-"""What a call was given, without touching the values of tensors: reading one would wait for the GPU."""
+"""The texts of ranges: function, arguments, module and where in the user's program a call was made.
+
+The values of tensors are not touched: reading one would wait for the GPU.
+"""
 
 import importlib
+import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
+from types import CodeType, FrameType
 from typing import Any, cast
 
 _MOST_TENSORS = 64
 _LONGEST_TEXT = 64
 _SHORT_FLOAT = 6
+# Deeper stacks are machinery.
+_MOST_FRAMES = 200
+# Texts that differ; beyond, arguments are left out, so that neither this process nor the recorder
+# collects texts without end.
+_MOST_TEXTS = 1 << 16
 
 Key = tuple[object, ...]
+
+
+class Marks:
+    """Makes the texts of ranges."""
+
+    def __init__(self, *, stack: int) -> None:
+        self._arguments = Arguments()
+        self._frames = Frames(stack) if stack else None
+        self._texts: dict[Key, str] = {}
+
+    def text(
+        self, mod: str, op: str, path: Sequence[str], args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> str:
+        """The marker of a call, in PyProf's form with module and source lines added."""
+        where = self._frames.find() if self._frames is not None else ()
+        given = self._arguments.key(args, kwargs)
+        key = (mod, op, tuple(path), where, given)
+        text = self._texts.get(key)
+        if text is None:
+            is_full = len(self._texts) >= _MOST_TEXTS
+            text = self._make(mod, op, path, where, () if is_full else given)
+            if not is_full:
+                self._texts[key] = text
+        return text
+
+    def _make(
+        self, mod: str, op: str, path: Sequence[str], where: Sequence[tuple[str, int]], given: Key
+    ) -> str:
+        marker: dict[str, object] = {"mod": mod, "op": op, "args": self._arguments.entries(given)}
+        if path:
+            marker["module"] = ".".join(path)
+        if where:
+            marker["trace"] = [f"{file}:{line}" for file, line in where]
+        return repr(marker)
 
 
 class Arguments:
@@ -118,3 +163,35 @@ class Names:
         if name in self._IDLE or not module.startswith("torch") or ".init" in module:
             return None
         return ("Tensor" if module == "torch.Tensor" else module), name
+
+
+class Frames:
+    """Finds the frames of a call that belong to neither torch nor this package."""
+
+    def __init__(self, depth: int) -> None:
+        torch: Any = importlib.import_module("torch")
+        self._hidden = tuple(
+            os.path.dirname(os.path.abspath(path)) + os.sep for path in (str(torch.__file__), __file__)
+        )
+        self._depth = depth
+        self._shown: dict[CodeType, bool] = {}
+
+    def find(self) -> tuple[tuple[str, int], ...]:
+        """File and line of the frames, outermost first."""
+        found: list[tuple[str, int]] = []
+        frame: FrameType | None = inspect.currentframe()
+        for _ in range(_MOST_FRAMES):
+            if frame is None or len(found) >= self._depth:
+                break
+            if self._is_shown(frame.f_code):
+                found.append((frame.f_code.co_filename, frame.f_lineno))
+            frame = frame.f_back
+        return tuple(reversed(found))
+
+    def _is_shown(self, code: CodeType) -> bool:
+        known = self._shown.get(code)
+        if known is None:
+            path = os.path.abspath(code.co_filename)
+            is_file = not code.co_filename.startswith("<frozen")
+            known = self._shown[code] = is_file and not path.startswith(self._hidden)
+        return known

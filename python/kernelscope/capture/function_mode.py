@@ -5,54 +5,16 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
-from kernelscope.capture.arguments import Arguments, Key, Names
-from kernelscope.capture.backward import BackwardHooks
-from kernelscope.capture.frames import Frames
-from kernelscope.capture.state import Ranges
+from kernelscope.capture.hooks import BackwardHooks
+from kernelscope.capture.marks import Marks, Names
+from kernelscope.capture.ranges import Ranges
 
-# Texts that differ; beyond, arguments are left out, so that neither this process nor the recorder
-# collects texts without end.
-_MOST_TEXTS = 1 << 16
 # Functions of Python that are a whole layer: what they call gets ranges of its own.
 _LAYERS = frozenset({"multi_head_attention_forward"})
 _BACKWARD = frozenset({"backward", "grad"})
 
 _torch: Any = importlib.import_module("torch")
 _overrides: Any = importlib.import_module("torch.overrides")
-
-
-class Marks:
-    """Makes the texts of ranges."""
-
-    def __init__(self, *, stack: int) -> None:
-        self._arguments = Arguments()
-        self._frames = Frames(stack) if stack else None
-        self._texts: dict[Key, str] = {}
-
-    def text(
-        self, mod: str, op: str, path: Sequence[str], args: Sequence[object], kwargs: Mapping[str, object]
-    ) -> str:
-        """The marker of a call, in PyProf's form with module and source lines added."""
-        where = self._frames.find() if self._frames is not None else ()
-        given = self._arguments.key(args, kwargs)
-        key = (mod, op, tuple(path), where, given)
-        text = self._texts.get(key)
-        if text is None:
-            is_full = len(self._texts) >= _MOST_TEXTS
-            text = self._make(mod, op, path, where, () if is_full else given)
-            if not is_full:
-                self._texts[key] = text
-        return text
-
-    def _make(
-        self, mod: str, op: str, path: Sequence[str], where: Sequence[tuple[str, int]], given: Key
-    ) -> str:
-        marker: dict[str, object] = {"mod": mod, "op": op, "args": self._arguments.entries(given)}
-        if path:
-            marker["module"] = ".".join(path)
-        if where:
-            marker["trace"] = [f"{file}:{line}" for file, line in where]
-        return repr(marker)
 
 
 class FunctionMode(_overrides.TorchFunctionMode):  # pyright: ignore[reportUntypedBaseClass]
