@@ -80,7 +80,7 @@ class LakeFullError(KernelscopeError, OSError):
 
 
 class RankUnknownError(KernelscopeError, ValueError):
-    """Neither a trace nor its name tells its rank."""
+    """Neither a trace nor its name has its rank."""
 
 
 class RankTakenError(KernelscopeError, ValueError):

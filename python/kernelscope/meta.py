@@ -24,7 +24,7 @@ class TraceMeta:
     file_bytes: int
     content_bytes: int
     recorder: str | None
-    """Which recorder wrote the file and when it was current, as far as the file tells."""
+    """Which recorder wrote the file and when it was current, as far as the file says."""
     base_time_ns: int | None
     rank: int | None
     world_size: int | None

@@ -177,7 +177,7 @@ def test_a_dead_process_holds_no_lock(cli: Run, traces: Path, tmp_path: Path) ->
 def test_a_worker_that_always_dies_is_recorded(
     traces: Path, tmp_path: Path, undisturbed: dict[str, bytes]
 ) -> None:
-    """The system kills whoever reads rank 1, twice."""
+    """The system kills the worker that reads rank 1, twice."""
     stop = threading.Event()
     killed: list[int] = []
 

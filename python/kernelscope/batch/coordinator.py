@@ -83,7 +83,7 @@ def run(
         except OSError as error:
             raise _explained(error, lake, report) from None
         finally:
-            # A full disk has been told of by now, and the lines that were appended say the same.
+            # A full disk has been reported by now, and the lines that were appended say the same.
             with contextlib.suppress(OSError):
                 manifest.rewrite(lake, report.entries.values())
             manifest.clear_staging(lake)

@@ -46,7 +46,7 @@ def find(url: str, is_trace: Callable[[str], bool]) -> Iterator[tuple[str, int]]
 
 
 def fingerprint(url: str) -> str:
-    """What the file system gives to tell a file's content from another, such as an ETag."""
+    """What the file system has to identify a file's content, such as an ETag."""
     files, path = _open(url)
     try:
         files.invalidate_cache()

@@ -8,7 +8,7 @@ from kernelscope.batch import remote
 from kernelscope.batch.sources import Source
 
 WORKER_BYTES = 110_000_000
-"""A worker before it reads: the interpreter, Polars and the reader; and what small tables come to."""
+"""A worker before it reads: the interpreter, Polars and the reader; and small tables."""
 _JSON_SHARE = 0.5
 """Peak of reading and writing, per byte of JSON: 0.48 is the most that was measured, for compact files."""
 _DATABASE_SHARE = 1.2

@@ -39,7 +39,7 @@ Kind = Literal["file", "member", "remote"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A trace that can be read: where it is, its size, and what tells whether it changed.
+    """A trace that can be read: where it is, its size, and what shows whether it changed.
 
     ``name`` is unique and what people see; ``path`` is the file, the archive or the URL. A member of an
     archive begins at ``offset`` in it. ``mtime_ns`` and the fingerprint are null where nothing was looked up.
@@ -58,7 +58,7 @@ class Source:
         return re.split(r"[/\\]|::", self.name)[-1]
 
     def fingerprint(self) -> str:
-        """What tells the content from another."""
+        """What identifies the content."""
         if self.kind == "remote":
             return remote.fingerprint(self.path)
         with open(self.path, "rb") as file:
@@ -206,7 +206,7 @@ def fingerprint(file: BinaryIO, size: int, *, offset: int = 0) -> str:
 
 
 def rank_from_name(name: str) -> int | None:
-    """The rank that a file's name tells; null if it tells none.
+    """Returns the rank in a file's name; None if there is none.
 
     ``rank12.pt.trace.json.gz``, ``trace_rank-3.json`` and ``report.7.sqlite`` do; the numbers of times,
     dates, versions and processes do not.

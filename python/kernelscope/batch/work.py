@@ -58,7 +58,7 @@ class Result:
 def read_rank(task: Task) -> Result:
     """Reads a trace and writes its tables into a new folder of the lake's staging folder.
 
-    Raises: KernelscopeError: the trace cannot be read, or its rank cannot be told.
+    Raises: KernelscopeError: the trace cannot be read, or its rank is not known.
         ChangedWhileReadError: it is still being written.
         OSError: the tables cannot be written.
     """
@@ -182,7 +182,7 @@ def write_table(frame: "pl.DataFrame", path: Path) -> None:
 
 
 def _check_space(folder: Path) -> None:
-    """Fails with the system's own error if nothing more can be written, which Polars does not tell."""
+    """Fails with the system's own error if nothing more can be written, which Polars does not report."""
     with tempfile.TemporaryFile(dir=folder) as probe:
         probe.write(bytes(1 << 20))
         probe.flush()

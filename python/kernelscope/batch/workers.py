@@ -16,7 +16,7 @@ from kernelscope.batch.sources import Source
 from kernelscope.errors import InvalidArgumentError, SchedulerLostError, WorkerDiedError
 
 _TRIES = 2
-"""The system kills whoever is largest at the time, which need not have been at fault."""
+"""The system kills the largest process at the time, which need not have been at fault."""
 _AHEAD = 2
 """Tasks per worker that are handed out, so that none waits for the next."""
 _CONNECT_S = 10
@@ -169,7 +169,7 @@ def _planned(
 def _processes(order: list[tuple[Source, int]], workers: int | None, memory: int) -> tuple[int, int]:
     """How many processes, so that the largest source fits beside them; and threads of each."""
     wanted = min(workers or sizing.cores(), len(order))
-    # Those that fit nowhere do not count: they are told of, and left out.
+    # Those that fit nowhere do not count: they are reported, and left out.
     largest = max((peak for _, peak in order if peak <= memory), default=WORKER_BYTES)
     count = max(1, min(wanted, 1 + (memory - largest) // WORKER_BYTES))
     # With fewer traces than cores, a trace may have several.

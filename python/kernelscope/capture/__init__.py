@@ -1,7 +1,7 @@
 """Puts operator, shapes, types, module and source line of every call of PyTorch on the timeline.
 
 ``with annotate():`` around a model, or ``init()`` once at the top of a program, and every kernel in an nsys
-report or a profiler trace can be told by the function that launched it. Nothing in torch is patched: calls
+report or a profiler trace can be found by the function that launched it. Nothing in torch is patched: calls
 are seen through a torch function mode, modules through forward hooks, the backward pass through hooks of its
 nodes. Nothing waits for the GPU. ``profile`` records a complete trace with the PyTorch profiler, and
 ``python -m kernelscope.capture script.py`` runs a script as it is.

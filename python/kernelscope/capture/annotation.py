@@ -49,7 +49,7 @@ def annotate(
     ``backend`` is ``nvtx`` for a recording with nsys, or ``profiler`` for one with ``torch.profiler``.
     ``modules`` puts ranges around the forward of modules. ``backward`` puts ranges around the nodes of the
     backward pass; the profiler links these itself, so that it is off there unless asked for. ``stack`` is
-    the number of lines of the user's program that each call is told with. ``to`` replaces the backend.
+    the number of lines of the user's program that each call is marked with. ``to`` replaces the backend.
 
     Raises: InvalidArgumentError: an unknown backend, one that is not installed, or annotation is on.
         ImportError: PyTorch is not installed.

@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _summarize(lake: Path, run: str, *, to: "TextIO") -> None:
-    """Says what to look at first. That it cannot be told does not make the batch a failure."""
+    """Says what to look at first. The batch has not failed where that is not known."""
     from kernelscope.errors import KernelscopeError
 
     try:

@@ -27,7 +27,7 @@ class Watch:
         self._failures = 0
 
     def update(self, rank: "RankReport", batch: "BatchReport") -> None:
-        """Is told that a source is finished."""
+        """Notes that a source is finished."""
         if self._json_lines:
             sys.stdout.write(rank.to_line())
             sys.stdout.flush()

@@ -17,7 +17,7 @@ Value = bool | int | float | str | tuple["Value", ...] | None
 
 
 class _Unread:
-    """What stands for an input that the trace does not tell."""
+    """What stands for an input that the trace does not record."""
 
 
 # Shapes that were not recorded, or whose record is damaged: perhaps a tensor.
@@ -159,7 +159,7 @@ def shape_of_input(input_dims: str | None, index: int) -> tuple[int, ...] | None
 class Call:
     """The recorded inputs of one call of an operator, by position as in its schema.
 
-    ``inplace`` tells ``add_`` from ``add``; ``output_dims`` is the shape of the result where the caller
+    ``inplace`` distinguishes ``add_`` from ``add``; ``output_dims`` is the result's shape where the caller
     knows it from elsewhere, ``hints`` are numbers that it found outside the inputs (docs/costs.md lists
     them), and ``dense`` holds under conventions that take every product as dense and real: no masks, no
     complex arithmetic.
@@ -253,7 +253,7 @@ class Call:
         else:
             arg = self.args[index] if index < len(self.args) else UNREAD
         if arg is None:
-            # Without recorded values, nothing tells an omitted option from one that was not written down.
+            # Without recorded values, an omitted option looks like one that was not written down.
             arg = default if self.values_recorded else UNREAD
         if isinstance(arg, (_Unread, Tensor)) or (
             isinstance(arg, tuple) and arg and isinstance(arg[0], Tensor)

@@ -67,7 +67,7 @@ BOOL = _BY_NAME["bool"]
 _RANK = {"bool": 0, "integer": 1, "float": 2, "complex": 3}
 
 
-# A size in bytes to NumPy, in bits to Triton: only the mark in front of the name tells which is meant.
+# A size in bytes to NumPy, in bits to Triton: only the mark in front of the name says which is meant.
 _NUMPY = {
     "f2": FLOAT16,
     "f4": FLOAT32,

@@ -55,7 +55,7 @@ def _pooled(call: Call, x: Tensor, first: int, rank: int, *, dilated: bool) -> t
 
 
 def _rank(name: str) -> int:
-    """The spatial dimensions that a name such as ``avg_pool2d`` tells."""
+    """The spatial dimensions that are in a name such as ``avg_pool2d``."""
     return next(rank for rank in (3, 2, 1) if f"{rank}d" in name)
 
 

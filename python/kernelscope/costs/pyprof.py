@@ -156,7 +156,7 @@ _RENAMED = {
     "native_dropout": ("dropout", False),
     "threshold_backward": ("relu", True),
 }
-# It tells products from helpers by these parts of kernels' names.
+# It distinguishes products from helpers by these parts of kernels' names.
 _PRODUCT_KERNEL = "_s884cudnn_gemm"
 
 
@@ -170,7 +170,7 @@ def _argument(value: object) -> dict[str, Any] | None:
 def _recorded(call: Call, *, op: str, backward: bool) -> Cost:
     """An operator of a Kineto trace as if its function had been marked and launched one kernel.
 
-    One figure for the traffic: PyProf does not tell reading from writing.
+    One figure for the traffic: PyProf does not separate reading from writing.
     """
     mod = min(_MODELS[op].mods or {"torch"})
     args = [entry for arg in call.args if (entry := _argument(arg)) is not None]

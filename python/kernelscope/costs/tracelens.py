@@ -38,7 +38,7 @@ def _size(dtype: DType) -> int:
 
 
 def _cost(flops: int, dtype: DType, moved: Callable[[], int]) -> Cost:
-    """One figure for the traffic: TraceLens does not tell reading from writing."""
+    """One figure for the traffic: TraceLens does not separate reading from writing."""
     try:
         total = moved()
     except _UnsizedError as error:

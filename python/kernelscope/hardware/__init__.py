@@ -114,7 +114,7 @@ def gpus() -> dict[str, Gpu]:
 def find_gpu(name: str, *, memory_bytes: int | None = None, sm_count: int | None = None) -> Match:
     """The GPU that a trace calls ``name``, in its maker's spelling, or by a key of the table.
 
-    Memory and number of multiprocessors, where the trace has them, tell variants apart.
+    Memory and number of multiprocessors, where the trace has them, distinguish variants.
 
     Example: ``find_gpu("NVIDIA A100-SXM4-80GB").gpu.key`` is ``a100-sxm4-80gb``.
     """
@@ -154,5 +154,5 @@ def _fits_size(gpu: Gpu, memory_bytes: int | None, sm_count: int | None) -> bool
 
 
 def _figures(gpu: Gpu) -> tuple[object, ...]:
-    """What decides a roofline: variants that agree in it need not be told apart."""
+    """What decides a roofline: variants that agree in it count as one."""
     return (tuple(gpu.vector.items()), tuple(gpu.matrix.items()), gpu.bandwidth)

@@ -9,7 +9,7 @@ from kernelscope import _traceparse
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
-# What an event is told by in each round, that which says most first.
+# What identifies an event in each round, the most specific first.
 _LEVELS = (
     ("thread", "depth", "class", "name", "input_dims"),
     ("thread", "depth", "class", "name"),
@@ -80,7 +80,7 @@ def corresponding(before: "Trace", after: "Trace", steps: pl.DataFrame) -> Pairs
 
 def _sequence(ops: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """The operators of the paired steps in order, with the rank of their thread by how much runs on it."""
-    # Which thread is which is told by what it does: a backward thread of one may be the busiest of the other.
+    # Threads are identified by what they do: a backward thread of one may be the busiest of the other.
     gradients = (pl.col("phase").cast(pl.String) == "backward").fill_null(value=False).mean()
     ranked = (
         ops.group_by("track")
@@ -142,7 +142,7 @@ def _work_pairs(before: "Trace", after: "Trace", ops: pl.DataFrame) -> pl.DataFr
 
 
 def _numbered(trace: "Trace") -> pl.DataFrame:
-    """GPU work with its operator, and the how manieth of its name there it is."""
+    """GPU work with its operator, and its place among the work of its name there."""
     work = trace.gpu_ops.select(
         "row",
         "start_ns",

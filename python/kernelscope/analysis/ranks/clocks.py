@@ -1,4 +1,4 @@
-"""One clock for all ranks: how far each rank's is off, as collectives tell."""
+"""One clock for all ranks: how far each rank's is off, by the ends of collectives."""
 
 from collections.abc import Iterable
 from typing import cast

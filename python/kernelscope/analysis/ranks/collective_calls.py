@@ -33,7 +33,7 @@ CALL_SCHEMA: dict[str, pl.DataType] = {
 """Columns of ``communication_calls``. ``kind`` is what the collective does, ``peer`` the pair of ranks of a
 transfer, ``hidden_ns`` how long the device computed meanwhile."""
 
-# A kernel's name tells what it does where no arguments were recorded; the longer names in front. One that
+# A kernel's name says what it does where no arguments were recorded; the longer names in front. One that
 # sends and receives runs all-to-alls, too: what it moved is not known.
 _KERNELS = {
     "allreduce": "all_reduce",
@@ -71,7 +71,7 @@ def communication_calls(tables: RankTables, *, ranks: int) -> pl.DataFrame:
         return pl.DataFrame(schema=CALL_SCHEMA)
     calls = _with_messages(tables, calls)
     on_gpu, on_host = calls.filter(pl.col("device").is_not_null()), calls.filter(pl.col("device").is_null())
-    # One rank needs not be told from others; a column that says so is as long as the table.
+    # A single rank needs no column of its own, which would be as long as the table.
     of_rank = ["rank"] if ranks > 1 else []
     # What the host communicates, the work of any of its GPUs hides.
     calls = pl.concat([_hidden(tables, on_gpu, [*of_rank, "device"]), _hidden(tables, on_host, of_rank)])
@@ -158,10 +158,10 @@ def _with_messages(tables: RankTables, calls: pl.DataFrame) -> pl.DataFrame:
         calls = _with_ranges(tables, calls, in_range)
     by = ["name", "kernel", "dtype", "in_elements", "out_elements"]
     kinds = calls.select(by).unique()
-    told = [_message(*row) for row in kinds.iter_rows()]
+    messages = [_message(*row) for row in kinds.iter_rows()]
     kinds = kinds.with_columns(
-        pl.Series("kind", [kind for kind, _ in told], dtype=pl.String),
-        pl.Series("message_bytes", [size for _, size in told], dtype=pl.Int64),
+        pl.Series("kind", [kind for kind, _ in messages], dtype=pl.String),
+        pl.Series("message_bytes", [size for _, size in messages], dtype=pl.Int64),
     )
     calls = calls.join(kinds, on=by, how="left", nulls_equal=True, maintain_order="left")
     ends = ("source_rank", "destination_rank")
@@ -181,10 +181,10 @@ def _with_inputs(tables: RankTables, calls: pl.DataFrame, unsized: pl.DataFrame)
     columns = {"op": "name", "dims": "input_dims", "types": "input_types"}
     ops = tables.looked_up("ops", wanted, columns).rename({"row": "op_row"})
     sizes = ops.select("dims", "types").unique().drop_nulls()
-    told = [_first_input(dims, types) for dims, types in sizes.iter_rows()]
+    inputs = [_first_input(dims, types) for dims, types in sizes.iter_rows()]
     sizes = sizes.with_columns(
-        pl.Series("elements", [count for count, _ in told], dtype=pl.Int64),
-        pl.Series("type", [dtype for _, dtype in told], dtype=pl.String),
+        pl.Series("elements", [count for count, _ in inputs], dtype=pl.Int64),
+        pl.Series("type", [dtype for _, dtype in inputs], dtype=pl.String),
     )
     ops = ops.join(sizes, on=["dims", "types"], how="left")
     calls = calls.join(
@@ -207,8 +207,8 @@ def _with_ranges(tables: RankTables, calls: pl.DataFrame, in_range: pl.DataFrame
     ranges = tables.looked_up("ranges", wanted, {"range": "name", "sizes": "sizes"})
     ranges = ranges.rename({"row": "range_row"})
     sizes = ranges.select("sizes").unique().drop_nulls()
-    told = pl.Series("elements", [_elements(text) for text in sizes["sizes"]], dtype=pl.Int64)
-    ranges = ranges.join(sizes.with_columns(told), on="sizes", how="left").drop("sizes")
+    elements = pl.Series("elements", [_elements(text) for text in sizes["sizes"]], dtype=pl.Int64)
+    ranges = ranges.join(sizes.with_columns(elements), on="sizes", how="left").drop("sizes")
     calls = calls.join(ranges, on=["rank", "range_row"], how="left", maintain_order="left")
     missing = pl.col("in_elements").is_null() & pl.col("elements").is_not_null()
     dtype = pl.col("kernel").str.extract(_TYPE_IN_KERNEL, 1)
@@ -296,7 +296,7 @@ def matched(calls: pl.DataFrame) -> pl.DataFrame:
         matched_by=pl.when(numbered).then(pl.lit("sequence")).otherwise(pl.lit("order")),
     )
     # Of the calls of a step this is the place; of one sequence number, which several kernels of a group of
-    # transfers share, it tells these apart.
+    # transfers share, it distinguishes these.
     place = pl.int_range(pl.len()).over("rank", "line", "key")
     keyed = keyed.sort("rank", "start_ns", "row").with_columns(place=place)
     found = _numbered(keyed, ["line", "key", "place"], "instance").drop("line", "key", "place")

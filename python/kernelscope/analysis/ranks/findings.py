@@ -72,7 +72,7 @@ _Row = tuple[str, list[int], str | None, float | None, float, str]
 
 
 def _late_ranks(cluster: Cluster, threshold: float, slowed: set[int]) -> list[_Row]:
-    """Ranks that straggle often; those whose network is slow are told by its links, if these are known."""
+    """Ranks that straggle often; those with a slow network are found by its links, if these are known."""
     often = (_OFTEN * pl.col("steps") >= pl.col("of_steps")) & (
         (pl.col("steps") > 1) | (pl.col("of_steps") == 1)
     )

@@ -98,7 +98,7 @@ class LakeTables:
 
 
 RECORDED = "metadata"
-"""Where a rank comes from that the trace itself tells: it is no other rank's."""
+"""Where a rank comes from that the trace itself records: it is no other rank's."""
 
 _RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
 
@@ -106,11 +106,11 @@ _RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
 def ranks_of(traces: Sequence["Trace"]) -> list[tuple[int, str]]:
     """The rank of each trace, and where it comes from: its metadata, its file's name, or its place.
 
-    Traces of which neither tells get the smallest numbers that no other has.
+    Traces of which neither is known get the smallest numbers that no other has.
 
     Raises: InvalidArgumentError: two traces are of one rank.
     """
-    told: list[tuple[int, str] | None] = []
+    known: list[tuple[int, str] | None] = []
     paths: dict[int, str] = {}
     for trace in traces:
         path, rank, origin = trace.meta.path, trace.meta.rank, RECORDED
@@ -121,15 +121,15 @@ def ranks_of(traces: Sequence["Trace"]) -> list[tuple[int, str]]:
             raise InvalidArgumentError(f"{paths[rank]} and {path} are both of rank {rank}")
         if rank is not None:
             paths[rank] = path
-        told.append(None if rank is None else (rank, origin))
-    free = (number for number in range(len(told) + len(paths)) if number not in paths)
-    return [(next(free), "place") if known is None else known for known in told]
+        known.append(None if rank is None else (rank, origin))
+    free = (number for number in range(len(known) + len(paths)) if number not in paths)
+    return [(next(free), "place") if found is None else found for found in known]
 
 
 def split_processes(ranks: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, list[int]]:
     """Makes each process that communicates a rank, where one trace has several.
 
-    That is a trace which does not tell its rank, as a database of all processes of a machine. Its ranks get
+    That is a trace that does not record its rank, as a database of all processes of a machine. Its ranks get
     the smallest numbers that no other trace has, in order of trace, process and device.
 
     Columns: of ``ranks``, needs ``rank``, ``rank_from``; of ``calls``, ``rank``, ``pid``, ``device``.

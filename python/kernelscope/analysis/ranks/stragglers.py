@@ -19,7 +19,7 @@ def rank_steps(source: "Source | Cluster") -> pl.DataFrame:
     """What each rank did in each step, without the time it waited for other ranks.
 
     Ranks that train together take equally long for a step: the slow one computes while the others wait.
-    ``own_ns`` tells them apart.
+    ``own_ns`` distinguishes them.
 
     Columns: ``rank``, ``step``, ``start_ns`` (on the rank's clock), ``total_ns``; ``compute_ns`` (kernels,
         copies and memsets run), ``launch_ns`` (the GPU idles while the host works or nothing is recorded),
