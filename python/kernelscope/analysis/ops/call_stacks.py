@@ -1,7 +1,5 @@
 """Python call stacks of host events, recorded or put together from the frames around them."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from kernelscope.analysis.call_tree import CallTree, marked_parents
@@ -9,9 +7,7 @@ from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.innermost import innermost
 from kernelscope.analysis.ops.name_trie import name_trie
 from kernelscope.analysis.row_lookup import looked_up
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _WRAPPER = "autograd::engine::evaluate_function: "
 # Frames of the profiler and of autograd that torch leaves out.
@@ -29,7 +25,7 @@ _SOURCE = r"\(\d+\): "
 _LONGEST_NAME = 1_024
 
 
-def with_call_stacks(trace: "Trace") -> pl.DataFrame:
+def with_call_stacks(trace: Trace) -> pl.DataFrame:
     """The table ``ops``, its ``call_stack`` put together from Python frames where no stack was recorded.
 
     The stack of an operator is the innermost frame with a line of source that runs around it, and the frames
@@ -60,7 +56,7 @@ def _source_frames(python: pl.DataFrame, is_source: pl.Series) -> pl.DataFrame:
     return python.select("row", "name").filter(is_source).with_columns(marked_parents(python, is_source))
 
 
-def recorded_texts(trace: "Trace") -> pl.DataFrame:
+def recorded_texts(trace: Trace) -> pl.DataFrame:
     """The call stacks that were recorded with operators and Python frames: ``row`` and ``text``.
 
     They are recorded only by a profiler with ``with_stack=True`` whose experimental configuration has
@@ -70,7 +66,7 @@ def recorded_texts(trace: "Trace") -> pl.DataFrame:
     return pl.concat([trace.ops.select(columns), trace.python.select(columns)])
 
 
-def with_stacks(trace: "Trace", events: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
+def with_stacks(trace: Trace, events: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
     """Adds ``stack``: the text of each event's call stack, leaf first, ``;`` between frames; null for none.
 
     The stack of a gradient is that of the operator whose gradient it is, and null if that operator is not
@@ -110,7 +106,7 @@ def _is_gradient(events: pl.DataFrame) -> pl.Series:
     return backward | (events["name"] == wrapped).fill_null(value=False)
 
 
-def _forward_texts(trace: "Trace", events: pl.DataFrame) -> pl.DataFrame:
+def _forward_texts(trace: Trace, events: pl.DataFrame) -> pl.DataFrame:
     """The stack of the first event with a sequence number on the thread that each profiler index means."""
     gradients = trace.ops.select("forward_thread", "forward_row").filter(
         (pl.col("forward_thread") > 0) & pl.col("forward_row").is_not_null()

@@ -1,7 +1,6 @@
 """Folded stacks, from which flame graphs are drawn."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -12,9 +11,7 @@ from kernelscope.analysis.ops.host_events import call_slices, host_events, shown
 from kernelscope.analysis.ops.name_trie import Trie, flat_trie, name_trie
 from kernelscope.analysis.row_lookup import looked_up, positions
 from kernelscope.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 VIEWS = ("python", "module", "op")
 METRICS = ("self_cpu", "self_cuda")
@@ -35,7 +32,7 @@ _HOST, _LINKED, _ALONE = 0, 1, 2
 
 
 def folded_stacks(
-    trace: "Trace",
+    trace: Trace,
     *,
     by: str = "python",
     metric: str = "self_cpu",
@@ -75,14 +72,14 @@ def folded_stacks(
 
 
 def stack_tables(
-    trace: "Trace",
+    trace: Trace,
     by: str,
     metrics: Sequence[str],
     *,
     aggregate: bool = True,
     most_stacks: int | None = None,
 ) -> list[pl.DataFrame]:
-    """The table of :func:`folded_stacks` for each of several metrics, at the cost of little more than one."""
+    """The table of :func:`folded_stacks` for each of several metrics, of one walk through the trace."""
     if by == "python":
         rows, trie = _python_rows(trace, metrics)
     else:
@@ -102,7 +99,7 @@ def stack_tables(
     return tables
 
 
-def _python_rows(trace: "Trace", metrics: Sequence[str]) -> tuple[pl.DataFrame, Trie]:
+def _python_rows(trace: Trace, metrics: Sequence[str]) -> tuple[pl.DataFrame, Trie]:
     """Path and times of each host event, and the paths."""
     events, texts, trie = host_events(trace), recorded_texts(trace), None
     if texts["text"].null_count() == texts.height:
@@ -122,7 +119,7 @@ def _python_rows(trace: "Trace", metrics: Sequence[str]) -> tuple[pl.DataFrame, 
     return rows, trie
 
 
-def _rebuilt_stacks(trace: "Trace", events: pl.DataFrame) -> tuple[pl.DataFrame, Trie]:
+def _rebuilt_stacks(trace: Trace, events: pl.DataFrame) -> tuple[pl.DataFrame, Trie]:
     """The call stacks of operators and Python frames, put together from the frames in the trace.
 
     Like the recorded ones without the frame itself: ``text`` is a path of the trie.
@@ -142,7 +139,7 @@ def _frame_texts(names: pl.DataFrame) -> pl.Series:
     return cleaned.select(pl.when(~is_left_out(pl.col("name"))).then("name")).to_series()
 
 
-def _nested_rows(trace: "Trace", metrics: Sequence[str], *, with_modules: bool) -> tuple[pl.DataFrame, Trie]:
+def _nested_rows(trace: Trace, metrics: Sequence[str], *, with_modules: bool) -> tuple[pl.DataFrame, Trie]:
     """Path and times of each event and each piece of GPU work, and the paths."""
     nodes = _nodes(trace, with_modules=with_modules)
     nodes = nodes.with_columns(self_cuda=pl.lit(0, pl.Int64))
@@ -165,7 +162,7 @@ def _nested_rows(trace: "Trace", metrics: Sequence[str], *, with_modules: bool) 
     return nodes.select("row", "start_ns", *metrics, before=pl.lit(0), path=trie.path_of), trie
 
 
-def _nodes(trace: "Trace", *, with_modules: bool) -> pl.DataFrame:
+def _nodes(trace: Trace, *, with_modules: bool) -> pl.DataFrame:
     """Host events nested as calls, with the modules of the network among them if wanted."""
     frames = trace.python.clear()
     if with_modules:
@@ -183,7 +180,7 @@ def _nodes(trace: "Trace", *, with_modules: bool) -> pl.DataFrame:
     return nest(pl.concat(parts))
 
 
-def _work(trace: "Trace") -> pl.DataFrame:
+def _work(trace: Trace) -> pl.DataFrame:
     """GPU work as nodes below the operator or range that it belongs to."""
     parent = pl.coalesce("op_row", "range_row")
     return trace.gpu_ops.select(

@@ -1,15 +1,11 @@
 """The events of the host nested as calls, with their times, as torch.profiler sees them."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from kernelscope.analysis.call_tree import CallTree, nest
 from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.row_lookup import looked_up
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 TIMES = ("cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
 
@@ -23,7 +19,7 @@ _HIDDEN = (
 )
 
 
-def host_events(trace: "Trace") -> pl.DataFrame:
+def host_events(trace: Trace) -> pl.DataFrame:
     """Operators, annotations, Python frames and runtime calls, nested per thread.
 
     Columns: ``row``, ``start_ns``, ``dur_ns``, ``name`` (categorical), ``track``, ``is_python``,
@@ -35,7 +31,7 @@ def host_events(trace: "Trace") -> pl.DataFrame:
     return events.with_columns(names.spread(shown).alias("name"))
 
 
-def call_slices(trace: "Trace", frames: pl.DataFrame) -> pl.DataFrame:
+def call_slices(trace: Trace, frames: pl.DataFrame) -> pl.DataFrame:
     """Operators, annotations, runtime calls and Python ``frames``, but for those that torch hides.
 
     Columns: ``row``, ``start_ns``, ``dur_ns``, ``name``, ``track``, ``is_python``; of operators also
@@ -59,7 +55,7 @@ def shown_name(text: pl.Expr) -> pl.Expr:
     return pl.when(text.str.starts_with("ProfilerStep#")).then(pl.lit("ProfilerStep*")).otherwise(text)
 
 
-def timed_calls(trace: "Trace", events: pl.DataFrame) -> CallTree:
+def timed_calls(trace: Trace, events: pl.DataFrame) -> CallTree:
     """The tree of the host's events, repeats of a name being one, with the columns of ``TIMES``."""
     tree = CallTree(events)
     tree.merge_repeats(events["name"])

@@ -1,4 +1,4 @@
-"""Merges the nodes of a forest that have the same names above them."""
+"""Paths of names in a forest: nodes that have the same names above them share one."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,7 +14,7 @@ MOST_LEVELS = 256
 
 
 class Trie(NamedTuple):
-    """Nodes with their paths, and the paths.
+    """The paths of nodes.
 
     ``path_of`` has the path of each node, in the order of the nodes. ``paths`` has ``parent`` (path; null for
     a root) and ``name``, a position in ``texts``; a path is known by its position.
@@ -33,7 +33,7 @@ class Trie(NamedTuple):
         return taken(_traceparse.path_texts(self.paths, self.texts, wanted, root_first), "text")
 
     def folded(self, calls: pl.DataFrame, *, most: int) -> pl.DataFrame:
-        """What calls come to by the texts of their paths, without those that have none or come to 0.
+        """Sums calls by the texts of their paths, without those that have none or sum to 0.
 
         Columns: of ``calls``, needs ``path`` (null for none) and ``value_ns``; gives ``stack`` (null but for
             the first ``most``), ``value_ns`` (the sum) and ``events``.
@@ -53,7 +53,7 @@ def name_trie(
 ) -> Trie:
     """The trie of ``nodes``: two nodes share a path if they and all above them agree in ``keys``.
 
-    ``text`` tells the texts of names from their columns ``keys``.
+    ``text`` makes the texts of names from their columns ``keys``.
 
     Columns: of ``nodes``, needs ``row``, ``parent_row`` (null, or not there, for a root) and ``keys``.
     """

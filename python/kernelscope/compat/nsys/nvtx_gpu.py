@@ -13,7 +13,7 @@ from kernelscope.compat.nsys.names import (
     text_keys,
     with_kernel_names,
 )
-from kernelscope.compat.nsys.nvtx_ranges import range_id, range_stacks, style
+from kernelscope.compat.nsys.nvtx_ranges import RANGE_NUMBERS, range_id, style, with_range_numbers
 from kernelscope.compat.nsys.parts import in_buckets, ordered_parts, sums_by_text
 from kernelscope.compat.nsys.report import HOST_BY, NVTX, Field, Figure, Question, Report, selected
 from kernelscope.compat.nsys.statistics import distribution_fields, spread
@@ -35,13 +35,7 @@ def _projection_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame
     parents = positions(ranges["row"], ranges["parent_row"])
 
     def shown(chosen: pl.Series) -> pl.DataFrame:
-        part = ranges[chosen]
-        return part.with_columns(
-            range_text(part).alias("name"),
-            ids.gather(chosen).alias("range_id"),
-            ids.gather(parents.gather(chosen)).alias("parent_id"),
-            range_stacks(ids, parents, chosen).alias("range_stack"),
-        ).select(_SHOWN)
+        return with_range_numbers(ranges[chosen], chosen, ids, parents).select(_SHOWN)
 
     yield pl.concat([shown(parents.head(0)), outside], how="diagonal_relaxed")
     for chosen in ordered_parts(ranges["start_ns"]):
@@ -196,9 +190,7 @@ REPORTS = (
             Field("NumGPUOps", "launches"),
             Field("Lvl", "depth"),
             Field("NumChild", "children"),
-            Field("RangeId", "range_id"),
-            Field("ParentId", "parent_id"),
-            Field("RangeStack", "range_stack"),
+            *RANGE_NUMBERS,
         ),
         build=_projection_trace,
         sources=(NVTX,),

@@ -1,6 +1,6 @@
 """NVTX ranges on the host: summaries by text, and the tree of push/pop ranges."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
@@ -12,12 +12,12 @@ from kernelscope.compat.nsys.report import HOST_BY, NVTX, Field, Question, Repor
 from kernelscope.compat.nsys.statistics import summary_fields
 from kernelscope.trace import Trace
 
-STYLES = {"push_pop": "PushPop", "start_end": "StartEnd", "annotation": "PushPop"}
+_STYLES = {"push_pop": "PushPop", "start_end": "StartEnd", "annotation": "PushPop"}
 
 
 def style() -> pl.Expr:
     """The style of a range as nsys calls it."""
-    return pl.col("kind").cast(pl.String).replace_strict(STYLES, default=None)
+    return pl.col("kind").cast(pl.String).replace_strict(_STYLES, default=None)
 
 
 def range_id(trace: Trace, row: str) -> pl.Expr:
@@ -27,20 +27,36 @@ def range_id(trace: Trace, row: str) -> pl.Expr:
     return pl.col(row).cast(pl.Int64) - shift
 
 
-def range_stacks(ids: pl.Series, parents: pl.Series, chosen: pl.Series) -> pl.Series:
-    """The numbers of all ranges around each of ``chosen`` and its own, outermost first, as ``:1:2:3``.
+def with_range_numbers(
+    ranges: pl.DataFrame, chosen: pl.Series, ids: pl.Series, parents: pl.Series
+) -> pl.DataFrame:
+    """Adds to the ranges at the positions ``chosen`` their text and their place among all ranges.
 
     ``ids`` are the numbers of all ranges, ``parents`` the positions of the ranges around them.
+
+    Columns: adds ``name``, ``range_id``, ``parent_id``, and ``range_stack``: the numbers of all ranges around
+        it and its own, outermost first, as ``:1:2:3``.
     """
     stacks = ":" + ids.gather(chosen).cast(pl.String)
     around = parents.gather(chosen)
     while around.null_count() < len(around):
         stacks = (":" + ids.gather(around).cast(pl.String)).fill_null("") + stacks
         around = parents.gather(around)
-    return stacks
+    return ranges.with_columns(
+        range_text(ranges).alias("name"),
+        ids.gather(chosen).alias("range_id"),
+        ids.gather(parents.gather(chosen)).alias("parent_id"),
+        stacks.alias("range_stack"),
+    )
 
 
-def _sum(*kinds: str, by_style: bool) -> Callable[[Trace, Question], Iterator[pl.DataFrame]]:
+def _summary(name: str, doc: str, *kinds: str, by_style: bool = False) -> Report:
+    """A summary of the ranges of some kinds by their text, and by their style if wanted."""
+
+    def finish(part: pl.DataFrame) -> pl.DataFrame:
+        part = part.with_columns(range_text(part).alias("name"))
+        return part.with_columns(style=style()) if by_style else part
+
     def build(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
         ranges = selected(trace, trace.ranges, question.by, "row", "dur_ns", "kind", *TEXT_COLUMNS)
         ranges, keys = text_keys(trace, ranges.filter(pl.col("kind").is_in(kinds)))
@@ -48,17 +64,18 @@ def _sum(*kinds: str, by_style: bool) -> Callable[[Trace, Question], Iterator[pl
         keys = [*question.by, *(("kind",) * by_style), *keys]
         ranges = ranges.select("dur_ns", *keys)
         tied = ["name", *(("style",) * by_style), *question.by]
-        yield from sums_by_text(ranges, keys, "dur_ns", _named(by_style=by_style), ascending=tied)
+        yield from sums_by_text(ranges, keys, "dur_ns", finish, ascending=tied)
 
-    return build
-
-
-def _named(*, by_style: bool) -> Callable[[pl.DataFrame], pl.DataFrame]:
-    def finish(part: pl.DataFrame) -> pl.DataFrame:
-        part = part.with_columns(range_text(part).alias("name"))
-        return part.with_columns(style=style()) if by_style else part
-
-    return finish
+    styles = (Field("Style", "style"),) if by_style else ()
+    return Report(
+        name=name,
+        doc=doc,
+        fields=(*summary_fields("Instances"), *styles, Field("Range", "name")),
+        build=build,
+        sources=(NVTX,),
+        tables={"ranges": ("dur_ns", "kind", *TEXT_COLUMNS), "extra_args": ()},
+        by=HOST_BY,
+    )
 
 
 def _push_pop_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
@@ -81,12 +98,8 @@ def _push_pop_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
             [part, children[positions(children["parent_row"], part["row"])].drop("parent_row")],
             how="horizontal",
         )
-        part = part.with_columns(
-            pl.col("child_ns", "children").fill_null(0),
-            range_text(part).alias("name"),
-            ids.gather(chosen).alias("range_id"),
-            ids.gather(parents.gather(chosen)).alias("parent_id"),
-            range_stacks(ids, parents, chosen).alias("range_stack"),
+        part = with_range_numbers(
+            part.with_columns(pl.col("child_ns", "children").fill_null(0)), chosen, ids, parents
         )
         yield part.with_columns(
             end_ns=pl.col("start_ns") + pl.col("dur_ns"),
@@ -95,36 +108,17 @@ def _push_pop_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
         )
 
 
-_SUMS = {"ranges": ("dur_ns", "kind", *TEXT_COLUMNS), "extra_args": ()}
+RANGE_NUMBERS = (
+    Field("RangeId", "range_id"),
+    Field("ParentId", "parent_id"),
+    Field("RangeStack", "range_stack"),
+)
+"""The columns of :func:`with_range_numbers`."""
 
 REPORTS = (
-    Report(
-        name="nvtx_sum",
-        doc="NVTX range summary",
-        fields=(*summary_fields("Instances"), Field("Style", "style"), Field("Range", "name")),
-        build=_sum("push_pop", "start_end", by_style=True),
-        sources=(NVTX,),
-        tables=_SUMS,
-        by=HOST_BY,
-    ),
-    Report(
-        name="nvtx_pushpop_sum",
-        doc="NVTX push/pop range summary",
-        fields=(*summary_fields("Instances"), Field("Range", "name")),
-        build=_sum("push_pop", by_style=False),
-        sources=(NVTX,),
-        tables=_SUMS,
-        by=HOST_BY,
-    ),
-    Report(
-        name="nvtx_startend_sum",
-        doc="NVTX start/end range summary",
-        fields=(*summary_fields("Instances"), Field("Range", "name")),
-        build=_sum("start_end", by_style=False),
-        sources=(NVTX,),
-        tables=_SUMS,
-        by=HOST_BY,
-    ),
+    _summary("nvtx_sum", "NVTX range summary", "push_pop", "start_end", by_style=True),
+    _summary("nvtx_pushpop_sum", "NVTX push/pop range summary", "push_pop"),
+    _summary("nvtx_startend_sum", "NVTX start/end range summary", "start_end"),
     Report(
         name="nvtx_pushpop_trace",
         doc="NVTX push/pop ranges and how they nest",
@@ -139,9 +133,7 @@ REPORTS = (
             Field("TID", "tid"),
             Field("Lvl", "depth"),
             Field("NumChild", "children"),
-            Field("RangeId", "range_id"),
-            Field("ParentId", "parent_id"),
-            Field("RangeStack", "range_stack"),
+            *RANGE_NUMBERS,
             Field("NameTree", "name_tree"),
         ),
         build=_push_pop_trace,
