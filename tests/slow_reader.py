@@ -25,7 +25,7 @@ I, F, U, B, C = pl.Int64, pl.Float64, pl.UInt32, pl.Boolean, pl.Categorical
 
 def columns(**types: str) -> dict[str, Any]:
     """A schema from a type and the names of its columns."""
-    kinds = {"integer": I, "real": F, "row": U, "flag": B, "text": C}
+    kinds = {"integer": I, "real": F, "row": U, "flag": B, "text": C, "size": pl.Array(pl.Int32, 3)}
     return {name: kinds[kind] for kind, names in types.items() for name in names.split()}
 
 
@@ -42,11 +42,12 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     ),
     "gpu_ops": columns(
         row="row launch_row op_row",
-        text="kind name category grid block link",
+        text="kind name category link",
         integer="device stream start_ns dur_ns correlation external_id registers shared_memory_bytes bytes "
         "graph_id step",
         real="blocks_per_sm warps_per_sm occupancy_pct bandwidth_gb_per_s",
         flag="is_communication",
+        size="grid block",
     ),
     "python": columns(
         row="row track parent_row",
@@ -253,8 +254,8 @@ def gpu_columns(args: Row, pid: Any, tid: Any) -> Row:
     return {
         "device": integer(args.get("device", pid)),
         "stream": stream(args.get("stream", str(tid).removeprefix("stream "))),
-        "grid": text(args.get("grid")),
-        "block": text(args.get("block")),
+        "grid": args.get("grid"),
+        "block": args.get("block"),
         "registers": integer(args.get("registers per thread")),
         "shared_memory_bytes": integer(args.get("shared memory")),
         "blocks_per_sm": number(args.get("blocks per SM")),

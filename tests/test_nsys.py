@@ -43,8 +43,8 @@ def test_a_launch_in_a_range(make: Make) -> None:
         "void gemm<float>(int)", "gemm", "_Z4gemm",
     )  # fmt: skip
     assert (kernel["grid"], kernel["block"], kernel["shared_memory_bytes"]) == (
-        "[4, 2, 1]",
-        "[128, 1, 1]",
+        [4, 2, 1],
+        [128, 1, 1],
         48,
     )
     assert (inner["name"], inner["sequence"], inner["op_id"], inner["sizes"]) == (

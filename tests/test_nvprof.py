@@ -47,8 +47,8 @@ def test_a_launch_in_a_range(make: Make) -> None:
     assert (kernel["name"], kernel["mangled_name"]) == ("gemm(float*)", "_Z4gemmPf")
     assert (kernel["device"], kernel["stream"], kernel["pid"], kernel["dur_ns"]) == (0, 7, 7, 40)
     assert (kernel["grid"], kernel["block"], kernel["shared_memory_bytes"]) == (
-        "[4, 2, 1]",
-        "[128, 1, 1]",
+        [4, 2, 1],
+        [128, 1, 1],
         48,
     )
     assert (inner["name"], inner["sequence"], inner["op_id"], inner["sizes"]) == (

@@ -343,7 +343,7 @@ def divide_windows(claims: Frame, windows: list[tuple[int, int]]) -> ArrowTable:
 def align_events(a: Frame, b: Frame, levels: list[str]) -> ArrowTable:
     """Which rows of two frames of tokens correspond, group by group: ``a``, ``b`` and ``level``."""
 
-def describe_tables() -> list[tuple[str, str, list[tuple[str, str, bool, str]]]]:
+def describe_tables() -> list[tuple[str, str, list[tuple[str, str, bool, str, str | None]]]]:
     """Name and description of every table, and name, type, nullability and meaning of its columns."""
 
 def error_classes() -> dict[str, type[BaseException]]:

@@ -14,12 +14,17 @@ from kernelscope.errors import InvalidArgumentError
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its name, its Polars type, whether it may be null, and what it means."""
+    """A column: its name, its Polars type, whether it may be null, and what it means.
+
+    ``role`` tells what its numbers stand for: ``row`` (the event itself), ``link`` (the ``row`` of another
+    event), ``track``, ``count``, ``time``, ``duration``, or null for plain values.
+    """
 
     name: str
     dtype: str
     nullable: bool
     doc: str
+    role: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +55,9 @@ def _load() -> Mapping[str, Table]:
     return MappingProxyType(tables)
 
 
-def _one_line(column: tuple[str, str, bool, str]) -> tuple[str, str, bool, str]:
-    name, dtype, nullable, doc = column
-    return name, dtype, nullable, " ".join(doc.split())
+def _one_line(column: tuple[str, str, bool, str, str | None]) -> tuple[str, str, bool, str, str | None]:
+    name, dtype, nullable, doc, role = column
+    return name, dtype, nullable, " ".join(doc.split()), role
 
 
 TABLES: Mapping[str, Table] = _load()

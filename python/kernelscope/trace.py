@@ -19,6 +19,7 @@ from kernelscope.units import format_bytes, format_count, format_ns
 DTYPES: dict[str, pl.DataType] = {
     str(dtype): dtype
     for dtype in (
+        pl.Array(pl.Int32(), 3),
         pl.Boolean(),
         pl.Categorical(),
         pl.Float64(),
@@ -112,8 +113,6 @@ def read(
     progress: Callable[[int, int], object] | None = None,
     step_range: str | None = None,
     tables: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
-    kinds: Sequence[str] | None = None,
-    only_launching: bool = False,
 ) -> Trace:
     """Reads a profiler trace, whatever its format, era and compression.
 
@@ -124,9 +123,7 @@ def read(
     annotation or NVTX range that delimits steps where there is no ``ProfilerStep#N``. ``tables``
     names the tables that are wanted, and may map each to the columns that are: the others are empty,
     other columns may be null, links to tables that are not wanted are null, and a database is read
-    only where it feeds what is wanted. ``kinds`` names the kinds of GPU work that are wanted, and with
-    ``only_launching`` only API calls that launched such work are, and NVTX ranges that enclose one of
-    them: a database is read without the others, other formats may have them.
+    only where it feeds what is wanted.
 
     Raises: TraceNotFoundError, TracePermissionError, NotAFileError: the path cannot be read.
         NotATraceError: the file is no trace of a known format.
@@ -135,6 +132,28 @@ def read(
 
     Example: ``ks.read("rank0.pt.trace.json.gz").gpu_ops.filter(kind="kernel")``
     Example: ``ks.read("report.sqlite", tables={"gpu_ops": ["name", "dur_ns"]})``
+    """
+    return read_part(
+        path, strict=strict, threads=threads, progress=progress, step_range=step_range, tables=tables
+    )
+
+
+def read_part(
+    path: str | os.PathLike[str],
+    *,
+    strict: bool = False,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    step_range: str | None = None,
+    tables: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+    kinds: Sequence[str] | None = None,
+    only_launching: bool = False,
+) -> Trace:
+    """Reads what a report on GPU work needs; see :func:`read`. Not public.
+
+    ``kinds`` names the kinds of GPU work that are wanted. With ``only_launching`` only API calls that
+    launched such work are, and NVTX ranges that enclose one of them. A database is read without the others;
+    other formats may have them.
     """
     if threads is not None and threads < 1:
         raise InvalidArgumentError(f"threads must be at least 1, not {threads}")

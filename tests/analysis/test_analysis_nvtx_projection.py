@@ -12,6 +12,7 @@ from polars.testing import assert_frame_equal
 
 import kernelscope as ks
 from kernelscope.analysis import nvtx_projection, nvtx_table
+from kernelscope.trace import read_part
 from nsys_database import MACHINE, Database, global_tid
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def test_only_launching_ranges_are_enough(tmp_path: Path, seed: int) -> None:
         if random.random() < 0.4:
             database.kernel(at + 10, at + 30, correlation=correlation, pid=pid)
     path = database.close()
-    part = ks.read(path, tables=["ranges", "launches", "gpu_ops"], only_launching=True)
+    part = read_part(path, tables=["ranges", "launches", "gpu_ops"], only_launching=True)
     whole = ks.read(path)
     assert part.ranges.height < whole.ranges.height
     assert part.launches.height < whole.launches.height
@@ -198,6 +199,6 @@ def test_only_launching_ranges_are_enough(tmp_path: Path, seed: int) -> None:
 def test_kinds_and_launching_are_checked(tmp_path: Path) -> None:
     path = Database(tmp_path / "a.sqlite").close()
     with pytest.raises(ks.errors.InvalidArgumentError, match='no kind of GPU work "kernels"'):
-        ks.read(path, kinds=["kernels"])
+        read_part(path, kinds=["kernels"])
     with pytest.raises(ks.errors.InvalidArgumentError, match="ask for both"):
-        ks.read(path, tables=["ranges"], only_launching=True)
+        read_part(path, tables=["ranges"], only_launching=True)

@@ -16,7 +16,7 @@ import slow_reader
 
 # Numbered by each reader in its own order, or not filled by the slow reader.
 OPAQUE = {"track", "phase", "module"}
-JSON_TEXT = ("input_dims", "input_types", "input_strides", "concrete_inputs", "grid", "block")
+JSON_TEXT = ("input_dims", "input_types", "input_strides", "concrete_inputs")
 TABLES = [name for name in slow_reader.SCHEMAS if name not in ("threads", "diagnostics")]
 
 

@@ -2,10 +2,10 @@
 
 use arrow_schema::DataType;
 use pyo3::prelude::*;
-use traceparse::schema::Tables;
+use traceparse::schema::{ColumnSpec, Role, Tables};
 
-/// Name, Polars type, whether it may be null, and meaning.
-type Column = (&'static str, String, bool, String);
+/// Name, Polars type, whether it may be null, meaning, and what its numbers stand for.
+type Column = (&'static str, String, bool, String, Option<&'static str>);
 
 /// Name, what a row is, and columns.
 type Table = (&'static str, String, Vec<Column>);
@@ -13,10 +13,13 @@ type Table = (&'static str, String, Vec<Column>);
 /// Every table with its columns, as declared where they are filled.
 #[pyfunction]
 pub(crate) fn describe_tables() -> Vec<Table> {
-    let columns = |specs: Vec<traceparse::schema::ColumnSpec>| {
+    let columns = |specs: Vec<ColumnSpec>| {
         specs
             .into_iter()
-            .map(|spec| (spec.name, polars_type(&spec.data_type), spec.nullable, spec.doc))
+            .map(|spec| {
+                let role = spec.role.map(Role::name);
+                (spec.name, polars_type(&spec.data_type), spec.nullable, spec.doc, role)
+            })
             .collect()
     };
     Tables::describe().into_iter().map(|(name, doc, specs)| (name, doc, columns(specs))).collect()
@@ -27,6 +30,9 @@ fn polars_type(data_type: &DataType) -> String {
     match data_type {
         DataType::Dictionary(..) => "Categorical".to_owned(),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "String".to_owned(),
+        DataType::FixedSizeList(item, width) => {
+            format!("Array({}, shape=({width},))", polars_type(item.data_type()))
+        }
         other => other.to_string(),
     }
 }

@@ -34,6 +34,9 @@ def codes(values: pl.Series) -> pl.Series:
         values = values.cast(pl.Categorical)
     if isinstance(values.dtype, pl.Categorical | pl.Enum):
         values = values.to_physical()
+    if isinstance(values.dtype, pl.Array):
+        axes = [values.arr.get(axis).alias(str(axis)) for axis in range(values.dtype.size)]
+        return classes_of(pl.DataFrame(axes)).of.alias(values.name)
     if isinstance(values.dtype, pl.UInt8 | pl.UInt32 | pl.Boolean | pl.Int32 | pl.Int64 | pl.Float64):
         return values
     return values.rank("dense").cast(pl.UInt32)

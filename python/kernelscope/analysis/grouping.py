@@ -29,6 +29,17 @@ def as_text(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns_seq(pl.col(pl.Categorical).cast(pl.String))
 
 
+def size_text(column: str) -> pl.Expr:
+    """The three numbers of a launch size as text, such as ``[80, 1, 1]``."""
+    return pl.format("[{}, {}, {}]", *(pl.col(column).arr.get(axis) for axis in range(3))).alias(column)
+
+
+def sizes_as_text(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with launch sizes as text, for what takes no lists."""
+    sizes = (name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Array))
+    return frame.with_columns(size_text(name) for name in sizes)
+
+
 def by_name(frame: pl.DataFrame, **flags: pl.Expr) -> pl.DataFrame:
     """Adds columns that depend on ``name`` only, evaluated once per distinct name.
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.gpu.summary import gpu_summary
-from kernelscope.analysis.ops.eligibility import eligible_share
+from kernelscope.analysis.ops.eligibility import Eligibility, eligible_share
 from kernelscope.analysis.steps.breakdown import CATEGORIES, step_breakdown
 
 if TYPE_CHECKING:
@@ -20,10 +20,18 @@ _EFFICIENCY = {
 }
 
 
-def overview(trace: "Trace", *, costs: bool = False) -> pl.DataFrame:
-    """Returns the figures of a trace as one row, so that the rows of many ranks can stand below each other.
+def overview(
+    trace: "Trace",
+    *,
+    gpus: pl.DataFrame | None = None,
+    efficiency: pl.DataFrame | None = None,
+    calls: Eligibility | None = None,
+) -> pl.DataFrame:
+    """What a trace comes to: one row, so that the rows of many ranks can stand below each other.
 
-    Without ``costs`` FLOPs are not computed, and what follows from them is null.
+    ``gpus`` takes the answer of :func:`kernelscope.analysis.gpu_summary`, ``calls`` that of
+    ``eligibility.call_eligibility``, and ``efficiency`` that of :func:`kernelscope.analysis.efficiency`:
+    without it what follows from FLOPs is null.
 
     Columns: ``rank``, ``world_size``, ``host``, ``format``; ``gpus`` (that ran a kernel), ``gpu_name`` (of
         the first); ``steps`` (whole ones), ``partial_steps``; ``step_ns`` and the eight parts of a step, as
@@ -39,7 +47,7 @@ def overview(trace: "Trace", *, costs: bool = False) -> pl.DataFrame:
     """
     steps = step_breakdown(trace, include_partial=True)
     whole = steps.filter(~pl.col("is_partial"))
-    summary = gpu_summary(trace)
+    summary = gpu_summary(trace) if gpus is None else gpus
     used = summary.filter(pl.col("kernels") > 0)
     meta = trace.meta
     parts = whole.select(pl.col("total_ns").mean().alias("step_ns"), pl.col(CATEGORIES).mean())
@@ -67,7 +75,7 @@ def overview(trace: "Trace", *, costs: bool = False) -> pl.DataFrame:
     )
     counts = pl.DataFrame(
         {
-            "tc_eligible_share": [eligible_share(trace)],
+            "tc_eligible_share": [eligible_share(trace, calls)],
             "kernels": [int(used["kernels"].sum())],
             "gpu_kernel_ns": [int(used["kernel_ns"].sum())],
             "operators": [trace.ops.height],
@@ -75,10 +83,7 @@ def overview(trace: "Trace", *, costs: bool = False) -> pl.DataFrame:
         },
         schema_overrides={"tc_eligible_share": pl.Float64},
     )
-    return pl.concat(
-        [head, parts, _of_gpus(used), counts, _of_flops(trace, costs=costs)],
-        how="horizontal",
-    )
+    return pl.concat([head, parts, _of_gpus(used), counts, _of_flops(efficiency)], how="horizontal")
 
 
 def _of_gpus(used: pl.DataFrame) -> pl.DataFrame:
@@ -96,22 +101,15 @@ def _of_gpus(used: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _of_flops(trace: "Trace", *, costs: bool) -> pl.DataFrame:
+def _of_flops(efficiency: pl.DataFrame | None) -> pl.DataFrame:
     """Figures over all steps together: of the FLOPs of all in the time of all."""
-    unknown = pl.DataFrame({name: [None] for name in _EFFICIENCY}, schema=_EFFICIENCY)
-    if not costs:
-        return unknown
-    # The cost models take a while to import.
-    from kernelscope.analysis.costs.achieved import efficiency
-
-    steps = efficiency(trace)
-    if steps.is_empty():
-        return unknown
+    if efficiency is None or efficiency.is_empty():
+        return pl.DataFrame({name: [None] for name in _EFFICIENCY}, schema=_EFFICIENCY)
     rate = pl.col("peak_flops_per_s").first()
     known = pl.col("flops").is_not_null()
     time = pl.col("total_ns").filter(known).sum() * 1e-9
     device = pl.col("device_ns").sum()
-    return steps.select(
+    return efficiency.select(
         pl.col("flops").mean().alias("flops_per_step"),
         pl.when(time > 0).then(100.0 * pl.col("flops").sum() / (time * rate)).alias("mfu_pct"),
         pl.when(device > 0)

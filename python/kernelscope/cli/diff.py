@@ -43,8 +43,12 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--top", type=arguments.positive, default=10, metavar="N", help="rows of each table (default: 10)"
     )
-    arguments.add_threads(parser)
-    arguments.add_step_range(parser)
+    parser.add_argument(
+        "--threads", type=arguments.positive, metavar="N", help="threads to read with (default: one per core)"
+    )
+    parser.add_argument(
+        "--step-range", metavar="NAME", help="annotation that delimits steps where there is no ProfilerStep#N"
+    )
     parser.set_defaults(run=run)
 
 

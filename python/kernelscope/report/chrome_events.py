@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from kernelscope.analysis.grouping import sizes_as_text
+
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
@@ -217,6 +219,7 @@ def _placed(threads: pl.DataFrame) -> Callable[[pl.DataFrame, dict[str, pl.Expr]
 
 def _gpu(part: pl.DataFrame) -> pl.DataFrame:
     default = _text("kind").replace_strict(_CATEGORIES, default=None, return_dtype=pl.String)
+    part = sizes_as_text(part)
     events = _slices(_GPU_ARGS, category=pl.coalesce(_text("category"), default))
     return part.select("row", **events, pid="device", tid="stream")
 

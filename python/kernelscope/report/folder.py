@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope import analysis
+from kernelscope.analysis.grouping import sizes_as_text
 from kernelscope.report.answers import Answers
 from kernelscope.report.document import describe, dump
 from kernelscope.report.files import filled_folder
@@ -26,7 +27,7 @@ def write(trace: "Trace", answers: Answers, out: Path, *, suffix: str) -> None:
         for name, frame in _frames(trace, answers).items():
             path = folder / f"{name}.{suffix}"
             if suffix == "csv":
-                frame.write_csv(path)
+                sizes_as_text(frame).write_csv(path)
             else:
                 frame.write_parquet(path)
         if suffix == "parquet":
@@ -57,7 +58,7 @@ def _frames(trace: "Trace", answers: Answers) -> dict[str, pl.DataFrame]:
         "recommendations": answers.recommendations.with_columns(
             pl.col("rows").cast(pl.List(pl.String)).list.join(" ")
         ),
-        **view_frames(trace),
+        **view_frames(trace, gpus=answers.gpus),
         "unlinked": answers.unlinked,
         "diagnostics": answers.diagnostics,
     }

@@ -103,8 +103,8 @@ def _launches(trace: "Trace", shape: Shape) -> list[RenderableType]:
         Field("at most", lambda row: _percent(row["theoretical_occupancy_pct"])),
         Field("limited by", lambda row: row["limited_by"] or "-"),
         Field("waves", lambda row: "-" if row["waves"] is None else f"{row['waves']:,.2f}"),
-        Field("grid", lambda row: row["grid"] or "-"),
-        Field("block", lambda row: row["block"] or "-"),
+        Field("grid", lambda row: str(row["grid"] or "-")),
+        Field("block", lambda row: str(row["block"] or "-")),
     ]
     rows = table.to_dicts()
     return [heading("Kernels by launch size"), named_table(rows, "name", fields, shape)]

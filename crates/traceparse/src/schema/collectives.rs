@@ -1,6 +1,6 @@
 //! Table `collectives`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {
@@ -8,7 +8,7 @@ table! {
     Collectives, CollectiveRow, "collectives";
     recorded {
         /// `row` of the op or GPU op that carries the arguments.
-        row: u32,
+        row: u32 as link,
         /// op or gpu_op: the table of that row.
         source: Symbol,
         /// Collective name, such as `allreduce`.

@@ -1,9 +1,9 @@
 //! Growable columns: the storage behind every table.
 
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type, UInt32Type, UInt64Type};
-use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray};
+use arrow_array::{ArrayRef, BooleanArray, FixedSizeListArray, PrimitiveArray};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer, NullBufferBuilder, ScalarBuffer};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field};
 use std::sync::Arc;
 
 use super::symbols::{DictionaryBuilder, Symbol};
@@ -193,6 +193,8 @@ pub trait Cell {
     type Stored: Copy + Default + std::fmt::Debug;
     /// Whether the column admits nulls.
     const NULLABLE: bool;
+    /// Whether the value points at something: such a column must say at what.
+    const IS_POSITION: bool = false;
     /// The Arrow type of the exported column.
     fn data_type() -> DataType;
     /// The stored form of one cell.
@@ -207,10 +209,11 @@ fn primitive<A: ArrowPrimitiveType>(column: Column<A::Native>) -> ArrayRef {
 }
 
 macro_rules! primitive_cell {
-    ($native:ty, $arrow:ty, $data_type:expr) => {
+    ($native:ty, $arrow:ty, $data_type:expr, $is_position:literal) => {
         impl Cell for $native {
             type Stored = $native;
             const NULLABLE: bool = false;
+            const IS_POSITION: bool = $is_position;
             fn data_type() -> DataType {
                 $data_type
             }
@@ -224,11 +227,11 @@ macro_rules! primitive_cell {
         }
     };
 }
-primitive_cell!(u32, UInt32Type, DataType::UInt32);
-primitive_cell!(u64, UInt64Type, DataType::UInt64);
-primitive_cell!(i32, Int32Type, DataType::Int32);
-primitive_cell!(i64, Int64Type, DataType::Int64);
-primitive_cell!(f64, Float64Type, DataType::Float64);
+primitive_cell!(u32, UInt32Type, DataType::UInt32, true);
+primitive_cell!(u64, UInt64Type, DataType::UInt64, false);
+primitive_cell!(i32, Int32Type, DataType::Int32, false);
+primitive_cell!(i64, Int64Type, DataType::Int64, false);
+primitive_cell!(f64, Float64Type, DataType::Float64, false);
 
 impl Cell for bool {
     type Stored = bool;
@@ -264,9 +267,29 @@ impl Cell for Symbol {
     }
 }
 
+/// Three numbers, such as the sizes of a launch in x, y and z.
+impl Cell for [i32; 3] {
+    type Stored = [i32; 3];
+    const NULLABLE: bool = false;
+    fn data_type() -> DataType {
+        DataType::new_fixed_size_list(DataType::Int32, 3, true)
+    }
+    #[inline]
+    fn store(self) -> Option<[i32; 3]> {
+        Some(self)
+    }
+    fn export(column: Column<[i32; 3]>, _: &mut DictionaryBuilder<'_>) -> ArrayRef {
+        let (values, nulls) = column.finish();
+        let numbers = PrimitiveArray::<Int32Type>::from(values.into_flattened());
+        let field = Field::new_list_field(DataType::Int32, true);
+        Arc::new(FixedSizeListArray::new(Arc::new(field), 3, Arc::new(numbers), nulls))
+    }
+}
+
 impl<C: Cell> Cell for Option<C> {
     type Stored = C::Stored;
     const NULLABLE: bool = true;
+    const IS_POSITION: bool = C::IS_POSITION;
     fn data_type() -> DataType {
         C::data_type()
     }

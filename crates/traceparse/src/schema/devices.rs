@@ -1,6 +1,6 @@
 //! Table `devices`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {

@@ -1,6 +1,6 @@
 //! Table `diagnostics`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {

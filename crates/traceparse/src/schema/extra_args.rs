@@ -1,6 +1,6 @@
 //! Table `extra_args`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {
@@ -8,7 +8,7 @@ table! {
     ExtraArgs, ExtraArgRow, "extra_args";
     recorded {
         /// `row` of the event.
-        row: u32,
+        row: u32 as link,
         /// Argument name.
         key: Symbol,
         /// Value as JSON text.

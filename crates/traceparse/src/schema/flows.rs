@@ -1,6 +1,6 @@
 //! Table `flows`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {
@@ -8,7 +8,7 @@ table! {
     Flows, FlowRow, "flows";
     recorded {
         /// Position of the event in the source; unique over all tables of the trace.
-        row: u32,
+        row: u32 as row,
         /// Flow id; the ends of an arrow share id and category.
         id: Option<i64>,
         /// Name as recorded; null where the event has none.
@@ -18,9 +18,9 @@ table! {
         /// `s` start, `t` step, `f` end.
         kind: Symbol,
         /// Number of the (pid, tid) pair the event is drawn on; key of `threads`.
-        track: u32,
+        track: u32 as track,
         /// Start, ns on the trace's clock.
-        start_ns: i64,
+        start_ns: i64 as time,
     }
     derived {
         /// Process id; null where the source has a text (see `threads`).

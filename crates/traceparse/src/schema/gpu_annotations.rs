@@ -1,6 +1,6 @@
 //! Table `gpu_annotations`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {
@@ -8,7 +8,7 @@ table! {
     GpuAnnotations, GpuAnnotationRow, "gpu_annotations";
     recorded {
         /// Position of the event in the source; unique over all tables of the trace.
-        row: u32,
+        row: u32 as row,
         /// Name as recorded; null where the event has none.
         name: Option<Symbol>,
         /// GPU index.
@@ -16,14 +16,14 @@ table! {
         /// Stream id.
         stream: Option<i64>,
         /// Start, ns on the trace's clock.
-        start_ns: i64,
+        start_ns: i64 as time,
         /// Duration, ns; null where the source does not say or says nonsense.
-        dur_ns: Option<i64>,
+        dur_ns: Option<i64> as duration,
         /// `External id` as recorded. Wrong in files of 2022 to 2024: use the row links instead.
         external_id: Option<i64>,
     }
     derived {
         /// `row` in `ops` of the annotation.
-        op_row: Option<u32>,
+        op_row: Option<u32> as link,
     }
 }

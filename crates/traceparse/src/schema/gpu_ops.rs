@@ -1,6 +1,6 @@
 //! Table `gpu_ops`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {
@@ -8,7 +8,7 @@ table! {
     GpuOps, GpuOpRow, "gpu_ops";
     recorded {
         /// Position of the event in the source; unique over all tables of the trace.
-        row: u32,
+        row: u32 as row,
         /// kernel, memcpy, memset or graph.
         kind: Symbol,
         /// Name as recorded; null where the event has none.
@@ -24,9 +24,9 @@ table! {
         /// Stream id.
         stream: Option<i64>,
         /// Start, ns on the trace's clock.
-        start_ns: i64,
+        start_ns: i64 as time,
         /// Duration, ns; null where the source does not say or says nonsense.
-        dur_ns: Option<i64>,
+        dur_ns: Option<i64> as duration,
         /// Correlation id, shared by a launch and the GPU work it started.
         correlation: Option<i64>,
         /// `External id` as recorded. Wrong in files of 2022 to 2024: use the row links instead.
@@ -38,13 +38,13 @@ table! {
         /// Process that launched the work; null where the source does not say.
         pid: Option<i64>,
         /// Time stamp at which the work was queued, ns, where recorded; 0 is not recorded.
-        queued_ns: Option<i64>,
-        /// Launch grid, as JSON text `[x, y, z]`.
-        grid: Option<Symbol>,
-        /// Thread block, as JSON text `[x, y, z]`.
-        block: Option<Symbol>,
-        /// Cluster of thread blocks, as JSON text `[x, y, z]`; null where the launch has none.
-        cluster: Option<Symbol>,
+        queued_ns: Option<i64> as time,
+        /// Launch grid: blocks in x, y and z.
+        grid: Option<[i32; 3]>,
+        /// Thread block: threads in x, y and z.
+        block: Option<[i32; 3]>,
+        /// Cluster of thread blocks: blocks in x, y and z; null where the launch has none.
+        cluster: Option<[i32; 3]>,
         /// Registers per thread.
         registers: Option<i32>,
         /// Shared memory per block, static and dynamic, bytes.
@@ -84,11 +84,11 @@ table! {
     }
     derived {
         /// `row` of the call that launched the work.
-        launch_row: Option<u32>,
+        launch_row: Option<u32> as link,
         /// `row` of the op that the work belongs to.
-        op_row: Option<u32>,
+        op_row: Option<u32> as link,
         /// `row` in `ranges` of the NVTX range that the call which launched the work lies in: see `launches`.
-        range_row: Option<u32>,
+        range_row: Option<u32> as link,
         /// How the op or the range was found, or why there is none: external_id, containment,
         /// gpu_external_id, nvtx_range, no_op, no_launch, no_correlation.
         link: Option<Symbol>,

@@ -1,6 +1,6 @@
 //! Table `instants`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {
@@ -8,7 +8,7 @@ table! {
     Instants, InstantRow, "instants";
     recorded {
         /// Position of the event in the source; unique over all tables of the trace.
-        row: u32,
+        row: u32 as row,
         /// Name as recorded; null where the event has none.
         name: Option<Symbol>,
         /// Category as recorded (`cat`).
@@ -16,9 +16,9 @@ table! {
         /// `s` as recorded: t thread, p process, g global.
         scope: Option<Symbol>,
         /// Number of the (pid, tid) pair the event is drawn on; key of `threads`.
-        track: u32,
+        track: u32 as track,
         /// Start, ns on the trace's clock.
-        start_ns: i64,
+        start_ns: i64 as time,
     }
     derived {
         /// Process id; null where the source has a text (see `threads`).

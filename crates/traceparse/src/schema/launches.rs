@@ -1,6 +1,6 @@
 //! Table `launches`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {
@@ -8,17 +8,17 @@ table! {
     Launches, LaunchRow, "launches";
     recorded {
         /// Position of the event in the source; unique over all tables of the trace.
-        row: u32,
+        row: u32 as row,
         /// Name as recorded; null where the event has none.
         name: Option<Symbol>,
         /// Category as recorded (`cat`).
         category: Option<Symbol>,
         /// Number of the (pid, tid) pair the event is drawn on; key of `threads`.
-        track: u32,
+        track: u32 as track,
         /// Start, ns on the trace's clock.
-        start_ns: i64,
+        start_ns: i64 as time,
         /// Duration, ns; null where the source does not say or says nonsense.
-        dur_ns: Option<i64>,
+        dur_ns: Option<i64> as duration,
         /// Correlation id, shared by a launch and the GPU work it started.
         correlation: Option<i64>,
         /// `External id` as recorded. Wrong in files of 2022 to 2024: use the row links instead.
@@ -36,10 +36,10 @@ table! {
         /// Thread id; null where the source has a text (see `threads`).
         tid: Option<i64>,
         /// `row` of the op that made the call.
-        op_row: Option<u32>,
+        op_row: Option<u32> as link,
         /// `row` in `ranges` of the innermost NVTX range of the thread that encloses the call. Ranges of
         /// PyTorch's `emit_nvtx` are its operators, so this is what `op_row` is in other traces.
-        range_row: Option<u32>,
+        range_row: Option<u32> as link,
         /// Number of the profiler step the row belongs to.
         step: Option<i32>,
     }

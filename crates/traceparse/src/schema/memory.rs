@@ -1,6 +1,6 @@
 //! Table `memory`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {
@@ -9,13 +9,13 @@ table! {
     MemoryEvents, MemoryRow, "memory";
     recorded {
         /// Position of the event in the source; unique over all tables of the trace.
-        row: u32,
+        row: u32 as row,
         /// Name as recorded; null where the event has none.
         name: Option<Symbol>,
         /// Number of the (pid, tid) pair the event is drawn on; key of `threads`.
-        track: u32,
+        track: u32 as track,
         /// Start, ns on the trace's clock.
-        start_ns: i64,
+        start_ns: i64 as time,
         /// Address of the block.
         address: Option<u64>,
         /// Bytes allocated, negative when freed.

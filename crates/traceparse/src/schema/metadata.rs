@@ -1,6 +1,6 @@
 //! Table `metadata`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {
@@ -8,13 +8,13 @@ table! {
     MetadataEvents, MetadataRow, "metadata";
     recorded {
         /// Position of the event in the source; unique over all tables of the trace.
-        row: u32,
+        row: u32 as row,
         /// Name as recorded; null where the event has none.
         name: Option<Symbol>,
         /// Number of the (pid, tid) pair the event is drawn on; key of `threads`.
-        track: u32,
+        track: u32 as track,
         /// Time stamp as recorded, ns.
-        start_ns: Option<i64>,
+        start_ns: Option<i64> as time,
         /// The argument: its text, or JSON text if it is no string.
         value: Option<Symbol>,
     }

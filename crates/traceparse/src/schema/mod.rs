@@ -7,59 +7,20 @@ mod column;
 mod symbols;
 mod table;
 
-mod collectives;
-mod counters;
-mod devices;
-mod diagnostics;
-mod extra_args;
-mod flows;
-mod gpu_annotations;
-mod gpu_ops;
-mod instants;
-mod launches;
-mod memory;
-mod metadata;
-mod ops;
-mod process_groups;
-mod python;
-mod ranges;
-mod spans;
-mod steps;
-mod syncs;
-mod threads;
-
-pub use collectives::{CollectiveRow, Collectives};
 pub use column::{Cell, Column};
-pub use counters::{CounterRow, Counters};
-pub use devices::{DeviceRow, Devices};
-pub use diagnostics::{DiagnosticRow, Diagnostics};
-pub use extra_args::{ExtraArgRow, ExtraArgs};
-pub use flows::{FlowRow, Flows};
-pub use gpu_annotations::{GpuAnnotationRow, GpuAnnotations};
-pub use gpu_ops::{GpuOpRow, GpuOps};
-pub use instants::{InstantRow, Instants};
-pub use launches::{LaunchRow, Launches};
-pub use memory::{MemoryEvents, MemoryRow};
-pub use metadata::{MetadataEvents, MetadataRow};
-pub use ops::{OpRow, Ops};
-pub use process_groups::{ProcessGroupRow, ProcessGroups};
-pub use python::{PythonFrames, PythonRow};
-pub use ranges::{RangeRow, Ranges};
-pub use spans::{SpanRow, Spans};
-pub use steps::{StepRow, Steps};
 pub use symbols::{DictionaryBuilder, Symbol, SymbolTable};
-pub use syncs::{SyncRow, Syncs};
 pub(crate) use table::BatchBuilder;
-pub use table::{ColumnSpec, Table};
-pub use threads::{ThreadRow, Threads};
+pub use table::{ColumnSpec, Role, Table};
 
 use arrow_array::RecordBatch;
 
 use crate::options::ReadOptions;
 
-/// Declares [`Tables`] and what is done to every table alike.
+/// Declares the tables, each in a file of its own, and what is done to every table alike.
 macro_rules! tables {
-    ($( $field:ident : $table:ident, )*) => {
+    ($( $field:ident: $table:ident of $row:ident, )*) => {
+        $( mod $field; pub use $field::{$row, $table}; )*
+
         /// Every table of a trace. A table that the source does not have is empty.
         #[derive(Debug, Default)]
         pub struct Tables {
@@ -102,6 +63,23 @@ macro_rules! tables {
                 $( self.$field.reserve_times(factor); )*
             }
 
+            /// Adds `base` to the row number of every event.
+            pub(crate) fn shift_rows(&mut self, base: u32) {
+                $( self.$field.change_rows(|row| row.wrapping_add(base)); )*
+            }
+
+            /// For each of so many tracks, whether an event is drawn on it.
+            pub(crate) fn used_tracks(&self, tracks: usize) -> Vec<bool> {
+                let mut used = vec![false; tracks];
+                $( self.$field.mark_tracks(&mut |track| used[track as usize] = true); )*
+                used
+            }
+
+            /// Gives every track the number that `renumbered` has at its old number.
+            pub(crate) fn renumber_tracks(&mut self, renumbered: &[u32]) {
+                $( self.$field.change_tracks(|track| renumbered[track as usize]); )*
+            }
+
             /// Name, description and columns of every table.
             pub fn describe() -> Vec<(&'static str, String, Vec<ColumnSpec>)> {
                 vec![$( (<$table as Table>::NAME, <$table as Table>::doc(), <$table as Table>::columns()), )*]
@@ -111,79 +89,24 @@ macro_rules! tables {
 }
 
 tables! {
-    ops: Ops,
-    launches: Launches,
-    gpu_ops: GpuOps,
-    python: PythonFrames,
-    ranges: Ranges,
-    gpu_annotations: GpuAnnotations,
-    syncs: Syncs,
-    memory: MemoryEvents,
-    collectives: Collectives,
-    counters: Counters,
-    instants: Instants,
-    flows: Flows,
-    spans: Spans,
-    metadata: MetadataEvents,
-    extra_args: ExtraArgs,
-    steps: Steps,
-    devices: Devices,
-    process_groups: ProcessGroups,
-    threads: Threads,
-    diagnostics: Diagnostics,
-}
-
-/// Applies an expression to a column of several tables.
-macro_rules! for_tables {
-    ($tables:expr, $column:ident, $change:expr, $($table:ident),+) => {
-        $( $tables.$table.$column.map_in_place($change); )+
-    };
-}
-
-impl Tables {
-    /// Adds `base` to the row number of every event.
-    pub(crate) fn shift_rows(&mut self, base: u32) {
-        let shift = |row: u32| row.wrapping_add(base);
-        for_tables!(
-            self,
-            row,
-            shift,
-            ops,
-            launches,
-            gpu_ops,
-            python,
-            ranges,
-            gpu_annotations,
-            syncs,
-            memory,
-            collectives,
-            counters,
-            instants,
-            flows,
-            spans,
-            metadata,
-            extra_args
-        );
-    }
-
-    /// For each of so many tracks, whether an event is drawn on it.
-    pub(crate) fn used_tracks(&self, tracks: usize) -> Vec<bool> {
-        let mut used = vec![false; tracks];
-        macro_rules! mark {
-            ($($table:ident),+) => {
-                $( self.$table.track.values().iter().for_each(|&track| used[track as usize] = true); )+
-            };
-        }
-        mark!(ops, launches, python, ranges, memory, counters, instants, flows, spans, metadata);
-        used
-    }
-
-    /// Gives every track the number that `renumbered` has at its old number.
-    pub(crate) fn renumber_tracks(&mut self, renumbered: &[u32]) {
-        let change = |track: u32| renumbered[track as usize];
-        for_tables!(
-            self, track, change, ops, launches, python, ranges, memory, counters, instants, flows, spans,
-            metadata
-        );
-    }
+    ops: Ops of OpRow,
+    launches: Launches of LaunchRow,
+    gpu_ops: GpuOps of GpuOpRow,
+    python: PythonFrames of PythonRow,
+    ranges: Ranges of RangeRow,
+    gpu_annotations: GpuAnnotations of GpuAnnotationRow,
+    syncs: Syncs of SyncRow,
+    memory: MemoryEvents of MemoryRow,
+    collectives: Collectives of CollectiveRow,
+    counters: Counters of CounterRow,
+    instants: Instants of InstantRow,
+    flows: Flows of FlowRow,
+    spans: Spans of SpanRow,
+    metadata: MetadataEvents of MetadataRow,
+    extra_args: ExtraArgs of ExtraArgRow,
+    steps: Steps of StepRow,
+    devices: Devices of DeviceRow,
+    process_groups: ProcessGroups of ProcessGroupRow,
+    threads: Threads of ThreadRow,
+    diagnostics: Diagnostics of DiagnosticRow,
 }

@@ -1,6 +1,6 @@
 //! Table `ops`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {
@@ -8,17 +8,17 @@ table! {
     Ops, OpRow, "ops";
     recorded {
         /// Position of the event in the source; unique over all tables of the trace.
-        row: u32,
+        row: u32 as row,
         /// Name as recorded; null where the event has none.
         name: Option<Symbol>,
         /// Category as recorded (`cat`).
         category: Option<Symbol>,
         /// Number of the (pid, tid) pair the event is drawn on; key of `threads`.
-        track: u32,
+        track: u32 as track,
         /// Start, ns on the trace's clock.
-        start_ns: i64,
+        start_ns: i64 as time,
         /// Duration, ns; null where the source does not say or says nonsense.
-        dur_ns: Option<i64>,
+        dur_ns: Option<i64> as duration,
         /// `External id` as recorded. Wrong in files of 2022 to 2024: use the row links instead.
         external_id: Option<i64>,
         /// Autograd sequence number; shared by a forward operator and its backward.
@@ -51,19 +51,19 @@ table! {
         /// Thread id; null where the source has a text (see `threads`).
         tid: Option<i64>,
         /// `row` of the innermost op of the same thread that encloses this one.
-        parent_row: Option<u32>,
+        parent_row: Option<u32> as link,
         /// Number of enclosing ops on the thread.
-        depth: Option<u32>,
+        depth: Option<u32> as count,
         /// Number of the profiler step the row belongs to.
         step: Option<i32>,
         /// forward, backward, optimizer or other.
         phase: Option<Symbol>,
         /// On a backward op: `row` of the forward op it differentiates.
-        forward_row: Option<u32>,
+        forward_row: Option<u32> as link,
         /// Innermost `nn.Module` instance that the op ran in, such as `Linear_3`; a backward op has its
         /// forward op's.
         module: Option<Symbol>,
         /// `row` in `python` of that module's call.
-        module_row: Option<u32>,
+        module_row: Option<u32> as link,
     }
 }

@@ -1,6 +1,6 @@
 //! Table `process_groups`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {

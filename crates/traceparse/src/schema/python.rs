@@ -1,6 +1,6 @@
 //! Table `python`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {
@@ -8,15 +8,15 @@ table! {
     PythonFrames, PythonRow, "python";
     recorded {
         /// Position of the event in the source; unique over all tables of the trace.
-        row: u32,
+        row: u32 as row,
         /// Name as recorded; null where the event has none.
         name: Option<Symbol>,
         /// Number of the (pid, tid) pair the event is drawn on; key of `threads`.
-        track: u32,
+        track: u32 as track,
         /// Start, ns on the trace's clock.
-        start_ns: i64,
+        start_ns: i64 as time,
         /// Duration, ns; null where the source does not say or says nonsense.
-        dur_ns: Option<i64>,
+        dur_ns: Option<i64> as duration,
         /// `Python id` as recorded.
         python_id: Option<i64>,
         /// `Python parent id` as recorded; null for roots.
@@ -36,6 +36,6 @@ table! {
         /// Thread id; null where the source has a text (see `threads`).
         tid: Option<i64>,
         /// `row` of the calling frame.
-        parent_row: Option<u32>,
+        parent_row: Option<u32> as link,
     }
 }

@@ -1,6 +1,6 @@
 //! Table `ranges`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {
@@ -8,7 +8,7 @@ table! {
     Ranges, RangeRow, "ranges";
     recorded {
         /// Position of the event in the source; unique over all tables of the trace.
-        row: u32,
+        row: u32 as row,
         /// Name as recorded; null where the event has none.
         name: Option<Symbol>,
         /// NVTX domain; null for the default domain.
@@ -18,11 +18,11 @@ table! {
         /// push_pop, start_end or mark.
         kind: Symbol,
         /// Number of the (pid, tid) pair the event is drawn on; key of `threads`.
-        track: u32,
+        track: u32 as track,
         /// Start, ns on the trace's clock.
-        start_ns: i64,
+        start_ns: i64 as time,
         /// Duration, ns; null where the source does not say or says nonsense.
-        dur_ns: Option<i64>,
+        dur_ns: Option<i64> as duration,
         /// Thread that ended a start/end range, where it is not the one that started it.
         end_tid: Option<i64>,
         /// `op_id` that PyTorch's emit_nvtx appends to the text.
@@ -38,9 +38,9 @@ table! {
         /// Thread id; null where the source has a text (see `threads`).
         tid: Option<i64>,
         /// `row` of the innermost enclosing push/pop range of the thread.
-        parent_row: Option<u32>,
+        parent_row: Option<u32> as link,
         /// Number of enclosing push/pop ranges.
-        depth: Option<u32>,
+        depth: Option<u32> as count,
         /// Number of the step the row belongs to.
         step: Option<i32>,
     }

@@ -1,6 +1,6 @@
 //! Table `steps`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {
@@ -14,33 +14,33 @@ table! {
         name: Option<Symbol>,
         /// `row` in `ops` or `ranges` of the annotation; of the process whose comes first, if several
         /// processes mark the step.
-        row: Option<u32>,
+        row: Option<u32> as link,
         /// Start, ns: of the annotation, or the end of the previous step's GPU work if that is later.
-        start_ns: i64,
+        start_ns: i64 as time,
         /// Wall time, ns: to the end of the annotation or of the step's GPU work, whichever is later.
-        total_ns: i64,
+        total_ns: i64 as duration,
         /// Start of the annotation, ns.
-        host_start_ns: i64,
+        host_start_ns: i64 as time,
         /// Duration of the annotation, ns.
-        host_dur_ns: i64,
+        host_dur_ns: i64 as duration,
         /// Whether the trace ends before the step's GPU work does: such a step is left out of averages.
         is_partial: bool,
         /// A kernel runs that is not communication, ns.
-        kernel_ns: i64,
+        kernel_ns: i64 as duration,
         /// A copy runs, none of the above, ns.
-        memcpy_ns: i64,
+        memcpy_ns: i64 as duration,
         /// A memset runs, none of the above, ns.
-        memset_ns: i64,
+        memset_ns: i64 as duration,
         /// Communication runs, none of the above, ns.
-        communication_ns: i64,
+        communication_ns: i64 as duration,
         /// The host is inside a runtime call, none of the above, ns.
-        runtime_ns: i64,
+        runtime_ns: i64 as duration,
         /// The host loads data, none of the above, ns.
-        dataloader_ns: i64,
+        dataloader_ns: i64 as duration,
         /// The host runs an operator or annotation, none of the above, ns.
-        cpu_exec_ns: i64,
+        cpu_exec_ns: i64 as duration,
         /// The rest, ns.
-        other_ns: i64,
+        other_ns: i64 as duration,
     }
     derived {}
 }

@@ -1,6 +1,6 @@
 //! Table `syncs`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {
@@ -8,7 +8,7 @@ table! {
     Syncs, SyncRow, "syncs";
     recorded {
         /// Position of the event in the source; unique over all tables of the trace.
-        row: u32,
+        row: u32 as row,
         /// Name as recorded; null where the event has none.
         name: Option<Symbol>,
         /// Category as recorded (`cat`).
@@ -20,9 +20,9 @@ table! {
         /// Stream id; null for a whole context.
         stream: Option<i64>,
         /// Start, ns on the trace's clock.
-        start_ns: i64,
+        start_ns: i64 as time,
         /// Duration, ns; null where the source does not say or says nonsense.
-        dur_ns: Option<i64>,
+        dur_ns: Option<i64> as duration,
         /// Correlation id, shared by a launch and the GPU work it started.
         correlation: Option<i64>,
         /// `External id` as recorded. Wrong in files of 2022 to 2024: use the row links instead.
@@ -38,6 +38,6 @@ table! {
     }
     derived {
         /// `row` of the API call with the same correlation id.
-        launch_row: Option<u32>,
+        launch_row: Option<u32> as link,
     }
 }

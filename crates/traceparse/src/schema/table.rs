@@ -7,6 +7,51 @@ use std::sync::Arc;
 use super::column::{Cell, Column};
 use super::symbols::{DictionaryBuilder, SymbolTable};
 
+/// What the numbers of a column stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(non_camel_case_types, reason = "as they are written in declarations")]
+pub enum Role {
+    /// Position of the event itself in the source.
+    row,
+    /// The `row` of another event.
+    link,
+    /// The number of a track.
+    track,
+    /// How many of something.
+    count,
+    /// A moment on the trace's clock, ns.
+    time,
+    /// A length of time, ns.
+    duration,
+}
+
+impl Role {
+    /// The name that declarations use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::row => "row",
+            Self::link => "link",
+            Self::track => "track",
+            Self::count => "count",
+            Self::time => "time",
+            Self::duration => "duration",
+        }
+    }
+
+    /// Whether a column may have this role: positions and times must say what they stand for, and those with
+    /// the usual names must stand for the usual thing.
+    pub(crate) const fn fits(role: Option<Self>, name: &str, is_position: bool) -> bool {
+        match (name.as_bytes(), role) {
+            (b"row", _) => matches!(role, Some(Self::row | Self::link)),
+            ([.., b'_', b'r', b'o', b'w'], _) => matches!(role, Some(Self::link)),
+            (b"track", _) => matches!(role, Some(Self::track)),
+            ([.., b'_', b'n', b's'], _) => matches!(role, Some(Self::time | Self::duration)),
+            (_, Some(Self::time | Self::duration)) => false,
+            (_, role) => is_position == role.is_some(),
+        }
+    }
+}
+
 /// What a column is, for documentation and for the schema that Python shows.
 #[derive(Debug, Clone)]
 pub struct ColumnSpec {
@@ -16,6 +61,8 @@ pub struct ColumnSpec {
     pub data_type: arrow_schema::DataType,
     /// Whether the column may hold nulls.
     pub nullable: bool,
+    /// What its numbers stand for, where they are more than values.
+    pub role: Option<Role>,
     /// What the column means, with its unit.
     pub doc: String,
 }
@@ -67,16 +114,46 @@ impl<'a> BatchBuilder<'a> {
     }
 }
 
+/// Applies a change to a column whose role concerns it: `rows` or `tracks`.
+macro_rules! change_by_role {
+    (rows [row] $column:expr, $change:expr) => {
+        $column.map_in_place(&$change)
+    };
+    (rows [link] $column:expr, $change:expr) => {
+        $column.map_in_place(&$change)
+    };
+    (tracks [track] $column:expr, $change:expr) => {
+        $column.map_in_place(&$change)
+    };
+    (marks [track] $column:expr, $change:expr) => {
+        $column.iter().flatten().for_each(&mut *$change)
+    };
+    ($change_of:ident [$($role:ident)?] $column:expr, $change:expr) => {{
+        let _ = &$change;
+    }};
+}
+
+/// The role of a column, if it has any.
+macro_rules! role_of {
+    ([$role:ident]) => {
+        Some($crate::schema::table::Role::$role)
+    };
+    ([]) => {
+        None
+    };
+}
+
 /// Declares a table: its columns, its row type and how it is exported.
 ///
 /// `recorded` columns come from the source and make up the row type; `derived` columns are
-/// filled by the link stage in one go and are null until then.
+/// filled by the link stage in one go and are null until then. A column of positions or times says
+/// with `as` what they stand for: all that renumbers rows or tracks follows from it.
 macro_rules! table {
     (
         $(#[doc = $doc:literal])+
         $table:ident, $row:ident, $name:literal;
-        recorded { $( $(#[doc = $rdoc:literal])+ $rcol:ident : $rty:ty, )* }
-        derived { $( $(#[doc = $ddoc:literal])+ $dcol:ident : $dty:ty, )* }
+        recorded { $( $(#[doc = $rdoc:literal])+ $rcol:ident : $rty:ty $(as $rrole:ident)?, )* }
+        derived { $( $(#[doc = $ddoc:literal])+ $dcol:ident : $dty:ty $(as $drole:ident)?, )* }
     ) => {
         $(#[doc = $doc])+
         #[derive(Debug, Default)]
@@ -123,7 +200,33 @@ macro_rules! table {
             pub(crate) fn reserve_times(&mut self, factor: f64) {
                 $( self.$rcol.reserve_times(factor); )*
             }
+
+            /// Changes the row numbers of its events and of those they refer to.
+            pub(crate) fn change_rows(&mut self, change: impl Fn(u32) -> u32) {
+                $( $crate::schema::table::change_by_role!(rows [$($rrole)?] self.$rcol, change); )*
+            }
+
+            /// Changes the numbers of tracks.
+            pub(crate) fn change_tracks(&mut self, change: impl Fn(u32) -> u32) {
+                $( $crate::schema::table::change_by_role!(tracks [$($rrole)?] self.$rcol, change); )*
+            }
+
+            /// Hands every track that an event is drawn on to `mark`.
+            pub(crate) fn mark_tracks(&self, mark: &mut impl FnMut(u32)) {
+                $( $crate::schema::table::change_by_role!(marks [$($rrole)?] self.$rcol, mark); )*
+            }
         }
+
+        $( const _: () = assert!($crate::schema::table::Role::fits(
+            $crate::schema::table::role_of!([$($rrole)?]),
+            stringify!($rcol),
+            <$rty as $crate::schema::Cell>::IS_POSITION,
+        )); )*
+        $( const _: () = assert!($crate::schema::table::Role::fits(
+            $crate::schema::table::role_of!([$($drole)?]),
+            stringify!($dcol),
+            <$dty as $crate::schema::Cell>::IS_POSITION,
+        )); )*
 
         impl $crate::schema::Table for $table {
             const NAME: &'static str = $name;
@@ -138,12 +241,14 @@ macro_rules! table {
                         name: stringify!($rcol),
                         data_type: <$rty as $crate::schema::Cell>::data_type(),
                         nullable: <$rty as $crate::schema::Cell>::NULLABLE,
+                        role: $crate::schema::table::role_of!([$($rrole)?]),
                         doc: concat!($($rdoc),+).trim().to_owned(),
                     }, )*
                     $( $crate::schema::ColumnSpec {
                         name: stringify!($dcol),
                         data_type: <$dty as $crate::schema::Cell>::data_type(),
                         nullable: true,
+                        role: $crate::schema::table::role_of!([$($drole)?]),
                         doc: concat!($($ddoc),+).trim().to_owned(),
                     }, )*
                 ]
@@ -164,4 +269,4 @@ macro_rules! table {
     };
 }
 
-pub(crate) use table;
+pub(crate) use {change_by_role, role_of, table};

@@ -1,6 +1,6 @@
 //! Table `threads`.
 
-use super::Symbol;
+use super::symbols::Symbol;
 use super::table::table;
 
 table! {
@@ -8,7 +8,7 @@ table! {
     Threads, ThreadRow, "threads";
     recorded {
         /// Number of the track.
-        track: u32,
+        track: u32 as track,
         /// Process id or device index; null if it is a text.
         pid: Option<i64>,
         /// Thread or stream id; null if it is a text.

@@ -1,8 +1,6 @@
 """Sizes and element types that only the names and grids of the launched kernels tell."""
 
-import json
 import re
-from typing import cast
 
 # Operators over tensor lists run one of these; the type stands in the template.
 _LIST_DTYPES = (
@@ -41,21 +39,8 @@ _WEIGHT_BITS = {"MxE2m1": 4, "MxE4m3": 8, "E2m1": 4, "E4m3": 8, "Bfloat16": 16, 
 _MX_BLOCK = 32
 
 
-def _grid(text: str | None) -> tuple[int, int] | None:
-    try:
-        sizes = json.loads(text or "")
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(sizes, list):
-        return None
-    values = cast("list[object]", sizes)
-    if len(values) < 2 or not all(type(size) is int and size > 0 for size in values[:2]):
-        return None
-    return cast("int", values[0]), cast("int", values[1])
-
-
 def expert_sizes(
-    kernels: list[tuple[str, str | None]], *, tokens: tuple[int, ...], logits: tuple[int, ...]
+    kernels: list[tuple[str, list[int] | None]], *, tokens: tuple[int, ...], logits: tuple[int, ...]
 ) -> tuple[tuple[str, int], ...] | None:
     """Inner size, experts per token and bits of a weight of a mixture of experts, from its launches.
 
@@ -68,9 +53,9 @@ def expert_sizes(
     Example: 888 tokens, 128 experts, grid (8, 342), tile 128 x 16, gated: inner size 512, 4 experts each.
     """
     count, hidden, experts = tokens[0], tokens[-1], logits[-1]
-    for name, grid_text in kernels:
-        match, grid = _BMM.match(name), _grid(grid_text)
-        if match is None or grid is None or count < 1 or experts < 1:
+    for name, grid in kernels:
+        match = _BMM.match(name)
+        if match is None or grid is None or min(*grid[:2], count, experts) < 1:
             continue
         columns, tile, blocks = grid[0] * int(match["rows"]), int(match["tokens"]), grid[1]
         gated = _GATED.search(name) is not None

@@ -178,9 +178,8 @@ def _sized(kernels: pl.DataFrame, limits: pl.DataFrame) -> pl.DataFrame:
 def _size(column: str) -> pl.Expr:
     """The product of a launch size such as ``[8, 4, 1]``."""
     # Floats, since the product of three hostile numbers overflows integers.
-    parts = pl.col(column).cast(pl.String).str.extract_all(r"\d+").cast(pl.List(pl.Float64), strict=False)
-    x, y, z = (parts.list.get(axis, null_on_oob=True) for axis in range(3))
-    return pl.when(parts.list.len() == 3).then(x * y * z)
+    x, y, z = (pl.col(column).arr.get(axis).cast(pl.Float64) for axis in range(3))
+    return x * y * z
 
 
 def _resident_blocks() -> dict[str, pl.Expr]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from kernelscope.analysis.grouping import sizes_as_text
 from kernelscope.compat.nsys.names import (
     kernel_name_columns,
     with_kernel_names,
@@ -74,7 +75,7 @@ def _kernel_sum_by_range(trace: Trace, question: Question) -> Iterator[pl.DataFr
 
 def _kernel_gb_sum(trace: Trace, question: Question) -> pl.DataFrame:
     frame = _work(trace, question, ("kernel",), "dur_ns", "name", "grid", "block")
-    table = summary(frame, [*question.by, "grid", "block", "name"])
+    table = sizes_as_text(summary(frame, [*question.by, "grid", "block", "name"]))
     return in_order(table, "total_ns", ascending=["instances", "name", "grid", "block", *question.by])
 
 
@@ -135,12 +136,8 @@ _TRACE_COLUMNS = (
 )  # fmt: skip
 
 
-def _numbers_of(column: pl.Series) -> pl.DataFrame:
-    """The three numbers of each distinct grid or block."""
-    known = pl.DataFrame({column.name: column.unique().drop_nulls()})
-    parts = pl.col(column.name).cast(pl.String).str.strip_chars("[]").str.split_exact(", ", 2).struct
-    numbers = {f"{column.name}_{axis}": parts[at].cast(pl.Int32) for at, axis in enumerate(_AXES)}
-    return known.with_columns(**numbers)
+def _axes(size: str) -> list[pl.Expr]:
+    return [pl.col(size).arr.get(at).alias(f"{size}_{axis}") for at, axis in enumerate(_AXES)]
 
 
 def _gpu_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
@@ -150,16 +147,15 @@ def _gpu_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
     del trace
     for chosen in ordered_parts(work["start_ns"]):
         part = work[chosen]
-        of_part = (
-            (_numbers_of(part["grid"]), "grid"),
-            (_numbers_of(part["block"]), "block"),
-            (devices, "device"),
-        )
-        for numbers, column in of_part:
-            part = part.join(numbers, on=column, how="left", maintain_order="left")
+        part = part.join(devices, on="device", how="left", maintain_order="left")
         # nsys shows the memory that a memset writes as that of a source.
         is_memset = pl.col("kind") == "memset"
         yield part.with_columns(
+            *(
+                pl.col(size).arr.get(at).alias(f"{size}_{axis}")
+                for size in ("grid", "block")
+                for at, axis in enumerate(_AXES)
+            ),
             bytes_per_s=pl.when(pl.col("dur_ns") > 0).then(pl.col("bytes") * 1e9 / pl.col("dur_ns")),
             source_memory=pl.when(is_memset).then("destination_memory").otherwise("source_memory"),
             destination_memory=pl.when(~is_memset).then("destination_memory"),

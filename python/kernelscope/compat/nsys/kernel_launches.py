@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from kernelscope.analysis.grouping import sizes_as_text
 from kernelscope.analysis.row_lookup import positions
 from kernelscope.compat.nsys.names import kernel_name_columns, with_kernel_names
 from kernelscope.compat.nsys.parts import ordered_parts
@@ -36,7 +37,7 @@ def _launched(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
     del trace
     starts = calls["api_start_ns"].gather(positions(calls["launch_row"], kernels["launch_row"]))
     for chosen in ordered_parts(starts):
-        yield _timed(kernels[chosen], calls)
+        yield sizes_as_text(_timed(kernels[chosen], calls))
 
 
 def _timed(kernels: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:

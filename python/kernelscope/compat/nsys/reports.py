@@ -21,7 +21,7 @@ from kernelscope.compat.nsys import (
 from kernelscope.compat.nsys.names import TEXT_COLUMNS
 from kernelscope.compat.nsys.report import Question, Report
 from kernelscope.errors import InvalidArgumentError
-from kernelscope.trace import Trace, read
+from kernelscope.trace import Trace, read, read_part
 
 _MODULES = (gpu_work, api_calls, kernel_launches, nvtx_ranges, nvtx_gpu, unified_memory, rules)
 
@@ -113,7 +113,7 @@ def read_for(
     options: dict[str, Any] = {"strict": strict, "threads": threads, "progress": progress}
     if not (report.linked or question.has("nvtx-name")):
         return _read_one_by_one(path, tables, options)
-    return read(path, tables=tables, kinds=report.kinds, only_launching=report.only_launching, **options)
+    return read_part(path, tables=tables, kinds=report.kinds, only_launching=report.only_launching, **options)
 
 
 def _read_one_by_one(

@@ -101,19 +101,13 @@ def records(trace: Trace, *, compat: bool = False) -> Iterator[KernelRecord]:
             tid=kernel["tid"],
             device=kernel["device"],
             stream=kernel["stream"],
-            grid=_triple(kernel["grid"]),
-            block=_triple(kernel["block"]),
+            grid=tuple(kernel["grid"] or ()),
+            block=tuple(kernel["block"] or ()),
             long_name=name,
             pid=kernel["pid"],
             calls=markers.calls,
             node=markers.node,
         )
-
-
-@lru_cache(maxsize=1 << 12)
-def _triple(text: str | None) -> tuple[int, ...]:
-    """The numbers of ``[x, y, z]``."""
-    return () if text is None else tuple(int(number) for number in text.strip("[]").split(","))
 
 
 def _kernels(trace: Trace, *, compat: bool) -> pl.DataFrame:

@@ -162,6 +162,11 @@ impl<'a> Args<'a> {
         self.slots[arg as usize]
     }
 
+    /// Counts `arg`, which was taken, as left again.
+    pub(crate) fn put_back(&mut self, arg: Arg) {
+        self.present |= bit(arg);
+    }
+
     /// Whether no argument is left, known or unknown.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

@@ -126,6 +126,17 @@ impl<'a> Add<'_, '_, '_, 'a> {
         value
     }
 
+    /// Three whole numbers as JSON `[x, y, z]`, which some tools write as a text; anything else is left.
+    #[inline]
+    pub(super) fn triple(&mut self, arg: Arg) -> Option<[i32; 3]> {
+        let raw = self.event.args.take(arg);
+        let value = number::triple(raw.bytes);
+        if value.is_none() && !raw.is_null() {
+            self.event.args.put_back(arg);
+        }
+        value
+    }
+
     pub(super) fn identifier(&mut self, arg: Arg) -> Option<u64> {
         let raw = self.event.args.take(arg);
         let value = number::identifier(&raw);

@@ -38,6 +38,15 @@ fn parse_integer(text: &[u8]) -> Option<i64> {
     (!digits.is_empty()).then_some(if negative { -value } else { value })
 }
 
+/// The numbers of `[x, y, z]`.
+pub(crate) fn triple(text: &[u8]) -> Option<[i32; 3]> {
+    let inner = text.trim_ascii().strip_prefix(b"[")?.strip_suffix(b"]")?;
+    let mut parts = inner.split(|&byte| byte == b',');
+    let mut next = || i32::try_from(parse_integer(parts.next()?.trim_ascii())?).ok();
+    let numbers = [next()?, next()?, next()?];
+    parts.next().is_none().then_some(numbers)
+}
+
 /// The unsigned 64-bit identifier that `raw` holds; a negative one is taken as its bits.
 pub(crate) fn identifier(raw: &Raw<'_>) -> Option<u64> {
     match integer(raw) {
@@ -85,6 +94,16 @@ pub(crate) fn boolean(raw: &Raw<'_>) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn three_numbers_are_three_and_whole() {
+        assert_eq!(triple(b"[80, 1,\n 2]"), Some([80, 1, 2]));
+        for text in
+            [&b"[80, 1]"[..], b"[1, 2, 3, 4]", b"[1, 2.5, 3]", b"[1, 2, 3000000000]", b"[1,,2]", b"7", b""]
+        {
+            assert_eq!(triple(text), None);
+        }
+    }
 
     fn bare(text: &str) -> Raw<'_> {
         Raw { kind: Kind::Bare, bytes: text.as_bytes() }

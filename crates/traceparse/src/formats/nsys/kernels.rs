@@ -57,10 +57,10 @@ fn push_kernel(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables:
         start_ns,
         dur_ns,
         correlation: cells.correlation(Kernel::CORRELATION),
-        grid: builder.triple(cells, [Kernel::GRID_X, Kernel::GRID_Y, Kernel::GRID_Z]),
-        block: builder.triple(cells, [Kernel::BLOCK_X, Kernel::BLOCK_Y, Kernel::BLOCK_Z]),
+        grid: cells.triple([Kernel::GRID_X, Kernel::GRID_Y, Kernel::GRID_Z]),
+        block: cells.triple([Kernel::BLOCK_X, Kernel::BLOCK_Y, Kernel::BLOCK_Z]),
         cluster: if has_cluster {
-            builder.triple(cells, [Kernel::CLUSTER_X, Kernel::CLUSTER_Y, Kernel::CLUSTER_Z])
+            cells.triple([Kernel::CLUSTER_X, Kernel::CLUSTER_Y, Kernel::CLUSTER_Z])
         } else {
             None
         },

@@ -48,7 +48,6 @@ pub(crate) struct Builder<'c, 's, R: Recorder> {
     pub(crate) thread: R::Thread<'c>,
     /// Texts that the reader itself puts into tables, by what they stand for.
     labels: HashMap<(&'static str, i64), Symbol>,
-    triples: HashMap<[i64; 3], Symbol>,
 }
 
 impl<'c, 's, R: Recorder> Builder<'c, 's, R> {
@@ -67,7 +66,6 @@ impl<'c, 's, R: Recorder> Builder<'c, 's, R> {
             recorder,
             texts,
             labels: HashMap::new(),
-            triples: HashMap::new(),
         }
     }
 
@@ -126,16 +124,6 @@ impl<'c, 's, R: Recorder> Builder<'c, 's, R> {
     ) {
         let (key, value) = (self.label(key), self.texts.intern(&value.to_string()));
         tables.extra_args.push(ExtraArgRow { row: cells.number, key, value });
-    }
-
-    /// Three numbers as JSON text.
-    #[inline]
-    pub(crate) fn triple(&mut self, cells: &mut Cells<'_, '_>, from: [usize; 3]) -> Option<Symbol> {
-        let [x, y, z] = from.map(|cell| cells.int(cell));
-        let triple = [x?, y?, z?];
-        let Self { triples, texts, .. } = self;
-        let intern = || texts.intern(&format!("[{}, {}, {}]", triple[0], triple[1], triple[2]));
-        Some(*triples.entry(triple).or_insert_with(intern))
     }
 }
 

@@ -77,6 +77,13 @@ impl<'a> Cells<'a, '_> {
         small
     }
 
+    /// Three whole numbers that fit 32 bits.
+    #[inline]
+    pub(crate) fn triple(&mut self, cells: [usize; 3]) -> Option<[i32; 3]> {
+        let [x, y, z] = cells.map(|cell| self.small(cell));
+        Some([x?, y?, z?])
+    }
+
     /// A real number.
     pub(crate) fn real(&mut self, cell: usize) -> Option<f64> {
         match self.value(cell) {
