@@ -165,11 +165,11 @@ def test_time_unit(recorded: Recorded) -> None:
 
 def test_stacks_of_every_event(recorded: Recorded) -> None:
     """Every event has torch's stack: a gradient that of its forward operator."""
-    from kernelscope.analysis.ops.call_stacks import frames_of, recorded_texts
+    from kernelscope.analysis.ops.call_stacks import recorded_stacks, split_frames
     from kernelscope.compat.torch_profiler.key_averages import torch_events
 
-    ours = torch_events(recorded.trace, stacks=recorded_texts(recorded.trace))
-    frames = dict(frames_of(ours["stack"]).rows())
+    ours = torch_events(recorded.trace, stacks=recorded_stacks(recorded.trace))
+    frames = dict(split_frames(ours["stack"]).rows())
     theirs = recorded.profiler.events()
     assert ours["name"].to_list() == [event.key for event in theirs]
     assert [frames[stack] for stack in ours["stack"]] == [list(event.stack or []) for event in theirs]

@@ -56,7 +56,7 @@ def test_the_overview_is_one_row_whatever_the_trace_holds(tmp_path: Path) -> Non
     events = linear(Events())
     events.annotation("ProfilerStep#1", 0, 100)
     trace = events.read(tmp_path)
-    row = analysis.overview(trace, efficiency=analysis.efficiency(trace)).row(0, named=True)
+    row = analysis.overview(trace, costs=True).row(0, named=True)
     assert (row["steps"], row["gpus"], row["kernels"], row["gpu_kernel_ns"]) == (1, 1, 2, 40_000)
     assert row["step_ns"] == 105_000
     assert row["step_ns"] == sum(row[column] for column in analysis.CATEGORIES)
@@ -82,8 +82,7 @@ def test_flops_of_all_steps_over_their_time(tmp_path: Path) -> None:
         events.call(start + 2, 2, step)
         events.kernel("volta_sgemm", start + 60, 100, step)
     trace = events.read(tmp_path)
-    efficiency = analysis.efficiency(trace)
-    row = analysis.overview(trace, efficiency=efficiency).row(0, named=True)
+    row = analysis.overview(trace, costs=True).row(0, named=True)
     flops = 2 * 64**3 + 2 * 128**3
     assert row["flops_per_step"] == flops / 2
     assert row["mfu_pct"] == pytest.approx(100 * flops / (1e-3 * row["peak_flops_per_s"]))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.gpu.summary import gpu_summary
-from kernelscope.analysis.ops.eligibility import Eligibility, eligible_share
+from kernelscope.analysis.ops.eligibility import eligible_share
 from kernelscope.analysis.steps.breakdown import CATEGORIES, step_breakdown
 
 if TYPE_CHECKING:
@@ -20,18 +20,10 @@ _EFFICIENCY = {
 }
 
 
-def overview(
-    trace: "Trace",
-    *,
-    gpus: pl.DataFrame | None = None,
-    efficiency: pl.DataFrame | None = None,
-    calls: Eligibility | None = None,
-) -> pl.DataFrame:
-    """What a trace comes to: one row, so that the rows of many ranks can stand below each other.
+def overview(trace: "Trace", *, costs: bool = False) -> pl.DataFrame:
+    """Returns the figures of a trace as one row, so that the rows of many ranks can stand below each other.
 
-    ``gpus`` takes the answer of :func:`kernelscope.analysis.gpu_summary`, ``calls`` that of
-    ``eligibility.call_eligibility``, and ``efficiency`` that of :func:`kernelscope.analysis.efficiency`:
-    without it what follows from FLOPs is null.
+    Without ``costs`` FLOPs are not computed, and what follows from them is null.
 
     Columns: ``rank``, ``world_size``, ``host``, ``format``; ``gpus`` (that ran a kernel), ``gpu_name`` (of
         the first); ``steps`` (whole ones), ``partial_steps``; ``step_ns`` and the eight parts of a step, as
@@ -47,7 +39,7 @@ def overview(
     """
     steps = step_breakdown(trace, include_partial=True)
     whole = steps.filter(~pl.col("is_partial"))
-    summary = gpu_summary(trace) if gpus is None else gpus
+    summary = gpu_summary(trace)
     used = summary.filter(pl.col("kernels") > 0)
     meta = trace.meta
     parts = whole.select(pl.col("total_ns").mean().alias("step_ns"), pl.col(CATEGORIES).mean())
@@ -75,7 +67,7 @@ def overview(
     )
     counts = pl.DataFrame(
         {
-            "tc_eligible_share": [eligible_share(trace, calls)],
+            "tc_eligible_share": [eligible_share(trace)],
             "kernels": [int(used["kernels"].sum())],
             "gpu_kernel_ns": [int(used["kernel_ns"].sum())],
             "operators": [trace.ops.height],
@@ -83,7 +75,10 @@ def overview(
         },
         schema_overrides={"tc_eligible_share": pl.Float64},
     )
-    return pl.concat([head, parts, _of_gpus(used), counts, _of_flops(efficiency)], how="horizontal")
+    return pl.concat(
+        [head, parts, _of_gpus(used), counts, _of_flops(trace, costs=costs)],
+        how="horizontal",
+    )
 
 
 def _of_gpus(used: pl.DataFrame) -> pl.DataFrame:
@@ -101,15 +96,22 @@ def _of_gpus(used: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _of_flops(efficiency: pl.DataFrame | None) -> pl.DataFrame:
+def _of_flops(trace: "Trace", *, costs: bool) -> pl.DataFrame:
     """Figures over all steps together: of the FLOPs of all in the time of all."""
-    if efficiency is None or efficiency.is_empty():
-        return pl.DataFrame({name: [None] for name in _EFFICIENCY}, schema=_EFFICIENCY)
+    unknown = pl.DataFrame({name: [None] for name in _EFFICIENCY}, schema=_EFFICIENCY)
+    if not costs:
+        return unknown
+    # The cost models take a while to import.
+    from kernelscope.analysis.costs.achieved import efficiency
+
+    steps = efficiency(trace)
+    if steps.is_empty():
+        return unknown
     rate = pl.col("peak_flops_per_s").first()
     known = pl.col("flops").is_not_null()
     time = pl.col("total_ns").filter(known).sum() * 1e-9
     device = pl.col("device_ns").sum()
-    return efficiency.select(
+    return steps.select(
         pl.col("flops").mean().alias("flops_per_step"),
         pl.when(time > 0).then(100.0 * pl.col("flops").sum() / (time * rate)).alias("mfu_pct"),
         pl.when(device > 0)

@@ -17,9 +17,19 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         "trace", metavar="TRACE", help="the trace: PyTorch profiler JSON, plain, gzip or zstd"
     )
     parser.add_argument("--strict", action="store_true", help="fail at the first event that would be lost")
+    add_threads(parser)
+    add_step_range(parser)
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    """Adds the number of threads to read with."""
     parser.add_argument(
         "--threads", type=positive, metavar="N", help="threads to read with (default: one per core)"
     )
+
+
+def add_step_range(parser: argparse.ArgumentParser) -> None:
+    """Adds the name of what delimits steps."""
     parser.add_argument(
         "--step-range", metavar="NAME", help="annotation that delimits steps where there is no ProfilerStep#N"
     )

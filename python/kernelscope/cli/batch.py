@@ -54,9 +54,7 @@ def add_parser(subparsers: "Subparsers") -> None:
         help="work through the Dask scheduler there, whose workers see the lake under the same path",
     )
     parser.add_argument("--strict", action="store_true", help="a rank fails at the first event it would lose")
-    parser.add_argument(
-        "--step-range", metavar="NAME", help="annotation that delimits steps where there is no ProfilerStep#N"
-    )
+    arguments.add_step_range(parser)
     parser.add_argument(
         "--json-lines",
         action=argparse.BooleanOptionalAction,

@@ -43,12 +43,8 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--top", type=arguments.positive, default=10, metavar="N", help="rows of each table (default: 10)"
     )
-    parser.add_argument(
-        "--threads", type=arguments.positive, metavar="N", help="threads to read with (default: one per core)"
-    )
-    parser.add_argument(
-        "--step-range", metavar="NAME", help="annotation that delimits steps where there is no ProfilerStep#N"
-    )
+    arguments.add_threads(parser)
+    arguments.add_step_range(parser)
     parser.set_defaults(run=run)
 
 

@@ -60,9 +60,7 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser.add_argument("--out", type=Path, metavar="PATH", help="file to write to instead of stdout")
     parser.add_argument("--list", action="store_true", help="the names of all reports")
     parser.add_argument("--strict", action="store_true", help="fail at the first row that would be lost")
-    parser.add_argument(
-        "--threads", type=arguments.positive, metavar="N", help="threads to read with (default: one per core)"
-    )
+    arguments.add_threads(parser)
     parser.set_defaults(run=run)
 
 

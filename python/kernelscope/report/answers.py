@@ -52,7 +52,7 @@ def answer(trace: "Trace") -> Answers:
         overlap=analysis.comm_comp_overlap(trace),
         idle=analysis.idle_time(trace),
         idle_hosts=analysis.idle_time(trace, by=("host",)),
-        recommendations=analysis.recommendations(trace, breakdown=breakdown, gpus=gpus),
+        recommendations=analysis.recommendations(trace),
         unlinked=_unlinked(trace.gpu_ops),
         diagnostics=trace.diagnostics.with_columns(pl.col(pl.Categorical).cast(pl.String)),
     )

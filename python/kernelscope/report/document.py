@@ -33,7 +33,7 @@ def to_json(trace: "Trace", answers: Answers) -> str:
             "idle": answers.idle.to_dicts(),
             "idle_hosts": answers.idle_hosts.to_dicts(),
             "recommendations": answers.recommendations.to_dicts(),
-            **{name: frame.to_dicts() for name, frame in view_frames(trace, gpus=answers.gpus).items()},
+            **{name: frame.to_dicts() for name, frame in view_frames(trace).items()},
             "unlinked": answers.unlinked.to_dicts(),
             "diagnostics": answers.diagnostics.to_dicts(),
         }

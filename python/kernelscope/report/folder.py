@@ -58,7 +58,7 @@ def _frames(trace: "Trace", answers: Answers) -> dict[str, pl.DataFrame]:
         "recommendations": answers.recommendations.with_columns(
             pl.col("rows").cast(pl.List(pl.String)).list.join(" ")
         ),
-        **view_frames(trace, gpus=answers.gpus),
+        **view_frames(trace),
         "unlinked": answers.unlinked,
         "diagnostics": answers.diagnostics,
     }

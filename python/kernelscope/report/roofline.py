@@ -10,7 +10,6 @@ import polars as pl
 
 from kernelscope.analysis.costs.achieved import step_efficiency
 from kernelscope.analysis.costs.attainable import summed
-from kernelscope.analysis.costs.costed import costed_trace
 from kernelscope.analysis.costs.counters import counters_with_operators
 from kernelscope.analysis.costs.coverage import cost_findings, coverage_of, kind_sums
 from kernelscope.analysis.costs.limits import limited_work
@@ -47,8 +46,7 @@ def answer(
     failures: Sequence[str] = (),
 ) -> RooflineAnswers:
     """Everything that the report shows; ``failures`` says of cost files why they could not be run."""
-    costed = costed_trace(trace, convention=convention)
-    work = limited_work(trace, costed, gpu=gpu, peak=peak)
+    work = limited_work(trace, convention=convention, gpu=gpu, peak=peak)
     kinds = kind_sums(work)
     findings = cost_findings(kinds)
     if failures:

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 
-def view_frames(trace: "Trace", *, gpus: pl.DataFrame | None = None) -> dict[str, pl.DataFrame]:
-    """The overview, modules, memory, launch sizes, and what is missing. ``gpus`` is the GPU summary."""
+def view_frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+    """The overview, modules, memory, launch sizes, and what is missing."""
     return {
-        "overview": analysis.overview(trace, gpus=gpus),
+        "overview": analysis.overview(trace),
         "modules": analysis.module_table(trace),
         "memory": analysis.memory_summary(trace),
         "memory_peak": analysis.memory_peak(trace),

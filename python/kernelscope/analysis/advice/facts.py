@@ -1,7 +1,6 @@
 """What the rules look at, each worked out when the first of them asks."""
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 import polars as pl
@@ -16,6 +15,7 @@ from kernelscope.analysis.kernels.tensor_cores import is_nvidia, kernel_flags
 from kernelscope.analysis.memory.records import AllocatorRecords
 from kernelscope.analysis.ops.eligibility import Eligibility, call_eligibility
 from kernelscope.analysis.steps.breakdown import CATEGORIES, step_breakdown
+from kernelscope.memo import Memo, per_trace
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -24,49 +24,48 @@ if TYPE_CHECKING:
 class Facts:
     """Figures about one trace. Only whole steps count, and all of a trace without steps."""
 
-    def __init__(
-        self,
-        trace: "Trace",
-        *,
-        breakdown: pl.DataFrame | None = None,
-        gpus: pl.DataFrame | None = None,
-        calls: Eligibility | None = None,
-        work: GpuWork | None = None,
-        records: AllocatorRecords | None = None,
-    ) -> None:
+    def __init__(self, trace: "Trace") -> None:
         self.trace = trace
-        self._breakdown = breakdown
-        self._gpus = gpus
-        self._calls = calls
-        self.work = GpuWork(trace) if work is None else work
-        self.records = AllocatorRecords(trace) if records is None else records
+        self.work = GpuWork(trace)
+        self.records = AllocatorRecords(trace)
 
-    @cached_property
+    @property
+    def memo(self) -> Memo:
+        """That of the trace, in which the answers are kept."""
+        return self.trace.memo
+
+    @property
+    @per_trace
     def breakdown(self) -> pl.DataFrame:
         """The whole steps, with their parts."""
-        return step_breakdown(self.trace) if self._breakdown is None else self._breakdown
+        return step_breakdown(self.trace)
 
-    @cached_property
+    @property
+    @per_trace
     def gpus(self) -> pl.DataFrame:
         """The GPUs that worked, with how busy they were."""
-        return gpu_summary(self.trace, work=self.work) if self._gpus is None else self._gpus
+        return gpu_summary(self.trace)
 
-    @cached_property
+    @property
+    @per_trace
     def total_ns(self) -> int:
         """The time of all whole steps together."""
         return int(self.breakdown["total_ns"].sum())
 
-    @cached_property
+    @property
+    @per_trace
     def parts(self) -> Mapping[str, int]:
         """The time of each part over all whole steps."""
         return {name: int(self.breakdown[name].sum()) for name in CATEGORIES}
 
-    @cached_property
+    @property
+    @per_trace
     def marked(self) -> bool:
         """Whether the trace marks steps."""
         return self.breakdown["step"].null_count() < self.breakdown.height
 
-    @cached_property
+    @property
+    @per_trace
     def steps(self) -> int:
         """How many whole steps there are."""
         return self.breakdown.height
@@ -85,7 +84,8 @@ class Facts:
         is_inside = frame.select(self._is_inside).to_series()
         return frame if is_inside.all(ignore_nulls=False) else frame.filter(is_inside)
 
-    @cached_property
+    @property
+    @per_trace
     def _is_inside(self) -> pl.Expr:
         steps = self.breakdown["step"].drop_nulls()
         if not self.marked:
@@ -95,7 +95,8 @@ class Facts:
             return pl.col("step").is_between(low, high)
         return pl.col("step").is_in(steps.implode())
 
-    @cached_property
+    @property
+    @per_trace
     def kernels(self) -> pl.DataFrame:
         """The classes of ``work.launches``, and what those of their kernels come to that count.
 
@@ -118,7 +119,8 @@ class Facts:
             dur_ns=pl.when(counted).then(sums["sum"]).otherwise(0),
         )
 
-    @cached_property
+    @property
+    @per_trace
     def are_kernels(self) -> pl.Series:
         """Which rows of ``gpu_ops`` count among the ``kernels``."""
         return self._of_classes(self.kernels["works"] > 0)
@@ -141,7 +143,8 @@ class Facts:
         """Which rows of ``gpu_ops`` ``are_kernels`` of a class that is marked."""
         return self._of_classes((self.kernels["works"] > 0) & marks.fill_null(value=False))
 
-    @cached_property
+    @property
+    @per_trace
     def _are_inside(self) -> pl.Series | None:
         """Which rows of ``gpu_ops`` are in whole steps; None if all are."""
         if not self.marked:
@@ -149,12 +152,14 @@ class Facts:
         inside = self.trace.gpu_ops.select(self._is_inside.fill_null(value=False)).to_series()
         return None if inside.all() else inside
 
-    @cached_property
+    @property
+    @per_trace
     def kernel_ns(self) -> int:
         """The time of all ``kernels``, added."""
         return int(self.kernels["dur_ns"].sum())
 
-    @cached_property
+    @property
+    @per_trace
     def kernel_count(self) -> int:
         """How many ``kernels`` there are."""
         return int(self.kernels["works"].sum())
@@ -168,7 +173,8 @@ class Facts:
         names = names_like(self._names["gpu_ops"], pattern)
         return pl.col("name").is_in(names.implode()).fill_null(value=False)
 
-    @cached_property
+    @property
+    @per_trace
     def updates(self) -> pl.Series:
         """Which rows of ``gpu_ops`` the optimizer launched, of those that count among the ``kernels``."""
         phase = self.trace.ops["phase"]
@@ -177,7 +183,8 @@ class Facts:
         is_update = (phase.gather(self.work.callers) == "optimizer").fill_null(value=False)
         return is_update & self.are_kernels
 
-    @cached_property
+    @property
+    @per_trace
     def _names(self) -> Mapping[str, pl.Series]:
         """The distinct names of the tables in which names are looked for."""
         columns = {
@@ -187,7 +194,8 @@ class Facts:
         }
         return {name: distinct(column) for name, column in columns.items()}
 
-    @cached_property
+    @property
+    @per_trace
     def gaps(self) -> Gaps:
         """The gaps of GPUs in whole steps, by what they waited for: see ``classified_gaps``."""
         names, spans = self._names, None
@@ -211,19 +219,22 @@ class Facts:
         most, least = self.trace.memory[column].max(), self.trace.devices["total_memory_bytes"].min()
         return isinstance(most, int) and isinstance(least, int) and most > share * least
 
-    @cached_property
+    @property
+    @per_trace
     def memory(self) -> pl.DataFrame:
         """What became of the memory of each device: see ``memory_summary``."""
         from kernelscope.analysis.memory.curve import memory_summary
 
-        return memory_summary(self.trace, records=self.records)
+        return memory_summary(self.trace)
 
-    @cached_property
+    @property
+    @per_trace
     def calls(self) -> Eligibility:
         """Which calls of operators tensor cores could run: see ``call_eligibility``."""
-        return call_eligibility(self.trace) if self._calls is None else self._calls
+        return call_eligibility(self.trace)
 
-    @cached_property
+    @property
+    @per_trace
     def is_nvidia(self) -> bool:
         """Whether every GPU that worked is known to be of NVIDIA's make, or not known to be another."""
         return not self.trace.devices.is_empty() and self._all_nvidia()

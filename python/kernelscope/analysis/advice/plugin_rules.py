@@ -139,7 +139,7 @@ def mixed_precision(facts: Facts) -> Iterator[Advice]:
     used = facts.kernels.filter(pl.col("works") > 0)["tensor_cores"]
     if used.is_empty() or used.null_count() or used.any():
         return
-    share = eligible_share(facts.trace, facts.calls)
+    share = eligible_share(facts.trace)
     if not share:
         return
     lowest = facts.calls.lowest.select(op_row="row")

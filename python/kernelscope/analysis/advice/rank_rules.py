@@ -24,7 +24,7 @@ def exposed_communication(facts: Facts) -> Iterator[Advice]:
         return
     from kernelscope.analysis.gpu.time import comm_comp_overlap
 
-    table = comm_comp_overlap(facts.trace, by=("device", "step"), work=facts.work)
+    table = comm_comp_overlap(facts.trace, by=("device", "step"))
     sums = (
         facts.inside(table)
         .group_by("device")

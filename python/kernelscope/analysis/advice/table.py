@@ -14,9 +14,6 @@ from kernelscope.analysis.advice import (
 )
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice
-from kernelscope.analysis.gpu.work import GpuWork
-from kernelscope.analysis.memory.records import AllocatorRecords
-from kernelscope.analysis.ops.eligibility import Eligibility
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -54,22 +51,12 @@ _SCHEMA = {
 }
 
 
-def recommendations(
-    source: "Trace | Sequence[Trace]",
-    *,
-    breakdown: pl.DataFrame | None = None,
-    gpus: pl.DataFrame | None = None,
-    calls: Eligibility | None = None,
-    work: GpuWork | None = None,
-    records: AllocatorRecords | None = None,
-) -> pl.DataFrame:
+def recommendations(source: "Trace | Sequence[Trace]") -> pl.DataFrame:
     """What could make a program faster, as far as its trace shows.
 
     ``source`` is a trace, or the traces of several ranks of a job: then each rank's advice stands beside
-    what only shows when ranks are compared. ``breakdown``, ``gpus`` and ``calls`` take the answers of
-    :func:`kernelscope.analysis.step_breakdown`, :func:`kernelscope.analysis.gpu_summary` and
-    ``eligibility.call_eligibility`` of a single trace, ``work`` and ``records`` what other questions asked of
-    it, too. Only whole steps count. What is not known, or not for this make of GPU, makes no rule speak.
+    what only shows when ranks are compared. Only whole steps count. A rule that needs what is not known, or
+    that is for another make of GPU, gives no advice.
 
     Columns: ``id`` (of the rule), ``severity`` (high, medium, low), ``title``, ``evidence`` and ``remedy``
         (sentences), ``value`` and ``threshold`` that it passed, both in ``unit``; ``saving_ns`` (time of all
@@ -89,9 +76,7 @@ def recommendations(
         for rank, advice in _compared(source, ranks):
             rows.append(_row(advice, longest, rank))
         return _table(rows)
-    return _table(
-        list(_asked(Facts(source, breakdown=breakdown, gpus=gpus, calls=calls, work=work, records=records)))
-    )
+    return _table(list(_asked(Facts(source))))
 
 
 def _asked(facts: Facts) -> Iterator[dict[str, object]]:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.costs.costed import costed_trace
 from kernelscope.analysis.costs.limits import LimitedWork, limited_work
 from kernelscope.analysis.costs.peaks import PRODUCTS
 from kernelscope.costs import ConventionName
@@ -40,8 +39,7 @@ def efficiency(
     Source: Chowdhery et al. 2022 (PaLM), appendix B.
     Example: ``efficiency(trace, gpu="h100-sxm5")["mfu_pct"].mean()``
     """
-    costed = costed_trace(trace, convention=convention)
-    return step_efficiency(trace, limited_work(trace, costed, gpu=gpu, peak=peak))
+    return step_efficiency(trace, limited_work(trace, convention=convention, gpu=gpu, peak=peak))
 
 
 def step_efficiency(trace: "Trace", limited: LimitedWork) -> pl.DataFrame:

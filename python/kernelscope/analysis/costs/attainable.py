@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.costs.costed import costed_trace
 from kernelscope.analysis.costs.limits import LimitedWork, limited_work, refined
 from kernelscope.analysis.costs.physics import TOLERANCE
 from kernelscope.analysis.costs.unique_costs import FIGURES
@@ -52,8 +51,7 @@ def roofline(
     Source: Williams, Waterman and Patterson 2009.
     Example: ``roofline(trace, by=("name", "input_dims")).head(10)``
     """
-    costed = costed_trace(trace, convention=convention)
-    return summed(trace, limited_work(trace, costed, gpu=gpu, peak=peak), by)
+    return summed(trace, limited_work(trace, convention=convention, gpu=gpu, peak=peak), by)
 
 
 def summed(trace: "Trace", work: LimitedWork, by: str | Sequence[str]) -> pl.DataFrame:

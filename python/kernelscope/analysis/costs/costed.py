@@ -18,6 +18,7 @@ from kernelscope.analysis.ops.calls import INPUTS, operator_calls
 from kernelscope.costs import ConventionName, Cost
 from kernelscope.costs.dtypes import find_dtype
 from kernelscope.costs.through_forward import FAMILIES, gradient_cost
+from kernelscope.memo import per_trace
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -41,10 +42,28 @@ class Costed(NamedTuple):
     work: pl.Series
 
 
-def costed_trace(trace: "Trace", *, convention: ConventionName, anchors: pl.Series | None = None) -> Costed:
-    """The operators that count in ``trace`` with their costs, and which of them each GPU op belongs to.
+@per_trace
+def costed_trace(trace: "Trace", *, convention: ConventionName = "kernelscope") -> Costed:
+    """Returns the operators that count in ``trace`` with their costs, and the GPU ops of each.
 
-    ``anchors`` may name other work than the GPU ops: of each piece the operator or range that launched it.
+    Raises: KeyError: there is no such convention.
+    """
+    anchors = None
+    if trace.gpu_ops.height:
+        anchors = trace.gpu_ops.select(pl.coalesce("op_row", "range_row")).to_series()
+    return cost_operators(trace, anchors, convention=convention)
+
+
+def operator_flops(trace: "Trace") -> pl.DataFrame:
+    """Returns what every operator that counts had to compute: ``op_row`` and ``flops``."""
+    costed = costed_trace(trace)
+    return costed.ops.select("op_row").with_columns(costed.kinds["flops"].gather(costed.ops["kind"]))
+
+
+def cost_operators(trace: "Trace", anchors: pl.Series | None, *, convention: ConventionName) -> Costed:
+    """Returns the operators that count with their costs, and which of them each piece of work belongs to.
+
+    ``anchors`` are the operators or ranges that launched the pieces of work; None for no work.
 
     Raises: KeyError: there is no such convention.
     """
@@ -61,8 +80,6 @@ def costed_trace(trace: "Trace", *, convention: ConventionName, anchors: pl.Seri
         apart = pl.DataFrame(costing.set_apart(entries))
         firsts = pl.concat([firsts, firsts[apart["class"]].with_columns(apart["entry"])], how="diagonal")
     costs = class_costs(firsts, convention=convention, elsewhere=elsewhere)
-    if anchors is None and trace.gpu_ops.height:
-        anchors = trace.gpu_ops.select(pl.coalesce("op_row", "range_row")).to_series()
     launched = None if anchors is None else anchors.alias("anchor").to_frame()
     work, ops, kinds = costing.owners(_traits(costs), launched, outermost=convention in _OUTERMOST)
     of_kinds = _costs_of_kinds(costs, pl.DataFrame(kinds))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.costs.costed import costed_trace
+from kernelscope.analysis.costs.costed import cost_operators
 from kernelscope.analysis.grouping import as_text
 from kernelscope.analysis.ops.table import operator_classes
 from kernelscope.analysis.row_lookup import positions
@@ -134,7 +134,7 @@ def _with_stacks(table: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
 def _with_models(table: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
     """Adds the FLOPs that the model of the operator gives, and the measured ones over all its kernels."""
     launched = table.filter(pl.col("op_row").is_not_null())
-    costed = costed_trace(trace, convention="kernelscope", anchors=launched["op_row"])
+    costed = cost_operators(trace, launched["op_row"], convention="kernelscope")
     flops = costed.kinds["flops"].gather(costed.ops["kind"])
     owner = launched.select("row").with_columns(
         model_row=costed.ops["op_row"].gather(costed.work), modelled_flops=flops.gather(costed.work)

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.costs.costed import costed_trace
 from kernelscope.analysis.costs.limits import LimitedWork, limited_work
 from kernelscope.analysis.grouping import as_text
 from kernelscope.costs import ConventionName
@@ -31,7 +30,7 @@ def cost_coverage(trace: "Trace", *, convention: ConventionName = "kernelscope")
     Order: as above, every status once.
     Raises: KeyError: there is no such convention.
     """
-    return coverage_of(trace, kind_sums(limited_work(trace, costed_trace(trace, convention=convention))))
+    return coverage_of(trace, kind_sums(limited_work(trace, convention=convention)))
 
 
 def kind_sums(work: LimitedWork) -> pl.DataFrame:

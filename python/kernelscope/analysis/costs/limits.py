@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.costs.costed import Costed
+from kernelscope.analysis.costs.costed import Costed, costed_trace
 from kernelscope.analysis.costs.peaks import DevicePeaks, device_peaks, with_peaks
 from kernelscope.analysis.costs.physics import flags
 from kernelscope.analysis.costs.unique_costs import FIGURES
 from kernelscope.analysis.costs.work import CostedWork
-from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.ops.calls import INPUTS, operator_calls
+from kernelscope.costs import ConventionName
+from kernelscope.memo import per_trace
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -42,18 +43,22 @@ class LimitedWork(NamedTuple):
 
 def limited_work(
     trace: "Trace",
-    costed: Costed,
     *,
+    convention: ConventionName = "kernelscope",
     gpu: str | None = None,
     peak: Mapping[str, float] | None = None,
-    gpu_work: GpuWork | None = None,
 ) -> LimitedWork:
-    """What limits the GPU work of ``trace`` that the operators of ``costed`` launched.
+    """Returns what limits the GPU work of ``trace``, by the costs of the operators that launched it."""
+    return _limited_trace(trace, convention, gpu, None if peak is None else tuple(peak.items()))
 
-    ``gpu_work`` takes what other questions ask of the trace's GPU work.
-    """
-    devices = device_peaks(trace, gpu=gpu, peak=peak)
-    return _limited(costed, CostedWork(trace, costed, gpu_work), devices)
+
+@per_trace
+def _limited_trace(
+    trace: "Trace", convention: ConventionName, gpu: str | None, peak: tuple[tuple[str, float], ...] | None
+) -> LimitedWork:
+    devices = device_peaks(trace, gpu=gpu, peak=None if peak is None else dict(peak))
+    costed = costed_trace(trace, convention=convention)
+    return _limited(costed, CostedWork(trace, costed), devices)
 
 
 def _limited(costed: Costed, work: CostedWork, devices: list[DevicePeaks]) -> LimitedWork:

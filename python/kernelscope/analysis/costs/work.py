@@ -29,17 +29,15 @@ _FEWER = r"(?i)winograd|fft|gcgemm|cgemm|strassen"
 class CostedWork:
     """The GPU work of a trace, with the operators of ``costed`` that it counts for.
 
-    ``gpu_work`` takes what other questions ask of the trace's GPU work.
-
     Columns of ``classes``, a row per class of equal work: ``kernel``, ``kind``, ``stream``, ``device``,
     ``step``, ``is_communication``.
     """
 
-    def __init__(self, trace: "Trace", costed: Costed, gpu_work: GpuWork | None = None) -> None:
+    def __init__(self, trace: "Trace", costed: Costed) -> None:
         self._trace = trace
         work = trace.gpu_ops
         told = [codes(work[column]).alias(str(at)) for at, column in enumerate(_CLASSES.values())]
-        busy = (GpuWork(trace) if gpu_work is None else gpu_work).on_devices.shared_ns()
+        busy = GpuWork(trace).on_devices.shared_ns()
         frame = pl.DataFrame([work["dur_ns"], busy.alias("busy_ns"), costed.work.alias("op"), *told])
         self._pieces = _traceparse.WorkCosting(frame)
         first = pl.DataFrame(self._pieces.first())["first"]

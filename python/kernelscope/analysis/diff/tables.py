@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.costs.costed import costed_trace
 from kernelscope.analysis.costs.limits import limited_work, work_rows
 from kernelscope.analysis.diff.comparison import SIDES, Comparison, compare, step_pairs
 from kernelscope.analysis.grouping import as_text, check_by
@@ -209,7 +208,7 @@ def _work(trace: "Trace", *, costs: bool) -> pl.DataFrame:
     if not costs:
         schema = {"row": pl.UInt32, "op_row": pl.UInt32, "step": pl.Int32, "dur_ns": pl.Int64}
         return pl.DataFrame(schema={**schema, "flops": pl.Float64, "attainable_ns": pl.Float64})
-    return work_rows(trace, limited_work(trace, costed_trace(trace, convention="kernelscope")))
+    return work_rows(trace, limited_work(trace))
 
 
 def _with_costs(table: pl.DataFrame, work: pl.DataFrame, by: list[str], count: int) -> pl.DataFrame:

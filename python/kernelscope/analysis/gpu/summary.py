@@ -9,6 +9,7 @@ from kernelscope.analysis.kernels.occupancy import IS_KERNEL
 from kernelscope.analysis.kernels.tensor_cores import kernel_flags
 from kernelscope.analysis.ops.table import operator_flags
 from kernelscope.analysis.steps.breakdown import step_breakdown
+from kernelscope.memo import per_trace
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 _END = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
 
 
-def gpu_summary(trace: "Trace", *, work: GpuWork | None = None) -> pl.DataFrame:
+@per_trace
+def gpu_summary(trace: "Trace") -> pl.DataFrame:
     """How busy and how full each GPU was, from the start of the first step to the end of the last.
 
-    Steps that the recording cuts off do not count; a trace without steps counts whole. ``work`` takes
-    what other questions asked, too.
+    Steps that the recording cuts off do not count; a trace without steps counts whole.
 
     Columns: ``device``, ``name``, ``total_memory_bytes``, ``compute_capability``, ``span_ns`` (the
         time looked at), ``busy_ns`` (at least one kernel runs), ``idle_ns`` (neither kernel nor
@@ -36,7 +37,7 @@ def gpu_summary(trace: "Trace", *, work: GpuWork | None = None) -> pl.DataFrame:
     """
     span = _span(trace)
     length = span[1] - span[0]
-    work = GpuWork(trace) if work is None else work
+    work = GpuWork(trace)
     of, keys = work.launches
     inside = work.on_devices.inside_ns(of, keys.height, window=span)
     classes = keys.with_columns(

@@ -21,7 +21,7 @@ _OVERLAP: dict[str, pl.DataType] = {
 }
 
 
-def temporal_breakdown(trace: "Trace", *, work: GpuWork | None = None) -> pl.DataFrame:
+def temporal_breakdown(trace: "Trace") -> pl.DataFrame:
     """How the time of each GPU divides, from its first work to the end of its last.
 
     A moment in which several things run counts as the first of: computing, communicating, copying. ``work``
@@ -33,7 +33,7 @@ def temporal_breakdown(trace: "Trace", *, work: GpuWork | None = None) -> pl.Dat
         ``memory_share``, ``idle_share`` of the span. The four parts sum to ``span_ns``.
     Units: ns; shares between 0 and 1.
     """
-    work = GpuWork(trace) if work is None else work
+    work = GpuWork(trace)
     extents = work.on_devices.extents()
     spans = extents.select("device", span_ns=pl.col("end_ns") - pl.col("start_ns"))
     parts = _first_class_ns(work.on_devices.covered_ns(work.kinds, of=work.launches.of), by=["device"])
@@ -48,17 +48,11 @@ def temporal_breakdown(trace: "Trace", *, work: GpuWork | None = None) -> pl.Dat
     return table.select("device", "span_ns", *(f"{name}_ns" for name in columns), *share).sort("device")
 
 
-def comm_comp_overlap(
-    trace: "Trace",
-    by: str | Sequence[str] = ("device",),
-    *,
-    work: GpuWork | None = None,
-) -> pl.DataFrame:
+def comm_comp_overlap(trace: "Trace", by: str | Sequence[str] = ("device",)) -> pl.DataFrame:
     """How much of the communication computing hides, and how much is exposed.
 
     ``by`` takes any columns of the table ``gpu_ops``, such as ``device``, ``stream``, ``name`` or ``step``.
-    What overlaps inside a group counts once. Computing on the same GPU hides communication. ``work`` takes
-    what other questions asked, too.
+    What overlaps inside a group counts once. Computing on the same GPU hides communication.
 
     Columns: those of ``by``; ``calls``; ``communication_ns`` (some communication of the group runs),
         ``overlap_ns`` (and a kernel that is not communication, too), ``exposed_ns`` (and none), ``overlap``
@@ -67,15 +61,13 @@ def comm_comp_overlap(
     Order: by exposed time, longest first.
     Raises: InvalidArgumentError: ``by`` names no such column.
     """
-    return overlaps(trace, [check_by(by, trace.gpu_ops.columns)], work=work)[0]
+    return overlaps(trace, [check_by(by, trace.gpu_ops.columns)])[0]
 
 
-def overlaps(
-    trace: "Trace", groupings: Sequence[Sequence[str]], *, work: GpuWork | None = None
-) -> list[pl.DataFrame]:
+def overlaps(trace: "Trace", groupings: Sequence[Sequence[str]]) -> list[pl.DataFrame]:
     """The table of ``comm_comp_overlap`` for each of several groupings, at the cost of about one.
 
-    ``groupings``: lists of columns of ``gpu_ops``. ``work`` takes what other questions asked, too.
+    ``groupings``: lists of columns of ``gpu_ops``.
     """
     if not trace.gpu_ops["is_communication"].any():
         missing = [pl.lit(None, dtype).alias(name) for name, dtype in _OVERLAP.items()]
@@ -84,7 +76,7 @@ def overlaps(
     needed.pop("start_ns", None)
     calls = trace.gpu_ops.lazy().filter("is_communication").select(work_columns(*needed)).collect()
     ends = ["device", "start_ns", "end_ns"]
-    computing = (GpuWork(trace) if work is None else work).computing
+    computing = GpuWork(trace).computing
     parts = [merged(calls, by=["device", *(name for name in by if name != "device")]) for by in groupings]
     hidden = computing.hidden_ns(pl.concat(part[ends] for part in parts))
     tables: list[pl.DataFrame] = []

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.classes import Classes
+from kernelscope.analysis.classes import Classes, classes_of
 from kernelscope.analysis.described import totals
-from kernelscope.analysis.gpu.launch_classes import launch_classes
 from kernelscope.analysis.intervals import Intervals, group_codes
-from kernelscope.analysis.once import once
+from kernelscope.analysis.kernels.occupancy import IS_KERNEL, LAUNCH_COLUMNS, launch_metrics
 from kernelscope.analysis.row_lookup import positions
+from kernelscope.memo import Memo, per_trace
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -28,34 +28,56 @@ WORK_CLASS = (
 """Which of ``CLASSES`` a row of ``gpu_ops`` is, by its place."""
 
 
+_LAUNCHED = ("kind", "name", "is_communication", "device", *LAUNCH_COLUMNS)
+
+
 class GpuWork:
-    """The rows of ``gpu_ops``, by class and in order of time. Any number of threads may ask."""
+    """The rows of ``gpu_ops``, by class and in order of time."""
 
     def __init__(self, trace: "Trace") -> None:
         self._trace = trace
 
-    @once
-    def launches(self) -> Classes:
-        """Their classes: see :func:`kernelscope.analysis.gpu.launch_classes.launch_classes`."""
-        return launch_classes(self._trace, self.callers)
+    @property
+    def memo(self) -> Memo:
+        """That of the trace, in which the answers are kept."""
+        return self._trace.memo
 
-    @once
+    @property
+    @per_trace
+    def launches(self) -> Classes:
+        """The classes of works that agree in what was launched, and by whom.
+
+        Columns: of ``keys``, ``kind``, ``name``, ``is_communication``, ``device`` and ``LAUNCH_COLUMNS`` as
+            in ``gpu_ops``, those of kernels completed, with ``launch_metrics``, as
+            ``occupancy.launch_metrics`` does; ``op`` and ``op_category`` (of the operator that launched it)
+            and ``is_linked`` (one is known).
+        """
+        ops = self._trace.ops.select(op="name", op_category="category")[self.callers]
+        ops = ops.with_columns(is_linked=self.callers.is_not_null())
+        of, keys = classes_of(self._trace.gpu_ops.select(*_LAUNCHED).hstack(ops))
+        return Classes(of, launch_metrics(keys, self._trace.devices, only=IS_KERNEL))
+
+    @property
+    @per_trace
     def callers(self) -> pl.Series:
         """The position in ``ops`` of the operator that launched each work; null where it is not known."""
         return positions(self._trace.ops["row"], self._trace.gpu_ops["op_row"])
 
-    @once
+    @property
+    @per_trace
     def totals(self) -> pl.DataFrame:
         """How many works each class of ``launches`` has, and their time: ``rows``, ``sum``."""
         of, keys = self.launches
         return totals(of, self._trace.gpu_ops["dur_ns"], keys.height)
 
-    @once
+    @property
+    @per_trace
     def calls(self) -> pl.Series:
         """The position in ``launches`` of the call that launched each work; null where it is not known."""
         return positions(self._trace.launches["row"], self._trace.gpu_ops["launch_row"])
 
-    @once
+    @property
+    @per_trace
     def streams(self) -> pl.Series | None:
         """A number for the stream of each work, in order of device and stream; None where there is one."""
         return group_codes(self._trace.gpu_ops, ("device", "stream"))
@@ -65,17 +87,20 @@ class GpuWork:
         """When each stream works."""
         return self.on_devices.regrouped(self._trace.gpu_ops.select("device", "stream"), self.streams)
 
-    @once
+    @property
+    @per_trace
     def on_devices(self) -> Intervals:
         """When each device works."""
         return Intervals(self._trace.gpu_ops.select("device", "start_ns", "dur_ns"), by=["device"])
 
-    @once
+    @property
+    @per_trace
     def gaps(self) -> pl.DataFrame:
         """The gaps between the works of each device: see :meth:`Intervals.gaps`."""
         return self.on_devices.gaps(self.calls, self._trace.launches)
 
-    @once
+    @property
+    @per_trace
     def computing(self) -> Intervals:
         """When each device computes."""
         return self.on_devices.part(self.kinds == CLASSES.index("compute"), of=self.launches.of)

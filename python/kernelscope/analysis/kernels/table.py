@@ -20,9 +20,7 @@ _METRICS = ("calls", "total_ns", "mean_ns", "median_ns", "min_ns", "max_ns", "st
 _FULL = ("blocks_per_sm", "occupancy_pct")
 
 
-def kernel_table(
-    trace: "Trace", by: str | Sequence[str] = ("name",), *, work: GpuWork | None = None
-) -> pl.DataFrame:
+def kernel_table(trace: "Trace", by: str | Sequence[str] = ("name",)) -> pl.DataFrame:
     """What kernels cost, summed over the launches that agree in the columns ``by``.
 
     ``by`` takes any columns of the table ``gpu_ops``, ``op`` (name of the operator that launched
@@ -42,7 +40,7 @@ def kernel_table(
     """
     of_op = [c for c in trace.ops.columns if c not in trace.gpu_ops.columns]
     columns = check_by(by, [*trace.gpu_ops.columns, "op", *of_op])
-    work = GpuWork(trace) if work is None else work
+    work = GpuWork(trace)
     finer = _divided(trace, work.launches, columns)
     coarser = classes_of(finer.keys.select(columns))
     kinds = finer.keys.with_columns(group=pl.when(IS_KERNEL).then(coarser.of))

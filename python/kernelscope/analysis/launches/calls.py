@@ -60,11 +60,8 @@ def launch_summary(
     *,
     runtime_cutoff_ns: int = 50_000,
     delay_cutoff_ns: int = 100_000,
-    work: GpuWork | None = None,
 ) -> pl.DataFrame:
     """What launching cost, summed over the works that agree in the columns ``by`` of ``launch_stats``.
-
-    ``work`` takes what other questions asked, too.
 
     Columns: those of ``by``; ``works``; of each of ``cpu_dur_ns``, ``gpu_dur_ns`` and ``launch_delay_ns`` the
         sum (``_sum``), ``_p50``, ``_p90``, ``_p99`` and ``_max``; ``short``, ``slow_calls`` and ``late``
@@ -74,7 +71,7 @@ def launch_summary(
     Raises: InvalidArgumentError: ``by`` names no such column.
     """
     columns = check_by(by, _COLUMNS)
-    work = GpuWork(trace) if work is None else work
+    work = GpuWork(trace)
     pairs = _pairs(
         trace, work, *columns, runtime_cutoff_ns=runtime_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns
     )

@@ -28,14 +28,12 @@ def idle_time(
     by: str | Sequence[str] = ("device", "cause"),
     *,
     kernel_delay_ns: int = KERNEL_DELAY_NS,
-    work: GpuWork | None = None,
 ) -> pl.DataFrame:
     """How long GPUs idled between their first work and their last, by cause.
 
     ``by`` takes any columns of ``idle_gaps``: ``device``, ``cause``, ``op`` (the operator that launched the
     work which ended the gap), ``host`` (what occupied the host longest meanwhile), ``step``. With ``stream``
     the gaps are those of each stream, as HolisticTraceAnalysis takes them, else those of the whole GPU.
-    ``work`` takes what other questions asked, too.
 
     Columns: those of ``by``; ``idle_ns``, ``gaps``, ``share`` (of the idle time of all groups), ``mean_ns``,
         ``median_ns``, ``max_ns``.
@@ -48,7 +46,7 @@ def idle_time(
     recorded += ["op_row", "range_row"] if "op" in columns else []
     recorded += ["row"] if "host" in columns else []
     per_stream = "stream" in columns
-    work = GpuWork(trace) if work is None else work
+    work = GpuWork(trace)
     gaps = _gaps(trace, work, *recorded, per_stream=per_stream, kernel_delay_ns=kernel_delay_ns)
     gaps = _with_ops(trace, gaps) if "op" in columns else gaps
     gaps = _with_hosts(trace, work, gaps) if "host" in columns else gaps

@@ -37,15 +37,13 @@ def queue_length(trace: "Trace") -> pl.DataFrame:
     )
 
 
-def queue_summary(trace: "Trace", *, work: GpuWork | None = None) -> pl.DataFrame:
+def queue_summary(trace: "Trace") -> pl.DataFrame:
     """What the queue of each stream was like.
-
-    ``work`` takes what other questions asked, too.
 
     Columns: ``device``, ``stream``, ``changes``, ``mean`` (over time), ``p50`` and ``p90`` (over the
         changes), ``max``, ``empty_share`` (of the time between the first and the last change).
     """
-    lengths = _lengths(trace, GpuWork(trace) if work is None else work)
+    lengths = _lengths(trace, GpuWork(trace))
     length, changes, lasts = pl.col("queue_length"), pl.col("changes"), pl.col("lasts_ns")
     span = lasts.sum()
     return (

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.kernels.occupancy import launch_limits
 from kernelscope.analysis.kernels.table import kernel_table
 from kernelscope.analysis.kernels.tensor_cores import ELIGIBLE_OPS
@@ -16,10 +15,8 @@ _SIZES = ("grid", "block", "registers", "shared_memory_bytes")
 _BY = ("name", "op", *_SIZES, "device")
 
 
-def kernel_launches(trace: "Trace", *, work: GpuWork | None = None) -> pl.DataFrame:
+def kernel_launches(trace: "Trace") -> pl.DataFrame:
     """Kernels by name, operator and launch size, with what keeps each from filling the GPU.
-
-    ``work`` takes what other questions asked, too.
 
     Columns: ``name``, ``op`` (that launched it; null if unknown), ``grid``, ``block``, ``registers`` (of a
         thread), ``shared_memory_bytes`` (of a block), ``device``; ``calls``, ``total_ns``, ``mean_ns``,
@@ -32,7 +29,7 @@ def kernel_launches(trace: "Trace", *, work: GpuWork | None = None) -> pl.DataFr
     Order: by total time, longest first.
     Source: the kernel view of the TensorBoard plugin, grouped by kernel properties and operator.
     """
-    table = kernel_table(trace, by=_BY, work=work)
+    table = kernel_table(trace, by=_BY)
     distinct = table.select("device", *_SIZES).unique()
     limits = launch_limits(distinct, trace.devices)
     # Tensor cores can run what they run.

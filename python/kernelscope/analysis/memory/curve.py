@@ -43,14 +43,11 @@ _SUMMARY: dict[str, pl.DataType] = {
 }
 
 
-def memory_timeline(
-    trace: "Trace", *, max_points: int | None = None, records: AllocatorRecords | None = None
-) -> pl.DataFrame:
+def memory_timeline(trace: "Trace", *, max_points: int | None = None) -> pl.DataFrame:
     """How much memory was allocated and reserved on each device, after each record of the allocator.
 
     With ``max_points`` each device has at most so many rows: of every stretch of time the first and the last
-    one and those where least and most is allocated, so that no peak is lost. ``records`` are those of the
-    trace, if they are at hand.
+    one and those where least and most is allocated, so that no peak is lost.
 
     Columns: ``device`` (``CPU``, ``GPU0`` ...), ``start_ns``, ``allocated_bytes``, ``reserved_bytes`` (null
         where not recorded), ``source`` (recorded: as the allocator said; summed: the sum of the records, from
@@ -62,7 +59,7 @@ def memory_timeline(
     """
     if max_points is not None and max_points < _KEPT_PER_PART:
         raise InvalidArgumentError(f"max_points must be at least {_KEPT_PER_PART}, not {max_points}")
-    known = records or AllocatorRecords(trace)
+    known = AllocatorRecords(trace)
     curves = [_curve(known, device, max_points) for device in range(len(known.devices))]
     return pl.concat(curves) if curves else pl.DataFrame(schema=_TIMELINE)
 
@@ -86,10 +83,8 @@ def _source(*, is_told: bool) -> str:
     return "recorded" if is_told else "summed"
 
 
-def memory_summary(trace: "Trace", *, records: AllocatorRecords | None = None) -> pl.DataFrame:
+def memory_summary(trace: "Trace") -> pl.DataFrame:
     """What became of the memory of each device: the peak, what was never freed, what lay idle.
-
-    ``records`` are those of the trace, if they are at hand.
 
     Columns: ``device`` (``CPU``, ``GPU0`` ...), ``capacity_bytes`` (of the GPU), ``allocations``,
         ``frees``, ``allocated_bytes`` (of all allocations together), ``peak_bytes`` (most that was
@@ -104,7 +99,7 @@ def memory_summary(trace: "Trace", *, records: AllocatorRecords | None = None) -
     Units: ns; bytes; shares between 0 and 1.
     Order: by device.
     """
-    known = records or AllocatorRecords(trace)
+    known = AllocatorRecords(trace)
     counts = known.failed.group_by(device_label().alias("device")).agg(pl.len().cast(pl.Int64))
     failed, capacities = dict(counts.iter_rows()), _capacities(trace)
     rows: list[dict[str, Any]] = []

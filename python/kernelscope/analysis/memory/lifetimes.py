@@ -35,15 +35,12 @@ _COLUMNS = (
 _HOLDERS = ("op", "parent_op", "module", "phase", "step")
 
 
-def memory_allocations(
-    trace: "Trace", *, pairing: Pairing = "device", records: AllocatorRecords | None = None
-) -> pl.DataFrame:
+def memory_allocations(trace: "Trace", *, pairing: Pairing = "device") -> pl.DataFrame:
     """Every allocation with its free, and what was freed without being seen allocated.
 
     An allocation is matched with the next record of its address, if that is a free. ``pairing`` says which
     addresses are the same: those of one device (``device``), or equal ones anywhere (``address``, as the
-    TensorBoard plugin does). Records without an address are left out. ``records`` are those of the trace, if
-    they are at hand.
+    TensorBoard plugin does). Records without an address are left out.
 
     Columns: ``device`` (``CPU``, ``GPU0`` ...), ``address``, ``bytes``, ``alloc_ns`` (null where the
         allocation came before the recording), ``free_ns`` (null where it lived on), ``lifetime_ns``,
@@ -55,7 +52,7 @@ def memory_allocations(
     Source: the memory view of the TensorBoard plugin.
     Example: ``memory_allocations(trace).filter(state="open").sort("bytes", descending=True)``
     """
-    known = records or AllocatorRecords(trace)
+    known = AllocatorRecords(trace)
     partners = known.partners(anywhere=pairing == "address")
     found = _with_holders(_paired(known, partners), trace, known)
     made = pl.col("state") != "older"
@@ -65,13 +62,10 @@ def memory_allocations(
     ).select(_COLUMNS)
 
 
-def memory_peak(
-    trace: "Trace", by: str | Sequence[str] = ("op",), *, records: AllocatorRecords | None = None
-) -> pl.DataFrame:
+def memory_peak(trace: "Trace", by: str | Sequence[str] = ("op",)) -> pl.DataFrame:
     """Who held the memory of each device when most of it was allocated.
 
-    ``by`` takes any of ``op``, ``parent_op``, ``module``, ``phase`` and ``step``. ``records`` are those of
-    the trace, if they are at hand.
+    ``by`` takes any of ``op``, ``parent_op``, ``module``, ``phase`` and ``step``.
 
     Columns: ``device``, those of ``by``, ``bytes``, ``share`` (of all that was allocated then),
         ``allocations``, and ``is_older`` (true for the row of what was allocated before the recording, whose
@@ -82,7 +76,7 @@ def memory_peak(
     Raises: InvalidArgumentError: ``by`` names another column.
     """
     columns = check_by(by, _HOLDERS)
-    known = records or AllocatorRecords(trace)
+    known = AllocatorRecords(trace)
     alive = known.frame[known.alive()]
     alive = _with_holders(alive.with_columns(owners_of(alive, trace.ops)), trace, known)
     alive = alive.filter(pl.col("device").is_not_null())

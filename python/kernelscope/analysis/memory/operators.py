@@ -22,12 +22,10 @@ def memory_table(
     *,
     start_ns: int | None = None,
     end_ns: int | None = None,
-    records: AllocatorRecords | None = None,
 ) -> pl.DataFrame:
     """What operators allocated on each device, summed over the calls of one name.
 
-    ``start_ns`` and ``end_ns`` take only the records from that time on, and until it. ``records`` are those
-    of the trace, if they are at hand.
+    ``start_ns`` and ``end_ns`` take only the records from that time on, and until it.
 
     Columns: ``device`` (``CPU``, ``GPU0`` ...), ``name``, ``calls``, ``increase_bytes`` (allocated less freed
         during the calls, by the thread that made them), ``self_increase_bytes`` (less what operators inside
@@ -37,7 +35,7 @@ def memory_table(
     Order: by device, then by own increase, largest first.
     Source: the memory view of the TensorBoard plugin.
     """
-    known = records or AllocatorRecords(trace)
+    known = AllocatorRecords(trace)
     frame = known.frame.select("start_ns", "bytes", "device", known.owners)
     if start_ns is not None:
         frame = frame.filter(pl.col("start_ns") >= start_ns)

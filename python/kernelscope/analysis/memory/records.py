@@ -10,9 +10,9 @@ from kernelscope.analysis.call_tree import CallTree
 from kernelscope.analysis.classes import classes_of, taken
 from kernelscope.analysis.innermost import innermost, lineage
 from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES
-from kernelscope.analysis.once import once
 from kernelscope.analysis.ops.table import operator_classes
 from kernelscope.analysis.row_lookup import positions
+from kernelscope.memo import Memo, per_trace
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -42,7 +42,13 @@ class AllocatorRecords:
     def __init__(self, trace: "Trace") -> None:
         self._trace = trace
 
-    @once
+    @property
+    def memo(self) -> Memo:
+        """That of the trace, in which the answers are kept."""
+        return self._trace.memo
+
+    @property
+    @per_trace
     def frame(self) -> pl.DataFrame:
         """The records in order of time, those of failures left out.
 
@@ -56,7 +62,8 @@ class AllocatorRecords:
         found = self._known.select(columns)
         return found.with_columns(self._placed[1].alias("device"))
 
-    @once
+    @property
+    @per_trace
     def _known(self) -> pl.DataFrame:
         """The table ``memory`` in order of time, without failures and what has no bytes."""
         found = self._trace.memory
@@ -68,7 +75,8 @@ class AllocatorRecords:
             found = found.sort("start_ns", "row")
         return found
 
-    @once
+    @property
+    @per_trace
     def failed(self) -> pl.DataFrame:
         """The rows of the table ``memory`` that tell that memory was out."""
         memory = self._trace.memory
@@ -76,7 +84,8 @@ class AllocatorRecords:
             return memory.clear()
         return memory.filter(_is_failure(memory["name"]))
 
-    @once
+    @property
+    @per_trace
     def _placed(self) -> tuple[list[str | None], pl.Series]:
         """The devices, and the place among them of that of each record."""
         pairs = classes_of(self._known.select("device_type", "device_id"))
@@ -85,7 +94,8 @@ class AllocatorRecords:
         places = (told.rank("dense") - 1 + devices.null_count()).fill_null(0).cast(pl.UInt32)
         return devices.to_list(), pairs.spread(places)
 
-    @once
+    @property
+    @per_trace
     def owners(self) -> pl.Series:
         """``row`` of the operator that made each record: see :func:`owners_of`."""
         return owners_of(self.frame, self._trace.ops)
@@ -99,7 +109,8 @@ class AllocatorRecords:
         """The devices at these places."""
         return pl.Series("device", self.devices, dtype=pl.String).gather(places)
 
-    @once
+    @property
+    @per_trace
     def courses(self) -> pl.DataFrame:
         """What became of the memory of each device, in their order.
 
@@ -137,7 +148,8 @@ class AllocatorRecords:
         """
         return taken(self._records.partners(anywhere), "partner")
 
-    @once
+    @property
+    @per_trace
     def _records(self) -> _traceparse.AllocatorRecords:
         return _traceparse.AllocatorRecords(self.frame, len(self.devices))
 

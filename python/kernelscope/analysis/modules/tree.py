@@ -17,14 +17,13 @@ _MEMORY = ("cpu_memory_bytes", "device_memory_bytes")
 _SUMS = ("device_total_ns", "backward_host_ns", "backward_device_ns", "flops", "backward_flops")
 
 
-def module_table(trace: "Trace", *, costs: pl.DataFrame | None = None) -> pl.DataFrame:
+def module_table(trace: "Trace", *, costs: bool = False) -> pl.DataFrame:
     """The tree of modules: what each cost where it stands in the network, on the host and on the device.
 
     A row is a module at one place: an instance that is called from two places has two rows, each with what
     it cost there. Modules are calls of ``nn.Module`` that the profiler recorded as Python frames; else ranges
     of :mod:`kernelscope.capture`, or annotations of Lightning; else the hierarchy that TorchScript writes on
-    operators, where calls are not known. ``costs`` takes the answer of :func:`kernelscope.analysis.costs`:
-    with it FLOPs are known.
+    operators, where calls are not known. Without ``costs`` FLOPs are not computed.
 
     Columns: ``path`` (the modules from the root to this one, with ``/`` between), ``parent_path`` (null for
         a root), ``depth``, ``module`` (the instance, such as ``Linear_3``), ``class`` (null if unknown),
@@ -40,14 +39,22 @@ def module_table(trace: "Trace", *, costs: pl.DataFrame | None = None) -> pl.Dat
     Source: the module view of the TensorBoard plugin, whose figures are sums over the rows of one ``module``.
     Example: ``module_table(trace).filter(pl.col("depth") < 2)``
     """
-    found = module_calls(trace, costs)
+    flops = _flops_of_operators(trace) if costs else None
+    found = module_calls(trace, flops)
     if found is None:
-        return hierarchy_table(trace, costs)
+        return hierarchy_table(trace, flops)
     calls, paths = with_paths(found.calls)
     table = paths
     for part in (_host(calls), _belonging(found.sums, calls), _memory(trace, calls)):
         table = table.join(part, on="path_id", how="left", maintain_order="left")
-    return _finished(table, trace, has_costs=costs is not None)
+    return _finished(table, trace, has_costs=costs)
+
+
+def _flops_of_operators(trace: "Trace") -> pl.DataFrame:
+    # The cost models take a while to import.
+    from kernelscope.analysis.costs.costed import operator_flops
+
+    return operator_flops(trace)
 
 
 def hierarchy_table(trace: "Trace", costs: pl.DataFrame | None) -> pl.DataFrame:

@@ -56,7 +56,7 @@ def _source_frames(python: pl.DataFrame, is_source: pl.Series) -> pl.DataFrame:
     return python.select("row", "name").filter(is_source).with_columns(marked_parents(python, is_source))
 
 
-def recorded_texts(trace: Trace) -> pl.DataFrame:
+def recorded_stacks(trace: Trace) -> pl.DataFrame:
     """The call stacks that were recorded with operators and Python frames: ``row`` and ``text``.
 
     They are recorded only by a profiler with ``with_stack=True`` whose experimental configuration has
@@ -66,7 +66,7 @@ def recorded_texts(trace: Trace) -> pl.DataFrame:
     return pl.concat([trace.ops.select(columns), trace.python.select(columns)])
 
 
-def with_stacks(trace: Trace, events: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
+def with_event_stacks(trace: Trace, events: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
     """Adds ``stack``: the text of each event's call stack, leaf first, ``;`` between frames; null for none.
 
     The stack of a gradient is that of the operator whose gradient it is, and null if that operator is not
@@ -131,7 +131,7 @@ def _forward_texts(trace: Trace, events: pl.DataFrame) -> pl.DataFrame:
     return found.select("sequence", "forward_thread", "_forward_text")
 
 
-def frames_of(stacks: pl.Series) -> pl.DataFrame:
+def split_frames(stacks: pl.Series) -> pl.DataFrame:
     """The frames of each distinct text of call stacks in order, leaf first, without those torch leaves out.
 
     Columns: ``stack`` (as in ``stacks``) and ``frames`` (a list, empty for null).
@@ -140,10 +140,10 @@ def frames_of(stacks: pl.Series) -> pl.DataFrame:
     frame = pl.element()
     frames = pl.col("stack").cast(pl.String).fill_null("").str.split(";")
     texts = stacks.alias("stack").unique(maintain_order=True).to_frame()
-    return texts.with_columns(frames=frames.list.eval(frame.filter((frame != "") & ~is_left_out(frame))))
+    return texts.with_columns(frames=frames.list.eval(frame.filter((frame != "") & ~is_hidden_frame(frame))))
 
 
-def is_left_out(frame: pl.Expr) -> pl.Expr:
+def is_hidden_frame(frame: pl.Expr) -> pl.Expr:
     """Whether torch leaves a frame of this text out of call stacks."""
     return pl.any_horizontal(
         [frame.str.contains(a, literal=True) & frame.str.contains(b, literal=True) for a, b in _LEFT_OUT]

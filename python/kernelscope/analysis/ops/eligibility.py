@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.call_tree import CallTree
-from kernelscope.analysis.classes import Classes
 from kernelscope.analysis.ops.table import costed_calls, operator_classes
+from kernelscope.memo import per_trace
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -23,21 +22,18 @@ class Eligibility(NamedTuple):
     kernel_ns: int
 
 
-def call_eligibility(
-    trace: "Trace", *, tree: CallTree | None = None, classes: Classes | None = None
-) -> Eligibility:
+@per_trace
+def call_eligibility(trace: "Trace") -> Eligibility:
     """Which calls of operators tensor cores can run, and the time of the kernels that operators launched.
 
     They can if its name is of those that they can, or if it launched a kernel that used them. A call whose
-    only child has its own name stands for both. ``tree`` takes the answer of
-    :func:`kernelscope.analysis.ops.table.costed_calls`, and ``classes`` that of
-    :func:`kernelscope.analysis.ops.table.operator_classes` by any columns.
+    only child has its own name stands for both.
 
     Units: ns.
     Source: the recommendations of the TensorBoard plugin.
     """
-    classes = operator_classes(trace.ops) if classes is None else classes
-    tree = costed_calls(trace, classes=classes) if tree is None else tree
+    classes = operator_classes(trace.ops)
+    tree = costed_calls(trace, classes=classes)
     sums = tree.class_sums(classes, ["kernel_ns"])
     found = tree.columns_where("eligible", ["eligible", "eligible_inside", "is_operator", "kernel_ns"])
     is_lowest = pl.col("eligible_inside") == pl.col("eligible")
@@ -46,10 +42,10 @@ def call_eligibility(
     return Eligibility(lowest, int(sums.filter("is_operator")["kernel_ns"].sum()))
 
 
-def eligible_share(trace: "Trace", calls: Eligibility | None = None) -> float | None:
+def eligible_share(trace: "Trace") -> float | None:
     """The share of kernel time of operators that runs in operators that tensor cores could run.
 
-    ``calls`` takes the answer of :func:`call_eligibility`. Null where no operator launched a kernel.
+    None where no operator launched a kernel.
     """
-    lowest, total = call_eligibility(trace) if calls is None else calls
+    lowest, total = call_eligibility(trace)
     return int(lowest["kernel_ns"].sum()) / total if total > 0 else None

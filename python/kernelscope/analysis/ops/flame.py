@@ -6,7 +6,12 @@ import polars as pl
 
 from kernelscope.analysis.call_tree import CallTree, nest
 from kernelscope.analysis.classes import classes_of
-from kernelscope.analysis.ops.call_stacks import frames_of, is_left_out, recorded_texts, with_stacks
+from kernelscope.analysis.ops.call_stacks import (
+    is_hidden_frame,
+    recorded_stacks,
+    split_frames,
+    with_event_stacks,
+)
 from kernelscope.analysis.ops.host_events import call_slices, host_events, shown_name, timed_calls
 from kernelscope.analysis.ops.name_trie import Trie, flat_trie, name_trie
 from kernelscope.analysis.row_lookup import looked_up, positions
@@ -101,17 +106,17 @@ def stack_tables(
 
 def _python_rows(trace: Trace, metrics: Sequence[str]) -> tuple[pl.DataFrame, Trie]:
     """Path and times of each host event, and the paths."""
-    events, texts, trie = host_events(trace), recorded_texts(trace), None
+    events, texts, trie = host_events(trace), recorded_stacks(trace), None
     if texts["text"].null_count() == texts.height:
         texts, trie = _rebuilt_stacks(trace, events)
     tree = timed_calls(trace, events)
-    stacked = with_stacks(trace, events, texts)
+    stacked = with_event_stacks(trace, events, texts)
     calls = stacked.select("row", "start_ns", before=-pl.col("dur_ns"), path="stack").filter(tree.is_kept())
     rows = calls.hstack(tree.columns([_SELF[metric] for metric in metrics]).rename(_METRIC, strict=False))
     if trie is None:
         recorded = classes_of(rows.select("path"))
         frames = pl.element().str.replace_all(_SPECIAL, "_")
-        texts = frames_of(recorded.keys["path"]).select(
+        texts = split_frames(recorded.keys["path"]).select(
             pl.col("frames").list.eval(frames).list.reverse().list.join(";")
         )
         trie = flat_trie(recorded.of, texts.to_series().to_list())
@@ -136,7 +141,7 @@ def _rebuilt_stacks(trace: Trace, events: pl.DataFrame) -> tuple[pl.DataFrame, T
 
 def _frame_texts(names: pl.DataFrame) -> pl.Series:
     cleaned = names.select(_clean(pl.col("name").cast(pl.String)).alias("name"))
-    return cleaned.select(pl.when(~is_left_out(pl.col("name"))).then("name")).to_series()
+    return cleaned.select(pl.when(~is_hidden_frame(pl.col("name"))).then("name")).to_series()
 
 
 def _nested_rows(trace: Trace, metrics: Sequence[str], *, with_modules: bool) -> tuple[pl.DataFrame, Trie]:

@@ -8,10 +8,12 @@ import polars as pl
 
 from kernelscope.analysis.call_tree import CallTree
 from kernelscope.analysis.classes import Classes, classes_of
+from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.kernels.tensor_cores import ELIGIBLE_OPS, kernel_flags
 from kernelscope.analysis.memory.allocations import put_memory
 from kernelscope.analysis.ops.call_stacks import with_call_stacks
+from kernelscope.memo import per_trace
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -57,35 +59,27 @@ def op_table(
 
     Example: ``op_table(trace, by=("name", "input_dims")).head(10)``
     """
-    return op_tables(trace, [by], annotations=annotations, collapse=collapse)[0]
+    columns = check_by(by, trace.ops.columns)
+    return op_tables(trace, (tuple(columns),), annotations=annotations, collapse=collapse)[0]
 
 
+@per_trace
 def op_tables(
     trace: "Trace",
-    groupings: Sequence[str | Sequence[str]],
+    groupings: tuple[tuple[str, ...], ...],
     *,
     annotations: bool = False,
     collapse: bool = True,
-    calls: CallTree | None = None,
-    classes: Classes | None = None,
 ) -> list[pl.DataFrame]:
-    """What :func:`op_table` gives for each of ``groupings``, for little more than the time of one.
-
-    ``calls`` takes the answer of :func:`costed_calls` with the same ``collapse``, and ``classes`` that of
-    :func:`operator_classes` by all columns of the groupings.
-
-    Raises: InvalidArgumentError: a grouping names no column of ``ops``.
-    """
-    columns = [check_by(by, trace.ops.columns) for by in groupings]
-    ops = with_call_stacks(trace) if any("call_stack" in group for group in columns) else trace.ops
+    """Returns what :func:`op_table` gives for each of ``groupings``, for little more than the time of one."""
+    ops = with_call_stacks(trace) if any("call_stack" in group for group in groupings) else trace.ops
     # Calls are summed by everything that is asked for at once, and these few rows by what each table needs.
-    if classes is None:
-        classes = operator_classes(ops, chain.from_iterable(columns))
-    tree = costed_calls(trace, collapse=collapse, classes=classes) if calls is None else calls
+    classes = operator_classes(ops, chain.from_iterable(groupings))
+    tree = costed_calls(trace, collapse=collapse, classes=classes)
     sums = _known(tree.class_sums(classes, [*_METRICS, *_MEMORY, *_TENSOR]), trace)
     wanted = pl.lit(value=True) if annotations else pl.col("is_operator")
     sums = sums.filter(wanted & (pl.col("calls") > 0))
-    return [_summed(sums, group) for group in columns]
+    return [_summed(sums, list(group)) for group in groupings]
 
 
 def _summed(sums: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
@@ -129,12 +123,10 @@ def costed_calls(
     *,
     collapse: bool = True,
     classes: Classes | None = None,
-    launches: Classes | None = None,
 ) -> CallTree:
     """The calls of operators and annotations with what each cost.
 
-    ``classes`` takes the answer of :func:`operator_classes` by any columns, and ``launches`` classes of the
-    GPU work by ``kind``, ``name`` and ``device``, or by more.
+    ``classes`` takes the answer of :func:`operator_classes` by any columns.
 
     The tree has the metrics of :func:`op_table`, and ``is_operator``, ``eligible`` (1 for an operator that
     tensor cores can run, and 1 for each of its kernels that used them), ``eligible_inside`` (with what is
@@ -152,9 +144,9 @@ def costed_calls(
     tree.less_outermost(trace.launches.with_columns(call="op_row"), into="host_self_ns")
     work = trace.gpu_ops.select(call="op_row", value="dur_ns")
     sums = ("device_self_ns", "kernel_ns", "_tc_self_ns")
-    if launches is None:
-        launches = classes_of(trace.gpu_ops.select("kind", "name", "device"))
-    tree.add_by_class(work, _work_classes(trace, launches), counts=("kernels", "eligible"), sums=sums)
+    tree.add_by_class(
+        work, _work_classes(trace, GpuWork(trace).launches), counts=("kernels", "eligible"), sums=sums
+    )
     tree.with_inner("device_self_ns", into="device_total_ns")
     tree.with_inner("_tc_self_ns", into="_tc_total_ns")
     tree.with_inner("eligible", into=_ELIGIBLE)

@@ -25,13 +25,11 @@ def op_shares(
     by: str | Sequence[str] = ("name",),
     *,
     top: int | None = None,
-    table: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """How operators share the four totals of time: own and total, on the device and on the host.
 
     ``by`` groups as in :func:`kernelscope.analysis.op_table`. With ``top`` only so many rows of each total
-    are given, and one without a name for all others together. ``table`` takes the answer of ``op_table`` by
-    the same columns.
+    are given, and one without a name for all others together.
 
     Columns: ``measure`` (``device_self_ns`` ...), those of ``by``, ``value_ns``, ``share`` (of the measure's
         sum) and ``is_rest`` (true for the row of all others). Operators that took no time are left out.
@@ -44,7 +42,7 @@ def op_shares(
     if top is not None and top < 1:
         raise InvalidArgumentError(f"top must be at least 1, not {top}")
     columns = [by] if isinstance(by, str) else list(by)
-    table = op_table(trace, by=columns) if table is None else table
+    table = op_table(trace, by=columns)
     parts = [_shares(table, measure, columns, top) for measure in MEASURES]
     return pl.concat(parts)
 

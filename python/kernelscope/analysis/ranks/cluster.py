@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 
-from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.ranks.collective_calls import communication_calls, matched
 from kernelscope.analysis.ranks.rank_tables import (
     LakeTables,
@@ -81,11 +80,10 @@ class Cluster:
     """A row per step of a rank that is recorded whole, with its parts."""
 
 
-def cluster_of(source: "Source | Cluster", *, work: GpuWork | None = None) -> Cluster:
+def cluster_of(source: "Source | Cluster") -> Cluster:
     """The small frames of ``source``.
 
-    Asking several questions about one lake is faster with what this gives than with the lake. ``work`` takes
-    what other questions asked of the GPU work of a single trace, too.
+    Asking several questions about one lake is faster with what this gives than with the lake.
 
     Raises: InvalidArgumentError: two traces are of one rank, or there is none.
     """
@@ -94,7 +92,7 @@ def cluster_of(source: "Source | Cluster", *, work: GpuWork | None = None) -> Cl
     ranks: list[pl.DataFrame] = []
     calls: list[pl.DataFrame] = []
     steps: list[pl.DataFrame] = []
-    for known, tables in batches(source, work=work):
+    for known, tables in batches(source):
         ranks.append(known)
         calls.append(communication_calls(tables, ranks=known.height))
         steps.append(_steps(tables))
@@ -120,19 +118,17 @@ def tables_in(source: Source, table: str) -> list[pl.LazyFrame]:
     return [TraceTables(trace, rank)[table] for trace, rank in zip(traces, ranks, strict=True)]
 
 
-def batches(source: Source, *, work: GpuWork | None = None) -> Iterator[tuple[pl.DataFrame, RankTables]]:
-    """Some ranks at a time: what is known of them, and their tables. ``work`` as in ``cluster_of``."""
+def batches(source: Source) -> Iterator[tuple[pl.DataFrame, RankTables]]:
+    """Some ranks at a time: what is known of them, and their tables."""
     if isinstance(source, Sequence):
         yield from _trace_batches(source)
     elif isinstance(source, Lake):
         yield from _lake_batches(source)
     else:
-        yield from _trace_batches([source], work)
+        yield from _trace_batches([source])
 
 
-def _trace_batches(
-    traces: Sequence["Trace"], work: GpuWork | None = None
-) -> Iterator[tuple[pl.DataFrame, RankTables]]:
+def _trace_batches(traces: Sequence["Trace"]) -> Iterator[tuple[pl.DataFrame, RankTables]]:
     for trace, (rank, origin) in zip(traces, ranks_of(traces), strict=True):
         meta = trace.meta
         row = {
@@ -143,7 +139,7 @@ def _trace_batches(
             "source": meta.path,
             "rank_from": origin,
         }
-        yield pl.DataFrame([row], schema=RANK_SCHEMA), TraceTables(trace, rank, work)
+        yield pl.DataFrame([row], schema=RANK_SCHEMA), TraceTables(trace, rank)
 
 
 def _lake_batches(lake: Lake) -> Iterator[tuple[pl.DataFrame, RankTables]]:

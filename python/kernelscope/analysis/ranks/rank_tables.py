@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol
 
@@ -9,7 +10,6 @@ import polars as pl
 
 from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.intervals import Intervals
-from kernelscope.analysis.once import once
 from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.errors import InvalidArgumentError
 
@@ -45,12 +45,11 @@ class RankTables(Protocol):
 
 
 class TraceTables:
-    """The tables of a trace; ``work`` takes what other questions asked of its GPU work, too."""
+    """The tables of a trace."""
 
-    def __init__(self, trace: "Trace", rank: int, work: GpuWork | None = None) -> None:
+    def __init__(self, trace: "Trace", rank: int) -> None:
         self._trace = trace
         self._rank = pl.lit(rank, dtype=pl.Int64).alias("rank")
-        self._work = GpuWork(trace) if work is None else work
 
     def __getitem__(self, name: str) -> pl.LazyFrame:
         """A table."""
@@ -66,7 +65,7 @@ class TraceTables:
     def computing(self, by: list[str]) -> Intervals:
         """See :class:`RankTables`."""
         work = self._trace.gpu_ops
-        every = self._work.on_devices if by == ["device"] else Intervals(work, by=by)
+        every = GpuWork(self._trace).on_devices if by == ["device"] else Intervals(work, by=by)
         return every.part(work.select(_COMPUTES).to_series())
 
 
@@ -92,7 +91,7 @@ class LakeTables:
         """See :class:`RankTables`."""
         return Intervals(self._work, by=by).part(self._work["computes"])
 
-    @once
+    @cached_property
     def _work(self) -> pl.DataFrame:
         return self["gpu_ops"].select("rank", "device", "start_ns", "dur_ns", _COMPUTES).collect()
 

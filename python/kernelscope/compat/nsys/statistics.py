@@ -52,34 +52,15 @@ def spread(
 ) -> pl.DataFrame:
     """Total, count and :func:`distribution` of ``value`` by ``keys``, and what ``also`` adds up.
 
-    A median needs all values of a group at once. Where most groups have one value, as the texts of
-    PyTorch's ``emit_nvtx`` have, only the others pay for it.
-
     Columns: ``keys``, ``total_<suffix>``, ``instances``, the distribution, and those of ``also``.
     """
     number = pl.col(value)
     frame = frame.filter(number.is_not_null()) if frame[value].null_count() else frame
-    table = frame.group_by(keys).agg(
+    return frame.group_by(keys).agg(
         number.sum().alias(f"total_{suffix}"),
         pl.len().cast(pl.Int64).alias("instances"),
-        number.min().alias(f"min_{suffix}"),
-        number.max().alias(f"max_{suffix}"),
+        *distribution(number, suffix),
         **also,
-    )
-    total, count = pl.col(f"total_{suffix}"), pl.col("instances")
-    several = table.filter(count > 1).select(keys)
-    if 2 * several.height > table.height:
-        more = frame
-    else:
-        more = frame.join(several, on=keys, how="semi", nulls_equal=True)
-    more = more.group_by(keys).agg(
-        number.median().alias(f"median_{suffix}"), number.std().alias(f"std_{suffix}")
-    )
-    joined = table.join(more, on=keys, how="left", nulls_equal=True)
-    return joined.with_columns(
-        (total / count).alias(f"mean_{suffix}"),
-        pl.coalesce(f"median_{suffix}", total.cast(pl.Float64)),
-        pl.col(f"std_{suffix}").fill_null(0.0),
     )
 
 

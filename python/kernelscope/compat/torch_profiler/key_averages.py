@@ -5,7 +5,7 @@ import polars as pl
 from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.grouping import as_text
 from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES, put_memory
-from kernelscope.analysis.ops.call_stacks import frames_of, recorded_texts, with_stacks
+from kernelscope.analysis.ops.call_stacks import recorded_stacks, split_frames, with_event_stacks
 from kernelscope.analysis.ops.host_events import TIMES, host_events, timed_calls
 from kernelscope.compat.torch_profiler.flops import with_flops
 from kernelscope.compat.torch_profiler.text import TableOptions, render
@@ -87,7 +87,7 @@ def key_averages(
     if group_by_stack_n < 0:
         raise InvalidArgumentError(f"group_by_stack_n must be 0 or more, not {group_by_stack_n}")
     by_stack = group_by_stack_n > 0
-    rows = with_flops(torch_events(trace, stacks=recorded_texts(trace) if by_stack else None), trace)
+    rows = with_flops(torch_events(trace, stacks=recorded_stacks(trace) if by_stack else None), trace)
     if not include_python_functions:
         rows = rows.filter(~pl.col("is_python"))
     keys = ["name", "device", "is_annotation"]
@@ -108,7 +108,7 @@ def key_averages(
 
 def _with_innermost(events: pl.DataFrame, count: int) -> pl.DataFrame:
     """Replaces ``stack`` by the list of its innermost frames."""
-    frames = frames_of(events["stack"]).select("stack", _frames=pl.col("frames").list.head(count))
+    frames = split_frames(events["stack"]).select("stack", _frames=pl.col("frames").list.head(count))
     listed = events.join(frames, on="stack", how="left", nulls_equal=True, maintain_order="left")
     return listed.with_columns(stack="_frames").drop("_frames")
 
@@ -131,7 +131,7 @@ def torch_events(trace: Trace, *, stacks: pl.DataFrame | None = None) -> pl.Data
     """
     events = _described(host_events(trace))
     if stacks is not None:
-        events = with_stacks(trace, events, stacks)
+        events = with_event_stacks(trace, events, stacks)
     tree = timed_calls(trace, events)
     put_memory(tree, events, trace.memory)
     calls = events.drop("track", "parent_row").filter(tree.is_kept())

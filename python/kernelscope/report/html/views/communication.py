@@ -24,11 +24,11 @@ def _parts(sources: Sources) -> list[Part]:
     if notes:
         return [*notes]
     parts: list[Part] = []
-    overlap, names = overlaps(sources.trace, [["device"], ["name"]], work=sources.work)
+    overlap, names = overlaps(sources.trace, [["device"], ["name"]])
     if overlap.height:
         what = "Exposed is the time in which communication runs and nothing computes on that GPU."
         parts.append(Table("overlap", "Overlap with computing", what, overlap))
-    table = communication(cluster_of(sources.trace, work=sources.work))
+    table = communication(cluster_of(sources.trace))
     if table.height:
         what = (
             "By kind and size of the message. With one rank, waiting for others counts as transfer:"

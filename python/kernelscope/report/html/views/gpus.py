@@ -37,7 +37,7 @@ def _parts(sources: Sources) -> list[Part]:
     trace = sources.trace
     if trace.gpu_ops.is_empty():
         return [*sources.missing("kernels")]
-    times = temporal_breakdown(trace, work=sources.work)
+    times = temporal_breakdown(trace)
     parts: list[Part] = [_figure(times)]
     what = "From a GPU's first work to the end of its last. Communication counts where nothing computes."
     parts.append(Table("gpu-time", "Time of each GPU", what, times))
@@ -45,14 +45,14 @@ def _parts(sources: Sources) -> list[Part]:
         "Gaps in which a GPU idled. host_wait: its next work had not been launched; kernel_wait: it waited in"
         " the queue for a moment; other: it waited for an event, a copy or another stream."
     )
-    idle = idle_time(trace, work=sources.work)
+    idle = idle_time(trace)
     if idle.height:
         parts.append(Table("idle", "Idle time by cause", what, _as_percent(idle)))
-    launches = launch_summary(trace, work=sources.work)
+    launches = launch_summary(trace)
     if launches.height:
         what = "Calls that started GPU work, and how long the work waited after them."
         parts.append(Table("launch-calls", "Launches", what, launches, _LAUNCHES))
-    queues = queue_summary(trace, work=sources.work)
+    queues = queue_summary(trace)
     if queues.height:
         what = "Calls that wait in the queue of each stream: an empty queue means that the host is too slow."
         parts.append(Table("queues", "Queues", what, queues))

@@ -41,7 +41,7 @@ def _parts(sources: Sources) -> list[Part]:
     named = with_share(kernels, "total_ns").join(roofs, left_on="name", right_on="kernel", how="left")
     opens = (("Launches", "launches", "name", "name"),)
     what = "Summed over the launches of one name."
-    by_launch = with_share(sizes_as_text(kernel_launches(sources.trace, work=sources.work)), "total_ns")
+    by_launch = with_share(sizes_as_text(kernel_launches(sources.trace)), "total_ns")
     choices: list[tuple[str, Part]] = [
         ("name", Table("kernels", "Kernels", what, named, ("name", *_FIGURES), opens)),
         (

@@ -7,7 +7,6 @@ import polars as pl
 from kernelscope.analysis.memory.curve import memory_summary, memory_timeline
 from kernelscope.analysis.memory.lifetimes import memory_allocations, memory_peak
 from kernelscope.analysis.memory.operators import memory_table
-from kernelscope.analysis.memory.records import AllocatorRecords
 from kernelscope.report.html.charts import byte_unit, time_unit
 from kernelscope.report.html.parts import Figure, Note, Part, View
 from kernelscope.report.html.sources import Sources
@@ -41,16 +40,15 @@ def _parts(sources: Sources) -> list[Part]:
     if notes:
         return [*notes]
     trace, origin = sources.trace, sources.origin_ns
-    records = sources.records
-    summary = memory_summary(trace, records=records).with_columns(pl.col("peak_ns") - origin)
-    curve = memory_timeline(trace, max_points=_MOST_POINTS, records=records)
+    summary = memory_summary(trace).with_columns(pl.col("peak_ns") - origin)
+    curve = memory_timeline(trace, max_points=_MOST_POINTS)
     parts: list[Part] = [_curve(curve.filter(device=d), d, origin) for d in summary["device"].to_list()]
     what = (
         "The peak, what was reserved but not allocated, and what was allocated in the recording and not freed"
         " in it. A summed curve counts from 0, since the recorder did not say how much was allocated before."
     )
     parts.append(Table("memory-devices", "Memory of each device", what, summary, _SUMMARY))
-    peak = memory_peak(trace, records=records)
+    peak = memory_peak(trace)
     if peak.height:
         what = "Who held the memory when most of it was allocated; older was allocated before the recording."
         held = peak.with_columns(
@@ -60,14 +58,13 @@ def _parts(sources: Sources) -> list[Part]:
         columns = ("op", "device", "bytes", "share_pct", "allocations")
         parts.append(Table("memory-peak", "Who held the peak", what, held, columns))
     window, stretch = sources.window
-    shown = records if window is trace else AllocatorRecords(window)
-    operators = memory_table(window, records=shown)
+    operators = memory_table(window)
     if stretch:
         parts.append(Note(f"The trace is large: operators and allocations below are those of {stretch}."))
     if operators.height:
         what = "What operators allocated: increase is allocated less freed during their calls."
         parts.append(Table("memory-operators", "Memory by operator", what, operators, _leading(operators)))
-    parts += _allocations(window, shown, origin)
+    parts += _allocations(window, origin)
     return [*parts, *sources.missing("memory_lifetimes", "memory_reserved")]
 
 
@@ -75,9 +72,9 @@ def _leading(frame: pl.DataFrame) -> list[str]:
     return ["name", *(column for column in frame.columns if column != "name")]
 
 
-def _allocations(trace: "Trace", records: AllocatorRecords, origin: int) -> list[Part]:
+def _allocations(trace: "Trace", origin: int) -> list[Part]:
     """The largest allocations with their lifetimes."""
-    found = memory_allocations(trace, records=records)
+    found = memory_allocations(trace)
     if found.is_empty():
         return []
     order = found.sort(["bytes", "lifetime_ns"], descending=True, nulls_last=True)

@@ -27,7 +27,7 @@ def _parts(sources: Sources) -> list[Part]:
     notes = sources.missing("modules")
     if notes:
         return [*notes]
-    table = module_table(sources.trace, costs=sources.costs)
+    table = module_table(sources.trace, costs=True)
     indented = pl.lit("\u2003").repeat_by(pl.col("depth").clip(upper_bound=40)).list.join("") + pl.col(
         "module"
     )
