@@ -131,6 +131,5 @@ def test_a_new_table_is_one_declaration_and_one_attribute(extended: Path, tmp_pa
 
 @pytest.mark.slow
 def test_a_new_format_is_one_folder_and_one_line(extended: Path, tmp_path: Path) -> None:
-    assert _answer(extended, tmp_path, "trace.meta.format, trace.threads['pid'].to_list()") == (
-        "('notes', [8, 9])"
-    )
+    question = "trace.meta.format, trace.threads['pid'].to_list()"
+    assert _answer(extended, tmp_path, question) == "notes [8, 9]"

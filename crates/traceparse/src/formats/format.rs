@@ -12,7 +12,7 @@ use crate::source::Source;
 use crate::stats::{Code, Stats};
 use crate::trace::Trace;
 
-/// Bytes that a format is told from.
+/// Bytes by which a format is recognised.
 const HEAD_BYTES: usize = 64 << 10;
 
 /// A format of traces.

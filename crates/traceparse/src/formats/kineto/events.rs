@@ -43,7 +43,7 @@ pub(crate) enum End {
     /// Inside the element that begins at this position; more bytes are needed.
     Inside(usize, Gap),
     /// Behind this position, where an element was given up; the next is not in sight. Its offset
-    /// is given if it is still to be told whether it is broken or cut off.
+    /// is given if it is not yet known whether it is broken or cut off.
     Skipping(usize, Option<u64>),
 }
 

@@ -168,12 +168,12 @@ mod tests {
     }
 
     /// The known keys and the others' texts, and whether a comma stood before the end.
-    fn keys(text: &str, bridges: &mut TwoKeys) -> Result<(String, bool), Stop> {
+    fn keys(text: &str, predictor: &mut TwoKeys) -> Result<(String, bool), Stop> {
         let (mut found, mut trailing) = (String::new(), false);
         let mut cursor = Cursor::new(text.as_bytes(), 0);
         let mut previous = TwoKeys::START;
         loop {
-            match bridges.next(&mut cursor, previous, &mut trailing, number_of)? {
+            match predictor.next(&mut cursor, previous, &mut trailing, number_of)? {
                 Member::Known(number) => {
                     found += &number.to_string();
                     previous = number;
@@ -214,11 +214,11 @@ mod tests {
 
     #[test]
     fn members_are_found_as_they_stand() {
-        let mut bridges = TwoKeys::default();
-        assert_eq!(keys(r#"{"a": 1, "x": {"a": 3}, "b": 2}"#, &mut bridges), Ok(("0x1".to_owned(), false)));
-        assert_eq!(keys(r#"{"b": 1 , }"#, &mut bridges), Ok(("1".to_owned(), true)));
-        assert_eq!(keys(r#"{"b" 1}"#, &mut bridges), Err(Stop::Syntax));
-        assert_eq!(keys(r#"{"b": 1 "a": 2}"#, &mut bridges), Err(Stop::Syntax));
-        assert_eq!(keys(r#"{"b": "#, &mut bridges), Err(Stop::Incomplete));
+        let mut predictor = TwoKeys::default();
+        assert_eq!(keys(r#"{"a": 1, "x": {"a": 3}, "b": 2}"#, &mut predictor), Ok(("0x1".to_owned(), false)));
+        assert_eq!(keys(r#"{"b": 1 , }"#, &mut predictor), Ok(("1".to_owned(), true)));
+        assert_eq!(keys(r#"{"b" 1}"#, &mut predictor), Err(Stop::Syntax));
+        assert_eq!(keys(r#"{"b": 1 "a": 2}"#, &mut predictor), Err(Stop::Syntax));
+        assert_eq!(keys(r#"{"b": "#, &mut predictor), Err(Stop::Incomplete));
     }
 }

@@ -232,7 +232,7 @@ impl Pool {
         self.returned.notify_one();
     }
 
-    /// Wakes whoever waits; no buffers are handed out any more.
+    /// Wakes the threads that wait; no buffers are handed out any more.
     fn close(&self) {
         *guard(&self.free) = None;
         self.returned.notify_all();

@@ -1,7 +1,7 @@
 //! Byte-level scanning of JSON: finds where tokens end without interpreting them.
 //!
 //! The scanner accepts more than JSON does (bare `nan`, raw control characters, trailing commas):
-//! whoever interprets a token counts what it repairs.
+//! what interprets a token counts its repairs.
 
 /// Why scanning stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

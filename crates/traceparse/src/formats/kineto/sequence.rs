@@ -36,7 +36,7 @@ enum Mode {
     Outline,
     /// Events, and what stands before the next.
     Events(Gap),
-    /// An event that was given up; its offset is given if it is still to be told whether it is
+    /// An event that was given up; its offset is given if it is not yet known whether it is
     /// broken or cut off.
     Skip(Option<u64>),
 }
