@@ -1,16 +1,23 @@
-"""The command line: usage, exit codes, where output goes, and what ``--help`` costs."""
+"""The command line: usage, exit codes, where output goes, what ``--help`` costs, and each report."""
+
+from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
 
 from kernelscope import __version__
@@ -199,3 +206,325 @@ def _until_closed(terminal: int) -> bytes:
         while part := os.read(terminal, 65536):
             parts.append(part)
     return b"".join(parts)
+
+
+def test_text_goes_to_stdout(cli: Run, tiny: Path) -> None:
+    done = cli("analyze", tiny)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "aten::mm" in done.stdout
+    assert "gemm[bold]" in done.stdout
+    assert "\x1b" not in done.stdout, "no colours where nobody looks"
+
+
+def test_json_is_one_object(cli: Run, tiny: Path) -> None:
+    document = json.loads(cli("analyze", tiny, "--format", "json").stdout)
+    assert {"schema_version", "trace", "steps", "breakdown", "ops", "kernels", "diagnostics"} <= set(document)
+
+
+def test_out_keeps_stdout_empty(cli: Run, tiny: Path, tmp_path: Path) -> None:
+    done = cli("analyze", tiny, "--format", "json", "--out", "report.json")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert json.loads((tmp_path / "report.json").read_text())["schema_version"]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_folders_of_files(cli: Run, tiny: Path, tmp_path: Path, form: str) -> None:
+    assert cli("analyze", tiny, "--format", form, "--out", "report").returncode == 0
+    read = pl.read_csv if form == "csv" else pl.read_parquet
+    assert read(tmp_path / "report" / f"kernels.{form}")["name"].to_list() == ["gemm[bold]"]
+
+
+def test_html_is_one_page(cli: Run, tiny: Path, tmp_path: Path) -> None:
+    pytest.importorskip("itables", reason="itables, which ships the tables of the page, is not installed")
+    done = cli("analyze", tiny, "--format", "html", "--out", "report.html")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--format", "csv"], ["--format", "parquet"], ["--top", "0"], ["--format", "html"]]
+)
+def test_usage(cli: Run, tiny: Path, arguments: list[str]) -> None:
+    done = cli("analyze", tiny, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+
+
+def test_named_annotation_makes_steps(cli: Run, tmp_path: Path) -> None:
+    spans = [
+        {"ph": "X", "cat": "user_annotation", "name": "train", "pid": 1, "tid": 1, "ts": 100 * n, "dur": 90}
+        for n in range(3)
+    ]
+    path = tmp_path / "named.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": spans}))
+    document = json.loads(cli("analyze", path, "--format", "json", "--step-range", "train").stdout)
+    assert [step["total_ns"] for step in document["steps"]] == [90_000] * 3
+
+
+def test_place_that_cannot_be_written(cli: Run, tiny: Path) -> None:
+    done = cli("analyze", tiny, "--format", "json", "--out", tiny / "report.json")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+HOSTILE = "<script>1</script>|a`b\n# x\u202e[link](x:y) *y*\x1b[31m"
+
+
+def write(path: Path, kernel: float, name: str = "gemm") -> Path:
+    host: dict[str, Any] = {"ph": "X", "pid": 7, "tid": 7}
+    events: list[dict[str, Any]] = []
+    for step in (0, 1, 2):
+        at, ids = 1000 * step, {"External id": step + 1, "correlation": step + 1}
+        events += [
+            {**host, "cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": at, "dur": 500},
+            {**host, "cat": "cpu_op", "name": name, "ts": at, "dur": 20, "args": {"External id": step + 1}},
+            {**host, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": at + 5, "dur": 5, "args": ids},
+            {
+                "ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": at + 400,
+                "dur": kernel + step, "args": {**ids, "device": 0, "stream": 7},
+            },
+        ]  # fmt: skip
+    path.write_text(json.dumps({"traceEvents": events}))
+    return path
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """The kernel that ends a step takes 200 us, and then 260 us."""
+    return write(tmp_path / "a.json", 200), write(tmp_path / "b.json", 260)
+
+
+def test_nothing_changed(cli: Cli, pair: tuple[Path, Path]) -> None:
+    done = cli("diff", pair[0], pair[0], "--fail-on", "step>0%")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Nothing changed" in done.stdout
+    assert "kept" in done.stdout
+
+
+def test_a_broken_bound_fails(cli: Cli, pair: tuple[Path, Path]) -> None:
+    done = cli("diff", *pair, "--fail-on", "step>5%", "--fail-on", "kernel:gemm>1ms")
+    assert done.returncode == 1
+    assert done.stderr == "kernelscope: bound broken: 'step>5%'\n"
+    assert "601.0 us -> 661.0 us, +60.00 us (+10.0 %), mean of 3 steps" in done.stdout
+    assert "BROKEN  step>5%" in done.stdout
+    assert "kept    kernel:gemm>1ms" in done.stdout
+
+
+def test_bounds_of_significance(cli: Cli, tmp_path: Path) -> None:
+    before, after = write(tmp_path / "a.json", 200), write(tmp_path / "b.json", 201)
+    assert cli("diff", before, after, "--fail-on", "step>0.1%").returncode == 1
+    assert cli("diff", before, after, "--fail-on", "step>0.1%", "--significant").returncode == 0
+
+
+def test_diff_as_json(cli: Cli, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "diff.json"
+    assert cli("diff", *pair, "--format", "json", "--out", out, "--fail-on", "step>5%").returncode == 1
+    document = json.loads(out.read_text())
+    assert document["step"] == {"before_ns": 601e3, "after_ns": 661e3, "delta_ns": 60e3, "steps": 3}
+    assert sum(row["delta_ns"] for row in document["changes"]) == pytest.approx(60e3)
+    assert [bound["is_broken"] for bound in document["bounds"]] == [True]
+    assert {"operators", "kernels", "modules", "parts", "before", "after"} <= set(document)
+
+
+def test_names_stay_text(cli: Cli, tmp_path: Path) -> None:
+    before, after = write(tmp_path / "a.json", 200, HOSTILE), write(tmp_path / "b.json", 260, HOSTILE)
+    markdown = cli("diff", before, after, "--format", "markdown").stdout
+    table = [line for line in markdown.splitlines() if "script" in line]
+    assert table
+    for line in table:
+        assert "<script>" not in line
+        assert "\x1b" not in line
+        assert "\u202e" not in line
+        assert "\\|a" in line
+        assert "\\[link\\]" in line
+    text = cli("diff", before, after).stdout
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+@pytest.mark.parametrize("bound", ["step", "op:nowhere>5%", "__import__('os').system('id')>1%"])
+def test_a_bound_that_means_nothing_is_a_usage_error(cli: Cli, pair: tuple[Path, Path], bound: str) -> None:
+    done = cli("diff", *pair, "--fail-on", bound)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("kernelscope: ")
+
+
+def test_a_trace_with_nothing_in_it(cli: Cli, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    empty = tmp_path / "empty.json"
+    empty.write_text('{"traceEvents": []}')
+    done = cli("diff", pair[0], empty)
+    assert done.returncode == 1
+    assert "nothing to compare" in done.stderr
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> Path:
+    """A product and an operator of one's own, each with a kernel, on a GPU of the table."""
+    host: dict[str, Any] = {"ph": "X", "pid": 7, "tid": 7}
+    device = {"id": 0, "name": "Tesla V100-SXM2-32GB", "totalGlobalMem": 32 * 2**30, "warpSize": 32}
+    types = {"Input type": ["c10::Half", "c10::Half"]}
+    events: list[dict[str, Any]] = []
+    for number, (name, dims) in enumerate(
+        [("aten::mm", [[1024, 1024], [1024, 1024]]), ("mylib::twice", [[4096], [1]])], start=1
+    ):
+        start = 100 * number
+        ids = {"External id": number, "correlation": number}
+        op = {"External id": number, "Input Dims": dims, **types}
+        events += [
+            {**host, "cat": "cpu_op", "name": name, "ts": start, "dur": 50, "args": op},
+            {**host, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": start + 5, "dur": 5,
+             "args": ids},
+            {"ph": "X", "cat": "kernel", "name": "<script>alert('kernel')</script>", "pid": 0, "tid": 7,
+             "ts": start + 20, "dur": 40, "args": {**ids, "device": 0, "stream": 7}},
+        ]  # fmt: skip
+    path = tmp_path / "traced.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": [device], "traceEvents": events}))
+    return path
+
+
+def test_text(cli: Run, traced: Path) -> None:
+    done = cli("roofline", traced)
+    assert (done.returncode, done.stderr) == (0, "")
+    for part in ("v100-sxm2", "known for 50.00 %", "aten::mm", "compute", "42.9", "mylib::twice", "no model"):
+        assert part in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_roofline_as_json(cli: Run, traced: Path) -> None:
+    document = json.loads(cli("roofline", traced, "--format", "json").stdout)
+    assert document["gpus"][0]["gpu"] == "v100-sxm2"
+    assert document["roofline"][0]["flops"] == 2 * 1024**3
+    assert document["coverage"][0]["status"] == "exact"
+    assert document["findings"][0]["code"] == "cost_unknown_op"
+    assert document["efficiency"][0]["peak_flops_per_s"] == 125e12
+
+
+def test_tables(cli: Run, traced: Path, tmp_path: Path) -> None:
+    done = cli("roofline", traced, "--format", "csv", "--by", "kernel,name")
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [row["name"] for row in rows] == ["aten::mm", "mylib::twice"]
+    assert rows[1]["flops"] == ""
+    assert cli("roofline", traced, "--format", "parquet", "--out", "table.parquet").returncode == 0
+    assert pl.read_parquet(tmp_path / "table.parquet")["name"].to_list() == ["aten::mm", "mylib::twice"]
+
+
+def test_the_page_needs_nothing_from_outside(cli: Run, traced: Path, tmp_path: Path) -> None:
+    pytest.importorskip("plotly", reason="Plotly, which draws the page, is not installed")
+    done = cli("roofline", traced, "--format", "html", "--by", "kernel,name", "--out", "page.html")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    page = (tmp_path / "page.html").read_text()
+    own = page[page.rindex("</script>\n</head>") :]
+    # The library's own text stands apart; what is written around it names no place to load from.
+    assert not re.search(r"https?:|//cdn|src=|<link", page[: page.index("<script>")] + own)
+    assert page.count("</script>") == 2
+    assert "alert('kernel')</script>" not in own
+    figure = json.loads(own[own.index("const figure = ") + 15 : own.index(";\nPlotly.newPlot")])
+    markers = [trace for trace in figure["data"] if trace["mode"] == "markers"]
+    assert [len(trace["x"]) for trace in markers] == [1]
+    assert "&lt;script&gt;" in markers[0]["text"][0]
+    roofs = [text for trace in figure["data"] if trace["mode"] != "markers" for text in trace["text"] if text]
+    assert roofs == ["v100-sxm2: memory, 900 GB/s", "v100-sxm2: fp16, 125 TFLOP/s"]
+
+
+def test_measured_peaks_and_another_gpu(cli: Run, traced: Path) -> None:
+    arguments = (
+        "--format",
+        "json",
+        "--gpu",
+        "h100-sxm5",
+        "--peak",
+        "fp16=700T",
+        "--peak",
+        "bandwidth=2.5e12",
+    )
+    document = json.loads(cli("roofline", traced, *arguments).stdout)
+    assert document["gpus"][0]["gpu"] == "h100-sxm5"
+    assert document["gpus"][0]["measured"] == {"fp16": 700e12, "bandwidth": 2.5e12}
+    assert document["roofline"][0]["attainable_ns"] == round(2 * 1024**3 / 700e12 * 1e9)
+
+
+def test_other_conventions(cli: Run, traced: Path) -> None:
+    document = json.loads(cli("roofline", traced, "--format", "json", "--convention", "torch").stdout)
+    assert document["convention"] == "torch"
+    assert {row["name"]: row["bytes_read"] for row in document["roofline"]}["aten::mm"] is None
+
+
+MODELS = """
+from kernelscope.costs import Call, Cost, operator
+
+@operator("mylib::twice")
+def twice(call: Call) -> Cost:
+    x = call.tensor(0)
+    return Cost(x.numel, x.read, x.nbytes, x.dtype)
+"""
+
+
+def test_models_of_ones_own(cli: Run, traced: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MODELS)
+    document = json.loads(cli("roofline", traced, "--format", "json", "--costs", "mine.py").stdout)
+    assert {row["name"]: row["flops"] for row in document["roofline"]}["mylib::twice"] == 4096
+    assert document["findings"] == []
+
+
+def test_a_file_of_models_that_fails_costs_only_its_models(cli: Run, traced: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("raise RuntimeError('no such thing')")
+    done = cli("roofline", traced, "--format", "json", "--costs", "broken.py")
+    document = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert "no such thing" in done.stderr
+    finding = document["findings"][0]
+    assert (finding["code"], finding["severity"], finding["count"]) == ("cost_file_failed", "lost", 1)
+    assert document["roofline"][0]["flops"] == 2 * 1024**3
+
+
+@pytest.mark.parametrize(
+    "failure", ["raise KeyError('x')", "raise RuntimeError('x')", "return 7", "1 / 0", "call.nothing()"]
+)
+def test_a_model_that_fails_costs_only_its_row(cli: Run, traced: Path, tmp_path: Path, failure: str) -> None:
+    text = MODELS.replace("x = call.tensor(0)", failure)
+    (tmp_path / "broken.py").write_text(text)
+    done = cli("roofline", traced, "--format", "json", "--costs", "broken.py")
+    assert done.returncode == 0
+    document = json.loads(done.stdout)
+    finding = document["findings"][0]
+    assert (finding["name"], finding["count"]) == ("mylib::twice", 1)
+    assert finding["code"] in ("cost_model_failed", "cost_missing_shape")
+    assert {row["name"]: row["flops"] for row in document["roofline"]} == {
+        "aten::mm": 2 * 1024**3,
+        "mylib::twice": None,
+    }
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--format", "html"],
+        ["--format", "parquet"],
+        ["--gpu", "Mystery 9000"],
+        ["--peak", "bf16"],
+        ["--peak", "bf16=fast"],
+        ["--peak", "bf16=-3"],
+        ["--by", "nonsense"],
+        ["--by", ""],
+        ["--costs", "missing.py"],
+        ["--convention", "mine"],
+        ["--top", "0"],
+    ],
+)
+def test_usage_of_roofline(cli: Run, traced: Path, arguments: list[str]) -> None:
+    done = cli("roofline", traced, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_trace_without_gpu_work(cli: Run, tmp_path: Path) -> None:
+    op = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 5}
+    op["args"] = {"Input Dims": [[8, 64], [64, 32]], "Input type": ["float", "float"]}
+    path = tmp_path / "host.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [op]}))
+    done = cli("roofline", path)
+    assert done.returncode == 0
+    assert "no GPU work" in done.stdout

@@ -1,18 +1,26 @@
-"""Databases of nsys, and what is made of what they hold."""
+"""Databases of nsys: tables, broken files, costs, and the commands of README."""
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
+import sqlite3
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import polars as pl
 import pytest
 
 import kernelscope as ks
-from kernelscope import errors
+from kernelscope import analysis, errors
 from nsys_database import Database, findings
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 Make = Callable[..., Database]
 
@@ -297,3 +305,273 @@ def test_only_what_is_wanted_is_read(make: Make) -> None:
     assert part.launches["name"].to_list() == ["cudaLaunchKernel"]
     with pytest.raises(errors.InvalidArgumentError, match="gpu_ops has no column"):
         ks.read(path, tables={"gpu_ops": ["nme"]})
+
+
+def test_a_table_without_its_times_is_lost_and_the_others_are_read(make: Make) -> None:
+    columns = "end INTEGER, eventClass INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER"
+    database = make(schema={"CUPTI_ACTIVITY_KIND_RUNTIME": columns})
+    database.insert("CUPTI_ACTIVITY_KIND_RUNTIME", end=5, nameId=4)
+    database.kernel(1, 2)
+    path = database.close()
+    trace = ks.read(path)
+    assert findings(trace)["unreadable_table"] == (1, "CUPTI_ACTIVITY_KIND_RUNTIME.start", None)
+    assert (trace.launches.height, trace.gpu_ops.height) == (0, 1)
+    with pytest.raises(errors.StrictError, match=r"CUPTI_ACTIVITY_KIND_RUNTIME\.start"):
+        ks.read(path, strict=True)
+
+
+def test_odd_values_are_repaired_and_counted(make: Make) -> None:
+    database = make()
+    database.kernel(1, 2)
+    database.kernel("30", 40.0)  # SQLite keeps 40.0 as 40 in a column of integers
+    database.kernel(b"x", 50)
+    database.kernel(90, 80)
+    database.kernel(100, None)
+    database.kernel(110, 120, demangledName=None, deviceId="a")
+    database.kernel(130, 140, demangledName=999, correlation=-4)
+    trace = ks.read(database.close())
+    table = "CUPTI_ACTIVITY_KIND_KERNEL"
+    assert findings(trace, severity="lost") == {"missing_time": (1, table, 3)}
+    assert findings(trace, severity="repaired") == {
+        "missing_duration": (1, table, 5),
+        "negative_duration": (1, table, 4),
+        "bad_number": (1, table, 7),
+        "wrong_type": (2, table, 3),
+        "unexpected_null": (1, table, 6),
+        "unknown_string": (1, table, 7),
+    }
+    kernels = trace.gpu_ops.select("start_ns", "dur_ns", "device", pl.col("name").is_null()).rows()
+    assert kernels[:4] == [(1, 1, 0, False), (30, 10, 0, False), (90, None, 0, False), (100, None, 0, False)]
+    assert kernels[4:] == [(110, 10, None, True), (130, 10, 0, True)]
+    assert (trace.meta.seen, trace.meta.kept, trace.meta.dropped) == (7, 6, 1)
+
+
+def test_text_that_is_no_utf8(make: Make) -> None:
+    database = make()
+    database.connection.execute("UPDATE StringIds SET value = CAST(x'67ff' AS TEXT) WHERE id = 1")
+    database.kernel(1, 2)
+    database.range("x", 5, 9)
+    database.connection.execute("UPDATE NVTX_EVENTS SET text = CAST(x'fe' AS TEXT)")
+    trace = ks.read(database.close())
+    assert trace.gpu_ops["name"].to_list() == ["g�"]
+    assert trace.ranges["name"].to_list() == ["�"]
+    sources = trace.diagnostics.filter(pl.col("code") == "bad_utf8")["source"].to_list()
+    assert sorted(sources) == ["CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS"]
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(errors.KernelscopeError) as caught:
+        ks.read(path)
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert "\n" not in message
+    return message
+
+
+def test_files_that_are_no_export(make: Make, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.sqlite"
+    empty.write_bytes(b"")
+    assert "is empty" in refused(empty)
+    report = tmp_path / "a.nsys-rep"
+    report.write_bytes(bytes(range(200)))
+    assert "nsys export --type sqlite" in refused(report)
+    header = tmp_path / "header.sqlite"
+    header.write_bytes(b"SQLite format 3\0" + b"\xff" * 500)
+    assert "SQLite" in refused(header)
+    other = tmp_path / "other.sqlite"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE cookies (a)")
+    connection.close()
+    assert "not an export of nsys" in refused(other)
+    bare = tmp_path / "bare.sqlite"
+    with sqlite3.connect(bare) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    assert "without tables" in refused(bare)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission(make: Make) -> None:
+    path = make().close()
+    path.chmod(0)
+    with pytest.raises(errors.TracePermissionError):
+        ks.read(path)
+
+
+def large(make: Make) -> Path:
+    database = make()
+    for i in range(4000):
+        database.kernel(10 * i, 10 * i + 5, correlation=i + 1)
+        database.call(10 * i, 10 * i + 1, correlation=i + 1)
+    return database.close()
+
+
+def test_a_database_cut_short_at_any_place(make: Make, tmp_path: Path) -> None:
+    whole = large(make).read_bytes()
+    path = tmp_path / "cut.sqlite"
+    answered = 0
+    for tenth in range(1, 40):
+        path.write_bytes(whole[: len(whole) * tenth // 40])
+        try:
+            trace = ks.read(path)
+        except errors.TraceFormatError:
+            continue
+        answered += 1
+        lost = findings(trace, severity="lost")
+        assert lost["truncated_database"][0] == 1
+        assert trace.gpu_ops.height + trace.launches.height < 8000
+    assert answered > 20
+    with pytest.raises(errors.StrictError, match="shorter than it says"):
+        ks.read(path, strict=True)
+
+
+def test_damaged_pages_cost_what_stands_in_them(make: Make, tmp_path: Path) -> None:
+    whole = bytearray(large(make).read_bytes())
+    page = 4096 * (len(whole) // 4096 // 2)
+    whole[page : page + 4096] = b"\xa5" * 4096
+    path = tmp_path / "damaged.sqlite"
+    path.write_bytes(whole)
+    trace = ks.read(path)
+    assert findings(trace, severity="lost")["damaged_pages"][0] == 1
+    assert 4000 < trace.gpu_ops.height + trace.launches.height < 8000
+
+
+def test_a_database_that_is_being_written(make: Make) -> None:
+    database = make()
+    database.kernel(1, 2)
+    path = database.close()
+    writer = sqlite3.connect(path)
+    try:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL")
+        writer.commit()
+        trace = ks.read(path)
+        assert findings(trace, severity="lost") == {"unfinished_writes": (1, None, None)}
+        assert trace.gpu_ops.height == 1
+    finally:
+        writer.close()
+
+
+def test_random_damage_is_answered_or_refused(make: Make, tmp_path: Path) -> None:
+    database = make()
+    for i in range(300):
+        database.kernel(10 * i, 10 * i + 5, correlation=i + 1)
+        database.call(10 * i, 10 * i + 1, correlation=i + 1)
+        database.range(f"aten::mm, seq = {i}, op_id = {i}, sizes = [[{i}]]", 10 * i, 10 * i + 8)
+    whole = database.close().read_bytes()
+    path = tmp_path / "damaged.sqlite"
+    random = Random(20)
+    answered = 0
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(random.choice((1, 3, 30, 300))):
+            damaged[random.randrange(16, len(damaged))] = random.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            trace = ks.read(path)
+        except (errors.TraceFormatError, errors.NotATraceError):
+            continue
+        answered += 1
+        assert trace.meta.seen == trace.meta.kept + trace.meta.dropped
+    assert answered > 100
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> ks.Trace:
+    """A wrapper and the product in it with a kernel, as emit_nvtx marks them; and a range of the program."""
+    database = Database(tmp_path / "t.sqlite")
+    database.range("step, whatever it does", 0, 900)
+    database.range("aten::linear, seq = 3, op_id = 8, sizes = [[8, 64], [32, 64], []]", 10, 200)
+    database.range("aten::mm, seq = 3, op_id = 9, sizes = [[8, 64], [64, 32]]", 20, 100)
+    database.call(30, 40)
+    database.kernel(1000, 41_000)
+    database.call(300, 310, correlation=2)
+    database.kernel(50_000, 60_000, correlation=2)
+    return ks.read(database.close())
+
+
+def test_ranges_stand_for_operators(trace: ks.Trace) -> None:
+    assert trace.ops.is_empty()
+    mm, other = analysis.costs(trace).sort("op_row", descending=True).to_dicts()
+    # The sizes are in the text of the range, the types are not.
+    assert (mm["name"], mm["flops"], mm["bytes_read"]) == ("aten::mm", 2 * 8 * 64 * 32, None)
+    assert (mm["status"], mm["device_ns"]) == ("unknown_dtype", 40_000)
+    assert (other["status"], other["flops"], other["device_ns"]) == ("unknown_op", None, 10_000)
+
+
+def test_their_roofline(trace: ks.Trace) -> None:
+    table = analysis.roofline(trace, by=("name", "input_dims"), gpu="h100-sxm5")
+    row = table.filter(name="aten::mm").row(0, named=True)
+    assert row["input_dims"] == "[[8, 64], [64, 32]]"
+    assert row["flops_per_s"] == pytest.approx(2 * 8 * 64 * 32 / 40e-6)
+    # Without types there is no peak to hold it against.
+    assert (row["attainable_ns"], row["saveable_ns"]) == (None, None)
+
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+
+
+def section() -> str:
+    return README.read_text().split("## From `nsys profile` to answers\n")[1].split("\n## ")[0]
+
+
+def commands() -> list[list[str]]:
+    lines = re.findall(r"^\$ (kernelscope .*)$", section(), flags=re.MULTILINE)
+    return [shlex.split(line)[1:] for line in lines]
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    """A recording of two training steps, under the name that the commands use."""
+    database = Database(tmp_path / "report.sqlite")
+    for step in range(2):
+        start = 10_000_000 * step
+        database.range("train_step", start, start + 9_000_000)
+        for number in range(3):
+            at, correlation = start + 1_000_000 * number, 10 * step + number + 1
+            database.range(f"aten::mm, op_id = {correlation}", at, at + 900_000)
+            database.call(at + 100, at + 5_000, correlation=correlation)
+            database.kernel(at + 50_000, at + 800_000, correlation=correlation)
+    return database.close()
+
+
+@pytest.mark.usefixtures("report")
+@pytest.mark.parametrize("arguments", commands(), ids=" ".join)
+def test_command(cli: Cli, arguments: list[str], tmp_path: Path) -> None:
+    done = cli(*arguments)
+    assert done.returncode == 0, done.stderr
+    if "--out" in arguments:
+        assert (tmp_path / arguments[arguments.index("--out") + 1]).stat().st_size > 0
+    else:
+        assert done.stdout.strip()
+
+
+@pytest.mark.usefixtures("report")
+def test_python(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", section(), flags=re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=False, cwd=tmp_path, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_road_is_there() -> None:
+    assert {arguments[0] for arguments in commands()} == {"info", "analyze", "stats"}
+    assert len(commands()) >= 6
+
+
+def test_analyze_shows_steps_and_ranges(cli: Cli, report: Path) -> None:
+    text = cli("analyze", report, "--step-range", "train_step").stdout
+    assert "Mean of 2 steps" in text or "2 steps" in text
+    _, found, ranges = text.partition("NVTX ranges by their own time on the GPU")
+    assert found
+    row = next(line for line in ranges.splitlines() if line.startswith("aten::mm"))
+    assert row.split()[1:4] == ["4.500", "ms", "100.0"]
+
+
+def test_analyze_of_ranges_without_gpu_work(cli: Cli, tmp_path: Path) -> None:
+    database = Database(tmp_path / "host.sqlite")
+    database.range("load", 0, 4_000)
+    text = cli("analyze", database.close()).stdout
+    assert "NVTX ranges by their time on the host" in text
+    assert "No range encloses a call with GPU work." in text

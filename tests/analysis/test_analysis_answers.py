@@ -1,15 +1,23 @@
-"""The answers on traces small enough to work out by hand."""
+"""The answers on traces small enough to work out by hand: overview, groups, order of rows."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from events import V100, Events
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
 from kernelscope import analysis, compat
+from kernelscope.analysis.described import described, weighted_means
+from kernelscope.compat.nsys import parts
+from kernelscope.compat.nsys.statistics import in_order, spread
 from kernelscope.errors import InvalidArgumentError
 
 TC = "volta_fp16_s884gemm"
@@ -242,3 +250,227 @@ def test_an_empty_trace_has_empty_answers(tmp_path: Path) -> None:
         compat.torch_profiler.key_averages,
     ):
         assert question(trace).is_empty()
+
+
+def linear(events: Events) -> Events:
+    """An operator with another inside, each with a kernel of its own."""
+    events.op("aten::linear", 10, 40)
+    events.op("aten::mm", 15, 20)
+    events.call(16, 2, 1)
+    events.call(40, 2, 2)
+    events.kernel("volta_sgemm", 60, 30, 1)
+    events.kernel("add", 95, 10, 2)
+    return events
+
+
+def test_work_counts_for_every_operator_around_its_launch(tmp_path: Path) -> None:
+    table = analysis.op_kernels(linear(Events()).read(tmp_path))
+    assert table.select("op", "name", "calls", "total_ns", "self_ns", "share").rows() == [
+        ("aten::linear", "volta_sgemm", 1, 30_000, 0, 0.75),
+        ("aten::linear", "add", 1, 10_000, 10_000, 0.25),
+        ("aten::mm", "volta_sgemm", 1, 30_000, 30_000, 1.0),
+    ]
+
+
+def test_shares_keep_the_sum_when_only_the_largest_are_named(tmp_path: Path) -> None:
+    events = Events()
+    for index in range(5):
+        events.op(f"aten::op{index}", 100 * index, 10 + index)
+    trace = events.read(tmp_path)
+    top = analysis.op_shares(trace, top=2).filter(measure="host_self_ns")
+    assert top.select("name", "value_ns", "is_rest").rows() == [
+        ("aten::op4", 14_000, False),
+        ("aten::op3", 13_000, False),
+        (None, 33_000, True),
+    ]
+    assert top["share"].sum() == pytest.approx(1)
+    assert analysis.op_shares(trace, top=2).filter(measure="device_self_ns").is_empty()
+    with pytest.raises(InvalidArgumentError, match="at least 1"):
+        analysis.op_shares(trace, top=0)
+
+
+def test_the_overview_is_one_row_whatever_the_trace_holds(tmp_path: Path) -> None:
+    events = linear(Events())
+    events.annotation("ProfilerStep#1", 0, 100)
+    trace = events.read(tmp_path)
+    row = analysis.overview(trace, costs=True).row(0, named=True)
+    assert (row["steps"], row["gpus"], row["kernels"], row["gpu_kernel_ns"]) == (1, 1, 2, 40_000)
+    assert row["step_ns"] == 105_000
+    assert row["step_ns"] == sum(row[column] for column in analysis.CATEGORIES)
+    assert row["utilisation"] == pytest.approx(40 / 105)
+    assert row["tc_eligible_share"] == pytest.approx(0.75)
+    assert (row["gpu_name"], row["mfu_pct"]) == ("Tesla V100", None)
+    (tmp_path / "bare").mkdir()
+    bare = Events(V100)
+    bare.events.append({"ph": "i", "name": "start", "ts": 1, "pid": 1, "tid": 1, "s": "t"})
+    empty = analysis.overview(bare.read(tmp_path / "bare"))
+    assert empty.height == 1
+    assert empty.schema == analysis.overview(trace).schema
+    shown = empty.row(0, named=True)
+    assert (shown["gpus"], shown["utilisation"], shown["step_ns"]) == (0, None, None)
+
+
+def test_flops_of_all_steps_over_their_time(tmp_path: Path) -> None:
+    events = Events(V100 | {"name": "Tesla V100-SXM2-32GB"})
+    for step, size in ((1, 64), (2, 128)):
+        start = 1000 * step
+        events.annotation(f"ProfilerStep#{step}", start, 500)
+        events.op("aten::mm", start + 1, 50, Input_Dims=[[size, size]] * 2, Input_type=["float", "float"])
+        events.call(start + 2, 2, step)
+        events.kernel("volta_sgemm", start + 60, 100, step)
+    trace = events.read(tmp_path)
+    row = analysis.overview(trace, costs=True).row(0, named=True)
+    flops = 2 * 64**3 + 2 * 128**3
+    assert row["flops_per_step"] == flops / 2
+    assert row["mfu_pct"] == pytest.approx(100 * flops / (1e-3 * row["peak_flops_per_s"]))
+    assert row["known_pct"] == pytest.approx(100)
+
+
+QUESTIONS = (
+    "gpu_timeline",
+    "kernel_launches",
+    "memory_allocations",
+    "memory_peak",
+    "memory_summary",
+    "memory_table",
+    "memory_timeline",
+    "missing",
+    "module_table",
+    "op_kernels",
+    "op_shares",
+    "overview",
+    "recommendations",
+)
+
+
+def only_host(events: Events) -> None:
+    events.op("aten::mm", 10, 40)
+
+
+def only_gpu(events: Events) -> None:
+    events.kernel("volta_sgemm", 60, 30, 1)
+
+
+def one_event(events: Events) -> None:
+    events.events.append({"ph": "i", "name": "start", "ts": 1, "pid": 1, "tid": 1, "s": "t"})
+
+
+def only_memory(events: Events) -> None:
+    events.memory(5, 64)
+    events.memory(5, -64, device_type=1)
+
+
+def times_that_make_no_sense(events: Events) -> None:
+    linear(events)
+    for number, event in enumerate(events.events):
+        event["ts"], event["dur"] = (-(2**40), 2**41) if number % 2 else (2**52, 0)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("fill", [only_host, only_gpu, one_event, only_memory, times_that_make_no_sense])
+def test_every_answer_has_its_columns_whatever_the_trace_lacks(
+    tmp_path: Path, question: str, fill: Callable[[Events], None]
+) -> None:
+    whole = linear(Events())
+    whole.annotation("ProfilerStep#1", 0, 100)
+    whole.memory(12, 64)
+    ask = getattr(analysis, question)
+    expected = ask(whole.read(tmp_path)).schema
+    events = Events(V100 | {"name": None})
+    fill(events)
+    assert ask(events.read(tmp_path)).schema == expected
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.one_of(st.none(), st.integers(0, 2)),
+        st.one_of(st.none(), st.integers(0, 40)),
+        st.one_of(st.none(), st.floats(0, 100)),
+    ),
+    max_size=20,
+)
+SCHEMA = {"group": pl.UInt32, "number": pl.Int64, "value": pl.Float64}
+NUMBER, VALUE = pl.col("number"), pl.col("value")
+
+
+def by_group(frame: pl.DataFrame, *figures: pl.Expr) -> pl.DataFrame:
+    groups = pl.DataFrame({"group": pl.Series([0, 1, 2], dtype=pl.UInt32)})
+    found = frame.group_by("group").agg(figures)
+    return groups.join(found, on="group", how="left", maintain_order="left").drop("group")
+
+
+@settings(deadline=None)
+@given(ROWS)
+def test_numbers_are_described_as_polars_does(
+    rows: list[tuple[int | None, int | None, float | None]],
+) -> None:
+    frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    found = described(frame["group"], frame["number"], 3, quantiles=(0.5, 0.9))
+    expected = by_group(
+        frame,
+        pl.len().cast(pl.Int64).alias("rows"),
+        NUMBER.sum().alias("sum"),
+        NUMBER.mean().alias("mean"),
+        NUMBER.min().alias("min"),
+        NUMBER.max().alias("max"),
+        NUMBER.std().alias("std"),
+        NUMBER.median().alias("q0"),
+        NUMBER.quantile(0.9, interpolation="linear").alias("q1"),
+    )
+    assert_frame_equal(found, expected.with_columns(pl.col("rows", "sum").fill_null(0)), abs_tol=1e-9)
+
+
+@settings(deadline=None)
+@given(ROWS)
+def test_means_are_weighted_as_polars_does(rows: list[tuple[int | None, int | None, float | None]]) -> None:
+    frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    found = weighted_means(frame["group"], frame["number"], frame["value"], 3).to_frame("mean")
+    weight = NUMBER.filter(VALUE.is_not_null()).sum()
+    mean = pl.when(weight > 0).then((VALUE * NUMBER).sum() / weight).otherwise(VALUE.mean())
+    assert_frame_equal(found, by_group(frame, mean.alias("mean")), abs_tol=1e-9)
+
+
+@pytest.fixture(params=[1, 3, 64])
+def small_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "PART_ROWS", request.param * 64)
+    monkeypatch.setattr(parts, "_BUCKET_ROWS", 50)
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("span", [1, 40, 10**9])
+@pytest.mark.parametrize("count", [0, 1, 700])
+def test_parts_together_are_the_order(count: int, span: int, *, descending: bool) -> None:
+    random.seed(count + span)
+    column = pl.Series("x", [random.randrange(span) for _ in range(count)], dtype=pl.Int64)
+    found = pl.concat(list(parts.ordered_parts(column, descending=descending)))
+    frame = pl.DataFrame({"x": column, "at": pl.int_range(count, eager=True, dtype=pl.UInt32)})
+    expected = frame.sort("x", "at", descending=[descending, False])["at"]
+    assert found.to_list() == expected.to_list()
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("distinct", [1, 60, 10**6])
+def test_sums_by_text_equal_a_group_by(distinct: int) -> None:
+    random.seed(distinct)
+    rows = pl.DataFrame(
+        {
+            "name": pl.Series([random.choice("abc") for _ in range(800)], dtype=pl.Categorical),
+            "op_id": [random.choice([None, random.randrange(distinct)]) for _ in range(800)],
+            "dur_ns": [random.randrange(30) for _ in range(800)],
+        }
+    )
+    keys = ["name", "op_id"]
+
+    def finish(part: pl.DataFrame) -> pl.DataFrame:
+        return part.with_columns(text=pl.concat_str("name", pl.col("op_id"), ignore_nulls=True))
+
+    found = parts.sums_by_text(
+        rows, keys, "dur_ns", finish, ascending=["text"], sums={"twice": "dur_ns"}, means={"middle": "dur_ns"}
+    )
+    found = pl.concat(list(found))
+    duration = pl.col("dur_ns")
+    expected = spread(rows, keys, "dur_ns", "ns", twice=duration.sum(), middle=duration.mean())
+    expected = in_order(finish(expected), "total_ns", ascending=["text"])
+    assert found.select(expected.columns).equals(expected)
+    assert found["time_pct"].sum() == pytest.approx(100)

@@ -1,15 +1,22 @@
-"""Which operator each kernel's cost comes from, on traces small enough to work out by hand."""
+"""Costs, kernel names and rooflines: on traces small enough to work out by hand, and the laws they obey."""
 
 from __future__ import annotations
 
+import re
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from events import Events
+from events import V100, Events
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from kernelscope import analysis
+from kernelscope.analysis.kernels.kernel_math import kernel_math, rule_of, rules, with_kernel_math
+from kernelscope.errors import InvalidArgumentError
 
 NATIVE = "at::native::(anonymous namespace)::"
 HALF = ["c10::Half", "c10::Half"]
@@ -191,3 +198,309 @@ def test_damaged_inputs_cost_nothing_but_their_row(tmp_path: Path) -> None:
         found.select(pl.col("flops", "bytes_read", "bytes_written").null_count()).row(0)
         == (len(damaged),) * 3
     )
+
+
+NAMES = st.sampled_from(
+    [
+        *("aten::mm", "aten::linear", "aten::addmm", "aten::conv2d", "aten::cudnn_convolution", "aten::cat"),
+        *("aten::_foreach_add_", "aten::copy_", "aten::sum", "vllm::moe_forward", "record_param_comms"),
+        *("vllm::unified_attention", "triton_poi_fused_add_0", "mylib::secret", "MmBackward0", "", "aten::"),
+    ]
+)
+SIZE = st.sampled_from([0, 1, 3, 64, 2**20, 2**62, 2**70, -1, 1.5, True, None, "8"])
+SHAPE = st.lists(SIZE, max_size=4)
+ENTRY = st.one_of(SHAPE, st.lists(SHAPE, max_size=3), st.none(), st.text(max_size=3), st.integers())
+DIMS = st.one_of(
+    st.lists(ENTRY, max_size=4), st.none(), st.text(max_size=4), st.dictionaries(st.text(), st.integers())
+)
+KIND = st.sampled_from(
+    ["float", "c10::Half", "c10::BFloat16", "long int", "TensorList", "Scalar", "", "mystery", 7]
+)
+TYPES = st.one_of(st.lists(KIND, max_size=5), st.none())
+VALUES = st.one_of(
+    st.lists(st.sampled_from(["", "1", "[1, 1]", "[1", "True", "nan", "9" * 400, 5]), max_size=6), st.none()
+)
+KERNELS = st.sampled_from(
+    [
+        *(
+            "volta_sgemm_128x64_nn",
+            "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn",
+            "secret",
+            "",
+            "Memcpy HtoD",
+        ),
+        *("ncclDevKernel_AllReduce", "void at::native::CatArrayBatchedCopy<float, unsigned int>(float*)"),
+        "bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_swiGlu",
+    ]
+)
+GRID = st.sampled_from([[8, 342, 1], [0, 0, 0], [], None, [2**40, 2**40, 1], "x"])
+CALL = st.tuples(NAMES, st.integers(0, 200), st.integers(0, 120), DIMS, TYPES, VALUES, st.integers(0, 3))
+WORK = st.tuples(KERNELS, st.integers(0, 300), st.integers(-5, 90), GRID, st.integers(0, 2))
+
+
+def busy_ns(work: pl.DataFrame) -> int:
+    """The time in which the GPUs do anything."""
+    moments = {
+        (device, moment)
+        for device, start, length in work.select("device", "start_ns", "dur_ns").iter_rows()
+        for moment in range(start, start + (length or 0))
+    }
+    return len(moments)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(CALL, max_size=12), st.lists(WORK, max_size=12))
+def test_no_trace_costs_the_report(calls: list[Any], work: list[Any]) -> None:
+    e = Events(V100 | {"name": "Tesla V100-SXM2-32GB"})
+    for name, start, length, dims, types, values, sequence in calls:
+        inputs = {"Input_Dims": dims, "Input_type": types, "Concrete_Inputs": values}
+        e.op(name, start, length, Sequence_number=sequence, **inputs)
+    for number, (name, start, length, grid, stream) in enumerate(work):
+        e.call(start % 200, 1, number)
+        e.kernel(name, 500 + start, length, number, grid=grid, stream=stream)
+    with tempfile.TemporaryDirectory() as folder:
+        trace = e.read(Path(folder))
+    for convention in ("kernelscope", "torch", "tracelens", "pyprof"):
+        costs = analysis.costs(trace, convention=convention)
+        assert costs["op_row"].is_unique().all()
+        known = costs.filter(pl.col("status").is_in(["exact", "estimate", "unknown_dtype"]))
+        assert known.filter((pl.col("flops") < 0) | (pl.col("bytes_read") < 0)).is_empty()
+        unknown = costs.filter(pl.col("status").is_in(["missing_shape", "unknown_op"]))
+        assert unknown["flops"].null_count() == unknown.height
+    linked = trace.gpu_ops.filter(pl.col("op_row").is_not_null())
+    table = analysis.roofline(trace, by=("kernel", "name"))
+    assert table["device_ns"].sum() == linked["dur_ns"].sum()
+    assert (table["saveable_ns"].sum() or 0) <= busy_ns(trace.gpu_ops) + table.height
+    analysis.efficiency(trace)
+    analysis.cost_coverage(trace)
+
+
+SXM2 = V100 | {"name": "Tesla V100-SXM2-32GB"}
+# 2 * 1024^3 FLOP in half precision: 17.18 us at 125 TFLOP/s; 3 * 2 MiB: 6.99 us at 900 GB/s.
+SQUARE_MM = {"Input_Dims": [[1024, 1024], [1024, 1024]], "Input_type": ["c10::Half", "c10::Half"]}
+SQUARE_FLOPS = 2 * 1024**3
+COMPUTE_NS = SQUARE_FLOPS / 125e12 * 1e9
+# Reads 16 MiB and writes 8 MiB: 27.96 us; more than the L2 of 6 MiB holds.
+ADD = {"Input_Dims": [[2048, 1024], [2048, 1024], []], "Input_type": ["float", "float", "Scalar"]}
+MEMORY_NS = 24 * 2**20 / 900e9 * 1e9
+TC = "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn"
+ADD_KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
+
+
+class KernelTimes(Events):
+    """Each operator launches kernels that run at the given times."""
+
+    def run(self, name: str, ts: float, kernels: list[tuple[str, float, float]], **args: Any) -> None:
+        self.op(name, ts, 9, **args)
+        for offset, (kernel, start, dur) in enumerate(kernels):
+            number = next(self.ids)
+            self.call(ts + 1 + offset, 0.5, number)
+            self.kernel(kernel, start, dur, number, stream=7 + offset)
+
+
+def two_operators(*devices: dict[str, Any]) -> KernelTimes:
+    e = KernelTimes(*(devices or (SXM2,)))
+    e.annotation("ProfilerStep#3", 0, 500)
+    e.run("aten::mm", 10, [(TC, 100, 40)], **SQUARE_MM)
+    e.run("aten::add", 30, [(ADD_KERNEL, 200, 50)], **ADD)
+    return e
+
+
+def rows(frame: pl.DataFrame) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in frame.to_dicts()}
+
+
+def test_what_binds_and_what_could_be_saved(tmp_path: Path) -> None:
+    found = rows(analysis.roofline(two_operators().read(tmp_path)))
+    mm, add = found["aten::mm"], found["aten::add"]
+    assert (mm["bound"], mm["limit_type"], mm["flops"]) == ("compute", "fp16", SQUARE_FLOPS)
+    assert mm["attainable_ns"] == round(COMPUTE_NS)
+    assert mm["saveable_ns"] == round(40_000 - COMPUTE_NS)
+    assert mm["attained_pct"] == pytest.approx(100 * COMPUTE_NS / 40_000)
+    assert mm["flops_per_s"] == pytest.approx(SQUARE_FLOPS / 40e-6)
+    assert mm["intensity"] == pytest.approx(SQUARE_FLOPS / (6 * 2**20))
+    assert mm["attainable_flops_per_s"] == pytest.approx(125e12)
+    assert (mm["tensor_core_ns"], mm["missed_ns"]) == (40_000, 0)
+    assert (add["bound"], add["attainable_ns"]) == ("memory", round(MEMORY_NS))
+    assert add["bytes_per_s"] == pytest.approx(24 * 2**20 / 50e-6)
+    assert (mm["flag"], add["flag"]) == (None, None)
+
+
+def test_kernels_share_their_operators_cost_by_time(tmp_path: Path) -> None:
+    e = KernelTimes(SXM2)
+    e.run("aten::mm", 10, [(TC, 100, 30), ("splitKreduce_kernel", 140, 10)], **SQUARE_MM)
+    trace = e.read(tmp_path)
+    found = analysis.roofline(trace, by=("kernel",)).sort("device_ns", descending=True)
+    assert found["flops"].to_list() == [SQUARE_FLOPS * 3 // 4, SQUARE_FLOPS // 4]
+    assert analysis.roofline(trace, by=())["kernels"].to_list() == [2]
+    assert analysis.roofline(trace, by=())["flops"].to_list() == [SQUARE_FLOPS]
+
+
+def test_a_product_that_could_use_tensor_cores(tmp_path: Path) -> None:
+    e = KernelTimes(SXM2)
+    e.run("aten::mm", 10, [("volta_sgemm_128x64_nn", 100, 400)], **SQUARE_MM)
+    row = analysis.roofline(e.read(tmp_path)).row(0, named=True)
+    assert (row["tensor_core_ns"], row["missed_ns"]) == (0, 400_000)
+    assert row["attainable_ns"] == round(COMPUTE_NS)
+
+
+def test_overlapping_work_saves_no_more_than_the_gpu_was_busy(tmp_path: Path) -> None:
+    e = KernelTimes(SXM2)
+    e.run("aten::mm", 10, [(TC, 100, 40), (TC, 100, 40), (TC, 120, 40)], **SQUARE_MM)
+    trace = e.read(tmp_path)
+    found = analysis.roofline(trace, by=()).row(0, named=True)
+    # Busy in [100, 160) only.
+    assert found["device_ns"] == 120_000
+    assert found["saveable_ns"] == pytest.approx(60_000 - COMPUTE_NS, abs=2)
+
+
+def test_work_that_waits_for_others_has_no_roof(tmp_path: Path) -> None:
+    e = KernelTimes(SXM2)
+    reduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    e.run("c10d::allreduce_", 10, [(reduce, 100, 40)], Input_Dims=[[1024]], Input_type=["float"])
+    e.op("aten::copy_", 30, 9, Input_Dims=[[1024], [1024]], Input_type=["float", "float"])
+    e.call(31, 1, 99, name="cudaMemcpyAsync")
+    e.copy(200, 10, 99)
+    found = rows(analysis.roofline(e.read(tmp_path)))
+    assert {name: row["bound"] for name, row in found.items()} == {
+        "c10d::allreduce_": "communication",
+        "aten::copy_": "bus",
+    }
+    assert [row["saveable_ns"] for row in found.values()] == [None, None]
+
+
+def test_an_unknown_gpu_achieves_and_has_no_roof(tmp_path: Path) -> None:
+    trace = two_operators(V100 | {"name": "Mystery 9000"}).read(tmp_path)
+    row = rows(analysis.roofline(trace))["aten::mm"]
+    assert row["flops_per_s"] == pytest.approx(SQUARE_FLOPS / 40e-6)
+    assert (row["attainable_ns"], row["attained_pct"], row["saveable_ns"]) == (None, None, None)
+    named = rows(analysis.roofline(trace, gpu="v100-sxm2"))["aten::mm"]
+    assert named["attainable_ns"] == round(COMPUTE_NS)
+    measured = {"fp16": 100e12, "bandwidth": 800e9}
+    given = rows(analysis.roofline(trace, peak=measured))
+    assert given["aten::mm"]["attainable_ns"] == round(SQUARE_FLOPS / 100e12 * 1e9)
+    assert given["aten::add"]["attainable_ns"] == round(MEMORY_NS * 900 / 800)
+
+
+def test_more_than_physics_says_why(tmp_path: Path) -> None:
+    e = KernelTimes(SXM2)
+    small = {"Input_Dims": [[1024, 1024], [1024, 1024], []], "Input_type": ["float", "float", "Scalar"]}
+    e.run("aten::add", 10, [(ADD_KERNEL, 100, 11.3)], **small)
+    e.run("aten::mm", 30, [(TC, 200, 9.5)], **SQUARE_MM)
+    e.run("aten::sub", 50, [(ADD_KERNEL, 300, 11.3)], **ADD)
+    conv = {"Input_Dims": [[32, 64, 56, 56], [64, 64, 3, 3], [], [], [], [], [], [], []]}
+    types = ["float", "float", "", *(["ScalarList"] * 3), "Scalar", "ScalarList", "Scalar"]
+    values = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
+    winograd = "volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1"
+    arguments = {**conv, "Input_type": types, "Concrete_Inputs": values}
+    e.run("aten::convolution", 70, [(winograd, 400, 300.5)], **arguments)
+    found = rows(analysis.roofline(e.read(tmp_path)))
+    assert "L2" in found["aten::add"]["flag"]
+    assert "more than the GPU can do" in found["aten::mm"]["flag"]
+    assert "more than the GPU can do" in found["aten::sub"]["flag"]
+    assert "fewer operations" in found["aten::convolution"]["flag"]
+    assert found["aten::mm"]["saveable_ns"] == 0
+
+
+def test_utilisation_of_a_step(tmp_path: Path) -> None:
+    row = analysis.efficiency(two_operators().read(tmp_path)).row(0, named=True)
+    flops = SQUARE_FLOPS + 2 * 1024 * 1024
+    assert (row["step"], row["flops"], row["total_ns"], row["known_pct"]) == (3, flops, 500_000, 100.0)
+    assert (row["peak_type"], row["peak_flops_per_s"], row["gpus"]) == ("fp16", 125e12, 1)
+    assert row["mfu_pct"] == pytest.approx(100 * flops / 500e-6 / 125e12)
+
+
+def test_a_trace_without_steps_is_one(tmp_path: Path) -> None:
+    e = KernelTimes(SXM2)
+    e.run("aten::mm", 10, [(TC, 100, 40)], **SQUARE_MM)
+    row = analysis.efficiency(e.read(tmp_path)).row(0, named=True)
+    assert (row["step"], row["name"], row["total_ns"]) == (None, "the whole trace", 130_000)
+
+
+def test_how_much_is_known(tmp_path: Path) -> None:
+    e = two_operators()
+    e.run("mylib::secret", 60, [("secret", 300, 10)])
+    number = next(e.ids)
+    e.kernel("nobodys", 400, 10, number)
+    found = {row["status"]: row for row in analysis.cost_coverage(e.read(tmp_path)).to_dicts()}
+    assert {status: row["device_ns"] for status, row in found.items() if row["device_ns"]} == {
+        "exact": 90_000,
+        "unknown_op": 10_000,
+        "unlinked": 10_000,
+    }
+    assert found["exact"]["linked_pct"] == pytest.approx(90.0)
+    assert found["exact"]["device_pct"] == pytest.approx(100 * 90 / 110)
+    assert found["unlinked"]["linked_pct"] is None
+
+
+def test_what_cannot_be_asked(tmp_path: Path) -> None:
+    trace = two_operators().read(tmp_path)
+    with pytest.raises(InvalidArgumentError, match="cannot group by nonsense"):
+        analysis.roofline(trace, by="nonsense")
+    with pytest.raises(InvalidArgumentError, match="not in the table"):
+        analysis.roofline(trace, gpu="Mystery 9000")
+    with pytest.raises(InvalidArgumentError, match="a peak is one of"):
+        analysis.roofline(trace, peak={"fp99": 1e12})
+    with pytest.raises(InvalidArgumentError, match="a peak is one of"):
+        analysis.efficiency(trace, peak={"fp16": float("nan")})
+
+
+def test_a_trace_without_gpu_work(tmp_path: Path) -> None:
+    e = Events(SXM2)
+    e.op("aten::mm", 0, 10, **SQUARE_MM)
+    trace = e.read(tmp_path)
+    assert analysis.roofline(trace).is_empty()
+    assert analysis.efficiency(trace)["flops"].to_list() == [None]
+    assert analysis.cost_coverage(trace)["device_ns"].sum() == 0
+
+
+@pytest.mark.parametrize(
+    "by", ["op", "kernel", "model", "family", "step", "stream", "device", "phase", "input_dims"]
+)
+def test_every_grouping_has_the_same_sums(tmp_path: Path, by: str) -> None:
+    trace = two_operators().read(tmp_path)
+    whole, parts = analysis.roofline(trace, by=()), analysis.roofline(trace, by=by)
+    for column in ("device_ns", "kernels", "flops", "bytes_read", "bytes_written"):
+        assert parts[column].sum() == whole[column].sum()
+    assert parts["saveable_ns"].sum() == pytest.approx(whole["saveable_ns"].sum(), abs=2)
+
+
+EXAMPLES = [(rule, name, math) for rule in rules() for name, math in rule.examples]
+
+
+@pytest.mark.parametrize(("rule", "name", "math"), EXAMPLES, ids=[name[:60] for _, name, _ in EXAMPLES])
+def test_examples(rule: object, name: str, math: str) -> None:
+    assert rule_of(name) is rule
+    assert kernel_math(name).math == (math or None)
+
+
+def test_every_rule_has_an_example_and_says_whose_names_it_knows() -> None:
+    assert all(rule.examples and rule.about for rule in rules())
+
+
+def test_a_name_that_fits_nothing_is_unknown() -> None:
+    assert kernel_math("my_secret_kernel(float*)") == (None, None)
+    assert kernel_math("") == (None, None)
+    assert kernel_math("x" * 100_000) == (None, None)
+
+
+def test_frames_keep_their_rows() -> None:
+    names = [
+        "volta_sgemm_128x64_nn",
+        None,
+        "nvjet_tst_144x128_64x6_2x1_v_bz_bias_TNN",
+        "volta_sgemm_128x64_nn",
+    ]
+    frame = pl.DataFrame({"name": pl.Series(names, dtype=pl.Categorical), "n": [1, 2, 3, 4]})
+    found = with_kernel_math(frame)
+    assert found["tensor_cores"].to_list() == [False, None, True, False]
+    assert found["math"].to_list() == [None, None, "bf16", None]
+    assert found["n"].to_list() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("change", [str.upper, str.title, str.swapcase, str.lower])
+@pytest.mark.parametrize("end", ["", "\u212a"])
+def test_capitals_do_not_matter_where_the_pattern_says_so(change: Callable[[str], str], end: str) -> None:
+    for _, example, _ in EXAMPLES:
+        name = change(example) + end
+        assert rule_of(name) is next((rule for rule in rules() if re.search(rule.text, name)), None)

@@ -1,4 +1,4 @@
-"""Why GPUs idle, what launching costs, how queues fill, and what copies move: against counting by hand."""
+"""Idle GPUs, the cost of launching, queues and copies, against counting by hand; views without data."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 import kernelscope as ks
 from kernelscope import _traceparse, analysis
+from kernelscope.analysis.missing_views import VIEWS
+from kernelscope.analysis.row_lookup import looked_up, positions
 from kernelscope.errors import InvalidArgumentError
 
 US = 1000
@@ -272,3 +274,54 @@ def test_a_trace_without_gpu_work_gives_empty_tables(tmp_path: Path, question: s
     answer = getattr(analysis, question)(events.read(tmp_path))
     assert answer.is_empty()
     assert answer.width > 2
+
+
+def test_an_empty_trace_misses_every_view_but_links(tmp_path: Path) -> None:
+    events = Events({"id": 0})
+    events.events.append({"ph": "i", "name": "start", "ts": 1, "pid": 1, "tid": 1, "s": "t"})
+    missing = analysis.missing(events.read(tmp_path))
+    assert missing["view"].to_list() == [view for view in VIEWS if view != "links"]
+    assert missing.columns == ["view", "why", "remedy"]
+    assert all(text.endswith(".") for text in [*missing["why"], *missing["remedy"]])
+
+
+def test_what_was_recorded_is_not_missing(tmp_path: Path) -> None:
+    events = Events()
+    events.annotation("ProfilerStep#1", 0, 100)
+    events.op("aten::mm", 10, 20, Input_Dims=[[2, 2], [2, 2]])
+    events.call(12, 2, 1)
+    events.kernel("sgemm", 20, 5, 1, grid=[1, 1, 1], block=[32, 1, 1])
+    events.memory(15, 64)
+    missing = set(analysis.missing(events.read(tmp_path))["view"])
+    shown = {"steps", "operators", "input_shapes", "kernels", "launch_sizes", "gpu_limits", "links", "memory"}
+    assert not missing & (shown | {"roofline", "phases"})
+    assert {"python", "modules", "memory_lifetimes", "ranges", "communication"} <= missing
+
+
+def test_kernels_without_operators_miss_their_links(tmp_path: Path) -> None:
+    events = Events()
+    events.kernel("sgemm", 20, 5, 1)
+    missing = analysis.missing(events.read(tmp_path))
+    assert {"operators", "links"} <= set(missing["view"])
+    remedy = dict(missing.select("view", "remedy").iter_rows())["links"]
+    assert "ProfilerActivity.CPU" in remedy
+
+
+ROWS = st.one_of(
+    st.lists(st.integers(0, 60), unique=True, max_size=12),
+    st.builds(lambda first, count: list(range(first, first + count)), st.integers(0, 9), st.integers(0, 9)),
+)
+
+
+@settings(deadline=None)
+@given(ROWS, st.lists(st.one_of(st.none(), st.integers(0, 70)), max_size=20))
+def test_rows_are_where_they_are(rows: list[int], asked: list[int | None]) -> None:
+    table = pl.DataFrame({"row": pl.Series(rows, dtype=pl.UInt32)}).with_columns(
+        name=pl.format("name {}", "row").cast(pl.Categorical)
+    )
+    sought = pl.Series(asked, dtype=pl.UInt32)
+    assert positions(table["row"], sought).to_list() == [
+        rows.index(row) if row in rows else None for row in asked
+    ]
+    names = looked_up(sought, table, "name")["name"]
+    assert names.to_list() == [f"name {row}" if row in rows else None for row in asked]

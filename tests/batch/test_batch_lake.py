@@ -1,19 +1,25 @@
-"""What a lake holds, and when a source is read again."""
+"""What a lake holds, when a source is read again, and the documentation of lakes."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
-from jobs import batch, files_of
+from jobs import batch, files_of, write_job
 
 import kernelscope as ks
+from kernelscope import analysis
+from kernelscope.report import cluster_text
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -160,3 +166,207 @@ def test_what_a_lake_has_not(job: Path, tmp_path: Path) -> None:
         ks.scan(tmp_path / "lake", run="x")
     with pytest.raises(AttributeError, match="nonsense"):
         ks.scan(tmp_path / "lake").nonsense  # noqa: B018
+
+
+Job = tuple[ks.batch.Lake, Mapping[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """64 ranks with four faults, and the truth about them."""
+    folder = tmp_path_factory.mktemp("faulty")
+    write_job(folder / "traces", ranks=64, size_bytes=1_600_000)
+    batch(folder / "traces", folder / "lake")
+    truth = json.loads((folder / "traces/cluster.truth.json").read_text())
+    return ks.scan(folder / "lake"), truth
+
+
+@pytest.fixture(scope="module")
+def findings(faulty: Job) -> dict[str, pl.DataFrame]:
+    found = ks.analysis.cluster_findings(faulty[0])
+    return {name: found.filter(finding=name) for name in found["finding"].unique()}
+
+
+def test_nothing_else_is_found(findings: dict[str, pl.DataFrame]) -> None:
+    assert set(findings) == {"slow_rank", "slow_link", "late_data_loader", "clock_offset"}
+
+
+def test_slow_rank(faulty: Job, findings: dict[str, pl.DataFrame]) -> None:
+    assert findings["slow_rank"]["ranks"].to_list() == [[faulty[1]["slow_rank"]["rank"]]]
+
+
+def test_slow_link(faulty: Job, findings: dict[str, pl.DataFrame]) -> None:
+    link = faulty[1]["slow_link"]
+    (row,) = findings["slow_link"].to_dicts()
+    assert row["ranks"] == link["ranks"]
+    assert row["group"].startswith(link["process_group"])
+    assert row["value"] == pytest.approx(1 / link["factor"], rel=0.02)
+
+
+def test_late_data_loader(faulty: Job, findings: dict[str, pl.DataFrame]) -> None:
+    late = faulty[1]["late_data_loader"]
+    (row,) = findings["late_data_loader"].to_dicts()
+    assert row["ranks"] == [late["rank"]]
+    true_ns = sum(step["late_ns"] for step in late["steps"])
+    assert row["lost_ns"] == pytest.approx(true_ns, rel=0.05)
+    stragglers = ks.analysis.stragglers(faulty[0])
+    of_rank = stragglers.filter((pl.col("rank") == late["rank"]) & (pl.col("cause") == "data"))
+    assert of_rank["step"].to_list() == [step["step"] for step in late["steps"]]
+
+
+def test_clock_offsets(faulty: Job) -> None:
+    truth = pl.Series(faulty[1]["clock_offsets_ns"])
+    offsets = ks.analysis.clock_offsets(faulty[0]).sort("rank")
+    # What is known is how far clocks are from each other; the answer counts from the median.
+    error = offsets["offset_ns"] - offsets["offset_ns"][0] - (truth - truth[0])
+    assert error.abs().max() < 1_000
+    assert offsets["residual_ns"].max() < 1_000
+
+
+def test_summary_names_them(faulty: Job) -> None:
+    lake, truth = faulty
+    text = cluster_text.to_text(lake)
+    assert text.startswith("64 ranks on 8 hosts")
+    first = text.split("\n2. ")[0]
+    assert f"Rank {truth['slow_rank']['rank']} is late" in first
+    assert f"Rank {truth['late_data_loader']['rank']} is late" in first
+    ranks = truth["slow_link"]["ranks"]
+    assert f"[{','.join(map(str, ranks))}]" in first
+    assert "all_reduce" in text.split("\n2. ")[1]
+    assert "loads data" in text.split("\n3. ")[1]
+
+
+def test_the_same_from_traces_in_memory(faulty: Job) -> None:
+    lake, truth = faulty
+    some = sorted({*truth["slow_link"]["ranks"], truth["slow_rank"]["rank"], 0})
+    paths = {row["rank"]: row["source"] for row in lake.ranks.collect().iter_rows(named=True)}
+    traces = [ks.read(Path(paths[rank])) for rank in some]
+    part = ks.scan(lake.path, ranks=some)
+    columns = ["kind", "group", "collectives", "total_ns", "wait_ns", "exposed_ns"]
+    by = ("kind", "group")
+    ours = ks.analysis.communication(part, by=by).select(columns)
+    assert ours.equals(ks.analysis.communication(traces, by=by).select(columns))
+
+
+_PARTS = ["compute_ns", "exposed_ns", "memory_ns", "idle_ns"]
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> list[ks.Trace]:
+    folder = write_job(tmp_path_factory.mktemp("rank-time"), ranks=4)
+    return [ks.read(folder / f"rank{rank}.pt.trace.json") for rank in range(4)]
+
+
+@pytest.fixture(scope="module")
+def found(traces: list[ks.Trace], tmp_path_factory: pytest.TempPathFactory) -> pl.DataFrame:
+    lake = tmp_path_factory.mktemp("rank-time-lake") / "lake"
+    batch([trace.meta.path for trace in traces], lake)
+    return analysis.rank_gpu_time(ks.scan(lake))
+
+
+def test_parts_are_those_of_each_trace(traces: list[ks.Trace], found: pl.DataFrame) -> None:
+    for trace in traces:
+        alone = analysis.temporal_breakdown(trace).rename({"communication_ns": "exposed_ns"})
+        of_rank = found.filter(pl.col("rank") == trace.meta.rank)
+        columns = ["device", "span_ns", *_PARTS]
+        assert of_rank.select(columns).rows() == alone.select(columns).rows()
+        assert of_rank["compute_ns"].min() > 0
+
+
+def test_overlap_is_that_of_each_trace(traces: list[ks.Trace], found: pl.DataFrame) -> None:
+    columns = ["device", "communication_ns", "overlap_ns", "exposed_ns", "overlap"]
+    for trace in traces:
+        alone = analysis.comm_comp_overlap(trace).sort("device")
+        assert (
+            found.filter(pl.col("rank") == trace.meta.rank).select(columns).rows()
+            == alone.select(columns).rows()
+        )
+        assert alone["overlap_ns"].min() > 0
+
+
+def test_traces_in_memory_answer_the_same(traces: list[ks.Trace], found: pl.DataFrame) -> None:
+    assert analysis.rank_gpu_time(traces).equals(found)
+    assert found.select(pl.sum_horizontal(_PARTS)).to_series().equals(found["span_ns"], check_names=False)
+
+
+def test_rank_without_gpu_work_has_no_row(traces: list[ks.Trace], tmp_path: Path) -> None:
+    quiet = tmp_path / "rank9.json"
+    quiet.write_text(
+        '{"distributedInfo": {"rank": 9}, "traceEvents": ['
+        '{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]}'
+    )
+    both = analysis.rank_gpu_time([ks.read(quiet), traces[2]])
+    assert both["rank"].unique().to_list() == [2]
+    assert analysis.rank_gpu_time([ks.read(quiet)]).columns == both.columns
+    assert analysis.rank_gpu_time([ks.read(quiet)]).schema == both.schema
+
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/cluster.md").read_text(), flags=re.DOTALL)
+README = (ROOT / "README.md").read_text().split("## A whole cluster\n")[1].split("\n## ")[0]
+
+
+@pytest.fixture
+def place(job: Path, tmp_path: Path) -> Path:
+    """A folder with the traces and the lake of the examples."""
+    (tmp_path / "traces").symlink_to(job)
+    batch(tmp_path / "traces", tmp_path / "lake")
+    return tmp_path
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda text: re.findall(r"import (\w+)", text)[-1])
+def test_program(place: Path, program: str) -> None:
+    for library in ("duckdb", "pandas", "pyarrow"):
+        if f"import {library}" in program or (library == "pyarrow" and "pandas" in program):
+            pytest.importorskip(library)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=False, cwd=place, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_there_are_programs_for_every_reader() -> None:
+    text = "\n".join(PROGRAMS)
+    assert all(name in text for name in ("ks.scan", "duckdb.sql", "pd.read_parquet", "ThreadPoolExecutor"))
+
+
+def test_all_readers_see_the_same(place: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    import kernelscope as ks
+
+    lake = ks.scan(place / "lake")
+    for name in ("gpu_ops", "collectives", "ops"):
+        ours = lake.tables[name].group_by("rank").len().sort("rank").collect().rows()
+        pattern = f"{place}/lake/*/*/{name}.parquet"
+        query = f"SELECT rank, count(*) FROM read_parquet('{pattern}', hive_partitioning = true)"
+        assert duckdb.sql(f"{query} GROUP BY rank ORDER BY rank").fetchall() == ours
+        paths = sorted(map(str, place.glob(f"lake/*/*/{name}.parquet")))
+        theirs = pandas.read_parquet(paths, partitioning="hive").groupby("rank", observed=True).size()
+        assert [(int(rank), count) for rank, count in theirs.items()] == ours
+
+
+def commands() -> list[list[str]]:
+    lines = re.findall(r"^\$ (kernelscope .*?)(?: +#.*)?$", README, flags=re.MULTILINE)
+    return [shlex.split(line)[1:] for line in lines]
+
+
+def test_readme_shows_the_road_in_five_lines() -> None:
+    blocks = re.findall(r"```\w+\n(.*?)```", README, flags=re.DOTALL)
+    assert len([line for block in blocks for line in block.splitlines() if line]) == 5
+    assert [arguments[0] for arguments in commands()] == ["demo", "batch"]
+
+
+def test_the_road_of_the_readme(cli: Run, tmp_path: Path) -> None:
+    for arguments in commands():
+        done = cli(*arguments)
+        assert done.returncode == 0, done.stderr
+    assert "Look first at" in done.stderr
+    (program,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    shown = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=False, cwd=tmp_path, text=True
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "slow_rank" in shown.stdout

@@ -1,4 +1,4 @@
-"""The page as a file: what it may run, what it holds, and that text of a trace is only ever data."""
+"""The page as a file: what it may run, what it holds of a large trace, and views in notebooks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from typing import Any
 
 import polars as pl
 import pytest
+from test_report_text import trace_of
 
 import kernelscope as ks
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.report import render
-from kernelscope.report.html import libraries, page, write_page
+from kernelscope.report.html import libraries, page, window, write_page
 from kernelscope.report.html.cells import label, texts, written
 from kernelscope.report.html.columns import COLUMNS
 from kernelscope.report.html.parts import Note, View
 from kernelscope.report.html.tables import MOST_ROWS, Table
-from kernelscope.report.html.views import every_view
+from kernelscope.report.html.views import every_view, timeline
+from kernelscope.report.html.views.flame import _figure
+from kernelscope.report.html.views.modules import _nested
 
 
 def page_with(view: View, *, title: str) -> str:
@@ -207,3 +210,149 @@ def test_no_other_report_imports_the_page(tiny: Path, tmp_path: Path) -> None:
     loaded = done.stdout.split()
     assert "kernelscope.report.text" in loaded
     assert not [name for name in loaded if name.startswith(("kernelscope.report.html", "plotly", "itables"))]
+
+
+def test_a_small_trace_is_shown_whole(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, steps=5)
+    found = window.window_of(trace, ks.analysis.step_breakdown(trace), trace.extent())
+    assert found.trace is trace
+    assert found.remark == ""
+
+
+def test_of_a_large_trace_the_median_step_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window, "MOST_EVENTS", 4)
+    trace = trace_of(tmp_path, steps=5)
+    steps = ks.analysis.step_breakdown(trace)
+    found = window.window_of(trace, steps, trace.extent())
+    median = steps.sort("total_ns", "start_ns").row(2, named=True)
+    assert f"step {median['step']}" in found.remark
+    assert found.trace.ops["name"].to_list() == [f"ProfilerStep#{median['step']}", "aten::mm"]
+    assert found.trace.gpu_ops.height == 1
+
+
+def test_of_a_large_trace_without_steps_the_middle_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window, "MOST_EVENTS", 3)
+    trace = trace_of(tmp_path, steps=9)
+    found = window.window_of(trace, pl.DataFrame(), trace.extent())
+    assert "from the middle" in found.remark
+    assert 0 < found.trace.ops.height < trace.ops.height
+
+
+def test_of_a_large_step_the_middle_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = trace_of(tmp_path, steps=9)
+    first, last = trace.extent() or (0, 0)
+    # Nine steps of the recording in each of two, the second of which is the longer one.
+    half = (last - first) // 2
+    steps = pl.DataFrame({"step": [1, 2], "start_ns": [first, first + half], "total_ns": [half, half + 1]})
+    whole = window.window_of(trace, steps, (first, last))
+    assert whole.trace is trace
+    monkeypatch.setattr(window, "MOST_EVENTS", 6)
+    found = window.window_of(trace, steps, (first, last))
+    assert " % of step 2, whose length is the median, from its middle" in found.remark
+    assert 0 < window.host_events(found.trace) <= 6
+    starts = found.trace.ops["start_ns"]
+    assert starts.is_between(first + half + half // 4, last - half // 4).all()
+
+
+def test_what_reaches_out_of_the_window_is_shortened(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, steps=1)
+    start = trace.ops["start_ns"].min()
+    assert isinstance(start, int)
+    found = window.cut(trace, start + 50_000, start + 70_000)
+    rows: list[dict[str, Any]] = found.ops.select("start_ns", "dur_ns").to_dicts()
+    assert [(row["start_ns"] - start, row["dur_ns"]) for row in rows] == [(50_000, 20_000)] * 2
+
+
+@pytest.mark.parametrize(
+    ("lengths", "inside"),
+    [
+        ([2, None, 9, 1], [(2, 12, 8), (3, 18, 1)]),
+        ([30, 1, None, 9], [(0, 10, 10), (2, 12, None), (3, 18, 2)]),
+    ],
+)
+def test_rows_side_by_side_are_cut_as_others(
+    lengths: list[int | None], inside: list[tuple[int | None, ...]]
+) -> None:
+    frame = pl.DataFrame({"row": range(4), "start_ns": [0, 5, 12, 18], "dur_ns": lengths})
+    assert window._cut(frame, 10, 20).rows() == inside
+
+
+def test_frames_hold_the_time_of_what_they_called() -> None:
+    stacks = pl.DataFrame({"stack": ["main;f", "main;g;f", "main"], "value_ns": [5, 7, 1]})
+    (icicle,) = _figure(stacks, "op", "self_cpu", "operators").traces
+    assert icicle["labels"] == ["all", "main", "f", "g", "f"]
+    assert icicle["parents"] == ["", "all", "0", "0", "2"]
+    assert icicle["values"] == [13, 13, 5, 7, 7]
+
+
+def test_a_module_is_as_wide_as_what_is_inside_it() -> None:
+    assert _nested([-1, 0, 0], [10, 8, 5]) == [13, 8, 5]
+    assert _nested([-1, 0, 1], [10, 8, 5]) == [10, 8, 5]
+
+
+def test_the_timeline_of_a_large_trace_has_the_threads_of_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = trace_of(tmp_path, steps=5)
+    whole = ks.report.views(trace)["trace"].payload()["parts"]
+    monkeypatch.setattr(window, "MOST_EVENTS", 4)
+    monkeypatch.setattr(timeline, "_MOST_EVENTS", 4)
+    shown, note = ks.report.views(trace)["trace"].payload()["parts"]
+    assert [part["kind"] for part in whole] == ["timeline"]
+    assert [track["label"] for track in shown["tracks"]] == [t["label"] for t in whole[0]["tracks"]]
+    assert [len(level["track"]) for level in shown["levels"]] == [5, 5, 4]
+    assert [len(level["track"]) for level in whole[0]["levels"]] == [20, 20, 4]
+    assert "threads are shown in step" in note["text"]
+
+
+def test_levels_of_detail_keep_times_and_names(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, steps=2)
+    (shown,) = ks.report.views(trace)["trace"].payload()["parts"]
+    level = shown["levels"][0]
+    starts, at = [], 0
+    for step in level["start_steps"]:
+        at += step
+        starts.append(at)
+    names = [shown["names"][name] for name in level["name"]]
+    found = sorted(zip(names, starts, level["length"]))
+    assert ("aten::mm", 10_000, 100_000) in found
+    assert ("gemm", 1_200_000, 301_000) in found
+    assert len(found) == 8
+
+
+HOSTILE = "<img src=x onerror=alert(1)>&amp;"
+
+
+def test_a_trace_shows_its_tables(tmp_path: Path) -> None:
+    shown = trace_of(tmp_path, steps=3)._repr_html_()
+    assert "<td>gpu_ops</td><td>3</td>" in shown
+    assert "kineto" in shown
+    assert "counters" not in shown
+
+
+def test_every_view_shows_itself_without_a_script(tmp_path: Path) -> None:
+    views = ks.report.views(trace_of(tmp_path, steps=30, name=HOSTILE))
+    assert len(views) == 13
+    for name, view in views.items():
+        shown = view._repr_html_()
+        assert f"<h3>{view.title}</h3>" in shown, name
+        assert not re.search(r"<(?!/?(h3|h4|p|table|tr|th|td)\b)", shown), name
+    assert "&lt;img src=x" in views["kernels"]._repr_html_()
+
+
+def test_views_are_bounded(tmp_path: Path) -> None:
+    few = ks.report.views(trace_of(tmp_path, steps=30))
+    many = ks.report.views(trace_of(tmp_path, steps=900))
+    for name in few:
+        assert len(many[name]._repr_html_()) < len(few[name]._repr_html_()) + 500, name
+        assert len(many[name]._repr_html_()) < 20_000, name
+    assert "and 890 more" in many["overview"]._repr_html_()
+
+
+@pytest.mark.parametrize("view", ["modules", "memory", "ranges", "communication"])
+def test_what_is_missing_is_said(tmp_path: Path, view: str) -> None:
+    assert re.search(
+        r"<p>.*(Profile|record).*</p>", ks.report.views(trace_of(tmp_path, steps=1))[view]._repr_html_()
+    )

@@ -1,18 +1,30 @@
-"""The text report: it fits, it escapes, and it says what the answers say."""
+"""The text report: width, escapes, answers, idle time, names, and jobs of many ranks."""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import io
 import json
+import re
 import sys
+import unicodedata
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from playwright.sync_api import Browser
 from rich.cells import cell_len
 
 import kernelscope as ks
-from kernelscope.report import render
+from kernelscope import _traceparse
+from kernelscope.report import cluster_text, render
+from kernelscope.report.html import cluster_views
+from kernelscope.report.html.cluster import write_cluster_page
+from kernelscope.report.names import safe, short
 
 HOSTILE = "[bold red]k[/] :smile: \x1b[2J\u202e 核心 " + "é" * 200
 
@@ -178,3 +190,240 @@ def test_advice_is_in_the_json(tmp_path: Path) -> None:
     rows = json.loads(out.read_text())["recommendations"]
     assert {row["id"] for row in rows} >= {"low_utilisation", "gpu_idle"}
     assert all(set(row["rows"]) <= set(trace.tables[row["table"]]["row"]) for row in rows)
+
+
+def launched(
+    number: int, ts: float, start: float, dur: float, *, name: str, stream: int
+) -> list[dict[str, Any]]:
+    call = {
+        "ph": "X",
+        "cat": "cuda_runtime",
+        "name": "cudaLaunchKernel",
+        "pid": 7,
+        "tid": 7,
+        "ts": ts,
+        "dur": 2,
+    }
+    work = {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream, "ts": start, "dur": dur}
+    args = {"correlation": number, "device": 0, "stream": stream}
+    return [call | {"args": {"correlation": number}}, work | {"args": args}]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> ks.Trace:
+    host = {"ph": "X", "pid": 7, "tid": 7}
+    events = [
+        {**host, "cat": "cpu_op", "name": "aten::slow", "ts": 30, "dur": 60, "args": {"External id": 1}},
+        *launched(1, 0, 5, 15, name="gemm", stream=7),
+        *launched(2, 85, 100, 40, name="ncclDevKernel_AllReduce", stream=20),
+        *launched(3, 87, 130, 50, name="gemm", stream=7),
+        *launched(4, 90, 184, 6, name="gemm", stream=7),
+    ]
+    path = tmp_path / "idle.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return ks.read(path)
+
+
+def test_text(trace: ks.Trace, capsys: pytest.CaptureFixture[str]) -> None:
+    render(trace, format="text")
+    text = capsys.readouterr().out
+    assert "30.00 us of 40.00 us is exposed (75.0 %)" in text
+    lines = text.splitlines()
+    assert "GPU idle: 84.00 us" in lines
+    (host,) = [line.split("  ") for line in lines if line.startswith("waiting for the host")]
+    assert [cell.strip() for cell in host if cell] == [
+        "waiting for the host to launch",
+        "80.00 us",
+        "95.2 %",
+        "1",
+        "80.00 us",
+    ]
+    assert any(line.startswith("between works in the queue") and "4.000 us" in line for line in lines)
+    (operator,) = [
+        line for line in lines[lines.index("What the host did meanwhile") :] if "aten::slow" in line
+    ]
+    assert "80.00 us" in operator
+
+
+def test_json(trace: ks.Trace, capsys: pytest.CaptureFixture[str]) -> None:
+    render(trace, format="json")
+    document = json.loads(capsys.readouterr().out)
+    (overlap,) = document["overlap"]
+    assert (overlap["communication_ns"], overlap["exposed_ns"]) == (40_000, 30_000)
+    assert {row["cause"]: row["idle_ns"] for row in document["idle"]} == {
+        "host_wait": 80_000,
+        "kernel_wait": 4_000,
+    }
+    assert {row["host"]: row["idle_ns"] for row in document["idle_hosts"]} == {
+        "aten::slow": 80_000,
+        None: 4_000,
+    }
+    (gpu,) = document["gpu_time"]
+    assert gpu["idle_ns"] == 84_000
+
+
+def test_nothing_is_said_where_there_is_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    event = {"ph": "X", "pid": 7, "tid": 7, "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 5}
+    path = tmp_path / "host.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [event]}))
+    render(ks.read(path), format="text")
+    text = capsys.readouterr().out
+    assert "idle:" not in text
+    assert "exposed" not in text
+
+
+ELEMENTWISE = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>, "
+    "at::detail::Array<char*, 3> >(int, at::native::AddFunctor<float>, at::detail::Array<char*, 3>)"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "shown"),
+    [
+        ("aten::mm", 40, "aten::mm"),
+        (ELEMENTWISE, 300, ELEMENTWISE),
+        (
+            ELEMENTWISE,
+            110,
+            ELEMENTWISE.removeprefix("void ").partition("(")[0],
+        ),
+        (ELEMENTWISE, 75, "vectorized_elementwise_kernel<4, AddFunctor<float>, Array<char*, 3> >"),
+        (ELEMENTWISE, 60, "vectorized_elementwise_kernel<4, AddFunctor, Array >"),
+        (ELEMENTWISE, 40, "vectorized_elementwise_kernel<4, AddFun…"),
+        ("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn", 30, "ampere_bf16_s16816ge…s_64x4_tn"),
+        ("ncclKernel_AllReduce_RING_LL(ncclDevComm*)", 40, "ncclKernel_AllReduce_RING_LL"),
+        ("void (anonymous namespace)::softmax<float>(float*)", 24, "softmax<float>"),
+        (None, 20, "(no name)"),
+        ("(((((((((((((((", 8, "(((((…(("),
+        (")" * 20, 8, ")))))…))"),
+    ],
+)  # fmt: skip
+def test_short(name: str | None, width: int, shown: str) -> None:
+    assert short(name, width) == shown
+
+
+@given(st.text(), st.integers(1, 60))
+def test_short_fits_and_is_safe(name: str, width: int) -> None:
+    shown = short(name, width)
+    assert len(shown) <= width
+    assert not any(unicodedata.category(c) in ("Cc", "Zl", "Zp") for c in shown)
+
+
+@given(st.text(alphabet="<>(),: ab:{}#~", max_size=60), st.integers(4, 40))
+def test_short_survives_any_brackets(name: str, width: int) -> None:
+    assert len(short(name, width)) <= width
+
+
+def test_safe_drops_what_a_terminal_acts_upon() -> None:
+    assert safe("a\x1b[31mred\x07\u202eback\r\nb\x9b2J") == "a [31mred back b 2J"
+    assert len(safe("x" * 10**7)) < 10**4
+
+
+VIEWS = ["first", "ranks", "collectives", "steps", "clocks", "files"]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> ks.batch.Lake:
+    """Sixteen ranks with faults, and a trace that is none."""
+    folder = tmp_path_factory.mktemp("job")
+    _traceparse.write_demo(
+        folder / "traces", size_bytes=1_600_000, ranks=16, seed=3, layout="native", gzip=False, truth=False
+    )
+    (folder / "traces/rank99.json").write_text("<script>alert(1)</script>")
+    ks.batch.run(folder / "traces", folder / "lake")
+    return ks.scan(folder / "lake")
+
+
+@pytest.fixture(scope="module")
+def page(lake: ks.batch.Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("itables", reason="itables, which ships the tables of the page, is not installed")
+    out = tmp_path_factory.mktemp("page") / "cluster.html"
+    write_cluster_page(lake, out, title="job", sources=lake.manifest, notes=["Rank 3 of 16 missing."])
+    return out
+
+
+def views_of(page: Path) -> dict[str, Any]:
+    found = re.findall(r'<script type="application/gzip" id="view-(\w+)">([^<]*)</script>', page.read_text())
+    return {name: json.loads(gzip.decompress(base64.b64decode(content))) for name, content in found}
+
+
+def part_of(view: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(part for part in view["parts"] if part.get("id") == name)
+
+
+def test_page_has_its_views(page: Path, lake: ks.batch.Lake) -> None:
+    views = views_of(page)
+    assert list(views) == VIEWS
+    findings = part_of(views["first"], "findings")
+    assert {"slow rank", "late data loader"} <= set(findings["data"][0]["texts"])
+    assert any(part.get("text") == "Rank 3 of 16 missing." for part in views["first"]["parts"])
+    own = part_of(views["ranks"], "heat-maps")["choices"][0]["part"]["traces"][0]
+    grid = ks.analysis.rank_heatmap(lake).drop("rank")
+    assert len(own["z"]) == 16
+    assert own["z"][3] == pytest.approx([ns / 1e6 for ns in grid.row(3)], abs=1e-4)
+    assert part_of(views["ranks"], "rank-table")["rows"] == 16
+    assert part_of(views["files"], "files")["rows"] == 17
+
+
+def test_page_stays_small(page: Path) -> None:
+    """Data of 16 ranks; the libraries are the rest."""
+    content = sum(len(gzip.compress(json.dumps(view).encode())) for view in views_of(page).values())
+    assert content < 60_000
+
+
+def test_heat_map_of_many_ranks_and_steps() -> None:
+    steps = pl.DataFrame({"rank": range(5_000)}).join(pl.DataFrame({"step": range(700)}), how="cross")
+    slow = (pl.col("rank") == 4_321) & (pl.col("step") == 555)
+    steps = steps.with_columns(own_ns=pl.when(slow).then(9_000_000).otherwise(5_000_000))
+    trace = cluster_views._heat_map(steps, "own_ns").traces[0]
+    assert len(trace["z"]) == len(trace["y"]) <= 1_000
+    assert {len(row) for row in trace["z"]} == {len(trace["x"])}
+    assert len(trace["x"]) <= 200
+    # One slow step of one rank among 3.5 million is still there.
+    assert sum(value == 9.0 for row in trace["z"] for value in row) == 1
+
+
+def test_page_in_a_browser(browser: Browser, page: Path) -> None:
+    from browsing import Opened
+
+    opened = Opened(browser, page)
+    try:
+        assert opened.views() == VIEWS
+        for view in VIEWS:
+            opened.show(view)
+        assert opened.page.locator("text=NotATraceError").count() == 0
+        assert opened.complaints == []
+    finally:
+        opened.close()
+
+
+def test_ranks_without_steps_and_collectives(tiny: Path, tmp_path: Path) -> None:
+    pytest.importorskip("itables", reason="itables, which ships the tables of the page, is not installed")
+    document = json.loads(tiny.read_text())
+    document["traceEvents"] = document["traceEvents"][2:]
+    tiny.write_text(json.dumps(document))
+    ks.batch.run(tiny, tmp_path / "lake")
+    lake = ks.scan(tmp_path / "lake")
+    write_cluster_page(lake, tmp_path / "page.html", title="job")
+    views = views_of(tmp_path / "page.html")
+    assert [name for name in VIEWS if views[name]["parts"][0].get("missing")] == [
+        "collectives",
+        "clocks",
+    ] or [name for name in VIEWS if views[name]["parts"][0].get("missing")] == [
+        "ranks",
+        "collectives",
+        "steps",
+        "clocks",
+    ]
+    text = cluster_text.to_text(lake)
+    assert text.startswith("1 rank")
+    assert "No rank is slower than the others." in text
+    assert "All communication is hidden behind computation, or there is none." in text
+
+
+def test_nothing_to_look_at(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_text("no trace")
+    ks.batch.run(tmp_path / "rank0.json", tmp_path / "lake")
+    with pytest.raises(ks.errors.InvalidArgumentError, match="no rank"):
+        cluster_text.to_text(ks.scan(tmp_path / "lake"))

@@ -1,26 +1,31 @@
-"""What goes wrong with a thousand files: each is recorded, and costs only itself."""
+"""What goes wrong with a thousand files, killed batches, and every executor."""
 
 from __future__ import annotations
 
 import errno
 import json
+import multiprocessing
 import os
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from jobs import assert_same, batch, files_of
-from process_tree import has_open, workers_of
+from jobs import assert_same, batch, files_of, write_job
+from process_tree import has_open, is_alive, workers_of
 
 import kernelscope as ks
 from kernelscope.batch import manifest, sizing, work
+from kernelscope.batch.pool import ProcessPool
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -308,3 +313,232 @@ def test_a_lake_behind_a_url(job: Path) -> None:
 def test_a_file_in_place_of_the_lake(job: Path, tiny: Path) -> None:
     with pytest.raises(ks.errors.InvalidArgumentError, match="is a file"):
         batch(job, tiny)
+
+
+MOMENTS = 10
+
+
+def start(large_job: Path, lake: Path) -> subprocess.Popen[bytes]:
+    arguments = ["batch", large_job, "--out", lake, "--workers", "2", "--no-summary"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "kernelscope", *map(str, arguments)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def finish(process: subprocess.Popen[bytes]) -> None:
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+
+
+@pytest.fixture(scope="module")
+def large_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_job(tmp_path_factory.mktemp("killed"), ranks=6)
+
+
+@pytest.fixture(scope="module")
+def whole(large_job: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], float]:
+    """The files of a lake that nobody disturbed, and how long it took."""
+    lake = tmp_path_factory.mktemp("whole") / "lake"
+    began = time.monotonic()
+    finish(start(large_job, lake))
+    return files_of(lake), time.monotonic() - began
+
+
+def assert_is_whole(lake: Path) -> None:
+    """What is in a lake while no batch runs is readable, all of it."""
+    if not (lake / "manifest.jsonl").exists():
+        return
+    opened = ks.scan(lake)
+    for entry in opened.entries:
+        for name, (rows, _) in entry.files.items():
+            path = entry.place(lake) / f"{name}.parquet"
+            assert ks.scan(lake, ranks=[entry.rank or 0]).tables[name].collect().height == rows, path
+
+
+@pytest.mark.parametrize("moment", range(MOMENTS))
+def test_coordinator_is_killed(
+    large_job: Path, whole: tuple[dict[str, bytes], float], tmp_path: Path, moment: int
+) -> None:
+    expected, seconds = whole
+    lake = tmp_path / "lake"
+    process = start(large_job, lake)
+    time.sleep(random.Random(moment).uniform(0, seconds))
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert_is_whole(lake)
+    finish(start(large_job, lake))
+    assert_same(lake, expected)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
+@pytest.mark.parametrize("moment", range(MOMENTS))
+def test_worker_is_killed(
+    large_job: Path, whole: tuple[dict[str, bytes], float], tmp_path: Path, moment: int
+) -> None:
+    expected, seconds = whole
+    lake = tmp_path / "lake"
+    process = start(large_job, lake)
+    generator = random.Random(100 + moment)
+    time.sleep(generator.uniform(0, seconds))
+    workers = workers_of(process.pid)
+    if workers:
+        os.kill(generator.choice(workers), signal.SIGKILL)
+    finish(process)
+    assert_same(lake, expected)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
+def test_workers_do_not_outlive_their_coordinator(large_job: Path, tmp_path: Path) -> None:
+    process = start(large_job, tmp_path / "lake")
+    workers: list[int] = []
+    deadline = time.monotonic() + 30
+    while len(workers) < 2 and time.monotonic() < deadline:
+        workers = workers_of(process.pid)
+        time.sleep(0.01)
+    assert len(workers) == 2
+    process.kill()
+    process.communicate()
+    while any(is_alive(worker) for worker in workers) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not any(is_alive(worker) for worker in workers)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_interrupted(large_job: Path, whole: tuple[dict[str, bytes], float], tmp_path: Path) -> None:
+    process = start(large_job, tmp_path / "lake")
+    # While Python itself starts, nobody can catch the signal.
+    while not (tmp_path / "lake").exists() and process.poll() is None:
+        time.sleep(0.005)
+    time.sleep(whole[1] * 0.1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode in (0, 130)
+    assert b"Traceback" not in errors
+    finish(start(large_job, tmp_path / "lake"))
+    assert_same(tmp_path / "lake", whole[0])
+
+
+def process_pool() -> Executor:
+    return ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
+
+
+@pytest.mark.parametrize("make", [lambda: ThreadPoolExecutor(2), process_pool], ids=["threads", "processes"])
+def test_executor(job: Path, undisturbed: dict[str, bytes], tmp_path: Path, make: type[Executor]) -> None:
+    with make() as executor:
+        assert batch(job, tmp_path / "lake", executor=executor)[1].done == 3
+    assert_same(tmp_path / "lake", undisturbed)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_number_of_processes(job: Path, undisturbed: dict[str, bytes], tmp_path: Path, workers: int) -> None:
+    batch(job, tmp_path / "lake", workers=workers)
+    assert_same(tmp_path / "lake", undisturbed)
+
+
+def test_a_broken_executor(job: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    """An executor that gives up all its tasks: what is in the lake stays, and a second call goes on."""
+    with process_pool() as executor:
+        executor.submit(os.kill, executor.submit(os.getpid).result(), signal.SIGKILL).exception()
+        with pytest.raises(ks.errors.WorkerDiedError, match="takes no more work"):
+            batch(job, tmp_path / "lake", executor=executor)
+    batch(job, tmp_path / "lake")
+    assert_same(tmp_path / "lake", undisturbed)
+
+
+def test_the_death_of_a_process_costs_one_task() -> None:
+    with ProcessPool(2, threads=1) as pool:
+        death = pool.submit(signal.raise_signal, signal.SIGKILL)
+        values = [pool.submit(abs, -number) for number in range(20)]
+        assert [value.result() for value in values] == list(range(20))
+        assert isinstance(death.exception(), ks.errors.WorkerDiedError)
+        assert isinstance(pool.submit(int, "x").exception(), ValueError)
+
+
+def test_executor_and_scheduler(job: Path, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as executor, pytest.raises(ks.errors.InvalidArgumentError, match="not both"):
+        batch(job, tmp_path / "lake", executor=executor, scheduler="tcp://127.0.0.1:1")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def dask(folder: Path, *, workers: int) -> Generator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """A scheduler and workers as processes of their own; gives its address and the processes."""
+    pytest.importorskip("distributed", reason="Dask is not installed")
+    address = f"tcp://127.0.0.1:{free_port()}"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", address, "--no-dashboard"]
+    processes = [subprocess.Popen(command, **quiet)]  # type: ignore[call-overload]
+    try:
+        for _ in range(workers):
+            command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-dashboard"]
+            command += ["--nthreads", "1", "--no-nanny", "--local-directory", str(folder)]
+            processes.append(subprocess.Popen(command, **quiet))  # type: ignore[call-overload]
+        wait_for_workers(address, workers)
+        yield address, processes
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
+
+
+def wait_for_workers(address: str, workers: int) -> None:
+    from distributed import Client
+
+    deadline = time.monotonic() + 60
+    with Client(address, timeout=60, set_as_default=False) as client:
+        while len(client.scheduler_info(n_workers=-1)["workers"]) < workers:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.mark.filterwarnings("default")
+def test_dask(job: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    with dask(tmp_path, workers=2) as (address, _):
+        assert batch(job, tmp_path / "lake", scheduler=address)[1].done == 3
+    assert_same(tmp_path / "lake", undisturbed)
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_scheduler_that_goes_away(
+    job: Path, undisturbed: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernelscope.batch.workers._PATIENCE_S", 1.0)
+    with dask(tmp_path, workers=1) as (address, processes):
+        # The worker goes first, so that nothing gets done any more.
+        processes[1].send_signal(signal.SIGSTOP)
+
+        def leave() -> None:
+            time.sleep(2)
+            processes[0].kill()
+
+        with ThreadPoolExecutor(1) as clock:
+            clock.submit(leave)
+            with pytest.raises(ks.errors.SchedulerLostError, match="a second run goes on"):
+                batch(job, tmp_path / "lake", scheduler=address)
+    batch(job, tmp_path / "lake")
+    assert_same(tmp_path / "lake", undisturbed)
+
+
+@pytest.mark.filterwarnings("default")
+def test_no_scheduler(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed")
+    monkeypatch.setattr("kernelscope.batch.workers._CONNECT_S", 1)
+    with pytest.raises(ks.errors.SchedulerLostError, match="does not answer"):
+        batch(job, tmp_path / "lake", scheduler=f"tcp://127.0.0.1:{free_port()}")
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_scheduler_without_workers(job: Path, tmp_path: Path) -> None:
+    with (
+        dask(tmp_path, workers=0) as (address, _),
+        pytest.raises(ks.errors.InvalidArgumentError, match="no workers"),
+    ):
+        batch(job, tmp_path / "lake", scheduler=address)
