@@ -7,8 +7,11 @@ rules in the documentation, and gives frames with the names and main columns of
 
 from __future__ import annotations
 
+import bisect
 import gzip
 import json
+import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
@@ -17,8 +20,268 @@ from typing import Any
 
 import polars as pl
 
-from slow_links import link
-from slow_steps import fill_steps, find_steps
+Row = dict[str, Any]
+
+COMMUNICATION_OP = re.compile(
+    r"nccl:|gloo:|mpi:|ucc:|xccl:|hccl:|c10d::|c10d_functional::|_c10d_functional::|record_param_comms"
+)
+CUSTOM = "cross_device_reduce|multimem_all_|multimem_one_shot_|one_shot_all_reduce|two_shot_all_reduce"
+LIBRARY = "nccl|rccl|mscclKernel|msccl::|mscclpp|nvshmem"
+COMMUNICATION_KERNEL = re.compile(rf"(void )?({LIBRARY})|[^<(]*(\(anonymous namespace\))?[^<(]*({CUSTOM})")
+
+
+def end(row: Row) -> int:
+    return row["start_ns"] + (row["dur_ns"] or 0)
+
+
+def link(rows: dict[str, list[Row]]) -> None:
+    """Fills parents, operators of launches and GPU work, and Python parents."""
+    nest(rows["ops"])
+    ids = OpIds(rows)
+    link_launches(rows, ids)
+    link_gpu_ops(rows, ids)
+    frames = {row["python_id"]: row["row"] for row in rows["python"]}
+    for row in rows["python"]:
+        row["parent_row"] = frames.get(row["python_parent_id"])
+
+
+def nest(all_ops: list[Row]) -> None:
+    """The tree of each thread: in order of (start, -end), what does not contain the next is closed."""
+    for ops in threads_of(all_ops).values():
+        stack: list[Row] = []
+        for op in ops:
+            while stack and (op["start_ns"] >= end(stack[-1]) or end(op) > end(stack[-1])):
+                stack.pop()
+            op["parent_row"] = stack[-1]["row"] if stack else None
+            op["depth"] = len(stack)
+            stack.append(op)
+
+
+def threads_of(ops: list[Row]) -> dict[int, list[Row]]:
+    threads: defaultdict[int, list[Row]] = defaultdict(list)
+    for op in ops:
+        threads[op["track"]].append(op)
+    for found in threads.values():
+        found.sort(key=lambda op: (op["start_ns"], -end(op)))
+    return threads
+
+
+class OpIds:
+    """Operators by External id, and whether the ids of launches and GPU work can be trusted."""
+
+    def __init__(self, rows: dict[str, list[Row]]) -> None:
+        self.ops: dict[int, Row] = {}
+        for op in rows["ops"]:
+            if op["external_id"]:
+                self.ops.setdefault(op["external_id"], op)
+        linked = [row for row in rows["launches"] + rows["gpu_ops"] if row["external_id"] is not None]
+        same = sum(row["external_id"] == row["correlation"] for row in linked)
+        self.legacy = bool(linked) and same >= 0.99 * len(linked)
+
+    def named(self, row: Row) -> Row | None:
+        return None if self.legacy else self.ops.get(row["external_id"])
+
+
+def link_launches(rows: dict[str, list[Row]], ids: OpIds) -> None:
+    """By External id where that is not merely the correlation id, else the innermost enclosing operator."""
+    threads = threads_of(rows["ops"])
+    starts = {track: [op["start_ns"] for op in ops] for track, ops in threads.items()}
+    by_row = {op["row"]: op for op in rows["ops"]}
+    for launch in rows["launches"]:
+        at = bisect.bisect_right(starts.get(launch["track"], []), launch["start_ns"]) - 1
+        inside = threads[launch["track"]][at] if at >= 0 else None
+        # Annotations launch nothing themselves.
+        while inside and (end(inside) < end(launch) or inside["category"] == "user_annotation"):
+            inside = by_row.get(inside["parent_row"])
+        named = ids.named(launch)
+        if launch["external_id"] == launch["correlation"] and named is not inside:
+            named = None
+        op = named or inside
+        launch["link"] = "external_id" if named else "containment"
+        launch["op_row"] = op["row"] if op else None
+
+
+def link_gpu_ops(rows: dict[str, list[Row]], ids: OpIds) -> None:
+    launches = {row["correlation"]: row for row in rows["launches"] if row["correlation"] is not None}
+    names = {op["row"]: op["name"] or "" for op in rows["ops"]}
+    for work in rows["gpu_ops"]:
+        launch = launches.get(work["correlation"])
+        named = ids.named(work) if work["external_id"] != work["correlation"] else None
+        if launch is not None:
+            work["launch_row"], work["op_row"] = launch["row"], launch["op_row"]
+            work["link"] = launch["link"] if launch["op_row"] is not None else "no_op"
+        elif named is not None:
+            work["op_row"], work["link"] = named["row"], "gpu_external_id"
+        else:
+            work["link"] = "no_launch" if work["correlation"] else "no_correlation"
+        work["is_communication"] = (
+            work.pop("collective") is not None
+            or COMMUNICATION_KERNEL.match(work["name"] or "") is not None
+            or (
+                work["kind"] == "kernel"
+                and COMMUNICATION_OP.match(names.get(work.get("op_row"), "")) is not None
+            )
+        )
+
+
+Interval = tuple[int, int]
+
+ROLES = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_exec")
+DATALOADER = re.compile(r"enumerate\(DataLoader\)#.*\.__next__$|enumerate\(DataPipe\)#", re.DOTALL)
+
+
+def union(intervals: list[Interval]) -> list[Interval]:
+    merged: list[Interval] = []
+    for start, stop in sorted(intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+        elif stop > start:
+            merged.append((start, stop))
+    return merged
+
+
+def intersect(a: list[Interval], b: list[Interval]) -> list[Interval]:
+    found, i, j = [], 0, 0
+    while i < len(a) and j < len(b):
+        start, stop = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
+        if start < stop:
+            found.append((start, stop))
+        if a[i][1] < b[j][1]:
+            i += 1
+        else:
+            j += 1
+    return found
+
+
+def subtract(a: list[Interval], b: list[Interval]) -> list[Interval]:
+    left: list[Interval] = []
+    j = 0
+    for start, stop in a:
+        while j < len(b) and b[j][1] <= start:
+            j += 1
+        k = j
+        while k < len(b) and b[k][0] < stop:
+            if b[k][0] > start:
+                left.append((start, b[k][0]))
+            start = max(start, b[k][1])
+            k += 1
+        if start < stop:
+            left.append((start, stop))
+    return left
+
+
+def length(intervals: list[Interval]) -> int:
+    return sum(stop - start for start, stop in intervals)
+
+
+def find_steps(rows: dict[str, list[Row]]) -> list[Row]:
+    """Steps with their device extension; also fills the ``step`` column of launches and GPU work."""
+    marks = [op for op in rows["ops"] if (op["name"] or "").startswith("ProfilerStep#")]
+    marks.sort(key=lambda op: op["start_ns"])
+    steps: list[Row] = [
+        {
+            "step": int(op["name"][13:]),
+            "name": op["name"],
+            "row": op["row"],
+            "host": (op["start_ns"], end(op)),
+        }
+        for op in marks
+    ]
+    if not steps:
+        operators = [op for op in rows["ops"] if (op["category"] or "").lower() != "user_annotation"]
+        extent = operators or rows["ops"] or rows["gpu_ops"] or rows["launches"]
+        if not extent:
+            return []
+        span = (min(row["start_ns"] for row in extent), max(end(row) for row in extent))
+        steps = [{"step": None, "name": None, "row": None, "host": span}]
+    of_launch: dict[int, Row] = {}
+    for launch in rows["launches"]:
+        inside = (s for s in steps if launch["start_ns"] >= s["host"][0] and end(launch) <= s["host"][1])
+        step = next(inside, None)
+        if step is not None:
+            launch["step"] = step["step"]
+            of_launch[launch["row"]] = step
+    for step in steps:
+        step["work"] = []
+    for work in rows["gpu_ops"]:
+        step = of_launch.get(work.get("launch_row"))
+        if step is not None:
+            work["step"] = step["step"]
+            step["work"].append(work)
+    for op in rows["ops"]:
+        inside = [s for s in steps if s["host"][0] <= op["start_ns"] < s["host"][1]]
+        op["step"] = inside[-1]["step"] if inside else None
+    extend(steps, [work for work in rows["gpu_ops"] if of_launch.get(work.get("launch_row")) is None])
+    return steps
+
+
+def extend(steps: list[Row], outside: list[Row]) -> None:
+    """Each step ends with its GPU work and begins where the step before ended."""
+    counts = [len(step["work"]) for step in steps]
+    previous = steps[0]["host"][0]
+    if steps[0]["work"]:
+        first = min(work["start_ns"] for work in steps[0]["work"])
+        previous = max([previous] + [end(work) for work in outside if end(work) < first])
+    for step in steps:
+        start, stop = step["host"]
+        if any(counts):
+            start = max(previous, start)
+            stop = max([stop] + [end(work) for work in step["work"]])
+            stop = max(stop, start)
+            previous = stop
+        step["span"], step["is_partial"] = (start, stop), False
+    last = len(steps) - 1
+    while any(counts) and last > 0 and counts[last] == 0:
+        steps[last]["is_partial"] = True
+        last -= 1
+    if any(counts) and last > 0 and counts[last] < 0.8 * counts[last - 1]:
+        steps[last]["is_partial"] = True
+
+
+def roles(rows: dict[str, list[Row]]) -> dict[str, list[Interval]]:
+    """The time each role is active, as a union over threads, streams and devices."""
+    found: dict[str, list[Interval]] = {role: [] for role in ROLES}
+    for work in rows["gpu_ops"]:
+        role = "communication" if work["is_communication"] else work["kind"]
+        found[role].append((work["start_ns"], end(work)))
+    for launch in rows["launches"]:
+        found["runtime"].append((launch["start_ns"], end(launch)))
+    for op in rows["ops"]:
+        name = op["name"] or ""
+        if name.startswith("ProfilerStep#"):
+            continue
+        role = "cpu_exec"
+        if DATALOADER.match(name):
+            role = "dataloader"
+        elif COMMUNICATION_OP.match(name):
+            role = "communication"
+        found[role].append((op["start_ns"], end(op)))
+    return {role: union(intervals) for role, intervals in found.items()}
+
+
+def fill_steps(steps: list[Row], rows: dict[str, list[Row]]) -> list[Row]:
+    """Rows of the table ``steps``."""
+    kept: list[Row] = []
+    left = union([step["span"] for step in steps])
+    parts: dict[str, list[Interval]] = {}
+    for role, intervals in roles(rows).items():
+        parts[role] = intersect(left, intervals)
+        left = subtract(left, intervals)
+    for work in rows["gpu_ops"]:
+        if work.get("launch_row") is None:
+            # Nothing says where it was launched; it belongs to the step it begins in.
+            inside = [s for s in steps if s["span"][0] <= work["start_ns"] < s["span"][1]]
+            work["step"] = inside[-1]["step"] if inside else None
+    for step in steps:
+        start, stop = step["span"]
+        row = {"step": step["step"], "name": step["name"], "row": step["row"], "start_ns": start}
+        row |= {"total_ns": stop - start, "host_start_ns": step["host"][0]}
+        row |= {"host_dur_ns": step["host"][1] - step["host"][0], "is_partial": step["is_partial"]}
+        row |= {f"{role}_ns": length(intersect(part, [(start, stop)])) for role, part in parts.items()}
+        row["other_ns"] = row["total_ns"] - sum(row[f"{role}_ns"] for role in parts)
+        kept.append(row)
+    return kept
+
 
 I, F, U, B, C = pl.Int64, pl.Float64, pl.UInt32, pl.Boolean, pl.Categorical
 
@@ -105,8 +368,6 @@ GPU_KINDS = {
     "memset": "memset",
 }
 OP_CATEGORIES = {"cpu_op", "operator", "user_annotation", "python"}
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 import tb_compare as tb
-from tb_modules import module_statistics
+from tb_compare import module_statistics
 from traces import ORACLES, TRACES, VALID, files, need
 
 from kernelscope import analysis
