@@ -33,7 +33,7 @@ pub(crate) fn timeline<'m>(options: &DemoOptions, model: &'m BuiltModel, job_sta
     Timeline::new(&model.library, variation(options), schedule(options, model, job_start_ns), start)
 }
 
-/// What tells a rank from the others.
+/// The speed, delays and faults of a rank.
 fn variation(options: &DemoOptions) -> Variation {
     let DemoOptions { seed, rank, .. } = *options;
     let facts = Facts::of(seed, options.ranks);

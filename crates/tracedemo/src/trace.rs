@@ -35,7 +35,7 @@ pub fn write_trace(options: &DemoOptions, out: &mut impl Write) -> io::Result<Tr
 
 /// Writes the trace of `options.rank` to `out` and returns what is true of it.
 ///
-/// `progress` is told the bytes of JSON so far after each step; false stops.
+/// `progress` is called with the bytes of JSON so far after each step; false stops.
 ///
 /// # Errors
 /// `InvalidInput` for options that [`DemoOptions::check`] refuses, `Interrupted` when `progress` stops,
@@ -118,7 +118,7 @@ pub struct RankFile {
 /// each file; all ranks have as many steps as rank 0 needs to reach it. Each file is written under a
 /// name that ends in `.tmp` and takes its own when it is complete.
 ///
-/// `progress` is told the bytes of JSON so far, over all ranks; false stops.
+/// `progress` is called with the bytes of JSON so far, over all ranks; false stops.
 ///
 /// # Errors
 /// As [`write_trace_with_progress`]; the file under way is removed, those before it are kept.

@@ -169,7 +169,7 @@ pub struct Truth {
     pub launches: BTreeMap<String, GpuTotals>,
     /// Totals by operator name.
     pub ops: BTreeMap<String, OpTotals>,
-    /// Totals by annotation name; `ProfilerStep*` for the steps. Self times are not told: whether a call
+    /// Totals by annotation name; `ProfilerStep*` for the steps. Self times are left out: whether a call
     /// made in an annotation but in no operator belongs to it is a matter of definition.
     pub annotations: BTreeMap<String, OpTotals>,
     /// Units of GPU work with a launch and an operator.

@@ -33,7 +33,7 @@ const JOB_START_NS: i64 = 2_345_678_901;
 ///
 /// All ranks are processes of the one file and have as many steps each; `options.rank`, `layout` and
 /// `gzip` are not used. The file is written under a name that ends in `.tmp` and takes its own when it is
-/// complete. `progress` is told the bytes so far; false stops.
+/// complete. `progress` is called with the bytes so far; false stops.
 ///
 /// # Errors
 /// `InvalidInput` for options that [`DemoOptions::check`] refuses, `Interrupted` when `progress` stops,

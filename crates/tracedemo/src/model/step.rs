@@ -96,7 +96,7 @@ fn leftover_add() -> Kernel {
 }
 
 /// The model's parameters, learnt from a forward pass that is thrown away: a step frees their gradients
-/// before it comes to its own forward pass.
+/// before its own forward pass.
 fn parameters(config: Config, library: &Library) -> Vec<Param> {
     let mut model = Model { config, params: Vec::new() };
     let mut scratch = Builder::new(Library::new(library.layout, library.process));
