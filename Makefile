@@ -11,6 +11,7 @@ SIZES ?= 10MB 100MB 1GB
 
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/pytest -n auto --dist loadfile # a file stays in one process, with what its tests share
 STAMPS := $(VENV)/.stamps
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --require-hashes -r
 # Declared by a macro, which cargo fmt does not look into.
@@ -39,6 +40,11 @@ build: $(STAMPS)/extension ## build the extension into .venv
 
 .PHONY: test
 test: lint test-rust test-python ## everything that CI runs
+
+.PHONY: test-quick
+test-quick: lint $(STAMPS)/test $(STAMPS)/extension ## lints, types, unit tests in Rust, tests of small traces; under 90 seconds
+	cargo test --quiet --locked --workspace --lib
+	$(PYTEST) -m "not slow" --ignore-glob='*torch*'
 
 .PHONY: bench
 bench: $(STAMPS)/extension $(STAMPS)/bench ## measure speed and memory beside other readers; SIZES="400MB 4GB" BENCH=--help
@@ -86,7 +92,7 @@ test-rust:
 
 .PHONY: test-python
 test-python: $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/extension
-	$(BIN)/pytest
+	$(PYTEST)
 
 .PHONY: format
 format: $(STAMPS)/test ## format Rust and Python

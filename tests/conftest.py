@@ -16,6 +16,14 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 Completed = subprocess.CompletedProcess[str]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks as slow what needs real or large traces, a browser or the workers of a batch."""
+    for item in items:
+        names = {*item.path.parts, *getattr(item, "fixturenames", ())}
+        if not names.isdisjoint(("batch", "oracles", "shared", "large", "browser")):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of real traces and of what other tools answer on them."""

@@ -248,6 +248,7 @@ def busy_ns(work: pl.DataFrame) -> int:
     return len(moments)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(CALL, max_size=12), st.lists(WORK, max_size=12))
 def test_no_trace_costs_the_report(calls: list[Any], work: list[Any]) -> None:
