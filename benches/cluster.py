@@ -70,7 +70,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--repeats", type=int, default=3, help="of each measurement (default: 3)")
     parser.add_argument("--keep", action="store_true", help="keep the traces")
-    parser.add_argument("--record", action="store_true", help="renew the figures in docs/performance.md")
+    parser.add_argument("--record", action="store_true", help="renew the figures in benches/results.json")
     options = parser.parse_args()
     DATA.mkdir(parents=True, exist_ok=True)
     return options

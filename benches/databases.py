@@ -137,7 +137,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3, help="of each measurement (default: 3)")
     parser.add_argument("--no-reports", action="store_true", help="no whole processes")
     parser.add_argument("--keep", action="store_true", help="keep files above 1 GB")
-    parser.add_argument("--record", action="store_true", help="renew the figures in docs/performance.md")
+    parser.add_argument("--record", action="store_true", help="renew the figures in benches/results.json")
     parser.add_argument("--task", nargs=2, metavar=("NAME", "PATH"), help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""Shows results: as lines for a terminal, and as the tables in docs/performance.md."""
+"""Shows results: as lines for a terminal, and as the tables in benches/results.json."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +22,7 @@ def program_lines(results: dict[str, Any]) -> Iterator[str]:
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """The tables of docs/performance.md."""
+    """The tables of benches/results.json, in Markdown."""
     promises = [floor.cells() for floor in floors.judge(results)]
     parts = [taken_on(results["machine"]), "### Promises"]
     parts.append(_table(("Promise", "Input", "Measured", "Promised", "Kept"), promises))

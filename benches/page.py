@@ -43,8 +43,8 @@ SETTLE_S = 2.0
 # The promises name the page of a trace of 1 GB. Small ones are read in less than what any page takes.
 JUDGED_BYTES = 900 * MB
 PROMISES = {
-    "time of reading": ("ratio", 0.5, "x"),
-    "memory, of the JSON": ("memory", 0.4, "x"),
+    "time of reading": ("ratio", 1.5, "x"),
+    "memory, of the JSON": ("memory", 0.5, "x"),
     "size of the page": ("page_mb", 10, "MB"),
     "until it answers": ("interactive_s", 2, "s"),
 }
@@ -74,7 +74,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sizes", default="100MB 400MB 1GB", help="of the traces (default: 100MB 400MB 1GB)")
     parser.add_argument("--layouts", default="native compact", help="of the traces (default: native compact)")
     parser.add_argument("--repeats", type=int, default=3, help="of each measurement (default: 3)")
-    parser.add_argument("--record", action="store_true", help="renew the figures in docs/performance.md")
+    parser.add_argument("--record", action="store_true", help="renew the figures in benches/results.json")
     parser.add_argument("--task", nargs=2, metavar=("TRACE", "PAGE"), help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -67,7 +67,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--plain-only", action="store_true", help="no gzip files")
     parser.add_argument("--no-programs", action="store_true", help="no start-up times")
     parser.add_argument("--keep", action="store_true", help="keep files above 1 GB")
-    parser.add_argument("--record", action="store_true", help="renew the figures in docs/performance.md")
+    parser.add_argument("--record", action="store_true", help="renew the figures in benches/results.json")
     parser.add_argument("--out", type=Path, default=DATA / "results.json", help="where the results go")
     return parser.parse_args()
 
