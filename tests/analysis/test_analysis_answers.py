@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from kernelscope import analysis, compat
-from kernelscope.analysis.described import described, weighted_means
+from kernelscope.analysis.grouping import describe_by_group, weighted_means
 from kernelscope.compat.nsys import parts
 from kernelscope.compat.nsys.statistics import in_order, spread
 from kernelscope.errors import InvalidArgumentError
@@ -405,7 +405,7 @@ def test_numbers_are_described_as_polars_does(
     rows: list[tuple[int | None, int | None, float | None]],
 ) -> None:
     frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
-    found = described(frame["group"], frame["number"], 3, quantiles=(0.5, 0.9))
+    found = describe_by_group(frame["group"], frame["number"], 3, quantiles=(0.5, 0.9))
     expected = by_group(
         frame,
         pl.len().cast(pl.Int64).alias("rows"),

@@ -12,9 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kernelscope import analysis
-from kernelscope.analysis.call_tree import CallTree, collapse_repeats, nest, subtree_sums
-from kernelscope.analysis.classes import classes_of
-from kernelscope.analysis.innermost import innermost
+from kernelscope.analysis.call_tree import CallTree, collapse_repeats, innermost, nest, subtree_sums
+from kernelscope.analysis.grouping import classes_of
 from kernelscope.analysis.ops.name_trie import MOST_LEVELS
 from kernelscope.errors import InvalidArgumentError
 
@@ -168,7 +167,7 @@ def test_calls_are_counted_as_the_nearest_marked_ones(data: st.DataObject, count
         {"row": range(count), "parent_row": parents}, schema_overrides={"parent_row": pl.UInt32}
     )
     tree = CallTree(rows)
-    tree.retain(pl.Series(marks))
+    tree.keep_marked(pl.Series(marks))
     for row, kept in enumerate(tree.kept()):
         here: int | None = row
         while here is not None and not marks[here]:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import kernelscope as ks
 from kernelscope import _traceparse, analysis
+from kernelscope.analysis.grouping import gather_rows, positions
 from kernelscope.analysis.missing_views import VIEWS
-from kernelscope.analysis.row_lookup import looked_up, positions
 from kernelscope.errors import InvalidArgumentError
 
 US = 1000
@@ -323,5 +323,5 @@ def test_rows_are_where_they_are(rows: list[int], asked: list[int | None]) -> No
     assert positions(table["row"], sought).to_list() == [
         rows.index(row) if row in rows else None for row in asked
     ]
-    names = looked_up(sought, table, "name")["name"]
+    names = gather_rows(sought, table, "name")["name"]
     assert names.to_list() == [f"name {row}" if row in rows else None for row in asked]

@@ -9,7 +9,7 @@ from copy import copy
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.classes import Classes, codes, taken
+from kernelscope.analysis.grouping import Classes, codes, positions, taken
 
 
 class CallTree:
@@ -38,7 +38,7 @@ class CallTree:
         """
         self._tree.merge_repeats(codes(names).cast(pl.UInt32).alias("name").to_frame())
 
-    def apart(self) -> "CallTree":
+    def copy_structure(self) -> "CallTree":
         """Another tree of the same calls, merged as they are by now, that has no columns."""
         tree = copy(self)
         tree._tree = self._tree.apart()  # noqa: SLF001 - it is one of these
@@ -56,7 +56,7 @@ class CallTree:
         """The row of the call around each call that is not merged; null for none."""
         return taken(self._tree.parents(), "parent_row")
 
-    def retain(self, marked: pl.Series) -> None:
+    def keep_marked(self, marked: pl.Series) -> None:
         """Counts a call that is not marked as the nearest marked one around it, from now on."""
         self._tree.retain(marked.alias("marked").to_frame())
 
@@ -111,7 +111,7 @@ class CallTree:
         """
         self._tree.less_outermost(slices.select("row", "call", "track", "start_ns", "dur_ns"), into)
 
-    def less_children(self, column: str, *, into: str) -> None:
+    def subtract_children(self, column: str, *, into: str) -> None:
         """Puts to ``into`` what ``column`` is less that of the calls directly inside."""
         self._tree.less_children(column, into)
 
@@ -208,3 +208,46 @@ def collapse_repeats(frame: pl.DataFrame) -> pl.DataFrame:
     tree = CallTree(frame)
     tree.merge_repeats(frame["name"])
     return frame.select("row", tree.kept())
+
+
+def innermost(points: pl.DataFrame, slices: pl.DataFrame, *, counts: pl.Series | None = None) -> pl.Series:
+    """``row`` of the innermost slice of the same thread around each point; null for none.
+
+    A slice lasts from its start until just before its end. What lasts itself must end no later than the
+    slice. ``counts`` says which slices count; others are looked through.
+
+    Columns: of ``points``, needs ``track``, ``start_ns`` and ``dur_ns`` (0 for a moment); of ``slices``,
+        ``row``, which ascends, ``parent_row`` (of the slice around it), ``track``, ``start_ns`` and
+        ``dur_ns``.
+    """
+    if points.is_empty() or slices.is_empty():
+        return pl.repeat(None, points.height, dtype=pl.UInt32, eager=True).alias("row")
+    looked_at = slices.select("row", "parent_row", "track", "start_ns", "dur_ns")
+    if counts is not None:
+        looked_at = looked_at.with_columns(counts.alias("counts"))
+    found = _traceparse.innermost_slices(points.select("track", "start_ns", "dur_ns"), looked_at)
+    if found is not None:
+        return taken(found, "row")
+    return _nested(points, slices if counts is None else slices.filter(counts))
+
+
+def lineage(slices: pl.DataFrame, rows: pl.Series) -> pl.Series:
+    """The positions of the slices of these rows and of all around them, in order.
+
+    Columns: of ``slices``, needs ``row``, which ascends, and ``parent_row`` (null for a root).
+    """
+    links = slices.select("row", "parent_row")
+    return taken(_traceparse.slice_lineage(links, rows.alias("row").to_frame()), "at")
+
+
+def _nested(points: pl.DataFrame, slices: pl.DataFrame) -> pl.Series:
+    """The same by nesting everything, which takes longer, but not the longer the deeper slices nest."""
+    largest = slices["row"].max()
+    first = (largest if isinstance(largest, int) else 0) + 1
+    columns = ("row", "track", "start_ns", "dur_ns")
+    numbered = points.with_columns(row=pl.int_range(first, first + pl.len(), dtype=pl.UInt32))
+    around = nest(pl.concat([slices.select(columns), numbered.select(columns)]))
+    tree = CallTree(around)
+    # Another point may lie between.
+    tree.keep_marked(around["row"] < first)
+    return tree.kept().gather(positions(around["row"], numbered["row"])).alias("row")

@@ -1,9 +1,11 @@
-"""Resolves what a table is to be grouped by."""
+"""Groups rows, describes the values of each group, and gathers rows by their numbers."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import polars as pl
 
+from kernelscope import _traceparse
 from kernelscope.errors import InvalidArgumentError
 
 
@@ -48,3 +50,83 @@ def by_name(frame: pl.DataFrame, **flags: pl.Expr) -> pl.DataFrame:
     names = frame["name"].unique()
     decided = pl.DataFrame({"name": names, "text": names.cast(pl.String)}).select("name", **flags)
     return frame.join(decided, on="name", how="left", nulls_equal=True, maintain_order="left")
+
+
+class Classes(NamedTuple):
+    """``of`` has the class of each row, a position in ``keys``, which has a row for each class."""
+
+    of: pl.Series
+    keys: pl.DataFrame
+
+    def spread(self, values: pl.Series) -> pl.Series:
+        """The value of the class of each row."""
+        return values[self.of]
+
+
+def classes_of(keys: pl.DataFrame) -> Classes:
+    """The classes of the rows of ``keys`` that agree in all columns, in order of their first rows."""
+    of, first = _traceparse.divide_rows(pl.DataFrame([codes(column) for column in keys]))
+    return Classes(taken(of, "class"), keys[taken(first, "first")])
+
+
+def codes(values: pl.Series) -> pl.Series:
+    """Numbers that are equal where ``values`` are, and null where these are."""
+    if values.dtype == pl.String:
+        values = values.cast(pl.Categorical)
+    if isinstance(values.dtype, pl.Categorical | pl.Enum):
+        values = values.to_physical()
+    if isinstance(values.dtype, pl.Array):
+        axes = [values.arr.get(axis).alias(str(axis)) for axis in range(values.dtype.size)]
+        return classes_of(pl.DataFrame(axes)).of.alias(values.name)
+    if isinstance(values.dtype, pl.UInt8 | pl.UInt32 | pl.Boolean | pl.Int32 | pl.Int64 | pl.Float64):
+        return values
+    return values.rank("dense").cast(pl.UInt32)
+
+
+def taken(table: _traceparse.ArrowTable, column: str) -> pl.Series:
+    """A column of what Rust gives."""
+    return pl.DataFrame(table)[column]
+
+
+def describe_by_group(
+    groups: pl.Series, values: pl.Series, count: int, *, quantiles: Sequence[float] = ()
+) -> pl.DataFrame:
+    """A description of the whole numbers of each of ``count`` groups.
+
+    Columns: ``rows`` (of the group), ``sum``, ``mean``, ``min``, ``max``, ``std`` (of a sample; null for one
+        number), and ``q0`` ... (``quantiles``, interpolated between two numbers).
+    """
+    frame = pl.DataFrame({"group": groups, "value": values})
+    return pl.DataFrame(_traceparse.describe_groups(frame, count, list(quantiles)))
+
+
+def sum_by_group(groups: pl.Series, values: pl.Series, count: int) -> pl.DataFrame:
+    """How many rows each of ``count`` groups has, and what its whole numbers sum to: ``rows``, ``sum``."""
+    frame = pl.DataFrame({"group": groups, "value": values})
+    return pl.DataFrame(_traceparse.sum_groups(frame, count))
+
+
+def weighted_means(groups: pl.Series, weights: pl.Series, values: pl.Series, count: int) -> pl.Series:
+    """The mean of the values of each of ``count`` groups, weighted by whole numbers.
+
+    Where the weights of the rows that have a value sum to nothing, all weigh the same. Null without values.
+    """
+    frame = pl.DataFrame({"group": groups, "weight": weights, "value": values})
+    return pl.DataFrame(_traceparse.weigh_groups(frame, count)).to_series()
+
+
+def positions(rows: pl.Series, wanted: pl.Series) -> pl.Series:
+    """Where each of ``wanted`` stands in ``rows``, of which none is there twice; null for null and for none.
+
+    Fast where ``rows`` ascend, and ``wanted`` nearly do.
+    """
+    found = _traceparse.find_rows(rows.to_frame("row"), wanted.to_frame("row"))
+    return pl.DataFrame(found).to_series()
+
+
+def gather_rows(rows: pl.Series, table: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """The ``columns`` of the rows of these numbers; null where there is none.
+
+    Columns: of ``table``, needs ``row`` and ``columns``; gives ``columns``, one row for each of ``rows``.
+    """
+    return table[list(columns)][positions(table["row"], rows)]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.advice.names import distinct, names_like
+from kernelscope.analysis.advice.record import distinct, names_like
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, cast
 
 import polars as pl
 
-from kernelscope.analysis.advice.names import distinct, matching, names_like
+from kernelscope.analysis.advice.record import distinct, matching, names_like
 from kernelscope.analysis.advice.waits import Gaps, classified_gaps
-from kernelscope.analysis.described import totals
 from kernelscope.analysis.gpu.summary import gpu_summary
 from kernelscope.analysis.gpu.work import GpuWork
+from kernelscope.analysis.grouping import sum_by_group
 from kernelscope.analysis.intervals import merged
 from kernelscope.analysis.kernels.tensor_cores import is_nvidia, kernel_flags
 from kernelscope.analysis.memory.records import AllocatorRecords
@@ -108,7 +108,7 @@ class Facts:
         sums = self.work.totals
         if self._are_inside is not None:
             inside = pl.select(pl.when(self._are_inside).then(of)).to_series()
-            sums = totals(inside, self.trace.gpu_ops["dur_ns"], classes.height)
+            sums = sum_by_group(inside, self.trace.gpu_ops["dur_ns"], classes.height)
         computes = (pl.col("kind") == "kernel") & ~pl.col("is_communication").fill_null(value=False)
         counted = classes.select(computes).to_series()
         return kernel_flags(classes.select("name", "device"), self.trace.devices).select(

@@ -6,7 +6,7 @@ import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing, counted, most_common
-from kernelscope.analysis.described import described
+from kernelscope.analysis.grouping import describe_by_group
 from kernelscope.analysis.ops.table import operator_flags
 from kernelscope.units import format_ns, format_percent
 
@@ -130,7 +130,7 @@ def elementwise_chains(facts: Facts) -> Iterator[Advice]:
     chains = _chains(facts, is_pointwise)
     # A fused kernel takes at least as long as the longest of those it replaces.
     count = chains["chain"].n_unique()
-    links = described(chains["chain"], chains["dur_ns"], count)
+    links = describe_by_group(chains["chain"], chains["dur_ns"], count)
     saved = int((links["sum"] - links["max"]).sum())
     value = saved / facts.kernel_ns
     if value <= _CHAINED:

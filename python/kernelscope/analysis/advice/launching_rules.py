@@ -8,9 +8,7 @@ import polars as pl
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing, counted, most_common
 from kernelscope.analysis.advice.waits import LONGEST_LAUNCH_NS
-from kernelscope.analysis.classes import classes_of
-from kernelscope.analysis.described import totals
-from kernelscope.analysis.row_lookup import looked_up, positions
+from kernelscope.analysis.grouping import classes_of, gather_rows, positions, sum_by_group
 from kernelscope.units import format_ns, format_percent
 
 _LATE, _TINY, _SYNCING, _IDLE, _SMALL = 0.1, 0.5, 0.01, 0.1, 0.2
@@ -64,7 +62,7 @@ def host_busy(facts: Facts) -> Iterator[Advice]:
     value = facts.share(waited)
     if value is None or value <= _LATE:
         return
-    from kernelscope.analysis.launches.thread_occupation import longest_on_thread
+    from kernelscope.analysis.launches.idle import longest_on_thread
 
     until = pl.min_horizontal("launch_ns", pl.col("start_ns") + pl.col("dur_ns"))
     hosts = longest_on_thread(facts.trace, gaps.with_columns(until_ns=until))
@@ -124,8 +122,8 @@ def synchronising_calls(facts: Facts) -> Iterator[Advice]:
     value = facts.share(waited)
     if value is None or value <= _SYNCING:
         return
-    calls = looked_up(gaps["sync_row"].unique(), facts.trace.launches, "row", "name", "dur_ns", "op_row")
-    ops = looked_up(calls["op_row"], facts.trace.ops, "name")["name"].cast(pl.String)
+    calls = gather_rows(gaps["sync_row"].unique(), facts.trace.launches, "row", "name", "dur_ns", "op_row")
+    ops = gather_rows(calls["op_row"], facts.trace.ops, "name")["name"].cast(pl.String)
     callers = calls.select(by=pl.coalesce(ops, pl.col("name").cast(pl.String)))
     names = callers.group_by("by").len().sort("len", "by", descending=[True, False])
     listed = most_common(f"{name} ({count:,} x)" for name, count in names.iter_rows())
@@ -188,7 +186,7 @@ def gpu_idle(facts: Facts) -> Iterator[Advice]:
         None: "work whose launch was not recorded",
     }
     groups = classes_of(gaps.select("cause"))
-    sums = groups.keys.hstack(totals(groups.of, gaps["dur_ns"], groups.keys.height))
+    sums = groups.keys.hstack(sum_by_group(groups.of, gaps["dur_ns"], groups.keys.height))
     sums = sums.select("cause", "sum").sort("sum", descending=True)
     listed = ", ".join(f"{format_ns(ns)} for {causes[cause]}" for cause, ns in sums.iter_rows())
     yield Advice(

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.advice.names import matching
+from kernelscope.analysis.advice.record import matching
 from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.intervals import Intervals
-from kernelscope.analysis.launches.gaps import with_launches, work_gaps
+from kernelscope.analysis.launches.idle import with_launches, work_gaps
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

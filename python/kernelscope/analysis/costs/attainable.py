@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.costs.limits import LimitedWork, limited_work, refined
-from kernelscope.analysis.costs.physics import TOLERANCE
+from kernelscope.analysis.costs.limits import TOLERANCE, LimitedWork, limited_work, refined
 from kernelscope.analysis.costs.unique_costs import FIGURES
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.costs import ConventionName

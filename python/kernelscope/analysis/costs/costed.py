@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.classes import taken
-from kernelscope.analysis.costs.hints import known_elsewhere
+from kernelscope.analysis.costs.hints import find_external_hints
 from kernelscope.analysis.costs.unique_costs import FIGURES, class_costs
+from kernelscope.analysis.grouping import taken
 from kernelscope.analysis.ops.calls import INPUTS, operator_calls
 from kernelscope.costs import ConventionName, Cost
 from kernelscope.costs.dtypes import find_dtype
@@ -74,12 +74,14 @@ def cost_operators(trace: "Trace", anchors: pl.Series | None, *, convention: Con
         "row", "parent_row", *links, **{str(at): pl.col(name).to_physical() for at, name in enumerate(kept)}
     )
     costing = _traceparse.CallCosting(codes)
-    firsts = calls.select("name", *INPUTS)[taken(costing.first(), "first")]
-    elsewhere, entries = known_elsewhere(trace, calls, firsts, costing)
+    representatives = calls.select("name", *INPUTS)[taken(costing.first(), "first")]
+    external_hints, entries = find_external_hints(trace, calls, representatives, costing)
     if entries.height:
         apart = pl.DataFrame(costing.set_apart(entries))
-        firsts = pl.concat([firsts, firsts[apart["class"]].with_columns(apart["entry"])], how="diagonal")
-    costs = class_costs(firsts, convention=convention, elsewhere=elsewhere)
+        representatives = pl.concat(
+            [representatives, representatives[apart["class"]].with_columns(apart["entry"])], how="diagonal"
+        )
+    costs = class_costs(representatives, convention=convention, external_hints=external_hints)
     launched = None if anchors is None else anchors.alias("anchor").to_frame()
     work, ops, kinds = costing.owners(_traits(costs), launched, outermost=convention in _OUTERMOST)
     of_kinds = _costs_of_kinds(costs, pl.DataFrame(kinds))

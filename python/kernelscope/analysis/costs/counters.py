@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.costs.costed import cost_operators
-from kernelscope.analysis.grouping import as_text
+from kernelscope.analysis.grouping import as_text, positions
 from kernelscope.analysis.ops.table import operator_classes
-from kernelscope.analysis.row_lookup import positions
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.classes import classes_of, taken
 from kernelscope.analysis.costs.launch_sizes import attention_lengths, expert_sizes, list_dtype
-from kernelscope.analysis.grouping import as_text
-from kernelscope.analysis.row_lookup import positions
+from kernelscope.analysis.grouping import as_text, classes_of, positions, taken
 from kernelscope.costs.bind import shape_of_input
 from kernelscope.costs.dtypes import find_dtype
 
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 
-class Elsewhere(NamedTuple):
+class ExternalHints(NamedTuple):
     """What other records say of a call's inputs. ``note`` says where from, if that makes it an estimate."""
 
     list_dtype: str | None = None
@@ -30,7 +28,7 @@ class Elsewhere(NamedTuple):
     note: str = ""
 
 
-NOTHING = Elsewhere()
+NOTHING = ExternalHints()
 
 _EXPERTS = r"::moe_forward"
 _ATTENTION = r"::unified_attention"
@@ -41,18 +39,18 @@ class _Register:
     """Numbers for distinct entries, from 1."""
 
     def __init__(self) -> None:
-        self.numbers: dict[Elsewhere, int] = {NOTHING: 0}
+        self.numbers: dict[ExternalHints, int] = {NOTHING: 0}
 
-    def add(self, entry: Elsewhere) -> int:
+    def add(self, entry: ExternalHints) -> int:
         return self.numbers.setdefault(entry, len(self.numbers))
 
 
-def known_elsewhere(
-    trace: "Trace", calls: pl.DataFrame, firsts: pl.DataFrame, costing: _traceparse.CallCosting
-) -> tuple[Mapping[int, Elsewhere], pl.DataFrame]:
+def find_external_hints(
+    trace: "Trace", calls: pl.DataFrame, representatives: pl.DataFrame, costing: _traceparse.CallCosting
+) -> tuple[Mapping[int, ExternalHints], pl.DataFrame]:
     """What other records say of ``calls``: the distinct entries by number, and the calls that have one.
 
-    ``firsts`` has one of each class of calls that are equal in name and inputs, which are those of
+    ``representatives`` has one of each class of calls that are equal in name and inputs, which are those of
     ``costing``.
 
     Columns: of the calls, ``row`` and ``entry``. Of a call that comes several times the last entry counts.
@@ -60,9 +58,9 @@ def known_elsewhere(
     register = _Register()
     found = [
         _of_gradients(calls, register),
-        _of_parents(calls, firsts, register),
-        _of_lists(trace, firsts, costing, register),
-        _of_launches(trace, calls, firsts, register),
+        _of_parents(calls, representatives, register),
+        _of_lists(trace, representatives, costing, register),
+        _of_launches(trace, calls, representatives, register),
         _of_collectives(trace, register),
     ]
     entries = pl.concat([frame.select("row", "entry") for frame in found])
@@ -101,7 +99,7 @@ def _of_gradients(calls: pl.DataFrame, register: _Register) -> pl.DataFrame:
     for text in nodes["gradient"].unique().cast(pl.String):
         shape = shape_of_input(text, 0)
         if shape:
-            entries[(text,)] = register.add(Elsewhere(output_dims=shape))
+            entries[(text,)] = register.add(ExternalHints(output_dims=shape))
     return _numbered(nodes, ["gradient"], entries)
 
 
@@ -109,9 +107,9 @@ def _of_gradients(calls: pl.DataFrame, register: _Register) -> pl.DataFrame:
 _PARTS = {"_backward_input": 0, "_backward_weight": 2}
 
 
-def _of_parents(calls: pl.DataFrame, firsts: pl.DataFrame, register: _Register) -> pl.DataFrame:
+def _of_parents(calls: pl.DataFrame, representatives: pl.DataFrame, register: _Register) -> pl.DataFrame:
     """A gradient by input or by weight is as large as the input or the weight of the call around it."""
-    names = firsts.select("name").unique().with_columns(text=pl.col("name").cast(pl.String))
+    names = representatives.select("name").unique().with_columns(text=pl.col("name").cast(pl.String))
     frames: list[pl.DataFrame] = []
     for suffix, index in _PARTS.items():
         wanted = names.filter(pl.col("text").str.ends_with(suffix))
@@ -124,24 +122,24 @@ def _of_parents(calls: pl.DataFrame, firsts: pl.DataFrame, register: _Register) 
         for text in around["outer"].drop_nulls().unique():
             shape = shape_of_input(text, index)
             if shape:
-                entries[(text,)] = register.add(Elsewhere(output_dims=shape))
+                entries[(text,)] = register.add(ExternalHints(output_dims=shape))
         frames.append(_numbered(around, ["outer"], entries))
     return pl.concat(frames) if frames else _frame([], [])
 
 
 def _of_lists(
-    trace: "Trace", firsts: pl.DataFrame, costing: _traceparse.CallCosting, register: _Register
+    trace: "Trace", representatives: pl.DataFrame, costing: _traceparse.CallCosting, register: _Register
 ) -> pl.DataFrame:
     """The element type of tensor lists stands in the names of the kernels that work on them."""
     has_list = pl.col("input_types").cast(pl.String).str.contains("TensorList", literal=True)
-    takes_list = firsts.select(marked=has_list.fill_null(value=False))
+    takes_list = representatives.select(marked=has_list.fill_null(value=False))
     if not takes_list["marked"].any():
         return _frame([], [])
     rows = taken(costing.rows_where(takes_list), "row")
     kernels = trace.gpu_ops.select("name", "op_row", "dur_ns").filter(pl.col("op_row").is_in(rows.implode()))
     names = kernels["name"].unique().drop_nulls()
     told = [list_dtype(text) for text in names.cast(pl.String)]
-    entries = [register.add(Elsewhere(list_dtype=dtype)) if dtype else 0 for dtype in told]
+    entries = [register.add(ExternalHints(list_dtype=dtype)) if dtype else 0 for dtype in told]
     known = pl.DataFrame({"name": names, "entry": pl.Series(entries, dtype=pl.UInt32)}).filter(
         pl.col("entry") > 0
     )
@@ -154,10 +152,10 @@ def _of_lists(
 
 
 def _of_launches(
-    trace: "Trace", calls: pl.DataFrame, firsts: pl.DataFrame, register: _Register
+    trace: "Trace", calls: pl.DataFrame, representatives: pl.DataFrame, register: _Register
 ) -> pl.DataFrame:
     """What the names and grids of a call's kernels say of its experts, and annotations of its sequences."""
-    names = firsts["name"].unique().drop_nulls()
+    names = representatives["name"].unique().drop_nulls()
     sized = names.filter(names.cast(pl.String).str.contains(f"{_EXPERTS}|{_ATTENTION}"))
     if sized.is_empty() or trace.gpu_ops.is_empty():
         return _frame([], [])
@@ -189,18 +187,18 @@ def _of_launches(
 
 def _launched(
     name: str, dims: str | None, kernels: list[tuple[str, str | None]], trace: "Trace"
-) -> Elsewhere:
+) -> ExternalHints:
     if "moe_forward" in name:
         x, logits = shape_of_input(dims, 0), shape_of_input(dims, 1)
         hints = expert_sizes(kernels, tokens=x, logits=logits) if x and logits else None
         note = "the experts' sizes follow from the launched kernels"
-        return Elsewhere(hints=hints, note=note) if hints else NOTHING
+        return ExternalHints(hints=hints, note=note) if hints else NOTHING
     query = shape_of_input(dims, 0)
     texts = trace.ops.filter(pl.col("category") == "user_annotation")["name"]
     annotations = texts.unique().drop_nulls().cast(pl.String).to_list()
     hints = attention_lengths(annotations, query) if query else None
     note = "sequences as the step's annotation gives them; a window of the mask is not known and not counted"
-    return Elsewhere(hints=hints, note=note) if hints else NOTHING
+    return ExternalHints(hints=hints, note=note) if hints else NOTHING
 
 
 def _of_collectives(trace: "Trace", register: _Register) -> pl.DataFrame:
@@ -217,5 +215,5 @@ def _of_collectives(trace: "Trace", register: _Register) -> pl.DataFrame:
         if known is not None and sent >= 0 and received >= 0:
             hints = (("bytes_in", sent * known.bytes), ("bytes_out", received * known.bytes))
             hints += (("group_size", ranks),) if ranks else ()
-            entries[(sent, received, dtype, ranks)] = register.add(Elsewhere(hints=hints))
+            entries[(sent, received, dtype, ranks)] = register.add(ExternalHints(hints=hints))
     return _numbered(messages, by, entries)

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from kernelscope.analysis.costs.hints import NOTHING, Elsewhere
+from kernelscope.analysis.costs.hints import NOTHING, ExternalHints
 from kernelscope.analysis.ops.calls import INPUTS
 from kernelscope.costs import CONVENTIONS, ConventionName, cost_of
 
@@ -28,21 +28,21 @@ _NO_MODEL = (None, None, False, None, None, None, None, None, "unknown_op", "no 
 
 
 def class_costs(
-    firsts: pl.DataFrame, *, convention: ConventionName, elsewhere: Mapping[int, Elsewhere]
+    representatives: pl.DataFrame, *, convention: ConventionName, external_hints: Mapping[int, ExternalHints]
 ) -> pl.DataFrame:
-    """The cost of each class of calls, of which ``firsts`` has one.
+    """The cost of each class of calls, of which ``representatives`` has one.
 
-    Columns: of ``firsts``, needs ``name`` and those of ``INPUTS``, and may have ``entry``: which one of
-        ``elsewhere`` holds what is known of the inputs from other records. Of the result, those of
-        :func:`kernelscope.analysis.costs` that do not depend on the GPU, and ``composite``.
+    Columns: of ``representatives``, needs ``name`` and those of ``INPUTS``, and may have ``entry``: which
+        one of ``external_hints`` holds what is known of the inputs from other records. Of the result, those
+        of :func:`kernelscope.analysis.costs` that do not depend on the GPU, and ``composite``.
     """
-    modelled = _modelled(firsts["name"], convention)
-    asked = firsts.filter(modelled).with_columns(pl.col(pl.Categorical).cast(pl.String))
-    rows = [_NO_MODEL, *(_row(call, convention, elsewhere) for call in asked.iter_rows(named=True))]
+    modelled = _modelled(representatives["name"], convention)
+    asked = representatives.filter(modelled).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    rows = [_NO_MODEL, *(_row(call, convention, external_hints) for call in asked.iter_rows(named=True))]
     costs = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
     numbers = modelled.cast(pl.UInt32).cum_sum()
     at = pl.select(pl.when(modelled).then(numbers).otherwise(0)).to_series()
-    return pl.concat([firsts.select("name"), costs[at]], how="horizontal")
+    return pl.concat([representatives.select("name"), costs[at]], how="horizontal")
 
 
 def _modelled(names: pl.Series, convention: ConventionName) -> pl.Series:
@@ -55,10 +55,10 @@ def _modelled(names: pl.Series, convention: ConventionName) -> pl.Series:
 
 
 def _row(
-    call: Mapping[str, Any], convention: ConventionName, elsewhere: Mapping[int, Elsewhere]
+    call: Mapping[str, Any], convention: ConventionName, external_hints: Mapping[int, ExternalHints]
 ) -> tuple[object, ...]:
     name: str = call["name"]
-    known = elsewhere.get(call.get("entry") or 0, NOTHING)
+    known = external_hints.get(call.get("entry") or 0, NOTHING)
     cost = cost_of(
         name,
         *(call[column] for column in INPUTS),

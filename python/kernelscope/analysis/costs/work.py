@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.classes import codes
 from kernelscope.analysis.costs.costed import Costed
 from kernelscope.analysis.gpu.work import GpuWork
+from kernelscope.analysis.grouping import codes
 from kernelscope.analysis.kernels.kernel_math import with_kernel_math
 
 if TYPE_CHECKING:

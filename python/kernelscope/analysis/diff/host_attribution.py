@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.grouping import by_name
-from kernelscope.analysis.row_lookup import positions
+from kernelscope.analysis.grouping import by_name, positions
 from kernelscope.analysis.steps.breakdown import CATEGORIES
 
 if TYPE_CHECKING:

@@ -4,11 +4,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.classes import Classes, classes_of
-from kernelscope.analysis.described import totals
+from kernelscope.analysis.grouping import Classes, classes_of, positions, sum_by_group
 from kernelscope.analysis.intervals import Intervals, group_codes
 from kernelscope.analysis.kernels.occupancy import IS_KERNEL, LAUNCH_COLUMNS, launch_metrics
-from kernelscope.analysis.row_lookup import positions
 from kernelscope.memo import Memo, per_trace
 
 if TYPE_CHECKING:
@@ -68,7 +66,7 @@ class GpuWork:
     def totals(self) -> pl.DataFrame:
         """How many works each class of ``launches`` has, and their time: ``rows``, ``sum``."""
         of, keys = self.launches
-        return totals(of, self._trace.gpu_ops["dur_ns"], keys.height)
+        return sum_by_group(of, self._trace.gpu_ops["dur_ns"], keys.height)
 
     @property
     @per_trace

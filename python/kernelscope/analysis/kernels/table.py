@@ -5,13 +5,19 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.classes import Classes, classes_of
-from kernelscope.analysis.described import described, totals, weighted_means
 from kernelscope.analysis.gpu.work import GpuWork
-from kernelscope.analysis.grouping import as_text, check_by
+from kernelscope.analysis.grouping import (
+    Classes,
+    as_text,
+    check_by,
+    classes_of,
+    describe_by_group,
+    gather_rows,
+    sum_by_group,
+    weighted_means,
+)
 from kernelscope.analysis.kernels.occupancy import IS_KERNEL
 from kernelscope.analysis.kernels.tensor_cores import kernel_flags
-from kernelscope.analysis.row_lookup import looked_up
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -45,7 +51,7 @@ def kernel_table(trace: "Trace", by: str | Sequence[str] = ("name",)) -> pl.Data
     coarser = classes_of(finer.keys.select(columns))
     kinds = finer.keys.with_columns(group=pl.when(IS_KERNEL).then(coarser.of))
     groups, keys = finer.spread(kinds["group"]), coarser.keys
-    found = described(groups, trace.gpu_ops["dur_ns"], keys.height, quantiles=(0.5,))
+    found = describe_by_group(groups, trace.gpu_ops["dur_ns"], keys.height, quantiles=(0.5,))
     table = keys.hstack(
         found.select(
             calls="rows",
@@ -60,7 +66,7 @@ def kernel_table(trace: "Trace", by: str | Sequence[str] = ("name",)) -> pl.Data
     # What all launches of a group agree in is their mean, too.
     means = [c for c in _FULL if c not in columns]
     is_known = finer.of is work.launches.of
-    every = work.totals if is_known else totals(finer.of, trace.gpu_ops["dur_ns"], kinds.height)
+    every = work.totals if is_known else sum_by_group(finer.of, trace.gpu_ops["dur_ns"], kinds.height)
     kinds = kinds.with_columns(works=every["rows"], dur_ns=every["sum"]).drop_nulls("group")
     table = table.with_columns(
         *(_weighted_mean(kinds, c, keys.height) for c in means),
@@ -80,7 +86,7 @@ def _divided(trace: "Trace", known: Classes, columns: list[str]) -> Classes:
     linked = [c for c in more if c not in trace.gpu_ops.columns]
     rows = trace.gpu_ops.select(known.of.alias("class"), *(c for c in more if c not in linked))
     if linked:
-        rows = rows.hstack(looked_up(trace.gpu_ops["op_row"], trace.ops, *linked))
+        rows = rows.hstack(gather_rows(trace.gpu_ops["op_row"], trace.ops, *linked))
     of, keys = classes_of(rows)
     return Classes(of, known.keys.select(pl.all().gather(keys["class"])).hstack(keys.drop("class")))
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import polars as pl
 
-from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.grouping import classes_of
 from kernelscope.analysis.kernels.kernel_math import kernel_math
 
 KERNEL_MARKS = (

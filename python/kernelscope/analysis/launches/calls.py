@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.classes import classes_of
 from kernelscope.analysis.gpu.work import GpuWork
-from kernelscope.analysis.grouping import as_text, check_by
+from kernelscope.analysis.grouping import as_text, check_by, classes_of
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

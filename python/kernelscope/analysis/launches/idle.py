@@ -5,13 +5,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope.analysis.classes import classes_of
-from kernelscope.analysis.described import described
+from kernelscope import _traceparse
 from kernelscope.analysis.gpu.work import GpuWork
-from kernelscope.analysis.grouping import as_text, check_by
-from kernelscope.analysis.launches.gaps import with_launches, work_gaps
-from kernelscope.analysis.launches.thread_occupation import longest_on_thread
-from kernelscope.analysis.row_lookup import looked_up
+from kernelscope.analysis.grouping import as_text, check_by, classes_of, describe_by_group, gather_rows
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -51,7 +47,7 @@ def idle_time(
     gaps = _with_ops(trace, gaps) if "op" in columns else gaps
     gaps = _with_hosts(trace, work, gaps) if "host" in columns else gaps
     classes = classes_of(gaps.select(columns))
-    found = described(classes.of, gaps["dur_ns"], classes.keys.height, quantiles=(0.5,))
+    found = describe_by_group(classes.of, gaps["dur_ns"], classes.keys.height, quantiles=(0.5,))
     table = classes.keys.hstack(
         found.select(idle_ns="sum", gaps="rows", mean_ns="mean", median_ns="q0", max_ns="max")
     )
@@ -131,6 +127,53 @@ def _as_text(table: pl.DataFrame) -> pl.DataFrame:
 
 def _with_ops(trace: "Trace", gaps: pl.DataFrame) -> pl.DataFrame:
     """The operator that launched the work after each gap, or else the NVTX range, as column ``op``."""
-    ops = looked_up(gaps["op_row"], trace.ops, "name")["name"]
-    ranges = looked_up(gaps["range_row"], trace.ranges, "name")["name"]
+    ops = gather_rows(gaps["op_row"], trace.ops, "name")["name"]
+    ranges = gather_rows(gaps["range_row"], trace.ranges, "name")["name"]
     return gaps.with_columns(op=ops.zip_with(ops.is_not_null(), ranges))
+
+
+def work_gaps(trace: "Trace", work: GpuWork, *columns: str, per_stream: bool = False) -> pl.DataFrame:
+    """The gaps between the works of each GPU, or of each stream.
+
+    Columns: ``at`` (position in ``gpu_ops`` of the work that ends the gap); ``columns`` of that work, as in
+        ``gpu_ops``; ``dur_ns`` of the gap; ``is_late`` (the work was launched in it, null where its launch
+        was not recorded).
+    Units: ns.
+    Order: by device, then stream if asked for, then time.
+    """
+    found = work.on_streams.gaps(work.calls, trace.launches) if per_stream else work.gaps
+    return found.hstack(trace.gpu_ops.select(pl.col(columns).gather(found["at"])))
+
+
+def with_launches(trace: "Trace", work: GpuWork, gaps: pl.DataFrame) -> pl.DataFrame:
+    """Adds when each gap begins, and the call that launched the work after it.
+
+    Columns: of ``gaps``, needs ``at`` and ``dur_ns``; adds ``start_ns``, and ``launch_ns`` and ``track`` of
+        the call, null where it was not recorded.
+    Units: ns on the trace's clock.
+    """
+    starts = trace.gpu_ops["start_ns"].gather(gaps["at"]) - gaps["dur_ns"]
+    calls = trace.launches.select(launch_ns="start_ns", track="track")[work.calls.gather(gaps["at"])]
+    return gaps.with_columns(starts).hstack(calls)
+
+
+def longest_on_thread(trace: "Trace", waits: pl.DataFrame) -> pl.DataFrame:
+    """The outermost operator or annotation, steps left out, that occupied a thread longest during each wait.
+
+    A trace without operators has NVTX ranges instead.
+
+    Columns: of ``waits``, needs ``row``, ``track`` (of the thread), ``start_ns``, ``until_ns``; gives
+        ``row``, ``host_row``, ``host``, ``host_ns``, for the waits in which there was one.
+    Units: ns.
+    """
+    asked = waits[["track", "start_ns", "until_ns"]]
+    spans = trace.ops
+    if spans.is_empty():
+        spans = trace.ranges.filter(pl.col("kind") == "push_pop")
+    times = spans[["row", "parent_row", "track", "start_ns", "dur_ns"]]
+    found = pl.DataFrame(_traceparse.longest_spans(asked, times, trace.steps[["row"]]))
+    found = waits[["row"]].hstack(found).filter(pl.col("at").is_not_null())
+    host = spans[["row", "name"]][found["at"]]
+    return found.select(
+        "row", host_row=host["row"], host=host["name"].cast(pl.String), host_ns=pl.col("shared_ns")
+    )

@@ -19,4 +19,4 @@ def put_memory(tree: CallTree, calls: pl.DataFrame, memory: pl.DataFrame) -> Non
     for place, types in (("cpu", HOST_TYPES), ("device", DEVICE_TYPES)):
         column = f"{place}_memory_bytes"
         tree.put_records(calls, memory, device_types=types, into=column)
-        tree.less_children(column, into=f"{place}_self_memory_bytes")
+        tree.subtract_children(column, into=f"{place}_self_memory_bytes")

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
-from kernelscope.analysis.grouping import as_text, check_by
+from kernelscope.analysis.grouping import as_text, check_by, positions
 from kernelscope.analysis.memory.records import AllocatorRecords, owners_of
-from kernelscope.analysis.row_lookup import positions
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

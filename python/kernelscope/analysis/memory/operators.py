@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.call_tree import CallTree
-from kernelscope.analysis.classes import Classes
-from kernelscope.analysis.grouping import as_text
+from kernelscope.analysis.grouping import Classes, as_text
 from kernelscope.analysis.memory.records import AllocatorRecords
 from kernelscope.analysis.ops.table import operator_classes
 
@@ -71,8 +70,8 @@ def _summed(tree: CallTree, classes: Classes, records: pl.DataFrame) -> pl.DataF
         f"self_{allocations}": pl.col("bytes") > 0,
         f"self_{allocated}": pl.col("bytes").clip(lower_bound=0),
     }
-    apart = tree.apart()
-    apart.add(records.select(call="op_row", **own))
+    own_tree = tree.copy_structure()
+    own_tree.add(records.select(call="op_row", **own))
     for name in _FIGURES:
-        apart.with_inner(f"self_{name}", into=name)
-    return apart.class_sums(classes, _SUMS)
+        own_tree.with_inner(f"self_{name}", into=name)
+    return own_tree.class_sums(classes, _SUMS)

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.call_tree import CallTree
-from kernelscope.analysis.classes import classes_of, taken
-from kernelscope.analysis.innermost import innermost, lineage
+from kernelscope.analysis.call_tree import CallTree, innermost, lineage
+from kernelscope.analysis.grouping import classes_of, positions, taken
 from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES
 from kernelscope.analysis.ops.table import operator_classes
-from kernelscope.analysis.row_lookup import positions
 from kernelscope.memo import Memo, per_trace
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.call_tree import CallTree, marked_parents, nest
-from kernelscope.analysis.classes import Classes, classes_of, taken
-from kernelscope.analysis.row_lookup import looked_up, positions
+from kernelscope.analysis.grouping import Classes, classes_of, gather_rows, positions, taken
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -103,7 +102,7 @@ def _operators(ops: pl.DataFrame, calls: pl.DataFrame) -> _Slices:
 def _around(slices: pl.DataFrame, is_module: pl.Series, link: str) -> _Slices:
     """Slices that are modules' calls or lie in them: every one belongs to the call around it."""
     tree = CallTree(slices)
-    tree.retain(is_module)
+    tree.keep_marked(is_module)
     # A call itself is no operator in it.
     operators = (~is_module).alias("is_operator")
     owner = slices.select(operators, tree.kept().alias("call_row"), inside=pl.lit(value=True))
@@ -123,7 +122,7 @@ def _summed(trace: "Trace", calls: pl.DataFrame, found: _Slices, costs: pl.DataF
     numbered = keys.with_columns(call=pl.col("call_row").cast(pl.Int64) + 1)
     tree.put_by_class(Classes(owner.of, numbered), "call")
     tree.put(slices.select("dur_ns"))
-    tree.less_children("dur_ns", into="self_ns")
+    tree.subtract_children("dur_ns", into="self_ns")
     tree.mark_changes("call", into="operators")
     columns = ("self_ns", "device_ns", "flops")
     sums = tree.class_sums(owner, columns).filter(pl.col("call_row").is_not_null())
@@ -148,9 +147,9 @@ def _unowned(trace: "Trace", calls: pl.DataFrame) -> pl.DataFrame:
     work = trace.gpu_ops.select("launch_row", device_ns="dur_ns")
     loose = work.filter(trace.gpu_ops["op_row"].is_null() & work["launch_row"].is_not_null())
     columns = ("row", "track", "start_ns", "dur_ns")
-    launches = looked_up(loose["launch_row"].unique(), trace.launches, *columns).drop_nulls("row")
+    launches = gather_rows(loose["launch_row"].unique(), trace.launches, *columns).drop_nulls("row")
     found = nest(pl.concat([calls.select(columns), launches]))
-    of_launch = looked_up(loose["launch_row"], found, "parent_row")["parent_row"]
+    of_launch = gather_rows(loose["launch_row"], found, "parent_row")["parent_row"]
     # A launch may lie in another.
     is_call = positions(calls["row"], of_launch).is_not_null()
     direct = loose.select(of_launch.alias("call_row"), "device_ns", inside=pl.lit(value=True))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import polars as pl
 
 from kernelscope.analysis.call_tree import CallTree
-from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.grouping import classes_of
 
 SEPARATOR = "/"
 """Stands between the modules of a path."""
@@ -120,7 +120,7 @@ def hierarchy_calls(ops: pl.DataFrame) -> Placed:
     """
     tree = CallTree(ops)
     tree.put(ops.select("dur_ns"))
-    tree.less_children("dur_ns", into="self_ns")
+    tree.subtract_children("dur_ns", into="self_ns")
     inside = ops.select("row", "phase", text="module_hierarchy").hstack(tree.columns(["self_ns"]))
     inside = inside.drop_nulls("text").with_columns(pl.col("text").cast(pl.String))
     ids: dict[tuple[str, ...], int] = {}

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.call_tree import CallTree, subtree_sums
+from kernelscope.analysis.grouping import gather_rows
 from kernelscope.analysis.memory.allocations import put_memory
 from kernelscope.analysis.modules.calls import module_calls
 from kernelscope.analysis.modules.paths import hierarchy_calls, with_paths
-from kernelscope.analysis.row_lookup import looked_up
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -102,7 +102,7 @@ def _belonging(sums: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """GPU work and FLOPs. Gradients run outside the call: their own times can be added."""
     inside = pl.col("inside")
     return (
-        sums.hstack(looked_up(sums["call_row"], calls, "path_id"))
+        sums.hstack(gather_rows(sums["call_row"], calls, "path_id"))
         .group_by("path_id")
         .agg(
             pl.col("device_ns").filter(inside).sum().alias("device_self_ns"),

@@ -2,11 +2,9 @@
 
 import polars as pl
 
-from kernelscope.analysis.call_tree import CallTree, marked_parents
-from kernelscope.analysis.classes import classes_of
-from kernelscope.analysis.innermost import innermost
+from kernelscope.analysis.call_tree import CallTree, innermost, marked_parents
+from kernelscope.analysis.grouping import classes_of, gather_rows
 from kernelscope.analysis.ops.name_trie import name_trie
-from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.trace import Trace
 
 _WRAPPER = "autograd::engine::evaluate_function: "
@@ -77,18 +75,18 @@ def with_event_stacks(trace: Trace, events: pl.DataFrame, texts: pl.DataFrame) -
     Source: torch/autograd/profiler_util.py, EventList._set_backward_stacktraces.
     """
     numbers = ("sequence", "forward_thread")
-    text = looked_up(events["row"], texts, "text").to_series().alias("_text")
-    own = events.with_columns(text, *looked_up(events["row"], trace.ops, *numbers))
+    text = gather_rows(events["row"], texts, "text").to_series().alias("_text")
+    own = events.with_columns(text, *gather_rows(events["row"], trace.ops, *numbers))
     is_gradient = _is_gradient(own)
     if not is_gradient.any():
         return own.rename({"_text": "stack"}).drop(numbers)
     tree = CallTree(own)
-    tree.retain(is_gradient)
+    tree.keep_marked(is_gradient)
     own = own.with_columns(tree.kept().alias("_node"))
     by_forward = _forward_texts(trace, own)
     nodes = own.select("row", *numbers).filter(is_gradient)
     nodes = nodes.join(by_forward, on=numbers, how="left")
-    forward = looked_up(own["_node"], nodes, "_forward_text").to_series()
+    forward = gather_rows(own["_node"], nodes, "_forward_text").to_series()
     text = pl.when(pl.col("_node").is_not_null()).then(forward).otherwise("_text")
     return own.with_columns(stack=text).drop("_node", "_text", *numbers)
 
@@ -102,7 +100,7 @@ def _is_gradient(events: pl.DataFrame) -> pl.Series:
         return backward
     text = pl.col("name").cast(pl.String).str.strip_prefix(_WRAPPER).cast(pl.Categorical)
     wrappers = events.select("row", "name").filter(wraps).with_columns(text)
-    wrapped = looked_up(events["parent_row"], wrappers, "name")["name"]
+    wrapped = gather_rows(events["parent_row"], wrappers, "name")["name"]
     return backward | (events["name"] == wrapped).fill_null(value=False)
 
 
@@ -111,7 +109,7 @@ def _forward_texts(trace: Trace, events: pl.DataFrame) -> pl.DataFrame:
     gradients = trace.ops.select("forward_thread", "forward_row").filter(
         (pl.col("forward_thread") > 0) & pl.col("forward_row").is_not_null()
     )
-    tracks = looked_up(gradients["forward_row"], trace.ops, "track").to_series().cast(pl.Int64)
+    tracks = gather_rows(gradients["forward_row"], trace.ops, "track").to_series().cast(pl.Int64)
     learned = (
         gradients.with_columns(tracks.alias("_track"))
         .drop_nulls("_track")

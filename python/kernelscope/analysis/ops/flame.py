@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from kernelscope.analysis.call_tree import CallTree, nest
-from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.grouping import classes_of, gather_rows, positions
 from kernelscope.analysis.ops.call_stacks import (
     is_hidden_frame,
     recorded_stacks,
@@ -14,7 +14,6 @@ from kernelscope.analysis.ops.call_stacks import (
 )
 from kernelscope.analysis.ops.host_events import call_slices, host_events, shown_name, timed_calls
 from kernelscope.analysis.ops.name_trie import Trie, flat_trie, name_trie
-from kernelscope.analysis.row_lookup import looked_up, positions
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
 
@@ -131,9 +130,9 @@ def _rebuilt_stacks(trace: Trace, events: pl.DataFrame) -> tuple[pl.DataFrame, T
     """
     trie = name_trie(trace.python, _frame_texts)
     tree = CallTree(events)
-    tree.retain(events["is_python"])
+    tree.keep_marked(events["is_python"])
     # A frame knows its caller, who may be on another thread.
-    callers = looked_up(events["row"], trace.python, "parent_row")["parent_row"]
+    callers = gather_rows(events["row"], trace.python, "parent_row")["parent_row"]
     frames = callers.zip_with(events["is_python"], tree.kept())
     paths = trie.path_of.gather(positions(trace.python["row"], frames))
     return events.select("row", paths.alias("text")), trie
@@ -151,7 +150,7 @@ def _nested_rows(trace: Trace, metrics: Sequence[str], *, with_modules: bool) ->
     if "self_cpu" in metrics:
         tree = CallTree(nodes)
         tree.put(nodes.select("dur_ns"))
-        tree.less_children("dur_ns", into="self_cpu")
+        tree.subtract_children("dur_ns", into="self_cpu")
         nodes = nodes.hstack(tree.columns(["self_cpu"]))
     if with_modules:
         # An operator that runs in no module lies in that of its forward operator.

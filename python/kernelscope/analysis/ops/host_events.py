@@ -3,8 +3,7 @@
 import polars as pl
 
 from kernelscope.analysis.call_tree import CallTree, nest
-from kernelscope.analysis.classes import classes_of
-from kernelscope.analysis.row_lookup import looked_up
+from kernelscope.analysis.grouping import classes_of, gather_rows
 from kernelscope.trace import Trace
 
 TIMES = ("cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
@@ -43,7 +42,7 @@ def call_slices(trace: Trace, frames: pl.DataFrame) -> pl.DataFrame:
     ops = trace.ops.select(*slices, track, "module_row", "input_dims", "category", called)
     python = frames.select(*slices, track, is_python)
     # A call that belongs to an operator is drawn on the operator's thread; any other stays apart.
-    owner = looked_up(trace.launches["op_row"], trace.ops, "track")["track"].cast(pl.Int64)
+    owner = gather_rows(trace.launches["op_row"], trace.ops, "track")["track"].cast(pl.Int64)
     calls = trace.launches.select(*slices, pl.coalesce(owner, -1 - track).alias("track"), called)
     events = pl.concat([ops, python, calls], how="diagonal")
     hidden = events["name"].is_in(_HIDDEN).fill_null(value=False)
@@ -60,7 +59,7 @@ def timed_calls(trace: Trace, events: pl.DataFrame) -> CallTree:
     tree = CallTree(events)
     tree.merge_repeats(events["name"])
     tree.put(events.select(cpu_total_ns="dur_ns"))
-    tree.less_children("cpu_total_ns", into="cpu_self_ns")
+    tree.subtract_children("cpu_total_ns", into="cpu_self_ns")
     tree.add(trace.gpu_ops.select(call="op_row", device_self_ns="dur_ns"))
     tree.with_inner("device_self_ns", into="device_total_ns")
     return tree

@@ -7,7 +7,7 @@ import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.call_tree import CallTree
-from kernelscope.analysis.classes import classes_of, taken
+from kernelscope.analysis.grouping import classes_of, taken
 
 # Deeper nodes count for their ancestor at this depth: texts of paths grow with the square of the depth.
 MOST_LEVELS = 256

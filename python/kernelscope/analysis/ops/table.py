@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope.analysis.call_tree import CallTree
-from kernelscope.analysis.classes import Classes, classes_of
 from kernelscope.analysis.gpu.work import GpuWork
-from kernelscope.analysis.grouping import as_text, check_by
+from kernelscope.analysis.grouping import Classes, as_text, check_by, classes_of
 from kernelscope.analysis.kernels.tensor_cores import ELIGIBLE_OPS, kernel_flags
 from kernelscope.analysis.memory.allocations import put_memory
 from kernelscope.analysis.ops.call_stacks import with_call_stacks
@@ -140,7 +139,7 @@ def costed_calls(
     tree.put(ops.select(host_total_ns="dur_ns"))
     # An operator's own time is what neither child operators nor runtime calls take. A driver call inside a
     # runtime call takes no time of its own.
-    tree.less_children("host_total_ns", into="host_self_ns")
+    tree.subtract_children("host_total_ns", into="host_self_ns")
     tree.less_outermost(trace.launches.with_columns(call="op_row"), into="host_self_ns")
     work = trace.gpu_ops.select(call="op_row", value="dur_ns")
     sums = ("device_self_ns", "kernel_ns", "_tc_self_ns")

@@ -179,7 +179,7 @@ def _with_inputs(tables: RankTables, calls: pl.DataFrame, unsized: pl.DataFrame)
     """Elements and type from the shapes of the operator, which older recorders have instead."""
     wanted = unsized.select("rank", row="op_row").unique()
     columns = {"op": "name", "dims": "input_dims", "types": "input_types"}
-    ops = tables.looked_up("ops", wanted, columns).rename({"row": "op_row"})
+    ops = tables.gather_rows("ops", wanted, columns).rename({"row": "op_row"})
     sizes = ops.select("dims", "types").unique().drop_nulls()
     inputs = [_first_input(dims, types) for dims, types in sizes.iter_rows()]
     sizes = sizes.with_columns(
@@ -204,7 +204,7 @@ def _with_inputs(tables: RankTables, calls: pl.DataFrame, unsized: pl.DataFrame)
 def _with_ranges(tables: RankTables, calls: pl.DataFrame, in_range: pl.DataFrame) -> pl.DataFrame:
     """The collective and its elements from the NVTX range around the call, the type from the kernel."""
     wanted = in_range.select("rank", row="range_row").unique()
-    ranges = tables.looked_up("ranges", wanted, {"range": "name", "sizes": "sizes"})
+    ranges = tables.gather_rows("ranges", wanted, {"range": "name", "sizes": "sizes"})
     ranges = ranges.rename({"row": "range_row"})
     sizes = ranges.select("sizes").unique().drop_nulls()
     elements = pl.Series("elements", [_elements(text) for text in sizes["sizes"]], dtype=pl.Int64)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 import polars as pl
 
 from kernelscope.analysis.gpu.work import GpuWork
+from kernelscope.analysis.grouping import gather_rows
 from kernelscope.analysis.intervals import Intervals
-from kernelscope.analysis.row_lookup import looked_up
 from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class RankTables(Protocol):
         """A table."""
         ...
 
-    def looked_up(self, name: str, wanted: pl.DataFrame, texts: Mapping[str, str]) -> pl.DataFrame:
+    def gather_rows(self, name: str, wanted: pl.DataFrame, texts: Mapping[str, str]) -> pl.DataFrame:
         """Columns of text of some rows of a table, under names of their own.
 
         Columns: of ``wanted``, needs ``rank`` and ``row``, no pair twice; gives both, of the rows that are
@@ -55,10 +55,10 @@ class TraceTables:
         """A table."""
         return self._trace.tables[name].lazy().with_columns(self._rank)
 
-    def looked_up(self, name: str, wanted: pl.DataFrame, texts: Mapping[str, str]) -> pl.DataFrame:
+    def gather_rows(self, name: str, wanted: pl.DataFrame, texts: Mapping[str, str]) -> pl.DataFrame:
         """See :class:`RankTables`."""
         asked = wanted.sort("row")
-        found = looked_up(asked["row"], self._trace.tables[name], "row", *texts.values())
+        found = gather_rows(asked["row"], self._trace.tables[name], "row", *texts.values())
         named = (pl.col(column).cast(pl.String).alias(name) for name, column in texts.items())
         return found.filter(pl.col("row").is_not_null()).select(self._rank, "row", *named)
 
@@ -79,7 +79,7 @@ class LakeTables:
         """A table."""
         return self._tables[name]
 
-    def looked_up(self, name: str, wanted: pl.DataFrame, texts: Mapping[str, str]) -> pl.DataFrame:
+    def gather_rows(self, name: str, wanted: pl.DataFrame, texts: Mapping[str, str]) -> pl.DataFrame:
         """See :class:`RankTables`."""
         # A row of one rank may be one of another, too; this leaves few for the join and for the texts.
         some = self[name].filter(pl.col("row").is_in(wanted["row"].implode()))

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from kernelscope.analysis.grouping import sizes_as_text
-from kernelscope.analysis.row_lookup import positions
+from kernelscope.analysis.grouping import positions, sizes_as_text
 from kernelscope.compat.nsys.names import kernel_name_columns, with_kernel_names
 from kernelscope.compat.nsys.parts import ordered_parts
 from kernelscope.compat.nsys.report import KERNEL, PART_ROWS, Field, Figure, Question, Report

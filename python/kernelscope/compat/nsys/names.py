@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from kernelscope.analysis.row_lookup import positions
+from kernelscope.analysis.grouping import positions
 from kernelscope.compat.nsys.report import Question
 from kernelscope.trace import Trace
 

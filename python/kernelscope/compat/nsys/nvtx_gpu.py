@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from kernelscope.analysis.grouping import positions
 from kernelscope.analysis.ranges.projection import enclosing_pairs, host_ranges, project
-from kernelscope.analysis.row_lookup import positions
 from kernelscope.compat.nsys.names import (
     TEXT_COLUMNS,
     kernel_name_columns,

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from kernelscope.analysis.row_lookup import positions
+from kernelscope.analysis.grouping import positions
 from kernelscope.compat.nsys.names import TEXT_COLUMNS, range_text, text_keys
 from kernelscope.compat.nsys.parts import ordered_parts, sums_by_text
 from kernelscope.compat.nsys.report import HOST_BY, NVTX, Field, Question, Report, selected

@@ -2,8 +2,7 @@
 
 import polars as pl
 
-from kernelscope.analysis.classes import classes_of
-from kernelscope.analysis.grouping import as_text
+from kernelscope.analysis.grouping import as_text, classes_of
 from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES, put_memory
 from kernelscope.analysis.ops.call_stacks import recorded_stacks, split_frames, with_event_stacks
 from kernelscope.analysis.ops.host_events import TIMES, host_events, timed_calls

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from kernelscope.analysis.classes import classes_of
+from kernelscope.analysis.grouping import classes_of
 from kernelscope.analysis.timeline import TimelineView
 from kernelscope.report.html.cells import texts
 from kernelscope.report.html.parts import Note, Part, View
