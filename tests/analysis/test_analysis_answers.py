@@ -328,7 +328,7 @@ def test_flops_of_all_steps_over_their_time(tmp_path: Path) -> None:
 
 QUESTIONS = (
     "gpu_timeline",
-    "kernel_launches",
+    "kernels_by_launch",
     "memory_allocations",
     "memory_peak",
     "memory_summary",

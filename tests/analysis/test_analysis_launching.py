@@ -49,19 +49,19 @@ def test_causes_of_gaps(tmp_path: Path) -> None:
         (120 * US, 5 * US, "kernel_wait", "aten::inner", None, None, 4),
         (135 * US, 65 * US, "other", "aten::inner", None, None, 4),
     ]
-    by_cause = analysis.idle_time(trace)
+    by_cause = analysis.idle_summary(trace)
     assert by_cause.select("cause", "idle_ns", "gaps", "share").rows() == [
         ("host_wait", 80 * US, 1, 80 / 150),
         ("other", 65 * US, 1, 65 / 150),
         ("kernel_wait", 5 * US, 1, 5 / 150),
     ]
     assert by_cause["idle_ns"].sum() == analysis.temporal_breakdown(trace)["idle_ns"].sum()
-    by_host = analysis.idle_time(trace, by=("host",))
+    by_host = analysis.idle_summary(trace, by=("host",))
     assert by_host.select("host", "idle_ns").rows() == [(loader, 80 * US), (None, 70 * US)]
-    longer = analysis.idle_time(trace, kernel_delay_ns=70 * US)
+    longer = analysis.idle_summary(trace, kernel_delay_ns=70 * US)
     assert longer.select("cause", "idle_ns").rows() == [("host_wait", 80 * US), ("kernel_wait", 70 * US)]
     with pytest.raises(InvalidArgumentError, match="cannot group by"):
-        analysis.idle_time(trace, by="colour")
+        analysis.idle_summary(trace, by="colour")
 
 
 def test_gaps_of_a_gpu_and_of_its_streams(tmp_path: Path) -> None:
@@ -71,17 +71,17 @@ def test_gaps_of_a_gpu_and_of_its_streams(tmp_path: Path) -> None:
         events.call(0.1 * place, 0.05, place + 1)
         events.kernel("k", start, 10, place + 1, stream=stream)
     trace = events.read(tmp_path)
-    assert analysis.idle_time(trace).is_empty()
-    assert analysis.idle_time(trace, by=("stream", "cause")).select("stream", "cause", "idle_ns").rows() == [
-        (7, "kernel_wait", 10 * US)
-    ]
+    assert analysis.idle_summary(trace).is_empty()
+    assert analysis.idle_summary(trace, by=("stream", "cause")).select(
+        "stream", "cause", "idle_ns"
+    ).rows() == [(7, "kernel_wait", 10 * US)]
 
 
 def test_without_a_launch_the_cause_is_unknown(tmp_path: Path) -> None:
     events = Events()
     events.kernel("a", 0, 5, 1)
     events.kernel("b", 10, 5, 2)
-    assert analysis.idle_time(events.read(tmp_path)).select("cause", "idle_ns").rows() == [(None, 5 * US)]
+    assert analysis.idle_summary(events.read(tmp_path)).select("cause", "idle_ns").rows() == [(None, 5 * US)]
 
 
 @settings(max_examples=30, deadline=None)
@@ -141,7 +141,7 @@ def test_launches_and_their_work(tmp_path: Path) -> None:
     events.kernel("node", 340, 1, 3)
     events.kernel("stray", 400, 1, 99)
     trace = events.read(tmp_path)
-    rows = analysis.launch_stats(trace).select(
+    rows = analysis.launches(trace).select(
         "name", "call", "cpu_dur_ns", "gpu_dur_ns", "launch_delay_ns", "is_short", "is_slow_call", "is_late"
     )
     assert rows.rows() == [
@@ -255,9 +255,9 @@ def test_sequences_of_kernels(tmp_path: Path) -> None:
     [
         "temporal_breakdown",
         "comm_comp_overlap",
-        "idle_time",
+        "idle_summary",
         "idle_gaps",
-        "launch_stats",
+        "launches",
         "launch_summary",
         "queue_length",
         "queue_summary",
@@ -279,7 +279,7 @@ def test_a_trace_without_gpu_work_gives_empty_tables(tmp_path: Path, question: s
 def test_an_empty_trace_misses_every_view_but_links(tmp_path: Path) -> None:
     events = Events({"id": 0})
     events.events.append({"ph": "i", "name": "start", "ts": 1, "pid": 1, "tid": 1, "s": "t"})
-    missing = analysis.missing(events.read(tmp_path))
+    missing = analysis.missing_views(events.read(tmp_path))
     assert missing["view"].to_list() == [view for view in VIEWS if view != "links"]
     assert missing.columns == ["view", "why", "remedy"]
     assert all(text.endswith(".") for text in [*missing["why"], *missing["remedy"]])
@@ -292,7 +292,7 @@ def test_what_was_recorded_is_not_missing(tmp_path: Path) -> None:
     events.call(12, 2, 1)
     events.kernel("sgemm", 20, 5, 1, grid=[1, 1, 1], block=[32, 1, 1])
     events.memory(15, 64)
-    missing = set(analysis.missing(events.read(tmp_path))["view"])
+    missing = set(analysis.missing_views(events.read(tmp_path))["view"])
     shown = {"steps", "operators", "input_shapes", "kernels", "launch_sizes", "gpu_limits", "links", "memory"}
     assert not missing & (shown | {"roofline", "phases"})
     assert {"python", "modules", "memory_lifetimes", "ranges", "communication"} <= missing
@@ -301,7 +301,7 @@ def test_what_was_recorded_is_not_missing(tmp_path: Path) -> None:
 def test_kernels_without_operators_miss_their_links(tmp_path: Path) -> None:
     events = Events()
     events.kernel("sgemm", 20, 5, 1)
-    missing = analysis.missing(events.read(tmp_path))
+    missing = analysis.missing_views(events.read(tmp_path))
     assert {"operators", "links"} <= set(missing["view"])
     remedy = dict(missing.select("view", "remedy").iter_rows())["links"]
     assert "ProfilerActivity.CPU" in remedy

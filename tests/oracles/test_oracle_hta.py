@@ -334,14 +334,14 @@ def test_own_answers_are_those_without_rounding(read: Read) -> None:
     assert gpu["span_ns"] / 1000 == pytest.approx(float(theirs["kernel_time(us)"]), abs=0.5)
     assert gpu["idle_ns"] / 1000 == pytest.approx(float(theirs["idle_time(us)"]), rel=1e-5)
     assert gpu["compute_ns"] / 1000 == pytest.approx(float(theirs["compute_time(us)"]), rel=1e-5)
-    idle = analysis.idle_time(trace, by=("stream", "cause"))
+    idle = analysis.idle_summary(trace, by=("stream", "cause"))
     expected = {
         (int(row["stream"]), row["idle_category"]): float(row["idle_time"])
         for row in rows_of(folder, "idle_time.csv", 0) or []
     }
     actual = {(row["stream"], row["cause"]): row["idle_ns"] / 1000 for row in idle.to_dicts()}
     assert {key: value for key, value in expected.items() if value} == pytest.approx(actual, rel=1e-3)
-    launches = {row["correlation"]: row for row in analysis.launch_stats(trace).to_dicts()}
+    launches = {row["correlation"]: row for row in analysis.launches(trace).to_dicts()}
     for row in rows_of(folder, "launch_stats_rank0.csv", 0) or []:
         own = launches[int(row["correlation"])]
         assert own["cpu_dur_ns"] / 1000 == pytest.approx(float(row["cpu_duration"]))

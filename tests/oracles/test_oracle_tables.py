@@ -152,6 +152,6 @@ def test_step_parts_sum_to_the_step(read: Read, path: Path) -> None:
 @pytest.mark.parametrize("path", VALID)
 def test_device_totals_of_roots_sum_to_the_linked_time(read: Read, path: Path) -> None:
     trace = read(path)
-    calls = analysis.op_calls(trace)
+    calls = analysis.ops(trace)
     linked = int(trace.gpu_ops.filter(pl.col("op_row").is_not_null())["dur_ns"].sum())
     assert int(calls.filter(pl.col("parent_row").is_null())["device_total_ns"].sum()) == linked

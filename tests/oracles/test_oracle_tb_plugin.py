@@ -215,7 +215,7 @@ def test_launch_sizes_of_kernels(read: Read, load_json: Load) -> None:
         tb.launch_key(row, "op_name", "regs_per_thread", "shared_memory"): row["op_tc_eligible"]
         for row in rows
     }
-    table = analysis.kernel_launches(read(need(RESNET)))
+    table = analysis.kernels_by_launch(read(need(RESNET)))
     actual = {
         tb.launch_key(row, "op", "registers", "shared_memory_bytes"): row["op_tc_eligible"]
         for row in table.filter(pl.col("op").is_not_null()).to_dicts()
@@ -225,7 +225,7 @@ def test_launch_sizes_of_kernels(read: Read, load_json: Load) -> None:
 
 def test_occupancy_by_limits_is_what_the_recorder_says(read: Read) -> None:
     # Of a launch that fills the GPU, the achieved occupancy is the theoretical one, in whole percent.
-    table = analysis.kernel_launches(read(need(RESNET))).filter(pl.col("waves") >= 1)
+    table = analysis.kernels_by_launch(read(need(RESNET))).filter(pl.col("waves") >= 1)
     assert table.height > 100
     off = (table["theoretical_occupancy_pct"] - table["occupancy_pct"]).abs()
     assert off.max() <= 0.5
@@ -257,7 +257,7 @@ def test_tensor_cores_of_unit_traces(read: Read, load_json: Load, path: Path) ->
         for row in expected["kernels_by_properties_and_op"] or []
         if row["op_name"] != "CallTreeRoot"
     }
-    launches = analysis.kernel_launches(trace).filter(pl.col("op").is_not_null()).to_dicts()
+    launches = analysis.kernels_by_launch(trace).filter(pl.col("op").is_not_null()).to_dicts()
     found = {
         tb.launch_key(row, "op", "registers", "shared_memory_bytes"): row["op_tc_eligible"]
         for row in launches

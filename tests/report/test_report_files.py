@@ -42,10 +42,10 @@ ANSWERS = {
     "memory",
     "memory_peak",
     "memory_by_op",
-    "kernel_launches",
+    "kernels_by_launch",
     "op_kernels",
     "gpu_timeline",
-    "missing",
+    "missing_views",
     "unlinked",
     "diagnostics",
 }

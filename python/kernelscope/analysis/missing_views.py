@@ -24,7 +24,7 @@ class View(NamedTuple):
     remedies: Mapping[str, str]
 
 
-def missing(trace: "Trace") -> pl.DataFrame:
+def missing_views(trace: "Trace") -> pl.DataFrame:
     """The views for which ``trace`` has nothing to show, each with the reason and the remedy as sentences.
 
     A view that is not a row has something to show. The views are: ``steps``, ``operators``, ``input_shapes``,
@@ -34,7 +34,7 @@ def missing(trace: "Trace") -> pl.DataFrame:
 
     Columns: ``view``, ``why`` (what the trace does not have) and ``remedy`` (what to record it with).
     Order: as above.
-    Example: ``dict(missing(trace).select("view", "remedy").iter_rows()).get("memory")``
+    Example: ``dict(missing_views(trace).select("view", "remedy").iter_rows()).get("memory")``
     """
     rows = [
         (name, view.why, view.remedies.get(trace.meta.format, view.remedies["kineto"]))

@@ -18,8 +18,8 @@ def view_frames(trace: "Trace") -> dict[str, pl.DataFrame]:
         "memory": analysis.memory_summary(trace),
         "memory_peak": analysis.memory_peak(trace),
         "memory_by_op": analysis.memory_table(trace),
-        "kernel_launches": analysis.kernel_launches(trace),
+        "kernels_by_launch": analysis.kernels_by_launch(trace),
         "op_kernels": analysis.op_kernels(trace),
         "gpu_timeline": analysis.gpu_timeline(trace),
-        "missing": analysis.missing(trace),
+        "missing_views": analysis.missing_views(trace),
     }

@@ -24,7 +24,7 @@ def parts(trace: "Trace", shape: Shape, views: tuple[str, ...]) -> list[Renderab
 
 
 def _lacking(trace: "Trace", view: str, title: str, shape: Shape) -> list[RenderableType]:
-    rows = analysis.missing(trace).filter(view=view)
+    rows = analysis.missing_views(trace).filter(view=view)
     text = " ".join(rows.row(0)[1:]) if rows.height else "There is nothing to show."
     return [heading(title), note(text, shape)]
 
@@ -93,7 +93,7 @@ def _bytes(column: str) -> Callable[[dict[str, Any]], str]:
 
 def _launches(trace: "Trace", shape: Shape) -> list[RenderableType]:
     """The launches that take longest, and what keeps them from filling the GPU."""
-    table = analysis.kernel_launches(trace).head(shape.top)
+    table = analysis.kernels_by_launch(trace).head(shape.top)
     if table.is_empty():
         return _lacking(trace, "kernels", "Launches", shape)
     fields = [
@@ -116,7 +116,7 @@ def _percent(value: float | None) -> str:
 
 def _missing(trace: "Trace", shape: Shape) -> list[RenderableType]:
     """What the trace has nothing for, and what would have recorded it."""
-    rows = analysis.missing(trace)
+    rows = analysis.missing_views(trace)
     if rows.is_empty():
         return [heading("Missing"), note("Everything that has a view was recorded.", shape)]
     grid = Table.grid(padding=(0, 2))

@@ -8,7 +8,7 @@ import polars as pl
 from kernelscope.analysis.costs.limits import limited_work, work_rows
 from kernelscope.analysis.diff.comparison import SIDES, Comparison, compare, step_pairs
 from kernelscope.analysis.grouping import as_text, check_by
-from kernelscope.analysis.ops.table import op_calls
+from kernelscope.analysis.ops.table import ops
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -161,7 +161,7 @@ def kernel_differences(both: Comparison, *, costs: bool = True) -> pl.DataFrame:
 
 def _operators(both: Comparison, side: str, by: list[str], *, costs: bool) -> pl.DataFrame:
     trace, names = both.side(side)
-    calls = op_calls(trace, collapse=False).select("row", "step", "host_self_ns", "device_self_ns")
+    calls = ops(trace, collapse=False).select("row", "step", "host_self_ns", "device_self_ns")
     named = _in_steps(both, side, calls).join(names, on="row", how="inner")
     count = both.steps.height
     table = named.group_by(by).agg(

@@ -21,7 +21,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def launch_stats(
+def launches(
     trace: "Trace",
     *,
     runtime_cutoff_ns: int = 50_000,
@@ -60,7 +60,7 @@ def launch_summary(
     runtime_cutoff_ns: int = 50_000,
     delay_cutoff_ns: int = 100_000,
 ) -> pl.DataFrame:
-    """What launching cost, summed over the works that agree in the columns ``by`` of ``launch_stats``.
+    """What launching cost, summed over the works that agree in the columns ``by`` of ``launches``.
 
     Columns: those of ``by``; ``works``; of each of ``cpu_dur_ns``, ``gpu_dur_ns`` and ``launch_delay_ns`` the
         sum (``_sum``), ``_p50``, ``_p90``, ``_p99`` and ``_max``; ``short``, ``slow_calls`` and ``late``

@@ -19,7 +19,7 @@ _RECORDED = ("row", "launch_row", "op_row", "range_row", "device", "stream", "st
 _CAUSE = pl.Enum(["host_wait", "kernel_wait", "other"])
 
 
-def idle_time(
+def idle_summary(
     trace: "Trace",
     by: str | Sequence[str] = ("device", "cause"),
     *,

@@ -15,7 +15,7 @@ _SIZES = ("grid", "block", "registers", "shared_memory_bytes")
 _BY = ("name", "op", *_SIZES, "device")
 
 
-def kernel_launches(trace: "Trace") -> pl.DataFrame:
+def kernels_by_launch(trace: "Trace") -> pl.DataFrame:
     """Kernels by name, operator and launch size, with what keeps each from filling the GPU.
 
     Columns: ``name``, ``op`` (that launched it; null if unknown), ``grid``, ``block``, ``registers`` (of a

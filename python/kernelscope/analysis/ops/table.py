@@ -103,7 +103,7 @@ def _summed(sums: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     )
 
 
-def op_calls(trace: "Trace", *, collapse: bool = True) -> pl.DataFrame:
+def ops(trace: "Trace", *, collapse: bool = True) -> pl.DataFrame:
     """What each call of an operator or annotation cost.
 
     Columns: those of the table ``ops``, the metrics of :func:`op_table`, and ``is_operator`` (false
@@ -169,7 +169,7 @@ def operator_classes(ops: pl.DataFrame, by: Iterable[str] = ()) -> Classes:
 
 
 def operator_flags(ops: pl.DataFrame) -> pl.DataFrame:
-    """Adds ``is_operator`` (see :func:`op_calls`) and ``eligible`` (1 where tensor cores can run it).
+    """Adds ``is_operator`` (see :func:`ops`) and ``eligible`` (1 where tensor cores can run it).
 
     Columns: of ``ops``, needs ``name`` and ``category``; a row for each class of operators, for texts are
         gone through one by one.

@@ -11,7 +11,7 @@ from kernelscope.analysis.costs.coverage import cost_findings, coverage_of, kind
 from kernelscope.analysis.costs.limits import limited_work
 from kernelscope.analysis.gpu.summary import gpu_summary
 from kernelscope.analysis.kernels.table import kernel_table
-from kernelscope.analysis.missing_views import missing
+from kernelscope.analysis.missing_views import missing_views
 from kernelscope.analysis.ops.table import op_table, op_tables
 from kernelscope.analysis.overview import overview
 from kernelscope.analysis.steps.breakdown import step_breakdown
@@ -122,11 +122,11 @@ class Sources:
     @property
     @per_trace
     def _missing(self) -> dict[str, str]:
-        rows = missing(self.trace).iter_rows(named=True)
+        rows = missing_views(self.trace).iter_rows(named=True)
         return {row["view"]: f"{row['why']} {row['remedy']}" for row in rows}
 
     def missing(self, *names: str) -> list[Note]:
-        """What the trace lacks for views of :func:`kernelscope.analysis.missing`, and the remedies."""
+        """What the trace lacks for views of :func:`kernelscope.analysis.missing_views`, and the remedies."""
         return [Note(self._missing[name], missing=True) for name in names if name in self._missing]
 
     @property

@@ -7,7 +7,7 @@ import polars as pl
 from kernelscope.analysis.gpu.copy_bandwidth import memory_bandwidth_summary
 from kernelscope.analysis.gpu.time import temporal_breakdown
 from kernelscope.analysis.launches.calls import launch_summary
-from kernelscope.analysis.launches.idle import idle_time
+from kernelscope.analysis.launches.idle import idle_summary
 from kernelscope.analysis.launches.queueing import queue_summary
 from kernelscope.report.html.charts import time_unit
 from kernelscope.report.html.parts import Figure, Part, View
@@ -45,7 +45,7 @@ def _parts(sources: Sources) -> list[Part]:
         "Gaps in which a GPU idled. host_wait: its next work had not been launched; kernel_wait: it waited in"
         " the queue for a moment; other: it waited for an event, a copy or another stream."
     )
-    idle = idle_time(trace)
+    idle = idle_summary(trace)
     if idle.height:
         parts.append(Table("idle", "Idle time by cause", what, _as_percent(idle)))
     launches = launch_summary(trace)

@@ -5,7 +5,7 @@ from typing import cast
 import polars as pl
 
 from kernelscope.analysis.grouping import sizes_as_text
-from kernelscope.analysis.launches.table import kernel_launches
+from kernelscope.analysis.launches.table import kernels_by_launch
 from kernelscope.report.html.charts import donut, donut_height, donut_layout, slice_trace
 from kernelscope.report.html.parts import Figure, Group, Part, View
 from kernelscope.report.html.sources import Sources, with_share
@@ -41,7 +41,7 @@ def _parts(sources: Sources) -> list[Part]:
     named = with_share(kernels, "total_ns").join(roofs, left_on="name", right_on="kernel", how="left")
     opens = (("Launches", "launches", "name", "name"),)
     what = "Summed over the launches of one name."
-    by_launch = with_share(sizes_as_text(kernel_launches(sources.trace)), "total_ns")
+    by_launch = with_share(sizes_as_text(kernels_by_launch(sources.trace)), "total_ns")
     choices: list[tuple[str, Part]] = [
         ("name", Table("kernels", "Kernels", what, named, ("name", *_FIGURES), opens)),
         (
