@@ -334,7 +334,7 @@ QUESTIONS = (
     "memory_summary",
     "memory_table",
     "memory_timeline",
-    "missing",
+    "missing_views",
     "module_table",
     "op_kernels",
     "op_shares",

@@ -186,7 +186,7 @@ def _of_launches(
 
 
 def _launched(
-    name: str, dims: str | None, kernels: list[tuple[str, str | None]], trace: "Trace"
+    name: str, dims: str | None, kernels: list[tuple[str, list[int] | None]], trace: "Trace"
 ) -> ExternalHints:
     if "moe_forward" in name:
         x, logits = shape_of_input(dims, 0), shape_of_input(dims, 1)

@@ -136,10 +136,6 @@ _TRACE_COLUMNS = (
 )  # fmt: skip
 
 
-def _axes(size: str) -> list[pl.Expr]:
-    return [pl.col(size).arr.get(at).alias(f"{size}_{axis}") for at, axis in enumerate(_AXES)]
-
-
 def _gpu_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
     del question
     work = trace.gpu_ops.select(_TRACE_COLUMNS)
