@@ -296,10 +296,10 @@ def test_the_timeline_of_a_large_trace_has_the_threads_of_a_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = trace_of(tmp_path, steps=5)
-    whole = ks.report.views(trace)["trace"].payload()["parts"]
+    whole = ks.report.page_views(trace)["trace"].payload()["parts"]
     monkeypatch.setattr(window, "MOST_EVENTS", 4)
     monkeypatch.setattr(timeline, "_MOST_EVENTS", 4)
-    shown, note = ks.report.views(trace)["trace"].payload()["parts"]
+    shown, note = ks.report.page_views(trace)["trace"].payload()["parts"]
     assert [part["kind"] for part in whole] == ["timeline"]
     assert [track["label"] for track in shown["tracks"]] == [t["label"] for t in whole[0]["tracks"]]
     assert [len(level["track"]) for level in shown["levels"]] == [5, 5, 4]
@@ -309,7 +309,7 @@ def test_the_timeline_of_a_large_trace_has_the_threads_of_a_step(
 
 def test_levels_of_detail_keep_times_and_names(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, steps=2)
-    (shown,) = ks.report.views(trace)["trace"].payload()["parts"]
+    (shown,) = ks.report.page_views(trace)["trace"].payload()["parts"]
     level = shown["levels"][0]
     starts, at = [], 0
     for step in level["start_steps"]:
@@ -333,7 +333,7 @@ def test_a_trace_shows_its_tables(tmp_path: Path) -> None:
 
 
 def test_every_view_shows_itself_without_a_script(tmp_path: Path) -> None:
-    views = ks.report.views(trace_of(tmp_path, steps=30, name=HOSTILE))
+    views = ks.report.page_views(trace_of(tmp_path, steps=30, name=HOSTILE))
     assert len(views) == 13
     for name, view in views.items():
         shown = view._repr_html_()
@@ -343,8 +343,8 @@ def test_every_view_shows_itself_without_a_script(tmp_path: Path) -> None:
 
 
 def test_views_are_bounded(tmp_path: Path) -> None:
-    few = ks.report.views(trace_of(tmp_path, steps=30))
-    many = ks.report.views(trace_of(tmp_path, steps=900))
+    few = ks.report.page_views(trace_of(tmp_path, steps=30))
+    many = ks.report.page_views(trace_of(tmp_path, steps=900))
     for name in few:
         assert len(many[name]._repr_html_()) < len(few[name]._repr_html_()) + 500, name
         assert len(many[name]._repr_html_()) < 20_000, name
@@ -354,5 +354,5 @@ def test_views_are_bounded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("view", ["modules", "memory", "ranges", "communication"])
 def test_what_is_missing_is_said(tmp_path: Path, view: str) -> None:
     assert re.search(
-        r"<p>.*(Profile|record).*</p>", ks.report.views(trace_of(tmp_path, steps=1))[view]._repr_html_()
+        r"<p>.*(Profile|record).*</p>", ks.report.page_views(trace_of(tmp_path, steps=1))[view]._repr_html_()
     )

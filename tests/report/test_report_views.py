@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +16,9 @@ import pytest
 from rich.cells import cell_len
 
 import kernelscope as ks
-from kernelscope.cli import analyze
 from kernelscope.report import FORMATS, asked_tables, render
 from kernelscope.report.html.views import every_view
-from kernelscope.report.view_tables import VIEWS
+from kernelscope.report.views import on_request
 
 HOSTILE = "[bold red]m[/] \x1b[2J\u202e <script>" + "é" * 200
 
@@ -48,12 +50,12 @@ def network(folder: Path, name: str = "Net_0") -> ks.Trace:
     return ks.read(path)
 
 
-def test_every_view_is_an_option_of_the_command() -> None:
-    assert tuple(VIEWS) == analyze._VIEWS
+def test_every_view_on_request_is_an_option_of_the_command() -> None:
+    assert on_request() == ("modules", "memory", "launches", "gaps", "missing")
 
 
 def test_views_show_what_is_there(tmp_path: Path) -> None:
-    text = text_of(network(tmp_path), tmp_path, *VIEWS)
+    text = text_of(network(tmp_path), tmp_path, *on_request())
     modules, memory = text.index("\nModules\n"), text.index("\nMemory\n")
     assert text.index("\nGPUs") < modules < memory < text.index("\nMissing\n")
     assert "Net_0" in text[modules:memory]
@@ -67,7 +69,7 @@ def test_a_view_without_data_says_what_would_have_recorded_it(tmp_path: Path) ->
     path = tmp_path / "host.json"
     event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 5}
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [event]}))
-    text = " ".join(text_of(ks.read(path), tmp_path, *VIEWS).split())
+    text = " ".join(text_of(ks.read(path), tmp_path, *on_request()).split())
     assert "Modules Calls of nn.Module were not recorded. Profile with with_stack=True" in text
     assert "Memory Allocations were not recorded. Profile with profile_memory=True." in text
     assert "Launches The trace has no kernels. Profile with activities=" in text
@@ -75,7 +77,7 @@ def test_a_view_without_data_says_what_would_have_recorded_it(tmp_path: Path) ->
 
 @pytest.mark.parametrize("width", [60, 100, 180])
 def test_hostile_names_stay_text_and_fit(tmp_path: Path, width: int) -> None:
-    text = text_of(network(tmp_path, HOSTILE), tmp_path, *VIEWS, width=width)
+    text = text_of(network(tmp_path, HOSTILE), tmp_path, *on_request(), width=width)
     assert max(cell_len(line) for line in text.splitlines()) <= width
     assert "\x1b" not in text
     assert "\u202e" not in text
@@ -84,7 +86,7 @@ def test_hostile_names_stay_text_and_fit(tmp_path: Path, width: int) -> None:
 
 def test_real_traces_fit(shared: Path, tmp_path: Path) -> None:
     for path in sorted((shared / "traces").glob("*/*.*")):
-        lines = text_of(ks.read(path), tmp_path, *VIEWS, width=100).splitlines()
+        lines = text_of(ks.read(path), tmp_path, *on_request(), width=100).splitlines()
         assert max(cell_len(line) for line in lines[2:]) <= 100, path.name
 
 
@@ -104,7 +106,7 @@ def test_views_are_in_the_json(tmp_path: Path) -> None:
     assert document["modules"][0]["module"] == "Net_0"
     assert document["memory"][0]["peak_bytes"] == 4096
     assert document["overview"][0]["kernels"] == 1
-    assert {row["view"] for row in document["missing"]} >= {"steps", "ranges"}
+    assert {row["view"] for row in document["missing_views"]} >= {"steps", "ranges"}
 
 
 # Every format and era, apart from the two largest files.
@@ -192,3 +194,28 @@ def test_what_is_not_asked_for_is_null(shared: Path) -> None:
         assert frame.select(columns).equals(full.select(columns)), name
         others = frame.select(pl.exclude(columns))
         assert others.null_count().row(0) == (frame.height,) * others.width, name
+
+
+def test_a_new_view_is_one_file(tmp_path: Path) -> None:
+    package = Path(ks.__file__).parent
+    copy = tmp_path / "copy" / "kernelscope"
+    shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "report" / "views" / "answer.py").write_text(
+        "import polars as pl\n\nORDER = 95\nON_REQUEST = True\n\n\n"
+        "def frames(trace):\n    return {'answer': pl.DataFrame({'value': [42]})}\n\n\n"
+        "def text(trace, shape):\n    return ['The answer is 42']\n"
+    )
+    network(tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(copy.parent)}
+
+    def analyze(*options: str) -> str:
+        command = [sys.executable, "-m", "kernelscope", "analyze", "trace.json", *options]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert "The answer is 42" not in analyze()
+    assert "The answer is 42" in analyze("--also", "answer")
+    assert json.loads(analyze("--format", "json"))["answer"] == [{"value": 42}]
+    analyze("--format", "csv", "--out", "folder")
+    assert (tmp_path / "folder" / "answer.csv").read_text() == "value\n42\n"

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from kernelscope.cli import arguments
 from kernelscope.cli.reading import read_trace
 from kernelscope.errors import InvalidArgumentError
+from kernelscope.report.views import on_request
 
 if TYPE_CHECKING:
     from kernelscope.cli.arguments import Subparsers
 
 _FOLDERS = ("csv", "parquet")
 _FILES = {**dict.fromkeys(_FOLDERS, "folder of files"), "html": "page"}
-# Those of report/view_tables.py, which takes a while to import.
-_VIEWS = ("modules", "memory", "launches", "gaps", "missing")
 
 
 def add_parser(subparsers: "Subparsers") -> None:
@@ -43,7 +42,7 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--also",
         action="append",
-        choices=_VIEWS,
+        choices=on_request(),
         default=[],
         help="a view that the text shows beside its own, and may be given again; the other formats have them",
     )

@@ -2,14 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import polars as pl
 from rich.box import SIMPLE_HEAD, Box
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from kernelscope.report.names import safe, short
 from kernelscope.units import format_count, format_ns, format_percent
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
 
 # The narrowest name that still tells kernels apart.
 _NAME_WIDTH = 24
@@ -92,6 +97,26 @@ def named_table(rows: Sequence[dict[str, Any]], title: str, fields: Sequence[Fie
     return table
 
 
+def top_table(
+    table: pl.DataFrame, by: str, title: str, fields: list[Field], shape: Shape
+) -> list[RenderableType]:
+    """The rows of ``table`` with the most of ``by``, under a heading."""
+    order = table.sort([by, "name"], descending=[True, False], nulls_last=True).head(shape.top)
+    found: list[RenderableType] = [heading(title), named_table(order.to_dicts(), "name", fields, shape)]
+    if table.height > order.height:
+        found.append(note(f"and {format_count(table.height - order.height)} more", shape))
+    return found
+
+
 def plain(text: str, shape: Shape) -> Text:
     """Text from a trace as a cell: never markup, and only what the output can show."""
     return Text(text if shape.unicode else text.encode("ascii", "replace").decode("ascii"))
+
+
+def lacking(trace: "Trace", view: str, title: str, shape: Shape) -> list[RenderableType]:
+    """Why the trace has nothing for a view, and the remedy."""
+    from kernelscope import analysis
+
+    rows = analysis.missing(trace).filter(view=view)
+    text = " ".join(rows.row(0)[1:]) if rows.height else "There is nothing to show."
+    return [heading(title), note(text, shape)]

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
-from kernelscope import analysis
-from kernelscope.report.answers import Answers
-from kernelscope.report.view_frames import view_frames
+from kernelscope.report import views
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -16,28 +14,10 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 
-def to_json(trace: "Trace", answers: Answers) -> str:
-    """The report as JSON: ``schema_version``, ``trace``, then a list of rows per answer."""
-    return dump(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "trace": describe(trace),
-            "steps": answers.steps.to_dicts(),
-            "breakdown": answers.breakdown.to_dicts(),
-            "ops": answers.ops.to_dicts(),
-            "kernels": answers.kernels.to_dicts(),
-            "ranges": answers.ranges.to_dicts(),
-            "gpus": answers.gpus.to_dicts(),
-            "gpu_time": analysis.temporal_breakdown(trace).to_dicts(),
-            "overlap": answers.overlap.to_dicts(),
-            "idle": answers.idle.to_dicts(),
-            "idle_hosts": answers.idle_hosts.to_dicts(),
-            "recommendations": answers.recommendations.to_dicts(),
-            **{name: frame.to_dicts() for name, frame in view_frames(trace).items()},
-            "unlinked": answers.unlinked.to_dicts(),
-            "diagnostics": answers.diagnostics.to_dicts(),
-        }
-    )
+def to_json(trace: "Trace") -> str:
+    """The report as JSON: ``schema_version``, ``trace``, then a list of rows per frame of a view."""
+    found = {name: frame.to_dicts() for name, frame in views.frames(trace).items()}
+    return dump({"schema_version": SCHEMA_VERSION, "trace": describe(trace), **found})
 
 
 def describe(trace: "Trace") -> dict[str, Any]:

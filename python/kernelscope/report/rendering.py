@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelscope.errors import InvalidArgumentError
-from kernelscope.report.answers import answer
 
 if TYPE_CHECKING:
     from kernelscope.report.html.parts import View
@@ -30,7 +29,7 @@ def render(
     need ``out``, a folder, and ``html`` a file, one page that works offline. What stood there before
     is replaced only when the new report is complete. ``top`` is the number of rows of each table of
     the text, ``width`` its columns: null for those of the terminal. ``also`` names views that the text
-    shows, too: those of ``VIEWS`` in ``report/view_tables.py``.
+    shows, too: those of ``report/views`` with ``ON_REQUEST``.
 
     Raises: InvalidArgumentError: an unknown format, no folder for CSV or Parquet or file for HTML, or a
             package that the page needs is not installed.
@@ -45,7 +44,7 @@ def render(
             raise InvalidArgumentError(f"the format {format} is a folder of files: name it with --out")
         from kernelscope.report import folder
 
-        folder.write(trace, answer(trace), out, suffix=format)
+        folder.write(trace, out, suffix=format)
         return
     if format == "html":
         if out is None:
@@ -57,14 +56,14 @@ def render(
     if format == "json":
         from kernelscope.report import document
 
-        text = document.to_json(trace, answer(trace))
+        text = document.to_json(trace)
     else:
         from kernelscope.report import text as terminal
 
         if out is None:
-            terminal.print_report(trace, answer(trace), top=top, width=width, also=also)
+            terminal.print_report(trace, top=top, width=width, also=also)
             return
-        text = terminal.to_text(trace, answer(trace), top=top, width=width, also=also)
+        text = terminal.to_text(trace, top=top, width=width, also=also)
     if out is None:
         sys.stdout.write(text)
     else:
@@ -73,10 +72,10 @@ def render(
         write_text(out, text)
 
 
-def views(trace: "Trace") -> "dict[str, View]":
+def page_views(trace: "Trace") -> "dict[str, View]":
     """The views of the page by name; each displays itself in a notebook.
 
-    Example: ``ks.report.views(trace)["kernels"]``
+    Example: ``ks.report.page_views(trace)["kernels"]``
     """
     from kernelscope.report.html.views import every_view
 

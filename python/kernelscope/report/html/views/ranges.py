@@ -2,11 +2,11 @@
 
 import polars as pl
 
-from kernelscope.report.answers import range_table
 from kernelscope.report.html.charts import bars
 from kernelscope.report.html.parts import Note, Part, View
 from kernelscope.report.html.sources import Sources
 from kernelscope.report.html.tables import Table
+from kernelscope.report.views.ranges import range_table
 
 _COLUMNS = (
     "name", "domain", "ranges", "gpu_exclusive_ns", "gpu_busy_ns", "gpu_span_ns", "dur_ns", "launches",

@@ -1,11 +1,16 @@
 """How the time of each GPU divides, and why it idled, as text."""
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 from rich.console import RenderableType
 
-from kernelscope.report.answers import Answers
+from kernelscope import analysis
 from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns, share
 from kernelscope.units import format_ns, format_percent
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
 
 _CAUSES = {
     "host_wait": "waiting for the host to launch",
@@ -15,18 +20,31 @@ _CAUSES = {
 _MOST_HOSTS = 5
 
 
-def parts(answers: Answers, shape: Shape) -> list[RenderableType]:
+ORDER = 60
+
+
+def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+    """The frames of the view, by the names of their files."""
+    return {
+        "overlap": analysis.comm_comp_overlap(trace),
+        "idle": analysis.idle_summary(trace),
+        "idle_hosts": analysis.idle_summary(trace, by=("host",)),
+    }
+
+
+def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
     """What communication exposed, and idle time by cause and by what kept the host."""
-    if answers.idle.is_empty() and answers.overlap.is_empty():
+    overlap, idle, idle_hosts = frames(trace).values()
+    if idle.is_empty() and overlap.is_empty():
         return []
     found: list[RenderableType] = []
-    exposed = _exposed(answers)
+    exposed = _exposed(overlap)
     if exposed:
         found += [heading("Communication"), note(exposed, shape)]
-    total = int(answers.idle["idle_ns"].sum())
+    total = int(idle["idle_ns"].sum())
     if not total:
         return found
-    causes = answers.idle.group_by("cause").agg(pl.col("idle_ns", "gaps").sum(), pl.col("max_ns").max())
+    causes = idle.group_by("cause").agg(pl.col("idle_ns", "gaps").sum(), pl.col("max_ns").max())
     rows = [
         {**row, "name": _CAUSES.get(row["cause"] or "", "no launch recorded")}
         for row in causes.sort("idle_ns", "cause", descending=[True, False], nulls_last=True).to_dicts()
@@ -38,16 +56,16 @@ def parts(answers: Answers, shape: Shape) -> list[RenderableType]:
         Field("longest", ns("max_ns")),
     ]
     found += [heading(f"GPU idle: {format_ns(total)}"), named_table(rows, "why", fields, shape)]
-    hosts = answers.idle_hosts.filter(pl.col("host").is_not_null()).head(min(_MOST_HOSTS, shape.top))
+    hosts = idle_hosts.filter(pl.col("host").is_not_null()).head(min(_MOST_HOSTS, shape.top))
     if hosts.height:
         named = [{**row, "name": row["host"]} for row in hosts.iter_rows(named=True)]
         found += [heading("What the host did meanwhile"), named_table(named, "operator", fields, shape)]
     return found
 
 
-def _exposed(answers: Answers) -> str:
+def _exposed(overlap: pl.DataFrame) -> str:
     """A sentence on how much of the communication nothing hides; empty if there is none."""
-    sums = answers.overlap.select(pl.col("communication_ns", "exposed_ns").sum()).row(0)
+    sums = overlap.select(pl.col("communication_ns", "exposed_ns").sum()).row(0)
     total, exposed = sums
     if not total:
         return ""

@@ -1,16 +1,45 @@
 """NVTX ranges on the host and on the GPU, as text."""
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import polars as pl
 from rich.console import RenderableType
 
+from kernelscope.analysis.ranges.projection import range_sums
 from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns, share
 from kernelscope.units import format_count
 
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
 
-def parts(ranges: pl.DataFrame, shape: Shape) -> list[RenderableType]:
+ORDER = 40
+
+
+def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+    """The frames of the view, by the names of their files."""
+    return {"ranges": range_table(trace)}
+
+
+def range_table(trace: "Trace") -> pl.DataFrame:
+    """NVTX ranges by domain and name, those without GPU work too, their own GPU time first."""
+    keys = ["domain", "name"]
+    gpu = ("gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "launches", "gpu_ops")
+    if trace.ranges.is_empty():
+        numbers = ("ranges", "dur_ns", *gpu)
+        return pl.DataFrame(schema={**dict.fromkeys(keys, pl.String), **dict.fromkeys(numbers, pl.Int64)})
+    table = range_sums(trace, keys).select(
+        pl.col(keys).cast(pl.String),
+        "ranges",
+        pl.col("host_ns").alias("dur_ns"),
+        *(pl.when(pl.col("projected") > 0).then(name) for name in gpu),
+    )
+    order = ["gpu_exclusive_ns", "dur_ns"]
+    return table.sort([*order, *keys], descending=[True, True, False, False], nulls_last=True)
+
+
+def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
     """The ranges that cost most; nothing for a trace without NVTX."""
+    ranges = range_table(trace)
     if ranges.is_empty():
         return []
     total = cast("int | None", ranges["gpu_exclusive_ns"].sum()) or 0

@@ -1,22 +1,36 @@
 """What is recommended, as text."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kernelscope import analysis
 from kernelscope.report.cells import Shape, heading, note, plain
 from kernelscope.report.names import safe
 from kernelscope.units import format_percent
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
 
 _MOST = 5
 _STYLES = {"high": "red", "medium": "yellow", "low": "dim"}
 
 
-def parts(recommendations: pl.DataFrame, shape: Shape) -> list[RenderableType]:
+ORDER = 70
+TEXT_ORDER = 15
+
+
+def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+    """The frames of the view, by the names of their files."""
+    return {"recommendations": analysis.recommendations(trace)}
+
+
+def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
     """The weightiest few, each with its evidence and what to do; nothing where there is none."""
+    recommendations = analysis.recommendations(trace)
     if recommendations.is_empty():
         return []
     table = Table.grid(padding=(0, 2))

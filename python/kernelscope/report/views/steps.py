@@ -1,17 +1,20 @@
 """Where the time of the steps went, as text."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kernelscope import analysis
 from kernelscope.analysis import CATEGORIES
-from kernelscope.report.answers import Answers
 from kernelscope.report.cells import Shape, heading, note, plain
 from kernelscope.report.names import short
 from kernelscope.units import format_ns, format_percent
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
 
 # Title, the letter that stands for it where there is no colour, and the colour.
 _LOOKS = {
@@ -28,10 +31,23 @@ _WIDEST_BAR = 80
 _MOST_STEPS = 20
 
 
-def parts(answers: Answers, shape: Shape) -> list[RenderableType]:
+ORDER = 10
+
+
+def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+    """The frames of the view, by the names of their files."""
+    every = analysis.step_breakdown(trace, include_partial=True)
+    return {
+        "steps": every.select("step", "name", "start_ns", "total_ns", "is_partial"),
+        "breakdown": every.filter(~pl.col("is_partial")),
+    }
+
+
+def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
     """The mean step by category, and a bar for each step."""
-    breakdown = answers.breakdown
-    cut = answers.steps["is_partial"].sum()
+    found_steps = frames(trace)
+    breakdown = found_steps["breakdown"]
+    cut = found_steps["steps"]["is_partial"].sum()
     if breakdown.is_empty():
         text = "The trace has no steps and no operators to make one of."
         return [heading("Steps"), note(text, shape)]

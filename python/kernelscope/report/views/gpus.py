@@ -1,15 +1,28 @@
 """How busy and how full each GPU was, as text."""
 
+from typing import TYPE_CHECKING
+
+import polars as pl
 from rich.console import RenderableType
 
-from kernelscope.report.answers import Answers
+from kernelscope import analysis
 from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns
 from kernelscope.units import format_bytes, format_ns, format_percent
 
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
 
-def parts(answers: Answers, shape: Shape) -> list[RenderableType]:
+ORDER = 50
+
+
+def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+    """The frames of the view, by the names of their files."""
+    return {"gpus": analysis.gpu_summary(trace), "gpu_time": analysis.temporal_breakdown(trace)}
+
+
+def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
     """A row for each GPU that worked."""
-    gpus = answers.gpus
+    gpus = analysis.gpu_summary(trace)
     if gpus.is_empty():
         return [heading("GPUs"), note("The trace has no GPU work.", shape)]
     rows = [

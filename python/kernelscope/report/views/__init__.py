@@ -1,0 +1,59 @@
+"""The views of a report, one module each: a module put here is shown by every writer.
+
+A view has ``ORDER``, its place among the others, and what it offers of: ``frames(trace)``, by the names of
+their files and of the keys of JSON; ``more_frames(trace)``, which only a folder of files has; and
+``text(trace, shape)``, the parts of the text. ``TEXT_ORDER`` is its place in the text where that is another.
+The text shows a view with ``ON_REQUEST = True`` only when asked for.
+"""
+
+import re
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from kernelscope.trace import Trace
+
+_ORDER = re.compile(r"^ORDER = (\d+)$", re.MULTILINE)
+_ON_REQUEST = re.compile(r"^ON_REQUEST = True$", re.MULTILINE)
+
+
+def on_request() -> tuple[str, ...]:
+    """The names of the views that the text shows when asked, without importing them."""
+    found: list[tuple[int, str]] = []
+    for path in Path(__file__).parent.glob("[a-z]*.py"):
+        source = path.read_text(encoding="utf-8")
+        order = _ORDER.search(source)
+        if order and _ON_REQUEST.search(source):
+            found.append((int(order[1]), path.stem))
+    return tuple(name for _, name in sorted(found))
+
+
+@cache
+def every() -> tuple[Any, ...]:
+    """The modules of all views, in order."""
+    names = (path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
+    return tuple(sorted(map(named, names), key=lambda view: view.ORDER))
+
+
+def named(name: str) -> Any:
+    """The module of a view."""
+    return import_module(f"{__name__}.{name}")
+
+
+def is_on_request(view: Any) -> bool:
+    """Whether the text shows the view only when asked."""
+    return getattr(view, "ON_REQUEST", False)
+
+
+def frames(trace: "Trace", *, more: bool = False) -> "dict[str, pl.DataFrame]":
+    """The frames of all views by name, with ``more`` those that only a folder of files has, too."""
+    found: dict[str, pl.DataFrame] = {}
+    for view in every():
+        for offer in ("frames", "more_frames") if more else ("frames",):
+            if hasattr(view, offer):
+                found |= getattr(view, offer)(trace)
+    return found

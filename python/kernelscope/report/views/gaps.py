@@ -1,0 +1,33 @@
+"""The longest gaps, and what the host did meanwhile."""
+
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+
+from kernelscope import analysis
+from kernelscope.report.cells import Field, Shape, heading, named_table, note, ns
+from kernelscope.report.names import safe
+from kernelscope.units import format_ns
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+ORDER = 125
+ON_REQUEST = True
+
+
+def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
+    """The longest gaps, and what the host did meanwhile."""
+    gaps = analysis.idle_gaps(trace).head(shape.top)
+    if gaps.is_empty():
+        return [heading("Gaps"), note("No GPU idled between its works.", shape)]
+    rows = [{**row, "name": row["host"] or "nothing recorded"} for row in gaps.iter_rows(named=True)]
+    fields = [
+        Field("gap", ns("dur_ns")),
+        Field("host took", ns("host_ns")),
+        Field("GPU", lambda row: str(row["device"])),
+        Field("before", lambda row: safe(row["op"] or "-")[:24]),
+    ]
+    total = format_ns(int(gaps["dur_ns"].sum()))
+    title = heading(f"The longest gaps: {total}")
+    return [title, named_table(rows, "host meanwhile", fields, shape)]

@@ -1,0 +1,17 @@
+"""What each GPU did over time."""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope import analysis
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+ORDER = 120
+
+
+def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+    """The frames of the view, by the names of their files."""
+    return {"gpu_timeline": analysis.gpu_timeline(trace)}

@@ -1,0 +1,35 @@
+"""What the trace has nothing for, and what would have recorded it."""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+from rich.console import RenderableType
+from rich.table import Table
+
+from kernelscope import analysis
+from kernelscope.report.cells import Shape, heading, note, plain
+from kernelscope.report.names import safe
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+ORDER = 130
+ON_REQUEST = True
+
+
+def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+    """The frames of the view, by the names of their files."""
+    return {"missing_views": analysis.missing_views(trace)}
+
+
+def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
+    """What the trace has nothing for, and what would have recorded it."""
+    rows = analysis.missing_views(trace)
+    if rows.is_empty():
+        return [heading("Missing"), note("Everything that has a view was recorded.", shape)]
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for view, why, remedy in rows.iter_rows():
+        grid.add_row(f"  {view.replace('_', ' ')}", plain(safe(f"{why} {remedy}"), shape))
+    return [heading("Missing"), grid]

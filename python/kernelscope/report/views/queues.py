@@ -1,0 +1,21 @@
+"""Launches by call, queues and copies, which only a folder of files has."""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from kernelscope import analysis
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+ORDER = 75
+
+
+def more_frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+    """What only a folder of files has."""
+    return {
+        "launches_by_call": analysis.launch_summary(trace),
+        "queues": analysis.queue_summary(trace),
+        "copies": analysis.memory_bandwidth_summary(trace),
+    }

@@ -1,0 +1,27 @@
+"""GPU work by how its operator was found, or why there is none."""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+ORDER = 150
+
+
+def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+    """The frames of the view, by the names of their files."""
+    return {"unlinked": unlinked(trace.gpu_ops)}
+
+
+def unlinked(gpu_ops: pl.DataFrame) -> pl.DataFrame:
+    """GPU work without operator by reason: ``link``, ``events``, ``dur_ns``."""
+    return (
+        gpu_ops.select("op_row", "link", "dur_ns")
+        .filter(pl.col("op_row").is_null())
+        .group_by("link")
+        .agg(pl.len().cast(pl.Int64).alias("events"), pl.col("dur_ns").sum())
+        .with_columns(pl.col("link").cast(pl.String))
+        .sort(["dur_ns", "link"], descending=[True, False], nulls_last=True)
+    )
