@@ -6,7 +6,6 @@ Importing everything would make ``kernelscope --help`` wait for Polars, and a sm
 import importlib
 import re
 import sys
-from importlib import resources
 from types import ModuleType
 
 _NAME = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
@@ -38,8 +37,8 @@ class _LazyPackage(ModuleType):
 
 def import_lazily(package: str) -> None:
     """Has ``package`` import the names of its stub when they are used; ``__all__`` lists them."""
-    stub = resources.files(package).joinpath("__init__.pyi").read_text(encoding="utf-8")
-    found = {name: module for module, name in _NAME.findall(stub)}
     module = sys.modules[package]
+    with open(f"{module.__file__}i", encoding="utf-8") as stub:
+        found = {name: place for place, name in _NAME.findall(stub.read())}
     module.__class__ = _LazyPackage
     vars(module).update(_module_of=found, __all__=sorted(found))

@@ -16,9 +16,9 @@ import pytest
 from rich.cells import cell_len
 
 import kernelscope as ks
+from kernelscope.cli.analyze import on_request
 from kernelscope.report import FORMATS, asked_tables, render
 from kernelscope.report.html.views import every_view
-from kernelscope.report.views import on_request
 
 HOSTILE = "[bold red]m[/] \x1b[2J\u202e <script>" + "é" * 200
 

@@ -1,19 +1,35 @@
 """``kernelscope analyze``: where the time went."""
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelscope.cli import arguments
 from kernelscope.cli.reading import read_trace
 from kernelscope.errors import InvalidArgumentError
-from kernelscope.report.views import on_request
 
 if TYPE_CHECKING:
     from kernelscope.cli.arguments import Subparsers
 
 _FOLDERS = ("csv", "parquet")
 _FILES = {**dict.fromkeys(_FOLDERS, "folder of files"), "html": "page"}
+_ORDER = re.compile(r"^ORDER = (\d+)$", re.MULTILINE)
+_ON_REQUEST = re.compile(r"^ON_REQUEST = True$", re.MULTILINE)
+
+
+def on_request() -> tuple[str, ...]:
+    """Returns the names of the views that the text shows when asked.
+
+    They are read and not imported: ``--help`` must not wait for Polars.
+    """
+    found: list[tuple[int, str]] = []
+    for path in (Path(__file__).parents[1] / "report" / "views").glob("[a-z]*.py"):
+        source = path.read_text(encoding="utf-8")
+        order = _ORDER.search(source)
+        if order and _ON_REQUEST.search(source):
+            found.append((int(order[1]), path.stem))
+    return tuple(name for _, name in sorted(found))
 
 
 def add_parser(subparsers: "Subparsers") -> None:

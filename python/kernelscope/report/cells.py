@@ -117,6 +117,6 @@ def lacking(trace: "Trace", view: str, title: str, shape: Shape) -> list[Rendera
     """Why the trace has nothing for a view, and the remedy."""
     from kernelscope import analysis
 
-    rows = analysis.missing(trace).filter(view=view)
+    rows = analysis.missing_views(trace).filter(view=view)
     text = " ".join(rows.row(0)[1:]) if rows.height else "There is nothing to show."
     return [heading(title), note(text, shape)]

@@ -6,7 +6,6 @@ their files and of the keys of JSON; ``more_frames(trace)``, which only a folder
 The text shows a view with ``ON_REQUEST = True`` only when asked for.
 """
 
-import re
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -16,20 +15,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from kernelscope.trace import Trace
-
-_ORDER = re.compile(r"^ORDER = (\d+)$", re.MULTILINE)
-_ON_REQUEST = re.compile(r"^ON_REQUEST = True$", re.MULTILINE)
-
-
-def on_request() -> tuple[str, ...]:
-    """The names of the views that the text shows when asked, without importing them."""
-    found: list[tuple[int, str]] = []
-    for path in Path(__file__).parent.glob("[a-z]*.py"):
-        source = path.read_text(encoding="utf-8")
-        order = _ORDER.search(source)
-        if order and _ON_REQUEST.search(source):
-            found.append((int(order[1]), path.stem))
-    return tuple(name for _, name in sorted(found))
 
 
 @cache
