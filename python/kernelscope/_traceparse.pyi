@@ -89,7 +89,7 @@ class CallTree:
     def merge_repeats(self, names: Frame) -> None:
         """Counts a call that is the only one inside a call of the same ``name`` as that one."""
 
-    def apart(self) -> CallTree:
+    def copy_structure(self) -> CallTree:
         """Another tree of the same calls without columns."""
 
     def kept(self) -> ArrowTable:
@@ -98,11 +98,8 @@ class CallTree:
     def parents(self) -> ArrowTable:
         """The calls around the calls that are not merged: ``parent_row``."""
 
-    def retain(self, marks: Frame) -> None:
-        """Counts a call that is not ``marked`` as the nearest marked one around it."""
-
-    def retain_classes(self, classes: Frame, marks: Frame) -> None:
-        """Counts a call whose ``class`` is not ``marked`` as the nearest around it whose class is."""
+    def keep_marked(self, marks: Frame, classes: Frame | None = None) -> None:
+        """Merges a call that is not ``marked`` (or whose ``class`` is not) into the nearest marked around."""
 
     def put(self, values: Frame) -> None:
         """Gives each call its value of each column, in order."""
@@ -121,10 +118,10 @@ class CallTree:
     ) -> None:
         """Adds to the calls with row ``call`` what the ``class`` has, and ``value`` where it is marked."""
 
-    def less_outermost(self, slices: Frame, into: str) -> None:
+    def subtract_outermost(self, slices: Frame, into: str) -> None:
         """Takes from the calls with row ``call`` the time of slices that lie in no other."""
 
-    def less_children(self, column: str, into: str) -> None:
+    def subtract_children(self, column: str, into: str) -> None:
         """What ``column`` is less that of the calls directly inside."""
 
     def with_inner(self, column: str, into: str) -> None:
@@ -275,9 +272,6 @@ class Intervals:
     def hidden_by(self, cover: Intervals) -> ArrowTable:
         """How much of each interval those of the same group of ``cover`` have: ``hidden_ns``."""
 
-def rows_within(frame: Frame, start_ns: int, end_ns: int) -> ArrowTable:
-    """The rows that lie in ``[start_ns, end_ns)``, in whole or in part: ``at``."""
-
 def longest_spans(waits: Frame, spans: Frame, steps: Frame) -> ArrowTable:
     """The outermost span on its track with which each wait shares most time: ``at``, ``shared_ns``."""
 
@@ -290,23 +284,8 @@ def depth_totals(works: Frame, launches: Frame) -> ArrowTable:
 def find_rows(rows: Frame, wanted: Frame) -> ArrowTable:
     """Where each ``row`` of ``wanted`` stands in ``rows``: ``at``."""
 
-def distinct_rows(codes: Frame) -> ArrowTable:
-    """The first row of each value of ``code``, but null: ``at``."""
-
-def heaviest_rows(rows: Frame, count: int) -> ArrowTable:
-    """The ``row`` of the largest ``weight``, the heaviest first."""
-
-def describe_launches(works: Frame, launches: Frame, count: int, slow_ns: int, late_ns: int) -> ArrowTable:
-    """What the works of each ``group``, and the calls at ``launch`` that launched them, come to."""
-
-def describe_groups(frame: Frame, count: int, quantiles: Sequence[float]) -> ArrowTable:
+def describe_by_group(frame: Frame, count: int, quantiles: Sequence[float]) -> ArrowTable:
     """Of each ``group`` the ``rows``, and of its ``value`` ``sum``, ``mean``, ``min`` ..., ``q0`` ..."""
-
-def sum_groups(frame: Frame, count: int) -> ArrowTable:
-    """Of each ``group`` the ``rows``, and the ``sum`` of its ``value``."""
-
-def weigh_groups(frame: Frame, count: int) -> ArrowTable:
-    """The ``mean`` of the ``value`` of each ``group``, weighted by ``weight`` where there is any."""
 
 def call_members(slices: Frame, calls: Frame) -> ArrowTable:
     """Twice the position of the ``call_row`` of each slice, and 1 more if it starts in it: ``member``."""
@@ -326,10 +305,10 @@ def innermost_slices(points: Frame, slices: Frame) -> ArrowTable | None:
 def divide_rows(columns: Frame) -> tuple[ArrowTable, ArrowTable]:
     """The ``class`` of each row, and the ``first`` row of each class."""
 
-def told_paths(
+def labelled_paths(
     texts: list[str], values: list[int], most_levels: int
 ) -> tuple[list[int], list[str], list[int]]:
-    """The paths that ``texts`` tell: of each the one around it (-1), its name, and the sum of its values."""
+    """The paths that ``texts`` spell: of each the one around it (-1), its name, and the sum of its values."""
 
 def path_texts(paths: Frame, texts: list[str], wanted: Frame, root_first: bool) -> ArrowTable:
     """The ``text`` of each of the wanted paths."""
@@ -337,7 +316,7 @@ def path_texts(paths: Frame, texts: list[str], wanted: Frame, root_first: bool) 
 def fold_paths(paths: Frame, texts: list[str], calls: Frame, most: int) -> ArrowTable:
     """By text of paths ``stack`` (for the first ``most``), ``value_ns`` and ``events`` of calls."""
 
-def divide_windows(claims: Frame, windows: list[tuple[int, int]]) -> ArrowTable:
+def attribute_windows(claims: Frame, windows: list[tuple[int, int]]) -> ArrowTable:
     """Gives every moment of the windows one owner; ``window``, ``id`` (null for nobody) and ``ns``."""
 
 def align_events(a: Frame, b: Frame, levels: list[str]) -> ArrowTable:

@@ -8,6 +8,7 @@ pub mod call_tree;
 pub mod comparison;
 pub mod costing;
 pub mod export;
+pub mod frame;
 pub mod interval;
 pub mod memory;
 pub mod numbering;

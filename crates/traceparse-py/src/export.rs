@@ -4,15 +4,12 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use arrow_array::types::UInt32Type;
-use arrow_array::{BooleanArray, StringViewArray};
 use framekernels::export::{EventWriter, Extra};
 use pyo3::prelude::*;
 use traceparse::{Error, ErrorKind};
 
-use crate::answer::answer;
 use crate::errors;
-use crate::frame::{Frame, Outcome, column, filled};
+use crate::frame::{Frame, run};
 
 /// Writes one file of events, part by part.
 #[pyclass(module = "kernelscope._traceparse")]
@@ -37,8 +34,8 @@ impl JsonEventWriter {
     fn write(&mut self, py: Python<'_>, frames: Vec<Frame>, extras: Frame) -> PyResult<()> {
         let Self { path, writer } = self;
         let Some(writer) = writer else { return Err(closed(py)) };
-        let extras = answer(py, || read_extras(&extras))?;
-        let batches: Vec<_> = frames.iter().flat_map(Frame::parts).cloned().collect();
+        let extras = run(py, || Extra::read(&extras))?;
+        let batches: Vec<_> = frames.iter().map(|frame| frame.batch().clone()).collect();
         py.detach(|| writer.write(&batches, &extras)).map_err(|error| failed(py, &error, path))
     }
 
@@ -48,24 +45,6 @@ impl JsonEventWriter {
         let done = writer.finish().and_then(|mut file| file.flush());
         done.map_err(|error| failed(py, &error, &self.path))
     }
-}
-
-fn read_extras(frame: &Frame) -> Outcome<Vec<Extra>> {
-    let mut extras = Vec::new();
-    for batch in frame.parts() {
-        let rows = column::<UInt32Type>(batch, "row")?;
-        let text =
-            |name: &str| -> Outcome<StringViewArray> { Ok(filled::<StringViewArray>(batch, name)?.clone()) };
-        let (keys, values) = (text("key")?, text("value")?);
-        let fields: &BooleanArray = filled(batch, "is_field")?;
-        extras.extend((0..batch.num_rows()).map(|at| Extra {
-            row: rows.value(at),
-            key: keys.value(at).to_owned(),
-            value: values.value(at).to_owned(),
-            is_field: fields.value(at),
-        }));
-    }
-    Ok(extras)
 }
 
 fn failed(py: Python<'_>, error: &io::Error, path: &std::path::Path) -> PyErr {

@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 use serde_json::{Value, json};
 use traceparse::{Meta, ReadOptions, Result, Stats};
 
-use crate::table::ArrowTable;
+use crate::frame::ArrowTable;
 use crate::watch;
 
 /// A trace as it comes from Rust: its tables and a JSON text about the file.

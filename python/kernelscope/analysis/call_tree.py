@@ -41,7 +41,7 @@ class CallTree:
     def copy_structure(self) -> "CallTree":
         """Another tree of the same calls, merged as they are by now, that has no columns."""
         tree = copy(self)
-        tree._tree = self._tree.apart()  # noqa: SLF001 - it is one of these
+        tree._tree = self._tree.copy_structure()  # noqa: SLF001 - it is one of these
         return tree
 
     def kept(self) -> pl.Series:
@@ -58,11 +58,11 @@ class CallTree:
 
     def keep_marked(self, marked: pl.Series) -> None:
         """Counts a call that is not marked as the nearest marked one around it, from now on."""
-        self._tree.retain(marked.alias("marked").to_frame())
+        self._tree.keep_marked(marked.alias("marked").to_frame())
 
     def retain_classes(self, classes: Classes, marked: pl.Series) -> None:
         """Counts a call whose class is not marked as the nearest around it whose class is, from now on."""
-        self._tree.retain_classes(classes.of.alias("class").to_frame(), marked.alias("marked").to_frame())
+        self._tree.keep_marked(marked.alias("marked").to_frame(), classes.of.alias("class").to_frame())
 
     def put(self, values: pl.DataFrame) -> None:
         """Gives each call its values, row by row as the calls stand; null is 0. Merged calls have 0."""
@@ -109,11 +109,11 @@ class CallTree:
 
         Columns: of ``slices``, needs ``row``, ``call``, ``track``, ``start_ns`` and ``dur_ns``.
         """
-        self._tree.less_outermost(slices.select("row", "call", "track", "start_ns", "dur_ns"), into)
+        self._tree.subtract_outermost(slices.select("row", "call", "track", "start_ns", "dur_ns"), into)
 
     def subtract_children(self, column: str, *, into: str) -> None:
         """Puts to ``into`` what ``column`` is less that of the calls directly inside."""
-        self._tree.less_children(column, into)
+        self._tree.subtract_children(column, into)
 
     def with_inner(self, column: str, *, into: str) -> None:
         """Puts to ``into`` what ``column`` is with that of all calls inside."""

@@ -97,13 +97,14 @@ def describe_by_group(
         number), and ``q0`` ... (``quantiles``, interpolated between two numbers).
     """
     frame = pl.DataFrame({"group": groups, "value": values})
-    return pl.DataFrame(_traceparse.describe_groups(frame, count, list(quantiles)))
+    return pl.DataFrame(_traceparse.describe_by_group(frame, count, list(quantiles)))
 
 
 def sum_by_group(groups: pl.Series, values: pl.Series, count: int) -> pl.DataFrame:
     """How many rows each of ``count`` groups has, and what its whole numbers sum to: ``rows``, ``sum``."""
-    frame = pl.DataFrame({"group": groups, "value": values})
-    return pl.DataFrame(_traceparse.sum_groups(frame, count))
+    frame = pl.DataFrame({"group": groups.cast(pl.UInt32), "value": values.cast(pl.Int64)})
+    sums = frame.group_by("group").agg(rows=pl.len().cast(pl.Int64), sum=pl.col("value").sum())
+    return _of_every_group(sums, count).fill_null(0)
 
 
 def weighted_means(groups: pl.Series, weights: pl.Series, values: pl.Series, count: int) -> pl.Series:
@@ -111,8 +112,18 @@ def weighted_means(groups: pl.Series, weights: pl.Series, values: pl.Series, cou
 
     Where the weights of the rows that have a value sum to nothing, all weigh the same. Null without values.
     """
-    frame = pl.DataFrame({"group": groups, "weight": weights, "value": values})
-    return pl.DataFrame(_traceparse.weigh_groups(frame, count)).to_series()
+    frame = pl.DataFrame({"group": groups.cast(pl.UInt32), "weight": weights, "value": values.fill_nan(None)})
+    weight, value = pl.col("weight").fill_null(0), pl.col("value")
+    weighted = (value * weight).sum() / weight.sum()
+    mean = pl.when(weight.sum() > 0).then(weighted).otherwise(value.mean())
+    means = frame.drop_nulls("value").group_by("group").agg(mean=mean)
+    return _of_every_group(means, count)["mean"]
+
+
+def _of_every_group(found: pl.DataFrame, count: int) -> pl.DataFrame:
+    """A row for each of ``count`` groups, null for those that are not in ``found``."""
+    every = pl.DataFrame({"group": pl.int_range(count, dtype=pl.UInt32, eager=True)})
+    return every.join(found, on="group", how="left", maintain_order="left").drop("group")
 
 
 def positions(rows: pl.Series, wanted: pl.Series) -> pl.Series:

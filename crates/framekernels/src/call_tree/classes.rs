@@ -1,8 +1,13 @@
 //! Rows that agree in some columns.
 
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
+use arrow_schema::DataType;
 use hashbrown::HashMap;
 
 use super::NONE;
+use crate::frame::{Frame, Result, positions, table};
 
 /// Entries per row up to which a table of all pairs is made.
 const PAIRS_PER_ROW: u64 = 4;
@@ -43,6 +48,27 @@ impl Classes {
     #[must_use]
     pub fn into_parts(self) -> (Vec<u32>, Vec<u32>) {
         (self.of, self.first)
+    }
+
+    /// Divides the classes by a column of whole numbers, fractions or truth values. Fractions that are no
+    /// number are alike, and so are the two zeros.
+    pub fn divide_column(&mut self, frame: &Frame, name: &str) -> Result<()> {
+        let column = frame.column(name)?;
+        match column.data_type() {
+            DataType::UInt32 => self.divide_codes(&frame.u32_array(name)?),
+            DataType::Float64 => {
+                let bits = |value: f64| if value.is_nan() { u64::MAX } else { (value + 0.0).to_bits() };
+                self.divide_words(column.as_primitive::<Float64Type>().iter().map(|value| value.map(bits)));
+            }
+            _ => self.divide(frame.nullable_i64(name)?.iter()),
+        }
+        Ok(())
+    }
+
+    /// Divides the classes by the columns `0`, `1` ... of a frame.
+    pub fn divide_numbered(&mut self, frame: &Frame) -> Result<()> {
+        let names = (0..).map(|number: usize| number.to_string());
+        names.take_while(|name| frame.has(name)).try_for_each(|name| self.divide_column(frame, &name))
     }
 
     /// Divides the classes by a column of codes, which are [`NONE`] for no value.
@@ -157,4 +183,13 @@ fn number<'a>(keyed: impl Iterator<Item = (&'a mut u32, u64)>, span: u64, rows: 
         }
         *of = *number;
     }
+}
+
+/// The class of each row, `class`, and the first row of each class, `first`: rows of a class agree in all
+/// columns.
+pub fn divide_rows(columns: &Frame) -> Result<(RecordBatch, RecordBatch)> {
+    let mut classes = Classes::new(u32::try_from(columns.height()).unwrap_or(NONE));
+    columns.names().try_for_each(|name| classes.divide_column(columns, name))?;
+    let (of, first) = classes.into_parts();
+    Ok((table([("class", positions(of))])?, table([("first", positions(first))])?))
 }

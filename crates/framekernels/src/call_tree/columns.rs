@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow_buffer::ScalarBuffer;
+use arrow_buffer::{BooleanBuffer, ScalarBuffer};
 
 use super::{Forest, NONE};
+use crate::frame::is_set;
 use crate::memory::Curve;
 
 /// A number for each call, worked out when it is asked for.
@@ -23,7 +24,7 @@ enum Base {
     Given(ScalarBuffer<i64>),
     OfClass(ScalarBuffer<u32>, Vec<i64>),
     Within(Arc<Curve>, ScalarBuffer<i64>, ScalarBuffer<i64>),
-    LessChildren(Arc<Column>),
+    SubtractChildren(Arc<Column>),
     WithInner(Arc<Column>),
     Changes(Arc<Column>),
 }
@@ -64,7 +65,7 @@ pub enum Values {
     /// What the class of each has.
     OfClass(ScalarBuffer<u32>, Vec<i64>),
     /// A number each, where its class is marked.
-    Marked(ScalarBuffer<i64>, ScalarBuffer<u32>, Vec<bool>),
+    Marked(ScalarBuffer<i64>, ScalarBuffer<u32>, BooleanBuffer),
 }
 
 impl Values {
@@ -80,7 +81,7 @@ impl Values {
                 values.enumerate().for_each(|(at, value)| visit(at, value));
             }
             Self::Marked(values, classes, marks) => {
-                let is_marked = |class: u32| marks.get(class as usize).copied().unwrap_or(false);
+                let is_marked = |class: u32| is_set(marks, class as usize);
                 let marked = values.iter().zip(classes.iter()).enumerate();
                 let marked = marked.filter(|&(_, (_, &class))| is_marked(class));
                 marked.for_each(|(at, (&value, _))| visit(at, value));
@@ -110,8 +111,8 @@ impl Column {
 
     /// What `column` is less that of the calls directly inside.
     #[must_use]
-    pub fn less_children(column: Arc<Self>) -> Self {
-        let base = if column.is_empty() { Base::Nothing } else { Base::LessChildren(column) };
+    pub fn subtract_children(column: Arc<Self>) -> Self {
+        let base = if column.is_empty() { Base::Nothing } else { Base::SubtractChildren(column) };
         Self { base, ..Self::default() }
     }
 
@@ -205,7 +206,7 @@ impl<'a> Working<'a> {
     fn work_out(&mut self, column: &Column) {
         let forest = self.forest;
         match &column.base {
-            Base::LessChildren(inner) => forest.less_children(self.changed(inner)),
+            Base::SubtractChildren(inner) => forest.subtract_children(self.changed(inner)),
             Base::WithInner(inner) => forest.with_inner(self.changed(inner), |_, _| {}),
             Base::Changes(inner) => forest.changes(self.changed(inner)),
             base => {
@@ -264,7 +265,7 @@ impl<'a> Working<'a> {
                 let own = given.iter().enumerate().filter(|&(at, _)| !forest.is_merged(at));
                 own.for_each(|(at, &value)| add(at, value));
             }
-            Base::LessChildren(inner) => {
+            Base::SubtractChildren(inner) => {
                 // Merged calls have what was added to them alone.
                 let has_added = inner.known().is_none();
                 let known = inner.known().unwrap_or_else(|| Known::Given(self.values(inner)));

@@ -162,7 +162,7 @@ impl Forest {
     }
 
     /// Merges every call that is not marked into the nearest marked one around it, or into none.
-    pub fn retain(&mut self, is_marked: impl Fn(usize) -> bool) {
+    pub fn keep_marked(&mut self, is_marked: impl Fn(usize) -> bool) {
         self.merge(self.nearest(is_marked));
     }
 
@@ -198,7 +198,7 @@ impl Forest {
     }
 
     /// Takes from each call what the calls directly inside come to.
-    pub fn less_children(&self, values: &mut [i64]) {
+    pub fn subtract_children(&self, values: &mut [i64]) {
         // A call gives its value to the one around it before it loses those of the calls inside.
         self.for_each_outer_first(|at| {
             let Some(&parent) = self.parents.get(at).filter(|&&parent| parent != NONE) else { return };

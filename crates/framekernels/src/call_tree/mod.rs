@@ -12,18 +12,21 @@ mod innermost;
 mod nest;
 mod paths;
 mod positions;
+mod slices;
+mod tree;
 
 #[cfg(test)]
 mod tests;
 
-pub use classes::{Classes, set_apart};
+pub use classes::{Classes, divide_rows, set_apart};
 pub use columns::{Column, Values, Working};
 pub use covered::Covered;
 pub use forest::{Circular, Forest, marked_around};
 pub use innermost::{Nested, Points, innermost, lineage};
 pub use nest::{Slices, nest};
-pub use paths::{Fold, Paths, Told, folded, path_texts};
+pub use paths::{Fold, Labelled, Paths, fold_paths, folded, path_texts, texts_of_paths};
 pub use positions::Positions;
+pub use slices::{call_members, covered_calls, innermost_slices, marked_parents, nest_slices, slice_lineage};
+pub use tree::CallTree;
 
-/// No call.
-pub const NONE: u32 = u32::MAX;
+pub use crate::frame::NONE;

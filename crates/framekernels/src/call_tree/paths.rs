@@ -1,8 +1,10 @@
 //! Calls that have the same names above them.
 
+use arrow_array::RecordBatch;
 use hashbrown::HashMap;
 
 use super::{Forest, NONE};
+use crate::frame::{Frame, Result, column, records, table};
 
 /// The ways of names that lead to calls: two calls share a path if they and all around them have the
 /// same names.
@@ -47,9 +49,9 @@ impl Paths {
     }
 }
 
-/// Paths that were told as texts, and what belongs to them.
+/// Paths given as texts, and what belongs to them.
 #[derive(Debug, Default)]
-pub struct Told<'a> {
+pub struct Labelled<'a> {
     /// The path around each path, which comes before it; [`NONE`] for none.
     pub parents: Vec<u32>,
     /// The last name of each path.
@@ -58,35 +60,35 @@ pub struct Told<'a> {
     pub totals: Vec<i64>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> Labelled<'a> {
     /// The paths of `texts`, which have `;` between names, in the order in which they are met, with values.
     /// Names beyond `most_levels` are left out.
     #[must_use]
     pub fn new(texts: impl Iterator<Item = (&'a str, i64)>, most_levels: usize) -> Self {
-        let mut told = Self::default();
+        let mut labelled = Self::default();
         let mut known: HashMap<(u32, &str), u32> = HashMap::new();
         for (text, value) in texts.filter(|(text, _)| !text.is_empty()) {
             let mut around = NONE;
             for name in text.split(';').take(most_levels) {
                 around = *known.entry((around, name)).or_insert_with(|| {
-                    told.parents.push(around);
-                    told.names.push(name);
-                    told.totals.push(0);
-                    told.names.len() as u32 - 1
+                    labelled.parents.push(around);
+                    labelled.names.push(name);
+                    labelled.totals.push(0);
+                    labelled.names.len() as u32 - 1
                 });
             }
-            if let Some(own) = told.totals.get_mut(around as usize) {
+            if let Some(own) = labelled.totals.get_mut(around as usize) {
                 *own = own.wrapping_add(value);
             }
         }
-        for at in (0..told.parents.len()).rev() {
-            let (parent, total) = (told.parents.get(at).copied(), told.totals.get(at).copied());
-            let sum = parent.and_then(|parent| told.totals.get_mut(parent as usize));
+        for at in (0..labelled.parents.len()).rev() {
+            let (parent, total) = (labelled.parents.get(at).copied(), labelled.totals.get(at).copied());
+            let sum = parent.and_then(|parent| labelled.totals.get_mut(parent as usize));
             if let (Some(sum), Some(total)) = (sum, total) {
                 *sum = sum.wrapping_add(total);
             }
         }
-        told
+        labelled
     }
 }
 
@@ -204,4 +206,27 @@ impl<'a> Parts<'a> {
         way.reverse();
         way.join(";")
     }
+}
+
+/// The texts of the `wanted` paths, `text`, whose names are indices of `texts`; see [`path_texts`].
+pub fn texts_of_paths(
+    paths: &Frame,
+    texts: &[String],
+    wanted: &Frame,
+    root_first: bool,
+) -> Result<RecordBatch> {
+    let (parents, names) = (paths.u32_array("parent")?, paths.u32_array("name")?);
+    let found = path_texts(&parents, &names, texts, &wanted.u32_array("path")?, root_first);
+    table([("text", column(found))])
+}
+
+/// Sums calls by the texts of their paths: `stack`, which the first `most` have, `value_ns` and `events`. See
+/// [`folded`].
+///
+/// Columns: of `calls`, `path` and `value_ns` (null is 0).
+pub fn fold_paths(paths: &Frame, texts: &[String], calls: &Frame, most: usize) -> Result<RecordBatch> {
+    let (parents, names) = (paths.u32_array("parent")?, paths.u32_array("name")?);
+    let (of, values) = (calls.u32_array("path")?, calls.i64_array("value_ns")?);
+    let folds = folded(&parents, &names, texts, &of, &values, most);
+    records!(folds, fold => stack: fold.text.clone(), value_ns: fold.sum, events: fold.calls)
 }

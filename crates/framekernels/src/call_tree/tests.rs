@@ -8,8 +8,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{
-    Circular, Classes, Column, Covered, Forest, NONE, Nested, Paths, Points, Positions, Slices, Told, Values,
-    Working, folded, innermost, lineage, marked_around, nest, path_texts, set_apart,
+    Circular, Classes, Column, Covered, Forest, Labelled, NONE, Nested, Paths, Points, Positions, Slices,
+    Values, Working, folded, innermost, lineage, marked_around, nest, path_texts, set_apart,
 };
 use crate::memory::Curve;
 
@@ -61,7 +61,7 @@ proptest! {
         let expected: Vec<_> = calls.clone().map(|at| sum(&is_child, at)).collect();
         let own: Vec<i64> = values.iter().zip(&expected).map(|(value, inner)| value - inner).collect();
         let mut found = values.clone();
-        forest.less_children(&mut found);
+        forest.subtract_children(&mut found);
         prop_assert_eq!(&found, &own);
         let is_alike = |at: u32| way(&parents, at).get(1).is_some_and(|&p| values[p as usize] == values[at as usize]);
         let expected: Vec<_> = calls.clone().map(|at| i64::from(!is_alike(at))).collect();
@@ -80,7 +80,7 @@ proptest! {
         let mut forest = Forest::new(parents.clone()).unwrap();
         let mut places = Vec::new();
         let marked = forest.number(|at| marks[at] == 1, &mut places);
-        forest.retain(|at| marks[at] == 1);
+        forest.keep_marked(|at| marks[at] == 1);
         let first = |at| way(&parents, at).into_iter().find(|&on| marks[on as usize] == 1).unwrap_or(NONE);
         let expected: Vec<_> = (0..parents.len() as u32).map(first).collect();
         let nearest: Vec<_> = places.iter().map(|&place| *marked.get(place as usize).unwrap_or(&NONE)).collect();
@@ -134,7 +134,7 @@ proptest! {
         added.add(Arc::clone(&calls), Values::Given(numbers.clone()));
         added.add(Arc::clone(&calls), Values::Less(numbers.clone()));
         added.add(Arc::clone(&calls), Values::OfClass(kinds.clone().into(), vec![4, -1]));
-        added.add(calls, Values::Marked(numbers, kinds.clone().into(), vec![false, true]));
+        added.add(calls, Values::Marked(numbers, kinds.clone().into(), vec![false, true].into()));
         let curve = Arc::new(Curve::new(records.iter().copied()));
         let within = Column::within(curve, values.clone().into(), vec![3; size].into());
         let of_class = Column::of_class(names.clone().into(), vec![7, -2]);
@@ -153,10 +153,10 @@ proptest! {
         let mut columns: Vec<Arc<Column>> = [given, added, within, of_class].map(Arc::new).into();
         for (at, column) in columns.clone().into_iter().enumerate() {
             let mut values = vec![expected[at].clone(), expected[at].clone()];
-            forest.less_children(&mut values[0]);
+            forest.subtract_children(&mut values[0]);
             forest.with_inner(&mut values[1], |_, _| {});
             expected.extend(values);
-            columns.push(Arc::new(Column::less_children(column.clone())));
+            columns.push(Arc::new(Column::subtract_children(column.clone())));
             columns.push(Arc::new(Column::with_inner(column)));
         }
         for at in [1, 3] {
@@ -333,7 +333,7 @@ proptest! {
         }).collect();
         let written = |names: &[u8]| names.iter().map(u8::to_string).collect::<Vec<_>>().join(";");
         let texts: Vec<(String, i64)> = stacks.iter().map(|(names, value)| (written(names), *value)).collect();
-        let told = Told::new(texts.iter().map(|(text, value)| (text.as_str(), *value)), most_levels);
+        let told = Labelled::new(texts.iter().map(|(text, value)| (text.as_str(), *value)), most_levels);
         let mut met: Vec<&[u8]> = Vec::new();
         for (names, _) in &cut {
             for end in 1..=names.len() {

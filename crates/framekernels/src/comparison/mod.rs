@@ -1,13 +1,15 @@
-//! What two traces are compared with: who owns each moment of a step, and which events correspond.
+//! Compares two traces: attributes the time of steps, and finds the events that correspond.
 //!
 //! Nothing here knows what a trace is: intervals have priorities, and events are tokens.
 
 mod align;
+mod attribution;
+mod frames;
 mod myers;
-mod owners;
 
 #[cfg(test)]
 mod tests;
 
 pub use align::{Match, align};
-pub use owners::{Claim, NOBODY, Owned, owners};
+pub use attribution::{Claim, Owned, owners};
+pub use frames::{align_events, attribute_windows};

@@ -1,4 +1,5 @@
-use super::{Claim, Match, NOBODY, Owned, align, owners};
+use super::{Claim, Match, Owned, align, owners};
+use crate::frame::NONE;
 use proptest::prelude::*;
 
 fn pairs(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
@@ -50,7 +51,7 @@ fn the_innermost_of_the_strongest_owns_each_moment() {
     let owned = owners(claims, &[(0, 60), (60, 60), (90, 125)]);
     let row = |window, id, ns| Owned { window, id, ns };
     let mut expected = vec![row(0, 0, 20), row(0, 1, 30), row(0, 2, 10)];
-    expected.extend([row(2, 0, 10), row(2, 3, 5), row(2, NOBODY, 20)]);
+    expected.extend([row(2, 0, 10), row(2, 3, 5), row(2, NONE, 20)]);
     let mut sorted = owned;
     sorted.sort_unstable();
     assert_eq!(sorted, expected);
@@ -97,7 +98,7 @@ proptest! {
             for t in start..end {
                 let best = claims.iter().filter(|c| c.start <= t && t < c.end)
                     .min_by_key(|c| (c.priority, -c.start, c.end, -i64::from(c.id)));
-                *expected.entry(best.map_or(NOBODY, |c| c.id)).or_insert(0) += 1;
+                *expected.entry(best.map_or(NONE, |c| c.id)).or_insert(0) += 1;
             }
             let found: std::collections::BTreeMap<u32, i64> =
                 owned.iter().filter(|o| o.window == index as u32).map(|o| (o.id, o.ns)).collect();

@@ -3,13 +3,15 @@
 //! What a cost is, is not known here: calls have classes, whose traits are told, and figures are
 //! those of a class. A call or a piece of work is known by its position; there is [`NONE`] of them.
 //!
-//! [`NONE`]: crate::call_tree::NONE
+//! [`NONE`]: crate::frame::NONE
 
+mod frames;
 mod owners;
 mod work;
 
 #[cfg(test)]
 mod tests;
 
+pub use frames::{CallCosting, WorkCosting, WorkPairs};
 pub use owners::{Calls, Owned, Owner, Traits};
 pub use work::{Figures, Limits, Marks, OfOp, Pair, Pairs, UNTIMED, Work};

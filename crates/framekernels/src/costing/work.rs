@@ -2,7 +2,7 @@
 
 use arrow_buffer::ScalarBuffer;
 
-use crate::call_tree::NONE;
+use crate::frame::NONE;
 use crate::numbering::WordNumbering;
 
 /// The time of a piece of work is not known.

@@ -2,11 +2,13 @@
 
 use std::io::{self, Write};
 
-use arrow_array::RecordBatch;
+use arrow_array::types::UInt32Type;
+use arrow_array::{BooleanArray, RecordBatch, StringViewArray};
 use serde_json::value::RawValue;
 
 use super::columns::Columns;
 use super::text::{push_json, push_string};
+use crate::frame::{self, Frame};
 
 /// Bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -22,6 +24,26 @@ pub struct Extra {
     pub value: String,
     /// Whether it is a field of the event and not an argument.
     pub is_field: bool,
+}
+
+impl Extra {
+    /// The arguments in a frame of `row`, `key`, `value` and `is_field`, none null.
+    ///
+    /// # Errors
+    /// When there is no such column.
+    pub fn read(frame: &Frame) -> frame::Result<Vec<Self>> {
+        let rows = frame.values::<UInt32Type>("row")?;
+        let keys: &StringViewArray = frame.filled_array("key")?;
+        let values: &StringViewArray = frame.filled_array("value")?;
+        let fields: &BooleanArray = frame.filled_array("is_field")?;
+        let extras = rows.iter().enumerate().map(|(at, &row)| Self {
+            row,
+            key: keys.value(at).to_owned(),
+            value: values.value(at).to_owned(),
+            is_field: fields.value(at),
+        });
+        Ok(extras.collect())
+    }
 }
 
 /// Writes one file of events.

@@ -7,7 +7,7 @@ use super::settle;
 ///
 /// Linear where the rows come in order of their ids, or in a few runs that do, and few share an id.
 #[must_use]
-pub fn first_of_each(groups: Option<&[u32]>, ids: &[u32], starts: &[i64]) -> Option<Vec<u32>> {
+pub(super) fn first_of_each(groups: Option<&[u32]>, ids: &[u32], starts: &[i64]) -> Option<Vec<u32>> {
     let count = ids.len().min(starts.len()).min(u32::MAX as usize);
     let count = groups.map_or(count, |groups| groups.len().min(count));
     let (ids, starts) = (&ids[..count], &starts[..count]);

@@ -6,6 +6,7 @@ mod busy;
 mod depth;
 mod first;
 mod grouped;
+mod intervals;
 mod longest;
 mod open;
 mod runs;
@@ -16,13 +17,16 @@ mod share;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod waits;
 
 pub use busy::BusySet;
 pub use depth::{Change, DepthTotal};
-pub use first::first_of_each;
+use first::first_of_each;
 pub use grouped::{Ends, GroupedIntervals, order_by_start, some_by_start};
+pub use intervals::{Intervals, longest_spans};
 pub use open::OpenIntervals;
 pub use seek::seek;
 pub use set::IntervalSet;
 pub use settle::settle;
 pub use tree::IntervalTree;
+pub use waits::{depth_changes, depth_totals};

@@ -2,13 +2,15 @@
 
 use hashbrown::HashMap;
 
-use crate::call_tree::NONE;
+use crate::frame::NONE;
 use crate::interval::seek;
 
+mod allocator;
 mod records;
 #[cfg(test)]
 mod tests;
 
+pub use allocator::AllocatorRecords;
 pub use records::{Course, Records};
 
 /// A record of an allocator.

@@ -4,7 +4,7 @@ use arrow_array::{Array, Int64Array, UInt64Array};
 use arrow_buffer::ScalarBuffer;
 
 use super::{MemoryRecord, partners};
-use crate::call_tree::NONE;
+use crate::frame::NONE;
 
 /// How many rows of a curve stand for each part of it: the first, the last, the least and the most.
 const ROWS_PER_PART: usize = 4;

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::{Course, Curve, MemoryRecord, Records, partners};
-use crate::call_tree::NONE;
+use crate::frame::NONE;
 
 /// The same by looking through all later records of each.
 fn searched(records: &[Option<MemoryRecord>]) -> Vec<u32> {

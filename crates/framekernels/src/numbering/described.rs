@@ -1,14 +1,18 @@
-//! What the numbers of each group of rows come to.
+//! Describes the numbers of each group of rows.
+
+use arrow_array::RecordBatch;
+
+use crate::frame::{Frame, Result, column, table};
 
 /// The numbers of a group, described.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Described<T> {
+pub struct Described {
     /// Rows of the group.
     pub rows: i64,
     /// The sum of its numbers; 0 without any.
     pub sum: i64,
     /// The rest, where it has a number at all.
-    pub figures: Option<T>,
+    pub figures: Option<Figures>,
 }
 
 /// What some numbers come to.
@@ -26,28 +30,6 @@ pub struct Figures {
     pub quantiles: Vec<f64>,
 }
 
-/// Where some numbers lie, without what takes going through them more than once.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Ranks {
-    /// The largest.
-    pub max: i64,
-    /// The quantiles that were asked for, each interpolated between two numbers.
-    pub quantiles: Vec<f64>,
-}
-
-/// How many rows each of the groups `0..count` has, and the sum of its numbers, which are 0 where unknown.
-#[must_use]
-pub fn totals(groups: &[u32], numbers: &[i64], count: u32) -> Vec<(i64, i64)> {
-    let mut found = vec![(0_i64, 0_i64); count as usize];
-    for (&group, &number) in groups.iter().zip(numbers) {
-        if let Some((rows, sum)) = found.get_mut(group as usize) {
-            *rows += 1;
-            *sum = sum.wrapping_add(number);
-        }
-    }
-    found
-}
-
 /// Describes the numbers of groups `0..count`, row by row in `groups`: rows of no such group do not count.
 #[must_use]
 pub fn described(
@@ -55,31 +37,7 @@ pub fn described(
     numbers: impl Iterator<Item = Option<i64>> + Clone,
     count: u32,
     quantiles: &[f64],
-) -> Vec<Described<Figures>> {
-    of_groups(groups, numbers, count, |numbers| figures(numbers, quantiles))
-}
-
-/// Tells where the numbers of groups lie: see [`described`].
-#[must_use]
-pub fn ranked(
-    groups: &[u32],
-    numbers: impl Iterator<Item = Option<i64>> + Clone,
-    count: u32,
-    quantiles: &[f64],
-) -> Vec<Described<Ranks>> {
-    of_groups(groups, numbers, count, |numbers| {
-        let max = numbers.iter().copied().max()?;
-        Some(Ranks { max, quantiles: ranks(numbers, quantiles) })
-    })
-}
-
-/// The rows and the sum of each group, and what `figures` makes of its numbers, which it may reorder.
-fn of_groups<T>(
-    groups: &[u32],
-    numbers: impl Iterator<Item = Option<i64>> + Clone,
-    count: u32,
-    figures: impl Fn(&mut [i64]) -> Option<T>,
-) -> Vec<Described<T>> {
+) -> Vec<Described> {
     let mut totals = vec![(0_i64, 0_i64); count as usize];
     // Where the numbers of each group begin.
     let mut next = vec![0_usize; count as usize + 1];
@@ -104,7 +62,7 @@ fn of_groups<T>(
     }
     let mut from = 0;
     let found = totals.iter().zip(&next).map(|(&(rows, sum), &until)| {
-        let figures = figures(&mut gathered[from..until]);
+        let figures = figures(&mut gathered[from..until], quantiles);
         from = until;
         Described { rows, sum, figures }
     });
@@ -154,53 +112,33 @@ fn quantile(numbers: &mut [i64], sorted: &mut usize, share: f64) -> f64 {
     high.map_or(low as f64, |high| low as f64 + (high as f64 - low as f64) * part)
 }
 
-/// The mean of the values of each of `count` groups, weighted, or where the weights sum to nothing, not; NaN
-/// stands for no value, and for the mean of none.
-#[must_use]
-pub fn weighted_means(
-    groups: &[u32],
-    weights: impl Iterator<Item = Option<i64>>,
-    values: impl Iterator<Item = f64>,
-    count: u32,
-) -> Vec<f64> {
-    let mut sums = vec![Weighted::default(); count as usize];
-    for ((&group, weight), value) in groups.iter().zip(weights).zip(values) {
-        if let (Some(sums), false) = (sums.get_mut(group as usize), value.is_nan()) {
-            sums.add(value, weight.unwrap_or(0));
-        }
+/// Describes the numbers of each of `count` groups: `rows`, `sum`, `mean`, `min`, `max`, `std` and `q0` ..., the
+/// quantiles.
+///
+/// The frame has the columns `group`, null for rows that do not count, and `value`.
+pub fn describe_by_group(frame: &Frame, count: u32, quantiles: &[f64]) -> Result<RecordBatch> {
+    let (groups, values) = (frame.u32_array("group")?, frame.nullable_i64("value")?);
+    let found = described(&groups, values.iter(), count, quantiles);
+    let names: Vec<String> = (0..quantiles.len()).map(|at| format!("q{at}")).collect();
+    let figures = || found.iter().map(|group| group.figures.as_ref());
+    let mut columns = vec![
+        ("rows", column(found.iter().map(|group| group.rows))),
+        ("sum", column(found.iter().map(|group| group.sum))),
+        ("mean", column(figures().map(|known| known.map(|known| known.mean)))),
+        ("min", column(figures().map(|known| known.map(|known| known.min)))),
+        ("max", column(figures().map(|known| known.map(|known| known.max)))),
+        ("std", column(figures().map(|known| known.and_then(|known| known.std)))),
+    ];
+    for (at, name) in names.iter().enumerate() {
+        let quantile = |known: &Figures| known.quantiles.get(at).copied();
+        columns.push((name, column(figures().map(|known| known.and_then(quantile)))));
     }
-    sums.iter().map(Weighted::mean).collect()
-}
-
-#[derive(Debug, Clone, Default)]
-struct Weighted {
-    count: f64,
-    plain: f64,
-    weight: i64,
-    weighted: f64,
-    /// What rounding took from `weighted`.
-    lost: f64,
-}
-
-impl Weighted {
-    fn add(&mut self, value: f64, weight: i64) {
-        self.count += 1.0;
-        self.plain += value;
-        self.weight = self.weight.wrapping_add(weight);
-        let part = value * weight as f64 - self.lost;
-        let sum = self.weighted + part;
-        self.lost = (sum - self.weighted) - part;
-        self.weighted = sum;
-    }
-
-    fn mean(&self) -> f64 {
-        if self.weight > 0 { self.weighted / self.weight as f64 } else { self.plain / self.count }
-    }
+    table(columns)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{described, ranked, totals, weighted_means};
+    use super::described;
     use proptest::prelude::*;
 
     proptest! {
@@ -210,15 +148,6 @@ mod tests {
         ) {
             let groups: Vec<u32> = rows.iter().map(|row| row.0).collect();
             let found = described(&groups, rows.iter().map(|row| row.1), 3, &[0.0, 0.5, 0.9, 0.2]);
-            let sums: Vec<_> = found.iter().map(|group| (group.rows, group.sum)).collect();
-            let numbers: Vec<i64> = rows.iter().map(|row| row.1.unwrap_or(0)).collect();
-            prop_assert_eq!(totals(&groups, &numbers, 3), sums);
-            let ranks = ranked(&groups, rows.iter().map(|row| row.1), 3, &[0.0, 0.5, 0.9, 0.2]);
-            for (ranked, described) in ranks.into_iter().zip(&found) {
-                prop_assert_eq!((ranked.rows, ranked.sum), (described.rows, described.sum));
-                let told = described.figures.as_ref().map(|told| (told.max, told.quantiles.clone()));
-                prop_assert_eq!(ranked.figures.map(|ranks| (ranks.max, ranks.quantiles)), told);
-            }
             for (group, found) in (0..3).zip(found) {
                 let own = || rows.iter().filter(move |row| row.0 == group);
                 let mut numbers: Vec<i64> = own().filter_map(|row| row.1).collect();
@@ -242,26 +171,6 @@ mod tests {
                 for (found, share) in figures.quantiles.iter().zip([0.0, 0.5, 0.9, 0.2]) {
                     prop_assert!((found - at(share)).abs() < 1e-12);
                 }
-            }
-        }
-
-        #[test]
-        fn means_are_weighted_where_there_is_weight(
-            rows in proptest::collection::vec((0_u32..3, proptest::option::of(0_i64..5), 0_i64..4), 0..20)
-        ) {
-            let groups: Vec<u32> = rows.iter().map(|row| row.0).collect();
-            // Values of 0 stand for none.
-            let value = |row: &(u32, Option<i64>, i64)| if row.2 == 0 { f64::NAN } else { row.2 as f64 };
-            let found = weighted_means(&groups, rows.iter().map(|row| row.1), rows.iter().map(value), 3);
-            for (group, found) in (0..3).zip(found) {
-                let own: Vec<_> = rows.iter().filter(|row| row.0 == group && row.2 != 0).collect();
-                let weight: i64 = own.iter().filter_map(|row| row.1).sum();
-                let weighted: i64 = own.iter().map(|row| row.1.unwrap_or(0) * row.2).sum();
-                let plain: i64 = own.iter().map(|row| row.2).sum();
-                prop_assert_eq!(found.is_nan(), own.is_empty());
-                let expected =
-                    if weight > 0 { weighted as f64 / weight as f64 } else { plain as f64 / own.len() as f64 };
-                prop_assert!(own.is_empty() || (found - expected).abs() < 1e-12);
             }
         }
     }

@@ -4,18 +4,16 @@ use std::hash::Hash;
 
 use hashbrown::HashMap;
 
+use crate::frame::{Frame, Result};
+
 mod described;
-mod distinct;
-mod heaviest;
 mod places;
 #[cfg(test)]
 mod tests;
 mod words;
 
-pub use described::{Described, Figures, Ranks, described, ranked, totals, weighted_means};
-pub use distinct::distinct;
-pub use heaviest::heaviest;
-pub use places::{NOWHERE, places};
+pub use described::{Described, Figures, describe_by_group, described};
+pub use places::{find_rows, places};
 pub use words::WordNumbering;
 
 /// Numbers combinations of values in the order in which they come first.
@@ -54,6 +52,17 @@ impl Numbering {
         for (number, value) in numbers.iter_mut().zip(values) {
             *number = pairs.code((*number, coder.code(value)));
         }
+    }
+
+    /// Numbers the rows of a part by its columns `by`, of whole numbers; without any, all rows are alike.
+    pub fn add_part(&mut self, part: &Frame, by: &[String]) -> Result<Vec<u32>> {
+        let mut numbers = Vec::with_capacity(part.height());
+        for (column, name) in by.iter().enumerate() {
+            self.add_column(column, part.nullable_i64(name)?.iter(), &mut numbers);
+        }
+        numbers.resize(part.height(), 0);
+        self.end_part(&numbers);
+        Ok(numbers)
     }
 
     /// Ends the part whose rows have these `numbers`.

@@ -12,6 +12,7 @@
 //! cost is the number of pairs.
 
 mod enclosure;
+mod frames;
 mod hierarchy;
 mod projector;
 mod starts;
@@ -21,11 +22,11 @@ mod totals;
 mod tests;
 
 pub use enclosure::Enclosure;
+pub use frames::RangeProjector;
 pub use projector::{GroupSums, Projector};
 pub use totals::{Projected, Projection, Totals, project};
 
-/// No range.
-pub const NONE: u32 = u32::MAX;
+pub use crate::frame::NONE;
 
 /// A range of the host, in ns.
 #[derive(Debug, Clone, Copy)]

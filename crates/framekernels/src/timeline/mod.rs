@@ -5,6 +5,7 @@
 //! least one pixel wide is a mark of its own; narrower ones are summed up pixel by pixel. A lane therefore
 //! has at most two marks per pixel, however many events it has.
 
+mod index;
 mod lanes;
 mod pixels;
 
@@ -13,11 +14,13 @@ mod tests;
 
 use std::cmp::Reverse;
 
-use arrow_array::{Int64Array, UInt32Array};
+use arrow_buffer::ScalarBuffer;
 
 use crate::interval::settle;
 use lanes::Stack;
 use pixels::Pixels;
+
+pub use index::{TimelineIndex, show};
 
 /// An event of a track, `[start, end)` in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,11 +117,11 @@ pub struct Source {
     /// The number of the first event.
     pub first: u32,
     /// When the events start.
-    pub starts: Int64Array,
+    pub starts: ScalarBuffer<i64>,
     /// How long they last; below 0 counts as 0.
-    pub lengths: Int64Array,
+    pub lengths: ScalarBuffer<i64>,
     /// Any numbers that tell names apart.
-    pub names: UInt32Array,
+    pub names: ScalarBuffer<u32>,
 }
 
 /// The events of a trace, ready to be shown in any view.
@@ -193,7 +196,7 @@ struct Events<'a>(Vec<Columns<'a>>);
 impl<'a> Events<'a> {
     fn of(sources: &'a [Source]) -> Self {
         let columns = |source: &'a Source| -> Columns<'a> {
-            (source.first, source.starts.values(), source.lengths.values(), source.names.values())
+            (source.first, &source.starts, &source.lengths, &source.names)
         };
         Self(sources.iter().map(columns).collect())
     }

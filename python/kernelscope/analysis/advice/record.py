@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 import polars as pl
 
-from kernelscope import _traceparse
-
 MOST_ROWS = 100
 """How many rows of the trace a piece of advice cites."""
 
@@ -47,9 +45,9 @@ def citing(table: str, frame: pl.DataFrame, *, by: str = "dur_ns") -> Cited:
 
     Columns: of ``frame``, needs ``row`` and ``by``.
     """
-    weights = frame.select("row", weight=by)
-    first = pl.DataFrame(_traceparse.heaviest_rows(weights, MOST_ROWS)).to_series()
-    return Cited(table, tuple(first.to_list()), frame.height)
+    weights = frame.select("row", weight=pl.col(by).fill_null(0))
+    first = weights.sort("weight", "row", descending=[True, False]).head(MOST_ROWS)
+    return Cited(table, tuple(first["row"].to_list()), frame.height)
 
 
 def counted(number: int, noun: str) -> str:
@@ -67,8 +65,7 @@ def most_common(names: Iterable[str | None], most: int = 3) -> str:
 
 def distinct(names: pl.Series) -> pl.Series:
     """Those of ``names``, which are categories, that are not null, each once."""
-    found = _traceparse.distinct_rows(names.to_physical().to_frame("code"))
-    return names[pl.DataFrame(found).to_series()]
+    return names.drop_nulls().unique(maintain_order=True)
 
 
 def names_like(names: pl.Series, pattern: str) -> pl.Series:

@@ -116,7 +116,7 @@ def attribute_time(claimed: pl.DataFrame, windows: "Sequence[tuple[int, int]]") 
     Columns: ``window``, ``row`` (null where nothing runs), ``ns`` (owned), ``calls`` (1 if it starts there).
     """
     needed = claimed.select(pl.col("row").alias("id"), "start_ns", "end_ns", "priority")
-    owned = pl.DataFrame(_traceparse.divide_windows(needed, list(windows)))
+    owned = pl.DataFrame(_traceparse.attribute_windows(needed, list(windows)))
     schema = {"window": pl.UInt32, "id": pl.UInt32, "ns": pl.Int64}
     owned = pl.DataFrame(
         {c: owned[c] if c in owned.columns else pl.Series([None] * owned.height) for c in schema},

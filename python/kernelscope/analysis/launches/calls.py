@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kernelscope import _traceparse
 from kernelscope.analysis.gpu.work import GpuWork
-from kernelscope.analysis.grouping import as_text, check_by, classes_of
+from kernelscope.analysis.grouping import as_text, check_by
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -71,23 +70,28 @@ def launch_summary(
     """
     columns = check_by(by, _COLUMNS)
     work = GpuWork(trace)
+    flags = {"short": "is_short", "slow_calls": "is_slow_call", "late": "is_late"}
+    needed = dict.fromkeys((*columns, *_DURATIONS, *flags.values()))
     pairs = _pairs(
-        trace, work, *columns, runtime_cutoff_ns=runtime_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns
+        trace, work, *needed, runtime_cutoff_ns=runtime_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns
+    ).filter(work.calls.is_not_null())
+    table = pairs.group_by(columns).agg(
+        pl.len().cast(pl.Int64).alias("works"),
+        *(figure for name in _DURATIONS for figure in _distribution(name)),
+        *(pl.col(flag).sum().cast(pl.Int64).alias(name) for name, flag in flags.items()),
     )
-    groups = classes_of(pairs.select(columns))
-    found = _traceparse.describe_launches(
-        trace.gpu_ops.select("start_ns", "dur_ns", group=groups.of, launch=work.calls),
-        trace.launches.select("start_ns", "dur_ns"),
-        groups.keys.height,
-        runtime_cutoff_ns,
-        delay_cutoff_ns,
-    )
-    table = groups.keys.hstack(pl.DataFrame(found)).filter(pl.col("works") > 0)
     return as_text(table).sort(
         ["cpu_dur_ns_sum", *columns],
         descending=[True, *(False for _ in columns)],
         nulls_last=True,
     )
+
+
+def _distribution(name: str) -> list[pl.Expr]:
+    values = pl.col(name)
+    shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+    quantiles = (values.quantile(at, "linear").alias(f"{name}_{share}") for share, at in shares.items())
+    return [values.sum().alias(f"{name}_sum"), *quantiles, values.max().alias(f"{name}_max")]
 
 
 def _pairs(

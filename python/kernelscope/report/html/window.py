@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from kernelscope import _traceparse
 from kernelscope.units import format_percent
 
 if TYPE_CHECKING:
@@ -78,13 +77,10 @@ def cut(trace: "Trace", start_ns: int, end_ns: int) -> "Trace":
 def _cut(frame: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
     if frame.is_empty():
         return frame
-    times = frame.select(name for name in ("start_ns", "dur_ns") if name in frame.columns)
-    rows = pl.DataFrame(_traceparse.rows_within(times, start_ns, end_ns)).to_series()
-    # Rows one after the other, as events in order of time are, need no copy.
-    is_stretch = not rows.is_empty() and rows[-1] - rows[0] == rows.len() - 1
-    inside = frame.slice(rows[0], rows.len()) if is_stretch else frame[rows]
+    begins = pl.col("start_ns") < end_ns
     if "dur_ns" not in frame.columns:
-        return inside
+        return frame.filter(begins, pl.col("start_ns") >= start_ns)
+    inside = frame.filter(begins, pl.col("start_ns") + pl.col("dur_ns").fill_null(0) > start_ns)
     start = pl.col("start_ns").clip(lower_bound=start_ns)
     end = (pl.col("start_ns") + pl.col("dur_ns")).clip(upper_bound=end_ns)
     # Null where the duration is not known.

@@ -47,7 +47,7 @@ def _parts(sources: Sources) -> list[Part]:
 def _figure(stacks: pl.DataFrame, by: str, metric: str, title: str) -> Figure:
     shown = stacks.head(_MOST_STACKS)
     texts, values = shown["stack"].to_list(), shown["value_ns"].to_list()
-    parents, names, totals = _traceparse.told_paths(texts, values, _MOST_DEEP)
+    parents, names, totals = _traceparse.labelled_paths(texts, values, _MOST_DEEP)
     labels = {name: label(name, 60) for name in set(names)}
     trace = icicle([labels[name] for name in names], parents, totals)
     what = "Frames from the outermost on top to the innermost below, with the time spent in each."

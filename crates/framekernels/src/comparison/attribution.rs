@@ -3,8 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The owner of moments that nothing claims.
-pub const NOBODY: u32 = u32::MAX;
+use crate::frame::NONE;
 
 /// An interval `[start, end)` that claims its moments.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +14,7 @@ pub struct Claim {
     pub end: i64,
     /// Claims of a lower number win.
     pub priority: u8,
-    /// What stands for the claim in the result; not [`NOBODY`].
+    /// What stands for the claim in the result; not [`NONE`].
     pub id: u32,
 }
 
@@ -24,7 +23,7 @@ pub struct Claim {
 pub struct Owned {
     /// Index of the window.
     pub window: u32,
-    /// The claim's id, or [`NOBODY`].
+    /// The claim's id, or [`NONE`].
     pub id: u32,
     /// Time that it owns; more than 0.
     pub ns: i64,
@@ -70,7 +69,7 @@ pub fn owners(mut claims: Vec<Claim>, windows: &[(i64, i64)]) -> Vec<Owned> {
             }
         }
         if unclaimed > 0 {
-            owned.push(Owned { window, id: NOBODY, ns: unclaimed });
+            owned.push(Owned { window, id: NONE, ns: unclaimed });
         }
     }
     owned

@@ -1,0 +1,274 @@
+//! Numbers of calls, by themselves and with what is inside.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_array::types::Int32Type;
+
+use super::{Column, Forest, Paths, Positions, Slices, Values, Working, nest};
+use crate::frame::{Frame, NONE, Result, column, invalid, is_set, positions, rows_at, table};
+use crate::memory::Curve;
+
+/// Calls and columns of whole numbers about them.
+///
+/// A column is worked out when it is asked for. Calls can be merged into others until the first column is
+/// put; merged calls then have only what is [added](Self::add) to them.
+#[derive(Debug)]
+pub struct CallTree {
+    rows: arrow_buffer::ScalarBuffer<u32>,
+    positions: Arc<Positions>,
+    forest: Arc<Forest>,
+    columns: BTreeMap<String, Arc<Column>>,
+    /// Whether calls may still be merged.
+    is_open: bool,
+}
+
+impl CallTree {
+    /// Calls with `row` and `parent_row`, null for none; a parent that is not there counts as none.
+    pub fn new(calls: &Frame) -> Result<Self> {
+        let rows = calls.u32_array("row")?;
+        let positions = Positions::new(&rows);
+        let parents = calls.u32_array("parent_row")?.iter().map(|&parent| positions.of(parent)).collect();
+        let forest = Forest::new(parents).map_err(|_| invalid("the rows are each other's ancestors"))?;
+        let (positions, forest) = (Arc::new(positions), Arc::new(forest));
+        Ok(Self { rows, positions, forest, columns: BTreeMap::new(), is_open: true })
+    }
+
+    /// Merges a call that is the only one inside a call of the same `name` into that one.
+    pub fn merge_repeats(&mut self, names: &Frame) -> Result<()> {
+        let names = names.u32_array("name")?;
+        self.open_forest()?.merge_repeats(&names);
+        Ok(())
+    }
+
+    /// Merges a call that is not `marked` into the nearest marked one around it. With `classes`, a call is
+    /// marked if its `class`, a position in `marks`, is.
+    pub fn keep_marked(&mut self, marks: &Frame, classes: Option<&Frame>) -> Result<()> {
+        let marked = marks.flags("marked")?;
+        self.check(classes.unwrap_or(marks).height())?;
+        let classes = classes.map(|classes| classes.u32_array("class")).transpose()?;
+        let class = |at: usize| classes.as_ref().map_or(at, |classes| classes[at] as usize);
+        self.open_forest()?.keep_marked(|at| is_set(&marked, class(at)));
+        Ok(())
+    }
+
+    /// Another tree of the same calls, merged as they are, without columns.
+    #[must_use]
+    pub fn copy_structure(&self) -> Self {
+        let (positions, forest) = (Arc::clone(&self.positions), Arc::clone(&self.forest));
+        Self { rows: self.rows.clone(), positions, forest, columns: BTreeMap::new(), is_open: false }
+    }
+
+    /// The row of the call into which each is merged, or its own: `kept`.
+    pub fn kept(&self) -> Result<RecordBatch> {
+        let kept = (0..self.forest.len() as u32).map(|at| self.forest.kept(at));
+        table([("kept", rows_at(&self.rows, kept))])
+    }
+
+    /// The calls around the calls that are not merged: `parent_row`, null for none.
+    pub fn parents(&self) -> Result<RecordBatch> {
+        table([("parent_row", rows_at(&self.rows, self.kept_only(self.forest.parents())))])
+    }
+
+    /// Puts columns with a value for each call, in order; null is 0.
+    pub fn put(&mut self, values: &Frame) -> Result<()> {
+        self.check(values.height())?;
+        for name in values.names() {
+            self.set(name, Column::given(values.i64_array(name)?));
+        }
+        Ok(())
+    }
+
+    /// Puts columns with a value for the `class` of each call; null is 0.
+    pub fn put_by_class(&mut self, classes: &Frame, values: &Frame) -> Result<()> {
+        self.check(classes.height())?;
+        for name in values.names() {
+            let column = Column::of_class(classes.u32_array("class")?, values.i64_array(name)?.to_vec());
+            self.set(name, column);
+        }
+        Ok(())
+    }
+
+    /// Puts as `into` by how much the memory of devices of `device_types` changes during each call, which
+    /// has `start_ns` and `dur_ns` (null is 0).
+    ///
+    /// Columns: of `records`, needs `start_ns`, `bytes` and `device_type`.
+    pub fn put_records(
+        &mut self,
+        calls: &Frame,
+        records: &Frame,
+        device_types: &[i64],
+        into: &str,
+    ) -> Result<()> {
+        self.check(calls.height())?;
+        let (starts, lengths) = (calls.i64_array("start_ns")?, calls.i64_array("dur_ns")?);
+        let (times, bytes) = (records.i64_array("start_ns")?, records.i64_array("bytes")?);
+        let types = records.array::<arrow_array::PrimitiveArray<Int32Type>>("device_type")?;
+        let is_wanted = |of: Option<i32>| of.is_some_and(|of| device_types.contains(&of.into()));
+        let records = times.iter().copied().zip(bytes.iter().copied()).zip(types);
+        let curve = Curve::new(records.filter(|&(_, of)| is_wanted(of)).map(|(record, _)| record));
+        let column = if curve.is_flat() {
+            Column::default()
+        } else {
+            Column::within(Arc::new(curve), starts, lengths)
+        };
+        self.set(into, column);
+        Ok(())
+    }
+
+    /// Adds to the calls with row `call` what the other columns hold; null is no call, and 0.
+    pub fn add(&mut self, values: &Frame) -> Result<()> {
+        let calls = self.calls(values.u32_array("call")?.iter().copied());
+        for name in values.names().filter(|name| *name != "call") {
+            self.add_to(name, &calls, Values::Given(values.i64_array(name)?));
+        }
+        Ok(())
+    }
+
+    /// Adds to the calls with row `call` what the `class` of each row has in the columns `counts` of `keys`,
+    /// and the `value` of the row where its class is marked in the columns `sums`; null is no call, and 0.
+    pub fn add_by_class(
+        &mut self,
+        values: &Frame,
+        classes: &Frame,
+        keys: &Frame,
+        counts: &[String],
+        sums: &[String],
+    ) -> Result<()> {
+        let calls = self.calls(values.u32_array("call")?.iter().copied());
+        let (classes, numbers) = (classes.u32_array("class")?, values.i64_array("value")?);
+        for name in counts {
+            self.add_to(name, &calls, Values::OfClass(classes.clone(), keys.i64_array(name)?.to_vec()));
+        }
+        for name in sums {
+            self.add_to(name, &calls, Values::Marked(numbers.clone(), classes.clone(), keys.flags(name)?));
+        }
+        Ok(())
+    }
+
+    /// Subtracts from the column `into` of the calls with row `call` how long the slices last that lie in no
+    /// other slice. Slices without a call or a length are passed over.
+    ///
+    /// Columns: of `slices`, `row`, `call`, `track`, `start_ns` and `dur_ns`.
+    pub fn subtract_outermost(&mut self, slices: &Frame, into: &str) -> Result<()> {
+        let (named, groups) = (slices.u32_array("call")?, slices.u32_array("track")?);
+        let (starts, lengths) = (slices.i64_array("start_ns")?, slices.i64_array("dur_ns")?);
+        let (rows, timed) = (slices.u32_array("row")?, slices.column("dur_ns")?);
+        let counts =
+            |at: u32| named.get(at as usize).is_some_and(|&call| call != NONE) && timed.is_valid(at as usize);
+        let around =
+            nest(Slices { groups: &groups, starts: &starts, lengths: &lengths, rows: &rows }, counts);
+        let outermost =
+            named.iter().zip(&around).map(|(&call, &around)| if around == NONE { call } else { NONE });
+        let calls = self.calls(outermost);
+        self.add_to(into, &calls, Values::Less(lengths));
+        Ok(())
+    }
+
+    /// Puts as `into` what `column` is less that of the calls directly inside.
+    pub fn subtract_children(&mut self, column: &str, into: &str) -> Result<()> {
+        self.derive(column, into, Column::subtract_children)
+    }
+
+    /// Puts as `into` what `column` is with that of all calls inside.
+    pub fn with_inner(&mut self, column: &str, into: &str) -> Result<()> {
+        self.derive(column, into, Column::with_inner)
+    }
+
+    /// Puts as `into` 1 where `column` is not what it is of the call around, or there is none, and else 0.
+    pub fn mark_changes(&mut self, column: &str, into: &str) -> Result<()> {
+        self.derive(column, into, Column::changes)
+    }
+
+    /// The columns of these names, for the calls that are not merged, in order.
+    pub fn columns(&self, names: &[String]) -> Result<RecordBatch> {
+        let mut working = Working::new(&self.forest);
+        let columns = names.iter().map(|name| {
+            let kept = column(self.kept_only(working.values(self.column(name)?)));
+            Ok((name.as_str(), kept))
+        });
+        table(columns.collect::<Result<Vec<_>>>()?)
+    }
+
+    /// The calls that are not merged and where a column is not 0: their position `at`, and the columns of
+    /// these names.
+    pub fn columns_where(&self, wanted: &str, names: &[String]) -> Result<RecordBatch> {
+        let mut working = Working::new(&self.forest);
+        let places = working.places_where(self.column(wanted)?);
+        let mut columns = Vec::new();
+        for name in names {
+            columns.push((name.as_str(), column(working.values_at(self.column(name)?, &places))));
+        }
+        columns.push(("at", positions(places)));
+        table(columns)
+    }
+
+    /// Sums columns over the calls of each `class`, which are numbers below `count`: `calls`, which counts
+    /// those that are not merged, and the columns.
+    pub fn class_sums(&self, classes: &Frame, count: usize, names: &[String]) -> Result<RecordBatch> {
+        let classes = classes.u32_array("class")?;
+        self.check(classes.len())?;
+        let mut calls = vec![0_i64; count];
+        for class in self.kept_only(&classes) {
+            if let Some(sum) = calls.get_mut(class as usize) {
+                *sum += 1;
+            }
+        }
+        let mut working = Working::new(&self.forest);
+        let mut columns = vec![("calls", column(calls))];
+        for name in names {
+            columns.push((name, column(working.class_sums(self.column(name)?, &classes, count))));
+        }
+        table(columns)
+    }
+
+    /// The paths of names that lead to the calls, at most so many names deep: the `path` of each call; and
+    /// of each path the one around it, `parent`, and its last `name`. See [`Paths`].
+    pub fn paths(&self, names: &Frame, most_levels: u32) -> Result<(RecordBatch, RecordBatch)> {
+        let Paths { of, parents, names } = Paths::new(&self.forest, &names.u32_array("name")?, most_levels);
+        let paths = table([("parent", positions(parents)), ("name", positions(names))])?;
+        Ok((table([("path", positions(of))])?, paths))
+    }
+
+    fn column(&self, name: &str) -> Result<&Arc<Column>> {
+        self.columns.get(name).ok_or_else(|| invalid(format!("there is no column {name}")))
+    }
+
+    fn derive(&mut self, column: &str, into: &str, of: fn(Arc<Column>) -> Column) -> Result<()> {
+        let column = of(Arc::clone(self.column(column)?));
+        self.set(into, column);
+        Ok(())
+    }
+
+    /// The calls of these rows, or those into which they are merged.
+    fn calls(&self, rows: impl Iterator<Item = u32>) -> Arc<[u32]> {
+        rows.map(|row| self.forest.kept(self.positions.of(row))).collect()
+    }
+
+    fn add_to(&mut self, name: &str, calls: &Arc<[u32]>, values: Values) {
+        let column = self.columns.entry(name.to_owned()).or_default();
+        Arc::make_mut(column).add(Arc::clone(calls), values);
+    }
+
+    fn set(&mut self, name: &str, column: Column) {
+        self.is_open = false;
+        self.columns.insert(name.to_owned(), Arc::new(column));
+    }
+
+    /// The forest, to merge calls.
+    fn open_forest(&mut self) -> Result<&mut Forest> {
+        let forest = Arc::get_mut(&mut self.forest).filter(|_| self.is_open);
+        forest.ok_or_else(|| invalid("calls cannot be merged any more once they have values"))
+    }
+
+    fn check(&self, size: usize) -> Result<()> {
+        let calls = self.rows.len();
+        let wrong = || invalid(format!("{size} values for {calls} calls"));
+        (size == calls).then_some(()).ok_or_else(wrong)
+    }
+
+    fn kept_only<V: Copy>(&self, values: &[V]) -> impl Iterator<Item = V> {
+        values.iter().enumerate().filter(|&(at, _)| !self.forest.is_merged(at)).map(|(_, &value)| value)
+    }
+}

@@ -1,0 +1,141 @@
+//! Signatures of the passes of `framekernels`, which documents each under the same name.
+
+use framekernels::{call_tree, comparison, interval, numbering, pack};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::frame::{ArrowTable, Frame, answer, answer_watched, run};
+
+#[pyfunction]
+pub(crate) fn nest_slices(py: Python<'_>, slices: Frame) -> PyResult<ArrowTable> {
+    answer(py, || call_tree::nest_slices(&slices))
+}
+
+#[pyfunction]
+pub(crate) fn innermost_slices(py: Python<'_>, points: Frame, slices: Frame) -> PyResult<Option<ArrowTable>> {
+    answer(py, || call_tree::innermost_slices(&points, &slices))
+}
+
+#[pyfunction]
+pub(crate) fn slice_lineage(py: Python<'_>, slices: Frame, wanted: Frame) -> PyResult<ArrowTable> {
+    answer(py, || call_tree::slice_lineage(&slices, &wanted))
+}
+
+#[pyfunction]
+pub(crate) fn marked_parents(py: Python<'_>, slices: Frame) -> PyResult<ArrowTable> {
+    answer(py, || call_tree::marked_parents(&slices))
+}
+
+#[pyfunction]
+pub(crate) fn call_members(py: Python<'_>, slices: Frame, calls: Frame) -> PyResult<ArrowTable> {
+    answer(py, || call_tree::call_members(&slices, &calls))
+}
+
+#[pyfunction]
+pub(crate) fn covered_calls(
+    py: Python<'_>,
+    calls: Frame,
+    slices: Frame,
+    keys: Frame,
+    places: Frame,
+) -> PyResult<ArrowTable> {
+    answer(py, || call_tree::covered_calls(&calls, &slices, &keys, &places))
+}
+
+#[pyfunction]
+pub(crate) fn divide_rows(py: Python<'_>, columns: Frame) -> PyResult<(ArrowTable, ArrowTable)> {
+    answer(py, || call_tree::divide_rows(&columns))
+}
+
+/// See `framekernels::call_tree::Labelled`; -1 is no path.
+#[pyfunction]
+pub(crate) fn labelled_paths(
+    py: Python<'_>,
+    texts: Vec<String>,
+    values: Vec<i64>,
+    most_levels: usize,
+) -> PyResult<(Vec<i64>, Vec<String>, Vec<i64>)> {
+    run(py, || {
+        let paths = call_tree::Labelled::new(texts.iter().map(String::as_str).zip(values), most_levels);
+        let parents = paths.parents.iter().map(|&at| if at == call_tree::NONE { -1 } else { i64::from(at) });
+        Ok((parents.collect(), paths.names.iter().map(ToString::to_string).collect(), paths.totals))
+    })
+}
+
+/// See `framekernels::call_tree::texts_of_paths`.
+#[pyfunction]
+pub(crate) fn path_texts(
+    py: Python<'_>,
+    paths: Frame,
+    texts: Vec<String>,
+    wanted: Frame,
+    root_first: bool,
+) -> PyResult<ArrowTable> {
+    answer(py, || call_tree::texts_of_paths(&paths, &texts, &wanted, root_first))
+}
+
+#[pyfunction]
+pub(crate) fn fold_paths(
+    py: Python<'_>,
+    paths: Frame,
+    texts: Vec<String>,
+    calls: Frame,
+    most: usize,
+) -> PyResult<ArrowTable> {
+    answer(py, || call_tree::fold_paths(&paths, &texts, &calls, most))
+}
+
+#[pyfunction]
+pub(crate) fn longest_spans(
+    py: Python<'_>,
+    waits: Frame,
+    spans: Frame,
+    steps: Frame,
+) -> PyResult<ArrowTable> {
+    answer(py, || interval::longest_spans(&waits, &spans, &steps))
+}
+
+#[pyfunction]
+pub(crate) fn depth_changes(py: Python<'_>, works: Frame, launches: Frame) -> PyResult<ArrowTable> {
+    answer(py, || interval::depth_changes(&works, &launches))
+}
+
+#[pyfunction]
+pub(crate) fn depth_totals(py: Python<'_>, works: Frame, launches: Frame) -> PyResult<ArrowTable> {
+    answer(py, || interval::depth_totals(&works, &launches))
+}
+
+#[pyfunction]
+pub(crate) fn find_rows(py: Python<'_>, rows: Frame, wanted: Frame) -> PyResult<ArrowTable> {
+    answer(py, || numbering::find_rows(&rows, &wanted))
+}
+
+#[pyfunction]
+pub(crate) fn describe_by_group(
+    py: Python<'_>,
+    frame: Frame,
+    count: u32,
+    quantiles: Vec<f64>,
+) -> PyResult<ArrowTable> {
+    answer(py, || numbering::describe_by_group(&frame, count, &quantiles))
+}
+
+#[pyfunction]
+pub(crate) fn attribute_windows(
+    py: Python<'_>,
+    claims: Frame,
+    windows: Vec<(i64, i64)>,
+) -> PyResult<ArrowTable> {
+    answer_watched(py, move || comparison::attribute_windows(&claims, &windows))
+}
+
+#[pyfunction]
+pub(crate) fn align_events(py: Python<'_>, a: Frame, b: Frame, levels: Vec<String>) -> PyResult<ArrowTable> {
+    answer_watched(py, move || comparison::align_events(&a, &b, &levels))
+}
+
+/// See `framekernels::pack::gzipped`.
+#[pyfunction]
+pub(crate) fn gzip<'py>(py: Python<'py>, content: &[u8], level: u32) -> PyResult<Bound<'py, PyBytes>> {
+    Ok(PyBytes::new(py, &run(py, || Ok(pack::gzipped(content, level)?))?))
+}
