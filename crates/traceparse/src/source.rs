@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::bufread::GzDecoder;
-use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
+use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::{Code, Stats};
@@ -16,11 +16,12 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Bytes inflated at once. Always as many, whatever the caller asks for: what a decoder hands out
 /// before it meets damage depends on it.
 const INFLATED_BYTES: usize = 256 << 10;
-/// Largest zstd window; `zstd --long=31` needs this much.
-const ZSTD_WINDOW_BYTES: u64 = 2 << 30;
+/// Largest zstd window, as a power of two; `zstd --long=31` needs this much.
+const ZSTD_WINDOW_LOG: u32 = 31;
+/// What the zstd library returns for a frame whose checksum is that of another content.
+const ZSTD_CHECKSUM_WRONG: usize = 22_usize.wrapping_neg();
 
 type Gzip = BufReader<GzDecoder<Input>>;
-type Zstd = BufReader<StreamingDecoder<Input, FrameDecoder>>;
 
 /// A file being read.
 pub(crate) struct Source {
@@ -38,7 +39,7 @@ pub(crate) struct Source {
 enum Decoder {
     Plain(Input),
     Gzip(Box<Gzip>),
-    Zstd(Box<Zstd>),
+    Zstd(Box<ZstdFrame>),
     Done(u64),
 }
 
@@ -57,7 +58,7 @@ impl Source {
         let compression = compression(input.peek().map_err(in_file)?);
         let decoder = match compression {
             "none" => Decoder::Plain(input),
-            _ => decoder(input).map_err(|e| Error::new(ErrorKind::Damaged, e).with_path(path))?,
+            _ => decoder(input).map_err(in_file)?,
         };
         let file_bytes = info.len();
         Ok(Self { decoder, compression, file_bytes, content_bytes: 0, stats: Stats::default() })
@@ -68,7 +69,7 @@ impl Source {
         match &self.decoder {
             Decoder::Plain(input) => input.count,
             Decoder::Gzip(decoder) => decoder.get_ref().get_ref().count,
-            Decoder::Zstd(decoder) => decoder.get_ref().get_ref().count,
+            Decoder::Zstd(frame) => frame.input.count,
             Decoder::Done(count) => *count,
         }
     }
@@ -83,7 +84,7 @@ impl Source {
             let read = match &mut self.decoder {
                 Decoder::Plain(input) => input.read(rest),
                 Decoder::Gzip(decoder) => decoder.read(at_once(rest)),
-                Decoder::Zstd(decoder) => decoder.read(at_once(rest)),
+                Decoder::Zstd(frame) => frame.read(at_once(rest)),
                 Decoder::Done(_) => break,
             };
             match read {
@@ -107,13 +108,11 @@ impl Source {
         let position = self.position();
         let mut input = match std::mem::replace(&mut self.decoder, Decoder::Done(position)) {
             Decoder::Gzip(decoder) => decoder.into_inner().into_inner(),
-            Decoder::Zstd(decoder) => {
-                let (input, frame) = decoder.into_inner().into_parts();
-                let stored = frame.get_checksum_from_data();
-                if stored.is_some() && stored != frame.get_calculated_checksum() {
+            Decoder::Zstd(frame) => {
+                if frame.wrong_checksum {
                     self.stats.note(Code::TruncatedCompression, here);
                 }
-                input
+                frame.input
             }
             Decoder::Plain(_) | Decoder::Done(_) => return Ok(()),
         };
@@ -122,10 +121,7 @@ impl Source {
         match compression(next) {
             _ if next.is_empty() => {}
             "none" => self.stats.note(Code::TrailingGarbage, here),
-            _ => match decoder(input) {
-                Ok(decoder) => self.decoder = decoder,
-                Err(_) => self.stats.note(Code::TruncatedCompression, here),
-            },
+            _ => self.decoder = decoder(input).map_err(|e| Error::from_io(&e))?,
         }
         Ok(())
     }
@@ -143,15 +139,12 @@ fn compression(start: &[u8]) -> &'static str {
 }
 
 /// The decoder of a compressed member that starts at `input`.
-fn decoder(mut input: Input) -> std::result::Result<Decoder, String> {
-    let damaged = |e: &dyn std::fmt::Display| format!("is a damaged zstd file: {e}");
-    if input.peek().map_err(|e| damaged(&e))?.starts_with(&GZIP_MAGIC) {
+fn decoder(mut input: Input) -> std::io::Result<Decoder> {
+    if input.peek()?.starts_with(&GZIP_MAGIC) {
         let decoder = BufReader::with_capacity(INFLATED_BYTES, GzDecoder::new(input));
         return Ok(Decoder::Gzip(Box::new(decoder)));
     }
-    let decoder = StreamingDecoder::new_with_max_window_size(input, ZSTD_WINDOW_BYTES);
-    let decoder = BufReader::with_capacity(INFLATED_BYTES, decoder.map_err(|e| damaged(&e))?);
-    Ok(Decoder::Zstd(Box::new(decoder)))
+    Ok(Decoder::Zstd(Box::new(ZstdFrame::new(input)?)))
 }
 
 /// As much of `buffer` as a decoder fills at once. With room for all of it, nothing is copied twice.
@@ -166,6 +159,67 @@ fn copy_buffered(reader: &mut impl BufRead, buffer: &mut [u8]) -> std::io::Resul
     buffer[..bytes].copy_from_slice(&ready[..bytes]);
     reader.consume(bytes);
     Ok(bytes)
+}
+
+/// A frame of zstd, which ends before the next one.
+///
+/// The library is given no more than the bytes it asks for, a block at a time, and none while it holds content
+/// that did not fit: a call that meets damage loses what it wrote before.
+struct ZstdFrame {
+    input: Input,
+    context: DCtx<'static>,
+    /// Bytes that the library asks for next; none behind the end of the frame.
+    wanted: usize,
+    holds_content: bool,
+    wrong_checksum: bool,
+}
+
+impl ZstdFrame {
+    fn new(input: Input) -> std::io::Result<Self> {
+        let mut context = DCtx::create();
+        let wanted = context.init().map_err(damaged_zstd)?;
+        context.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG)).map_err(damaged_zstd)?;
+        Ok(Self { input, context, wanted, holds_content: false, wrong_checksum: false })
+    }
+}
+
+impl Read for ZstdFrame {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        while self.wanted > 0 {
+            let given = match self.holds_content {
+                true => &[],
+                false => self.input.fill_buf()?,
+            };
+            let given = &given[..given.len().min(self.wanted)];
+            if given.is_empty() && !self.holds_content {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            let mut from = InBuffer::around(given);
+            let mut to = OutBuffer::around(&mut *buffer);
+            let result = self.context.decompress_stream(&mut to, &mut from);
+            let (taken, written) = (from.pos(), to.pos());
+            self.holds_content = written == buffer.len();
+            match result {
+                Ok(wanted) => {
+                    self.input.consume(taken);
+                    self.wanted = wanted;
+                }
+                Err(ZSTD_CHECKSUM_WRONG) => {
+                    self.input.consume(self.wanted);
+                    (self.wanted, self.wrong_checksum) = (0, true);
+                }
+                Err(code) => return Err(damaged_zstd(code)),
+            }
+            if written > 0 {
+                return Ok(written);
+            }
+        }
+        Ok(0)
+    }
+}
+
+fn damaged_zstd(code: usize) -> std::io::Error {
+    std::io::Error::other(zstd_safe::get_error_name(code))
 }
 
 /// A buffered file that counts the bytes taken from it.
