@@ -146,10 +146,10 @@ fn a_wrong_checksum_does_not_end_a_zstd_file() {
 #[test]
 fn damage_inside_a_stream_does_not_depend_on_how_it_is_read() {
     let plain = trace(20_000);
-    for mut packed in [gzip(&plain, 6), zstd(&plain)] {
+    // A few bytes of zstd may be literals, which are then read as other text.
+    for (mut packed, damaged) in [(gzip(&plain, 6), 4), (zstd(&plain), 1000)] {
         let middle = packed.len() / 2;
-        // Fewer bytes of zstd may be literals, which are then read as other text.
-        packed[middle..middle + 1000].fill(0xff);
+        packed[middle..middle + damaged].fill(0xff);
         let file = TraceFile::new(packed);
         let whole = reading_of(file.path(), &ReadOptions::default()).unwrap();
         whole.check_accounts();
