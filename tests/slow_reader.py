@@ -128,6 +128,22 @@ Interval = tuple[int, int]
 
 ROLES = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_exec")
 DATALOADER = re.compile(r"enumerate\(DataLoader\)#.*\.__next__$|enumerate\(DataPipe\)#", re.DOTALL)
+STEP = re.compile(r"ProfilerStep#\s*[+-]?\d+\s*$")
+OPTIMIZER = re.compile(r"Optimizer\.")
+OP_ACTIVITIES = (
+    ("step", STEP),
+    ("data_loading", DATALOADER),
+    ("communication", COMMUNICATION_OP),
+    ("optimizer", OPTIMIZER),
+)
+ANNOTATION = re.compile(
+    rf"{STEP.pattern}|{OPTIMIZER.pattern}|{DATALOADER.pattern}|(Distributed)?DataParallel\.forward$", re.DOTALL
+)
+LAUNCH = re.compile("LaunchKernel|LaunchCooperativeKernel|GraphLaunch")
+WAIT = re.compile(
+    r"(cuda|hip|mu|sycl|cu)\w*Synchronize|(cuda|hip)Memcpy([23]D)?$"
+    r"|(cuda|hip|cu)(Malloc|Free|MemAlloc|MemFree)(Host)?(_v2)?$"
+)
 
 
 def union(intervals: list[Interval]) -> list[Interval]:
@@ -259,6 +275,21 @@ def roles(rows: dict[str, list[Row]]) -> dict[str, list[Interval]]:
     return {role: union(intervals) for role, intervals in found.items()}
 
 
+def fill_activities(rows: dict[str, list[Row]]) -> None:
+    """The columns ``activity`` and ``is_annotation``, of a trace without NVTX ranges."""
+    for op in rows["ops"]:
+        name = op["name"] or ""
+        op["activity"] = next((activity for activity, names in OP_ACTIVITIES if names.match(name)), None)
+        is_category = (op["category"] or "").lower() == "user_annotation"
+        op["is_annotation"] = is_category or ANNOTATION.match(name) is not None
+    for call in rows["launches"]:
+        name = call["name"] or ""
+        call["activity"] = "launch" if LAUNCH.search(name) else "wait" if WAIT.match(name) else None
+    for work in rows["gpu_ops"]:
+        is_transfer = work["is_communication"] and work["kind"] not in ("memcpy", "memset")
+        work["activity"] = "communication" if is_transfer else work["kind"]
+
+
 def fill_steps(steps: list[Row], rows: dict[str, list[Row]]) -> list[Row]:
     """Rows of the table ``steps``."""
     kept: list[Row] = []
@@ -295,17 +326,19 @@ def columns(**types: str) -> dict[str, Any]:
 SCHEMAS: dict[str, dict[str, Any]] = {
     "ops": columns(
         row="row track parent_row depth",
-        text="name category input_dims input_types input_strides concrete_inputs call_stack phase module",
+        text="name category input_dims input_types input_strides concrete_inputs call_stack phase module "
+        "activity",
+        flag="is_annotation",
         integer="start_ns dur_ns external_id sequence forward_thread pid tid step",
     ),
     "launches": columns(
         row="row track op_row",
-        text="name category",
+        text="name category activity",
         integer="start_ns dur_ns correlation external_id pid tid step",
     ),
     "gpu_ops": columns(
         row="row launch_row op_row",
-        text="kind name category link",
+        text="kind name category link activity",
         integer="device stream start_ns dur_ns correlation external_id registers shared_memory_bytes bytes "
         "graph_id step",
         real="blocks_per_sm warps_per_sm occupancy_pct bandwidth_gb_per_s",
@@ -421,6 +454,7 @@ class Reader:
         for index, event in enumerate(self.top.get("traceEvents") or []):
             self.sort_in(index, event)
         link(self.rows)
+        fill_activities(self.rows)
         self.rows["steps"] = fill_steps(find_steps(self.rows), self.rows)
         for properties in self.top.get("deviceProperties") or []:
             device = {column: properties.get(key) for column, key in DEVICE_KEYS.items()}

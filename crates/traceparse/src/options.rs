@@ -55,7 +55,8 @@ impl ReadOptions {
 
     /// Whether anything is wanted that follows from what several rows have in common.
     pub(crate) fn wants_links(&self) -> bool {
-        const DERIVED: [&str; 6] = ["launch_row", "op_row", "range_row", "link", "step", "is_communication"];
+        const DERIVED: [&str; 7] =
+            ["launch_row", "op_row", "range_row", "link", "step", "is_communication", "activity"];
         let Some(tables) = &self.tables else { return true };
         tables.iter().any(|(table, columns)| match table.as_str() {
             "gpu_ops" => {

@@ -3,6 +3,7 @@
 use super::extents::Extents;
 use super::gpu::{self, CopyKinds, Correlations, GpuLinks};
 use super::launches::{self, ExternalIds};
+use super::names::Activity;
 use super::ranges::{self, Nesting};
 use super::roles::Activities;
 use super::steps::{self, StepSpan, Steps};
@@ -30,6 +31,10 @@ pub(super) struct CallColumns {
     gpu_range_row: Column<u32>,
     range_depth: Column<u32>,
     range_parent_row: Column<u32>,
+    op_activity: Column<Symbol>,
+    range_activity: Column<Symbol>,
+    launch_activity: Column<Symbol>,
+    gpu_activity: Column<Symbol>,
     steps: Steps,
     spans: Vec<StepSpan>,
     parts: Vec<Parts>,
@@ -78,10 +83,14 @@ impl CallColumns {
             let instants = tracks.values().iter().zip(starts.values());
             steps.numbers(instants.map(|(&track, &start)| steps.at(track, start)))
         };
+        let [of_ops, of_ranges] = [&ops.name, &ranges.name].map(|column| {
+            let activity = |index| names.activity(column, index, steps.is_mark(column.get(index as usize)));
+            (0..column.len() as u32).map(activity).collect::<Vec<_>>()
+        });
         let activities = Activities {
             tables,
-            names,
-            steps: &steps,
+            ops: &of_ops,
+            ranges: &of_ranges,
             tree,
             range_parents: &nesting.parents,
             is_communication: &is_communication,
@@ -98,7 +107,19 @@ impl CallColumns {
                 ]
             },
         );
+        let text = |activity: Activity| vocabulary.activity(activity);
+        let column =
+            |activities: Vec<Option<Activity>>| activities.into_iter().map(|a| a.map(text)).collect();
+        let launch_activity =
+            (0..launches.len() as u32).map(|call| names.call_activity(&launches.name, call).map(text));
+        let gpu_activity = gpu_ops.kind.iter().zip(&is_communication).map(|(kind, &communicates)| {
+            if communicates && !kinds.has(kind) { Some(text(Activity::Communication)) } else { kind }
+        });
         Self {
+            op_activity: column(of_ops),
+            range_activity: column(of_ranges),
+            launch_activity: launch_activity.collect(),
+            gpu_activity: gpu_activity.collect(),
             op_step,
             memory_step,
             range_step,
@@ -124,6 +145,10 @@ impl CallColumns {
     pub(super) fn store(self, tables: &mut Tables) {
         self.store_steps(tables);
         let Tables { ops, launches, gpu_ops, syncs, gpu_annotations, memory, ranges, .. } = tables;
+        ops.activity = self.op_activity;
+        ranges.activity = self.range_activity;
+        launches.activity = self.launch_activity;
+        gpu_ops.activity = self.gpu_activity;
         ops.step = self.op_step;
         memory.step = self.memory_step;
         ranges.step = self.range_step;

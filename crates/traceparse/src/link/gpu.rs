@@ -193,7 +193,8 @@ impl CopyKinds {
         Self { memcpy: symbols.find("memcpy"), memset: symbols.find("memset") }
     }
 
-    fn has(self, kind: Option<Symbol>) -> bool {
+    /// Whether work of a kind is a copy or a memset.
+    pub(super) fn has(self, kind: Option<Symbol>) -> bool {
         kind.is_some() && (kind == self.memcpy || kind == self.memset)
     }
 }

@@ -1,6 +1,6 @@
-//! What names tell: each distinct name is classified once.
+//! What an activity is: the names and patterns that say so. Each distinct name is classified once.
 
-use crate::schema::{Column, Symbol, SymbolTable};
+use crate::schema::{Column, Ops, Symbol, SymbolTable};
 
 /// What is known of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,6 +25,10 @@ impl Class {
     pub(super) const MODULE: Self = Self(1 << 7);
     /// The category of annotations.
     pub(super) const ANNOTATION_CATEGORY: Self = Self(1 << 8);
+    /// A runtime call in which the host waits until the GPU has done its work.
+    pub(super) const WAIT: Self = Self(1 << 9);
+    /// What PyTorch draws around code of the user, in some versions under the category of operators.
+    pub(super) const WRAPPER: Self = Self(1 << 10);
 
     /// Whether any of the classes of `other` applies.
     #[inline]
@@ -33,21 +37,49 @@ impl Class {
     }
 
     fn of(text: &str) -> Self {
-        let checks: [(Self, bool); 9] = [
+        let checks: [(Self, bool); 11] = [
             (Self::STEP, step_number(text).is_some()),
             (Self::AUTOGRAD_NODE, text.starts_with("autograd::engine::evaluate_function")),
-            (
-                Self::OPTIMIZER,
-                text.starts_with("Optimizer.step#") || text.starts_with("Optimizer.zero_grad#"),
-            ),
+            (Self::OPTIMIZER, text.starts_with(OPTIMIZER_PREFIX)),
             (Self::DATALOADER, is_dataloader(text)),
             (Self::COMMUNICATION_OP, COMMUNICATION_OPS.iter().any(|p| text.starts_with(p))),
             (Self::COMMUNICATION_KERNEL, is_communication_kernel(text)),
             (Self::KERNEL_LAUNCH, is_kernel_launch(text)),
             (Self::MODULE, text.starts_with(MODULE_PREFIX)),
             (Self::ANNOTATION_CATEGORY, text.eq_ignore_ascii_case("user_annotation")),
+            (Self::WAIT, is_wait(text)),
+            (Self::WRAPPER, WRAPPERS.contains(&text)),
         ];
         Self(checks.iter().filter(|(_, applies)| *applies).fold(0, |bits, (class, _)| bits | class.0))
+    }
+}
+
+/// What an op, a range, a call or a piece of GPU work does, in the terms of the columns `activity`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Activity {
+    Step,
+    DataLoading,
+    Communication,
+    Optimizer,
+    Launch,
+    Wait,
+}
+
+impl Activity {
+    /// Every activity, by number.
+    pub(super) const ALL: [Self; 6] =
+        [Self::Step, Self::DataLoading, Self::Communication, Self::Optimizer, Self::Launch, Self::Wait];
+
+    /// The name users see.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::DataLoading => "data_loading",
+            Self::Communication => "communication",
+            Self::Optimizer => "optimizer",
+            Self::Launch => "launch",
+            Self::Wait => "wait",
+        }
     }
 }
 
@@ -89,6 +121,18 @@ const CUSTOM_COMMUNICATION_KERNELS: &[&str] = &[
 
 const STEP_PREFIX: &str = "ProfilerStep#";
 const MODULE_PREFIX: &str = "nn.Module: ";
+const OPTIMIZER_PREFIX: &str = "Optimizer.";
+
+/// Names of annotations around the forward pass of a wrapped model.
+const WRAPPERS: [&str; 2] = ["DistributedDataParallel.forward", "DataParallel.forward"];
+
+/// Beginnings of the names of runtime and driver calls.
+const APIS: [&str; 5] = ["cuda", "hip", "mu", "sycl", "cu"];
+
+/// Calls of CUDA and HIP that wait for the GPU, without the prefix of the API.
+const WAITING_COPIES: [&str; 3] = ["Memcpy", "Memcpy2D", "Memcpy3D"];
+const WAITING_ALLOCATIONS: [&str; 4] = ["Malloc", "Free", "MemAlloc", "MemFree"];
+
 const ANONYMOUS: &str = "(anonymous namespace)";
 
 /// The number of a `ProfilerStep#N` annotation.
@@ -108,6 +152,26 @@ fn is_dataloader(name: &str) -> bool {
 
 fn is_kernel_launch(name: &str) -> bool {
     ["LaunchKernel", "LaunchCooperativeKernel", "GraphLaunch"].iter().any(|part| name.contains(part))
+}
+
+/// Whether a call is a synchronisation, a copy that returns when it is done, or an allocation or
+/// release of memory, before which the driver waits for the GPU.
+fn is_wait(name: &str) -> bool {
+    let of_api = |api: &str| name.strip_prefix(api);
+    let synchronises = |call: &str| {
+        let word = call.find(|c: char| !c.is_alphanumeric() && c != '_').map_or(call, |end| &call[..end]);
+        word.contains("Synchronize")
+    };
+    if APIS.into_iter().filter_map(of_api).any(synchronises) {
+        return true;
+    }
+    let is_copy = |call: &str| WAITING_COPIES.contains(&call);
+    let is_allocation = |call: &str| {
+        let call = call.strip_suffix("_v2").unwrap_or(call);
+        WAITING_ALLOCATIONS.contains(&call.strip_suffix("Host").unwrap_or(call))
+    };
+    ["cuda", "hip"].into_iter().filter_map(of_api).any(is_copy)
+        || ["cuda", "hip", "cu"].into_iter().filter_map(of_api).any(is_allocation)
 }
 
 fn is_communication_kernel(name: &str) -> bool {
@@ -137,6 +201,39 @@ impl Names {
         self.class(column, index).is(class)
     }
 
+    /// What an op or range of a name does; nothing if its name does not say. `is_step` marks a step.
+    #[inline]
+    pub(super) fn activity(&self, names: &Column<Symbol>, index: u32, is_step: bool) -> Option<Activity> {
+        let class = self.class(names, index);
+        if is_step || class.is(Class::STEP) {
+            Some(Activity::Step)
+        } else if class.is(Class::DATALOADER) {
+            Some(Activity::DataLoading)
+        } else if class.is(Class::COMMUNICATION_OP) {
+            Some(Activity::Communication)
+        } else if class.is(Class::OPTIMIZER) {
+            Some(Activity::Optimizer)
+        } else {
+            None
+        }
+    }
+
+    /// What a runtime or driver call of a name does; nothing if its name does not say.
+    pub(super) fn call_activity(&self, names: &Column<Symbol>, index: u32) -> Option<Activity> {
+        let class = self.class(names, index);
+        if class.is(Class::KERNEL_LAUNCH) {
+            Some(Activity::Launch)
+        } else {
+            class.is(Class::WAIT).then_some(Activity::Wait)
+        }
+    }
+
+    /// Whether an op is an annotation: by its category, or by a name that only annotations have.
+    pub(super) fn is_annotation(&self, ops: &Ops, index: u32) -> bool {
+        let names = Class(Class::STEP.0 | Class::OPTIMIZER.0 | Class::DATALOADER.0 | Class::WRAPPER.0);
+        self.is(&ops.category, index, Class::ANNOTATION_CATEGORY) || self.is(&ops.name, index, names)
+    }
+
     /// The class of the text in `column` at `index`.
     #[inline]
     pub(super) fn class(&self, column: &Column<Symbol>, index: u32) -> Class {
@@ -150,7 +247,7 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use super::{Class, is_communication_kernel, module_name, step_number};
+    use super::{Class, is_communication_kernel, is_wait, module_name, step_number};
 
     #[test]
     fn communication_kernels_by_name() {
@@ -180,7 +277,40 @@ mod tests {
     }
 
     #[test]
+    fn calls_that_wait() {
+        for name in [
+            "cudaDeviceSynchronize",
+            "cudaStreamSynchronize_ptsz",
+            "hipEventSynchronize",
+            "cuCtxSynchronize",
+            "cudaMemcpy",
+            "hipMemcpy2D",
+            "cudaFree",
+            "cudaMallocHost",
+            "cuMemAlloc_v2",
+            "cuMemFreeHost",
+        ] {
+            assert!(is_wait(name), "{name}");
+        }
+        for name in [
+            "Synchronize",
+            "cudaMemcpyAsync",
+            "cuMemcpy",
+            "cudaMallocAsync",
+            "muMalloc",
+            "cu Synchronize",
+            "",
+        ] {
+            assert!(!is_wait(name), "{name}");
+        }
+    }
+
+    #[test]
     fn classes_of_host_names() {
+        assert!(Class::of("Optimizer.step#SGD.step").is(Class::OPTIMIZER));
+        assert!(Class::of("Optimizer.step").is(Class::OPTIMIZER));
+        assert!(!Class::of("MyOptimizer.step").is(Class::OPTIMIZER));
+        assert!(Class::of("DistributedDataParallel.forward").is(Class::WRAPPER));
         assert!(Class::of("ProfilerStep#12").is(Class::STEP));
         assert!(!Class::of("ProfilerStep#abc").is(Class::STEP));
         assert_eq!(step_number("ProfilerStep#12"), Some(12));

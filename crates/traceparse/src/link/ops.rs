@@ -13,6 +13,7 @@ use crate::trace::Trace;
 pub(super) struct OpColumns {
     forward_row: Column<u32>,
     phase: Column<Symbol>,
+    is_annotation: Column<bool>,
     module: Column<Symbol>,
     module_row: Column<u32>,
 }
@@ -29,7 +30,9 @@ impl OpColumns {
         let frames = Extents::new(&python.start_ns, &python.dur_ns);
         phases::inherit_modules(all, &tree.parents, &forwards, frames, &mut modules);
         let module = |&frame: &u32| python.name.get(frame as usize).map(|name| vocabulary.module(name));
+        let is_annotation = (0..ops.len() as u32).map(|op| names.is_annotation(ops, op)).collect();
         Self {
+            is_annotation: Column::from_values(is_annotation),
             forward_row: rows(forwards, &ops.row),
             phase: Column::from_values(phases.into_iter().map(|phase| vocabulary.phase(phase)).collect()),
             module: modules.iter().map(module).collect(),
@@ -44,6 +47,7 @@ impl OpColumns {
         ops.depth = Column::from_values(tree.depths);
         ops.forward_row = self.forward_row;
         ops.phase = self.phase;
+        ops.is_annotation = self.is_annotation;
         ops.module = self.module;
         ops.module_row = self.module_row;
     }

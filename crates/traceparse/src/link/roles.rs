@@ -2,16 +2,16 @@
 
 use super::extents::Extents;
 use super::gpu::CopyKinds;
-use super::names::{Class, Names};
+use super::names::Activity;
 use super::op_tree::OpTree;
-use super::steps::{StepSpan, Steps};
+use super::steps::StepSpan;
 use super::{NONE, side_by_side};
 use crate::breakdown::{ACTIVITIES, Parts, Union, step_parts};
-use crate::schema::{Column, Symbol, Table, Tables};
+use crate::schema::{Table, Tables};
 
-/// Activities in order of priority.
+/// Parts of a step in order of priority.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Activity {
+enum Part {
     Kernel,
     Memcpy,
     Memset,
@@ -24,8 +24,10 @@ enum Activity {
 /// What decides the activity of a row.
 pub(super) struct Activities<'a> {
     pub(super) tables: &'a Tables,
-    pub(super) names: &'a Names,
-    pub(super) steps: &'a Steps,
+    /// What each op does, by index.
+    pub(super) ops: &'a [Option<Activity>],
+    /// What each range does, by index.
+    pub(super) ranges: &'a [Option<Activity>],
     pub(super) tree: &'a OpTree,
     /// Enclosing range of each range, by index.
     pub(super) range_parents: &'a [u32],
@@ -57,7 +59,7 @@ impl Activities<'_> {
         self.add_ranges(&mut unions);
         let launches = &self.tables.launches;
         let extents = Extents::new(&launches.start_ns, &launches.dur_ns);
-        let calls = &mut unions[Activity::Runtime as usize];
+        let calls = &mut unions[Part::Runtime as usize];
         (0..launches.len() as u32).for_each(|call| calls.add(extents.of(call)));
         unions.map(Union::finish)
     }
@@ -66,13 +68,13 @@ impl Activities<'_> {
         let gpu_ops = &self.tables.gpu_ops;
         let extents = Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns);
         for (index, &communicates) in (0..gpu_ops.len() as u32).zip(self.is_communication) {
-            let activity = match gpu_ops.kind.get(index as usize) {
-                kind if kind.is_some() && kind == self.kinds.memcpy => Activity::Memcpy,
-                kind if kind.is_some() && kind == self.kinds.memset => Activity::Memset,
-                _ if communicates => Activity::Communication,
-                _ => Activity::Kernel,
+            let part = match gpu_ops.kind.get(index as usize) {
+                kind if kind.is_some() && kind == self.kinds.memcpy => Part::Memcpy,
+                kind if kind.is_some() && kind == self.kinds.memset => Part::Memset,
+                _ if communicates => Part::Communication,
+                _ => Part::Kernel,
             };
-            intervals[activity as usize].add(extents.of(index));
+            intervals[part as usize].add(extents.of(index));
         }
     }
 
@@ -81,10 +83,10 @@ impl Activities<'_> {
         let ops = &self.tables.ops;
         let extents = Extents::new(&ops.start_ns, &ops.dur_ns);
         for (op, &parent) in (0..ops.len() as u32).zip(&self.tree.parents) {
-            let Some(activity) = self.op_activity(op) else { continue };
-            let around = if parent == NONE { None } else { self.op_activity(parent) };
-            if around.is_none_or(|around| (activity as usize) < around as usize) {
-                intervals[activity as usize].add(extents.of(op));
+            let Some(part) = host_part(self.ops[op as usize]) else { continue };
+            let around = if parent == NONE { None } else { host_part(self.ops[parent as usize]) };
+            if around.is_none_or(|around| (part as usize) < around as usize) {
+                intervals[part as usize].add(extents.of(op));
             }
         }
     }
@@ -94,29 +96,21 @@ impl Activities<'_> {
         let ranges = &self.tables.ranges;
         let extents = Extents::new(&ranges.start_ns, &ranges.dur_ns);
         for (range, &parent) in (0..ranges.len() as u32).zip(self.range_parents) {
-            let Some(activity) = self.activity(&ranges.name, range) else { continue };
-            let around = if parent == NONE { None } else { self.activity(&ranges.name, parent) };
-            if around.is_none_or(|around| (activity as usize) < around as usize) {
-                intervals[activity as usize].add(extents.of(range));
+            let Some(part) = host_part(self.ranges[range as usize]) else { continue };
+            let around = if parent == NONE { None } else { host_part(self.ranges[parent as usize]) };
+            if around.is_none_or(|around| (part as usize) < around as usize) {
+                intervals[part as usize].add(extents.of(range));
             }
         }
     }
+}
 
-    fn op_activity(&self, op: u32) -> Option<Activity> {
-        self.activity(&self.tables.ops.name, op)
-    }
-
-    /// What an op, annotation or range does for the host; nothing if it marks a step.
-    fn activity(&self, names: &Column<Symbol>, index: u32) -> Option<Activity> {
-        let class = self.names.class(names, index);
-        if class.is(Class::STEP) || self.steps.is_mark(names.get(index as usize)) {
-            None
-        } else if class.is(Class::DATALOADER) {
-            Some(Activity::DataLoader)
-        } else if class.is(Class::COMMUNICATION_OP) {
-            Some(Activity::Communication)
-        } else {
-            Some(Activity::CpuExec)
-        }
+/// The part of a step that an op, annotation or range counts as; none if it marks a step.
+fn host_part(activity: Option<Activity>) -> Option<Part> {
+    match activity {
+        Some(Activity::Step) => None,
+        Some(Activity::DataLoading) => Some(Part::DataLoader),
+        Some(Activity::Communication) => Some(Part::Communication),
+        _ => Some(Part::CpuExec),
     }
 }

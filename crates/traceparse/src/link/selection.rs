@@ -7,6 +7,14 @@ use crate::schema::{Column, Steps, Tables};
 pub(super) fn clear_unfounded(tables: &mut Tables, options: &ReadOptions) {
     if !options.wants_column("gpu_ops", "name") {
         tables.gpu_ops.is_communication = Column::default();
+        tables.gpu_ops.activity = Column::default();
+    }
+    if !(options.wants_column("ops", "name") && options.wants_column("ops", "category")) {
+        tables.ops.is_annotation = Column::default();
+    }
+    if !options.wants("ops") {
+        // Ranges mark steps only where no op does.
+        tables.ranges.activity = Column::default();
     }
     let has_calls = options.wants("launches") && options.wants("gpu_ops");
     let has_host = options.wants("ops") && options.wants("ranges");

@@ -1,7 +1,7 @@
 //! The texts that the link stage writes.
 
 use super::gpu::Link;
-use super::names::module_name;
+use super::names::{Activity, module_name};
 use super::phases::Phase;
 use crate::schema::{Symbol, SymbolTable};
 
@@ -9,6 +9,7 @@ use crate::schema::{Symbol, SymbolTable};
 pub(super) struct Vocabulary {
     phases: [Symbol; 4],
     links: [Symbol; 7],
+    activities: [Symbol; 6],
     /// By symbol: the module instance that a name of a frame tells.
     modules: Vec<Option<Symbol>>,
 }
@@ -20,6 +21,7 @@ impl Vocabulary {
         Self {
             phases: Phase::ALL.map(|phase| symbols.intern(phase.name())),
             links: Link::ALL.map(|link| symbols.intern(link.name())),
+            activities: Activity::ALL.map(|activity| symbols.intern(activity.name())),
             modules,
         }
     }
@@ -30,6 +32,10 @@ impl Vocabulary {
 
     pub(super) fn link(&self, link: Link) -> Symbol {
         self.links[link as usize]
+    }
+
+    pub(super) fn activity(&self, activity: Activity) -> Symbol {
+        self.activities[activity as usize]
     }
 
     /// The module instance that a frame's name tells; the name itself if it tells none.

@@ -96,5 +96,7 @@ table! {
         step: Option<i32>,
         /// Whether the work is a collective or point-to-point transfer.
         is_communication: Option<bool>,
+        /// `communication` for a kernel or graph that is such, else its `kind`.
+        activity: Option<Symbol>,
     }
 }

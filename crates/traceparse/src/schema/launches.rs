@@ -42,5 +42,9 @@ table! {
         range_row: Option<u32> as link,
         /// Number of the profiler step the row belongs to.
         step: Option<i32>,
+        /// What the call does, where its name says so: `launch` (it starts a kernel or a graph) or `wait` (the
+        /// host waits until the GPU has done its work, as in a synchronisation, a copy that is not
+        /// asynchronous, or an allocation of memory).
+        activity: Option<Symbol>,
     }
 }

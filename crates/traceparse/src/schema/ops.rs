@@ -56,6 +56,12 @@ table! {
         depth: Option<u32> as count,
         /// Number of the profiler step the row belongs to.
         step: Option<i32>,
+        /// What the op does, where its name says so: `step` (it marks one), `data_loading`, `communication` or
+        /// `optimizer` (a step of one, or its zeroing of gradients).
+        activity: Option<Symbol>,
+        /// Whether the op is an annotation of code and no operator: by its category, or by a name that only
+        /// annotations have, such as `Optimizer.step#SGD.step`.
+        is_annotation: Option<bool>,
         /// forward, backward, optimizer or other.
         phase: Option<Symbol>,
         /// On a backward op: `row` of the forward op it differentiates.

@@ -43,5 +43,7 @@ table! {
         depth: Option<u32> as count,
         /// Number of the step the row belongs to.
         step: Option<i32>,
+        /// What the range encloses, where its name says so: as in `ops`.
+        activity: Option<Symbol>,
     }
 }
