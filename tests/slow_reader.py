@@ -137,7 +137,8 @@ OP_ACTIVITIES = (
     ("optimizer", OPTIMIZER),
 )
 ANNOTATION = re.compile(
-    rf"{STEP.pattern}|{OPTIMIZER.pattern}|{DATALOADER.pattern}|(Distributed)?DataParallel\.forward$", re.DOTALL
+    rf"{STEP.pattern}|{OPTIMIZER.pattern}|{DATALOADER.pattern}|(Distributed)?DataParallel\.forward$",
+    re.DOTALL,
 )
 LAUNCH = re.compile("LaunchKernel|LaunchCooperativeKernel|GraphLaunch")
 WAIT = re.compile(

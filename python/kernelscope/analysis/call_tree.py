@@ -13,7 +13,7 @@ from kernelscope.analysis.grouping import Classes, codes, positions, taken
 
 
 class CallTree:
-    """Calls, and what each comes to by itself and with the calls inside it.
+    """Calls with sums of each by itself and with the calls inside it.
 
     Columns of whole numbers are put to the calls, which are merged before, and worked out one by one when
     they are asked for: for a million calls to hand a column over takes longer than to sum it.

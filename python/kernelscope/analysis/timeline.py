@@ -64,14 +64,14 @@ class TimelineView:
         self, *, start_ns: int | None = None, end_ns: int | None = None, pixels: int = 2000
     ) -> pl.DataFrame:
         """What is seen of ``[start_ns, end_ns)``; see :func:`timeline`."""
-        return self._told(self._index.show(*self._range(start_ns, end_ns, pixels), pixels))
+        return self._labelled(self._index.show(*self._range(start_ns, end_ns, pixels), pixels))
 
     def show_at_most(
         self, most: int, *, start_ns: int | None = None, end_ns: int | None = None, pixels: int = 2000
     ) -> pl.DataFrame | None:
         """The same, or None if it has more than ``most`` rows, which is known before they are told."""
         marks = self._index.show(*self._range(start_ns, end_ns, pixels), pixels, most)
-        return None if marks is None else self._told(marks)
+        return None if marks is None else self._labelled(marks)
 
     def _range(self, start_ns: int | None, end_ns: int | None, pixels: int) -> tuple[int, int]:
         start = self.start_ns if start_ns is None else start_ns
@@ -83,7 +83,7 @@ class TimelineView:
             )
         return start, end
 
-    def _told(self, found: _traceparse.ArrowTable) -> pl.DataFrame:
+    def _labelled(self, found: _traceparse.ArrowTable) -> pl.DataFrame:
         """Marks with their names, and their tracks in front."""
         marks = pl.DataFrame(found)
         both = pl.concat([marks["dominant"], marks["longest"]])

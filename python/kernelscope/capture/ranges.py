@@ -85,7 +85,7 @@ class _Open(NamedTuple):
 class Ranges(threading.local):
     """The ranges that a thread has open, innermost last, and the modules among them.
 
-    Every range is closed by whoever opened it, also when an exception passes; what an exception left
+    Every range is closed by its owner, also when an exception passes; what an exception left
     open inside of it is closed first, so that the ranges of a thread always nest.
     """
 

@@ -1,4 +1,4 @@
-//! Trees of calls: which call lies in which, and what each comes to with the calls inside.
+//! Trees of calls: which call lies in which, and the sums of each with the calls inside.
 //!
 //! A call is known by its position among the calls; a link to a call is a position, or [`NONE`].
 //! Calls may come in any order, a caller behind what it calls too. Everything takes one pass or two

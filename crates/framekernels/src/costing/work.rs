@@ -1,4 +1,4 @@
-//! What GPU work comes to by kinds of calls and classes of work.
+//! Sums of GPU work by kinds of calls and classes of work.
 
 use arrow_buffer::ScalarBuffer;
 
@@ -32,7 +32,7 @@ pub struct Marks {
     pub needs_fewer: bool,
 }
 
-/// What the work of a call comes to.
+/// The sums of the work of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OfOp {
     /// Time of its work, added.
@@ -77,7 +77,7 @@ pub struct Limits {
     pub is_estimate: bool,
 }
 
-/// What the work of a pair comes to.
+/// The sums of the work of a pair.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Figures {
     /// Pieces of work.
@@ -137,7 +137,7 @@ impl Pairs {
         Self { ops, pairs, of_work }
     }
 
-    /// What each call's work comes to.
+    /// Returns the sums of each call's work.
     #[must_use]
     pub fn ops(&self) -> &[OfOp] {
         &self.ops
@@ -161,7 +161,7 @@ impl Pairs {
         shared.map(|(&op, &duration)| self.ops.get(op as usize).map_or(0.0, |op| share(op, duration)))
     }
 
-    /// What the work of each pair comes to, if `limits` limit it.
+    /// Returns the figures of the work of each pair, if `limits` limit it.
     #[must_use]
     pub fn figures(&self, work: &Work, limits: &[Limits]) -> Vec<Figures> {
         let mut found = vec![Figures::default(); self.pairs.len()];

@@ -87,7 +87,7 @@ impl Projector {
         }
     }
 
-    /// What every range with GPU work comes to; ranges are numbered as they were added.
+    /// Returns the totals of every range with GPU work; ranges are numbered as they were added.
     pub fn project(mut self) -> Projection {
         self.resolve();
         let mut found = project(&self.ranges, &self.calls, &self.work);

@@ -46,7 +46,7 @@ impl Totals {
     }
 }
 
-/// What a range comes to on the GPU.
+/// The totals of a range on the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Projected {
     /// Index of the range.
@@ -63,7 +63,7 @@ pub struct Projected {
     pub children: u32,
 }
 
-/// What every range with GPU work comes to on the GPU, in order of the ranges.
+/// The totals of every range with GPU work, in order of the ranges.
 #[derive(Debug, Default)]
 pub struct Projection {
     /// Index of each range.
@@ -96,7 +96,7 @@ impl Projection {
     }
 }
 
-/// Projects `ranges` onto the GPU: what every range with GPU work under it comes to.
+/// Projects `ranges` onto the GPU: the totals of every range with GPU work under it.
 pub fn project(ranges: &[HostRange], calls: &[Call], work: &[Work]) -> Projection {
     let enclosure = Enclosure::find(ranges, calls);
     let RangeTotals { ranges: indices, all, own } = totals_under(&enclosure, ranges, calls, work);

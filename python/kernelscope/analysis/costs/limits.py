@@ -103,7 +103,7 @@ def _bounded(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _summed_by_pair(table: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
-    """Adds what the work of each pair comes to; what is not known is null."""
+    """Adds the figures of the work of each pair; what is not known is null."""
     table = table.hstack(figures)
     cores = pl.col("tensor_cores")
     missed = pl.when("is_timed").then("device_ns")

@@ -29,7 +29,7 @@ _ON_GPU = (
 
 
 def nvtx_projection(trace: "Trace", *, innermost: bool = False, domain: str | None = None) -> pl.DataFrame:
-    """What each NVTX range with GPU work under it comes to on the GPU.
+    """Returns the time of each NVTX range with GPU work under it on the GPU.
 
     GPU work belongs to every range that encloses the call which launched it: a range of the same
     thread that starts no later and ends no earlier, of any domain and style, or a range of the same
@@ -138,7 +138,7 @@ def _recorded_ranges(trace: "Trace", columns: Sequence[str], domain: str | None)
 
 
 def project(trace: "Trace", ranges: pl.DataFrame, *, innermost: bool = False) -> pl.DataFrame:
-    """Adds to each of ``ranges``, a frame of :func:`host_ranges`, what it comes to on the GPU.
+    """Adds to each of ``ranges``, a frame of :func:`host_ranges`, its times on the GPU.
 
     Ranges without GPU work are left out; the others stay in order. :func:`nvtx_projection` documents
     the columns that are added.

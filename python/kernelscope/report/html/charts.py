@@ -106,7 +106,7 @@ def slice_trace(names: Sequence[str], values: Sequence[float], colors: Sequence[
 def icicle(names: Sequence[str], parents: Sequence[int], values: Sequence[int]) -> dict[str, Any]:
     """A flame graph of times in nanoseconds: of each frame its name, escaped, and its caller, or -1."""
     total = sum(value for value, parent in zip(values, parents, strict=True) if parent < 0)
-    # Frames of one name have one colour, whoever called them.
+    # Frames of one name have one colour, in every stack.
     colors = {name: PALETTE[crc32(name.encode()) % len(PALETTE)] for name in set(names)}
     told = {value: format_ns(value) for value in {total, *values}}
     return {
