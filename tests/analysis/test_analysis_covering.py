@@ -269,7 +269,7 @@ def test_overlap_by_name_and_device(tmp_path: Path) -> None:
         analysis.comm_comp_overlap(trace, by="colour")
 
 
-@pytest.mark.parametrize("question", ["temporal_breakdown", "comm_comp_overlap", "idle_summary", "launches"])
+@pytest.mark.parametrize("question", ["temporal_breakdown", "comm_comp_overlap", "idle_time", "launch_stats"])
 def test_tables_of_hta_with_and_without_its_rounding(tmp_path: Path, question: str) -> None:
     trace = record([(0, 5, "gemm")]).read(tmp_path)
     rounded, exact = (getattr(hta, question)(trace, rounded=rounded) for rounded in (True, False))
