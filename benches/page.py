@@ -83,13 +83,12 @@ def _task(trace: Path, out: Path) -> dict[str, float]:
     """Reads ``trace`` and writes its page, as the command does; the time of imports is in neither."""
     import kernelscope
     from kernelscope.report import asked_tables
-    from kernelscope.report.html import begin_page, write_page
+    from kernelscope.report.html.page import write_page
 
     _map_libraries()
     clean = memory_bytes("VmHWM")
     stolen = machine.stolen_seconds()
     began = time.perf_counter()
-    begin_page()
     frames = kernelscope.read(trace, tables=asked_tables("html"))
     done = time.perf_counter()
     read_peak = memory_bytes("VmHWM")

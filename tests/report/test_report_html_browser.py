@@ -16,7 +16,7 @@ pytest.importorskip("playwright", reason="playwright, which drives the browser, 
 from browsing import Opened
 from playwright.sync_api import Browser
 
-from kernelscope.report.html import write_page
+from kernelscope.report.html.page import write_page
 
 TRACES = {
     "owlv2-h100": "traces/kineto/owlv2-h100.json.gz",

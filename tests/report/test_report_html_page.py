@@ -21,14 +21,15 @@ from test_report_text import trace_of
 import kernelscope as ks
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.report import render
-from kernelscope.report.html import libraries, page, window, write_page
+from kernelscope.report.html import libraries, page, window
 from kernelscope.report.html.cells import label, texts, written
 from kernelscope.report.html.columns import COLUMNS
+from kernelscope.report.html.page import every_view, write_page
 from kernelscope.report.html.parts import Note, View
 from kernelscope.report.html.tables import MOST_ROWS, Table
-from kernelscope.report.html.views import every_view, timeline
-from kernelscope.report.html.views.flame import _figure
-from kernelscope.report.html.views.modules import _nested
+from kernelscope.report.views import timeline
+from kernelscope.report.views.flame import _figure
+from kernelscope.report.views.modules import _nested
 
 
 def page_with(view: View, *, title: str) -> str:
@@ -210,7 +211,8 @@ def test_no_other_report_imports_the_page(tiny: Path, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = done.stdout.split()
     assert "kernelscope.report.text" in loaded
-    assert not [name for name in loaded if name.startswith(("kernelscope.report.html", "plotly", "itables"))]
+    page = ("kernelscope.report.html.page", "kernelscope.report.html.libraries", "plotly", "itables")
+    assert not [name for name in loaded if name.startswith(page)]
 
 
 def test_a_small_trace_is_shown_whole(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +21,7 @@ from rich.cells import cell_len
 import kernelscope as ks
 from kernelscope.cli.analyze import on_request
 from kernelscope.report import FORMATS, asked_tables, render
-from kernelscope.report.html.views import every_view
+from kernelscope.report.html.page import every_view
 
 HOSTILE = "[bold red]m[/] \x1b[2J\u202e <script>" + "é" * 200
 
@@ -201,9 +204,12 @@ def test_a_new_view_is_one_file(tmp_path: Path) -> None:
     copy = tmp_path / "copy" / "kernelscope"
     shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "report" / "views" / "answer.py").write_text(
-        "import polars as pl\n\nORDER = 95\nON_REQUEST = True\n\n\n"
+        "import polars as pl\n\nfrom kernelscope.report.html.parts import Note, View\n\n"
+        "ORDER = 95\nON_REQUEST = True\n\n\n"
         "def frames(trace):\n    return {'answer': pl.DataFrame({'value': [42]})}\n\n\n"
-        "def text(trace, shape):\n    return ['The answer is 42']\n"
+        "def text(trace, shape):\n    return ['The answer is 42']\n\n\n"
+        "def page(sources):\n"
+        "    return View('answer', 'Answer', 'An answer.', [Note('The answer is 42')])\n"
     )
     network(tmp_path)
     environment = {**os.environ, "PYTHONPATH": str(copy.parent)}
@@ -219,3 +225,9 @@ def test_a_new_view_is_one_file(tmp_path: Path) -> None:
     assert json.loads(analyze("--format", "json"))["answer"] == [{"value": 42}]
     analyze("--format", "csv", "--out", "folder")
     assert (tmp_path / "folder" / "answer.csv").read_text() == "value\n42\n"
+    analyze("--format", "html", "--out", "page.html")
+    shown = (tmp_path / "page.html").read_text()
+    assert '"id":"answer","title":"Answer"' in shown
+    packed = re.search(r'id="view-answer">([^<]+)<', shown)
+    assert packed is not None
+    assert json.loads(gzip.decompress(base64.b64decode(packed[1])))["parts"][0]["text"] == "The answer is 42"

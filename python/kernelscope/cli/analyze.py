@@ -71,10 +71,10 @@ def run(options: argparse.Namespace) -> int:
         what = _FILES[options.format]
         raise InvalidArgumentError(f"--format {options.format} writes a {what}: name it with --out")
     if options.format == "html":
-        from kernelscope.report.html import begin_page
+        from kernelscope.report.html.libraries import check_libraries
 
-        # Before the trace is read, which may take a while: one that is missing is told at once.
-        begin_page()
+        # Before the trace is read, which may take a while: a library that is missing is reported at once.
+        check_libraries()
     from kernelscope.report import asked_tables, render
 
     trace = read_trace(options, tables=asked_tables(options.format))

@@ -49,7 +49,7 @@ def render(
     if format == "html":
         if out is None:
             raise InvalidArgumentError("the format html is a page: name its file with --out")
-        from kernelscope.report.html import write_page
+        from kernelscope.report.html.page import write_page
 
         write_page(trace, out)
         return
@@ -77,6 +77,6 @@ def page_views(trace: "Trace") -> "dict[str, View]":
 
     Example: ``ks.report.page_views(trace)["kernels"]``
     """
-    from kernelscope.report.html.views import every_view
+    from kernelscope.report.html.page import every_view
 
     return {view.id: view for view in every_view(trace)}

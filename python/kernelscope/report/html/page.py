@@ -4,18 +4,17 @@ import base64
 import hashlib
 import html
 import json
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernelscope.analysis.kernels import kernel_math
-from kernelscope.hardware import gpus
+from kernelscope.report import views
 from kernelscope.report.files import write_bytes
 from kernelscope.report.html.libraries import check_libraries, pack, packed_libraries
 from kernelscope.report.html.parts import View
-from kernelscope.report.html.views import made_of_views
+from kernelscope.report.html.sources import Sources
 from kernelscope.report.names import safe
 
 if TYPE_CHECKING:
@@ -23,23 +22,13 @@ if TYPE_CHECKING:
 
 _SCRIPTS = ("format.js", "content.js", "tables.js", "figures.js", "timeline.js", "page.js")
 _STYLES = ("style.css",)
+_THREADS = 4
 
 
-def begin_page() -> None:
-    """Begins a page with what no trace changes, beside what the program does next, such as reading the trace.
-
-    Raises: InvalidArgumentError: a library of the page is not installed.
-    """
-    check_libraries()
-    # No daemon: where the trace cannot be read, the interpreter must not end under the compressor.
-    threading.Thread(target=_prepare, name="page").start()
-
-
-def _prepare() -> None:
-    packed_libraries()
-    _frame()
-    kernel_math.rules()
-    gpus()
+def every_view(trace: "Trace") -> list[View]:
+    """The views of the page in the order of its menu."""
+    sources = Sources(trace)
+    return [view.page(sources) for view in views.on_page()]
 
 
 def write_page(trace: "Trace", out: Path) -> None:
@@ -47,14 +36,21 @@ def write_page(trace: "Trace", out: Path) -> None:
 
     Raises: InvalidArgumentError: a library of the page is not installed. OSError: it cannot be written.
     """
-    begin_page()
-    views = made_of_views(trace, _packed)
-    write_bytes(out, *_document(views, title=safe(trace.meta.path), libraries=packed_libraries()))
+    check_libraries()
+    sources = Sources(trace)
+
+    def made(view: Any) -> _Packed:
+        # Packed as soon as it is made: the frames of all views together would take much memory.
+        return _packed(view.page(sources))
+
+    with ThreadPoolExecutor(max_workers=_THREADS) as makers:
+        packed = list(makers.map(made, views.on_page()))
+    write_bytes(out, *_document(packed, title=safe(trace.meta.path), libraries=packed_libraries()))
 
 
-def to_page(views: list[View], *, title: str, libraries: dict[str, bytes]) -> list[bytes]:
+def to_page(shown: list[View], *, title: str, libraries: dict[str, bytes]) -> list[bytes]:
     """The page with ``views``, in pieces."""
-    return _document([_packed(view) for view in views], title=title, libraries=libraries)
+    return _document([_packed(view) for view in shown], title=title, libraries=libraries)
 
 
 class _Packed(NamedTuple):
@@ -69,10 +65,10 @@ def _packed(view: View) -> _Packed:
     return _Packed(menu, _block(f"view-{view.id}", pack(_json(view.payload()))))
 
 
-def _document(views: list[_Packed], *, title: str, libraries: dict[str, bytes]) -> list[bytes]:
-    menu = [view.menu for view in views]
+def _document(packed: list[_Packed], *, title: str, libraries: dict[str, bytes]) -> list[bytes]:
+    menu = [view.menu for view in packed]
     blocks = [_block(f"library-{name}", content) for name, content in libraries.items()]
-    blocks += [view.block for view in views]
+    blocks += [view.block for view in packed]
     text, fixed = _frame()
     holes = {
         **fixed,
@@ -89,7 +85,7 @@ def _document(views: list[_Packed], *, title: str, libraries: dict[str, bytes]) 
     return filled
 
 
-# Once for all pages that a program writes, beside the reading of the first trace.
+# Once for all pages that a program writes.
 @cache
 def _frame() -> tuple[str, dict[str, list[bytes]]]:
     """The text around what a page shows, which has holes, and what fills those that no trace changes."""

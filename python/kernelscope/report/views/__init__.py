@@ -1,8 +1,9 @@
 """The views of a report, one module each: a module put here is shown by every writer.
 
 A view has ``ORDER``, its place among the others, and what it offers of: ``frames(trace)``, by the names of
-their files and of the keys of JSON; ``more_frames(trace)``, which only a folder of files has; and
-``text(trace, shape)``, the parts of the text. ``TEXT_ORDER`` is its place in the text where that is another.
+their files and of the keys of JSON; ``more_frames(trace)``, which only a folder of files has;
+``text(trace, shape)``, the parts of the text; and ``page(sources)``, what an entry of the menu of the page
+shows. ``TEXT_ORDER`` and ``PAGE_ORDER`` are its places in the text and on the page where these are others.
 The text shows a view with ``ON_REQUEST = True`` only when asked for.
 """
 
@@ -27,6 +28,12 @@ def every() -> tuple[Any, ...]:
 def named(name: str) -> Any:
     """The module of a view."""
     return import_module(f"{__name__}.{name}")
+
+
+def on_page() -> list[Any]:
+    """The modules of the views that the page has, in the order of its menu."""
+    shown = [view for view in every() if hasattr(view, "page")]
+    return sorted(shown, key=lambda view: getattr(view, "PAGE_ORDER", view.ORDER))
 
 
 def is_on_request(view: Any) -> bool:

@@ -1,14 +1,17 @@
-"""What was wrong with the file, or that nothing was."""
+"""What was wrong or odd about the file, and what it holds."""
 
 from typing import TYPE_CHECKING
 
 import polars as pl
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Table as TextTable
 from rich.text import Text
 
 from kernelscope.report.cells import Shape, heading, note
 from kernelscope.report.findings import findings
+from kernelscope.report.html.parts import Note, Part, View
+from kernelscope.report.html.sources import Sources
+from kernelscope.report.html.tables import Table
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -44,8 +47,58 @@ def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
 
 
 def _hanging(line: Text) -> RenderableType:
-    grid = Table.grid(padding=0)
+    grid = TextTable.grid(padding=0)
     grid.add_column(width=20, no_wrap=True)
     grid.add_column()
     grid.add_row(line[:20], line[20:] if len(line) > 20 else Text())
     return grid
+
+
+def page(sources: Sources) -> View:
+    """The diagnostics."""
+    what = "What was repaired, lost or doubted while reading, and how many rows each table has."
+    return View(
+        "diagnostics", "Diagnostics", what, [*_findings(sources), _tables(sources), *_unlinked(sources)]
+    )
+
+
+def _findings(sources: Sources) -> list[Part]:
+    found = findings(sources.trace.diagnostics.with_columns(pl.col(pl.Categorical).cast(pl.String)))
+    if not found:
+        return [Note("Nothing was repaired and nothing was lost.")]
+    rows = [(f.severity, f.count, f.message, f.place or None, f.code) for f in found]
+    schema = {
+        "severity": pl.String,
+        "count": pl.Int64,
+        "message": pl.String,
+        "place": pl.String,
+        "code": pl.String,
+    }
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    what = "One line for each kind of repair, loss or doubt. Of what is lost no figure of this page knows."
+    columns = ("message", "severity", "count", "place", "code")
+    return [Table("findings", "Findings", what, frame, columns)]
+
+
+def _tables(sources: Sources) -> Table:
+    rows = [(name, frame.height) for name, frame in sources.trace.tables.items() if frame.height]
+    frame = pl.DataFrame(rows, schema={"table": pl.String, "rows": pl.Int64}, orient="row")
+    return Table("tables", "Tables of the trace", "What was read, by table.", frame)
+
+
+def _unlinked(sources: Sources) -> list[Part]:
+    work = sources.trace.gpu_ops.select("op_row", "link", "dur_ns")
+    loose = work.filter(pl.col("op_row").is_null())
+    if loose.is_empty():
+        return []
+    frame = (
+        loose.group_by("link")
+        .agg(pl.len().cast(pl.Int64).alias("events"), pl.col("dur_ns").sum().alias("device_ns"))
+        .with_columns(pl.col("link").cast(pl.String))
+        .sort(["device_ns", "link"], descending=[True, False], nulls_last=True)
+    )
+    what = (
+        "GPU work whose operator is not known. no_op: launched outside every operator; nvtx_range: inside"
+        " an NVTX range; no_launch: launched before the recording began."
+    )
+    return [Table("unlinked", "GPU work without operator", what, frame)]

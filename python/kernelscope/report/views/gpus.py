@@ -1,18 +1,37 @@
-"""How busy and how full each GPU was, as text."""
+"""What the GPUs did all the time: how busy and how full they were, why they idled."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
+from kernelscope.analysis.gpu.copy_bandwidth import memory_bandwidth_summary
+from kernelscope.analysis.gpu.time import temporal_breakdown
+from kernelscope.analysis.launches.calls import launch_summary
+from kernelscope.analysis.launches.idle import idle_summary
+from kernelscope.analysis.launches.queueing import queue_summary
 from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns
+from kernelscope.report.html.charts import time_unit
+from kernelscope.report.html.parts import Figure, Part, View
+from kernelscope.report.html.sources import Sources
+from kernelscope.report.html.tables import Table
 from kernelscope.units import format_bytes, format_ns, format_percent
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 50
+_CLASSES = {
+    "compute_ns": ("computing", "--kernel"),
+    "communication_ns": ("communicating only", "--communication"),
+    "memory_ns": ("copying only", "--memcpy"),
+    "idle_ns": ("idle", "--other"),
+}
+_LAUNCHES = (
+    "call", "works", "cpu_dur_ns_sum", "cpu_dur_ns_p50", "cpu_dur_ns_max", "gpu_dur_ns_sum",
+    "launch_delay_ns_p50", "launch_delay_ns_p90", "launch_delay_ns_max", "short", "slow_calls", "late",
+)  # fmt: skip
 
 
 def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
@@ -51,3 +70,71 @@ def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
 
 def _ratio(percent: float | None) -> float | None:
     return None if percent is None else percent / 100
+
+
+def page(sources: Sources) -> View:
+    """The GPUs."""
+    what = "How the time of each GPU divides, what it waited for when it idled, and what launching cost."
+    return View("gpus", "GPU time", what, _parts(sources))
+
+
+def _parts(sources: Sources) -> list[Part]:
+    trace = sources.trace
+    if trace.gpu_ops.is_empty():
+        return [*sources.missing("kernels")]
+    times = temporal_breakdown(trace)
+    parts: list[Part] = [_figure(times)]
+    what = "From a GPU's first work to the end of its last. Communication counts where nothing computes."
+    parts.append(Table("gpu-time", "Time of each GPU", what, times))
+    what = (
+        "Gaps in which a GPU idled. host_wait: its next work had not been launched; kernel_wait: it waited in"
+        " the queue for a moment; other: it waited for an event, a copy or another stream."
+    )
+    idle = idle_summary(trace)
+    if idle.height:
+        parts.append(Table("idle", "Idle time by cause", what, _as_percent(idle)))
+    launches = launch_summary(trace)
+    if launches.height:
+        what = "Calls that started GPU work, and how long the work waited after them."
+        parts.append(Table("launch-calls", "Launches", what, launches, _LAUNCHES))
+    queues = queue_summary(trace)
+    if queues.height:
+        what = "Calls that wait in the queue of each stream: an empty queue means that the host is too slow."
+        parts.append(Table("queues", "Queues", what, queues))
+    copies = memory_bandwidth_summary(trace)
+    if copies.height:
+        what = "What copies and memsets of each kind moved, and how fast."
+        parts.append(Table("copies", "Copies", what, copies))
+    return parts
+
+
+def _as_percent(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(share_pct=100.0 * pl.col("share")).drop("share")
+
+
+def _figure(times: pl.DataFrame) -> Figure:
+    longest = times["span_ns"].max()
+    size, unit = time_unit(longest if isinstance(longest, int) else 1)
+    labels = [f"GPU {device}" for device in times["device"].to_list()]
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "y": labels,
+            "x": [value / size for value in times[column].to_list()],
+            "customdata": [format_ns(value) for value in times[column].to_list()],
+            "hovertemplate": f"%{{y}} {name}: %{{customdata}}<extra></extra>",
+            "marker": {"color": color},
+        }
+        for column, (name, color) in _CLASSES.items()
+    ]
+    layout = {
+        "barmode": "stack",
+        "xaxis": {"title": {"text": unit}},
+        "yaxis": {"autorange": "reversed"},
+        "legend": {"traceorder": "normal"},
+    }
+    what = "How the time of each GPU divides. What computing hides does not count as communication or copy."
+    # On a phone the legend takes four lines above the bars.
+    return Figure("gpu-bars", "Time of each GPU", what, traces, layout, height=180 + 36 * times.height)

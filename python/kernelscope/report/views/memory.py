@@ -1,4 +1,4 @@
-"""The peak of each device, who held it, and who allocates most."""
+"""How much memory was allocated when, by whom, and what was left."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -7,14 +7,33 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
+from kernelscope.analysis.memory.curve import memory_summary, memory_timeline
+from kernelscope.analysis.memory.lifetimes import memory_allocations, memory_peak
+from kernelscope.analysis.memory.operators import memory_table
 from kernelscope.report.cells import Field, Shape, count, heading, lacking, named_table
+from kernelscope.report.html.charts import byte_unit, time_unit
+from kernelscope.report.html.parts import Figure, Note, Part, View
+from kernelscope.report.html.sources import Sources
+from kernelscope.report.html.tables import MOST_ROWS, Table
 from kernelscope.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 100
+PAGE_ORDER = 60
 ON_REQUEST = True
+_MOST_POINTS = 1_200
+_SUMMARY = (
+    "device", "peak_bytes", "peak_share", "peak_ns", "peak_step", "reserved_at_peak_bytes",
+    "peak_reserved_bytes", "fragmentation_bytes", "fragmentation_share", "start_bytes", "end_bytes",
+    "open_bytes", "open_allocations", "allocations", "frees", "allocated_bytes", "failures",
+    "capacity_bytes", "source",
+)  # fmt: skip
+_ALLOCATIONS = (
+    "op", "device", "bytes", "alloc_ns", "free_ns", "lifetime_ns", "state", "parent_op", "module", "phase",
+    "step",
+)  # fmt: skip
 
 
 def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
@@ -61,3 +80,95 @@ def _holder(row: Mapping[str, Any]) -> str:
 
 def _bytes(column: str) -> Callable[[dict[str, Any]], str]:
     return lambda row: format_bytes(row[column])
+
+
+def page(sources: Sources) -> View:
+    """The memory."""
+    what = "How much memory was allocated and reserved, who held the peak, and what was never freed."
+    return View("memory", "Memory", what, _parts(sources))
+
+
+def _parts(sources: Sources) -> list[Part]:
+    notes = sources.missing("memory")
+    if notes:
+        return [*notes]
+    trace, origin = sources.trace, sources.origin_ns
+    summary = memory_summary(trace).with_columns(pl.col("peak_ns") - origin)
+    curve = memory_timeline(trace, max_points=_MOST_POINTS)
+    parts: list[Part] = [_curve(curve.filter(device=d), d, origin) for d in summary["device"].to_list()]
+    what = (
+        "The peak, what was reserved but not allocated, and what was allocated in the recording and not freed"
+        " in it. A summed curve counts from 0, since the recorder did not say how much was allocated before."
+    )
+    parts.append(Table("memory-devices", "Memory of each device", what, summary, _SUMMARY))
+    peak = memory_peak(trace)
+    if peak.height:
+        what = "Who held the memory when most of it was allocated; older was allocated before the recording."
+        held = peak.with_columns(
+            share_pct=100.0 * pl.col("share"),
+            op=pl.when("is_older").then(pl.lit("(before the recording)")).otherwise("op"),
+        )
+        columns = ("op", "device", "bytes", "share_pct", "allocations")
+        parts.append(Table("memory-peak", "Who held the peak", what, held, columns))
+    window, stretch = sources.window
+    operators = memory_table(window)
+    if stretch:
+        parts.append(Note(f"The trace is large: operators and allocations below are those of {stretch}."))
+    if operators.height:
+        what = "What operators allocated: increase is allocated less freed during their calls."
+        parts.append(Table("memory-operators", "Memory by operator", what, operators, _leading(operators)))
+    parts += _allocations(window, origin)
+    return [*parts, *sources.missing("memory_lifetimes", "memory_reserved")]
+
+
+def _leading(frame: pl.DataFrame) -> list[str]:
+    return ["name", *(column for column in frame.columns if column != "name")]
+
+
+def _allocations(trace: "Trace", origin: int) -> list[Part]:
+    """The largest allocations with their lifetimes."""
+    found = memory_allocations(trace)
+    if found.is_empty():
+        return []
+    order = found.sort(["bytes", "lifetime_ns"], descending=True, nulls_last=True)
+    shown = order.head(MOST_ROWS).with_columns(pl.col("alloc_ns", "free_ns") - origin)
+    what = "Allocations with their lifetimes, the largest first. open: not freed while it was recorded."
+    return [Table("allocations", "Allocations", what, shown, _ALLOCATIONS, all_rows=found.height)]
+
+
+def _curve(curve: pl.DataFrame, device: str, origin: int) -> Figure:
+    most = curve.select(
+        pl.max_horizontal("allocated_bytes", pl.col("reserved_bytes").fill_null(0)).max()
+    ).item()
+    times = (curve["start_ns"] - origin).to_list()
+    size, unit = byte_unit(most or 1)
+    span, time = time_unit(times[-1] if times else 1)
+    moments = [round(at / span, 6) for at in times]
+    traces: list[dict[str, Any]] = []
+    for column, name, color in (
+        ("allocated_bytes", "allocated", "--accent"),
+        ("reserved_bytes", "reserved", "--runtime"),
+    ):
+        values = curve[column].to_list()
+        if not any(values):
+            continue
+        told = {value: format_bytes(value) for value in set(values)}
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": name,
+                "line": {"shape": "hv", "color": color, "width": 1.5},
+                "x": moments,
+                "y": [None if value is None else round(value / size, 6) for value in values],
+                "customdata": [told[value] for value in values],
+                "hovertemplate": f"%{{x}} {time}<br>{name}: %{{customdata}}<extra></extra>",
+            }
+        )
+    layout = {
+        "xaxis": {"title": {"text": f"{time} since the first event"}},
+        "yaxis": {"title": {"text": unit}, "rangemode": "tozero"},
+        "showlegend": True,
+    }
+    what = "Memory that the allocator handed out, and what it keeps reserved, over time."
+    return Figure(f"memory-{device}", f"Memory of {device}", what, traces, layout, height=300)

@@ -1,17 +1,189 @@
-"""The figures of the trace at a glance."""
+"""What ran where, where the time of the steps went, and how busy the GPUs were."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
 
 from kernelscope import analysis
+from kernelscope.analysis import CATEGORIES
+from kernelscope.report.facts import trace_facts
+from kernelscope.report.html.charts import distinct, donut_height, donut_layout, slice_trace, time_unit
+from kernelscope.report.html.columns import COLUMNS
+from kernelscope.report.html.parts import Fact, Facts, Figure, Note, Part, View
+from kernelscope.report.html.sources import Sources
+from kernelscope.report.html.tables import Table
+from kernelscope.units import format_count, format_ns, format_percent
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 80
+PAGE_ORDER = 5
+_MOST_BARS = 240
+"""Steps that have a bar of their own; of more, neighbours share one."""
+_MOST_ADVICE = 5
 
 
 def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
     return {"overview": analysis.overview(trace)}
+
+
+def page(sources: Sources) -> View:
+    """The overview."""
+    parts: list[Part] = [_figures(sources), *_charts(sources), *_advice(sources), *_steps(sources)]
+    parts += _gpus(sources)
+    if sources.breakdown.height != 1:
+        parts.append(_file(sources))
+    what = "Where the time of the steps went and how busy the GPUs were, on one screen."
+    return View("overview", "Overview", what, parts)
+
+
+def _figures(sources: Sources) -> Facts:
+    steps, found = sources.breakdown, sources.overview
+    marked = steps["step"].null_count() < steps.height
+    items = [
+        Fact("Steps", format_count(steps.height) if marked else "none marked", "Complete steps."),
+        Fact(
+            "Mean step" if marked else "Duration",
+            format_ns(_number(found["step_ns"])),
+            "Wall time of a complete step.",
+        ),
+        Fact("GPU utilisation", _share(found["utilisation"]), "Share of the time in which a kernel runs."),
+        Fact(
+            "SM efficiency", _share(found["sm_efficiency"]), "Share of the SMs that have work, over the time."
+        ),
+        Fact("Occupancy", _percent(found["occupancy_pct"]), "Warps in use on a busy SM, of those it holds."),
+        Fact("Tensor cores", _share(found["tensor_core_share"]), "Share of operators' kernel time on them."),
+        _utilisation(found),
+    ]
+    return Facts("figures", "", items, tiles=True)
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _share(value: object) -> str:
+    return format_percent(value) if isinstance(value, float) else "not known"
+
+
+def _percent(value: object) -> str:
+    return f"{value:.1f} %" if isinstance(value, float) else "not known"
+
+
+def _utilisation(found: dict[str, object]) -> Fact:
+    what = "FLOPs over wall time, against the peak of all GPUs (MFU)."
+    if isinstance(found["known_pct"], float):
+        what += f" Costs are known for {found['known_pct']:.0f} % of the GPU time."
+    return Fact("FLOPs utilisation", _percent(found["mfu_pct"]), what)
+
+
+def _advice(sources: Sources) -> list[Part]:
+    """What to look at first."""
+    found = sources.recommendations
+    if found.is_empty():
+        return []
+    columns = ("title", "severity", "evidence", "saving_ns", "saving_share")
+    what = "The weightiest recommendations; the view of that name has all of them, with what to do."
+    return [Table("findings-first", "What to look at first", what, found.head(_MOST_ADVICE), columns)]
+
+
+def _charts(sources: Sources) -> list[Part]:
+    steps = sources.breakdown
+    parts: list[Part] = [*sources.missing("steps")]
+    if steps.is_empty():
+        return parts or [Note("The recording cuts off every step, so there is no whole one.", missing=True)]
+    return [*parts, _mean_step(steps), _bars(steps) if steps.height > 1 else _file(sources, wide=True)]
+
+
+def _steps(sources: Sources) -> list[Part]:
+    steps = sources.breakdown
+    if steps.is_empty():
+        return []
+    table = steps.with_columns(pl.col("start_ns") - sources.origin_ns)
+    columns = ("step", "name", "total_ns", *CATEGORIES, "start_ns")
+    what = "Every complete step; at each moment the first of the categories that happens counts."
+    return [Table("steps", "Steps", what, table, columns, titles={"total_ns": "Wall time"})]
+
+
+def _bars(steps: pl.DataFrame) -> Figure:
+    size, unit = time_unit(cast(float, steps["total_ns"].max()))
+    together = -(-steps.height // _MOST_BARS)
+    binned = (
+        steps.with_row_index("_at")
+        .group_by(pl.col("_at") // together, maintain_order=True)
+        .agg(pl.col("step").first(), pl.col("total_ns", *CATEGORIES).mean())
+    )
+    mean = steps.select(pl.col("total_ns", *CATEGORIES).mean()).row(0, named=True)
+    # The steps of several processes in one file have the same numbers.
+    labels = ["mean", *distinct([str(step) for step in binned["step"].to_list()])]
+    traces: list[dict[str, Any]] = []
+    for column in CATEGORIES:
+        values = [mean[column], *binned[column].to_list()]
+        title = COLUMNS[column].title
+        if any(values):
+            traces.append(
+                {
+                    "type": "bar",
+                    "name": title,
+                    "x": labels,
+                    "y": [value / size for value in values],
+                    "customdata": [format_ns(value) for value in values],
+                    "hovertemplate": f"step %{{x}}<br>{title}: %{{customdata}}<extra></extra>",
+                    "marker": {"color": _color(column)},
+                }
+            )
+    what = "A bar for each step, in the order of time, the mean of all in front."
+    if together > 1:
+        what += f" A bar is the mean of {together} steps one after the other."
+    layout = {
+        "barmode": "stack",
+        "bargap": 0.15,
+        "legend": {"traceorder": "normal"},
+        "xaxis": {"type": "category", "title": {"text": "step"}, "nticks": 20},
+        "yaxis": {"title": {"text": unit}, "rangemode": "tozero"},
+    }
+    return Figure("step-bars", "Steps", what, traces, layout, height=donut_height(len(traces)), wide=True)
+
+
+def _mean_step(steps: pl.DataFrame) -> Figure:
+    mean = steps.select(pl.col(CATEGORIES).mean()).row(0, named=True)
+    shown = [column for column in CATEGORIES if mean[column]]
+    total = cast(float, steps["total_ns"].mean()) or 1.0
+    names = [f"{COLUMNS[c].title}: {format_ns(mean[c])}, {format_percent(mean[c] / total)}" for c in shown]
+    slices = slice_trace(names, [mean[column] for column in shown], [_color(column) for column in shown])
+    slices["hovertemplate"] = "%{label}<extra></extra>"
+    layout = donut_layout(format_ns(total))
+    what = (
+        "Where the wall time of a step goes. A moment in which several things happen counts as the first of:"
+        " kernel, copy, memset, communication, runtime call, data loading, other host work."
+    )
+    return Figure(
+        "mean-step", "The mean step", what, [slices], layout, height=donut_height(len(names)), narrow=True
+    )
+
+
+def _color(column: str) -> str:
+    return f"--{column.removesuffix('_ns').replace('_', '-')}"
+
+
+def _gpus(sources: Sources) -> list[Part]:
+    gpus = sources.gpus
+    if gpus.is_empty():
+        return [*sources.missing("kernels")]
+    columns = (
+        "device", "name", "utilisation", "sm_efficiency", "occupancy_pct", "tensor_core_share", "span_ns",
+        "busy_ns", "idle_ns", "copy_ns", "kernels", "total_memory_bytes", "compute_capability",
+        "launch_metrics",
+    )  # fmt: skip
+    what = "How busy and how full each GPU was, from the start of the first step to the end of the last."
+    return [Table("gpus", "GPUs", what, gpus, columns)]
+
+
+def _file(sources: Sources, *, wide: bool = False) -> Facts:
+    facts = trace_facts(sources.trace)
+    flags = sources.trace.meta.flags
+    facts["recorded with"] = ", ".join(f"{name}={value}" for name, value in flags.items())
+    items = [Fact(name, value) for name, value in facts.items() if value]
+    return Facts("file", "The file", items, wide=wide)

@@ -1,14 +1,17 @@
-"""What is recommended, as text."""
+"""What could make the program faster."""
 
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.console import RenderableType
-from rich.table import Table
+from rich.table import Table as TextTable
 from rich.text import Text
 
 from kernelscope import analysis
 from kernelscope.report.cells import Shape, heading, note, plain
+from kernelscope.report.html.parts import Note, Part, View
+from kernelscope.report.html.sources import Sources
+from kernelscope.report.html.tables import Table
 from kernelscope.report.names import safe
 from kernelscope.units import format_percent
 
@@ -21,6 +24,11 @@ _STYLES = {"high": "red", "medium": "yellow", "low": "dim"}
 
 ORDER = 70
 TEXT_ORDER = 15
+PAGE_ORDER = 10
+COLUMNS = (
+    "title", "severity", "evidence", "remedy", "saving_ns", "saving_share", "value", "threshold", "unit",
+    "table", "cited", "id",
+)  # fmt: skip
 
 
 def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
@@ -33,7 +41,7 @@ def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
     recommendations = analysis.recommendations(trace)
     if recommendations.is_empty():
         return []
-    table = Table.grid(padding=(0, 2))
+    table = TextTable.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for row in recommendations.head(_MOST).iter_rows(named=True):
@@ -51,3 +59,25 @@ def _advice(row: dict[str, Any], shape: Shape) -> Text:
     won = "" if saving is None else f" At most {format_percent(saving)} of the step time can be won."
     text = Text(f"{row['title']}. ", style="bold" if shape.color else "")
     return text.append_text(plain(f"{safe(row['evidence'])}{won} {row['remedy']}", shape))
+
+
+def page(sources: Sources) -> View:
+    """The recommendations."""
+    what = "What could make the program faster, as far as its trace shows, the weightiest first."
+    return View("recommendations", "Recommendations", what, _parts(sources))
+
+
+def _parts(sources: Sources) -> list[Part]:
+    table = sources.recommendations
+    if table.is_empty():
+        return [Note("No rule has anything to say about this trace.")]
+    what = (
+        "Each rests on rows of the trace. A saving is the time that would be gone if the cause were gone"
+        " altogether; savings overlap and cannot be added."
+    )
+    return [Table("advice", "Recommendations", what, table.drop("rows"), COLUMNS), *_cited(table)]
+
+
+def _cited(table: pl.DataFrame) -> list[Part]:
+    text = "Row numbers that each rests on are in kernelscope.analysis.recommendations(trace)."
+    return [Note(text)] if (table["cited"] > 0).any() else []

@@ -13,6 +13,7 @@ from kernelscope.report.html.parts import Note, Part, View
 from kernelscope.report.html.sources import Sources
 from kernelscope.report.html.window import host_events
 
+ORDER = 140
 _PIXELS = (1_600, 12_800)
 _STEP_PIXELS = 16_384
 _MOST_MARKS = 60_000
@@ -22,7 +23,7 @@ _MOST_EVENTS = 1_500_000
 _TRACK = ["track_kind", "label", "device", "stream", "pid", "tid"]
 
 
-def view(sources: Sources) -> View:
+def page(sources: Sources) -> View:
     """The trace view."""
     what = (
         "What ran when, per GPU stream and host thread. Zoom with the buttons, the keys + and -, or Ctrl and"

@@ -11,6 +11,7 @@ from kernelscope.report.html.tables import Table
 from kernelscope.report.roofline import RooflineAnswers
 from kernelscope.report.roofline_plot import figure, notes
 
+ORDER = 82
 _AXES = ("xaxis", "yaxis")
 _EFFICIENCY = (
     "step", "name", "mfu_pct", "flops_per_s", "flops", "total_ns", "known_pct", "peak_flops_per_s",
@@ -23,7 +24,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def view(sources: Sources) -> View:
+def page(sources: Sources) -> View:
     """The roofline."""
     what = "What each operator achieved, what the GPU could have, and the time that lies between."
     return View("roofline", "Roofline and costs", what, _parts(sources))

@@ -7,13 +7,14 @@ from kernelscope.report.html.parts import Note, Part, View
 from kernelscope.report.html.sources import Sources
 from kernelscope.report.html.tables import Table
 
+ORDER = 84
 _COLUMNS = (
     "kind", "group_size", "message_bytes", "collectives", "calls", "total_ns", "exposed_ns",
     "transfer_p50_ns", "transfer_p90_ns", "transfer_max_ns", "algorithm_bytes_per_s", "bus_bytes_per_s",
 )  # fmt: skip
 
 
-def view(sources: Sources) -> View:
+def page(sources: Sources) -> View:
     """The communication of this rank."""
     what = "Collectives of this rank: sizes, speed, and how much of their time computing hides."
     return View("communication", "Communication", what, _parts(sources))

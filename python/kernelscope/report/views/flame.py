@@ -10,6 +10,7 @@ from kernelscope.report.html.parts import Figure, Group, Note, Part, View
 from kernelscope.report.html.sources import Sources
 from kernelscope.units import format_ns
 
+ORDER = 145
 _MOST_STACKS = 1_500
 _MOST_DEEP = 60
 _KINDS = {
@@ -19,7 +20,7 @@ _KINDS = {
 }
 
 
-def view(sources: Sources) -> View:
+def page(sources: Sources) -> View:
     """The flame graphs."""
     what = (
         "Time by call stack: a frame is as wide as the time of all that it called. Click one to enlarge it."
