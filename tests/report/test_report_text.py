@@ -22,7 +22,7 @@ from rich.cells import cell_len
 import kernelscope as ks
 from kernelscope import _traceparse
 from kernelscope.report import cluster_text, render
-from kernelscope.report.html import cluster_views
+from kernelscope.report.html import cluster
 from kernelscope.report.html.cluster import write_cluster_page
 from kernelscope.report.names import safe, short
 
@@ -376,7 +376,7 @@ def test_heat_map_of_many_ranks_and_steps() -> None:
     steps = pl.DataFrame({"rank": range(5_000)}).join(pl.DataFrame({"step": range(700)}), how="cross")
     slow = (pl.col("rank") == 4_321) & (pl.col("step") == 555)
     steps = steps.with_columns(own_ns=pl.when(slow).then(9_000_000).otherwise(5_000_000))
-    trace = cluster_views._heat_map(steps, "own_ns").traces[0]
+    trace = cluster._heat_map(steps, "own_ns").traces[0]
     assert len(trace["z"]) == len(trace["y"]) <= 1_000
     assert {len(row) for row in trace["z"]} == {len(trace["x"])}
     assert len(trace["x"]) <= 200

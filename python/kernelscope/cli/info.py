@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
     """Reads the trace and prints what it holds."""
     trace = read_trace(options)
 
-    from kernelscope.cli import summary
+    from kernelscope.report import summary
 
     if options.format == "json":
         sys.stdout.write(summary.to_json(trace))

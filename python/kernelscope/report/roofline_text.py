@@ -9,7 +9,7 @@ import polars as pl
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from kernelscope.report import facts
+from kernelscope.report import summary
 from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns, plain, share
 from kernelscope.report.names import safe
 from kernelscope.report.roofline import RooflineAnswers
@@ -58,7 +58,7 @@ def _trimmed(text: str) -> str:
 
 
 def _parts(trace: "Trace", answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
-    parts: list[RenderableType] = [facts.header(trace, shape), *_peaks(answers, shape)]
+    parts: list[RenderableType] = [summary.header(trace, shape), *_peaks(answers, shape)]
     parts += _coverage(answers, shape)
     parts += _efficiency(answers, shape)
     parts += _roofs(answers, shape)

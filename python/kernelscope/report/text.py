@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 
-from kernelscope.report import facts, views
+from kernelscope.report import summary, views
 from kernelscope.report.cells import Shape
 
 if TYPE_CHECKING:
@@ -56,4 +56,4 @@ def _parts(trace: "Trace", shape: Shape, also: tuple[str, ...]) -> list[Renderab
     shown = [view for view in views.every() if hasattr(view, "text") and not views.is_on_request(view)]
     shown.sort(key=lambda view: getattr(view, "TEXT_ORDER", view.ORDER))
     shown[-1:-1] = [views.named(name) for name in also]
-    return [facts.header(trace, shape), *(part for view in shown for part in view.text(trace, shape))]
+    return [summary.header(trace, shape), *(part for view in shown for part in view.text(trace, shape))]

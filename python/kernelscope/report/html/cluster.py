@@ -1,25 +1,59 @@
 """The page about a job of many ranks: as large for a thousand as for ten."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import polars as pl
 
+from kernelscope import analysis
+from kernelscope.analysis.ranks.cluster import Cluster, Source
 from kernelscope.report.files import write_bytes
-from kernelscope.report.html.cluster_views import clocks, collectives, files, look_first, ranks, steps
-from kernelscope.report.html.job import Job
+from kernelscope.report.html.charts import donut_height, donut_layout, slice_trace, time_unit
+from kernelscope.report.html.columns import CLUSTER_COLUMNS
 from kernelscope.report.html.libraries import packed_libraries
 from kernelscope.report.html.page import to_page
-from kernelscope.report.html.parts import View
+from kernelscope.report.html.parts import Fact, Facts, Figure, Group, Note, Part, View
+from kernelscope.report.html.tables import Table
 from kernelscope.report.names import safe
+from kernelscope.units import format_count, format_ns, format_percent
 
-if TYPE_CHECKING:
-    from kernelscope.analysis.ranks.cluster import Source
+_PARTS = {
+    "compute_ns": "--kernel",
+    "network_ns": "--communication",
+    "wait_ns": "--runtime",
+    "data_ns": "--dataloader",
+    "launch_ns": "--cpu-exec",
+}
+"""Parts of a step of a rank, and their colours."""
+
+_TITLES = {
+    "compute_ns": "GPU work",
+    **{name: CLUSTER_COLUMNS[name][0] for name in _PARTS if name in CLUSTER_COLUMNS},
+}
+_MOST_ROWS, _MOST_COLUMNS = 1_000, 200
+"""Cells of the heat map; of more ranks and steps, neighbours share one."""
+_NAMED = 16
+_CLOCKS_NAMED = 5
+_SLOWEST = 500
+_NO_STEPS = "No step is recorded whole in any rank: mark steps with torch.profiler.profile(schedule=...)."
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job of many ranks, and what several views show of it."""
+
+    cluster: Cluster
+    steps: pl.DataFrame
+    findings: pl.DataFrame
+    offsets: pl.DataFrame
+    sources: pl.DataFrame | None
+    notes: Sequence[str]
 
 
 def write_cluster_page(
-    source: "Source",
+    source: Source,
     out: Path,
     *,
     title: str,
@@ -34,9 +68,256 @@ def write_cluster_page(
         OSError: the page cannot be written.
     """
     libraries = packed_libraries()
-    views = _views(Job(source, sources, notes))
+    cluster = analysis.cluster_of(source)
+    job = Job(
+        cluster=cluster,
+        steps=analysis.rank_steps(cluster),
+        findings=analysis.cluster_findings(cluster),
+        offsets=analysis.clock_offsets(cluster),
+        sources=sources,
+        notes=notes,
+    )
+    views = [view(job) for view in (look_first, ranks, collectives, steps, clocks, files)]
     write_bytes(out, *to_page(views, title=safe(title), libraries=libraries))
 
 
-def _views(job: Job) -> list[View]:
-    return [view(job) for view in (look_first, ranks, collectives, steps, clocks, files)]
+def look_first(job: Job) -> View:
+    """What to look at first, and where the steps of all ranks went."""
+    what = "What holds this job up, and where the time of all ranks went."
+    parts: list[Part] = [_figures(job), *(Note(note) for note in job.notes)]
+    clock = pl.col("finding") == "clock_offset"
+    few = ~clock | (clock.cum_sum() <= _CLOCKS_NAMED)
+    found = job.findings.filter(few).with_columns(
+        pl.col("finding").str.replace_all("_", " "), ranks_text=_listed(pl.col("ranks"))
+    )
+    if found.is_empty():
+        parts.append(Note("No rank, link or clock stands out."))
+    else:
+        columns = ("finding", "message", "ranks_text", "group", "lost_ns")
+        explained = (
+            "Ranks and links that hold the others up, by the time they cost; then the clocks most off."
+        )
+        parts.append(Table("findings", "What to look at first", explained, found, columns))
+    if job.steps.height:
+        parts.append(_mean_step(job.steps))
+    return View("first", "Look first", what, parts)
+
+
+def _listed(ranks: pl.Expr) -> pl.Expr:
+    """Ranks as text, the first of many."""
+    shown = ranks.list.head(_NAMED).cast(pl.List(pl.String)).list.join(", ")
+    return pl.when(ranks.list.len() > _NAMED).then(shown + pl.lit(" ...")).otherwise(shown)
+
+
+def _figures(job: Job) -> Facts:
+    steps, known = job.steps, job.cluster.ranks
+    total = _sum(steps, "total_ns")
+    apart, hosts = job.offsets["offset_ns"], known["host"].drop_nulls().n_unique()
+    items = [
+        Fact(
+            "Ranks", format_count(known.height), f"On {format_count(hosts)} hosts, as far as they are known."
+        ),
+        Fact("Steps", format_count(steps["step"].n_unique()), "Steps that are recorded whole."),
+        Fact("Median step", format_ns(_median(steps, "total_ns")), "Over all ranks and steps."),
+        Fact(
+            "Waiting",
+            _share(_sum(steps, "wait_ns"), total),
+            "Share of the steps spent on ranks that come later.",
+        ),
+        Fact(
+            "Network",
+            _share(_sum(steps, "network_ns"), total),
+            "Share of the steps in which only data travel.",
+        ),
+        Fact(
+            "Loading data",
+            _share(_sum(steps, "data_ns"), total),
+            "Share of the steps in which GPUs wait for it.",
+        ),
+        Fact("Clocks", _span(apart), "How far the clocks of the ranks are apart; corrected here."),
+    ]
+    return Facts("figures", "", items, tiles=True)
+
+
+def _sum(frame: pl.DataFrame, column: str) -> float:
+    return float(frame.select(pl.col(column).sum()).item() or 0)
+
+
+def _median(frame: pl.DataFrame, column: str) -> float | None:
+    return frame.select(pl.col(column).median()).item()
+
+
+def _share(part: float, total: float) -> str:
+    return format_percent(part / total) if total else "not known"
+
+
+def _span(offsets: pl.Series) -> str:
+    span = offsets.to_frame("ns").select(pl.col("ns").max() - pl.col("ns").min()).item()
+    return "not known" if span is None else format_ns(span)
+
+
+def _mean_step(steps: pl.DataFrame) -> Figure:
+    mean = {name: _sum(steps, name) / steps.height for name in _PARTS}
+    names = [f"{_TITLES[name]}: {format_ns(value)}" for name, value in mean.items()]
+    slices = slice_trace(names, list(mean.values()), list(_PARTS.values()))
+    slices["hovertemplate"] = "%{label}<extra></extra>"
+    what = "Where the wall time of a step goes, in the mean over all ranks and steps."
+    layout = donut_layout(format_ns(sum(mean.values())))
+    return Figure("mean-step", "The mean step", what, [slices], layout, height=donut_height(len(names)))
+
+
+def ranks(job: Job) -> View:
+    """Each rank in each step, and ranks that behave alike."""
+    what = "Own time leaves out waiting for other ranks, which makes all ranks look alike."
+    if job.steps.is_empty():
+        return View("ranks", "Ranks", what, [Note(_NO_STEPS, missing=True)])
+    choices: list[tuple[str, Part]] = [
+        (_TITLES.get(value, title), _heat_map(job.steps, value))
+        for value, title in (
+            ("own_ns", "Own time"),
+            ("total_ns", "Wall time"),
+            *((name, name) for name in _PARTS),
+        )
+    ]
+    parts: list[Part] = [Group("heat-maps", "Ranks and steps", choices), _rank_table(job), *_alike(job)]
+    return View("ranks", "Ranks", what, parts)
+
+
+def _heat_map(steps: pl.DataFrame, value: str) -> Figure:
+    numbers = steps["step"].unique().sort()
+    names = steps["rank"].unique().sort()
+    across, down = -(-numbers.len() // _MOST_COLUMNS), -(-names.len() // _MOST_ROWS)
+    # The slowest of those that share a cell: what one looks for must not vanish in a mean.
+    cells = steps.select(
+        (pl.col("step").rank("dense") - 1) // across, (pl.col("rank").rank("dense") - 1) // down, value
+    )
+    cells = cells.group_by("rank", "step").agg(pl.col(value).max())
+    size, unit = time_unit(float(cells.select(pl.col(value).max()).item() or 1))
+    grid = cells.sort("step").pivot("step", index="rank", values=value).sort("rank").drop("rank")
+    rows = [[None if v is None else round(v / size, 4) for v in row] for row in grid.rows()]
+    trace: dict[str, Any] = {
+        "type": "heatmap",
+        "x": [str(number) for number in numbers.gather_every(across)],
+        "y": names.gather_every(down).to_list(),
+        "z": rows,
+        "colorscale": "Viridis",
+        "colorbar": {"title": {"text": unit}, "thickness": 12},
+        "hovertemplate": f"rank %{{y}}, step %{{x}}: %{{z}} {unit}<extra></extra>",
+    }
+    what = "A row for each rank, a column for each step."
+    if across > 1 or down > 1:
+        what += f" A cell is the slowest of {across} steps and {down} ranks."
+    layout = {
+        "xaxis": {"type": "category", "title": {"text": "step"}, "nticks": 20},
+        "yaxis": {"title": {"text": "rank"}, "autorange": "reversed"},
+    }
+    return Figure(f"heat-{value.removesuffix('_ns')}", "Ranks and steps", what, [trace], layout, height=520)
+
+
+def _rank_table(job: Job) -> Table:
+    medians = job.steps.group_by("rank").agg(pl.col("own_ns", "total_ns", *_PARTS).median())
+    late = analysis.straggler_ranks(job.cluster).select("rank", "cause", "excess_ns", late_steps="steps")
+    table = (
+        job.cluster.ranks.select("rank", "host")
+        .join(medians, on="rank", how="left")
+        .join(late, on="rank", how="left")
+        .sort("own_ns", "rank", descending=[True, False], nulls_last=True)
+    )
+    columns = ("rank", "host", "own_ns", "total_ns", *_PARTS, "cause", "late_steps", "excess_ns")
+    titles = {"total_ns": "Wall time", "compute_ns": "GPU work", "cause": "Late by"}
+    what = "Medians over the rank's steps, the slowest rank first."
+    return Table("rank-table", "Ranks", what, table, columns, titles=titles)
+
+
+def _alike(job: Job) -> list[Part]:
+    groups = analysis.rank_groups(job.cluster)
+    table = groups.with_columns(pl.col("rank_group").cast(pl.Int64), ranks_text=_listed(pl.col("ranks")))
+    columns = ("rank_group", "count", "ranks_text", "own_ns", *_PARTS)
+    what = "Ranks whose medians have no gap of more than a twentieth of a step between them."
+    titles = {"count": "How many", "compute_ns": "GPU work"}
+    return [Table("alike", "Ranks that behave alike", what, table, columns, titles=titles)]
+
+
+def collectives(job: Job) -> View:
+    """What ranks waited for each other, and what bandwidth they had."""
+    what = "Transfer is the time of the rank that came last: it waited for none."
+    table = analysis.communication(job.cluster, by=("kind", "group_size", "message_bytes"))
+    if table.is_empty():
+        text = "No trace has communication: record with ProfilerActivity.CUDA, or run on several ranks."
+        return View("collectives", "Collectives", what, [Note(text, missing=True)])
+    columns = (
+        "kind", "group_size", "message_bytes", "collectives", "calls", "total_ns", "wait_ns", "exposed_ns",
+        "transfer_p50_ns", "transfer_max_ns", "skew_p50_ns", "skew_max_ns", "algorithm_bytes_per_s",
+        "bus_bytes_per_s", "incomplete",
+    )  # fmt: skip
+    titles = {"wait_ns": "Waiting", "exposed_ns": "Exposed"}
+    by_size = Table("by-size", "By kind and size", "Summed over all ranks.", table, columns, titles=titles)
+    groups = analysis.communication(job.cluster, by=("kind", "group", "message_bytes"))
+    slow = groups.sort("bus_bytes_per_s", nulls_last=True)
+    columns = (
+        "kind", "group", "message_bytes", "collectives", "bus_bytes_per_s", "transfer_p50_ns", "wait_ns",
+    )  # fmt: skip
+    by_group = Table("by-group", "By process group", "The slowest first.", slow, columns, titles=titles)
+    instances = analysis.collective_instances(job.cluster)
+    worst = instances.sort("wait_ns", descending=True, nulls_last=True)
+    columns = (
+        "kind", "step", "group", "message_bytes", "wait_ns", "skew_ns", "transfer_ns", "first_rank",
+        "last_rank", "ranks_seen", "bus_bytes_per_s",
+    )  # fmt: skip
+    single = Table(
+        "instances",
+        "Those that were waited for longest",
+        "Waiting is summed over the ranks.",
+        worst.head(_SLOWEST).with_columns(pl.col("ranks_seen").cast(pl.Int64)),
+        columns,
+        titles=titles,
+        all_rows=instances.height,
+    )
+    return View("collectives", "Collectives", what, [by_size, by_group, single])
+
+
+def steps(job: Job) -> View:
+    """Each step over all ranks."""
+    what = "Exact quantiles over all ranks, not medians of medians."
+    if job.steps.is_empty():
+        return View("steps", "Steps", what, [Note(_NO_STEPS, missing=True)])
+    quantiles = analysis.rank_quantiles(job.cluster)
+    names = {name: f"{name}_ns" for name in quantiles.columns if name.startswith("q")}
+    table = quantiles.rename(names).with_columns(
+        pl.col("part").str.strip_suffix("_ns").replace({"total": "wall time", "own": "own time"})
+    )
+    columns = ("step", "part", "mean_ns", "q0_ns", "q50_ns", "q90_ns", "q99_ns", "q100_ns")
+    titles = {"mean_ns": "Mean rank"}
+    return View("steps", "Steps", what, [Table("quantiles", "Steps", what, table, columns, titles=titles)])
+
+
+def clocks(job: Job) -> View:
+    """How far clocks are off."""
+    what = "What the ends of collectives tell of the clocks; times of this page are on the common one."
+    columns = ("rank", "host", "offset_ns", "residual_ns", "collectives")
+    if job.offsets["offset_ns"].null_count() == job.offsets.height:
+        text = "No collective is in the traces of several ranks, so that clocks cannot be compared."
+        return View("clocks", "Clocks", what, [Note(text, missing=True)])
+    return View("clocks", "Clocks", what, [Table("offsets", "Clocks", what, job.offsets, columns)])
+
+
+def files(job: Job) -> View:
+    """Where the ranks came from."""
+    what = "The traces that the ranks were read from, and those that could not be read."
+    if job.sources is None:
+        table = job.cluster.ranks.rename({"source": "file"})
+    else:
+        table = job.sources.rename({"source": "file"}).sort("outcome", "rank", descending=[True, False])
+    columns = (
+        "rank",
+        "outcome",
+        "error",
+        "file",
+        "host",
+        "format",
+        "events",
+        "lost",
+        "first_step",
+        "last_step",
+    )
+    return View("files", "Traces", what, [Table("files", "Traces", what, table, columns)])

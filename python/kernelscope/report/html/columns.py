@@ -2,7 +2,49 @@
 
 from typing import NamedTuple
 
-from kernelscope.report.html.cluster_columns import CLUSTER_COLUMNS
+CLUSTER_COLUMNS: dict[str, tuple[str, str, str]] = {
+    "finding": ("Finding", "text", "What kind of thing it is."),
+    "ranks_text": ("Ranks", "text", "The ranks that it is about."),
+    "host": ("Host", "text", "The host that the rank ran on."),
+    "group": ("Group", "text", "Name and ranks of the process group, pair of ranks, or host."),
+    "lost_ns": ("Lost", "ns", "What it cost each rank that waited, over the steps recorded."),
+    "rank": ("Rank", "count", "The rank in the job."),
+    "own_ns": ("Own time", "ns", "The step less the time that it waits for other ranks."),
+    "data_ns": ("Loading data", "ns", "The GPU idles while the host loads data."),
+    "launch_ns": ("Launching", "ns", "The GPU idles while the host does other work, or none is recorded."),
+    "network_ns": ("Network", "ns", "Only communication runs, and all ranks have come."),
+    "wait_ns": ("Waiting", "ns", "Only communication runs, and a rank has not come."),
+    "excess_ns": (
+        "Behind",
+        "ns",
+        "By how much it was later than the median rank, summed over its late steps.",
+    ),
+    "late_steps": ("Late steps", "count", "Steps in which the rank straggled."),
+    "rank_group": ("Group", "count", "Ranks that behave alike have the same number."),
+    "transfer_ns": ("Transfer", "ns", "The shortest call: of the rank that waited for none."),
+    "skew_ns": ("Skew", "ns", "From the first rank's start to the last one's."),
+    "skew_p50_ns": ("Skew, median", "ns", "From the first rank's start to the last one's."),
+    "skew_max_ns": ("Skew, largest", "ns", "From the first rank's start to the last one's."),
+    "first_rank": ("First", "count", "The rank that came first."),
+    "last_rank": ("Last", "count", "The rank that came last."),
+    "ranks_seen": ("Ranks seen", "count", "Ranks whose traces have this collective."),
+    "incomplete": ("Incomplete", "count", "Collectives in which ranks are missing."),
+    "offset_ns": ("Offset", "ns", "How far the clock is ahead of the median rank's."),
+    "residual_ns": ("Residual", "ns", "Median distance from the other ranks that is left after that."),
+    "q0_ns": ("Fastest", "ns", "The rank with the least."),
+    "q50_ns": ("Median rank", "ns", "Half of the ranks have no more."),
+    "q90_ns": ("90 % of ranks", "ns", "Nine of ten ranks have no more."),
+    "q99_ns": ("99 % of ranks", "ns", "99 of 100 ranks have no more."),
+    "q100_ns": ("Slowest", "ns", "The rank with the most."),
+    "part": ("Part", "text", "What the time was spent on."),
+    "outcome": ("Outcome", "text", "done, or failed."),
+    "file": ("Trace", "text", "Where the trace was."),
+    "error": ("Error", "sentence", "Why it could not be read."),
+    "lost": ("Events lost", "count", "Events of the file that could not be kept."),
+    "format": ("Format", "text", "Who recorded it."),
+    "first_step": ("First step", "count", "The number of the first step."),
+    "last_step": ("Last step", "count", "The number of the last step."),
+}
 
 
 class Column(NamedTuple):

@@ -6,12 +6,12 @@ import polars as pl
 
 from kernelscope import analysis
 from kernelscope.analysis import CATEGORIES
-from kernelscope.report.facts import trace_facts
 from kernelscope.report.html.charts import distinct, donut_height, donut_layout, slice_trace, time_unit
 from kernelscope.report.html.columns import COLUMNS
 from kernelscope.report.html.parts import Fact, Facts, Figure, Note, Part, View
 from kernelscope.report.html.sources import Sources
 from kernelscope.report.html.tables import Table
+from kernelscope.report.summary import trace_facts
 from kernelscope.units import format_count, format_ns, format_percent
 
 if TYPE_CHECKING:
