@@ -74,14 +74,10 @@ def test_formats_never_import_one_another() -> None:
         assert set(re.findall(r"\bformats::(\w+)", text)) <= {folder, "format", "sqlite"}
 
 
-# Circles that stand in the way of the rule for all crates.
-CIRCLES_LEFT = {"traceparse": 1}
-
-
 @pytest.mark.parametrize("crate", sorted(path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml")))
 def test_no_modules_of_a_crate_import_one_another_in_a_circle(crate: str) -> None:
     found = circles(ROOT / "crates" / crate / "src")
-    assert len(found) <= CIRCLES_LEFT.get(crate, 0), found
+    assert found == [], found
 
 
 @pytest.mark.parametrize("suffix", [".rs", ".py"])

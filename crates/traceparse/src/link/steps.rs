@@ -5,25 +5,13 @@ use hashbrown::{HashMap, HashSet};
 
 use super::NONE;
 use super::extents::Extents;
-use super::names::{Class, Names, step_number};
-use super::range_steps;
+use super::host_steps::{self, HostStep, HostSteps};
+use super::names::Names;
 use crate::options::ReadOptions;
-use crate::schema::{Column, Launches, Ops, Symbol, SymbolTable, Table, Tables};
+use crate::schema::{Column, Launches, Symbol};
 use crate::stats::{Code, Stats};
 use crate::trace::Trace;
 use crate::tracks::Ident;
-
-/// A step as the host marked it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct HostStep {
-    /// Null for a trace without steps, taken as one.
-    pub(super) number: Option<i32>,
-    pub(super) name: Option<Symbol>,
-    /// `row` of the annotation.
-    pub(super) row: Option<u32>,
-    pub(super) start: i64,
-    pub(super) end: i64,
-}
 
 /// A step with the GPU work it launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,33 +37,11 @@ pub(super) struct Steps {
 impl Steps {
     /// The steps that annotations or NVTX ranges mark; without any, the whole trace as one step.
     pub(super) fn find(trace: &Trace, names: &Names, options: &ReadOptions) -> Self {
-        let (tables, symbols) = (&trace.tables, &trace.symbols);
-        let ops = &tables.ops;
-        let mark = options.step_range.as_deref().and_then(|name| symbols.find(name));
-        let mut hosts = match (mark, &options.step_range) {
-            (Some(name), _) => named(ops, name),
-            (None, Some(_)) => Vec::new(),
-            (None, None) => profiler_steps(ops, symbols, names),
-        };
-        hosts.sort_by_key(|step| step.start);
-        if mark.is_some() {
-            for (number, step) in hosts.iter_mut().enumerate() {
-                step.number = i32::try_from(number).ok();
-            }
-        }
-        let mut found = Self { marks: mark.into_iter().collect(), ..Self::default() };
-        if hosts.is_empty() {
-            let ranges = range_steps::find(trace, names, options.step_range.as_deref());
-            hosts = ranges.hosts;
-            found.marks.extend(ranges.marks);
-            found.by_process = ranges.by_process;
-            found.processes = (0..trace.tracks.len() as u32).map(|track| trace.tracks.key(track).0).collect();
-        }
-        if hosts.is_empty() {
-            hosts.extend(whole_trace(tables, names));
-        }
-        found.index = IntervalTree::new(hosts.iter().enumerate().map(|(i, s)| (s.start, s.end, i as u32)));
-        Self { hosts, ..found }
+        let HostSteps { hosts, marks, by_process } = host_steps::find(trace, names, options);
+        let processes = if by_process.is_empty() { 0 } else { trace.tracks.len() as u32 };
+        let processes = (0..processes).map(|track| trace.tracks.key(track).0).collect();
+        let index = IntervalTree::new(hosts.iter().enumerate().map(|(i, s)| (s.start, s.end, i as u32)));
+        Self { hosts, index, by_process, processes, marks }
     }
 
     /// The index of the steps as seen from a track.
@@ -190,46 +156,4 @@ pub(super) fn step_on_gpu(spans: &[StepSpan], start: i64) -> u32 {
     // Spans follow one another: of those that began, only the last can still run.
     let last = spans.partition_point(|span| span.start <= start).checked_sub(1);
     last.filter(|&step| spans[step].end > start).map_or(NONE, |step| step as u32)
-}
-
-fn host_step(ops: &Ops, extents: Extents<'_>, op: u32, number: Option<i32>) -> HostStep {
-    let (start, end) = (extents.start(op), extents.end(op));
-    HostStep { number, name: ops.name.get(op as usize), row: ops.row.get(op as usize), start, end }
-}
-
-fn profiler_steps(ops: &Ops, symbols: &SymbolTable, names: &Names) -> Vec<HostStep> {
-    let extents = Extents::new(&ops.start_ns, &ops.dur_ns);
-    let steps = (0..ops.len() as u32).filter(|&op| names.is(&ops.name, op, Class::STEP));
-    steps
-        .map(|op| {
-            let number = ops.name.get(op as usize).and_then(|name| step_number(symbols.text(name)));
-            host_step(ops, extents, op, number)
-        })
-        .collect()
-}
-
-fn named(ops: &Ops, name: Symbol) -> Vec<HostStep> {
-    let extents = Extents::new(&ops.start_ns, &ops.dur_ns);
-    let steps = (0..ops.len() as u32).filter(|&op| ops.name.get(op as usize) == Some(name));
-    steps.map(|op| host_step(ops, extents, op, None)).collect()
-}
-
-/// From the first to the last operator; without operators annotations, then NVTX ranges, then GPU
-/// work, then calls.
-fn whole_trace(tables: &Tables, names: &Names) -> Option<HostStep> {
-    let Tables { ops, gpu_ops, launches, ranges, .. } = tables;
-    let of_ops = Extents::new(&ops.start_ns, &ops.dur_ns);
-    let is_operator = |op: &u32| !names.is(&ops.category, *op, Class::ANNOTATION_CATEGORY);
-    let (start, end) = span((0..ops.len() as u32).filter(is_operator), of_ops)
-        .or_else(|| span(0..ops.len() as u32, of_ops))
-        .or_else(|| span(0..ranges.len() as u32, Extents::new(&ranges.start_ns, &ranges.dur_ns)))
-        .or_else(|| span(0..gpu_ops.len() as u32, Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns)))
-        .or_else(|| span(0..launches.len() as u32, Extents::new(&launches.start_ns, &launches.dur_ns)))?;
-    Some(HostStep { number: None, name: None, row: None, start, end })
-}
-
-fn span(indices: impl Iterator<Item = u32>, extents: Extents<'_>) -> Option<(i64, i64)> {
-    indices
-        .map(|i| (extents.start(i), extents.end(i)))
-        .reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)))
 }

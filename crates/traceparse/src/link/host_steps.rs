@@ -1,4 +1,4 @@
-//! Steps that NVTX ranges mark.
+//! Finds the steps that the host marked: by annotations, by NVTX ranges, or not at all.
 
 use framekernels::interval::IntervalTree;
 use hashbrown::{HashMap, HashSet};
@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use super::NONE;
 use super::extents::Extents;
 use super::names::{Class, Names, step_number};
-use super::steps::HostStep;
-use crate::schema::{Ranges, Symbol, SymbolTable, Table};
+use crate::options::ReadOptions;
+use crate::schema::{Ops, Ranges, Symbol, SymbolTable, Table, Tables};
 use crate::trace::Trace;
 use crate::tracks::Ident;
 
@@ -33,38 +33,96 @@ const STEMS: [&str; 14] = [
 /// Fewer ranges of one kind mark no steps, unless they were asked for.
 const LEAST_STEPS: usize = 2;
 
-/// Steps that ranges mark.
+/// A step as the host marked it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct HostStep {
+    /// Null for a trace without steps, taken as one.
+    pub(super) number: Option<i32>,
+    pub(super) name: Option<Symbol>,
+    /// `row` of the annotation.
+    pub(super) row: Option<u32>,
+    pub(super) start: i64,
+    pub(super) end: i64,
+}
+
+/// The steps that the host marked, in order of start.
 #[derive(Default)]
-pub(super) struct RangeSteps {
+pub(super) struct HostSteps {
     pub(super) hosts: Vec<HostStep>,
-    /// Names of the ranges.
+    /// Names of the annotations and ranges that mark steps, other than `ProfilerStep#N`.
     pub(super) marks: HashSet<Symbol>,
     /// The part of each step that a process marked itself; empty unless several processes did.
     pub(super) by_process: HashMap<Ident, IntervalTree>,
+}
+
+/// The steps that annotations mark, else ranges; without any, the whole trace as one step.
+pub(super) fn find(trace: &Trace, names: &Names, options: &ReadOptions) -> HostSteps {
+    let name = options.step_range.as_deref();
+    let found = match by_annotations(&trace.tables.ops, &trace.symbols, names, name) {
+        found if found.hosts.is_empty() => by_ranges(trace, names, name),
+        found => return found,
+    };
+    if !found.hosts.is_empty() {
+        return found;
+    }
+    HostSteps { hosts: whole_trace(&trace.tables, names).into_iter().collect(), ..found }
+}
+
+/// The steps that annotations called `name` mark, counted from 0, or that `ProfilerStep#N` do.
+fn by_annotations(ops: &Ops, symbols: &SymbolTable, names: &Names, name: Option<&str>) -> HostSteps {
+    let mark = name.and_then(|name| symbols.find(name));
+    let is_step = |op: &u32| match (name, mark) {
+        (Some(_), None) => false,
+        (Some(_), mark) => ops.name.get(*op as usize) == mark,
+        (None, _) => names.is(&ops.name, *op, Class::STEP),
+    };
+    let extents = Extents::new(&ops.start_ns, &ops.dur_ns);
+    let step = |op: u32| {
+        let (at, (start, end)) = (op as usize, extents.of(op));
+        let (name, row) = (ops.name.get(at), ops.row.get(at));
+        HostStep { number: name.and_then(|name| step_number(symbols.text(name))), name, row, start, end }
+    };
+    let mut hosts: Vec<HostStep> = (0..ops.len() as u32).filter(is_step).map(step).collect();
+    hosts.sort_by_key(|step| step.start);
+    if mark.is_some() {
+        for (number, step) in hosts.iter_mut().enumerate() {
+            step.number = i32::try_from(number).ok();
+        }
+    }
+    HostSteps { hosts, marks: mark.into_iter().collect(), ..HostSteps::default() }
+}
+
+/// From the first to the last operator; without operators annotations, then NVTX ranges, then GPU
+/// work, then calls.
+fn whole_trace(tables: &Tables, names: &Names) -> Option<HostStep> {
+    let Tables { ops, gpu_ops, launches, ranges, .. } = tables;
+    let of_ops = Extents::new(&ops.start_ns, &ops.dur_ns);
+    let is_operator = |op: &u32| !names.is(&ops.category, *op, Class::ANNOTATION_CATEGORY);
+    let (start, end) = span((0..ops.len() as u32).filter(is_operator), of_ops)
+        .or_else(|| span(0..ops.len() as u32, of_ops))
+        .or_else(|| span(0..ranges.len() as u32, Extents::new(&ranges.start_ns, &ranges.dur_ns)))
+        .or_else(|| span(0..gpu_ops.len() as u32, Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns)))
+        .or_else(|| span(0..launches.len() as u32, Extents::new(&launches.start_ns, &launches.dur_ns)))?;
+    Some(HostStep { number: None, name: None, row: None, start, end })
+}
+
+fn span(indices: impl Iterator<Item = u32>, extents: Extents<'_>) -> Option<(i64, i64)> {
+    indices
+        .map(|i| (extents.start(i), extents.end(i)))
+        .reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)))
 }
 
 /// The steps that ranges called `name` mark, or that ranges with the name of a step do.
 ///
 /// Each process counts its own ranges. A step of several processes lasts from the first of them to
 /// begin to the last to end.
-pub(super) fn find(trace: &Trace, names: &Names, name: Option<&str>) -> RangeSteps {
-    let ranges = &trace.tables.ranges;
-    if ranges.is_empty() {
-        return RangeSteps::default();
-    }
-    let symbols = &trace.symbols;
-    let numbers = match name {
-        Some(name) => symbols.find(name).map(|mark| vec![(mark, None)]).unwrap_or_default(),
-        None => detect(ranges, symbols, names),
+fn by_ranges(trace: &Trace, names: &Names, name: Option<&str>) -> HostSteps {
+    let numbers: HashMap<Symbol, Option<i32>> = match name {
+        Some(name) => trace.symbols.find(name).map(|mark| (mark, None)).into_iter().collect(),
+        None => detect(&trace.tables.ranges, &trace.symbols, names).into_iter().collect(),
     };
-    let numbers: HashMap<Symbol, Option<i32>> = numbers.into_iter().collect();
-    if numbers.is_empty() {
-        return RangeSteps::default();
-    }
-    let marked = marked(trace, &numbers);
-    let mut found = merge(trace, &marked, &numbers);
-    found.marks = numbers.into_keys().collect();
-    found
+    let found = merge(trace, &marked(trace, &numbers), &numbers);
+    HostSteps { marks: numbers.into_keys().collect(), ..found }
 }
 
 /// The names that mark steps, with the numbers in them.
@@ -143,7 +201,7 @@ fn merge(
     trace: &Trace,
     marked: &BTreeMap<i64, (Ident, Vec<u32>)>,
     numbers: &HashMap<Symbol, Option<i32>>,
-) -> RangeSteps {
+) -> HostSteps {
     let ranges = &trace.tables.ranges;
     let extents = Extents::new(&ranges.start_ns, &ranges.dur_ns);
     let number_in_name = |row: u32| ranges.name.get(row as usize).and_then(|name| *numbers.get(&name)?);
@@ -172,7 +230,7 @@ fn merge(
     let mut hosts: Vec<HostStep> = steps.into_values().collect();
     hosts.sort_by_key(|step| (step.start, step.number));
     let by_process = if marked.len() > 1 { indices(&hosts, &parts, extents) } else { HashMap::new() };
-    RangeSteps { hosts, by_process, ..RangeSteps::default() }
+    HostSteps { hosts, by_process, ..HostSteps::default() }
 }
 
 /// For each process an index of its own ranges, as the steps they belong to.
