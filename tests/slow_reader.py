@@ -276,11 +276,16 @@ def roles(rows: dict[str, list[Row]]) -> dict[str, list[Interval]]:
     return {role: union(intervals) for role, intervals in found.items()}
 
 
+def activity_of_name(name: str) -> str | None:
+    """What the name of an operator, annotation or range says that it does."""
+    return next((activity for activity, names in OP_ACTIVITIES if names.match(name)), None)
+
+
 def fill_activities(rows: dict[str, list[Row]]) -> None:
     """The columns ``activity`` and ``is_annotation``, of a trace without NVTX ranges."""
     for op in rows["ops"]:
         name = op["name"] or ""
-        op["activity"] = next((activity for activity, names in OP_ACTIVITIES if names.match(name)), None)
+        op["activity"] = activity_of_name(name)
         is_category = (op["category"] or "").lower() == "user_annotation"
         op["is_annotation"] = is_category or ANNOTATION.match(name) is not None
     for call in rows["launches"]:

@@ -11,7 +11,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import kernelscope as ks
-from kernelscope.analysis import nvtx_projection, nvtx_table
+from kernelscope.analysis import nvtx_projection, nvtx_table, ops
 from kernelscope.trace import read_part
 from nsys_database import MACHINE, Database, global_tid
 
@@ -166,6 +166,19 @@ def test_annotations_of_kineto_are_projected_alike(tmp_path: Path) -> None:
         ("a0", "annotation", 4000, 2000, 2, 0),
         ("a1", "annotation", 2000, 2000, 1, 1),
     ]
+
+
+def test_steps_that_were_recorded_as_operators_are_projected(tmp_path: Path) -> None:
+    trace = kineto([(0, 50), (10, 10), (60, 5)], [5, 12, 55])
+    names = ("ProfilerStep#3", "aten::mm", "ProfilerStep#abc")
+    for event, name in zip(trace["traceEvents"], names, strict=False):
+        event |= {"cat": "Operator", "name": name}
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(trace))
+    found = nvtx_projection(ks.read(path))
+    assert found.select("name", "gpu_busy_ns").rows() == [("ProfilerStep#3", 4000)]
+    is_operator = ops(ks.read(path)).select("name", "is_operator").rows()
+    assert is_operator == [("ProfilerStep#3", False), ("aten::mm", True), ("ProfilerStep#abc", True)]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from traces import ORACLES, VALID, files
+from traces import ORACLES, SHARED, VALID, files
 
 import kernelscope as ks
 import slow_reader
@@ -67,6 +67,16 @@ def test_every_event_is_in_one_table(path: Path) -> None:
     )["row"]
     assert rows.is_duplicated().sum() == 0
     assert rows.len() == seen
+
+
+@pytest.mark.parametrize("path", files(SHARED / "traces" / "nsys", "*nvtx*.sqlite"))
+def test_ranges_do_what_their_names_say(path: Path) -> None:
+    trace = ks.read(path)
+    steps = set(trace.steps["name"].drop_nulls())
+    assert trace.ranges.height > 0
+    for name, activity in trace.ranges.select(pl.col("name", "activity").cast(pl.String)).unique().rows():
+        by_name = slow_reader.activity_of_name(name or "")
+        assert activity == ("step" if name in steps else by_name), name
 
 
 Read = Callable[[Path], Any]

@@ -158,7 +158,7 @@ class _Source:
             "name",
             "row",
             "kind",
-            "category",
+            "is_annotation",
             "is_communication",
         )
         self.needed = [name for name in used if name in frame.columns]
@@ -177,8 +177,7 @@ def _sources(trace: "Trace", kind: str) -> list[_Source]:
         return [_Source(trace.gpu_ops, kind, _OF_STREAM, category)]
     if kind == "python":
         return [_Source(trace.python, kind, _OF_THREAD, pl.lit("python"))]
-    annotation = pl.col("category").cast(pl.String) == "user_annotation"
-    op = pl.when(annotation).then(pl.lit("annotation")).otherwise(pl.lit("operator"))
+    op = pl.when("is_annotation").then(pl.lit("annotation")).otherwise(pl.lit("operator"))
     is_pushed = trace.ranges["kind"] == "push_pop"
     ranges = trace.ranges if is_pushed.all(ignore_nulls=False) else trace.ranges.filter(is_pushed)
     return [

@@ -20,6 +20,8 @@ from kernelscope.memo import Memo, per_trace
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
+_OF_OPS = ("row", "parent_row", "name", "start_ns", "dur_ns", "step")
+
 
 class Facts:
     """Figures about one trace. Only whole steps count, and all of a trace without steps."""
@@ -198,18 +200,11 @@ class Facts:
     @per_trace
     def gaps(self) -> Gaps:
         """The gaps of GPUs in whole steps, by what they waited for: see ``classified_gaps``."""
-        names, spans = self._names, None
+        spans = None
         if self.marked:
             end = pl.col("start_ns") + pl.col("total_ns")
             spans = merged(self.breakdown.select("start_ns", end_ns=end), by=[])
-        return classified_gaps(
-            self.trace,
-            self.work,
-            self.inside,
-            spans=spans,
-            op_names=names["ops"],
-            launch_names=names["launches"],
-        )
+        return classified_gaps(self.trace, self.work, self.inside, spans=spans)
 
     def may_use(self, column: str, share: float) -> bool:
         """Whether some GPU's memory may exceed a share of its capacity, by a look at the totals.
@@ -254,8 +249,12 @@ class Facts:
 
     def ops_named(self, pattern: str) -> pl.DataFrame:
         """Operators and annotations in whole steps whose names match ``pattern``."""
-        columns = ("row", "parent_row", "name", "start_ns", "dur_ns", "step")
-        return self.inside(matching(self.trace.ops.select(columns), pattern, self._names["ops"]))
+        return self.inside(matching(self.trace.ops.select(_OF_OPS), pattern, self._names["ops"]))
+
+    def ops_doing(self, activity: str) -> pl.DataFrame:
+        """Operators and annotations in whole steps of an ``activity``."""
+        ops = self.trace.ops.select(*_OF_OPS, "activity")
+        return self.inside(ops.filter(pl.col("activity") == activity))
 
     def launches_named(self, pattern: str) -> pl.DataFrame:
         """Runtime and driver calls in whole steps whose names match ``pattern``."""

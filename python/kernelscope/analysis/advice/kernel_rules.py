@@ -62,7 +62,7 @@ def off_tensor_cores(facts: Facts) -> Iterator[Advice]:
     if not on_tensor_cores.filter(counted).any():
         return
     plain = counted & facts.named(_PRODUCTS) & ~on_tensor_cores.fill_null(value=True)
-    eligible = operator_flags(facts.work.launches.keys.select(name="op", category="op_category"))["eligible"]
+    eligible = operator_flags(facts.work.launches.keys.select("is_annotation", name="op"))["eligible"]
     plain = facts.rows_of(plain & (eligible > 0), "name")
     spent = int(plain["dur_ns"].sum())
     value = spent / facts.kernel_ns

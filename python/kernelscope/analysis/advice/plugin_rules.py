@@ -11,7 +11,6 @@ import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, Cited, citing
-from kernelscope.analysis.advice.waits import DATA_LOADING
 from kernelscope.analysis.ops.eligibility import eligible_share
 from kernelscope.units import format_bytes, format_percent
 
@@ -35,7 +34,7 @@ def data_loading(facts: Facts) -> Iterator[Advice]:
         _DATA,
         "share of step time",
         saving_ns=waited,
-        cites=citing("ops", facts.ops_named(DATA_LOADING)),
+        cites=citing("ops", facts.ops_doing("data_loading")),
     )
 
 
@@ -92,7 +91,7 @@ def communication(facts: Facts) -> Iterator[Advice]:
         return
     gpu_ops = facts.trace.gpu_ops.select("row", "dur_ns", "step", "is_communication")
     work = facts.inside(gpu_ops.filter(pl.col("is_communication").fill_null(value=False)))
-    cited, table = (work, "gpu_ops") if work.height else (facts.ops_named("^(?:nccl|gloo):"), "ops")
+    cited, table = (work, "gpu_ops") if work.height else (_outermost(facts.ops_doing("communication")), "ops")
     yield Advice(
         "communication",
         "Steps wait for communication",
@@ -105,6 +104,11 @@ def communication(facts: Facts) -> Iterator[Advice]:
         saving_ns=exposed,
         cites=citing(table, cited),
     )
+
+
+def _outermost(calls: pl.DataFrame) -> pl.DataFrame:
+    """Those of ``calls`` that lie directly in none of the others."""
+    return calls.filter(~pl.col("parent_row").is_in(calls["row"].implode()).fill_null(value=False))
 
 
 def low_utilisation(facts: Facts) -> Iterator[Advice]:

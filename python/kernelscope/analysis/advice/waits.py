@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.advice.record import matching
 from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.intervals import Intervals
 from kernelscope.analysis.launches.idle import with_launches, work_gaps
@@ -13,19 +12,10 @@ from kernelscope.analysis.launches.idle import with_launches, work_gaps
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
-BLOCKING = (
-    r"^(?:cuda|hip|mu|sycl|cu)\w*Synchronize|^(?:cuda|hip)Memcpy(?:[23]D)?$"
-    r"|^(?:cuda|hip|cu)(?:Malloc|Free|MemAlloc|MemFree)(?:Host)?(?:_v2)?$"
-)
-"""The names of calls in which the host waits until the GPU has done its work."""
-
 LONGEST_LAUNCH_NS = 1_000_000
 """A host that only launches is never later than this: operators take microseconds to launch a kernel."""
 
-DATA_LOADING = r"^enumerate\(DataLoader\)#.*\.__next__$|^enumerate\(DataPipe\)#"
-"""The names of annotations in which the host waits for data."""
-
-
+_OF_CALLS = ("row", "activity", "start_ns", "dur_ns")
 _CAUSE = pl.Enum(["data", "sync", "launch", "host", "queue"])
 
 
@@ -42,8 +32,6 @@ def classified_gaps(
     inside: Callable[[pl.DataFrame], pl.DataFrame],
     *,
     spans: pl.DataFrame | None = None,
-    op_names: pl.Series | None = None,
-    launch_names: pl.Series | None = None,
 ) -> Gaps:
     """Each gap in which a GPU idled between two works, and what it waited for.
 
@@ -53,8 +41,7 @@ def classified_gaps(
     something else than to launch. ``queue``: it had been launched before, and waited for an event, a copy,
     another stream, or only for its turn. Null where the launch was not recorded. ``inside`` picks the gaps
     that count, by the ``step`` of the work after them, and of these only what lies in ``spans``, the time of
-    steps as parts that do not touch, if they are given. ``op_names`` and ``launch_names`` take the distinct
-    names of the trace's ``ops`` and ``launches``.
+    steps as parts that do not touch, if they are given.
 
     Columns: ``row`` (of the work after the gap in ``gpu_ops``), ``device``, ``dur_ns``, ``cause``; of those
         whose cause is ``data``, ``sync``, ``launch`` or ``host`` also ``start_ns``, ``sync_row`` (of the call
@@ -66,7 +53,7 @@ def classified_gaps(
     places = gaps["is_late"].arg_true()
     late = with_launches(trace, work, gaps.select("at", "row", "device", "dur_ns")[places])
     late = late.drop("at").with_columns(place=places)
-    late = _with_syncs(_with_data(late, trace, names=op_names), trace, names=launch_names)
+    late = _with_syncs(_with_data(late, trace), trace)
     late = late.with_columns(
         cause=pl.when(pl.col("data_row").is_not_null())
         .then(pl.lit("data", _CAUSE))
@@ -91,9 +78,9 @@ def _within(spans: pl.DataFrame, trace: "Trace", gaps: pl.DataFrame) -> pl.Serie
     return Intervals(spans, by=[]).hidden_ns(places).alias("dur_ns")
 
 
-def _with_data(gaps: pl.DataFrame, trace: "Trace", *, names: pl.Series | None) -> pl.DataFrame:
+def _with_data(gaps: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
     """Adds the call that loaded data in the gap, if that took more than half of the time until the launch."""
-    loads = matching(trace.ops.select("row", "name", "start_ns", "dur_ns"), DATA_LOADING, names)
+    loads = trace.ops.select(*_OF_CALLS).filter(pl.col("activity") == "data_loading")
     if loads.is_empty():
         return gaps.with_columns(data_row=pl.lit(None, pl.UInt32))
     loads = loads.select(
@@ -108,9 +95,9 @@ def _with_data(gaps: pl.DataFrame, trace: "Trace", *, names: pl.Series | None) -
     return found.with_columns(data_row=pl.when(mostly).then("data_row")).drop("_load", "_load_end")
 
 
-def _with_syncs(gaps: pl.DataFrame, trace: "Trace", *, names: pl.Series | None) -> pl.DataFrame:
+def _with_syncs(gaps: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
     """Adds the blocking call that began before the gap and ended in it, before the launch."""
-    calls = matching(trace.launches.select("row", "name", "start_ns", "dur_ns"), BLOCKING, names)
+    calls = trace.launches.select(*_OF_CALLS).filter(pl.col("activity") == "wait")
     if calls.is_empty():
         return gaps.with_columns(sync_row=pl.lit(None, pl.UInt32))
     calls = calls.select(

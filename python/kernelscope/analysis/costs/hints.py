@@ -32,7 +32,6 @@ NOTHING = ExternalHints()
 
 _EXPERTS = r"::moe_forward"
 _ATTENTION = r"::unified_attention"
-_COLLECTIVE = r"^(record_param_comms|nccl:)"
 
 
 class _Register:
@@ -194,7 +193,7 @@ def _launched(
         note = "the experts' sizes follow from the launched kernels"
         return ExternalHints(hints=hints, note=note) if hints else NOTHING
     query = shape_of_input(dims, 0)
-    texts = trace.ops.filter(pl.col("category") == "user_annotation")["name"]
+    texts = trace.ops.filter("is_annotation")["name"]
     annotations = texts.unique().drop_nulls().cast(pl.String).to_list()
     hints = attention_lengths(annotations, query) if query else None
     note = "sequences as the step's annotation gives them; a window of the mask is not known and not counted"

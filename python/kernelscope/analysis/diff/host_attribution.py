@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.grouping import by_name, positions
+from kernelscope.analysis.grouping import positions
 from kernelscope.analysis.steps.breakdown import CATEGORIES
 
 if TYPE_CHECKING:
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 PRIORITIES = {name.removesuffix("_ns"): place for place, name in enumerate(CATEGORIES)}
 """The parts of a step, the one that counts first having the lowest number."""
 
-_COMMUNICATION = r"^(?:nccl:|gloo:|mpi:|ucc:|xccl:|hccl:|c10d::|_?c10d_functional::|record_param_comms)"
-_DATALOADER = r"^(?:enumerate\(DataPipe\)#|enumerate\(DataLoader\)#.*\.__next__$)"
-_STEP = r"^ProfilerStep#\s*[+-]?\d+\s*$"
 _MAX_ROUNDS = 33
 
 
@@ -52,7 +49,7 @@ def claims(trace: "Trace") -> pl.DataFrame:
         op_row=pl.coalesce("op_row", "range_row"),
     )
     ranges = trace.ranges.filter(pl.col("kind") != "mark")
-    parts = [work, launches, *(_host(frame, trace.steps) for frame in (trace.ops, ranges))]
+    parts = [work, launches, _host(trace.ops), _host(ranges)]
     return (
         pl.concat(parts)
         .with_columns(
@@ -63,30 +60,28 @@ def claims(trace: "Trace") -> pl.DataFrame:
     )
 
 
-def _host(slices: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def _host(slices: pl.DataFrame) -> pl.DataFrame:
     """Operators or ranges; one inside another counts as that, if that comes first."""
-    text = pl.col("text")
-    marks = steps["name"].drop_nulls().cast(pl.String).unique().to_list() if steps["row"].len() else []
-    own = by_name(
-        slices.select("row", "parent_row", "name", "start_ns", "dur_ns"),
-        own=pl.when(text.str.contains(_STEP) | text.is_in(marks))
-        .then(None)
-        .when(text.str.contains(_DATALOADER))
-        .then(pl.lit(PRIORITIES["dataloader"]))
-        .when(text.str.contains(_COMMUNICATION))
-        .then(pl.lit(PRIORITIES["communication"]))
-        .otherwise(pl.lit(PRIORITIES["cpu_exec"])),
-        is_mark=text.str.contains(_STEP) | text.is_in(marks),
-    )
-    is_mark = own["is_mark"].fill_null(value=False)
     last = len(PRIORITIES)
-    own_priority = pl.select(
-        pl.when(is_mark).then(last).otherwise(own["own"].fill_null(PRIORITIES["cpu_exec"]))
-    ).to_series()
+    own = slices.select(
+        "row",
+        "parent_row",
+        "name",
+        "start_ns",
+        "dur_ns",
+        priority=pl.when(pl.col("activity") == "step")
+        .then(last)
+        .when(pl.col("activity") == "data_loading")
+        .then(PRIORITIES["dataloader"])
+        .when(pl.col("activity") == "communication")
+        .then(PRIORITIES["communication"])
+        .otherwise(PRIORITIES["cpu_exec"])
+        .cast(pl.UInt8),
+    )
     # Counted from 1, so that 0 is none.
     around = (positions(own["row"], own["parent_row"]) + 1).fill_null(0)
     jump = pl.concat([pl.Series([0], dtype=pl.UInt32), around])
-    first = pl.concat([pl.Series([last], dtype=own_priority.dtype), own_priority])
+    first = pl.concat([pl.Series([last], dtype=pl.UInt8), own["priority"]])
     for _ in range(_MAX_ROUNDS):
         if not (jump > 0).any():
             break
@@ -95,7 +90,7 @@ def _host(slices: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     names = {place: name for name, place in PRIORITIES.items()}
     return (
         own.with_columns(_first=first[1:])
-        .filter(~is_mark)
+        .filter(pl.col("priority") != last)
         .select(
             "row",
             "name",

@@ -36,7 +36,7 @@ def operators(trace: "Trace") -> pl.DataFrame:
     Columns: ``row``, ``name``, ``track``, ``depth``, ``step``, ``start_ns``, ``dur_ns``, ``module``,
         ``phase``, ``input_dims``.
     """
-    columns = ("row", "name", "track", "depth", "step", "start_ns", "dur_ns")
+    columns = ("row", "name", "track", "depth", "step", "start_ns", "dur_ns", "activity")
     if trace.ops.is_empty():
         module = pl.lit(None, pl.Categorical).alias("module")
         unknown = (module, pl.lit(None, pl.Categorical).alias("phase"))
@@ -45,9 +45,7 @@ def operators(trace: "Trace") -> pl.DataFrame:
         )
     else:
         frame = trace.ops.select(*columns, "module", "phase", "input_dims")
-    rows = trace.steps["row"].drop_nulls()
-    marks = pl.col("name").cast(pl.String).str.starts_with("ProfilerStep#").fill_null(value=False)
-    return frame.filter(~marks & ~pl.col("row").is_in(rows.implode()))
+    return frame.filter(pl.col("activity").ne_missing("step")).drop("activity")
 
 
 def corresponding(before: "Trace", after: "Trace", steps: pl.DataFrame) -> Pairs:

@@ -133,7 +133,7 @@ def _counts(classes: pl.DataFrame) -> pl.DataFrame:
 def _tensor_core_share(classes: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
     """The share of the time of kernels that operators launched, on tensor cores, by ``device``."""
     linked = classes.filter(IS_KERNEL & pl.col("is_linked"))
-    flags = operator_flags(linked.select(name="op", category="op_category"))
+    flags = operator_flags(linked.select("is_annotation", name="op"))
     flagged = kernel_flags(linked.filter(flags["is_operator"]), devices)
     total = pl.col("dur_ns").sum()
     used = pl.col("dur_ns").filter(pl.col("tensor_cores")).sum()

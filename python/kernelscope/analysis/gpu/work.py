@@ -47,10 +47,10 @@ class GpuWork:
 
         Columns: of ``keys``, ``kind``, ``name``, ``is_communication``, ``device`` and ``LAUNCH_COLUMNS`` as
             in ``gpu_ops``, those of kernels completed, with ``launch_metrics``, as
-            ``occupancy.launch_metrics`` does; ``op`` and ``op_category`` (of the operator that launched it)
-            and ``is_linked`` (one is known).
+            ``occupancy.launch_metrics`` does; ``op`` and ``is_annotation`` (of the operator that launched
+            it) and ``is_linked`` (one is known).
         """
-        ops = self._trace.ops.select(op="name", op_category="category")[self.callers]
+        ops = self._trace.ops.select("is_annotation", op="name")[self.callers]
         ops = ops.with_columns(is_linked=self.callers.is_not_null())
         of, keys = classes_of(self._trace.gpu_ops.select(*_LAUNCHED).hstack(ops))
         return Classes(of, launch_metrics(keys, self._trace.devices, only=IS_KERNEL))

@@ -168,7 +168,7 @@ def owners_of(records: pl.DataFrame, ops: pl.DataFrame) -> pl.Series:
     moments = records.select("track", "start_ns", dur_ns=pl.lit(0, pl.Int64))
     found = innermost(moments, ops)
     # What the others are does not matter.
-    near = ops.select("row", "parent_row", "name", "category")[lineage(ops, found)]
+    near = ops.select("row", "parent_row", "name", "is_annotation")[lineage(ops, found)]
     classes = operator_classes(near)
     tree = CallTree(near)
     tree.retain_classes(classes, classes.keys["is_operator"])

@@ -90,11 +90,11 @@ def _operators(ops: pl.DataFrame, calls: pl.DataFrame) -> _Slices:
         ),
         "member",
     )
-    classes = classes_of(ops.select(member, "category"))
+    classes = classes_of(ops.select(member, "is_annotation"))
     owner = classes.keys.select(
         call_row=calls["row"].gather(classes.keys["member"] // 2),
         inside=(pl.col("member") % 2 == 1).fill_null(value=False),
-        is_operator=(pl.col("category").cast(pl.String) != "user_annotation").fill_null(value=True),
+        is_operator=~pl.col("is_annotation").fill_null(value=False),
     )
     return _Slices(ops, Classes(classes.of, owner), "op_row")
 

@@ -22,7 +22,7 @@ def host_events(trace: Trace) -> pl.DataFrame:
     """Operators, annotations, Python frames and runtime calls, nested per thread.
 
     Columns: ``row``, ``start_ns``, ``dur_ns``, ``name`` (categorical), ``track``, ``is_python``,
-        ``parent_row``; of operators also ``module_row``, ``input_dims`` and ``category``.
+        ``parent_row``; of operators also ``module_row``, ``input_dims`` and ``is_annotation``.
     """
     events = nest(call_slices(trace, trace.python))
     names = classes_of(events.select("name"))
@@ -34,12 +34,12 @@ def call_slices(trace: Trace, frames: pl.DataFrame) -> pl.DataFrame:
     """Operators, annotations, runtime calls and Python ``frames``, but for those that torch hides.
 
     Columns: ``row``, ``start_ns``, ``dur_ns``, ``name``, ``track``, ``is_python``; of operators also
-        ``module_row``, ``input_dims`` and ``category``.
+        ``module_row``, ``input_dims`` and ``is_annotation``.
     """
     slices = ("row", "start_ns", pl.col("dur_ns").fill_null(0), "name")
     track = pl.col("track").cast(pl.Int64)
     called, is_python = pl.lit(value=False).alias("is_python"), pl.lit(value=True).alias("is_python")
-    ops = trace.ops.select(*slices, track, "module_row", "input_dims", "category", called)
+    ops = trace.ops.select(*slices, track, "module_row", "input_dims", "is_annotation", called)
     python = frames.select(*slices, track, is_python)
     # A call that belongs to an operator is drawn on the operator's thread; any other stays apart.
     owner = gather_rows(trace.launches["op_row"], trace.ops, "track")["track"].cast(pl.Int64)

@@ -23,11 +23,6 @@ _MEMORY = ("cpu_memory_bytes", "cpu_self_memory_bytes", "device_memory_bytes", "
 _ELIGIBLE = "eligible_inside"
 _TENSOR = ("_tc_total_ns", "_tc_self_ns", _ELIGIBLE)
 _DEVICE = ("device_total_ns", "device_self_ns", "_tc_total_ns", "_tc_self_ns")
-# Names of steps, optimizers, wrappers of modules and data loading.
-_NO_OPERATORS = (
-    r"^ProfilerStep#|^Optimizer\.|^(?:Distributed)?DataParallel\.forward$"
-    r"|^enumerate\(DataLoader\)#.*\.__next__$|^enumerate\(DataPipe\)#"
-)
 
 
 def op_table(
@@ -163,22 +158,20 @@ def _known(sums: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
 
 
 def operator_classes(ops: pl.DataFrame, by: Iterable[str] = ()) -> Classes:
-    """The classes of ``ops`` by name, category and ``by``, with what :func:`operator_flags` adds."""
-    classes = classes_of(ops.select(list(dict.fromkeys(["name", "category", *by]))))
+    """The classes of ``ops`` by name, ``is_annotation`` and ``by``, with what :func:`operator_flags` adds."""
+    classes = classes_of(ops.select(list(dict.fromkeys(["name", "is_annotation", *by]))))
     return Classes(classes.of, operator_flags(classes.keys))
 
 
 def operator_flags(ops: pl.DataFrame) -> pl.DataFrame:
     """Adds ``is_operator`` (see :func:`ops`) and ``eligible`` (1 where tensor cores can run it).
 
-    Columns: of ``ops``, needs ``name`` and ``category``; a row for each class of operators, for texts are
-        gone through one by one.
+    Columns: of ``ops``, needs ``name`` and ``is_annotation``.
     """
-    text = pl.col("name").cast(pl.String)
-    is_annotation = (pl.col("category").cast(pl.String) == "user_annotation").fill_null(value=False)
+    is_eligible = pl.col("name").cast(pl.String).is_in(list(ELIGIBLE_OPS))
     return ops.with_columns(
-        is_operator=~text.str.contains(_NO_OPERATORS).fill_null(value=False) & ~is_annotation,
-        eligible=text.is_in(list(ELIGIBLE_OPS)).fill_null(value=False).cast(pl.UInt32),
+        is_operator=~pl.col("is_annotation").fill_null(value=False),
+        eligible=is_eligible.fill_null(value=False).cast(pl.UInt32),
     )
 
 

@@ -122,10 +122,7 @@ def _recorded_ranges(trace: "Trace", columns: Sequence[str], domain: str | None)
         is_range = found["kind"] != "mark"
         found = found if is_range.all(ignore_nulls=False) else found.filter(is_range)
     else:
-        annotations = trace.ops.filter(
-            pl.col("category").cast(pl.String).is_in(["user_annotation", "UserAnnotation"])
-            & pl.col("dur_ns").is_not_null()
-        )
+        annotations = trace.ops.filter(pl.col("is_annotation") & pl.col("dur_ns").is_not_null())
         none = {name: pl.lit(None, trace.ranges.schema[name]) for name in wanted}
         known = {name: pl.col(name) for name in wanted if name in annotations.columns}
         kind = {"kind": pl.lit("annotation", pl.Categorical)}

@@ -152,12 +152,12 @@ def flat_shapes(dims: pl.Expr) -> pl.Expr:
 
 def _described(events: pl.DataFrame) -> pl.DataFrame:
     """Adds ``input_shapes``, ``is_annotation`` and ``device`` to events of the host."""
-    kinds = classes_of(events.select("input_dims", "category"))
+    kinds = classes_of(events.select("input_dims", "is_annotation"))
     known = kinds.keys.select(
         input_shapes=flat_shapes(pl.col("input_dims")),
-        is_annotation=(pl.col("category").cast(pl.String) == "user_annotation").fill_null(value=False),
+        is_annotation=pl.col("is_annotation").fill_null(value=False),
     )
-    return events.drop("input_dims", "category", "module_row").with_columns(
+    return events.drop("input_dims", "is_annotation", "module_row").with_columns(
         *map(kinds.spread, known), device=pl.lit("cpu")
     )
 
