@@ -163,9 +163,6 @@ class TimelineIndex:
     def show(self, start_ns: int, end_ns: int, pixels: int, most: int) -> ArrowTable | None:
         """The same; None if it is more than ``most`` marks."""
 
-def gzip(content: bytes, level: int) -> bytes:
-    """The gzip file of ``content``, the same each time; ``level`` is one of zlib's, 0 to 9."""
-
 class JsonEventWriter:
     """Writes one file of events as Chrome JSON, part by part; see ``traceparse::export`` for the columns."""
 
@@ -283,9 +280,6 @@ def depth_totals(works: Frame, launches: Frame) -> ArrowTable:
 
 def find_rows(rows: Frame, wanted: Frame) -> ArrowTable:
     """Where each ``row`` of ``wanted`` stands in ``rows``: ``at``."""
-
-def describe_by_group(frame: Frame, count: int, quantiles: Sequence[float]) -> ArrowTable:
-    """Of each ``group`` the ``rows``, and of its ``value`` ``sum``, ``mean``, ``min`` ..., ``q0`` ..."""
 
 def call_members(slices: Frame, calls: Frame) -> ArrowTable:
     """Twice the position of the ``call_row`` of each slice, and 1 more if it starts in it: ``member``."""

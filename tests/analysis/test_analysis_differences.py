@@ -36,6 +36,14 @@ def test_a_trace_does_not_differ_from_itself(demo: Path) -> None:
     assert analysis.diff_steps(trace, again)["delta_ns"].to_list() == [0] * 9
 
 
+def test_threads_that_do_as_much_are_paired_alike(tmp_path: Path) -> None:
+    e = Events()
+    for thread in range(8):
+        e.add("cpu_op", f"op{thread}", 10, 40, tid=thread)
+    trace, again = e.read(tmp_path), e.read(tmp_path)
+    assert analysis.diff_operators(trace, again).is_empty()
+
+
 def test_a_slower_kernel_comes_first_with_its_operator_and_module(demo: Path, tmp_path: Path) -> None:
     """One kernel of one module takes 10 % longer in a copy: nothing else makes the difference."""
     trace = ks.read(demo)

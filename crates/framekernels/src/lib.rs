@@ -12,6 +12,5 @@ pub mod frame;
 pub mod interval;
 pub mod memory;
 pub mod numbering;
-pub mod pack;
 pub mod projection;
 pub mod timeline;

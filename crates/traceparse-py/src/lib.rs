@@ -33,8 +33,8 @@ mod _traceparse {
     #[pymodule_export]
     use super::passes::{
         align_events, attribute_windows, call_members, covered_calls, depth_changes, depth_totals,
-        describe_by_group, divide_rows, find_rows, fold_paths, gzip, innermost_slices, labelled_paths,
-        longest_spans, marked_parents, nest_slices, path_texts, slice_lineage,
+        divide_rows, find_rows, fold_paths, innermost_slices, labelled_paths, longest_spans, marked_parents,
+        nest_slices, path_texts, slice_lineage,
     };
     #[pymodule_export]
     use super::reading::{RawTrace, read};

@@ -1,8 +1,7 @@
 //! Signatures of the passes of `framekernels`, which documents each under the same name.
 
-use framekernels::{call_tree, comparison, interval, numbering, pack};
+use framekernels::{call_tree, comparison, interval, numbering};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 use crate::frame::{ArrowTable, Frame, answer, answer_watched, run};
 
@@ -44,7 +43,7 @@ pub(crate) fn covered_calls(
 
 #[pyfunction]
 pub(crate) fn divide_rows(py: Python<'_>, columns: Frame) -> PyResult<(ArrowTable, ArrowTable)> {
-    answer(py, || call_tree::divide_rows(&columns))
+    answer(py, || numbering::divide_rows(&columns))
 }
 
 /// See `framekernels::call_tree::Labelled`; -1 is no path.
@@ -111,16 +110,6 @@ pub(crate) fn find_rows(py: Python<'_>, rows: Frame, wanted: Frame) -> PyResult<
 }
 
 #[pyfunction]
-pub(crate) fn describe_by_group(
-    py: Python<'_>,
-    frame: Frame,
-    count: u32,
-    quantiles: Vec<f64>,
-) -> PyResult<ArrowTable> {
-    answer(py, || numbering::describe_by_group(&frame, count, &quantiles))
-}
-
-#[pyfunction]
 pub(crate) fn attribute_windows(
     py: Python<'_>,
     claims: Frame,
@@ -132,10 +121,4 @@ pub(crate) fn attribute_windows(
 #[pyfunction]
 pub(crate) fn align_events(py: Python<'_>, a: Frame, b: Frame, levels: Vec<String>) -> PyResult<ArrowTable> {
     answer_watched(py, move || comparison::align_events(&a, &b, &levels))
-}
-
-/// See `framekernels::pack::gzipped`.
-#[pyfunction]
-pub(crate) fn gzip<'py>(py: Python<'py>, content: &[u8], level: u32) -> PyResult<Bound<'py, PyBytes>> {
-    Ok(PyBytes::new(py, &run(py, || Ok(pack::gzipped(content, level)?))?))
 }

@@ -88,23 +88,34 @@ def taken(table: _traceparse.ArrowTable, column: str) -> pl.Series:
     return pl.DataFrame(table)[column]
 
 
-def describe_by_group(
-    groups: pl.Series, values: pl.Series, count: int, *, quantiles: Sequence[float] = ()
-) -> pl.DataFrame:
+def describe_by_group(groups: pl.Series, values: pl.Series, count: int) -> pl.DataFrame:
     """A description of the whole numbers of each of ``count`` groups.
 
-    Columns: ``rows`` (of the group), ``sum``, ``mean``, ``min``, ``max``, ``std`` (of a sample; null for one
-        number), and ``q0`` ... (``quantiles``, interpolated between two numbers).
+    Columns: ``rows`` (of the group), ``sum``, ``mean``, ``median``, ``min``, ``max`` and ``std`` (of a
+        sample; null for one number).
     """
-    frame = pl.DataFrame({"group": groups, "value": values})
-    return pl.DataFrame(_traceparse.describe_by_group(frame, count, list(quantiles)))
+    value = pl.col("value")
+    return _of_groups(
+        groups,
+        values,
+        count,
+        mean=value.mean(),
+        median=value.median(),
+        min=value.min(),
+        max=value.max(),
+        std=value.std(),
+    )
 
 
 def sum_by_group(groups: pl.Series, values: pl.Series, count: int) -> pl.DataFrame:
-    """How many rows each of ``count`` groups has, and what its whole numbers sum to: ``rows``, ``sum``."""
+    """How many rows each of ``count`` groups has, and the sum of its whole numbers: ``rows``, ``sum``."""
+    return _of_groups(groups, values, count)
+
+
+def _of_groups(groups: pl.Series, values: pl.Series, count: int, **figures: pl.Expr) -> pl.DataFrame:
     frame = pl.DataFrame({"group": groups.cast(pl.UInt32), "value": values.cast(pl.Int64)})
-    sums = frame.group_by("group").agg(rows=pl.len().cast(pl.Int64), sum=pl.col("value").sum())
-    return _of_every_group(sums, count).fill_null(0)
+    found = frame.group_by("group").agg(rows=pl.len().cast(pl.Int64), sum=pl.col("value").sum(), **figures)
+    return _of_every_group(found, count).with_columns(pl.col("rows", "sum").fill_null(0))
 
 
 def weighted_means(groups: pl.Series, weights: pl.Series, values: pl.Series, count: int) -> pl.Series:

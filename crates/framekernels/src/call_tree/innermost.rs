@@ -2,14 +2,12 @@
 
 use hashbrown::HashMap;
 
+use super::NONE;
 use super::nest::Slices;
-use super::{NONE, Positions};
-use crate::interval::settle;
+use crate::numbering::Positions;
 
 /// Calls nest a dozen deep; how many one looks at on the way up.
 const MOST_CLIMBS: u32 = 64;
-/// How many slices there are for each point where finding them one by one is worthwhile.
-const FEW: usize = 16;
 
 /// What is looked for: points by position, with their threads, their starts and where they end.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +53,7 @@ impl Nested<'_> {
         let mut order: Vec<u32> = (0..self.starts.len() as u32).collect();
         let (starts, lengths, rows) = (self.starts, self.lengths, self.rows);
         let slices = Slices::<u32> { groups: &[], starts, lengths, rows };
-        settle(&mut order, |&at| slices.key(at));
+        order.sort_by_key(|&at| slices.key(at));
         order
     }
 }
@@ -68,7 +66,7 @@ impl Nested<'_> {
 #[must_use]
 pub fn innermost(points: Points<'_>, slices: Nested<'_>, counts: impl Fn(u32) -> bool) -> Option<Vec<u32>> {
     let mut found = last_started(points, slices);
-    let place_of = places(slices.rows, found.len());
+    let places = Positions::new(slices.rows);
     for (place, (&start, &until)) in found.iter_mut().zip(points.starts.iter().zip(points.ends)) {
         let mut climbs = 0;
         while let Some(end) = slices.end(*place as usize) {
@@ -77,7 +75,7 @@ pub fn innermost(points: Points<'_>, slices: Nested<'_>, counts: impl Fn(u32) ->
             }
             climbs += 1;
             let above = slices.parents.get(*place as usize).filter(|&&row| row != NONE);
-            *place = above.map_or(NONE, |&row| place_of(row));
+            *place = above.map_or(NONE, |&row| places.of(row));
             if climbs == MOST_CLIMBS && *place != NONE {
                 return None;
             }
@@ -91,13 +89,13 @@ pub fn innermost(points: Points<'_>, slices: Nested<'_>, counts: impl Fn(u32) ->
 /// Numbers of slices are `rows`, which ascend, and `parents` those of the slices around them.
 #[must_use]
 pub fn lineage(rows: &[u32], parents: &[u32], wanted: &[u32]) -> Vec<u32> {
-    let place_of = places(rows, wanted.len());
+    let places = Positions::new(rows);
     let mut is_met = vec![false; rows.len()];
     let mut met = Vec::new();
     for &row in wanted {
         let mut next = row;
         // Slices that were met have been followed up to the root.
-        while let (at, true) = (place_of(next), next != NONE) {
+        while let (at, true) = (places.of(next), next != NONE) {
             let Some(is_met) = is_met.get_mut(at as usize).filter(|is_met| !**is_met) else { break };
             *is_met = true;
             met.push(at);
@@ -106,15 +104,6 @@ pub fn lineage(rows: &[u32], parents: &[u32], wanted: &[u32]) -> Vec<u32> {
     }
     met.sort_unstable();
     met
-}
-
-/// Finds the positions of about so many numbers in `rows`, which ascend.
-fn places(rows: &[u32], wanted: usize) -> impl Fn(u32) -> u32 {
-    let index = (wanted * FEW > rows.len()).then(|| Positions::new(rows));
-    move |row| match &index {
-        Some(positions) => positions.of(row),
-        None => rows.binary_search(&row).map_or(NONE, |at| at as u32),
-    }
 }
 
 /// The slice that started last on each point's thread, before the point or with it.

@@ -4,28 +4,24 @@
 //! Calls may come in any order, a caller behind what it calls too. Everything takes one pass or two
 //! over arrays, whatever the depth; only [`nest`] sorts what is not in order already.
 
-mod classes;
 mod columns;
 mod covered;
 mod forest;
 mod innermost;
 mod nest;
 mod paths;
-mod positions;
 mod slices;
 mod tree;
 
 #[cfg(test)]
 mod tests;
 
-pub use classes::{Classes, divide_rows, set_apart};
 pub use columns::{Column, Values, Working};
 pub use covered::Covered;
 pub use forest::{Circular, Forest, marked_around};
 pub use innermost::{Nested, Points, innermost, lineage};
 pub use nest::{Slices, nest};
 pub use paths::{Fold, Labelled, Paths, fold_paths, folded, path_texts, texts_of_paths};
-pub use positions::Positions;
 pub use slices::{call_members, covered_calls, innermost_slices, marked_parents, nest_slices, slice_lineage};
 pub use tree::CallTree;
 

@@ -6,7 +6,6 @@ use std::hash::Hash;
 use hashbrown::HashMap;
 
 use super::NONE;
-use crate::interval::settle;
 
 /// Intervals by position: the group in which each can nest, and its time.
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +96,7 @@ impl Stack {
 fn nest_sorted<G: Copy + Eq + Hash>(slices: &Slices<'_, G>, counts: impl Fn(u32) -> bool) -> Vec<u32> {
     let mut parents = vec![NONE; slices.groups.len()];
     for mut members in by_group(slices.groups, counts) {
-        settle(&mut members, |&at| slices.key(at));
+        members.sort_by_key(|&at| slices.key(at));
         let mut stack = Stack::default();
         for at in members {
             let around = stack.push(at, slices.time(at));

@@ -2,9 +2,10 @@
 
 use arrow_array::RecordBatch;
 
-use super::{Covered, Nested, Points, Positions, Slices, innermost, lineage, marked_around, nest};
+use super::{Covered, Nested, Points, Slices, innermost, lineage, marked_around, nest};
 use crate::frame::{Frame, NONE, Result, column, is_set, positions, rows_at, table};
-use crate::interval::{order_by_start, seek, some_by_start};
+use crate::interval::{order_by_start, some_by_start};
+use crate::numbering::Positions;
 
 /// The interval around each: its row as `parent_row`, null for none; see [`nest`].
 ///
@@ -48,16 +49,8 @@ pub fn slice_lineage(slices: &Frame, wanted: &Frame) -> Result<RecordBatch> {
 /// Columns: `row`, `parent_row` (null for none) and `marked`.
 pub fn marked_parents(slices: &Frame) -> Result<RecordBatch> {
     let (rows, parents) = (slices.u32_array("row")?, slices.u32_array("parent_row")?);
-    // Callers stand near those that they call.
-    let places = (!rows.is_sorted()).then(|| Positions::new(&rows));
-    let near = |from: usize, row: u32| {
-        let at = seek(&rows, from, |&other| other < row);
-        if rows.get(at) == Some(&row) { at as u32 } else { NONE }
-    };
-    let parent = |at: usize| {
-        let row = parents.get(at).copied().unwrap_or(NONE);
-        places.as_ref().map_or_else(|| near(at, row), |places| places.of(row))
-    };
+    let places = Positions::new(&rows);
+    let parent = |at: usize| parents.get(at).map_or(NONE, |&row| places.of(row));
     let marked: Vec<bool> = slices.flags("marked")?.iter().collect();
     table([("parent_row", rows_at(&rows, marked_around(&marked, parent)))])
 }

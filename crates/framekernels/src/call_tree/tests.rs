@@ -8,8 +8,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{
-    Circular, Classes, Column, Covered, Forest, Labelled, NONE, Nested, Paths, Points, Positions, Slices,
-    Values, Working, folded, innermost, lineage, marked_around, nest, path_texts, set_apart,
+    Circular, Column, Covered, Forest, Labelled, NONE, Nested, Paths, Points, Slices, Values, Working,
+    folded, innermost, lineage, marked_around, nest, path_texts,
 };
 use crate::memory::Curve;
 
@@ -351,49 +351,6 @@ proptest! {
             prop_assert_eq!(told.totals[at], total);
         }
     }
-
-    #[test]
-    fn rows_are_found(rows in prop_oneof![
-        proptest::collection::hash_set(0..60_u32, 0..30),
-        proptest::collection::hash_set(any::<u32>(), 0..30),
-    ], others in vec(0..80_u32, 0..20)) {
-        let rows: Vec<u32> = rows.into_iter().collect();
-        let positions = Positions::new(&rows);
-        for row in rows.iter().chain(&others).copied() {
-            let expected = rows.iter().position(|&r| r == row).map_or(NONE, |at| at as u32);
-            prop_assert_eq!(positions.of(row), expected);
-        }
-    }
-
-    #[test]
-    fn rows_of_a_class_agree(
-        rows in vec((prop::option::of(-2..3_i64), prop::option::of(any::<i64>()), any::<bool>()), 0..40)
-    ) {
-        let rows: Vec<_> = rows.into_iter().map(|(a, b, few)| (a, if few { Some(i64::MIN) } else { b }, few)).collect();
-        let mut classes = Classes::new(rows.len() as u32);
-        classes.divide(rows.iter().map(|row| row.0));
-        classes.divide(rows.iter().map(|row| row.1));
-        let mut by_words = Classes::new(rows.len() as u32);
-        by_words.divide_words(rows.iter().map(|row| row.0.map(i64::cast_unsigned)));
-        by_words.divide_words(rows.iter().map(|row| row.1.map(i64::cast_unsigned)));
-        prop_assert_eq!(by_words.of(), classes.of());
-        let mut known: HashMap<_, u32> = HashMap::new();
-        let mut first = Vec::new();
-        for (row, at) in rows.iter().zip(0_u32..) {
-            let next = known.len() as u32;
-            let class = *known.entry(row).or_insert_with(|| { first.push(at); next });
-            prop_assert_eq!(classes.of()[at as usize], class);
-        }
-        prop_assert_eq!(classes.first(), first);
-    }
-}
-
-#[test]
-fn rows_are_set_apart_by_their_class_and_last_mark() {
-    let mut of = [0, 1, 0, 1, 1, 2];
-    let apart = set_apart(&mut of, 3, [(0, 7), (2, 8), (3, 7), (2, 7), (4, 7), (9, 7)].into_iter());
-    assert_eq!(of, [3, 1, 3, 5, 5, 2]);
-    assert_eq!(apart, [(0, 7), (0, 8), (1, 7)]);
 }
 
 #[test]

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_array::types::Int32Type;
 
-use super::{Column, Forest, Paths, Positions, Slices, Values, Working, nest};
+use super::{Column, Forest, Paths, Slices, Values, Working, nest};
 use crate::frame::{Frame, NONE, Result, column, invalid, is_set, positions, rows_at, table};
 use crate::memory::Curve;
+use crate::numbering::Positions;
 
 /// Calls and columns of whole numbers about them.
 ///

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch};
+use hashbrown::HashMap;
 
 use super::{Calls, Limits, Marks, Owned, Owner, Pairs, Traits, UNTIMED, Work};
-use crate::call_tree::{Classes, Forest, Positions, set_apart};
+use crate::call_tree::Forest;
 use crate::frame::{Frame, NONE, Result, column, invalid, positions, records, table};
-use crate::numbering::WordNumbering;
+use crate::numbering::{Positions, classes_of, number_of};
 
 /// Calls in classes of equal ones, of which those are found whose costs count for work.
 #[derive(Debug)]
@@ -22,9 +23,7 @@ impl CallCosting {
     /// Of calls with `row`, `parent_row`, `forward_row` if there are any, and as `0`, `1` ... what classes
     /// agree in, as codes.
     pub fn new(calls: Frame) -> Result<Self> {
-        let mut classes = Classes::new(calls.height() as u32);
-        classes.divide_numbered(&calls)?;
-        let (classes, first) = classes.into_parts();
+        let (classes, first) = classes_of(&calls)?;
         let positions = Positions::new(&calls.u32_array("row")?);
         Ok(Self { calls, positions, classes, first })
     }
@@ -81,11 +80,10 @@ impl CallCosting {
             None => calls.owned_on_host(),
         };
         let class_of = |call: u32| self.classes.get(call as usize).copied();
-        let (mut numbers, mut first) = (WordNumbering::new(calls.len()), Vec::new());
+        let (mut numbers, mut first) = (HashMap::new(), Vec::new());
         let kind_of = |op: &Owner| {
             let (class, forward) = (class_of(op.call), class_of(op.forward));
-            let code = |class: Option<u32>| u64::from(class.unwrap_or(NONE));
-            let kind = numbers.number(code(class) << u32::BITS | code(forward));
+            let kind = number_of(&mut numbers, (class, forward));
             if kind as usize == first.len() {
                 first.push((class, forward));
             }
@@ -100,6 +98,29 @@ impl CallCosting {
         let of_kinds = records!(first, kind => class: kind.0, forward_class: kind.1)?;
         Ok((table([("op", positions(of_work))])?, ops, of_kinds))
     }
+}
+
+/// Makes classes of their own of some rows, those of a class with equal marks together, and numbers them behind
+/// the `count` others; gives the class that each is a part of, and the mark. Of a row that comes several times
+/// the last mark counts.
+pub(super) fn set_apart(
+    of: &mut [u32],
+    count: u32,
+    rows: impl Iterator<Item = (u32, u32)>,
+) -> Vec<(u32, u32)> {
+    let mut apart: Vec<(u32, u32)> = Vec::new();
+    let mut known = HashMap::new();
+    for (row, mark) in rows {
+        let Some(of) = of.get_mut(row as usize) else { continue };
+        let part_of = of.checked_sub(count).and_then(|at| apart.get(at as usize));
+        let key = (part_of.map_or(*of, |&(class, _)| class), mark);
+        let number = number_of(&mut known, key);
+        if number as usize == apart.len() {
+            apart.push(key);
+        }
+        *of = count + number;
+    }
+    apart
 }
 
 fn read_traits(frame: &Frame) -> Result<Vec<Traits>> {
@@ -130,15 +151,13 @@ impl WorkCosting {
     /// Of work with `op` (an index, null for none), `dur_ns`, `busy_ns` (its part in the time in which its
     /// GPU is busy), and as `0`, `1` ... what classes agree in, as codes.
     pub fn new(work: &Frame) -> Result<Self> {
-        let mut classes = Classes::new(work.height() as u32);
-        classes.divide_numbered(work)?;
+        let (classes, first) = classes_of(work)?;
         let (ops, busy) = (work.u32_array("op")?, work.f64_array("busy_ns")?.to_vec());
         let durations = work.nullable_i64("dur_ns")?;
         let durations = match durations.null_count() {
             0 => durations.values().clone(),
             _ => durations.iter().map(|duration| duration.unwrap_or(UNTIMED)).collect(),
         };
-        let (classes, first) = classes.into_parts();
         Ok(Self { first, work: Arc::new(Work { ops, durations, busy, classes }) })
     }
 

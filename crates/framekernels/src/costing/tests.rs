@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::frames::set_apart;
 use super::{Calls, Limits, Marks, Owned, Owner, Pairs, Traits, UNTIMED, Work};
 use crate::call_tree::{Forest, NONE};
 
@@ -209,4 +210,12 @@ proptest! {
             prop_assert_eq!(calls as usize, ops.len());
         }
     }
+}
+
+#[test]
+fn rows_are_set_apart_by_their_class_and_last_mark() {
+    let mut of = [0, 1, 0, 1, 1, 2];
+    let apart = set_apart(&mut of, 3, [(0, 7), (2, 8), (3, 7), (2, 7), (4, 7), (9, 7)].into_iter());
+    assert_eq!(of, [3, 1, 3, 5, 5, 2]);
+    assert_eq!(apart, [(0, 7), (0, 8), (1, 7)]);
 }

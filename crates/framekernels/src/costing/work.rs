@@ -1,9 +1,10 @@
 //! Sums of GPU work by kinds of calls and classes of work.
 
 use arrow_buffer::ScalarBuffer;
+use hashbrown::HashMap;
 
 use crate::frame::NONE;
-use crate::numbering::WordNumbering;
+use crate::numbering::number_of;
 
 /// The time of a piece of work is not known.
 pub const UNTIMED: i64 = i64::MIN;
@@ -50,7 +51,7 @@ pub struct OfOp {
 }
 
 /// A kind of calls together with a class of work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pair {
     /// The kind of the calls, as given.
     pub kind: u32,
@@ -117,19 +118,15 @@ impl Pairs {
     #[must_use]
     pub fn new(work: &Work, kinds: &[u32], marks: &[Marks]) -> Self {
         let ops = of_ops(work, kinds.len(), marks);
-        let mut numbers = WordNumbering::new(ops.len());
-        let told = |(op, &kind): (&OfOp, &u32)| {
-            numbers.number(u64::from(kind) << 16 | u64::from(op.cores) << 8 | u64::from(op.math))
-        };
-        let op_kinds: Vec<u32> = ops.iter().zip(kinds).map(told).collect();
-        let mut numbers = WordNumbering::new(work.ops.len());
+        let mut numbers = HashMap::new();
         let mut pairs: Vec<Pair> = Vec::new();
         let pair_of = |(&op, &class): (&u32, &u32)| {
-            let known = (op_kinds.get(op as usize), ops.get(op as usize), kinds.get(op as usize));
-            let (Some(&told), Some(of_op), Some(&kind)) = known else { return NONE };
-            let number = numbers.number(u64::from(told) << u32::BITS | u64::from(class));
+            let known = ops.get(op as usize).zip(kinds.get(op as usize));
+            let Some((of_op, &kind)) = known else { return NONE };
+            let pair = Pair { kind, class, cores: of_op.cores, math: of_op.math };
+            let number = number_of(&mut numbers, pair);
             if number as usize == pairs.len() {
-                pairs.push(Pair { kind, class, cores: of_op.cores, math: of_op.math });
+                pairs.push(pair);
             }
             number
         };

@@ -1,7 +1,5 @@
 //! The first of several rows that belong together.
 
-use super::settle;
-
 /// Of the rows that agree in group and id the one that starts first, in the order of the rows; of those
 /// that start together, the first row. Nothing where these are all rows; without `groups` all agree in it.
 ///
@@ -16,13 +14,13 @@ pub(super) fn first_of_each(groups: Option<&[u32]>, ids: &[u32], starts: &[i64])
     }
     let group = |at: u32| groups.map_or(0, |groups| groups[at as usize]);
     let mut order: Vec<u32> = (0..count as u32).collect();
-    settle(&mut order, |&at| ids[at as usize]);
+    order.sort_by_key(|&at| ids[at as usize]);
     for same in order.chunk_by_mut(|&a, &b| ids[a as usize] == ids[b as usize]) {
         same.sort_by_key(|&at| (group(at), starts[at as usize]));
     }
     let key = |at: u32| (ids[at as usize], group(at));
     order.dedup_by(|later, first| key(*later) == key(*first));
-    settle(&mut order, |&at| at);
+    order.sort();
     (order.len() < count).then_some(order)
 }
 

@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use super::settle;
-
 /// Numbers of groups per interval up to which intervals are counted into groups, not sorted.
 const SPREAD: usize = 4;
 /// Numbers of groups that are counted into however few intervals there are.
@@ -52,12 +50,12 @@ pub fn some_by_start(order: Vec<u32>, groups: Option<&[u32]>, starts: &[i64]) ->
     let start = |&at: &u32| starts[at as usize];
     let Some(groups) = groups else {
         let mut order = order;
-        settle(&mut order, start);
+        order.sort_by_key(start);
         return order;
     };
     let mut order = by_group(order, groups);
     for group in order.chunk_by_mut(|&a, &b| groups[a as usize] == groups[b as usize]) {
-        settle(group, start);
+        group.sort_by_key(start);
     }
     order
 }
@@ -145,7 +143,7 @@ impl<'a> GroupedIntervals<'a> {
             return Cow::Borrowed(group);
         }
         let mut sorted = group.to_vec();
-        settle(&mut sorted, key);
+        sorted.sort_by_key(key);
         Cow::Owned(sorted)
     }
 

@@ -12,7 +12,6 @@ mod open;
 mod runs;
 mod seek;
 mod set;
-mod settle;
 mod share;
 #[cfg(test)]
 mod tests;
@@ -27,6 +26,5 @@ pub use intervals::{Intervals, longest_spans};
 pub use open::OpenIntervals;
 pub use seek::seek;
 pub use set::IntervalSet;
-pub use settle::settle;
 pub use tree::IntervalTree;
 pub use waits::{depth_changes, depth_totals};

@@ -52,7 +52,7 @@ impl RangeProjector {
     /// Adds ranges: columns `start_ns`, `dur_ns`, `track`, `crosses_threads` and `process` if any crosses
     /// threads, and those it is grouped by. Without a duration a range is only counted.
     pub fn add_ranges(&mut self, ranges: &Frame) -> Result<()> {
-        let groups = self.groups.add_part(ranges, &self.by)?;
+        let groups = self.groups.add(ranges, self.by.iter().map(String::as_str))?;
         let (starts, tracks) =
             (ranges.values::<Int64Type>("start_ns")?, ranges.values::<UInt32Type>("track")?);
         let (lengths, process) = (ranges.nullable_i64("dur_ns")?, process_of(ranges)?);
@@ -96,7 +96,7 @@ impl RangeProjector {
 
     /// The ranges summed by group, with the first range of each, `first`: see [`GroupSums`](super::GroupSums).
     pub fn sums(self) -> Result<RecordBatch> {
-        let (sums, first) = (self.projector.sum(), self.groups.firsts());
+        let (sums, first) = (self.projector.sum(), self.groups.first());
         let sums: Vec<_> = first.iter().zip(sums).collect();
         records!(sums, of =>
             first: *of.0,

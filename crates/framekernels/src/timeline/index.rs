@@ -38,7 +38,7 @@ impl TimelineIndex {
         self.events = events.ok_or_else(|| invalid("too many events"))?;
         let (starts, lengths) = (frame.i64_array("start_ns")?, frame.i64_array("dur_ns")?);
         let names = frame.u32_array("name")?;
-        let places = self.kinds.entry(kind).or_default().add_part(frame, by)?;
+        let places = self.kinds.entry(kind).or_default().add(frame, by.iter().map(String::as_str))?;
         let mut last = None;
         for ((id, &start), &place) in (first..).zip(starts.iter()).zip(&places) {
             let track = match last {

@@ -16,7 +16,6 @@ use std::cmp::Reverse;
 
 use arrow_buffer::ScalarBuffer;
 
-use crate::interval::settle;
 use lanes::Stack;
 use pixels::Pixels;
 
@@ -137,7 +136,7 @@ impl Timeline {
     pub fn new(sources: Vec<Source>, mut tracks: Vec<Vec<u32>>) -> Self {
         let events = Events::of(&sources);
         for track in &mut tracks {
-            settle(track, |&id| {
+            track.sort_by_key(|&id| {
                 let slice = events.event(id);
                 (slice.start, Reverse(slice.end), id)
             });

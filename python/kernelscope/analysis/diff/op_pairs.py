@@ -82,8 +82,8 @@ def _sequence(ops: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     gradients = (pl.col("phase").cast(pl.String) == "backward").fill_null(value=False).mean()
     ranked = (
         ops.group_by("track")
-        .agg(pl.len(), pl.col("start_ns").min(), backward=gradients > 0.5)
-        .sort("backward", "len", "start_ns", descending=[False, True, False])
+        .agg(pl.len(), pl.col("start_ns", "row").min(), backward=gradients > 0.5)
+        .sort("backward", "len", "start_ns", "row", descending=[False, True, False, False])
     )
     place = pl.int_range(pl.len(), dtype=pl.UInt32).over("backward") * 2 + pl.col("backward").cast(pl.UInt32)
     threads = ranked.select("track", thread=place)

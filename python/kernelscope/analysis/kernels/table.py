@@ -51,13 +51,13 @@ def kernel_table(trace: "Trace", by: str | Sequence[str] = ("name",)) -> pl.Data
     coarser = classes_of(finer.keys.select(columns))
     kinds = finer.keys.with_columns(group=pl.when(IS_KERNEL).then(coarser.of))
     groups, keys = finer.spread(kinds["group"]), coarser.keys
-    found = describe_by_group(groups, trace.gpu_ops["dur_ns"], keys.height, quantiles=(0.5,))
+    found = describe_by_group(groups, trace.gpu_ops["dur_ns"], keys.height)
     table = keys.hstack(
         found.select(
             calls="rows",
             total_ns="sum",
             mean_ns="mean",
-            median_ns="q0",
+            median_ns="median",
             min_ns="min",
             max_ns="max",
             std_ns="std",

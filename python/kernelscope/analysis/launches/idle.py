@@ -47,9 +47,9 @@ def idle_summary(
     gaps = _with_ops(trace, gaps) if "op" in columns else gaps
     gaps = _with_hosts(trace, work, gaps) if "host" in columns else gaps
     classes = classes_of(gaps.select(columns))
-    found = describe_by_group(classes.of, gaps["dur_ns"], classes.keys.height, quantiles=(0.5,))
+    found = describe_by_group(classes.of, gaps["dur_ns"], classes.keys.height)
     table = classes.keys.hstack(
-        found.select(idle_ns="sum", gaps="rows", mean_ns="mean", median_ns="q0", max_ns="max")
+        found.select(idle_ns="sum", gaps="rows", mean_ns="mean", median_ns="median", max_ns="max")
     )
     total = pl.col("idle_ns").sum()
     return (

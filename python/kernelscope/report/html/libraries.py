@@ -5,6 +5,7 @@ the tables: other packages with a table library weigh 20 times as much or have s
 """
 
 import base64
+import gzip
 import re
 import threading
 from functools import cache
@@ -12,7 +13,6 @@ from importlib.util import find_spec
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
-from kernelscope import _traceparse
 from kernelscope.errors import InvalidArgumentError
 
 _FILES = {
@@ -73,7 +73,7 @@ def _bracketed(script: mmap) -> bytes:
 
 def pack(content: bytes) -> bytes:
     """``content`` as text that any document can hold: gzip in base64."""
-    return base64.b64encode(_traceparse.gzip(content, _LEVEL))
+    return base64.b64encode(gzip.compress(content, _LEVEL, mtime=0))
 
 
 def _file(package: str, path: str) -> Path:

@@ -4,11 +4,10 @@ import base64
 import hashlib
 import html
 import json
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kernelscope.report import views
 from kernelscope.report.files import write_bytes
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 _SCRIPTS = ("format.js", "content.js", "tables.js", "figures.js", "timeline.js", "page.js")
 _STYLES = ("style.css",)
-_THREADS = 4
 
 
 def every_view(trace: "Trace") -> list[View]:
@@ -38,13 +36,9 @@ def write_page(trace: "Trace", out: Path) -> None:
     """
     check_libraries()
     sources = Sources(trace)
-
-    def made(view: Any) -> _Packed:
-        # Packed as soon as it is made: the frames of all views together would take much memory.
-        return _packed(view.page(sources))
-
-    with ThreadPoolExecutor(max_workers=_THREADS) as makers:
-        packed = list(makers.map(made, views.on_page()))
+    # One after the other, each packed as soon as it is made: the frames of several views together would take
+    # more memory than half of the trace.
+    packed = [_packed(view.page(sources)) for view in views.on_page()]
     write_bytes(out, *_document(packed, title=safe(trace.meta.path), libraries=packed_libraries()))
 
 
