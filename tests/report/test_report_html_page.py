@@ -21,12 +21,12 @@ from test_report_text import trace_of
 import kernelscope as ks
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.report import render
-from kernelscope.report.html import libraries, page, window
-from kernelscope.report.html.cells import label, texts, written
-from kernelscope.report.html.columns import COLUMNS
+from kernelscope.report.html import libraries, page
 from kernelscope.report.html.page import every_view, write_page
-from kernelscope.report.html.parts import Note, View
-from kernelscope.report.html.tables import MOST_ROWS, Table
+from kernelscope.report.parts import Note, View, window
+from kernelscope.report.parts.cells import label, texts, written
+from kernelscope.report.parts.columns import COLUMNS
+from kernelscope.report.parts.tables import MOST_ROWS, Table
 from kernelscope.report.views import timeline
 from kernelscope.report.views.flame import _figure
 from kernelscope.report.views.modules import _nested
@@ -211,13 +211,13 @@ def test_no_other_report_imports_the_page(tiny: Path, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = done.stdout.split()
     assert "kernelscope.report.text" in loaded
-    page = ("kernelscope.report.html.page", "kernelscope.report.html.libraries", "plotly", "itables")
+    page = ("kernelscope.report.html", "plotly", "itables")
     assert not [name for name in loaded if name.startswith(page)]
 
 
 def test_a_small_trace_is_shown_whole(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, steps=5)
-    found = window.window_of(trace, ks.analysis.step_breakdown(trace), trace.extent())
+    found = window.window_of_steps(trace, ks.analysis.step_breakdown(trace), trace.extent())
     assert found.trace is trace
     assert found.remark == ""
 
@@ -226,7 +226,7 @@ def test_of_a_large_trace_the_median_step_is_shown(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(window, "MOST_EVENTS", 4)
     trace = trace_of(tmp_path, steps=5)
     steps = ks.analysis.step_breakdown(trace)
-    found = window.window_of(trace, steps, trace.extent())
+    found = window.window_of_steps(trace, steps, trace.extent())
     median = steps.sort("total_ns", "start_ns").row(2, named=True)
     assert f"step {median['step']}" in found.remark
     assert found.trace.ops["name"].to_list() == [f"ProfilerStep#{median['step']}", "aten::mm"]
@@ -238,7 +238,7 @@ def test_of_a_large_trace_without_steps_the_middle_is_shown(
 ) -> None:
     monkeypatch.setattr(window, "MOST_EVENTS", 3)
     trace = trace_of(tmp_path, steps=9)
-    found = window.window_of(trace, pl.DataFrame(), trace.extent())
+    found = window.window_of_steps(trace, pl.DataFrame(), trace.extent())
     assert "from the middle" in found.remark
     assert 0 < found.trace.ops.height < trace.ops.height
 
@@ -249,10 +249,10 @@ def test_of_a_large_step_the_middle_is_shown(tmp_path: Path, monkeypatch: pytest
     # Nine steps of the recording in each of two, the second of which is the longer one.
     half = (last - first) // 2
     steps = pl.DataFrame({"step": [1, 2], "start_ns": [first, first + half], "total_ns": [half, half + 1]})
-    whole = window.window_of(trace, steps, (first, last))
+    whole = window.window_of_steps(trace, steps, (first, last))
     assert whole.trace is trace
     monkeypatch.setattr(window, "MOST_EVENTS", 6)
-    found = window.window_of(trace, steps, (first, last))
+    found = window.window_of_steps(trace, steps, (first, last))
     assert " % of step 2, whose length is the median, from its middle" in found.remark
     assert 0 < window.host_events(found.trace) <= 6
     starts = found.trace.ops["start_ns"]

@@ -204,12 +204,11 @@ def test_a_new_view_is_one_file(tmp_path: Path) -> None:
     copy = tmp_path / "copy" / "kernelscope"
     shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "report" / "views" / "answer.py").write_text(
-        "import polars as pl\n\nfrom kernelscope.report.html.parts import Note, View\n\n"
-        "ORDER = 95\nON_REQUEST = True\n\n\n"
+        "import polars as pl\n\nfrom kernelscope.report.parts import Note, Page\n\n"
+        "ORDER = 95\nON_REQUEST = True\nPAGE = Page('answer', 'Answer', 'An answer.')\n\n\n"
         "def frames(trace):\n    return {'answer': pl.DataFrame({'value': [42]})}\n\n\n"
         "def text(trace, shape):\n    return ['The answer is 42']\n\n\n"
-        "def page(sources):\n"
-        "    return View('answer', 'Answer', 'An answer.', [Note('The answer is 42')])\n"
+        "def page(trace):\n    return [Note('The answer is 42')]\n"
     )
     network(tmp_path)
     environment = {**os.environ, "PYTHONPATH": str(copy.parent)}

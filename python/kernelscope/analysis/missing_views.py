@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from kernelscope.analysis.advice.record import distinct, names_like
+from kernelscope.memo import per_trace
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -24,6 +25,7 @@ class View(NamedTuple):
     remedies: Mapping[str, str]
 
 
+@per_trace
 def missing_views(trace: "Trace") -> pl.DataFrame:
     """The views for which ``trace`` has nothing to show, each with the reason and the remedy as sentences.
 

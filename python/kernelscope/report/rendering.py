@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from kernelscope.report.html.parts import View
+    from kernelscope.report.parts import View
     from kernelscope.trace import Trace
 
 FORMATS = ("text", "json", "csv", "parquet", "html")

@@ -14,6 +14,7 @@ from kernelscope.analysis.advice import (
 )
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice
+from kernelscope.memo import per_trace
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -76,7 +77,12 @@ def recommendations(source: "Trace | Sequence[Trace]") -> pl.DataFrame:
         for rank, advice in _compared(source, ranks):
             rows.append(_row(advice, longest, rank))
         return _table(rows)
-    return _table(list(_asked(Facts(source))))
+    return _of_trace(source)
+
+
+@per_trace
+def _of_trace(trace: "Trace") -> pl.DataFrame:
+    return _table(list(_asked(Facts(trace))))
 
 
 def _asked(facts: Facts) -> Iterator[dict[str, object]]:

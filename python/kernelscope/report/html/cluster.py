@@ -10,13 +10,13 @@ import polars as pl
 from kernelscope import analysis
 from kernelscope.analysis.ranks.cluster import Cluster, Source
 from kernelscope.report.files import write_bytes
-from kernelscope.report.html.charts import donut_height, donut_layout, slice_trace, time_unit
-from kernelscope.report.html.columns import CLUSTER_COLUMNS
 from kernelscope.report.html.libraries import packed_libraries
 from kernelscope.report.html.page import to_page
-from kernelscope.report.html.parts import Fact, Facts, Figure, Group, Note, Part, View
-from kernelscope.report.html.tables import Table
 from kernelscope.report.names import safe
+from kernelscope.report.parts import Fact, Facts, Figure, Group, Note, Part, View
+from kernelscope.report.parts.charts import donut_height, donut_layout, slice_trace, time_unit
+from kernelscope.report.parts.columns import CLUSTER_COLUMNS
+from kernelscope.report.parts.tables import Table
 from kernelscope.units import format_count, format_ns, format_percent
 
 _PARTS = {

@@ -7,14 +7,13 @@ import json
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelscope.report import views
 from kernelscope.report.files import write_bytes
 from kernelscope.report.html.libraries import check_libraries, pack, packed_libraries
-from kernelscope.report.html.parts import View
-from kernelscope.report.html.sources import Sources
 from kernelscope.report.names import safe
+from kernelscope.report.parts import Page, View
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -25,8 +24,7 @@ _STYLES = ("style.css",)
 
 def every_view(trace: "Trace") -> list[View]:
     """The views of the page in the order of its menu."""
-    sources = Sources(trace)
-    return [view.page(sources) for view in views.on_page()]
+    return [_view(view, trace) for view in views.on_page()]
 
 
 def write_page(trace: "Trace", out: Path) -> None:
@@ -35,16 +33,20 @@ def write_page(trace: "Trace", out: Path) -> None:
     Raises: InvalidArgumentError: a library of the page is not installed. OSError: it cannot be written.
     """
     check_libraries()
-    sources = Sources(trace)
     # One after the other, each packed as soon as it is made: the frames of several views together would take
     # more memory than half of the trace.
-    packed = [_packed(view.page(sources)) for view in views.on_page()]
+    packed = [_packed(_view(view, trace)) for view in views.on_page()]
     write_bytes(out, *_document(packed, title=safe(trace.meta.path), libraries=packed_libraries()))
 
 
 def to_page(shown: list[View], *, title: str, libraries: dict[str, bytes]) -> list[bytes]:
     """The page with ``views``, in pieces."""
     return _document([_packed(view) for view in shown], title=title, libraries=libraries)
+
+
+def _view(view: Any, trace: "Trace") -> View:
+    page: Page = view.PAGE
+    return View(page.id, page.title, page.what, view.page(trace))
 
 
 class _Packed(NamedTuple):

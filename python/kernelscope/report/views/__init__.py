@@ -2,8 +2,9 @@
 
 A view has ``ORDER``, its place among the others, and what it offers of: ``frames(trace)``, by the names of
 their files and of the keys of JSON; ``more_frames(trace)``, which only a folder of files has;
-``text(trace, shape)``, the parts of the text; and ``page(sources)``, what an entry of the menu of the page
-shows. ``TEXT_ORDER`` and ``PAGE_ORDER`` are its places in the text and on the page where these are others.
+``text(trace, shape)``, the parts of the text; and ``page(trace)``, what the entry ``PAGE`` of the menu of
+the page shows. ``TEXT_ORDER`` and ``PAGE_ORDER`` are its places in the text and on the page where these are
+others.
 The text shows a view with ``ON_REQUEST = True`` only when asked for.
 """
 

@@ -1,35 +1,41 @@
 """Communication: what was sent, how fast, and how much of it computing hid."""
 
+from typing import TYPE_CHECKING
+
 from kernelscope.analysis.gpu.time import overlaps
 from kernelscope.analysis.ranks.cluster import cluster_of
 from kernelscope.analysis.ranks.collectives import communication
-from kernelscope.report.html.parts import Note, Part, View
-from kernelscope.report.html.sources import Sources
-from kernelscope.report.html.tables import Table
+from kernelscope.report.parts import Note, Page, Part
+from kernelscope.report.parts.tables import Table
+from kernelscope.report.views.missing import missing_notes
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
 
 ORDER = 84
+PAGE = Page(
+    "communication",
+    "Communication",
+    "Collectives of this rank: sizes, speed, and how much of their time computing hides.",
+)
 _COLUMNS = (
     "kind", "group_size", "message_bytes", "collectives", "calls", "total_ns", "exposed_ns",
     "transfer_p50_ns", "transfer_p90_ns", "transfer_max_ns", "algorithm_bytes_per_s", "bus_bytes_per_s",
 )  # fmt: skip
 
 
-def page(sources: Sources) -> View:
+def page(trace: "Trace") -> list[Part]:
     """The communication of this rank."""
-    what = "Collectives of this rank: sizes, speed, and how much of their time computing hides."
-    return View("communication", "Communication", what, _parts(sources))
-
-
-def _parts(sources: Sources) -> list[Part]:
-    notes = sources.missing("communication")
+    notes = missing_notes(trace, "communication")
     if notes:
         return [*notes]
     parts: list[Part] = []
-    overlap, names = overlaps(sources.trace, [["device"], ["name"]])
+    overlap, names = overlaps(trace, [["device"], ["name"]])
     if overlap.height:
         what = "Exposed is the time in which communication runs and nothing computes on that GPU."
         parts.append(Table("overlap", "Overlap with computing", what, overlap))
-    table = communication(cluster_of(sources.trace))
+    table = communication(cluster_of(trace))
     if table.height:
         what = (
             "By kind and size of the message. With one rank, waiting for others counts as transfer:"

@@ -9,14 +9,18 @@ from rich.text import Text
 
 from kernelscope.report.cells import Shape, heading, note
 from kernelscope.report.findings import findings
-from kernelscope.report.html.parts import Note, Part, View
-from kernelscope.report.html.sources import Sources
-from kernelscope.report.html.tables import Table
+from kernelscope.report.parts import Note, Page, Part
+from kernelscope.report.parts.tables import Table
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 160
+PAGE = Page(
+    "diagnostics",
+    "Diagnostics",
+    "What was repaired, lost or doubted while reading, and how many rows each table has.",
+)
 
 
 def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
@@ -54,16 +58,13 @@ def _hanging(line: Text) -> RenderableType:
     return grid
 
 
-def page(sources: Sources) -> View:
+def page(trace: "Trace") -> list[Part]:
     """The diagnostics."""
-    what = "What was repaired, lost or doubted while reading, and how many rows each table has."
-    return View(
-        "diagnostics", "Diagnostics", what, [*_findings(sources), _tables(sources), *_unlinked(sources)]
-    )
+    return [*_findings(trace), _tables(trace), *_unlinked(trace)]
 
 
-def _findings(sources: Sources) -> list[Part]:
-    found = findings(sources.trace.diagnostics.with_columns(pl.col(pl.Categorical).cast(pl.String)))
+def _findings(trace: "Trace") -> list[Part]:
+    found = findings(trace.diagnostics.with_columns(pl.col(pl.Categorical).cast(pl.String)))
     if not found:
         return [Note("Nothing was repaired and nothing was lost.")]
     rows = [(f.severity, f.count, f.message, f.place or None, f.code) for f in found]
@@ -80,14 +81,14 @@ def _findings(sources: Sources) -> list[Part]:
     return [Table("findings", "Findings", what, frame, columns)]
 
 
-def _tables(sources: Sources) -> Table:
-    rows = [(name, frame.height) for name, frame in sources.trace.tables.items() if frame.height]
+def _tables(trace: "Trace") -> Table:
+    rows = [(name, frame.height) for name, frame in trace.tables.items() if frame.height]
     frame = pl.DataFrame(rows, schema={"table": pl.String, "rows": pl.Int64}, orient="row")
     return Table("tables", "Tables of the trace", "What was read, by table.", frame)
 
 
-def _unlinked(sources: Sources) -> list[Part]:
-    work = sources.trace.gpu_ops.select("op_row", "link", "dur_ns")
+def _unlinked(trace: "Trace") -> list[Part]:
+    work = trace.gpu_ops.select("op_row", "link", "dur_ns")
     loose = work.filter(pl.col("op_row").is_null())
     if loose.is_empty():
         return []

@@ -1,16 +1,28 @@
 """Flame graphs: time by call stack, of Python frames, of operators and of modules."""
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.ops.flame import stack_tables
-from kernelscope.report.html.cells import label
-from kernelscope.report.html.charts import ICICLE_LAYOUT, icicle
-from kernelscope.report.html.parts import Figure, Group, Note, Part, View
-from kernelscope.report.html.sources import Sources
+from kernelscope.report.parts import Figure, Group, Note, Page, Part
+from kernelscope.report.parts.cells import label
+from kernelscope.report.parts.charts import ICICLE_LAYOUT, icicle
+from kernelscope.report.parts.window import window_of
+from kernelscope.report.views.missing import missing_notes
 from kernelscope.units import format_ns
 
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
+
 ORDER = 145
+PAGE = Page(
+    "flame",
+    "Flame graph",
+    "Time by call stack: a frame is as wide as the time of all that it called. Click one to enlarge it.",
+)
 _MOST_STACKS = 1_500
 _MOST_DEEP = 60
 _KINDS = {
@@ -20,28 +32,21 @@ _KINDS = {
 }
 
 
-def page(sources: Sources) -> View:
+def page(trace: "Trace") -> list[Part]:
     """The flame graphs."""
-    what = (
-        "Time by call stack: a frame is as wide as the time of all that it called. Click one to enlarge it."
-    )
-    return View("flame", "Flame graph", what, _parts(sources))
-
-
-def _parts(sources: Sources) -> list[Part]:
-    trace, remark = sources.window.trace, sources.window.remark
+    window = window_of(trace)
     choices: list[tuple[str, Part]] = []
     for by, titles in _KINDS.items():
-        if (by == "module" and sources.missing("modules")) or (by == "python" and trace.python.is_empty()):
+        if by != "op" and missing_notes(trace, {"module": "modules"}.get(by, by)):
             continue
-        tables = stack_tables(trace, by, list(titles), most_stacks=_MOST_STACKS)
+        tables = stack_tables(window.trace, by, list(titles), most_stacks=_MOST_STACKS)
         for (metric, title), stacks in zip(titles.items(), tables, strict=True):
             if stacks.height:
                 choices.append((title, _figure(stacks, by, metric, title)))
-    lacks = sources.missing("operators", "modules", "python")
+    lacks = missing_notes(trace, "operators", "modules", "python")
     if not choices:
         return [*(lacks or [Note("No event of the trace takes time.", missing=True)])]
-    notes: list[Part] = [Note(remark)] if remark else []
+    notes: list[Part] = [Note(window.remark)] if window.remark else []
     return [*notes, Group("stacks", "Stacks of", choices), *lacks]
 
 

@@ -12,16 +12,21 @@ from kernelscope.analysis.launches.calls import launch_summary
 from kernelscope.analysis.launches.idle import idle_summary
 from kernelscope.analysis.launches.queueing import queue_summary
 from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns
-from kernelscope.report.html.charts import time_unit
-from kernelscope.report.html.parts import Figure, Part, View
-from kernelscope.report.html.sources import Sources
-from kernelscope.report.html.tables import Table
+from kernelscope.report.parts import Figure, Page, Part
+from kernelscope.report.parts.charts import time_unit
+from kernelscope.report.parts.tables import Table
+from kernelscope.report.views.missing import missing_notes
 from kernelscope.units import format_bytes, format_ns, format_percent
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 50
+PAGE = Page(
+    "gpus",
+    "GPU time",
+    "How the time of each GPU divides, what it waited for when it idled, and what launching cost.",
+)
 _CLASSES = {
     "compute_ns": ("computing", "--kernel"),
     "communication_ns": ("communicating only", "--communication"),
@@ -72,16 +77,10 @@ def _ratio(percent: float | None) -> float | None:
     return None if percent is None else percent / 100
 
 
-def page(sources: Sources) -> View:
+def page(trace: "Trace") -> list[Part]:
     """The GPUs."""
-    what = "How the time of each GPU divides, what it waited for when it idled, and what launching cost."
-    return View("gpus", "GPU time", what, _parts(sources))
-
-
-def _parts(sources: Sources) -> list[Part]:
-    trace = sources.trace
     if trace.gpu_ops.is_empty():
-        return [*sources.missing("kernels")]
+        return [*missing_notes(trace, "kernels")]
     times = temporal_breakdown(trace)
     parts: list[Part] = [_figure(times)]
     what = "From a GPU's first work to the end of its last. Communication counts where nothing computes."

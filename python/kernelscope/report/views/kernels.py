@@ -9,16 +9,17 @@ from kernelscope import analysis
 from kernelscope.analysis.grouping import sizes_as_text
 from kernelscope.analysis.launches.table import kernels_by_launch
 from kernelscope.report.cells import Field, Shape, count, heading, note, ns, share, top_table
-from kernelscope.report.html.charts import donut, donut_height, donut_layout, slice_trace
-from kernelscope.report.html.parts import Figure, Group, Part, View
-from kernelscope.report.html.sources import Sources, with_share
-from kernelscope.report.html.tables import Table
+from kernelscope.report.parts import Figure, Group, Page, Part
+from kernelscope.report.parts.charts import donut, donut_height, donut_layout, slice_trace
+from kernelscope.report.parts.tables import Table, with_share
+from kernelscope.report.views.missing import missing_notes
 from kernelscope.report.views.unlinked import unlinked
 from kernelscope.units import format_count, format_ns
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
+_ROOFS = ("intensity", "flops_per_s", "attained_pct", "bound")
 _REASONS = {
     "no_op": "launched outside every operator",
     "nvtx_range": "launched inside an NVTX range",
@@ -28,6 +29,11 @@ _REASONS = {
 
 
 ORDER = 30
+PAGE = Page(
+    "kernels",
+    "Kernels",
+    "What ran on the GPU, how full each launch made it, and how near to the roofs it came.",
+)
 _LAUNCH = ("name", "op", "grid", "block", "registers", "shared_memory_bytes")
 _LIMITS = (
     "limited_by", "theoretical_occupancy_pct", "resident_blocks", "waves", "tail_pct", "op_tc_eligible",
@@ -83,25 +89,20 @@ def _number(value: Any) -> str:
     return "-" if value is None else f"{value:,.2f}"
 
 
-def page(sources: Sources) -> View:
+def page(trace: "Trace") -> list[Part]:
     """The kernels."""
-    what = "What ran on the GPU, how full each launch made it, and how near to the roofs it came."
-    return View("kernels", "Kernels", what, _parts(sources))
-
-
-def _parts(sources: Sources) -> list[Part]:
-    kernels = sources.kernels
+    kernels = analysis.kernel_table(trace)
     if kernels.is_empty():
-        return [*sources.missing("kernels")]
+        return [*missing_notes(trace, "kernels")]
     parts: list[Part] = [
         donut("pie-kernels", "Time by kernel", "Summed durations of kernels by name.", kernels, "total_ns"),
         _tensor_cores(kernels),
     ]
-    roofs = sources.roofline("kernel").select("kernel", "intensity", "flops_per_s", "attained_pct", "bound")
+    roofs = analysis.roofline(trace, "kernel").select("kernel", *_ROOFS)
     named = with_share(kernels, "total_ns").join(roofs, left_on="name", right_on="kernel", how="left")
     opens = (("Launches", "launches", "name", "name"),)
     what = "Summed over the launches of one name."
-    by_launch = with_share(sizes_as_text(kernels_by_launch(sources.trace)), "total_ns")
+    by_launch = with_share(sizes_as_text(kernels_by_launch(trace)), "total_ns")
     choices: list[tuple[str, Part]] = [
         ("name", Table("kernels", "Kernels", what, named, ("name", *_FIGURES), opens)),
         (
@@ -115,7 +116,7 @@ def _parts(sources: Sources) -> list[Part]:
             ),
         ),
     ]
-    lacks = sources.missing("launch_sizes", "gpu_limits")
+    lacks = missing_notes(trace, "launch_sizes", "gpu_limits")
     return [*parts, Group("grouping", "Group by", choices), *lacks]
 
 

@@ -11,10 +11,11 @@ from kernelscope.analysis.memory.curve import memory_summary, memory_timeline
 from kernelscope.analysis.memory.lifetimes import memory_allocations, memory_peak
 from kernelscope.analysis.memory.operators import memory_table
 from kernelscope.report.cells import Field, Shape, count, heading, lacking, named_table
-from kernelscope.report.html.charts import byte_unit, time_unit
-from kernelscope.report.html.parts import Figure, Note, Part, View
-from kernelscope.report.html.sources import Sources
-from kernelscope.report.html.tables import MOST_ROWS, Table
+from kernelscope.report.parts import Figure, Note, Page, Part
+from kernelscope.report.parts.charts import byte_unit, time_unit
+from kernelscope.report.parts.tables import MOST_ROWS, Table
+from kernelscope.report.parts.window import origin_ns, window_of
+from kernelscope.report.views.missing import missing_notes
 from kernelscope.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 ORDER = 100
 PAGE_ORDER = 60
+PAGE = Page(
+    "memory",
+    "Memory",
+    "How much memory was allocated and reserved, who held the peak, and what was never freed.",
+)
 ON_REQUEST = True
 _MOST_POINTS = 1_200
 _SUMMARY = (
@@ -82,17 +88,12 @@ def _bytes(column: str) -> Callable[[dict[str, Any]], str]:
     return lambda row: format_bytes(row[column])
 
 
-def page(sources: Sources) -> View:
+def page(trace: "Trace") -> list[Part]:
     """The memory."""
-    what = "How much memory was allocated and reserved, who held the peak, and what was never freed."
-    return View("memory", "Memory", what, _parts(sources))
-
-
-def _parts(sources: Sources) -> list[Part]:
-    notes = sources.missing("memory")
+    notes = missing_notes(trace, "memory")
     if notes:
         return [*notes]
-    trace, origin = sources.trace, sources.origin_ns
+    origin = origin_ns(trace)
     summary = memory_summary(trace).with_columns(pl.col("peak_ns") - origin)
     curve = memory_timeline(trace, max_points=_MOST_POINTS)
     parts: list[Part] = [_curve(curve.filter(device=d), d, origin) for d in summary["device"].to_list()]
@@ -110,7 +111,7 @@ def _parts(sources: Sources) -> list[Part]:
         )
         columns = ("op", "device", "bytes", "share_pct", "allocations")
         parts.append(Table("memory-peak", "Who held the peak", what, held, columns))
-    window, stretch = sources.window
+    window, stretch = window_of(trace)
     operators = memory_table(window)
     if stretch:
         parts.append(Note(f"The trace is large: operators and allocations below are those of {stretch}."))
@@ -118,7 +119,7 @@ def _parts(sources: Sources) -> list[Part]:
         what = "What operators allocated: increase is allocated less freed during their calls."
         parts.append(Table("memory-operators", "Memory by operator", what, operators, _leading(operators)))
     parts += _allocations(window, origin)
-    return [*parts, *sources.missing("memory_lifetimes", "memory_reserved")]
+    return [*parts, *missing_notes(trace, "memory_lifetimes", "memory_reserved")]
 
 
 def _leading(frame: pl.DataFrame) -> list[str]:

@@ -9,6 +9,7 @@ from rich.table import Table
 from kernelscope import analysis
 from kernelscope.report.cells import Shape, heading, note, plain
 from kernelscope.report.names import safe
+from kernelscope.report.parts import Note
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -33,3 +34,10 @@ def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
     for view, why, remedy in rows.iter_rows():
         grid.add_row(f"  {view.replace('_', ' ')}", plain(safe(f"{why} {remedy}"), shape))
     return [heading("Missing"), grid]
+
+
+def missing_notes(trace: "Trace", *names: str) -> list[Note]:
+    """What the trace lacks for these views, and the remedies, as the page says it."""
+    rows = analysis.missing_views(trace)
+    known = {view: f"{why} {remedy}" for view, why, remedy in rows.iter_rows()}
+    return [Note(known[name], missing=True) for name in names if name in known]

@@ -8,11 +8,11 @@ from rich.console import RenderableType
 from kernelscope import analysis
 from kernelscope.analysis.modules.tree import module_table
 from kernelscope.report.cells import Field, Shape, count, heading, lacking, named_table, note, ns
-from kernelscope.report.html.cells import label
-from kernelscope.report.html.charts import ICICLE_LAYOUT, icicle
-from kernelscope.report.html.parts import Figure, Part, View
-from kernelscope.report.html.sources import Sources
-from kernelscope.report.html.tables import Table
+from kernelscope.report.parts import Figure, Page, Part
+from kernelscope.report.parts.cells import label
+from kernelscope.report.parts.charts import ICICLE_LAYOUT, icicle
+from kernelscope.report.parts.tables import Table
+from kernelscope.report.views.missing import missing_notes
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 _INDENT = "  "
 ORDER = 90
 PAGE_ORDER = 40
+PAGE = Page(
+    "modules",
+    "Modules",
+    "What each nn.Module cost where it stands in the network, with what is inside it and without.",
+)
 ON_REQUEST = True
 _COLUMNS = (
     "tree", "class", "calls", "operators", "device_total_ns", "device_self_ns", "backward_device_ns",
@@ -59,17 +64,12 @@ def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
     return found
 
 
-def page(sources: Sources) -> View:
+def page(trace: "Trace") -> list[Part]:
     """The modules."""
-    what = "What each nn.Module cost where it stands in the network, with what is inside it and without."
-    return View("modules", "Modules", what, _parts(sources))
-
-
-def _parts(sources: Sources) -> list[Part]:
-    notes = sources.missing("modules")
+    notes = missing_notes(trace, "modules")
     if notes:
         return [*notes]
-    table = module_table(sources.trace, costs=True)
+    table = module_table(trace, costs=True)
     indented = pl.lit("\u2003").repeat_by(pl.col("depth").clip(upper_bound=40)).list.join("") + pl.col(
         "module"
     )

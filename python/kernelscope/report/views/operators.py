@@ -6,22 +6,34 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
+from kernelscope.analysis.ops.table import op_tables
 from kernelscope.analysis.ops.views import op_kernels
 from kernelscope.report.cells import Field, Shape, count, heading, note, ns, share, top_table
-from kernelscope.report.html.charts import donut
-from kernelscope.report.html.parts import Group, Part, View
-from kernelscope.report.html.sources import Sources, with_share
-from kernelscope.report.html.tables import Table
+from kernelscope.report.parts import Group, Page, Part
+from kernelscope.report.parts.charts import donut
+from kernelscope.report.parts.tables import Table, with_share
+from kernelscope.report.parts.window import window_of
+from kernelscope.report.views.missing import missing_notes
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 20
+PAGE = Page(
+    "operators",
+    "Operators",
+    "What operators cost on the host and on the device. Open a row for its kernels, shapes and stacks.",
+)
 _FIGURES = (
     "calls", "device_self_ns", "share_pct", "device_total_ns", "host_self_ns", "host_total_ns",
     "tc_eligible", "tc_self_pct", "tc_total_pct", "cpu_memory_bytes", "cpu_self_memory_bytes",
     "device_memory_bytes", "device_self_memory_bytes",
 )  # fmt: skip
+_MORE = {
+    "shape": ("input shapes", ("name", "input_dims", "input_types")),
+    "stack": ("call stack", ("name", "call_stack")),
+    "module": ("module", ("name", "module")),
+}
 _PIES = {
     "device_self_ns": ("Device self", "GPU time launched by the operator but by nothing that it calls."),
     "device_total_ns": ("Device total", "GPU time launched by the operator and by what it calls."),
@@ -71,28 +83,37 @@ def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
     return found + top_table(ops, "host_self_ns", "Operators by their own time on the host", fields, shape)
 
 
-def page(sources: Sources) -> View:
+def page(trace: "Trace") -> list[Part]:
     """The operators."""
-    what = "What operators cost on the host and on the device. Open a row for its kernels, shapes and stacks."
-    return View("operators", "Operators", what, _parts(sources))
-
-
-def _parts(sources: Sources) -> list[Part]:
-    ops = sources.ops["name"]
+    tables = _groupings(trace)
+    ops = tables["name"]
     if ops.is_empty():
-        return [*sources.missing("operators")]
+        return [*missing_notes(trace, "operators")]
     pies: list[Part] = [
         donut(f"pie-{column}", title, what, ops, column)
         for column, (title, what) in _PIES.items()
         if (ops[column] > 0).any()
     ]
-    lacks = sources.missing("kernels", "links", "input_shapes", "call_stacks")
-    return [*pies, _tables(sources), _kernels(sources), *lacks]
+    lacks = missing_notes(trace, "kernels", "links", "input_shapes", "call_stacks")
+    return [*pies, _tables(trace, tables), _kernels(trace, ops["name"]), *lacks]
 
 
-def _tables(sources: Sources) -> Group:
+def _groupings(trace: "Trace") -> dict[str, pl.DataFrame]:
+    """The operators by name, and by what else was recorded."""
+    ops = trace.ops
+    recorded = {key: by for key, (_, by) in _MORE.items() if ops[by[1]].null_count() < ops.height}
+    # All at once, but for stacks: those that are put together from Python frames take their time.
+    at_once = {"name": ("name",), **recorded}
+    at_once.pop("stack", None)
+    found = dict(zip(at_once, op_tables(trace, tuple(at_once.values())), strict=True))
+    if not missing_notes(trace, "call_stacks"):
+        found["stack"] = analysis.op_table(window_of(trace).trace, by=_MORE["stack"][1])
+    return found
+
+
+def _tables(trace: "Trace", tables: dict[str, pl.DataFrame]) -> Group:
     """The operators, and the same by shape, stack and module as far as these were recorded."""
-    part = sources.window.part
+    part = window_of(trace).part
     opens = (
         (f"GPU work{' in ' if part else ''}{part}", "op-kernels", "op", "name"),
         ("Input shapes", "ops-shape", "name", "name"),
@@ -100,24 +121,17 @@ def _tables(sources: Sources) -> Group:
         ("Modules", "ops-module", "name", "name"),
     )
     what = "Summed over the calls of one name."
-    first = Table("ops", "Operators", what, _shared(sources.ops["name"]), ("name", *_FIGURES), opens)
+    first = Table("ops", "Operators", what, _shared(tables["name"]), ("name", *_FIGURES), opens)
     choices: list[tuple[str, Part]] = [("name", first)]
-    for key, title, columns in _MORE:
-        if key in sources.ops:
+    for key, (title, by) in _MORE.items():
+        if key in tables:
             what = f"Summed over the calls of one name that agree in their {title}."
             if key == "stack" and part:
                 what += f" The trace is large, so these are the calls of {part}."
-            table = _shared(sources.ops[key])
-            shown = Table(f"ops-{key}", f"Operators by {title}", what, table, (*columns, *_FIGURES))
+            table = _shared(tables[key])
+            shown = Table(f"ops-{key}", f"Operators by {title}", what, table, (*by, *_FIGURES))
             choices.append((f"name and {title}", shown))
     return Group("grouping", "Group by", choices)
-
-
-_MORE = (
-    ("shape", "input shapes", ("name", "input_dims", "input_types")),
-    ("stack", "call stack", ("name", "call_stack")),
-    ("module", "module", ("name", "module")),
-)
 
 
 def _shared(table: pl.DataFrame) -> pl.DataFrame:
@@ -125,10 +139,10 @@ def _shared(table: pl.DataFrame) -> pl.DataFrame:
     return with_share(table, of)
 
 
-def _kernels(sources: Sources) -> Table:
-    window, stretch = sources.window
+def _kernels(trace: "Trace", names: pl.Series) -> Table:
+    window, stretch = window_of(trace)
     table = op_kernels(window)
-    known = table.filter(pl.col("op").is_in(sources.ops["name"]["name"].to_list()))
+    known = table.filter(pl.col("op").is_in(names.to_list()))
     columns = ("op", "name", "kind", "calls", "total_ns", "self_ns", "min_ns", "max_ns", "share")
     what = "GPU work by the operator around its launch, and by those around that."
     if stretch:

@@ -6,12 +6,13 @@ import polars as pl
 
 from kernelscope import analysis
 from kernelscope.analysis import CATEGORIES
-from kernelscope.report.html.charts import distinct, donut_height, donut_layout, slice_trace, time_unit
-from kernelscope.report.html.columns import COLUMNS
-from kernelscope.report.html.parts import Fact, Facts, Figure, Note, Part, View
-from kernelscope.report.html.sources import Sources
-from kernelscope.report.html.tables import Table
+from kernelscope.report.parts import Fact, Facts, Figure, Note, Page, Part
+from kernelscope.report.parts.charts import distinct, donut_height, donut_layout, slice_trace, time_unit
+from kernelscope.report.parts.columns import COLUMNS
+from kernelscope.report.parts.tables import Table
+from kernelscope.report.parts.window import origin_ns
 from kernelscope.report.summary import trace_facts
+from kernelscope.report.views.missing import missing_notes
 from kernelscope.units import format_count, format_ns, format_percent
 
 if TYPE_CHECKING:
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
 ORDER = 80
 PAGE_ORDER = 5
+PAGE = Page(
+    "overview",
+    "Overview",
+    "Where the time of the steps went and how busy the GPUs were, on one screen.",
+)
 _MOST_BARS = 240
 """Steps that have a bar of their own; of more, neighbours share one."""
 _MOST_ADVICE = 5
@@ -29,18 +35,16 @@ def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
     return {"overview": analysis.overview(trace)}
 
 
-def page(sources: Sources) -> View:
+def page(trace: "Trace") -> list[Part]:
     """The overview."""
-    parts: list[Part] = [_figures(sources), *_charts(sources), *_advice(sources), *_steps(sources)]
-    parts += _gpus(sources)
-    if sources.breakdown.height != 1:
-        parts.append(_file(sources))
-    what = "Where the time of the steps went and how busy the GPUs were, on one screen."
-    return View("overview", "Overview", what, parts)
+    parts: list[Part] = [_figures(trace), *_charts(trace), *_advice(trace), *_steps(trace), *_gpus(trace)]
+    if analysis.step_breakdown(trace).height != 1:
+        parts.append(_file(trace))
+    return parts
 
 
-def _figures(sources: Sources) -> Facts:
-    steps, found = sources.breakdown, sources.overview
+def _figures(trace: "Trace") -> Facts:
+    steps, found = analysis.step_breakdown(trace), analysis.overview(trace, costs=True).row(0, named=True)
     marked = steps["step"].null_count() < steps.height
     items = [
         Fact("Steps", format_count(steps.height) if marked else "none marked", "Complete steps."),
@@ -79,9 +83,9 @@ def _utilisation(found: dict[str, object]) -> Fact:
     return Fact("FLOPs utilisation", _percent(found["mfu_pct"]), what)
 
 
-def _advice(sources: Sources) -> list[Part]:
+def _advice(trace: "Trace") -> list[Part]:
     """What to look at first."""
-    found = sources.recommendations
+    found = analysis.recommendations(trace)
     if found.is_empty():
         return []
     columns = ("title", "severity", "evidence", "saving_ns", "saving_share")
@@ -89,19 +93,19 @@ def _advice(sources: Sources) -> list[Part]:
     return [Table("findings-first", "What to look at first", what, found.head(_MOST_ADVICE), columns)]
 
 
-def _charts(sources: Sources) -> list[Part]:
-    steps = sources.breakdown
-    parts: list[Part] = [*sources.missing("steps")]
+def _charts(trace: "Trace") -> list[Part]:
+    steps = analysis.step_breakdown(trace)
+    parts: list[Part] = [*missing_notes(trace, "steps")]
     if steps.is_empty():
         return parts or [Note("The recording cuts off every step, so there is no whole one.", missing=True)]
-    return [*parts, _mean_step(steps), _bars(steps) if steps.height > 1 else _file(sources, wide=True)]
+    return [*parts, _mean_step(steps), _bars(steps) if steps.height > 1 else _file(trace, wide=True)]
 
 
-def _steps(sources: Sources) -> list[Part]:
-    steps = sources.breakdown
+def _steps(trace: "Trace") -> list[Part]:
+    steps = analysis.step_breakdown(trace)
     if steps.is_empty():
         return []
-    table = steps.with_columns(pl.col("start_ns") - sources.origin_ns)
+    table = steps.with_columns(pl.col("start_ns") - origin_ns(trace))
     columns = ("step", "name", "total_ns", *CATEGORIES, "start_ns")
     what = "Every complete step; at each moment the first of the categories that happens counts."
     return [Table("steps", "Steps", what, table, columns, titles={"total_ns": "Wall time"})]
@@ -168,10 +172,10 @@ def _color(column: str) -> str:
     return f"--{column.removesuffix('_ns').replace('_', '-')}"
 
 
-def _gpus(sources: Sources) -> list[Part]:
-    gpus = sources.gpus
+def _gpus(trace: "Trace") -> list[Part]:
+    gpus = analysis.gpu_summary(trace)
     if gpus.is_empty():
-        return [*sources.missing("kernels")]
+        return [*missing_notes(trace, "kernels")]
     columns = (
         "device", "name", "utilisation", "sm_efficiency", "occupancy_pct", "tensor_core_share", "span_ns",
         "busy_ns", "idle_ns", "copy_ns", "kernels", "total_memory_bytes", "compute_capability",
@@ -181,9 +185,9 @@ def _gpus(sources: Sources) -> list[Part]:
     return [Table("gpus", "GPUs", what, gpus, columns)]
 
 
-def _file(sources: Sources, *, wide: bool = False) -> Facts:
-    facts = trace_facts(sources.trace)
-    flags = sources.trace.meta.flags
+def _file(trace: "Trace", *, wide: bool = False) -> Facts:
+    facts = trace_facts(trace)
+    flags = trace.meta.flags
     facts["recorded with"] = ", ".join(f"{name}={value}" for name, value in flags.items())
     items = [Fact(name, value) for name, value in facts.items() if value]
     return Facts("file", "The file", items, wide=wide)

@@ -7,10 +7,10 @@ from rich.console import RenderableType
 
 from kernelscope.analysis.ranges.projection import range_sums
 from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns, share
-from kernelscope.report.html.charts import bars
-from kernelscope.report.html.parts import Note, Part, View
-from kernelscope.report.html.sources import Sources
-from kernelscope.report.html.tables import Table
+from kernelscope.report.parts import Note, Page, Part
+from kernelscope.report.parts.charts import bars
+from kernelscope.report.parts.tables import Table
+from kernelscope.report.views.missing import missing_notes
 from kernelscope.units import format_count
 
 if TYPE_CHECKING:
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 ORDER = 40
 PAGE_ORDER = 86
+PAGE = Page(
+    "ranges",
+    "NVTX ranges",
+    "NVTX ranges of the program, their time on the host and what they come to on the GPU.",
+)
 _COLUMNS = (
     "name", "domain", "ranges", "gpu_exclusive_ns", "gpu_busy_ns", "gpu_span_ns", "dur_ns", "launches",
     "gpu_ops",
@@ -77,16 +82,11 @@ def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
     return found
 
 
-def page(sources: Sources) -> View:
+def page(trace: "Trace") -> list[Part]:
     """The ranges."""
-    what = "NVTX ranges of the program, their time on the host and what they come to on the GPU."
-    return View("ranges", "NVTX ranges", what, _parts(sources))
-
-
-def _parts(sources: Sources) -> list[Part]:
-    if sources.trace.ranges.is_empty():
-        return [*sources.missing("ranges")]
-    table = range_table(sources.trace)
+    if trace.ranges.is_empty():
+        return [*missing_notes(trace, "ranges")]
+    table = range_table(trace)
     on_gpu = (table["gpu_exclusive_ns"].fill_null(0) > 0).any()
     shown = table.with_columns(pl.coalesce("name", pl.lit("(no name)")))
     title, column = ("GPU time by range", "gpu_exclusive_ns") if on_gpu else ("Host time by range", "dur_ns")

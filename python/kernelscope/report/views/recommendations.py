@@ -9,10 +9,9 @@ from rich.text import Text
 
 from kernelscope import analysis
 from kernelscope.report.cells import Shape, heading, note, plain
-from kernelscope.report.html.parts import Note, Part, View
-from kernelscope.report.html.sources import Sources
-from kernelscope.report.html.tables import Table
 from kernelscope.report.names import safe
+from kernelscope.report.parts import Note, Page, Part
+from kernelscope.report.parts.tables import Table
 from kernelscope.units import format_percent
 
 if TYPE_CHECKING:
@@ -25,6 +24,11 @@ _STYLES = {"high": "red", "medium": "yellow", "low": "dim"}
 ORDER = 70
 TEXT_ORDER = 15
 PAGE_ORDER = 10
+PAGE = Page(
+    "recommendations",
+    "Recommendations",
+    "What could make the program faster, as far as its trace shows, the weightiest first.",
+)
 COLUMNS = (
     "title", "severity", "evidence", "remedy", "saving_ns", "saving_share", "value", "threshold", "unit",
     "table", "cited", "id",
@@ -61,14 +65,9 @@ def _advice(row: dict[str, Any], shape: Shape) -> Text:
     return text.append_text(plain(f"{safe(row['evidence'])}{won} {row['remedy']}", shape))
 
 
-def page(sources: Sources) -> View:
+def page(trace: "Trace") -> list[Part]:
     """The recommendations."""
-    what = "What could make the program faster, as far as its trace shows, the weightiest first."
-    return View("recommendations", "Recommendations", what, _parts(sources))
-
-
-def _parts(sources: Sources) -> list[Part]:
-    table = sources.recommendations
+    table = analysis.recommendations(trace)
     if table.is_empty():
         return [Note("No rule has anything to say about this trace.")]
     what = (

@@ -1,17 +1,23 @@
 """What the GPU achieved and could have, and for how much of its time that is known."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
-from kernelscope.analysis.costs.peaks import device_peaks
-from kernelscope.report.html.parts import Figure, Note, Part, View
-from kernelscope.report.html.sources import Sources
-from kernelscope.report.html.tables import Table
-from kernelscope.report.roofline import RooflineAnswers
+from kernelscope.report.parts import Figure, Note, Page, Part
+from kernelscope.report.parts.tables import Table
+from kernelscope.report.roofline import RooflineAnswers, answer
 from kernelscope.report.roofline_plot import figure, notes
+from kernelscope.report.views.missing import missing_notes
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
 
 ORDER = 82
+PAGE = Page(
+    "roofline",
+    "Roofline and costs",
+    "What each operator achieved, what the GPU could have, and the time that lies between.",
+)
 _AXES = ("xaxis", "yaxis")
 _EFFICIENCY = (
     "step", "name", "mfu_pct", "flops_per_s", "flops", "total_ns", "known_pct", "peak_flops_per_s",
@@ -24,28 +30,14 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def page(sources: Sources) -> View:
+def page(trace: "Trace") -> list[Part]:
     """The roofline."""
-    what = "What each operator achieved, what the GPU could have, and the time that lies between."
-    return View("roofline", "Roofline and costs", what, _parts(sources))
-
-
-def _parts(sources: Sources) -> list[Part]:
-    table = sources.roofline("name")
+    answers = answer(trace, ("name",))
+    table = answers.table
     if table.is_empty():
         text = "No GPU work has an operator, so there is nothing to hold against the roofs."
-        lacks = sources.missing("roofline", "kernels", "operators", "links")
+        lacks = missing_notes(trace, "roofline", "kernels", "operators", "links")
         return [*(lacks or [Note(text, missing=True)])]
-    answers = RooflineAnswers(
-        by=("name",),
-        convention="kernelscope",
-        devices=device_peaks(sources.trace),
-        table=table,
-        coverage=sources.coverage,
-        efficiency=sources.efficiency,
-        findings=sources.cost_findings,
-        counters=pl.DataFrame(),
-    )
     parts: list[Part] = []
     plot = figure(answers)
     if plot["data"]:
@@ -61,8 +53,8 @@ def _parts(sources: Sources) -> list[Part]:
         parts += [Note(text) for text in notes(answers)]
     what = "Achieved and attainable by operator. Saveable is the busy time beyond the attainable."
     parts.append(Table("roofline-table", "Operators against the roofs", what, table, _COLUMNS))
-    parts += _known(sources)
-    return [*parts, *sources.missing("roofline", "gpu_limits")]
+    parts += _known(answers)
+    return [*parts, *missing_notes(trace, "roofline", "gpu_limits")]
 
 
 def _themed(trace: dict[str, Any]) -> dict[str, Any]:
@@ -76,19 +68,19 @@ def _themed(trace: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _known(sources: Sources) -> list[Part]:
+def _known(answers: RooflineAnswers) -> list[Part]:
     """The utilisation of each step, and for how much of the time costs are known."""
     parts: list[Part] = []
-    if sources.efficiency.height:
+    if answers.efficiency.height:
         what = "FLOPs of each step over its wall time, against what all GPUs can compute."
         titles = {"total_ns": "Wall time"}
         title = "FLOPs utilisation of each step"
-        parts.append(Table("efficiency", title, what, sources.efficiency, _EFFICIENCY, titles=titles))
+        parts.append(Table("efficiency", title, what, answers.efficiency, _EFFICIENCY, titles=titles))
     what = "GPU time by whether the costs of its operators are known."
     columns = ("status", "operators", "device_ns", "linked_pct", "device_pct")
-    parts.append(Table("coverage", "Coverage", what, sources.coverage, columns))
-    if sources.cost_findings.height:
+    parts.append(Table("coverage", "Coverage", what, answers.coverage, columns))
+    if answers.findings.height:
         what = "Operators whose costs are not known, and why."
         columns = ("name", "message", "count", "device_ns", "code")
-        parts.append(Table("cost-findings", "Unknown costs", what, sources.cost_findings, columns))
+        parts.append(Table("cost-findings", "Unknown costs", what, answers.findings, columns))
     return parts

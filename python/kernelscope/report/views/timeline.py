@@ -2,18 +2,29 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from kernelscope import analysis
 from kernelscope.analysis.grouping import classes_of
 from kernelscope.analysis.timeline import TimelineView
-from kernelscope.report.html.cells import texts
-from kernelscope.report.html.parts import Note, Part, View
-from kernelscope.report.html.sources import Sources
-from kernelscope.report.html.window import host_events
+from kernelscope.report.parts import Note, Page, Part
+from kernelscope.report.parts.cells import texts
+from kernelscope.report.parts.window import host_events, origin_ns, window_of
+from kernelscope.report.views.missing import missing_notes
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+
 
 ORDER = 140
+PAGE = Page(
+    "trace",
+    "Trace view",
+    "What ran when, per GPU stream and host thread. Zoom with the buttons, the keys + and -, or Ctrl and"
+    " the wheel; drag, or use the arrow keys, to move; point at something for its name.",
+)
 _PIXELS = (1_600, 12_800)
 _STEP_PIXELS = 16_384
 _MOST_MARKS = 60_000
@@ -23,36 +34,28 @@ _MOST_EVENTS = 1_500_000
 _TRACK = ["track_kind", "label", "device", "stream", "pid", "tid"]
 
 
-def page(sources: Sources) -> View:
+def page(trace: "Trace") -> list[Part]:
     """The trace view."""
-    what = (
-        "What ran when, per GPU stream and host thread. Zoom with the buttons, the keys + and -, or Ctrl and"
-        " the wheel; drag, or use the arrow keys, to move; point at something for its name."
-    )
-    return View("trace", "Trace view", what, _parts(sources))
-
-
-def _parts(sources: Sources) -> list[Part]:
-    steps = sources.breakdown.filter(pl.col("step").is_not_null())
-    is_large = host_events(sources.trace) > _MOST_EVENTS
-    levels = _levels_of_large(sources) if is_large else _levels(sources, steps)
+    steps = analysis.step_breakdown(trace).filter(pl.col("step").is_not_null())
+    is_large = host_events(trace) > _MOST_EVENTS
+    levels = _levels_of_large(trace) if is_large else _levels(trace, steps)
     if not levels:
-        return [*sources.missing("operators", "kernels")]
+        return [*missing_notes(trace, "operators", "kernels")]
     tracks, levels = _numbered(levels)
     what = (
         "Bars are events, or where many are narrower than a pixel, what takes most of that time. The median"
         " step is there in most detail; kernelscope convert --to perfetto writes every event."
     )
-    shown = Timeline("trace", "Timeline", what, tracks, levels, steps.head(_MOST_STEPS), sources.origin_ns)
+    shown = Timeline("trace", "Timeline", what, tracks, levels, steps.head(_MOST_STEPS), origin_ns(trace))
     if not is_large:
         return [shown]
-    text = f"The trace is large: threads are shown in {sources.window.part}, streams all the time."
+    text = f"The trace is large: threads are shown in {window_of(trace).part}, streams all the time."
     return [shown, Note(text)]
 
 
-def _levels(sources: Sources, steps: pl.DataFrame) -> list["Level"]:
+def _levels(trace: "Trace", steps: pl.DataFrame) -> list["Level"]:
     """The whole trace, and its median step in detail."""
-    timeline = TimelineView(sources.trace)
+    timeline = TimelineView(trace)
     if timeline.tracks.is_empty():
         return []
     levels = [_fitting(timeline, pixels) for pixels in _PIXELS]
@@ -63,11 +66,11 @@ def _levels(sources: Sources, steps: pl.DataFrame) -> list["Level"]:
     return levels
 
 
-def _levels_of_large(sources: Sources) -> list["Level"]:
+def _levels_of_large(trace: "Trace") -> list["Level"]:
     """The streams of the whole trace, and everything of the window."""
-    streams = TimelineView(sources.trace, kinds=("stream",))
+    streams = TimelineView(trace, kinds=("stream",))
     levels = [] if streams.tracks.is_empty() else [_fitting(streams, pixels) for pixels in _PIXELS]
-    return [*levels, _fitting(TimelineView(sources.window.trace), _STEP_PIXELS)]
+    return [*levels, _fitting(TimelineView(window_of(trace).trace), _STEP_PIXELS)]
 
 
 def _numbered(levels: list["Level"]) -> tuple[pl.DataFrame, list["Level"]]:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
+from kernelscope.analysis.steps.breakdown import step_breakdown
+from kernelscope.memo import per_trace
 from kernelscope.units import format_percent
 
 if TYPE_CHECKING:
@@ -37,10 +39,20 @@ def host_events(trace: "Trace") -> int:
     return sum(frame.height for frame in (trace.ops, trace.launches, trace.python, trace.ranges))
 
 
-def window_of(trace: "Trace", steps: pl.DataFrame, extent: tuple[int, int] | None) -> Window:
-    """``trace`` itself, or if it is large its median step or the middle of it, or of a trace without steps.
+def origin_ns(trace: "Trace") -> int:
+    """The start of the first event: times of the page count from it."""
+    extent = trace.extent()
+    return extent[0] if extent else 0
 
-    ``extent`` takes the answer of :meth:`kernelscope.Trace.extent`.
+
+@per_trace
+def window_of(trace: "Trace") -> Window:
+    """``trace`` itself, or if it is large its median step or the middle of that; its middle without steps."""
+    return window_of_steps(trace, step_breakdown(trace), trace.extent())
+
+
+def window_of_steps(trace: "Trace", steps: pl.DataFrame, extent: tuple[int, int] | None) -> Window:
+    """The same for a trace of this extent with these steps.
 
     Columns: of ``steps``, needs ``step``, ``start_ns`` and ``total_ns``.
     """

@@ -7,8 +7,8 @@ from zlib import crc32
 
 import polars as pl
 
-from kernelscope.report.html.cells import label
-from kernelscope.report.html.parts import Figure
+from kernelscope.report.parts import Figure
+from kernelscope.report.parts.cells import label
 from kernelscope.units import format_ns
 
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "bytes"))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class Part(Protocol):
@@ -62,7 +62,7 @@ class Note:
 class Figure:
     """A figure of Plotly. A text that starts with ``--`` is a colour of the page's style sheet.
 
-    Text from a trace has to be escaped: see :func:`kernelscope.report.html.cells.label`.
+    Text from a trace has to be escaped: see :func:`kernelscope.report.parts.cells.label`.
     """
 
     id: str
@@ -103,6 +103,14 @@ class Group:
         """The part as the page's script takes it."""
         choices = [{"label": label, "part": part.payload()} for label, part in self.choices]
         return {"kind": "group", "id": self.id, "title": self.title, "choices": choices}
+
+
+class Page(NamedTuple):
+    """The entry of a view in the menu of the page: its id, its title, and what it shows."""
+
+    id: str
+    title: str
+    what: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 
-from kernelscope.report.html.cells import texts, written
-from kernelscope.report.html.columns import COLUMNS
+from kernelscope.report.parts.cells import texts, written
+from kernelscope.report.parts.columns import COLUMNS
 
 MOST_ROWS = 3_000
 """Rows of a table of the page: beyond that nobody reads on, and the page has to stay small."""
@@ -54,6 +54,17 @@ class Table:
             "opens": [list(entry) for entry in self.opens],
             "hidden": self.hidden,
         }
+
+
+def column_sum(frame: pl.DataFrame, column: str) -> int:
+    """The sum of a column of whole numbers; 0 for an empty frame."""
+    return cast("int | None", frame[column].sum()) or 0
+
+
+def with_share(frame: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Adds ``share_pct``, the share of each row in the sum of ``column``."""
+    total = column_sum(frame, column) if column in frame.columns else 0
+    return frame.with_columns(share_pct=pl.lit(100.0) * pl.col(column) / pl.lit(total or None))
 
 
 def _column(series: pl.Series, titles: Mapping[str, str]) -> dict[str, str]:
