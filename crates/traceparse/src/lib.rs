@@ -14,7 +14,6 @@
 pub mod fuzzing;
 pub mod schema;
 
-mod breakdown;
 mod error;
 mod formats;
 mod link;

@@ -3,9 +3,8 @@
 use hashbrown::HashMap;
 
 use super::NONE;
-use super::extents::Extents;
 use super::ids::IdIndex;
-use super::order::TrackOrder;
+use super::order::{Extents, TrackOrder};
 use crate::schema::{Column, Flows, Ops, Symbol, SymbolTable, Table};
 use crate::tracks::{Ident, TrackTable};
 

@@ -1,195 +1,159 @@
 //! The columns that GPU work, its launches and the steps decide.
 
-use super::extents::Extents;
+use super::breakdown::{Activities, Parts};
 use super::gpu::{self, CopyKinds, Correlations, GpuLinks};
 use super::launches::{self, ExternalIds};
 use super::names::Activity;
-use super::ranges::{self, Nesting};
-use super::roles::Activities;
+use super::order::Extents;
+use super::ranges::Nesting;
 use super::steps::{self, StepSpan, Steps};
 use super::{Find, NONE, rows, side_by_side};
-use crate::breakdown::Parts;
 use crate::options::ReadOptions;
-use crate::schema::{Column, GpuOps, Launches, StepRow, Symbol, Table, Tables};
+use crate::schema::{self, Column, GpuOps, Launches, StepRow, Symbol, Table, Tables};
 use crate::stats::Stats;
 
-/// The columns, and the table of steps.
-pub(super) struct CallColumns {
-    launch_op_row: Column<u32>,
-    gpu_launch_row: Column<u32>,
-    gpu_op_row: Column<u32>,
-    gpu_link: Column<Symbol>,
-    is_communication: Column<bool>,
-    sync_launch_row: Column<u32>,
-    annotation_op_row: Column<u32>,
-    op_step: Column<i32>,
-    launch_step: Column<i32>,
-    gpu_step: Column<i32>,
-    memory_step: Column<i32>,
-    range_step: Column<i32>,
-    launch_range_row: Column<u32>,
-    gpu_range_row: Column<u32>,
-    range_depth: Column<u32>,
-    range_parent_row: Column<u32>,
-    op_activity: Column<Symbol>,
-    range_activity: Column<Symbol>,
-    launch_activity: Column<Symbol>,
-    gpu_activity: Column<Symbol>,
-    steps: Steps,
-    spans: Vec<StepSpan>,
-    parts: Vec<Parts>,
+/// Finds the columns and the table of steps; returns what stores them.
+pub(super) fn find(
+    find: Find<'_>,
+    options: &ReadOptions,
+    stats: &mut Stats,
+) -> impl FnOnce(&mut Tables) + use<> {
+    let Find { trace, names, vocabulary, order, .. } = find;
+    let tables = &trace.tables;
+    let Tables { ops, launches, gpu_ops, ranges, .. } = tables;
+    let mut id_stats = Stats::default();
+    let (external_ids, (correlations, nesting, around)) = side_by_side(
+        options.threads != Some(1),
+        || ExternalIds::new(ops, launches, gpu_ops, &mut id_stats),
+        || {
+            let correlations = Correlations::new(tables, &trace.tracks, stats);
+            let nesting = Nesting::find(tables, trace.tracks.len(), &trace.symbols);
+            let around = launches::enclosing_operators(launches, ops, order, names, &trace.tracks);
+            (correlations, nesting, around)
+        },
+    );
+    stats.merge(&id_stats);
+    let launch_ops = launches::find_ops(launches, ops, around, &external_ids, stats);
+    let mut gpu = gpu::link(gpu_ops, &correlations, &launch_ops, &external_ids, stats);
+    let gpu_ranges = nesting.of_gpu_ops(&mut gpu);
+    gpu::note_launches(launches, names, &gpu, &launch_ops, &nesting.launches, stats);
+    let is_communication = gpu::communication(tables, names, &gpu.ops, CopyKinds::new(&trace.symbols));
+    let sync_launch_row = sync_launches(tables, &correlations);
+    let annotation_op_row = annotation_ops(tables, &external_ids);
+    // The indices are as large as a column each, and no longer needed.
+    drop((correlations, external_ids));
+
+    let store_steps = find_steps(find, options, &gpu, &nesting, &is_communication, stats);
+    let [launch_op_row, gpu_op_row] = [launch_ops.ops, gpu.ops].map(|found| rows(found, &ops.row));
+    let [launch_range_row, gpu_range_row, range_parent_row] =
+        [nesting.launches, gpu_ranges, nesting.parents].map(|found| rows(found, &ranges.row));
+    let gpu_launch_row = rows(gpu.launches, &launches.row);
+    let gpu_link = gpu.links.iter().map(|&link| vocabulary.link(link)).collect();
+    move |tables| {
+        store_steps(tables);
+        let Tables { launches, gpu_ops, syncs, gpu_annotations, ranges, .. } = tables;
+        launches.op_row = launch_op_row;
+        launches.range_row = launch_range_row;
+        gpu_ops.launch_row = gpu_launch_row;
+        gpu_ops.op_row = gpu_op_row;
+        gpu_ops.range_row = gpu_range_row;
+        gpu_ops.link = Column::from_values(gpu_link);
+        gpu_ops.is_communication = Column::from_values(is_communication);
+        syncs.launch_row = sync_launch_row;
+        gpu_annotations.op_row = annotation_op_row;
+        ranges.parent_row = range_parent_row;
+        // Null for what does not nest.
+        ranges.depth = Column::from_sentinel(nesting.depths, NONE);
+    }
 }
 
-impl CallColumns {
-    pub(super) fn find(find: Find<'_>, options: &ReadOptions, stats: &mut Stats) -> Self {
-        let Find { trace, names, vocabulary, order, tree } = find;
-        let tables = &trace.tables;
+/// Finds the steps, what each row belongs to and what it does; returns what stores them.
+fn find_steps(
+    find: Find<'_>,
+    options: &ReadOptions,
+    gpu: &GpuLinks,
+    nesting: &Nesting,
+    is_communication: &[bool],
+    stats: &mut Stats,
+) -> impl FnOnce(&mut Tables) + use<> {
+    let Find { trace, names, vocabulary, tree, .. } = find;
+    let Tables { ops, launches, gpu_ops, memory, ranges, .. } = &trace.tables;
+    let is_parallel = options.threads != Some(1);
+    let steps = Steps::find(trace, names, options);
+    let mut launch_steps = steps.of_calls(launches);
+    let spans = delimit(&steps, gpu_ops, gpu, &launch_steps, stats);
+    place_straddling_calls(launches, &steps, &mut launch_steps);
+    let gpu_step = gpu.launches.iter().zip(gpu_ops.start_ns.values()).map(|(&launch, &start)| {
+        if launch == NONE { steps::step_on_gpu(&spans, start) } else { launch_steps[launch as usize] }
+    });
+    let gpu_step = steps.numbers(gpu_step);
+    let launch_step = steps.numbers(launch_steps.iter().copied());
+    let at = |tracks: &Column<u32>, starts: &Column<i64>| {
+        let instants = tracks.values().iter().zip(starts.values());
+        steps.numbers(instants.map(|(&track, &start)| steps.at(track, start)))
+    };
+    let [of_ops, of_ranges] = [&ops.name, &ranges.name].map(|column| {
+        let activity = |index| names.activity(column, index, steps.is_mark(column.get(index as usize)));
+        (0..column.len() as u32).map(activity).collect::<Vec<_>>()
+    });
+    let kinds = CopyKinds::new(&trace.symbols);
+    let activities = Activities {
+        tables: &trace.tables,
+        ops: (&of_ops, &tree.parents),
+        ranges: (&of_ranges, &nesting.parents),
+        is_communication,
+        kinds,
+    };
+    let tracked =
+        [(&ops.track, &ops.start_ns), (&memory.track, &memory.start_ns), (&ranges.track, &ranges.start_ns)];
+    let (parts, [op_step, memory_step, range_step]) = side_by_side(
+        is_parallel,
+        || activities.breakdown(&spans, is_parallel),
+        || tracked.map(|(tracks, starts)| at(tracks, starts)),
+    );
+    let text = |activity: Activity| vocabulary.activity(activity);
+    let [op_activity, range_activity]: [Column<Symbol>; 2] =
+        [of_ops, of_ranges].map(|found| found.into_iter().map(|activity| activity.map(text)).collect());
+    let calls = 0..launches.len() as u32;
+    let launch_activity = calls.map(|call| names.call_activity(&launches.name, call).map(text)).collect();
+    let gpu_activity = gpu_ops.kind.iter().zip(is_communication).map(|(kind, &communicates)| {
+        if communicates && !kinds.has(kind) { Some(text(Activity::Communication)) } else { kind }
+    });
+    let gpu_activity = gpu_activity.collect();
+    move |tables| {
+        store_steps(&steps, &spans, &parts, &mut tables.steps);
         let Tables { ops, launches, gpu_ops, memory, ranges, .. } = tables;
-        let is_parallel = options.threads != Some(1);
-        let mut id_stats = Stats::default();
-        let (external_ids, (correlations, nesting, around)) = side_by_side(
-            is_parallel,
-            || ExternalIds::new(ops, launches, gpu_ops, &mut id_stats),
-            || {
-                let correlations = Correlations::new(tables, &trace.tracks, stats);
-                let nesting = Nesting::find(tables, trace.tracks.len(), &trace.symbols);
-                (
-                    correlations,
-                    nesting,
-                    launches::enclosing_operators(launches, ops, order, names, &trace.tracks),
-                )
-            },
-        );
-        stats.merge(&id_stats);
-        let launch_ops = launches::find_ops(launches, ops, around, &external_ids, stats);
-        let mut gpu = gpu::link(gpu_ops, &correlations, &launch_ops, &external_ids, stats);
-        let gpu_ranges = nesting.of_gpu_ops(&mut gpu);
-        gpu::note_launches(launches, names, &gpu, &launch_ops, &nesting.launches, stats);
-        let kinds = CopyKinds::new(&trace.symbols);
-        let is_communication = gpu::communication(tables, names, &gpu.ops, kinds);
-        let sync_launch_row = sync_launches(tables, &correlations);
-        let annotation_op_row = annotation_ops(tables, &external_ids);
-        // The indices are as large as a column each, and no longer needed.
-        drop((correlations, external_ids));
-
-        let steps = Steps::find(trace, names, options);
-        let mut launch_steps = steps.of_calls(launches);
-        let spans = delimit(&steps, gpu_ops, &gpu, &launch_steps, stats);
-        place_straddling_calls(launches, &steps, &mut launch_steps);
-        let gpu_step = (gpu.launches.iter().zip(gpu_ops.start_ns.values())).map(|(&launch, &start)| {
-            if launch == NONE { steps::step_on_gpu(&spans, start) } else { launch_steps[launch as usize] }
-        });
-        let at = |tracks: &Column<u32>, starts: &Column<i64>| {
-            let instants = tracks.values().iter().zip(starts.values());
-            steps.numbers(instants.map(|(&track, &start)| steps.at(track, start)))
-        };
-        let [of_ops, of_ranges] = [&ops.name, &ranges.name].map(|column| {
-            let activity = |index| names.activity(column, index, steps.is_mark(column.get(index as usize)));
-            (0..column.len() as u32).map(activity).collect::<Vec<_>>()
-        });
-        let activities = Activities {
-            tables,
-            ops: &of_ops,
-            ranges: &of_ranges,
-            tree,
-            range_parents: &nesting.parents,
-            is_communication: &is_communication,
-            kinds,
-        };
-        let (parts, [op_step, memory_step, range_step]) = side_by_side(
-            is_parallel,
-            || activities.breakdown(&spans, is_parallel),
-            || {
-                [
-                    at(&ops.track, &ops.start_ns),
-                    at(&memory.track, &memory.start_ns),
-                    at(&ranges.track, &ranges.start_ns),
-                ]
-            },
-        );
-        let text = |activity: Activity| vocabulary.activity(activity);
-        let column =
-            |activities: Vec<Option<Activity>>| activities.into_iter().map(|a| a.map(text)).collect();
-        let launch_activity =
-            (0..launches.len() as u32).map(|call| names.call_activity(&launches.name, call).map(text));
-        let gpu_activity = gpu_ops.kind.iter().zip(&is_communication).map(|(kind, &communicates)| {
-            if communicates && !kinds.has(kind) { Some(text(Activity::Communication)) } else { kind }
-        });
-        Self {
-            op_activity: column(of_ops),
-            range_activity: column(of_ranges),
-            launch_activity: launch_activity.collect(),
-            gpu_activity: gpu_activity.collect(),
-            op_step,
-            memory_step,
-            range_step,
-            launch_range_row: rows(nesting.launches, &ranges.row),
-            gpu_range_row: rows(gpu_ranges, &ranges.row),
-            range_depth: ranges::depths(nesting.depths),
-            range_parent_row: rows(nesting.parents, &ranges.row),
-            gpu_step: steps.numbers(gpu_step),
-            launch_step: steps.numbers(launch_steps.iter().copied()),
-            launch_op_row: rows(launch_ops.ops, &ops.row),
-            gpu_launch_row: rows(gpu.launches, &launches.row),
-            gpu_op_row: rows(gpu.ops, &ops.row),
-            gpu_link: Column::from_values(gpu.links.iter().map(|&link| vocabulary.link(link)).collect()),
-            is_communication: Column::from_values(is_communication),
-            sync_launch_row,
-            annotation_op_row,
-            parts,
-            steps,
-            spans,
-        }
+        (ops.activity, ops.step) = (op_activity, op_step);
+        (ranges.activity, ranges.step) = (range_activity, range_step);
+        (launches.activity, launches.step) = (launch_activity, launch_step);
+        (gpu_ops.activity, gpu_ops.step) = (gpu_activity, gpu_step);
+        memory.step = memory_step;
     }
+}
 
-    pub(super) fn store(self, tables: &mut Tables) {
-        self.store_steps(tables);
-        let Tables { ops, launches, gpu_ops, syncs, gpu_annotations, memory, ranges, .. } = tables;
-        ops.activity = self.op_activity;
-        ranges.activity = self.range_activity;
-        launches.activity = self.launch_activity;
-        gpu_ops.activity = self.gpu_activity;
-        ops.step = self.op_step;
-        memory.step = self.memory_step;
-        ranges.step = self.range_step;
-        ranges.depth = self.range_depth;
-        ranges.parent_row = self.range_parent_row;
-        launches.range_row = self.launch_range_row;
-        gpu_ops.range_row = self.gpu_range_row;
-        launches.step = self.launch_step;
-        launches.op_row = self.launch_op_row;
-        gpu_ops.step = self.gpu_step;
-        gpu_ops.launch_row = self.gpu_launch_row;
-        gpu_ops.op_row = self.gpu_op_row;
-        gpu_ops.link = self.gpu_link;
-        gpu_ops.is_communication = self.is_communication;
-        syncs.launch_row = self.sync_launch_row;
-        gpu_annotations.op_row = self.annotation_op_row;
-    }
-
-    fn store_steps(&self, tables: &mut Tables) {
-        for ((host, span), parts) in self.steps.hosts.iter().zip(&self.spans).zip(&self.parts) {
-            let &[kernel_ns, memcpy_ns, memset_ns, communication_ns, ..] = parts;
-            let &[.., runtime_ns, dataloader_ns, cpu_exec_ns, other_ns] = parts;
-            tables.steps.push(StepRow {
-                step: host.number,
-                name: host.name,
-                row: host.row,
-                start_ns: span.start,
-                total_ns: span.end.saturating_sub(span.start),
-                host_start_ns: host.start,
-                host_dur_ns: host.end.saturating_sub(host.start),
-                is_partial: span.is_partial,
-                kernel_ns,
-                memcpy_ns,
-                memset_ns,
-                communication_ns,
-                runtime_ns,
-                dataloader_ns,
-                cpu_exec_ns,
-                other_ns,
-            });
-        }
+/// Fills the table of steps.
+fn store_steps(steps: &Steps, spans: &[StepSpan], parts: &[Parts], table: &mut schema::Steps) {
+    for ((host, span), parts) in steps.hosts.iter().zip(spans).zip(parts) {
+        let &[kernel_ns, memcpy_ns, memset_ns, communication_ns, ..] = parts;
+        let &[.., runtime_ns, dataloader_ns, cpu_exec_ns, other_ns] = parts;
+        table.push(StepRow {
+            step: host.number,
+            name: host.name,
+            row: host.row,
+            start_ns: span.start,
+            total_ns: span.end.saturating_sub(span.start),
+            host_start_ns: host.start,
+            host_dur_ns: host.end.saturating_sub(host.start),
+            is_partial: span.is_partial,
+            kernel_ns,
+            memcpy_ns,
+            memset_ns,
+            communication_ns,
+            runtime_ns,
+            dataloader_ns,
+            cpu_exec_ns,
+            other_ns,
+        });
     }
 }
 

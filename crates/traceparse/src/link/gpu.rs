@@ -6,48 +6,10 @@ use std::collections::BTreeSet;
 use super::NONE;
 use super::ids::IdIndex;
 use super::launches::{Claim, ExternalIds, LaunchOps};
-use super::names::{Class, Names};
+use super::names::{Class, Link, Names};
 use crate::schema::{Column, GpuOps, Launches, Symbol, SymbolTable, Table, Tables};
 use crate::stats::{Code, Stats};
 use crate::tracks::TrackTable;
-
-/// How the op of a piece of GPU work was found, or why there is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Link {
-    ExternalId,
-    Containment,
-    GpuExternalId,
-    NvtxRange,
-    NoOp,
-    NoLaunch,
-    NoCorrelation,
-}
-
-impl Link {
-    /// Every link, by number.
-    pub(super) const ALL: [Self; 7] = [
-        Self::ExternalId,
-        Self::Containment,
-        Self::GpuExternalId,
-        Self::NvtxRange,
-        Self::NoOp,
-        Self::NoLaunch,
-        Self::NoCorrelation,
-    ];
-
-    /// The name users see.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::ExternalId => "external_id",
-            Self::Containment => "containment",
-            Self::GpuExternalId => "gpu_external_id",
-            Self::NvtxRange => "nvtx_range",
-            Self::NoOp => "no_op",
-            Self::NoLaunch => "no_launch",
-            Self::NoCorrelation => "no_correlation",
-        }
-    }
-}
 
 /// Launch, op and link of every piece of GPU work, by index.
 pub(super) struct GpuLinks {

@@ -5,8 +5,8 @@ use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeMap;
 
 use super::NONE;
-use super::extents::Extents;
 use super::names::{Class, Names, step_number};
+use super::order::Extents;
 use crate::options::ReadOptions;
 use crate::schema::{Ops, Ranges, Symbol, SymbolTable, Table, Tables};
 use crate::trace::Trace;

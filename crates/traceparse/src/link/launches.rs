@@ -1,11 +1,9 @@
 //! From launches to the ops that made them.
 
 use super::NONE;
-use super::containment::innermost_containers;
-use super::extents::Extents;
 use super::ids::IdIndex;
 use super::names::{Class, Names};
-use super::order::TrackOrder;
+use super::order::{Extents, TrackOrder, innermost_containers};
 use crate::schema::{Column, GpuOps, Launches, Ops, Table};
 use crate::stats::{Code, Stats};
 use crate::tracks::TrackTable;

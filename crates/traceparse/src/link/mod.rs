@@ -5,44 +5,31 @@
 //! GPU work has the most to do, and shares again.
 
 mod backward;
+mod breakdown;
 mod calls;
-mod containment;
-mod extents;
-mod frames;
 mod gpu;
 mod host_steps;
 mod ids;
 mod launches;
-mod modules;
 mod names;
-mod op_tree;
 mod ops;
 mod order;
-mod phases;
 mod python;
 mod ranges;
-mod roles;
-mod selection;
 mod steps;
 mod threads;
-mod vocabulary;
 
 #[cfg(test)]
 mod tests;
 
 use crate::options::ReadOptions;
-use crate::schema::{Column, Tables};
+use crate::schema::{Column, Steps, Tables};
 use crate::stats::Stats;
 use crate::trace::Trace;
 
-use calls::CallColumns;
-use extents::Extents;
-use frames::FrameColumns;
-use names::Names;
-use op_tree::OpTree;
-use ops::OpColumns;
-use order::TrackOrder;
-use vocabulary::Vocabulary;
+use names::{Names, Vocabulary};
+use ops::OpTree;
+use order::{Extents, TrackOrder};
 
 /// No row.
 const NONE: u32 = u32::MAX;
@@ -52,7 +39,7 @@ pub(crate) fn link(trace: &mut Trace, options: &ReadOptions) {
     let names = Names::new(&trace.symbols);
     let vocabulary = Vocabulary::new(&mut trace.symbols);
     let mut stats = Stats::default();
-    let (tree, calls, ops, frames) = {
+    let (tree, store_calls, store_ops, store_callers) = {
         let trace = &*trace;
         let table = &trace.tables.ops;
         let extents = Extents::new(&table.start_ns, &table.dur_ns);
@@ -60,17 +47,19 @@ pub(crate) fn link(trace: &mut Trace, options: &ReadOptions) {
         let tree = OpTree::new(&order, extents, &mut stats);
         let find = Find { trace, names: &names, vocabulary: &vocabulary, order: &order, tree: &tree };
         let is_parallel = options.threads != Some(1);
-        let ((ops, frames), calls) = side_by_side(
+        let ((ops, callers), calls) = side_by_side(
             is_parallel,
-            || side_by_side(is_parallel, || find.ops(), || find.frames()),
-            || find.calls(options, &mut stats),
+            || side_by_side(is_parallel, || ops::find(find), || python::find(trace)),
+            || calls::find(find, options, &mut stats),
         );
-        (tree, calls, ops, frames)
+        (tree, calls, ops, callers)
     };
-    ops.store(trace, tree);
-    calls.store(&mut trace.tables);
-    frames.store(&mut trace.tables, &mut stats);
-    selection::clear_unfounded(&mut trace.tables, options);
+    let tables = &mut trace.tables;
+    tree.store(&mut tables.ops);
+    store_ops(tables);
+    store_calls(tables);
+    store_callers(tables, &mut stats);
+    clear_unfounded(tables, options);
     // Last, when nothing is held beside the tables: these are the largest columns.
     threads::store_idents(&mut trace.tables, &trace.tracks, options);
     trace.tables.threads = threads::threads(&trace.tables.metadata, &trace.tracks, &trace.symbols);
@@ -89,20 +78,6 @@ struct Find<'a> {
     vocabulary: &'a Vocabulary,
     order: &'a TrackOrder,
     tree: &'a OpTree,
-}
-
-impl Find<'_> {
-    fn calls(self, options: &ReadOptions, stats: &mut Stats) -> CallColumns {
-        CallColumns::find(self, options, stats)
-    }
-
-    fn ops(self) -> OpColumns {
-        OpColumns::find(self)
-    }
-
-    fn frames(self) -> FrameColumns {
-        FrameColumns::find(self.trace)
-    }
 }
 
 /// Both results; the first comes from a thread of its own if `is_parallel`.
@@ -127,4 +102,30 @@ fn rows(indices: Vec<u32>, rows: &Column<u32>) -> Column<u32> {
     // No row has the number NONE: a source has fewer events.
     let row = |index: u32| numbers.get(index as usize).copied().unwrap_or(NONE);
     Column::from_sentinel(indices.into_iter().map(row).collect(), NONE)
+}
+
+/// Clears what was derived from tables that were not read: no link found there is no link missing.
+fn clear_unfounded(tables: &mut Tables, options: &ReadOptions) {
+    if !options.wants_column("gpu_ops", "name") {
+        tables.gpu_ops.is_communication = Column::default();
+        tables.gpu_ops.activity = Column::default();
+    }
+    if !(options.wants_column("ops", "name") && options.wants_column("ops", "category")) {
+        tables.ops.is_annotation = Column::default();
+    }
+    if !options.wants("ops") {
+        // Ranges mark steps only where no op does.
+        tables.ranges.activity = Column::default();
+    }
+    let has_calls = options.wants("launches") && options.wants("gpu_ops");
+    let has_host = options.wants("ops") && options.wants("ranges");
+    if !(has_calls && has_host) {
+        tables.gpu_ops.link = Column::default();
+        tables.steps = Steps::default();
+        tables.gpu_ops.step = Column::default();
+        tables.launches.step = Column::default();
+        tables.ops.step = Column::default();
+        tables.ranges.step = Column::default();
+        tables.memory.step = Column::default();
+    }
 }

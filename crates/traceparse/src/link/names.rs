@@ -1,4 +1,5 @@
-//! What an activity is: the names and patterns that say so. Each distinct name is classified once.
+//! What an activity is: the names and patterns that say so, and the texts that columns say it with.
+//! Each distinct name is classified once.
 
 use crate::schema::{Column, Ops, Symbol, SymbolTable};
 
@@ -54,32 +55,67 @@ impl Class {
     }
 }
 
-/// What an op, a range, a call or a piece of GPU work does, in the terms of the columns `activity`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Activity {
-    Step,
-    DataLoading,
-    Communication,
-    Optimizer,
-    Launch,
-    Wait,
+/// Declares what columns say of a row, each value with the text that users see.
+macro_rules! vocabulary {
+    ($( #[doc = $doc:literal] $column:ident: $kind:ident { $( $value:ident = $text:literal, )* } )*) => {
+        $(
+            #[doc = $doc]
+            #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+            pub(super) enum $kind { $( $value, )* }
+        )*
+
+        /// Symbols of the texts that the link stage writes.
+        pub(super) struct Vocabulary {
+            $( $column: [Symbol; [$( $text ),*].len()], )*
+            /// By symbol: the module instance that a name of a frame tells.
+            modules: Vec<Option<Symbol>>,
+        }
+
+        impl Vocabulary {
+            pub(super) fn new(symbols: &mut SymbolTable) -> Self {
+                let names = symbols.classify(|text| module_name(text).map(str::to_owned));
+                let modules = names.into_iter().map(|name| name.map(|name| symbols.intern(&name))).collect();
+                Self { modules, $( $column: [$( $text ),*].map(|text| symbols.intern(text)), )* }
+            }
+
+            $( pub(super) fn $column(&self, value: $kind) -> Symbol {
+                self.$column[value as usize]
+            } )*
+
+            /// The module instance that a frame's name tells; the name itself if it tells none.
+            pub(super) fn module(&self, name: Symbol) -> Symbol {
+                self.modules.get(name.index()).copied().flatten().unwrap_or(name)
+            }
+        }
+    };
 }
 
-impl Activity {
-    /// Every activity, by number.
-    pub(super) const ALL: [Self; 6] =
-        [Self::Step, Self::DataLoading, Self::Communication, Self::Optimizer, Self::Launch, Self::Wait];
-
-    /// The name users see.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Step => "step",
-            Self::DataLoading => "data_loading",
-            Self::Communication => "communication",
-            Self::Optimizer => "optimizer",
-            Self::Launch => "launch",
-            Self::Wait => "wait",
-        }
+vocabulary! {
+    /// What an op, a range, a call or a piece of GPU work does.
+    activity: Activity {
+        Step = "step",
+        DataLoading = "data_loading",
+        Communication = "communication",
+        Optimizer = "optimizer",
+        Launch = "launch",
+        Wait = "wait",
+    }
+    /// What part of training an op belongs to.
+    phase: Phase {
+        Other = "other",
+        Forward = "forward",
+        Backward = "backward",
+        Optimizer = "optimizer",
+    }
+    /// How the op of a piece of GPU work was found, or why there is none.
+    link: Link {
+        ExternalId = "external_id",
+        Containment = "containment",
+        GpuExternalId = "gpu_external_id",
+        NvtxRange = "nvtx_range",
+        NoOp = "no_op",
+        NoLaunch = "no_launch",
+        NoCorrelation = "no_correlation",
     }
 }
 
@@ -141,7 +177,7 @@ pub(super) fn step_number(name: &str) -> Option<i32> {
 }
 
 /// The module instance that a frame's name tells, such as `Linear_3`.
-pub(super) fn module_name(name: &str) -> Option<&str> {
+fn module_name(name: &str) -> Option<&str> {
     name.strip_prefix(MODULE_PREFIX)
 }
 

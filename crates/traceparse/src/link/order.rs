@@ -1,8 +1,50 @@
-//! Rows of a table grouped by track and ordered in time.
+//! Rows in time: where they start and end, their order on each track, and which contains which.
 
 use std::cmp::Reverse;
 
-use super::extents::Extents;
+use framekernels::interval::OpenIntervals;
+
+use super::NONE;
+use crate::schema::Column;
+
+/// Starts and ends of the rows of one table; a row without a duration ends where it starts.
+#[derive(Clone, Copy)]
+pub(super) struct Extents<'a> {
+    starts: &'a [i64],
+    /// Empty where no row has a duration; a null holds 0.
+    durations: &'a [i64],
+}
+
+impl<'a> Extents<'a> {
+    pub(super) fn new(start_ns: &'a Column<i64>, dur_ns: &'a Column<i64>) -> Self {
+        Self { starts: start_ns.values(), durations: dur_ns.values() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    pub(super) fn starts(&self) -> &'a [i64] {
+        self.starts
+    }
+
+    #[inline]
+    pub(super) fn start(&self, index: u32) -> i64 {
+        self.starts[index as usize]
+    }
+
+    #[inline]
+    pub(super) fn end(&self, index: u32) -> i64 {
+        let duration = self.durations.get(index as usize).copied().unwrap_or(0);
+        self.starts[index as usize].saturating_add(duration.max(0))
+    }
+
+    /// Start and end.
+    #[inline]
+    pub(super) fn of(&self, index: u32) -> (i64, i64) {
+        (self.start(index), self.end(index))
+    }
+}
 
 /// Row indices by track and, within a track, by (start, longer first, order of the source).
 pub(super) struct TrackOrder {
@@ -78,10 +120,59 @@ impl TrackOrder {
     }
 }
 
+/// For each row of `inner`, the innermost row of `outer` on the same track that is a `candidate`
+/// and contains what `reach` gives as start and end of the row; [`NONE`] if there is none.
+///
+/// Both tables are swept once, track by track; overlaps in part do not mislead the sweep.
+pub(super) fn innermost_containers(
+    outer: &TrackOrder,
+    extents: Extents<'_>,
+    candidate: impl Fn(u32) -> bool,
+    inner: &TrackOrder,
+    reach: impl Fn(u32) -> (i64, i64),
+    inner_rows: usize,
+) -> Vec<u32> {
+    let mut containers = vec![NONE; inner_rows];
+    let mut open = OpenIntervals::default();
+    for (track, rows) in inner.tracks() {
+        open.clear();
+        let mut waiting = outer.track(track);
+        for &row in rows {
+            let (start, end) = reach(row);
+            while let Some((&next, rest)) = waiting.split_first() {
+                if extents.start(next) > start {
+                    break;
+                }
+                if candidate(next) {
+                    open.push(extents.end(next), next);
+                }
+                waiting = rest;
+            }
+            containers[row as usize] = open.innermost(end).unwrap_or(NONE);
+        }
+    }
+    containers
+}
+
+/// For each row, the innermost earlier row of its track that it lies in; [`NONE`] if there is none.
+pub(super) fn innermost_enclosing(order: &TrackOrder, extents: Extents<'_>) -> Vec<u32> {
+    let mut containers = vec![NONE; extents.len()];
+    let mut open = OpenIntervals::default();
+    for (_, rows) in order.tracks() {
+        open.clear();
+        for &row in rows {
+            let (start, end) = (extents.start(row), extents.end(row));
+            // A row that only touches the end of another does not lie in it.
+            containers[row as usize] = open.innermost(end.max(start.saturating_add(1))).unwrap_or(NONE);
+            open.push(end, row);
+        }
+    }
+    containers
+}
+
 #[cfg(test)]
 mod tests {
-    use super::TrackOrder;
-    use crate::link::extents::Extents;
+    use super::{Extents, TrackOrder};
     use crate::schema::Column;
 
     #[test]

@@ -1,23 +1,34 @@
 //! Which Python frame called which.
 
-use super::NONE;
-use super::containment::innermost_enclosing;
-use super::extents::Extents;
 use super::ids::IdIndex;
-use super::order::TrackOrder;
-use crate::schema::{PythonFrames, Table};
+use super::order::{Extents, TrackOrder, innermost_enclosing};
+use super::{NONE, rows};
+use crate::schema::{PythonFrames, Table, Tables};
+use crate::stats::{Code, Stats};
+use crate::trace::Trace;
+
+/// Finds the callers of Python frames; returns what stores them.
+pub(super) fn find(trace: &Trace) -> impl FnOnce(&mut Tables, &mut Stats) + Send + use<> {
+    let frames = &trace.tables.python;
+    let Callers { parents, cycles } = callers(frames, trace.tracks.len());
+    let parent_row = rows(parents, &frames.row);
+    move |tables, stats| {
+        tables.python.parent_row = parent_row;
+        stats.note_many(Code::ParentCycle, cycles, None);
+    }
+}
 
 /// Callers of Python frames, by index.
-pub(super) struct Callers {
+struct Callers {
     /// [`NONE`] for roots, and where the caller is not in the trace.
-    pub(super) parents: Vec<u32>,
+    parents: Vec<u32>,
     /// Links that were cut because frames named each other as callers.
-    pub(super) cycles: u64,
+    cycles: u64,
 }
 
 /// The caller of every frame: by its recorded parent id; for frames without ids, which the
 /// interpreter's own work has, the innermost frame around them on their thread.
-pub(super) fn callers(python: &PythonFrames, track_count: usize) -> Callers {
+fn callers(python: &PythonFrames, track_count: usize) -> Callers {
     let starts = python.start_ns.values();
     let ids = IdIndex::new(&python.python_id, starts);
     let mut parents: Vec<u32> = (0..python.len())

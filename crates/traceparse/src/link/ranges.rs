@@ -1,11 +1,10 @@
 //! How NVTX ranges nest, and which calls they enclose.
 
 use super::NONE;
-use super::containment::{innermost_containers, innermost_enclosing};
-use super::extents::Extents;
-use super::gpu::{GpuLinks, Link};
-use super::order::TrackOrder;
-use crate::schema::{Column, SymbolTable, Table, Tables};
+use super::gpu::GpuLinks;
+use super::names::Link;
+use super::order::{Extents, TrackOrder, innermost_containers, innermost_enclosing};
+use crate::schema::{SymbolTable, Table, Tables};
 
 /// Parents and depths of ranges, and the ranges of launches, by index.
 pub(super) struct Nesting {
@@ -69,9 +68,4 @@ impl Nesting {
         }
         ranges
     }
-}
-
-/// The column of depths; null for what does not nest.
-pub(super) fn depths(depths: Vec<u32>) -> Column<u32> {
-    Column::from_sentinel(depths, NONE)
 }

@@ -4,9 +4,9 @@ use framekernels::interval::IntervalTree;
 use hashbrown::{HashMap, HashSet};
 
 use super::NONE;
-use super::extents::Extents;
 use super::host_steps::{self, HostStep, HostSteps};
 use super::names::Names;
+use super::order::Extents;
 use crate::options::ReadOptions;
 use crate::schema::{Column, Launches, Symbol};
 use crate::stats::{Code, Stats};

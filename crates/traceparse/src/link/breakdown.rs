@@ -4,22 +4,116 @@
 //! is `other`. Each part is what its activity covers of the time that the ones before left over, so
 //! the parts are disjoint and sum to the step.
 
+use super::gpu::CopyKinds;
+use super::names::Activity;
+use super::order::Extents;
+use super::steps::StepSpan;
+use super::{NONE, side_by_side};
+use crate::schema::{Table, Tables};
+
 /// Number of activities: kernel, memcpy, memset, communication, runtime, dataloader, cpu exec.
-pub(crate) const ACTIVITIES: usize = 7;
+const ACTIVITIES: usize = 7;
 
 /// Time of each activity in order of priority, then the rest, ns.
-pub(crate) type Parts = [i64; ACTIVITIES + 1];
+pub(super) type Parts = [i64; ACTIVITIES + 1];
+
+/// Parts of a step in order of priority.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Kernel,
+    Memcpy,
+    Memset,
+    Communication,
+    Runtime,
+    DataLoader,
+    CpuExec,
+}
+
+/// What decides the part of a step that a row counts as.
+pub(super) struct Activities<'a> {
+    pub(super) tables: &'a Tables,
+    /// What each op does and the op around it, by index.
+    pub(super) ops: Nested<'a>,
+    /// The same of each range.
+    pub(super) ranges: Nested<'a>,
+    pub(super) is_communication: &'a [bool],
+    pub(super) kinds: CopyKinds,
+}
+
+/// What rows do, and the indices of the rows around them.
+type Nested<'a> = (&'a [Option<Activity>], &'a [u32]);
+
+impl Activities<'_> {
+    /// The breakdown of each step.
+    pub(super) fn breakdown(&self, spans: &[StepSpan], is_parallel: bool) -> Vec<Parts> {
+        let bounds: Vec<_> = spans.iter().map(|span| (span.start, span.end)).collect();
+        let (of_gpu, of_host) = side_by_side(is_parallel, || self.gpu_work(), || self.host_work());
+        let mut of_host = of_host.into_iter();
+        let both = of_gpu.map(|of_gpu| Union::of_both(of_gpu, of_host.next().unwrap_or_default()));
+        step_parts(&bounds, &both)
+    }
+
+    /// When GPU work of each activity ran.
+    fn gpu_work(&self) -> [Vec<(i64, i64)>; ACTIVITIES] {
+        let mut unions: [Union; ACTIVITIES] = Default::default();
+        let gpu_ops = &self.tables.gpu_ops;
+        let extents = Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns);
+        for (index, &communicates) in (0..gpu_ops.len() as u32).zip(self.is_communication) {
+            let part = match gpu_ops.kind.get(index as usize) {
+                kind if kind.is_some() && kind == self.kinds.memcpy => Part::Memcpy,
+                kind if kind.is_some() && kind == self.kinds.memset => Part::Memset,
+                _ if communicates => Part::Communication,
+                _ => Part::Kernel,
+            };
+            unions[part as usize].add(extents.of(index));
+        }
+        unions.map(Union::finish)
+    }
+
+    /// When the host was at each activity. A mark takes no time and adds none.
+    fn host_work(&self) -> [Vec<(i64, i64)>; ACTIVITIES] {
+        let mut unions: [Union; ACTIVITIES] = Default::default();
+        let Tables { ops, ranges, launches, .. } = self.tables;
+        add_nested(Extents::new(&ops.start_ns, &ops.dur_ns), self.ops, &mut unions);
+        add_nested(Extents::new(&ranges.start_ns, &ranges.dur_ns), self.ranges, &mut unions);
+        let extents = Extents::new(&launches.start_ns, &launches.dur_ns);
+        let calls = &mut unions[Part::Runtime as usize];
+        (0..launches.len() as u32).for_each(|call| calls.add(extents.of(call)));
+        unions.map(Union::finish)
+    }
+}
+
+/// Adds ops or ranges, without those that lie in one of the same or of a higher priority.
+fn add_nested(extents: Extents<'_>, (activities, parents): Nested<'_>, unions: &mut [Union; ACTIVITIES]) {
+    for (row, (&activity, &parent)) in (0..).zip(activities.iter().zip(parents)) {
+        let Some(part) = host_part(activity) else { continue };
+        let around = if parent == NONE { None } else { host_part(activities[parent as usize]) };
+        if around.is_none_or(|around| (part as usize) < around as usize) {
+            unions[part as usize].add(extents.of(row));
+        }
+    }
+}
+
+/// The part of a step that an op, annotation or range counts as; none if it marks a step.
+fn host_part(activity: Option<Activity>) -> Option<Part> {
+    match activity {
+        Some(Activity::Step) => None,
+        Some(Activity::DataLoading) => Some(Part::DataLoader),
+        Some(Activity::Communication) => Some(Part::Communication),
+        _ => Some(Part::CpuExec),
+    }
+}
 
 /// Intervals on their way to a union of them: sorted, disjoint and not empty once they are finished.
 #[derive(Debug, Default)]
-pub(crate) struct Union {
+struct Union {
     parts: Vec<(i64, i64)>,
     is_unsorted: bool,
 }
 
 impl Union {
     /// The union of two finished ones.
-    pub(crate) fn of_both(a: Vec<(i64, i64)>, b: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+    fn of_both(a: Vec<(i64, i64)>, b: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
         if a.is_empty() || b.is_empty() {
             return if a.is_empty() { b } else { a };
         }
@@ -30,7 +124,7 @@ impl Union {
 
     /// Adds an interval; an empty one adds nothing.
     #[inline]
-    pub(crate) fn add(&mut self, (start, end): (i64, i64)) {
+    fn add(&mut self, (start, end): (i64, i64)) {
         if end <= start {
             return;
         }
@@ -46,7 +140,7 @@ impl Union {
     }
 
     /// The intervals in order, those that overlap or touch as one.
-    pub(crate) fn finish(self) -> Vec<(i64, i64)> {
+    fn finish(self) -> Vec<(i64, i64)> {
         let Self { mut parts, is_unsorted } = self;
         if is_unsorted {
             parts.sort_unstable();
@@ -66,7 +160,7 @@ impl Union {
 ///
 /// `activities` are the instants at which each activity runs, on any thread, stream or device, as
 /// finished unions.
-pub(crate) fn step_parts(steps: &[(i64, i64)], activities: &[Vec<(i64, i64)>; ACTIVITIES]) -> Vec<Parts> {
+fn step_parts(steps: &[(i64, i64)], activities: &[Vec<(i64, i64)>; ACTIVITIES]) -> Vec<Parts> {
     // What lies before a step is passed over once; one step after the other, what is left of it stays
     // in the caches.
     let mut waiting = activities.each_ref().map(Vec::as_slice);
