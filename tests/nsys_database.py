@@ -104,3 +104,17 @@ def findings(trace: ks.Trace, *, severity: str | None = None) -> dict[str, Place
         frame = frame.filter(pl.col("severity") == severity)
     rows = frame.select("code", "count", "source", "first_rowid").iter_rows()
     return {code: (count, source, rowid) for code, count, source, rowid in rows}
+
+
+def write_training_steps(path: Path) -> Path:
+    """A recording of two training steps, ranges called ``train_step``."""
+    database = Database(path)
+    for step in range(2):
+        start = 10_000_000 * step
+        database.range("train_step", start, start + 9_000_000)
+        for number in range(3):
+            at, correlation = start + 1_000_000 * number, 10 * step + number + 1
+            database.range(f"aten::mm, op_id = {correlation}", at, at + 900_000)
+            database.call(at + 100, at + 5_000, correlation=correlation)
+            database.kernel(at + 50_000, at + 800_000, correlation=correlation)
+    return database.close()

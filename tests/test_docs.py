@@ -1,58 +1,131 @@
-"""What README and the page of commands show first is run, on a small demo trace."""
+"""The commands and programs of every page are run on small traces, and its links lead somewhere."""
 
 from __future__ import annotations
 
+import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from kernelscope import _traceparse
+from kernelscope import _traceparse, analysis
+from kernelscope.batch import run
+from nsys_database import write_training_steps
 
 ROOT = Path(__file__).resolve().parents[1]
-START = (ROOT / "README.md").read_text().split("## Start\n")[1].split("\n## ")[0]
-TEXTS = {"README.md": START, "docs/commands.md": (ROOT / "docs/commands.md").read_text()}
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in (*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md")))
+    if path.name != "CHANGELOG.md"
+}
+# Commands that need a network, a GPU, a cluster or a build of the project.
+ELSEWHERE = re.compile(r"pip |make |nsys |cargo |python -m kernelscope.capture |.* --scheduler ")
+OPTIONAL = ("duckdb", "nvtx", "pandas", "torch")
+# What the programs of a page leave to the reader.
+PRELUDES = {
+    "docs/capture.md": "import nvtx\nimport torch\nfrom kernelscope import capture\n"
+    "batch = torch.ones(2, 4)\n"
+    "model = lambda batch: torch.nn.Linear(4, 1)(batch).sum()\nstep, batches = model, [batch] * 4\n"
+}
+# What the output of a page shows somewhere.
+SHOWN = {"README.md": ("Look first at", "slow_rank")}
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A folder with the traces that the pages name."""
+def _examples(text: str) -> list[tuple[str, str]]:
+    """The commands and programs of a page, in order, each with its language."""
+    found = []
+    for language, block in re.findall(r"^```(console|python)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        if language == "python":
+            found.append((language, block))
+        else:
+            found += [(language, line) for line in re.findall(r"^\$ (.*)", block, re.MULTILINE)]
+    return found
+
+
+WITH_EXAMPLES = {page: examples for page, text in PAGES.items() if (examples := _examples(text))}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the traces that the pages name, and ``kernelscope`` in ``bin``."""
+    folder = tmp_path_factory.mktemp("docs")
     layout = _traceparse.demo_layouts()[0]
-    for name, is_gzip in (("rank0.pt.trace.json.gz", True), ("after.json", False)):
-        folder = tmp_path / "demo"
-        folder.mkdir()
+    for out, ranks, gzip in ((folder / "traces", 8, False), (folder / "one", 1, True)):
+        out.mkdir()
         _traceparse.write_demo(
-            folder, size_bytes=300_000, ranks=1, seed=0, layout=layout, gzip=is_gzip, truth=False
+            out, size_bytes=300_000, ranks=ranks, seed=0, layout=layout, gzip=gzip, truth=False
         )
-        (path,) = folder.iterdir()
-        path.rename(tmp_path / name)
-        shutil.rmtree(folder)
-    return tmp_path
+    (packed,) = (folder / "one").iterdir()
+    for name in ("rank0.pt.trace.json.gz", "before.json.gz", "after.json.gz"):
+        shutil.copy(packed, folder / name)
+    for name in ("trace.json", "after.json"):
+        shutil.copy(folder / "traces" / "rank0.pt.trace.json", folder / name)
+    write_training_steps(folder / "report.sqlite")
+    command = folder / "bin" / "kernelscope"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m kernelscope "$@"\n')
+    command.chmod(0o755)
+    return folder
 
 
-@pytest.mark.parametrize("page", TEXTS)
-def test_programs(place: Path, page: str) -> None:
-    for program in re.findall(r"```python\n(.*?)```", TEXTS[page], flags=re.DOTALL):
-        command = [sys.executable, "-c", program]
-        done = subprocess.run(command, capture_output=True, check=False, cwd=place, text=True)
-        assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize("page", WITH_EXAMPLES)
+def test_examples(inputs: Path, tmp_path: Path, page: str) -> None:
+    place = shutil.copytree(inputs, tmp_path / "place")
+    if not any(example.startswith("kernelscope batch") for _, example in WITH_EXAMPLES[page]):
+        for lake in {*re.findall(r'scan\("([\w-]+)"\)', PAGES[page])}:
+            run(place / "traces", place / lake)
+    env = {**os.environ, "PATH": f"{place / 'bin'}:{os.environ['PATH']}", "COLUMNS": "100"}
+    shown, absent = "", []
+    for language, example in WITH_EXAMPLES[page]:
+        program = PRELUDES.get(page, "") + example if language == "python" else example
+        missing = [name for name in OPTIONAL if f"import {name}" in program and find_spec(name) is None]
+        if missing or ELSEWHERE.match(example):
+            absent += missing
+            continue
+        command = [sys.executable if language == "python" else "sh", "-c", program]
+        done = subprocess.run(command, capture_output=True, check=False, cwd=place, env=env, text=True)
+        assert done.returncode == 0, f"{example}\n{done.stderr}"
+        if language == "console" and "--out" not in example and ">" not in example:
+            assert done.stdout.strip(), example
+        shown += done.stdout + done.stderr
+    assert all(words in shown for words in SHOWN.get(page, ()))
+    if absent:
+        pytest.skip(f"a program needs {', '.join({*absent})}; everything else was run")
 
 
-def test_commands(place: Path, cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    commands = re.findall(r"^\$ kernelscope (.*?)(?: +#.*)?$", START, flags=re.MULTILINE)
-    assert commands
-    for command in commands:
-        done = cli(*shlex.split(command))
-        assert done.returncode == 0, done.stderr
+def test_every_page_with_commands_is_run() -> None:
+    marked = re.compile(r"^(?:\$ )?(?:kernelscope|python|nsys) ", re.MULTILINE)
+    for page, text in PAGES.items():
+        for language, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            assert language in ("console", "python") or not marked.search(block), page
+    readers = "\n".join(program for _, program in WITH_EXAMPLES["docs/cluster.md"])
+    assert all(name in readers for name in ("ks.scan", "duckdb.sql", "pd.read_parquet", "ThreadPoolExecutor"))
 
 
-def test_links_lead_to_files() -> None:
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
-    for page in pages:
-        for link in re.findall(r"\]\(([\w./-]+?)(?:#[\w-]*)?\)", page.read_text()):
-            assert (page.parent / link).exists(), f"{page.name}: {link}"
+def test_every_question_exists() -> None:
+    asked = set(re.findall(r"ks\.analysis\.(\w+)\(", "".join(PAGES.values())))
+    assert len(asked) > 20
+    assert asked <= set(analysis.__all__)
+
+
+def test_readme_is_short_about_clusters() -> None:
+    section = PAGES["README.md"].split("## A whole cluster\n")[1].split("\n## ")[0]
+    blocks = re.findall(r"```\w+\n(.*?)```", section, flags=re.DOTALL)
+    assert len([line for block in blocks for line in block.splitlines() if line]) == 5
+
+
+def _anchors(text: str) -> set[str]:
+    titles = re.findall(r"^#+ (.*)", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files_and_titles(page: str) -> None:
+    for link, anchor in re.findall(r"\]\(([\w./-]*)(?:#([\w-]*))?\)", PAGES[page]):
+        target = (ROOT / page).parent / link if link else ROOT / page
+        assert target.exists(), link
+        assert not anchor or anchor in _anchors(target.read_text()), f"{link}#{anchor}"

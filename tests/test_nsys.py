@@ -1,14 +1,11 @@
-"""Databases of nsys: tables, broken files, costs, and the commands of README."""
+"""Databases of nsys: tables, broken files, costs, and what analyze shows of them."""
 
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import sqlite3
 import stat
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -18,7 +15,7 @@ import pytest
 
 import kernelscope as ks
 from kernelscope import analysis, errors
-from nsys_database import Database, findings
+from nsys_database import Database, findings, write_training_steps
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -508,59 +505,8 @@ def test_their_roofline(trace: ks.Trace) -> None:
     assert (row["attainable_ns"], row["saveable_ns"]) == (None, None)
 
 
-README = Path(__file__).resolve().parents[1] / "README.md"
-
-
-def section() -> str:
-    return README.read_text().split("## From `nsys profile` to answers\n")[1].split("\n## ")[0]
-
-
-def commands() -> list[list[str]]:
-    lines = re.findall(r"^\$ (kernelscope .*)$", section(), flags=re.MULTILINE)
-    return [shlex.split(line)[1:] for line in lines]
-
-
-@pytest.fixture
-def report(tmp_path: Path) -> Path:
-    """A recording of two training steps, under the name that the commands use."""
-    database = Database(tmp_path / "report.sqlite")
-    for step in range(2):
-        start = 10_000_000 * step
-        database.range("train_step", start, start + 9_000_000)
-        for number in range(3):
-            at, correlation = start + 1_000_000 * number, 10 * step + number + 1
-            database.range(f"aten::mm, op_id = {correlation}", at, at + 900_000)
-            database.call(at + 100, at + 5_000, correlation=correlation)
-            database.kernel(at + 50_000, at + 800_000, correlation=correlation)
-    return database.close()
-
-
-@pytest.mark.usefixtures("report")
-@pytest.mark.parametrize("arguments", commands(), ids=" ".join)
-def test_command(cli: Cli, arguments: list[str], tmp_path: Path) -> None:
-    done = cli(*arguments)
-    assert done.returncode == 0, done.stderr
-    if "--out" in arguments:
-        assert (tmp_path / arguments[arguments.index("--out") + 1]).stat().st_size > 0
-    else:
-        assert done.stdout.strip()
-
-
-@pytest.mark.usefixtures("report")
-def test_python(tmp_path: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", section(), flags=re.DOTALL)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, check=False, cwd=tmp_path, text=True
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_road_is_there() -> None:
-    assert {arguments[0] for arguments in commands()} == {"info", "analyze", "stats"}
-    assert len(commands()) >= 6
-
-
-def test_analyze_shows_steps_and_ranges(cli: Cli, report: Path) -> None:
+def test_analyze_shows_steps_and_ranges(cli: Cli, tmp_path: Path) -> None:
+    report = write_training_steps(tmp_path / "report.sqlite")
     text = cli("analyze", report, "--step-range", "train_step").stdout
     assert "Mean of 2 steps" in text or "2 steps" in text
     _, found, ranges = text.partition("NVTX ranges by their own time on the GPU")
