@@ -10,8 +10,6 @@
 //! - nothing is recursive and nothing is quadratic in what a file can contain.
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "fuzzing")]
-pub mod fuzzing;
 pub mod schema;
 
 mod error;
@@ -27,6 +25,8 @@ mod trace;
 mod tracks;
 
 pub use error::{Error, ErrorKind, Result};
+#[cfg(feature = "fuzzing")]
+pub use formats::kineto::fuzzing;
 pub use options::{Progress, ReadOptions};
 pub use read::read;
 pub use stats::{Code, Finding, Severity, Stats};

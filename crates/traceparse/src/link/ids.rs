@@ -3,6 +3,7 @@
 use hashbrown::HashMap;
 
 use super::NONE;
+use super::order::group;
 use crate::schema::Column;
 
 /// Finds rows by a recorded id, which should be unique but need not be.
@@ -87,21 +88,8 @@ impl Grouped {
     /// Groups `rows`, given with their ids, whose first rows are in `slots`.
     fn new(rows: impl DoubleEndedIterator<Item = (i64, u32)> + Clone, slots: &Slots, starts: &[i64]) -> Self {
         let firsts = rows.filter_map(|(id, row)| Some((slots.get(id)? as usize, row)));
-        let mut begins = vec![0_u32; starts.len() + 1];
-        for (first, _) in firsts.clone() {
-            begins[first] += 1;
-        }
-        let mut end = 0;
-        for size in &mut begins {
-            end += *size;
-            *size = end;
-        }
-        let mut grouped = Self { rows: vec![NONE; end as usize], begins };
-        // From the back: each group's end moves to its begin.
-        for (first, row) in firsts.rev() {
-            grouped.begins[first] -= 1;
-            grouped.rows[grouped.begins[first] as usize] = row;
-        }
+        let (begins, rows) = group(firsts, starts.len());
+        let mut grouped = Self { rows, begins };
         grouped.sort(starts);
         grouped
     }
@@ -214,24 +202,13 @@ impl Ordered {
             return None;
         }
         let distance = |id: i64| id.wrapping_sub(low) as u64;
-        let mut begins = vec![0_u32; (range >> shift) as usize + 2];
-        for (id, _) in rows.clone() {
-            begins[(distance(id) >> shift) as usize] += 1;
-        }
-        if begins.iter().any(|&size| size > FULL) {
+        let entries = rows.map(|(id, row)| {
+            let distance = distance(id);
+            ((distance >> shift) as usize, (distance & ((1 << shift) - 1)) << 32 | u64::from(row))
+        });
+        let (begins, entries) = group(entries, (range >> shift) as usize + 1);
+        if begins.windows(2).any(|bounds| bounds[1] - bounds[0] > FULL) {
             return None;
-        }
-        let mut end = 0;
-        for size in &mut begins {
-            end += *size;
-            *size = end;
-        }
-        let mut entries = vec![0; count];
-        // From the back: each bucket's end moves to its begin.
-        for (id, row) in rows.rev() {
-            let place = &mut begins[(distance(id) >> shift) as usize];
-            *place -= 1;
-            entries[*place as usize] = (distance(id) & ((1 << shift) - 1)) << 32 | u64::from(row);
         }
         let mut ordered = Self { entries, low, shift, begins };
         let repeats = ordered.sort(starts);

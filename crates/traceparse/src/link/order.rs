@@ -61,22 +61,9 @@ impl TrackOrder {
         extents: Extents<'_>,
         keep: impl Fn(u32) -> bool,
     ) -> Self {
-        let kept = |&index: &u32| keep(index);
-        let all = || (0..tracks.len() as u32).filter(kept);
-        let mut offsets = vec![0_u32; track_count + 1];
-        for index in all() {
-            offsets[tracks[index as usize] as usize + 1] += 1;
-        }
-        for track in 0..track_count {
-            offsets[track + 1] += offsets[track];
-        }
-        let mut next = offsets.clone();
-        let mut indices = vec![0; offsets.last().map_or(0, |&n| n as usize)];
-        for index in all() {
-            let slot = &mut next[tracks[index as usize] as usize];
-            indices[*slot as usize] = index;
-            *slot += 1;
-        }
+        let kept = (0..tracks.len() as u32).filter(|&index| keep(index));
+        let (offsets, indices) =
+            group(kept.map(|index| (tracks[index as usize] as usize, index)), track_count);
         let mut order = Self { indices, offsets };
         order.sort_tracks(extents);
         order
@@ -118,6 +105,30 @@ impl TrackOrder {
     pub(super) fn indices(&self) -> &[u32] {
         &self.indices
     }
+}
+
+/// Where the items of each group begin, with the end of the last, and the items: those of one group
+/// behind one another, in the order in which they are given.
+pub(super) fn group<T: Clone + Default>(
+    items: impl DoubleEndedIterator<Item = (usize, T)> + Clone,
+    groups: usize,
+) -> (Vec<u32>, Vec<T>) {
+    let mut begins = vec![0_u32; groups + 1];
+    for (group, _) in items.clone() {
+        begins[group] += 1;
+    }
+    let mut end = 0;
+    for size in &mut begins {
+        end += *size;
+        *size = end;
+    }
+    let mut grouped = vec![T::default(); end as usize];
+    // From the back: each group's end moves to its begin.
+    for (group, item) in items.rev() {
+        begins[group] -= 1;
+        grouped[begins[group] as usize] = item;
+    }
+    (begins, grouped)
 }
 
 /// For each row of `inner`, the innermost row of `outer` on the same track that is a `candidate`

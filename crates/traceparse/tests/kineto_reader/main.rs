@@ -9,5 +9,4 @@ mod reading;
 mod refused;
 mod slow;
 mod splits;
-mod truncated;
 mod writer;

@@ -1,7 +1,8 @@
-//! Parts of this reader that fuzz targets call by themselves.
+//! Parts of the reader that fuzz targets call by themselves.
 
 use super::repair::{self, Outcome};
 use super::scan::{Cursor, Kind};
+use crate::time::{self, Fraction};
 
 /// Bytes behind the place that an attempt reached which have a part in it.
 pub const LOOKAHEAD: usize = super::boundary::LOOKAHEAD;
@@ -20,4 +21,9 @@ pub fn is_object(json: &[u8]) -> bool {
     let mut cursor = Cursor::new(json, 0);
     let is_nested = cursor.value().is_ok_and(|raw| raw.kind == Kind::Nested);
     is_nested && json.starts_with(b"{") && cursor.at == json.len()
+}
+
+/// Nanoseconds of a decimal number of microseconds.
+pub fn micros_to_ns(text: &[u8]) -> Option<i64> {
+    time::micros_to_ns(text, Fraction::Decimal)
 }

@@ -1,80 +1,69 @@
 //! What stands around the events: devices, process groups, base time; and the finished trace.
 
+use std::sync::PoisonError;
+
 use serde_json::Value;
 
+use super::outline::Outline;
 use super::rows::Shared;
-use super::sequence::Sequencer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::schema::{DeviceRow, ProcessGroupRow, Symbol, SymbolTable, Tables};
 use crate::source::Source;
-use crate::stats::{Code, Stats};
+use crate::stats::Stats;
 use crate::trace::{Meta, Trace};
 
-/// Everything that was read, before it is put together.
-pub(crate) struct Finished {
-    outline: super::outline::Outline,
-    tables: Tables,
-    pub(crate) stats: Stats,
-    source: Source,
+/// Puts together what was read; an error if the file turned out to be no trace.
+pub(crate) fn finish(
+    outline: Outline,
+    mut tables: Tables,
+    stats: Stats,
+    source: &Source,
+    shared: Shared,
+) -> Result<Trace> {
+    refuse_other_json(&outline, &stats)?;
+    let mut symbols = shared.symbols.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut tracks = shared.tracks.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let renumbered = tracks.sort_used(&tables.used_tracks(tracks.len()), &symbols);
+    tables.renumber_tracks(&renumbered);
+    let properties = outline.properties;
+    add_devices(&properties, &mut tables, &mut symbols);
+    add_process_groups(&properties, &mut tables, &mut symbols);
+    let meta = Meta {
+        compression: source.compression,
+        file_bytes: source.file_bytes,
+        content_bytes: source.content_bytes,
+        base_time_ns: properties.get("baseTimeNanoseconds").and_then(Value::as_i64),
+        properties,
+        ..Meta::default()
+    };
+    Ok(Trace { meta, tables, symbols, tracks, stats })
 }
 
-impl Finished {
-    pub(crate) fn new(sequencer: Sequencer<'_>, source: Source) -> Self {
-        let mut stats = sequencer.stats;
-        stats.merge(&source.stats);
-        if sequencer.outline.is_cut() && stats.get(Code::Truncated).is_none() {
-            stats.note(Code::Truncated, Some(source.content_bytes));
-        }
-        Self { outline: sequencer.outline, tables: sequencer.tables, stats, source }
-    }
-
-    /// The trace; an error if the file turned out to be none.
-    pub(crate) fn into_trace(mut self, shared: Shared) -> Result<Trace> {
-        self.refuse_other_json()?;
-        let mut symbols = shared.symbols.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut tracks = shared.tracks.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let renumbered = tracks.sort_used(&self.tables.used_tracks(tracks.len()), &symbols);
-        self.tables.renumber_tracks(&renumbered);
-        let properties = self.outline.properties;
-        add_devices(&properties, &mut self.tables, &mut symbols);
-        add_process_groups(&properties, &mut self.tables, &mut symbols);
-        let meta = Meta {
-            compression: self.source.compression,
-            file_bytes: self.source.file_bytes,
-            content_bytes: self.source.content_bytes,
-            base_time_ns: properties.get("baseTimeNanoseconds").and_then(Value::as_i64),
-            properties,
-            ..Meta::default()
-        };
-        Ok(Trace { meta, tables: self.tables, symbols, tracks, stats: self.stats })
-    }
-
-    /// Other tools write JSON too; a wrong file must not pass for an empty trace.
-    fn refuse_other_json(&self) -> Result<()> {
-        const KEYS: [&str; 6] = [
-            "schemaVersion",
-            "deviceProperties",
-            "distributedInfo",
-            "displayTimeUnit",
-            "baseTimeNanoseconds",
-            "traceEvents",
-        ];
-        let properties = &self.outline.properties;
-        let known = KEYS.iter().any(|key| properties.contains_key(*key));
-        let is_execution_trace = properties.contains_key("nodes") && properties.contains_key("schema");
-        let message = if is_execution_trace {
-            "is a PyTorch execution trace; kernelscope reads the profiler's trace of the same run"
-        } else if self.outline.arrays == 0 && !known && self.outline.is_lost() {
-            "is no trace: it is no JSON and has no traceEvents"
-        } else if self.outline.arrays == 0 && !known && !properties.is_empty() {
-            "is JSON but no trace: it has no traceEvents"
-        } else if self.stats.seen > 0 && self.stats.kept == 0 && !known {
-            "is JSON but no trace: none of its elements is an event"
-        } else {
-            return Ok(());
-        };
-        Err(Error::new(ErrorKind::UnknownFormat, message))
-    }
+/// Other tools write JSON too; a wrong file must not pass for an empty trace.
+fn refuse_other_json(outline: &Outline, stats: &Stats) -> Result<()> {
+    const KEYS: [&str; 6] = [
+        "schemaVersion",
+        "deviceProperties",
+        "distributedInfo",
+        "displayTimeUnit",
+        "baseTimeNanoseconds",
+        "traceEvents",
+    ];
+    let properties = &outline.properties;
+    let known = KEYS.iter().any(|key| properties.contains_key(*key));
+    let is_execution_trace = properties.contains_key("nodes") && properties.contains_key("schema");
+    let message = if is_execution_trace {
+        "is a PyTorch execution trace; kernelscope reads the profiler's trace of the same run"
+    } else if outline.arrays == 0 && !known && outline.is_lost() {
+        "is no trace: it is no JSON and has no traceEvents"
+    } else if outline.arrays == 0 && !known && !properties.is_empty() {
+        "is JSON but no trace: it has no traceEvents"
+    } else if stats.seen > 0 && stats.kept == 0 && !known {
+        "is JSON but no trace: none of its elements is an event"
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(ErrorKind::UnknownFormat, message))
 }
 
 /// The integer that `value` holds, also where a tool wrote it as a float or a text.

@@ -7,13 +7,12 @@
 
 mod args;
 mod boundary;
-mod category;
 mod event;
 mod events;
 mod feed;
 mod fields;
 #[cfg(feature = "fuzzing")]
-pub(crate) mod fuzzing;
+pub mod fuzzing;
 mod header;
 mod interner;
 mod members;

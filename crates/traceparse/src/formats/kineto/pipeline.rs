@@ -93,19 +93,23 @@ fn read(bytes: Bytes, options: &ReadOptions, fraction: Fraction) -> Result<Outco
     };
     work.run_on(threads, &shared, fraction)?;
     let source = lock(work.feed).into_source();
-    let sequencer = work.sequencer.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let (short_zero, leading_zero) = sequencer.short_fractions;
+    let Sequencer { outline, tables, mut stats, short_fractions: (short_zero, leading_zero), .. } =
+        lock(work.sequencer);
     if fraction == Fraction::Decimal && short_zero > 0 && leading_zero == 0 {
         return Ok(Outcome::Unpadded);
     }
-    let mut finished = header::Finished::new(sequencer, source);
+    stats.merge(&source.stats);
+    if outline.is_cut() && stats.get(Code::Truncated).is_none() {
+        stats.note(Code::Truncated, Some(source.content_bytes));
+    }
     if fraction == Fraction::Unpadded {
-        finished.stats.note(Code::UnpaddedFraction, None);
+        stats.note(Code::UnpaddedFraction, None);
     }
     if options.strict {
-        finished.stats.refuse_loss()?;
+        stats.refuse_loss()?;
     }
-    Ok(Outcome::Read(Box::new(finished.into_trace(shared)?)))
+    let trace = header::finish(outline, tables, stats, &source, shared)?;
+    Ok(Outcome::Read(Box::new(trace)))
 }
 
 /// What the reading threads work on together.

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use super::args::{Arg, KeyMap};
-use super::category::Class;
-use super::event::RawEvent;
+use super::event::{Class, RawEvent};
 use super::interner::Interner;
 use super::number;
 use super::scan::{Kind, Raw};
@@ -66,9 +65,9 @@ pub(crate) struct RowBuilder<'s> {
 
 /// Symbols of the texts that the reader itself puts into tables.
 pub(super) struct FixedSymbols {
-    kernel: Symbol,
-    memcpy: Symbol,
-    memset: Symbol,
+    pub(super) kernel: Symbol,
+    pub(super) memcpy: Symbol,
+    pub(super) memset: Symbol,
     pub(super) op: Symbol,
     pub(super) gpu_op: Symbol,
     memory: Symbol,
@@ -220,24 +219,6 @@ impl<'a> Add<'_, '_, '_, 'a> {
         name
     }
 
-    fn slice(&mut self, class: Class, head: &Head) {
-        let dur_ns = self.duration();
-        match class {
-            Class::Op => self.op(head, dur_ns),
-            Class::Launch => self.launch(head, dur_ns),
-            // XPU metrics repeat the kernels they were measured on.
-            Class::Kernel if self.event.name.bytes.starts_with(b"metrics: ") => self.span(head, dur_ns),
-            Class::Kernel => self.gpu_op(self.builder.fixed.kernel, head, dur_ns),
-            Class::Memcpy => self.gpu_op(self.builder.fixed.memcpy, head, dur_ns),
-            Class::Memset => self.gpu_op(self.builder.fixed.memset, head, dur_ns),
-            Class::GpuAnnotation => self.gpu_annotation(head, dur_ns),
-            Class::Sync => self.sync(head, dur_ns),
-            Class::Python => self.python(head, dur_ns),
-            Class::ProfilerRange => self.counters(head, dur_ns),
-            Class::Span => self.span(head, dur_ns),
-        }
-    }
-
     fn memory(&mut self, head: &Head) {
         // `finished: false` stands on every memory event of some recorders and means nothing;
         // one recorder writes them as slices that last to the end of the window, all others as
@@ -292,7 +273,7 @@ impl<'a> Add<'_, '_, '_, 'a> {
         self.batch.tables.flows.push(row);
     }
 
-    fn span(&mut self, head: &Head, dur_ns: Option<i64>) {
+    pub(super) fn span(&mut self, head: &Head, dur_ns: Option<i64>) {
         let kind = self.kind();
         let row = SpanRow {
             row: self.row,
@@ -327,7 +308,7 @@ impl<'a> Add<'_, '_, '_, 'a> {
     }
 
     /// One row per argument; an event without arguments gets one row without a value.
-    fn counters(&mut self, head: &Head, dur_ns: Option<i64>) {
+    pub(super) fn counters(&mut self, head: &Head, dur_ns: Option<i64>) {
         let mut values = std::mem::take(&mut self.event.args.others);
         self.event.args.drain(|key, value| values.push((key, value)));
         if values.is_empty() {

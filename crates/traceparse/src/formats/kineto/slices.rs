@@ -1,11 +1,30 @@
-//! Turns slices (events with a duration) into rows: ops, launches, GPU work and what surrounds them.
+//! Which table a slice (an event with a duration) belongs to, and its row there.
 
 use super::args::{self, Arg};
+use super::event::Class;
 use super::rows::{Add, Head};
 use crate::schema::*;
 
 impl Add<'_, '_, '_, '_> {
-    pub(super) fn op(&mut self, head: &Head, dur_ns: Option<i64>) {
+    pub(super) fn slice(&mut self, class: Class, head: &Head) {
+        let dur_ns = self.duration();
+        match class {
+            Class::Op => self.op(head, dur_ns),
+            Class::Launch => self.launch(head, dur_ns),
+            // XPU metrics repeat the kernels they were measured on.
+            Class::Kernel if self.event.name.bytes.starts_with(b"metrics: ") => self.span(head, dur_ns),
+            Class::Kernel => self.gpu_op(self.builder.fixed.kernel, head, dur_ns),
+            Class::Memcpy => self.gpu_op(self.builder.fixed.memcpy, head, dur_ns),
+            Class::Memset => self.gpu_op(self.builder.fixed.memset, head, dur_ns),
+            Class::GpuAnnotation => self.gpu_annotation(head, dur_ns),
+            Class::Sync => self.sync(head, dur_ns),
+            Class::Python => self.python(head, dur_ns),
+            Class::ProfilerRange => self.counters(head, dur_ns),
+            Class::Span => self.span(head, dur_ns),
+        }
+    }
+
+    fn op(&mut self, head: &Head, dur_ns: Option<i64>) {
         if self.event.args.left(args::bit(Arg::CollectiveName) | args::bit(Arg::GroupName)) != 0 {
             self.collective(self.builder.fixed.op);
         }
@@ -32,7 +51,7 @@ impl Add<'_, '_, '_, '_> {
         self.batch.tables.ops.push(row);
     }
 
-    pub(super) fn launch(&mut self, head: &Head, dur_ns: Option<i64>) {
+    fn launch(&mut self, head: &Head, dur_ns: Option<i64>) {
         let row = LaunchRow {
             row: self.row,
             name: head.name,
@@ -48,7 +67,7 @@ impl Add<'_, '_, '_, '_> {
         self.batch.tables.launches.push(row);
     }
 
-    pub(super) fn gpu_op(&mut self, kind: Symbol, head: &Head, dur_ns: Option<i64>) {
+    fn gpu_op(&mut self, kind: Symbol, head: &Head, dur_ns: Option<i64>) {
         let collective = args::bit(Arg::CollectiveName) | args::bit(Arg::GroupName) | args::bit(Arg::CommsId);
         if self.event.args.left(collective) != 0 {
             self.collective(self.builder.fixed.gpu_op);
@@ -87,7 +106,7 @@ impl Add<'_, '_, '_, '_> {
         self.batch.tables.gpu_ops.push(row);
     }
 
-    pub(super) fn gpu_annotation(&mut self, head: &Head, dur_ns: Option<i64>) {
+    fn gpu_annotation(&mut self, head: &Head, dur_ns: Option<i64>) {
         let (device, stream) = self.device_and_stream();
         let row = GpuAnnotationRow {
             row: self.row,
@@ -101,7 +120,7 @@ impl Add<'_, '_, '_, '_> {
         self.batch.tables.gpu_annotations.push(row);
     }
 
-    pub(super) fn sync(&mut self, head: &Head, dur_ns: Option<i64>) {
+    fn sync(&mut self, head: &Head, dur_ns: Option<i64>) {
         // -1 stands for unknown.
         let known = |id: &i64| *id >= 0;
         let has_stream = self.event.args.left(args::bit(Arg::Stream)) != 0;
@@ -125,7 +144,7 @@ impl Add<'_, '_, '_, '_> {
         self.batch.tables.syncs.push(row);
     }
 
-    pub(super) fn python(&mut self, head: &Head, dur_ns: Option<i64>) {
+    fn python(&mut self, head: &Head, dur_ns: Option<i64>) {
         let row = PythonRow {
             row: self.row,
             name: head.name,
