@@ -236,9 +236,6 @@ class Intervals:
     def union(self) -> ArrowTable:
         """The union of each group: ``at``, ``start_ns``, ``end_ns``."""
 
-    def extents(self) -> ArrowTable:
-        """The first start and the last end of each group: ``at``, ``start_ns``, ``end_ns``."""
-
     def covered(self, levels: Frame, of: Frame | None, window: tuple[int, int] | None) -> ArrowTable:
         """For how long each ``level``, or an earlier one, runs: ``at``, ``level``, ``covered_ns``."""
 
@@ -247,9 +244,6 @@ class Intervals:
 
     def filled(self, shares: Frame, of: Frame | None, window: tuple[int, int] | None) -> ArrowTable:
         """The integral of the sum of ``share``, of which at most 1 counts: ``at``, ``filled_ns``."""
-
-    def inside(self, of: Frame, count: int, window: tuple[int, int]) -> ArrowTable:
-        """Intervals of each ``class`` that lie in a window, and for how long: ``rows``, ``inside_ns``."""
 
     def runs(self, labels: Frame) -> ArrowTable:
         """Intervals in a row of a group that are ``marked`` and have one ``label``: ``at``, ``run``."""
@@ -274,9 +268,6 @@ def longest_spans(waits: Frame, spans: Frame, steps: Frame) -> ArrowTable:
 
 def depth_changes(works: Frame, launches: Frame) -> ArrowTable:
     """Changes of the number of calls that wait for their works: ``at``, ``at_ns``, ``opens``, ``depth``."""
-
-def depth_totals(works: Frame, launches: Frame) -> ArrowTable:
-    """How often and how long so many calls waited: ``at``, ``depth``, ``changes``, ``lasts_ns``."""
 
 def find_rows(rows: Frame, wanted: Frame) -> ArrowTable:
     """Where each ``row`` of ``wanted`` stands in ``rows``: ``at``."""

@@ -128,10 +128,6 @@ impl Intervals {
         answer(py, || self.0.union())
     }
 
-    fn extents(&self, py: Python<'_>) -> PyResult<ArrowTable> {
-        answer(py, || self.0.extents())
-    }
-
     fn covered(
         &self,
         py: Python<'_>,
@@ -154,10 +150,6 @@ impl Intervals {
         window: Option<(i64, i64)>,
     ) -> PyResult<ArrowTable> {
         answer(py, || self.0.filled(&shares, of.as_deref(), window))
-    }
-
-    fn inside(&self, py: Python<'_>, of: Frame, count: u32, window: (i64, i64)) -> PyResult<ArrowTable> {
-        answer(py, || self.0.inside(&of, count, window))
     }
 
     fn runs(&self, py: Python<'_>, labels: Frame) -> PyResult<ArrowTable> {

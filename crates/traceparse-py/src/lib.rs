@@ -32,9 +32,9 @@ mod _traceparse {
     use super::frame::ArrowTable;
     #[pymodule_export]
     use super::passes::{
-        align_events, attribute_windows, call_members, covered_calls, depth_changes, depth_totals,
-        divide_rows, find_rows, fold_paths, innermost_slices, labelled_paths, longest_spans, marked_parents,
-        nest_slices, path_texts, slice_lineage,
+        align_events, attribute_windows, call_members, covered_calls, depth_changes, divide_rows, find_rows,
+        fold_paths, innermost_slices, labelled_paths, longest_spans, marked_parents, nest_slices, path_texts,
+        slice_lineage,
     };
     #[pymodule_export]
     use super::reading::{RawTrace, read};

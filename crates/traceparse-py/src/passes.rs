@@ -100,11 +100,6 @@ pub(crate) fn depth_changes(py: Python<'_>, works: Frame, launches: Frame) -> Py
 }
 
 #[pyfunction]
-pub(crate) fn depth_totals(py: Python<'_>, works: Frame, launches: Frame) -> PyResult<ArrowTable> {
-    answer(py, || interval::depth_totals(&works, &launches))
-}
-
-#[pyfunction]
 pub(crate) fn find_rows(py: Python<'_>, rows: Frame, wanted: Frame) -> PyResult<ArrowTable> {
     answer(py, || numbering::find_rows(&rows, &wanted))
 }

@@ -32,10 +32,6 @@ class Intervals:
         """
         return self._of_groups(self._sorted.union())
 
-    def extents(self) -> pl.DataFrame:
-        """The first start and the last end of each group: ``by``, ``start_ns``, ``end_ns``."""
-        return self._of_groups(self._sorted.extents())
-
     def covered_ns(
         self, levels: pl.Series, *, of: pl.Series | None = None, window: tuple[int, int] | None = None
     ) -> pl.DataFrame:
@@ -73,13 +69,6 @@ class Intervals:
         """
         frame = shares.cast(pl.Float64).alias("share").to_frame()
         return self._of_groups(self._sorted.filled(frame, _of_class(of), window))
-
-    def inside_ns(self, of: pl.Series, count: int, *, window: tuple[int, int]) -> pl.DataFrame:
-        """For how long the intervals of each of ``count`` classes last in a window, each counted.
-
-        Columns: ``rows`` (intervals that lie in it, in whole or in part) and ``inside_ns``.
-        """
-        return pl.DataFrame(self._sorted.inside(of.alias("class").to_frame(), count, window))
 
     def runs(self, marks: pl.Series, labels: pl.Series) -> pl.DataFrame:
         """The intervals of a group that follow one another, are marked and have one label, two or more.

@@ -18,66 +18,26 @@ pub struct Change {
     pub depth: i64,
 }
 
-/// How often and how long so many intervals were open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DepthTotal {
-    /// The position of an interval of the group.
-    pub at: u32,
-    /// How many were open.
-    pub depth: i64,
-    /// How many changes led to that.
-    pub changes: i64,
-    /// How long it lasted; after the last change of a group it counts nothing.
-    pub duration: i64,
-}
-
 impl GroupedIntervals<'_> {
     /// Every change of each group in order of time. At one instant intervals open before others close.
     pub fn each_change(&self, mut tell: impl FnMut(Change)) {
         for group in self.each_group() {
-            self.each_change_of(group, &mut tell);
-        }
-    }
-
-    /// Every change of one group.
-    fn each_change_of(&self, group: &[u32], mut tell: impl FnMut(Change)) {
-        let closing = self.by_end(group);
-        let mut closing = closing.iter().map(|&at| (self.end(at), at)).peekable();
-        let mut depth = 0;
-        let mut step = |at, time, opens| {
-            depth += if opens { 1 } else { -1 };
-            tell(Change { at, time, opens, depth });
-        };
-        for &at in group {
-            let start = self.start(at);
-            while let Some((end, earlier)) = closing.next_if(|&(end, _)| end < start) {
-                step(earlier, end, false);
-            }
-            step(at, start, true);
-        }
-        closing.for_each(|(end, at)| step(at, end, false));
-    }
-
-    /// How often and how long each number of intervals was open, by group and number.
-    #[must_use]
-    pub fn depth_totals(&self) -> Vec<DepthTotal> {
-        let mut found: Vec<DepthTotal> = Vec::new();
-        let mut sums = Sums::default();
-        for group in self.each_group() {
-            let &[first, ..] = group else { continue };
-            let mut last: Option<(i64, i64)> = None;
-            self.each_change_of(group, |change| {
-                if let Some((depth, since)) = last {
-                    sums.add(depth, change.time.saturating_sub(since));
+            let closing = self.by_end(group);
+            let mut closing = closing.iter().map(|&at| (self.end(at), at)).peekable();
+            let mut depth = 0;
+            let mut step = |at, time, opens| {
+                depth += if opens { 1 } else { -1 };
+                tell(Change { at, time, opens, depth });
+            };
+            for &at in group {
+                let start = self.start(at);
+                while let Some((end, earlier)) = closing.next_if(|&(end, _)| end < start) {
+                    step(earlier, end, false);
                 }
-                last = Some((change.depth, change.time));
-            });
-            if let Some((depth, _)) = last {
-                sums.add(depth, 0);
+                step(at, start, true);
             }
-            sums.take(first, &mut found);
+            closing.for_each(|(end, at)| step(at, end, false));
         }
-        found
     }
 
     /// The integral of the summed `share` of the intervals that are open, of which at most 1 counts: the
@@ -141,36 +101,5 @@ impl Filled {
         self.filled += self.sum.clamp(0.0, 1.0) * time.saturating_sub(since) as f64;
         // Where nothing is open, rounding may have left something.
         self.sum = if is_last { 0.0 } else { self.sum + share };
-    }
-}
-
-/// Changes and durations by depth.
-#[derive(Debug, Default)]
-struct Sums {
-    /// From none on.
-    open: Vec<(i64, i64)>,
-    /// From one less than none downwards.
-    below: Vec<(i64, i64)>,
-}
-
-impl Sums {
-    fn add(&mut self, depth: i64, duration: i64) {
-        let (side, place) = if depth < 0 { (&mut self.below, -1 - depth) } else { (&mut self.open, depth) };
-        let place = place as usize;
-        if place >= side.len() {
-            side.resize(place + 1, (0, 0));
-        }
-        let (changes, total) = &mut side[place];
-        *changes += 1;
-        *total = total.saturating_add(duration);
-    }
-
-    /// Hands over what was added, and forgets it.
-    fn take(&mut self, at: u32, found: &mut Vec<DepthTotal>) {
-        let lowest = -(self.below.len() as i64);
-        let below = (lowest..).zip(self.below.drain(..).rev());
-        let open = (0_i64..).zip(self.open.drain(..));
-        let known = below.chain(open).filter(|(_, sums)| sums.0 > 0);
-        found.extend(known.map(|(depth, (changes, duration))| DepthTotal { at, depth, changes, duration }));
     }
 }

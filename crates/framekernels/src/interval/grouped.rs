@@ -112,11 +112,6 @@ impl<'a> GroupedIntervals<'a> {
         self.each_group().filter_map(|group| group.first().map(|&at| (self.group(at), at))).collect()
     }
 
-    /// Tells the position of each interval, its start and its end.
-    pub fn each(&self, mut tell: impl FnMut(u32, i64, i64)) {
-        self.order.iter().for_each(|&at| tell(at, self.start(at), self.end(at)));
-    }
-
     #[inline]
     pub(super) fn group(&self, at: u32) -> u32 {
         self.groups.map_or(0, |groups| groups[at as usize])
@@ -199,18 +194,6 @@ impl<'a> GroupedIntervals<'a> {
             found.extend((0_u8..=u8::MAX).zip(reached).map(|(level, (_, covered))| (first, level, covered)));
         }
         found
-    }
-
-    /// The first start and the last end of each group, and the position of an interval of it. Those that end
-    /// before they start are empty.
-    #[must_use]
-    pub fn extents(&self) -> Vec<(u32, i64, i64)> {
-        let extent = |group: &[u32]| {
-            let &first = group.first()?;
-            let end = group.iter().map(|&at| self.end(at).max(self.start(at))).max()?;
-            Some((first, self.start(first), end))
-        };
-        self.each_group().filter_map(extent).collect()
     }
 
     /// Tells the gaps of each group: the position of the interval that ends each, and where it begins, which

@@ -40,12 +40,6 @@ impl Intervals {
         records!(parts, part => at: part.0, start_ns: part.1, end_ns: part.2)
     }
 
-    /// The first start and the last end of each group: `at`, `start_ns`, `end_ns`.
-    pub fn extents(&self) -> Result<RecordBatch> {
-        let parts = self.all().extents();
-        records!(parts, part => at: part.0, start_ns: part.1, end_ns: part.2)
-    }
-
     /// For how long each `level`, or one before it, runs in each group: `at`, `level`, `covered_ns`.
     pub fn covered(
         &self,
@@ -85,22 +79,6 @@ impl Intervals {
         let (shares, class) = (shares.f64_array("share")?, classes(of)?);
         let found = self.within(window).filled(|at| shares.get(class(at)).copied().unwrap_or_default());
         records!(found, part => at: part.0, filled_ns: part.1)
-    }
-
-    /// Of each of `count` classes how many intervals lie in a window, in whole or in part: `rows`, and for
-    /// how long: `inside_ns`.
-    pub fn inside(&self, of: &Frame, count: u32, window: (i64, i64)) -> Result<RecordBatch> {
-        let mut found = vec![(0_i64, 0_i64); count as usize];
-        let class = classes(Some(of))?;
-        self.within(Some(window)).each(|at, start, end| {
-            if end > start
-                && let Some((rows, inside)) = found.get_mut(class(at))
-            {
-                *rows += 1;
-                *inside = inside.saturating_add(end.saturating_sub(start));
-            }
-        });
-        records!(found, class => rows: class.0, inside_ns: class.1)
     }
 
     /// The intervals of a group that follow one another, are `marked` and have one `label`, two or more of

@@ -11,7 +11,6 @@ mod longest;
 mod open;
 mod runs;
 mod seek;
-mod set;
 mod share;
 #[cfg(test)]
 mod tests;
@@ -19,12 +18,11 @@ mod tree;
 mod waits;
 
 pub use busy::BusySet;
-pub use depth::{Change, DepthTotal};
+pub use depth::Change;
 use first::first_of_each;
 pub use grouped::{Ends, GroupedIntervals, order_by_start, some_by_start};
 pub use intervals::{Intervals, longest_spans};
 pub use open::OpenIntervals;
 pub use seek::seek;
-pub use set::IntervalSet;
 pub use tree::IntervalTree;
-pub use waits::{depth_changes, depth_totals};
+pub use waits::depth_changes;

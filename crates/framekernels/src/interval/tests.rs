@@ -121,17 +121,6 @@ proptest! {
             let before = changes[..=i].iter().filter(|c| group(c) == group(change));
             prop_assert_eq!(change.depth, before.map(|c| if c.opens { 1 } else { -1 }).sum::<i64>());
         }
-        let totals = columns.intervals().depth_totals();
-        for total in &totals {
-            let own: Vec<_> = changes.iter().filter(|c| group(c) == columns.groups[total.at as usize]).collect();
-            let here = |i: &usize| own[*i].depth == total.depth;
-            prop_assert_eq!((0..own.len()).filter(here).count() as i64, total.changes);
-            let lasts = |i: usize| own.get(i + 1).map_or(0, |next| next.time - own[i].time);
-            prop_assert_eq!((0..own.len()).filter(here).map(lasts).sum::<i64>(), total.duration);
-        }
-        prop_assert_eq!(totals.iter().map(|t| t.changes).sum::<i64>(), changes.len() as i64);
-        let order: Vec<_> = totals.iter().map(|t| (columns.groups[t.at as usize], t.depth)).collect();
-        prop_assert!(order.is_sorted_by(|a, b| a < b));
     }
 
     #[test]
@@ -181,18 +170,6 @@ proptest! {
             let best = same.filter(|&i| shared(i) > 0).min_by_key(|&i| (-shared(i), i));
             prop_assert_eq!(found, best.map(|i| (i as u32, shared(i))));
         }
-    }
-
-    #[test]
-    fn extents_reach_from_the_first_start_to_the_last_end(rows in rows()) {
-        let columns = Columns::new(&rows);
-        let expected: Vec<_> = columns.groups().iter().map(|&group| {
-            let own = || rows.iter().filter(|row| row.0 == group);
-            (group, own().map(|row| row.1).min().unwrap(), own().map(|row| row.1 + row.2.max(0)).max().unwrap())
-        }).collect();
-        let found: Vec<_> = columns.intervals().extents().into_iter()
-            .map(|(at, start, end)| (columns.groups[at as usize], start, end)).collect();
-        prop_assert_eq!(found, expected);
     }
 
     #[test]

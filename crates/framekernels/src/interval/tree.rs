@@ -41,29 +41,6 @@ impl IntervalTree {
         }
     }
 
-    /// Number of intervals.
-    pub fn len(&self) -> usize {
-        self.ids.len()
-    }
-
-    /// Whether there is no interval.
-    pub fn is_empty(&self) -> bool {
-        self.ids.is_empty()
-    }
-
-    /// Every interval that shares an instant with `[start, end)`, in order.
-    pub fn overlapping(&self, start: i64, end: i64) -> impl Iterator<Item = u32> + '_ {
-        let before = if end > start { self.starts.partition_point(|&s| s < end) } else { 0 };
-        let reaching = self.reaching(before, start.saturating_add(1));
-        // An empty interval inside the range reaches far enough and still shares no instant.
-        reaching.filter(|&p| self.end(p) > self.starts[p]).map(|p| self.ids[p])
-    }
-
-    /// Every interval that contains the instant, in order: outermost first where they nest.
-    pub fn containing_point(&self, at: i64) -> impl Iterator<Item = u32> + '_ {
-        self.containing(at, at.saturating_add(1))
-    }
-
     /// Every interval that starts by `start` and reaches to `end`, in order: outermost first where
     /// they nest.
     pub fn containing(&self, start: i64, end: i64) -> impl Iterator<Item = u32> + '_ {
@@ -86,10 +63,6 @@ impl IntervalTree {
         self.starts.partition_point(|&s| s <= by)
     }
 
-    fn end(&self, position: usize) -> i64 {
-        self.furthest[self.leaves + position]
-    }
-
     /// The positions below `before` whose intervals reach to `end`, in order.
     fn reaching(&self, before: usize, end: i64) -> impl Iterator<Item = usize> + '_ {
         let mut from = 0;
@@ -102,7 +75,7 @@ impl IntervalTree {
 
     /// The first position at or after `from` whose interval reaches to `end`.
     fn first_reaching(&self, from: usize, end: i64) -> Option<usize> {
-        if from >= self.len() {
+        if from >= self.ids.len() {
             return None;
         }
         let mut node = self.leaves + from;
@@ -166,8 +139,7 @@ mod tests {
         assert_eq!(tree.innermost_at(60), Some(0));
         assert_eq!(tree.innermost(70, 70), Some(4));
         assert_eq!(tree.innermost_at(100), None);
-        assert_eq!(tree.containing_point(39).collect::<Vec<_>>(), [0, 1, 2, 3]);
-        assert_eq!(tree.overlapping(50, 80).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(tree.containing(39, 40).collect::<Vec<_>>(), [0, 1, 2, 3]);
         assert!(IntervalTree::new([]).innermost_at(0).is_none());
     }
 
@@ -201,9 +173,6 @@ mod tests {
                 prop_assert_eq!(tree.containing(start, end).collect::<Vec<_>>(), containing);
                 let at_point = select(&|s, e| s <= start && e > start);
                 prop_assert_eq!(tree.innermost_at(start), at_point.last().copied());
-                prop_assert_eq!(tree.containing_point(start).collect::<Vec<_>>(), at_point);
-                let overlapping = select(&|s, e| s.max(start) < e.min(end));
-                prop_assert_eq!(tree.overlapping(start, end).collect::<Vec<_>>(), overlapping);
             }
         }
     }

@@ -19,16 +19,6 @@ pub fn depth_changes(works: &Frame, launches: &Frame) -> Result<RecordBatch> {
         at: waits.row(change.at), at_ns: change.time, opens: change.opens, depth: change.depth)
 }
 
-/// How often and how long so many calls waited: `at`, `depth`, `changes`, `lasts_ns`.
-///
-/// The frames are those of [`depth_changes`]; answers come by group, then depth.
-pub fn depth_totals(works: &Frame, launches: &Frame) -> Result<RecordBatch> {
-    let waits = Waits::read(works, launches)?;
-    let totals = waits.intervals().depth_totals();
-    records!(totals, total =>
-        at: waits.row(total.at), depth: total.depth, changes: total.changes, lasts_ns: total.duration)
-}
-
 /// From when to when calls wait for the works that they start.
 struct Waits {
     groups: Option<Vec<u32>>,

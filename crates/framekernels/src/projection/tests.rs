@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::{Call, Enclosure, HostRange, NONE, Projected, Totals, Work, nesting_key, project};
-use crate::interval::IntervalSet;
+use crate::interval::BusySet;
 
 /// End of the session, where ranges without an end end.
 const SESSION_END: i64 = 40;
@@ -53,13 +53,15 @@ fn work() -> impl Strategy<Value = Vec<Work>> {
 
 fn totals(calls: &[u32], work: &[Work]) -> Option<Totals> {
     let pieces: Vec<&Work> = work.iter().filter(|piece| calls.contains(&piece.call)).collect();
+    let mut busy = BusySet::default();
+    pieces.iter().for_each(|piece| busy.insert(piece.start, piece.end));
     let launches: BTreeSet<u32> = pieces.iter().map(|piece| piece.call).collect();
     Some(Totals {
         start: pieces.iter().map(|piece| piece.start).min()?,
         end: pieces.iter().map(|piece| piece.end).max()?,
         launches: launches.len() as u32,
         ops: pieces.len() as u32,
-        busy: IntervalSet::union_of(pieces.iter().map(|piece| (piece.start, piece.end))).length(),
+        busy: busy.length(),
     })
 }
 

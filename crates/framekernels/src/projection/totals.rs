@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 
 use super::hierarchy::Hierarchy;
 use super::{Call, Enclosure, HostRange, NONE, Work};
-use crate::interval::{BusySet, IntervalSet};
+use crate::interval::BusySet;
 
 /// How much GPU work there is, and from when to when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -253,7 +253,7 @@ fn ranges_with_work(ranges: usize, enclosure: &Enclosure, work: &WorkOfCalls) ->
 fn enclosed_totals(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWork) -> Vec<Totals> {
     let mut all = vec![Totals::NOTHING; with_work.indices.len()];
     // The moments of ranges whose parent is still to come.
-    let mut shared: HashMap<u32, BusySet> = HashMap::new();
+    let mut shared = BusyTimes::new();
     for call in work.calls() {
         let Some(position) = with_work.position(enclosure.chains[call as usize]) else { continue };
         all[position as usize].add_call(work.of(call));
@@ -268,9 +268,8 @@ fn enclosed_totals(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWo
         let busy = shared.remove(&position);
         let length = match loose.remove(&position) {
             None => busy.as_ref().map_or(0, BusySet::length),
-            Some(intervals) => {
-                let mut wider = busy.clone().unwrap_or_default();
-                intervals.into_iter().for_each(|(start, end)| wider.insert(start, end));
+            Some(mut wider) => {
+                wider.merge(busy.clone().unwrap_or_default());
                 wider.length()
             }
         };
@@ -291,36 +290,36 @@ fn enclosed_totals(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWo
     all
 }
 
-/// Intervals by the position of the range that they belong to.
-type Intervals = HashMap<u32, Vec<(i64, i64)>>;
+/// Busy time by the position of the range that it belongs to.
+type BusyTimes = HashMap<u32, BusySet>;
 
-fn shared_of_loose(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWork) -> Intervals {
-    let mut found = Intervals::new();
+fn shared_of_loose(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWork) -> BusyTimes {
+    let mut found = BusyTimes::new();
     for &(range, call) in &enclosure.loose {
         let Some(position) = with_work.position(range) else { continue };
-        for interval in work.shared(call) {
-            found.entry(position).or_default().push(interval);
+        for (start, end) in work.shared(call) {
+            found.entry(position).or_default().insert(start, end);
         }
     }
     found
 }
 
-fn add_unions(totals: &mut [Totals], intervals: Intervals) {
-    for (position, intervals) in intervals {
+fn add_unions(totals: &mut [Totals], unions: BusyTimes) {
+    for (position, union) in unions {
         let busy = &mut totals[position as usize].busy;
-        *busy = busy.saturating_add(IntervalSet::union_of(intervals).length());
+        *busy = busy.saturating_add(union.length());
     }
 }
 
 /// The work of calls by their innermost range.
 fn own_totals(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWork) -> Vec<Totals> {
     let mut own = vec![Totals::NOTHING; with_work.indices.len()];
-    let mut shared = Intervals::new();
+    let mut shared = BusyTimes::new();
     for call in work.calls() {
         let Some(position) = with_work.position(enclosure.innermost(call)) else { continue };
         own[position as usize].add_call(work.of(call));
-        for interval in work.shared(call) {
-            shared.entry(position).or_default().push(interval);
+        for (start, end) in work.shared(call) {
+            shared.entry(position).or_default().insert(start, end);
         }
     }
     add_unions(&mut own, shared);

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, cast
 import polars as pl
 
 from kernelscope.analysis.gpu.work import GpuWork
+from kernelscope.analysis.grouping import sum_by_group
 from kernelscope.analysis.kernels.occupancy import IS_KERNEL
 from kernelscope.analysis.kernels.tensor_cores import kernel_flags
 from kernelscope.analysis.ops.table import operator_flags
@@ -39,10 +40,12 @@ def gpu_summary(trace: "Trace") -> pl.DataFrame:
     length = span[1] - span[0]
     work = GpuWork(trace)
     of, keys = work.launches
-    inside = work.on_devices.inside_ns(of, keys.height, window=span)
+    inside_ns = _END.clip(upper_bound=span[1]) - pl.col("start_ns").clip(lower_bound=span[0])
+    works = trace.gpu_ops.select(of.alias("class"), inside_ns=inside_ns).filter(pl.col("inside_ns") > 0)
+    inside = sum_by_group(works["class"], works["inside_ns"], keys.height)
     classes = keys.with_columns(
         runs=IS_KERNEL & (inside["rows"] > 0),
-        inside_ns=inside["inside_ns"],
+        inside_ns=inside["sum"],
         works=work.totals["rows"],
         dur_ns=work.totals["sum"],
     )

@@ -34,8 +34,9 @@ def temporal_breakdown(trace: "Trace") -> pl.DataFrame:
     Units: ns; shares between 0 and 1.
     """
     work = GpuWork(trace)
-    extents = work.on_devices.extents()
-    spans = extents.select("device", span_ns=pl.col("end_ns") - pl.col("start_ns"))
+    start = pl.col("start_ns")
+    end = start + pl.col("dur_ns").fill_null(0).clip(lower_bound=0)
+    spans = trace.gpu_ops.group_by("device").agg(span_ns=end.max() - start.min())
     parts = _first_class_ns(work.on_devices.covered_ns(work.kinds, of=work.launches.of), by=["device"])
     table = spans.join(parts, on="device", how="left", nulls_equal=True)
     parts_ns = [pl.col(f"{name}_ns") for name in CLASSES]

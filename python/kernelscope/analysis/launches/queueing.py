@@ -27,7 +27,11 @@ def queue_length(trace: "Trace") -> pl.DataFrame:
     Units: ns on the trace's clock.
     Order: by device and stream, then time; at one instant calls enter before others leave.
     """
-    changes = pl.DataFrame(_traceparse.depth_changes(*_waits(trace, GpuWork(trace))))
+    work = GpuWork(trace)
+    waiting = trace.gpu_ops.select("start_ns", launch=work.calls)
+    if work.streams is not None:
+        waiting = waiting.with_columns(group=work.streams)
+    changes = pl.DataFrame(_traceparse.depth_changes(waiting, trace.launches.select("start_ns")))
     works = trace.gpu_ops.select(*_STREAM, "row", "launch_row")[changes["at"]]
     return works.select(
         *_STREAM,
@@ -43,17 +47,16 @@ def queue_summary(trace: "Trace") -> pl.DataFrame:
     Columns: ``device``, ``stream``, ``changes``, ``mean`` (over time), ``p50`` and ``p90`` (over the
         changes), ``max``, ``empty_share`` (of the time between the first and the last change).
     """
-    lengths = _lengths(trace, GpuWork(trace))
-    length, changes, lasts = pl.col("queue_length"), pl.col("changes"), pl.col("lasts_ns")
+    length, lasts = pl.col("queue_length"), pl.col("lasts_ns")
     span = lasts.sum()
     return (
-        lengths.with_columns(_until=changes.cum_sum().over(_STREAM))
+        _lengths(trace)
         .group_by(_STREAM)
         .agg(
-            changes.sum(),
+            pl.len().cast(pl.Int64).alias("changes"),
             pl.when(span > 0).then((length * lasts).sum() / span).alias("mean"),
-            _quantile(0.5).alias("p50"),
-            _quantile(0.9).alias("p90"),
+            length.quantile(0.5, "linear").alias("p50"),
+            length.quantile(0.9, "linear").alias("p90"),
             length.max().alias("max"),
             pl.when(span > 0).then(lasts.filter(length == 0).sum() / span).alias("empty_share"),
         )
@@ -71,7 +74,7 @@ def queue_blocked(trace: "Trace", *, limit: int = QUEUE_LIMIT) -> pl.DataFrame:
     extent = trace.extent()
     whole = 0 if extent is None else extent[1] - extent[0]
     return (
-        _lengths(trace, GpuWork(trace))
+        _lengths(trace)
         .filter(pl.col("queue_length") >= limit)
         .group_by(_STREAM)
         .agg(blocked_ns=pl.col("lasts_ns").sum())
@@ -80,30 +83,7 @@ def queue_blocked(trace: "Trace", *, limit: int = QUEUE_LIMIT) -> pl.DataFrame:
     )
 
 
-def _waits(trace: "Trace", work: GpuWork) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The works and the calls that start them, for the questions about depths."""
-    works = trace.gpu_ops.select("start_ns", launch=work.calls)
-    if work.streams is not None:
-        works = works.with_columns(group=work.streams)
-    return works, trace.launches.select("start_ns")
-
-
-def _lengths(trace: "Trace", work: GpuWork) -> pl.DataFrame:
-    """How often and how long each length was there.
-
-    Columns: ``device``, ``stream``, ``queue_length``, ``changes`` (that led to it), ``lasts_ns``.
-    Order: by device, stream and length.
-    """
-    totals = pl.DataFrame(_traceparse.depth_totals(*_waits(trace, work)))
-    streams = trace.gpu_ops.select(_STREAM)[totals["at"]]
-    return pl.concat([streams, totals.drop("at").rename({"depth": "queue_length"})], how="horizontal")
-
-
-def _quantile(share: float) -> pl.Expr:
-    """The quantile of the lengths over the changes of a stream, interpolated between two of them."""
-    place = (pl.col("_until").last() - 1) * share
-    low, high = (
-        pl.col("queue_length").filter(pl.col("_until") > edge).first()
-        for edge in (place.floor(), place.ceil())
-    )
-    return low + (high - low) * (place - place.floor())
+def _lengths(trace: "Trace") -> pl.DataFrame:
+    """The lengths of :func:`queue_length` with how long each lasts: ``lasts_ns``, 0 after the last change."""
+    lasts = pl.col("at_ns").shift(-1).over(_STREAM) - pl.col("at_ns")
+    return queue_length(trace).with_columns(lasts_ns=lasts.fill_null(0))
