@@ -32,20 +32,11 @@ impl<'a> Add<'_, '_, '_, 'a> {
     pub(super) fn duration(&mut self) -> Option<i64> {
         let raw = std::mem::take(&mut self.event.dur);
         match self.time(raw) {
-            Some(ns) if ns > LONGEST_NS => {
-                self.note(Code::MissingDuration);
-                None
-            }
-            Some(ns) if ns >= 0 => Some(ns),
-            Some(_) => {
-                self.note(Code::NegativeDuration);
-                None
-            }
-            None => {
-                self.note(Code::MissingDuration);
-                None
-            }
+            Some(ns) if (0..=LONGEST_NS).contains(&ns) => return Some(ns),
+            Some(..0) => self.note(Code::NegativeDuration),
+            _ => self.note(Code::MissingDuration),
         }
+        None
     }
 
     pub(super) fn track(&mut self) -> u32 {
@@ -138,8 +129,16 @@ impl<'a> Add<'_, '_, '_, 'a> {
     }
 
     pub(super) fn identifier(&mut self, arg: Arg) -> Option<u64> {
+        self.parsed(arg, number::identifier)
+    }
+
+    pub(super) fn boolean(&mut self, arg: Arg) -> Option<bool> {
+        self.parsed(arg, number::boolean)
+    }
+
+    fn parsed<T>(&mut self, arg: Arg, parse: impl Fn(&Raw<'a>) -> Option<T>) -> Option<T> {
         let raw = self.event.args.take(arg);
-        let value = number::identifier(&raw);
+        let value = parse(&raw);
         if value.is_none() && !raw.is_null() {
             self.note(Code::BadNumber);
         }
@@ -155,15 +154,6 @@ impl<'a> Add<'_, '_, '_, 'a> {
         if value.is_none() {
             let is_word = raw.bytes.iter().any(u8::is_ascii_alphabetic);
             self.note(if is_word { Code::BareNonFinite } else { Code::BadNumber });
-        }
-        value
-    }
-
-    pub(super) fn boolean(&mut self, arg: Arg) -> Option<bool> {
-        let raw = self.event.args.take(arg);
-        let value = number::boolean(&raw);
-        if value.is_none() && !raw.is_null() {
-            self.note(Code::BadNumber);
         }
         value
     }

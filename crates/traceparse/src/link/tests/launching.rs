@@ -1,4 +1,4 @@
-use super::tiny::{Tiny, all, count, texts};
+use super::{Tiny, all, count, texts};
 use crate::schema::{CollectiveRow, GpuAnnotationRow, SyncRow};
 use crate::stats::Code;
 
@@ -144,14 +144,10 @@ fn annotations_on_the_gpu_and_synchronisations_find_their_host_rows() {
     let op = t.op("my range", 7, 0..100, |r| r.external_id = Some(3));
     let launch = t.launch(7, 10..20, 5, 0);
     for (name, id) in [("my range", 3), ("another", 3), ("my range", 4)] {
-        let (row, name) = (t.next_row(), Some(t.text(name)));
-        let external_id = Some(id);
-        t.trace.tables.gpu_annotations.push(GpuAnnotationRow {
-            row,
-            name,
-            external_id,
-            ..blank_annotation()
-        });
+        let (row, name, external_id) = (t.next_row(), Some(t.text(name)), Some(id));
+        let (start_ns, dur_ns) = (30, Some(10));
+        let annotation = GpuAnnotationRow { row, name, external_id, start_ns, dur_ns, ..Default::default() };
+        t.trace.tables.gpu_annotations.push(annotation);
     }
     for correlation in [Some(5), Some(6), None] {
         let row = t.next_row();
@@ -160,8 +156,4 @@ fn annotations_on_the_gpu_and_synchronisations_find_their_host_rows() {
     let trace = t.link();
     assert_eq!(all(&trace.tables.gpu_annotations.op_row), [Some(op), None, None]);
     assert_eq!(all(&trace.tables.syncs.launch_row), [Some(launch), None, None]);
-}
-
-fn blank_annotation() -> GpuAnnotationRow {
-    GpuAnnotationRow { start_ns: 30, dur_ns: Some(10), ..Default::default() }
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::tiny::Tiny;
+use super::Tiny;
 
 /// Thread, start and duration.
 type Span = (i64, i64, i64);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::tiny::{Tiny, all};
+use super::{Tiny, all};
 use crate::options::ReadOptions;
 
 /// Far above what linear work takes, far below what quadratic work takes.

@@ -1,4 +1,4 @@
-use super::tiny::{Tiny, all, count, texts};
+use super::{Tiny, all, count, texts};
 use crate::options::ReadOptions;
 use crate::schema::MemoryRow;
 use crate::stats::Code;

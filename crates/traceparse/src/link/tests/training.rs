@@ -1,4 +1,4 @@
-use super::tiny::{Tiny, all, texts};
+use super::{Tiny, all, texts};
 
 const NODE: &str = "autograd::engine::evaluate_function: MmBackward0";
 
