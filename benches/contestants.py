@@ -58,6 +58,16 @@ CONTESTANTS = (
     Contestant("libdeflate", "libdeflate alone, all in memory", "peers", memory=1.1, plain=False),
     Contestant("python_gzip", "Python's gzip alone", "peers", memory=0.0, plain=False),
     Contestant("orjson_loads", "orjson.loads", "peers", memory=8.0),
+    Contestant(
+        "simd_json",
+        "simd-json in Rust, to its own values",
+        "rust",
+        memory=5.0,
+        gzip=False,
+        limit_bytes=4 * GB,
+        limit_reason="counts bytes in 32 bits",
+        example=("parse_values",),
+    ),
     Contestant("json_load", "json.load", "peers", memory=6.5),
     Contestant(
         "hta",

@@ -40,8 +40,8 @@ def call(contestant: Contestant, path: Path) -> Sample:
     if contestant.home == "rust":
         name, *options = contestant.example
         outcome = run([str(_example(name)), *options, str(path)])
-        seconds = json.loads(outcome.output)["seconds"]
-        return Sample(seconds)
+        measured = json.loads(outcome.output)
+        return Sample(measured["seconds"], events=measured.get("events"))
     python = sys.executable if contestant.home == "own" else str(PEERS)
     if not Path(python).exists():
         raise FailedError("the environment .venv-bench is missing; make bench installs it")
