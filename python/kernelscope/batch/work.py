@@ -100,7 +100,7 @@ def _fill(task: Task, folder: Path) -> Entry:
         rank_from=rank_from,
         meta=_describe(trace),
         steps=tuple(trace.steps["step"].drop_nulls().sort().to_list()),
-        lost=_lost(trace),
+        lost=int(trace.diagnostics.filter(severity="lost")["count"].sum()),
     )
     tables = trace.tables
     # Or every table would live until the last one is written.
@@ -139,15 +139,6 @@ def _describe(trace: "Trace") -> dict[str, Any]:
         "kept": meta.kept,
         "dropped": meta.dropped,
     }
-
-
-def _lost(trace: "Trace") -> int:
-    found = trace.diagnostics
-    return sum(
-        count
-        for severity, count in zip(found["severity"].to_list(), found["count"].to_list(), strict=True)
-        if severity == "lost"
-    )
 
 
 def _write(tables: "dict[str, pl.DataFrame]", folder: Path) -> dict[str, tuple[int, int]]:

@@ -77,16 +77,14 @@ __all__ = [
 
 # What else than not fitting its inputs can go wrong in a model, a user's above all.
 _MODEL_FAILURES = (
-    *(
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        ImportError,
-        NameError,
-        OSError,
-        RuntimeError,
-        TypeError,
-    ),
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    NameError,
+    OSError,
+    RuntimeError,
+    TypeError,
 )
 
 
