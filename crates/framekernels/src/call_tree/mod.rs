@@ -5,7 +5,6 @@
 //! over arrays, whatever the depth; only [`nest`] sorts what is not in order already.
 
 mod columns;
-mod covered;
 mod forest;
 mod innermost;
 mod nest;
@@ -17,7 +16,6 @@ mod tree;
 mod tests;
 
 pub use columns::{Column, Values, Working};
-pub use covered::Covered;
 pub use forest::{Circular, Forest, marked_around};
 pub use innermost::{Nested, Points, innermost, lineage};
 pub use nest::{Slices, nest};

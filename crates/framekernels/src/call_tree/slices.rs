@@ -2,7 +2,7 @@
 
 use arrow_array::RecordBatch;
 
-use super::{Covered, Nested, Points, Slices, innermost, lineage, marked_around, nest};
+use super::{Nested, Points, Slices, innermost, lineage, marked_around, nest};
 use crate::frame::{Frame, NONE, Result, column, is_set, positions, rows_at, table};
 use crate::interval::{order_by_start, some_by_start};
 use crate::numbering::Positions;
@@ -118,6 +118,37 @@ pub fn covered_calls(calls: &Frame, slices: &Frame, keys: &Frame, places: &Frame
     }
     slices.for_each(|at| covered.add(call_of(at), time(&begins, at), time(&lasts, at)));
     table([("covered_ns", column(covered.into_lengths())), ("slices", column(counts))])
+}
+
+/// Calls by position, which grow covered as what lies in them is told.
+#[derive(Debug)]
+pub(super) struct Covered<'a> {
+    starts: &'a [i64],
+    lengths: &'a [i64],
+    /// Until when each is looked at, and how much of it until then is covered.
+    covered: Vec<(i64, i64)>,
+}
+
+impl<'a> Covered<'a> {
+    pub(super) fn new(starts: &'a [i64], lengths: &'a [i64]) -> Self {
+        Self { starts, lengths, covered: starts.iter().map(|&start| (start, 0)).collect() }
+    }
+
+    /// Covers the call at `at` from `start` on for `length`, as far as it lasts then. What covers a call is told
+    /// in order of starts.
+    pub(super) fn add(&mut self, at: u32, start: i64, length: i64) {
+        let at = at as usize;
+        let (Some(&from), Some(&lasts)) = (self.starts.get(at), self.lengths.get(at)) else { return };
+        let Some((until, covered)) = self.covered.get_mut(at) else { return };
+        let end = start.saturating_add(length).min(from.saturating_add(lasts));
+        *covered += end.saturating_sub(start.max(*until)).max(0);
+        *until = end.max(*until);
+    }
+
+    /// How much of each call is covered.
+    pub(super) fn into_lengths(self) -> impl Iterator<Item = i64> {
+        self.covered.into_iter().map(|(_, covered)| covered)
+    }
 }
 
 /// When slices end that have `start_ns` and `dur_ns` (null is 0).

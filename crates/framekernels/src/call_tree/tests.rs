@@ -7,9 +7,10 @@ use arrow_buffer::ScalarBuffer;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::slices::Covered;
 use super::{
-    Circular, Column, Covered, Forest, Labelled, NONE, Nested, Paths, Points, Slices, Values, Working,
-    folded, innermost, lineage, marked_around, nest, path_texts,
+    Circular, Column, Forest, Labelled, NONE, Nested, Paths, Points, Slices, Values, Working, folded,
+    innermost, lineage, marked_around, nest, path_texts,
 };
 use crate::memory::Curve;
 

@@ -2,11 +2,6 @@
 
 use std::borrow::Cow;
 
-/// Numbers of groups per interval up to which intervals are counted into groups, not sorted.
-const SPREAD: usize = 4;
-/// Numbers of groups that are counted into however few intervals there are.
-const FEW: usize = 4096;
-
 /// When intervals end: at these moments, or so long after their starts.
 #[derive(Debug, Clone, Copy)]
 pub enum Ends<'a> {
@@ -46,17 +41,9 @@ pub fn order_by_start(groups: Option<&[u32]>, starts: &[i64]) -> Vec<u32> {
 
 /// The same of some positions, which lie in the columns, and ascend or are in order of start already.
 #[must_use]
-pub fn some_by_start(order: Vec<u32>, groups: Option<&[u32]>, starts: &[i64]) -> Vec<u32> {
-    let start = |&at: &u32| starts[at as usize];
-    let Some(groups) = groups else {
-        let mut order = order;
-        order.sort_by_key(start);
-        return order;
-    };
-    let mut order = by_group(order, groups);
-    for group in order.chunk_by_mut(|&a, &b| groups[a as usize] == groups[b as usize]) {
-        group.sort_by_key(start);
-    }
+pub fn some_by_start(mut order: Vec<u32>, groups: Option<&[u32]>, starts: &[i64]) -> Vec<u32> {
+    let group = |at: u32| groups.map_or(0, |groups| groups[at as usize]);
+    order.sort_by_key(|&at| (group(at), starts[at as usize]));
     order
 }
 
@@ -86,18 +73,6 @@ impl<'a> GroupedIntervals<'a> {
     #[must_use]
     pub fn within(self, window: (i64, i64)) -> Self {
         Self { window, ..self }
-    }
-
-    /// How many intervals there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.order.len()
-    }
-
-    /// Whether there is no interval.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.order.is_empty()
     }
 
     /// The positions of each group's intervals in order of start, one group after the other.
@@ -233,6 +208,68 @@ impl<'a> GroupedIntervals<'a> {
         hidden
     }
 
+    /// Of each interval, by position, the one of its group in `other` with which it shares most time, and how
+    /// much; of several the one whose position is least.
+    ///
+    /// Linear where the intervals of a group overlap little, here as there.
+    #[must_use]
+    pub fn longest_shared(&self, other: &GroupedIntervals<'_>) -> Vec<Option<(u32, i64)>> {
+        let mut found = vec![None; self.positions()];
+        let mut reached: Vec<i64> = Vec::new();
+        self.each_pair(other, |group, others| {
+            reached.clear();
+            reached.extend(others.iter().scan(i64::MIN, |latest, &at| {
+                *latest = other.end(at).max(*latest);
+                Some(*latest)
+            }));
+            let mut first = 0;
+            for &at in group {
+                let (start, end) = (self.start(at), self.end(at));
+                first += reached[first..].partition_point(|&latest| latest <= start);
+                let ahead = others.get(first..).unwrap_or_default();
+                for &near in ahead.iter().take_while(|&&near| other.start(near) < end) {
+                    let shared = end.min(other.end(near)).saturating_sub(start.max(other.start(near)));
+                    let best: &mut Option<(u32, i64)> = &mut found[at as usize];
+                    if shared > 0 && best.is_none_or(|(at, most)| (shared, at) > (most, near)) {
+                        *best = Some((near, shared));
+                    }
+                }
+            }
+        });
+        found
+    }
+
+    /// The intervals that follow one another in order of start with one label, two or more of them: the
+    /// position of each, and a number for each run. Those without a label end a run.
+    #[must_use]
+    pub fn runs<L: PartialEq>(&self, label: impl Fn(u32) -> Option<L>) -> Vec<(u32, u32)> {
+        let mut found = Vec::new();
+        let mut run = 0;
+        for group in self.each_group() {
+            // What came last, its label, and whether it is told already.
+            let mut last: Option<(u32, L, bool)> = None;
+            for &at in group {
+                let Some(own) = label(at) else {
+                    last = None;
+                    continue;
+                };
+                let mut is_told = false;
+                if let Some((before, known, was_told)) = last.take()
+                    && known == own
+                {
+                    if !was_told {
+                        run += 1;
+                        found.push((before, run - 1));
+                    }
+                    found.push((at, run - 1));
+                    is_told = true;
+                }
+                last = Some((at, own, is_told));
+            }
+        }
+        found
+    }
+
     /// The positions of each group that `other` has, too, here and there, in order of start.
     pub(super) fn each_pair(&self, other: &GroupedIntervals<'_>, mut tell: impl FnMut(&[u32], &[u32])) {
         let mut others = other.each_group().peekable();
@@ -281,31 +318,4 @@ impl<'a> Covered<'a> {
         let reached = self.part.1.min(moment).saturating_sub(self.part.0);
         self.before.saturating_add(reached)
     }
-}
-
-/// Positions by group, those of one group in order.
-fn by_group(mut order: Vec<u32>, groups: &[u32]) -> Vec<u32> {
-    let group = |at: u32| groups[at as usize];
-    if order.is_sorted_by_key(|&at| group(at)) {
-        return order;
-    }
-    let highest = order.iter().map(|&at| group(at)).max().unwrap_or_default() as usize;
-    if highest > SPREAD * order.len() + FEW {
-        order.sort_by_key(|&at| group(at));
-        return order;
-    }
-    let mut next = vec![0_u32; highest + 2];
-    for &at in &order {
-        next[group(at) as usize + 1] += 1;
-    }
-    for number in 0..=highest {
-        next[number + 1] += next[number];
-    }
-    let mut sorted = vec![0_u32; order.len()];
-    for &at in &order {
-        let place = &mut next[group(at) as usize];
-        sorted[*place as usize] = at;
-        *place += 1;
-    }
-    sorted
 }

@@ -3,7 +3,6 @@
 use hashbrown::HashMap;
 
 use crate::frame::NONE;
-use crate::interval::seek;
 
 mod allocator;
 mod records;
@@ -90,16 +89,13 @@ impl Curve {
     }
 
     /// What the records sum up to in each of `intervals`, start and end, both included.
-    ///
-    /// Fast where an interval starts near the one before, and few records lie in it.
     pub fn changes(
         &self,
         intervals: impl ExactSizeIterator<Item = (i64, i64)>,
     ) -> impl ExactSizeIterator<Item = i64> {
-        let mut first = 0;
         intervals.map(move |(start, end)| {
-            first = seek(&self.times, first, |&time| time < start);
-            let behind = seek(&self.times, first, |&time| time <= end);
+            let first = self.times.partition_point(|&time| time < start);
+            let behind = first + self.times[first..].partition_point(|&time| time <= end);
             let sum = |at: usize| self.sums.get(at).copied().unwrap_or_default();
             sum(behind).wrapping_sub(sum(first))
         })

@@ -6,7 +6,6 @@
 //! has at most two marks per pixel, however many events it has.
 
 mod index;
-mod lanes;
 mod pixels;
 
 #[cfg(test)]
@@ -16,7 +15,6 @@ use std::cmp::Reverse;
 
 use arrow_buffer::ScalarBuffer;
 
-use lanes::Stack;
 use pixels::Pixels;
 
 pub use index::{TimelineIndex, show};
@@ -213,5 +211,26 @@ impl<'a> Events<'a> {
             }
         }
         Slice { name: 0, start: 0, end: 0, id }
+    }
+}
+
+/// The events that are open while a track is walked in order of (start, longest first).
+#[derive(Debug, Default)]
+struct Stack {
+    ends: Vec<i64>,
+}
+
+impl Stack {
+    /// The lane of the next event.
+    ///
+    /// Only events on top are closed: one that ends earlier than an event in a lane below it keeps its
+    /// lane taken until that event ends too.
+    #[inline]
+    fn push(&mut self, start: i64, end: i64) -> usize {
+        while self.ends.last().is_some_and(|&open| open <= start) {
+            self.ends.pop();
+        }
+        self.ends.push(end);
+        self.ends.len() - 1
     }
 }
