@@ -2,8 +2,7 @@
 
 import polars as pl
 
-from kernelscope.compat.hta.events import hta_events
-from kernelscope.compat.hta.statistics import describe, rank_of, sums
+from kernelscope.compat.hta.events import describe, hta_events, rank_of, sums
 from kernelscope.trace import Trace
 
 _KINDS = ("COMPUTATION", "COMMUNICATION", "MEMORY")

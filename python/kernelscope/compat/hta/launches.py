@@ -5,8 +5,7 @@ import polars as pl
 from kernelscope.analysis.kernels.sequences import outermost_calls, sequences_inside
 from kernelscope.analysis.launches.delays import delays_by_sequence
 from kernelscope.analysis.launches.idle import KERNEL_DELAY_NS
-from kernelscope.compat.hta.events import hta_events
-from kernelscope.compat.hta.statistics import describe, rank_of
+from kernelscope.compat.hta.events import describe, hta_events, rank_of
 from kernelscope.trace import Trace
 
 _DEVICE_WORK = ("kernel", "gpu_memset", "memset", "gpu_memcpy", "memcpy", "mtia_ccp_events")

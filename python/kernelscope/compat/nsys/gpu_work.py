@@ -1,7 +1,7 @@
 """GPU work: summaries of kernels, copies, memsets and graphs, and a row for each."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from functools import partial
 
 import polars as pl
 
@@ -12,7 +12,6 @@ from kernelscope.compat.nsys.names import (
     with_range_in_name,
     with_range_keys,
 )
-from kernelscope.compat.nsys.parts import ordered_parts, sums_by_text
 from kernelscope.compat.nsys.report import (
     GPU_BY,
     GRAPH,
@@ -26,7 +25,17 @@ from kernelscope.compat.nsys.report import (
     Report,
     selected,
 )
-from kernelscope.compat.nsys.statistics import DISTRIBUTION, in_order, share, spread, summary, summary_fields
+from kernelscope.compat.nsys.statistics import (
+    DISTRIBUTION,
+    in_order,
+    ordered_parts,
+    ordered_summary,
+    share,
+    spread,
+    summary,
+    summary_fields,
+    sums_by_text,
+)
 from kernelscope.trace import Trace
 
 _CATEGORIES = {
@@ -34,6 +43,7 @@ _CATEGORIES = {
     "memcpy": "MEMORY_OPER",
     "memset": "MEMORY_OPER",
     "graph": "CUDA_GRAPH",
+    "api": "CUDA_API",
 }
 
 
@@ -49,19 +59,14 @@ def _work(
     is_of_kind = frame.select(pl.col("kind").is_in(kinds)).to_series()
     # As a rule nothing else was read, and a filter copies what it keeps.
     frame = frame if is_of_kind.all() else frame.filter(is_of_kind)
-    if not ranged:
-        question = replace(
-            question, arguments={k: v for k, v in question.arguments.items() if k != "nvtx-name"}
-        )
-    return with_kernel_names(frame, trace, question) if "name" in columns else frame
+    return with_kernel_names(frame, trace, question, ranged=ranged) if "name" in columns else frame
 
 
 def _kernel_sum(trace: Trace, question: Question) -> pl.DataFrame | Iterator[pl.DataFrame]:
     if question.has("nvtx-name"):
         return _kernel_sum_by_range(trace, question)
     frame = _work(trace, question, ("kernel",), "dur_ns", "name")
-    table = summary(frame, [*question.by, "name"])
-    return in_order(table, "total_ns", ascending=["instances", "name", *question.by])
+    return ordered_summary(frame, question.by, "name", tied=["instances"])
 
 
 def _kernel_sum_by_range(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
@@ -80,9 +85,7 @@ def _kernel_gb_sum(trace: Trace, question: Question) -> pl.DataFrame:
 
 
 def _memory_time_sum(trace: Trace, question: Question) -> pl.DataFrame:
-    frame = _work(trace, question, _COPIES, "dur_ns", "name")
-    table = summary(frame, [*question.by, "name"])
-    return in_order(table, "total_ns", ascending=["name", *question.by])
+    return ordered_summary(_work(trace, question, _COPIES, "dur_ns", "name"), question.by, "name")
 
 
 def _memory_size_sum(trace: Trace, question: Question) -> pl.DataFrame:
@@ -91,34 +94,32 @@ def _memory_size_sum(trace: Trace, question: Question) -> pl.DataFrame:
     return in_order(table, "total_bytes", ascending=["name", *question.by])
 
 
-def _gpu_rows(trace: Trace, question: Question) -> pl.DataFrame:
+def _work_by_kind(trace: Trace, question: Question) -> pl.DataFrame:
     rows = _work(trace, question, tuple(_CATEGORIES), "dur_ns", "name")
-    return rows.select(*question.by, "dur_ns", "kind", pl.col("name"))
+    return summary(rows, [*question.by, "kind", "name"])
 
 
 def _gpu_sum(trace: Trace, question: Question) -> pl.DataFrame:
-    table = summary(_gpu_rows(trace, question), [*question.by, "kind", "name"])
-    return in_order(_categorised(table), "total_ns", ascending=["instances", "name", "kind", *question.by])
+    return _by_category(_work_by_kind(trace, question), question)
 
 
 def _api_gpu_sum(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
-    work = summary(_gpu_rows(trace, question), [*question.by, "kind", "name"])
+    work = _work_by_kind(trace, question)
     calls = summary(selected(trace, trace.launches, question.by, "dur_ns", "name"), [*question.by, "name"])
     del trace
     texts = pl.col("kind", "name").cast(pl.String)
     parts = [part.with_columns(texts) for part in (calls.with_columns(kind=pl.lit("api")), work)]
-    table = _categorised(pl.concat(parts, how="diagonal").with_columns(time_pct=share("total_ns")))
-    yield in_order(table, "total_ns", ascending=["instances", "name", "kind", *question.by])
+    yield _by_category(pl.concat(parts, how="diagonal").with_columns(time_pct=share("total_ns")), question)
 
 
-def _categorised(table: pl.DataFrame) -> pl.DataFrame:
-    categories = {**_CATEGORIES, "api": "CUDA_API"}
+def _by_category(table: pl.DataFrame, question: Question) -> pl.DataFrame:
     kind = pl.col("kind").cast(pl.String)
-    return table.with_columns(category=kind.replace_strict(categories, default=None, return_dtype=pl.String))
+    category = kind.replace_strict(_CATEGORIES, default=None, return_dtype=pl.String)
+    ties = ["instances", "name", "kind", *question.by]
+    return in_order(table.with_columns(category=category), "total_ns", ascending=ties)
 
 
 _COPIES = ("memcpy", "memset")
-_KERNEL_ARGUMENTS = ("base", "mangled", "nvtx-name")
 _GPU = {"gpu_ops": ("kind", "dur_ns", "name")}
 _BYTES = (
     Field("Total (MB)", "total_bytes", Figure.MEGABYTES),
@@ -165,19 +166,19 @@ def _device_names(trace: Trace) -> pl.DataFrame:
     return names.select("device", device_name=pl.coalesce(pl.col("text") + " " + number, number))
 
 
+_named_report = partial(Report, arguments=("base", "mangled", "nvtx-name"))
+_kernel_report = partial(_named_report, sources=(KERNEL,), kinds=("kernel",), by=GPU_BY)
+_copy_report = partial(Report, sources=MEMORY, kinds=_COPIES, by=GPU_BY)
+
 REPORTS = (
-    Report(
+    _kernel_report(
         name="cuda_gpu_kern_sum",
         doc="CUDA GPU kernel summary",
         fields=(*summary_fields("Instances"), Field("Name", "name")),
         build=_kernel_sum,
-        sources=(KERNEL,),
         tables=_GPU,
-        kinds=("kernel",),
-        by=GPU_BY,
-        arguments=_KERNEL_ARGUMENTS,
     ),
-    Report(
+    _kernel_report(
         name="cuda_gpu_kern_gb_sum",
         doc="CUDA GPU kernel summary by grid and block",
         fields=(
@@ -187,33 +188,23 @@ REPORTS = (
             Field("Name", "name"),
         ),
         build=_kernel_gb_sum,
-        sources=(KERNEL,),
         tables={"gpu_ops": (*_GPU["gpu_ops"], "grid", "block")},
-        kinds=("kernel",),
-        by=GPU_BY,
-        arguments=_KERNEL_ARGUMENTS,
     ),
-    Report(
+    _copy_report(
         name="cuda_gpu_mem_time_sum",
         doc="CUDA GPU copies and memsets by time",
         fields=(*summary_fields("Count"), Field("Operation", "name")),
         build=_memory_time_sum,
-        sources=MEMORY,
         tables=_GPU,
-        kinds=_COPIES,
-        by=GPU_BY,
     ),
-    Report(
+    _copy_report(
         name="cuda_gpu_mem_size_sum",
         doc="CUDA GPU copies and memsets by size",
         fields=_BYTES,
         build=_memory_size_sum,
-        sources=MEMORY,
         tables={"gpu_ops": ("kind", "name", "bytes")},
-        kinds=_COPIES,
-        by=GPU_BY,
     ),
-    Report(
+    _named_report(
         name="cuda_gpu_sum",
         doc="CUDA GPU summary: kernels, copies, memsets and whole graphs",
         fields=(*summary_fields("Instances"), Field("Category", "category"), Field("Operation", "name")),
@@ -221,9 +212,8 @@ REPORTS = (
         sources=(KERNEL, *MEMORY, GRAPH),
         tables=_GPU,
         by=GPU_BY,
-        arguments=_KERNEL_ARGUMENTS,
     ),
-    Report(
+    _named_report(
         name="cuda_api_gpu_sum",
         doc="CUDA API and GPU summary in one",
         fields=(*summary_fields("Instances"), Field("Category", "category"), Field("Operation", "name")),
@@ -232,7 +222,6 @@ REPORTS = (
         tables={"launches": ("name", "dur_ns"), **_GPU},
         linked=False,
         by=HOST_BY,
-        arguments=_KERNEL_ARGUMENTS,
     ),
     Report(
         name="cuda_gpu_trace",
@@ -258,9 +247,6 @@ REPORTS = (
         ),
         build=_gpu_trace,
         sources=(KERNEL, *MEMORY, GRAPH),
-        tables={
-            "gpu_ops": _TRACE_COLUMNS,
-            "devices": (),
-        },
+        tables={"gpu_ops": _TRACE_COLUMNS, "devices": ()},
     ),
 )

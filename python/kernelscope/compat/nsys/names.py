@@ -45,18 +45,20 @@ def range_text(ranges: pl.DataFrame, *, domain: bool = True) -> pl.Series:
     return ranges.select(text=parts[0] if len(parts) == 1 else pl.concat_str(parts))["text"]
 
 
-def with_kernel_names(kernels: pl.DataFrame, trace: Trace, question: Question) -> pl.DataFrame:
+def with_kernel_names(
+    kernels: pl.DataFrame, trace: Trace, question: Question, *, ranged: bool = True
+) -> pl.DataFrame:
     """Puts the name that the report's arguments ask for into ``name`` of GPU work.
 
     ``base`` is without arguments, ``mangled`` as the compiler wrote it, or in full where that was not
     recorded; ``nvtx-name`` puts the text of the innermost range around the launch in front, for which
-    ``range_row`` is needed. Work other than kernels has no range in front.
+    ``range_row`` is needed, unless not ``ranged``. Work other than kernels has no range in front.
     """
     for column in kernel_name_columns(question)[:1]:
         complete = not kernels[column].null_count()
         name = pl.col(column) if complete else pl.coalesce(column, "name").cast(pl.Categorical)
         kernels = kernels.with_columns(name=name)
-    if not question.has("nvtx-name"):
+    if not (ranged and question.has("nvtx-name")):
         return kernels
     ranges, _ = text_keys(trace, trace.ranges.select("row", *TEXT_COLUMNS))
     texts = ranges.select(range_text(ranges, domain=False).alias("_text"), range_row="row")

@@ -2,10 +2,11 @@
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
 
 import polars as pl
 
-from kernelscope.compat.nsys.api_calls import versioned_name
+from kernelscope.compat.nsys.calls import versioned_name
 from kernelscope.compat.nsys.report import GRAPH, KERNEL, MEMORY, RUNTIME, Field, Figure, Question, Report
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
@@ -202,50 +203,41 @@ _PLACE_FIELDS = (
 _BUSY = {"gpu_ops": (*_PLACE, "start_ns", "dur_ns"), "spans": ("category", "start_ns", "dur_ns")}
 _COPIES = {"gpu_ops": (*_COPY, "kind", "copy_kind", "launch_row"), "launches": ("name", "api_version")}
 
+_idle_rule = partial(Report, sources=(KERNEL, *MEMORY, GRAPH), tables=_BUSY, linked=False)
+_copy_rule = partial(Report, tables=_COPIES, only_launching=True, arguments=("rows",))
+
 REPORTS = (
-    Report(
+    _idle_rule(
         name="gpu_gaps",
         doc="Times in which a GPU does nothing; gap=MS is the least",
         fields=(Field("Row#", "number"), *_PLACE_FIELDS),
         build=_gaps,
-        sources=(KERNEL, *MEMORY, GRAPH),
-        tables=_BUSY,
-        linked=False,
         arguments=("gap", "rows"),
     ),
-    Report(
+    _idle_rule(
         name="gpu_time_util",
         doc="Times in which a GPU is busy for less than threshold=PERCENT; chunks=N is the resolution",
         fields=(Field("Row#", "number"), Field("In-Use (%)", "busy_pct", Figure.TENTHS), *_PLACE_FIELDS),
         build=_utilisation,
-        sources=(KERNEL, *MEMORY, GRAPH),
-        tables=_BUSY,
-        linked=False,
         arguments=("threshold", "chunks", "rows"),
     ),
-    Report(
+    _copy_rule(
         name="cuda_memcpy_async",
         doc="Asynchronous copies from or to pageable memory, which block",
         fields=_COPY_FIELDS,
         build=_pageable_copies,
         sources=MEMORY[:1],
-        tables=_COPIES,
         kinds=("memcpy",),
-        only_launching=True,
-        arguments=("rows",),
     ),
-    Report(
+    _copy_rule(
         name="cuda_memcpy_sync",
         doc="Copies that block the host",
         fields=_COPY_FIELDS,
         build=_synchronous_copies,
         sources=MEMORY[:1],
-        tables=_COPIES,
         kinds=("memcpy",),
-        only_launching=True,
-        arguments=("rows",),
     ),
-    Report(
+    _copy_rule(
         name="cuda_memset_sync",
         doc="Memsets that block the host",
         fields=tuple(
@@ -255,10 +247,7 @@ REPORTS = (
         ),
         build=_synchronous_memsets,
         sources=MEMORY[1:],
-        tables=_COPIES,
         kinds=("memset",),
-        only_launching=True,
-        arguments=("rows",),
     ),
     Report(
         name="cuda_api_sync",

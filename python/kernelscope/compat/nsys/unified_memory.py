@@ -1,5 +1,7 @@
 """Unified memory: what moved, and the page faults that moved it."""
 
+from functools import partial
+
 import polars as pl
 
 from kernelscope.compat.nsys.report import MEMORY, Field, Figure, Question, Report
@@ -82,8 +84,12 @@ _MOVED = (
     Field("GPU PageFaults", "gpu_faults"),
 )
 
+_migration_report = partial(
+    Report, sources=(MEMORY[0], _CPU_FAULTS, _GPU_FAULTS), tables=_TABLES, kinds=("memcpy",)
+)
+
 REPORTS = (
-    Report(
+    _migration_report(
         name="um_sum",
         doc="Unified memory by address: the ten that moved fastest",
         fields=(
@@ -92,11 +98,8 @@ REPORTS = (
             Field("Migration Throughput (MB/s)", "bytes_per_s", Figure.MEGABYTES),
         ),
         build=_sum,
-        sources=(MEMORY[0], _CPU_FAULTS, _GPU_FAULTS),
-        tables=_TABLES,
-        kinds=("memcpy",),
     ),
-    Report(
+    _migration_report(
         name="um_total_sum",
         doc="Unified memory in all",
         fields=(
@@ -105,9 +108,6 @@ REPORTS = (
             Field("Maximum Virtual Address", "greatest"),
         ),
         build=_total_sum,
-        sources=(MEMORY[0], _CPU_FAULTS, _GPU_FAULTS),
-        tables=_TABLES,
-        kinds=("memcpy",),
     ),
     Report(
         name="um_cpu_page_faults_sum",

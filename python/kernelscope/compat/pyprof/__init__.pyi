@@ -1,5 +1,5 @@
-from kernelscope.compat.pyprof.captured_calls import call_of_ops as call_of_ops
-from kernelscope.compat.pyprof.captured_calls import captured_calls as captured_calls
+from kernelscope.compat.pyprof.markers import call_of_ops as call_of_ops
+from kernelscope.compat.pyprof.markers import captured_calls as captured_calls
 from kernelscope.compat.pyprof.record import KernelRecord as KernelRecord
 from kernelscope.compat.pyprof.record import format_record as format_record
 from kernelscope.compat.pyprof.record import read_records as read_records
@@ -9,5 +9,5 @@ from kernelscope.compat.pyprof.rows import COLUMNS as COLUMNS
 from kernelscope.compat.pyprof.rows import DEFAULT_COLUMNS as DEFAULT_COLUMNS
 from kernelscope.compat.pyprof.rows import Column as Column
 from kernelscope.compat.pyprof.rows import Row as Row
+from kernelscope.compat.pyprof.rows import pyprof_table as pyprof_table
 from kernelscope.compat.pyprof.rows import rows as rows
-from kernelscope.compat.pyprof.table import pyprof_table as pyprof_table

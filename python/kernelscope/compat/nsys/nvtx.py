@@ -1,6 +1,8 @@
-"""NVTX ranges on the GPU: what nsys calls their projection, and the kernels under each."""
+"""NVTX ranges: on the host, on the GPU (nsys calls that their projection), and the kernels under each."""
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import polars as pl
 
@@ -13,11 +15,111 @@ from kernelscope.compat.nsys.names import (
     text_keys,
     with_kernel_names,
 )
-from kernelscope.compat.nsys.nvtx_ranges import RANGE_NUMBERS, range_id, style, with_range_numbers
-from kernelscope.compat.nsys.parts import in_buckets, ordered_parts, sums_by_text
 from kernelscope.compat.nsys.report import HOST_BY, NVTX, Field, Figure, Question, Report, selected
-from kernelscope.compat.nsys.statistics import distribution_fields, spread
+from kernelscope.compat.nsys.statistics import (
+    distribution_fields,
+    in_buckets,
+    ordered_parts,
+    spread,
+    summary_fields,
+    sums_by_text,
+)
 from kernelscope.trace import Trace
+
+_STYLES = {"push_pop": "PushPop", "start_end": "StartEnd", "annotation": "PushPop"}
+
+
+def _style() -> pl.Expr:
+    """The style of a range as nsys calls it."""
+    return pl.col("kind").cast(pl.String).replace_strict(_STYLES, default=None)
+
+
+def _range_id(trace: Trace, row: str) -> pl.Expr:
+    """The number of a range in its table: the rowid of a database, else the row of the trace."""
+    tables: dict[str, Any] = trace.meta.properties.get("tables", {}) if trace.meta.format == "nsys" else {}
+    shift: int = tables.get(NVTX, {}).get("row_of_rowid_0") or 0
+    return pl.col(row).cast(pl.Int64) - shift
+
+
+def _with_range_numbers(
+    ranges: pl.DataFrame, chosen: pl.Series, ids: pl.Series, parents: pl.Series
+) -> pl.DataFrame:
+    """Adds to the ranges at the positions ``chosen`` their text and their place among all ranges.
+
+    ``ids`` are the numbers of all ranges, ``parents`` the positions of the ranges around them.
+
+    Columns: adds ``name``, ``range_id``, ``parent_id``, and ``range_stack``: the numbers of all ranges around
+        it and its own, outermost first, as ``:1:2:3``.
+    """
+    stacks = ":" + ids.gather(chosen).cast(pl.String)
+    around = parents.gather(chosen)
+    while around.null_count() < len(around):
+        stacks = (":" + ids.gather(around).cast(pl.String)).fill_null("") + stacks
+        around = parents.gather(around)
+    return ranges.with_columns(
+        range_text(ranges).alias("name"),
+        ids.gather(chosen).alias("range_id"),
+        ids.gather(parents.gather(chosen)).alias("parent_id"),
+        stacks.alias("range_stack"),
+    )
+
+
+def _summary(name: str, doc: str, *kinds: str, by_style: bool = False) -> Report:
+    """A summary of the ranges of some kinds by their text, and by their style if wanted."""
+
+    def finish(part: pl.DataFrame) -> pl.DataFrame:
+        part = part.with_columns(range_text(part).alias("name"))
+        return part.with_columns(style=_style()) if by_style else part
+
+    def build(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
+        ranges = selected(trace, trace.ranges, question.by, "row", "dur_ns", "kind", *TEXT_COLUMNS)
+        ranges, keys = text_keys(trace, ranges.filter(pl.col("kind").is_in(kinds)))
+        del trace
+        keys = [*question.by, *(("kind",) * by_style), *keys]
+        ranges = ranges.select("dur_ns", *keys)
+        tied = ["name", *(("style",) * by_style), *question.by]
+        yield from sums_by_text(ranges, keys, "dur_ns", finish, ascending=tied)
+
+    styles = (Field("Style", "style"),) if by_style else ()
+    return Report(
+        name=name,
+        doc=doc,
+        fields=(*summary_fields("Instances"), *styles, Field("Range", "name")),
+        build=build,
+        sources=(NVTX,),
+        tables={"ranges": ("dur_ns", "kind", *TEXT_COLUMNS), "extra_args": ()},
+        by=HOST_BY,
+    )
+
+
+def _push_pop_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
+    del question
+    columns = ("row", "parent_row", "depth", "start_ns", "dur_ns", "pid", "tid", "kind", *TEXT_COLUMNS)
+    ranges = trace.ranges.select(columns)
+    ranges = ranges.filter((pl.col("kind") == "push_pop") & pl.col("dur_ns").is_not_null())
+    ranges, _ = text_keys(trace, ranges.drop("kind"))
+    first_id = _range_id(trace, "row")
+    del trace
+    inside = ranges.select("parent_row", "dur_ns").drop_nulls("parent_row").group_by("parent_row")
+    children = inside.agg(pl.col("dur_ns").sum().alias("child_ns"), pl.len().alias("children"))
+    children = children.sort("parent_row")
+    parents = positions(ranges["row"], ranges["parent_row"])
+    ids = ranges.select(first_id)["row"]
+    indent = pl.lit("--").repeat_by("depth").list.join("")
+    for chosen in ordered_parts(ranges["start_ns"]):
+        part = ranges[chosen]
+        part = pl.concat(
+            [part, children[positions(children["parent_row"], part["row"])].drop("parent_row")],
+            how="horizontal",
+        )
+        part = _with_range_numbers(
+            part.with_columns(pl.col("child_ns", "children").fill_null(0)), chosen, ids, parents
+        )
+        yield part.with_columns(
+            end_ns=pl.col("start_ns") + pl.col("dur_ns"),
+            own_ns=pl.col("dur_ns") - pl.col("child_ns"),
+            name_tree=indent + pl.col("name"),
+        )
 
 
 def _projected(trace: Trace) -> tuple[pl.DataFrame, list[str]]:
@@ -29,13 +131,13 @@ def _projection_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame
     del question
     outside = _outside(trace)
     ranges, _ = _projected(trace)
-    ids = ranges.select(range_id(trace, "row"))["row"]
+    ids = ranges.select(_range_id(trace, "row"))["row"]
     del trace
-    ranges = ranges.with_columns(style=style())
+    ranges = ranges.with_columns(style=_style())
     parents = positions(ranges["row"], ranges["parent_row"])
 
     def shown(chosen: pl.Series) -> pl.DataFrame:
-        return with_range_numbers(ranges[chosen], chosen, ids, parents).select(_SHOWN)
+        return _with_range_numbers(ranges[chosen], chosen, ids, parents).select(_SHOWN)
 
     yield pl.concat([shown(parents.head(0)), outside], how="diagonal_relaxed")
     for chosen in ordered_parts(ranges["start_ns"]):
@@ -67,7 +169,7 @@ def _projection_sum(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
     del trace, ranges
 
     def finish(part: pl.DataFrame) -> pl.DataFrame:
-        return part.with_columns(range_text(part).alias("name"), style=style())
+        return part.with_columns(range_text(part).alias("name"), style=_style())
 
     yield from sums_by_text(
         rows,
@@ -110,7 +212,7 @@ def _kernel_sum(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
     flags = [False, False, False, False, True, False]
     yield outside.sort(order, descending=flags, nulls_last=False).select(_KERNELS_SHOWN)
     for chosen in ordered_parts(texts.fill_null("")):
-        part = table[chosen].with_columns(pl.col("kernel").cast(pl.String).alias("name"), style=style())
+        part = table[chosen].with_columns(pl.col("kernel").cast(pl.String).alias("name"), style=_style())
         part = part.with_columns(texts.gather(chosen).alias("text"))
         yield part.sort(order, descending=flags, nulls_last=False).select(_KERNELS_SHOWN)
 
@@ -152,9 +254,44 @@ _TABLES = {
     "extra_args": (),
     "threads": (),
 }
+_RANGE_NUMBERS = (
+    Field("RangeId", "range_id"),
+    Field("ParentId", "parent_id"),
+    Field("RangeStack", "range_stack"),
+)
+"""The columns of :func:`_with_range_numbers`."""
+
+_gpu_report = partial(Report, sources=(NVTX,), only_launching=True)
 
 REPORTS = (
+    _summary("nvtx_sum", "NVTX range summary", "push_pop", "start_end", by_style=True),
+    _summary("nvtx_pushpop_sum", "NVTX push/pop range summary", "push_pop"),
+    _summary("nvtx_startend_sum", "NVTX start/end range summary", "start_end"),
     Report(
+        name="nvtx_pushpop_trace",
+        doc="NVTX push/pop ranges and how they nest",
+        fields=(
+            Field("Start (ns)", "start_ns"),
+            Field("End (ns)", "end_ns"),
+            Field("Duration (ns)", "dur_ns"),
+            Field("DurChild (ns)", "child_ns"),
+            Field("DurNonChild (ns)", "own_ns"),
+            Field("Name", "name"),
+            Field("PID", "pid"),
+            Field("TID", "tid"),
+            Field("Lvl", "depth"),
+            Field("NumChild", "children"),
+            *_RANGE_NUMBERS,
+            Field("NameTree", "name_tree"),
+        ),
+        build=_push_pop_trace,
+        sources=(NVTX,),
+        tables={
+            "ranges": ("start_ns", "dur_ns", "kind", "parent_row", "depth", *TEXT_COLUMNS),
+            "extra_args": (),
+        },
+    ),
+    _gpu_report(
         name="nvtx_gpu_proj_sum",
         doc="NVTX ranges projected onto the GPU, by text",
         fields=(
@@ -170,12 +307,10 @@ REPORTS = (
             Field("Avg Num Child", "mean_children", Figure.TENTHS),
         ),
         build=_projection_sum,
-        sources=(NVTX,),
         tables=_TABLES,
-        only_launching=True,
         by=HOST_BY,
     ),
-    Report(
+    _gpu_report(
         name="nvtx_gpu_proj_trace",
         doc="NVTX ranges projected onto the GPU",
         fields=(
@@ -190,14 +325,12 @@ REPORTS = (
             Field("NumGPUOps", "launches"),
             Field("Lvl", "depth"),
             Field("NumChild", "children"),
-            *RANGE_NUMBERS,
+            *_RANGE_NUMBERS,
         ),
         build=_projection_trace,
-        sources=(NVTX,),
         tables=_TABLES,
-        only_launching=True,
     ),
-    Report(
+    _gpu_report(
         name="nvtx_kern_sum",
         doc="Kernels by the NVTX ranges around their launch",
         fields=(
@@ -212,10 +345,8 @@ REPORTS = (
             Field("Kernel Name", "name"),
         ),
         build=_kernel_sum,
-        sources=(NVTX,),
         tables={**_TABLES, "gpu_ops": ("kind", "name", *_WORK)},
         kinds=("kernel",),
-        only_launching=True,
         arguments=("base", "mangled"),
     ),
 )

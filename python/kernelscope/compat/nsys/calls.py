@@ -1,15 +1,67 @@
-"""From the call of each kernel to its end on the GPU."""
+"""Calls of the CUDA API and of the operating system, and each kernel from its call to its end."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import polars as pl
 
 from kernelscope.analysis.grouping import positions, sizes_as_text
 from kernelscope.compat.nsys.names import kernel_name_columns, with_kernel_names
-from kernelscope.compat.nsys.parts import ordered_parts
-from kernelscope.compat.nsys.report import KERNEL, PART_ROWS, Field, Figure, Question, Report
-from kernelscope.compat.nsys.statistics import distribution, distribution_fields, in_order
+from kernelscope.compat.nsys.report import (
+    HOST_BY,
+    KERNEL,
+    PART_ROWS,
+    RUNTIME,
+    Field,
+    Figure,
+    Question,
+    Report,
+    selected,
+)
+from kernelscope.compat.nsys.statistics import (
+    distribution,
+    distribution_fields,
+    in_order,
+    ordered_parts,
+    ordered_summary,
+    summary_fields,
+)
 from kernelscope.trace import Trace
+
+
+def versioned_name(launches: pl.DataFrame) -> pl.Expr:
+    """The name as CUPTI has it, with the version of the function: ``cudaLaunchKernel_v7000``."""
+    version = pl.lit("_v") + pl.col("api_version").cast(pl.String)
+    name = pl.col("name").cast(pl.String)
+    return pl.coalesce(name + version, name) if "api_version" in launches.columns else name
+
+
+def _api_sum(trace: Trace, question: Question) -> pl.DataFrame:
+    calls = selected(trace, trace.launches, question.by, "dur_ns", "name")
+    return ordered_summary(calls, question.by, "name")
+
+
+def _api_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
+    del question
+    priorities = _thread_priorities(trace)
+    names = trace.threads.select("track", "thread_name")
+    calls = trace.launches.select("start_ns", "dur_ns", "name", "correlation", "pid", "tid", "track", "error")
+    del trace
+    for chosen in ordered_parts(calls["start_ns"]):
+        part = calls[chosen]
+        joined = part.join(priorities, on="track", how="left", maintain_order="left")
+        joined = joined.join(names, on="track", how="left", maintain_order="left")
+        yield joined.with_columns(result=pl.col("error").fill_null(0))
+
+
+def _thread_priorities(trace: Trace) -> pl.DataFrame:
+    noted = trace.metadata.filter(pl.col("name").cast(pl.String) == "thread_priority")
+    return noted.select("track", priority="value").unique("track", keep="first", maintain_order=True)
+
+
+def _osrt_sum(trace: Trace, question: Question) -> pl.DataFrame:
+    spans = selected(trace, trace.spans, question.by, "dur_ns", "name", "category")
+    return ordered_summary(spans.filter(pl.col("category") == "osrt"), question.by, "name")
 
 
 def _kernels(trace: Trace, question: Question) -> pl.DataFrame:
@@ -76,10 +128,56 @@ _TABLES = {
     "gpu_ops": ("kind", "name", "start_ns", "dur_ns", "device", "launch_row"),
     "launches": ("name", "start_ns", "dur_ns"),
 }
-_ARGUMENTS = ("base", "mangled", "nvtx-name")
+_launch_report = partial(
+    Report,
+    sources=(KERNEL,),
+    kinds=("kernel",),
+    only_launching=True,
+    arguments=("base", "mangled", "nvtx-name"),
+)
 
 REPORTS = (
     Report(
+        name="cuda_api_sum",
+        doc="CUDA API summary",
+        fields=(*summary_fields("Num Calls"), Field("Name", "name")),
+        build=_api_sum,
+        sources=(RUNTIME,),
+        tables={"launches": ("name", "dur_ns")},
+        by=HOST_BY,
+    ),
+    Report(
+        name="cuda_api_trace",
+        doc="CUDA API calls",
+        fields=(
+            Field("Start (ns)", "start_ns"),
+            Field("Duration (ns)", "dur_ns"),
+            Field("Name", "name"),
+            Field("Result", "result"),
+            Field("CorrID", "correlation"),
+            Field("Pid", "pid"),
+            Field("Tid", "tid"),
+            Field("T-Pri", "priority"),
+            Field("Thread Name", "thread_name"),
+        ),
+        build=_api_trace,
+        sources=(RUNTIME,),
+        tables={
+            "launches": ("name", "start_ns", "dur_ns", "correlation", "error"),
+            "threads": (),
+            "metadata": (),
+        },
+    ),
+    Report(
+        name="osrt_sum",
+        doc="OS runtime summary",
+        fields=(*summary_fields("Num Calls"), Field("Name", "name")),
+        build=_osrt_sum,
+        sources=("OSRT_API",),
+        tables={"spans": ("name", "category", "dur_ns")},
+        by=HOST_BY,
+    ),
+    _launch_report(
         name="cuda_kern_exec_trace",
         doc="CUDA kernel launches and executions",
         fields=(
@@ -99,13 +197,9 @@ REPORTS = (
             Field("Kernel Name", "name"),
         ),
         build=_launched,
-        sources=(KERNEL,),
         tables={**_TABLES, "gpu_ops": (*_TABLES["gpu_ops"], "grid", "block")},
-        kinds=("kernel",),
-        only_launching=True,
-        arguments=_ARGUMENTS,
     ),
-    Report(
+    _launch_report(
         name="cuda_kern_exec_sum",
         doc="CUDA kernel launch and execution times",
         fields=(
@@ -122,10 +216,6 @@ REPORTS = (
             Field("Kernel Name", "name"),
         ),
         build=_exec_sum,
-        sources=(KERNEL,),
         tables=_TABLES,
-        kinds=("kernel",),
-        only_launching=True,
-        arguments=_ARGUMENTS,
     ),
 )
