@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+
+from profiler_database import ProfilerDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,30 +43,18 @@ def global_tid(pid: int, tid: int) -> int:
     return global_pid(pid) | tid
 
 
-class Database:
-    """A database being written; every method adds a row and says which rowid it has."""
+class Database(ProfilerDatabase):
+    """A database of nsys being written."""
 
     def __init__(
         self, path: Path, *, without: Sequence[str] = (), schema: dict[str, str] | None = None
     ) -> None:
-        self.path = path
-        self.connection = sqlite3.connect(path)
-        tables = {**SCHEMA, **(schema or {})}
-        for table, columns in tables.items():
-            if table not in without:
-                self.connection.execute(f"CREATE TABLE {table} ({columns})")
+        super().__init__(path, {**SCHEMA, **(schema or {})}, without=without)
         if "StringIds" not in without:
             self.connection.executemany("INSERT INTO StringIds VALUES (?, ?)", TEXTS.items())
         self.insert(
             "ANALYSIS_DETAILS", globalVid=MACHINE, duration=1_000_000, startTime=0, stopTime=1_000_000
         )
-
-    def insert(self, table: str, **values: Any) -> int:
-        columns, marks = ", ".join(values), ", ".join("?" * len(values))
-        statement = f"INSERT INTO {table} ({columns}) VALUES ({marks})"
-        rowid = self.connection.execute(statement, list(values.values())).lastrowid
-        assert rowid is not None
-        return rowid
 
     def meta(self, table: str, **values: str) -> None:
         for name, value in values.items():
@@ -90,11 +79,6 @@ class Database:
         values: dict[str, Any] = {"eventType": 59, "text": text, "domainId": 0}
         values.update(start=start, end=end, globalTid=global_tid(pid, pid))
         return self.insert("NVTX_EVENTS", **{**values, **changes})
-
-    def close(self) -> Path:
-        self.connection.commit()
-        self.connection.close()
-        return self.path
 
 
 def findings(trace: ks.Trace, *, severity: str | None = None) -> dict[str, Place]:

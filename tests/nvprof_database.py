@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 import struct
 from typing import TYPE_CHECKING, Any
+
+from profiler_database import ProfilerDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,24 +37,12 @@ LAUNCH_KERNEL = 211
 MEMCPY_ASYNC = 41
 
 
-class Database:
-    """A database being written; every method adds a row and says which rowid it has."""
+class Database(ProfilerDatabase):
+    """A database of nvprof being written."""
 
     def __init__(self, path: Path, *, without: Sequence[str] = ()) -> None:
-        self.path = path
-        self.connection = sqlite3.connect(path)
-        self.without = without
-        for table, columns in SCHEMA.items():
-            if table not in without:
-                self.connection.execute(f"CREATE TABLE {table} ({columns})")
+        super().__init__(path, SCHEMA, without=without)
         self._marker = 0
-
-    def insert(self, table: str, **values: Any) -> int:
-        columns, marks = ", ".join(values), ", ".join("?" * len(values))
-        statement = f"INSERT INTO {table} ({columns}) VALUES ({marks})"
-        rowid = self.connection.execute(statement, list(values.values())).lastrowid
-        assert rowid is not None
-        return rowid
 
     def text(self, value: Any) -> int:
         return self.insert("StringTable", value=value)
@@ -89,8 +78,3 @@ class Database:
         if end is not None:
             self.marker(4, end, **values)
         return rowid
-
-    def close(self) -> Path:
-        self.connection.commit()
-        self.connection.close()
-        return self.path

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from traces import text_of
 
 import kernelscope as ks
 
@@ -31,9 +31,4 @@ def read() -> Callable[[Path], ks.Trace]:
 @pytest.fixture
 def load_json() -> Callable[[Path], Any]:
     """Reads a JSON file, plain or gzip."""
-
-    def load(path: Path) -> Any:
-        raw = path.read_bytes()
-        return json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
-
-    return load
+    return lambda path: json.loads(text_of(path))

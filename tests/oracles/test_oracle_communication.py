@@ -6,8 +6,6 @@ the shortest is the transfer, and the rest is waiting.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from traces import NO_SHARED, ORACLES, TRACES, need
+from traces import NO_SHARED, ORACLES, TRACES, need, rows_of
 
 from kernelscope import analysis
 from kernelscope.analysis.intervals import Intervals, merged
@@ -140,7 +138,7 @@ def test_an_annotation_is_no_communication(read: Read, load_json: LoadJson) -> N
 
 
 def table(name: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(need(LENS / name).read_text())))
+    return rows_of(need(LENS / name).read_text())
 
 
 def test_tracelens_collectives(read: Read) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ast
-import csv
-import gzip
-import io
 import json
 import math
 from collections.abc import Callable
@@ -14,7 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from traces import NO_SHARED, ORACLES, TRACES, files
+from traces import NO_SHARED, ORACLES, TRACES, files, rows_of, text_of
 
 from kernelscope import analysis
 from kernelscope.analysis.costs.peaks import device_peaks
@@ -123,15 +120,10 @@ def test_kernels_that_say_so_use_tensor_cores(read: Read, path: Path) -> None:
 
 def _sheets() -> list[object]:
     found = sorted(TRACELENS.glob("*/*.csv*")) if TRACELENS.is_dir() else []
-    sheets = [path for path in found if "GFLOPS" in _text(path).split("\n", 1)[0]]
+    sheets = [path for path in found if "GFLOPS" in text_of(path).split("\n", 1)[0]]
     return [pytest.param(path, id=f"{path.parent.name}-{path.name.split('.')[0]}") for path in sheets] or [
         pytest.param(None, marks=pytest.mark.skip(reason=NO_SHARED), id="no-shared-traces")
     ]
-
-
-def _text(path: Path) -> str:
-    raw = path.read_bytes()
-    return gzip.decompress(raw).decode() if path.suffix == ".gz" else raw.decode()
 
 
 def _json(cell: str | None) -> str | None:
@@ -141,7 +133,7 @@ def _json(cell: str | None) -> str | None:
 def _figures(path: Path) -> list[tuple[str, tuple[str | None, ...], float, float, int]]:
     """Name, recorded inputs, GFLOP, MB and calls of each row that has figures."""
     found: list[tuple[str, tuple[str | None, ...], float, float, int]] = []
-    for row in csv.DictReader(io.StringIO(_text(path))):
+    for row in rows_of(text_of(path)):
         end = "" if "GFLOPS" in row else "_first"
         if not row[f"GFLOPS{end}"] or row["name"].startswith(LEFT_OUT):
             continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import csv
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from traces import ORACLES, TRACES
+from traces import ORACLES, TRACES, rows_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 from alexnet import with_shapes
@@ -27,8 +26,7 @@ def trace(shared: Path, read: Read) -> Any:
 
 
 def test_the_table_of_holistic_trace_analysis(trace: Any) -> None:
-    with (ORACLES / "hta/special/cupti_counters.csv").open() as file:
-        expected = list(csv.DictReader(file))
+    expected = rows_of((ORACLES / "hta/special/cupti_counters.csv").read_text())
     found = analysis.counters_with_operators(trace)
     counters = [column for column in expected[0] if column.startswith("smsp__")]
     assert len(counters) == 9

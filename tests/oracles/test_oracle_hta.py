@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from traces import NO_SHARED, ORACLES, TRACES
+from traces import NO_SHARED, ORACLES, TRACES, need, rows_of, text_of
 
 from kernelscope import analysis
 from kernelscope.compat import hta
@@ -27,37 +27,50 @@ PAIR = "sampled-rank0and1of128"
 """Two ranks that were loaded together."""
 
 
+@dataclass(frozen=True)
+class Case:
+    """What the tool says of one rank in a folder of its answers, and what we say of the same trace."""
+
+    folder: Path
+    rank: int
+    read: Read
+
+    @property
+    def trace(self) -> Any:
+        name = self.folder.name.removesuffix("-noround")
+        return self.read(TRACES / f"{f'sampled-rank{self.rank}of128' if name == PAIR else name}.json.gz")
+
+    @property
+    def shift(self) -> float:
+        """Ranks that are loaded together count from the first event of any of them."""
+        return 192.0 if self.folder.name == PAIR and self.rank == 1 else 0.0
+
+    def ask(self, question: Callable[..., pl.DataFrame], **options: Any) -> pl.DataFrame:
+        return question(self.trace, rounded=not self.folder.name.endswith("-noround"), **options)
+
+    def rows(self, name: str) -> list[dict[str, str]] | None:
+        """The rows of this rank in a table. Null if the tool failed to make it."""
+        found = [path for path in (self.folder / f"{name}.gz", self.folder / name) if path.exists()]
+        if not found:
+            return None
+        return [row for row in rows_of(text_of(found[0])) if int(row.get("rank", self.rank)) == self.rank]
+
+
 def cases() -> list[object]:
     found: list[object] = []
     for folder in sorted(HTA.glob("*/")) if HTA.is_dir() else []:
         if folder.name == "special":
             continue
         ranks = json.loads((folder / "meta.json").read_text())["ranks"]
-        found += [pytest.param(folder, rank, id=f"{folder.name}-{rank}") for rank in ranks]
-    skipped = pytest.param(None, 0, marks=pytest.mark.skip(reason=NO_SHARED), id="no-shared-traces")
+        found += [pytest.param((folder, rank), id=f"{folder.name}-{rank}") for rank in ranks]
+    skipped = pytest.param(None, marks=pytest.mark.skip(reason=NO_SHARED), id="no-shared-traces")
     return found or [skipped]
 
 
-CASES = pytest.mark.parametrize(("folder", "rank"), cases())
-
-
-def trace_of(read: Read, folder: Path, rank: int) -> Any:
-    name = folder.name.removesuffix("-noround")
-    return read(TRACES / f"{f'sampled-rank{rank}of128' if name == PAIR else name}.json.gz")
-
-
-def is_rounded(folder: Path) -> bool:
-    return not folder.name.endswith("-noround")
-
-
-def rows_of(folder: Path, name: str, rank: int) -> list[dict[str, str]] | None:
-    """The rows of a table; those of one rank, if it has several. Null if the tool failed to make it."""
-    path = folder / name
-    packed = path.with_name(f"{name}.gz")
-    if not path.exists() and not packed.exists():
-        return None
-    text = gzip.decompress(packed.read_bytes()).decode() if packed.exists() else path.read_text()
-    return [row for row in csv.DictReader(io.StringIO(text)) if int(row.get("rank", rank)) == rank]
+@pytest.fixture(params=cases())
+def case(request: pytest.FixtureRequest, read: Read) -> Case:
+    """Every rank of every folder."""
+    return Case(*request.param, read)
 
 
 def assert_same(actual: pl.DataFrame, expected: list[dict[str, str]], *, skip: tuple[str, ...] = ()) -> None:
@@ -77,13 +90,12 @@ def assert_same(actual: pl.DataFrame, expected: list[dict[str, str]], *, skip: t
             assert [v for v, _ in pairs] == pytest.approx([n for _, n in pairs], rel=1e-9, abs=1e-9), name
 
 
-@CASES
-def test_events(read: Read, folder: Path, rank: int) -> None:
-    expected = rows_of(folder, f"events_rank{rank}.csv", rank)
+def test_events(case: Case) -> None:
+    expected = case.rows(f"events_rank{case.rank}.csv")
     assert expected is not None
-    events = hta_events(trace_of(read, folder, rank), rounded=is_rounded(folder))
+    events = case.ask(hta_events)
     assert [str(row) for row in events["row"]] == [row["index"] for row in expected]
-    shift = shift_of(folder, rank)
+    shift = case.shift
     assert [ts + shift for ts in events["ts"]] == [float(row["ts"]) for row in expected]
     assert events["dur"].to_list() == [float(row["dur"]) for row in expected]
     assert events["name"].fill_null("").to_list() == [row["name"] for row in expected]
@@ -93,11 +105,6 @@ def test_events(read: Read, folder: Path, rank: int) -> None:
     # 0 is a partner that is not there, and -1 an event without a correlation id.
     partners = [max(int(row["index_correlation"]), 0) for row in expected]
     assert events["partner"].fill_null(0).to_list() == partners
-
-
-def shift_of(folder: Path, rank: int) -> float:
-    """Ranks that are loaded together count from the first event of any of them."""
-    return 192.0 if folder.name == PAIR and rank == 1 else 0.0
 
 
 def test_the_shift_is_between_the_first_events(read: Read) -> None:
@@ -126,39 +133,32 @@ ANSWERS: list[tuple[Callable[..., pl.DataFrame], str, tuple[str, ...]]] = [
 FAILING = ("temporal_breakdown.csv", "idle_time.csv", "idle_interval_stats.csv")
 
 
-@CASES
 @pytest.mark.parametrize(("answer", "name", "keys"), ANSWERS, ids=[name for _, name, _ in ANSWERS])
-def test_table(
-    read: Read, folder: Path, rank: int, answer: Callable[..., pl.DataFrame], name: str, keys: tuple[str, ...]
-) -> None:
-    expected = rows_of(folder, name, rank)
+def test_table(case: Case, answer: Callable[..., pl.DataFrame], name: str, keys: tuple[str, ...]) -> None:
+    expected = case.rows(name)
     assert expected is not None or name in FAILING
     rows = sorted(expected or [], key=lambda row: [row[key] for key in keys])
-    assert_same(answer(trace_of(read, folder, rank), rounded=is_rounded(folder)), rows, skip=("rank",))
+    assert_same(case.ask(answer), rows, skip=("rank",))
 
 
-@CASES
-def test_kernel_types(read: Read, folder: Path, rank: int) -> None:
-    expected = rows_of(folder, "kernel_type_breakdown.csv", rank)
+def test_kernel_types(case: Case) -> None:
+    expected = case.rows("kernel_type_breakdown.csv")
     assert expected is not None
-    if folder.name == PAIR:
+    if case.folder.name == PAIR:
         # The tool adds the ranks up.
-        answers = [
-            hta.kernel_type_breakdown(trace_of(read, folder, r), rounded=is_rounded(folder)) for r in (0, 1)
-        ]
+        answers = [replace(case, rank=rank).ask(hta.kernel_type_breakdown) for rank in (0, 1)]
         both = pl.concat(answers).group_by("kernel_type").agg(pl.col("sum").sum())
         share = (100 * pl.col("sum") / pl.col("sum").sum()).round(1)
         answer = both.with_columns(percentage=share).sort("sum", descending=True)
     else:
-        answer = hta.kernel_type_breakdown(trace_of(read, folder, rank), rounded=is_rounded(folder))
+        answer = case.ask(hta.kernel_type_breakdown)
     assert_same(answer, expected)
 
 
-@CASES
-def test_kernels_of_which_few_are_named(read: Read, folder: Path, rank: int) -> None:
+def test_kernels_of_which_few_are_named(case: Case) -> None:
     """The tool sums the rest up as "others", then takes mean, min and max of sums, not of launches."""
-    answer = hta.kernel_breakdown(trace_of(read, folder, rank), rounded=is_rounded(folder))
-    expected = rows_of(folder, "kernel_breakdown.csv", rank)
+    answer = case.ask(hta.kernel_breakdown)
+    expected = case.rows("kernel_breakdown.csv")
     assert expected is not None
     assert_same(with_its_fault(answer), sorted(expected, key=type_and_name), skip=("rank",))
 
@@ -193,13 +193,10 @@ def type_and_name(row: dict[str, str]) -> tuple[str, str]:
     return row["kernel_type"], row["name"]
 
 
-@CASES
 @pytest.mark.parametrize("side", ["cpu", "gpu"])
-def test_annotations(read: Read, folder: Path, rank: int, side: str) -> None:
-    answer = hta.annotation_breakdown(
-        trace_of(read, folder, rank), rounded=is_rounded(folder), on_gpu=side == "gpu"
-    )
-    expected = rows_of(folder, f"{side}_user_annotation_breakdown.csv", rank)
+def test_annotations(case: Case, side: str) -> None:
+    answer = case.ask(hta.annotation_breakdown, on_gpu=side == "gpu")
+    expected = case.rows(f"{side}_user_annotation_breakdown.csv")
     if expected is None:
         # It writes no table without annotations.
         assert answer.is_empty()
@@ -207,10 +204,9 @@ def test_annotations(read: Read, folder: Path, rank: int, side: str) -> None:
         assert_same(answer, sorted(expected, key=lambda row: row["name"]), skip=("rank",))
 
 
-@CASES
-def test_launch_stats(read: Read, folder: Path, rank: int) -> None:
-    answer = hta.launch_stats(trace_of(read, folder, rank), rounded=is_rounded(folder))
-    expected = rows_of(folder, f"launch_stats_rank{rank}.csv", rank)
+def test_launch_stats(case: Case) -> None:
+    answer = case.ask(hta.launch_stats)
+    expected = case.rows(f"launch_stats_rank{case.rank}.csv")
     assert expected is not None
     columns = answer.columns
     assert_same(
@@ -227,12 +223,11 @@ def instants(rows: list[tuple[Any, ...]]) -> dict[tuple[Any, ...], tuple[list[An
     return found
 
 
-@CASES
-def test_queue_length(read: Read, folder: Path, rank: int) -> None:
+def test_queue_length(case: Case) -> None:
     """The tool's sort leaves equal times in any order: compared instant by instant."""
-    answer = hta.queue_length(trace_of(read, folder, rank), rounded=is_rounded(folder))
-    expected = rows_of(folder, f"queue_length_ts_rank{rank}.csv", rank) or []
-    shift = shift_of(folder, rank)
+    answer = case.ask(hta.queue_length)
+    expected = case.rows(f"queue_length_ts_rank{case.rank}.csv") or []
+    shift = case.shift
     ours = [
         (row["stream"], row["ts"] + shift, row["index"], row["queue_length"]) for row in answer.to_dicts()
     ]
@@ -244,14 +239,12 @@ def test_queue_length(read: Read, folder: Path, rank: int) -> None:
     assert all(row["tid"] == row["stream"] for row in answer.to_dicts())
 
 
-@CASES
-def test_queue_summary(read: Read, folder: Path, rank: int) -> None:
-    trace = trace_of(read, folder, rank)
-    summary = hta.queue_summary(trace, rounded=is_rounded(folder))
-    expected = described(folder / "queue_length_summary.csv", rank, ["stream"])
-    series = rows_of(folder, f"queue_length_ts_rank{rank}.csv", rank) or []
+def test_queue_summary(case: Case) -> None:
+    summary = case.ask(hta.queue_summary)
+    expected = described(case.folder / "queue_length_summary.csv", case.rank, ["stream"])
+    series = case.rows(f"queue_length_ts_rank{case.rank}.csv") or []
     assert summary["stream"].to_list() == sorted({int(row["stream"]) for row in series})
-    ours = hta.queue_length(trace, rounded=is_rounded(folder))
+    ours = case.ask(hta.queue_length)
     for row in summary.to_dicts():
         stream = row["stream"]
         theirs = [int(r["queue_length"]) for r in series if int(r["stream"]) == stream]
@@ -284,12 +277,11 @@ def described(path: Path, rank: int, keys: list[str]) -> dict[str, list[float]]:
     return found
 
 
-@CASES
-def test_memory_bandwidth(read: Read, folder: Path, rank: int) -> None:
+def test_memory_bandwidth(case: Case) -> None:
     """Compared instant by instant, as the queue is."""
-    answer = hta.memory_bandwidth(trace_of(read, folder, rank), rounded=is_rounded(folder))
-    expected = rows_of(folder, f"memory_bw_ts_rank{rank}.csv", rank) or []
-    shift = shift_of(folder, rank)
+    answer = case.ask(hta.memory_bandwidth)
+    expected = case.rows(f"memory_bw_ts_rank{case.rank}.csv") or []
+    shift = case.shift
     ours = instants([(r["name"], r["ts"] + shift, r["pid"], r["memory_bw_gbps"]) for r in answer.to_dicts()])
     theirs = instants(
         [(r["name"], float(r["ts"]), int(r["pid"]), float(r["memory_bw_gbps"])) for r in expected]
@@ -301,13 +293,11 @@ def test_memory_bandwidth(read: Read, folder: Path, rank: int) -> None:
         assert ours[key][1] == pytest.approx(rate, rel=1e-9, abs=1e-9)
 
 
-@CASES
-def test_memory_bandwidth_summary(read: Read, folder: Path, rank: int) -> None:
-    trace = trace_of(read, folder, rank)
-    summary = hta.memory_bandwidth_summary(trace, rounded=is_rounded(folder))
-    expected = described(folder / "memory_bw_summary.csv", rank, ["name"])
-    series = rows_of(folder, f"memory_bw_ts_rank{rank}.csv", rank) or []
-    ours = hta.memory_bandwidth(trace, rounded=is_rounded(folder)).filter(pl.col("memory_bw_gbps") > 0)
+def test_memory_bandwidth_summary(case: Case) -> None:
+    summary = case.ask(hta.memory_bandwidth_summary)
+    expected = described(case.folder / "memory_bw_summary.csv", case.rank, ["name"])
+    series = case.rows(f"memory_bw_ts_rank{case.rank}.csv") or []
+    ours = case.ask(hta.memory_bandwidth).filter(pl.col("memory_bw_gbps") > 0)
     for row in summary.to_dicts():
         name = row["name"]
         rates = [float(r["memory_bw_gbps"]) for r in series if r["name"] == name]
@@ -324,25 +314,23 @@ def test_memory_bandwidth_summary(read: Read, folder: Path, rank: int) -> None:
 
 def test_own_answers_are_those_without_rounding(read: Read) -> None:
     """A trace of one step, without synchronisations on streams, leaves nothing else to differ."""
-    folder = HTA / "owlv2-h100-noround"
-    if not folder.is_dir():
-        pytest.skip(NO_SHARED)
-    trace = trace_of(read, folder, 0)
+    case = Case(need(HTA / "owlv2-h100-noround"), 0, read)
+    trace = case.trace
     # Its times are float64 microseconds since 1970, which tell a quarter of a microsecond apart.
     (gpu,) = analysis.temporal_breakdown(trace).to_dicts()
-    (theirs,) = rows_of(folder, "temporal_breakdown.csv", 0) or []
+    (theirs,) = case.rows("temporal_breakdown.csv") or []
     assert gpu["span_ns"] / 1000 == pytest.approx(float(theirs["kernel_time(us)"]), abs=0.5)
     assert gpu["idle_ns"] / 1000 == pytest.approx(float(theirs["idle_time(us)"]), rel=1e-5)
     assert gpu["compute_ns"] / 1000 == pytest.approx(float(theirs["compute_time(us)"]), rel=1e-5)
     idle = analysis.idle_summary(trace, by=("stream", "cause"))
     expected = {
         (int(row["stream"]), row["idle_category"]): float(row["idle_time"])
-        for row in rows_of(folder, "idle_time.csv", 0) or []
+        for row in case.rows("idle_time.csv") or []
     }
     actual = {(row["stream"], row["cause"]): row["idle_ns"] / 1000 for row in idle.to_dicts()}
     assert {key: value for key, value in expected.items() if value} == pytest.approx(actual, rel=1e-3)
     launches = {row["correlation"]: row for row in analysis.launches(trace).to_dicts()}
-    for row in rows_of(folder, "launch_stats_rank0.csv", 0) or []:
+    for row in case.rows("launch_stats_rank0.csv") or []:
         own = launches[int(row["correlation"])]
         assert own["cpu_dur_ns"] / 1000 == pytest.approx(float(row["cpu_duration"]))
         assert own["gpu_dur_ns"] / 1000 == pytest.approx(float(row["gpu_duration"]))
@@ -354,12 +342,10 @@ def test_own_answers_are_those_without_rounding(read: Read) -> None:
     [("nccl_parser_config", "a100-nccl-rank0of2-2024"), ("ns_resolution_trace", "v100-ns-2024")],
 )
 def test_op_launch_delay(read: Read, table: str, name: str) -> None:
-    path = HTA / "special" / f"aten_op_delay_{table}.csv"
-    if not path.exists():
-        pytest.skip(NO_SHARED)
+    path = need(HTA / "special" / f"aten_op_delay_{table}.csv")
     answer = hta.op_launch_delay(read(TRACES / f"{name}.json.gz"))
     order = ("aten_op_name", "kernel_sequence")
-    rows = sorted(csv.DictReader(io.StringIO(path.read_text())), key=lambda row: tuple(map(row.get, order)))
+    rows = sorted(rows_of(path.read_text()), key=lambda row: tuple(map(row.get, order)))
     # Three decimals of a mean of float64, rounded by either side.
     means = ("avg_aten_op_launch_delay", "avg_runtime_delay")
     assert_same(answer.sort(order), rows, skip=means)
@@ -370,9 +356,7 @@ def test_op_launch_delay(read: Read, table: str, name: str) -> None:
 
 
 def test_frequent_sequences(read: Read) -> None:
-    path = HTA / "special" / "frequent_seq_trace_diff_control_atenlinear.csv"
-    if not path.exists():
-        pytest.skip(NO_SHARED)
+    path = need(HTA / "special" / "frequent_seq_trace_diff_control_atenlinear.csv")
     trace = read(TRACES / "a100-control-rank3of8-2022.json.gz")
     answer = hta.kernel_sequences(trace, "aten::linear")
-    assert_same(answer, list(csv.DictReader(io.StringIO(path.read_text()))))
+    assert_same(answer, rows_of(path.read_text()))

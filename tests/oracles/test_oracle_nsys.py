@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import re
 import sqlite3
@@ -13,7 +12,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from traces import NO_SHARED, ORACLES, SHARED, files, need
+from traces import NO_SHARED, ORACLES, SHARED, files, need, rows_of, text_of
 
 import kernelscope as ks
 from kernelscope.compat.nsys import missing_reason, parse, read_for
@@ -32,12 +31,17 @@ def report(database: str, name: str) -> list[dict[str, str]]:
     plain = STATS / database / f"{name}.csv"
     packed = plain.with_name(plain.name + ".gz")
     path = packed if packed.exists() else need(plain)
-    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    return [row for row in csv.DictReader(io.StringIO(raw.decode())) if any(row.values())]
+    return [row for row in rows_of(text_of(path)) if any(row.values())]
 
 
 def trace(read: Reader, database: str) -> ks.Trace:
     return read(need(TRACES / f"{database}.sqlite"))
+
+
+def cells(row: dict[str, str], headings: str) -> tuple[Any, ...]:
+    """The cells below headings, as numbers where they are such, and null where they are empty."""
+    texts = [row[heading] for heading in headings.split(", ")]
+    return tuple(int(text) if text.isdecimal() else text or None for text in texts)
 
 
 def sums(frame: pl.DataFrame, column: str = "dur_ns") -> dict[str, tuple[int, int, int, int]]:
@@ -51,15 +55,7 @@ def sums(frame: pl.DataFrame, column: str = "dur_ns") -> dict[str, tuple[int, in
 
 def expected_sums(rows: list[dict[str, str]], count: str) -> dict[str, tuple[int, int, int, int]]:
     name = "Name" if "Name" in rows[0] else "Operation"
-    return {
-        row[name]: (
-            int(row[count]),
-            int(row["Total Time (ns)"]),
-            int(row["Min (ns)"]),
-            int(row["Max (ns)"]),
-        )
-        for row in rows
-    }
+    return {row[name]: cells(row, f"{count}, Total Time (ns), Min (ns), Max (ns)") for row in rows}
 
 
 @pytest.mark.parametrize(("database", "kernels"), [(H100, 3442), (GRAPHS, 3)])
@@ -104,16 +100,8 @@ def test_calls_of_the_operating_system(read: Reader) -> None:
 
 @pytest.mark.parametrize(("database", "linked"), [(H100, 1632), (GRAPHS, 3)])
 def test_launches_are_those_of_the_same_process(read: Reader, database: str, linked: int) -> None:
-    expected = [
-        (
-            int(row["API Start (ns)"]),
-            int(row["Kernel Start (ns)"]),
-            int(row["PID"]),
-            int(row["TID"]),
-            row["Kernel Name"],
-        )
-        for row in report(database, "cuda_kern_exec_trace")
-    ]
+    headings = "API Start (ns), Kernel Start (ns), PID, TID, Kernel Name"
+    expected = [cells(row, headings) for row in report(database, "cuda_kern_exec_trace")]
     read_trace = trace(read, database)
     kernels = read_trace.gpu_ops.filter(pl.col("kind") == "kernel")
     launches = read_trace.launches.select(launch_row="row", call_ns="start_ns", call_pid="pid", tid="tid")
@@ -141,31 +129,11 @@ def test_every_range_keeps_its_text_and_its_place(read: Reader) -> None:
     ranges = raw_text(read_trace.ranges).with_columns(pl.col("row", "parent_row") - shift)
     children = ranges.group_by(parent_row="parent_row").len("children")
     ranges = ranges.join(children, left_on="row", right_on="parent_row", how="left")
-    ours = ranges.select(
-        "row",
-        "start_ns",
-        "dur_ns",
-        "text",
-        "pid",
-        "tid",
-        "depth",
-        pl.col("children").fill_null(0),
-        "parent_row",
+    ours = ranges.with_columns(pl.col("children").fill_null(0)).select(
+        "row", "start_ns", "dur_ns", "text", "pid", "tid", "depth", "children", "parent_row"
     )
-    expected = [
-        (
-            int(row["RangeId"]),
-            int(row["Start (ns)"]),
-            int(row["Duration (ns)"]),
-            row["Name"],
-            int(row["PID"]),
-            int(row["TID"]),
-            int(row["Lvl"]),
-            int(row["NumChild"]),
-            int(row["ParentId"]) if row["ParentId"] else None,
-        )
-        for row in report(H100, "nvtx_pushpop_trace")
-    ]
+    headings = "RangeId, Start (ns), Duration (ns), Name, PID, TID, Lvl, NumChild, ParentId"
+    expected = [cells(row, headings) for row in report(H100, "nvtx_pushpop_trace")]
     assert sorted(ours.iter_rows()) == sorted(expected)
 
 
@@ -216,21 +184,14 @@ def test_a_recording_of_the_cpu(read: Reader) -> None:
     categories = ranges.drop_nulls("category").select("domain", "category").unique()
     assert sorted(categories.iter_rows(), key=str) == [("DOM1", "c1"), (None, "catA")]
     assert read_trace.meta.recorder == "Nsight Systems 2023.4.4.54, schema 3.7.2"
-    assert dict(read_trace.extra_args.select("row", "value").iter_rows()) == {
-        2: "7",
-        5: "42",
-        6: "3.5",
-        8: "-3",
-    }
+    arguments = dict(read_trace.extra_args.select("row", "value").iter_rows())
+    assert arguments == {2: "7", 5: "42", 6: "3.5", 8: "-3"}
 
 
 @pytest.mark.parametrize("path", files(STATS / "edge", "*.sqlite"))
 def test_edge_cases_nest(read: Reader, path: Path) -> None:
-    expected: list[Any] = [
-        (int(row["RangeId"]), int(row["Lvl"]), int(row["ParentId"]) if row["ParentId"] else None)
-        for row in report("edge", f"{path.stem}.nvtx_pushpop_trace")
-        if row.get("Lvl")
-    ]
+    stated = report("edge", f"{path.stem}.nvtx_pushpop_trace")
+    expected = [cells(row, "RangeId, Lvl, ParentId") for row in stated if row.get("Lvl")]
     read_trace = read(path)
     shift = read_trace.meta.properties["tables"]["NVTX_EVENTS"]["row_of_rowid_0"]
     ranges = read_trace.ranges.filter(pl.col("kind") == "push_pop")
@@ -248,11 +209,15 @@ Row = dict[str, str]
 SYNTHETIC_GPU = "__added_TARGET_INFO_GPU"
 
 
+def case_of(path: Path) -> str:
+    return f"{path.parent.name}/{path.name.removesuffix('.gz').removesuffix('.csv')}"
+
+
 def cases() -> list[object]:
     """Every CSV: its file, the database, and the report with its arguments."""
     found: list[object] = []
     for path in sorted(STATS.glob("*/*.csv*")):
-        stem = path.name.removesuffix(".gz").removesuffix(".csv")
+        stem = case_of(path).partition("/")[2]
         database = TRACES / f"{path.parent.name}.sqlite"
         if path.parent.name == "edge":
             edge, stem = stem.split(".")
@@ -266,11 +231,6 @@ def cases() -> list[object]:
     ]
 
 
-def theirs(path: Path) -> str:
-    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    return raw.decode().rstrip("\n")
-
-
 def ours(database: Path, text: str) -> str:
     """Our CSV; empty if the report is about something that was not recorded."""
     report, question = parse(text)
@@ -280,10 +240,6 @@ def ours(database: Path, text: str) -> str:
     out = io.BytesIO()
     nsys_stats.write_csv(report.parts(trace, question), report.fields_by(question.by), out)
     return out.getvalue().decode().rstrip("\n")
-
-
-def rows(text: str) -> list[Row]:
-    return list(csv.DictReader(io.StringIO(text)))
 
 
 def text(rows: list[Row]) -> str:
@@ -406,61 +362,61 @@ _ONE = "100,100.0,100.0,100,100,0.0"
 # nsys fails or loses rows on these; the databases are small enough to say what is right.
 REPLACED = {
     # A domain that two threads register is named once.
-    "dom2.nvtx_gpu_proj_sum": _SUM
+    "edge/dom2.nvtx_gpu_proj_sum": _SUM
     + "NCCL:ncclAllReduce,PushPop,100,990,1,100.0,100.0,100,100,0.0,1,1.0,0.0,0.0",
-    "dom2.nvtx_gpu_proj_trace": _TRACE + "NCCL:ncclAllReduce,500,100,10,990,PushPop,111,111,1,0,0,3,,:3",
-    "dom2.nvtx_kern_sum": _KERNELS + f"NCCL:ncclAllReduce,PushPop,111,111,1,1,{_ONE},kern_a<int>",
-    "dom2.nvtx_pushpop_trace": _PUSH_POP
+    "edge/dom2.nvtx_gpu_proj_trace": _TRACE + "NCCL:ncclAllReduce,500,100,10,990,PushPop,111,111,1,0,0,3,,:3",
+    "edge/dom2.nvtx_kern_sum": _KERNELS + f"NCCL:ncclAllReduce,PushPop,111,111,1,1,{_ONE},kern_a<int>",
+    "edge/dom2.nvtx_pushpop_trace": _PUSH_POP
     + "10,1000,990,0,990,NCCL:ncclAllReduce,111,111,0,0,3,,:3,NCCL:ncclAllReduce",
     # A domain may be named by a registered string.
-    "domid.nvtx_gpu_proj_sum": _SUM
+    "edge/domid.nvtx_gpu_proj_sum": _SUM
     + "MYDOM:REG_RANGE,PushPop,100,990,1,100.0,100.0,100,100,0.0,1,1.0,0.0,0.0",
-    "domid.nvtx_gpu_proj_trace": _TRACE + "MYDOM:REG_RANGE,500,100,10,990,PushPop,111,111,1,0,0,2,,:2",
-    "domid.nvtx_kern_sum": _KERNELS + f"MYDOM:REG_RANGE,PushPop,111,111,1,1,{_ONE},kern_a<int>",
-    "domid.nvtx_pushpop_trace": _PUSH_POP
+    "edge/domid.nvtx_gpu_proj_trace": _TRACE + "MYDOM:REG_RANGE,500,100,10,990,PushPop,111,111,1,0,0,2,,:2",
+    "edge/domid.nvtx_kern_sum": _KERNELS + f"MYDOM:REG_RANGE,PushPop,111,111,1,1,{_ONE},kern_a<int>",
+    "edge/domid.nvtx_pushpop_trace": _PUSH_POP
     + "10,1000,990,0,990,MYDOM:REG_RANGE,111,111,0,0,2,,:2,MYDOM:REG_RANGE",
     # Ranges with the same bounds nest as they were pushed.
-    "ident.nvtx_gpu_proj_sum": _SUM
+    "edge/ident.nvtx_gpu_proj_sum": _SUM
     + "B,PushPop,100,800,1,100.0,100.0,100,100,0.0,1,1.0,1.0,1.0\n"
     + "C,PushPop,100,800,1,100.0,100.0,100,100,0.0,1,1.0,2.0,1.0\n"
     + "leaf,PushPop,100,100,1,100.0,100.0,100,100,0.0,1,1.0,3.0,0.0\n"
     + "outer,PushPop,100,1000,1,100.0,100.0,100,100,0.0,1,1.0,0.0,1.0",
-    "ident.nvtx_gpu_proj_trace": _TRACE
+    "edge/ident.nvtx_gpu_proj_trace": _TRACE
     + "outer,500,100,0,1000,PushPop,111,111,1,0,1,1,,:1\n"
     + "B,500,100,100,800,PushPop,111,111,1,1,1,2,1,:1:2\n"
     + "C,500,100,100,800,PushPop,111,111,1,2,1,3,2,:1:2:3\n"
     + "leaf,500,100,200,100,PushPop,111,111,1,3,0,4,3,:1:2:3:4",
-    "ident.nvtx_pushpop_trace": _PUSH_POP
+    "edge/ident.nvtx_pushpop_trace": _PUSH_POP
     + "0,1000,1000,800,200,outer,111,111,0,1,1,,:1,outer\n"
     + "100,900,800,800,0,B,111,111,1,1,2,1,:1:2,--B\n"
     + "100,900,800,100,700,C,111,111,2,1,3,2,:1:2:3,----C\n"
     + "200,300,100,0,100,leaf,111,111,3,0,4,3,:1:2:3:4,------leaf",
     # A kernel counts once under a name: it ran for 100 ns, and nsys itself counts one instance.
-    "nest.nvtx_kern_sum": _KERNELS + f"X,PushPop,111,111,2,1,{_ONE},kern_a<int>",
+    "edge/nest.nvtx_kern_sum": _KERNELS + f"X,PushPop,111,111,2,1,{_ONE},kern_a<int>",
     # A range without an end lasts to the end of the session, here of the last event (700), not to the
     # last time stamp of NVTX (50): the launch at 60 lies in it.
-    "open.nvtx_gpu_proj_sum": _SUM
+    "edge/open.nvtx_gpu_proj_sum": _SUM
     + "open,PushPop,200,700,1,200.0,200.0,200,200,0.0,2,2.0,0.0,1.0\n"
     + "closed,PushPop,100,40,1,100.0,100.0,100,100,0.0,1,1.0,1.0,0.0",
-    "open.nvtx_gpu_proj_trace": _TRACE
+    "edge/open.nvtx_gpu_proj_trace": _TRACE
     + "open,500,200,0,700,PushPop,111,111,2,0,1,1,,:1\n"
     + "closed,500,100,10,40,PushPop,111,111,1,1,0,2,1,:1:2",
-    "open.nvtx_kern_sum": _KERNELS
+    "edge/open.nvtx_kern_sum": _KERNELS
     + f"closed,PushPop,111,111,1,1,{_ONE},kern_a<int>\n"
     + "open,PushPop,111,111,1,2,200,100.0,100.0,100,100,0.0,kern_a<int>",
-    "open.nvtx_pushpop_trace": _PUSH_POP
+    "edge/open.nvtx_pushpop_trace": _PUSH_POP
     + "0,700,700,40,660,open,111,111,0,1,1,,:1,open\n"
     + "10,50,40,0,40,closed,111,111,1,0,2,1,:1:2,--closed",
     # A range that a thread ends that is named is a range, whether that is another thread or the same.
-    "startend.nvtx_gpu_proj_sum": _SUM
+    "edge/startend.nvtx_gpu_proj_sum": _SUM
     + "SE_null,StartEnd,100,990,1,100.0,100.0,100,100,0.0,1,1.0,1.0,0.0\n"
     + "SE_other,StartEnd,100,990,1,100.0,100.0,100,100,0.0,1,1.0,0.0,0.0\n"
     + "SE_same,StartEnd,100,990,1,100.0,100.0,100,100,0.0,1,1.0,0.0,1.0",
-    "startend.nvtx_gpu_proj_trace": _TRACE
+    "edge/startend.nvtx_gpu_proj_trace": _TRACE
     + "SE_same,500,100,10,990,StartEnd,111,111,1,0,1,1,,:1\n"
     + "SE_null,500,100,10,990,StartEnd,111,111,1,1,0,2,1,:1:2\n"
     + "SE_other,500,100,10,990,StartEnd,111,111,1,0,0,3,,:3",
-    "startend.nvtx_kern_sum": _KERNELS
+    "edge/startend.nvtx_kern_sum": _KERNELS
     + f"SE_null,StartEnd,111,111,1,1,{_ONE},kern_a<int>\n"
     + f"SE_other,StartEnd,111,111,1,1,{_ONE},kern_a<int>\n"
     + f"SE_same,StartEnd,111,111,1,1,{_ONE},kern_a<int>",
@@ -497,23 +453,22 @@ NOT_RECORDED = {
 
 @pytest.mark.parametrize(("path", "database", "report"), cases())
 def test_report(path: Path, database: Path, report: str) -> None:
-    stem = path.name.removesuffix(".gz").removesuffix(".csv")
-    case = f"{path.parent.name}/{stem}"
-    expected, found = theirs(path), ours(database, report)
-    if path.parent.name == "edge" and stem in REPLACED:
-        assert found == REPLACED[stem]
+    case = case_of(path)
+    expected, found = text_of(path).rstrip("\n"), ours(database, report)
+    if case in REPLACED:
+        assert found == REPLACED[case]
         assert found != expected
         return
     if case in ANSWERED or case in NOT_RECORDED:
         assert expected == ""
         assert (found == "") == (case in NOT_RECORDED)
-        assert len(rows(found)) == ANSWERED.get(case, 0)
+        assert len(rows_of(found)) == ANSWERED.get(case, 0)
         return
     if case in CHANGED:
-        right = rows(expected)
+        right = rows_of(expected)
         for deviation in CHANGED[case]:
             right = deviation(right, database)
-        expected, found = text(right), text(rows(found))
+        expected, found = text(right), text(rows_of(found))
     if report == "nvtx_pushpop_trace":
         # Order among ranges of one start is open in nsys.
         expected, found = by_start(expected), by_start(found)
@@ -521,17 +476,14 @@ def test_report(path: Path, database: Path, report: str) -> None:
 
 
 def by_start(table: str) -> str:
-    return text(sorted(rows(table), key=lambda row: (int(row["Start (ns)"]), int(row["RangeId"]))))
+    return text(sorted(rows_of(table), key=lambda row: (int(row["Start (ns)"]), int(row["RangeId"]))))
 
 
 def test_every_deviation_is_of_a_report_that_is_there() -> None:
     if not STATS.is_dir():
         pytest.skip(NO_SHARED)
-    known = {
-        f"{path.parent.name}/{path.name.removesuffix('.gz').removesuffix('.csv')}"
-        for path in STATS.glob("*/*.csv*")
-    }
-    assert {*CHANGED, *ANSWERED, *NOT_RECORDED, *(f"edge/{stem}" for stem in REPLACED)} <= known
+    known = {case_of(path) for path in STATS.glob("*/*.csv*")}
+    assert {*CHANGED, *ANSWERED, *NOT_RECORDED, *REPLACED} <= known
 
 
 def test_rules_join_calls_of_their_own_process() -> None:
@@ -545,5 +497,5 @@ def test_rules_join_calls_of_their_own_process() -> None:
     """
     with connect(database) as connection:
         assert connection.execute(query).fetchone() == (2,)
-    (row,) = rows(ours(database, "cuda_memcpy_async"))
+    (row,) = rows_of(ours(database, "cuda_memcpy_async"))
     assert (row["PID"], row["API Name"]) == ("112", "cudaMemcpyAsync_v3020")

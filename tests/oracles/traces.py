@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
 from pathlib import Path
 
 import pytest
@@ -25,6 +28,17 @@ def need(path: Path) -> Path:
     if not path.exists():
         pytest.skip(NO_SHARED)
     return path
+
+
+def text_of(path: Path) -> str:
+    """What a file says, plain or gzip."""
+    raw = path.read_bytes()
+    return gzip.decompress(raw).decode() if path.suffix == ".gz" else raw.decode()
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    """The rows of a CSV text by their headings."""
+    return list(csv.DictReader(io.StringIO(text)))
 
 
 # Kineto files that are whole and valid, the captures of torch 2.13 among them.
