@@ -29,6 +29,11 @@ def oracle(load: Load, name: str) -> Any:
     return load(need(PLUGIN / f"workers0.span1.{name}"))
 
 
+def expected_of(load: Load, path: Path) -> Any:
+    """The plugin's answers for a trace of its own tests."""
+    return load(path.with_name(path.name.replace(".trace.", ".expected.")))
+
+
 def test_resnet50_step_breakdown(read: Read, load_json: Load) -> None:
     expected = oracle(load_json, "step_breakdown.json")
     actual = tb.steps(read(need(RESNET)))
@@ -119,7 +124,7 @@ def orphans(events: list[Any]) -> list[str]:
 
 @pytest.mark.parametrize("path", files(PLUGIN / "unit", "*.trace.json"))
 def test_unit_trace(read: Read, load_json: Load, path: Path) -> None:
-    expected = load_json(path.with_name(path.name.replace(".trace.", ".expected.")))
+    expected = expected_of(load_json, path)
     trace = read(path)
     found = tb.differences(tb.steps(trace), expected["steps"], "steps")
     for key, by_input in (("ops_by_name", False), ("ops_by_name_input", True)):
@@ -150,7 +155,7 @@ MEASURES = {
 
 
 def test_pies_of_operators(read: Read, load_json: Load) -> None:
-    expected = load_json(need(PLUGIN / "workers0.span1.operator_pie.json"))["by_name"]
+    expected = oracle(load_json, "operator_pie.json")["by_name"]
     shares = analysis.op_shares(read(need(RESNET)))
     for theirs, ours in MEASURES.items():
         rows = shares.filter(measure=ours)
@@ -165,7 +170,7 @@ def test_pies_of_operators(read: Read, load_json: Load) -> None:
 
 @pytest.mark.parametrize("by_input", [False, True], ids=["name", "name-and-shape"])
 def test_operators_by_call_stack(read: Read, load_json: Load, by_input: bool) -> None:
-    stated = load_json(need(PLUGIN / "workers0.span1.operator_stack.json.gz"))
+    stated = oracle(load_json, "operator_stack.json.gz")
     expected = stated["by_name_input" if by_input else "by_name"]
     by = ("name", *(("input_dims",) if by_input else ()), "call_stack")
     # The plugin leaves out rows without a stack.
@@ -210,7 +215,7 @@ def test_gpu_work_below_operators_sums_to_their_device_time(read: Read) -> None:
 
 
 def test_launch_sizes_of_kernels(read: Read, load_json: Load) -> None:
-    rows = load_json(need(PLUGIN / "workers0.span1.kernel_table.json.gz"))["raw_by_properties_and_op"]
+    rows = oracle(load_json, "kernel_table.json.gz")["raw_by_properties_and_op"]
     expected = {
         tb.launch_key(row, "op_name", "regs_per_thread", "shared_memory"): row["op_tc_eligible"]
         for row in rows
@@ -241,7 +246,7 @@ def test_share_of_kernel_time_in_eligible_operators(read: Read) -> None:
 
 @pytest.mark.parametrize("path", files(PLUGIN / "unit", "*.trace.json"))
 def test_tensor_cores_of_unit_traces(read: Read, load_json: Load, path: Path) -> None:
-    expected = load_json(path.with_name(path.name.replace(".trace.", ".expected.")))
+    expected = expected_of(load_json, path)
     trace = read(path)
     # What cannot be said is 0 to the plugin.
     assert (eligible_share(trace) or 0.0) == pytest.approx(expected["tc_eligible_ops_kernel_ratio"], rel=1e-9)
@@ -347,10 +352,10 @@ def figures(trace: Any) -> dict[str, dict[str, list[int]]]:
 
 def test_memory_of_resnet50_operators(read: Read, load_json: Load) -> None:
     # The plugin shows kilobytes with two digits; calls and counts are whole.
-    stated = load_json(need(PLUGIN / "workers0.span1.memory.json"))["stats_KB"]["rows"]
+    stated = oracle(load_json, "memory.json")["stats_KB"]["rows"]
     expected = {device: {row[0]: row[1:] for row in rows} for device, rows in stated.items()}
     assert {device: len(rows) for device, rows in expected.items()} == {"CPU": 12, "GPU0": 44}
-    actual = figures(read(need(TRACES / "resnet50-v100-2021.json.gz")))
+    actual = figures(read(need(RESNET)))
     in_bytes = (1, 2, 5, 6)
     shown = {
         device: {
@@ -456,8 +461,8 @@ def same(actual: list[tuple[float, ...]], expected: list[Any]) -> bool:
 
 
 def test_counters_of_resnet50(read: Read, load_json: Load) -> None:
-    expected = load_json(need(PLUGIN / "workers0.span1.gpu_metrics.json"))["raw"]["0"]
-    trace = read(need(TRACES / "resnet50-v100-2021.json.gz"))
+    expected = oracle(load_json, "gpu_metrics.json")["raw"]["0"]
+    trace = read(need(RESNET))
     assert same(buckets(trace, 0), expected["util_buckets"])
     timeline = analysis.gpu_timeline(trace)
     summary = analysis.gpu_summary(trace).row(0, named=True)
@@ -470,7 +475,7 @@ def test_counters_of_resnet50(read: Read, load_json: Load) -> None:
 
 @pytest.mark.parametrize("path", files(PLUGIN / "unit", "*.trace.json"))
 def test_counters_of_unit_trace(read: Read, load_json: Load, path: Path) -> None:
-    expected = load_json(path.with_name(path.name.replace(".trace.", ".expected.")))["gpu"] or {}
+    expected = expected_of(load_json, path)["gpu"] or {}
     trace = read(path)
     devices = analysis.gpu_timeline(trace)["device"].unique().to_list()
     assert sorted(map(str, devices)) == sorted(expected)
@@ -524,14 +529,14 @@ def ours(trace: Any) -> dict[str, str | None]:
 
 
 def test_advice_of_resnet50(read: Read, load_json: Load) -> None:
-    expected = stated(load_json(need(PLUGIN / "workers0.span1.recommendations.json"))["list"])
+    expected = stated(oracle(load_json, "recommendations.json")["list"])
     assert expected == {"data_loading": "33.4", "mixed_precision": "68"}
-    assert ours(read(need(TRACES / "resnet50-v100-2021.json.gz"))) == expected
+    assert ours(read(need(RESNET))) == expected
 
 
 @pytest.mark.parametrize("path", files(PLUGIN / "unit", "*.trace.json"))
 def test_advice_of_unit_trace(read: Read, load_json: Load, path: Path) -> None:
-    oracle = load_json(path.with_name(path.name.replace(".trace.", ".expected.")))
+    oracle = expected_of(load_json, path)
     expected, actual = stated(oracle["recommendations"] or []), ours(read(path))
     mean = oracle["avg"]
     if "communication" in actual and "communication" not in expected:

@@ -138,27 +138,28 @@ def marker_of(text: str) -> Marker | None:
 
 
 @lru_cache(maxsize=1 << 14)
-def _place(text: str) -> tuple[tuple[str, ...], str | None]:
-    """Call stack and module that ``kernelscope.capture`` adds to a marker."""
+def _fields(text: str) -> dict[object, object]:
+    """The dictionary that a text is; empty if it is none."""
     try:
         value = parse_literal(text)
     except ValueError:
-        return (), None
-    fields = cast("dict[object, object]", value) if isinstance(value, dict) else {}
-    frames, module = fields.get("trace"), fields.get("module")
-    lines = cast("list[object]", frames) if isinstance(frames, list) else []
-    return tuple(str(line) for line in lines), module if isinstance(module, str) else None
+        return {}
+    return cast("dict[object, object]", value) if isinstance(value, dict) else {}
+
+
+def _items(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def marker_frames(text: str) -> list[str]:
-    """The call stack in a marker, outermost first."""
-    return list(_place(text)[0])
+    """The call stack that ``kernelscope.capture`` adds to a marker, outermost first."""
+    return [str(line) for line in _items(_fields(text).get("trace"))]
 
 
 def marker_module(text: str) -> list[str]:
-    """The module in a marker, as one layer; none if it says none."""
-    module = _place(text)[1]
-    return [] if module is None else [module]
+    """The module that ``kernelscope.capture`` adds to a marker, as one layer; none if it says none."""
+    module = _fields(text).get("module")
+    return [module] if isinstance(module, str) else []
 
 
 def _is_arguments(text: str, *, compat: bool) -> bool:
@@ -187,7 +188,7 @@ def _arguments(sizes: str) -> list[dict[str, object]] | None:
 
 def _argument(value: object) -> dict[str, object]:
     """A tensor, a list of tensors, or what has no sizes: a number, or a tensor without dimensions."""
-    sizes = cast("list[object]", value) if isinstance(value, list) else []
+    sizes = _items(value)
     if sizes and all(isinstance(size, int) for size in sizes):
         return {"name": "", "type": "tensor", "shape": tuple(sizes), "dtype": UNKNOWN_DTYPE}
     if sizes:
@@ -220,21 +221,10 @@ def _pruned(sequences: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
     return kept
 
 
-@lru_cache(maxsize=1 << 14)
-def _frames_of(text: str) -> tuple[str, ...]:
-    try:
-        value = parse_literal(text)
-    except ValueError:
-        return ()
-    frames = cast("dict[object, object]", value).get("traceMarker") if isinstance(value, dict) else None
-    if not isinstance(frames, list):
-        return ()
-    return tuple(frame for frame in cast("list[object]", frames) if isinstance(frame, str))
-
-
 def _frames(text: str, *, compat: bool) -> list[str]:
     hidden = _COMPAT_FRAMES if compat else _FRAMES
-    return [frame for frame in _frames_of(text) if not any(part in frame for part in hidden)]
+    frames = [frame for frame in _items(_fields(text).get("traceMarker")) if isinstance(frame, str)]
+    return [frame for frame in frames if not any(part in frame for part in hidden)]
 
 
 _CALL: "dict[str, PolarsDataType]" = {

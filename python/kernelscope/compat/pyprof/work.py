@@ -239,19 +239,14 @@ def _moved(cost: Cost) -> int | None:
 def _of_gradient(text: str, kernel: Kernel, shown: Counts) -> Counts:
     """A gradient of a product is a product of the same size; of other functions PyProf's model is taken."""
     marker = marker_of(text)
-    if marker is None or marker.op not in _FAMILIES:
-        return shown if _is_modelled(text, kernel) else shown._replace(flops=None, bytes=None)
+    unknown = shown._replace(flops=None, bytes=None)
+    if marker is None:
+        return unknown
+    if marker.op not in _FAMILIES:
+        modelled = pyprof_cost(marker, kernel)
+        return shown if modelled is not None and modelled.modelled else unknown
     if _REDUCES.search(kernel.name) or not _MULTIPLIES.search(kernel.name):
-        return shown._replace(flops=None, bytes=None)
+        return unknown
     # The bias has a gradient of its own.
-    bare = marker._replace(args=marker.args[:2]) if marker.op == "linear" else marker
-    cost = _cost(bare)
-    if cost is None:
-        return shown._replace(flops=None, bytes=None)
-    return shown._replace(flops=cost.flops, bytes=_moved(cost))
-
-
-def _is_modelled(text: str, kernel: Kernel) -> bool:
-    marker = marker_of(text)
-    cost = None if marker is None else pyprof_cost(marker, kernel)
-    return cost is not None and cost.modelled
+    cost = _cost(marker._replace(args=marker.args[:2]) if marker.op == "linear" else marker)
+    return unknown if cost is None else shown._replace(flops=cost.flops, bytes=_moved(cost))
