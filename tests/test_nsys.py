@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 
@@ -39,28 +40,15 @@ def test_a_launch_in_a_range(make: Make) -> None:
     outer, inner = trace.ranges.to_dicts()
     (call,) = trace.launches.to_dicts()
     assert (call["name"], call["api_version"], call["range_row"]) == ("cudaLaunchKernel", 7000, inner["row"])
-    assert (kernel["launch_row"], kernel["range_row"], kernel["link"]) == (
-        call["row"],
-        inner["row"],
-        "nvtx_range",
-    )
-    assert (kernel["name"], kernel["short_name"], kernel["mangled_name"]) == (
-        "void gemm<float>(int)", "gemm", "_Z4gemm",
-    )  # fmt: skip
-    assert (kernel["grid"], kernel["block"], kernel["shared_memory_bytes"]) == (
-        [4, 2, 1],
-        [128, 1, 1],
-        48,
-    )
-    assert (inner["name"], inner["sequence"], inner["op_id"], inner["sizes"]) == (
-        "aten::mm", 3, 9, "[[2, 3], [3, 4]]",
-    )  # fmt: skip
-    assert (outer["parent_row"], outer["depth"], inner["parent_row"], inner["depth"]) == (
-        None,
-        0,
-        outer["row"],
-        1,
-    )
+    links = itemgetter("launch_row", "range_row", "link")
+    assert links(kernel) == (call["row"], inner["row"], "nvtx_range")
+    names = itemgetter("name", "short_name", "mangled_name")
+    assert names(kernel) == ("void gemm<float>(int)", "gemm", "_Z4gemm")
+    assert itemgetter("grid", "block", "shared_memory_bytes")(kernel) == ([4, 2, 1], [128, 1, 1], 48)
+    said = itemgetter("name", "sequence", "op_id", "sizes")
+    assert said(inner) == ("aten::mm", 3, 9, "[[2, 3], [3, 4]]")
+    place = itemgetter("parent_row", "depth")
+    assert (place(outer), place(inner)) == ((None, 0), (outer["row"], 1))
     assert trace.extra_args.select("key", "value").rows() == [("input_op_ids", "[(8,0)]")]
     assert findings(trace, severity="lost") == {}
     assert findings(trace, severity="repaired") == {}

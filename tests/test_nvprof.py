@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 
@@ -14,7 +15,7 @@ import pytest
 import kernelscope as ks
 from kernelscope import errors
 from nsys_database import findings
-from nvprof_database import MEMCPY_ASYNC, Database
+from nvprof_database import MEMCPY_ASYNC, SCHEMA, Database
 
 Make = Callable[..., Database]
 
@@ -39,27 +40,15 @@ def test_a_launch_in_a_range(make: Make) -> None:
     assert (trace.meta.format, trace.meta.properties["nvprof_file_version"]) == ("nvprof", 11)
     assert (call["name"], call["category"], call["callback_id"]) == ("cudaLaunchKernel", "cuda_runtime", 211)
     assert (call["pid"], call["tid"], call["range_row"]) == (7, 7, inner["row"])
-    assert (kernel["launch_row"], kernel["range_row"], kernel["link"]) == (
-        call["row"],
-        inner["row"],
-        "nvtx_range",
-    )
+    links = itemgetter("launch_row", "range_row", "link")
+    assert links(kernel) == (call["row"], inner["row"], "nvtx_range")
     assert (kernel["name"], kernel["mangled_name"]) == ("gemm(float*)", "_Z4gemmPf")
     assert (kernel["device"], kernel["stream"], kernel["pid"], kernel["dur_ns"]) == (0, 7, 7, 40)
-    assert (kernel["grid"], kernel["block"], kernel["shared_memory_bytes"]) == (
-        [4, 2, 1],
-        [128, 1, 1],
-        48,
-    )
-    assert (inner["name"], inner["sequence"], inner["op_id"], inner["sizes"]) == (
-        "aten::mm", 3, 9, "[[2, 3], [3, 4]]",
-    )  # fmt: skip
-    assert (outer["kind"], outer["dur_ns"], outer["depth"], inner["parent_row"]) == (
-        "push_pop",
-        95,
-        0,
-        outer["row"],
-    )
+    assert itemgetter("grid", "block", "shared_memory_bytes")(kernel) == ([4, 2, 1], [128, 1, 1], 48)
+    said = itemgetter("name", "sequence", "op_id", "sizes")
+    assert said(inner) == ("aten::mm", 3, 9, "[[2, 3], [3, 4]]")
+    assert itemgetter("kind", "dur_ns", "depth")(outer) == ("push_pop", 95, 0)
+    assert inner["parent_row"] == outer["row"]
     assert findings(trace, severity="lost") == findings(trace, severity="repaired") == {}
     assert (trace.meta.seen, trace.meta.kept) == (6, 6)
 
@@ -241,17 +230,9 @@ def test_a_database_that_is_cut_short(make: Make) -> None:
 
 def test_another_program_s_database(tmp_path: Path) -> None:
     database = Database(tmp_path / "other.sqlite", without=[])
-    for table in (
-        "RUNTIME",
-        "DRIVER",
-        "CONCURRENT_KERNEL",
-        "MEMCPY",
-        "MEMSET",
-        "MARKER",
-        "SYNCHRONIZATION",
-        "DEVICE",
-    ):
-        database.connection.execute(f"DROP TABLE CUPTI_ACTIVITY_KIND_{table}")
+    for table in SCHEMA:
+        if table.startswith("CUPTI_ACTIVITY_KIND_"):
+            database.connection.execute(f"DROP TABLE {table}")
     with pytest.raises(errors.NotATraceError, match="not an export of nsys"):
         ks.read(database.close())
 

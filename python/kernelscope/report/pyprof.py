@@ -1,6 +1,5 @@
 """PyProf's report as text: columns side by side, CSV as PyProf writes it, or values with spaces between."""
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ import polars as pl
 
 from kernelscope.compat.pyprof import COLUMNS, Column
 from kernelscope.errors import InvalidArgumentError
-from kernelscope.report.files import write_text
+from kernelscope.report.files import filled_file, write_text
 
 _UNKNOWN = "-"
 
@@ -80,12 +79,8 @@ def write(frame: pl.DataFrame, form: str, out: Path | None) -> None:
     In CSV lists are texts and what is not known is empty; JSON is one list of objects.
     """
     if form == "parquet" and out is not None:
-        waiting = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-        try:
-            frame.write_parquet(waiting)
-            waiting.replace(out)
-        finally:
-            waiting.unlink(missing_ok=True)
+        with filled_file(out) as path:
+            frame.write_parquet(path)
         return
     text = _csv(frame) if form == "csv" else frame.write_json() + "\n"
     if out is None:
