@@ -242,11 +242,13 @@ def test_json_and_parquet(records: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert run("prof", "--format", "json", "-c", "idx,grid,sil", records) == 0
     rows = json.loads(capsys.readouterr().out)
     assert rows == [{"idx": index, "grid": [1, 2, 3], "sil": 5} for index in (1, 2)]
-    out = tmp_path / "net.parquet"
-    assert run("prof", "--format", "parquet", "-c", "all", "--out", out, records) == 0
+    link, out = tmp_path / "link.parquet", tmp_path / "net.parquet"
+    link.symlink_to(out)
+    assert run("prof", "--format", "parquet", "-c", "all", "--out", link, records) == 0
+    assert link.is_symlink()
     frame = pl.read_parquet(out)
     assert (frame.columns, frame.height) == (list(pyprof.COLUMNS), 2)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["net.dict", "net.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.parquet", "net.dict", "net.parquet"]
 
 
 def test_standard_input(
