@@ -1,7 +1,7 @@
 //! Allocations of device memory, and page faults of unified memory.
 
 use super::capture::Feature;
-use super::copies::memory_kind;
+use super::gpu_ops::MEMORY;
 use super::recording::{Builder, Source};
 use crate::formats::sqlite::cells::Cells;
 use crate::formats::sqlite::source::columns;
@@ -46,7 +46,7 @@ fn push_allocation(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tab
         start_ns,
         address: cells.int(Allocation::ADDRESS).map(i64::cast_unsigned),
         bytes: cells.int(Allocation::BYTES).and_then(|bytes| bytes.checked_mul(sign)),
-        memory_kind: memory_kind(builder, cells.int(Allocation::MEMORY_KIND)),
+        memory_kind: builder.memory_kind(&MEMORY, cells.int(Allocation::MEMORY_KIND)),
         device_type: Some(CUDA),
         device_id: cells.small(Allocation::DEVICE).map(|device| builder.recorder.machine.gpu(pid, device)),
         ..Default::default()

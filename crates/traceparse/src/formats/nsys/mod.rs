@@ -1,6 +1,6 @@
 //! Databases that Nsight Systems exports (`nsys export --type sqlite`), schema 2.x to 3.25.
 //!
-//! `read` reads a database as a whole. One file per group of tables (`kernels`, `copies`, `calls`, `nvtx`,
+//! `read` reads a database as a whole. One file per group of tables (`gpu_ops`, `calls`, `nvtx`,
 //! `spans`, `memory`, `metrics`) declares the columns and turns a row into rows of the trace. `recording`
 //! holds what is known before the events are read: `session`, `machine` and `capture` read what stands beside
 //! them, `identity` takes ids apart, `events` and `names` find what rows refer to, and `launching` knows the
@@ -8,10 +8,9 @@
 
 mod calls;
 mod capture;
-mod copies;
 mod events;
+mod gpu_ops;
 mod identity;
-mod kernels;
 mod launching;
 mod machine;
 mod memory;

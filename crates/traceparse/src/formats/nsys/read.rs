@@ -10,7 +10,7 @@ use super::machine::{self, Machine};
 use super::names::Names;
 use super::recording::{ColumnFlags, Recording, Source};
 use super::session::Session;
-use super::{calls, copies, kernels, memory, metrics, nvtx, spans};
+use super::{calls, gpu_ops, memory, metrics, nvtx, spans};
 use crate::error::Result;
 use crate::formats::format::{Format, OpenDatabase, Opened};
 use crate::formats::sqlite::builder::Shared;
@@ -24,10 +24,10 @@ use crate::trace::{Meta, Trace};
 
 /// Every table of events, in the order in which rows are numbered.
 static SOURCES: [&Source; 18] = [
-    &kernels::KERNELS,
-    &copies::COPIES,
-    &copies::MEMSETS,
-    &kernels::GRAPHS,
+    &gpu_ops::KERNELS,
+    &gpu_ops::COPIES,
+    &gpu_ops::MEMSETS,
+    &gpu_ops::GRAPHS,
     &calls::CALLS,
     &calls::SYNCS,
     &calls::EVENTS,

@@ -2,7 +2,6 @@
 
 use super::recording::{Builder, Source};
 use crate::formats::sqlite::cells::Cells;
-use crate::formats::sqlite::labels::listed;
 use crate::formats::sqlite::source::columns;
 use crate::schema::{GpuOpRow, Symbol, Tables};
 use crate::stats::Code;
@@ -14,17 +13,39 @@ const LONGEST_MANGLED: usize = 1 << 14;
 const MEMORY: [&str; 8] =
     ["Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"];
 
-fn memory_kind(builder: &mut Builder<'_, '_>, code: Option<i64>) -> Option<Symbol> {
-    code.map(|code| builder.coded("memory kind", code, |code| listed(&MEMORY, code, "kind")))
-}
-
-columns! { Kernel {
+// What every table of GPU work has.
+columns! { Work {
     START = "start" Required,
     END = "end" Required,
     DEVICE = "deviceId" Usual,
     CONTEXT = "contextId" Usual,
     STREAM = "streamId" Usual,
     CORRELATION = "correlationId" Usual,
+} }
+
+/// When and where work ran; nothing if its times are not known. nvprof writes 0 for both where it could not
+/// collect them.
+fn work(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, kind: &'static str) -> Option<GpuOpRow> {
+    if cells.int(Work::START) == Some(0) && cells.int(Work::END) == Some(0) {
+        cells.note(Code::MissingTime);
+        return None;
+    }
+    let (start_ns, dur_ns) = cells.extent(Work::START, Work::END)?;
+    Some(GpuOpRow {
+        row: cells.number,
+        start_ns,
+        dur_ns,
+        device: cells.small(Work::DEVICE),
+        context: cells.small(Work::CONTEXT),
+        stream: cells.int(Work::STREAM),
+        pid: builder.recorder.pid,
+        correlation: cells.correlation(Work::CORRELATION),
+        kind: builder.label(kind),
+        ..Default::default()
+    })
+}
+
+columns! { Kernel after Work {
     NAME = "name" Usual,
     GRID_X = "gridX" Usual,
     GRID_Y = "gridY" Usual,
@@ -45,21 +66,12 @@ pub(super) static SERIAL: Source =
     Source::new("CUPTI_ACTIVITY_KIND_KERNEL", "gpu_ops", (), Kernel::ALL, push_kernel);
 
 fn push_kernel(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-    let Some((start_ns, dur_ns)) = times(cells, Kernel::START, Kernel::END) else { return false };
+    let Some(work) = work(builder, cells, "kernel") else { return false };
     let name = builder.text(cells, Kernel::NAME).map(|name| kernel_name(builder, name));
     let (fixed, dynamic) = (cells.small(Kernel::STATIC_SHARED), cells.small(Kernel::DYNAMIC_SHARED));
-    let row = GpuOpRow {
-        row: cells.number,
-        kind: builder.label("kernel"),
+    tables.gpu_ops.push(GpuOpRow {
         name: name.map(|(name, _)| name),
         mangled_name: name.and_then(|(_, mangled)| mangled),
-        device: cells.small(Kernel::DEVICE),
-        context: cells.small(Kernel::CONTEXT),
-        stream: cells.int(Kernel::STREAM),
-        pid: builder.recorder.pid,
-        start_ns,
-        dur_ns,
-        correlation: cells.correlation(Kernel::CORRELATION),
         grid: cells.triple([Kernel::GRID_X, Kernel::GRID_Y, Kernel::GRID_Z]),
         block: cells.triple([Kernel::BLOCK_X, Kernel::BLOCK_Y, Kernel::BLOCK_Z]),
         registers: cells.small(Kernel::REGISTERS),
@@ -67,19 +79,9 @@ fn push_kernel(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables:
         static_shared_memory_bytes: fixed,
         dynamic_shared_memory_bytes: dynamic,
         local_memory_per_thread_bytes: cells.small(Kernel::LOCAL),
-        ..Default::default()
-    };
-    tables.gpu_ops.push(row);
+        ..work
+    });
     true
-}
-
-/// Start and duration of GPU work; nvprof writes 0 for both where it could not collect them.
-fn times(cells: &mut Cells<'_, '_>, start: usize, end: usize) -> Option<(i64, Option<i64>)> {
-    if cells.int(start) == Some(0) && cells.int(end) == Some(0) {
-        cells.note(Code::MissingTime);
-        return None;
-    }
-    cells.extent(start, end)
 }
 
 /// A kernel's name as people write it, and the one the compiler made if they differ.
@@ -90,13 +92,7 @@ fn kernel_name(builder: &mut Builder<'_, '_>, name: Symbol) -> (Symbol, Option<S
     demangled.map_or((name, None), |demangled| (demangled, Some(name)))
 }
 
-columns! { Memcpy {
-    START = "start" Required,
-    END = "end" Required,
-    DEVICE = "deviceId" Usual,
-    CONTEXT = "contextId" Usual,
-    STREAM = "streamId" Usual,
-    CORRELATION = "correlationId" Usual,
+columns! { Memcpy after Work {
     BYTES = "bytes" Usual,
     COPY_KIND = "copyKind" Usual,
     SOURCE_KIND = "srcKind" Usual,
@@ -109,36 +105,20 @@ pub(super) static BETWEEN: Source =
     Source::new("CUPTI_ACTIVITY_KIND_MEMCPY2", "gpu_ops", (), Memcpy::ALL, push_copy);
 
 fn push_copy(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-    let Some((start_ns, dur_ns)) = times(cells, Memcpy::START, Memcpy::END) else { return false };
+    let Some(work) = work(builder, cells, "memcpy") else { return false };
     let kind = cells.int(Memcpy::COPY_KIND);
-    let row = GpuOpRow {
-        row: cells.number,
-        kind: builder.label("memcpy"),
+    tables.gpu_ops.push(GpuOpRow {
         name: Some(builder.copy_name(kind)),
         copy_kind: kind.map(|kind| builder.copy_kind(kind)),
-        source_memory: memory_kind(builder, cells.int(Memcpy::SOURCE_KIND)),
-        destination_memory: memory_kind(builder, cells.int(Memcpy::DESTINATION_KIND)),
-        device: cells.small(Memcpy::DEVICE),
-        context: cells.small(Memcpy::CONTEXT),
-        stream: cells.int(Memcpy::STREAM),
-        pid: builder.recorder.pid,
-        start_ns,
-        dur_ns,
-        correlation: cells.correlation(Memcpy::CORRELATION),
+        source_memory: builder.memory_kind(&MEMORY, cells.int(Memcpy::SOURCE_KIND)),
+        destination_memory: builder.memory_kind(&MEMORY, cells.int(Memcpy::DESTINATION_KIND)),
         bytes: cells.int(Memcpy::BYTES),
-        ..Default::default()
-    };
-    tables.gpu_ops.push(row);
+        ..work
+    });
     true
 }
 
-columns! { Memset {
-    START = "start" Required,
-    END = "end" Required,
-    DEVICE = "deviceId" Usual,
-    CONTEXT = "contextId" Usual,
-    STREAM = "streamId" Usual,
-    CORRELATION = "correlationId" Usual,
+columns! { Memset after Work {
     BYTES = "bytes" Usual,
     MEMORY_KIND = "memoryKind" Usual,
 } }
@@ -147,23 +127,13 @@ pub(super) static MEMSETS: Source =
     Source::new("CUPTI_ACTIVITY_KIND_MEMSET", "gpu_ops", (), Memset::ALL, push_memset);
 
 fn push_memset(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-    let Some((start_ns, dur_ns)) = times(cells, Memset::START, Memset::END) else { return false };
-    let row = GpuOpRow {
-        row: cells.number,
-        kind: builder.label("memset"),
+    let Some(work) = work(builder, cells, "memset") else { return false };
+    tables.gpu_ops.push(GpuOpRow {
         name: Some(builder.label("[CUDA memset]")),
-        destination_memory: memory_kind(builder, cells.int(Memset::MEMORY_KIND)),
-        device: cells.small(Memset::DEVICE),
-        context: cells.small(Memset::CONTEXT),
-        stream: cells.int(Memset::STREAM),
-        pid: builder.recorder.pid,
-        start_ns,
-        dur_ns,
-        correlation: cells.correlation(Memset::CORRELATION),
+        destination_memory: builder.memory_kind(&MEMORY, cells.int(Memset::MEMORY_KIND)),
         bytes: cells.int(Memset::BYTES),
-        ..Default::default()
-    };
-    tables.gpu_ops.push(row);
+        ..work
+    });
     true
 }
 

@@ -100,6 +100,11 @@ impl<'c, 's, R: Recorder> Builder<'c, 's, R> {
         self.coded("sync", code, |code| listed(&SYNC_KINDS, code, "sync type"))
     }
 
+    /// A kind of memory, by its number among `kinds`.
+    pub(crate) fn memory_kind(&mut self, kinds: &[&str], code: Option<i64>) -> Option<Symbol> {
+        code.map(|code| self.coded("memory kind", code, |code| listed(kinds, code, "kind")))
+    }
+
     /// The direction of a copy.
     pub(crate) fn copy_kind(&mut self, code: i64) -> Symbol {
         self.coded("copy kind", code, |code| listed(&DIRECTIONS, code, "kind"))

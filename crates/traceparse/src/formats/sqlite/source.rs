@@ -19,6 +19,7 @@ pub(crate) enum Need {
 }
 
 /// A column that is read if it is there.
+#[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) name: &'static str,
     pub(crate) need: Need,
@@ -42,22 +43,31 @@ pub(crate) struct Source<R: Recorder> {
 /// Adds a row to the tables; false if it had to be dropped.
 pub(crate) type Push<R> = fn(&mut Builder<'_, '_, R>, &mut Cells<'_, '_>, &mut Tables) -> bool;
 
-/// Declares the columns of a table, and the cell of a row that holds each.
+/// Declares the columns of a table, and the cell of a row that holds each; with `after` those of another
+/// declaration stand in front.
 macro_rules! columns {
-    ($cells:ident { $( $cell:ident = $column:literal $need:ident $(for [$($serves:ident)+])?, )* }) => {
+    ($cells:ident $(after $first:ident)? {
+        $( $cell:ident = $column:literal $need:ident $(for [$($serves:ident)+])?, )*
+    }) => {
         struct $cells;
 
         impl $cells {
-            const ALL: &'static [$crate::formats::sqlite::source::Wanted] = &[$(
-                $crate::formats::sqlite::source::Wanted {
-                    name: $column,
-                    need: $crate::formats::sqlite::source::Need::$need,
-                    serves: &[$($(stringify!($serves)),+)?],
-                },
-            )*];
+            const ALL: &'static [$crate::formats::sqlite::source::Wanted] = {
+                const FIRST: &[$crate::formats::sqlite::source::Wanted] = columns!(@all $($first)?);
+                const OWN: &[$crate::formats::sqlite::source::Wanted] = &[$(
+                    $crate::formats::sqlite::source::Wanted {
+                        name: $column,
+                        need: $crate::formats::sqlite::source::Need::$need,
+                        serves: &[$($(stringify!($serves)),+)?],
+                    },
+                )*];
+                &$crate::formats::sqlite::source::joined::<{ FIRST.len() + OWN.len() }>(FIRST, OWN)
+            };
             $( const $cell: usize = $crate::formats::sqlite::source::cell_of(Self::ALL, $column); )*
         }
     };
+    (@all) => { &[] };
+    (@all $first:ident) => { $first::ALL };
 }
 
 pub(crate) use columns;
@@ -69,6 +79,17 @@ pub(crate) const fn cell_of(columns: &[Wanted], name: &str) -> usize {
         at += 1;
     }
     at + 1
+}
+
+/// The columns of two declarations, `COUNT` in all.
+pub(crate) const fn joined<const COUNT: usize>(first: &[Wanted], rest: &[Wanted]) -> [Wanted; COUNT] {
+    let mut all = [rest[0]; COUNT];
+    let mut at = 0;
+    while at < COUNT {
+        all[at] = if at < first.len() { first[at] } else { rest[at - first.len()] };
+        at += 1;
+    }
+    all
 }
 
 const fn is_same(one: &[u8], other: &[u8]) -> bool {
