@@ -40,9 +40,7 @@ def gpu_summary(trace: "Trace") -> pl.DataFrame:
     length = span[1] - span[0]
     work = GpuWork(trace)
     of, keys = work.launches
-    inside_ns = _END.clip(upper_bound=span[1]) - pl.col("start_ns").clip(lower_bound=span[0])
-    works = trace.gpu_ops.select(of.alias("class"), inside_ns=inside_ns).filter(pl.col("inside_ns") > 0)
-    inside = sum_by_group(works["class"], works["inside_ns"], keys.height)
+    inside = inside_ns(trace.gpu_ops, of, keys.height, window=span)
     classes = keys.with_columns(
         runs=IS_KERNEL & (inside["rows"] > 0),
         inside_ns=inside["sum"],
@@ -79,6 +77,16 @@ def gpu_summary(trace: "Trace") -> pl.DataFrame:
         kernel_ns=pl.col("kernel_ns").fill_null(0),
         launch_metrics="launch_metrics",
     ).sort("device")
+
+
+def inside_ns(works: pl.DataFrame, of: pl.Series, count: int, *, window: tuple[int, int]) -> pl.DataFrame:
+    """How many works of each of ``count`` classes lie in a window, at least in part, and for how long.
+
+    Columns: of ``works``, needs ``start_ns`` and ``dur_ns``; gives ``rows`` and ``sum``.
+    """
+    inside = _END.clip(upper_bound=window[1]) - pl.col("start_ns").clip(lower_bound=window[0])
+    found = works.select(of.alias("class"), inside.alias("inside_ns")).filter(pl.col("inside_ns") > 0)
+    return sum_by_group(found["class"], found["inside_ns"], count)
 
 
 def _span(trace: "Trace") -> tuple[int, int]:
