@@ -62,7 +62,7 @@ const LATE_NS: (i64, u64) = (3_500_000, 2_000_000);
 /// - the data loader of one rank is late in every other step;
 /// - the clock of each host is off: its times are true times plus the offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct Faults {
     seed: u64,
     ranks: u32,
     /// Rank whose GPU is slow.
@@ -73,7 +73,7 @@ pub struct Facts {
     pub slow_host: Option<u32>,
 }
 
-impl Facts {
+impl Faults {
     /// How much slower the slow rank's GPU is, in units of 1/1024.
     pub(crate) const SLOWER: i64 = 280;
     /// How many times as long a message takes over the slow link.
@@ -158,7 +158,7 @@ impl Facts {
 /// Slack of the schedule over an undisturbed rank, percent.
 const SLACK_PCT: i64 = 4;
 /// The same where the slowest rank is known, so that it is seen to come last.
-const SLACK_WITH_FACTS_PCT: i64 = 2;
+const SLACK_WITH_FAULTS_PCT: i64 = 2;
 /// From the end of the last collective of all ranks to the start of that of a host.
 const HOST_GAP_NS: i64 = 1_000;
 /// Slack of the collective of a host over its mean, percent.
@@ -171,7 +171,7 @@ const END_JITTER_NS: u64 = 400;
 pub(crate) struct Schedule {
     seed: u64,
     ranks: u32,
-    facts: Option<Facts>,
+    faults: Option<Faults>,
     period_ns: i64,
     collective_ends_ns: Vec<i64>,
     step_start_ns: i64,
@@ -183,16 +183,16 @@ impl Schedule {
     pub(crate) fn new(
         seed: u64,
         ranks: u32,
-        facts: Option<Facts>,
+        faults: Option<Faults>,
         first_step_ns: i64,
         period_ns: i64,
         collective_ends_ns: &[i64],
     ) -> Self {
-        let slack_pct = if facts.is_some() { SLACK_WITH_FACTS_PCT } else { SLACK_PCT };
+        let slack_pct = if faults.is_some() { SLACK_WITH_FAULTS_PCT } else { SLACK_PCT };
         let stretch = |ns: i64| ns + ns * slack_pct / 100;
         let collective_ends_ns = collective_ends_ns.iter().map(|&ns| stretch(ns)).collect();
         let (period_ns, step_start_ns) = (stretch(period_ns), first_step_ns);
-        Self { seed, ranks, facts, period_ns, collective_ends_ns, step_start_ns }
+        Self { seed, ranks, faults, period_ns, collective_ends_ns, step_start_ns }
     }
 
     /// Goes on to the step after `step`.
@@ -214,7 +214,7 @@ impl Schedule {
 
     /// By how much later than the others a rank leaves a collective.
     pub(crate) fn end_jitter_ns(&self, step: u64, number: u32, rank: u32) -> i64 {
-        if self.facts.is_none() {
+        if self.faults.is_none() {
             return 0;
         }
         let salt = step << 32 ^ u64::from(number) << 20 ^ u64::from(rank) ^ 0xe4d << 48;
@@ -223,8 +223,8 @@ impl Schedule {
 
     /// How late the slowest data loader of the job is.
     fn latest_ns(&self, step: u64) -> i64 {
-        if let Some(facts) = &self.facts {
-            return facts.latest_ns(step);
+        if let Some(faults) = &self.faults {
+            return faults.latest_ns(step);
         }
         (0..self.ranks.min(64)).map(|rank| late_ns(self.seed, step, rank)).max().unwrap_or(0)
     }
@@ -242,26 +242,27 @@ mod tests {
 
     #[test]
     fn small_jobs_have_none() {
-        assert_eq!(Facts::of(0, 7), None);
-        assert_eq!(Facts::of(0, 8).and_then(|facts| facts.slow_host), None);
+        assert_eq!(Faults::of(0, 7), None);
+        assert_eq!(Faults::of(0, 8).and_then(|faults| faults.slow_host), None);
     }
 
     #[test]
     fn faults_are_on_hosts_of_their_own() {
         for seed in 0..50 {
-            let facts = Facts::of(seed, 64).expect("large enough");
-            let hosts = [facts.slow_rank / 8, facts.late_rank / 8, facts.slow_host.expect("several hosts")];
+            let faults = Faults::of(seed, 64).expect("large enough");
+            let hosts =
+                [faults.slow_rank / 8, faults.late_rank / 8, faults.slow_host.expect("several hosts")];
             assert!(hosts[0] != hosts[1] && hosts[1] != hosts[2] && hosts[0] != hosts[2]);
             assert!(hosts.iter().all(|&host| host < 8));
-            assert_eq!(Facts::of(seed, 64), Some(facts));
+            assert_eq!(Faults::of(seed, 64), Some(faults));
         }
     }
 
     #[test]
     fn a_clock_is_that_of_a_host() {
-        let facts = Facts::of(3, 64).expect("large enough");
-        assert_eq!(facts.clock_offset_ns(8), facts.clock_offset_ns(15));
-        assert_ne!(facts.clock_offset_ns(8), facts.clock_offset_ns(16));
-        assert!((0..64).all(|rank| facts.clock_offset_ns(rank).unsigned_abs() <= MOST_OFFSET_NS));
+        let faults = Faults::of(3, 64).expect("large enough");
+        assert_eq!(faults.clock_offset_ns(8), faults.clock_offset_ns(15));
+        assert_ne!(faults.clock_offset_ns(8), faults.clock_offset_ns(16));
+        assert!((0..64).all(|rank| faults.clock_offset_ns(rank).unsigned_abs() <= MOST_OFFSET_NS));
     }
 }

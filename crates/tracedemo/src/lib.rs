@@ -5,7 +5,7 @@
 //! plan of one training step is built once; each step then plays it against host clocks and GPU
 //! streams with seeded jitter, so that kernels queue behind the host, outlive their operators and
 //! wait for other ranks. Every fourth step replays the optimizer as a CUDA graph. With eight ranks or more
-//! something is wrong with the job, on purpose: see [`Facts`].
+//! something is wrong with the job, on purpose: see [`Faults`].
 //!
 //! - [`write_trace`] writes the trace of one rank to any [`std::io::Write`] and returns its [`Truth`];
 //! - [`write_files`] writes one file per rank, and the truth beside it if asked;
@@ -49,7 +49,7 @@ mod trace;
 mod truth;
 
 pub use database::{DatabaseKind, DatabaseTruth, ProcessTruth, write_database};
-pub use job::Facts;
+pub use job::Faults;
 pub use options::{DemoOptions, Layout};
 pub use trace::{RankFile, write_files, write_trace, write_trace_with_progress};
 pub use truth::{GpuTotals, OpTotals, PART_NAMES, StepTruth, Truth};

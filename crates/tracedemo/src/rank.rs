@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use crate::gpu::GPUS;
-use crate::job::{Facts, Rng, Schedule};
+use crate::job::{Faults, Rng, Schedule};
 use crate::json::{FIRST_PYTHON_ID, PYTHON_ROOT};
 use crate::library::Process;
 use crate::model::BuiltModel;
@@ -36,11 +36,11 @@ pub(crate) fn timeline<'m>(options: &DemoOptions, model: &'m BuiltModel, job_sta
 /// The speed, delays and faults of a rank.
 fn variation(options: &DemoOptions) -> Variation {
     let DemoOptions { seed, rank, .. } = *options;
-    let facts = Facts::of(seed, options.ranks);
+    let faults = Faults::of(seed, options.ranks);
     let slower = Rng::new(seed, 0x510 + u64::from(rank)).below(24) as i64
-        + facts.map_or(0, |facts| facts.slower(rank));
-    let link_factor = facts.map_or(1, |facts| facts.link_factor(rank));
-    Variation { seed, rank, slower, is_late: true, link_factor, facts }
+        + faults.map_or(0, |faults| faults.slower(rank));
+    let link_factor = faults.map_or(1, |faults| faults.link_factor(rank));
+    Variation { seed, rank, slower, is_late: true, link_factor, faults }
 }
 
 fn start(options: &DemoOptions, model: &BuiltModel, job_start_ns: i64) -> Start {
@@ -62,14 +62,14 @@ fn schedule(options: &DemoOptions, model: &BuiltModel, job_start_ns: i64) -> Opt
     if options.ranks == 1 {
         return None;
     }
-    let facts = Facts::of(options.seed, options.ranks);
-    let slow = [(Facts::SLOWER, 1), (0, Facts::LINK_FACTOR)];
-    let faults: &[(i64, i64)] = if facts.is_some() { &slow } else { &[(0, 1)] };
+    let faults = Faults::of(options.seed, options.ranks);
+    let slow = [(Faults::SLOWER, 1), (0, Faults::LINK_FACTOR)];
+    let played: &[(i64, i64)] = if faults.is_some() { &slow } else { &[(0, 1)] };
     let mut ends_ns = Vec::new();
     let mut period_ns = 0;
-    for &(slower, link_factor) in faults {
+    for &(slower, link_factor) in played {
         let (seed, slower) = (options.seed, 12 + slower);
-        let rank = Variation { seed, rank: u32::MAX, slower, is_late: false, link_factor, facts };
+        let rank = Variation { seed, rank: u32::MAX, slower, is_late: false, link_factor, faults };
         let start = Start { now_ns: 0, ..start(options, model, job_start_ns) };
         let mut timeline = Timeline::new(&model.library, rank, None, start);
         timeline.play(&model.prologue, FIRST_STEP);
@@ -84,7 +84,7 @@ fn schedule(options: &DemoOptions, model: &BuiltModel, job_start_ns: i64) -> Opt
         }
     }
     let first_step_ns = job_start_ns + FIRST_STEP_AFTER_NS;
-    Some(Schedule::new(options.seed, options.ranks, facts, first_step_ns, period_ns, &ends_ns))
+    Some(Schedule::new(options.seed, options.ranks, faults, first_step_ns, period_ns, &ends_ns))
 }
 
 /// Plays the steps, and what comes before the first and after the last; `write` takes the records of each

@@ -3,7 +3,7 @@
 mod device;
 
 use crate::event::Record;
-use crate::job::{Facts, Rng, Schedule, late_ns};
+use crate::job::{Faults, Rng, Schedule, late_ns};
 use crate::ledger::{EventKind, Ledger};
 use crate::library::{FlowEnd, Library, OpSpec, Thread};
 use crate::plan::{Instr, Plan};
@@ -58,7 +58,7 @@ pub(crate) struct Variation {
     pub(crate) is_late: bool,
     /// How many times as long the collective of the rank's host takes.
     pub(crate) link_factor: i64,
-    pub(crate) facts: Option<Facts>,
+    pub(crate) faults: Option<Faults>,
 }
 
 /// State of the traced process.
@@ -190,9 +190,9 @@ impl<'a> Timeline<'a> {
             Instr::Wait(mean_ns) => self.advance(mean_ns),
             Instr::Late => {
                 if self.variation.is_late {
-                    let Variation { seed, rank, facts, .. } = self.variation;
-                    let late = match facts {
-                        Some(facts) => facts.late_ns(self.step, rank),
+                    let Variation { seed, rank, faults, .. } = self.variation;
+                    let late = match faults {
+                        Some(faults) => faults.late_ns(self.step, rank),
                         None => late_ns(seed, self.step, rank),
                     };
                     self.now_ns[self.thread as usize] += late;

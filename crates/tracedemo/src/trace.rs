@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::gpu::GPUS;
-use crate::job::Facts;
+use crate::job::Faults;
 use crate::json::{Sink, closing, frame, metadata, roots};
 use crate::library::Library;
 use crate::model::{Config, build};
@@ -64,8 +64,8 @@ fn write_json(
     let process = process(options);
     let model =
         build(Config::new(options.layer_count(), options.ranks), Library::new(options.layout, process));
-    let facts = Facts::of(options.seed, options.ranks);
-    let job_start_ns = JOB_START_NS + facts.map_or(0, |facts| facts.clock_offset_ns(options.rank));
+    let faults = Faults::of(options.seed, options.ranks);
+    let job_start_ns = JOB_START_NS + faults.map_or(0, |faults| faults.clock_offset_ns(options.rank));
     let mut timeline = timeline(options, &model, job_start_ns);
     let start_ns = timeline.now_ns();
     let mut sink = Sink::new(out, options.layout);
@@ -91,7 +91,7 @@ fn write_json(
     truth.layout = options.layout.name();
     truth.json_bytes = sink.written();
     truth.tables.insert("devices", u64::from(GPUS));
-    truth.tables.insert("process_groups", u64::from(options.ranks > 1) + u64::from(facts.is_some()));
+    truth.tables.insert("process_groups", u64::from(options.ranks > 1) + u64::from(faults.is_some()));
     Ok(truth)
 }
 
@@ -114,7 +114,7 @@ pub struct RankFile {
 ///
 /// The files are `rank{N}.pt.trace.json`, with `.gz` after it for gzip; `with_truth` adds
 /// `rank{N}.truth.json` to each. With eight ranks or more `cluster.truth.json` says what is wrong with the
-/// job: see [`Facts`]. `options.rank` is not used. `options.size_bytes` is the size of
+/// job: see [`Faults`]. `options.rank` is not used. `options.size_bytes` is the size of
 /// each file; all ranks have as many steps as rank 0 needs to reach it. Each file is written under a
 /// name that ends in `.tmp` and takes its own when it is complete.
 ///
@@ -151,9 +151,9 @@ pub fn write_files(
         let (json_bytes, steps) = (truth.json_bytes, truth.steps.len() as u64);
         files.push(RankFile { trace, truth_path, json_bytes, steps });
     }
-    if let Some(facts) = Facts::of(options.seed, options.ranks) {
+    if let Some(faults) = Faults::of(options.seed, options.ranks) {
         let steps = files.first().map_or(0, |file| file.steps);
-        let truth = facts.to_json(FIRST_STEP, steps);
+        let truth = faults.to_json(FIRST_STEP, steps);
         fs::write(dir.join(CLUSTER_TRUTH), format!("{truth:#}\n"))?;
     }
     Ok(files)
