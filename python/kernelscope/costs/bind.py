@@ -215,6 +215,13 @@ class Call:
             self.fail(f"input {index} was not recorded")
         return arg if isinstance(arg, Tensor) else None
 
+    def present(self, *indices: int) -> list[Tensor]:
+        """The tensors at ``indices``, without those that were not passed.
+
+        Raises: ShapeError: the record of one is damaged.
+        """
+        return [tensor for index in indices if (tensor := self.optional(index)) is not None]
+
     def tensor(self, index: int, *, rank: int | None = None) -> Tensor:
         """The tensor at ``index``.
 

@@ -1,5 +1,7 @@
 """Gradients of convolutions, by input, weight and bias."""
 
+from dataclasses import replace
+
 from kernelscope.costs.bind import Call
 from kernelscope.costs.convolution import conv_flops, with_batch
 from kernelscope.costs.registry import operator
@@ -64,7 +66,7 @@ def _library_backward(call: Call) -> Cost:
         return convolution_backward(grad, x, weight, (mask[0], mask[1], False), transposed=transposed)
     cost = convolution_backward(grad, x, weight, (True, True, False), transposed=transposed)
     note = "which gradients were asked for was not recorded; both are counted"
-    return Cost(cost.flops, cost.bytes_read, cost.bytes_written, cost.dtype, "estimate", note)
+    return replace(cost, status="estimate", note=note)
 
 
 @operator(*(f"aten::{name}_backward_input" for name in _BACKWARDS))

@@ -85,13 +85,17 @@ _BYTES_OF_TYPE = {
 }
 
 
+def _width(call: Call, index: int, default: int) -> int:
+    """Bytes of an element of the type whose number stands at ``index``, or ``default``."""
+    code = call.arg(index)
+    return _BYTES_OF_TYPE.get(code, default) if isinstance(code, int) else default
+
+
 @operator("aten::_to_copy", "aten::to", "aten::type_as", composite=True)
 def _to_copy(call: Call) -> Cost:
     """``_to_copy(self, dtype, layout, device, ...)``: a ``copy_`` inside does the work."""
     x = call.tensor(0)
-    code = call.arg(1)
-    size = _BYTES_OF_TYPE.get(code, x.dtype.bytes) if isinstance(code, int) else x.dtype.bytes
-    return Cost(0, x.read, x.numel * size, x.dtype)
+    return Cost(0, x.read, x.numel * _width(call, 1, x.dtype.bytes), x.dtype)
 
 
 @operator("aten::fill", "aten::zero")
@@ -135,17 +139,13 @@ def _scalar_tensor(call: Call) -> Cost:
     """``scalar_tensor(s, dtype, ...)``: a ``fill_`` inside writes the one number; its type may be
     recorded.
     """
-    code = call.arg(1)
-    width = _BYTES_OF_TYPE.get(code, FLOAT32.bytes) if isinstance(code, int) else FLOAT32.bytes
-    return Cost(0, 0, width, None)
+    return Cost(0, 0, _width(call, 1, FLOAT32.bytes), None)
 
 
 @operator("aten::full", composite=True)
 def _full(call: Call) -> Cost:
     """``full(size, fill_value, dtype, ...)``: a ``fill_`` inside writes it; float32 unless recorded."""
-    code = call.arg(2)
-    width = _BYTES_OF_TYPE.get(code, FLOAT32.bytes) if isinstance(code, int) else FLOAT32.bytes
-    return Cost(0, 0, prod(call.integers(0)) * width, None)
+    return Cost(0, 0, prod(call.integers(0)) * _width(call, 2, FLOAT32.bytes), None)
 
 
 @operator("aten::new_zeros", "aten::new_ones", "aten::new_full", composite=True)
@@ -206,11 +206,8 @@ def _view_backward(call: Call) -> Cost:
     return Cost(0, grad.read, prod(sizes) * grad.dtype.bytes, grad.dtype)
 
 
-@operator("aten::constant_pad_nd", "aten::pad")
-def _constant_pad(call: Call) -> Cost:
-    """``constant_pad_nd(self, pad, value)``: pairs from the last dimension backwards; writes the padded
-    shape.
-    """
+def pad(call: Call) -> Cost:
+    """Cost of padding the first input by the pairs of the second, from the last dimension backwards."""
     x, pads = call.tensor(0), call.integers(1)
     shape = list(x.shape)
     for pair in range(len(pads) // 2):
@@ -218,6 +215,12 @@ def _constant_pad(call: Call) -> Cost:
     if any(size < 0 for size in shape):
         call.fail(f"{pads} cuts more than {x.shape} has")
     return Cost(0, x.read, prod(shape) * x.dtype.bytes, x.dtype)
+
+
+@operator("aten::constant_pad_nd", "aten::pad")
+def _constant_pad(call: Call) -> Cost:
+    """``constant_pad_nd(self, pad, value)``: writes the padded shape."""
+    return pad(call)
 
 
 @operator("aten::repeat_interleave")
@@ -267,6 +270,5 @@ def _created(call: Call) -> Cost:
     if not isinstance(first, tuple):
         call.fail("the shape was not recorded")
     size = prod(call.integers(0))
-    code = call.arg(1)
-    width = _BYTES_OF_TYPE.get(code, FLOAT32.bytes) if isinstance(code, int) else FLOAT32.bytes
+    width = _width(call, 1, FLOAT32.bytes)
     return Cost(0, 0, size * width, FLOAT32 if width == FLOAT32.bytes else None)

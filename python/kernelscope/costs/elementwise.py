@@ -6,6 +6,7 @@ count 0. The tables below hold the counts.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from kernelscope.costs.bind import Call
@@ -105,7 +106,7 @@ def result_dtype(inputs: Sequence[Tensor], *, scalars: Sequence[object] = ()) ->
 
 
 def _operands(call: Call, arity: int) -> list[Tensor]:
-    found = [tensor for index in range(arity) if (tensor := call.optional(index)) is not None]
+    found = call.present(*range(arity))
     if not found:
         call.fail("no tensor was recorded")
     return found
@@ -157,7 +158,7 @@ def _gelu(call: Call) -> Cost:
     """
     cost = pointwise(call, 1, count=5)
     note = "the erf form is counted; which form ran is not recorded"
-    return Cost(cost.flops, cost.bytes_read, cost.bytes_written, cost.dtype, "estimate", note)
+    return replace(cost, status="estimate", note=note)
 
 
 @operator(*_names(_UNARY_BOOL))
@@ -203,7 +204,7 @@ def _where(call: Call) -> Cost:
     """``where(condition, self, other)``: a selection, 0 FLOPs; the result has the type of the values."""
     if len(call.args) < 3:
         call.fail("the form with one input gives indices, whose number is not recorded")
-    values = [t for index in (1, 2) if (t := call.optional(index)) is not None]
+    values = call.present(1, 2)
     out = result_dtype(values, scalars=call.args[1:3]) if values else FLOAT32
     return pointwise(call, 3, out=out, count=0)
 

@@ -5,6 +5,7 @@ Statistics: sum (1), difference, square, sum (3); applying them: difference and 
 the second pass over the input is taken to hit the cache.
 """
 
+from dataclasses import replace
 from math import prod
 
 from kernelscope.costs.bind import Call
@@ -54,10 +55,6 @@ def norm_backward(
     return Cost(per_element * x.numel, read, written, grad.dtype)
 
 
-def _affine(call: Call, *indices: int) -> list[Tensor]:
-    return [tensor for index in indices if (tensor := call.optional(index)) is not None]
-
-
 def _mask(call: Call, index: int, weight: Tensor | None) -> tuple[bool, bool, bool]:
     """The output mask; where it was not recorded, all that the inputs allow."""
     if not call.is_recorded(index) or not isinstance(call.arg(index), tuple):
@@ -77,7 +74,7 @@ def _channels(x: Tensor) -> int:
 def _layer_norm(call: Call) -> Cost:
     """``native_layer_norm(input, normalized_shape, weight, bias, eps)``; the wrapper keeps no statistics."""
     x = call.tensor(0)
-    affine = _affine(call, 2, 3)
+    affine = call.present(2, 3)
     if call.is_recorded(1) and call.arg(1) is not None:
         width = prod(call.integers(1))
     elif affine:
@@ -106,7 +103,7 @@ def _batch_norm(call: Call) -> Cost:
     Training computes statistics, updates the running ones (4 per channel) and keeps those of the batch;
     evaluation reads the running ones. Where ``training`` was not recorded, it is assumed.
     """
-    x, affine, running = call.tensor(0), _affine(call, 1, 2), _affine(call, 3, 4)
+    x, affine, running = call.tensor(0), call.present(1, 2), call.present(3, 4)
     with_update = "_with_update" in call.name
     known = with_update or call.is_recorded(5)
     training = True if with_update or not known else call.flag(5)
@@ -133,7 +130,7 @@ def _batch_norm_backward(call: Call) -> Cost:
     cost = norm_backward(grad, x, weight, mask, groups=_channels(x), channels=_channels(x))
     if call.is_recorded(7) and not call.flag(7):
         flops = (cost.flops or 0) - mask[0] * (_BY_INPUT - 2) * x.numel
-        return Cost(flops, cost.bytes_read, cost.bytes_written, cost.dtype)
+        return replace(cost, flops=flops)
     return cost
 
 
@@ -157,8 +154,8 @@ def _batch_norm_stats(call: Call) -> Cost:
 def _batch_norm_elemt(call: Call) -> Cost:
     """``batch_norm_elemt(input, weight, bias, mean, invstd, eps)``: applies given statistics."""
     x = call.tensor(0)
-    cost = norm_forward(x, _affine(call, 1, 2), statistics=False)
-    read = (cost.bytes_read or 0) + sum(t.read for t in _affine(call, 3, 4))
+    cost = norm_forward(x, call.present(1, 2), statistics=False)
+    read = (cost.bytes_read or 0) + sum(t.read for t in call.present(3, 4))
     return Cost(cost.flops, read, cost.bytes_written, x.dtype)
 
 
@@ -167,7 +164,7 @@ def _group_norm(call: Call) -> Cost:
     """``native_group_norm(input, weight, bias, N, C, HxW, group, eps)``: statistics per sample and group."""
     x = call.tensor(0)
     groups = call.integer(3) * call.integer(6)
-    return norm_forward(x, _affine(call, 1, 2), groups=groups)
+    return norm_forward(x, call.present(1, 2), groups=groups)
 
 
 @operator("aten::native_group_norm_backward")
@@ -184,7 +181,7 @@ def _norm_wrapper(call: Call) -> Cost:
     eps)``.
     """
     first = 2 if "group_norm" in call.name else 1
-    return norm_forward(call.tensor(0), _affine(call, first, first + 1))
+    return norm_forward(call.tensor(0), call.present(first, first + 1))
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, *, rows: int = 0, residual: bool = False) -> Cost:

@@ -4,6 +4,7 @@ from math import prod
 
 from kernelscope.costs.bind import Call
 from kernelscope.costs.convolution import Geometry, conv_output
+from kernelscope.costs.copy_and_layout import pad
 from kernelscope.costs.dtypes import INT64
 from kernelscope.costs.registry import operator
 from kernelscope.costs.types import Cost, ShapeError, Tensor
@@ -205,13 +206,7 @@ def _upsample_backward(call: Call) -> Cost:
 @operator("aten::replication_pad1d", "aten::replication_pad2d", "aten::replication_pad3d")
 def _pad(call: Call) -> Cost:
     """``reflection_pad2d(self, padding)``: pairs from the last dimension backwards; copies."""
-    x, pads = call.tensor(0), call.integers(1)
-    shape = list(x.shape)
-    for pair in range(len(pads) // 2):
-        shape[len(shape) - 1 - pair] += pads[2 * pair] + pads[2 * pair + 1]
-    if any(size < 0 for size in shape):
-        call.fail(f"{pads} cuts more than {x.shape} has")
-    return Cost(0, x.read, prod(shape) * x.dtype.bytes, x.dtype)
+    return pad(call)
 
 
 @operator("aten::grid_sampler_2d", "aten::cudnn_grid_sampler")

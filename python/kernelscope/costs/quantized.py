@@ -40,7 +40,7 @@ def _scaled_mm(call: Call) -> Cost:
     """
     a, b = call.tensor(0, rank=2), call.tensor(1, rank=2)
     k = _inner(call, a, b, 0)
-    rest = [t for index in range(2, 6) if (t := call.optional(index)) is not None]
+    rest = call.present(*range(2, 6))
     bias = call.optional(4)
     code = call.arg(6)
     given = [arg for arg in call.args[8:] if isinstance(arg, Tensor)]
@@ -77,7 +77,7 @@ def _scaled_grouped_mm(call: Call) -> Cost:
     Shapes: ``(m, k) @ (g, k, n)``: 2 * m * n * k whatever the group sizes. bfloat16 results.
     """
     a, b = call.tensor(0, rank=2), call.tensor(1, rank=3)
-    rest = [t for index in range(2, 5) if (t := call.optional(index)) is not None]
+    rest = call.present(2, 3, 4)
     extra = sum(t.read for t in rest)
     return scaled_product(a, b, a.shape[0], b.shape[2], _inner(call, a, b, 1), out=BFLOAT16, extra=extra)
 
@@ -95,7 +95,7 @@ def _cutlass_scaled_mm(call: Call) -> Cost:
     packed = 2 if transposed and a.dtype.packed == 1 else a.dtype.packed
     if a.shape[1] != b.shape[1 if transposed else 0]:
         call.fail(f"cannot multiply {a.shape} by {b.shape}")
-    rest = [t for index in (3, 4, 5) if (t := call.optional(index + shift)) is not None]
+    rest = call.present(3 + shift, 4 + shift, 5 + shift)
     n = b.shape[0 if transposed else 1]
     out = call.tensor(0).dtype if shift == 0 else BFLOAT16
     extra = sum(t.read for t in rest)
@@ -129,7 +129,7 @@ def _aiter_a8w8(call: Call) -> Cost:
     """``gemm_a8w8(XQ, WQ, x_scale, w_scale, Out, ...)``; XQ ``(m, k)``, WQ ``(n, k)``."""
     a, b = call.tensor(0, rank=2), call.tensor(1, rank=2)
     k = _inner(call, a, b, 1)
-    scales = [t for index in (2, 3) if (t := call.optional(index)) is not None]
+    scales = call.present(2, 3)
     out = call.optional(4)
     dtype = out.dtype if out and len(out.shape) == 2 else BFLOAT16
     return scaled_product(a, b, a.shape[0], b.shape[0], k, out=dtype, extra=sum(t.read for t in scales))

@@ -59,7 +59,7 @@ def _cudnn_rnn(call: Call) -> Cost:
     mode, hidden, projected, layers = (call.integer(index) for index in range(6, 10))
     directions = 2 if call.flag(13) else 1
     flops = _stack_flops(call, x, mode, hidden, projected, layers, directions)
-    states = [t for index in (4, 5) if (t := call.optional(index)) is not None]
+    states = call.present(4, 5)
     weights = buffer.read if buffer else sum(t.read for t in call.tensor_list(1))
     read = x.read + weights + sum(t.read for t in states)
     out = prod(x.shape[:-1]) * directions * (projected or hidden) * x.dtype.bytes
@@ -94,7 +94,7 @@ def _cell(call: Call) -> Cost:
     flops = gemm_flops(batch, w_ih.shape[0], w_ih.shape[1]) + gemm_flops(batch, w_hh.shape[0], w_hh.shape[1])
     state = batch * w_hh.shape[1] * x.dtype.bytes
     states = 2 if "lstm" in call.name else 1
-    biases = sum(t.read for index in (4, 5) if (t := call.optional(index)) is not None)
+    biases = sum(t.read for t in call.present(4, 5))
     read = x.read + w_ih.read + w_hh.read + biases + states * state
     return Cost(flops, read, states * state, x.dtype)
 
@@ -109,7 +109,7 @@ def _fused_cell(call: Call) -> Cost:
     """
     gates, hidden_gates, state = call.tensor(0), call.tensor(1), call.tensor(2)
     lstm = "lstm" in call.name
-    biases = sum(t.read for index in (3, 4) if (t := call.optional(index)) is not None)
+    biases = sum(t.read for t in call.present(3, 4))
     read = gates.read + hidden_gates.read + state.read + biases
     kept = gates.nbytes if lstm else 5 * state.nbytes
     return Cost(

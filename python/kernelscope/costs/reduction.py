@@ -1,5 +1,6 @@
 """Reductions, scans and sorts: every input element is visited once."""
 
+from dataclasses import replace
 from math import prod
 
 from kernelscope.costs.bind import Call
@@ -125,7 +126,7 @@ def _order_statistic(call: Call) -> Cost:
     if len(call.args) > dim:
         cost = _with_indices(cost, call)
     note = "one comparison per element is counted"
-    return Cost(cost.flops, cost.bytes_read, cost.bytes_written, cost.dtype, "estimate", note)
+    return replace(cost, status="estimate", note=note)
 
 
 def _with_indices(cost: Cost, call: Call) -> Cost:
@@ -133,15 +134,14 @@ def _with_indices(cost: Cost, call: Call) -> Cost:
     size = call.tensor(0).dtype.bytes
     results = (cost.bytes_written or 0) // size if size else 0
     written = (cost.bytes_written or 0) + results * INT64.bytes
-    return Cost(cost.flops, cost.bytes_read, written, cost.dtype, cost.status, cost.note)
+    return replace(cost, bytes_written=written)
 
 
 @operator("aten::aminmax", "aten::_aminmax")
 def _aminmax(call: Call) -> Cost:
     """``aminmax(self, *, dim, keepdim)``: two comparisons per element, two results."""
     cost = reduce(call, 1, per_element=2)
-    written = 2 * (cost.bytes_written or 0)
-    return Cost(cost.flops, cost.bytes_read, written, cost.dtype, cost.status, cost.note)
+    return replace(cost, bytes_written=2 * (cost.bytes_written or 0))
 
 
 @operator("aten::argmax", "aten::argmin")
@@ -183,8 +183,7 @@ def _variance(call: Call) -> Cost:
 def _variance_and_mean(call: Call) -> Cost:
     """``var_mean(self, dim, *, correction, keepdim)``: as ``var``, and the mean is written too."""
     cost = reduce(call, 1, per_element=4, per_result=3 if "::std" in call.name else 2)
-    written = 2 * (cost.bytes_written or 0)
-    return Cost(cost.flops, cost.bytes_read, written, cost.dtype, cost.status, cost.note)
+    return replace(cost, bytes_written=2 * (cost.bytes_written or 0))
 
 
 @operator("aten::logsumexp")

@@ -140,7 +140,7 @@ def _bce_with_logits(call: Call) -> Cost:
     Formula: (1 - y) * x + max(-x, 0) + log(1 + exp(-|x|)): 9 per element, and a sum if reduced.
     """
     x, target = call.tensor(0), call.tensor(1)
-    weights = [t for index in (2, 3) if (t := call.optional(index)) is not None]
+    weights = call.present(2, 3)
     reduced = not call.is_recorded(4) or call.integer(4) != _NO_REDUCTION
     flops = (9 + reduced + len(weights)) * x.numel
     read = x.read + target.read + sum(t.read for t in weights)

@@ -32,7 +32,7 @@ def _selective_scan(call: Call) -> Cost:
     u, delta, a = call.tensor(0, rank=3), call.tensor(1, rank=3), call.tensor(2, rank=2)
     if u.shape != delta.shape or a.shape[0] != u.shape[1]:
         call.fail(f"a scan of {u.shape} with {a.shape}")
-    rest = [t for index in range(3, 8) if (t := call.optional(index)) is not None]
+    rest = call.present(*range(3, 8))
     batch, channels, length = u.shape
     flops = selective_scan_flops(
         batch,
