@@ -9,13 +9,13 @@ from typing import Any
 import polars as pl
 
 from kernelscope.analysis.grouping import as_text
-from kernelscope.compat.nsys import calls, gpu_work, nvtx, rules, unified_memory
+from kernelscope.compat.nsys import api_calls, gpu_work, nvtx, rules, unified_memory
 from kernelscope.compat.nsys.names import TEXT_COLUMNS
 from kernelscope.compat.nsys.report import Question, Report
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace, read, read_part
 
-_MODULES = (gpu_work, calls, nvtx, unified_memory, rules)
+_MODULES = (gpu_work, api_calls, nvtx, unified_memory, rules)
 
 REPORTS: Mapping[str, Report] = MappingProxyType(
     {report.name: report for module in _MODULES for report in module.REPORTS}

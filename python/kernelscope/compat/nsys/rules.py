@@ -6,7 +6,7 @@ from functools import partial
 
 import polars as pl
 
-from kernelscope.compat.nsys.calls import versioned_name
+from kernelscope.compat.nsys.api_calls import versioned_name
 from kernelscope.compat.nsys.report import GRAPH, KERNEL, MEMORY, RUNTIME, Field, Figure, Question, Report
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
