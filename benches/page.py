@@ -82,14 +82,14 @@ def _options() -> argparse.Namespace:
 def _task(trace: Path, out: Path) -> dict[str, float]:
     """Reads ``trace`` and writes its page, as the command does; the time of imports is in neither."""
     import kernelscope
-    from kernelscope.report import asked_tables
+    from kernelscope.report import required_tables
     from kernelscope.report.html.page import write_page
 
     _map_libraries()
     clean = memory_bytes("VmHWM")
     stolen = machine.stolen_seconds()
     began = time.perf_counter()
-    frames = kernelscope.read(trace, tables=asked_tables("html"))
+    frames = kernelscope.read(trace, tables=required_tables("html"))
     done = time.perf_counter()
     read_peak = memory_bytes("VmHWM")
     write_page(frames, out)

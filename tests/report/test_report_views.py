@@ -20,7 +20,7 @@ from rich.cells import cell_len
 
 import kernelscope as ks
 from kernelscope.cli.analyze import on_request
-from kernelscope.report import FORMATS, asked_tables, render
+from kernelscope.report import FORMATS, render, required_tables
 from kernelscope.report.html.page import every_view
 
 HOSTILE = "[bold red]m[/] \x1b[2J\u202e <script>" + "é" * 200
@@ -147,7 +147,7 @@ def report_of(path: Path, form: str, folder: Path, tables: dict[str, list[str]] 
 
 def check(path: Path, folder: Path) -> None:
     for form in FORMATS:
-        tables = asked_tables(form)
+        tables = required_tables(form)
         if tables is None:
             continue
         whole, asked = (report_of(path, form, folder, some) for some in (None, tables))
@@ -157,7 +157,7 @@ def check(path: Path, folder: Path) -> None:
 
 
 def test_files_of_tables_hold_all_of_them() -> None:
-    assert [form for form in FORMATS if asked_tables(form) is None] == ["parquet"]
+    assert [form for form in FORMATS if required_tables(form) is None] == ["parquet"]
 
 
 @pytest.mark.parametrize("name", TRACES)
@@ -168,7 +168,7 @@ def test_reports_of_real_traces_need_no_more(name: str, shared: Path, tmp_path: 
 @pytest.mark.parametrize("name", RANGES)
 def test_pages_of_odd_ranges_need_no_more(name: str, shared: Path, tmp_path: Path) -> None:
     path = shared / f"oracles/nsys-stats/edge/{name}.sqlite"
-    whole, asked = (report_of(path, "html", tmp_path, some) for some in (None, asked_tables("html")))
+    whole, asked = (report_of(path, "html", tmp_path, some) for some in (None, required_tables("html")))
     for views in (whole, asked):
         # A column that the file lacks is only missed where it is asked for.
         del views["diagnostics"]
@@ -188,7 +188,7 @@ def test_reports_of_demo_traces_need_no_more(kind: str, tmp_path: Path) -> None:
 
 def test_what_is_not_asked_for_is_null(shared: Path) -> None:
     path = shared / "traces/kineto/qwen1.5-0.5b-h100.json.gz"
-    tables = asked_tables("html")
+    tables = required_tables("html")
     assert tables is not None
     whole, asked = ks.read(path), ks.read(path, tables=tables)
     assert whole.flows["id"].null_count() < asked.flows["id"].null_count() == whole.flows.height
@@ -205,7 +205,8 @@ def test_a_new_view_is_one_file(tmp_path: Path) -> None:
     shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "report" / "views" / "answer.py").write_text(
         "import polars as pl\n\nfrom kernelscope.report.parts import Note, Page\n\n"
-        "ORDER = 95\nON_REQUEST = True\nPAGE = Page('answer', 'Answer', 'An answer.')\n\n\n"
+        "ORDER = 95\nTABLES = ('gpu_ops',)\nON_REQUEST = True\n"
+        "PAGE = Page('answer', 'Answer', 'An answer.')\n\n\n"
         "def frames(trace):\n    return {'answer': pl.DataFrame({'value': [42]})}\n\n\n"
         "def text(trace, shape):\n    return ['The answer is 42']\n\n\n"
         "def page(trace):\n    return [Note('The answer is 42')]\n"

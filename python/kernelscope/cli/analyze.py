@@ -75,8 +75,8 @@ def run(options: argparse.Namespace) -> int:
 
         # Before the trace is read, which may take a while: a library that is missing is reported at once.
         check_libraries()
-    from kernelscope.report import asked_tables, render
+    from kernelscope.report import render, required_tables
 
-    trace = read_trace(options, tables=asked_tables(options.format))
+    trace = read_trace(options, tables=required_tables(options.format))
     render(trace, format=options.format, out=options.out, top=options.top, also=tuple(options.also))
     return 0

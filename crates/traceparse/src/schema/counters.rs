@@ -26,8 +26,8 @@ table! {
     }
     derived {
         /// Process id; null where the source has a text (see `threads`).
-        pid: Option<i64>,
+        pid: Option<i64> as id,
         /// Thread id; null where the source has a text (see `threads`).
-        tid: Option<i64>,
+        tid: Option<i64> as id,
     }
 }

@@ -10,7 +10,7 @@ table! {
         /// Position of the event in the source; unique over all tables of the trace.
         row: u32 as row,
         /// Flow id; the ends of an arrow share id and category.
-        id: Option<i64>,
+        id: Option<i64> as id,
         /// Name as recorded; null where the event has none.
         name: Option<Symbol>,
         /// Category as recorded (`cat`).
@@ -24,8 +24,8 @@ table! {
     }
     derived {
         /// Process id; null where the source has a text (see `threads`).
-        pid: Option<i64>,
+        pid: Option<i64> as id,
         /// Thread id; null where the source has a text (see `threads`).
-        tid: Option<i64>,
+        tid: Option<i64> as id,
     }
 }

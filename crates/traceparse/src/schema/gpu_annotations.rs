@@ -20,7 +20,7 @@ table! {
         /// Duration, ns; null where the source does not say or says nonsense.
         dur_ns: Option<i64> as duration,
         /// `External id` as recorded. Wrong in files of 2022 to 2024: use the row links instead.
-        external_id: Option<i64>,
+        external_id: Option<i64> as id,
     }
     derived {
         /// `row` in `ops` of the annotation.

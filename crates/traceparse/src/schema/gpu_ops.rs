@@ -28,9 +28,9 @@ table! {
         /// Duration, ns; null where the source does not say or says nonsense.
         dur_ns: Option<i64> as duration,
         /// Correlation id, shared by a launch and the GPU work it started.
-        correlation: Option<i64>,
+        correlation: Option<i64> as id,
         /// `External id` as recorded. Wrong in files of 2022 to 2024: use the row links instead.
-        external_id: Option<i64>,
+        external_id: Option<i64> as id,
         /// Context id.
         context: Option<i32>,
         /// Green context id.
@@ -72,11 +72,11 @@ table! {
         /// Memory bandwidth as recorded, 10^9 bytes a second.
         bandwidth_gb_per_s: Option<f64>,
         /// CUDA graph the work belongs to; null for eager work.
-        graph_id: Option<i64>,
+        graph_id: Option<i64> as id,
         /// Node of that graph.
-        graph_node_id: Option<u64>,
+        graph_node_id: Option<u64> as id,
         /// Executable graph that a whole-graph execution ran.
-        graph_exec_id: Option<i64>,
+        graph_exec_id: Option<i64> as id,
         /// Stream priority.
         priority: Option<i32>,
         /// Hardware channel.

@@ -20,11 +20,11 @@ table! {
         /// Duration, ns; null where the source does not say or says nonsense.
         dur_ns: Option<i64> as duration,
         /// Correlation id, shared by a launch and the GPU work it started.
-        correlation: Option<i64>,
+        correlation: Option<i64> as id,
         /// `External id` as recorded. Wrong in files of 2022 to 2024: use the row links instead.
-        external_id: Option<i64>,
+        external_id: Option<i64> as id,
         /// API id of the call (`cbid` of CUPTI, `cid` of ROCm).
-        callback_id: Option<i32>,
+        callback_id: Option<i32> as id,
         /// Version that nsys appends to the name, as in `cudaLaunchKernel_v7000`.
         api_version: Option<i32>,
         /// What the call returned; null for success, and where it is not recorded.
@@ -32,9 +32,9 @@ table! {
     }
     derived {
         /// Process id; null where the source has a text (see `threads`).
-        pid: Option<i64>,
+        pid: Option<i64> as id,
         /// Thread id; null where the source has a text (see `threads`).
-        tid: Option<i64>,
+        tid: Option<i64> as id,
         /// `row` of the op that made the call.
         op_row: Option<u32> as link,
         /// `row` in `ranges` of the innermost NVTX range of the thread that encloses the call. Ranges of

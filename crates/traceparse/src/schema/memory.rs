@@ -33,13 +33,13 @@ table! {
         /// Call stack as recorded.
         call_stack: Option<Symbol>,
         /// `Ev Idx`: order of collection inside the profiler.
-        event_index: Option<i64>,
+        event_index: Option<i64> as id,
     }
     derived {
         /// Process id; null where the source has a text (see `threads`).
-        pid: Option<i64>,
+        pid: Option<i64> as id,
         /// Thread id; null where the source has a text (see `threads`).
-        tid: Option<i64>,
+        tid: Option<i64> as id,
         /// Number of the profiler step the row belongs to.
         step: Option<i32>,
     }

@@ -20,7 +20,7 @@ table! {
         /// Duration, ns; null where the source does not say or says nonsense.
         dur_ns: Option<i64> as duration,
         /// `External id` as recorded. Wrong in files of 2022 to 2024: use the row links instead.
-        external_id: Option<i64>,
+        external_id: Option<i64> as id,
         /// Autograd sequence number; shared by a forward operator and its backward.
         sequence: Option<i64>,
         /// Profiler's index of the thread that ran the forward; above 0 only on backward operators. Not
@@ -39,17 +39,17 @@ table! {
         /// TorchScript module hierarchy as recorded.
         module_hierarchy: Option<Symbol>,
         /// `Record function id`: joins with a PyTorch execution trace.
-        record_function_id: Option<i64>,
+        record_function_id: Option<i64> as id,
         /// `Ev Idx`: order of collection inside the profiler.
-        event_index: Option<i64>,
+        event_index: Option<i64> as id,
         /// False: the end was not seen, and the duration reaches to the end of the window.
         finished: Option<bool>,
     }
     derived {
         /// Process id; null where the source has a text (see `threads`).
-        pid: Option<i64>,
+        pid: Option<i64> as id,
         /// Thread id; null where the source has a text (see `threads`).
-        tid: Option<i64>,
+        tid: Option<i64> as id,
         /// `row` of the innermost op of the same thread that encloses this one.
         parent_row: Option<u32> as link,
         /// Number of enclosing ops on the thread.

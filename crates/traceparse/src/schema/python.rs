@@ -18,23 +18,23 @@ table! {
         /// Duration, ns; null where the source does not say or says nonsense.
         dur_ns: Option<i64> as duration,
         /// `Python id` as recorded.
-        python_id: Option<i64>,
+        python_id: Option<i64> as id,
         /// `Python parent id` as recorded; null for roots.
-        python_parent_id: Option<i64>,
+        python_parent_id: Option<i64> as id,
         /// Instance number, on frames of an `nn.Module`.
         module_id: Option<i32>,
         /// Call stack as recorded.
         call_stack: Option<Symbol>,
         /// `Ev Idx`: order of collection inside the profiler.
-        event_index: Option<i64>,
+        event_index: Option<i64> as id,
         /// False: the end was not seen, and the duration reaches to the end of the window.
         finished: Option<bool>,
     }
     derived {
         /// Process id; null where the source has a text (see `threads`).
-        pid: Option<i64>,
+        pid: Option<i64> as id,
         /// Thread id; null where the source has a text (see `threads`).
-        tid: Option<i64>,
+        tid: Option<i64> as id,
         /// `row` of the calling frame.
         parent_row: Option<u32> as link,
     }

@@ -34,6 +34,7 @@ table! {
     }
     derived {
         /// Process id; null where the source has a text (see `threads`).
+        // No `id`: another thread of the process may end a range.
         pid: Option<i64>,
         /// Thread id; null where the source has a text (see `threads`).
         tid: Option<i64>,

@@ -22,14 +22,14 @@ table! {
         /// Duration, ns; null where the source does not say or says nonsense.
         dur_ns: Option<i64> as duration,
         /// Correlation id, shared by a launch and the GPU work it started.
-        correlation: Option<i64>,
+        correlation: Option<i64> as id,
         /// `External id` as recorded. Wrong in files of 2022 to 2024: use the row links instead.
-        external_id: Option<i64>,
+        external_id: Option<i64> as id,
     }
     derived {
         /// Process id; null where the source has a text (see `threads`).
-        pid: Option<i64>,
+        pid: Option<i64> as id,
         /// Thread id; null where the source has a text (see `threads`).
-        tid: Option<i64>,
+        tid: Option<i64> as id,
     }
 }

@@ -23,6 +23,9 @@ pub enum Role {
     time,
     /// A length of time, ns.
     duration,
+    /// A number by which the recorder tells things apart. The reader has followed it: a link or the track says
+    /// the same.
+    id,
 }
 
 impl Role {
@@ -35,6 +38,7 @@ impl Role {
             Self::count => "count",
             Self::time => "time",
             Self::duration => "duration",
+            Self::id => "id",
         }
     }
 
@@ -47,6 +51,7 @@ impl Role {
             (b"track", _) => matches!(role, Some(Self::track)),
             ([.., b'_', b'n', b's'], _) => matches!(role, Some(Self::time | Self::duration)),
             (_, Some(Self::time | Self::duration)) => false,
+            (_, Some(Self::id)) => !is_position,
             (_, role) => is_position == role.is_some(),
         }
     }

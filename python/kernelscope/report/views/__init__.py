@@ -1,10 +1,10 @@
 """The views of a report, one module each: a module put here is shown by every writer.
 
-A view has ``ORDER``, its place among the others, and what it offers of: ``frames(trace)``, by the names of
-their files and of the keys of JSON; ``more_frames(trace)``, which only a folder of files has;
-``text(trace, shape)``, the parts of the text; and ``page(trace)``, what the entry ``PAGE`` of the menu of
-the page shows. ``TEXT_ORDER`` and ``PAGE_ORDER`` are its places in the text and on the page where these are
-others.
+A view has ``ORDER``, its place among the others, ``TABLES``, those of the trace that it looks at, and what
+it offers of: ``frames(trace)``, by the names of their files and of the keys of JSON; ``more_frames(trace)``,
+which only a folder of files has; ``text(trace, shape)``, the parts of the text; and ``page(trace)``, what the
+entry ``PAGE`` of the menu of the page shows. ``TEXT_ORDER`` and ``PAGE_ORDER`` are its places in the text and
+on the page where these are others.
 The text shows a view with ``ON_REQUEST = True`` only when asked for.
 """
 
@@ -12,6 +12,8 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from kernelscope import schema
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,6 +37,20 @@ def on_page() -> list[Any]:
     """The modules of the views that the page has, in the order of its menu."""
     shown = [view for view in every() if hasattr(view, "page")]
     return sorted(shown, key=lambda view: getattr(view, "PAGE_ORDER", view.ORDER))
+
+
+def required_tables(form: str) -> dict[str, list[str]] | None:
+    """The tables that a form of a report needs and the columns of each, for ``kernelscope.read(tables=...)``.
+
+    Of tables that no view looks at only the rows are counted. Null for all: Parquet files hold the tables.
+    """
+    if form == "parquet":
+        return None
+    needed = {name for view in (on_page() if form == "html" else every()) for name in view.TABLES}
+    return {
+        name: [c.name for c in table.columns if c.role != "id"] if name in needed else [table.columns[0].name]
+        for name, table in schema.TABLES.items()
+    }
 
 
 def is_on_request(view: Any) -> bool:

@@ -7,13 +7,14 @@ from kernelscope.analysis.ranks.cluster import cluster_of
 from kernelscope.analysis.ranks.collectives import communication
 from kernelscope.report.parts import Note, Page, Part
 from kernelscope.report.parts.tables import Table
-from kernelscope.report.views.missing import missing_notes
+from kernelscope.report.views import missing
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 
 ORDER = 84
+TABLES = missing.TABLES
 PAGE = Page(
     "communication",
     "Communication",
@@ -27,7 +28,7 @@ _COLUMNS = (
 
 def page(trace: "Trace") -> list[Part]:
     """The communication of this rank."""
-    notes = missing_notes(trace, "communication")
+    notes = missing.notes(trace, "communication")
     if notes:
         return [*notes]
     parts: list[Part] = []

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 160
+TABLES = ("gpu_ops", "diagnostics")
 PAGE = Page(
     "diagnostics",
     "Diagnostics",

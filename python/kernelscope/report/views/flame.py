@@ -10,7 +10,7 @@ from kernelscope.report.parts import Figure, Group, Note, Page, Part
 from kernelscope.report.parts.cells import label
 from kernelscope.report.parts.charts import ICICLE_LAYOUT, icicle
 from kernelscope.report.parts.window import window_of
-from kernelscope.report.views.missing import missing_notes
+from kernelscope.report.views import missing
 from kernelscope.units import format_ns
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 ORDER = 145
+TABLES = missing.TABLES
 PAGE = Page(
     "flame",
     "Flame graph",
@@ -37,13 +38,13 @@ def page(trace: "Trace") -> list[Part]:
     window = window_of(trace)
     choices: list[tuple[str, Part]] = []
     for by, titles in _KINDS.items():
-        if by != "op" and missing_notes(trace, {"module": "modules"}.get(by, by)):
+        if by != "op" and missing.notes(trace, {"module": "modules"}.get(by, by)):
             continue
         tables = stack_tables(window.trace, by, list(titles), most_stacks=_MOST_STACKS)
         for (metric, title), stacks in zip(titles.items(), tables, strict=True):
             if stacks.height:
                 choices.append((title, _figure(stacks, by, metric, title)))
-    lacks = missing_notes(trace, "operators", "modules", "python")
+    lacks = missing.notes(trace, "operators", "modules", "python")
     if not choices:
         return [*(lacks or [Note("No event of the trace takes time.", missing=True)])]
     notes: list[Part] = [Note(window.remark)] if window.remark else []

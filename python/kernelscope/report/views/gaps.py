@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 125
+TABLES = ("ops", "launches", "gpu_ops", "ranges", "steps")
 ON_REQUEST = True
 
 

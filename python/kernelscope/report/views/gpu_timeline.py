@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 120
+TABLES = ("ops", "launches", "gpu_ops", "ranges", "spans", "devices")
 
 
 def frames(trace: "Trace") -> dict[str, pl.DataFrame]:

@@ -15,13 +15,14 @@ from kernelscope.report.cells import Field, Shape, count, heading, named_table, 
 from kernelscope.report.parts import Figure, Page, Part
 from kernelscope.report.parts.charts import time_unit
 from kernelscope.report.parts.tables import Table
-from kernelscope.report.views.missing import missing_notes
+from kernelscope.report.views import missing
 from kernelscope.units import format_bytes, format_ns, format_percent
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 50
+TABLES = missing.TABLES
 PAGE = Page(
     "gpus",
     "GPU time",
@@ -80,7 +81,7 @@ def _ratio(percent: float | None) -> float | None:
 def page(trace: "Trace") -> list[Part]:
     """The GPUs."""
     if trace.gpu_ops.is_empty():
-        return [*missing_notes(trace, "kernels")]
+        return [*missing.notes(trace, "kernels")]
     times = temporal_breakdown(trace)
     parts: list[Part] = [_figure(times)]
     what = "From a GPU's first work to the end of its last. Communication counts where nothing computes."

@@ -21,6 +21,7 @@ _MOST_HOSTS = 5
 
 
 ORDER = 60
+TABLES = ("ops", "launches", "gpu_ops", "ranges", "steps", "devices")
 
 
 def frames(trace: "Trace") -> dict[str, pl.DataFrame]:

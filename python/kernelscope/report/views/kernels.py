@@ -12,7 +12,7 @@ from kernelscope.report.cells import Field, Shape, count, heading, note, ns, sha
 from kernelscope.report.parts import Figure, Group, Page, Part
 from kernelscope.report.parts.charts import donut, donut_height, donut_layout, slice_trace
 from kernelscope.report.parts.tables import Table, with_share
-from kernelscope.report.views.missing import missing_notes
+from kernelscope.report.views import missing
 from kernelscope.report.views.unlinked import unlinked
 from kernelscope.units import format_count, format_ns
 
@@ -29,6 +29,7 @@ _REASONS = {
 
 
 ORDER = 30
+TABLES = missing.TABLES
 PAGE = Page(
     "kernels",
     "Kernels",
@@ -93,7 +94,7 @@ def page(trace: "Trace") -> list[Part]:
     """The kernels."""
     kernels = analysis.kernel_table(trace)
     if kernels.is_empty():
-        return [*missing_notes(trace, "kernels")]
+        return [*missing.notes(trace, "kernels")]
     parts: list[Part] = [
         donut("pie-kernels", "Time by kernel", "Summed durations of kernels by name.", kernels, "total_ns"),
         _tensor_cores(kernels),
@@ -116,7 +117,7 @@ def page(trace: "Trace") -> list[Part]:
             ),
         ),
     ]
-    lacks = missing_notes(trace, "launch_sizes", "gpu_limits")
+    lacks = missing.notes(trace, "launch_sizes", "gpu_limits")
     return [*parts, Group("grouping", "Group by", choices), *lacks]
 
 

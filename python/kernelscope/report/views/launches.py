@@ -7,12 +7,14 @@ from rich.console import RenderableType
 
 from kernelscope import analysis
 from kernelscope.report.cells import Field, Shape, count, heading, lacking, named_table, ns
+from kernelscope.report.views import missing
 from kernelscope.units import format_percent
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 110
+TABLES = missing.TABLES
 ON_REQUEST = True
 
 

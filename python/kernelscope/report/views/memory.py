@@ -15,13 +15,14 @@ from kernelscope.report.parts import Figure, Note, Page, Part
 from kernelscope.report.parts.charts import byte_unit, time_unit
 from kernelscope.report.parts.tables import MOST_ROWS, Table
 from kernelscope.report.parts.window import origin_ns, window_of
-from kernelscope.report.views.missing import missing_notes
+from kernelscope.report.views import missing
 from kernelscope.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 100
+TABLES = missing.TABLES
 PAGE_ORDER = 60
 PAGE = Page(
     "memory",
@@ -90,7 +91,7 @@ def _bytes(column: str) -> Callable[[dict[str, Any]], str]:
 
 def page(trace: "Trace") -> list[Part]:
     """The memory."""
-    notes = missing_notes(trace, "memory")
+    notes = missing.notes(trace, "memory")
     if notes:
         return [*notes]
     origin = origin_ns(trace)
@@ -119,7 +120,7 @@ def page(trace: "Trace") -> list[Part]:
         what = "What operators allocated: increase is allocated less freed during their calls."
         parts.append(Table("memory-operators", "Memory by operator", what, operators, _leading(operators)))
     parts += _allocations(window, origin)
-    return [*parts, *missing_notes(trace, "memory_lifetimes", "memory_reserved")]
+    return [*parts, *missing.notes(trace, "memory_lifetimes", "memory_reserved")]
 
 
 def _leading(frame: pl.DataFrame) -> list[str]:

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 130
+TABLES = (
+    "ops", "launches", "gpu_ops", "python", "ranges", "syncs", "memory", "collectives", "counters", "steps",
+    "devices",
+)  # fmt: skip
+"""Those of every view that says why it is empty."""
+
 ON_REQUEST = True
 
 
@@ -36,7 +42,7 @@ def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
     return [heading("Missing"), grid]
 
 
-def missing_notes(trace: "Trace", *names: str) -> list[Note]:
+def notes(trace: "Trace", *names: str) -> list[Note]:
     """What the trace lacks for these views, and the remedies, as the page says it."""
     rows = analysis.missing_views(trace)
     known = {view: f"{why} {remedy}" for view, why, remedy in rows.iter_rows()}

@@ -12,13 +12,14 @@ from kernelscope.report.parts import Figure, Page, Part
 from kernelscope.report.parts.cells import label
 from kernelscope.report.parts.charts import ICICLE_LAYOUT, icicle
 from kernelscope.report.parts.tables import Table
-from kernelscope.report.views.missing import missing_notes
+from kernelscope.report.views import missing
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 _INDENT = "  "
 ORDER = 90
+TABLES = missing.TABLES
 PAGE_ORDER = 40
 PAGE = Page(
     "modules",
@@ -66,7 +67,7 @@ def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
 
 def page(trace: "Trace") -> list[Part]:
     """The modules."""
-    notes = missing_notes(trace, "modules")
+    notes = missing.notes(trace, "modules")
     if notes:
         return [*notes]
     table = module_table(trace, costs=True)

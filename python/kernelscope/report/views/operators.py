@@ -13,12 +13,13 @@ from kernelscope.report.parts import Group, Page, Part
 from kernelscope.report.parts.charts import donut
 from kernelscope.report.parts.tables import Table, with_share
 from kernelscope.report.parts.window import window_of
-from kernelscope.report.views.missing import missing_notes
+from kernelscope.report.views import missing
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 20
+TABLES = missing.TABLES
 PAGE = Page(
     "operators",
     "Operators",
@@ -88,13 +89,13 @@ def page(trace: "Trace") -> list[Part]:
     tables = _groupings(trace)
     ops = tables["name"]
     if ops.is_empty():
-        return [*missing_notes(trace, "operators")]
+        return [*missing.notes(trace, "operators")]
     pies: list[Part] = [
         donut(f"pie-{column}", title, what, ops, column)
         for column, (title, what) in _PIES.items()
         if (ops[column] > 0).any()
     ]
-    lacks = missing_notes(trace, "kernels", "links", "input_shapes", "call_stacks")
+    lacks = missing.notes(trace, "kernels", "links", "input_shapes", "call_stacks")
     return [*pies, _tables(trace, tables), _kernels(trace, ops["name"]), *lacks]
 
 
@@ -106,7 +107,7 @@ def _groupings(trace: "Trace") -> dict[str, pl.DataFrame]:
     at_once = {"name": ("name",), **recorded}
     at_once.pop("stack", None)
     found = dict(zip(at_once, op_tables(trace, tuple(at_once.values())), strict=True))
-    if not missing_notes(trace, "call_stacks"):
+    if not missing.notes(trace, "call_stacks"):
         found["stack"] = analysis.op_table(window_of(trace).trace, by=_MORE["stack"][1])
     return found
 

@@ -12,13 +12,14 @@ from kernelscope.report.parts.columns import COLUMNS
 from kernelscope.report.parts.tables import Table
 from kernelscope.report.parts.window import origin_ns
 from kernelscope.report.summary import trace_facts
-from kernelscope.report.views.missing import missing_notes
+from kernelscope.report.views import missing
 from kernelscope.units import format_count, format_ns, format_percent
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 80
+TABLES = missing.TABLES
 PAGE_ORDER = 5
 PAGE = Page(
     "overview",
@@ -95,7 +96,7 @@ def _advice(trace: "Trace") -> list[Part]:
 
 def _charts(trace: "Trace") -> list[Part]:
     steps = analysis.step_breakdown(trace)
-    parts: list[Part] = [*missing_notes(trace, "steps")]
+    parts: list[Part] = [*missing.notes(trace, "steps")]
     if steps.is_empty():
         return parts or [Note("The recording cuts off every step, so there is no whole one.", missing=True)]
     return [*parts, _mean_step(steps), _bars(steps) if steps.height > 1 else _file(trace, wide=True)]
@@ -175,7 +176,7 @@ def _color(column: str) -> str:
 def _gpus(trace: "Trace") -> list[Part]:
     gpus = analysis.gpu_summary(trace)
     if gpus.is_empty():
-        return [*missing_notes(trace, "kernels")]
+        return [*missing.notes(trace, "kernels")]
     columns = (
         "device", "name", "utilisation", "sm_efficiency", "occupancy_pct", "tensor_core_share", "span_ns",
         "busy_ns", "idle_ns", "copy_ns", "kernels", "total_memory_bytes", "compute_capability",

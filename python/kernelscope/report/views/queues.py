@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 75
+TABLES = ("launches", "gpu_ops")
 
 
 def more_frames(trace: "Trace") -> dict[str, pl.DataFrame]:

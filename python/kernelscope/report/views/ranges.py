@@ -10,13 +10,14 @@ from kernelscope.report.cells import Field, Shape, count, heading, named_table, 
 from kernelscope.report.parts import Note, Page, Part
 from kernelscope.report.parts.charts import bars
 from kernelscope.report.parts.tables import Table
-from kernelscope.report.views.missing import missing_notes
+from kernelscope.report.views import missing
 from kernelscope.units import format_count
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 40
+TABLES = missing.TABLES
 PAGE_ORDER = 86
 PAGE = Page(
     "ranges",
@@ -85,7 +86,7 @@ def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
 def page(trace: "Trace") -> list[Part]:
     """The ranges."""
     if trace.ranges.is_empty():
-        return [*missing_notes(trace, "ranges")]
+        return [*missing.notes(trace, "ranges")]
     table = range_table(trace)
     on_gpu = (table["gpu_exclusive_ns"].fill_null(0) > 0).any()
     shown = table.with_columns(pl.coalesce("name", pl.lit("(no name)")))

@@ -22,6 +22,7 @@ _STYLES = {"high": "red", "medium": "yellow", "low": "dim"}
 
 
 ORDER = 70
+TABLES = ("ops", "launches", "gpu_ops", "memory", "steps", "devices")
 TEXT_ORDER = 15
 PAGE_ORDER = 10
 PAGE = Page(

@@ -6,13 +6,14 @@ from kernelscope.report.parts import Figure, Note, Page, Part
 from kernelscope.report.parts.tables import Table
 from kernelscope.report.roofline import RooflineAnswers, answer
 from kernelscope.report.roofline_plot import figure, notes
-from kernelscope.report.views.missing import missing_notes
+from kernelscope.report.views import missing
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 
 ORDER = 82
+TABLES = missing.TABLES
 PAGE = Page(
     "roofline",
     "Roofline and costs",
@@ -36,7 +37,7 @@ def page(trace: "Trace") -> list[Part]:
     table = answers.table
     if table.is_empty():
         text = "No GPU work has an operator, so there is nothing to hold against the roofs."
-        lacks = missing_notes(trace, "roofline", "kernels", "operators", "links")
+        lacks = missing.notes(trace, "roofline", "kernels", "operators", "links")
         return [*(lacks or [Note(text, missing=True)])]
     parts: list[Part] = []
     plot = figure(answers)
@@ -54,7 +55,7 @@ def page(trace: "Trace") -> list[Part]:
     what = "Achieved and attainable by operator. Saveable is the busy time beyond the attainable."
     parts.append(Table("roofline-table", "Operators against the roofs", what, table, _COLUMNS))
     parts += _known(answers)
-    return [*parts, *missing_notes(trace, "roofline", "gpu_limits")]
+    return [*parts, *missing.notes(trace, "roofline", "gpu_limits")]
 
 
 def _themed(trace: dict[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ _MOST_STEPS = 20
 
 
 ORDER = 10
+TABLES = ("steps",)
 
 
 def frames(trace: "Trace") -> dict[str, pl.DataFrame]:

@@ -12,13 +12,14 @@ from kernelscope.analysis.timeline import TimelineView
 from kernelscope.report.parts import Note, Page, Part
 from kernelscope.report.parts.cells import texts
 from kernelscope.report.parts.window import host_events, origin_ns, window_of
-from kernelscope.report.views.missing import missing_notes
+from kernelscope.report.views import missing
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 
 ORDER = 140
+TABLES = (*missing.TABLES, "threads")
 PAGE = Page(
     "trace",
     "Trace view",
@@ -40,7 +41,7 @@ def page(trace: "Trace") -> list[Part]:
     is_large = host_events(trace) > _MOST_EVENTS
     levels = _levels_of_large(trace) if is_large else _levels(trace, steps)
     if not levels:
-        return [*missing_notes(trace, "operators", "kernels")]
+        return [*missing.notes(trace, "operators", "kernels")]
     tracks, levels = _numbered(levels)
     what = (
         "Bars are events, or where many are narrower than a pixel, what takes most of that time. The median"

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 ORDER = 150
+TABLES = ("ops", "gpu_ops")
 
 
 def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
