@@ -77,6 +77,10 @@ def run(options: argparse.Namespace) -> int:
     """Reads the trace and writes the report."""
     if options.format in _FILES and options.out is None:
         raise InvalidArgumentError(f"--format {options.format} writes a file: name it with --out")
+    if options.format == "html":
+        from kernelscope.report.html.libraries import check_libraries
+
+        check_libraries()
     peak = dict(_peak(text) for text in options.peak)
     failures = _load(options.costs)
     trace = read_trace(options)
@@ -92,9 +96,12 @@ def run(options: argparse.Namespace) -> int:
         roofline.to_parquet(answers, options.out)
         return 0
     if options.format == "html":
-        from kernelscope.report.roofline_plot import to_html
+        from kernelscope.report.html.page import write_views
+        from kernelscope.report.parts import View
+        from kernelscope.report.views.roofline import PAGE, roofline_parts
 
-        write_text(options.out, to_html(trace, answers))
+        view = View(*PAGE, roofline_parts(trace, answers))
+        write_views([view], options.out, title=trace.meta.path)
         return 0
     if options.format == "text":
         from kernelscope.report import roofline_text

@@ -1,105 +1,53 @@
-"""The roofline as a page of its own: a log-log plot that a browser shows without asking any server."""
+"""The roofline as a log-log plot. Text of the trace in it is escaped."""
 
 import html
-import json
 import math
-from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from kernelscope.analysis.costs.peaks import DevicePeaks
-from kernelscope.errors import InvalidArgumentError
-from kernelscope.report.document import describe
-from kernelscope.report.names import safe, short
+from kernelscope.report.names import short
+from kernelscope.report.parts import Figure
+from kernelscope.report.parts.charts import PALETTE
 from kernelscope.report.roofline import RooflineAnswers
 from kernelscope.report.roofline_text import amount
 from kernelscope.units import format_ns
 
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
-
-_COLORS = (
-    "#3366cc",
-    "#dc7912",
-    "#109618",
-    "#990099",
-    "#0099c6",
-    "#dd4477",
-    "#66aa00",
-    "#b82e2e",
-    "#5574a6",
-    "#8b5e3c",
-)
-_GREY = "#667"
 # Diameters of markers, pixels: of the smallest share of the time, and of all of it.
 _SMALLEST, _LARGEST = 7, 60
 _NAME_WIDTH = 80
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-html, body {{ margin: 0; height: 100%; font: 14px/1.4 system-ui, sans-serif; color: #223; background: #fff; }}
-body {{ display: flex; flex-direction: column; }}
-header {{ padding: 12px 20px 0; }}
-h1 {{ font-size: 18px; margin: 0; overflow-wrap: anywhere; }}
-p {{ margin: 4px 0; color: #556; }}
-#plot {{ flex: 1; min-height: 420px; }}
-</style>
-<script>{library}</script>
-</head>
-<body>
-<header><h1>{title}</h1>{notes}</header>
-<div id="plot"></div>
-<script>
-const figure = {figure};
-Plotly.newPlot("plot", figure.data, figure.layout, {{responsive: true, displaylogo: false}});
-</script>
-</body>
-</html>
-"""
+# Decades that a figure can have, from one FLOP/s to beyond any GPU.
+_DECADES = range(19)
 
 
-def to_html(trace: "Trace", answers: RooflineAnswers) -> str:
-    """The page: a marker per row of the table, as large as its time, under the roofs of the GPU.
-
-    Raises: InvalidArgumentError: Plotly, which draws it, is not installed.
-    """
-    title = f"Roofline of {describe(trace)['path']}"
-    return _PAGE.format(
-        title=html.escape(safe(title)),
-        library=_library(),
-        notes="".join(f"<p>{html.escape(text)}</p>" for text in notes(answers)),
-        figure=_script(figure(answers)),
-    )
-
-
-def figure(answers: RooflineAnswers) -> dict[str, Any]:
-    """The plot: ``data`` and ``layout`` as Plotly takes them. Text of the trace in it is escaped."""
+def roofline_figures(answers: RooflineAnswers) -> list[Figure]:
+    """The plot, or nothing: a marker per row of the table, as large as its time, under the GPU's roofs."""
     shown = _shown(answers)
-    return {"data": [*_roofs(answers, shown), *_markers(answers, shown)], "layout": _layout()}
+    traces = [*_roofs(answers, shown), *_markers(answers, shown)]
+    what = (
+        f"Each marker is one {_kind(answers)}, as large as its GPU time. Right of the ridge computing limits"
+        " it, left of it memory; the lines are what the GPU can do at most."
+    )
+    axis = {"type": "log", "zeroline": False}
+    names = {"tickvals": [10**n for n in _DECADES], "ticktext": [amount(10**n).strip() for n in _DECADES]}
+    layout = {
+        "xaxis": {**axis, "dtick": 1, "title": {"text": "arithmetic intensity, FLOP per byte"}},
+        "yaxis": {**axis, **names, "title": {"text": "achieved, FLOP/s"}},
+    }
+    return [Figure("roofline", "Roofline", what, traces, layout, height=520)] if traces else []
+
+
+def _kind(answers: RooflineAnswers) -> str:
+    """What a row of the table is."""
+    if answers.by == ("name",):
+        return "operator"
+    return " and ".join(answers.by) or "run"
 
 
 def _shown(answers: RooflineAnswers) -> pl.DataFrame:
     """The rows that have a place in the plot."""
     return answers.table.filter((pl.col("flops_per_s") > 0) & (pl.col("intensity") > 0))
-
-
-def _library() -> str:
-    try:
-        return resources.files("plotly.package_data").joinpath("plotly.min.js").read_text(encoding="utf-8")
-    except (ModuleNotFoundError, FileNotFoundError):
-        raise InvalidArgumentError(
-            "the plot needs Plotly: install it with pip install 'kernelscope[plot]'"
-        ) from None
-
-
-def _script(value: object) -> str:
-    """JSON that cannot end the script that it stands in."""
-    return json.dumps(value, allow_nan=False).replace("</", "<\\/").replace("<!--", "<\\!--")
 
 
 def notes(answers: RooflineAnswers) -> list[str]:
@@ -114,9 +62,8 @@ def notes(answers: RooflineAnswers) -> list[str]:
     total = int(answers.table["device_ns"].sum())
     left = total - int(shown["device_ns"].sum())
     if total:
-        by = " and ".join(answers.by) or "run"
         found.append(
-            f"One marker per {by}, as large as its GPU time. Without FLOPs, and so not shown:"
+            "Without FLOPs, and so not shown:"
             f" {answers.table.height - shown.height} of {answers.table.height},"
             f" {100 * left / total:.1f} % of the time."
         )
@@ -128,7 +75,7 @@ def _markers(answers: RooflineAnswers, shown: pl.DataFrame) -> list[dict[str, An
     total = int(answers.table["device_ns"].sum()) or 1
     found: list[dict[str, Any]] = []
     bounds = shown["bound"].fill_null("unknown").unique().sort().to_list()
-    for color, bound in zip(_COLORS, bounds, strict=False):
+    for color, bound in zip(PALETTE, bounds, strict=False):
         rows = shown.with_columns(pl.col("bound").fill_null("unknown")).filter(bound=bound)
         rows = rows.sort("device_ns", descending=True).to_dicts()
         sizes = [max(_SMALLEST, _LARGEST * math.sqrt(row["device_ns"] / total)) for row in rows]
@@ -218,28 +165,9 @@ def _line(points: list[tuple[float, float]], text: str, *, position: int) -> dic
         "y": [y for _, y in points],
         "text": [text if index == position else "" for index in range(len(points))],
         "textposition": "bottom right" if position == 0 else "top left",
-        "textfont": {"color": _GREY, "size": 12},
-        "line": {"color": _GREY, "width": 1.5},
+        "textfont": {"color": "--faint", "size": 12},
+        "line": {"color": "--faint", "width": 1.5},
         "hoverinfo": "skip",
         "showlegend": False,
         "cliponaxis": False,
-    }
-
-
-# Decades that a figure can have, from one FLOP/s to beyond any GPU.
-_DECADES = range(19)
-
-
-def _layout() -> dict[str, Any]:
-    axis = {"type": "log", "gridcolor": "#e6e8ef", "zeroline": False}
-    names = {"tickvals": [10**n for n in _DECADES], "ticktext": [amount(10**n).strip() for n in _DECADES]}
-    return {
-        "xaxis": {**axis, "dtick": 1, "title": {"text": "arithmetic intensity, FLOP per byte"}},
-        "yaxis": {**axis, **names, "title": {"text": "achieved, FLOP/s"}},
-        "plot_bgcolor": "#fff",
-        "margin": {"l": 80, "r": 30, "t": 20, "b": 60},
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemsizing": "constant"},
-        "hoverlabel": {"align": "left", "bgcolor": "#fff", "bordercolor": "#99a", "font": {"color": "#223"}},
-        "hovermode": "closest",
-        "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#223"},
     }

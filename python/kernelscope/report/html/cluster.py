@@ -9,10 +9,8 @@ import polars as pl
 
 from kernelscope import analysis
 from kernelscope.analysis.ranks.cluster import Cluster, Source
-from kernelscope.report.files import write_bytes
-from kernelscope.report.html.libraries import packed_libraries
-from kernelscope.report.html.page import to_page
-from kernelscope.report.names import safe
+from kernelscope.report.html.libraries import check_libraries
+from kernelscope.report.html.page import write_views
 from kernelscope.report.parts import Fact, Facts, Figure, Group, Note, Part, View
 from kernelscope.report.parts.charts import donut_height, donut_layout, slice_trace, time_unit
 from kernelscope.report.parts.columns import CLUSTER_COLUMNS
@@ -67,7 +65,7 @@ def write_cluster_page(
     Raises: InvalidArgumentError: there is no rank, or a library of the page is not installed.
         OSError: the page cannot be written.
     """
-    libraries = packed_libraries()
+    check_libraries()
     cluster = analysis.cluster_of(source)
     job = Job(
         cluster=cluster,
@@ -78,7 +76,7 @@ def write_cluster_page(
         notes=notes,
     )
     views = [view(job) for view in (look_first, ranks, collectives, steps, clocks, files)]
-    write_bytes(out, *to_page(views, title=safe(title), libraries=libraries))
+    write_views(views, out, title=title)
 
 
 def look_first(job: Job) -> View:

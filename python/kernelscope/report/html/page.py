@@ -39,8 +39,16 @@ def write_page(trace: "Trace", out: Path) -> None:
     write_bytes(out, *_document(packed, title=safe(trace.meta.path), libraries=packed_libraries()))
 
 
+def write_views(shown: list[View], out: Path, *, title: str) -> None:
+    """Writes a page of ``shown``; what stood at ``out`` is replaced when it is complete.
+
+    Raises: InvalidArgumentError: a library of the page is not installed. OSError: it cannot be written.
+    """
+    write_bytes(out, *to_page(shown, title=safe(title), libraries=packed_libraries()))
+
+
 def to_page(shown: list[View], *, title: str, libraries: dict[str, bytes]) -> list[bytes]:
-    """The page with ``views``, in pieces."""
+    """The page of ``shown``, in pieces."""
     return _document([_packed(view) for view in shown], title=title, libraries=libraries)
 
 

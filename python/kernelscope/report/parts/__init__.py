@@ -1,20 +1,22 @@
 """What a view of the page is made of: tables, figures, facts and notes, each with what it means."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
-
-
-class Part(Protocol):
-    """Something that a view shows."""
-
-    def payload(self) -> dict[str, Any]:
-        """The part as the page's script takes it."""
-        ...
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class Part:
+    """Something that a view shows."""
+
+    kind: ClassVar[str]
+
+    def payload(self) -> dict[str, Any]:
+        """The part as the page's script takes it: its kind and its fields."""
+        return {"kind": self.kind, **{field.name: getattr(self, field.name) for field in fields(self)}}
+
+
+class Fact(NamedTuple):
     """A figure of the overview: its name, its value as text with the unit, and what it means."""
 
     label: str
@@ -23,9 +25,10 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Part):
     """Figures side by side; ``tiles`` draws them large."""
 
+    kind: ClassVar[str] = "facts"
     id: str
     title: str
     items: Sequence[Fact]
@@ -35,36 +38,26 @@ class Facts:
 
     def payload(self) -> dict[str, Any]:
         """The part as the page's script takes it."""
-        rows = [[fact.label, fact.value, fact.what] for fact in self.items]
-        return {
-            "kind": "facts",
-            "id": self.id,
-            "title": self.title,
-            "tiles": self.tiles,
-            "wide": self.wide,
-            "items": rows,
-        }
+        return {**Part.payload(self), "items": [[*fact] for fact in self.items]}
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class Note(Part):
     """A remark: about what is shown, or (``missing``) of what is not there and how to record it."""
 
+    kind: ClassVar[str] = "note"
     text: str
     missing: bool = False
 
-    def payload(self) -> dict[str, Any]:
-        """The part as the page's script takes it."""
-        return {"kind": "note", "text": self.text, "missing": self.missing}
-
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Part):
     """A figure of Plotly. A text that starts with ``--`` is a colour of the page's style sheet.
 
     Text from a trace has to be escaped: see :func:`kernelscope.report.parts.cells.label`.
     """
 
+    kind: ClassVar[str] = "figure"
     id: str
     title: str
     what: str
@@ -76,25 +69,12 @@ class Figure:
     wide: bool = False
     """Whether it takes the room that is left beside narrow ones."""
 
-    def payload(self) -> dict[str, Any]:
-        """The part as the page's script takes it."""
-        return {
-            "kind": "figure",
-            "id": self.id,
-            "title": self.title,
-            "what": self.what,
-            "traces": [dict(trace) for trace in self.traces],
-            "layout": dict(self.layout),
-            "height": self.height,
-            "narrow": self.narrow,
-            "wide": self.wide,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Group(Part):
     """Parts of which one is shown at a time, by a choice of theirs."""
 
+    kind: ClassVar[str] = "group"
     id: str
     title: str
     choices: Sequence[tuple[str, Part]]
@@ -102,7 +82,7 @@ class Group:
     def payload(self) -> dict[str, Any]:
         """The part as the page's script takes it."""
         choices = [{"label": label, "part": part.payload()} for label, part in self.choices]
-        return {"kind": "group", "id": self.id, "title": self.title, "choices": choices}
+        return {**Part.payload(self), "choices": choices}
 
 
 class Page(NamedTuple):

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import polars as pl
 
+from kernelscope.report.parts import Part
 from kernelscope.report.parts.cells import texts, written
 from kernelscope.report.parts.columns import COLUMNS
 
@@ -14,13 +15,14 @@ MOST_ROWS = 3_000
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Table(Part):
     """A frame as a table that can be sorted, searched, filtered, copied and saved.
 
     Rows stand in the order of the frame. ``opens`` says what a row shows when it is opened: for a title,
     the id of a table of the same view, the column that must agree there, and the column here.
     """
 
+    kind: ClassVar[str] = "table"
     id: str
     title: str
     what: str
@@ -43,7 +45,7 @@ class Table:
         frame = self.frame.head(MOST_ROWS).select_seq(written(name, given[name].dtype) for name in filled)
         columns = frame.get_columns()
         return {
-            "kind": "table",
+            "kind": self.kind,
             "id": self.id,
             "title": self.title,
             "what": self.what,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import polars as pl
 
@@ -114,9 +114,10 @@ def _fitting(
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Part):
     """A timeline that can be zoomed: coarse and fine levels of which the page takes what fits."""
 
+    kind: ClassVar[str] = "timeline"
     id: str
     title: str
     what: str
@@ -139,7 +140,7 @@ class Timeline:
             at = until
         steps = self.steps.select(pl.col("start_ns") - self.origin_ns, "total_ns", "step")
         return {
-            "kind": "timeline",
+            "kind": self.kind,
             "id": self.id,
             "title": self.title,
             "what": self.what,
