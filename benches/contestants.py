@@ -1,128 +1,124 @@
 """What is measured side by side, and what each can be asked to read."""
 
+import json
+import subprocess
+import sys
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-GB = 10**9
-MB = 10**6
+from inputs import GB, MB, ROOT
+from machine import available_bytes
+from processes import PEERS, run, run_task
+from tables import NotMeasuredError, Sample
+
+TIMEOUT_S = 900
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """A way to read a file.
+    """A way to read a file: a task of tasks.py, or an example of the reader in Rust.
 
     ``memory`` is what it takes per byte of JSON, so that a run can tell what does not fit into the
     machine before it tries.
     """
 
-    task: str
+    name: str
     title: str
-    home: str
-    """Whose interpreter runs it: ``own`` has kernelscope, ``peers`` the others, ``rust`` is a program."""
     memory: float
-    plain: bool = True
-    gzip: bool = True
+    home: str = "peers"
+    """Whose interpreter runs it: ``own`` has kernelscope, ``peers`` the others; ``rust`` is a program."""
+    command: tuple[str, ...] = ()
+    """The task or the example and its arguments, where it is not called as the contestant."""
+    files: tuple[str, ...] = ("plain", "gzip")
     limit_bytes: int | None = None
     limit_reason: str = ""
-    example: tuple[str, ...] = ()
-    """The example of the reader that ``rust`` runs, and its options."""
 
-    def skip_reason(self, *, content_bytes: int, available_bytes: int) -> str | None:
-        """Why it is not measured on a file of ``content_bytes`` of JSON, if so."""
+    def read(self, path: Path, content_bytes: int) -> Sample:
+        """Measures one call on a file of ``content_bytes`` of JSON.
+
+        Raises: NotMeasuredError: it did not read the file, or the file is too large for it.
+        """
         if self.limit_bytes is not None and content_bytes > self.limit_bytes * 1.1:
-            return self.limit_reason
-        need = self.memory * content_bytes
-        if need > 0.85 * available_bytes:
-            return f"needs about {need / GB:.0f} GB of memory, {available_bytes / GB:.0f} GB are free"
-        return None
+            raise NotMeasuredError(f"left out: {self.limit_reason}")
+        need, free = self.memory * content_bytes, available_bytes()
+        if need > 0.85 * free:
+            raise NotMeasuredError(
+                f"left out: needs about {need / GB:.0f} GB of memory, {free / GB:.0f} are free"
+            )
+        name, *options = self.command or (self.name,)
+        if self.home == "rust":
+            found = run([_example(name), *options, path], timeout_s=TIMEOUT_S)
+            return json.loads(found["output"])
+        python = sys.executable if self.home == "own" else PEERS
+        return run_task(name, path, *options, python=python, timeout_s=TIMEOUT_S)
 
+
+@cache
+def _example(name: str) -> Path:
+    """The release build of an example of the reader."""
+    arguments = ["--quiet", "--locked", "--release", "--package", "traceparse", "--example", name]
+    subprocess.run(["cargo", "build", *arguments], cwd=ROOT, check=True)
+    metadata = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]
+    done = subprocess.run(metadata, cwd=ROOT, check=True, capture_output=True)
+    return Path(json.loads(done.stdout)["target_directory"]) / "release" / "examples" / name
+
+
+_GZIP = ("gzip",)
+_MINUTES = "takes minutes above 100 MB"
 
 CONTESTANTS = (
-    Contestant("kernelscope", "kernelscope.read", "own", memory=0.5),
-    Contestant("kernelscope_one_thread", "kernelscope.read(threads=1)", "own", memory=0.5),
+    Contestant("kernelscope", "kernelscope.read", 0.5, "own"),
     Contestant(
-        "inflate",
-        "the inflater of kernelscope alone, nothing kept",
-        "rust",
-        memory=0.0,
-        plain=False,
-        example=("inflate",),
+        "kernelscope_one_thread", "kernelscope.read(threads=1)", 0.5, "own", command=("kernelscope", "1")
     ),
+    Contestant("inflate", "the inflater of kernelscope alone, nothing kept", 0, "rust", files=_GZIP),
     Contestant(
         "inflate_kept",
         "the inflater of kernelscope alone, all in memory",
+        1.1,
         "rust",
-        memory=1.1,
-        plain=False,
-        example=("inflate", "--keep"),
+        command=("inflate", "--keep"),
+        files=_GZIP,
     ),
-    Contestant("libdeflate", "libdeflate alone, all in memory", "peers", memory=1.1, plain=False),
-    Contestant("python_gzip", "Python's gzip alone", "peers", memory=0.0, plain=False),
-    Contestant("orjson_loads", "orjson.loads", "peers", memory=8.0),
+    Contestant("libdeflate", "libdeflate alone, all in memory", 1.1, files=_GZIP),
+    Contestant("python_gzip", "Python's gzip alone", 0, files=_GZIP),
+    Contestant("orjson_loads", "orjson.loads", 8),
     Contestant(
         "simd_json",
         "simd-json in Rust, to its own values",
+        5,
         "rust",
-        memory=5.0,
-        gzip=False,
+        command=("parse_values",),
+        files=("plain",),
         limit_bytes=4 * GB,
         limit_reason="counts bytes in 32 bits",
-        example=("parse_values",),
     ),
-    Contestant("json_load", "json.load", "peers", memory=6.5),
-    Contestant(
-        "hta",
-        "HolisticTraceAnalysis",
-        "peers",
-        memory=15.0,
-        limit_bytes=100 * MB,
-        limit_reason="takes minutes above 100 MB",
-    ),
-    Contestant(
-        "tb_profiler",
-        "torch_tb_profiler",
-        "peers",
-        memory=15.0,
-        limit_bytes=100 * MB,
-        limit_reason="takes minutes above 100 MB",
-    ),
+    Contestant("json_load", "json.load", 6.5),
+    Contestant("hta", "HolisticTraceAnalysis", 15, limit_bytes=100 * MB, limit_reason=_MINUTES),
+    Contestant("tb_profiler", "torch_tb_profiler", 15, limit_bytes=100 * MB, limit_reason=_MINUTES),
 )
-
-
-@dataclass(frozen=True)
-class Program:
-    """A whole process, interpreter start included.
-
-    ``arguments`` begins with a program of the environment of kernelscope; ``{trace}`` stands for the input.
-    """
-
-    name: str
-    title: str
-    arguments: tuple[str, ...]
-    reads_trace: bool = False
-
 
 _JSON_GZIP = "import gzip, json, sys; json.load(gzip.open(sys.argv[1]))"
 
-PROGRAMS = (
-    Program(
-        "analyze",
-        "kernelscope analyze",
-        ("kernelscope", "analyze", "{trace}"),
-        reads_trace=True,
-    ),
-    Program(
-        "python_json",
-        'python -c "json.load(gzip.open(...))"',
-        ("python", "-c", _JSON_GZIP, "{trace}"),
-        reads_trace=True,
-    ),
-    Program("help", "kernelscope --help", ("kernelscope", "--help")),
-    Program("import_kernelscope", 'python -c "import kernelscope"', ("python", "-c", "import kernelscope")),
-    Program(
-        "import_read",
-        'python -c "from kernelscope import read"',
-        ("python", "-c", "from kernelscope import read"),
-    ),
-    Program("import_polars", 'python -c "import polars"', ("python", "-c", "import polars")),
-    Program("python", 'python -c ""', ("python", "-c", "")),
-)
+PROGRAMS = {
+    "kernelscope analyze": ("kernelscope", "analyze", "{trace}"),
+    'python -c "json.load(gzip.open(...))"': ("python", "-c", _JSON_GZIP, "{trace}"),
+    "kernelscope --help": ("kernelscope", "--help"),
+    **{
+        f'python -c "{code}"': ("python", "-c", code)
+        for code in ("import kernelscope", "from kernelscope import read", "import polars", "")
+    },
+}
+"""Commands of whole processes, interpreter start included. Their programs lie beside the interpreter."""
+
+
+def run_program(name: str, trace: Path) -> Sample:
+    """Measures a whole process.
+
+    Raises: NotMeasuredError: it ended with an error.
+    """
+    head, *rest = PROGRAMS[name]
+    arguments = (trace if argument == "{trace}" else argument for argument in rest)
+    found = run([Path(sys.executable).with_name(head), *arguments], timeout_s=TIMEOUT_S)
+    return {"seconds": found["seconds"], "peak_mib": found["peak_mb"] * MB / 2**20}

@@ -1,16 +1,18 @@
-"""Keeps the figures in benches/results.json and draws from them what docs/performance.md shows.
+"""Begins and ends every benchmark, and draws from the recorded figures what docs/performance.md shows.
 
 ``python benches/performance.py`` draws anew without measuring.
 """
 
+import argparse
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from html import escape
 from typing import Any
 
+import machine
 from inputs import ROOT
+from tables import Table
 
 PERFORMANCE = ROOT / "docs" / "performance.md"
 CHART = ROOT / "docs" / "images" / "performance.svg"
@@ -21,40 +23,42 @@ BEGIN, END = (
 )
 READERS = {"kernelscope.read": "#2563eb", "orjson.loads": "#d97706", "json.load": "#9ca3af"}
 
-Table = dict[str, Any]
+Speeds = list[tuple[str, dict[str, dict[str, str]]]]
+"""The readers' rows for each plain input of 1 GB, with its name."""
 
 
-def record(section: str, target: str, text: str) -> None:
-    """Keeps the tables of ``text``, which ``make TARGET`` measured, and draws the document anew."""
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    machine = re.search(r"^Taken on: (.*)\.$", text, re.MULTILINE)
-    results[section] = {
-        "command": f"make {target}",
-        "date": datetime.now(timezone.utc).date().isoformat(),
-        "machine": machine.group(1) if machine else None,
-        "tables": list(tables(text)),
-    }
-    RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    draw(results)
+def parser(description: str | None, *, repeats: int, **defaults: str) -> argparse.ArgumentParser:
+    """The options of every benchmark, and those with a default in ``defaults``."""
+    made = argparse.ArgumentParser(description=description)
+    for name, default in defaults.items():
+        made.add_argument(f"--{name}", default=default, help=f"of the inputs (default: {default})")
+    made.add_argument(
+        "--repeats", type=int, default=repeats, help=f"of each measurement at most (default: {repeats})"
+    )
+    made.add_argument("--record", action="store_true", help="renew the figures in benches/results.json")
+    return made
 
 
-def tables(text: str) -> Iterator[Table]:
-    """The Markdown tables of ``text``, each under the heading that it follows."""
-    title = ""
-    table: Table | None = None
-    for line in [*text.splitlines(), ""]:
-        if line.startswith("#"):
-            title = line.lstrip("# ")
-        if not line.startswith("|"):
-            if table is not None:
-                yield table
-            table = None
-            continue
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if table is None:
-            table = {"title": title, "columns": cells, "rows": []}
-        elif set("".join(cells)) - set("-: "):
-            table["rows"].append(cells)
+def parse(options: argparse.ArgumentParser) -> argparse.Namespace:
+    """The command line, and the machine before anything is measured."""
+    parsed = options.parse_args()
+    parsed.machine = machine.describe()
+    machine.warn_if_busy()
+    return parsed
+
+
+def record(options: argparse.Namespace, section: str, target: str, tables: Iterable[Table]) -> None:
+    """Keeps the tables that ``make TARGET`` measured, if that is wanted, and draws the document anew."""
+    if options.record:
+        results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        results[section] = {
+            "command": f"make {target}",
+            "date": datetime.now(timezone.utc).date().isoformat(),
+            "machine": options.machine,
+            "tables": [table.to_json() for table in tables],
+        }
+        RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        draw(results)
 
 
 def draw(results: Mapping[str, Any]) -> None:
@@ -66,63 +70,51 @@ def draw(results: Mapping[str, Any]) -> None:
     _, has_end, after = rest.partition(END)
     if not has_begin or not has_end:
         raise ValueError(f"{PERFORMANCE} has no marks for the figures")
-    CHART.write_text(_chart(list(_speeds(results["figures"]["tables"]))))
-    summary = "\n".join(_summary(results))
+    speeds = list(_speeds(results["figures"]["tables"]))
+    CHART.write_text(_chart(speeds))
+    summary = "\n".join([*_speed_lines(speeds), *_promise_lines(results)])
     PERFORMANCE.write_text(f"{before}{BEGIN}\n{summary}\n{END}{after}")
 
 
-def taken_on(machine: Mapping[str, str]) -> str:
-    """What ``machine.describe`` found, as a sentence."""
-    parts = (
-        value if key in ("processor", "memory", "system") else f"{key} {value}"
-        for key, value in machine.items()
-    )
-    return f"Taken on: {', '.join(parts)}."
-
-
-def _rows(table: Table) -> Iterator[dict[str, str]]:
+def _rows(table: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     return (dict(zip(table["columns"], row, strict=True)) for row in table["rows"])
 
 
-def _speeds(found: list[Table]) -> Iterator[tuple[str, dict[str, dict[str, str]]]]:
-    """The readers' rows for each plain input of 1 GB, by its name."""
+def _speeds(found: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, dict[str, str]]]]:
     for table in found:
         name, colon, _ = table["title"].partition(":")
         if colon and name.endswith(" 1GB"):
             yield name, {row["Reader"]: row for row in _rows(table) if row["Reader"] in READERS}
 
 
-def _summary(results: Mapping[str, Any]) -> Iterator[str]:
+def _speed_lines(speeds: Speeds) -> Iterator[str]:
     yield "![MB of JSON read in a second, by reader](images/performance.svg)\n"
     yield "| input | reader | s | MB/s | peak, of the JSON |"
     yield "|---|---|---|---|---|"
-    for name, readers in _speeds(results["figures"]["tables"]):
+    for name, readers in speeds:
         for reader, row in readers.items():
             yield f"| {name} | {reader} | {row['s']} | {row['MB/s']} | {row['of the JSON']} |"
+
+
+def _promise_lines(results: Mapping[str, Any]) -> Iterator[str]:
     for section in results.values():
-        yield ""
-        yield f"`{section['command']}`, recorded {section['date'] or 'earlier'}, on {section['machine']}\n"
-        promises = [
-            row
-            for table in section["tables"]
-            for row in ({key.lower(): value for key, value in row.items()} for row in _rows(table))
-            if "kept" in row
-        ]
+        yield f"\n`{section['command']}`, recorded {section['date'] or 'earlier'}, on {section['machine']}\n"
+        promises = [row for table in section["tables"] if "Kept" in table["columns"] for row in _rows(table)]
         if promises:
-            yield f"- {sum(row['kept'] == 'yes' for row in promises)} of {len(promises)} promises are kept."
+            yield f"- {sum(row['Kept'] == 'yes' for row in promises)} of {len(promises)} promises are kept."
         for row in promises:
-            if row["kept"] != "yes":
-                what = [value for key, value in row.items() if key not in ("measured", "promised", "kept")]
-                yield f"- Not kept: {', '.join(what)}: {row['measured']}, promised {row['promised']}."
+            if row["Kept"] != "yes":
+                what = [value for key, value in row.items() if key not in ("Measured", "Promised", "Kept")]
+                yield f"- Not kept: {', '.join(what)}: {row['Measured']}, promised {row['Promised']}."
 
 
-def _chart(speeds: list[tuple[str, dict[str, dict[str, str]]]]) -> str:
+def _chart(speeds: Speeds) -> str:
     """Bars of MB a second, as SVG."""
     bars = [
         (
             f"{name}, {reader}" if reader == "kernelscope.read" else reader,
             READERS[reader],
-            _number(row["MB/s"]),
+            float(row["MB/s"].replace(",", "")),
         )
         for name, readers in speeds
         for reader, row in readers.items()
@@ -140,10 +132,6 @@ def _chart(speeds: list[tuple[str, dict[str, dict[str, str]]]]) -> str:
             f'<text x="{322 + width:.1f}" y="{y + 14}">{speed:,.0f} MB/s</text>'
         )
     return "\n".join([*parts, "</svg>\n"])
-
-
-def _number(text: str) -> float:
-    return float(text.replace(",", ""))
 
 
 if __name__ == "__main__":

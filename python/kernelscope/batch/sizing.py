@@ -9,7 +9,7 @@ from kernelscope.batch.sources import Source
 
 WORKER_BYTES = 110_000_000
 """A worker before it reads: the interpreter, Polars and the reader; and small tables."""
-_JSON_SHARE = 0.5
+JSON_SHARE = 0.5
 """Peak of reading and writing, per byte of JSON: 0.48 is the most that was measured, for compact files."""
 _DATABASE_SHARE = 1.2
 """The same per byte of an nsys or nvprof database: 1.07 is the most that was measured."""
@@ -25,7 +25,7 @@ def expected_peak(source: Source) -> int:
     head, tail = _ends(source)
     if head.startswith(_SQLITE):
         return WORKER_BYTES + round(source.bytes * _DATABASE_SHARE)
-    return WORKER_BYTES + round(_content_bytes(source.bytes, head, tail) * _JSON_SHARE)
+    return WORKER_BYTES + round(_content_bytes(source.bytes, head, tail) * JSON_SHARE)
 
 
 def _content_bytes(size: int, head: bytes, tail: bytes) -> int:
