@@ -59,10 +59,10 @@ class RangeProjector:
         """Adds ranges: ``track``, ``start_ns``, ``dur_ns``, ``process`` and ``crosses_threads`` if any do."""
 
     def project(self) -> ArrowTable:
-        """What the ranges come to on the GPU; forgets everything."""
+        """The GPU time of the ranges; forgets everything."""
 
     def sums(self) -> ArrowTable:
-        """What the ranges come to by group, with the ``first`` of each; forgets everything."""
+        """The GPU time of the ranges by group, with the ``first`` of each; forgets everything."""
 
     def pairs(self) -> ArrowTable:
         """Every pair of a ``range`` and the ``launch_row`` of a call in it; forgets everything."""
@@ -80,10 +80,10 @@ class AllocatorRecords:
     def curve(self, device: int, most: int | None) -> ArrowTable: ...
     def held(self, device: int, times: Sequence[int]) -> ArrowTable | None: ...
     def alive(self) -> ArrowTable:
-        """The places ``at`` of what was allocated when most was told to be."""
+        """The places ``at`` of what was allocated at the recorded peak."""
 
 class CallTree:
-    """Calls, and what each comes to by itself and with what is inside it; see ``analysis/tree.py``."""
+    """Calls, and the sums of each by itself and with what is inside it; see ``analysis/tree.py``."""
 
     def __init__(self, calls: Frame) -> None: ...
     def merge_repeats(self, names: Frame) -> None:
@@ -108,7 +108,7 @@ class CallTree:
         """Gives each call the value of its ``class`` of each column."""
 
     def put_records(self, calls: Frame, records: Frame, device_types: Sequence[int], into: str) -> None:
-        """What the records of memory of some devices come to during each call."""
+        """The sums of the records of memory of some devices during each call."""
 
     def add(self, values: Frame) -> None:
         """Adds to the calls with row ``call`` what the other columns hold."""
@@ -218,7 +218,7 @@ class WorkPairs:
         """Of each piece of work ``pair`` and ``share``."""
 
     def figures(self, limits: Frame) -> ArrowTable:
-        """What the work of each pair comes to, by what limits it."""
+        """The sums of the work of each pair, by what limits it."""
 
     def calls(self, groups: Frame, count: int) -> ArrowTable:
         """In how many calls the work of each of ``count`` groups (``group`` of each pair) is."""

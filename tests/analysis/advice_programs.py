@@ -25,7 +25,7 @@ class Program(Events):
             self.annotation(f"ProfilerStep#{step}", 1000 * step, 1000)
 
     def run(self, name: str, ts: float, dur: float, *, launched: float | None = None, **args: Any) -> None:
-        """A kernel, launched 9 us before unless told otherwise."""
+        """A kernel, launched 9 us before by default."""
         self.count += 1
         self.call(ts - 9 if launched is None else launched, 1, self.count)
         self.kernel(name, ts, dur, self.count, **args)

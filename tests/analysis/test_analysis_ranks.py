@@ -474,7 +474,7 @@ def test_a_slow_link_and_clocks_of_hosts(tmp_path: Path) -> None:
     clocks = analysis.cluster_findings(hosts(tmp_path, slow=2)).filter(finding="clock_offset")
     middle = statistics.median([0, 0, 11, 11, -700, -700, 3, 3])
     assert clocks.select("group", "ranks", "value").rows() == [("node2", [4, 5], (-700 - middle) * US)]
-    # What the link explains is not told again of each of its ranks.
+    # What the link explains is not repeated for each of its ranks.
     assert "slow_network" not in found
 
 

@@ -136,7 +136,7 @@ VIEWS: Mapping[str, View] = {
     ),
     "phases": View(
         _no_values("ops", "phase"),
-        "No operator could be told to be forward, backward or optimizer.",
+        "No operator is known to be forward, backward or optimizer.",
         {"kineto": _CPU, "nsys": _NSYS_OPS},
     ),
     "kernels": View(_no_kernels, "The trace has no kernels.", {"kineto": _CUDA, "nsys": _NSYS_CUDA}),

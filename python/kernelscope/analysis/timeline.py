@@ -69,7 +69,7 @@ class TimelineView:
     def show_at_most(
         self, most: int, *, start_ns: int | None = None, end_ns: int | None = None, pixels: int = 2000
     ) -> pl.DataFrame | None:
-        """The same, or None if it has more than ``most`` rows, which is known before they are told."""
+        """The same, or None if it has more than ``most`` rows, which is known before they are made."""
         marks = self._index.show(*self._range(start_ns, end_ns, pixels), pixels, most)
         return None if marks is None else self._labelled(marks)
 

@@ -15,7 +15,7 @@ _NAMED = 8
 """Ranks that are named; there may be a thousand."""
 
 _SEVERAL = (
-    "ranks with the work of several processes, which are told apart in collectives but not in steps: {}; "
+    "ranks with the work of several processes, which are distinguished in collectives but not in steps: {}; "
     "profile each process into a file of its own to compare their steps"
 )
 

@@ -90,7 +90,7 @@ def _exposed(cluster: "Cluster", steps: pl.DataFrame) -> list[str]:
 def _idle(steps: pl.DataFrame) -> list[str]:
     total = _total(steps.select(pl.col("total_ns").sum()))
     if not total:
-        return ["No step is recorded whole, so that idle time cannot be told."]
+        return ["No step is recorded whole, so that idle time is not known."]
     data = _total(steps.select(pl.col("data_ns").sum())) / total
     host = _total(steps.select(pl.col("launch_ns").sum())) / total
     causes = [

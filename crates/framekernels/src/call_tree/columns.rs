@@ -1,4 +1,4 @@
-//! What calls come to, by themselves and with the calls inside.
+//! Sums of calls, by themselves and with the calls inside.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ enum Base {
     Changes(Arc<Column>),
 }
 
-/// What calls come to that can be told without a look at others.
+/// Columns of calls that need no look at other calls.
 #[derive(Debug, Clone, Copy)]
 enum Known<'a> {
     Given(&'a [i64]),
@@ -139,7 +139,7 @@ impl Column {
         matches!(self.base, Base::Nothing) && self.added.is_empty()
     }
 
-    /// What calls that are not merged come to, if that can be told without a look at others.
+    /// The columns of calls that are not merged, if these need no look at other calls.
     fn known(&self) -> Option<Known<'_>> {
         match &self.base {
             _ if !self.added.is_empty() => None,

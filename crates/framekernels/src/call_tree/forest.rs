@@ -197,7 +197,7 @@ impl Forest {
         }
     }
 
-    /// Takes from each call what the calls directly inside come to.
+    /// Subtracts from each call the sum of the calls directly inside.
     pub fn subtract_children(&self, values: &mut [i64]) {
         // A call gives its value to the one around it before it loses those of the calls inside.
         self.for_each_outer_first(|at| {
@@ -221,7 +221,7 @@ impl Forest {
         });
     }
 
-    /// Adds to each call what all inside it come to, and tells `visit` its sum.
+    /// Adds to each call the sum of all inside it, and hands the sum to `visit`.
     pub fn with_inner(&self, values: &mut [i64], mut visit: impl FnMut(usize, i64)) {
         self.for_each_inner_first(|at| {
             let value = values.get(at).copied().unwrap_or_default();

@@ -120,7 +120,7 @@ pub fn path_texts(
     wanted.iter().map(&mut text_of).collect()
 }
 
-/// What the calls of one text come to.
+/// Sums of the calls of one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fold {
     /// The names from the root on, with `;` between; none where it was not asked for.
@@ -131,7 +131,7 @@ pub struct Fold {
     pub calls: i64,
 }
 
-/// What calls come to by the texts of their paths, `of`, the largest sum first, then in order of the texts,
+/// Sums of calls by the texts of their paths, `of`, the largest sum first, then in order of the texts,
 /// which the first `most` have.
 ///
 /// Calls without a path are left out, and so are those of a path without a text, and texts whose sum is not

@@ -120,7 +120,7 @@ pub fn covered_calls(calls: &Frame, slices: &Frame, keys: &Frame, places: &Frame
     table([("covered_ns", column(covered.into_lengths())), ("slices", column(counts))])
 }
 
-/// Calls by position, which grow covered as what lies in them is told.
+/// Calls by position, which grow covered as what lies in them is reported.
 #[derive(Debug)]
 pub(super) struct Covered<'a> {
     starts: &'a [i64],
@@ -134,7 +134,7 @@ impl<'a> Covered<'a> {
         Self { starts, lengths, covered: starts.iter().map(|&start| (start, 0)).collect() }
     }
 
-    /// Covers the call at `at` from `start` on for `length`, as far as it lasts then. What covers a call is told
+    /// Covers the call at `at` from `start` on for `length`, as far as it lasts then. What covers a call is reported
     /// in order of starts.
     pub(super) fn add(&mut self, at: u32, start: i64, length: i64) {
         let at = at as usize;

@@ -70,10 +70,10 @@ proptest! {
         forest.changes(&mut found);
         prop_assert_eq!(&found, &expected);
         let expected: Vec<_> = calls.map(|at| sum(&is_inside, at)).collect();
-        let (mut found, mut told) = (values.clone(), vec![0; values.len()]);
-        forest.with_inner(&mut found, |at, value| told[at] = value);
+        let (mut found, mut visited) = (values.clone(), vec![0; values.len()]);
+        forest.with_inner(&mut found, |at, value| visited[at] = value);
         prop_assert_eq!(&found, &expected);
-        prop_assert_eq!(&told, &expected);
+        prop_assert_eq!(&visited, &expected);
     }
 
     #[test]
@@ -334,7 +334,7 @@ proptest! {
         }).collect();
         let written = |names: &[u8]| names.iter().map(u8::to_string).collect::<Vec<_>>().join(";");
         let texts: Vec<(String, i64)> = stacks.iter().map(|(names, value)| (written(names), *value)).collect();
-        let told = Labelled::new(texts.iter().map(|(text, value)| (text.as_str(), *value)), most_levels);
+        let labelled = Labelled::new(texts.iter().map(|(text, value)| (text.as_str(), *value)), most_levels);
         let mut met: Vec<&[u8]> = Vec::new();
         for (names, _) in &cut {
             for end in 1..=names.len() {
@@ -343,13 +343,13 @@ proptest! {
                 }
             }
         }
-        prop_assert_eq!(met.len(), told.names.len());
+        prop_assert_eq!(met.len(), labelled.names.len());
         for (at, path) in met.iter().enumerate() {
             let around = met.iter().position(|other| *other == &path[..path.len() - 1]);
-            prop_assert_eq!(told.parents[at], around.map_or(NONE, |around| around as u32));
-            prop_assert_eq!(told.names[at], path[path.len() - 1].to_string());
+            prop_assert_eq!(labelled.parents[at], around.map_or(NONE, |around| around as u32));
+            prop_assert_eq!(labelled.names[at], path[path.len() - 1].to_string());
             let total: i64 = cut.iter().filter(|(names, _)| names.starts_with(path)).map(|(_, value)| value).sum();
-            prop_assert_eq!(told.totals[at], total);
+            prop_assert_eq!(labelled.totals[at], total);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Which call's cost GPU work counts for, and sums of work by kinds of calls and of work.
 //!
-//! What a cost is, is not known here: calls have classes, whose traits are told, and figures are
+//! What a cost is, is not known here: calls have classes, whose traits the caller gives, and figures are
 //! those of a class. A call or a piece of work is known by its position; there is [`NONE`] of them.
 //!
 //! [`NONE`]: crate::frame::NONE

@@ -135,11 +135,11 @@ impl Calls<'_> {
         }
         self.forest.find_nearest(|call| self.has(call, |traits| traits.is_modelled), found);
         let known: Vec<u32> = open.iter().map(|&(_, anchor)| at(found, anchor)).collect();
-        let told = if outermost { Vec::new() } else { self.told_by_forward(&open, &known, found) };
+        let by_forward = if outermost { Vec::new() } else { self.owners_by_forward(&open, &known, found) };
         for ((at, &(place, anchor)), &known) in open.iter().enumerate().zip(&known) {
             let Some(owner) = owners.get_mut(place as usize) else { continue };
-            *owner = match told.get(at) {
-                Some(told) if told.forward != NONE => *told,
+            *owner = match by_forward.get(at) {
+                Some(owner) if owner.forward != NONE => *owner,
                 _ => Owner { call: if known == NONE { anchor } else { known }, forward: NONE },
             };
         }
@@ -148,7 +148,7 @@ impl Calls<'_> {
 
     /// For each piece of work below no call with a cost, the gradient around it and the call that tells its
     /// cost; `known` has the innermost call with a model around each.
-    fn told_by_forward(&self, open: &[(u32, u32)], known: &[u32], found: &mut Vec<u32>) -> Vec<Owner> {
+    fn owners_by_forward(&self, open: &[(u32, u32)], known: &[u32], found: &mut Vec<u32>) -> Vec<Owner> {
         if self.forwards.iter().all(|&forward| forward == NONE) {
             return Vec::new();
         }
@@ -159,12 +159,12 @@ impl Calls<'_> {
             let call = if asks { at(found, anchor) } else { NONE };
             Owner { call, forward: at(self.forwards, call) }
         };
-        let mut told: Vec<Owner> = open.iter().zip(known).map(of_piece).collect();
-        if told.iter().all(|owner| owner.forward == NONE) {
+        let mut owners: Vec<Owner> = open.iter().zip(known).map(of_piece).collect();
+        if owners.iter().all(|owner| owner.forward == NONE) {
             return Vec::new();
         }
-        self.find_costliest(&mut told, found);
-        told
+        self.find_costliest(&mut owners, found);
+        owners
     }
 
     /// Replaces the forward calls by themselves or the costliest inside each that tells the gradient's cost.

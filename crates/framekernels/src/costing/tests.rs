@@ -74,9 +74,9 @@ impl Case {
             let asked = self.asked();
             let inside =
                 |&call: &u32| self.way(call).into_iter().find(|on| asked.contains(on)) == Some(forward);
-            let told =
+            let gradients =
                 (0..self.parents.len() as u32).filter(inside).filter(|&c| self.traits(c).tells_gradient);
-            told.min_by_key(|&call| (-self.traits(call).flops, call))
+            gradients.min_by_key(|&call| (-self.traits(call).flops, call))
         });
         match (node, forward) {
             (Some(call), Some(forward)) => Owner { call, forward },

@@ -246,14 +246,14 @@ impl<'a> GroupedIntervals<'a> {
         let mut found = Vec::new();
         let mut run = 0;
         for group in self.each_group() {
-            // What came last, its label, and whether it is told already.
+            // What came last, its label, and whether it was reported.
             let mut last: Option<(u32, L, bool)> = None;
             for &at in group {
                 let Some(own) = label(at) else {
                     last = None;
                     continue;
                 };
-                let mut is_told = false;
+                let mut is_reported = false;
                 if let Some((before, known, was_told)) = last.take()
                     && known == own
                 {
@@ -262,9 +262,9 @@ impl<'a> GroupedIntervals<'a> {
                         found.push((before, run - 1));
                     }
                     found.push((at, run - 1));
-                    is_told = true;
+                    is_reported = true;
                 }
-                last = Some((at, own, is_told));
+                last = Some((at, own, is_reported));
             }
         }
         found

@@ -35,10 +35,10 @@ pub struct Course {
     pub allocations: i64,
     /// How many free.
     pub frees: i64,
-    /// What all allocations come to.
+    /// The sum of all allocations.
     pub allocated: i64,
     /// Whether every record tells what was allocated; else the records are summed, from 0 on.
-    pub is_told: bool,
+    pub has_totals: bool,
     /// The place of the first record.
     pub first: u32,
     /// The place of the last one.
@@ -52,12 +52,12 @@ pub struct Course {
     /// The first record after which it was.
     pub peak_at: u32,
     /// The most that a record tells was allocated, and the first that does.
-    pub told_peak: Option<(i64, u32)>,
+    pub recorded_peak: Option<(i64, u32)>,
     /// The most that was reserved, and the most of it that was not allocated then.
     pub reserved: Option<(i64, i64)>,
     /// Whether records tell what they allocate or free.
     pub has_addresses: bool,
-    /// What allocations come to that are not freed.
+    /// The sum of the allocations that are not freed.
     pub open: i64,
     /// How many there are.
     pub open_allocations: i64,
@@ -78,18 +78,18 @@ impl Records {
     /// What became of the memory of each of so many devices; `partners` are those on one device.
     #[must_use]
     pub fn courses(&self, devices: usize, partners: &[u32]) -> Vec<Course> {
-        let mut courses = vec![Course { is_told: true, ..Course::default() }; devices];
+        let mut courses = vec![Course { has_totals: true, ..Course::default() }; devices];
         if self.allocated.null_count() > 0 {
-            for (&device, told) in self.devices.iter().zip(&self.allocated) {
-                if let (Some(course), None) = (courses.get_mut(device as usize), told) {
-                    course.is_told = false;
+            for (&device, allocated) in self.devices.iter().zip(&self.allocated) {
+                if let (Some(course), None) = (courses.get_mut(device as usize), allocated) {
+                    course.has_totals = false;
                 }
             }
         }
-        let told = self.allocated.iter().zip(&self.reserved).zip(self.addresses.iter().zip(partners));
-        for (((at, &device), &bytes), told) in (0_u32..).zip(&self.devices).zip(&self.bytes).zip(told) {
+        let totals = self.allocated.iter().zip(&self.reserved).zip(self.addresses.iter().zip(partners));
+        for (((at, &device), &bytes), totals) in (0_u32..).zip(&self.devices).zip(&self.bytes).zip(totals) {
             let Some(course) = courses.get_mut(device as usize) else { continue };
-            let ((allocated, reserved), (address, &partner)) = told;
+            let ((allocated, reserved), (address, &partner)) = totals;
             course.go_on(at, bytes, allocated, reserved);
             if address.is_some() && bytes != 0 {
                 course.has_addresses = true;
@@ -163,11 +163,11 @@ impl Records {
         Some(held.into_iter().unzip())
     }
 
-    /// The places of the allocations that were not freed when a record told the most of its device.
+    /// The places of the allocations that were not freed when a record gave the most of its device.
     #[must_use]
     pub fn alive(&self, courses: &[Course], partners: &[u32]) -> Vec<u32> {
         let peaks: Vec<Option<u32>> =
-            courses.iter().map(|course| course.told_peak.map(|(_, at)| at)).collect();
+            courses.iter().map(|course| course.recorded_peak.map(|(_, at)| at)).collect();
         let records = (0_u32..).zip(&self.devices).zip(&self.bytes).zip(partners);
         let alive = records.filter(|&(((at, &device), &bytes), &partner)| {
             let peak = peaks.get(device as usize).copied().flatten();
@@ -180,17 +180,17 @@ impl Records {
     /// Each record of a device, and what was allocated after it.
     fn levels(&self, device: u32, course: &Course) -> impl Iterator<Item = (u32, i64)> {
         let records = (0_u32..).zip(&self.devices).zip(self.bytes.iter().zip(&self.allocated));
-        let (mut sum, is_told) = (0_i64, course.is_told);
-        records.filter(move |&((_, &of), _)| of == device).map(move |((at, _), (&bytes, told))| {
+        let (mut sum, has_totals) = (0_i64, course.has_totals);
+        records.filter(move |&((_, &of), _)| of == device).map(move |((at, _), (&bytes, allocated))| {
             sum = sum.wrapping_add(bytes);
-            (at, told.filter(|_| is_told).unwrap_or(sum))
+            (at, allocated.filter(|_| has_totals).unwrap_or(sum))
         })
     }
 }
 
 impl Course {
     fn go_on(&mut self, at: u32, bytes: i64, allocated: Option<i64>, reserved: Option<i64>) {
-        let level = allocated.filter(|_| self.is_told).unwrap_or_else(|| self.end.wrapping_add(bytes));
+        let level = allocated.filter(|_| self.has_totals).unwrap_or_else(|| self.end.wrapping_add(bytes));
         if self.records == 0 {
             self.first = at;
             self.start = level.wrapping_sub(bytes);
@@ -203,8 +203,10 @@ impl Course {
         self.allocations += i64::from(bytes > 0);
         self.frees += i64::from(bytes < 0);
         self.allocated = self.allocated.wrapping_add(bytes.max(0));
-        if let Some(told) = allocated.filter(|&told| self.told_peak.is_none_or(|(most, _)| told > most)) {
-            self.told_peak = Some((told, at));
+        if let Some(total) =
+            allocated.filter(|&total| self.recorded_peak.is_none_or(|(most, _)| total > most))
+        {
+            self.recorded_peak = Some((total, at));
         }
         if let Some(reserved) = reserved {
             let idle = reserved.wrapping_sub(level);

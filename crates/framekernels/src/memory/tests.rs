@@ -27,7 +27,7 @@ fn records() -> impl Strategy<Value = Vec<Option<MemoryRecord>>> {
 
 /// A record, whose address and totals may be unknown.
 #[derive(Debug, Clone)]
-struct Told {
+struct Recorded {
     device: u32,
     after: i64,
     address: Option<u64>,
@@ -36,12 +36,12 @@ struct Told {
     reserved: Option<i64>,
 }
 
-fn told() -> impl Strategy<Value = Vec<Told>> {
+fn recorded() -> impl Strategy<Value = Vec<Recorded>> {
     let known = proptest::option::weighted(0.95, 0i64..60);
     let reserved = proptest::option::weighted(0.9, 50i64..54);
     let place = (0u32..2, 0i64..3, proptest::option::weighted(0.9, 0u64..3));
     let record = (place, -3i64..4, known, reserved).prop_map(
-        |((device, after, address), bytes, allocated, reserved)| Told {
+        |((device, after, address), bytes, allocated, reserved)| Recorded {
             device,
             after,
             address,
@@ -53,28 +53,28 @@ fn told() -> impl Strategy<Value = Vec<Told>> {
     proptest::collection::vec(record, 0..40)
 }
 
-fn records_of(told: &[Told]) -> Records {
+fn records_of(recorded: &[Recorded]) -> Records {
     let mut time = 0;
-    let times = told.iter().map(|record| {
+    let times = recorded.iter().map(|record| {
         time += record.after;
         time
     });
     Records {
         times: times.collect::<Vec<i64>>().into(),
-        devices: told.iter().map(|record| record.device).collect::<Vec<u32>>().into(),
-        addresses: told.iter().map(|record| record.address).collect(),
-        bytes: told.iter().map(|record| record.bytes).collect::<Vec<i64>>().into(),
-        allocated: told.iter().map(|record| record.allocated).collect(),
-        reserved: told.iter().map(|record| record.reserved).collect(),
+        devices: recorded.iter().map(|record| record.device).collect::<Vec<u32>>().into(),
+        addresses: recorded.iter().map(|record| record.address).collect(),
+        bytes: recorded.iter().map(|record| record.bytes).collect::<Vec<i64>>().into(),
+        allocated: recorded.iter().map(|record| record.allocated).collect(),
+        reserved: recorded.iter().map(|record| record.reserved).collect(),
     }
 }
 
 /// Place and time of each record of a device, and what was allocated after it.
-fn levels(records: &Records, told: &[Told], device: u32) -> Vec<(u32, i64, i64)> {
-    let of: Vec<usize> = (0..told.len()).filter(|&at| told[at].device == device).collect();
-    let is_told = of.iter().all(|&at| told[at].allocated.is_some());
-    let sum = |until: usize| of.iter().filter(|&&at| at <= until).map(|&at| told[at].bytes).sum::<i64>();
-    let level = |at: usize| told[at].allocated.filter(|_| is_told).unwrap_or_else(|| sum(at));
+fn levels(records: &Records, recorded: &[Recorded], device: u32) -> Vec<(u32, i64, i64)> {
+    let of: Vec<usize> = (0..recorded.len()).filter(|&at| recorded[at].device == device).collect();
+    let has_totals = of.iter().all(|&at| recorded[at].allocated.is_some());
+    let sum = |until: usize| of.iter().filter(|&&at| at <= until).map(|&at| recorded[at].bytes).sum::<i64>();
+    let level = |at: usize| recorded[at].allocated.filter(|_| has_totals).unwrap_or_else(|| sum(at));
     of.iter().map(|&at| (at as u32, records.times[at], level(at))).collect()
 }
 
@@ -82,20 +82,20 @@ fn first_most(levels: impl Iterator<Item = (u32, i64)>) -> Option<(i64, u32)> {
     levels.map(|(at, level)| (level, at)).max_by_key(|&(level, at)| (level, std::cmp::Reverse(at)))
 }
 
-fn check(course: &Course, told: &[Told], levels: &[(u32, i64, i64)], partners: &[u32]) {
-    let own: Vec<&Told> = levels.iter().map(|&(at, _, _)| &told[at as usize]).collect();
+fn check(course: &Course, recorded: &[Recorded], levels: &[(u32, i64, i64)], partners: &[u32]) {
+    let own: Vec<&Recorded> = levels.iter().map(|&(at, _, _)| &recorded[at as usize]).collect();
     assert_eq!(course.records, own.len() as i64);
     assert_eq!(course.allocations, own.iter().filter(|record| record.bytes > 0).count() as i64);
     assert_eq!(course.frees, own.iter().filter(|record| record.bytes < 0).count() as i64);
     assert_eq!(course.allocated, own.iter().map(|record| record.bytes.max(0)).sum::<i64>());
-    assert_eq!(course.is_told, own.iter().all(|record| record.allocated.is_some()));
+    assert_eq!(course.has_totals, own.iter().all(|record| record.allocated.is_some()));
     let peak = first_most(levels.iter().map(|&(at, _, level)| (at, level)));
     assert_eq!((!own.is_empty()).then_some((course.peak, course.peak_at)), peak);
-    let known = levels.iter().filter_map(|&(at, _, _)| Some((at, told[at as usize].allocated?)));
-    assert_eq!(course.told_peak, first_most(known));
+    let known = levels.iter().filter_map(|&(at, _, _)| Some((at, recorded[at as usize].allocated?)));
+    assert_eq!(course.recorded_peak, first_most(known));
     let most = own.iter().filter_map(|record| record.reserved).max();
     let idle = |most: i64| {
-        let full = levels.iter().filter(|&&(at, _, _)| told[at as usize].reserved == Some(most));
+        let full = levels.iter().filter(|&&(at, _, _)| recorded[at as usize].reserved == Some(most));
         full.map(|&(_, _, level)| most - level).max()
     };
     assert_eq!(course.reserved, most.and_then(|most| Some((most, idle(most)?))));
@@ -103,38 +103,39 @@ fn check(course: &Course, told: &[Told], levels: &[(u32, i64, i64)], partners: &
         assert_eq!((course.first, course.last), (first.0, last.0));
         assert_eq!((course.start, course.end), (first.2 - own[0].bytes, last.2));
     }
-    let placed = || levels.iter().filter(|&&(at, _, _)| told[at as usize].address.is_some());
-    assert_eq!(course.has_addresses, placed().any(|&(at, _, _)| told[at as usize].bytes != 0));
-    let open = placed().filter(|&&(at, _, _)| told[at as usize].bytes > 0 && partners[at as usize] == NONE);
-    let open: Vec<i64> = open.map(|&(at, _, _)| told[at as usize].bytes).collect();
+    let placed = || levels.iter().filter(|&&(at, _, _)| recorded[at as usize].address.is_some());
+    assert_eq!(course.has_addresses, placed().any(|&(at, _, _)| recorded[at as usize].bytes != 0));
+    let open =
+        placed().filter(|&&(at, _, _)| recorded[at as usize].bytes > 0 && partners[at as usize] == NONE);
+    let open: Vec<i64> = open.map(|&(at, _, _)| recorded[at as usize].bytes).collect();
     assert_eq!((course.open, course.open_allocations), (open.iter().sum(), open.len() as i64));
 }
 
 proptest! {
     #[test]
-    fn courses_are_those_of_the_curves(told in told()) {
-        let records = records_of(&told);
+    fn courses_are_those_of_the_curves(recorded in recorded()) {
+        let records = records_of(&recorded);
         let partners = records.partners(false);
         let courses = records.courses(2, &partners);
         for (course, device) in courses.iter().zip(0..) {
-            check(course, &told, &levels(&records, &told, device), &partners);
+            check(course, &recorded, &levels(&records, &recorded, device), &partners);
         }
         let is_alive = |&at: &u32| {
-            let Told { device, address, bytes, .. } = told[at as usize];
-            let peak = courses[device as usize].told_peak;
+            let Recorded { device, address, bytes, .. } = recorded[at as usize];
+            let peak = courses[device as usize].recorded_peak;
             let is_held = |(_, peak)| at <= peak && partners[at as usize] > peak;
             address.is_some() && bytes > 0 && peak.is_some_and(is_held)
         };
-        let alive: Vec<u32> = (0..told.len() as u32).filter(is_alive).collect();
+        let alive: Vec<u32> = (0..recorded.len() as u32).filter(is_alive).collect();
         prop_assert_eq!(records.alive(&courses, &partners), alive);
     }
 
     #[test]
-    fn curves_keep_what_is_seen(told in told(), most in 4usize..20) {
-        let records = records_of(&told);
+    fn curves_keep_what_is_seen(recorded in recorded(), most in 4usize..20) {
+        let records = records_of(&recorded);
         let courses = records.courses(2, &records.partners(false));
         for (course, device) in courses.iter().zip(0..) {
-            let levels = levels(&records, &told, device);
+            let levels = levels(&records, &recorded, device);
             let all: (Vec<u32>, Vec<i64>) = levels.iter().map(|&(at, _, level)| (at, level)).unzip();
             prop_assert_eq!(records.curve(device, course, None), all.clone());
             let (Some(&(_, start, _)), Some(&(_, end, _))) = (levels.first(), levels.last()) else { continue };
@@ -155,14 +156,14 @@ proptest! {
 
     #[test]
     fn what_is_held_is_that_of_the_last_record(
-        told in told(),
+        recorded in recorded(),
         mut times in proptest::collection::vec(0i64..60, 0..9),
     ) {
         times.sort_unstable();
-        let records = records_of(&told);
+        let records = records_of(&recorded);
         let courses = records.courses(2, &records.partners(false));
         for (course, device) in courses.iter().zip(0..) {
-            let levels = levels(&records, &told, device);
+            let levels = levels(&records, &recorded, device);
             let by = |&time: &i64| levels.iter().rfind(|level| level.1 <= time).map(|level| (level.0, level.2));
             let expected: Option<(Vec<u32>, Vec<i64>)> = times.iter().map(by).collect();
             prop_assert_eq!(records.held(device, course, &times), expected);

@@ -1,4 +1,4 @@
-//! What the ranges of the host come to on the GPU.
+//! The GPU time of ranges of the host.
 //!
 //! A range, of NVTX or of a profiler's annotation, encloses a call if it starts no later and ends no
 //! earlier: both ends count. It encloses calls of its own thread only, unless one thread started and

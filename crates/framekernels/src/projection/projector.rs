@@ -7,7 +7,7 @@ use super::{Call, Enclosure, HostRange, NONE, Projection, Work, project};
 /// A call is wanted, but has not come.
 const WANTED: u32 = NONE - 1;
 
-/// What the ranges of a group come to.
+/// Sums of the ranges of a group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GroupSums {
     /// Ranges of the group.
@@ -98,7 +98,7 @@ impl Projector {
         found
     }
 
-    /// What the ranges of each group come to.
+    /// The sums of the ranges of each group.
     pub fn sum(mut self) -> Vec<GroupSums> {
         self.resolve();
         let RangeTotals { ranges, all, own } = RangeTotals::find(&self.ranges, &self.calls, &self.work);

@@ -13,7 +13,7 @@ use crate::numbering::Numbering;
 #[derive(Debug, Default)]
 pub struct TimelineIndex {
     events: u32,
-    /// The combinations of values by which the tracks of each kind are told apart.
+    /// The combinations of values by which the tracks of each kind are distinguished.
     kinds: HashMap<u32, Numbering>,
     /// The track of each kind and number.
     numbers: HashMap<(u32, u32), u32>,

@@ -37,8 +37,11 @@ fn events_are_counted_by_kind_and_table() {
         for event in &events {
             *kinds.entry(format!("{} {}", event.phase, event.category).trim().to_owned()).or_default() += 1;
         }
-        let told = truth.events_by_kind.iter().filter(|(_, count)| **count > 0);
-        assert_eq!(told.map(|(kind, count)| ((*kind).to_owned(), *count)).collect::<BTreeMap<_, _>>(), kinds);
+        let stated = truth.events_by_kind.iter().filter(|(_, count)| **count > 0);
+        assert_eq!(
+            stated.map(|(kind, count)| ((*kind).to_owned(), *count)).collect::<BTreeMap<_, _>>(),
+            kinds
+        );
         assert_eq!(truth.events, events.len() as u64);
         let tables = |name: &str| truth.tables[name];
         assert_eq!(tables("ops"), of(&events, HOST_OPS).count() as u64);
@@ -199,17 +202,17 @@ fn steps_are_broken_down_by_priority() {
     for (events, truth) in traces() {
         let windows = windows(&events);
         assert_eq!(truth.steps.len(), windows.len());
-        for (told, &(start, end, gpu_ops)) in truth.steps.iter().zip(&windows) {
-            assert_eq!(told.parts, parts(&events, (start, end), role), "step {}", told.step);
+        for (stated, &(start, end, gpu_ops)) in truth.steps.iter().zip(&windows) {
+            assert_eq!(stated.parts, parts(&events, (start, end), role), "step {}", stated.step);
             let wide = |event: &Event| if is_collective_op(event) { Some(3) } else { role(event) };
             assert_eq!(
-                told.parts_with_collective_ops,
+                stated.parts_with_collective_ops,
                 parts(&events, (start, end), wide),
                 "step {}",
-                told.step
+                stated.step
             );
-            assert_eq!((told.start_ns, told.total_ns, told.gpu_ops), (start, end - start, gpu_ops));
-            assert_eq!(told.parts.iter().sum::<i64>(), told.total_ns);
+            assert_eq!((stated.start_ns, stated.total_ns, stated.gpu_ops), (start, end - start, gpu_ops));
+            assert_eq!(stated.parts.iter().sum::<i64>(), stated.total_ns);
         }
         let kernels: Vec<_> = of(&events, &["kernel"]).collect();
         let window = (windows[0].0, windows[windows.len() - 1].1);
@@ -233,7 +236,7 @@ fn steps_are_such_that_no_definition_drops_one() {
             assert!(pair[0].start_ns + pair[0].total_ns <= pair[1].start_ns);
         }
         let differs = |step: &StepTruth| step.parts != step.parts_with_collective_ops;
-        assert_eq!(truth.steps.iter().any(differs), truth.ranks > 1, "the two readings are told apart");
+        assert_eq!(truth.steps.iter().any(differs), truth.ranks > 1, "the two readings differ");
         let outlives =
             |step: &&StepTruth| step.start_ns + step.total_ns > step.host_start_ns + step.host_dur_ns;
         assert!(truth.steps.iter().filter(outlives).count() > 0, "kernels outlive their step");

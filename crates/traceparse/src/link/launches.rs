@@ -87,7 +87,7 @@ fn count_equal(external_ids: &Column<i64>, correlations: &Column<i64>) -> (u64, 
 pub(super) struct LaunchOps {
     /// Index of the op; [`NONE`] if there is none.
     pub(super) ops: Vec<u32>,
-    /// Whether the external id told the op, and not its time.
+    /// Whether the op was found by the external id and not by its time.
     pub(super) by_id: Vec<bool>,
 }
 

@@ -100,7 +100,7 @@ class Facts:
     @property
     @per_trace
     def kernels(self) -> pl.DataFrame:
-        """The classes of ``work.launches``, and what those of their kernels come to that count.
+        """The classes of ``work.launches``, and the sums of those of their kernels that count.
 
         Those count that are in whole steps and no communication.
 

@@ -55,12 +55,12 @@ def roofline(
 
 def summed(trace: "Trace", work: LimitedWork, by: str | Sequence[str]) -> pl.DataFrame:
     """The rows of :func:`roofline` for work whose limits are known."""
-    told = (*_OF_COSTS, *_OF_WORK)
-    of_ops = ["op_row", *(c for c in trace.ops.columns if c not in (*told, "row"))]
-    columns = check_by(by, [*told, *of_ops]) if by else []
+    known = (*_OF_COSTS, *_OF_WORK)
+    of_ops = ["op_row", *(c for c in trace.ops.columns if c not in (*known, "row"))]
+    columns = check_by(by, [*known, *of_ops]) if by else []
     work = refined(trace, work, [c for c in columns if c in of_ops])
-    # What the work is told by, under names that no figure has.
-    keys = {f"by_{c}": pl.col("name" if c == "op" else c) for c in columns if c in told}
+    # The columns of the groups, under names that no figure has.
+    keys = {f"by_{c}": pl.col("name" if c == "op" else c) for c in columns if c in known}
     keyed = work.table.with_columns(**keys)
     if columns:
         by_keys = [f"by_{c}" for c in columns]

@@ -137,8 +137,8 @@ def _of_lists(
     rows = taken(costing.rows_where(takes_list), "row")
     kernels = trace.gpu_ops.select("name", "op_row", "dur_ns").filter(pl.col("op_row").is_in(rows.implode()))
     names = kernels["name"].unique().drop_nulls()
-    told = [list_dtype(text) for text in names.cast(pl.String)]
-    entries = [register.add(ExternalHints(list_dtype=dtype)) if dtype else 0 for dtype in told]
+    dtypes = [list_dtype(text) for text in names.cast(pl.String)]
+    entries = [register.add(ExternalHints(list_dtype=dtype)) if dtype else 0 for dtype in dtypes]
     known = pl.DataFrame({"name": names, "entry": pl.Series(entries, dtype=pl.UInt32)}).filter(
         pl.col("entry") > 0
     )
@@ -166,8 +166,8 @@ def _of_launches(
     of, launches = classes_of(work.select("kernel", "grid"))
     launches = as_text(launches)
     order = launches["kernel"].rank("dense")
-    # A call is told by what it launched, the longest in front.
-    told = (
+    # The hints of a call are of what it launched, the longest in front.
+    by_call = (
         work.with_columns(of.alias("launch"), order.gather(of).alias("order"))
         .sort("dur_ns", "order", descending=[True, False], nulls_last=True)
         .group_by("row", maintain_order=True)
@@ -176,12 +176,12 @@ def _of_launches(
     )
     by = ["name", "input_dims", "launched"]
     entries: dict[tuple[object, ...], int] = {}
-    for call in told.unique(by, keep="first").iter_rows(named=True):
+    for call in by_call.unique(by, keep="first").iter_rows(named=True):
         launched = [(kernel or "", grid) for kernel, grid in launches[call["launch"]].iter_rows()]
         entry = _launched(call["name"] or "", call["input_dims"], launched, trace)
         if entry != NOTHING:
             entries[tuple(call[column] for column in by)] = register.add(entry)
-    return _numbered(told, by, entries)
+    return _numbered(by_call, by, entries)
 
 
 def _launched(

@@ -62,10 +62,10 @@ def _limited_trace(
 
 def _limited(costed: Costed, work: CostedWork, devices: list[DevicePeaks]) -> LimitedWork:
     pairs = work.paired(costed.ops["kind"])
-    found = work.told(pl.DataFrame(pairs.pairs())).rename({"kind": "of_kind", "class": "of_class"})
+    found = work.labelled(pl.DataFrame(pairs.pairs())).rename({"kind": "of_kind", "class": "of_class"})
     kinds = costed.kinds.rename({column: f"op_{column}" for column in FIGURES})
-    told = (kinds[found["of_kind"]], work.classes[found["of_class"]], found.drop("of_class"))
-    table = with_peaks(pl.concat(told, how="horizontal"), devices)
+    parts = (kinds[found["of_kind"]], work.classes[found["of_class"]], found.drop("of_class"))
+    table = with_peaks(pl.concat(parts, how="horizontal"), devices)
     moved = pl.col("op_bytes_read") + pl.col("op_bytes_written")
     in_l2 = [(pl.col(f"op_{column}") - pl.col("l2_bytes")).clip(0) for column in FIGURES[1:]]
     table = table.with_columns(

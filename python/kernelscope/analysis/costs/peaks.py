@@ -152,8 +152,8 @@ def with_peaks(work: pl.DataFrame, devices: list[DevicePeaks]) -> pl.DataFrame:
         "eligible": pl.Boolean,
         "limit_type": pl.String,
     }
-    told = kinds.hstack(pl.DataFrame(rows, schema=schema, orient="row"))
-    return work.join(told, on=by, how="left", nulls_equal=True, maintain_order="left")
+    limits = kinds.hstack(pl.DataFrame(rows, schema=schema, orient="row"))
+    return work.join(limits, on=by, how="left", nulls_equal=True, maintain_order="left")
 
 
 def _limits(peaks: DevicePeaks | None, kind: Mapping[str, object]) -> tuple[object, ...]:

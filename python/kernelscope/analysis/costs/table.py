@@ -52,7 +52,7 @@ def described(trace: "Trace", costed: Costed) -> pl.DataFrame:
     ops = pl.concat([costed.ops.select("op_row"), costed.kinds[costed.ops["kind"]]], how="horizontal")
     if ops.height and trace.gpu_ops.height:
         work = CostedWork(trace, costed)
-        found = work.told(pl.DataFrame(work.paired(costed.ops["kind"]).ops()))
+        found = work.labelled(pl.DataFrame(work.paired(costed.ops["kind"]).ops()))
     else:
         found = pl.DataFrame(schema=_OF_WORK).clear(ops.height)
     return as_text(pl.concat([ops, found], how="horizontal")).select(

@@ -36,9 +36,9 @@ class CostedWork:
     def __init__(self, trace: "Trace", costed: Costed) -> None:
         self._trace = trace
         work = trace.gpu_ops
-        told = [codes(work[column]).alias(str(at)) for at, column in enumerate(_CLASSES.values())]
+        labels = [codes(work[column]).alias(str(at)) for at, column in enumerate(_CLASSES.values())]
         busy = GpuWork(trace).on_devices.shared_ns()
-        frame = pl.DataFrame([work["dur_ns"], busy.alias("busy_ns"), costed.work.alias("op"), *told])
+        frame = pl.DataFrame([work["dur_ns"], busy.alias("busy_ns"), costed.work.alias("op"), *labels])
         self._pieces = _traceparse.WorkCosting(frame)
         first = pl.DataFrame(self._pieces.first())["first"]
         self.classes = work.select(**{name: pl.col(column) for name, column in _CLASSES.items()})[first]
@@ -66,7 +66,7 @@ class CostedWork:
     def _marked(self) -> pl.DataFrame:
         return with_kernel_math(self.classes.with_columns(name="kernel"))
 
-    def told(self, found: pl.DataFrame) -> pl.DataFrame:
+    def labelled(self, found: pl.DataFrame) -> pl.DataFrame:
         """Replaces ``cores`` and ``math`` as numbers by ``tensor_cores`` and ``math`` as types."""
         names = pl.Series([None, *self.maths], dtype=pl.String)
         known = pl.when(pl.col("cores") == 2).then(True).when(pl.col("cores") == 0).then(False)

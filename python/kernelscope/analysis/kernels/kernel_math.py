@@ -114,5 +114,5 @@ def with_kernel_math(kernels: pl.DataFrame) -> pl.DataFrame:
     names = kernels["name"].unique()
     found = [kernel_math(text or "") for text in names]
     schema = {"tensor_cores": pl.Boolean, "math": pl.String}
-    told = names.to_frame().hstack(pl.DataFrame(found, schema=schema, orient="row"))
-    return kernels.join(told, on="name", how="left", nulls_equal=True, maintain_order="left")
+    described = names.to_frame().hstack(pl.DataFrame(found, schema=schema, orient="row"))
+    return kernels.join(described, on="name", how="left", nulls_equal=True, maintain_order="left")

@@ -107,7 +107,7 @@ def _on_tensor_cores(trace: "Trace", kinds: pl.DataFrame, count: int) -> pl.Seri
 
     Columns: of ``kinds``, needs ``name``, ``device`` and ``group``.
     """
-    told = kernel_flags(kinds, trace.devices).group_by("group")
-    told = told.agg(pl.col("tensor_cores").any(ignore_nulls=False))
+    flags = kernel_flags(kinds, trace.devices).group_by("group")
+    flags = flags.agg(pl.col("tensor_cores").any(ignore_nulls=False))
     unknown = pl.repeat(None, count, dtype=pl.Boolean, eager=True)
-    return unknown.scatter(told["group"], told["tensor_cores"]).alias("tensor_cores")
+    return unknown.scatter(flags["group"], flags["tensor_cores"]).alias("tensor_cores")

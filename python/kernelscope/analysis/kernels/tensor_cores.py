@@ -75,9 +75,9 @@ def is_nvidia(devices: pl.DataFrame) -> pl.DataFrame:
 
 def _says_amd() -> pl.Expr:
     named = pl.col("name").cast(pl.String).str.contains("(?i)amd|radeon|gfx")
-    told = (pl.col("warp_size") == 64) | named
+    is_amd = (pl.col("warp_size") == 64) | named
     # A GPU that the recorder did not describe is of the make of those it did.
-    return pl.when(pl.col("warp_size").is_null()).then(told.any()).otherwise(told.fill_null(value=False))
+    return pl.when(pl.col("warp_size").is_null()).then(is_amd.any()).otherwise(is_amd.fill_null(value=False))
 
 
 def kernel_flags(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
@@ -92,11 +92,11 @@ def kernel_flags(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
     of_kernel, kinds = classes_of(kernels[["name", "device"]])
     makes = devices.select_seq("device", _says_amd().alias("amd"), pl.col("compute_major") >= 9).rows()
     amd, recent = ({make[0] for make in makes if make[at]} for at in (1, 2))
-    told = [
+    flags = [
         _uses_tensor_cores(name, is_amd=device in amd, is_recent=device in recent)
         for name, device in kinds.iter_rows()
     ]
-    return kernels.with_columns(tensor_cores=pl.Series(told, dtype=pl.Boolean)[of_kernel])
+    return kernels.with_columns(tensor_cores=pl.Series(flags, dtype=pl.Boolean)[of_kernel])
 
 
 def _uses_tensor_cores(name: str | None, *, is_amd: bool, is_recent: bool) -> bool | None:

@@ -67,9 +67,9 @@ def memory_timeline(trace: "Trace", *, max_points: int | None = None) -> pl.Data
 def _curve(records: AllocatorRecords, device: int, max_points: int | None) -> pl.DataFrame:
     """The memory of one device after each of its records, or some of them."""
     levels = records.curve(device, most=max_points)
-    told = records.frame.select("start_ns", "row", reserved_bytes="total_reserved_bytes")[levels["at"]]
-    source = _source(is_told=records.courses["is_told"][device])
-    return told.select(
+    recorded = records.frame.select("start_ns", "row", reserved_bytes="total_reserved_bytes")[levels["at"]]
+    source = _source(has_totals=records.courses["has_totals"][device])
+    return recorded.select(
         pl.lit(records.devices[device], pl.String).alias("device"),
         "start_ns",
         levels["allocated_bytes"],
@@ -79,8 +79,8 @@ def _curve(records: AllocatorRecords, device: int, max_points: int | None) -> pl
     )
 
 
-def _source(*, is_told: bool) -> str:
-    return "recorded" if is_told else "summed"
+def _source(*, has_totals: bool) -> str:
+    return "recorded" if has_totals else "summed"
 
 
 def memory_summary(trace: "Trace") -> pl.DataFrame:
@@ -123,9 +123,9 @@ def _course(records: pl.DataFrame, course: dict[str, Any]) -> dict[str, Any]:
         "peak_ns": peak["start_ns"],
         "peak_step": peak["step"],
         "peak_row": peak["row"],
-        "start_bytes": course["start_bytes"] if course["is_told"] else None,
+        "start_bytes": course["start_bytes"] if course["has_totals"] else None,
         "end_bytes": course["end_bytes"],
-        "source": _source(is_told=course["is_told"]),
+        "source": _source(has_totals=course["has_totals"]),
     }
     # Nothing is known of what was freed where addresses were not recorded.
     if course["has_addresses"]:

@@ -83,7 +83,7 @@ def memory_peak(trace: "Trace", by: str | Sequence[str] = ("op",)) -> pl.DataFra
     held = alive.group_by(keys).agg(pl.col("bytes").sum(), pl.len().cast(pl.Int64).alias("allocations"))
     of_device = alive.group_by("device").agg(pl.col("bytes").sum().alias("_held"))
     devices = pl.Series("device", known.devices, dtype=pl.String)
-    peaks = known.courses.select(devices, "has_addresses", _total="told_peak_bytes")
+    peaks = known.courses.select(devices, "has_addresses", _total="recorded_peak_bytes")
     older = (
         peaks.filter(pl.col("has_addresses") & pl.col("device").is_not_null())
         .join(of_device, on="device", how="left")

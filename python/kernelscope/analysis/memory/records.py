@@ -87,9 +87,9 @@ class AllocatorRecords:
     def _placed(self) -> tuple[list[str | None], pl.Series]:
         """The devices, and the place among them of that of each record."""
         pairs = classes_of(self._known.select("device_type", "device_id"))
-        told = pairs.keys.select(device_label()).to_series()
-        devices = told.unique().sort(nulls_last=False)
-        places = (told.rank("dense") - 1 + devices.null_count()).fill_null(0).cast(pl.UInt32)
+        labels = pairs.keys.select(device_label()).to_series()
+        devices = labels.unique().sort(nulls_last=False)
+        places = (labels.rank("dense") - 1 + devices.null_count()).fill_null(0).cast(pl.UInt32)
         return devices.to_list(), pairs.spread(places)
 
     @property
@@ -113,9 +113,9 @@ class AllocatorRecords:
         """What became of the memory of each device, in their order.
 
         Columns: ``records``, ``allocations``, ``frees``, ``allocated_bytes`` (of all allocations together),
-            ``is_told`` (whether each record tells what was allocated; else they are summed, from 0 on),
+            ``has_totals`` (whether each record gives what is allocated; else they are summed, from 0 on),
             ``start_bytes``, ``end_bytes``, ``peak_bytes``, ``peak_at`` (a place in ``frame``),
-            ``told_peak_bytes`` (the most that a record tells), ``peak_reserved_bytes``,
+            ``recorded_peak_bytes`` (the most that a record gives), ``peak_reserved_bytes``,
             ``fragmentation_bytes`` (reserved but not allocated when most was reserved), ``has_addresses``,
             ``open_bytes`` and ``open_allocations`` (not freed).
         Units: bytes.
@@ -135,7 +135,7 @@ class AllocatorRecords:
         return None if found is None else pl.DataFrame(found)
 
     def alive(self) -> pl.Series:
-        """The places in ``frame`` of what was allocated at the told peak of its device."""
+        """The places in ``frame`` of what was allocated at the recorded peak of its device."""
         return taken(self._records.alive(), "at")
 
     def partners(self, *, anywhere: bool = False) -> pl.Series:

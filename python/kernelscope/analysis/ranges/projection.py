@@ -1,4 +1,4 @@
-"""What the ranges of the host come to on the GPU."""
+"""The GPU time of ranges of the host."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -60,7 +60,7 @@ def nvtx_projection(trace: "Trace", *, innermost: bool = False, domain: str | No
 def nvtx_table(
     trace: "Trace", by: str | list[str] | tuple[str, ...] = ("domain", "name"), *, domain: str | None = None
 ) -> pl.DataFrame:
-    """What ranges come to on the GPU, summed over those that agree in the columns ``by``.
+    """Returns the GPU time of ranges, summed over those that agree in the columns ``by``.
 
     Ranges of one name inside one another count their common work once each in ``gpu_span_ns`` and
     ``gpu_busy_ns``; ``gpu_exclusive_ns`` has every piece of work once.
@@ -97,9 +97,9 @@ def range_sums(trace: "Trace", by: Sequence[str], *, domain: str | None = None) 
     Order: by the first range of each.
     """
     ranges = _recorded_ranges(trace, ("track", "pid", "start_ns", "dur_ns", *by), domain)
-    # What is the same in all rows tells none apart, and need not be looked at.
-    told = [name for name in by if ranges[name].null_count() < ranges.height]
-    codes = {f"by_{name}": pl.col(name).to_physical() for name in told}
+    # A column that is null in all rows need not be looked at.
+    varying = [name for name in by if ranges[name].null_count() < ranges.height]
+    codes = {f"by_{name}": pl.col(name).to_physical() for name in varying}
     sums = pl.DataFrame(_projector(trace, ranges, codes).sums())
     return pl.concat([ranges.select(by)[sums["first"]], sums.drop("first")], how="horizontal")
 

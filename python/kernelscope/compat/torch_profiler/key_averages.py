@@ -68,7 +68,7 @@ def key_averages(
     Rows are operators, annotations, Python frames, runtime calls and GPU work, by name. Python
     frames and runtime calls nest with operators here, so self times differ from those of
     :func:`op_table`. Allocations during no event are the row ``[memory]``. From torch 2.15 on,
-    torch leaves Python frames out unless told otherwise: so does ``include_python_functions=False``.
+    torch leaves Python frames out unless asked for them: so does ``include_python_functions=False``.
 
     Columns: ``name``, ``device`` (cpu or gpu), ``is_annotation``, ``input_shapes`` (if asked for;
         null where none were recorded), ``stack`` (if asked for: the innermost ``group_by_stack_n`` frames,

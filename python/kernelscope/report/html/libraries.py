@@ -41,7 +41,7 @@ def check_libraries() -> None:
 
 
 def packed_libraries() -> dict[str, bytes]:
-    """Each library by name, compressed and encoded. Whoever asks while they are packed waits.
+    """Each library by name, compressed and encoded. Other threads that ask meanwhile wait.
 
     Raises: InvalidArgumentError: a package is not installed.
     """

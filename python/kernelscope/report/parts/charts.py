@@ -76,13 +76,13 @@ def donut_height(slices: int) -> int:
 
 
 def distinct(names: list[str]) -> list[str]:
-    """``names`` told apart: Plotly adds up slices, and bars, of one label."""
+    """``names`` with numbers behind those that stand twice: Plotly adds up slices, and bars, of one label."""
     seen: Counter[str] = Counter()
-    told: list[str] = []
+    found: list[str] = []
     for name in names:
         seen[name] += 1
-        told.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return told
+        found.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return found
 
 
 def slice_trace(names: Sequence[str], values: Sequence[float], colors: Sequence[str]) -> dict[str, Any]:
@@ -108,14 +108,14 @@ def icicle(names: Sequence[str], parents: Sequence[int], values: Sequence[int]) 
     total = sum(value for value, parent in zip(values, parents, strict=True) if parent < 0)
     # Frames of one name have one colour, in every stack.
     colors = {name: PALETTE[crc32(name.encode()) % len(PALETTE)] for name in set(names)}
-    told = {value: format_ns(value) for value in {total, *values}}
+    formatted = {value: format_ns(value) for value in {total, *values}}
     return {
         "type": "icicle",
         "ids": ["all", *(str(index) for index in range(len(names)))],
         "parents": ["", *("all" if parent < 0 else str(parent) for parent in parents)],
         "labels": ["all", *names],
         "values": [total, *values],
-        "customdata": [told[value] for value in (total, *values)],
+        "customdata": [formatted[value] for value in (total, *values)],
         "branchvalues": "total",
         "hovertemplate": "%{label}<br>%{customdata}, %{percentRoot} of all<extra></extra>",
         "tiling": {"orientation": "v", "pad": 1},

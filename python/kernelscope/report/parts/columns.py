@@ -287,6 +287,6 @@ COLUMNS: dict[str, Column] = {
     **{name: Column(title, "count", what) for name, (title, what) in _COUNTS.items()},
     **{name: Column(title, "bytes", what) for name, (title, what) in _SIZES.items()},
     **_RATES,
-    **{name: Column(*told) for name, told in CLUSTER_COLUMNS.items()},
+    **{name: Column(*column) for name, column in CLUSTER_COLUMNS.items()},
 }
 """Every column by its name in the frames of :mod:`kernelscope.analysis`."""

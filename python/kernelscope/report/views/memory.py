@@ -154,7 +154,7 @@ def _curve(curve: pl.DataFrame, device: str, origin: int) -> Figure:
         values = curve[column].to_list()
         if not any(values):
             continue
-        told = {value: format_bytes(value) for value in set(values)}
+        formatted = {value: format_bytes(value) for value in set(values)}
         traces.append(
             {
                 "type": "scatter",
@@ -163,7 +163,7 @@ def _curve(curve: pl.DataFrame, device: str, origin: int) -> Figure:
                 "line": {"shape": "hv", "color": color, "width": 1.5},
                 "x": moments,
                 "y": [None if value is None else round(value / size, 6) for value in values],
-                "customdata": [told[value] for value in values],
+                "customdata": [formatted[value] for value in values],
                 "hovertemplate": f"%{{x}} {time}<br>{name}: %{{customdata}}<extra></extra>",
             }
         )

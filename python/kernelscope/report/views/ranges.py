@@ -22,7 +22,7 @@ PAGE_ORDER = 86
 PAGE = Page(
     "ranges",
     "NVTX ranges",
-    "NVTX ranges of the program, their time on the host and what they come to on the GPU.",
+    "NVTX ranges of the program, their time on the host and on the GPU.",
 )
 _COLUMNS = (
     "name", "domain", "ranges", "gpu_exclusive_ns", "gpu_busy_ns", "gpu_span_ns", "dur_ns", "launches",

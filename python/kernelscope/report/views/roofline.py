@@ -36,7 +36,7 @@ def page(trace: "Trace") -> list[Part]:
 
 
 def roofline_parts(trace: "Trace", answers: RooflineAnswers) -> list[Part]:
-    """The roofline by whatever the rows of ``answers`` are."""
+    """The roofline of the rows of ``answers``."""
     if answers.table.is_empty():
         text = "No GPU work has an operator, so there is nothing to hold against the roofs."
         lacks = missing.notes(trace, "roofline", "kernels", "operators", "links")

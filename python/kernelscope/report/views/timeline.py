@@ -177,5 +177,5 @@ class Timeline(Part):
 def _texts(column: pl.Series) -> tuple[dict[str, list[Any]], pl.Series]:
     """The distinct texts of a column as :func:`texts` tells them, and which of them each row has."""
     classes = classes_of(column.to_frame())
-    told = texts(classes.keys.to_series())
-    return told, classes.spread(pl.Series(told["of"], dtype=pl.UInt32))
+    distinct = texts(classes.keys.to_series())
+    return distinct, classes.spread(pl.Series(distinct["of"], dtype=pl.UInt32))

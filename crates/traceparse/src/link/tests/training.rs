@@ -34,7 +34,7 @@ fn without_arrows_thread_and_number_tell_and_the_last_forward_op_wins() {
 }
 
 #[test]
-fn a_number_on_two_threads_is_told_apart_by_what_other_numbers_teach() {
+fn a_number_on_two_threads_is_resolved_by_other_numbers() {
     let mut t = Tiny::default();
     let first = t.op("aten::mm", 7, 0..10, |r| r.sequence = Some(1));
     t.op("aten::mm", 9, 0..10, |r| r.sequence = Some(1));
