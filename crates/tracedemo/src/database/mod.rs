@@ -4,30 +4,118 @@
 //! in the text. All processes count correlation ids from the same number, as real ones do, so that ids of
 //! different processes meet.
 
-mod event;
 mod nsys;
 mod nvprof;
-mod truth;
-
-pub use truth::{DatabaseKind, DatabaseTruth, ProcessTruth};
+mod rows;
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use rusqlite::Connection;
+use serde_json::{Value, json};
 
 use crate::library::Library;
 use crate::model::{Config, build};
 use crate::options::DemoOptions;
 use crate::rank::{check, finish, play_steps, process, timeline, write_complete};
 use crate::timeline::MOVED;
-use event::{Event, Tables};
-use nsys::Nsys;
-use nvprof::Nvprof;
+use crate::truth::Truth;
+use rows::{Database, Rows};
 
 /// When the job begins, after the start of the recording.
 const JOB_START_NS: i64 = 2_345_678_901;
+
+/// Which recorder's database is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatabaseKind {
+    /// Nsight Systems, as `nsys export --type sqlite` writes it, schema 3.24.
+    Nsys,
+    /// nvprof, as `nvprof -o` writes it.
+    Nvprof,
+}
+
+impl DatabaseKind {
+    /// Every kind.
+    pub const ALL: [Self; 2] = [Self::Nsys, Self::Nvprof];
+
+    /// Name of the kind in options.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nsys => "nsys",
+            Self::Nvprof => "nvprof",
+        }
+    }
+}
+
+/// The truth of one process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessTruth {
+    /// Process id.
+    pub pid: i64,
+    /// What is true of its rank. Of the JSON there is nothing to say.
+    pub truth: Truth,
+}
+
+impl ProcessTruth {
+    /// NVTX ranges of the process.
+    #[must_use]
+    pub fn ranges(&self) -> u64 {
+        let calls = self.truth.ops.values().chain(self.truth.annotations.values());
+        calls.map(|totals| totals.calls).sum()
+    }
+
+    fn to_json(&self) -> Value {
+        /// What is said of the whole file, or of JSON alone.
+        const LEFT_OUT: [&str; 8] = [
+            "truth_version",
+            "layout",
+            "json_bytes",
+            "events",
+            "events_by_kind",
+            "tables",
+            "forward_backward_pairs",
+            "peak_device_bytes",
+        ];
+        let mut object = self.truth.to_json();
+        if let Some(object) = object.as_object_mut() {
+            for key in LEFT_OUT {
+                object.remove(key);
+            }
+            object.insert("pid".to_owned(), self.pid.into());
+            object.insert("ranges".to_owned(), self.ranges().into());
+        }
+        object
+    }
+}
+
+/// The truth of a database. All times are in nanoseconds of its clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseTruth {
+    /// The recorder.
+    pub kind: &'static str,
+    /// Seed of the options.
+    pub seed: u64,
+    /// Size of the file.
+    pub file_bytes: u64,
+    /// The processes, in order of rank.
+    pub processes: Vec<ProcessTruth>,
+}
+
+impl DatabaseTruth {
+    /// The truth as a JSON object.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        json!({
+            "truth_version": 1,
+            "kind": self.kind,
+            "seed": self.seed,
+            "file_bytes": self.file_bytes,
+            "processes": self.processes.iter().map(ProcessTruth::to_json).collect::<Vec<_>>(),
+        })
+    }
+}
 
 /// Writes a database of about `options.size_bytes` at `path` and returns what is true of it.
 ///
@@ -50,9 +138,9 @@ pub fn write_database(
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     write_complete(path, |path| {
-        let mut truth = write_ranks(path, kind, options, progress)?;
-        truth.file_bytes = fs::metadata(path)?.len();
-        Ok(truth)
+        let processes = write_ranks(path, kind, options, progress)?;
+        let file_bytes = fs::metadata(path)?.len();
+        Ok(DatabaseTruth { kind: kind.name(), seed: options.seed, file_bytes, processes })
     })
 }
 
@@ -61,31 +149,31 @@ fn write_ranks(
     kind: DatabaseKind,
     options: &DemoOptions,
     progress: &mut dyn FnMut(u64) -> bool,
-) -> io::Result<DatabaseTruth> {
+) -> io::Result<Vec<ProcessTruth>> {
     let connection = Connection::open(path).map_err(io::Error::other)?;
     // The file is complete or it is nothing: there is no state to come back to.
     let pragmas = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -8192; BEGIN";
     connection.execute_batch(pragmas).map_err(io::Error::other)?;
-    let mut tables: Box<dyn Tables + '_> = match kind {
-        DatabaseKind::Nsys => Box::new(Nsys::new(&connection, options.ranks).map_err(io::Error::other)?),
-        DatabaseKind::Nvprof => Box::new(Nvprof::new(&connection).map_err(io::Error::other)?),
+    let recorder = match kind {
+        DatabaseKind::Nsys => nsys::NSYS,
+        DatabaseKind::Nvprof => nvprof::NVPROF,
     };
-    let mut truth = DatabaseTruth::new(kind, options);
-    let mut steps = options.steps;
+    let mut database = Database::new(&connection, &recorder).map_err(io::Error::other)?;
+    let mut processes: Vec<ProcessTruth> = Vec::new();
     let mut end_ns = 0;
     for rank in 0..options.ranks {
         let size_bytes = options.size_bytes / u64::from(options.ranks) * u64::from(rank + 1);
+        let steps = options.steps.or(processes.first().map(|first| first.truth.steps.len() as u64));
         let options = DemoOptions { rank, steps, layers: Some(options.layer_count()), ..options.clone() };
-        let (process, rank_end_ns) = write_rank(&options, size_bytes, &connection, &mut *tables, progress)?;
-        steps = Some(process.truth.steps.len() as u64);
+        let (process, rank_end_ns) = write_rank(&options, size_bytes, &connection, &mut database, progress)?;
         end_ns = end_ns.max(rank_end_ns);
-        truth.processes.push(process);
+        processes.push(process);
     }
-    tables.end(end_ns + 1_000_000).map_err(io::Error::other)?;
-    drop(tables);
+    database.write_once(process(options), "end", end_ns + 1_000_000).map_err(io::Error::other)?;
+    drop(database);
     connection.execute_batch("COMMIT").map_err(io::Error::other)?;
     connection.close().map_err(|(_, error)| io::Error::other(error))?;
-    Ok(truth)
+    Ok(processes)
 }
 
 /// Writes one rank, until the file has `size_bytes`; returns its truth and when it ends.
@@ -93,24 +181,30 @@ fn write_rank(
     options: &DemoOptions,
     size_bytes: u64,
     connection: &Connection,
-    tables: &mut dyn Tables,
+    database: &mut Database<'_>,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> io::Result<(ProcessTruth, i64)> {
     let process = process(options);
     let library = Library::new(options.layout, process).with_shapes();
     let model = build(Config::new(options.layer_count(), options.ranks), library);
-    let events: Vec<Event> = model.library.shapes.iter().flatten().map(Event::of).collect();
+    let shapes = model.library.shapes.as_deref().unwrap_or_default();
+    // Texts are numbered when the first event needs them.
+    let mut rows: Vec<Option<Rows>> = shapes.iter().map(|_| None).collect();
     let mut timeline = timeline(options, &model, JOB_START_NS);
-    tables.begin(process).map_err(io::Error::other)?;
+    database.write_once(process, "process", 0).map_err(io::Error::other)?;
     play_steps(options, size_bytes, &model, &mut timeline, progress, |records| {
         for record in records.in_order().filter(|record| record.template != MOVED) {
-            let event = events.get(record.template as usize).unwrap_or(&Event::Other);
-            tables.event(process, event, record).map_err(io::Error::other)?;
+            let (shape, rows) = (&shapes[record.template as usize], &mut rows[record.template as usize]);
+            let rows = match rows {
+                Some(rows) => rows,
+                None => rows.insert(database.rows(process, shape).map_err(io::Error::other)?),
+            };
+            database.write(rows, shape, record).map_err(io::Error::other)?;
         }
         file_size(connection).map_err(io::Error::other)
     })?;
     let end_ns = timeline.now_ns().max(timeline.gpu_end_ns());
-    Ok((ProcessTruth::new(process.pid, finish(options, &model, timeline)), end_ns))
+    Ok((ProcessTruth { pid: process.pid, truth: finish(options, &model, timeline) }, end_ns))
 }
 
 /// Bytes of the file so far.
