@@ -159,6 +159,8 @@ GOLDENS: dict[str, tuple[str, tuple[Any, ...], tuple[int, int, int]]] = {
         (9600, 6400 + 640 + 40, 6400),
     ),
     "sum": ("aten::sum", (([5, 128], F), V([0]), V(True), None), (640, 2560, 512)),
+    # types by their numbers: float64 is 7, float8_e4m3fn 24
+    "sum, widened": ("aten::sum", (([5, 128], F), V([0]), V(True), V(7)), (640, 2560, 1024)),
     "mean": ("aten::mean", (A, None), (513, 1024, 2)),
     "argmax": ("aten::argmax", (A, V(1), V(False)), (512, 1024, 64)),
     # rows of 64: 6 steps of merging
@@ -214,6 +216,8 @@ GOLDENS: dict[str, tuple[str, tuple[Any, ...], tuple[int, int, int]]] = {
         (9 * 128, 128, 512),
     ),
     "copy": ("aten::copy_", (([8, 64], F), A, V(False)), (0, 1024, 2048)),
+    "to": ("aten::to", (A, V(6), V(False), V(False)), (0, 1024, 2048)),
+    "to, without a type": ("aten::to", (A, V(False), V(False)), (0, 1024, 1024)),
     "view": ("aten::view", (A, V([512])), (0, 0, 0)),
     "constant_pad_nd": ("aten::constant_pad_nd", (A, V([0, 64]), V(0.0)), (0, 1024, 2048)),
     "zero": ("aten::zero_", (A,), (0, 0, 1024)),
@@ -265,6 +269,14 @@ GOLDENS: dict[str, tuple[str, tuple[Any, ...], tuple[int, int, int]]] = {
             *(None, None, V(15), V(True)),
         ),
         (524288, 2048 + 8192 + 8, 2048),
+    ),
+    "scaled_mm to fp8": (
+        "aten::_scaled_mm",
+        (
+            *(([16, 128], "c10::Float8_e4m3fn"), ([128, 64], "c10::Float8_e4m3fn"), ([], F), ([], F)),
+            *(None, None, V(24), V(True)),
+        ),
+        (262144, 2048 + 8192 + 8, 1024),
     ),
     "fp8_quant": (
         "_C::static_scaled_fp8_quant",

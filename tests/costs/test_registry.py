@@ -25,12 +25,11 @@ from kernelscope.costs import (
 from kernelscope.costs.attention import Mask, attended_pairs, attention_flops
 from kernelscope.costs.bind import NO_VALUE, bind, parse_value
 from kernelscope.costs.communication import bus_factor, collective_kind, message_bytes
-from kernelscope.costs.dtypes import BFLOAT16, FLOAT32, find_dtype, promote
 from kernelscope.costs.mixture_of_experts import experts_flops, experts_used
 from kernelscope.costs.recurrent import recurrent_layer_flops
 from kernelscope.costs.state_space import selective_scan_flops
 from kernelscope.costs.triton import fused_operators
-from kernelscope.costs.types import UNKNOWN_DTYPE
+from kernelscope.costs.types import BFLOAT16, FLOAT32, UNKNOWN_DTYPE, find_dtype, promote
 from kernelscope.errors import InvalidArgumentError
 
 X = "[[8, 64]]", '["float"]'

@@ -33,9 +33,17 @@ from kernelscope.costs import (
 )
 from kernelscope.costs.bind import Arg, Call, bind
 from kernelscope.costs.conventions import CONVENTIONS, ConventionName
-from kernelscope.costs.dtypes import find_dtype
 from kernelscope.costs.registry import Model, find_model, load_models, models, operator
-from kernelscope.costs.types import LARGEST, UNKNOWN_DTYPE, Cost, DType, ShapeError, Status, Tensor
+from kernelscope.costs.types import (
+    LARGEST,
+    UNKNOWN_DTYPE,
+    Cost,
+    DType,
+    ShapeError,
+    Status,
+    Tensor,
+    find_dtype,
+)
 
 __all__ = [
     "CONVENTIONS",
@@ -160,7 +168,7 @@ def _needs_types(cost: Cost, call: Call, model: Model) -> bool:
             return cast("Arg", tuple(typed(item) for item in arg))
         return arg
 
-    again = model.function(call.with_args([typed(arg) for arg in call.args]))
+    again = model.function(replace(call, args=[typed(arg) for arg in call.args]))
     return again != cost
 
 

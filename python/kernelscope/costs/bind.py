@@ -6,12 +6,21 @@ for it learns so by :class:`~kernelscope.costs.types.ShapeError`.
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import isfinite, prod
 from typing import Final, NoReturn, cast
 
-from kernelscope.costs.dtypes import find_dtype
-from kernelscope.costs.types import LARGEST, UNKNOWN_DTYPE, DType, ShapeError, Tensor
+from kernelscope.costs.types import (
+    LARGEST,
+    SCALAR_TYPES,
+    UNKNOWN_DTYPE,
+    DType,
+    ShapeError,
+    Tensor,
+    find_dtype,
+)
 
 Value = bool | int | float | str | tuple["Value", ...] | None
 
@@ -53,14 +62,10 @@ def parse_value(text: str) -> Value | _Unread:
         return text == "True"
     if text == "None":
         return None
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return UNREAD
+    for read in (int, float):
+        with suppress(ValueError):
+            return read(text)
+    return UNREAD
 
 
 # Many operators have the same types, strides or values. Nobody changes what is given.
@@ -113,10 +118,7 @@ def _tensor(dims: object, type_name: object, strides: object) -> Tensor | _Unrea
 
 
 def _is_nested(dims: object) -> bool:
-    if not isinstance(dims, list):
-        return False
-    entries = cast("list[object]", dims)
-    return bool(entries) and isinstance(entries[0], list)
+    return isinstance(dims, list) and isinstance(_at(cast("list[object]", dims), 0), list)
 
 
 def _tensors(dims: list[object], strides: object, dtype: DType | None) -> tuple[Tensor, ...] | _Unread:
@@ -156,46 +158,27 @@ def shape_of_input(input_dims: str | None, index: int) -> tuple[int, ...] | None
     return _sizes(entry) if entry != [] and not _is_nested(entry) else None
 
 
+@dataclass(frozen=True, slots=True)
 class Call:
     """The recorded inputs of one call of an operator, by position as in its schema.
 
-    ``inplace`` distinguishes ``add_`` from ``add``; ``output_dims`` is the result's shape where the caller
-    knows it from elsewhere, ``hints`` are numbers that it found outside the inputs (docs/costs.md lists
-    them), and ``dense`` holds under conventions that take every product as dense and real: no masks, no
-    complex arithmetic.
+    ``output_dims`` is the result's shape where the caller knows it from elsewhere, ``hints`` are numbers that
+    it found outside the inputs (docs/costs.md lists them), and ``dense`` holds under conventions that take
+    every product as dense and real: no masks, no complex arithmetic.
     """
 
-    __slots__ = ("args", "dense", "hints", "inplace", "name", "output_dims", "values_recorded")
+    name: str
+    args: Sequence[Arg]
+    values_recorded: bool = True
+    output_dims: tuple[int, ...] | None = None
+    hints: Mapping[str, int] = field(default_factory=dict[str, int])
+    dense: bool = False
 
-    def __init__(
-        self,
-        name: str,
-        args: Sequence[Arg],
-        *,
-        values_recorded: bool = True,
-        output_dims: tuple[int, ...] | None = None,
-        hints: Mapping[str, int] | None = None,
-        dense: bool = False,
-    ) -> None:
-        self.name = name
-        self.args = args
-        self.values_recorded = values_recorded
-        self.output_dims = output_dims
-        self.hints = hints or {}
-        self.dense = dense
-        base = name.rpartition("::")[2].partition(".")[0]
-        self.inplace = base.endswith("_") and not base.endswith("__")
-
-    def with_args(self, args: Sequence[Arg]) -> "Call":
-        """The same call with other inputs."""
-        return Call(
-            self.name,
-            args,
-            values_recorded=self.values_recorded,
-            output_dims=self.output_dims,
-            hints=self.hints,
-            dense=self.dense,
-        )
+    @property
+    def inplace(self) -> bool:
+        """Whether it is the form that ends in ``_``, such as ``add_``."""
+        base = self.name.rpartition("::")[2].partition(".")[0]
+        return base.endswith("_") and not base.endswith("__")
 
     def fail(self, problem: str) -> NoReturn:
         """Raise ShapeError with ``problem``."""
@@ -254,11 +237,17 @@ class Call:
                 found.extend(item for item in arg if isinstance(item, Tensor))
         return found
 
+    def last_tensor(self, first: int) -> Tensor | None:
+        """The last tensor among the inputs from ``first`` on, where that of ``out=`` stands."""
+        return next((arg for arg in reversed(self.args[first:]) if isinstance(arg, Tensor)), None)
+
+    def scalar_type(self, index: int) -> DType | None:
+        """The element type whose number stands at ``index``, or None."""
+        arg = self.arg(index)
+        return SCALAR_TYPES.get(arg) if type(arg) is int else None
+
     def _value(self, index: int, default: Value | _Unread) -> Value:
-        if index >= len(self.args) and self.values_recorded:
-            arg: Arg = default
-        else:
-            arg = self.args[index] if index < len(self.args) else UNREAD
+        arg = self.arg(index)
         if arg is None:
             # Without recorded values, an omitted option looks like one that was not written down.
             arg = default if self.values_recorded else UNREAD
@@ -334,11 +323,4 @@ def bind(
         _arg(entry, _at(types, index), _at(strides, index), _at(concrete, index), listed)
         for index, entry in enumerate(dims)
     ]
-    return Call(
-        name,
-        args,
-        values_recorded=bool(concrete),
-        output_dims=output_dims,
-        hints=hints,
-        dense=dense,
-    )
+    return Call(name, args, bool(concrete), output_dims, hints or {}, dense)

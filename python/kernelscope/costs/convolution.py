@@ -1,5 +1,6 @@
 """Convolutions: direct-convolution FLOPs, whichever algorithm the library picks."""
 
+from collections.abc import Callable
 from math import prod
 from typing import NamedTuple
 
@@ -45,15 +46,8 @@ def conv_output(x: tuple[int, ...], weight: tuple[int, ...], geometry: Geometry)
     if x[1] != c_in:
         raise ShapeError(f"{x} has not the {c_in} channels that {weight} takes")
     out: list[int] = []
-    rows = zip(
-        x[2:],
-        weight[2:],
-        *(
-            _spread(v, rank)
-            for v in (geometry.stride, geometry.padding, geometry.dilation, geometry.output_padding)
-        ),
-        strict=True,
-    )
+    moves = (geometry.stride, geometry.padding, geometry.dilation, geometry.output_padding)
+    rows = zip(x[2:], weight[2:], *(_spread(values, rank) for values in moves), strict=True)
     for size, window, stride, padding, dilation, extra in rows:
         if stride < 1 or dilation < 1 or window < 1:
             raise ShapeError(f"a window of {window} with stride {stride} and dilation {dilation}")
@@ -97,7 +91,9 @@ def with_batch(x: Tensor, weight: Tensor) -> Tensor:
     return x
 
 
-def _forward(call: Call, bias: int | None, geometry: Geometry | None) -> Cost:
+def _forward(call: Call, bias: int | None, read_geometry: Callable[[], Geometry]) -> Cost:
+    """Cost of a call whose output's shape follows from the geometry; without values it must be given."""
+    geometry = read_geometry() if call.values_recorded else None
     weight = call.tensor(1)
     x = with_batch(call.tensor(0), weight)
     if geometry is not None:
@@ -116,13 +112,11 @@ def _forward(call: Call, bias: int | None, geometry: Geometry | None) -> Cost:
 @operator("aten::convolution_overrideable")
 def _convolution(call: Call) -> Cost:
     """``convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)``."""
-    return _forward(call, 2, generic_geometry(call, 3))
+    return _forward(call, 2, lambda: generic_geometry(call, 3))
 
 
-def generic_geometry(call: Call, first: int) -> Geometry | None:
-    """The geometry from six inputs that begin at ``first``, or None where no values were recorded."""
-    if not call.values_recorded:
-        return None
+def generic_geometry(call: Call, first: int) -> Geometry:
+    """The geometry from six inputs that begin at ``first``."""
     return Geometry(
         call.integers(first),
         call.integers(first + 1),
@@ -136,28 +130,30 @@ def generic_geometry(call: Call, first: int) -> Geometry | None:
 @operator("aten::conv1d", "aten::conv2d", "aten::conv3d", composite=True)
 def _conv_nd(call: Call) -> Cost:
     """``conv2d(input, weight, bias, stride, padding, dilation, groups)``."""
-    geometry = None
-    if call.values_recorded:
-        geometry = Geometry(
+    return _forward(
+        call,
+        2,
+        lambda: Geometry(
             call.integers(3, (1,)), call.integers(4, (0,)), call.integers(5, (1,)), groups=call.integer(6, 1)
-        )
-    return _forward(call, 2, geometry)
+        ),
+    )
 
 
 @operator("aten::conv_transpose1d", "aten::conv_transpose2d", "aten::conv_transpose3d", composite=True)
 def _conv_transpose_nd(call: Call) -> Cost:
     """``conv_transpose2d(input, weight, bias, stride, padding, output_padding, groups, dilation)``."""
-    geometry = None
-    if call.values_recorded:
-        geometry = Geometry(
+    return _forward(
+        call,
+        2,
+        lambda: Geometry(
             call.integers(3, (1,)),
             call.integers(4, (0,)),
             call.integers(7, (1,)),
             transposed=True,
             output_padding=call.integers(5, (0,)),
             groups=call.integer(6, 1),
-        )
-    return _forward(call, 2, geometry)
+        ),
+    )
 
 
 @operator("aten::cudnn_convolution", "aten::cudnn_convolution_transpose")
@@ -165,18 +161,7 @@ def _cudnn(call: Call) -> Cost:
     """``cudnn_convolution(self, weight, padding, stride, dilation, groups, ...)``; _transpose puts
     ``output_padding`` after ``padding``.
     """
-    geometry = None
-    if call.values_recorded:
-        extra = 1 if "_transpose" in call.name else 0
-        geometry = Geometry(
-            call.integers(3 + extra),
-            call.integers(2),
-            call.integers(4 + extra),
-            bool(extra),
-            call.integers(3) if extra else (0,),
-            call.integer(5 + extra),
-        )
-    return _forward(call, None, geometry)
+    return _forward(call, None, lambda: _library_geometry(call, 2))
 
 
 @operator("aten::miopen_convolution", "aten::miopen_depthwise_convolution", "aten::mkldnn_convolution")
@@ -185,18 +170,20 @@ def _miopen(call: Call) -> Cost:
     """``miopen_convolution(self, weight, bias, padding, stride, dilation, groups, ...)``; _transpose puts
     ``output_padding`` after ``padding``.
     """
-    geometry = None
-    if call.values_recorded:
-        extra = 1 if "_transpose" in call.name else 0
-        geometry = Geometry(
-            call.integers(4 + extra),
-            call.integers(3),
-            call.integers(5 + extra),
-            bool(extra),
-            call.integers(4) if extra else (0,),
-            call.integer(6 + extra),
-        )
-    return _forward(call, 2, geometry)
+    return _forward(call, 2, lambda: _library_geometry(call, 3))
+
+
+def _library_geometry(call: Call, padding: int) -> Geometry:
+    """The geometry from the inputs that begin with ``padding``."""
+    extra = 1 if "_transpose" in call.name else 0
+    return Geometry(
+        call.integers(padding + 1 + extra),
+        call.integers(padding),
+        call.integers(padding + 2 + extra),
+        bool(extra),
+        call.integers(padding + 1) if extra else (0,),
+        call.integer(padding + 3 + extra),
+    )
 
 
 @operator("aten::cudnn_convolution_relu", "aten::miopen_convolution_relu")
@@ -204,10 +191,11 @@ def _conv_relu(call: Call) -> Cost:
     """``cudnn_convolution_relu(self, weight, bias, stride, padding, dilation, groups)``: conv and max(0,
     x).
     """
-    geometry = None
-    if call.values_recorded:
-        geometry = Geometry(call.integers(3), call.integers(4), call.integers(5), groups=call.integer(6))
-    return _forward(call, 2, geometry)
+    return _forward(
+        call,
+        2,
+        lambda: Geometry(call.integers(3), call.integers(4), call.integers(5), groups=call.integer(6)),
+    )
 
 
 @operator(
@@ -216,10 +204,11 @@ def _conv_relu(call: Call) -> Cost:
 @operator("aten::conv_depthwise3d", "aten::slow_conv_dilated2d", "aten::slow_conv_dilated3d")
 def _slow(call: Call) -> Cost:
     """``_slow_conv2d_forward(self, weight, kernel_size, bias, stride, padding[, dilation])``."""
-    geometry = None
-    if call.values_recorded:
+
+    def read_geometry() -> Geometry:
         weight = call.tensor(1)
         # The depthwise forms have one input channel per filter.
         groups = call.tensor(0).shape[-len(weight.shape) + 1] if "depthwise" in call.name else 1
-        geometry = Geometry(call.integers(4), call.integers(5), call.integers(6, (1,)), groups=groups)
-    return _forward(call, 3, geometry)
+        return Geometry(call.integers(4), call.integers(5), call.integers(6, (1,)), groups=groups)
+
+    return _forward(call, 3, read_geometry)

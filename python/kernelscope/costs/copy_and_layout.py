@@ -3,10 +3,9 @@
 from math import prod
 
 from kernelscope.costs.bind import Call
-from kernelscope.costs.dtypes import FLOAT32, INT64
 from kernelscope.costs.elementwise import elementwise
 from kernelscope.costs.registry import operator
-from kernelscope.costs.types import Cost, Tensor
+from kernelscope.costs.types import FLOAT32, INT64, Cost, Tensor
 
 _VIEWS = (
     "alias as_strided as_strided_ chunk detach detach_ diagonal expand expand_as lift_fresh movedim narrow "
@@ -66,29 +65,10 @@ def _item(call: Call) -> Cost:
     return Cost(0, x.dtype.bytes, 0, x.dtype)
 
 
-# torch's ScalarType numbers, as conversions record their target.
-_BYTES_OF_TYPE = {
-    0: 1,
-    1: 1,
-    2: 2,
-    3: 4,
-    4: 8,
-    5: 2,
-    6: 4,
-    7: 8,
-    8: 4,
-    9: 8,
-    10: 16,
-    11: 1,
-    15: 2,
-    **dict.fromkeys(range(23, 27), 1),
-}
-
-
 def _width(call: Call, index: int, default: int) -> int:
     """Bytes of an element of the type whose number stands at ``index``, or ``default``."""
-    code = call.arg(index)
-    return _BYTES_OF_TYPE.get(code, default) if isinstance(code, int) else default
+    known = call.scalar_type(index)
+    return known.bytes if known else default
 
 
 @operator("aten::_to_copy", "aten::to", "aten::type_as", composite=True)
@@ -128,9 +108,9 @@ def _arange(call: Call) -> Cost:
     """``arange(end, ...)``, ``arange(start, end, step)``: writes int64 unless a type or tensor says
     otherwise.
     """
-    given = [arg for arg in call.args if isinstance(arg, Tensor)]
-    if given:
-        return Cost(0, 0, given[-1].nbytes, given[-1].dtype)
+    out = call.last_tensor(0)
+    if out is not None:
+        return Cost(0, 0, out.nbytes, out.dtype)
     return call.fail("the number of elements follows from values of mixed kinds")
 
 
@@ -263,12 +243,10 @@ def _created(call: Call) -> Cost:
 
     The filling operator inside does the work.
     """
-    first = call.arg(0)
-    given = [arg for arg in call.args if isinstance(arg, Tensor)]
-    if given:
-        return Cost(0, 0, given[-1].nbytes, given[-1].dtype)
-    if not isinstance(first, tuple):
+    out = call.last_tensor(0)
+    if out is not None:
+        return Cost(0, 0, out.nbytes, out.dtype)
+    if not isinstance(call.arg(0), tuple):
         call.fail("the shape was not recorded")
-    size = prod(call.integers(0))
     width = _width(call, 1, FLOAT32.bytes)
-    return Cost(0, 0, size * width, FLOAT32 if width == FLOAT32.bytes else None)
+    return Cost(0, 0, prod(call.integers(0)) * width, FLOAT32 if width == FLOAT32.bytes else None)

@@ -10,10 +10,9 @@ from dataclasses import replace
 from math import prod
 
 from kernelscope.costs.bind import Call
-from kernelscope.costs.dtypes import BOOL, FLOAT32, promote
 from kernelscope.costs.gemm import broadcast
 from kernelscope.costs.registry import operator
-from kernelscope.costs.types import Cost, DType, Tensor
+from kernelscope.costs.types import BOOL, FLOAT32, Cost, DType, Tensor, promote
 
 _UNARY_FLOAT = {
     1: "reciprocal sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh "
@@ -123,9 +122,9 @@ def pointwise(call: Call, arity: int, *, out: DType | None = None, count: int | 
     if call.inplace and inputs:
         return elementwise(per_element, inputs, inputs[0].shape, inputs[0].dtype)
     shape = broadcast(call, *(t.shape for t in inputs))
-    given = [arg for arg in call.args[arity:] if isinstance(arg, Tensor)]
-    if given:
-        out = given[-1].dtype
+    given = call.last_tensor(arity)
+    if given is not None:
+        out = given.dtype
     return elementwise(per_element, inputs, shape, out or result_dtype(inputs, scalars=call.args[:arity]))
 
 

@@ -7,9 +7,8 @@ table: such costs are estimates.
 from math import prod
 
 from kernelscope.costs.bind import Call
-from kernelscope.costs.dtypes import INT64
 from kernelscope.costs.registry import operator
-from kernelscope.costs.types import Cost, Tensor
+from kernelscope.costs.types import INT64, Cost, Tensor
 
 _DISTINCT = "the indices are taken as distinct"
 

@@ -5,9 +5,8 @@ from math import prod
 from kernelscope.costs.bind import Call
 from kernelscope.costs.convolution import Geometry, conv_output
 from kernelscope.costs.copy_and_layout import pad
-from kernelscope.costs.dtypes import INT64
 from kernelscope.costs.registry import operator
-from kernelscope.costs.types import Cost, ShapeError, Tensor
+from kernelscope.costs.types import INT64, Cost, ShapeError, Tensor
 
 
 def pool_output(

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple, cast
 
-from kernelscope.costs.dtypes import FLOAT32, INT32, find_dtype
-from kernelscope.costs.types import DType, ShapeError, Tensor
+from kernelscope.costs.types import FLOAT32, INT32, DType, ShapeError, Tensor, find_dtype
 
 # Types with a size to it; bfloat16, float8 and complex abort its report.
 _SIZED = frozenset("uint8 int8 bool float16 int16 float32 int32 int64 float64".split())

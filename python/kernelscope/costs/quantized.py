@@ -1,15 +1,12 @@
 """Matrix products of narrow types with scales, and the conversions to and from them."""
 
+from dataclasses import replace
 from math import prod
 
 from kernelscope.costs.bind import Call
-from kernelscope.costs.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT32
 from kernelscope.costs.gemm import gemm_flops
 from kernelscope.costs.registry import operator
-from kernelscope.costs.types import Cost, DType, Tensor
-
-# torch's ScalarType numbers, as an `out_dtype` is recorded.
-_OUT_TYPES: dict[int, DType] = {5: FLOAT16, 6: FLOAT32, 15: BFLOAT16}
+from kernelscope.costs.types import BFLOAT16, FLOAT32, INT32, Cost, DType, Tensor
 
 
 def scaled_product(
@@ -42,25 +39,11 @@ def _scaled_mm(call: Call) -> Cost:
     k = _inner(call, a, b, 0)
     rest = call.present(*range(2, 6))
     bias = call.optional(4)
-    code = call.arg(6)
-    given = [arg for arg in call.args[8:] if isinstance(arg, Tensor)]
-    known = given[-1].dtype if given else None
-    if known is None and isinstance(code, int):
-        known = _OUT_TYPES.get(code)
-    known = known or (bias.dtype if bias else None)
-    cost = scaled_product(
-        a, b, a.shape[0], b.shape[1], k, out=known or BFLOAT16, extra=sum(t.read for t in rest)
-    )
-    if known is None:
-        return Cost(
-            cost.flops,
-            cost.bytes_read,
-            cost.bytes_written,
-            cost.dtype,
-            "estimate",
-            "bfloat16 results are assumed",
-        )
-    return cost
+    out = call.last_tensor(8)
+    known = out.dtype if out else call.scalar_type(6) or (bias.dtype if bias else None)
+    extra = sum(t.read for t in rest)
+    cost = scaled_product(a, b, a.shape[0], b.shape[1], k, out=known or BFLOAT16, extra=extra)
+    return cost if known else replace(cost, status="estimate", note="bfloat16 results are assumed")
 
 
 @operator("aten::_int_mm")

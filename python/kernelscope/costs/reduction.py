@@ -4,10 +4,9 @@ from dataclasses import replace
 from math import prod
 
 from kernelscope.costs.bind import Call
-from kernelscope.costs.dtypes import BOOL, FLOAT32, INT64
 from kernelscope.costs.elementwise import elementwise
 from kernelscope.costs.registry import operator
-from kernelscope.costs.types import Cost, DType, Tensor
+from kernelscope.costs.types import BOOL, INT64, Cost, DType, Tensor
 
 _NOT_RECORDED = "the reduced dimensions are not recorded; the result is taken as one element"
 
@@ -61,17 +60,9 @@ def _has_dims(call: Call) -> int:
 
 def _result_dtype(call: Call, x: Tensor, dtype: int) -> DType:
     """A tensor behind the options is the ``out=``; else whole numbers are summed as int64."""
-    given = [arg for arg in call.args[1:] if isinstance(arg, Tensor)]
-    if given:
-        return given[-1].dtype
-    code = call.arg(dtype)
-    if isinstance(code, int) and not isinstance(code, bool) and code in _SCALAR_TYPES:
-        return _SCALAR_TYPES[code]
-    return INT64 if x.dtype.kind in {"bool", "integer"} else x.dtype
-
-
-# Numbers of torch's ScalarType, as `dtype=` options are recorded.
-_SCALAR_TYPES: dict[int, DType] = {4: INT64, 6: FLOAT32, 11: BOOL}
+    out = call.last_tensor(1)
+    summed = INT64 if x.dtype.kind in {"bool", "integer"} else x.dtype
+    return out.dtype if out else call.scalar_type(dtype) or summed
 
 
 @operator("aten::sum", "aten::nansum", "aten::count_nonzero")
@@ -92,11 +83,8 @@ def _prod(call: Call) -> Cost:
 @operator("aten::mean", "aten::nanmean")
 def _mean(call: Call) -> Cost:
     """``mean(self, dim, keepdim, dtype)``: an addition per element and a division per result."""
-    x = call.tensor(0)
-    given = [arg for arg in call.args[1:] if isinstance(arg, Tensor)]
-    return reduce(
-        call, _has_dims(call), per_element=1, per_result=1, out=given[-1].dtype if given else x.dtype
-    )
+    out = call.last_tensor(1) or call.tensor(0)
+    return reduce(call, _has_dims(call), per_element=1, per_result=1, out=out.dtype)
 
 
 @operator("aten::amax", "aten::amin")

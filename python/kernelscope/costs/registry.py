@@ -29,6 +29,12 @@ class Model(NamedTuple):
 
 
 _MODELS: dict[str, Model] = {}
+_PREFIXES: dict[str, Model] = {}
+_FOUND: dict[str, Model | None] = {}
+
+
+def _model(function: Function, *, composite: bool = False) -> Model:
+    return Model(function.__name__.strip("_"), function.__module__.rpartition(".")[2], function, composite)
 
 
 def operator(*names: str, composite: bool = False) -> Callable[[Function], Function]:
@@ -51,9 +57,7 @@ def operator(*names: str, composite: bool = False) -> Callable[[Function], Funct
         raise InvalidArgumentError("a cost model needs the name of an operator")
 
     def register(function: Function) -> Function:
-        family = function.__module__.rpartition(".")[2]
-        model = Model(function.__name__.strip("_"), family, function, composite)
-        _MODELS.update(dict.fromkeys(names, model))
+        _MODELS.update(dict.fromkeys(names, _model(function, composite=composite)))
         _FOUND.clear()
         return function
 
@@ -65,22 +69,16 @@ def candidates(name: str) -> list[str]:
 
     Example: ``aten::add_.Tensor`` gives ``aten::add_.Tensor``, ``aten::add_``, ``aten::add``.
     """
-    found = [name]
+    found, base = [name], name
     if "::" in name:
         namespace, _, rest = name.rpartition("::")
-        base = rest.partition(".")[0]
-        found.append(f"{namespace}::{base}")
+        base = f"{namespace}::{rest.partition('.')[0]}"
+        found.append(base)
         if base.endswith("_out"):
-            found.append(f"{namespace}::{base[:-4]}")
-        if base.endswith("_") and not base.endswith("__"):
-            found.append(f"{namespace}::{base[:-1]}")
-    elif name.endswith("_") and not name.endswith("__"):
-        found.append(name[:-1])
+            found.append(base[:-4])
+    if base.endswith("_") and not base.endswith("__"):
+        found.append(base[:-1])
     return found
-
-
-_FOUND: dict[str, Model | None] = {}
-_PREFIXES: list[tuple[str, Model]] = []
 
 
 def find_model(name: str) -> Model | None:
@@ -89,7 +87,7 @@ def find_model(name: str) -> Model | None:
         return _FOUND[name]
     model = next((_MODELS[known] for known in candidates(name) if known in _MODELS), None)
     if model is None:
-        model = next((model for prefix, model in _PREFIXES if name.startswith(prefix)), None)
+        model = next((model for prefix, model in _PREFIXES.items() if name.startswith(prefix)), None)
     if len(_FOUND) < 100_000:
         _FOUND[name] = model
     return model
@@ -99,9 +97,7 @@ def operator_prefix(*prefixes: str) -> Callable[[Function], Function]:
     """Register a model for every operator whose name begins so, such as generated Triton kernels."""
 
     def register(function: Function) -> Function:
-        family = function.__module__.rpartition(".")[2]
-        model = Model(function.__name__.strip("_"), family, function, composite=False)
-        _PREFIXES.extend((prefix, model) for prefix in prefixes)
+        _PREFIXES.update(dict.fromkeys(prefixes, _model(function)))
         _FOUND.clear()
         return function
 

@@ -1,9 +1,8 @@
 """Softmax both ways, and losses. The counts per element follow the rule of ``elementwise``."""
 
 from kernelscope.costs.bind import Call
-from kernelscope.costs.dtypes import FLOAT32
 from kernelscope.costs.registry import operator
-from kernelscope.costs.types import Cost, Tensor
+from kernelscope.costs.types import FLOAT32, Cost, Tensor
 
 # torch's Reduction enum.
 _NO_REDUCTION = 0

@@ -5,7 +5,8 @@ kernelscope's, each for the reason its docstring gives.
 Source: torch/utils/flop_counter.py of torch 2.15.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
 
 from kernelscope.costs.attention import attention_backward_flops, attention_flops
@@ -50,72 +51,49 @@ def _convolution_backward(call: Call) -> Cost:
         flops += conv_flops(grad.shape, weight.shape, x.shape, transposed=not transposed)
     if mask[1]:
         moved, window = (grad, x) if transposed else (x, grad)
-        flops += (
-            2
-            * moved.shape[1]
-            * prod(weight.shape[2:])
-            * window.shape[1]
-            * window.shape[0]
-            * prod(window.shape[2:])
-        )
+        channels = moved.shape[1] * window.shape[1]
+        flops += 2 * channels * window.shape[0] * prod(weight.shape[2:]) * prod(window.shape[2:])
     return Cost(flops, None, None, grad.dtype)
 
 
-def _shapes(call: Call, first: int) -> tuple[Tensor, Tensor, Tensor]:
-    return call.tensor(first), call.tensor(first + 1), call.tensor(first + 2)
-
-
-def _longest(call: Call, q: Tensor, v: Tensor, offsets: int, first_longest: int) -> tuple[int, int, int, int]:
-    """Pairs, heads and head sizes with every packed sequence as long as the longest.
+def _packed(call: Call, flops: Callable[..., int], q: Tensor, v: Tensor, offsets: int) -> Cost:
+    """Packed sequences count as if all were as long as the longest.
 
     The counter reads the offsets' values where it has them; a trace has not.
     """
     count = call.tensor(offsets).numel - 1
-    pairs = count * call.integer(first_longest) * call.integer(first_longest + 1)
-    return pairs, q.shape[-2], q.shape[-1], v.shape[-1]
+    pairs = count * call.integer(offsets + 2) * call.integer(offsets + 3)
+    return Cost(flops(pairs, q.shape[-2], q.shape[-1], v.shape[-1]), None, None, q.dtype, "estimate")
 
 
 def _flash(call: Call) -> Cost:
-    """Packed sequences count as if all were as long as the longest."""
-    q, k, v = _shapes(call, 0)
+    q, k, v = call.tensor(0), call.tensor(1), call.tensor(2)
     if call.optional(3) is not None:
-        return Cost(attention_flops(*_longest(call, q, v, 3, 5)), None, None, q.dtype, "estimate")
+        return _packed(call, attention_flops, q, v, 3)
     if k.shape[-2] > q.shape[-2]:
         call.fail("more heads of keys than of queries")
-    pairs = q.shape[-3] * k.shape[-3]
-    flops = attention_flops(pairs, q.shape[-2], q.shape[-1], v.shape[-1], batch=prod(q.shape[:-3]))
-    return Cost(flops, None, None, q.dtype)
+    return _dense_flash(attention_flops, q, k, v)
 
 
 def _flash_backward(call: Call) -> Cost:
-    """Packed sequences count as if all were as long as the longest."""
-    q, k, v = _shapes(call, 1)
+    q, k, v = call.tensor(1), call.tensor(2), call.tensor(3)
     if len(q.shape) == 3:
-        return Cost(attention_backward_flops(*_longest(call, q, v, 6, 8)), None, None, q.dtype, "estimate")
-    pairs = q.shape[-3] * k.shape[-3]
-    flops = attention_backward_flops(pairs, q.shape[-2], q.shape[-1], v.shape[-1], batch=prod(q.shape[:-3]))
-    return Cost(flops, None, None, q.dtype)
+        return _packed(call, attention_backward_flops, q, v, 6)
+    return _dense_flash(attention_backward_flops, q, k, v)
 
 
-def _efficient(call: Call) -> Cost:
+def _dense_flash(flops: Callable[..., int], q: Tensor, k: Tensor, v: Tensor) -> Cost:
+    pairs, batch = q.shape[-3] * k.shape[-3], prod(q.shape[:-3])
+    return Cost(flops(pairs, q.shape[-2], q.shape[-1], v.shape[-1], batch=batch), None, None, q.dtype)
+
+
+def _efficient(call: Call, *, first: int, offsets: int, flops: Callable[..., int]) -> Cost:
     """The counter reads ``(batch, length, heads, size)`` as if the heads came first."""
-    q, k, v = _shapes(call, 0)
-    if call.optional(4) is not None:
-        return Cost(attention_flops(*_longest(call, q, v, 4, 6)), None, None, q.dtype, "estimate")
+    q, k, v = (call.tensor(first + place) for place in range(3))
+    if call.optional(offsets) is not None:
+        return _packed(call, flops, q, v, offsets)
     batch, heads, queries, size = q.shape
-    return Cost(
-        attention_flops(queries * k.shape[2], heads, size, v.shape[-1], batch=batch), None, None, q.dtype
-    )
-
-
-def _efficient_backward(call: Call) -> Cost:
-    """The counter reads ``(batch, length, heads, size)`` as if the heads came first."""
-    q, k, v = _shapes(call, 1)
-    if call.optional(6) is not None:
-        return Cost(attention_backward_flops(*_longest(call, q, v, 6, 8)), None, None, q.dtype, "estimate")
-    batch, heads, queries, size = q.shape
-    flops = attention_backward_flops(queries * k.shape[2], heads, size, v.shape[-1], batch=batch)
-    return Cost(flops, None, None, q.dtype)
+    return Cost(flops(queries * k.shape[2], heads, size, v.shape[-1], batch=batch), None, None, q.dtype)
 
 
 OWN: Mapping[str, Function] = {
@@ -123,6 +101,8 @@ OWN: Mapping[str, Function] = {
     "aten::convolution_backward": _convolution_backward,
     "aten::_flash_attention_forward": _flash,
     "aten::_flash_attention_backward": _flash_backward,
-    "aten::_efficient_attention_forward": _efficient,
-    "aten::_efficient_attention_backward": _efficient_backward,
+    "aten::_efficient_attention_forward": partial(_efficient, first=0, offsets=4, flops=attention_flops),
+    "aten::_efficient_attention_backward": partial(
+        _efficient, first=1, offsets=6, flops=attention_backward_flops
+    ),
 }

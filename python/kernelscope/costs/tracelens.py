@@ -63,9 +63,9 @@ def _gemm(call: Call, *, first: int, biased: bool, out_bytes: int | None = None)
 def _conv(call: Call) -> Cost:
     """The bias is never noticed."""
     x, weight = call.tensor(0), call.tensor(1)
-    geometry = generic_geometry(call, 3)
-    if geometry is None:
+    if not call.values_recorded:
         call.fail("the stride was not recorded")
+    geometry = generic_geometry(call, 3)
     out = conv_output(x.shape, weight.shape, geometry)
     flops = conv_flops(x.shape, weight.shape, out, transposed=geometry.transposed)
     return _cost(flops, x.dtype, lambda: (x.numel + weight.numel + prod(out)) * _size(x.dtype))

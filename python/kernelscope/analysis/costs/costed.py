@@ -15,8 +15,7 @@ from kernelscope.analysis.costs.hints import find_external_hints
 from kernelscope.analysis.costs.unique_costs import FIGURES, class_costs
 from kernelscope.analysis.grouping import taken
 from kernelscope.analysis.ops.calls import INPUTS, operator_calls
-from kernelscope.costs import ConventionName, Cost
-from kernelscope.costs.dtypes import find_dtype
+from kernelscope.costs import ConventionName, Cost, find_dtype
 from kernelscope.costs.through_forward import FAMILIES, gradient_cost
 from kernelscope.memo import per_trace
 

@@ -12,8 +12,8 @@ import polars as pl
 from kernelscope import _traceparse
 from kernelscope.analysis.costs.launch_sizes import attention_lengths, expert_sizes, list_dtype
 from kernelscope.analysis.grouping import as_text, classes_of, positions, taken
+from kernelscope.costs import find_dtype
 from kernelscope.costs.bind import shape_of_input
-from kernelscope.costs.dtypes import find_dtype
 
 if TYPE_CHECKING:
     from kernelscope.trace import Trace

@@ -7,9 +7,9 @@ from typing import cast
 import polars as pl
 
 from kernelscope.analysis.ranks.rank_tables import RankTables
+from kernelscope.costs import find_dtype
 from kernelscope.costs.bind import shape_of_input
 from kernelscope.costs.communication import collective_kind, message_bytes
-from kernelscope.costs.dtypes import find_dtype
 
 CALL_SCHEMA: dict[str, pl.DataType] = {
     "rank": pl.Int64(),
