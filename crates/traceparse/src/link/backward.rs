@@ -194,7 +194,7 @@ fn flow_pairs(all: OrderedOps<'_>, flows: &Flows, symbols: &SymbolTable) -> Vec<
     let index = IdIndex::new(&ids, &starts);
     let ends = |flow: usize| (flows.track.values()[flow], flows.start_ns.values()[flow]);
     let pair = |end: usize| {
-        let begin = begins[index.find(flows.id.get(end)?, ends(end).1, &starts)? as usize];
+        let begin = begins[index.find(flows.id.get(end)?, ends(end).1)? as usize];
         bind(all, ends(begin), ends(end))
     };
     of_kind(end_kind).filter_map(pair).collect()

@@ -1,7 +1,7 @@
 //! The columns that GPU work, its launches and the steps decide.
 
 use super::breakdown::{Activities, Parts};
-use super::gpu::{self, CopyKinds, Correlations, GpuLinks};
+use super::gpu::{self, CopyKinds, Correlations, GpuLinks, Processes};
 use super::launches::{self, ExternalIds};
 use super::names::Activity;
 use super::order::Extents;
@@ -21,12 +21,13 @@ pub(super) fn find(
     let Find { trace, names, vocabulary, order, .. } = find;
     let tables = &trace.tables;
     let Tables { ops, launches, gpu_ops, ranges, .. } = tables;
+    let processes = Processes::find(tables, &trace.tracks);
     let mut id_stats = Stats::default();
     let (external_ids, (correlations, nesting, around)) = side_by_side(
         options.threads != Some(1),
         || ExternalIds::new(ops, launches, gpu_ops, &mut id_stats),
         || {
-            let correlations = Correlations::new(tables, &trace.tracks, stats);
+            let correlations = Correlations::new(launches, processes.as_ref(), stats);
             let nesting = Nesting::find(tables, trace.tracks.len(), &trace.symbols);
             let around = launches::enclosing_operators(launches, ops, order, names, &trace.tracks);
             (correlations, nesting, around)

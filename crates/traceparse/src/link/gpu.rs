@@ -20,50 +20,52 @@ pub(super) struct GpuLinks {
 
 /// Launches by correlation id. CUPTI and ROCm count from 1: 0 is no id.
 pub(super) struct Correlations<'a> {
-    index: IdIndex,
-    starts: &'a [i64],
-    processes: Option<Processes>,
+    index: IdIndex<'a>,
+    processes: Option<&'a Processes>,
 }
 
 impl<'a> Correlations<'a> {
-    pub(super) fn new(tables: &'a Tables, tracks: &TrackTable, stats: &mut Stats) -> Self {
-        let Tables { launches, gpu_ops, syncs, .. } = tables;
-        let starts = launches.start_ns.values();
-        let names_processes = !(gpu_ops.pid.is_all_null() && syncs.pid.is_all_null());
-        let processes = names_processes.then(|| Processes::new(launches, tracks));
-        let index = match &processes {
-            Some(processes) => IdIndex::new(&processes.keys(launches, tracks), starts),
-            None => IdIndex::new(&launches.correlation, starts),
-        };
+    pub(super) fn new(launches: &'a Launches, processes: Option<&'a Processes>, stats: &mut Stats) -> Self {
+        let ids = processes.map_or(&launches.correlation, |processes| &processes.keys);
+        let index = IdIndex::new(ids, launches.start_ns.values());
         stats.note_many(Code::DuplicateCorrelation, index.repeats(), None);
-        Self { index, starts, processes }
+        Self { index, processes }
     }
 
     /// The launch of work of process `pid` that starts at `start`.
     pub(super) fn launch(&self, correlation: Option<i64>, pid: Option<i64>, start: i64) -> Option<u32> {
         let id = correlation.filter(|&id| id != 0)?;
-        let key = match &self.processes {
-            Some(processes) => processes.key(pid, id)?,
-            None => id,
-        };
-        self.index.find(key, start, self.starts)
+        let key = self.processes.map_or(Some(id), |processes| processes.key(pid, id))?;
+        self.index.find(key, start)
     }
 }
 
 /// Keeps apart the ids of processes, each of which counts for itself.
-struct Processes {
+pub(super) struct Processes {
     /// What comes before the ids of a process: a multiple of `stride`.
     bases: HashMap<Option<i64>, i64>,
     /// Above every id.
     stride: i64,
+    /// The ids of all launches in one sequence.
+    keys: Column<i64>,
 }
 
 impl Processes {
-    fn new(launches: &Launches, tracks: &TrackTable) -> Self {
+    /// The processes of the launches, if the GPU work says which it belongs to.
+    pub(super) fn find(tables: &Tables, tracks: &TrackTable) -> Option<Self> {
+        let Tables { launches, gpu_ops, syncs, .. } = tables;
+        if gpu_ops.pid.is_all_null() && syncs.pid.is_all_null() {
+            return None;
+        }
         let stride = launches.correlation.iter().flatten().max().unwrap_or(0).max(0).saturating_add(1);
-        let pids: BTreeSet<_> = (0..tracks.len() as u32).map(|track| tracks.key(track).0.int()).collect();
-        let bases = pids.into_iter().zip(0_i64..).map(|(pid, n)| (pid, n.saturating_mul(stride))).collect();
-        Self { bases, stride }
+        let pids: Vec<_> = (0..tracks.len() as u32).map(|track| tracks.key(track).0.int()).collect();
+        let bases = pids.iter().copied().collect::<BTreeSet<_>>().into_iter().zip(0_i64..);
+        let bases = bases.map(|(pid, n)| (pid, n.saturating_mul(stride))).collect();
+        let mut processes = Self { bases, stride, keys: Column::default() };
+        let calls = launches.track.values().iter().zip(launches.correlation.iter());
+        let key = |(&track, id): (&u32, Option<i64>)| processes.key(*pids.get(track as usize)?, id?);
+        processes.keys = calls.map(key).collect();
+        Some(processes)
     }
 
     /// The id in one sequence for all processes.
@@ -71,14 +73,6 @@ impl Processes {
     fn key(&self, pid: Option<i64>, id: i64) -> Option<i64> {
         let base = *self.bases.get(&pid)?;
         if (0..self.stride).contains(&id) { base.checked_add(id) } else { None }
-    }
-
-    /// The keys of all launches.
-    fn keys(&self, launches: &Launches, tracks: &TrackTable) -> Column<i64> {
-        let pids: Vec<_> = (0..tracks.len() as u32).map(|track| tracks.key(track).0.int()).collect();
-        let calls = launches.track.values().iter().zip(launches.correlation.iter());
-        let key = |(&track, id): (&u32, Option<i64>)| self.key(pids.get(track as usize).copied()?, id?);
-        calls.map(key).collect()
     }
 }
 

@@ -18,7 +18,7 @@ const LEGACY_EVIDENCE: u64 = 20;
 pub(super) struct ExternalIds<'a> {
     ops: &'a Ops,
     extents: Extents<'a>,
-    index: IdIndex,
+    index: IdIndex<'a>,
     legacy: bool,
 }
 
@@ -58,7 +58,7 @@ impl<'a> ExternalIds<'a> {
         encloses: impl Fn(u32) -> bool,
     ) -> Claim {
         let Some(id) = external_id.filter(|&id| id != 0 && !self.legacy) else { return Claim::Nothing };
-        let op = self.index.find(id, start, self.extents.starts());
+        let op = self.index.find(id, start);
         if correlation == Some(id) && !op.is_some_and(encloses) {
             return Claim::Unconfirmed;
         }
@@ -72,7 +72,7 @@ impl<'a> ExternalIds<'a> {
         name: Option<crate::schema::Symbol>,
         start: i64,
     ) -> Option<u32> {
-        let op = self.index.find(external_id?, start, self.extents.starts())?;
+        let op = self.index.find(external_id?, start)?;
         (self.ops.name.get(op as usize) == name).then_some(op)
     }
 }

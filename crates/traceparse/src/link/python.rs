@@ -34,7 +34,7 @@ fn callers(python: &PythonFrames, track_count: usize) -> Callers {
     let mut parents: Vec<u32> = (0..python.len())
         .map(|index| {
             let id = python.python_parent_id.get(index);
-            id.and_then(|id| ids.find(id, starts[index], starts)).unwrap_or(NONE)
+            id.and_then(|id| ids.find(id, starts[index])).unwrap_or(NONE)
         })
         .collect();
     fill_by_time(python, track_count, &mut parents);
