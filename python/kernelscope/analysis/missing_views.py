@@ -1,15 +1,13 @@
 """Which views of a trace stay empty, and which option of the profiler would have filled them."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from kernelscope.analysis.advice.record import distinct, names_like
 from kernelscope.memo import per_trace
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _LAYERS = r"^layer:|nn\.Module: |^\[pl\]\[module\]"
 
@@ -20,13 +18,13 @@ class View(NamedTuple):
     ``remedies`` gives the sentence by format; that of Kineto stands for formats that are not in it.
     """
 
-    is_empty: Callable[["Trace"], bool]
+    is_empty: Callable[[Trace], bool]
     why: str
     remedies: Mapping[str, str]
 
 
 @per_trace
-def missing_views(trace: "Trace") -> pl.DataFrame:
+def missing_views(trace: Trace) -> pl.DataFrame:
     """The views for which ``trace`` has nothing to show, each with the reason and the remedy as sentences.
 
     A view that is not a row has something to show. The views are: ``steps``, ``operators``, ``input_shapes``,
@@ -47,43 +45,43 @@ def missing_views(trace: "Trace") -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _no_rows(table: str) -> Callable[["Trace"], bool]:
+def _no_rows(table: str) -> Callable[[Trace], bool]:
     return lambda trace: trace.tables[table].is_empty()
 
 
-def _no_values(table: str, column: str) -> Callable[["Trace"], bool]:
-    def is_empty(trace: "Trace") -> bool:
+def _no_values(table: str, column: str) -> Callable[[Trace], bool]:
+    def is_empty(trace: Trace) -> bool:
         values = trace.tables[table][column]
         return values.null_count() == values.len()
 
     return is_empty
 
 
-def _no_modules(trace: "Trace") -> bool:
+def _no_modules(trace: Trace) -> bool:
     if not _no_values("python", "module_id")(trace) or not _no_values("ops", "module_hierarchy")(trace):
         return False
     return all(names_like(distinct(frame["name"]), _LAYERS).is_empty() for frame in (trace.ops, trace.ranges))
 
 
-def _no_stacks(trace: "Trace") -> bool:
+def _no_stacks(trace: Trace) -> bool:
     return _no_values("ops", "call_stack")(trace) and trace.python.is_empty()
 
 
-def _no_shapes(trace: "Trace") -> bool:
+def _no_shapes(trace: Trace) -> bool:
     return _no_values("ops", "input_dims")(trace) and _no_values("ranges", "sizes")(trace)
 
 
-def _no_kernels(trace: "Trace") -> bool:
+def _no_kernels(trace: Trace) -> bool:
     return not (trace.gpu_ops["kind"] == "kernel").any()
 
 
-def _no_communication(trace: "Trace") -> bool:
+def _no_communication(trace: Trace) -> bool:
     # Gloo works on the host.
     ran = trace.gpu_ops["is_communication"].any() or (trace.steps["communication_ns"] > 0).any()
     return trace.collectives.is_empty() and not ran
 
 
-def _no_links(trace: "Trace") -> bool:
+def _no_links(trace: Trace) -> bool:
     unlinked = _no_values("gpu_ops", "op_row")(trace) and _no_values("gpu_ops", "range_row")(trace)
     return unlinked and not trace.gpu_ops.is_empty()
 

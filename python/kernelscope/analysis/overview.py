@@ -1,15 +1,11 @@
 """The figures of a trace at a glance."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from kernelscope.analysis.gpu.summary import gpu_summary
 from kernelscope.analysis.ops.eligibility import eligible_share
 from kernelscope.analysis.steps.breakdown import CATEGORIES, step_breakdown
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _EFFICIENCY = {
     "flops_per_step": pl.Float64,
@@ -20,7 +16,7 @@ _EFFICIENCY = {
 }
 
 
-def overview(trace: "Trace", *, costs: bool = False) -> pl.DataFrame:
+def overview(trace: Trace, *, costs: bool = False) -> pl.DataFrame:
     """Returns the figures of a trace as one row, so that the rows of many ranks can stand below each other.
 
     Without ``costs`` FLOPs are not computed, and what follows from them is null.
@@ -96,7 +92,7 @@ def _of_gpus(used: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _of_flops(trace: "Trace", *, costs: bool) -> pl.DataFrame:
+def _of_flops(trace: Trace, *, costs: bool) -> pl.DataFrame:
     """Figures over all steps together: of the FLOPs of all in the time of all."""
     unknown = pl.DataFrame({name: [None] for name in _EFFICIENCY}, schema=_EFFICIENCY)
     if not costs:

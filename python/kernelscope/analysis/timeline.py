@@ -1,17 +1,13 @@
 """What a screen can show of a trace: its streams and threads, per pixel instead of per event."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.grouping import as_text
 from kernelscope.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 KINDS = ("stream", "thread", "python")
 """Kinds of tracks, in the order in which they are shown."""
@@ -30,7 +26,7 @@ class TimelineView:
     Example: ``view = TimelineView(trace); levels = [view.show(pixels=1000 * 4**n) for n in range(4)]``
     """
 
-    def __init__(self, trace: "Trace", *, kinds: "Sequence[str]" = ("stream", "thread")) -> None:
+    def __init__(self, trace: Trace, *, kinds: Sequence[str] = ("stream", "thread")) -> None:
         unknown = [kind for kind in kinds if kind not in KINDS]
         if unknown or not kinds:
             raise InvalidArgumentError(f"kinds= takes some of {', '.join(KINDS)}, not {unknown or 'nothing'}")
@@ -46,7 +42,7 @@ class TimelineView:
         extent = self._index.build(numbers.to_list())
         self.start_ns, self.end_ns = (0, 1) if extent is None else (extent[0], max(extent[1], extent[0] + 1))
 
-    def _gathered(self, events: pl.Series, columns: "Callable[[_Source], list[pl.Expr]]") -> pl.DataFrame:
+    def _gathered(self, events: pl.Series, columns: Callable[["_Source"], list[pl.Expr]]) -> pl.DataFrame:
         """Columns of the events with these numbers, which count through the sources."""
         parts: list[pl.DataFrame] = []
         places: list[pl.Series] = []
@@ -102,12 +98,12 @@ class TimelineView:
 
 
 def timeline(
-    trace: "Trace",
+    trace: Trace,
     *,
     start_ns: int | None = None,
     end_ns: int | None = None,
     pixels: int = 2000,
-    kinds: "Sequence[str]" = ("stream", "thread"),
+    kinds: Sequence[str] = ("stream", "thread"),
 ) -> pl.DataFrame:
     """What a screen of ``pixels`` pixels can show of ``[start_ns, end_ns)``, the whole trace if not said.
 
@@ -138,7 +134,7 @@ def timeline(
 class _Source:
     """A table whose events lie on tracks of one kind."""
 
-    def __init__(self, frame: pl.DataFrame, kind: str, keys: "Sequence[str]", category: pl.Expr) -> None:
+    def __init__(self, frame: pl.DataFrame, kind: str, keys: Sequence[str], category: pl.Expr) -> None:
         self.frame = frame
         self.kind = kind
         known = [name for name in keys if name in frame.columns]
@@ -168,7 +164,7 @@ class _Source:
         return self.frame.select("start_ns", "dur_ns", *self.keys, name=pl.col("name").to_physical())
 
 
-def _sources(trace: "Trace", kind: str) -> list[_Source]:
+def _sources(trace: Trace, kind: str) -> list[_Source]:
     """The tables whose events lie on tracks of a kind."""
     if kind == "stream":
         communicates = pl.col("is_communication")

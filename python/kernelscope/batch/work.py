@@ -10,17 +10,15 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from kernelscope import __version__
 from kernelscope.batch.manifest import ENTRY, Entry, staging
 from kernelscope.batch.sources import Source, rank_from_name
 from kernelscope.errors import ChangedWhileReadError, RankUnknownError
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 RENAMED = {"collectives": {"rank": "group_rank"}}
 """Columns whose names the partitions of a lake take."""
@@ -110,7 +108,7 @@ def _fill(task: Task, folder: Path) -> Entry:
     return entry
 
 
-def _rank(trace: "Trace", source: Source) -> tuple[int, str]:
+def _rank(trace: Trace, source: Source) -> tuple[int, str]:
     if trace.meta.rank is not None and trace.meta.rank >= 0:
         return trace.meta.rank, "metadata"
     rank = rank_from_name(source.base)
@@ -122,7 +120,7 @@ def _rank(trace: "Trace", source: Source) -> tuple[int, str]:
     return rank, "name"
 
 
-def _describe(trace: "Trace") -> dict[str, Any]:
+def _describe(trace: Trace) -> dict[str, Any]:
     meta = trace.meta
     return {
         "format": meta.format,
@@ -141,7 +139,7 @@ def _describe(trace: "Trace") -> dict[str, Any]:
     }
 
 
-def _write(tables: "dict[str, pl.DataFrame]", folder: Path) -> dict[str, tuple[int, int]]:
+def _write(tables: dict[str, pl.DataFrame], folder: Path) -> dict[str, tuple[int, int]]:
     """Writes every table that has rows, and lets go of it; gives rows and bytes of each file.
 
     The largest comes last: what writing takes besides then meets the fewest other tables.
@@ -162,7 +160,7 @@ def _write(tables: "dict[str, pl.DataFrame]", folder: Path) -> dict[str, tuple[i
     return files
 
 
-def write_table(frame: "pl.DataFrame", path: Path) -> None:
+def write_table(frame: pl.DataFrame, path: Path) -> None:
     """Writes a table as the lake has it."""
     frame.write_parquet(
         path,

@@ -3,14 +3,11 @@
 import argparse
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kernelscope.cli import arguments
+from kernelscope.cli.arguments import Subparsers
 from kernelscope.cli.reading import read_trace
 from kernelscope.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from kernelscope.cli.arguments import Subparsers
 
 _FOLDERS = ("csv", "parquet")
 _FILES = {**dict.fromkeys(_FOLDERS, "folder of files"), "html": "page"}
@@ -32,7 +29,7 @@ def on_request() -> tuple[str, ...]:
     return tuple(name for _, name in sorted(found))
 
 
-def add_parser(subparsers: "Subparsers") -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "analyze",

@@ -1,14 +1,13 @@
 """Arguments that several subcommands share, and the types of their values."""
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.units import parse_bytes
 
-if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+# argparse has no public name for what add_subparsers() returns.
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: PGH003, SLF001  # pyright: ignore
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:

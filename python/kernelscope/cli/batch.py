@@ -2,21 +2,17 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TextIO, TypeVar
 
 from kernelscope.cli import arguments
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TextIO
-
-    from kernelscope.cli.arguments import Subparsers
+from kernelscope.cli.arguments import Subparsers
 
 T = TypeVar("T")
 
 
-def add_parser(subparsers: "Subparsers") -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "batch",
@@ -97,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if report.failed else 0
 
 
-def _summarize(lake: Path, run: str, *, to: "TextIO") -> None:
+def _summarize(lake: Path, run: str, *, to: TextIO) -> None:
     """Says what to look at first. The batch has not failed where that is not known."""
     from kernelscope.errors import KernelscopeError
 
@@ -107,7 +103,7 @@ def _summarize(lake: Path, run: str, *, to: "TextIO") -> None:
         print(f"kernelscope: no summary: {error}", file=sys.stderr)
 
 
-def _in_process(make: "Callable[..., T]", lake: Path, run: str, *more: str) -> "T":
+def _in_process(make: Callable[..., T], lake: Path, run: str, *more: str) -> "T":
     """What ``make`` gives in a process of its own: the one that leads a batch stays small."""
     from kernelscope.batch import ProcessPool, cores
 

@@ -2,18 +2,15 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kernelscope.cli import arguments
+from kernelscope.cli.arguments import Subparsers
 from kernelscope.cli.reading import read_trace
-
-if TYPE_CHECKING:
-    from kernelscope.cli.arguments import Subparsers
 
 _TARGETS = ("parquet", "arrow", "perfetto", "folded")
 
 
-def add_parser(subparsers: "Subparsers") -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "convert",

@@ -4,23 +4,20 @@ import argparse
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kernelscope import _traceparse
 from kernelscope.cli import arguments
+from kernelscope.cli.arguments import Subparsers
 from kernelscope.cli.reading import Bar
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.units import format_bytes
-
-if TYPE_CHECKING:
-    from kernelscope.cli.arguments import Subparsers
 
 _MB = 10**6
 # Kinds of databases, and how their names end.
 _DATABASES = {"nsys": ".sqlite", "nvprof": ".sql"}
 
 
-def add_parser(subparsers: "Subparsers") -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "demo",

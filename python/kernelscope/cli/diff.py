@@ -3,19 +3,16 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kernelscope.cli import arguments
+from kernelscope.cli.arguments import Subparsers
 from kernelscope.cli.reading import Bar
-
-if TYPE_CHECKING:
-    from kernelscope.cli.arguments import Subparsers
 
 _FORMATS = ("text", "markdown", "json")
 _BROKEN = 1
 
 
-def add_parser(subparsers: "Subparsers") -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "diff",

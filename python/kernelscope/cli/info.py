@@ -2,16 +2,13 @@
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from kernelscope.cli import arguments
+from kernelscope.cli.arguments import Subparsers
 from kernelscope.cli.reading import read_trace
 
-if TYPE_CHECKING:
-    from kernelscope.cli.arguments import Subparsers
 
-
-def add_parser(subparsers: "Subparsers") -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser("info", help="what is in a trace, and what was repaired")
     arguments.add_reading(parser)

@@ -2,15 +2,12 @@
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
+from kernelscope.cli.arguments import Subparsers
 from kernelscope.cli.reading import Bar
 
-if TYPE_CHECKING:
-    from kernelscope.cli.arguments import Subparsers
 
-
-def add_parser(subparsers: "Subparsers") -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "parse",

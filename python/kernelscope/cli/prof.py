@@ -7,11 +7,11 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernelscope.cli.arguments import Subparsers
 from kernelscope.cli.reading import Bar
 from kernelscope.errors import InvalidArgumentError, NotAFileError, TraceNotFoundError
 
 if TYPE_CHECKING:
-    from kernelscope.cli.arguments import Subparsers
     from kernelscope.compat.pyprof import KernelRecord
     from kernelscope.trace import Trace
 
@@ -19,7 +19,7 @@ _SQLITE = b"SQLite format 3\0"
 _DEFAULT = "idx,dir,sub,mod,op,kernel,params,sil"
 
 
-def add_parser(subparsers: "Subparsers") -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "prof",

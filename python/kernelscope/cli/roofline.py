@@ -4,14 +4,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kernelscope.cli import arguments
+from kernelscope.cli.arguments import Subparsers
 from kernelscope.cli.reading import read_trace
 from kernelscope.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from kernelscope.cli.arguments import Subparsers
 
 _FORMATS = ("text", "json", "csv", "parquet", "html")
 _FILES = ("parquet", "html")
@@ -19,7 +16,7 @@ _CONVENTIONS = ("kernelscope", "torch", "tracelens", "pyprof")
 _UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 
 
-def add_parser(subparsers: "Subparsers") -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "roofline",

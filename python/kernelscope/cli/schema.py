@@ -3,12 +3,13 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from kernelscope.cli.arguments import Subparsers
+
 if TYPE_CHECKING:
-    from kernelscope.cli.arguments import Subparsers
     from kernelscope.schema import Table
 
 
-def add_parser(subparsers: "Subparsers") -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser("schema", help="the tables of a trace and what their columns mean")
     parser.add_argument("table", metavar="TABLE", nargs="?", help="one table with its columns")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from kernelscope.cli import arguments
+from kernelscope.cli.arguments import Subparsers
 from kernelscope.cli.reading import Bar
 from kernelscope.errors import InvalidArgumentError, NotRecordedError
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from kernelscope.cli.arguments import Subparsers
 
 # Those of nsys that are about GPUs and hosts. One that has nothing to say says why on stderr.
 _DEFAULT_REPORTS = (
@@ -30,7 +30,7 @@ _DEFAULT_REPORTS = (
 _DEFAULT_ROWS = 25
 
 
-def add_parser(subparsers: "Subparsers") -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "stats",

@@ -1,12 +1,11 @@
 """Events that make a trace easier to read in a viewer: arrows, and curves of utilisation and memory."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import polars as pl
 
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 CATEGORY = "kernelscope"
 """The category of every event that is added."""
@@ -17,7 +16,7 @@ _BUCKETS = 2000
 _DEVICE_TYPES = (1, 6, 12, 20)
 
 
-def added_events(trace: "Trace") -> Iterator[pl.DataFrame]:
+def added_events(trace: Trace) -> Iterator[pl.DataFrame]:
     """Arrows that were not recorded, and curves of utilisation and memory.
 
     Arrows go from launches to GPU work and from operators to gradients; the curves are the share of time in
@@ -30,7 +29,7 @@ def added_events(trace: "Trace") -> Iterator[pl.DataFrame]:
         yield make(trace)
 
 
-def _launch_arrows(trace: "Trace") -> pl.DataFrame:
+def _launch_arrows(trace: Trace) -> pl.DataFrame:
     flows = trace.flows.filter(pl.col("category").cast(pl.String).is_in(_LAUNCH_FLOWS))
     ends = flows.group_by("id").agg(pl.col("kind").cast(pl.String).unique())
     both = ends.filter(pl.col("kind").list.contains("s") & pl.col("kind").list.contains("f"))
@@ -45,7 +44,7 @@ def _launch_arrows(trace: "Trace") -> pl.DataFrame:
     return _arrows(trace, work.join(calls, on="launch_row", how="inner"), "launch", to_gpu=True)
 
 
-def _gradient_arrows(trace: "Trace") -> pl.DataFrame:
+def _gradient_arrows(trace: Trace) -> pl.DataFrame:
     if trace.flows.filter(pl.col("category").cast(pl.String).is_in(_GRADIENT_FLOWS)).height:
         return pl.DataFrame()
     gradients = trace.ops.filter(pl.col("forward_row").is_not_null())
@@ -58,7 +57,7 @@ def _gradient_arrows(trace: "Trace") -> pl.DataFrame:
     return _arrows(trace, ends.join(forward, on="forward_row", how="inner"), "gradient", to_gpu=False)
 
 
-def _arrows(trace: "Trace", pairs: pl.DataFrame, name: str, *, to_gpu: bool) -> pl.DataFrame:
+def _arrows(trace: Trace, pairs: pl.DataFrame, name: str, *, to_gpu: bool) -> pl.DataFrame:
     """Two ends for each pair, with ids that no recorded arrow has."""
     if pairs.is_empty():
         return pl.DataFrame()
@@ -88,7 +87,7 @@ def _arrows(trace: "Trace", pairs: pl.DataFrame, name: str, *, to_gpu: bool) -> 
     return pl.concat([start, end], how="diagonal")
 
 
-def _utilisation(trace: "Trace") -> pl.DataFrame:
+def _utilisation(trace: Trace) -> pl.DataFrame:
     """The share of each of equal spans of time in which a GPU runs a kernel."""
     kernels = trace.gpu_ops.filter(pl.col("kind").cast(pl.String).is_in(["kernel", "graph"]))
     timed = kernels.select("device", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0))
@@ -134,7 +133,7 @@ def _busy_until(work: pl.DataFrame, edges: pl.Series) -> pl.Series:
     return before.gather(at) - (ends.gather(at) - edges).clip(lower_bound=0)
 
 
-def _memory(trace: "Trace") -> pl.DataFrame:
+def _memory(trace: Trace) -> pl.DataFrame:
     known = trace.memory.filter(pl.col("total_allocated_bytes").is_not_null())
     if known.is_empty():
         return pl.DataFrame()
@@ -177,7 +176,7 @@ def _existing_tid(threads: pl.DataFrame, device: int) -> int | None:
     return cast("int | None", tids.min())
 
 
-def _names(trace: "Trace") -> pl.DataFrame:
+def _names(trace: Trace) -> pl.DataFrame:
     """The names of processes and threads, where the source has them elsewhere than in events."""
     if trace.metadata.height:
         return pl.DataFrame()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 from rich.box import SIMPLE_HEAD, Box
@@ -11,10 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelscope.report.names import safe, short
+from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns, format_percent
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
 
 # The narrowest name that still tells kernels apart.
 _NAME_WIDTH = 24
@@ -113,7 +111,7 @@ def plain(text: str, shape: Shape) -> Text:
     return Text(text if shape.unicode else text.encode("ascii", "replace").decode("ascii"))
 
 
-def lacking(trace: "Trace", view: str, title: str, shape: Shape) -> list[RenderableType]:
+def lacking(trace: Trace, view: str, title: str, shape: Shape) -> list[RenderableType]:
     """Why the trace has nothing for a view, and the remedy."""
     from kernelscope import analysis
 

@@ -2,14 +2,12 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from kernelscope.analysis.grouping import sizes_as_text
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 Selected = Callable[[pl.DataFrame], pl.DataFrame]
 
@@ -111,7 +109,7 @@ _METADATA_KEYS = {
 }
 
 
-def event_tables(trace: "Trace") -> list[tuple[pl.DataFrame, Selected]]:
+def event_tables(trace: Trace) -> list[tuple[pl.DataFrame, Selected]]:
     """Every table of events in order of rows, with what makes events of a part of it."""
     place = _placed(trace.threads)
     collectives = trace.collectives

@@ -1,22 +1,18 @@
 """What a job of many ranks lost time with, as a few lines of text."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from kernelscope import analysis
+from kernelscope.analysis.ranks.cluster import Cluster, Source
 from kernelscope.analysis.ranks.stragglers import rank_steps
 from kernelscope.report.names import safe
 from kernelscope.units import format_bytes, format_count, format_ns, format_percent
-
-if TYPE_CHECKING:
-    from kernelscope.analysis.ranks.cluster import Cluster, Source
 
 _RANKS_NAMED = 3
 """Findings about ranks and links that are shown; there may be a hundred."""
 
 
-def to_text(source: "Source") -> str:
+def to_text(source: Source) -> str:
     """Three things to look at first, with what each costs: slow ranks, exposed communication, idle GPUs.
 
     Raises: InvalidArgumentError: there is no rank to look at.
@@ -35,7 +31,7 @@ def _numbered(number: int, lines: list[str]) -> list[str]:
     return [f"{number}. {lines[0]}", *(f"   {line}" for line in lines[1:])]
 
 
-def _head(cluster: "Cluster", steps: pl.DataFrame) -> str:
+def _head(cluster: Cluster, steps: pl.DataFrame) -> str:
     ranks, hosts = cluster.ranks.height, cluster.ranks["host"].drop_nulls().n_unique()
     where = f" on {format_count(hosts)} hosts" if hosts > 1 else ""
     text = f"{format_count(ranks)} ranks{where}" if ranks != 1 else "1 rank"
@@ -63,7 +59,7 @@ def _finding(row: dict[str, object]) -> str:
     return f"{str(row['finding']).replace('_', ' ')}: {row['message']}{cost}"
 
 
-def _exposed(cluster: "Cluster", steps: pl.DataFrame) -> list[str]:
+def _exposed(cluster: Cluster, steps: pl.DataFrame) -> list[str]:
     table = analysis.communication(cluster, by=("kind", "group_size", "message_bytes"))
     table = table.filter(pl.col("exposed_ns") > 0).sort("exposed_ns", descending=True)
     if table.is_empty():
@@ -102,7 +98,7 @@ def _idle(steps: pl.DataFrame) -> list[str]:
     return [*lines, *(f"{format_percent(share)} {cause}." for share, cause in causes)]
 
 
-def _clocks(cluster: "Cluster") -> list[str]:
+def _clocks(cluster: Cluster) -> list[str]:
     offsets = analysis.clock_offsets(cluster).drop_nulls("offset_ns")
     if offsets.height < 2:
         return []

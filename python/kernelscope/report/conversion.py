@@ -2,22 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kernelscope.analysis.ops.flame import METRICS, VIEWS, folded_stacks
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.report.document import describe, dump
 from kernelscope.report.files import filled_folder, write_text
 from kernelscope.report.perfetto import write_perfetto
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 TARGETS = ("parquet", "arrow", "perfetto", "folded")
 """What a trace can be converted to."""
 
 
-def convert(trace: "Trace", to: str | Sequence[str], out: Path) -> list[Path]:
+def convert(trace: Trace, to: str | Sequence[str], out: Path) -> list[Path]:
     """Writes ``trace`` in each of the forms ``to``, and gives the paths that were written.
 
     ``parquet`` and ``arrow`` (Arrow IPC, which Feather is) are folders with a file per table, and
@@ -45,7 +42,7 @@ def convert(trace: "Trace", to: str | Sequence[str], out: Path) -> list[Path]:
     return written
 
 
-def _write(trace: "Trace", target: str, path: Path) -> None:
+def _write(trace: Trace, target: str, path: Path) -> None:
     if target == "perfetto":
         write_perfetto(trace, path)
     elif target == "folded":
@@ -54,7 +51,7 @@ def _write(trace: "Trace", target: str, path: Path) -> None:
         _write_tables(trace, target, path)
 
 
-def _write_tables(trace: "Trace", target: str, path: Path) -> None:
+def _write_tables(trace: Trace, target: str, path: Path) -> None:
     with filled_folder(path) as folder:
         write_text(folder / "trace.json", dump(describe(trace)))
         for name, frame in trace.tables.items():
@@ -64,7 +61,7 @@ def _write_tables(trace: "Trace", target: str, path: Path) -> None:
                 frame.write_ipc(folder / f"{name}.arrow")
 
 
-def _write_folded(trace: "Trace", path: Path) -> None:
+def _write_folded(trace: Trace, path: Path) -> None:
     with filled_folder(path) as folder:
         for by in VIEWS:
             for metric in METRICS:

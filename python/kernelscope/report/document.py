@@ -4,23 +4,21 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from kernelscope.report import views
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 SCHEMA_VERSION = 1
 
 
-def to_json(trace: "Trace") -> str:
+def to_json(trace: Trace) -> str:
     """The report as JSON: ``schema_version``, ``trace``, then a list of rows per frame of a view."""
     found = {name: frame.to_dicts() for name, frame in views.frames(trace).items()}
     return dump({"schema_version": SCHEMA_VERSION, "trace": describe(trace), **found})
 
 
-def describe(trace: "Trace") -> dict[str, Any]:
+def describe(trace: Trace) -> dict[str, Any]:
     """What is known of the file, and how many rows each table has."""
     return {**asdict(trace.meta), "tables": {name: frame.height for name, frame in trace.tables.items()}}
 

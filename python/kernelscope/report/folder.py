@@ -1,7 +1,6 @@
 """The report as a folder of CSV or Parquet files."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -9,12 +8,10 @@ from kernelscope.analysis.grouping import sizes_as_text
 from kernelscope.report import views
 from kernelscope.report.document import describe, dump
 from kernelscope.report.files import filled_folder
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 
-def write(trace: "Trace", out: Path, *, suffix: str) -> None:
+def write(trace: Trace, out: Path, *, suffix: str) -> None:
     """Writes one file per answer into ``out``; with Parquet also one per table, in ``tables/``.
 
     ``trace.json`` beside them says which trace it is. Text in CSV that a spreadsheet would take for a formula
@@ -34,7 +31,7 @@ def write(trace: "Trace", out: Path, *, suffix: str) -> None:
                 frame.write_parquet(folder / "tables" / f"{name}.parquet")
 
 
-def _frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def _frames(trace: Trace) -> dict[str, pl.DataFrame]:
     found = views.frames(trace, more=True)
     # CSV has no lists.
     joined = pl.col("rows").cast(pl.List(pl.String)).list.join(" ")

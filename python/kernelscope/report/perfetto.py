@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import polars as pl
 
@@ -11,16 +11,14 @@ from kernelscope.report.added_events import added_events
 from kernelscope.report.chrome_events import event_tables
 from kernelscope.report.document import dump
 from kernelscope.report.files import filled_file
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _PART_ROWS = 50_000
 # Fields of an event that stand in no column of a table, and are no arguments.
 _FIELDS = ("id", "id2", "bind_id", "tts", "tdur", "cname")
 
 
-def write_perfetto(trace: "Trace", out: Path) -> None:
+def write_perfetto(trace: Trace, out: Path) -> None:
     """Writes every event of ``trace`` into the file ``out``, and arrows and curves that a viewer shows.
 
     Events keep their arguments, those of no column too, and their order. What the reader repaired is valid;
@@ -42,7 +40,7 @@ def write_perfetto(trace: "Trace", out: Path) -> None:
         writer.finish()
 
 
-def _parts(trace: "Trace") -> Iterator[tuple[int, int, list[pl.DataFrame]]]:
+def _parts(trace: Trace) -> Iterator[tuple[int, int, list[pl.DataFrame]]]:
     """Parts of the trace by row: the first row, the row behind the last, and the events of each table."""
     tables = event_tables(trace)
     behind = 1 + max((cast("int", frame["row"][-1]) for frame, _ in tables), default=-1)
@@ -56,7 +54,7 @@ def _parts(trace: "Trace") -> Iterator[tuple[int, int, list[pl.DataFrame]]]:
         yield first, end, frames
 
 
-def _extras(trace: "Trace") -> pl.DataFrame:
+def _extras(trace: Trace) -> pl.DataFrame:
     """Arguments of no column; some were fields of the event itself."""
     spans = trace.spans.filter(pl.col("kind").cast(pl.String) != "X")["row"]
     key = pl.col("key").cast(pl.String)

@@ -4,7 +4,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
@@ -16,9 +16,7 @@ from kernelscope.analysis.costs.limits import limited_work
 from kernelscope.analysis.costs.peaks import DevicePeaks
 from kernelscope.costs import ConventionName
 from kernelscope.report.document import SCHEMA_VERSION, describe, dump
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class RooflineAnswers:
 
 
 def answer(
-    trace: "Trace",
+    trace: Trace,
     by: Sequence[str],
     *,
     gpu: str | None = None,
@@ -64,7 +62,7 @@ def answer(
     )
 
 
-def _measured(trace: "Trace") -> pl.DataFrame:
+def _measured(trace: Trace) -> pl.DataFrame:
     """What hardware counters measured of each operator, beside what its model gives for the same calls."""
     kernels = counters_with_operators(trace).filter(pl.col("model_row").is_not_null())
     calls = kernels.unique("model_row", keep="first", maintain_order=True)
@@ -84,7 +82,7 @@ def _measured(trace: "Trace") -> pl.DataFrame:
     return table.with_columns(ratio=ratio).sort(["measured_flops", "name"], descending=[True, False])
 
 
-def to_json(trace: "Trace", answers: RooflineAnswers) -> str:
+def to_json(trace: Trace, answers: RooflineAnswers) -> str:
     """The report as one JSON object."""
     return dump(
         {

@@ -3,7 +3,7 @@
 import io
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 from rich.console import Console, RenderableType
@@ -13,10 +13,8 @@ from kernelscope.report import summary
 from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns, plain, share
 from kernelscope.report.names import safe
 from kernelscope.report.roofline import RooflineAnswers
+from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
 
 _PLAIN_WIDTH = 120
 _NARROWEST = 60
@@ -31,7 +29,7 @@ _STATES = {
 }
 
 
-def print_report(trace: "Trace", answers: RooflineAnswers, *, top: int) -> None:
+def print_report(trace: Trace, answers: RooflineAnswers, *, top: int) -> None:
     """Prints the report on standard output, as wide as the terminal."""
     width = max(shutil.get_terminal_size((_PLAIN_WIDTH, 24)).columns, _NARROWEST)
     console = Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
@@ -42,7 +40,7 @@ def print_report(trace: "Trace", answers: RooflineAnswers, *, top: int) -> None:
     sys.stdout.write(_trimmed(captured.get()))
 
 
-def to_text(trace: "Trace", answers: RooflineAnswers, *, top: int, width: int = _PLAIN_WIDTH) -> str:
+def to_text(trace: Trace, answers: RooflineAnswers, *, top: int, width: int = _PLAIN_WIDTH) -> str:
     """The report as text without colour."""
     console = Console(
         file=io.StringIO(), width=width, markup=False, highlight=False, emoji=False, color_system=None
@@ -57,7 +55,7 @@ def _trimmed(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
-def _parts(trace: "Trace", answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
+def _parts(trace: Trace, answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
     parts: list[RenderableType] = [summary.header(trace, shape), *_peaks(answers, shape)]
     parts += _coverage(answers, shape)
     parts += _efficiency(answers, shape)

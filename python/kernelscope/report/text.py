@@ -4,22 +4,19 @@ import io
 import re
 import shutil
 import sys
-from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 
 from kernelscope.report import summary, views
 from kernelscope.report.cells import Shape
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _PLAIN_WIDTH = 100
 _NARROWEST = 60
 _TRAILING = re.compile(r" +$", re.MULTILINE)
 
 
-def print_report(trace: "Trace", *, top: int, width: int | None, also: tuple[str, ...] = ()) -> None:
+def print_report(trace: Trace, *, top: int, width: int | None, also: tuple[str, ...] = ()) -> None:
     """Prints the report on standard output, in colour if that is a terminal."""
     columns = width or shutil.get_terminal_size((_PLAIN_WIDTH, 24)).columns
     # The names of a trace are never markup, emoji or highlighted.
@@ -34,7 +31,7 @@ def print_report(trace: "Trace", *, top: int, width: int | None, also: tuple[str
     sys.stdout.write(_trimmed(captured.get()))
 
 
-def to_text(trace: "Trace", *, top: int, width: int | None, also: tuple[str, ...] = ()) -> str:
+def to_text(trace: Trace, *, top: int, width: int | None, also: tuple[str, ...] = ()) -> str:
     """The report as text without colour."""
     columns = max(width or _PLAIN_WIDTH, _NARROWEST)
     console = Console(
@@ -51,7 +48,7 @@ def _trimmed(text: str) -> str:
     return _TRAILING.sub("", text).rstrip("\n") + "\n"
 
 
-def _parts(trace: "Trace", shape: Shape, also: tuple[str, ...]) -> list[RenderableType]:
+def _parts(trace: Trace, shape: Shape, also: tuple[str, ...]) -> list[RenderableType]:
     """The header, every view that has a text, and before the last, on the file, those asked for."""
     shown = [view for view in views.every() if hasattr(view, "text") and not views.is_on_request(view)]
     shown.sort(key=lambda view: getattr(view, "TEXT_ORDER", view.ORDER))

@@ -1,7 +1,7 @@
 """What the rules look at, each worked out when the first of them asks."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import polars as pl
 
@@ -16,9 +16,7 @@ from kernelscope.analysis.memory.records import AllocatorRecords
 from kernelscope.analysis.ops.eligibility import Eligibility, call_eligibility
 from kernelscope.analysis.steps.breakdown import CATEGORIES, step_breakdown
 from kernelscope.memo import Memo, per_trace
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _OF_OPS = ("row", "parent_row", "name", "start_ns", "dur_ns", "step")
 
@@ -26,7 +24,7 @@ _OF_OPS = ("row", "parent_row", "name", "start_ns", "dur_ns", "step")
 class Facts:
     """Figures about one trace. Only whole steps count, and all of a trace without steps."""
 
-    def __init__(self, trace: "Trace") -> None:
+    def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.work = GpuWork(trace)
         self.records = AllocatorRecords(trace)

@@ -4,16 +4,13 @@ What only a rule that speaks needs is imported when it does: most have nothing t
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing
+from kernelscope.trace import Trace
 from kernelscope.units import format_ns, format_percent
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
 
 _HIDDEN, _EXPOSED, _LATE, _UNEVEN = 0.5, 0.05, 0.05, 0.1
 
@@ -59,7 +56,7 @@ RULES = (exposed_communication,)
 """The rules about one rank."""
 
 
-def late_ranks(traces: Sequence["Trace"]) -> Iterator[tuple[int | None, Advice]]:
+def late_ranks(traces: Sequence[Trace]) -> Iterator[tuple[int | None, Advice]]:
     """Ranks that take longer than the others for their own part of a step."""
     from kernelscope.analysis.ranks.stragglers import stragglers
 
@@ -90,7 +87,7 @@ def late_ranks(traces: Sequence["Trace"]) -> Iterator[tuple[int | None, Advice]]
         )
 
 
-def uneven_ranks(traces: Sequence["Trace"], facts: Sequence[Facts]) -> Iterator[tuple[int | None, Advice]]:
+def uneven_ranks(traces: Sequence[Trace], facts: Sequence[Facts]) -> Iterator[tuple[int | None, Advice]]:
     """Ranks whose GPUs compute for different times in a step."""
     computing = [
         (trace.meta.rank, one.parts["kernel_ns"] / one.steps)

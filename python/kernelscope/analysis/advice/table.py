@@ -1,7 +1,6 @@
 """Asks all rules, and puts what they say into one table."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -15,9 +14,7 @@ from kernelscope.analysis.advice import (
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice
 from kernelscope.memo import per_trace
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 Rule = Callable[[Facts], Iterator[Advice]]
 
@@ -52,7 +49,7 @@ _SCHEMA = {
 }
 
 
-def recommendations(source: "Trace | Sequence[Trace]") -> pl.DataFrame:
+def recommendations(source: Trace | Sequence[Trace]) -> pl.DataFrame:
     """What could make a program faster, as far as its trace shows.
 
     ``source`` is a trace, or the traces of several ranks of a job: then each rank's advice stands beside
@@ -81,7 +78,7 @@ def recommendations(source: "Trace | Sequence[Trace]") -> pl.DataFrame:
 
 
 @per_trace
-def _of_trace(trace: "Trace") -> pl.DataFrame:
+def _of_trace(trace: Trace) -> pl.DataFrame:
     return _table(list(_asked(Facts(trace))))
 
 
@@ -91,7 +88,7 @@ def _asked(facts: Facts) -> Iterator[dict[str, object]]:
             yield _row(advice, facts.total_ns, facts.trace.meta.rank)
 
 
-def _compared(traces: "Sequence[Trace]", facts: Sequence[Facts]) -> Iterator[tuple[int | None, Advice]]:
+def _compared(traces: Sequence[Trace], facts: Sequence[Facts]) -> Iterator[tuple[int | None, Advice]]:
     if len(traces) > 1:
         yield from rank_rules.late_ranks(traces)
         yield from rank_rules.uneven_ranks(traces, facts)

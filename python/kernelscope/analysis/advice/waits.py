@@ -1,16 +1,14 @@
 """What GPUs waited for in each gap between their works."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.intervals import Intervals
 from kernelscope.analysis.launches.idle import with_launches, work_gaps
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 LONGEST_LAUNCH_NS = 1_000_000
 """A host that only launches is never later than this: operators take microseconds to launch a kernel."""
@@ -27,7 +25,7 @@ class Gaps(NamedTuple):
 
 
 def classified_gaps(
-    trace: "Trace",
+    trace: Trace,
     work: GpuWork,
     inside: Callable[[pl.DataFrame], pl.DataFrame],
     *,
@@ -71,14 +69,14 @@ def classified_gaps(
     return Gaps(gaps.select("row", "device", lasting, causes), late.drop("place", "data_row"))
 
 
-def _within(spans: pl.DataFrame, trace: "Trace", gaps: pl.DataFrame) -> pl.Series:
+def _within(spans: pl.DataFrame, trace: Trace, gaps: pl.DataFrame) -> pl.Series:
     """How much of each gap lies in the spans."""
     ends = trace.gpu_ops["start_ns"].gather(gaps["at"])
     places = pl.DataFrame({"start_ns": ends - gaps["dur_ns"], "end_ns": ends})
     return Intervals(spans, by=[]).hidden_ns(places).alias("dur_ns")
 
 
-def _with_data(gaps: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
+def _with_data(gaps: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     """Adds the call that loaded data in the gap, if that took more than half of the time until the launch."""
     loads = trace.ops.select(*_OF_CALLS).filter(pl.col("activity") == "data_loading")
     if loads.is_empty():
@@ -95,7 +93,7 @@ def _with_data(gaps: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
     return found.with_columns(data_row=pl.when(mostly).then("data_row")).drop("_load", "_load_end")
 
 
-def _with_syncs(gaps: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
+def _with_syncs(gaps: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     """Adds the blocking call that began before the gap and ended in it, before the launch."""
     calls = trace.launches.select(*_OF_CALLS).filter(pl.col("activity") == "wait")
     if calls.is_empty():

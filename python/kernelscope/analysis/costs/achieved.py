@@ -1,20 +1,17 @@
 """How much of its GPUs' arithmetic each step used."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from kernelscope.analysis.costs.limits import LimitedWork, limited_work
 from kernelscope.analysis.costs.peaks import PRODUCTS
 from kernelscope.costs import ConventionName
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 
 def efficiency(
-    trace: "Trace",
+    trace: Trace,
     *,
     gpu: str | None = None,
     peak: Mapping[str, float] | None = None,
@@ -42,7 +39,7 @@ def efficiency(
     return step_efficiency(trace, limited_work(trace, convention=convention, gpu=gpu, peak=peak))
 
 
-def step_efficiency(trace: "Trace", limited: LimitedWork) -> pl.DataFrame:
+def step_efficiency(trace: Trace, limited: LimitedWork) -> pl.DataFrame:
     """The rows of :func:`efficiency` for work whose limits are known."""
     work = limited.table
     steps = trace.steps.filter(~pl.col("is_partial"))

@@ -1,7 +1,6 @@
 """Achieved against attainable: what limits each operator, and the time that could be saved."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -9,16 +8,14 @@ from kernelscope.analysis.costs.limits import TOLERANCE, LimitedWork, limited_wo
 from kernelscope.analysis.costs.unique_costs import FIGURES
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.costs import ConventionName
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _OF_WORK = ("kernel", "stream", "device", "step", "kind")
 _OF_COSTS = ("name", "op", "model", "family", "dtype", "status")
 
 
 def roofline(
-    trace: "Trace",
+    trace: Trace,
     by: str | Sequence[str] = ("name",),
     *,
     gpu: str | None = None,
@@ -53,7 +50,7 @@ def roofline(
     return summed(trace, limited_work(trace, convention=convention, gpu=gpu, peak=peak), by)
 
 
-def summed(trace: "Trace", work: LimitedWork, by: str | Sequence[str]) -> pl.DataFrame:
+def summed(trace: Trace, work: LimitedWork, by: str | Sequence[str]) -> pl.DataFrame:
     """The rows of :func:`roofline` for work whose limits are known."""
     known = (*_OF_COSTS, *_OF_WORK)
     of_ops = ["op_row", *(c for c in trace.ops.columns if c not in (*known, "row"))]

@@ -6,21 +6,18 @@ cost, a gradient takes an estimate from its forward operator; else the work stay
 that has a model, or the innermost of all, and its cost is unknown.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.costs.hints import find_external_hints
-from kernelscope.analysis.costs.unique_costs import FIGURES, class_costs
+from kernelscope.analysis.costs.unique_costs import FIGURES, INPUTS, class_costs, operator_calls
 from kernelscope.analysis.grouping import taken
-from kernelscope.analysis.ops.calls import INPUTS, operator_calls
 from kernelscope.costs import ConventionName, Cost, find_dtype
 from kernelscope.costs.through_forward import FAMILIES, gradient_cost
 from kernelscope.memo import per_trace
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 # Conventions of tools that do not look inside an operator that they count.
 _OUTERMOST = frozenset({"torch", "tracelens"})
@@ -42,7 +39,7 @@ class Costed(NamedTuple):
 
 
 @per_trace
-def costed_trace(trace: "Trace", *, convention: ConventionName = "kernelscope") -> Costed:
+def costed_trace(trace: Trace, *, convention: ConventionName = "kernelscope") -> Costed:
     """Returns the operators that count in ``trace`` with their costs, and the GPU ops of each.
 
     Raises: KeyError: there is no such convention.
@@ -53,13 +50,13 @@ def costed_trace(trace: "Trace", *, convention: ConventionName = "kernelscope") 
     return cost_operators(trace, anchors, convention=convention)
 
 
-def operator_flops(trace: "Trace") -> pl.DataFrame:
+def operator_flops(trace: Trace) -> pl.DataFrame:
     """Returns what every operator that counts had to compute: ``op_row`` and ``flops``."""
     costed = costed_trace(trace)
     return costed.ops.select("op_row").with_columns(costed.kinds["flops"].gather(costed.ops["kind"]))
 
 
-def cost_operators(trace: "Trace", anchors: pl.Series | None, *, convention: ConventionName) -> Costed:
+def cost_operators(trace: Trace, anchors: pl.Series | None, *, convention: ConventionName) -> Costed:
     """Returns the operators that count with their costs, and which of them each piece of work belongs to.
 
     ``anchors`` are the operators or ranges that launched the pieces of work; None for no work.

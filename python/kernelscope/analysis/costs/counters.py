@@ -1,16 +1,13 @@
 """Hardware counters of kernels, with the operators that launched them and what models say of these."""
 
 import re
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from kernelscope.analysis.costs.costed import cost_operators
 from kernelscope.analysis.grouping import as_text, positions
 from kernelscope.analysis.ops.table import operator_classes
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 CATEGORY = "cuda_profiler_range"
 """The category of the ranges that CUPTI's profiler writes, one per kernel."""
@@ -41,7 +38,7 @@ _FIXED = {
 }
 
 
-def counters_with_operators(trace: "Trace") -> pl.DataFrame:
+def counters_with_operators(trace: Trace) -> pl.DataFrame:
     """The hardware counters of each kernel, with the operators around its launch, measured beside modelled.
 
     The recorder writes a range per kernel without saying which launch it belongs to; the profiler runs
@@ -95,7 +92,7 @@ def _bytes(names: list[str]) -> pl.Expr:
     return pl.sum_horizontal(pl.col(name) for name in both) if both else pl.lit(None, pl.Float64)
 
 
-def _with_launches(table: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
+def _with_launches(table: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     launches = trace.launches.select("row", "name", "start_ns", "correlation", "op_row")
     text = pl.col("name").cast(pl.String)
     for pattern in _LAUNCHES:
@@ -106,7 +103,7 @@ def _with_launches(table: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
     return table.with_columns(pl.lit(None, dtype).alias(column) for column, dtype in unknown.items())
 
 
-def _with_stacks(table: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
+def _with_stacks(table: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     """Adds the names of the operators around each launch, annotations left out."""
     ops = trace.ops
     of, kinds = operator_classes(ops)
@@ -130,7 +127,7 @@ def _with_stacks(table: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
     )
 
 
-def _with_models(table: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
+def _with_models(table: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     """Adds the FLOPs that the model of the operator gives, and the measured ones over all its kernels."""
     launched = table.filter(pl.col("op_row").is_not_null())
     costed = cost_operators(trace, launched["op_row"], convention="kernelscope")

@@ -1,15 +1,11 @@
 """For how much of the GPU's time the costs are known, and why not for the rest."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from kernelscope.analysis.costs.limits import LimitedWork, limited_work
 from kernelscope.analysis.grouping import as_text
 from kernelscope.costs import ConventionName
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _STATES = ("exact", "estimate", "unknown_dtype", "missing_shape", "unknown_op")
 _CODES = {
@@ -20,7 +16,7 @@ _CODES = {
 _FAILED = "cost_model_failed"
 
 
-def cost_coverage(trace: "Trace", *, convention: ConventionName = "kernelscope") -> pl.DataFrame:
+def cost_coverage(trace: Trace, *, convention: ConventionName = "kernelscope") -> pl.DataFrame:
     """The GPU time of operators by whether their costs are known, and beside it the time of no operator.
 
     Columns: ``status`` (those of :func:`kernelscope.analysis.costs`; ``unlinked`` for GPU work whose operator
@@ -46,7 +42,7 @@ def kind_sums(work: LimitedWork) -> pl.DataFrame:
     return as_text(counts.join(kinds, on="kind").join(times, on="kind", how="left").drop("kind"))
 
 
-def coverage_of(trace: "Trace", kinds: pl.DataFrame) -> pl.DataFrame:
+def coverage_of(trace: Trace, kinds: pl.DataFrame) -> pl.DataFrame:
     """The rows of :func:`cost_coverage` for a trace with the sums ``kinds``."""
     sums = kinds.group_by("status").agg(pl.col("operators", "device_ns").sum())
     rows = pl.DataFrame({"status": list(_STATES)}).join(sums, on="status", how="left", maintain_order="left")

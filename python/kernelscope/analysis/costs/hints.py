@@ -5,7 +5,7 @@ sizes of an expert. Where another record of the same trace has them, they are fo
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
@@ -14,9 +14,7 @@ from kernelscope.analysis.costs.launch_sizes import attention_lengths, expert_si
 from kernelscope.analysis.grouping import as_text, classes_of, positions, taken
 from kernelscope.costs import find_dtype
 from kernelscope.costs.bind import shape_of_input
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 
 class ExternalHints(NamedTuple):
@@ -45,7 +43,7 @@ class _Register:
 
 
 def find_external_hints(
-    trace: "Trace", calls: pl.DataFrame, representatives: pl.DataFrame, costing: _traceparse.CallCosting
+    trace: Trace, calls: pl.DataFrame, representatives: pl.DataFrame, costing: _traceparse.CallCosting
 ) -> tuple[Mapping[int, ExternalHints], pl.DataFrame]:
     """What other records say of ``calls``: the distinct entries by number, and the calls that have one.
 
@@ -127,7 +125,7 @@ def _of_parents(calls: pl.DataFrame, representatives: pl.DataFrame, register: _R
 
 
 def _of_lists(
-    trace: "Trace", representatives: pl.DataFrame, costing: _traceparse.CallCosting, register: _Register
+    trace: Trace, representatives: pl.DataFrame, costing: _traceparse.CallCosting, register: _Register
 ) -> pl.DataFrame:
     """The element type of tensor lists stands in the names of the kernels that work on them."""
     has_list = pl.col("input_types").cast(pl.String).str.contains("TensorList", literal=True)
@@ -151,7 +149,7 @@ def _of_lists(
 
 
 def _of_launches(
-    trace: "Trace", calls: pl.DataFrame, representatives: pl.DataFrame, register: _Register
+    trace: Trace, calls: pl.DataFrame, representatives: pl.DataFrame, register: _Register
 ) -> pl.DataFrame:
     """What the names and grids of a call's kernels say of its experts, and annotations of its sequences."""
     names = representatives["name"].unique().drop_nulls()
@@ -185,7 +183,7 @@ def _of_launches(
 
 
 def _launched(
-    name: str, dims: str | None, kernels: list[tuple[str, list[int] | None]], trace: "Trace"
+    name: str, dims: str | None, kernels: list[tuple[str, list[int] | None]], trace: Trace
 ) -> ExternalHints:
     if "moe_forward" in name:
         x, logits = shape_of_input(dims, 0), shape_of_input(dims, 1)
@@ -200,7 +198,7 @@ def _launched(
     return ExternalHints(hints=hints, note=note) if hints else NOTHING
 
 
-def _of_collectives(trace: "Trace", register: _Register) -> pl.DataFrame:
+def _of_collectives(trace: Trace, register: _Register) -> pl.DataFrame:
     """Elements and type of a collective's message stand in the recorder's own arguments."""
     messages = trace.collectives.filter(pl.col("source").cast(pl.String) == "op").select(
         "row", "in_elements", "out_elements", pl.col("dtype").cast(pl.String), "group_size"

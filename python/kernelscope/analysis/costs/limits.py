@@ -1,21 +1,18 @@
 """What limits GPU work, by the kinds of its operators and what is asked of the work itself."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.costs.costed import Costed, costed_trace
 from kernelscope.analysis.costs.peaks import DevicePeaks, device_peaks, with_peaks
-from kernelscope.analysis.costs.unique_costs import FIGURES
-from kernelscope.analysis.costs.work import CostedWork
-from kernelscope.analysis.ops.calls import INPUTS, operator_calls
+from kernelscope.analysis.costs.table import CostedWork
+from kernelscope.analysis.costs.unique_costs import FIGURES, INPUTS, operator_calls
 from kernelscope.costs import ConventionName
 from kernelscope.memo import per_trace
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 # Copies between host and GPU, or between GPUs, wait for the bus and not for memory.
 _BUS = r"(?i)HtoD|DtoH|PtoP|Host-to|-to-Host|Peer"
@@ -41,7 +38,7 @@ class LimitedWork(NamedTuple):
 
 
 def limited_work(
-    trace: "Trace",
+    trace: Trace,
     *,
     convention: ConventionName = "kernelscope",
     gpu: str | None = None,
@@ -53,7 +50,7 @@ def limited_work(
 
 @per_trace
 def _limited_trace(
-    trace: "Trace", convention: ConventionName, gpu: str | None, peak: tuple[tuple[str, float], ...] | None
+    trace: Trace, convention: ConventionName, gpu: str | None, peak: tuple[tuple[str, float], ...] | None
 ) -> LimitedWork:
     devices = device_peaks(trace, gpu=gpu, peak=None if peak is None else dict(peak))
     costed = costed_trace(trace, convention=convention)
@@ -123,7 +120,7 @@ def _summed_by_pair(table: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def work_rows(trace: "Trace", work: LimitedWork) -> pl.DataFrame:
+def work_rows(trace: Trace, work: LimitedWork) -> pl.DataFrame:
     """Every piece of linked GPU work with its share of its operator's cost.
 
     Columns: ``row``, ``op_row``, ``step``, ``dur_ns``, ``flops`` and ``attainable_ns``, both as float64.
@@ -141,7 +138,7 @@ def work_rows(trace: "Trace", work: LimitedWork) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def refined(trace: "Trace", work: LimitedWork, columns: list[str]) -> LimitedWork:
+def refined(trace: Trace, work: LimitedWork, columns: list[str]) -> LimitedWork:
     """The work by pairs whose operators agree in more ``columns``, of ``ops`` or ``op_row`` itself.
 
     The table has them as ``by_op_row`` and so on.

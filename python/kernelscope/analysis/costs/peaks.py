@@ -1,15 +1,13 @@
 """What the GPUs of a trace can do at most: from the table of GPUs, or as the user measured it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.hardware import Gpu, find_gpu, gpus
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 PRODUCTS = frozenset(
     {
@@ -83,7 +81,7 @@ class DevicePeaks(NamedTuple):
 
 
 def device_peaks(
-    trace: "Trace", *, gpu: str | None = None, peak: Mapping[str, float] | None = None
+    trace: Trace, *, gpu: str | None = None, peak: Mapping[str, float] | None = None
 ) -> list[DevicePeaks]:
     """The peaks of every GPU that works in ``trace``; ``gpu`` names it, ``peak`` gives measured ones.
 

@@ -1,4 +1,4 @@
-"""Costs of many calls, computed once per class of equal ones."""
+"""The calls that can have a cost, and their costs, computed once per class of equal ones."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import polars as pl
 
 from kernelscope.analysis.costs.hints import NOTHING, ExternalHints
-from kernelscope.analysis.ops.calls import INPUTS
 from kernelscope.costs import CONVENTIONS, ConventionName, cost_of
+from kernelscope.trace import Trace
 
 FIGURES = ("flops", "bytes_read", "bytes_written")
 """The columns of a cost that add up."""
@@ -25,6 +25,8 @@ _SCHEMA = {
     "note": pl.String,
 }
 _NO_MODEL = (None, None, False, None, None, None, None, None, "unknown_op", "no model")
+INPUTS = ("input_dims", "input_types", "input_strides", "concrete_inputs")
+"""The columns that hold what was recorded of a call's inputs."""
 
 
 def class_costs(
@@ -84,4 +86,25 @@ def _row(
         dtype.peak if dtype else None,
         status,
         note,
+    )
+
+
+def operator_calls(trace: Trace) -> pl.DataFrame:
+    """Operators and annotations, and the NVTX ranges of a trace that has no operators.
+
+    PyTorch's ``emit_nvtx`` writes an operator's name and sizes into a range; it records neither types nor
+    strides.
+
+    Columns: ``row``, ``parent_row``, ``forward_row``, ``name``, and those of ``INPUTS``.
+    """
+    if trace.ops.height or not trace.ranges.height:
+        return trace.ops.select("row", "parent_row", "forward_row", "name", *INPUTS)
+    unread = pl.lit(None, trace.ops.schema["input_types"])
+    return trace.ranges.filter(pl.col("kind") == "push_pop").select(
+        "row",
+        "parent_row",
+        pl.lit(None, pl.UInt32).alias("forward_row"),
+        "name",
+        pl.col("sizes").alias("input_dims"),
+        *(unread.alias(column) for column in INPUTS[1:]),
     )

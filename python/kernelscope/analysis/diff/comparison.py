@@ -1,16 +1,13 @@
 """Two traces aligned: their steps, operators and GPU work, and to what each moment of a step belongs."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from kernelscope.analysis.diff.host_attribution import attribute_time, claims
 from kernelscope.analysis.diff.op_pairs import Pairs, corresponding, operators
 from kernelscope.errors import NotRecordedError
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 SIDES = ("before", "after")
 
@@ -22,8 +19,8 @@ _NAMES = ("module", "op", "name")
 class Comparison:
     """Two traces whose steps, operators and GPU work are aligned, for several questions."""
 
-    before: "Trace"
-    after: "Trace"
+    before: Trace
+    after: Trace
     steps: pl.DataFrame
     """The steps that are compared: see :func:`step_pairs`."""
     pairs: Pairs
@@ -36,12 +33,12 @@ class Comparison:
     """Every moment of the steps by what it belongs to: ``pair``, ``category``, ``module``, ``op``, ``name``,
     ``*_before``, ``before_ns``, ``after_ns``, ``calls_before``, ``calls_after``."""
 
-    def side(self, side: str) -> tuple["Trace", pl.DataFrame]:
+    def side(self, side: str) -> tuple[Trace, pl.DataFrame]:
         """Returns the trace ``before`` or ``after``, and its names."""
         return (self.before, self.names[0]) if side == "before" else (self.after, self.names[1])
 
 
-def compare(before: "Trace", after: "Trace") -> Comparison:
+def compare(before: Trace, after: Trace) -> Comparison:
     """Aligns two traces.
 
     Raises: NotRecordedError: a trace has nothing that takes time, or only one marks steps.
@@ -57,7 +54,7 @@ def compare(before: "Trace", after: "Trace") -> Comparison:
     return Comparison(before, after, steps, pairs, names, pl.concat(parts, how="diagonal"))
 
 
-def _part(trace: "Trace", steps: pl.DataFrame, names: pl.DataFrame, side: str, other: str) -> pl.DataFrame:
+def _part(trace: Trace, steps: pl.DataFrame, names: pl.DataFrame, side: str, other: str) -> pl.DataFrame:
     nothing = pl.lit(_NOTHING).cast(pl.Categorical)
     owned = _owned(trace, steps.select("pair", start_ns=f"start_{side}", total_ns=f"{side}_ns"))
     named = owned.join(names, on="row", how="left").with_columns(
@@ -70,7 +67,7 @@ def _part(trace: "Trace", steps: pl.DataFrame, names: pl.DataFrame, side: str, o
     )
 
 
-def step_pairs(before: "Trace", after: "Trace") -> pl.DataFrame:
+def step_pairs(before: Trace, after: Trace) -> pl.DataFrame:
     """The steps that correspond: those of the same number, or, if no number is common, of the same place.
 
     Steps that a recording cuts off are left out, unless it has no other.
@@ -109,7 +106,7 @@ def step_pairs(before: "Trace", after: "Trace") -> pl.DataFrame:
     return ordered.with_columns(delta_ns=pl.col("after_ns") - pl.col("before_ns"))
 
 
-def _whole_steps(trace: "Trace") -> pl.DataFrame:
+def _whole_steps(trace: Trace) -> pl.DataFrame:
     steps = trace.steps.filter(~pl.col("is_partial"))
     if steps.is_empty():
         steps = trace.steps
@@ -120,7 +117,7 @@ def _whole_steps(trace: "Trace") -> pl.DataFrame:
     return steps.sort("start_ns").unique("step", keep="first", maintain_order=True)
 
 
-def _owned(trace: "Trace", steps: pl.DataFrame) -> pl.DataFrame:
+def _owned(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
     """Whose the moments of the steps are: ``pair``, ``row``, ``category``, ``ns`` and ``calls``."""
     windows = steps.sort("start_ns")
     bounds = [(start, start + total) for start, total in windows.select("start_ns", "total_ns").rows()]
@@ -135,7 +132,7 @@ def _owned(trace: "Trace", steps: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _translated(before: "Trace", after: "Trace", pairs: Pairs) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _translated(before: Trace, after: Trace, pairs: Pairs) -> tuple[pl.DataFrame, pl.DataFrame]:
     own = [_names(trace) for trace in (before, after)]
     ops = [operators(trace).select("row", "module", op="name") for trace in (before, after)]
     later = ops[1].rename({"row": "after", "op": "_op", "module": "_module"})
@@ -157,5 +154,5 @@ def _translated(before: "Trace", after: "Trace", pairs: Pairs) -> tuple[pl.DataF
     return first, second
 
 
-def _names(trace: "Trace") -> pl.DataFrame:
+def _names(trace: Trace) -> pl.DataFrame:
     return claims(trace).select("row", "op_row", "name")

@@ -1,17 +1,13 @@
 """Attribution of step time: to which kernel, copy, call or operator each moment belongs."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.grouping import positions
 from kernelscope.analysis.steps.breakdown import CATEGORIES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 PRIORITIES = {name.removesuffix("_ns"): place for place, name in enumerate(CATEGORIES)}
 """The parts of a step, the one that counts first having the lowest number."""
@@ -19,7 +15,7 @@ PRIORITIES = {name.removesuffix("_ns"): place for place, name in enumerate(CATEG
 _MAX_ROUNDS = 33
 
 
-def claims(trace: "Trace") -> pl.DataFrame:
+def claims(trace: Trace) -> pl.DataFrame:
     """Everything that takes time, as it counts in :func:`kernelscope.analysis.step_breakdown`.
 
     Columns: ``row``, ``name``, ``start_ns``, ``end_ns``, ``category`` (kernel, memcpy, memset, communication,
@@ -103,7 +99,7 @@ def _host(slices: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def attribute_time(claimed: pl.DataFrame, windows: "Sequence[tuple[int, int]]") -> pl.DataFrame:
+def attribute_time(claimed: pl.DataFrame, windows: Sequence[tuple[int, int]]) -> pl.DataFrame:
     """Whose each moment of the windows is; a window is ``(start, end)``, they are in order and disjoint.
 
     Of what runs at a moment, that of the first category owns it, and of that what began last: the innermost.

@@ -1,13 +1,11 @@
 """Which operators and kernels of two traces correspond."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from kernelscope import _traceparse
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 # What identifies an event in each round, the most specific first.
 _LEVELS = (
@@ -30,7 +28,7 @@ class Pairs(NamedTuple):
     work: pl.DataFrame
 
 
-def operators(trace: "Trace") -> pl.DataFrame:
+def operators(trace: Trace) -> pl.DataFrame:
     """Operators and annotations, or the NVTX ranges of a trace without; steps are left out.
 
     Columns: ``row``, ``name``, ``track``, ``depth``, ``step``, ``start_ns``, ``dur_ns``, ``module``,
@@ -48,7 +46,7 @@ def operators(trace: "Trace") -> pl.DataFrame:
     return frame.filter(pl.col("activity").ne_missing("step")).drop("activity")
 
 
-def corresponding(before: "Trace", after: "Trace", steps: pl.DataFrame) -> Pairs:
+def corresponding(before: Trace, after: Trace, steps: pl.DataFrame) -> Pairs:
     """The operators and the GPU work of the paired ``steps`` that correspond.
 
     The operators of a step, thread by thread in order of their starts, are aligned by common subsequences:
@@ -123,7 +121,7 @@ def _leveled(events: pl.DataFrame, levels: list[str]) -> pl.DataFrame:
     )
 
 
-def _work_pairs(before: "Trace", after: "Trace", ops: pl.DataFrame) -> pl.DataFrame:
+def _work_pairs(before: Trace, after: Trace, ops: pl.DataFrame) -> pl.DataFrame:
     sides = [_numbered(trace) for trace in (before, after)]
     a = sides[0].join(ops.select(op_row="before", _op="after"), on="op_row", how="inner")
     b = sides[1].rename({"op_row": "_op", "row": "after"})
@@ -139,7 +137,7 @@ def _work_pairs(before: "Trace", after: "Trace", ops: pl.DataFrame) -> pl.DataFr
     return pl.concat([same, rest])
 
 
-def _numbered(trace: "Trace") -> pl.DataFrame:
+def _numbered(trace: Trace) -> pl.DataFrame:
     """GPU work with its operator, and its place among the work of its name there."""
     work = trace.gpu_ops.select(
         "row",

@@ -1,7 +1,6 @@
 """What changed between two traces: by what it belongs to, and operators and kernels side by side."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -9,9 +8,7 @@ from kernelscope.analysis.costs.limits import limited_work, work_rows
 from kernelscope.analysis.diff.comparison import SIDES, Comparison, compare, step_pairs
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.ops.table import ops
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 KEYS = ("category", "module", "op", "name")
 """What :func:`diff` can look at differences by."""
@@ -19,7 +16,7 @@ KEYS = ("category", "module", "op", "name")
 _RENAMED = ("module", "op", "name")
 
 
-def diff(before: "Trace", after: "Trace", *, by: str | Sequence[str] = KEYS) -> pl.DataFrame:
+def diff(before: Trace, after: Trace, *, by: str | Sequence[str] = KEYS) -> pl.DataFrame:
     """What makes the steps of ``after`` slower or faster than those of ``before``, the most first.
 
     Steps of the same number correspond (of the same place, if no number is common), in them operators by a
@@ -47,7 +44,7 @@ def diff(before: "Trace", after: "Trace", *, by: str | Sequence[str] = KEYS) -> 
     return differences(compare(before, after), by=by)
 
 
-def diff_steps(before: "Trace", after: "Trace") -> pl.DataFrame:
+def diff_steps(before: Trace, after: Trace) -> pl.DataFrame:
     """The wall times of the steps that :func:`diff` compares.
 
     Columns: ``pair``, ``step_before``, ``step_after``, ``start_before``, ``start_after``, ``before_ns``,
@@ -60,7 +57,7 @@ def diff_steps(before: "Trace", after: "Trace") -> pl.DataFrame:
 
 
 def diff_operators(
-    before: "Trace", after: "Trace", *, by: str | Sequence[str] = ("op",), costs: bool = True
+    before: Trace, after: Trace, *, by: str | Sequence[str] = ("op",), costs: bool = True
 ) -> pl.DataFrame:
     """What operators cost per step in both traces, where that changed.
 
@@ -82,7 +79,7 @@ def diff_operators(
     return operator_differences(compare(before, after), by=by, costs=costs)
 
 
-def diff_kernels(before: "Trace", after: "Trace", *, costs: bool = True) -> pl.DataFrame:
+def diff_kernels(before: Trace, after: Trace, *, costs: bool = True) -> pl.DataFrame:
     """What kernels cost per step in both traces, where that changed; they correspond as in :func:`diff`.
 
     Columns: ``name``, ``name_before`` (what it was called, where that differs); for each trace ``calls_*``,
@@ -203,7 +200,7 @@ def _renamed(names: pl.DataFrame, by: list[str]) -> list[pl.Expr]:
     return [pl.col(c).drop_nulls().first() for c in columns]
 
 
-def _work(trace: "Trace", *, costs: bool) -> pl.DataFrame:
+def _work(trace: Trace, *, costs: bool) -> pl.DataFrame:
     """GPU work with its share of what its operator had to do."""
     if not costs:
         schema = {"row": pl.UInt32, "op_row": pl.UInt32, "step": pl.Int32, "dur_ns": pl.Int64}

@@ -1,19 +1,15 @@
 """The bandwidth that copies and memsets had."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from kernelscope.analysis.grouping import as_text, by_name
 from kernelscope.analysis.intervals import covered_ns
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _KIND = ["device", "name"]
 
 
-def memory_bandwidth(trace: "Trace") -> pl.DataFrame:
+def memory_bandwidth(trace: Trace) -> pl.DataFrame:
     """The bandwidth of copies and memsets of each kind, at every change.
 
     Columns: ``device``, ``name`` (of the copies, such as ``Memcpy HtoD``; what a copy's kind of memory is,
@@ -35,7 +31,7 @@ def memory_bandwidth(trace: "Trace") -> pl.DataFrame:
     return changes.select(*_KIND, "at_ns", bytes_per_s=pl.col("change").cum_sum().over(_KIND))
 
 
-def memory_bandwidth_summary(trace: "Trace") -> pl.DataFrame:
+def memory_bandwidth_summary(trace: Trace) -> pl.DataFrame:
     """What copies and memsets of each kind moved, and how fast.
 
     Columns: ``device``, ``name``, ``copies``, ``bytes`` (null if one of them is not known), ``busy_ns`` (at
@@ -62,7 +58,7 @@ def memory_bandwidth_summary(trace: "Trace") -> pl.DataFrame:
     return as_text(table).sort("busy_ns", *_KIND, descending=[True, False, False])
 
 
-def _copies(trace: "Trace") -> pl.DataFrame:
+def _copies(trace: Trace) -> pl.DataFrame:
     """Copies and memsets: kind, bytes, times, and ``rate`` in whole bytes a second."""
     duration = pl.col("dur_ns")
     counted = pl.when(duration > 0).then(pl.col("bytes") * 1e9 / duration)

@@ -1,6 +1,6 @@
 """How busy and how full each GPU was."""
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import polars as pl
 
@@ -11,15 +11,13 @@ from kernelscope.analysis.kernels.tensor_cores import kernel_flags
 from kernelscope.analysis.ops.table import operator_flags
 from kernelscope.analysis.steps.breakdown import step_breakdown
 from kernelscope.memo import per_trace
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _END = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
 
 
 @per_trace
-def gpu_summary(trace: "Trace") -> pl.DataFrame:
+def gpu_summary(trace: Trace) -> pl.DataFrame:
     """How busy and how full each GPU was, from the start of the first step to the end of the last.
 
     Steps that the recording cuts off do not count; a trace without steps counts whole.
@@ -89,7 +87,7 @@ def inside_ns(works: pl.DataFrame, of: pl.Series, count: int, *, window: tuple[i
     return sum_by_group(found["class"], found["inside_ns"], count)
 
 
-def _span(trace: "Trace") -> tuple[int, int]:
+def _span(trace: Trace) -> tuple[int, int]:
     """From the first step's start to the last one's end; without steps, over all GPU work."""
     steps = step_breakdown(trace)
     if steps.height:

@@ -1,16 +1,13 @@
 """How the time of each GPU divides into computing, communicating, copying and idling."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from kernelscope.analysis.gpu.work import CLASSES, WORK_CLASS, GpuWork
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.intervals import Intervals, merged
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _OVERLAP: dict[str, pl.DataType] = {
     "calls": pl.Int64(),
@@ -21,7 +18,7 @@ _OVERLAP: dict[str, pl.DataType] = {
 }
 
 
-def temporal_breakdown(trace: "Trace") -> pl.DataFrame:
+def temporal_breakdown(trace: Trace) -> pl.DataFrame:
     """How the time of each GPU divides, from its first work to the end of its last.
 
     A moment in which several things run counts as the first of: computing, communicating, copying. ``work``
@@ -49,7 +46,7 @@ def temporal_breakdown(trace: "Trace") -> pl.DataFrame:
     return table.select("device", "span_ns", *(f"{name}_ns" for name in columns), *share).sort("device")
 
 
-def comm_comp_overlap(trace: "Trace", by: str | Sequence[str] = ("device",)) -> pl.DataFrame:
+def comm_comp_overlap(trace: Trace, by: str | Sequence[str] = ("device",)) -> pl.DataFrame:
     """How much of the communication computing hides, and how much is exposed.
 
     ``by`` takes any columns of the table ``gpu_ops``, such as ``device``, ``stream``, ``name`` or ``step``.
@@ -65,7 +62,7 @@ def comm_comp_overlap(trace: "Trace", by: str | Sequence[str] = ("device",)) -> 
     return overlaps(trace, [check_by(by, trace.gpu_ops.columns)])[0]
 
 
-def overlaps(trace: "Trace", groupings: Sequence[Sequence[str]]) -> list[pl.DataFrame]:
+def overlaps(trace: Trace, groupings: Sequence[Sequence[str]]) -> list[pl.DataFrame]:
     """The table of ``comm_comp_overlap`` for each of several groupings, at the cost of about one.
 
     ``groupings``: lists of columns of ``gpu_ops``.

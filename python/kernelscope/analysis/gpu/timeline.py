@@ -1,21 +1,19 @@
 """How busy and how full each GPU was over time."""
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import polars as pl
 
 from kernelscope.analysis.intervals import merged
 from kernelscope.analysis.kernels.occupancy import LAUNCH_COLUMNS, launch_metrics
 from kernelscope.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _SESSION = "PyTorch Profiler (0)"
 _MICROSECOND = 1_000
 
 
-def gpu_timeline(trace: "Trace", *, parts: int = 100) -> pl.DataFrame:
+def gpu_timeline(trace: Trace, *, parts: int = 100) -> pl.DataFrame:
     """How busy and how full each GPU was, in stretches of equal length over the whole recording.
 
     A stretch lasts a power of ten microseconds, the smallest that makes at most ``parts`` of them; the last
@@ -49,7 +47,7 @@ def gpu_timeline(trace: "Trace", *, parts: int = 100) -> pl.DataFrame:
     return pl.concat(tables)
 
 
-def sm_segments(trace: "Trace") -> pl.DataFrame:
+def sm_segments(trace: Trace) -> pl.DataFrame:
     """The share of multiprocessors that have a block, from each moment to the next in which it changes.
 
     Columns: ``device``, ``start_ns``, ``end_ns``, ``sm_efficiency``. What happens at one moment is one
@@ -84,13 +82,13 @@ def _empty() -> pl.DataFrame:
     return pl.DataFrame(schema={**schema, "utilisation": pl.Float64, "sm_efficiency": pl.Float64})
 
 
-def _kernels(trace: "Trace") -> pl.DataFrame:
+def _kernels(trace: Trace) -> pl.DataFrame:
     kernels = trace.gpu_ops.filter((pl.col("kind") == "kernel") & pl.col("device").is_not_null())
     end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0).clip(lower_bound=0)
     return kernels.select("device", "start_ns", *LAUNCH_COLUMNS, end_ns=end)
 
 
-def _edges(trace: "Trace", parts: int) -> pl.Series:
+def _edges(trace: Trace, parts: int) -> pl.Series:
     """Where the stretches begin, and where the last one ends."""
     session = trace.spans.filter(pl.col("name").cast(pl.String) == _SESSION)
     if session.height and session["dur_ns"][0]:

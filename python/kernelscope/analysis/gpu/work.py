@@ -1,16 +1,12 @@
 """What several questions ask of the GPU work of a trace, each worked out once."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from kernelscope.analysis.grouping import Classes, classes_of, positions, sum_by_group
 from kernelscope.analysis.intervals import Intervals, group_codes
 from kernelscope.analysis.kernels.occupancy import IS_KERNEL, LAUNCH_COLUMNS, launch_metrics
 from kernelscope.memo import Memo, per_trace
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 CLASSES = ("compute", "communication", "memory")
 """What GPU work can be, the one that counts first in front."""
@@ -32,7 +28,7 @@ _LAUNCHED = ("kind", "name", "is_communication", "device", *LAUNCH_COLUMNS)
 class GpuWork:
     """The rows of ``gpu_ops``, by class and in order of time."""
 
-    def __init__(self, trace: "Trace") -> None:
+    def __init__(self, trace: Trace) -> None:
         self._trace = trace
 
     @property

@@ -1,14 +1,11 @@
 """Kernels that an operator launches again and again in one order: what could be fused."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 
-def kernel_sequences(trace: "Trace", operator: str = "", *, min_kernels: int = 3) -> pl.DataFrame:
+def kernel_sequences(trace: Trace, operator: str = "", *, min_kernels: int = 3) -> pl.DataFrame:
     """The sequences of kernels, copies and memsets that calls of operators launched, by how often they occur.
 
     A call counts with everything that is launched inside it; of nested calls that match, the outermost
@@ -26,7 +23,7 @@ def kernel_sequences(trace: "Trace", operator: str = "", *, min_kernels: int = 3
     return sequences_inside(trace, outermost_calls(trace, operator), min_kernels=min_kernels)
 
 
-def sequences_inside(trace: "Trace", calls: pl.DataFrame, *, min_kernels: int) -> pl.DataFrame:
+def sequences_inside(trace: Trace, calls: pl.DataFrame, *, min_kernels: int) -> pl.DataFrame:
     """The table of ``kernel_sequences`` for ``calls``, as ``outermost_calls`` gives them."""
     work = _launched_inside(trace, calls)
     per_call = (
@@ -56,7 +53,7 @@ def sequences_inside(trace: "Trace", calls: pl.DataFrame, *, min_kernels: int) -
     return table.drop("_key")
 
 
-def outermost_calls(trace: "Trace", operator: str) -> pl.DataFrame:
+def outermost_calls(trace: Trace, operator: str) -> pl.DataFrame:
     """The outermost matching calls of each thread: ``root``, ``op``, ``track``, ``start_ns``, ``end_ns``."""
     steps = trace.steps.select(pl.col("row").drop_nulls())["row"]
     ops = trace.ops.select("row", "name", "track", "start_ns", dur_ns=pl.col("dur_ns").fill_null(0)).filter(
@@ -73,7 +70,7 @@ def outermost_calls(trace: "Trace", operator: str) -> pl.DataFrame:
     )
 
 
-def _launched_inside(trace: "Trace", roots: pl.DataFrame) -> pl.DataFrame:
+def _launched_inside(trace: Trace, roots: pl.DataFrame) -> pl.DataFrame:
     """GPU work whose launch lies in one of ``roots``, which do not overlap on a thread: with ``root``."""
     calls = trace.launches.select(launch_row="row", track="track", at_ns="start_ns", call_dur="dur_ns").sort(
         "at_ns"

@@ -1,7 +1,6 @@
-"""What each kernel cost on the device."""
+"""Kernels by name, by operator and by what they were launched with."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -16,22 +15,21 @@ from kernelscope.analysis.grouping import (
     sum_by_group,
     weighted_means,
 )
-from kernelscope.analysis.kernels.occupancy import IS_KERNEL
-from kernelscope.analysis.kernels.tensor_cores import kernel_flags
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.analysis.kernels.occupancy import IS_KERNEL, launch_limits
+from kernelscope.analysis.kernels.tensor_cores import ELIGIBLE_OPS, kernel_flags
+from kernelscope.trace import Trace
 
 _METRICS = ("calls", "total_ns", "mean_ns", "median_ns", "min_ns", "max_ns", "std_ns")
 _FULL = ("blocks_per_sm", "occupancy_pct")
+_SIZES = ("grid", "block", "registers", "shared_memory_bytes")
+_BY = ("name", "op", *_SIZES, "device")
 
 
-def kernel_table(trace: "Trace", by: str | Sequence[str] = ("name",)) -> pl.DataFrame:
+def kernel_table(trace: Trace, by: str | Sequence[str] = ("name",)) -> pl.DataFrame:
     """What kernels cost, summed over the launches that agree in the columns ``by``.
 
     ``by`` takes any columns of the table ``gpu_ops``, ``op`` (name of the operator that launched
-    the kernel), and any other columns of that operator, such as ``module`` or ``input_dims``. ``work``
-    takes what other questions asked, too.
+    the kernel), and any other columns of that operator, such as ``module`` or ``input_dims``.
 
     Columns: those of ``by``; ``calls``; ``total_ns``, ``mean_ns``, ``median_ns``, ``min_ns``,
         ``max_ns``, ``std_ns`` (of a sample; null for one call); ``blocks_per_sm`` and
@@ -78,7 +76,7 @@ def kernel_table(trace: "Trace", by: str | Sequence[str] = ("name",)) -> pl.Data
     )
 
 
-def _divided(trace: "Trace", known: Classes, columns: list[str]) -> Classes:
+def _divided(trace: Trace, known: Classes, columns: list[str]) -> Classes:
     """The classes ``known``, divided further by those of ``columns`` that they may disagree in."""
     more = [c for c in columns if c not in known.keys.columns]
     if not more:
@@ -102,7 +100,7 @@ def _weighted_mean(kinds: pl.DataFrame, column: str, count: int) -> pl.Series:
     return weighted_means(known["group"], weight, known[column], count).alias(column)
 
 
-def _on_tensor_cores(trace: "Trace", kinds: pl.DataFrame, count: int) -> pl.Series:
+def _on_tensor_cores(trace: Trace, kinds: pl.DataFrame, count: int) -> pl.Series:
     """Whether some kernel of each group runs on tensor cores, which its name and its GPU decide.
 
     Columns: of ``kinds``, needs ``name``, ``device`` and ``group``.
@@ -111,3 +109,27 @@ def _on_tensor_cores(trace: "Trace", kinds: pl.DataFrame, count: int) -> pl.Seri
     flags = flags.agg(pl.col("tensor_cores").any(ignore_nulls=False))
     unknown = pl.repeat(None, count, dtype=pl.Boolean, eager=True)
     return unknown.scatter(flags["group"], flags["tensor_cores"]).alias("tensor_cores")
+
+
+def kernels_by_launch(trace: Trace) -> pl.DataFrame:
+    """Kernels by name, operator and launch size, with what keeps each from filling the GPU.
+
+    Columns: ``name``, ``op`` (that launched it; null if unknown), ``grid``, ``block``, ``registers`` (of a
+        thread), ``shared_memory_bytes`` (of a block), ``device``; ``calls``, ``total_ns``, ``mean_ns``,
+        ``median_ns``, ``min_ns``, ``max_ns``, ``std_ns``, ``blocks_per_sm``, ``occupancy_pct`` (achieved,
+        estimated) and ``tensor_cores``, all as in :func:`kernelscope.analysis.kernel_table`;
+        ``op_tc_eligible`` (whether tensor cores can run the operator, without regard to those inside it;
+        null without one); ``resident_blocks``, ``theoretical_occupancy_pct``, ``waves``, ``tail_pct`` and
+        ``limited_by`` (grid, registers, shared memory, blocks, threads, or nothing: see ``launch_limits``).
+    Units: ns; bytes; percent.
+    Order: by total time, longest first.
+    Source: the kernel view of the TensorBoard plugin, grouped by kernel properties and operator.
+    """
+    table = kernel_table(trace, by=_BY)
+    distinct = table.select("device", *_SIZES).unique()
+    limits = launch_limits(distinct, trace.devices)
+    # Tensor cores can run what they run.
+    runs = pl.col("tensor_cores").fill_null(value=False).any().over("op")
+    eligible = pl.when(pl.col("op").is_not_null()).then(pl.col("op").is_in(list(ELIGIBLE_OPS)) | runs)
+    known = table.join(limits, on=distinct.columns, how="left", nulls_equal=True, maintain_order="left")
+    return known.with_columns(op_tc_eligible=eligible)

@@ -1,16 +1,13 @@
 """Why GPUs idle, and which host operators made them wait."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.grouping import as_text, check_by, classes_of, describe_by_group, gather_rows
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 KERNEL_DELAY_NS = 30_000
 """The longest gap that the GPU needs between works which already wait in its queue."""
@@ -20,7 +17,7 @@ _CAUSE = pl.Enum(["host_wait", "kernel_wait", "other"])
 
 
 def idle_summary(
-    trace: "Trace",
+    trace: Trace,
     by: str | Sequence[str] = ("device", "cause"),
     *,
     kernel_delay_ns: int = KERNEL_DELAY_NS,
@@ -61,7 +58,7 @@ def idle_summary(
 
 
 def idle_gaps(
-    trace: "Trace", *, per_stream: bool = False, kernel_delay_ns: int = KERNEL_DELAY_NS
+    trace: Trace, *, per_stream: bool = False, kernel_delay_ns: int = KERNEL_DELAY_NS
 ) -> pl.DataFrame:
     """Each gap in which a GPU idled, and what it waited for.
 
@@ -99,9 +96,7 @@ def idle_gaps(
     ).sort("dur_ns", "start_ns", "row", descending=[True, False, False])
 
 
-def _gaps(
-    trace: "Trace", work: GpuWork, *columns: str, per_stream: bool, kernel_delay_ns: int
-) -> pl.DataFrame:
+def _gaps(trace: Trace, work: GpuWork, *columns: str, per_stream: bool, kernel_delay_ns: int) -> pl.DataFrame:
     """Gaps between works of each device, or stream, with the work that ends each and their cause."""
     return work_gaps(trace, work, *columns, per_stream=per_stream).with_columns(
         cause=pl.when("is_late")
@@ -114,7 +109,7 @@ def _gaps(
     )
 
 
-def _with_hosts(trace: "Trace", work: GpuWork, gaps: pl.DataFrame) -> pl.DataFrame:
+def _with_hosts(trace: Trace, work: GpuWork, gaps: pl.DataFrame) -> pl.DataFrame:
     """What occupied the launching thread longest until the launch, and when the gap begins."""
     end = pl.col("start_ns") + pl.col("dur_ns")
     gaps = with_launches(trace, work, gaps).with_columns(until_ns=pl.min_horizontal("launch_ns", end))
@@ -125,14 +120,14 @@ def _as_text(table: pl.DataFrame) -> pl.DataFrame:
     return as_text(table.with_columns(pl.col(_CAUSE).cast(pl.String)))
 
 
-def _with_ops(trace: "Trace", gaps: pl.DataFrame) -> pl.DataFrame:
+def _with_ops(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
     """The operator that launched the work after each gap, or else the NVTX range, as column ``op``."""
     ops = gather_rows(gaps["op_row"], trace.ops, "name")["name"]
     ranges = gather_rows(gaps["range_row"], trace.ranges, "name")["name"]
     return gaps.with_columns(op=ops.zip_with(ops.is_not_null(), ranges))
 
 
-def work_gaps(trace: "Trace", work: GpuWork, *columns: str, per_stream: bool = False) -> pl.DataFrame:
+def work_gaps(trace: Trace, work: GpuWork, *columns: str, per_stream: bool = False) -> pl.DataFrame:
     """The gaps between the works of each GPU, or of each stream.
 
     Columns: ``at`` (position in ``gpu_ops`` of the work that ends the gap); ``columns`` of that work, as in
@@ -145,7 +140,7 @@ def work_gaps(trace: "Trace", work: GpuWork, *columns: str, per_stream: bool = F
     return found.hstack(trace.gpu_ops.select(pl.col(columns).gather(found["at"])))
 
 
-def with_launches(trace: "Trace", work: GpuWork, gaps: pl.DataFrame) -> pl.DataFrame:
+def with_launches(trace: Trace, work: GpuWork, gaps: pl.DataFrame) -> pl.DataFrame:
     """Adds when each gap begins, and the call that launched the work after it.
 
     Columns: of ``gaps``, needs ``at`` and ``dur_ns``; adds ``start_ns``, and ``launch_ns`` and ``track`` of
@@ -157,7 +152,7 @@ def with_launches(trace: "Trace", work: GpuWork, gaps: pl.DataFrame) -> pl.DataF
     return gaps.with_columns(starts).hstack(calls)
 
 
-def longest_on_thread(trace: "Trace", waits: pl.DataFrame) -> pl.DataFrame:
+def longest_on_thread(trace: Trace, waits: pl.DataFrame) -> pl.DataFrame:
     """The outermost operator or annotation, steps left out, that occupied a thread longest during each wait.
 
     A trace without operators has NVTX ranges instead.

@@ -1,14 +1,10 @@
 """How far the host is ahead of the GPU: calls that wait in each stream's queue."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.gpu.work import GpuWork
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 QUEUE_LIMIT = 1024
 """Calls that a stream of CUDA takes before the next one waits."""
@@ -16,7 +12,7 @@ QUEUE_LIMIT = 1024
 _STREAM = ["device", "stream"]
 
 
-def queue_length(trace: "Trace") -> pl.DataFrame:
+def queue_length(trace: Trace) -> pl.DataFrame:
     """How many calls wait in the queue of each stream, at every change.
 
     A call enters the queue when it starts and leaves it when the first work that it started on the stream
@@ -41,7 +37,7 @@ def queue_length(trace: "Trace") -> pl.DataFrame:
     )
 
 
-def queue_summary(trace: "Trace") -> pl.DataFrame:
+def queue_summary(trace: Trace) -> pl.DataFrame:
     """What the queue of each stream was like.
 
     Columns: ``device``, ``stream``, ``changes``, ``mean`` (over time), ``p50`` and ``p90`` (over the
@@ -64,7 +60,7 @@ def queue_summary(trace: "Trace") -> pl.DataFrame:
     )
 
 
-def queue_blocked(trace: "Trace", *, limit: int = QUEUE_LIMIT) -> pl.DataFrame:
+def queue_blocked(trace: Trace, *, limit: int = QUEUE_LIMIT) -> pl.DataFrame:
     """How long the queue of each stream was full, so that the host had to wait.
 
     Columns: ``device``, ``stream``, ``blocked_ns`` (``limit`` calls or more wait), ``share`` (of the time
@@ -83,7 +79,7 @@ def queue_blocked(trace: "Trace", *, limit: int = QUEUE_LIMIT) -> pl.DataFrame:
     )
 
 
-def _lengths(trace: "Trace") -> pl.DataFrame:
+def _lengths(trace: Trace) -> pl.DataFrame:
     """The lengths of :func:`queue_length` with how long each lasts: ``lasts_ns``, 0 after the last change."""
     lasts = pl.col("at_ns").shift(-1).over(_STREAM) - pl.col("at_ns")
     return queue_length(trace).with_columns(lasts_ns=lasts.fill_null(0))

@@ -1,14 +1,12 @@
 """How much memory was allocated and reserved, and what became of it."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from kernelscope.analysis.memory.records import AllocatorRecords, device_label
 from kernelscope.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _KEPT_PER_PART = 4
 _TIMELINE: dict[str, pl.DataType] = {
@@ -43,7 +41,7 @@ _SUMMARY: dict[str, pl.DataType] = {
 }
 
 
-def memory_timeline(trace: "Trace", *, max_points: int | None = None) -> pl.DataFrame:
+def memory_timeline(trace: Trace, *, max_points: int | None = None) -> pl.DataFrame:
     """How much memory was allocated and reserved on each device, after each record of the allocator.
 
     With ``max_points`` each device has at most so many rows: of every stretch of time the first and the last
@@ -83,7 +81,7 @@ def _source(*, has_totals: bool) -> str:
     return "recorded" if has_totals else "summed"
 
 
-def memory_summary(trace: "Trace") -> pl.DataFrame:
+def memory_summary(trace: Trace) -> pl.DataFrame:
     """What became of the memory of each device: the peak, what was never freed, what lay idle.
 
     Columns: ``device`` (``CPU``, ``GPU0`` ...), ``capacity_bytes`` (of the GPU), ``allocations``,
@@ -142,7 +140,7 @@ def _course(records: pl.DataFrame, course: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _capacities(trace: "Trace") -> dict[str, int | None]:
+def _capacities(trace: Trace) -> dict[str, int | None]:
     known = trace.devices.unique("device", keep="first", maintain_order=True)
     return {
         f"GPU{device}": capacity

@@ -1,15 +1,13 @@
 """How long each allocation lived, and which operator made it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import polars as pl
 
 from kernelscope.analysis.grouping import as_text, check_by, positions
 from kernelscope.analysis.memory.records import AllocatorRecords, owners_of
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 Pairing = Literal["device", "address"]
 """By what a free is matched with its allocation."""
@@ -34,7 +32,7 @@ _COLUMNS = (
 _HOLDERS = ("op", "parent_op", "module", "phase", "step")
 
 
-def memory_allocations(trace: "Trace", *, pairing: Pairing = "device") -> pl.DataFrame:
+def memory_allocations(trace: Trace, *, pairing: Pairing = "device") -> pl.DataFrame:
     """Every allocation with its free, and what was freed without being seen allocated.
 
     An allocation is matched with the next record of its address, if that is a free. ``pairing`` says which
@@ -61,7 +59,7 @@ def memory_allocations(trace: "Trace", *, pairing: Pairing = "device") -> pl.Dat
     ).select(_COLUMNS)
 
 
-def memory_peak(trace: "Trace", by: str | Sequence[str] = ("op",)) -> pl.DataFrame:
+def memory_peak(trace: Trace, by: str | Sequence[str] = ("op",)) -> pl.DataFrame:
     """Who held the memory of each device when most of it was allocated.
 
     ``by`` takes any of ``op``, ``parent_op``, ``module``, ``phase`` and ``step``.
@@ -127,7 +125,7 @@ def _paired(records: AllocatorRecords, partner: pl.Series) -> pl.DataFrame:
     ).with_columns(pl.col("bytes").abs())
 
 
-def _with_holders(allocations: pl.DataFrame, trace: "Trace", records: AllocatorRecords) -> pl.DataFrame:
+def _with_holders(allocations: pl.DataFrame, trace: Trace, records: AllocatorRecords) -> pl.DataFrame:
     """Adds what is known of the operators ``op_row`` that made allocations, and the name of the device."""
     ops = trace.ops
     at = positions(ops["row"], allocations["op_row"])

@@ -1,23 +1,19 @@
 """What each operator allocated."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from kernelscope.analysis.call_tree import CallTree
 from kernelscope.analysis.grouping import Classes, as_text
 from kernelscope.analysis.memory.records import AllocatorRecords
 from kernelscope.analysis.ops.table import operator_classes
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _FIGURES = ("increase_bytes", "allocations", "allocated_bytes")
 _SUMS = tuple(name for figure in _FIGURES for name in (figure, f"self_{figure}"))
 
 
 def memory_table(
-    trace: "Trace",
+    trace: Trace,
     *,
     start_ns: int | None = None,
     end_ns: int | None = None,

@@ -1,7 +1,6 @@
 """The records of an allocator: on which device, and in which operator each was made."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -11,9 +10,7 @@ from kernelscope.analysis.grouping import classes_of, positions, taken
 from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES
 from kernelscope.analysis.ops.table import operator_classes
 from kernelscope.memo import Memo, per_trace
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 OUT_OF_MEMORY = "[OutOfMemory]"
 """The name of a record that is no allocation, but the failure of one."""
@@ -37,7 +34,7 @@ def device_label() -> pl.Expr:
 class AllocatorRecords:
     """The allocations and frees of a trace, found once for several questions and threads."""
 
-    def __init__(self, trace: "Trace") -> None:
+    def __init__(self, trace: Trace) -> None:
         self._trace = trace
 
     @property

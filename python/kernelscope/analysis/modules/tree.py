@@ -1,23 +1,19 @@
 """What each module of the network cost."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from kernelscope.analysis.call_tree import CallTree, subtree_sums
 from kernelscope.analysis.grouping import gather_rows
 from kernelscope.analysis.memory.allocations import put_memory
-from kernelscope.analysis.modules.calls import module_calls
+from kernelscope.analysis.modules.module_calls import module_calls
 from kernelscope.analysis.modules.paths import hierarchy_calls, with_paths
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _MEMORY = ("cpu_memory_bytes", "device_memory_bytes")
 _SUMS = ("device_total_ns", "backward_host_ns", "backward_device_ns", "flops", "backward_flops")
 
 
-def module_table(trace: "Trace", *, costs: bool = False) -> pl.DataFrame:
+def module_table(trace: Trace, *, costs: bool = False) -> pl.DataFrame:
     """The tree of modules: what each cost where it stands in the network, on the host and on the device.
 
     A row is a module at one place: an instance that is called from two places has two rows, each with what
@@ -50,14 +46,14 @@ def module_table(trace: "Trace", *, costs: bool = False) -> pl.DataFrame:
     return _finished(table, trace, has_costs=costs)
 
 
-def _flops_of_operators(trace: "Trace") -> pl.DataFrame:
+def _flops_of_operators(trace: Trace) -> pl.DataFrame:
     # The cost models take a while to import.
     from kernelscope.analysis.costs.costed import operator_flops
 
     return operator_flops(trace)
 
 
-def hierarchy_table(trace: "Trace", costs: pl.DataFrame | None) -> pl.DataFrame:
+def hierarchy_table(trace: Trace, costs: pl.DataFrame | None) -> pl.DataFrame:
     """The rows of :func:`module_table` from the hierarchy that TorchScript writes on operators.
 
     An operator is inside the modules that it names; calls are not recorded, so they are null, and host times
@@ -114,7 +110,7 @@ def _belonging(sums: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _memory(trace: "Trace", calls: pl.DataFrame) -> pl.DataFrame:
+def _memory(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
     calls = calls.filter("has_path")
     tree = CallTree(calls)
     put_memory(tree, calls, trace.memory)
@@ -140,7 +136,7 @@ def _flops(members: pl.DataFrame, path_of: pl.DataFrame, costs: pl.DataFrame | N
 
 
 def _finished(
-    table: pl.DataFrame, trace: "Trace", *, has_costs: bool, inherited: tuple[str, ...] = ()
+    table: pl.DataFrame, trace: Trace, *, has_costs: bool, inherited: tuple[str, ...] = ()
 ) -> pl.DataFrame:
     """Adds to each module what the modules inside it cost, and hides what the trace cannot tell."""
     counted = ("operators", "device_self_ns", "backward_host_ns", "backward_device_ns")

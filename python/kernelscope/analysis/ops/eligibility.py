@@ -1,14 +1,12 @@
 """Which calls tensor cores could run, and how much kernel time they are."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from kernelscope.analysis.ops.table import costed_calls, operator_classes
 from kernelscope.memo import per_trace
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 
 class Eligibility(NamedTuple):
@@ -23,7 +21,7 @@ class Eligibility(NamedTuple):
 
 
 @per_trace
-def call_eligibility(trace: "Trace") -> Eligibility:
+def call_eligibility(trace: Trace) -> Eligibility:
     """Which calls of operators tensor cores can run, and the time of the kernels that operators launched.
 
     They can if its name is of those that they can, or if it launched a kernel that used them. A call whose
@@ -42,7 +40,7 @@ def call_eligibility(trace: "Trace") -> Eligibility:
     return Eligibility(lowest, int(sums.filter("is_operator")["kernel_ns"].sum()))
 
 
-def eligible_share(trace: "Trace") -> float | None:
+def eligible_share(trace: Trace) -> float | None:
     """The share of kernel time of operators that runs in operators that tensor cores could run.
 
     None where no operator launched a kernel.

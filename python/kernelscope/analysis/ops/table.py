@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -13,9 +12,7 @@ from kernelscope.analysis.kernels.tensor_cores import ELIGIBLE_OPS, kernel_flags
 from kernelscope.analysis.memory.allocations import put_memory
 from kernelscope.analysis.ops.call_stacks import with_call_stacks
 from kernelscope.memo import per_trace
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _METRICS = ("host_total_ns", "host_self_ns", "device_total_ns", "device_self_ns")
 _MEMORY = ("cpu_memory_bytes", "cpu_self_memory_bytes", "device_memory_bytes", "device_self_memory_bytes")
@@ -26,7 +23,7 @@ _DEVICE = ("device_total_ns", "device_self_ns", "_tc_total_ns", "_tc_self_ns")
 
 
 def op_table(
-    trace: "Trace",
+    trace: Trace,
     by: str | Sequence[str] = ("name",),
     *,
     annotations: bool = False,
@@ -59,7 +56,7 @@ def op_table(
 
 @per_trace
 def op_tables(
-    trace: "Trace",
+    trace: Trace,
     groupings: tuple[tuple[str, ...], ...],
     *,
     annotations: bool = False,
@@ -98,7 +95,7 @@ def _summed(sums: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     )
 
 
-def ops(trace: "Trace", *, collapse: bool = True) -> pl.DataFrame:
+def ops(trace: Trace, *, collapse: bool = True) -> pl.DataFrame:
     """What each call of an operator or annotation cost.
 
     Columns: those of the table ``ops``, the metrics of :func:`op_table`, and ``is_operator`` (false
@@ -113,7 +110,7 @@ def ops(trace: "Trace", *, collapse: bool = True) -> pl.DataFrame:
 
 
 def costed_calls(
-    trace: "Trace",
+    trace: Trace,
     *,
     collapse: bool = True,
     classes: Classes | None = None,
@@ -148,7 +145,7 @@ def costed_calls(
     return tree
 
 
-def _known(sums: pl.DataFrame, trace: "Trace") -> pl.DataFrame:
+def _known(sums: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     """Hides what the trace cannot tell."""
     unknown = [
         *(_DEVICE if trace.gpu_ops.is_empty() else ()),
@@ -175,7 +172,7 @@ def operator_flags(ops: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _work_classes(trace: "Trace", classes: Classes) -> Classes:
+def _work_classes(trace: Trace, classes: Classes) -> Classes:
     """What each class of GPU work adds to the operator that it belongs to."""
     is_kernel = (pl.col("kind") == "kernel").fill_null(value=False)
     tensor = is_kernel & pl.col("tensor_cores").fill_null(value=False)

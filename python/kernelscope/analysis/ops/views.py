@@ -1,7 +1,6 @@
 """Operators as shares of the whole, and the GPU work below each."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -9,9 +8,7 @@ from kernelscope.analysis.call_tree import collapse_repeats
 from kernelscope.analysis.grouping import as_text
 from kernelscope.analysis.ops.table import op_table
 from kernelscope.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 MEASURES = ("device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns")
 """What operators are compared by."""
@@ -21,7 +18,7 @@ _MOST_LEVELS = 1_000
 
 
 def op_shares(
-    trace: "Trace",
+    trace: Trace,
     by: str | Sequence[str] = ("name",),
     *,
     top: int | None = None,
@@ -64,7 +61,7 @@ def _shares(table: pl.DataFrame, measure: str, columns: list[str], top: int | No
     )
 
 
-def op_kernels(trace: "Trace", *, collapse: bool = True) -> pl.DataFrame:
+def op_kernels(trace: Trace, *, collapse: bool = True) -> pl.DataFrame:
     """The GPU work that ran for each operator, by name: what one sees when one opens an operator.
 
     Work counts for the operator that launched it and for every one around that, as in the totals of

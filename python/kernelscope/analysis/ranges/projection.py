@@ -1,15 +1,12 @@
 """The GPU time of ranges of the host."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.grouping import as_text, check_by
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _OWN = {
     "gpu_start_ns": "own_start_ns",
@@ -28,7 +25,7 @@ _ON_GPU = (
 )  # fmt: skip
 
 
-def nvtx_projection(trace: "Trace", *, innermost: bool = False, domain: str | None = None) -> pl.DataFrame:
+def nvtx_projection(trace: Trace, *, innermost: bool = False, domain: str | None = None) -> pl.DataFrame:
     """Returns the time of each NVTX range with GPU work under it on the GPU.
 
     GPU work belongs to every range that encloses the call which launched it: a range of the same
@@ -58,7 +55,7 @@ def nvtx_projection(trace: "Trace", *, innermost: bool = False, domain: str | No
 
 
 def nvtx_table(
-    trace: "Trace", by: str | list[str] | tuple[str, ...] = ("domain", "name"), *, domain: str | None = None
+    trace: Trace, by: str | list[str] | tuple[str, ...] = ("domain", "name"), *, domain: str | None = None
 ) -> pl.DataFrame:
     """Returns the GPU time of ranges, summed over those that agree in the columns ``by``.
 
@@ -87,7 +84,7 @@ def nvtx_table(
     return as_text(table).sort(order, descending=[True, *(False for _ in columns)], nulls_last=True)
 
 
-def range_sums(trace: "Trace", by: Sequence[str], *, domain: str | None = None) -> pl.DataFrame:
+def range_sums(trace: Trace, by: Sequence[str], *, domain: str | None = None) -> pl.DataFrame:
     """Ranges that agree in the columns ``by``, on the host and on the GPU.
 
     Columns: those of ``by`` (any of ``ranges``, as recorded); of all ranges but marks ``ranges`` and
@@ -104,7 +101,7 @@ def range_sums(trace: "Trace", by: Sequence[str], *, domain: str | None = None) 
     return pl.concat([ranges.select(by)[sums["first"]], sums.drop("first")], how="horizontal")
 
 
-def host_ranges(trace: "Trace", *columns: str, domain: str | None = None) -> pl.DataFrame:
+def host_ranges(trace: Trace, *columns: str, domain: str | None = None) -> pl.DataFrame:
     """NVTX ranges, marks aside, or the profiler's annotations where the trace has none.
 
     Columns: ``row``, ``kind``, ``track``, ``pid``, ``tid``, ``start_ns``, ``dur_ns`` and ``columns`` of
@@ -114,7 +111,7 @@ def host_ranges(trace: "Trace", *columns: str, domain: str | None = None) -> pl.
     return found.drop_nulls("dur_ns") if found["dur_ns"].null_count() else found
 
 
-def _recorded_ranges(trace: "Trace", columns: Sequence[str], domain: str | None) -> pl.DataFrame:
+def _recorded_ranges(trace: Trace, columns: Sequence[str], domain: str | None) -> pl.DataFrame:
     """The columns of :func:`host_ranges`, also of ranges whose end was not recorded."""
     wanted = tuple(dict.fromkeys((*columns, "kind", "domain", "end_tid")))
     if trace.ranges.height or trace.ops.is_empty():
@@ -134,7 +131,7 @@ def _recorded_ranges(trace: "Trace", columns: Sequence[str], domain: str | None)
     return found.drop([name for name in wanted if name not in columns])
 
 
-def project(trace: "Trace", ranges: pl.DataFrame, *, innermost: bool = False) -> pl.DataFrame:
+def project(trace: Trace, ranges: pl.DataFrame, *, innermost: bool = False) -> pl.DataFrame:
     """Adds to each of ``ranges``, a frame of :func:`host_ranges`, its times on the GPU.
 
     Ranges without GPU work are left out; the others stay in order. :func:`nvtx_projection` documents
@@ -161,7 +158,7 @@ def project(trace: "Trace", ranges: pl.DataFrame, *, innermost: bool = False) ->
     )
 
 
-def enclosing_pairs(trace: "Trace", ranges: pl.DataFrame) -> pl.DataFrame:
+def enclosing_pairs(trace: Trace, ranges: pl.DataFrame) -> pl.DataFrame:
     """Every pair of a range and a call with GPU work that it encloses.
 
     Columns: ``range`` (position in ``ranges``, a frame of :func:`host_ranges`), ``launch_row`` and
@@ -173,7 +170,7 @@ def enclosing_pairs(trace: "Trace", ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _projector(
-    trace: "Trace", ranges: pl.DataFrame, by: Mapping[str, pl.Expr] | None = None
+    trace: Trace, ranges: pl.DataFrame, by: Mapping[str, pl.Expr] | None = None
 ) -> _traceparse.RangeProjector:
     """GPU work, the calls, and ``ranges`` in groups that agree in ``by``, ready to be related."""
     groups = by or {}
@@ -192,7 +189,7 @@ def _projector(
     return projector
 
 
-def _with_process(trace: "Trace", frame: pl.DataFrame) -> pl.DataFrame:
+def _with_process(trace: Trace, frame: pl.DataFrame) -> pl.DataFrame:
     """Adds ``process``, a number of the process of each row's thread."""
     if not frame["pid"].null_count():
         return frame.with_columns(process="pid")

@@ -6,7 +6,7 @@ does not grow with the number of ranks: a rank leaves a row per collective and a
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 
@@ -20,9 +20,7 @@ from kernelscope.analysis.ranks.rank_tables import (
 )
 from kernelscope.analysis.steps.breakdown import CATEGORIES
 from kernelscope.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 RANKS_AT_ONCE = 64
 """Ranks of a lake whose tables are in memory at one time, at most."""
@@ -128,7 +126,7 @@ def batches(source: Source) -> Iterator[tuple[pl.DataFrame, RankTables]]:
         yield from _trace_batches([source])
 
 
-def _trace_batches(traces: Sequence["Trace"]) -> Iterator[tuple[pl.DataFrame, RankTables]]:
+def _trace_batches(traces: Sequence[Trace]) -> Iterator[tuple[pl.DataFrame, RankTables]]:
     for trace, (rank, origin) in zip(traces, ranks_of(traces), strict=True):
         meta = trace.meta
         row = {

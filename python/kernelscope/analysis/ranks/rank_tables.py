@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import polars as pl
 
@@ -12,9 +12,7 @@ from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.grouping import gather_rows
 from kernelscope.analysis.intervals import Intervals
 from kernelscope.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _COMPUTES = (
     ((pl.col("kind") == "kernel") & ~pl.col("is_communication").fill_null(value=False))
@@ -47,7 +45,7 @@ class RankTables(Protocol):
 class TraceTables:
     """The tables of a trace."""
 
-    def __init__(self, trace: "Trace", rank: int) -> None:
+    def __init__(self, trace: Trace, rank: int) -> None:
         self._trace = trace
         self._rank = pl.lit(rank, dtype=pl.Int64).alias("rank")
 
@@ -102,7 +100,7 @@ RECORDED = "metadata"
 _RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
 
 
-def ranks_of(traces: Sequence["Trace"]) -> list[tuple[int, str]]:
+def ranks_of(traces: Sequence[Trace]) -> list[tuple[int, str]]:
     """The rank of each trace, and where it comes from: its metadata, its file's name, or its place.
 
     Traces of which neither is known get the smallest numbers that no other has.

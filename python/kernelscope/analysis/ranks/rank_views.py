@@ -64,7 +64,7 @@ def rank_quantiles(
 
 
 def table_quantiles(
-    source: "Source",
+    source: Source,
     table: str = "gpu_ops",
     by: str | Sequence[str] = ("name",),
     *,

@@ -138,7 +138,7 @@ def straggler_ranks(source: "Source | Cluster", *, threshold: float = 0.05) -> p
 _BY = ["rank", "device"]
 
 
-def rank_gpu_time(source: "Source") -> pl.DataFrame:
+def rank_gpu_time(source: Source) -> pl.DataFrame:
     """How the time of each GPU of each rank divides, and how much of its communication computing hides.
 
     ``source`` is a list of traces, or a lake of many ranks, of which a few are in memory at a time. These are

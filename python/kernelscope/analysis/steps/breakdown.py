@@ -1,11 +1,8 @@
 """Where the time of each step went."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 CATEGORIES = (
     "kernel_ns",
@@ -20,7 +17,7 @@ CATEGORIES = (
 """The parts of a step, the one that counts first in front."""
 
 
-def step_breakdown(trace: "Trace", *, include_partial: bool = False) -> pl.DataFrame:
+def step_breakdown(trace: Trace, *, include_partial: bool = False) -> pl.DataFrame:
     """Where the wall time of each step went, one category at each moment.
 
     A moment in which several things happen counts as the first of: kernel, copy, memset,

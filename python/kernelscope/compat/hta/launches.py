@@ -3,8 +3,8 @@
 import polars as pl
 
 from kernelscope.analysis.kernels.sequences import outermost_calls, sequences_inside
-from kernelscope.analysis.launches.delays import delays_by_sequence
 from kernelscope.analysis.launches.idle import KERNEL_DELAY_NS
+from kernelscope.analysis.launches.launches import delays_by_sequence
 from kernelscope.compat.hta.events import describe, hta_events, rank_of
 from kernelscope.trace import Trace
 

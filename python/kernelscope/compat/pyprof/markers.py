@@ -3,16 +3,14 @@
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import polars as pl
+from polars._typing import PolarsDataType
 
 from kernelscope.compat.pyprof.record import parse_literal
 from kernelscope.costs.pyprof import Marker, parse_marker
 from kernelscope.trace import Trace
-
-if TYPE_CHECKING:
-    from polars._typing import PolarsDataType
 
 # Frames of the machinery between a model and an operator. Later versions of torch renamed one of them.
 _COMPAT_FRAMES = (
@@ -227,7 +225,7 @@ def _frames(text: str, *, compat: bool) -> list[str]:
     return [frame for frame in frames if not any(part in frame for part in hidden)]
 
 
-_CALL: "dict[str, PolarsDataType]" = {
+_CALL: dict[str, PolarsDataType] = {
     "name": pl.String,
     "mod": pl.String,
     "op": pl.String,

@@ -2,9 +2,10 @@
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import polars as pl
+from polars._typing import PolarsDataType
 
 from kernelscope.analysis.kernels.tensor_cores import kernel_flags
 from kernelscope.compat.pyprof.record import KernelRecord
@@ -12,9 +13,6 @@ from kernelscope.compat.pyprof.records import records
 from kernelscope.compat.pyprof.work import NOTHING, Counts, compat_counts, work_of
 from kernelscope.costs.pyprof import Kernel
 from kernelscope.trace import Trace
-
-if TYPE_CHECKING:
-    from polars._typing import PolarsDataType
 
 
 class Column(NamedTuple):
@@ -223,7 +221,7 @@ def _row(index: int, record: KernelRecord, counts: Counts) -> Row:
     )
 
 
-_TYPES: "dict[str, PolarsDataType]" = {
+_TYPES: dict[str, PolarsDataType] = {
     **dict.fromkeys(("idx", "tid", "sub", "sil", "device", "stream"), pl.Int64),
     **dict.fromkeys(("seq", "altseq", "grid", "block"), pl.List(pl.Int64)),
     **dict.fromkeys(("layer", "trace"), pl.List(pl.String)),

@@ -7,27 +7,25 @@ import json
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kernelscope.report import views
 from kernelscope.report.files import write_bytes
 from kernelscope.report.html.libraries import check_libraries, pack, packed_libraries
 from kernelscope.report.names import safe
 from kernelscope.report.parts import Page, View
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _SCRIPTS = ("format.js", "content.js", "tables.js", "figures.js", "timeline.js", "page.js")
 _STYLES = ("style.css",)
 
 
-def every_view(trace: "Trace") -> list[View]:
+def every_view(trace: Trace) -> list[View]:
     """The views of the page in the order of its menu."""
     return [_view(view, trace) for view in views.on_page()]
 
 
-def write_page(trace: "Trace", out: Path) -> None:
+def write_page(trace: Trace, out: Path) -> None:
     """Writes the page of ``trace``; what stood at ``out`` is replaced when it is complete.
 
     Raises: InvalidArgumentError: a library of the page is not installed. OSError: it cannot be written.
@@ -52,7 +50,7 @@ def to_page(shown: list[View], *, title: str, libraries: dict[str, bytes]) -> li
     return _document([_packed(view) for view in shown], title=title, libraries=libraries)
 
 
-def _view(view: Any, trace: "Trace") -> View:
+def _view(view: Any, trace: Trace) -> View:
     page: Page = view.PAGE
     return View(page.id, page.title, page.what, view.page(trace))
 

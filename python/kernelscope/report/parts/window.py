@@ -1,16 +1,14 @@
 """The part of a large trace that stands for the whole where every event would be too much."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from kernelscope.analysis.steps.breakdown import step_breakdown
 from kernelscope.memo import per_trace
+from kernelscope.trace import Trace
 from kernelscope.units import format_percent
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
 
 MOST_EVENTS = 200_000
 """Host events above which the views of single events show a step instead of the whole trace."""
@@ -25,7 +23,7 @@ _CUT = ("ops", "launches", "gpu_ops", "python", "ranges", "memory", "gpu_annotat
 class Window(NamedTuple):
     """A trace, cut to a stretch of time if it is large; ``part`` says to which."""
 
-    trace: "Trace"
+    trace: Trace
     part: str
 
     @property
@@ -34,24 +32,24 @@ class Window(NamedTuple):
         return f"The trace is large, so this shows {self.part}." if self.part else ""
 
 
-def host_events(trace: "Trace") -> int:
+def host_events(trace: Trace) -> int:
     """Operators, calls, Python frames and ranges of ``trace``."""
     return sum(frame.height for frame in (trace.ops, trace.launches, trace.python, trace.ranges))
 
 
-def origin_ns(trace: "Trace") -> int:
+def origin_ns(trace: Trace) -> int:
     """The start of the first event: times of the page count from it."""
     extent = trace.extent()
     return extent[0] if extent else 0
 
 
 @per_trace
-def window_of(trace: "Trace") -> Window:
+def window_of(trace: Trace) -> Window:
     """``trace`` itself, or if it is large its median step or the middle of that; its middle without steps."""
     return window_of_steps(trace, step_breakdown(trace), trace.extent())
 
 
-def window_of_steps(trace: "Trace", steps: pl.DataFrame, extent: tuple[int, int] | None) -> Window:
+def window_of_steps(trace: Trace, steps: pl.DataFrame, extent: tuple[int, int] | None) -> Window:
     """The same for a trace of this extent with these steps.
 
     Columns: of ``steps``, needs ``step``, ``start_ns`` and ``total_ns``.
@@ -68,7 +66,7 @@ def window_of_steps(trace: "Trace", steps: pl.DataFrame, extent: tuple[int, int]
     return Window(found, part if share == 1 else f"{format_percent(share)} of {part}, from its middle")
 
 
-def _middle(trace: "Trace", start_ns: int, end_ns: int) -> tuple["Trace", float]:
+def _middle(trace: Trace, start_ns: int, end_ns: int) -> tuple[Trace, float]:
     """``trace``, which lasts from ``start_ns`` to ``end_ns``, or if it is large its middle, and its share."""
     whole = end_ns - start_ns
     start, end = start_ns, end_ns
@@ -81,7 +79,7 @@ def _middle(trace: "Trace", start_ns: int, end_ns: int) -> tuple["Trace", float]
     return trace, (end - start) / whole if whole else 1.0
 
 
-def cut(trace: "Trace", start_ns: int, end_ns: int) -> "Trace":
+def cut(trace: Trace, start_ns: int, end_ns: int) -> Trace:
     """What of ``trace`` lies in ``[start_ns, end_ns)``; what reaches out of it is shortened."""
     return replace(trace, **{name: _cut(trace.tables[name], start_ns, end_ns) for name in _CUT})
 

@@ -1,17 +1,12 @@
 """Communication: what was sent, how fast, and how much of it computing hid."""
 
-from typing import TYPE_CHECKING
-
 from kernelscope.analysis.gpu.time import overlaps
 from kernelscope.analysis.ranks.cluster import cluster_of
 from kernelscope.analysis.ranks.collectives import communication
 from kernelscope.report.parts import Note, Page, Part
 from kernelscope.report.parts.tables import Table
 from kernelscope.report.views import missing
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
-
+from kernelscope.trace import Trace
 
 ORDER = 84
 TABLES = missing.TABLES
@@ -26,7 +21,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def page(trace: "Trace") -> list[Part]:
+def page(trace: Trace) -> list[Part]:
     """The communication of this rank."""
     notes = missing.notes(trace, "communication")
     if notes:

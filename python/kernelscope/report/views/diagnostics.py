@@ -1,7 +1,5 @@
 """What was wrong or odd about the file, and what it holds."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 from rich.console import Group, RenderableType
 from rich.table import Table as TextTable
@@ -11,9 +9,7 @@ from kernelscope.report.cells import Shape, heading, note
 from kernelscope.report.findings import findings
 from kernelscope.report.parts import Note, Page, Part
 from kernelscope.report.parts.tables import Table
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 ORDER = 160
 TABLES = ("gpu_ops", "diagnostics")
@@ -24,12 +20,12 @@ PAGE = Page(
 )
 
 
-def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
     return {"diagnostics": trace.diagnostics.with_columns(pl.col(pl.Categorical).cast(pl.String))}
 
 
-def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
+def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """What was wrong with the file, or that nothing was."""
     diagnostics = frames(trace)["diagnostics"]
     if diagnostics.is_empty():
@@ -59,12 +55,12 @@ def _hanging(line: Text) -> RenderableType:
     return grid
 
 
-def page(trace: "Trace") -> list[Part]:
+def page(trace: Trace) -> list[Part]:
     """The diagnostics."""
     return [*_findings(trace), _tables(trace), *_unlinked(trace)]
 
 
-def _findings(trace: "Trace") -> list[Part]:
+def _findings(trace: Trace) -> list[Part]:
     found = findings(trace.diagnostics.with_columns(pl.col(pl.Categorical).cast(pl.String)))
     if not found:
         return [Note("Nothing was repaired and nothing was lost.")]
@@ -82,13 +78,13 @@ def _findings(trace: "Trace") -> list[Part]:
     return [Table("findings", "Findings", what, frame, columns)]
 
 
-def _tables(trace: "Trace") -> Table:
+def _tables(trace: Trace) -> Table:
     rows = [(name, frame.height) for name, frame in trace.tables.items() if frame.height]
     frame = pl.DataFrame(rows, schema={"table": pl.String, "rows": pl.Int64}, orient="row")
     return Table("tables", "Tables of the trace", "What was read, by table.", frame)
 
 
-def _unlinked(trace: "Trace") -> list[Part]:
+def _unlinked(trace: Trace) -> list[Part]:
     work = trace.gpu_ops.select("op_row", "link", "dur_ns")
     loose = work.filter(pl.col("op_row").is_null())
     if loose.is_empty():

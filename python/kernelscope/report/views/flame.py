@@ -1,7 +1,5 @@
 """Flame graphs: time by call stack, of Python frames, of operators and of modules."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from kernelscope import _traceparse
@@ -11,11 +9,8 @@ from kernelscope.report.parts.cells import label
 from kernelscope.report.parts.charts import ICICLE_LAYOUT, icicle
 from kernelscope.report.parts.window import window_of
 from kernelscope.report.views import missing
+from kernelscope.trace import Trace
 from kernelscope.units import format_ns
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
-
 
 ORDER = 145
 TABLES = missing.TABLES
@@ -33,7 +28,7 @@ _KINDS = {
 }
 
 
-def page(trace: "Trace") -> list[Part]:
+def page(trace: Trace) -> list[Part]:
     """The flame graphs."""
     window = window_of(trace)
     choices: list[tuple[str, Part]] = []

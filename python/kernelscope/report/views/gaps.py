@@ -1,23 +1,19 @@
 """The longest gaps, and what the host did meanwhile."""
 
-from typing import TYPE_CHECKING
-
 from rich.console import RenderableType
 
 from kernelscope import analysis
 from kernelscope.report.cells import Field, Shape, heading, named_table, note, ns
 from kernelscope.report.names import safe
+from kernelscope.trace import Trace
 from kernelscope.units import format_ns
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
 
 ORDER = 125
 TABLES = ("ops", "launches", "gpu_ops", "ranges", "steps")
 ON_REQUEST = True
 
 
-def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
+def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """The longest gaps, and what the host did meanwhile."""
     gaps = analysis.idle_gaps(trace).head(shape.top)
     if gaps.is_empty():

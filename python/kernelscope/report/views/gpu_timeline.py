@@ -1,18 +1,14 @@
 """What each GPU did over time."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from kernelscope import analysis
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 ORDER = 120
 TABLES = ("ops", "launches", "gpu_ops", "ranges", "spans", "devices")
 
 
-def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
     return {"gpu_timeline": analysis.gpu_timeline(trace)}

@@ -1,6 +1,6 @@
 """What the GPUs did all the time: how busy and how full they were, why they idled."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 from rich.console import RenderableType
@@ -8,18 +8,16 @@ from rich.console import RenderableType
 from kernelscope import analysis
 from kernelscope.analysis.gpu.copy_bandwidth import memory_bandwidth_summary
 from kernelscope.analysis.gpu.time import temporal_breakdown
-from kernelscope.analysis.launches.calls import launch_summary
 from kernelscope.analysis.launches.idle import idle_summary
+from kernelscope.analysis.launches.launches import launch_summary
 from kernelscope.analysis.launches.queueing import queue_summary
 from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns
 from kernelscope.report.parts import Figure, Page, Part
 from kernelscope.report.parts.charts import time_unit
 from kernelscope.report.parts.tables import Table
 from kernelscope.report.views import missing
+from kernelscope.trace import Trace
 from kernelscope.units import format_bytes, format_ns, format_percent
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
 
 ORDER = 50
 TABLES = missing.TABLES
@@ -40,12 +38,12 @@ _LAUNCHES = (
 )  # fmt: skip
 
 
-def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
     return {"gpus": analysis.gpu_summary(trace), "gpu_time": analysis.temporal_breakdown(trace)}
 
 
-def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
+def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """A row for each GPU that worked."""
     gpus = analysis.gpu_summary(trace)
     if gpus.is_empty():
@@ -78,7 +76,7 @@ def _ratio(percent: float | None) -> float | None:
     return None if percent is None else percent / 100
 
 
-def page(trace: "Trace") -> list[Part]:
+def page(trace: Trace) -> list[Part]:
     """The GPUs."""
     if trace.gpu_ops.is_empty():
         return [*missing.notes(trace, "kernels")]

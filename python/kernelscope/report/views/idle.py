@@ -1,16 +1,12 @@
 """How the time of each GPU divides, and why it idled, as text."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
 from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns, share
+from kernelscope.trace import Trace
 from kernelscope.units import format_ns, format_percent
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
 
 _CAUSES = {
     "host_wait": "waiting for the host to launch",
@@ -24,7 +20,7 @@ ORDER = 60
 TABLES = ("ops", "launches", "gpu_ops", "ranges", "steps", "devices")
 
 
-def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
     return {
         "overlap": analysis.comm_comp_overlap(trace),
@@ -33,7 +29,7 @@ def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
     }
 
 
-def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
+def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """What communication exposed, and idle time by cause and by what kept the host."""
     overlap, idle, idle_hosts = frames(trace).values()
     if idle.is_empty() and overlap.is_empty():

@@ -1,23 +1,21 @@
 """What kernels cost, how they were launched, and the GPU work without operator."""
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
 from kernelscope.analysis.grouping import sizes_as_text
-from kernelscope.analysis.launches.table import kernels_by_launch
+from kernelscope.analysis.kernels.table import kernels_by_launch
 from kernelscope.report.cells import Field, Shape, count, heading, note, ns, share, top_table
 from kernelscope.report.parts import Figure, Group, Page, Part
 from kernelscope.report.parts.charts import donut, donut_height, donut_layout, slice_trace
 from kernelscope.report.parts.tables import Table, with_share
 from kernelscope.report.views import missing
 from kernelscope.report.views.unlinked import unlinked
+from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
 
 _ROOFS = ("intensity", "flops_per_s", "attained_pct", "bound")
 _REASONS = {
@@ -46,17 +44,17 @@ _FIGURES = (
 )  # fmt: skip
 
 
-def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
     return {"kernels": analysis.kernel_table(trace)}
 
 
-def more_frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def more_frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """What only a folder of files has."""
     return {"kernels_by_op": analysis.kernel_table(trace, by=("op", "name"))}
 
 
-def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
+def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """The kernels that cost most, and what GPU work belongs to no operator."""
     table = analysis.kernel_table(trace)
     if table.is_empty():
@@ -90,7 +88,7 @@ def _number(value: Any) -> str:
     return "-" if value is None else f"{value:,.2f}"
 
 
-def page(trace: "Trace") -> list[Part]:
+def page(trace: Trace) -> list[Part]:
     """The kernels."""
     kernels = analysis.kernel_table(trace)
     if kernels.is_empty():

@@ -1,24 +1,20 @@
 """The launches that take longest, and what keeps them from filling the GPU."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
 from kernelscope.report.cells import Field, Shape, count, heading, lacking, named_table, ns
 from kernelscope.report.views import missing
+from kernelscope.trace import Trace
 from kernelscope.units import format_percent
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
 
 ORDER = 110
 TABLES = missing.TABLES
 ON_REQUEST = True
 
 
-def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
     return {
         "kernels_by_launch": analysis.kernels_by_launch(trace),
@@ -26,7 +22,7 @@ def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
     }
 
 
-def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
+def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """The launches that take longest, and what keeps them from filling the GPU."""
     table = analysis.kernels_by_launch(trace).head(shape.top)
     if table.is_empty():

@@ -1,7 +1,7 @@
 """How much memory was allocated when, by whom, and what was left."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 from rich.console import RenderableType
@@ -16,10 +16,8 @@ from kernelscope.report.parts.charts import byte_unit, time_unit
 from kernelscope.report.parts.tables import MOST_ROWS, Table
 from kernelscope.report.parts.window import origin_ns, window_of
 from kernelscope.report.views import missing
+from kernelscope.trace import Trace
 from kernelscope.units import format_bytes, format_percent
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
 
 ORDER = 100
 TABLES = missing.TABLES
@@ -43,7 +41,7 @@ _ALLOCATIONS = (
 )  # fmt: skip
 
 
-def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
     return {
         "memory": analysis.memory_summary(trace),
@@ -52,7 +50,7 @@ def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
     }
 
 
-def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
+def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """The peak of each device, who held it, and who allocates most."""
     summary = analysis.memory_summary(trace)
     if summary.is_empty():
@@ -89,7 +87,7 @@ def _bytes(column: str) -> Callable[[dict[str, Any]], str]:
     return lambda row: format_bytes(row[column])
 
 
-def page(trace: "Trace") -> list[Part]:
+def page(trace: Trace) -> list[Part]:
     """The memory."""
     notes = missing.notes(trace, "memory")
     if notes:
@@ -127,7 +125,7 @@ def _leading(frame: pl.DataFrame) -> list[str]:
     return ["name", *(column for column in frame.columns if column != "name")]
 
 
-def _allocations(trace: "Trace", origin: int) -> list[Part]:
+def _allocations(trace: Trace, origin: int) -> list[Part]:
     """The largest allocations with their lifetimes."""
     found = memory_allocations(trace)
     if found.is_empty():

@@ -1,7 +1,5 @@
 """What the trace has nothing for, and what would have recorded it."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 from rich.console import RenderableType
 from rich.table import Table
@@ -10,9 +8,7 @@ from kernelscope import analysis
 from kernelscope.report.cells import Shape, heading, note, plain
 from kernelscope.report.names import safe
 from kernelscope.report.parts import Note
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 ORDER = 130
 TABLES = (
@@ -24,12 +20,12 @@ TABLES = (
 ON_REQUEST = True
 
 
-def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
     return {"missing_views": analysis.missing_views(trace)}
 
 
-def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
+def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """What the trace has nothing for, and what would have recorded it."""
     rows = analysis.missing_views(trace)
     if rows.is_empty():
@@ -42,7 +38,7 @@ def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
     return [heading("Missing"), grid]
 
 
-def notes(trace: "Trace", *names: str) -> list[Note]:
+def notes(trace: Trace, *names: str) -> list[Note]:
     """What the trace lacks for these views, and the remedies, as the page says it."""
     rows = analysis.missing_views(trace)
     known = {view: f"{why} {remedy}" for view, why, remedy in rows.iter_rows()}

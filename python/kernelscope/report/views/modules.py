@@ -1,7 +1,5 @@
 """What the modules of the network cost, where they stand in it."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 from rich.console import RenderableType
 
@@ -13,9 +11,7 @@ from kernelscope.report.parts.cells import label
 from kernelscope.report.parts.charts import ICICLE_LAYOUT, icicle
 from kernelscope.report.parts.tables import Table
 from kernelscope.report.views import missing
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 _INDENT = "  "
 ORDER = 90
@@ -35,12 +31,12 @@ _COLUMNS = (
 _MOST_SLICES = 800
 
 
-def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
     return {"modules": analysis.module_table(trace)}
 
 
-def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
+def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """The modules that take longest, each below the one that calls it."""
     table = analysis.module_table(trace)
     if table.is_empty():
@@ -65,7 +61,7 @@ def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
     return found
 
 
-def page(trace: "Trace") -> list[Part]:
+def page(trace: Trace) -> list[Part]:
     """The modules."""
     notes = missing.notes(trace, "modules")
     if notes:

@@ -1,6 +1,6 @@
 """What operators cost, on the host and on the device."""
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import polars as pl
 from rich.console import RenderableType
@@ -14,9 +14,7 @@ from kernelscope.report.parts.charts import donut
 from kernelscope.report.parts.tables import Table, with_share
 from kernelscope.report.parts.window import window_of
 from kernelscope.report.views import missing
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 ORDER = 20
 TABLES = missing.TABLES
@@ -43,17 +41,17 @@ _PIES = {
 }
 
 
-def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
     return {"ops": analysis.op_table(trace)}
 
 
-def more_frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def more_frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """What only a folder of files has."""
     return {"ops_by_shape": analysis.op_table(trace, by=("name", "input_dims", "input_types"))}
 
 
-def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
+def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """The operators that cost most: by device self time, and by host self time."""
     ops = analysis.op_table(trace)
     found: list[RenderableType] = []
@@ -84,7 +82,7 @@ def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
     return found + top_table(ops, "host_self_ns", "Operators by their own time on the host", fields, shape)
 
 
-def page(trace: "Trace") -> list[Part]:
+def page(trace: Trace) -> list[Part]:
     """The operators."""
     tables = _groupings(trace)
     ops = tables["name"]
@@ -99,7 +97,7 @@ def page(trace: "Trace") -> list[Part]:
     return [*pies, _tables(trace, tables), _kernels(trace, ops["name"]), *lacks]
 
 
-def _groupings(trace: "Trace") -> dict[str, pl.DataFrame]:
+def _groupings(trace: Trace) -> dict[str, pl.DataFrame]:
     """The operators by name, and by what else was recorded."""
     ops = trace.ops
     recorded = {key: by for key, (_, by) in _MORE.items() if ops[by[1]].null_count() < ops.height}
@@ -112,7 +110,7 @@ def _groupings(trace: "Trace") -> dict[str, pl.DataFrame]:
     return found
 
 
-def _tables(trace: "Trace", tables: dict[str, pl.DataFrame]) -> Group:
+def _tables(trace: Trace, tables: dict[str, pl.DataFrame]) -> Group:
     """The operators, and the same by shape, stack and module as far as these were recorded."""
     part = window_of(trace).part
     opens = (
@@ -140,7 +138,7 @@ def _shared(table: pl.DataFrame) -> pl.DataFrame:
     return with_share(table, of)
 
 
-def _kernels(trace: "Trace", names: pl.Series) -> Table:
+def _kernels(trace: Trace, names: pl.Series) -> Table:
     window, stretch = window_of(trace)
     table = op_kernels(window)
     known = table.filter(pl.col("op").is_in(names.to_list()))

@@ -1,6 +1,6 @@
 """What ran where, where the time of the steps went, and how busy the GPUs were."""
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import polars as pl
 
@@ -13,10 +13,8 @@ from kernelscope.report.parts.tables import Table
 from kernelscope.report.parts.window import origin_ns
 from kernelscope.report.summary import trace_facts
 from kernelscope.report.views import missing
+from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns, format_percent
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
 
 ORDER = 80
 TABLES = missing.TABLES
@@ -31,12 +29,12 @@ _MOST_BARS = 240
 _MOST_ADVICE = 5
 
 
-def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
     return {"overview": analysis.overview(trace)}
 
 
-def page(trace: "Trace") -> list[Part]:
+def page(trace: Trace) -> list[Part]:
     """The overview."""
     parts: list[Part] = [_figures(trace), *_charts(trace), *_advice(trace), *_steps(trace), *_gpus(trace)]
     if analysis.step_breakdown(trace).height != 1:
@@ -44,7 +42,7 @@ def page(trace: "Trace") -> list[Part]:
     return parts
 
 
-def _figures(trace: "Trace") -> Facts:
+def _figures(trace: Trace) -> Facts:
     steps, found = analysis.step_breakdown(trace), analysis.overview(trace, costs=True).row(0, named=True)
     marked = steps["step"].null_count() < steps.height
     items = [
@@ -84,7 +82,7 @@ def _utilisation(found: dict[str, object]) -> Fact:
     return Fact("FLOPs utilisation", _percent(found["mfu_pct"]), what)
 
 
-def _advice(trace: "Trace") -> list[Part]:
+def _advice(trace: Trace) -> list[Part]:
     """What to look at first."""
     found = analysis.recommendations(trace)
     if found.is_empty():
@@ -94,7 +92,7 @@ def _advice(trace: "Trace") -> list[Part]:
     return [Table("findings-first", "What to look at first", what, found.head(_MOST_ADVICE), columns)]
 
 
-def _charts(trace: "Trace") -> list[Part]:
+def _charts(trace: Trace) -> list[Part]:
     steps = analysis.step_breakdown(trace)
     parts: list[Part] = [*missing.notes(trace, "steps")]
     if steps.is_empty():
@@ -102,7 +100,7 @@ def _charts(trace: "Trace") -> list[Part]:
     return [*parts, _mean_step(steps), _bars(steps) if steps.height > 1 else _file(trace, wide=True)]
 
 
-def _steps(trace: "Trace") -> list[Part]:
+def _steps(trace: Trace) -> list[Part]:
     steps = analysis.step_breakdown(trace)
     if steps.is_empty():
         return []
@@ -173,7 +171,7 @@ def _color(column: str) -> str:
     return f"--{column.removesuffix('_ns').replace('_', '-')}"
 
 
-def _gpus(trace: "Trace") -> list[Part]:
+def _gpus(trace: Trace) -> list[Part]:
     gpus = analysis.gpu_summary(trace)
     if gpus.is_empty():
         return [*missing.notes(trace, "kernels")]
@@ -186,7 +184,7 @@ def _gpus(trace: "Trace") -> list[Part]:
     return [Table("gpus", "GPUs", what, gpus, columns)]
 
 
-def _file(trace: "Trace", *, wide: bool = False) -> Facts:
+def _file(trace: Trace, *, wide: bool = False) -> Facts:
     facts = trace_facts(trace)
     flags = trace.meta.flags
     facts["recorded with"] = ", ".join(f"{name}={value}" for name, value in flags.items())

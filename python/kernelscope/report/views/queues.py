@@ -1,19 +1,15 @@
 """Launches by call, queues and copies, which only a folder of files has."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from kernelscope import analysis
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 ORDER = 75
 TABLES = ("launches", "gpu_ops")
 
 
-def more_frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def more_frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """What only a folder of files has."""
     return {
         "launches_by_call": analysis.launch_summary(trace),

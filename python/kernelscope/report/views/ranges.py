@@ -1,6 +1,6 @@
 """NVTX ranges on the host and on the GPU."""
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import polars as pl
 from rich.console import RenderableType
@@ -11,10 +11,8 @@ from kernelscope.report.parts import Note, Page, Part
 from kernelscope.report.parts.charts import bars
 from kernelscope.report.parts.tables import Table
 from kernelscope.report.views import missing
+from kernelscope.trace import Trace
 from kernelscope.units import format_count
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
 
 ORDER = 40
 TABLES = missing.TABLES
@@ -30,12 +28,12 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
     return {"ranges": range_table(trace)}
 
 
-def range_table(trace: "Trace") -> pl.DataFrame:
+def range_table(trace: Trace) -> pl.DataFrame:
     """NVTX ranges by domain and name, those without GPU work too, their own GPU time first."""
     keys = ["domain", "name"]
     gpu = ("gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "launches", "gpu_ops")
@@ -52,7 +50,7 @@ def range_table(trace: "Trace") -> pl.DataFrame:
     return table.sort([*order, *keys], descending=[True, True, False, False], nulls_last=True)
 
 
-def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
+def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """The ranges that cost most; nothing for a trace without NVTX."""
     ranges = range_table(trace)
     if ranges.is_empty():
@@ -83,7 +81,7 @@ def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
     return found
 
 
-def page(trace: "Trace") -> list[Part]:
+def page(trace: Trace) -> list[Part]:
     """The ranges."""
     if trace.ranges.is_empty():
         return [*missing.notes(trace, "ranges")]

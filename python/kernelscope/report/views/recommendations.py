@@ -1,6 +1,6 @@
 """What could make the program faster."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 from rich.console import RenderableType
@@ -12,10 +12,8 @@ from kernelscope.report.cells import Shape, heading, note, plain
 from kernelscope.report.names import safe
 from kernelscope.report.parts import Note, Page, Part
 from kernelscope.report.parts.tables import Table
+from kernelscope.trace import Trace
 from kernelscope.units import format_percent
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
 
 _MOST = 5
 _STYLES = {"high": "red", "medium": "yellow", "low": "dim"}
@@ -36,12 +34,12 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
     return {"recommendations": analysis.recommendations(trace)}
 
 
-def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
+def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """The weightiest few, each with its evidence and what to do; nothing where there is none."""
     recommendations = analysis.recommendations(trace)
     if recommendations.is_empty():
@@ -66,7 +64,7 @@ def _advice(row: dict[str, Any], shape: Shape) -> Text:
     return text.append_text(plain(f"{safe(row['evidence'])}{won} {row['remedy']}", shape))
 
 
-def page(trace: "Trace") -> list[Part]:
+def page(trace: Trace) -> list[Part]:
     """The recommendations."""
     table = analysis.recommendations(trace)
     if table.is_empty():

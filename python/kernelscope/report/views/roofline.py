@@ -1,16 +1,11 @@
 """What the GPU achieved and could have, and for how much of its time that is known."""
 
-from typing import TYPE_CHECKING
-
 from kernelscope.report.parts import Note, Page, Part
 from kernelscope.report.parts.tables import Table
 from kernelscope.report.roofline import RooflineAnswers, answer
 from kernelscope.report.roofline_plot import notes, roofline_figures
 from kernelscope.report.views import missing
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
-
+from kernelscope.trace import Trace
 
 ORDER = 82
 TABLES = missing.TABLES
@@ -30,12 +25,12 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def page(trace: "Trace") -> list[Part]:
+def page(trace: Trace) -> list[Part]:
     """The roofline of the operators."""
     return roofline_parts(trace, answer(trace, ("name",)))
 
 
-def roofline_parts(trace: "Trace", answers: RooflineAnswers) -> list[Part]:
+def roofline_parts(trace: Trace, answers: RooflineAnswers) -> list[Part]:
     """The roofline of the rows of ``answers``."""
     if answers.table.is_empty():
         text = "No GPU work has an operator, so there is nothing to hold against the roofs."

@@ -1,6 +1,6 @@
 """Where the time of the steps went, as text."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 from rich.console import RenderableType
@@ -11,10 +11,8 @@ from kernelscope import analysis
 from kernelscope.analysis import CATEGORIES
 from kernelscope.report.cells import Shape, heading, note, plain
 from kernelscope.report.names import short
+from kernelscope.trace import Trace
 from kernelscope.units import format_ns, format_percent
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
 
 # Title, the letter that stands for it where there is no colour, and the colour.
 _LOOKS = {
@@ -35,7 +33,7 @@ ORDER = 10
 TABLES = ("steps",)
 
 
-def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
     every = analysis.step_breakdown(trace, include_partial=True)
     return {
@@ -44,7 +42,7 @@ def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
     }
 
 
-def text(trace: "Trace", shape: Shape) -> list[RenderableType]:
+def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """The mean step by category, and a bar for each step."""
     found_steps = frames(trace)
     breakdown = found_steps["breakdown"]

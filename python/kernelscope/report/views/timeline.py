@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import polars as pl
 
@@ -13,10 +13,7 @@ from kernelscope.report.parts import Note, Page, Part
 from kernelscope.report.parts.cells import texts
 from kernelscope.report.parts.window import host_events, origin_ns, window_of
 from kernelscope.report.views import missing
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
-
+from kernelscope.trace import Trace
 
 ORDER = 140
 TABLES = (*missing.TABLES, "threads")
@@ -35,7 +32,7 @@ _MOST_EVENTS = 1_500_000
 _TRACK = ["track_kind", "label", "device", "stream", "pid", "tid"]
 
 
-def page(trace: "Trace") -> list[Part]:
+def page(trace: Trace) -> list[Part]:
     """The trace view."""
     steps = analysis.step_breakdown(trace).filter(pl.col("step").is_not_null())
     is_large = host_events(trace) > _MOST_EVENTS
@@ -54,7 +51,7 @@ def page(trace: "Trace") -> list[Part]:
     return [shown, Note(text)]
 
 
-def _levels(trace: "Trace", steps: pl.DataFrame) -> list["Level"]:
+def _levels(trace: Trace, steps: pl.DataFrame) -> list["Level"]:
     """The whole trace, and its median step in detail."""
     timeline = TimelineView(trace)
     if timeline.tracks.is_empty():
@@ -67,7 +64,7 @@ def _levels(trace: "Trace", steps: pl.DataFrame) -> list["Level"]:
     return levels
 
 
-def _levels_of_large(trace: "Trace") -> list["Level"]:
+def _levels_of_large(trace: Trace) -> list["Level"]:
     """The streams of the whole trace, and everything of the window."""
     streams = TimelineView(trace, kinds=("stream",))
     levels = [] if streams.tracks.is_empty() else [_fitting(streams, pixels) for pixels in _PIXELS]

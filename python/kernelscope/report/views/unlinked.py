@@ -1,17 +1,14 @@
 """GPU work by how its operator was found, or why there is none."""
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 ORDER = 150
 TABLES = ("ops", "gpu_ops")
 
 
-def frames(trace: "Trace") -> dict[str, pl.DataFrame]:
+def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
     return {"unlinked": unlinked(trace.gpu_ops)}
 

@@ -1,15 +1,13 @@
 """The calls of modules in a trace, and which operators and GPU work belong to each."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.call_tree import CallTree, marked_parents, nest
 from kernelscope.analysis.grouping import Classes, classes_of, gather_rows, positions, taken
-
-if TYPE_CHECKING:
-    from kernelscope.trace import Trace
+from kernelscope.trace import Trace
 
 FRAME = r"^nn\.Module: (?P<name>.*)$"
 """The name of a Python frame that is a module's call, as torch.profiler writes it."""
@@ -44,7 +42,7 @@ class _Slices(NamedTuple):
     link: str
 
 
-def module_calls(trace: "Trace", costs: pl.DataFrame | None) -> ModuleCalls | None:
+def module_calls(trace: Trace, costs: pl.DataFrame | None) -> ModuleCalls | None:
     """The calls of modules in ``trace``: Python frames, else ranges or annotations around modules.
 
     Null if there are none. ``costs`` has ``op_row`` and ``flops``.
@@ -109,7 +107,7 @@ def _around(slices: pl.DataFrame, is_module: pl.Series, link: str) -> _Slices:
     return _Slices(slices, classes_of(owner), link)
 
 
-def _summed(trace: "Trace", calls: pl.DataFrame, found: _Slices, costs: pl.DataFrame | None) -> ModuleCalls:
+def _summed(trace: Trace, calls: pl.DataFrame, found: _Slices, costs: pl.DataFrame | None) -> ModuleCalls:
     slices, owner, link = found
     tree = CallTree(slices)
     tree.add(trace.gpu_ops.select(call=link, device_ns="dur_ns"))
@@ -142,7 +140,7 @@ def _summed(trace: "Trace", calls: pl.DataFrame, found: _Slices, costs: pl.DataF
     return ModuleCalls(calls.hstack(covered), sums.select("call_row", "inside", *columns))
 
 
-def _unowned(trace: "Trace", calls: pl.DataFrame) -> pl.DataFrame:
+def _unowned(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
     """The work of kernels that Python launches itself, as Triton's do: in a module, but in no operator."""
     work = trace.gpu_ops.select("launch_row", device_ns="dur_ns")
     loose = work.filter(trace.gpu_ops["op_row"].is_null() & work["launch_row"].is_not_null())
