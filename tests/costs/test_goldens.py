@@ -19,21 +19,16 @@ class V:
 
 def texts(*inputs: Any) -> tuple[str, str, str, str]:
     """The row's texts from ``(shape, type[, strides])``, ``V(value)``, lists of shapes, or None."""
-    dims, types, strides, concrete = [], [], [], []
-    for item in inputs:
-        shape, kind, stride, text = [], "", [], ""
-        if isinstance(item, V):
-            kind, text = "ScalarList" if item.text.startswith("[") else "Scalar", item.text
-        elif isinstance(item, list):
-            shape, kind = item, "TensorList"
-        elif item is not None:
-            shape, kind = item[0], item[1]
-            stride = item[2] if len(item) > 2 else None
-        dims.append(shape)
-        types.append(kind)
-        strides.append(stride)
-        concrete.append(text)
-    return json.dumps(dims), json.dumps(types), json.dumps(strides), json.dumps(concrete)
+    dims, types, strides, concrete = (json.dumps(column) for column in zip(*map(_texts_of_input, inputs)))
+    return dims, types, strides, concrete
+
+
+def _texts_of_input(item: Any) -> tuple[list[Any], str, list[int] | None, str]:
+    if isinstance(item, V):
+        return [], "ScalarList" if item.text.startswith("[") else "Scalar", [], item.text
+    if isinstance(item, list):
+        return item, "TensorList", [], ""
+    return ([], "", [], "") if item is None else (item[0], item[1], item[2] if len(item) > 2 else None, "")
 
 
 A, W = ([8, 64], H), ([64, 32], H)
@@ -98,24 +93,14 @@ GOLDENS: dict[str, tuple[str, tuple[Any, ...], tuple[int, int, int]]] = {
         (Q, Q, Q, Q, Q, ([2, 4, 10], F), None, None, V(10), V(10), V(0.0), V(False), None, None),
         (128000, 5 * 2560 + 320, 7680),
     ),
-    # 15 sequences of 1024 queries and 1041 keys, bottom right: 1024 * 17 + 1024 * 1025 / 2 pairs each
+    # 15 sequences, 1024 queries, 1041 keys, bottom right: 1024 * 17 + 1024 * 1025 / 2 = 542208 pairs each
     "aiter::mha_batch_prefill": (
         "aiter::mha_batch_prefill",
         (
-            *(
-                ([15360, 32, 128], H),
-                ([835874, 8, 128], H),
-                ([835874, 8, 128], H),
-                ([16], "int"),
-                ([16], "int"),
-            ),
-            *(([15616], "int"), V(1024), V(1024), V(0.0), V(0.08), V(0.0), V(False), V(True), V(-1), V(-1)),
+            *(([15360, 32, 128], H), *[([835874, 8, 128], H)] * 2, *[([16], "int")] * 2, ([15616], "int")),
+            *(V(1024), V(1024), V(0.0), V(0.08), V(0.0), V(False), V(True), V(-1), V(-1)),
         ),
-        (
-            4 * 15 * (1024 * 17 + 524800) * 32 * 128,
-            15360 * 4096 * 2 + 15 * 1041 * 1024 * 4,
-            15360 * 4096 * 2,
-        ),
+        (4 * 15 * 542208 * 32 * 128, 15360 * 4096 * 2 + 15 * 1041 * 1024 * 4, 15360 * 4096 * 2),
     ),
     # 6 per element and weight, bias 1 each; x and 2 * 64 * 2; out and 2 float32 a row
     "layer_norm": (
@@ -225,17 +210,7 @@ GOLDENS: dict[str, tuple[str, tuple[Any, ...], tuple[int, int, int]]] = {
     "lstm": (
         "aten::_cudnn_rnn",
         (
-            *(
-                ([7, 2, 16], F),
-                [[96, 16]],
-                V(4),
-                ([4032], F),
-                ([1, 2, 24], F),
-                ([1, 2, 24], F),
-                V(2),
-                V(24),
-                V(0),
-            ),
+            *(([7, 2, 16], F), [[96, 16]], V(4), ([4032], F), *[([1, 2, 24], F)] * 2, V(2), V(24), V(0)),
             *(V(1), V(False), V(0.0), V(True), V(False), V([]), None),
         ),
         (107520, 896 + 16128 + 384, 7 * 2 * 24 * 4 + 384),
@@ -249,15 +224,8 @@ GOLDENS: dict[str, tuple[str, tuple[Any, ...], tuple[int, int, int]]] = {
     "scaled_mm": (
         "aten::_scaled_mm",
         (
-            *(
-                ([16, 128], "c10::Float8_e4m3fn"),
-                ([128, 64], "c10::Float8_e4m3fn"),
-                ([], F),
-                ([], F),
-                None,
-                None,
-            ),
-            *(V(15), V(True)),
+            *(([16, 128], "c10::Float8_e4m3fn"), ([128, 64], "c10::Float8_e4m3fn"), ([], F), ([], F)),
+            *(None, None, V(15), V(True)),
         ),
         (262144, 2048 + 8192 + 8, 2048),
     ),
@@ -333,19 +301,18 @@ LISTS: dict[str, tuple[str, tuple[Any, ...], tuple[int, int, int]]] = {
 
 @pytest.mark.parametrize("name", GOLDENS)
 def test_golden(name: str) -> None:
-    operator, inputs, (flops, read, written) = GOLDENS[name]
+    operator, inputs, figures = GOLDENS[name]
     cost = cost_of(operator, *texts(*inputs))
-    assert (cost.flops, cost.bytes_read, cost.bytes_written) == (flops, read, written)
+    assert (cost.flops, cost.bytes_read, cost.bytes_written) == figures
     assert cost.status in {"exact", "estimate"}
     assert (cost.status == "estimate") == bool(cost.note)
 
 
 @pytest.mark.parametrize("name", LISTS)
 def test_golden_of_lists(name: str) -> None:
-    operator, inputs, (flops, read, written) = LISTS[name]
-    element = "c10::Half" if name == "cat" else "float"
-    cost = cost_of(operator, *texts(*inputs), list_dtype=element)
-    assert (cost.flops, cost.bytes_read, cost.bytes_written) == (flops, read, written)
+    operator, inputs, figures = LISTS[name]
+    cost = cost_of(operator, *texts(*inputs), list_dtype="c10::Half" if name == "cat" else "float")
+    assert (cost.flops, cost.bytes_read, cost.bytes_written) == figures
     assert cost.status == "estimate"
 
 
@@ -370,10 +337,7 @@ def test_hints_give_what_no_input_holds() -> None:
 
 
 def test_a_convolution_without_recorded_stride_takes_the_shape_of_its_result() -> None:
-    dims, types = (
-        "[[32, 64, 56, 56], [128, 64, 3, 3], [], [], [], [], [], []]",
-        '["float", "float", "", "", "", "", "", ""]',
-    )
-    assert cost_of("aten::cudnn_convolution", dims, types).status == "missing_shape"
-    cost = cost_of("aten::cudnn_convolution", dims, types, output_dims=(32, 128, 28, 28))
+    recorded = texts(([32, 64, 56, 56], F), ([128, 64, 3, 3], F), *[None] * 6)[:2]
+    assert cost_of("aten::cudnn_convolution", *recorded).status == "missing_shape"
+    cost = cost_of("aten::cudnn_convolution", *recorded, output_dims=(32, 128, 28, 28))
     assert cost.flops == 3699376128

@@ -31,17 +31,18 @@ def _empty(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.empty(shape, dtype=dtype, device="meta")
 
 
-def _check(run: Callable[[], Any], *, same: bool = True) -> None:
-    """Both counts of what ``run`` does; ``same``: kernelscope's own convention agrees."""
+def _check(run: Callable[[], Any], *, same: bool = True) -> int:
+    """Compares both counts of what ``run`` does; ``same``: kernelscope's own convention agrees."""
     with FlopCounterMode(display=False) as counter, recording() as rows:
         run()
     counted = [cost_of(row.name, *row.texts, convention="torch") for row in rows]
-    assert any(cost.flops for cost in counted) or counter.get_total_flops() == 0
-    assert sum(cost.flops or 0 for cost in counted) == counter.get_total_flops()
+    total = counter.get_total_flops()
+    assert sum(cost.flops or 0 for cost in counted) == total
     if same:
         registered = [row for row in rows if row.name in CONVENTIONS["torch"].counted]
         own = [cost_of(row.name, *row.texts).flops for row in registered]
-        assert sum(flops or 0 for flops in own) == counter.get_total_flops()
+        assert sum(flops or 0 for flops in own) == total
+    return total
 
 
 def _formula(packet: Any, args: list[Any], out: Any) -> int:
@@ -49,11 +50,8 @@ def _formula(packet: Any, args: list[Any], out: Any) -> int:
 
 
 def test_every_operator_of_the_registry_is_counted() -> None:
-    registered = {
-        f"aten::{op._qualified_op_name.partition('::')[2]}"
-        for op in flop_registry
-        if hasattr(op, "overloads")
-    }
+    packets = [op for op in flop_registry if hasattr(op, "overloads")]
+    registered = {f"aten::{op._qualified_op_name.partition('::')[2]}" for op in packets}
     assert registered == CONVENTIONS["torch"].counted
 
 
@@ -138,9 +136,8 @@ def test_cudnn_convolution_reads_benchmark_as_transposed(data: st.DataObject, be
     cost = cost_of("aten::cudnn_convolution", *texts_of(args), convention="torch")
     assert cost.flops == _formula(aten.cudnn_convolution, args, out)
     args[6] = False
-    assert cost_of("aten::cudnn_convolution", *texts_of(args)).flops == _formula(
-        aten.cudnn_convolution, args, out
-    )
+    own = cost_of("aten::cudnn_convolution", *texts_of(args))
+    assert own.flops == _formula(aten.cudnn_convolution, args, out)
 
 
 def _heads(data: st.DataObject, *, heads_first: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -207,22 +204,8 @@ def test_packed_attention(data: st.DataObject, count: int) -> None:
     assert cost_of("aten::_flash_attention_forward", *texts_of(args), convention="torch").flops == want
     # Equal lengths are what kernelscope assumes.
     assert cost_of("aten::_flash_attention_forward", *texts_of(args)).flops == want
-    args = [
-        q,
-        q,
-        k,
-        k,
-        q,
-        _empty(heads, count * q_len),
-        offsets,
-        offsets,
-        q_len,
-        k_len,
-        0.0,
-        False,
-        None,
-        None,
-    ]
+    sums = _empty(heads, count * q_len)
+    args = [q, q, k, k, q, sums, offsets, offsets, q_len, k_len, 0.0, False, None, None]
     want = _formula(aten._flash_attention_backward, args, q)
     assert cost_of("aten::_flash_attention_backward", *texts_of(args), convention="torch").flops == want
     assert cost_of("aten::_flash_attention_backward", *texts_of(args)).flops == want
@@ -342,31 +325,20 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_models_forward_and_backward(name: str) -> None:
+def test_models(name: str, tmp_path: Path) -> None:
+    """Forward and backward, as dispatched, and from the profile that torch exports."""
     make, shape = MODELS[name]
     torch.manual_seed(0)
     model, x = make(), torch.randn(shape, requires_grad=True)
-    _check(lambda: model(x).sum().backward(), same=False)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_models_from_the_exported_profile(name: str, tmp_path: Path) -> None:
-    make, shape = MODELS[name]
-    torch.manual_seed(0)
-    model, x = make(), torch.randn(shape, requires_grad=True)
-    with FlopCounterMode(display=False) as counter:
+    total = _check(lambda: model(x).sum().backward(), same=False)
+    cpu = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=cpu, record_shapes=True) as profile:
         model(x).sum().backward()
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
-    ) as profile:
-        model(x).sum().backward()
-    path = os.fspath(tmp_path / "trace.json")
-    profile.export_chrome_trace(path)
-    assert (
-        sum(_outermost_flops(json.loads(Path(path).read_text())["traceEvents"])) == counter.get_total_flops()
-    )
+    path = tmp_path / "trace.json"
+    profile.export_chrome_trace(os.fspath(path))
+    assert sum(_outermost_flops(json.loads(path.read_text())["traceEvents"])) == total
     trace = kernelscope.read(path)
-    assert kernelscope.analysis.costs(trace, convention="torch")["flops"].sum() == counter.get_total_flops()
+    assert kernelscope.analysis.costs(trace, convention="torch")["flops"].sum() == total
 
 
 def _outermost_flops(events: list[dict[str, Any]]) -> list[int]:

@@ -159,19 +159,8 @@ CALLS: dict[str, Callable[[], Any]] = {
         *(_x(2, 4, 9, 8), _x(4, 3, 3, 3), None, [2, 2], [1, 1], [1, 1], True, [1, 1], 2)
     ),
     "convolution gradient": lambda: aten.convolution_backward(
-        *(
-            _x(2, 6, 7, 6),
-            _x(2, 4, 9, 8),
-            _x(6, 4, 3, 3),
-            [6],
-            [1, 1],
-            [0, 0],
-            [1, 1],
-            False,
-            [0, 0],
-            1,
-            [True] * 3,
-        )
+        *(_x(2, 6, 7, 6), _x(2, 4, 9, 8), _x(6, 4, 3, 3), [6]),
+        *([1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True] * 3),
     ),
     "attention": lambda: aten._scaled_dot_product_flash_attention_for_cpu(
         _x(2, 3, 5, 8), _x(2, 3, 7, 8), _x(2, 3, 7, 8)
