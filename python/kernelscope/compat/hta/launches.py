@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from kernelscope.analysis.call_tree import CallTree
 from kernelscope.analysis.kernels.sequences import outermost_calls, sequences_inside
 from kernelscope.analysis.launches.idle import KERNEL_DELAY_NS
 from kernelscope.analysis.launches.launches import delays_by_sequence
@@ -160,19 +161,8 @@ def _idle_gaps(trace: Trace, *, rounded: bool = True, kernel_delay_ns: int = KER
 
 def _aten_op(trace: Trace) -> pl.DataFrame:
     """The innermost operator of ATen around each call: ``row``, ``op_row``."""
-    ops = trace.ops.select("row", "parent_row", aten=pl.col("name").cast(pl.String).str.starts_with("aten::"))
-    ops = ops.sort("row")
-    # Position 0 is nobody, whom nobody is around.
-    rows = pl.concat([pl.Series("row", [None], dtype=pl.UInt32), ops["row"]])
-    aten = pl.concat([pl.Series([True]), ops["aten"].fill_null(value=False)])
-    place = ops.select("row").with_row_index("place", offset=1)
-    own = pl.int_range(ops.height + 1, dtype=pl.UInt32, eager=True)
-    parents = ops.select(row="parent_row").join(place, on="row", how="left", maintain_order="left")["place"]
-    parents = pl.concat([pl.Series([0], dtype=pl.UInt32), parents.cast(pl.UInt32).fill_null(0)])
-    found = pl.select(pl.when(aten).then(own).otherwise(parents)).to_series()
-    # Every round doubles the distance that is followed.
-    while not aten.gather(found).all():
-        found = found.gather(found)
-    around = pl.DataFrame({"op": rows, "op_row": rows.gather(found)}).drop_nulls("op")
+    tree = CallTree(trace.ops)
+    tree.keep_marked(trace.ops["name"].cast(pl.String).str.starts_with("aten::").fill_null(value=False))
+    around = trace.ops.select(op="row").with_columns(op_row=tree.kept())
     calls = trace.launches.select("row", op="op_row")
     return calls.join(around, on="op", how="inner").drop_nulls("op_row").select("row", "op_row")

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, cast
 import polars as pl
 from polars._typing import PolarsDataType
 
+from kernelscope.analysis.call_tree import CallTree
+from kernelscope.analysis.grouping import positions
 from kernelscope.compat.pyprof.record import parse_literal
 from kernelscope.costs.pyprof import Marker, parse_marker
 from kernelscope.trace import Trace
@@ -234,8 +236,6 @@ _CALL: dict[str, PolarsDataType] = {
     "module": pl.String,
     "line": pl.String,
 }
-# Deeper trees are none.
-_MOST_LEVELS = 10_000
 
 
 def captured_calls(trace: Trace) -> pl.DataFrame:
@@ -285,16 +285,8 @@ def call_of_ops(trace: Trace) -> pl.DataFrame:
     Columns: ``row`` of the operator in ``ops``, ``call_row`` of the call in ``captured_calls``; operators
         outside of any call are left out.
     """
-    calls = captured_calls(trace).select("row").to_series()
-    ops = trace.ops.select("row", "parent_row")
-    found = ops.select("row", call_row="parent_row").drop_nulls()
-    parents = ops.select(call_row="row", above="parent_row")
-    done: list[pl.DataFrame] = []
-    for _ in range(_MOST_LEVELS):
-        is_call = pl.col("call_row").is_in(calls.implode())
-        done.append(found.filter(is_call))
-        found = found.filter(~is_call).join(parents, on="call_row", how="inner")
-        found = found.select("row", call_row="above").drop_nulls()
-        if found.is_empty():
-            break
-    return pl.concat(done).sort("row")
+    ops = trace.ops
+    tree = CallTree(ops)
+    tree.keep_marked(ops["row"].is_in(captured_calls(trace)["row"].implode()))
+    around = tree.kept().gather(positions(ops["row"], ops["parent_row"]))
+    return ops.select("row", around.alias("call_row")).drop_nulls().sort("row")

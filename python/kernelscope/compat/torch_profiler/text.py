@@ -1,14 +1,14 @@
 """The text of torch.profiler's table."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from kernelscope.errors import InvalidArgumentError
 
-_WIDTH = 12
 _GAP = "  "
 _FLOPS = ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")
 _UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3}
@@ -46,17 +46,13 @@ class TableOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    """Which of the optional columns a table has, and what its shares are of."""
+class _Column:
+    """A column: its title, the text of a row's cell, its width and the side to which it is aligned."""
 
-    device: bool
-    memory: bool
-    device_memory: bool
-    shapes_width: int | None
-    source_width: int | None
-    flops_scale: float | None
-    cpu_ns: int
-    device_ns: int
+    title: str
+    cell: Callable[[Row], str]
+    width: int = 12
+    side: str = ">"
 
 
 def render(averages: pl.DataFrame, options: TableOptions) -> str:
@@ -66,22 +62,16 @@ def render(averages: pl.DataFrame, options: TableOptions) -> str:
     rows = _printable(_sorted(averages, options.sort_by)).to_dicts()
     if not rows:
         return ""
-    least = min((row["flops"] for row in rows if (row["flops"] or 0) > 0), default=None)
-    magnitude = None if least is None else min(int(math.log10(least) / 3), len(_FLOPS) - 1)
-    shown = _Shown(
-        device=any(row["device_self_ns"] > 0 for row in rows),
-        memory=rows[0]["cpu_memory_bytes"] is not None,
-        device_memory=any((row["device_self_memory_bytes"] or 0) > 0 for row in rows),
-        shapes_width=_longest(rows, "input_shapes", options.shapes_width),
-        source_width=_longest(rows, "stack", options.source_width),
-        flops_scale=None if magnitude is None else pow(10, magnitude * -3.0),
-        cpu_ns=sum(row["cpu_self_ns"] for row in rows),
-        device_ns=sum(
-            row["device_self_ns"] for row in rows if row["device"] == "gpu" and not row["is_annotation"]
-        ),
+    cpu_ns = sum(row["cpu_self_ns"] for row in rows)
+    device_ns = sum(
+        row["device_self_ns"] for row in rows if row["device"] == "gpu" and not row["is_annotation"]
     )
-    titles, widths = _titles(rows, shown, options, None if magnitude is None else _FLOPS[magnitude])
-    return _lines(rows, titles, widths, shown, options)
+    columns = _columns(rows, options, cpu_ns, device_ns)
+    lines = _lines(rows, columns, options)
+    lines.append(f"Self CPU time total: {_time(cpu_ns, options.time_unit)}")
+    if any(row["device_self_ns"] > 0 for row in rows):
+        lines.append(f"Self {options.device_name} time total: {_time(device_ns, options.time_unit)}")
+    return "".join(f"{text}\n" for text in lines)
 
 
 def _sorted(averages: pl.DataFrame, sort_by: str | None) -> pl.DataFrame:
@@ -112,31 +102,53 @@ def _printable(averages: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col("stack").list.eval(pl.element().str.replace_all(control, " ")))
 
 
-def _titles(
-    rows: list[Row], shown: _Shown, options: TableOptions, flops: str | None
-) -> tuple[list[str], list[tuple[int, str]]]:
-    """Titles of the columns, and their widths and alignments."""
-    name = _limited(max(len(row["name"] or "") for row in rows) + 4, options.name_width)
-    device = options.device_name
-    titles = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"]
-    if shown.device:
-        titles += [f"Self {device}", f"Self {device} %", f"{device} total", f"{device} time avg"]
-    if shown.memory:
-        titles += ["CPU Mem", "Self CPU Mem"]
-        if shown.device_memory:
-            titles += [f"{device} Mem", f"Self {device} Mem"]
-    titles.append("# of Calls")
-    widths = [(name, ">"), *((_WIDTH, ">") for _ in titles[1:])]
-    if shown.shapes_width is not None:
-        titles.append("Input Shapes")
-        widths.append((shown.shapes_width, ">"))
-    if shown.source_width is not None:
-        titles.append("Source Location")
-        widths.append((shown.source_width, "<"))
-    if flops is not None:
-        titles.append(f"Total {flops}")
-        widths.append((_WIDTH, ">"))
-    return titles, widths
+def _columns(rows: list[Row], options: TableOptions, cpu_ns: int, device_ns: int) -> list[_Column]:
+    unit, device, limit = options.time_unit, options.device_name, options.name_width
+    width = _limited(max(len(row["name"] or "") for row in rows) + 4, limit)
+    columns = [
+        _Column("Name", lambda row: _clipped(row["name"] or "", limit), width),
+        _Column("Self CPU %", lambda row: _share(row["cpu_self_ns"], cpu_ns)),
+        _Column("Self CPU", lambda row: _time(row["cpu_self_ns"], unit)),
+        _Column("CPU total %", lambda row: _share(row["cpu_total_ns"], cpu_ns)),
+        _Column("CPU total", lambda row: _time(row["cpu_total_ns"], unit)),
+        _Column("CPU time avg", lambda row: _time(row["cpu_total_ns"] / row["count"], unit)),
+    ]
+    if any(row["device_self_ns"] > 0 for row in rows):
+        columns += [
+            _Column(f"Self {device}", lambda row: _time(row["device_self_ns"], unit)),
+            _Column(f"Self {device} %", lambda row: _share(row["device_self_ns"], device_ns)),
+            _Column(f"{device} total", lambda row: _time(row["device_total_ns"], unit)),
+            _Column(f"{device} time avg", lambda row: _time(row["device_total_ns"] / row["count"], unit)),
+        ]
+    if rows[0]["cpu_memory_bytes"] is not None:
+        columns.append(_Column("CPU Mem", lambda row: _memory(row["cpu_memory_bytes"])))
+        columns.append(_Column("Self CPU Mem", lambda row: _memory(row["cpu_self_memory_bytes"])))
+        if any((row["device_self_memory_bytes"] or 0) > 0 for row in rows):
+            columns.append(_Column(f"{device} Mem", lambda row: _memory(row["device_memory_bytes"])))
+            columns.append(
+                _Column(f"Self {device} Mem", lambda row: _memory(row["device_self_memory_bytes"]))
+            )
+    columns.append(_Column("# of Calls", lambda row: str(row["count"])))
+    if (shapes := _longest(rows, "input_shapes", options.shapes_width)) is not None:
+        columns.append(_Column("Input Shapes", lambda row: (row["input_shapes"] or "[]")[:shapes], shapes))
+    counts = [row["flops"] for row in rows if (row["flops"] or 0) > 0]
+    magnitude = min(int(math.log10(min(counts, default=1)) / 3), len(_FLOPS) - 1)
+    scale = pow(10, magnitude * -3.0)
+    flops = _Column(
+        f"Total {_FLOPS[magnitude]}",
+        lambda row: f"{row['flops'] * scale:8.3f}" if (row["flops"] or 0) > 0 else "--",
+    )
+    source_width = _longest(rows, "stack", options.source_width)
+    if source_width is not None:
+
+        def source(row: Row) -> str:
+            return _end(row["stack"][0], source_width) if row["stack"] else ""
+
+        # torch fills in FLOPs before the source, whose title stands first; its tables are followed in that.
+        first, last = (flops.cell, source) if counts else (source, flops.cell)
+        columns.append(_Column("Source Location", first, source_width, "<"))
+        flops = replace(flops, cell=last)
+    return [*columns, flops] if counts else columns
 
 
 def _longest(rows: list[Row], column: str, limit: int | None) -> int | None:
@@ -150,64 +162,30 @@ def _limited(width: int, limit: int | None) -> int:
     return width if limit is None else min(width, limit)
 
 
-def _lines(
-    rows: list[Row], titles: list[str], widths: list[tuple[int, str]], shown: _Shown, options: TableOptions
-) -> str:
+def _lines(rows: list[Row], columns: list[_Column], options: TableOptions) -> list[str]:
+    """The table from its first rule to its last."""
+
     def line(cells: list[str]) -> str:
-        padded = zip(cells, widths, strict=True)
-        return "".join(f"{cell:{side}{width}}{_GAP}" for cell, (width, side) in padded)
+        padded = zip(cells, columns, strict=True)
+        return "".join(f"{cell:{column.side}{column.width}}{_GAP}" for cell, column in padded)
 
-    rule = "".join("-" * width + _GAP for width, _ in widths)
-    lines: list[str] = []
-    if options.header is not None:
-        lines += ["=" * (len(rule) - len(_GAP)), options.header]
-    lines += [rule, line(titles), rule]
+    source_width = next((column.width for column in columns if column.side == "<"), None)
+    rule = "".join("-" * column.width + _GAP for column in columns)
+    lines = [] if options.header is None else ["=" * (len(rule) - len(_GAP)), options.header]
+    lines += [rule, line([column.title for column in columns]), rule]
     for row in rows if options.row_limit < 0 else rows[: options.row_limit]:
-        lines.append(line(_cells(row, shown, options)))
-        if shown.source_width is not None:
+        lines.append(line([column.cell(row) for column in columns]))
+        if source_width is not None:
             # torch writes the other frames below, and an empty line behind them, in the last column.
-            blank = [""] * (len(widths) - 1)
-            lines += [line([*blank, _end(frame, shown.source_width)]) for frame in row["stack"][1:]]
+            blank = [""] * (len(columns) - 1)
+            lines += [line([*blank, _end(frame, source_width)]) for frame in row["stack"][1:]]
             lines.append(line([*blank, ""]))
-    lines += [rule, f"Self CPU time total: {_time(shown.cpu_ns, options.time_unit)}"]
-    if shown.device:
-        lines.append(f"Self {options.device_name} time total: {_time(shown.device_ns, options.time_unit)}")
-    return "".join(f"{text}\n" for text in lines)
+    return [*lines, rule]
 
 
-def _cells(row: Row, shown: _Shown, options: TableOptions) -> list[str]:
-    unit, name = options.time_unit, row["name"] or ""
-    if options.name_width is not None and len(name) >= options.name_width - 3:
-        name = name[: options.name_width - 3] + "..."
-    cells = [
-        name,
-        _share(row["cpu_self_ns"], shown.cpu_ns),
-        _time(row["cpu_self_ns"], unit),
-        _share(row["cpu_total_ns"], shown.cpu_ns),
-        _time(row["cpu_total_ns"], unit),
-        _time(row["cpu_total_ns"] / row["count"], unit),
-    ]
-    if shown.device:
-        cells += [
-            _time(row["device_self_ns"], unit),
-            _share(row["device_self_ns"], shown.device_ns),
-            _time(row["device_total_ns"], unit),
-            _time(row["device_total_ns"] / row["count"], unit),
-        ]
-    if shown.memory:
-        cells += [_memory(row["cpu_memory_bytes"]), _memory(row["cpu_self_memory_bytes"])]
-        if shown.device_memory:
-            cells += [_memory(row["device_memory_bytes"]), _memory(row["device_self_memory_bytes"])]
-    cells.append(str(row["count"]))
-    if shown.shapes_width is not None:
-        cells.append((row["input_shapes"] or "[]")[: shown.shapes_width])
-    # torch fills in FLOPs before the source, whose title stands first; its tables are followed in that.
-    if shown.flops_scale is not None:
-        flops = row["flops"] or 0
-        cells.append(f"{flops * shown.flops_scale:8.3f}" if flops > 0 else "--")
-    if shown.source_width is not None:
-        cells.append(_end(row["stack"][0], shown.source_width) if row["stack"] else "")
-    return cells
+def _clipped(name: str, width: int | None) -> str:
+    is_long = width is not None and len(name) >= width - 3
+    return name[: width - 3] + "..." if width is not None and is_long else name
 
 
 def _end(path: str, width: int) -> str:
