@@ -50,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
     from kernelscope.analysis.diff.bounds import judge, parse_bound
     from kernelscope.analysis.diff.comparison import compare
     from kernelscope.report.differences import render_differences
+    from kernelscope.report.files import print_or_write
     from kernelscope.trace import read
 
     # What is wrong with a bound is said before anything is read.
@@ -62,12 +63,7 @@ def run(options: argparse.Namespace) -> int:
     both = compare(before, after)
     verdicts = judge(both, bounds)
     text = render_differences(both, verdicts, format=options.format, top=options.top)
-    if options.out is None:
-        sys.stdout.write(text)
-    else:
-        from kernelscope.report.files import write_text
-
-        write_text(options.out, text)
+    print_or_write(text, options.out)
     broken = [v for v in verdicts if v.is_broken and not (options.significant and v.is_noise)]
     for verdict in broken:
         print(f"kernelscope: bound broken: {verdict.bound.text!r}", file=sys.stderr)

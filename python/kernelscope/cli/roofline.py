@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from kernelscope.cli import arguments
@@ -83,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     trace = read_trace(options)
 
     from kernelscope.report import roofline
-    from kernelscope.report.files import write_text
+    from kernelscope.report.files import print_or_write
 
     by = () if options.by == "run" else tuple(options.by.split(","))
     answers = roofline.answer(
@@ -101,18 +102,13 @@ def run(options: argparse.Namespace) -> int:
         write_views([view], options.out, title=trace.meta.path)
         return 0
     if options.format == "text":
-        from kernelscope.report import roofline_text
+        from kernelscope.report.cells import write_parts
+        from kernelscope.report.roofline_text import PLAIN_WIDTH, parts
 
-        if options.out is None:
-            roofline_text.print_report(trace, answers, top=options.top)
-            return 0
-        text = roofline_text.to_text(trace, answers, top=options.top)
-    else:
-        text = roofline.to_json(trace, answers) if options.format == "json" else roofline.to_csv(answers)
-    if options.out is None:
-        sys.stdout.write(text)
-    else:
-        write_text(options.out, text)
+        write_parts(partial(parts, trace, answers), options.out, top=options.top, plain_width=PLAIN_WIDTH)
+        return 0
+    text = roofline.to_json(trace, answers) if options.format == "json" else roofline.to_csv(answers)
+    print_or_write(text, options.out)
     return 0
 
 

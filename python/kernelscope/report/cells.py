@@ -1,15 +1,21 @@
-"""What the tables of the text report have in common."""
+"""What the texts of reports have in common: how they are laid out, and the cells of their tables."""
 
+import io
+import re
+import shutil
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 from rich.box import SIMPLE_HEAD, Box
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kernelscope.report.files import print_or_write
 from kernelscope.report.names import safe, short
 from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns, format_percent
@@ -18,6 +24,8 @@ from kernelscope.units import format_count, format_ns, format_percent
 _NAME_WIDTH = 24
 _NAME_SHARE = 0.45
 _GAP = 2
+_NARROWEST = 60
+_TRAILING = re.compile(r" +$", re.MULTILINE)
 _ASCII = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
 
@@ -29,6 +37,35 @@ class Shape:
     color: bool
     unicode: bool
     top: int
+
+
+Parts = Callable[[Shape], list[RenderableType]]
+
+
+def write_parts(
+    parts: Parts, out: Path | None, *, top: int, width: int | None = None, plain_width: int = 100
+) -> None:
+    """Prints what ``parts`` gives, in colour if standard output is a terminal, or writes it to ``out``.
+
+    Without ``width`` a text is as wide as the terminal, or ``plain_width`` characters where there is none.
+    """
+    if out is not None:
+        console = _console(width or plain_width, file=io.StringIO(), color_system=None)
+        shape = Shape(console.width, color=False, unicode=True, top=top)
+    else:
+        console = _console(width or shutil.get_terminal_size((plain_width, 24)).columns, file=sys.stdout)
+        unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
+        color = console.is_terminal and not console.no_color
+        shape = Shape(console.width, color=color, unicode=unicode, top=top)
+    with console.capture() as captured:
+        console.print(*parts(shape), sep="\n")
+    # Tables are filled up with spaces on the right.
+    print_or_write(_TRAILING.sub("", captured.get()).rstrip("\n") + "\n", out)
+
+
+def _console(width: int, **options: Any) -> Console:
+    # The names of a trace are never markup, emoji or highlighted.
+    return Console(width=max(width, _NARROWEST), markup=False, highlight=False, emoji=False, **options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from kernelscope.analysis.ops.flame import METRICS, VIEWS, folded_stacks
 from kernelscope.errors import InvalidArgumentError
-from kernelscope.report.document import describe, dump
 from kernelscope.report.files import filled_folder, write_text
+from kernelscope.report.json_document import describe, dump
 from kernelscope.report.perfetto import write_perfetto
 from kernelscope.trace import Trace
 

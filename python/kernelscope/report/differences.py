@@ -9,7 +9,7 @@ import polars as pl
 from kernelscope.analysis.diff.bounds import Verdict
 from kernelscope.analysis.diff.comparison import Comparison
 from kernelscope.analysis.diff.tables import differences, kernel_differences, operator_differences
-from kernelscope.report.document import describe, dump
+from kernelscope.report.json_document import describe, dump
 from kernelscope.report.names import safe, short
 from kernelscope.units import format_count, format_ns
 

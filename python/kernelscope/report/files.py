@@ -3,10 +3,19 @@
 import contextlib
 import os
 import shutil
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
 from kernelscope.errors import InvalidArgumentError
+
+
+def print_or_write(text: str, out: Path | None) -> None:
+    """Puts ``text`` out on standard output, or in place of the content of ``out``."""
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        write_text(out, text)
 
 
 def write_text(path: Path, text: str) -> None:

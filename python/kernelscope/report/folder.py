@@ -6,8 +6,8 @@ import polars as pl
 
 from kernelscope.analysis.grouping import sizes_as_text
 from kernelscope.report import views
-from kernelscope.report.document import describe, dump
 from kernelscope.report.files import filled_folder
+from kernelscope.report.json_document import describe, dump
 from kernelscope.trace import Trace
 
 

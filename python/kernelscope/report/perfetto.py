@@ -9,8 +9,8 @@ import polars as pl
 from kernelscope import _traceparse
 from kernelscope.report.added_events import added_events
 from kernelscope.report.chrome_events import event_tables
-from kernelscope.report.document import dump
 from kernelscope.report.files import filled_file
+from kernelscope.report.json_document import dump
 from kernelscope.trace import Trace
 
 _PART_ROWS = 50_000

@@ -1,6 +1,5 @@
 """PyProf's report as text: columns side by side, CSV as PyProf writes it, or values with spaces between."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -9,7 +8,7 @@ import polars as pl
 
 from kernelscope.compat.pyprof import COLUMNS, Column
 from kernelscope.errors import InvalidArgumentError
-from kernelscope.report.files import filled_file, write_text
+from kernelscope.report.files import filled_file, print_or_write
 
 _UNKNOWN = "-"
 
@@ -83,10 +82,7 @@ def write(frame: pl.DataFrame, form: str, out: Path | None) -> None:
             frame.write_parquet(path)
         return
     text = _csv(frame) if form == "csv" else frame.write_json() + "\n"
-    if out is None:
-        sys.stdout.write(text)
-    else:
-        write_text(out, text)
+    print_or_write(text, out)
 
 
 def _csv(frame: pl.DataFrame) -> str:

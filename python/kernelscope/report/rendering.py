@@ -1,6 +1,6 @@
 """Chooses the form of a report and where it goes."""
 
-import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,22 +54,15 @@ def render(
         write_page(trace, out)
         return
     if format == "json":
-        from kernelscope.report import document
+        from kernelscope.report.files import print_or_write
+        from kernelscope.report.json_document import to_json
 
-        text = document.to_json(trace)
-    else:
-        from kernelscope.report import text as terminal
+        print_or_write(to_json(trace), out)
+        return
+    from kernelscope.report.cells import write_parts
+    from kernelscope.report.text import parts
 
-        if out is None:
-            terminal.print_report(trace, top=top, width=width, also=also)
-            return
-        text = terminal.to_text(trace, top=top, width=width, also=also)
-    if out is None:
-        sys.stdout.write(text)
-    else:
-        from kernelscope.report.files import write_text
-
-        write_text(out, text)
+    write_parts(partial(parts, trace, also), out, top=top, width=width)
 
 
 def page_views(trace: "Trace") -> "dict[str, View]":

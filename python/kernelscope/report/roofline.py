@@ -15,7 +15,7 @@ from kernelscope.analysis.costs.coverage import cost_findings, coverage_of, kind
 from kernelscope.analysis.costs.limits import limited_work
 from kernelscope.analysis.costs.peaks import DevicePeaks
 from kernelscope.costs import ConventionName
-from kernelscope.report.document import SCHEMA_VERSION, describe, dump
+from kernelscope.report.json_document import SCHEMA_VERSION, describe, dump
 from kernelscope.trace import Trace
 
 

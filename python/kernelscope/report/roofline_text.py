@@ -1,12 +1,9 @@
 """The roofline report as text: tables that fit the terminal."""
 
-import io
-import shutil
-import sys
 from typing import Any
 
 import polars as pl
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 
 from kernelscope.report import summary
@@ -16,8 +13,8 @@ from kernelscope.report.roofline import RooflineAnswers
 from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns
 
-_PLAIN_WIDTH = 120
-_NARROWEST = 60
+PLAIN_WIDTH = 120
+"""Characters of a text that no terminal is there for."""
 _MOST_STEPS = 12
 _STATES = {
     "exact": "known exactly",
@@ -29,40 +26,10 @@ _STATES = {
 }
 
 
-def print_report(trace: Trace, answers: RooflineAnswers, *, top: int) -> None:
-    """Prints the report on standard output, as wide as the terminal."""
-    width = max(shutil.get_terminal_size((_PLAIN_WIDTH, 24)).columns, _NARROWEST)
-    console = Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
-    unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
-    shape = Shape(width, color=console.is_terminal and not console.no_color, unicode=unicode, top=top)
-    with console.capture() as captured:
-        console.print(*_parts(trace, answers, shape), sep="\n")
-    sys.stdout.write(_trimmed(captured.get()))
-
-
-def to_text(trace: Trace, answers: RooflineAnswers, *, top: int, width: int = _PLAIN_WIDTH) -> str:
-    """The report as text without colour."""
-    console = Console(
-        file=io.StringIO(), width=width, markup=False, highlight=False, emoji=False, color_system=None
-    )
-    shape = Shape(width, color=False, unicode=True, top=top)
-    with console.capture() as captured:
-        console.print(*_parts(trace, answers, shape), sep="\n")
-    return _trimmed(captured.get())
-
-
-def _trimmed(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
-
-
-def _parts(trace: Trace, answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
-    parts: list[RenderableType] = [summary.header(trace, shape), *_peaks(answers, shape)]
-    parts += _coverage(answers, shape)
-    parts += _efficiency(answers, shape)
-    parts += _roofs(answers, shape)
-    parts += _counters(answers, shape)
-    parts += _gaps(answers, shape)
-    return parts
+def parts(trace: Trace, answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
+    """The header and every table of the report, as far as there is something in it."""
+    tables = (_peaks, _coverage, _efficiency, _roofs, _counters, _gaps)
+    return [summary.header(trace, shape), *(part for table in tables for part in table(answers, shape))]
 
 
 def _peaks(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
