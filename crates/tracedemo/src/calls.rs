@@ -2,7 +2,7 @@
 
 use crate::event::{Hole, Phase, Shape, quoted};
 use crate::gpu::Kernel;
-use crate::library::{CallSpec, CollectiveArgs, Effect, GraphNode, Stream, Thread, WorkKind};
+use crate::library::{CallSpec, CollectiveArgs, Effect, GraphNode, Stream, Thread, WorkKind, add};
 use crate::plan::{Builder, Instr};
 
 /// Name, callback id and mean duration of a runtime or driver call.
@@ -27,10 +27,6 @@ impl Api {
     pub(crate) const CAPTURING: Self = Self { name: "cudaStreamIsCapturing", cbid: 317, dur_ns: 700 };
     pub(crate) const ATTRIBUTE: Self = Self { name: "cudaFuncSetAttribute", cbid: 273, dur_ns: 800 };
     pub(crate) const GRAPH_LAUNCH: Self = Self { name: "cudaGraphLaunch", cbid: 311, dur_ns: 31_000 };
-
-    fn category(self) -> &'static str {
-        if self.name.starts_with("cuda") { "cuda_runtime" } else { "cuda_driver" }
-    }
 }
 
 impl Builder {
@@ -39,28 +35,38 @@ impl Builder {
         self.call_with(api, Effect::None);
     }
 
-    /// A runtime call with an effect other than a launch.
+    /// A runtime call with an effect.
     pub(crate) fn call_with(&mut self, api: Api, effect: Effect) {
-        let spec = self.add_call(api, effect, self.thread);
-        self.push(Instr::Call { spec, lead: 380 });
+        let spec = self.add_call(api, effect, self.thread());
+        self.push_after(380, Instr::Call(spec));
     }
 
     /// A poll on the watchdog's thread.
     pub(crate) fn background_query(&mut self) {
         let spec = self.add_call(Api::QUERY, Effect::None, Thread::Watchdog);
-        self.push(Instr::Background { spec });
+        self.push(Instr::Background(spec));
+    }
+
+    /// Lets `later` wait for what is queued on `earlier`.
+    pub(crate) fn order_streams(&mut self, earlier: Stream, later: Stream) {
+        self.call_with(Api::RECORD, Effect::Record(earlier));
+        self.call_with(Api::STREAM_WAIT, Effect::StreamWait(later));
     }
 
     /// Launches a kernel on the compute stream.
-    pub(crate) fn launch(&mut self, api: Api, kernel: &Kernel) {
+    pub(crate) fn launch(&mut self, kernel: &Kernel) {
+        self.launch_by(Api::LAUNCH, kernel);
+    }
+
+    /// The same by a certain call.
+    pub(crate) fn launch_by(&mut self, api: Api, kernel: &Kernel) {
         let work = self.library.kernel(kernel, Stream::Compute, GraphNode::default(), None);
         self.start(api, work, 1);
     }
 
     /// Launches the kernel of a collective.
-    pub(crate) fn launch_collective(&mut self, kernel: &Kernel, number: u32, args: &CollectiveArgs) {
-        let graph = GraphNode::default();
-        let work = self.library.kernel(kernel, Stream::Comm, graph, Some((number, args)));
+    pub(crate) fn launch_collective(&mut self, kernel: &Kernel, args: &CollectiveArgs) {
+        let work = self.library.kernel(kernel, Stream::Comm, GraphNode::default(), Some(args));
         self.start(Api::LAUNCH_EX_C, work, 1);
     }
 
@@ -68,9 +74,8 @@ impl Builder {
     pub(crate) fn launch_graph(&mut self, kernels: &[Kernel]) {
         const GRAPH: u64 = 3;
         let first = self.library.works.len() as u32;
-        for (index, kernel) in kernels.iter().enumerate() {
-            let node = GraphNode { graph: GRAPH, node: (GRAPH << 32) + index as u64 };
-            self.library.kernel(kernel, Stream::Compute, node, None);
+        for (node, kernel) in (GRAPH << 32..).zip(kernels) {
+            self.library.kernel(kernel, Stream::Compute, (GRAPH, node), None);
         }
         self.start(Api::GRAPH_LAUNCH, first, kernels.len() as u32);
     }
@@ -80,15 +85,13 @@ impl Builder {
         /// PCIe 5 x16, as measured by large pinned copies.
         const BYTES_PER_NS: i64 = 55;
         let dur_ns = (bytes / BYTES_PER_NS) as u32 + 1_500;
-        let name = format!("Memcpy {kind}");
-        let work = self.library.transfer(WorkKind::Memcpy, &name, stream, bytes, dur_ns);
+        let work = self.library.transfer(WorkKind::Memcpy, &format!("Memcpy {kind}"), stream, bytes, dur_ns);
         self.start(Api::MEMCPY, work, 1);
     }
 
     /// Sets device memory.
     pub(crate) fn memset(&mut self, bytes: i64) {
-        let dur_ns = (bytes / 2_600) as u32 + 900;
-        let name = "Memset (Device)";
+        let (name, dur_ns) = ("Memset (Device)", (bytes / 2_600) as u32 + 900);
         let work = self.library.transfer(WorkKind::Memset, name, Stream::Compute, bytes, dur_ns);
         self.start(Api::MEMSET, work, 1);
     }
@@ -100,30 +103,26 @@ impl Builder {
     fn add_call(&mut self, api: Api, effect: Effect, thread: Thread) -> u32 {
         let process = self.library.process;
         let tid = process.tid(thread);
-        let templates = [true, false].map(|linked| {
-            let mut shape = Shape::slice(api.category(), api.name, process.pid, tid);
-            if linked {
-                shape = shape.hole("External id", Hole::Value(0));
-            }
-            shape = shape.json("cbid", api.cbid).hole("correlation", Hole::Value(1));
-            self.library.template(&shape)
-        });
+        let is_driver = !api.name.starts_with("cuda");
+        let category = if is_driver { "cuda_driver" } else { "cuda_runtime" };
+        let shape = Shape::slice(category, api.name, process.pid, tid)
+            .hole("External id", Hole::Value(0))
+            .json("cbid", api.cbid)
+            .hole("correlation", Hole::Value(1));
         // Kineto starts a flow at a launch, and ends one at every other call.
         let phase = if matches!(effect, Effect::Launch { .. }) { Phase::FlowStart } else { Phase::FlowEnd };
         let spec = CallSpec {
             name: self.library.name(api.name),
-            templates,
-            flow_template: self.library.template(&Shape::flow(phase, "ac2g", process.pid, tid)),
-            sync_template: self.sync_template(effect),
-            is_driver: api.category() == "cuda_driver",
+            shapes: self.library.with_and_without_op(shape),
+            flow_shape: self.library.shape(Shape::flow(phase, "ac2g", process.pid, tid)),
+            sync_shape: self.sync_shape(effect),
             dur_ns: api.dur_ns,
             effect,
         };
-        self.library.calls.push(spec);
-        self.library.calls.len() as u32 - 1
+        add(&mut self.library.calls, spec)
     }
 
-    fn sync_template(&mut self, effect: Effect) -> Option<u32> {
+    fn sync_shape(&mut self, effect: Effect) -> Option<u32> {
         let Effect::StreamSync(stream) = effect else { return None };
         let device = self.library.process.device;
         let shape = Shape::slice("cuda_sync", "Stream Sync", device, stream.id())
@@ -132,6 +131,6 @@ impl Builder {
             .hole("correlation", Hole::Value(1))
             .json("device", device)
             .json("context", 1);
-        Some(self.library.template(&shape))
+        Some(self.library.shape(shape))
     }
 }

@@ -1,12 +1,16 @@
 //! Events before a layout turns them into text: their shape, and text with holes for their numbers.
 
-/// Phase of an event (`ph`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use serde_json::Value;
+
+/// What an event is (`ph`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     /// `X`: a slice with a duration.
     Complete,
-    /// `i`: an instant, with its scope.
-    Instant(&'static str),
+    /// `i`: an instant on a thread.
+    Instant,
+    /// `i`: an instant of the whole trace, without category and arguments.
+    GlobalInstant,
     /// `s`: start of a flow.
     FlowStart,
     /// `f`: end of a flow.
@@ -15,17 +19,31 @@ pub(crate) enum Phase {
     Metadata,
 }
 
-/// Process or thread id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ident {
-    /// A number.
-    Int(i64),
-    /// A text, as for the profiler's own spans.
-    Text(&'static str),
-}
+/// Kinds of events by `ph` and `cat`, and the table that they belong to.
+pub(crate) const KINDS: [(&str, &str); 19] = [
+    ("X cpu_op", "ops"),
+    ("X user_annotation", "ops"),
+    ("X gpu_user_annotation", "gpu_annotations"),
+    ("X kernel", "gpu_ops"),
+    ("X gpu_memcpy", "gpu_ops"),
+    ("X gpu_memset", "gpu_ops"),
+    ("X cuda_runtime", "launches"),
+    ("X cuda_driver", "launches"),
+    ("X cuda_sync", "syncs"),
+    ("X python_function", "python"),
+    ("i cpu_instant_event", "memory"),
+    ("s ac2g", "flows"),
+    ("f ac2g", "flows"),
+    ("s fwdbwd", "flows"),
+    ("f fwdbwd", "flows"),
+    ("X overhead", "spans"),
+    ("X Trace", "spans"),
+    ("i", "instants"),
+    ("M", "metadata"),
+];
 
 /// Value of an argument.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Arg {
     /// JSON text with a space after each comma and colon.
     Json(String),
@@ -34,9 +52,8 @@ pub(crate) enum Arg {
 }
 
 /// An event without its numbers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
-    /// `ph`.
     pub(crate) phase: Phase,
     /// `cat`; empty for none.
     pub(crate) category: &'static str,
@@ -44,37 +61,29 @@ pub(crate) struct Shape {
     pub(crate) name: String,
     /// Number that follows the name, as in `ProfilerStep#7`.
     pub(crate) name_number: Option<Hole>,
-    /// `pid`.
-    pub(crate) pid: Ident,
-    /// `tid`.
-    pub(crate) tid: Ident,
+    /// `pid`; a text for the profiler's own spans.
+    pub(crate) pid: Value,
+    /// `tid`; the same.
+    pub(crate) tid: Value,
     /// `args`, in order; none leaves them out.
     pub(crate) args: Vec<(&'static str, Arg)>,
 }
 
 impl Shape {
     /// A slice without arguments.
-    pub(crate) fn slice(category: &'static str, name: &str, pid: i64, tid: i64) -> Self {
-        Self {
-            phase: Phase::Complete,
-            category,
-            name: name.to_owned(),
-            name_number: None,
-            pid: Ident::Int(pid),
-            tid: Ident::Int(tid),
-            args: Vec::new(),
-        }
+    pub(crate) fn slice(
+        category: &'static str,
+        name: &str,
+        pid: impl Into<Value>,
+        tid: impl Into<Value>,
+    ) -> Self {
+        let (phase, pid, tid) = (Phase::Complete, pid.into(), tid.into());
+        Self { phase, category, name: name.to_owned(), name_number: None, pid, tid, args: Vec::new() }
     }
 
     /// One end of a flow; the flow's id is the record's value 0.
     pub(crate) fn flow(phase: Phase, category: &'static str, pid: i64, tid: i64) -> Self {
         Self { phase, ..Self::slice(category, category, pid, tid) }
-    }
-
-    /// A metadata event.
-    pub(crate) fn metadata(name: &str, pid: Ident, tid: Ident, key: &'static str, value: String) -> Self {
-        let slice = Self::slice("", name, 0, 0);
-        Self { phase: Phase::Metadata, pid, tid, args: vec![(key, Arg::Json(value))], ..slice }
     }
 
     /// Adds an argument of JSON text.
@@ -88,6 +97,19 @@ impl Shape {
     pub(crate) fn hole(mut self, key: &'static str, hole: Hole) -> Self {
         self.args.push((key, Arg::Hole(hole)));
         self
+    }
+
+    /// Place among the [`KINDS`].
+    fn kind(&self) -> usize {
+        let letter = match self.phase {
+            Phase::Complete => "X",
+            Phase::Instant | Phase::GlobalInstant => "i",
+            Phase::FlowStart => "s",
+            Phase::FlowEnd => "f",
+            Phase::Metadata => "M",
+        };
+        let kind = format!("{letter} {}", self.category);
+        KINDS.iter().position(|(known, _)| *known == kind.trim_end()).unwrap_or(KINDS.len() - 1)
     }
 }
 
@@ -120,8 +142,8 @@ pub(crate) enum Hole {
 /// The numbers of one event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
-    /// Index of the template in the library.
-    pub(crate) template: u32,
+    /// Number of its shape in the library.
+    pub(crate) shape: u32,
     /// Start, ns.
     pub(crate) start_ns: i64,
     /// Duration, ns.
@@ -131,23 +153,28 @@ pub(crate) struct Record {
 }
 
 /// Text of an event with holes for its numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(crate) struct Template {
+    /// Place among the [`KINDS`].
+    pub(crate) kind: usize,
     text: Vec<u8>,
     holes: Vec<(usize, Hole)>,
 }
 
 impl Template {
+    /// No text yet.
+    pub(crate) fn new(shape: &Shape) -> Self {
+        Self { kind: shape.kind(), text: Vec::new(), holes: Vec::new() }
+    }
+
     /// Appends text.
-    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
+    pub(crate) fn text(&mut self, text: &str) {
         self.text.extend_from_slice(text.as_bytes());
-        self
     }
 
     /// Appends a hole.
-    pub(crate) fn hole(&mut self, hole: Hole) -> &mut Self {
+    pub(crate) fn hole(&mut self, hole: Hole) {
         self.holes.push((self.text.len(), hole));
-        self
     }
 
     /// Writes the event with the numbers of `record`.
@@ -164,7 +191,11 @@ impl Template {
                     push_int(out, *event_index);
                     *event_index += 1;
                 }
-                Hole::Bandwidth(bytes) => push_bandwidth(out, bytes, record.dur_ns),
+                // Kineto prints a double in shortest form.
+                Hole::Bandwidth(bytes) => {
+                    let bandwidth = bytes as f64 / record.dur_ns as f64;
+                    out.extend_from_slice(bandwidth.to_string().as_bytes());
+                }
             }
         }
         out.extend_from_slice(&self.text[from..]);
@@ -179,17 +210,6 @@ fn push_int(out: &mut Vec<u8>, value: i64) {
 fn push_micros(out: &mut Vec<u8>, ns: i64) {
     debug_assert!(ns >= 0, "the trace starts long after the base time");
     push_int(out, ns / 1000);
-    let rest = (ns % 1000) as u16;
-    out.extend_from_slice(&[
-        b'.',
-        b'0' + (rest / 100) as u8,
-        b'0' + (rest / 10 % 10) as u8,
-        b'0' + (rest % 10) as u8,
-    ]);
-}
-
-/// Kineto prints bytes by nanoseconds as a double in shortest form.
-fn push_bandwidth(out: &mut Vec<u8>, bytes: u64, dur_ns: i64) {
-    let bandwidth = bytes as f64 / dur_ns as f64;
-    out.extend_from_slice(bandwidth.to_string().as_bytes());
+    let digit = |divisor: i64| b'0' + (ns / divisor % 10) as u8;
+    out.extend_from_slice(&[b'.', digit(100), digit(10), digit(1)]);
 }

@@ -1,6 +1,7 @@
 //! What the ranks of a job share: seeded randomness, faults, and the times at which collectives end.
 
 use crate::gpu::GPUS;
+use crate::options::DemoOptions;
 use serde_json::{Value, json};
 
 /// SplitMix64.
@@ -95,21 +96,6 @@ impl Faults {
         Some(Self { seed, ranks, slow_rank, late_rank, slow_host: (hosts > 1).then_some(first) })
     }
 
-    /// How much slower a rank's GPU is because of a fault, in units of 1/1024.
-    pub(crate) fn slower(&self, rank: u32) -> i64 {
-        if rank == self.slow_rank { Self::SLOWER } else { 0 }
-    }
-
-    /// How many times as long the collective of a rank's host takes.
-    pub(crate) fn link_factor(&self, rank: u32) -> i64 {
-        if Some(rank / GPUS) == self.slow_host { Self::LINK_FACTOR } else { 1 }
-    }
-
-    /// How late the data loader of a rank is.
-    pub(crate) fn late_ns(&self, step: u64, rank: u32) -> i64 {
-        if rank == self.late_rank { self.latest_ns(step) } else { 0 }
-    }
-
     /// How late the latest data loader of the job is.
     pub(crate) fn latest_ns(&self, step: u64) -> i64 {
         if step % LATE_EVERY == 1 {
@@ -166,44 +152,78 @@ const HOST_SLACK_PCT: i64 = 5;
 /// Ranks do not leave a collective in the same nanosecond; up to this.
 const END_JITTER_NS: u64 = 400;
 
+/// A job and what is wrong with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    pub(crate) seed: u64,
+    ranks: u32,
+    pub(crate) faults: Option<Faults>,
+}
+
+impl Job {
+    /// The job of those options.
+    pub(crate) fn of(options: &DemoOptions) -> Self {
+        let DemoOptions { seed, ranks, .. } = *options;
+        Self { seed, ranks, faults: Faults::of(seed, ranks) }
+    }
+
+    /// How much slower a rank's GPU is because of a fault, in units of 1/1024.
+    pub(crate) fn slower(&self, rank: u32) -> i64 {
+        if self.faults.is_some_and(|faults| faults.slow_rank == rank) { Faults::SLOWER } else { 0 }
+    }
+
+    /// How many times as long the collective of a rank's host takes.
+    pub(crate) fn link_factor(&self, rank: u32) -> i64 {
+        let is_slow = self.faults.is_some_and(|faults| faults.slow_host == Some(rank / GPUS));
+        if is_slow { Faults::LINK_FACTOR } else { 1 }
+    }
+
+    /// How late the data loader of a rank is: without faults, now and then some milliseconds.
+    pub(crate) fn late_ns(&self, step: u64, rank: u32) -> i64 {
+        if let Some(faults) = self.faults {
+            return if rank == faults.late_rank { faults.latest_ns(step) } else { 0 };
+        }
+        let mut rng = Rng::new(self.seed, (step << 16) ^ u64::from(rank % 64) ^ 0x1a7e);
+        if rng.below(24) == 0 { 1_500_000 + rng.below(4_000_000) as i64 } else { 0 }
+    }
+
+    /// How late the slowest data loader of the job is.
+    fn latest_ns(&self, step: u64) -> i64 {
+        match self.faults {
+            Some(faults) => faults.latest_ns(step),
+            None => (0..self.ranks.min(64)).map(|rank| self.late_ns(step, rank)).max().unwrap_or(0),
+        }
+    }
+}
+
 /// The times that all ranks of a job agree on.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
-    seed: u64,
-    ranks: u32,
-    faults: Option<Faults>,
+    job: Job,
     period_ns: i64,
     collective_ends_ns: Vec<i64>,
     step_start_ns: i64,
 }
 
 impl Schedule {
-    /// Schedule of a job that starts its first step at `first_step_ns`, whose undisturbed steps take
+    /// Schedule of a job that starts its first step at `step_start_ns`, whose undisturbed steps take
     /// `period_ns` and whose collectives end `collective_ends_ns` after the step's start.
-    pub(crate) fn new(
-        seed: u64,
-        ranks: u32,
-        faults: Option<Faults>,
-        first_step_ns: i64,
-        period_ns: i64,
-        collective_ends_ns: &[i64],
-    ) -> Self {
-        let slack_pct = if faults.is_some() { SLACK_WITH_FAULTS_PCT } else { SLACK_PCT };
+    pub(crate) fn new(job: Job, step_start_ns: i64, period_ns: i64, collective_ends_ns: &[i64]) -> Self {
+        let slack_pct = if job.faults.is_some() { SLACK_WITH_FAULTS_PCT } else { SLACK_PCT };
         let stretch = |ns: i64| ns + ns * slack_pct / 100;
         let collective_ends_ns = collective_ends_ns.iter().map(|&ns| stretch(ns)).collect();
-        let (period_ns, step_start_ns) = (stretch(period_ns), first_step_ns);
-        Self { seed, ranks, faults, period_ns, collective_ends_ns, step_start_ns }
+        Self { job, period_ns: stretch(period_ns), collective_ends_ns, step_start_ns }
     }
 
     /// Goes on to the step after `step`.
     pub(crate) fn next(&mut self, step: u64) {
-        self.step_start_ns += self.period_ns + self.latest_ns(step);
+        self.step_start_ns += self.period_ns + self.job.latest_ns(step);
     }
 
     /// When that collective of `step`, the step under way, ends on every rank.
     pub(crate) fn collective_end_ns(&self, step: u64, number: u32) -> i64 {
         let after = self.collective_ends_ns.get(number as usize).copied().unwrap_or(0);
-        self.step_start_ns + self.latest_ns(step) + after
+        self.step_start_ns + self.job.latest_ns(step) + after
     }
 
     /// When the collective of a rank's host ends on its ranks: it begins when that of all ranks before it,
@@ -214,26 +234,12 @@ impl Schedule {
 
     /// By how much later than the others a rank leaves a collective.
     pub(crate) fn end_jitter_ns(&self, step: u64, number: u32, rank: u32) -> i64 {
-        if self.faults.is_none() {
+        if self.job.faults.is_none() {
             return 0;
         }
         let salt = step << 32 ^ u64::from(number) << 20 ^ u64::from(rank) ^ 0xe4d << 48;
-        Rng::new(self.seed, salt).below(END_JITTER_NS) as i64
+        Rng::new(self.job.seed, salt).below(END_JITTER_NS) as i64
     }
-
-    /// How late the slowest data loader of the job is.
-    fn latest_ns(&self, step: u64) -> i64 {
-        if let Some(faults) = &self.faults {
-            return faults.latest_ns(step);
-        }
-        (0..self.ranks.min(64)).map(|rank| late_ns(self.seed, step, rank)).max().unwrap_or(0)
-    }
-}
-
-/// How late the data loader of a rank is: now and then some milliseconds.
-pub(crate) fn late_ns(seed: u64, step: u64, rank: u32) -> i64 {
-    let mut rng = Rng::new(seed, (step << 16) ^ u64::from(rank % 64) ^ 0x1a7e);
-    if rng.below(24) == 0 { 1_500_000 + rng.below(4_000_000) as i64 } else { 0 }
 }
 
 #[cfg(test)]

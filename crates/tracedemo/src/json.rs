@@ -2,29 +2,33 @@
 
 use std::io::{self, Write};
 
-use crate::event::{Hole, Ident, Phase, Record, Shape, Template, list, quoted};
+use crate::event::{Hole, KINDS, Phase, Record, Shape, Template, list, quoted};
 use crate::gpu::{GPUS, device_properties};
 use crate::job::Rng;
-use crate::layout::Frame;
-use crate::ledger::{EventKind, Ledger};
 use crate::library::{Group, Library, Process, Stream, Thread};
 use crate::options::{DemoOptions, Layout};
-use crate::timeline::{MOVED, Records};
+use crate::timeline::{MOVED, PYTHON_ROOT, Records};
+use crate::truth::Truth;
 
 /// Text of a trace on its way out.
 pub(crate) struct Sink<'a, W: Write> {
     out: &'a mut W,
     layout: Layout,
+    templates: Vec<Template>,
     buffer: Vec<u8>,
     written: u64,
-    is_first: bool,
     event_index: i64,
+    is_first: bool,
+    /// Events of each of the [`KINDS`].
+    counts: [u64; KINDS.len()],
 }
 
 impl<'a, W: Write> Sink<'a, W> {
-    /// An empty sink.
-    pub(crate) fn new(out: &'a mut W, layout: Layout) -> Self {
-        Self { out, layout, buffer: Vec::new(), written: 0, is_first: true, event_index: 0 }
+    /// An empty sink for the events of a library.
+    pub(crate) fn new(out: &'a mut W, layout: Layout, library: &Library) -> Self {
+        let templates = library.shapes().into_iter().map(|shape| layout.template(shape)).collect();
+        let (buffer, counts) = (Vec::new(), [0; KINDS.len()]);
+        Self { out, layout, templates, buffer, written: 0, event_index: 0, is_first: true, counts }
     }
 
     /// Adds text that is no event.
@@ -32,90 +36,136 @@ impl<'a, W: Write> Sink<'a, W> {
         self.buffer.extend_from_slice(text.as_bytes());
     }
 
-    fn event(&mut self, template: &Template, record: &Record) {
+    /// Writes an event that is not in the library.
+    fn single(&mut self, shape: &Shape, start_ns: i64, dur_ns: i64) {
+        self.templates.push(self.layout.template(shape));
+        self.event(&Record { shape: self.templates.len() as u32 - 1, start_ns, dur_ns, values: [0; 3] });
+        self.templates.pop();
+    }
+
+    fn event(&mut self, record: &Record) {
+        let template = &self.templates[record.shape as usize];
         if !self.is_first {
             self.buffer.extend_from_slice(self.layout.separator().as_bytes());
         }
         self.is_first = false;
+        self.counts[template.kind] += 1;
         template.render(&mut self.buffer, record, &mut self.event_index);
     }
 
-    /// Writes an event that has no template in the library.
-    pub(crate) fn single(&mut self, shape: &Shape, start_ns: i64, dur_ns: i64, values: [i64; 3]) {
-        let template = self.layout.template(shape);
-        self.event(&template, &Record { template: 0, start_ns, dur_ns, values });
+    /// Writes the records of a step and hands on the text so far; returns the bytes handed on.
+    pub(crate) fn records(&mut self, records: &Records) -> io::Result<u64> {
+        records.in_order().filter(|record| record.shape != MOVED).for_each(|record| self.event(record));
+        self.flush()
     }
 
-    /// Writes the records of a step.
-    pub(crate) fn records(&mut self, library: &Library, records: &Records) {
-        for record in records.in_order().filter(|record| record.template != MOVED) {
-            self.event(&library.templates[record.template as usize], record);
-        }
-    }
-
-    /// Bytes handed on so far.
-    pub(crate) fn written(&self) -> u64 {
-        self.written
-    }
-
-    /// Hands on what is left.
-    pub(crate) fn finish(&mut self) -> io::Result<()> {
-        self.flush()?;
-        self.out.flush()
-    }
-
-    /// Hands on the text so far.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
+    /// Hands on the text so far; returns the bytes handed on.
+    pub(crate) fn flush(&mut self) -> io::Result<u64> {
         self.out.write_all(&self.buffer)?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
-        Ok(())
+        Ok(self.written)
+    }
+
+    /// Hands on what is left, and adds to the truth what was written.
+    pub(crate) fn finish(mut self, truth: &mut Truth) -> io::Result<()> {
+        truth.json_bytes = self.flush()?;
+        truth.events = self.counts.iter().sum();
+        for ((kind, table), count) in KINDS.into_iter().zip(self.counts) {
+            truth.events_by_kind.insert(kind, count);
+            *truth.tables.entry(table).or_default() += count;
+        }
+        self.out.flush()
+    }
+
+    /// Frames that last as long as the trace: the program's on the main thread and the loader's on another.
+    pub(crate) fn roots(&mut self, process: Process, window: (i64, i64)) {
+        for (thread, name, id, parent) in [
+            (Thread::Main, "train.py(201): <module>", 1, "null"),
+            (Thread::Main, "train.py(163): main", PYTHON_ROOT, "1"),
+            (Thread::PinMemory, "threading.py(1012): _bootstrap", 3, "null"),
+            (Thread::PinMemory, "threading.py(1041): _bootstrap_inner", 4, "3"),
+            (Thread::PinMemory, "torch/utils/data/_utils/pin_memory.py(18): _pin_memory_loop", 5, "4"),
+        ] {
+            let shape = Shape::slice("python_function", name, process.pid, process.tid(thread))
+                .json("Python parent id", parent)
+                .json("Python id", id)
+                .hole("Ev Idx", Hole::EventIndex);
+            self.single(&shape, window.0 + id, window.1 - window.0 - 2 * id);
+        }
+    }
+
+    /// Names, labels and sort order of processes and threads.
+    pub(crate) fn metadata(&mut self, process: Process, at_ns: i64) {
+        /// Kineto labels that many GPUs, whether they exist or not.
+        const LABELLED_GPUS: i64 = 16;
+        let gpus = (0..LABELLED_GPUS).map(|gpu| (gpu, format!("GPU {gpu}"), 5_000_000 + gpu));
+        for (pid, label, sort_index) in [(process.pid, "CPU".to_owned(), process.pid)].into_iter().chain(gpus)
+        {
+            let event = |name, key, value| metadata(name, pid, 0, key, value);
+            self.single(&event("process_name", "name", quoted("python3")), at_ns, 0);
+            self.single(&event("process_labels", "labels", quoted(&label)), at_ns, 0);
+            self.single(&event("process_sort_index", "sort_index", sort_index.to_string()), at_ns, 0);
+        }
+        let threads = [Thread::Main, Thread::Autograd, Thread::Watchdog, Thread::PinMemory];
+        let threads = threads.map(|thread| process.tid(thread));
+        let threads = threads.map(|tid| (process.pid, tid, format!("thread {tid} (python3)")));
+        let streams = Stream::ALL.map(Stream::id).map(|id| (process.device, id, format!("stream {id} ")));
+        for (pid, tid, name) in streams.into_iter().chain(threads) {
+            self.single(&metadata("thread_name", pid, tid, "name", quoted(&name)), at_ns, 0);
+            self.single(&metadata("thread_sort_index", pid, tid, "sort_index", tid.to_string()), at_ns, 0);
+        }
+    }
+
+    /// The events with which Kineto ends a trace.
+    pub(crate) fn closing(&mut self, window: (i64, i64)) {
+        let span = Shape::slice("Trace", "PyTorch Profiler (0)", "Spans", "PyTorch Profiler");
+        self.single(&span.json("Op count", 0), window.0, window.1 - window.0);
+        let sort = Shape::slice("", "process_sort_index", "Spans", 0).json("sort_index", 536_870_912);
+        self.single(&Shape { phase: Phase::Metadata, ..sort }, window.0, 0);
+        for (name, pid, tid, at_ns) in [
+            ("Iteration Start: PyTorch Profiler", "Traces", "Trace PyTorch Profiler", window.0),
+            ("Record Window End", "", "", window.1 + 4_212_345),
+        ] {
+            let instant = Shape { phase: Phase::GlobalInstant, ..Shape::slice("", name, pid, tid) };
+            self.single(&instant, at_ns, 0);
+        }
     }
 }
 
-/// Python id of the frame that everything is called from, one of [`roots`].
-pub(crate) const PYTHON_ROOT: i64 = 2;
-/// First Python id that is none of [`roots`].
-pub(crate) const FIRST_PYTHON_ID: i64 = 6;
+fn metadata(name: &str, pid: i64, tid: i64, key: &'static str, value: String) -> Shape {
+    Shape { phase: Phase::Metadata, ..Shape::slice("", name, pid, tid).json(key, value) }
+}
 
-/// The keys around the events.
-pub(crate) fn frame(options: &DemoOptions, base_time_ns: i64) -> Frame {
-    let mut rng = Rng::new(options.seed, 0x1d + u64::from(options.rank));
-    let trace_id = format!("{:016X}{:016X}", rng.next(), rng.next());
-    let host = format!("node{:02}", options.rank / GPUS);
-    let mut before = vec![
+/// The keys before the events.
+pub(crate) fn header_keys(options: &DemoOptions, base_time_ns: i64) -> Vec<(&'static str, String)> {
+    let DemoOptions { rank, ranks, seed, .. } = *options;
+    let mut rng = Rng::new(seed, 0x1d + u64::from(rank));
+    let mut keys = vec![
         ("schemaVersion", 1.to_string()),
         ("deviceProperties", device_properties(GPUS)),
         ("cupti_version", 26.to_string()),
         ("cuda_runtime_version", 12080.to_string()),
         ("cuda_driver_version", 12080.to_string()),
     ];
-    if options.ranks > 1 {
-        let mut groups = vec![group(Group::of_all(options.ranks))];
-        if options.ranks >= GPUS {
-            groups.push(group(Group::of_host(options.rank, options.ranks)));
-        }
-        before.push((
-            "distributedInfo",
-            format!(
-                "{{\"backend\": \"nccl\", \"rank\": {}, \"world_size\": {}, \"pg_count\": {}, \
-                 \"pg_config\": [{}], \"nccl_version\": \"2.27.5\"}}",
-                options.rank,
-                options.ranks,
-                groups.len(),
-                groups.join(", ")
-            ),
-        ));
+    if ranks > 1 {
+        let of_host = (ranks >= GPUS).then(|| Group::of_host(rank, ranks));
+        let groups: Vec<_> = [Group::of_all(ranks)].into_iter().chain(of_host).map(group).collect();
+        let info = format!(
+            "{{\"backend\": \"nccl\", \"rank\": {rank}, \"world_size\": {ranks}, \"pg_count\": {}, \
+             \"pg_config\": {}, \"nccl_version\": \"2.27.5\"}}",
+            groups.len(),
+            list(&groups)
+        );
+        keys.push(("distributedInfo", info));
     }
-    for flag in ["record_shapes", "with_stack", "profile_memory", "with_modules"] {
-        before.push((flag, 1.to_string()));
-    }
-    before.push(("trace_id", quoted(&trace_id)));
-    before.push(("host_name", quoted(&host)));
-    before.push(("displayTimeUnit", quoted("ms")));
-    before.push(("baseTimeNanoseconds", base_time_ns.to_string()));
-    let name = format!("rank{}.pt.trace.json", options.rank);
-    Frame { before, after: vec![("traceName", quoted(&name))] }
+    let flags = ["record_shapes", "with_stack", "profile_memory", "with_modules"];
+    keys.extend(flags.map(|flag| (flag, 1.to_string())));
+    keys.push(("trace_id", format!("\"{:016X}{:016X}\"", rng.next(), rng.next())));
+    keys.push(("host_name", format!("\"node{:02}\"", rank / GPUS)));
+    keys.push(("displayTimeUnit", quoted("ms")));
+    keys.push(("baseTimeNanoseconds", base_time_ns.to_string()));
+    keys
 }
 
 fn group(group: Group) -> String {
@@ -127,83 +177,4 @@ fn group(group: Group) -> String {
         group.size,
         list(group.ranks())
     )
-}
-
-/// Frames that last as long as the trace: the program's on the main thread and the loader's on another.
-pub(crate) fn roots<W: Write>(
-    sink: &mut Sink<'_, W>,
-    ledger: &mut Ledger,
-    process: Process,
-    window: (i64, i64),
-) {
-    let frames: [(Thread, &str, i64, Option<i64>); 5] = [
-        (Thread::Main, "train.py(201): <module>", 1, None),
-        (Thread::Main, "train.py(163): main", PYTHON_ROOT, Some(1)),
-        (Thread::PinMemory, "threading.py(1012): _bootstrap", 3, None),
-        (Thread::PinMemory, "threading.py(1041): _bootstrap_inner", 4, Some(3)),
-        (Thread::PinMemory, "torch/utils/data/_utils/pin_memory.py(18): _pin_memory_loop", 5, Some(4)),
-    ];
-    for (thread, name, id, parent) in frames {
-        let parent = parent.map_or_else(|| "null".to_owned(), |parent: i64| parent.to_string());
-        let shape = Shape::slice("python_function", name, process.pid, process.tid(thread))
-            .json("Python parent id", parent)
-            .json("Python id", id)
-            .hole("Ev Idx", Hole::EventIndex);
-        sink.single(&shape, window.0 + id, window.1 - window.0 - 2 * id, [0; 3]);
-        ledger.count(EventKind::Python, 1);
-    }
-}
-
-/// Names, labels and sort order of processes and threads.
-pub(crate) fn metadata<W: Write>(sink: &mut Sink<'_, W>, ledger: &mut Ledger, process: Process, at_ns: i64) {
-    /// Kineto labels that many GPUs, whether they exist or not.
-    const LABELLED_GPUS: i64 = 16;
-    let mut shapes = Vec::new();
-    let mut label = |pid: i64, label: &str, sort_index: i64| {
-        let (pid, tid) = (Ident::Int(pid), Ident::Int(0));
-        shapes.push(Shape::metadata("process_name", pid, tid, "name", quoted("python3")));
-        shapes.push(Shape::metadata("process_labels", pid, tid, "labels", quoted(label)));
-        shapes.push(Shape::metadata("process_sort_index", pid, tid, "sort_index", sort_index.to_string()));
-    };
-    label(process.pid, "CPU", process.pid);
-    for gpu in 0..LABELLED_GPUS {
-        label(gpu, &format!("GPU {gpu}"), 5_000_000 + gpu);
-    }
-    let threads = [Thread::Main, Thread::Autograd, Thread::Watchdog, Thread::PinMemory];
-    let threads = threads.map(|thread| process.tid(thread));
-    let streams = Stream::ALL.map(|stream| (process.device, stream.id(), format!("stream {} ", stream.id())));
-    let threads = threads.map(|tid| (process.pid, tid, format!("thread {tid} (python3)")));
-    for (pid, tid, name) in streams.into_iter().chain(threads) {
-        let (pid, sort_index) = (Ident::Int(pid), tid.to_string());
-        shapes.push(Shape::metadata("thread_name", pid, Ident::Int(tid), "name", quoted(&name)));
-        shapes.push(Shape::metadata("thread_sort_index", pid, Ident::Int(tid), "sort_index", sort_index));
-    }
-    ledger.count(EventKind::Metadata, shapes.len() as u64);
-    for shape in shapes {
-        sink.single(&shape, at_ns, 0, [0; 3]);
-    }
-}
-
-/// The events with which Kineto ends a trace.
-pub(crate) fn closing<W: Write>(sink: &mut Sink<'_, W>, ledger: &mut Ledger, window: (i64, i64)) {
-    let profiler = Ident::Text("PyTorch Profiler");
-    let span = Shape {
-        pid: Ident::Text("Spans"),
-        tid: profiler,
-        ..Shape::slice("Trace", "PyTorch Profiler (0)", 0, 0)
-    };
-    sink.single(&span.json("Op count", 0), window.0, window.1 - window.0, [0; 3]);
-    ledger.count(EventKind::Span, 1);
-    let (pid, tid) = (Ident::Text("Spans"), Ident::Int(0));
-    let sort = Shape::metadata("process_sort_index", pid, tid, "sort_index", "536870912".to_owned());
-    sink.single(&sort, window.0, 0, [0; 3]);
-    ledger.count(EventKind::Metadata, 1);
-    for (name, pid, tid, at_ns) in [
-        ("Iteration Start: PyTorch Profiler", "Traces", "Trace PyTorch Profiler", window.0),
-        ("Record Window End", "", "", window.1 + 4_212_345),
-    ] {
-        let (pid, tid, phase) = (Ident::Text(pid), Ident::Text(tid), Phase::Instant("g"));
-        sink.single(&Shape { phase, pid, tid, ..Shape::slice("", name, 0, 0) }, at_ns, 0, [0; 3]);
-        ledger.count(EventKind::Instant, 1);
-    }
 }

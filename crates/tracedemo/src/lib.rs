@@ -24,7 +24,7 @@
 //!
 //! let options = DemoOptions { size_bytes: 1_000_000, ranks: 1, ..DemoOptions::default() };
 //! let mut bytes = Vec::new();
-//! let truth = write_trace(&options, &mut bytes).expect("a vector takes every byte");
+//! let truth = write_trace(&options, &mut bytes, &mut |_| true).expect("a vector takes every byte");
 //! assert_eq!(truth.json_bytes, bytes.len() as u64);
 //! assert!(truth.steps.iter().all(|step| step.parts.iter().sum::<i64>() == step.total_ns));
 //! ```
@@ -51,5 +51,5 @@ mod truth;
 pub use database::{DatabaseKind, DatabaseTruth, ProcessTruth, write_database};
 pub use job::Faults;
 pub use options::{DemoOptions, Layout};
-pub use trace::{RankFile, write_files, write_trace, write_trace_with_progress};
+pub use trace::{RankFile, write_files, write_trace};
 pub use truth::{GpuTotals, OpTotals, PART_NAMES, StepTruth, Truth};

@@ -1,12 +1,11 @@
-//! Everything that a plan's instructions refer to by number: templates, names, specifications.
+//! Everything that a plan's instructions refer to by number: shapes, names, specifications.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::ops::Range;
 
-use crate::event::{Arg, Hole, Phase, Shape, Template, list, quoted};
+use crate::event::{Arg, Hole, Phase, Shape, list, quoted};
 use crate::gpu::{GPUS, Kernel};
-use crate::ledger::Role;
-use crate::options::Layout;
 
 /// A host thread of the traced process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +54,8 @@ pub(crate) struct Process {
     pub(crate) device: i64,
     /// Rank in the job.
     pub(crate) rank: u32,
+    /// Ranks of the job.
+    pub(crate) ranks: u32,
 }
 
 impl Process {
@@ -70,12 +71,36 @@ impl Process {
     }
 }
 
-/// What a flow does at an operator; the number is the flow's place in the step.
+/// Activities of the step breakdown, in order of priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Kernel,
+    Memcpy,
+    Memset,
+    Communication,
+    Runtime,
+    DataLoader,
+    CpuExec,
+}
+
+impl Role {
+    /// Role of an annotation, by its name; none for the steps themselves.
+    pub(crate) fn of_annotation(name: &str) -> Option<Self> {
+        match name {
+            "ProfilerStep#" => None,
+            _ if name.starts_with("nccl:") => Some(Self::Communication),
+            _ if name.starts_with("enumerate(DataLoader)#") => Some(Self::DataLoader),
+            _ => Some(Self::CpuExec),
+        }
+    }
+}
+
+/// What a flow between forward and backward does at an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlowEnd {
     None,
-    Start(u32),
-    End(u32),
+    Start,
+    End,
 }
 
 /// An operator or annotation at one place of the program.
@@ -90,17 +115,16 @@ pub(crate) struct OpSpec {
     /// Role of its time in the step breakdown.
     pub(crate) role: Option<Role>,
     /// Event.
-    pub(crate) template: u32,
-    /// Place of its sequence number in the step.
-    pub(crate) sequence: u32,
-    /// Flow between forward and backward.
+    pub(crate) shape: u32,
+    /// Node of the step's autograd graph, which gives it its sequence number and flow.
+    pub(crate) node: u32,
     pub(crate) flow: FlowEnd,
     /// Event of the flow.
-    pub(crate) flow_template: u32,
+    pub(crate) flow_shape: u32,
     /// Collective whose sequence number is the record's third value.
     pub(crate) collective: Option<u32>,
     /// `gpu_user_annotation` per stream; for annotations.
-    pub(crate) gpu_templates: [u32; 3],
+    pub(crate) gpu_shapes: [u32; 3],
 }
 
 /// What a runtime call does on the GPU.
@@ -111,9 +135,9 @@ pub(crate) enum Effect {
     /// Starts that many units of work.
     Launch { first: u32, count: u32 },
     /// Marks the end of the work queued so far.
-    Record { event: u32, stream: Stream },
-    /// Holds the stream until a mark is reached.
-    StreamWait { event: u32, stream: Stream },
+    Record(Stream),
+    /// Holds the stream until the last mark is reached.
+    StreamWait(Stream),
     /// Blocks the host until the stream is empty.
     StreamSync(Stream),
     /// Blocks the host until the device is idle.
@@ -125,12 +149,11 @@ pub(crate) enum Effect {
 pub(crate) struct CallSpec {
     pub(crate) name: u32,
     /// Event when an operator is active, and when none is.
-    pub(crate) templates: [u32; 2],
+    pub(crate) shapes: [u32; 2],
     /// Event of the `ac2g` flow end that Kineto writes with the call.
-    pub(crate) flow_template: u32,
+    pub(crate) flow_shape: u32,
     /// Synchronisation record of the call, if any.
-    pub(crate) sync_template: Option<u32>,
-    pub(crate) is_driver: bool,
+    pub(crate) sync_shape: Option<u32>,
     pub(crate) dur_ns: u32,
     pub(crate) effect: Effect,
 }
@@ -149,8 +172,8 @@ pub(crate) struct WorkSpec {
     pub(crate) kind: WorkKind,
     pub(crate) name: u32,
     /// Event when an operator is active, and when none is.
-    pub(crate) templates: [u32; 2],
-    pub(crate) flow_template: u32,
+    pub(crate) shapes: [u32; 2],
+    pub(crate) flow_shape: u32,
     pub(crate) stream: Stream,
     pub(crate) dur_ns: u32,
     /// For the kernel of a collective.
@@ -171,7 +194,7 @@ pub(crate) struct BlockSpec {
     pub(crate) bytes: i64,
     pub(crate) on_device: bool,
     /// Events of its allocation and of its release, on the main and on the autograd thread.
-    pub(crate) templates: [[u32; 2]; 2],
+    pub(crate) shapes: [[u32; 2]; 2],
 }
 
 /// A process group: consecutive ranks.
@@ -193,7 +216,7 @@ impl Group {
 
     /// The group of the ranks on the same host as `rank`.
     pub(crate) fn of_host(rank: u32, ranks: u32) -> Self {
-        let first = rank.min(ranks - 1) / GPUS * GPUS;
+        let first = rank / GPUS * GPUS;
         Self { number: Self::OF_HOST, first, size: GPUS.min(ranks - first) }
     }
 
@@ -211,16 +234,17 @@ impl Group {
 /// Arguments of a collective, as recorded with its operator and its kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct CollectiveArgs {
+    /// Which collective of the step it is.
+    pub(crate) number: u32,
     pub(crate) name: &'static str,
     pub(crate) in_elements: i64,
     pub(crate) out_elements: i64,
-    pub(crate) dtype: &'static str,
     pub(crate) group: Group,
 }
 
 impl CollectiveArgs {
-    /// The arguments in order; the sequence number is the record's third value.
-    pub(crate) fn args(&self) -> Vec<(&'static str, Arg)> {
+    /// Adds the arguments to an event; the sequence number is the record's third value.
+    pub(crate) fn add_to(&self, shape: Shape) -> Shape {
         /// The recorder writes out at most this many ranks.
         const LONGEST: u32 = 30;
         /// Above 2^63, as hashes are: it must be read as unsigned.
@@ -229,108 +253,107 @@ impl CollectiveArgs {
         let ranks = if group.size <= LONGEST {
             list(group.ranks())
         } else {
-            let head: Vec<String> = group.ranks().take(LONGEST as usize - 1).map(|r| r.to_string()).collect();
-            format!("[{}, ..., {}]", head.join(", "), group.first + group.size - 1)
+            let head = list(group.ranks().take(LONGEST as usize - 1));
+            format!("{}, ..., {}]", head.trim_end_matches(']'), group.first + group.size - 1)
         };
-        let comms_id = COMMS_ID - u64::from(group.number) * (1 + u64::from(group.first));
-        let json = |key, value: String| (key, Arg::Json(value));
-        vec![
-            json("Collective name", quoted(self.name)),
-            json("In msg nelems", self.in_elements.to_string()),
-            json("Out msg nelems", self.out_elements.to_string()),
-            json("Group size", group.size.to_string()),
-            json("dtype", quoted(self.dtype)),
-            json("In split size", quoted("[]")),
-            json("Out split size", quoted("[]")),
-            json("Process Group Name", quoted(&group.number.to_string())),
-            json("Process Group Description", quoted(group.description())),
-            json("Process Group Ranks", quoted(&ranks)),
-            ("Seq", Arg::Hole(Hole::Value(2))),
-            json("Comms Id", comms_id.to_string()),
-        ]
+        shape
+            .json("Collective name", quoted(self.name))
+            .json("In msg nelems", self.in_elements)
+            .json("Out msg nelems", self.out_elements)
+            .json("Group size", group.size)
+            .json("dtype", quoted("BFloat16"))
+            .json("In split size", quoted("[]"))
+            .json("Out split size", quoted("[]"))
+            .json("Process Group Name", quoted(&group.number.to_string()))
+            .json("Process Group Description", quoted(group.description()))
+            .json("Process Group Ranks", quoted(&ranks))
+            .hole("Seq", Hole::Value(2))
+            .json("Comms Id", COMMS_ID - u64::from(group.number) * (1 + u64::from(group.first)))
     }
 }
 
-/// Numbers of a CUDA graph's node; zeros for work outside graphs.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct GraphNode {
-    pub(crate) graph: u64,
-    pub(crate) node: u64,
-}
+/// Numbers of a CUDA graph and of its node; zeros for work outside graphs.
+pub(crate) type GraphNode = (u64, u64);
 
 /// The specifications of all plans of a trace.
 #[derive(Debug)]
 pub(crate) struct Library {
-    pub(crate) layout: Layout,
     pub(crate) process: Process,
-    pub(crate) templates: Vec<Template>,
-    /// What the templates were made of, for those who write no JSON; null where nobody asked for it.
-    pub(crate) shapes: Option<Vec<Shape>>,
-    pub(crate) names: Vec<String>,
     pub(crate) ops: Vec<OpSpec>,
     pub(crate) calls: Vec<CallSpec>,
     pub(crate) works: Vec<WorkSpec>,
     pub(crate) blocks: Vec<BlockSpec>,
-    template_ids: HashMap<Template, u32>,
-    name_ids: HashMap<String, u32>,
-    block_ids: HashMap<String, u32>,
+    shapes: HashMap<Shape, u32>,
+    names: HashMap<String, u32>,
+    block_keys: HashMap<String, u32>,
     next_address: [u64; 2],
+}
+
+/// The number of an item; equal items share one.
+fn number<T: Eq + Hash>(known: &mut HashMap<T, u32>, item: T) -> u32 {
+    let next = known.len() as u32;
+    *known.entry(item).or_insert(next)
+}
+
+/// The items in the order of their numbers.
+fn in_order<T>(known: &HashMap<T, u32>) -> Vec<&T> {
+    let mut items: Vec<_> = known.iter().collect();
+    items.sort_unstable_by_key(|(_, number)| **number);
+    items.into_iter().map(|(item, _)| item).collect()
+}
+
+/// Adds a specification and gives its number.
+pub(crate) fn add<T>(specs: &mut Vec<T>, spec: T) -> u32 {
+    specs.push(spec);
+    specs.len() as u32 - 1
 }
 
 impl Library {
     /// An empty library.
-    pub(crate) fn new(layout: Layout, process: Process) -> Self {
+    pub(crate) fn new(process: Process) -> Self {
         Self {
-            layout,
             process,
-            templates: Vec::new(),
-            shapes: None,
-            names: Vec::new(),
             ops: Vec::new(),
             calls: Vec::new(),
             works: Vec::new(),
             blocks: Vec::new(),
-            template_ids: HashMap::new(),
-            name_ids: HashMap::new(),
-            block_ids: HashMap::new(),
+            shapes: HashMap::new(),
+            names: HashMap::new(),
+            block_keys: HashMap::new(),
             next_address: [0x5581_4c00_0000, 0x7f3a_0600_0000],
         }
     }
 
-    /// The same library, that keeps what its templates are made of.
-    pub(crate) fn with_shapes(self) -> Self {
-        Self { shapes: Some(Vec::new()), ..self }
+    /// Number of an event.
+    pub(crate) fn shape(&mut self, shape: Shape) -> u32 {
+        number(&mut self.shapes, shape)
     }
 
-    /// Number of the template of an event; equal events share one.
-    pub(crate) fn template(&mut self, shape: &Shape) -> u32 {
-        let template = self.layout.template(shape);
-        if let Some(&id) = self.template_ids.get(&template) {
-            return id;
-        }
-        let id = self.templates.len() as u32;
-        self.templates.push(template.clone());
-        if let Some(shapes) = &mut self.shapes {
-            shapes.push(shape.clone());
-        }
-        self.template_ids.insert(template, id);
-        id
+    /// The events in order.
+    pub(crate) fn shapes(&self) -> Vec<&Shape> {
+        in_order(&self.shapes)
     }
 
     /// Number of a name.
     pub(crate) fn name(&mut self, name: &str) -> u32 {
-        if let Some(&id) = self.name_ids.get(name) {
-            return id;
-        }
-        let id = self.names.len() as u32;
-        self.names.push(name.to_owned());
-        self.name_ids.insert(name.to_owned(), id);
-        id
+        number(&mut self.names, name.to_owned())
+    }
+
+    /// The names in order.
+    pub(crate) fn names(&self) -> Vec<&String> {
+        in_order(&self.names)
+    }
+
+    /// Numbers of an event whose first argument is the id of the active operator: with it, and without.
+    pub(crate) fn with_and_without_op(&mut self, shape: Shape) -> [u32; 2] {
+        let mut without = shape.clone();
+        without.args.remove(0);
+        [shape, without].map(|shape| self.shape(shape))
     }
 
     /// Number of the block of memory called `key`; it keeps its address from step to step.
     pub(crate) fn block(&mut self, key: &str, bytes: i64, on_device: bool) -> u32 {
-        if let Some(&id) = self.block_ids.get(key) {
+        if let Some(&id) = self.block_keys.get(key) {
             debug_assert!((0..512).contains(&(self.blocks[id as usize].bytes - bytes)), "{key}");
             return id;
         }
@@ -338,9 +361,9 @@ impl Library {
         let bytes = (bytes as u64).next_multiple_of(if on_device { 512 } else { 64 }) as i64;
         let address = self.next_address[usize::from(on_device)];
         self.next_address[usize::from(on_device)] += bytes as u64;
-        let templates = [Thread::Main, Thread::Autograd].map(|thread| {
+        let (kind, index) = if on_device { (1, self.process.device) } else { (0, -1) };
+        let shapes = [Thread::Main, Thread::Autograd].map(|thread| {
             [bytes, -bytes].map(|signed| {
-                let (kind, index) = if on_device { (1, self.process.device) } else { (0, -1) };
                 let tid = self.process.tid(thread);
                 let shape = Shape::slice("cpu_instant_event", "[memory]", self.process.pid, tid)
                     .hole("Total Reserved", Hole::Value(1))
@@ -350,13 +373,11 @@ impl Library {
                     .json("Device Id", index)
                     .json("Device Type", kind)
                     .hole("Ev Idx", Hole::EventIndex);
-                self.template(&Shape { phase: Phase::Instant("t"), ..shape })
+                self.shape(Shape { phase: Phase::Instant, ..shape })
             })
         });
-        let id = self.blocks.len() as u32;
-        self.blocks.push(BlockSpec { bytes, on_device, templates });
-        self.block_ids.insert(key.to_owned(), id);
-        id
+        self.block_keys.insert(key.to_owned(), self.blocks.len() as u32);
+        add(&mut self.blocks, BlockSpec { bytes, on_device, shapes })
     }
 
     /// Adds a kernel.
@@ -364,29 +385,27 @@ impl Library {
         &mut self,
         kernel: &Kernel,
         stream: Stream,
-        graph: GraphNode,
-        collective: Option<(u32, &CollectiveArgs)>,
+        (graph, node): GraphNode,
+        collective: Option<&CollectiveArgs>,
     ) -> u32 {
-        let templates = [true, false].map(|linked| {
-            let mut shape = self.gpu_shape("kernel", &kernel.name, stream, linked);
-            let place = shape.args.iter().position(|(key, _)| *key == "device").unwrap_or(0);
-            shape.args.insert(place, ("queued", Arg::Json("0".to_owned())));
-            shape = shape
-                .json("registers per thread", kernel.registers)
-                .json("shared memory", kernel.shared_memory)
-                .json("blocks per SM", format!("{:.6}", kernel.blocks_per_sm()))
-                .json("warps per SM", format!("{:.6}", kernel.warps_per_sm()))
-                .json("grid", list(kernel.grid))
-                .json("block", list(kernel.block))
-                .json("est. achieved occupancy %", kernel.occupancy_pct())
-                .json("graph id", graph.graph)
-                .json("graph node id", graph.node);
-            shape.args.extend(collective.iter().flat_map(|(_, args)| args.args()));
-            self.template(&shape)
-        });
+        let mut shape = self.gpu_shape("kernel", &kernel.name, stream);
+        shape.args.insert(1, ("queued", Arg::Json("0".to_owned())));
+        shape = shape
+            .json("registers per thread", kernel.registers)
+            .json("shared memory", kernel.shared_memory)
+            .json("blocks per SM", format!("{:.6}", kernel.blocks_per_sm()))
+            .json("warps per SM", format!("{:.6}", kernel.warps_per_sm()))
+            .json("grid", list(kernel.grid))
+            .json("block", list(kernel.block))
+            .json("est. achieved occupancy %", kernel.occupancy_pct())
+            .json("graph id", graph)
+            .json("graph node id", node);
+        if let Some(args) = collective {
+            shape = args.add_to(shape);
+        }
         let collective = collective
-            .map(|(number, args)| Collective { number, is_of_host: args.group.number == Group::OF_HOST });
-        self.work(WorkKind::Kernel, &kernel.name, templates, stream, kernel.dur_ns, collective)
+            .map(|args| Collective { number: args.number, is_of_host: args.group.number == Group::OF_HOST });
+        self.work(WorkKind::Kernel, shape, stream, kernel.dur_ns, collective)
     }
 
     /// Adds a copy or a memset.
@@ -399,21 +418,14 @@ impl Library {
         dur_ns: u32,
     ) -> u32 {
         let category = if kind == WorkKind::Memcpy { "gpu_memcpy" } else { "gpu_memset" };
-        let templates = [true, false].map(|linked| {
-            let shape = self.gpu_shape(category, name, stream, linked);
-            let bandwidth = Hole::Bandwidth(bytes as u64);
-            let shape = shape.json("bytes", bytes).hole("memory bandwidth (GB/s)", bandwidth);
-            self.template(&shape)
-        });
-        self.work(kind, name, templates, stream, dur_ns, None)
+        let bandwidth = Hole::Bandwidth(bytes as u64);
+        let shape = self.gpu_shape(category, name, stream).json("bytes", bytes);
+        self.work(kind, shape.hole("memory bandwidth (GB/s)", bandwidth), stream, dur_ns, None)
     }
 
-    fn gpu_shape(&self, category: &'static str, name: &str, stream: Stream, linked: bool) -> Shape {
-        let mut shape = Shape::slice(category, name, self.process.device, stream.id());
-        if linked {
-            shape = shape.hole("External id", Hole::Value(0));
-        }
-        shape
+    fn gpu_shape(&self, category: &'static str, name: &str, stream: Stream) -> Shape {
+        Shape::slice(category, name, self.process.device, stream.id())
+            .hole("External id", Hole::Value(0))
             .json("device", self.process.device)
             .json("context", 1)
             .json("stream", stream.id())
@@ -423,17 +435,14 @@ impl Library {
     fn work(
         &mut self,
         kind: WorkKind,
-        name: &str,
-        templates: [u32; 2],
+        shape: Shape,
         stream: Stream,
         dur_ns: u32,
         collective: Option<Collective>,
     ) -> u32 {
-        let flow = Shape::flow(Phase::FlowEnd, "ac2g", self.process.device, stream.id());
-        let flow_template = self.template(&flow);
-        let name = self.name(name);
-        let id = self.works.len() as u32;
-        self.works.push(WorkSpec { kind, name, templates, flow_template, stream, dur_ns, collective });
-        id
+        let name = self.name(&shape.name);
+        let shapes = self.with_and_without_op(shape);
+        let flow_shape = self.shape(Shape::flow(Phase::FlowEnd, "ac2g", self.process.device, stream.id()));
+        add(&mut self.works, WorkSpec { kind, name, shapes, flow_shape, stream, dur_ns, collective })
     }
 }

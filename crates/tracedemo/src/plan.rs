@@ -1,12 +1,12 @@
 //! Plans of a step, and their builder: operators, annotations, Python frames, memory, backward pass.
 
-use crate::event::{Arg, Hole, Phase, Shape};
-use crate::ledger::Role;
-use crate::library::{CollectiveArgs, FlowEnd, Library, OpSpec, Stream, Thread};
-use crate::tensor::{Input, input_args};
 use std::collections::HashMap;
 
-/// What the host does next. Times are means, ns.
+use crate::event::{Arg, Hole, Phase, Shape};
+use crate::library::{CollectiveArgs, FlowEnd, Library, OpSpec, Process, Role, Stream, Thread, add};
+use crate::tensor::{Input, Param, Tensor, input_args};
+
+/// What the host does next. Times are means, ns; numbers are those of the library.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Instr {
     /// Continues on another thread.
@@ -16,35 +16,31 @@ pub(crate) enum Instr {
     /// Lets the time pass that the data loader is late in this step.
     Late,
     /// Enters an operator or annotation.
-    Op { spec: u32, lead: u32 },
+    Op(u32),
     /// Leaves it.
-    EndOp { tail: u32 },
+    EndOp,
     /// Enters a Python frame.
-    Frame { template: u32, lead: u32 },
+    Frame(u32),
     /// Leaves it.
-    EndFrame { tail: u32 },
+    EndFrame,
     /// Makes a runtime call.
-    Call { spec: u32, lead: u32 },
+    Call(u32),
     /// Makes a runtime call on the watchdog's thread, beside what the current thread does.
-    Background { spec: u32 },
+    Background(u32),
     /// Allocates a block of memory.
     Alloc(u32),
     /// Frees it.
     Free(u32),
     /// An event of the profiler's own, drawn outside all threads.
-    Overhead { template: u32, dur: u32 },
+    Overhead { shape: u32, dur: u32 },
 }
 
 /// A step of the traced program.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) instrs: Vec<Instr>,
-    /// Sequence numbers that a step takes.
-    pub(crate) sequences: u32,
-    /// Flows between forward and backward in a step.
-    pub(crate) flows: u32,
-    /// Event marks in a step.
-    pub(crate) marks: u32,
+    /// Nodes of the autograd graph in a step: each takes a sequence number and a flow.
+    pub(crate) nodes: u32,
     /// Collectives in a step.
     pub(crate) collectives: u32,
 }
@@ -52,16 +48,16 @@ pub(crate) struct Plan {
 /// Description of an operator for [`Builder::op`].
 #[derive(Clone, Debug)]
 pub(crate) struct Op {
-    pub(crate) name: String,
-    pub(crate) inputs: Option<Vec<Input>>,
-    pub(crate) sequence: Option<u32>,
-    pub(crate) backward: bool,
-    pub(crate) flow: FlowEnd,
-    pub(crate) collective: Option<(u32, Vec<(&'static str, Arg)>)>,
+    name: String,
+    inputs: Option<Vec<Input>>,
+    node: Option<Node>,
+    is_backward: bool,
+    flow: FlowEnd,
+    collective: Option<CollectiveArgs>,
 }
 
 impl Op {
-    /// An operator with recorded inputs.
+    /// An operator with recorded inputs; [`op!`] is shorter.
     pub(crate) fn new(name: &str, inputs: impl IntoIterator<Item = Input>) -> Self {
         Self { inputs: Some(inputs.into_iter().collect()), ..Self::bare(name) }
     }
@@ -69,38 +65,63 @@ impl Op {
     /// An operator without recorded inputs.
     pub(crate) fn bare(name: &str) -> Self {
         let name = name.to_owned();
-        Self { name, inputs: None, sequence: None, backward: false, flow: FlowEnd::None, collective: None }
-    }
-
-    /// Gives it the step's sequence number `number`.
-    pub(crate) fn sequence(self, number: u32) -> Self {
-        Self { sequence: Some(number), ..self }
-    }
-
-    /// Gives it a forward operator's sequence number.
-    pub(crate) fn backward_of(self, number: u32) -> Self {
-        Self { sequence: Some(number), backward: true, ..self }
-    }
-
-    /// Lets a flow start or end at it.
-    pub(crate) fn flow(self, flow: FlowEnd) -> Self {
-        Self { flow, ..self }
+        Self { name, inputs: None, node: None, is_backward: false, flow: FlowEnd::None, collective: None }
     }
 
     /// Gives it the arguments of a collective.
-    pub(crate) fn collective(self, number: u32, args: &CollectiveArgs) -> Self {
-        Self { collective: Some((number, args.args())), ..self }
+    pub(crate) fn collective(self, args: &CollectiveArgs) -> Self {
+        Self { collective: Some(args.clone()), ..self }
+    }
+}
+
+/// An operator with recorded inputs: its name, then what they are made from.
+macro_rules! op {
+    ($name:expr $(, $input:expr)* $(,)?) => {
+        $crate::plan::Op::new($name, [$($crate::tensor::Input::from($input)),*])
+    };
+}
+pub(crate) use op;
+
+/// An operator's place in the autograd graph.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node(u32);
+
+impl Node {
+    /// Marks the forward operator that the node belongs to.
+    pub(crate) fn forward(self, op: Op) -> Op {
+        Op { flow: FlowEnd::Start, ..self.around(op) }
+    }
+
+    /// Marks an operator around it, which shares the sequence number.
+    pub(crate) fn around(self, op: Op) -> Op {
+        Op { node: Some(self), ..op }
+    }
+
+    /// The node's part of the backward pass: the engine's wrapper, the function, and `body` inside.
+    pub(crate) fn backward<R>(
+        self,
+        b: &mut Builder,
+        name: &str,
+        grad: &Tensor,
+        body: impl FnOnce(&mut Builder) -> R,
+    ) {
+        let wrapper = Op::bare(&format!("autograd::engine::evaluate_function: {name}"));
+        b.op(Op { is_backward: true, ..self.around(wrapper) }, |b| {
+            b.op(Op { is_backward: true, flow: FlowEnd::End, ..self.around(op!(name, grad)) }, body);
+        });
     }
 }
 
 /// Emits a part of the backward pass.
-pub(crate) type Backward = Box<dyn FnOnce(&mut Builder)>;
+type Backward = Box<dyn FnOnce(&mut Builder)>;
 
-/// Writes a [`Plan`].
+/// Writes [`Plan`]s.
 pub(crate) struct Builder {
     pub(crate) library: Library,
+    /// The model's parameters that the plan has met.
+    pub(crate) params: Vec<Param>,
     plan: Plan,
-    pub(crate) thread: Thread,
+    thread: Thread,
     modules: HashMap<String, u32>,
     tape: Vec<Backward>,
     temporaries: u32,
@@ -108,10 +129,11 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// A builder of a plan over `library`, which [`Builder::finish`] gives back.
-    pub(crate) fn new(library: Library) -> Self {
+    /// A builder of the first plan of a process.
+    pub(crate) fn new(process: Process) -> Self {
         Self {
-            library,
+            library: Library::new(process),
+            params: Vec::new(),
             plan: Plan::default(),
             thread: Thread::Main,
             modules: HashMap::new(),
@@ -121,9 +143,12 @@ impl Builder {
         }
     }
 
-    /// The plan, and the library back.
-    pub(crate) fn finish(self) -> (Plan, Library) {
-        (self.plan, self.library)
+    /// Hands out the plan and begins the next one.
+    pub(crate) fn finish(&mut self) -> Plan {
+        self.params.clear();
+        self.modules.clear();
+        self.temporaries = 0;
+        std::mem::take(&mut self.plan)
     }
 
     /// Appends an instruction.
@@ -131,10 +156,20 @@ impl Builder {
         self.plan.instrs.push(instr);
     }
 
+    /// Appends an instruction after a wait.
+    pub(crate) fn push_after(&mut self, mean_ns: u32, instr: Instr) {
+        self.plan.instrs.extend([Instr::Wait(mean_ns), instr]);
+    }
+
     /// Continues on another thread.
     pub(crate) fn switch(&mut self, thread: Thread) {
         self.thread = thread;
         self.push(Instr::Switch(thread));
+    }
+
+    /// The current thread.
+    pub(crate) fn thread(&self) -> Thread {
+        self.thread
     }
 
     /// Lets `mean_ns` pass.
@@ -147,33 +182,18 @@ impl Builder {
         self.push(Instr::Late);
     }
 
-    /// The step's next sequence number.
-    pub(crate) fn next_sequence(&mut self) -> u32 {
-        self.plan.sequences += 1;
-        self.plan.sequences - 1
-    }
-
-    /// The step's next flow.
-    pub(crate) fn next_flow(&mut self) -> u32 {
-        self.plan.flows += 1;
-        self.plan.flows - 1
-    }
-
-    /// The step's next event mark.
-    pub(crate) fn next_mark(&mut self) -> u32 {
-        self.plan.marks += 1;
-        self.plan.marks - 1
+    /// The next nodes of the step's autograd graph.
+    pub(crate) fn nodes<const N: usize>(&mut self) -> [Node; N] {
+        [(); N].map(|()| {
+            self.plan.nodes += 1;
+            Node(self.plan.nodes - 1)
+        })
     }
 
     /// The step's next collective.
     pub(crate) fn next_collective(&mut self) -> u32 {
         self.plan.collectives += 1;
         self.plan.collectives - 1
-    }
-
-    /// Number of collectives so far.
-    pub(crate) fn collective_count(&self) -> u32 {
-        self.plan.collectives
     }
 
     /// Puts off `backward` until [`Builder::run_backward`].
@@ -199,10 +219,11 @@ impl Builder {
     }
 
     /// An operator around `body`.
-    pub(crate) fn op(&mut self, op: Op, body: impl FnOnce(&mut Self)) {
+    pub(crate) fn op<R>(&mut self, op: Op, body: impl FnOnce(&mut Self) -> R) -> R {
         self.begin_op(op);
-        body(self);
+        let made = body(self);
         self.end_op();
+        made
     }
 
     /// An operator that calls nothing.
@@ -211,95 +232,84 @@ impl Builder {
     }
 
     fn begin_op(&mut self, op: Op) {
-        let (pid, tid) = (self.library.process.pid, self.library.process.tid(self.thread));
+        let process = self.library.process;
+        let (pid, tid) = (process.pid, process.tid(self.thread));
         let mut shape = Shape::slice("cpu_op", &op.name, pid, tid).hole("External id", Hole::Value(0));
-        if op.sequence.is_some() {
+        if op.node.is_some() {
             shape = shape.hole("Sequence number", Hole::Value(1));
-            shape = shape.json("Fwd thread id", u8::from(op.backward));
+            shape = shape.json("Fwd thread id", u8::from(op.is_backward));
         }
         shape = shape.json("Record function id", 0);
         if let Some(inputs) = &op.inputs {
             shape.args.extend(input_args(inputs).map(|(key, text)| (key, Arg::Json(text))));
         }
-        let collective = op.collective.map(|(number, args)| {
-            shape.args.extend(args);
-            shape.args.push(("Rank", Arg::Json(self.library.process.rank.to_string())));
-            shape.args.push(("Is asynchronized op", Arg::Json("1".to_owned())));
-            number
-        });
-        let shape = shape.hole("Ev Idx", Hole::EventIndex);
-        let flow = match op.flow {
-            FlowEnd::End(_) => Shape::flow(Phase::FlowEnd, "fwdbwd", pid, tid),
-            _ => Shape::flow(Phase::FlowStart, "fwdbwd", pid, tid),
-        };
+        if let Some(args) = &op.collective {
+            shape = args.add_to(shape).json("Rank", process.rank).json("Is asynchronized op", 1);
+        }
+        let phase = if op.flow == FlowEnd::End { Phase::FlowEnd } else { Phase::FlowStart };
         let spec = OpSpec {
             name: self.library.name(&op.name),
             is_annotation: false,
             is_collective_op: op.name.starts_with("c10d::") || op.name == "record_param_comms",
             role: Some(Role::CpuExec),
-            template: self.library.template(&shape),
-            sequence: op.sequence.unwrap_or(0),
+            shape: self.library.shape(shape.hole("Ev Idx", Hole::EventIndex)),
+            node: op.node.map_or(0, |node| node.0),
             flow: op.flow,
-            flow_template: self.library.template(&flow),
-            collective,
-            gpu_templates: [0; 3],
+            flow_shape: self.library.shape(Shape::flow(phase, "fwdbwd", pid, tid)),
+            collective: op.collective.map(|args| args.number),
+            gpu_shapes: [0; 3],
         };
-        let spec = self.add_op(spec);
-        self.push(Instr::Op { spec, lead: 560 });
-    }
-
-    fn add_op(&mut self, spec: OpSpec) -> u32 {
-        self.library.ops.push(spec);
-        self.library.ops.len() as u32 - 1
+        let spec = add(&mut self.library.ops, spec);
+        self.push_after(560, Instr::Op(spec));
     }
 
     /// Leaves the operator or annotation.
     pub(crate) fn end_op(&mut self) {
-        self.push(Instr::EndOp { tail: 430 });
+        self.push_after(430, Instr::EndOp);
     }
 
     /// An annotation around `body`.
-    pub(crate) fn annotation(&mut self, name: &str, body: impl FnOnce(&mut Self)) {
+    pub(crate) fn annotation<R>(&mut self, name: &str, body: impl FnOnce(&mut Self) -> R) -> R {
         self.begin_annotation(name);
-        body(self);
+        let made = body(self);
         self.end_op();
+        made
     }
 
     /// Enters an annotation; a name that ends in `#` is followed by the step's number.
     pub(crate) fn begin_annotation(&mut self, name: &str) {
         let numbered = name.ends_with('#');
-        let process = self.library.process;
-        let tid = process.tid(self.thread);
         let name_number = numbered.then_some(Hole::Value(2));
-        let shape = Shape::slice("user_annotation", name, process.pid, tid);
-        let shape = shape.hole("External id", Hole::Value(0)).json("Record function id", 0);
-        let shape = Shape { name_number, ..shape.hole("Ev Idx", Hole::EventIndex) };
-        let gpu_templates = Stream::ALL.map(|stream| {
-            let shape = Shape::slice("gpu_user_annotation", name, process.device, stream.id());
-            let shape = shape.hole("External id", Hole::Value(0));
-            self.library.template(&Shape { name_number, ..shape })
-        });
+        let process = self.library.process;
+        let event = |category, pid, tid| {
+            let shape = Shape::slice(category, name, pid, tid).hole("External id", Hole::Value(0));
+            Shape { name_number, ..shape }
+        };
+        let shape = event("user_annotation", process.pid, process.tid(self.thread));
+        let shape = shape.json("Record function id", 0).hole("Ev Idx", Hole::EventIndex);
+        let gpu_shapes = Stream::ALL.map(|stream| event("gpu_user_annotation", process.device, stream.id()));
         let spec = OpSpec {
             name: self.library.name(if numbered { "ProfilerStep*" } else { name }),
             is_annotation: true,
             is_collective_op: false,
             role: Role::of_annotation(name),
-            template: self.library.template(&shape),
-            sequence: 0,
+            shape: self.library.shape(shape),
+            node: 0,
             flow: FlowEnd::None,
-            flow_template: 0,
+            flow_shape: 0,
             collective: None,
-            gpu_templates,
+            gpu_shapes: gpu_shapes.map(|shape| self.library.shape(shape)),
         };
-        let spec = self.add_op(spec);
-        self.push(Instr::Op { spec, lead: 900 });
+        let spec = add(&mut self.library.ops, spec);
+        self.push_after(900, Instr::Op(spec));
     }
 
     /// A Python frame around `body`.
-    pub(crate) fn frame(&mut self, name: &str, body: impl FnOnce(&mut Self)) {
+    pub(crate) fn frame<R>(&mut self, name: &str, body: impl FnOnce(&mut Self) -> R) -> R {
         self.begin_frame(name);
-        body(self);
+        let made = body(self);
         self.end_frame();
+        made
     }
 
     /// A Python frame that calls nothing.
@@ -314,47 +324,38 @@ impl Builder {
 
     /// Leaves a Python frame.
     pub(crate) fn end_frame(&mut self) {
-        self.push(Instr::EndFrame { tail: 240 });
+        self.push_after(240, Instr::EndFrame);
     }
 
     fn begin_python(&mut self, name: &str, module: Option<u32>) {
         let process = self.library.process;
-        let shape = Shape::slice("python_function", name, process.pid, process.tid(self.thread));
-        let shape = shape.hole("Python parent id", Hole::Value(1)).hole("Python id", Hole::Value(0));
-        let shape = match module {
-            Some(id) => shape.json("Python module id", id),
-            None => shape,
-        };
-        let template = self.library.template(&shape.hole("Ev Idx", Hole::EventIndex));
-        self.push(Instr::Frame { template, lead: 310 });
+        let mut shape = Shape::slice("python_function", name, process.pid, process.tid(self.thread))
+            .hole("Python parent id", Hole::Value(1))
+            .hole("Python id", Hole::Value(0));
+        if let Some(id) = module {
+            shape = shape.json("Python module id", id);
+        }
+        let shape = self.library.shape(shape.hole("Ev Idx", Hole::EventIndex));
+        self.push_after(310, Instr::Frame(shape));
     }
 
-    /// The call of a new instance of an `nn.Module` class, around `body`.
-    pub(crate) fn module(&mut self, class: &str, source: &str, body: impl FnOnce(&mut Self)) {
-        self.begin_module(class, source);
-        body(self);
-        self.end_module();
-    }
-
-    /// Enters the call of a new instance of an `nn.Module` class, down to its `forward` at `source`.
-    pub(crate) fn begin_module(&mut self, class: &str, source: &str) {
+    /// The call of a new instance of an `nn.Module` class, down to its `forward` at `source`, around `body`.
+    pub(crate) fn module<R>(&mut self, class: &str, source: &str, body: impl FnOnce(&mut Self) -> R) -> R {
         let count = self.modules.entry(class.to_owned()).or_insert(0);
         let instance = *count;
         *count += 1;
         self.begin_python(&format!("nn.Module: {class}_{instance}"), Some(instance));
-        self.begin_frame("torch/nn/modules/module.py(1778): _call_impl");
-        self.leaf_frame("<built-in method _get_tracing_state of PyCapsule object at 0x7f3b0c51e7f0>", 420);
-        self.begin_frame(source);
-        for _ in 0..2 {
-            self.leaf_frame("torch/nn/modules/module.py(1925): __getattr__", 240);
-        }
-    }
-
-    /// Leaves it.
-    pub(crate) fn end_module(&mut self) {
-        for _ in 0..3 {
-            self.end_frame();
-        }
+        let made = self.frame("torch/nn/modules/module.py(1778): _call_impl", |b| {
+            b.leaf_frame("<built-in method _get_tracing_state of PyCapsule object at 0x7f3b0c51e7f0>", 420);
+            b.frame(source, |b| {
+                for _ in 0..2 {
+                    b.leaf_frame("torch/nn/modules/module.py(1925): __getattr__", 240);
+                }
+                body(b)
+            })
+        });
+        self.end_frame();
+        made
     }
 
     /// Allocates the block of memory called `key`.
@@ -375,6 +376,12 @@ impl Builder {
         self.push(Instr::Free(block));
     }
 
+    /// Frees the block of device memory called `key`.
+    pub(crate) fn free_key(&mut self, key: &str, bytes: i64) {
+        let block = self.library.block(key, bytes, true);
+        self.free(block);
+    }
+
     /// Allocates the gradient that the backward pass goes on with, and frees the one before.
     pub(crate) fn next_gradient(&mut self, bytes: i64) {
         let next = self.alloc_temporary(bytes);
@@ -391,7 +398,7 @@ impl Builder {
 
     /// An event of the profiler's own.
     pub(crate) fn overhead(&mut self, name: &str, mean_ns: u32) {
-        let template = self.library.template(&Shape::slice("overhead", name, -1, 0));
-        self.push(Instr::Overhead { template, dur: mean_ns });
+        let shape = self.library.shape(Shape::slice("overhead", name, -1, 0));
+        self.push(Instr::Overhead { shape, dur: mean_ns });
     }
 }

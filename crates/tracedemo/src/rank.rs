@@ -6,12 +6,11 @@ use std::io;
 use std::path::Path;
 
 use crate::gpu::GPUS;
-use crate::job::{Faults, Rng, Schedule};
-use crate::json::{FIRST_PYTHON_ID, PYTHON_ROOT};
+use crate::job::{Faults, Job, Rng, Schedule};
 use crate::library::Process;
 use crate::model::BuiltModel;
 use crate::options::DemoOptions;
-use crate::timeline::{Records, Start, Timeline, Variation};
+use crate::timeline::{Records, Timeline, Variation};
 use crate::truth::Truth;
 
 /// From the job's start to the first step of the job's schedule.
@@ -21,70 +20,48 @@ pub(crate) const FIRST_STEP: u64 = 10;
 
 /// The process of a rank.
 pub(crate) fn process(options: &DemoOptions) -> Process {
-    let mut rng = Rng::new(options.seed, 0x9d);
+    let DemoOptions { seed, rank, ranks, .. } = *options;
+    let device = i64::from(rank % GPUS);
     // Workers of a host are started one after the other.
-    let pid = 20_000 + rng.below(30_000) as i64 + i64::from(options.rank % GPUS) * 71;
-    Process { pid, device: i64::from(options.rank % GPUS), rank: options.rank }
+    let pid = 20_000 + Rng::new(seed, 0x9d).below(30_000) as i64 + device * 71;
+    Process { pid, device, rank, ranks }
 }
 
 /// The timeline of a rank in a job that begins at `job_start_ns`.
 pub(crate) fn timeline<'m>(options: &DemoOptions, model: &'m BuiltModel, job_start_ns: i64) -> Timeline<'m> {
-    let start = start(options, model, job_start_ns);
-    Timeline::new(&model.library, variation(options), schedule(options, model, job_start_ns), start)
+    let DemoOptions { seed, rank, ranks, .. } = *options;
+    let job = Job::of(options);
+    let slower = Rng::new(seed, 0x510 + u64::from(rank)).below(24) as i64 + job.slower(rank);
+    let variation = Variation { job, rank, slower, is_late: true, link_factor: job.link_factor(rank) };
+    let schedule = (ranks > 1).then(|| schedule(job, model, job_start_ns + FIRST_STEP_AFTER_NS));
+    let delay_ns = Rng::new(seed, 0x57a7 + u64::from(rank)).below(150_000) as i64;
+    Timeline::new(model, variation, schedule, job_start_ns + delay_ns)
 }
 
-/// The speed, delays and faults of a rank.
-fn variation(options: &DemoOptions) -> Variation {
-    let DemoOptions { seed, rank, .. } = *options;
-    let faults = Faults::of(seed, options.ranks);
-    let slower = Rng::new(seed, 0x510 + u64::from(rank)).below(24) as i64
-        + faults.map_or(0, |faults| faults.slower(rank));
-    let link_factor = faults.map_or(1, |faults| faults.link_factor(rank));
-    Variation { seed, rank, slower, is_late: true, link_factor, faults }
-}
-
-fn start(options: &DemoOptions, model: &BuiltModel, job_start_ns: i64) -> Start {
-    let mut rng = Rng::new(options.seed, 0x57a7 + u64::from(options.rank));
-    Start {
-        now_ns: job_start_ns + rng.below(150_000) as i64,
-        allocated: [0, model.allocated_bytes],
-        reserved: model.reserved_bytes,
-        python_id: FIRST_PYTHON_ID,
-        python_root: PYTHON_ROOT,
-    }
-}
-
-/// Learns the job's schedule from ranks that no other disturbs; none for a single rank.
+/// Learns the job's schedule from ranks that no other disturbs.
 ///
 /// Of a job with faults these are one whose GPU is slow, and one whose links are: what they reach last, the
 /// job reaches last.
-fn schedule(options: &DemoOptions, model: &BuiltModel, job_start_ns: i64) -> Option<Schedule> {
-    if options.ranks == 1 {
-        return None;
-    }
-    let faults = Faults::of(options.seed, options.ranks);
+fn schedule(job: Job, model: &BuiltModel, first_step_ns: i64) -> Schedule {
     let slow = [(Faults::SLOWER, 1), (0, Faults::LINK_FACTOR)];
-    let played: &[(i64, i64)] = if faults.is_some() { &slow } else { &[(0, 1)] };
+    let played: &[(i64, i64)] = if job.faults.is_some() { &slow } else { &[(0, 1)] };
     let mut ends_ns = Vec::new();
     let mut period_ns = 0;
     for &(slower, link_factor) in played {
-        let (seed, slower) = (options.seed, 12 + slower);
-        let rank = Variation { seed, rank: u32::MAX, slower, is_late: false, link_factor, faults };
-        let start = Start { now_ns: 0, ..start(options, model, job_start_ns) };
-        let mut timeline = Timeline::new(&model.library, rank, None, start);
+        let rank = Variation { job, rank: u32::MAX, slower: 12 + slower, is_late: false, link_factor };
+        let mut timeline = Timeline::new(model, rank, None, 0);
         timeline.play(&model.prologue, FIRST_STEP);
         for step in FIRST_STEP..FIRST_STEP + 4 {
             let start_ns = timeline.now_ns();
             timeline.play(model.plan(step), step);
             period_ns = period_ns.max(timeline.now_ns() - start_ns);
-            ends_ns.resize(timeline.collective_ends_ns().len(), 0);
-            for (latest, &end_ns) in ends_ns.iter_mut().zip(timeline.collective_ends_ns()) {
+            ends_ns.resize(timeline.collective_ends_ns.len(), 0);
+            for (latest, &end_ns) in ends_ns.iter_mut().zip(&timeline.collective_ends_ns) {
                 *latest = (end_ns - start_ns).max(*latest);
             }
         }
     }
-    let first_step_ns = job_start_ns + FIRST_STEP_AFTER_NS;
-    Some(Schedule::new(options.seed, options.ranks, faults, first_step_ns, period_ns, &ends_ns))
+    Schedule::new(job, first_step_ns, period_ns, &ends_ns)
 }
 
 /// Plays the steps, and what comes before the first and after the last; `write` takes the records of each
@@ -127,7 +104,7 @@ pub(crate) fn finish(options: &DemoOptions, model: &BuiltModel, timeline: Timeli
         rank: options.rank,
         ranks: options.ranks,
         layers: options.layer_count(),
-        ..timeline.ledger.into_truth(&model.library.names)
+        ..timeline.ledger.into_truth(&model.library.names())
     }
 }
 

@@ -77,6 +77,20 @@ impl Tensor {
     }
 }
 
+/// A parameter of the model.
+#[derive(Clone, Debug)]
+pub(crate) struct Param {
+    pub(crate) name: String,
+    pub(crate) tensor: Tensor,
+}
+
+impl Param {
+    /// Key of its gradient's memory.
+    pub(crate) fn gradient_key(&self) -> String {
+        format!("gradient of {}", self.name)
+    }
+}
+
 /// One input of an operator.
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
@@ -113,6 +127,12 @@ impl From<bool> for Input {
 impl From<&str> for Input {
     fn from(value: &str) -> Self {
         Self::Scalar(value.to_owned())
+    }
+}
+
+impl<const N: usize> From<[i64; N]> for Input {
+    fn from(values: [i64; N]) -> Self {
+        Self::Scalars(list(values))
     }
 }
 

@@ -3,12 +3,20 @@
 mod device;
 
 use crate::event::Record;
-use crate::job::{Faults, Rng, Schedule, late_ns};
-use crate::ledger::{EventKind, Ledger};
-use crate::library::{FlowEnd, Library, OpSpec, Thread};
+use crate::job::{Job, Rng, Schedule};
+use crate::ledger::Ledger;
+use crate::library::{FlowEnd, Library, Thread};
+use crate::model::BuiltModel;
 use crate::plan::{Instr, Plan};
 
-/// Template number of a record that moved to the next step.
+/// Python id of the frame that everything is called from; those up to the first of a step are of frames
+/// that last as long as the trace.
+pub(crate) const PYTHON_ROOT: i64 = 2;
+const FIRST_PYTHON_ID: i64 = 6;
+/// Sequence number and flow of the first node of the autograd graph.
+const FIRST_SEQUENCE: i64 = 7_340;
+const FIRST_FLOW: i64 = 1;
+/// Shape number of a record that moved to the next step.
 pub(crate) const MOVED: u32 = u32::MAX;
 
 /// The records of a step, in the order in which the profiler keeps them.
@@ -51,14 +59,13 @@ struct OpenFrame {
 /// What varies between ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Variation {
-    pub(crate) seed: u64,
+    pub(crate) job: Job,
     pub(crate) rank: u32,
     /// How much slower than the others this GPU is, in units of 1/1024.
     pub(crate) slower: i64,
     pub(crate) is_late: bool,
     /// How many times as long the collective of the rank's host takes.
     pub(crate) link_factor: i64,
-    pub(crate) faults: Option<Faults>,
 }
 
 /// State of the traced process.
@@ -73,7 +80,8 @@ pub(crate) struct Timeline<'a> {
     ops: [Vec<OpenOp>; 2],
     frames: Vec<OpenFrame>,
     stream_free_ns: [i64; 3],
-    marks: Vec<i64>,
+    /// End of the work that was queued at the last mark.
+    mark_ns: i64,
     step: u64,
     step_host_start_ns: i64,
     step_gpu_end_ns: Option<i64>,
@@ -81,62 +89,49 @@ pub(crate) struct Timeline<'a> {
     next_external_id: i64,
     next_correlation: i64,
     next_python_id: i64,
-    sequences: i64,
-    flows: i64,
+    /// Nodes of the autograd graph in the steps before.
+    nodes: i64,
     collectives: i64,
     allocated: [i64; 2],
     reserved: i64,
-    collective_ends_ns: Vec<i64>,
-    pub(crate) records: Records,
+    /// Ends of the collectives of the step.
+    pub(crate) collective_ends_ns: Vec<i64>,
+    records: Records,
     pub(crate) ledger: Ledger,
 }
 
-/// Where a [`Timeline`] begins.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Start {
-    pub(crate) now_ns: i64,
-    /// Bytes allocated on the host and on the device before the trace.
-    pub(crate) allocated: [i64; 2],
-    /// Bytes that the caching allocator holds.
-    pub(crate) reserved: i64,
-    /// First Python id that is free.
-    pub(crate) python_id: i64,
-    /// Python id of the frame that everything is called from.
-    pub(crate) python_root: i64,
-}
-
 impl<'a> Timeline<'a> {
-    /// A process at `start`; `schedule` holds its collectives to the times of the job.
+    /// A process that begins at `now_ns`; `schedule` holds its collectives to the times of the job.
     pub(crate) fn new(
-        library: &'a Library,
+        model: &'a BuiltModel,
         variation: Variation,
         schedule: Option<Schedule>,
-        start: Start,
+        now_ns: i64,
     ) -> Self {
+        let salt = u64::from(variation.rank) << 1 | u64::from(variation.is_late);
         Self {
-            library,
+            library: &model.library,
             variation,
             schedule,
-            rng: Rng::new(variation.seed, u64::from(variation.rank) << 1 | u64::from(variation.is_late)),
+            rng: Rng::new(variation.job.seed, salt),
             thread: Thread::Main,
-            now_ns: [start.now_ns; 2],
-            watchdog_ns: start.now_ns,
+            now_ns: [now_ns; 2],
+            watchdog_ns: now_ns,
             ops: [Vec::new(), Vec::new()],
-            frames: vec![OpenFrame { record: usize::MAX, id: start.python_root }],
-            stream_free_ns: [start.now_ns; 3],
-            marks: Vec::new(),
+            frames: vec![OpenFrame { record: usize::MAX, id: PYTHON_ROOT }],
+            stream_free_ns: [now_ns; 3],
+            mark_ns: 0,
             step: 0,
-            step_host_start_ns: start.now_ns,
+            step_host_start_ns: now_ns,
             step_gpu_end_ns: None,
             step_gpu_ops: 0,
             next_external_id: 1025,
             next_correlation: 61_803,
-            next_python_id: start.python_id,
-            sequences: 7_340,
-            flows: 1,
+            next_python_id: FIRST_PYTHON_ID,
+            nodes: 0,
             collectives: 211,
-            allocated: start.allocated,
-            reserved: start.reserved,
+            allocated: [0, model.allocated_bytes],
+            reserved: model.reserved_bytes,
             collective_ends_ns: Vec::new(),
             records: Records::default(),
             ledger: Ledger::default(),
@@ -153,11 +148,6 @@ impl<'a> Timeline<'a> {
         self.stream_free_ns.into_iter().max().unwrap_or(0)
     }
 
-    /// Ends of the collectives of the step just played.
-    pub(crate) fn collective_ends_ns(&self) -> &[i64] {
-        &self.collective_ends_ns
-    }
-
     fn advance(&mut self, mean_ns: u32) {
         self.now_ns[self.thread as usize] += self.rng.host(mean_ns);
     }
@@ -167,15 +157,12 @@ impl<'a> Timeline<'a> {
         self.step = step;
         self.step_gpu_end_ns = None;
         self.step_gpu_ops = 0;
-        self.marks.clear();
-        self.marks.resize(plan.marks as usize, 0);
         self.collective_ends_ns.clear();
         self.collective_ends_ns.resize(plan.collectives as usize, 0);
         for &instr in &plan.instrs {
             self.play_one(instr);
         }
-        self.sequences += i64::from(plan.sequences);
-        self.flows += i64::from(plan.flows);
+        self.nodes += i64::from(plan.nodes);
         self.collectives += i64::from(plan.collectives);
         if plan.collectives > 0
             && let Some(schedule) = &mut self.schedule
@@ -188,44 +175,22 @@ impl<'a> Timeline<'a> {
         match instr {
             Instr::Switch(thread) => self.switch(thread),
             Instr::Wait(mean_ns) => self.advance(mean_ns),
-            Instr::Late => {
-                if self.variation.is_late {
-                    let Variation { seed, rank, faults, .. } = self.variation;
-                    let late = match faults {
-                        Some(faults) => faults.late_ns(self.step, rank),
-                        None => late_ns(seed, self.step, rank),
-                    };
-                    self.now_ns[self.thread as usize] += late;
-                }
+            Instr::Late if self.variation.is_late => {
+                let late_ns = self.variation.job.late_ns(self.step, self.variation.rank);
+                self.now_ns[self.thread as usize] += late_ns;
             }
-            Instr::Op { spec, lead } => {
-                self.advance(lead);
-                self.begin_op(spec);
-            }
-            Instr::EndOp { tail } => {
-                self.advance(tail);
-                self.end_op();
-            }
-            Instr::Frame { template, lead } => {
-                self.advance(lead);
-                self.begin_frame(template);
-            }
-            Instr::EndFrame { tail } => {
-                self.advance(tail);
-                self.end_frame();
-            }
-            Instr::Call { spec, lead } => {
-                self.advance(lead);
-                self.call(&self.library.calls[spec as usize]);
-            }
-            Instr::Background { spec } => self.background(&self.library.calls[spec as usize]),
+            Instr::Late => {}
+            Instr::Op(spec) => self.begin_op(spec),
+            Instr::EndOp => self.end_op(),
+            Instr::Frame(shape) => self.begin_frame(shape),
+            Instr::EndFrame => self.end_frame(),
+            Instr::Call(spec) => self.call(&self.library.calls[spec as usize]),
+            Instr::Background(spec) => self.background(&self.library.calls[spec as usize]),
             Instr::Alloc(block) => self.memory(block, false),
             Instr::Free(block) => self.memory(block, true),
-            Instr::Overhead { template, dur } => {
-                let dur_ns = self.rng.host(dur);
-                let start_ns = self.now_ns();
-                self.records.gpu.push(Record { template, start_ns, dur_ns, values: [0; 3] });
-                self.ledger.count(EventKind::Overhead, 1);
+            Instr::Overhead { shape, dur } => {
+                let (start_ns, dur_ns) = (self.now_ns(), self.rng.host(dur));
+                self.records.gpu.push(Record { shape, start_ns, dur_ns, values: [0; 3] });
             }
         }
     }
@@ -248,18 +213,23 @@ impl<'a> Timeline<'a> {
             Some(number) => self.collectives + i64::from(number),
             None => self.step as i64,
         };
-        let values = [external_id, self.sequences + i64::from(spec.sequence), number];
+        let node = self.nodes + i64::from(spec.node);
+        let values = [external_id, FIRST_SEQUENCE + node, number];
         let record = self.records.ops.len();
-        self.records.ops.push(Record { template: spec.template, start_ns, dur_ns: 0, values });
-        self.begin_flow(spec, start_ns);
+        self.records.ops.push(Record { shape: spec.shape, start_ns, dur_ns: 0, values });
+        if spec.flow != FlowEnd::None {
+            let values = [FIRST_FLOW + node, 0, 0];
+            self.records.ops.push(Record { shape: spec.flow_shape, start_ns, dur_ns: 0, values });
+        }
+        if spec.flow == FlowEnd::End {
+            self.ledger.truth.forward_backward_pairs += 1;
+        }
         if spec.collective.is_some() {
             self.ledger.collective();
         }
         if spec.is_annotation && spec.role.is_none() {
             self.step_host_start_ns = start_ns;
         }
-        let kind = if spec.is_annotation { EventKind::UserAnnotation } else { EventKind::CpuOp };
-        self.ledger.count(kind, 1);
         self.ops[self.thread as usize].push(OpenOp {
             spec: spec_id,
             record,
@@ -270,20 +240,6 @@ impl<'a> Timeline<'a> {
             device_ns: 0,
             gpu_extent: [None; 3],
         });
-    }
-
-    fn begin_flow(&mut self, spec: &OpSpec, start_ns: i64) {
-        let (number, kind) = match spec.flow {
-            FlowEnd::None => return,
-            FlowEnd::Start(number) => (number, EventKind::BackwardFlowStart),
-            FlowEnd::End(number) => (number, EventKind::BackwardFlowEnd),
-        };
-        let values = [self.flows + i64::from(number), 0, 0];
-        self.records.ops.push(Record { template: spec.flow_template, start_ns, dur_ns: 0, values });
-        self.ledger.count(kind, 1);
-        if kind == EventKind::BackwardFlowEnd {
-            self.ledger.pair();
-        }
     }
 
     fn end_op(&mut self) {
@@ -315,27 +271,25 @@ impl<'a> Timeline<'a> {
             }
         }
         if spec.is_collective_op {
-            self.ledger.cover_collective_op((op.start_ns, end_ns));
+            self.ledger.collective_ops.push((op.start_ns, end_ns));
         }
-        for (template, extent) in spec.gpu_templates.into_iter().zip(op.gpu_extent) {
+        for (shape, extent) in spec.gpu_shapes.into_iter().zip(op.gpu_extent) {
             if let Some((start, end)) = extent {
                 // Kineto widens the span by 1 ns on either side so that viewers nest it.
                 let values = [op.external_id, 0, self.step as i64];
                 let (start_ns, dur_ns) = (start - 1, end - start + 2);
-                self.records.annotations.push(Record { template, start_ns, dur_ns, values });
-                self.ledger.count(EventKind::GpuUserAnnotation, 1);
+                self.records.annotations.push(Record { shape, start_ns, dur_ns, values });
             }
         }
     }
 
-    fn begin_frame(&mut self, template: u32) {
+    fn begin_frame(&mut self, shape: u32) {
         let start_ns = self.now_ns();
         let parent = self.frames.last().map_or(0, |frame| frame.id);
         let id = self.next_python_id;
         self.next_python_id += 1;
         let record = self.records.python.len();
-        self.records.python.push(Record { template, start_ns, dur_ns: 0, values: [id, parent, 0] });
-        self.ledger.count(EventKind::Python, 1);
+        self.records.python.push(Record { shape, start_ns, dur_ns: 0, values: [id, parent, 0] });
         self.frames.push(OpenFrame { record, id });
     }
 
@@ -357,12 +311,12 @@ impl<'a> Timeline<'a> {
         let reserved = if spec.on_device { self.reserved } else { 0 };
         let values = [*total, reserved, 0];
         if spec.on_device {
-            self.ledger.device_bytes(*total);
+            let peak = &mut self.ledger.truth.peak_device_bytes;
+            *peak = (*peak).max(*total);
         }
-        let template = spec.templates[self.thread as usize][usize::from(is_free)];
+        let shape = spec.shapes[self.thread as usize][usize::from(is_free)];
         let start_ns = self.now_ns();
-        self.records.memory.push(Record { template, start_ns, dur_ns: 0, values });
-        self.ledger.count(EventKind::Memory, 1);
+        self.records.memory.push(Record { shape, start_ns, dur_ns: 0, values });
     }
 
     /// Hands out the records so far; frames that are still open move on to the next ones.
@@ -372,7 +326,7 @@ impl<'a> Timeline<'a> {
             let moved = &mut records.python[frame.record];
             frame.record = self.records.python.len();
             self.records.python.push(*moved);
-            moved.template = MOVED;
+            moved.shape = MOVED;
         }
         records
     }

@@ -9,9 +9,8 @@ use flate2::write::GzEncoder;
 
 use crate::gpu::GPUS;
 use crate::job::Faults;
-use crate::json::{Sink, closing, frame, metadata, roots};
-use crate::library::Library;
-use crate::model::{Config, build};
+use crate::json::{Sink, header_keys};
+use crate::model::build;
 use crate::options::DemoOptions;
 use crate::rank::{FIRST_STEP, check, finish, play_steps, process, timeline, write_complete};
 use crate::truth::Truth;
@@ -25,14 +24,6 @@ const STOP_NS: i64 = 84_000;
 /// Name of the file that says what is wrong with the job.
 const CLUSTER_TRUTH: &str = "cluster.truth.json";
 
-/// Writes the trace of `options.rank`; see [`write_trace_with_progress`].
-///
-/// # Errors
-/// As there.
-pub fn write_trace(options: &DemoOptions, out: &mut impl Write) -> io::Result<Truth> {
-    write_trace_with_progress(options, out, &mut |_| true)
-}
-
 /// Writes the trace of `options.rank` to `out` and returns what is true of it.
 ///
 /// `progress` is called with the bytes of JSON so far after each step; false stops.
@@ -40,7 +31,7 @@ pub fn write_trace(options: &DemoOptions, out: &mut impl Write) -> io::Result<Tr
 /// # Errors
 /// `InvalidInput` for options that [`DemoOptions::check`] refuses, `Interrupted` when `progress` stops,
 /// and what `out` reports.
-pub fn write_trace_with_progress(
+pub fn write_trace(
     options: &DemoOptions,
     out: &mut impl Write,
     progress: &mut dyn FnMut(u64) -> bool,
@@ -62,34 +53,29 @@ fn write_json(
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> io::Result<Truth> {
     let process = process(options);
-    let model =
-        build(Config::new(options.layer_count(), options.ranks), Library::new(options.layout, process));
+    let model = build(options.layer_count(), process);
     let faults = Faults::of(options.seed, options.ranks);
     let job_start_ns = JOB_START_NS + faults.map_or(0, |faults| faults.clock_offset_ns(options.rank));
     let mut timeline = timeline(options, &model, job_start_ns);
     let start_ns = timeline.now_ns();
-    let mut sink = Sink::new(out, options.layout);
-    let frame = frame(options, BASE_TIME_NS);
-    sink.text(&options.layout.header(&frame));
-    if options.layout.metadata_first() {
-        metadata(&mut sink, &mut timeline.ledger, process, start_ns);
+    let layout = options.layout;
+    let mut sink = Sink::new(out, layout, &model.library);
+    sink.text(&layout.header(&header_keys(options, BASE_TIME_NS)));
+    if layout.metadata_first() {
+        sink.metadata(process, start_ns);
     }
     play_steps(options, options.size_bytes, &model, &mut timeline, progress, |records| {
-        sink.records(&model.library, records);
-        sink.flush()?;
-        Ok(sink.written())
+        sink.records(records)
     })?;
     let window = (start_ns, timeline.now_ns() + STOP_NS);
-    roots(&mut sink, &mut timeline.ledger, process, window);
-    if !options.layout.metadata_first() {
-        metadata(&mut sink, &mut timeline.ledger, process, start_ns);
+    sink.roots(process, window);
+    if !layout.metadata_first() {
+        sink.metadata(process, start_ns);
     }
-    closing(&mut sink, &mut timeline.ledger, window);
-    sink.text(&options.layout.footer(&frame));
-    sink.finish()?;
-    let mut truth = finish(options, &model, timeline);
-    truth.layout = options.layout.name();
-    truth.json_bytes = sink.written();
+    sink.closing(window);
+    sink.text(&layout.footer(&format!("rank{}.pt.trace.json", options.rank)));
+    let mut truth = Truth { layout: layout.name(), ..finish(options, &model, timeline) };
+    sink.finish(&mut truth)?;
     truth.tables.insert("devices", u64::from(GPUS));
     truth.tables.insert("process_groups", u64::from(options.ranks > 1) + u64::from(faults.is_some()));
     Ok(truth)
@@ -121,7 +107,7 @@ pub struct RankFile {
 /// `progress` is called with the bytes of JSON so far, over all ranks; false stops.
 ///
 /// # Errors
-/// As [`write_trace_with_progress`]; the file under way is removed, those before it are kept.
+/// As [`write_trace`]; the file under way is removed, those before it are kept.
 pub fn write_files(
     dir: &Path,
     options: &DemoOptions,
@@ -138,8 +124,7 @@ pub fn write_files(
         let trace = dir.join(format!("rank{rank}.pt.trace.json{suffix}"));
         let truth = write_complete(&trace, |path| {
             let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
-            let truth =
-                write_trace_with_progress(&options, &mut file, &mut |bytes| progress(before + bytes))?;
+            let truth = write_trace(&options, &mut file, &mut |bytes| progress(before + bytes))?;
             file.flush()?;
             Ok(truth)
         })?;

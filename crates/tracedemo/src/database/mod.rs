@@ -15,8 +15,7 @@ use std::path::Path;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::library::Library;
-use crate::model::{Config, build};
+use crate::model::build;
 use crate::options::DemoOptions;
 use crate::rank::{check, finish, play_steps, process, timeline, write_complete};
 use crate::timeline::MOVED;
@@ -185,16 +184,15 @@ fn write_rank(
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> io::Result<(ProcessTruth, i64)> {
     let process = process(options);
-    let library = Library::new(options.layout, process).with_shapes();
-    let model = build(Config::new(options.layer_count(), options.ranks), library);
-    let shapes = model.library.shapes.as_deref().unwrap_or_default();
+    let model = build(options.layer_count(), process);
+    let shapes = model.library.shapes();
     // Texts are numbered when the first event needs them.
     let mut rows: Vec<Option<Rows>> = shapes.iter().map(|_| None).collect();
     let mut timeline = timeline(options, &model, JOB_START_NS);
     database.write_once(process, "process", 0).map_err(io::Error::other)?;
     play_steps(options, size_bytes, &model, &mut timeline, progress, |records| {
-        for record in records.in_order().filter(|record| record.template != MOVED) {
-            let (shape, rows) = (&shapes[record.template as usize], &mut rows[record.template as usize]);
+        for record in records.in_order().filter(|record| record.shape != MOVED) {
+            let (shape, rows) = (&shapes[record.shape as usize], &mut rows[record.shape as usize]);
             let rows = match rows {
                 Some(rows) => rows,
                 None => rows.insert(database.rows(process, shape).map_err(io::Error::other)?),

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Statement};
 
-use crate::event::{Arg, Ident, Record, Shape};
+use crate::event::{Arg, Record, Shape};
 use crate::library::Process;
 
 /// Hardware and virtual machine of every id of nsys.
@@ -80,7 +80,7 @@ impl<'c> Database<'c> {
     ) -> rusqlite::Result<()> {
         let shape = Shape::slice(category, "python3", process.pid, process.pid);
         let rows = self.rows(process, &shape)?;
-        self.write(&rows, &shape, &Record { template: 0, start_ns: 0, dur_ns: end_ns, values: [0; 3] })
+        self.write(&rows, &shape, &Record { shape: 0, start_ns: 0, dur_ns: end_ns, values: [0; 3] })
     }
 
     /// The rows of the events of a shape.
@@ -103,7 +103,7 @@ impl<'c> Database<'c> {
     /// What a parameter of that name stands for.
     fn cell(&mut self, name: &str, process: Process, shape: &Shape) -> rusqlite::Result<Cell> {
         let global_pid = MACHINE | process.pid << 24;
-        let Ident::Int(tid) = shape.tid else { return Ok(Cell::Same(Value::Null)) };
+        let tid = shape.tid.as_i64().unwrap_or(0);
         let to_device = shape.name.contains("HtoD");
         let host = i64::from(shape.name.contains("Pinned"));
         let number = |key: &str| arg(shape, key).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);

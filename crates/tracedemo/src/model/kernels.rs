@@ -1,5 +1,6 @@
 //! Kernels that the model launches: names, launch sizes and durations as an H100 would show them.
 
+use super::sizes::{BATCH, HEADS, HIDDEN, SEQUENCE};
 use crate::gpu::{Kernel, gemm_ns, stream_ns};
 
 /// A matrix product `(m, k) x (k, n)`; `bias` adds a vector in its epilogue.
@@ -53,21 +54,26 @@ pub(crate) fn norm(name: &str, rows: i64, columns: i64, passes: i64) -> Kernel {
 }
 
 /// A flash-attention kernel; `work` is its share of the product `4 * batch * heads * sequence^2 * dim`.
-pub(crate) fn flash(name: &str, batch_heads: i64, sequence: i64, dim: i64, work: i64) -> Kernel {
+pub(crate) fn flash(name: &str, work: i64) -> Kernel {
     /// FLOP that a causal flash kernel does in a nanosecond.
     const FLOP_PER_NS: i64 = 380_000;
     let traits = "Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t, \
                   Flash_kernel_traits<64, 128, 128, 4, cutlass::bfloat16_t> >, false, true, false, \
                   false, true, true, false, false";
-    let flops = 2 * batch_heads * sequence * sequence * dim * work;
+    let flops = 2 * BATCH * HIDDEN * SEQUENCE * SEQUENCE * work;
     let name = format!("void pytorch_flash::{name}<{traits}>(pytorch_flash::Flash_fwd_params)");
-    let grid = [(sequence / 128) as u32, 1, batch_heads as u32];
+    let grid = [(SEQUENCE / 128) as u32, 1, (BATCH * HEADS) as u32];
     Kernel::new(&name, grid, [128, 1, 1], (254, 49_152), (flops / FLOP_PER_NS) as u32 + 3_000)
 }
 
-/// A row softmax.
-pub(crate) fn softmax(name: &str, rows: i64, columns: i64, passes: i64) -> Kernel {
-    Kernel::new(name, [rows as u32, 1, 1], [1024, 1, 1], (32, 128), stream_ns(rows * columns * 2 * passes))
+/// A row softmax, `Forward` or `Backward`.
+pub(crate) fn softmax(direction: &str, rows: i64, columns: i64, passes: i64) -> Kernel {
+    let name = format!(
+        "void at::native::(anonymous namespace)::cunn_SoftMax{direction}<8, c10::BFloat16, float, \
+         c10::BFloat16, at::native::(anonymous namespace)::LogSoftMax{direction}Epilogue>(c10::BFloat16*, \
+         c10::BFloat16 const*, int)"
+    );
+    Kernel::new(&name, [rows as u32, 1, 1], [1024, 1, 1], (32, 128), stream_ns(rows * columns * 2 * passes))
 }
 
 /// A small kernel of fixed cost.

@@ -1,108 +1,98 @@
 //! Layers of the model: normalisation, activation, embedding, and the block made of them.
 
 use super::attention::attention;
+use super::gradients::{accumulate, add_param, alloc_gradient, bucket};
 use super::kernels::{elementwise, norm, small};
 use super::linear::{linear, residual};
-use super::parameters::{Bucket, Model, accumulate};
-use super::views::{Node, empty, view};
-use crate::calls::Api;
+use super::sizes::{HIDDEN, TOKENS, VOCABULARY, hidden_state};
+use super::views::{empty, reshape, view};
 use crate::gpu::stream_ns;
-use crate::plan::{Builder, Op};
-use crate::tensor::{DType, Input, Tensor};
+use crate::plan::{Builder, op};
+use crate::tensor::{DType, Param, Tensor};
 
-/// `nn.LayerNorm` over the last dimension.
-pub(crate) fn layer_norm(model: &mut Model, b: &mut Builder, name: &str, x: &Tensor) -> Tensor {
-    let columns = model.config.hidden;
-    let rows = x.elements() / columns;
-    let ranks = model.config.ranks;
-    let weight = model.param(&format!("{name}.weight"), &[columns]);
-    let bias = model.param(&format!("{name}.bias"), &[columns]);
-    let node = Node::new(b);
+/// `nn.LayerNorm` over the last dimension of a hidden state.
+pub(crate) fn layer_norm(b: &mut Builder, name: &str, x: &Tensor) -> Tensor {
+    let [weight, bias] = ["weight", "bias"].map(|part| add_param(b, &format!("{name}.{part}"), &[HIDDEN]));
+    let [node] = b.nodes();
     let statistics = Tensor::of(DType::Float, &[x.dims[0], x.dims[1], 1]);
-    let mut block = 0;
-    b.module("LayerNorm", "torch/nn/modules/normalization.py(217): forward", |b| {
+    let flat = Tensor::of(DType::Float, &[TOKENS]);
+    let keys = ["mean", "rstd"].map(|statistic| format!("{statistic} of {name}"));
+    let block = b.module("LayerNorm", "torch/nn/modules/normalization.py(217): forward", |b| {
         b.frame("torch/nn/functional.py(2910): layer_norm", |b| {
-            let inputs = |rest: &[Input]| {
-                let head = [x.into(), [columns][..].into(), (&weight.tensor).into(), (&bias.tensor).into()];
-                head.into_iter().chain(rest.to_vec()).collect::<Vec<_>>()
-            };
-            let outer = Op::new("aten::layer_norm", inputs(&["1.0000000000000001e-05".into(), true.into()]));
-            b.op(node.around(outer), |b| {
-                let inner = Op::new("aten::native_layer_norm", inputs(&["1.0000000000000001e-05".into()]));
-                b.op(node.forward(inner), |b| {
+            let (w, bias, epsilon) = (&weight.tensor, &bias.tensor, "1.0000000000000001e-05");
+            b.op(node.around(op!("aten::layer_norm", x, [HIDDEN], w, bias, epsilon, true)), |b| {
+                b.op(node.forward(op!("aten::native_layer_norm", x, [HIDDEN], w, bias, epsilon)), |b| {
                     b.wait(1_900);
-                    block = b.alloc_temporary(x.bytes());
-                    empty(b, &Tensor::of(DType::Float, &[rows]), &format!("mean of {name}"), true);
-                    empty(b, &Tensor::of(DType::Float, &[rows]), &format!("rstd of {name}"), true);
+                    let block = b.alloc_temporary(x.bytes());
+                    for key in &keys {
+                        empty(b, &flat, key, true);
+                    }
                     let kernel = "void at::native::(anonymous namespace)::\
                                   vectorized_layer_norm_kernel<c10::BFloat16, float>(int, float, \
                                   c10::BFloat16 const*, c10::BFloat16 const*, c10::BFloat16 const*, \
                                   float*, float*, c10::BFloat16*)";
-                    b.launch(Api::LAUNCH, &norm(kernel, rows, columns, 2));
-                    view(b, &Tensor::of(DType::Float, &[rows]), &statistics.dims);
-                    view(b, &Tensor::of(DType::Float, &[rows]), &statistics.dims);
-                });
-            });
-        });
+                    b.launch(&norm(kernel, TOKENS, HIDDEN, 2));
+                    for _ in &keys {
+                        view(b, &flat, &statistics.dims);
+                    }
+                    block
+                })
+            })
+        })
     });
-    let (out, name) = (x.clone(), name.to_owned());
+    let out = x.clone();
     b.on_backward(move |b| {
-        node.backward(b, "NativeLayerNormBackward0", &out, |b| {
-            let inputs = [(&out).into(), (&out).into(), [columns][..].into(), (&statistics).into()];
-            b.op(Op::new("aten::native_layer_norm_backward", inputs), |b| {
+        let (x, bytes) = (&out, out.bytes());
+        node.backward(b, "NativeLayerNormBackward0", x, |b| {
+            b.op(op!("aten::native_layer_norm_backward", x, x, [HIDDEN], &statistics), |b| {
                 b.wait(2_200);
-                b.next_gradient(out.bytes());
-                b.alloc(&weight.gradient_key(), weight.tensor.bytes(), true);
-                b.alloc(&bias.gradient_key(), bias.tensor.bytes(), true);
+                b.next_gradient(bytes);
+                alloc_gradient(b, &weight);
+                alloc_gradient(b, &bias);
                 let kernel = "void at::native::(anonymous namespace)::\
                               layer_norm_grad_input_kernel_vectorized<c10::BFloat16, float>(c10::BFloat16 \
                               const*, c10::BFloat16 const*, float const*, float const*, c10::BFloat16 \
                               const*, c10::BFloat16*, int)";
-                b.launch(Api::LAUNCH, &norm(kernel, rows, columns, 3));
+                b.launch(&norm(kernel, TOKENS, HIDDEN, 3));
                 let kernel = "void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernelTemplate<\
                               c10::BFloat16, float, 64u, 1u, 32u, true, true, false>(long, long, \
                               c10::BFloat16 const*, c10::BFloat16 const*, float const*, float const*, \
                               c10::BFloat16*, c10::BFloat16*)";
-                b.launch(Api::LAUNCH, &small(kernel, (columns / 32) as u32, 256, stream_ns(out.bytes() * 2)));
+                b.launch(&small(kernel, (HIDDEN / 32) as u32, 256, stream_ns(bytes * 2)));
             });
         });
         b.free(block);
-        for statistic in ["mean", "rstd"] {
-            let block = b.library.block(&format!("{statistic} of {name}"), rows * 4, true);
-            b.free(block);
-        }
-        accumulate(b, &weight, ranks);
-        accumulate(b, &bias, ranks);
+        keys.iter().for_each(|key| b.free_key(key, flat.bytes()));
+        accumulate(b, &weight);
+        accumulate(b, &bias);
     });
     x.clone()
 }
 
 /// `nn.GELU`.
 fn gelu(b: &mut Builder, x: &Tensor) {
-    let node = Node::new(b);
+    let [node] = b.nodes();
     let functor = "at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)::\
                    {lambda()#2}::operator()() const::{lambda()#4}::operator()() const::\
                    {lambda(c10::BFloat16)#1}";
-    let mut block = 0;
-    b.module("GELU", "torch/nn/modules/activation.py(733): forward", |b| {
+    let block = b.module("GELU", "torch/nn/modules/activation.py(733): forward", |b| {
         b.frame("<built-in function gelu>", |b| {
-            let op = Op::new("aten::gelu", [x.into(), Input::Scalar(String::new())]);
-            b.op(node.forward(op), |b| {
+            b.op(node.forward(op!("aten::gelu", x, "")), |b| {
                 b.wait(2_600);
-                block = b.alloc_temporary(x.bytes());
-                b.launch(Api::LAUNCH, &elementwise(functor, 2, x.elements(), x.bytes() * 2));
-            });
-        });
+                let block = b.alloc_temporary(x.bytes());
+                b.launch(&elementwise(functor, 2, x.elements(), x.bytes() * 2));
+                block
+            })
+        })
     });
-    let out = x.clone();
+    let x = x.clone();
     b.on_backward(move |b| {
-        node.backward(b, "GeluBackward0", &out, |b| {
-            let inputs = [(&out).into(), (&out).into(), Input::Scalar(String::new())];
-            b.op(Op::new("aten::gelu_backward", inputs), |b| {
+        node.backward(b, "GeluBackward0", &x, |b| {
+            b.op(op!("aten::gelu_backward", &x, &x, ""), |b| {
                 b.wait(2_300);
-                b.next_gradient(out.bytes());
+                b.next_gradient(x.bytes());
                 let functor = functor.replace("GeluCUDAKernelImpl", "GeluBackwardCUDAKernelImpl");
-                b.launch(Api::LAUNCH, &elementwise(&functor, 3, out.elements(), out.bytes() * 3));
+                b.launch(&elementwise(&functor, 3, x.elements(), x.bytes() * 3));
             });
         });
         b.free(block);
@@ -110,78 +100,71 @@ fn gelu(b: &mut Builder, x: &Tensor) {
 }
 
 /// A transformer block: attention and a feed-forward network, each behind a norm and beside a residual.
-pub(crate) fn block(model: &mut Model, b: &mut Builder, index: u32, x: &Tensor) {
-    let bucket = Bucket::open(model, b);
+pub(crate) fn block(b: &mut Builder, index: u32, x: &Tensor) {
     let name = |part: &str| format!("blocks.{index}.{part}");
-    b.begin_module("Block", "model.py(71): forward");
-    let normed = layer_norm(model, b, &name("norm1"), x);
-    b.begin_module("SelfAttention", "model.py(38): forward");
-    let attended = attention(model, b, &name("attention"), &normed);
-    b.end_module();
-    let x = residual(b, x, &attended);
-    let normed = layer_norm(model, b, &name("norm2"), &x);
-    b.begin_module("FeedForward", "model.py(57): forward");
-    let wide = linear(model, b, &name("up"), &normed, 4 * model.config.hidden, true);
-    gelu(b, &wide);
-    let narrow = linear(model, b, &name("down"), &wide, model.config.hidden, true);
-    b.end_module();
-    residual(b, &x, &narrow);
-    b.end_module();
-    bucket.close(model, b);
+    bucket(b, |b| {
+        b.module("Block", "model.py(71): forward", |b| {
+            let normed = layer_norm(b, &name("norm1"), x);
+            let attended = b.module("SelfAttention", "model.py(38): forward", |b| {
+                attention(b, &name("attention"), &normed)
+            });
+            let x = residual(b, x, &attended);
+            let normed = layer_norm(b, &name("norm2"), &x);
+            let narrow = b.module("FeedForward", "model.py(57): forward", |b| {
+                let wide = linear(b, &name("up"), &normed, 4 * HIDDEN, true);
+                gelu(b, &wide);
+                linear(b, &name("down"), &wide, HIDDEN, true)
+            });
+            residual(b, &x, &narrow);
+        });
+    });
 }
 
 /// `nn.Embedding` of a batch of tokens.
-pub(crate) fn embedding(model: &mut Model, b: &mut Builder, tokens: &Tensor) -> Tensor {
-    let config = model.config;
-    let weight = model.param("embedding.weight", &[config.vocabulary, config.hidden]);
-    let out = config.hidden_state();
-    let node = Node::new(b);
-    let mut block = 0;
-    b.module("Embedding", "torch/nn/modules/sparse.py(192): forward", |b| {
+pub(crate) fn embedding(b: &mut Builder, tokens: &Tensor) -> Tensor {
+    let weight = add_param(b, "embedding.weight", &[VOCABULARY, HIDDEN]);
+    let out = hidden_state();
+    let [node] = b.nodes();
+    let block = b.module("Embedding", "torch/nn/modules/sparse.py(192): forward", |b| {
         b.frame("torch/nn/functional.py(2437): embedding", |b| {
-            let inputs = [(&weight.tensor).into(), tokens.into(), (-1).into(), false.into(), false.into()];
-            b.op(node.forward(Op::new("aten::embedding", inputs)), |b| {
-                let flat = tokens.viewed(&[config.tokens()]);
-                b.op(Op::new("aten::reshape", [tokens.into(), [-1][..].into()]), |b| {
-                    view(b, tokens, &[-1]);
-                });
-                let inputs = [(&weight.tensor).into(), 0.into(), (&flat).into()];
-                b.op(Op::new("aten::index_select", inputs), |b| {
+            let w = &weight.tensor;
+            b.op(node.forward(op!("aten::embedding", w, tokens, -1, false, false)), |b| {
+                reshape(b, tokens, &[-1]);
+                let block = b.op(op!("aten::index_select", w, 0, &tokens.viewed(&[TOKENS])), |b| {
                     b.wait(5_600);
-                    block = b.alloc_temporary(out.bytes());
+                    let block = b.alloc_temporary(out.bytes());
                     let kernel = "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*, \
                                   int, long, long, long, long, bool)";
-                    let blocks = config.tokens() as u32;
-                    b.launch(Api::LAUNCH, &small(kernel, blocks, 128, stream_ns(out.bytes() * 2)));
+                    b.launch(&small(kernel, TOKENS as u32, 128, stream_ns(out.bytes() * 2)));
+                    block
                 });
-                view(b, &out.viewed(&[config.tokens(), config.hidden]), &out.dims);
-            });
-        });
+                view(b, &out.viewed(&[TOKENS, HIDDEN]), &out.dims);
+                block
+            })
+        })
     });
-    let (grad, tokens, ranks) = (out.clone(), tokens.clone(), config.ranks);
+    let (grad, tokens) = (out.clone(), tokens.clone());
     b.on_backward(move |b| {
         node.backward(b, "EmbeddingBackward0", &grad, |b| {
-            let rest = [config.vocabulary.into(), (-1).into(), false.into()];
-            let inputs = || [Input::from(&grad), Input::from(&tokens)].into_iter().chain(rest.clone());
-            b.op(Op::new("aten::embedding_backward", inputs().chain([false.into()])), |b| {
-                b.op(Op::new("aten::embedding_dense_backward", inputs()), |b| {
-                    dense_backward(b, &weight.gradient_key(), &weight.tensor, config.tokens(), &grad);
-                });
+            let (g, t, v) = (&grad, &tokens, VOCABULARY);
+            b.op(op!("aten::embedding_backward", g, t, v, -1, false, false), |b| {
+                let op = op!("aten::embedding_dense_backward", g, t, v, -1, false);
+                b.op(op, |b| dense_backward(b, &weight, g));
             });
         });
         b.free(block);
         b.drop_gradient();
-        accumulate(b, &weight, ranks);
+        accumulate(b, &weight);
     });
     out
 }
 
 /// The gradient of an embedding: tokens are sorted, and rows of equal tokens summed.
-fn dense_backward(b: &mut Builder, key: &str, weight: &Tensor, tokens: i64, grad: &Tensor) {
+fn dense_backward(b: &mut Builder, weight: &Param, grad: &Tensor) {
     b.wait(3_400);
-    b.alloc(key, weight.bytes(), true);
-    b.memset(weight.bytes());
-    let keys = b.alloc_temporary(tokens * 16);
+    alloc_gradient(b, weight);
+    b.memset(weight.tensor.bytes());
+    let keys = b.alloc_temporary(TOKENS * 16);
     for (name, dur_ns) in [
         ("cub::DeviceRadixSortHistogramKernel<policy_hub<long, long>, false, long, int>", 5_100),
         ("cub::DeviceRadixSortExclusiveSumKernel<policy_hub<long, long>, int>", 2_300),
@@ -189,10 +172,10 @@ fn dense_backward(b: &mut Builder, key: &str, weight: &Tensor, tokens: i64, grad
         ("cub::DeviceRadixSortOnesweepKernel<policy_hub<long, long>, false, long, long, int>", 7_800),
     ] {
         let name = format!("void at_cuda_detail::{name}(...)");
-        b.launch(Api::LAUNCH, &small(&name, (tokens / 1536).max(1) as u32, 384, dur_ns));
+        b.launch(&small(&name, (TOKENS / 1536) as u32, 384, dur_ns));
     }
     let sum = "void at::native::(anonymous namespace)::compute_grad_weight<c10::BFloat16, long>(long*, \
                c10::BFloat16 const*, long*, long, long, int)";
-    b.launch(Api::LAUNCH, &small(sum, (tokens / 8) as u32, 256, stream_ns(grad.bytes() * 3)));
+    b.launch(&small(sum, (TOKENS / 8) as u32, 256, stream_ns(grad.bytes() * 3)));
     b.free(keys);
 }

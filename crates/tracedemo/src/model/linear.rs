@@ -1,120 +1,91 @@
 //! `nn.Linear`: matrix products forward and backward.
 
+use super::gradients::{accumulate, add_param, alloc_gradient};
 use super::kernels::{elementwise, gemm, reduce};
-use super::parameters::{Model, Param, accumulate};
-use super::views::{Node, t, view};
+use super::views::{reshape, t, view};
 use crate::calls::Api;
-use crate::plan::{Builder, Op};
-use crate::tensor::{Input, Tensor};
+use crate::plan::{Builder, op};
+use crate::tensor::{Input, Param, Tensor};
 
 /// `x @ weight.T + bias` for `x` of shape `(..., k)`; gives the output.
-pub(crate) fn linear(
-    model: &mut Model,
-    b: &mut Builder,
-    name: &str,
-    x: &Tensor,
-    n: i64,
-    bias: bool,
-) -> Tensor {
-    let k = x.dims.last().copied().unwrap_or(1);
-    let weight = model.param(&format!("{name}.weight"), &[n, k]);
-    let bias = bias.then(|| model.param(&format!("{name}.bias"), &[n]));
+pub(crate) fn linear(b: &mut Builder, name: &str, x: &Tensor, n: i64, has_bias: bool) -> Tensor {
     let mut out_dims = x.dims.clone();
-    out_dims.pop();
+    let k = out_dims.pop().unwrap_or(1);
     out_dims.push(n);
+    let weight = add_param(b, &format!("{name}.weight"), &[n, k]);
+    let bias = has_bias.then(|| add_param(b, &format!("{name}.bias"), &[n]));
     let out = x.viewed(&out_dims);
-    let ranks = model.config.ranks;
     b.module("Linear", "torch/nn/modules/linear.py(125): forward", |b| {
-        b.frame("<built-in function linear>", |b| {
-            forward(b, x, &weight, bias.as_ref(), &out, ranks);
-        });
+        b.frame("<built-in function linear>", |b| forward(b, x, weight, bias, &out));
     });
     out
 }
 
-fn forward(b: &mut Builder, x: &Tensor, weight: &Param, bias: Option<&Param>, out: &Tensor, ranks: u32) {
+fn forward(b: &mut Builder, x: &Tensor, weight: Param, bias: Option<Param>, out: &Tensor) {
     let (n, k) = (weight.tensor.dims[0], weight.tensor.dims[1]);
     let m = x.elements() / k;
-    let [flattened, transposed, product, unflattened] = [(); 4].map(|()| Node::new(b));
-    let bias_input = bias.map_or(Input::None, |bias| Input::from(&bias.tensor));
-    let inputs = [x.into(), Input::from(&weight.tensor), bias_input];
-    let mut block = 0;
-    b.op(flattened.around(Op::new("aten::linear", inputs)), |b| {
-        let rows = x.viewed(&[m, k]);
-        let inputs = [x.into(), rows.dims[..].into()];
-        b.leaf(flattened.forward(Op::new("aten::view", inputs)), 1_100);
+    let (rows, out_rows) = (x.viewed(&[m, k]), out.viewed(&[m, n]));
+    let [flattened, transposed, product, unflattened] = b.nodes();
+    let bias_input = bias.as_ref().map_or(Input::None, |bias| Input::from(&bias.tensor));
+    let block = b.op(flattened.around(op!("aten::linear", x, &weight.tensor, bias_input.clone())), |b| {
+        b.leaf(flattened.forward(op!("aten::view", x, &rows.dims[..])), 1_100);
         let weight_t = t(b, &weight.tensor, |op| transposed.forward(op));
-        let inputs = match bias {
-            Some(bias) => vec![(&bias.tensor).into(), (&rows).into(), (&weight_t).into(), 1.into(), 1.into()],
-            None => vec![(&rows).into(), (&weight_t).into()],
+        let op = match &bias {
+            Some(_) => op!("aten::addmm", bias_input, &rows, &weight_t, 1, 1),
+            None => op!("aten::mm", &rows, &weight_t),
         };
-        let name = if bias.is_some() { "aten::addmm" } else { "aten::mm" };
-        b.op(product.forward(Op::new(name, inputs)), |b| {
+        let block = b.op(product.forward(op), |b| {
             b.wait(5_200);
-            block = b.alloc_temporary(m * n * 2);
+            let block = b.alloc_temporary(out.bytes());
             b.call(Api::ATTRIBUTE);
-            b.launch(Api::DRIVER_LAUNCH, &gemm(m, n, k, bias.is_some()));
+            b.launch_by(Api::DRIVER_LAUNCH, &gemm(m, n, k, bias.is_some()));
+            block
         });
-        let rows = out.viewed(&[m, n]);
-        let inputs = [(&rows).into(), out.dims[..].into()];
-        b.leaf(unflattened.forward(Op::new("aten::view", inputs)), 1_000);
+        b.leaf(unflattened.forward(op!("aten::view", &out_rows, &out.dims[..])), 1_000);
+        block
     });
     let (x, out) = (x.clone(), out.clone());
-    let (weight, bias) = (weight.clone(), bias.cloned());
     b.on_backward(move |b| {
-        let rows = out.viewed(&[m, n]);
-        unflattened.backward(b, "ViewBackward0", &out, |b| {
-            b.op(Op::new("aten::reshape", [(&out).into(), rows.dims[..].into()]), |b| {
-                view(b, &out, &rows.dims);
-            });
-        });
+        unflattened.backward(b, "ViewBackward0", &out, |b| reshape(b, &out, &out_rows.dims));
         let name = if bias.is_some() { "AddmmBackward0" } else { "MmBackward0" };
-        product.backward(b, name, &rows, |b| product_backward(b, &rows, &x, &weight, bias.as_ref()));
+        product.backward(b, name, &out_rows, |b| {
+            product_backward(b, &out_rows, &rows, &weight, bias.as_ref());
+        });
         b.free(block);
         if let Some(bias) = &bias {
-            accumulate(b, bias, ranks);
+            accumulate(b, bias);
         }
-        transposed.backward(b, "TBackward0", &weight.tensor.transposed(0, 1), |b| {
-            t(b, &weight.tensor.transposed(0, 1), |op| op);
-        });
-        accumulate(b, &weight, ranks);
-        flattened.backward(b, "ViewBackward0", &x.viewed(&[m, k]), |b| {
-            let rows = x.viewed(&[m, k]);
-            b.op(Op::new("aten::reshape", [(&rows).into(), x.dims[..].into()]), |b| {
-                view(b, &rows, &x.dims);
-            });
-        });
+        let grad = weight.tensor.transposed(0, 1);
+        transposed.backward(b, "TBackward0", &grad, |b| t(b, &grad, |op| op));
+        accumulate(b, &weight);
+        flattened.backward(b, "ViewBackward0", &rows, |b| reshape(b, &rows, &x.dims));
     });
 }
 
-fn product_backward(b: &mut Builder, grad: &Tensor, x: &Tensor, weight: &Param, bias: Option<&Param>) {
-    let (n, k) = (weight.tensor.dims[0], weight.tensor.dims[1]);
-    let m = grad.dims[0];
-    let weight_t = weight.tensor.transposed(0, 1);
-    let weight_back = t(b, &weight_t, |op| op);
-    b.op(Op::new("aten::mm", [grad.into(), (&weight_back).into()]), |b| {
+fn product_backward(b: &mut Builder, grad: &Tensor, rows: &Tensor, weight: &Param, bias: Option<&Param>) {
+    let (m, n, k) = (grad.dims[0], weight.tensor.dims[0], weight.tensor.dims[1]);
+    let weight_back = t(b, &weight.tensor.transposed(0, 1), |op| op);
+    b.op(op!("aten::mm", grad, &weight_back), |b| {
         b.wait(4_800);
-        b.next_gradient(m * k * 2);
-        b.launch(Api::DRIVER_LAUNCH, &gemm(m, k, n, false));
+        b.next_gradient(rows.bytes());
+        b.launch_by(Api::DRIVER_LAUNCH, &gemm(m, k, n, false));
     });
     let grad_t = t(b, grad, |op| op);
-    let rows = x.viewed(&[m, k]);
-    b.op(Op::new("aten::mm", [(&grad_t).into(), (&rows).into()]), |b| {
+    b.op(op!("aten::mm", &grad_t, rows), |b| {
         b.wait(4_600);
-        b.alloc(&weight.gradient_key(), n * k * 2, true);
+        alloc_gradient(b, weight);
         // Tall products are split along k, and the partial sums start from zero.
         b.memset(n.min(1024) * 4);
-        b.launch(Api::DRIVER_LAUNCH, &gemm(n, k, m, false));
+        b.launch_by(Api::DRIVER_LAUNCH, &gemm(n, k, m, false));
     });
-    t(b, &Tensor::new(&[n, k]), |op| op);
+    t(b, &weight.tensor, |op| op);
     if let Some(bias) = bias {
-        let inputs = [grad.into(), [0][..].into(), true.into(), Input::None];
-        b.op(Op::new("aten::sum", inputs), |b| {
+        b.op(op!("aten::sum", grad, [0], true, Input::None), |b| {
             b.wait(4_300);
-            b.alloc(&bias.gradient_key(), n * 2, true);
+            alloc_gradient(b, bias);
             let sum = "at::native::func_wrapper_t<c10::BFloat16, at::native::sum_functor<c10::BFloat16, \
                        float, c10::BFloat16>::operator()(at::TensorIterator&)::{lambda(float, float)#1}>";
-            b.launch(Api::LAUNCH, &reduce(sum, m * n, n));
+            b.launch(&reduce(sum, m * n, n));
         });
         view(b, &Tensor::new(&[1, n]), &[n]);
     }
@@ -122,13 +93,13 @@ fn product_backward(b: &mut Builder, grad: &Tensor, x: &Tensor, weight: &Param, 
 
 /// `a + b` of two hidden states.
 pub(crate) fn residual(b: &mut Builder, x: &Tensor, y: &Tensor) -> Tensor {
-    let node = Node::new(b);
-    let mut block = 0;
-    b.op(node.forward(Op::new("aten::add", [x.into(), y.into(), 1.into()])), |b| {
+    let [node] = b.nodes();
+    let block = b.op(node.forward(op!("aten::add", x, y, 1)), |b| {
         b.wait(3_100);
-        block = b.alloc_temporary(x.bytes());
+        let block = b.alloc_temporary(x.bytes());
         let functor = "at::native::CUDAFunctor_add<c10::BFloat16>";
-        b.launch(Api::LAUNCH, &elementwise(functor, 3, x.elements(), x.bytes() * 3));
+        b.launch(&elementwise(functor, 3, x.elements(), x.bytes() * 3));
+        block
     });
     let out = x.clone();
     b.on_backward(move |b| {

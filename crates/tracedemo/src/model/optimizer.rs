@@ -1,11 +1,9 @@
 //! AdamW over all parameters at once, launched one by one or replayed as a CUDA graph.
 
 use super::kernels::multi_tensor;
-use super::parameters::Param;
-use crate::calls::Api;
 use crate::gpu::Kernel;
-use crate::plan::{Builder, Op};
-use crate::tensor::{DType, Input, Tensor};
+use crate::plan::{Builder, Op, op};
+use crate::tensor::{DType, Input, Param, Tensor};
 
 /// Parameters that one launch handles.
 const CHUNK: usize = 24;
@@ -31,8 +29,7 @@ pub(crate) fn zero_grad(params: &[Param], b: &mut Builder) {
             for param in params {
                 b.leaf_frame("torch/_compile.py(28): inner", 210);
                 b.leaf_frame("<built-in function getattr>", 110);
-                let block = b.library.block(&param.gradient_key(), param.tensor.bytes(), true);
-                b.free(block);
+                b.free_key(&param.gradient_key(), param.tensor.bytes());
             }
         });
     });
@@ -73,27 +70,24 @@ fn collect(params: &[Param], b: &mut Builder) {
 fn launch_all(params: &[Param], b: &mut Builder) {
     let steps = vec![Tensor::of(DType::Float, &[]); params.len()];
     b.frame("torch/optim/adam.py(646): _multi_tensor_adam", |b| {
-        let inputs = [Input::Tensors(steps), Input::None, 1.into()];
-        b.op(Op::new("aten::_foreach_add_", inputs), |b| b.wait(6_000));
-        for (update, launches) in UPDATES.iter().zip(kernels(params).chunks(chunks(params))) {
-            let (name, _, lists, scalars) = update;
-            let tensors: Vec<Tensor> = params.iter().map(|param| param.tensor.clone()).collect();
-            let lists = (0..*lists).map(|_| Input::Tensors(tensors.clone()));
+        b.leaf(op!("aten::_foreach_add_", Input::Tensors(steps), Input::None, 1), 6_000);
+        let launches = kernels(params);
+        let tensors = Input::Tensors(params.iter().map(|param| param.tensor.clone()).collect());
+        for ((name, _, lists, scalars), launches) in
+            UPDATES.iter().zip(launches.chunks(launches.len() / UPDATES.len()))
+        {
+            let lists = vec![tensors.clone(); *lists as usize].into_iter();
             let scalars = scalars.iter().map(|&scalar| Input::from(scalar));
             b.leaf_frame("torch/utils/_foreach_utils.py(35): _device_has_foreach_support", 500);
             b.op(Op::new(name, lists.chain(scalars)), |b| {
                 b.wait(3_000 + 120 * params.len() as u32);
                 for kernel in launches {
-                    b.launch(Api::LAUNCH, kernel);
+                    b.launch(kernel);
                     b.wait(1_900);
                 }
             });
         }
     });
-}
-
-fn chunks(params: &[Param]) -> usize {
-    params.len().div_ceil(CHUNK)
 }
 
 /// The kernels of all updates, in order.

@@ -2,7 +2,7 @@
 
 use super::{OpenOp, Timeline};
 use crate::event::Record;
-use crate::ledger::{EventKind, Link};
+use crate::ledger::Link;
 use crate::library::{CallSpec, Collective, Effect, Stream, WorkKind};
 
 /// Time from a launch to the earliest start of its work, ns.
@@ -41,12 +41,10 @@ impl Timeline<'_> {
         self.now_ns[self.thread as usize] = end_ns;
         match spec.effect {
             Effect::Launch { first, count } => self.launch(first, count, correlation, end_ns),
-            Effect::Record { event, stream } => {
-                self.marks[event as usize] = self.stream_free_ns[stream as usize].max(end_ns);
-            }
-            Effect::StreamWait { event, stream } => {
+            Effect::Record(stream) => self.mark_ns = self.stream_free_ns[stream as usize].max(end_ns),
+            Effect::StreamWait(stream) => {
                 let free = &mut self.stream_free_ns[stream as usize];
-                *free = (*free).max(self.marks[event as usize]);
+                *free = (*free).max(self.mark_ns);
             }
             _ => {}
         }
@@ -65,24 +63,18 @@ impl Timeline<'_> {
 
     fn record_call(&mut self, spec: &CallSpec, time: (i64, i64), correlation: i64, external_id: Option<i64>) {
         let (start_ns, dur_ns) = (time.0, time.1 - time.0);
-        let template = spec.templates[usize::from(external_id.is_none())];
+        let shape = spec.shapes[usize::from(external_id.is_none())];
         let values = [external_id.unwrap_or(0), correlation, 0];
-        self.records.gpu.push(Record { template, start_ns, dur_ns, values });
-        let kind = if spec.is_driver { EventKind::Driver } else { EventKind::Runtime };
-        self.ledger.count(kind, 1);
-        let launches = matches!(spec.effect, Effect::Launch { .. });
-        let flow = if launches { EventKind::LaunchFlowStart } else { EventKind::LaunchFlowEnd };
-        self.push_flow(spec.flow_template, start_ns, correlation, flow);
-        if let Some(template) = spec.sync_template {
-            self.records.gpu.push(Record { template, start_ns, dur_ns, values });
-            self.ledger.count(EventKind::Sync, 1);
+        self.records.gpu.push(Record { shape, start_ns, dur_ns, values });
+        self.push_flow(spec.flow_shape, start_ns, correlation);
+        if let Some(shape) = spec.sync_shape {
+            self.records.gpu.push(Record { shape, start_ns, dur_ns, values });
         }
         self.ledger.call(spec.name, time);
     }
 
-    fn push_flow(&mut self, template: u32, start_ns: i64, correlation: i64, kind: EventKind) {
-        self.records.gpu.push(Record { template, start_ns, dur_ns: 0, values: [correlation, 0, 0] });
-        self.ledger.count(kind, 1);
+    fn push_flow(&mut self, shape: u32, start_ns: i64, correlation: i64) {
+        self.records.gpu.push(Record { shape, start_ns, dur_ns: 0, values: [correlation, 0, 0] });
     }
 
     /// A call on the watchdog's thread at about this time.
@@ -110,19 +102,14 @@ impl Timeline<'_> {
                 self.ledger.collective();
             }
             self.stream_free_ns[spec.stream as usize] = end_ns;
-            let kind = match spec.kind {
-                WorkKind::Kernel => EventKind::Kernel,
-                WorkKind::Memcpy => EventKind::Memcpy,
-                WorkKind::Memset => EventKind::Memset,
-            };
             let link = op.map_or(Link::NoOp, |(_, name)| Link::Op(name));
-            self.ledger.gpu(kind, spec.name, (start_ns, end_ns), spec.collective.is_some(), link);
+            self.ledger.gpu(spec.kind, spec.name, (start_ns, end_ns), spec.collective.is_some(), link);
             let number =
                 self.collectives + i64::from(spec.collective.map_or(0, |collective| collective.number));
             let values = [op.map_or(0, |(external_id, _)| external_id), correlation, number];
-            let template = spec.templates[usize::from(op.is_none())];
-            self.records.gpu.push(Record { template, start_ns, dur_ns: end_ns - start_ns, values });
-            self.push_flow(spec.flow_template, start_ns, correlation, EventKind::LaunchFlowEnd);
+            let shape = spec.shapes[usize::from(op.is_none())];
+            self.records.gpu.push(Record { shape, start_ns, dur_ns: end_ns - start_ns, values });
+            self.push_flow(spec.flow_shape, start_ns, correlation);
             self.step_gpu_end_ns = Some(self.step_gpu_end_ns.map_or(end_ns, |end| end.max(end_ns)));
             self.step_gpu_ops += 1;
             self.note_gpu_work(spec.stream, start_ns, end_ns);
@@ -168,9 +155,9 @@ impl Timeline<'_> {
         let end_ns = start_ns + self.rng.gpu(spec.dur_ns);
         self.stream_free_ns[spec.stream as usize] = end_ns;
         let values = [0, correlation, 0];
-        let template = spec.templates[1];
-        self.records.gpu.push(Record { template, start_ns, dur_ns: end_ns - start_ns, values });
-        self.push_flow(spec.flow_template, start_ns, correlation, EventKind::LaunchFlowEnd);
-        self.ledger.gpu(EventKind::Kernel, spec.name, (start_ns, end_ns), false, Link::NoLaunch);
+        let shape = spec.shapes[1];
+        self.records.gpu.push(Record { shape, start_ns, dur_ns: end_ns - start_ns, values });
+        self.push_flow(spec.flow_shape, start_ns, correlation);
+        self.ledger.gpu(WorkKind::Kernel, spec.name, (start_ns, end_ns), false, Link::NoLaunch);
     }
 }

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use crate::reading::{parse, small, write};
 use flate2::read::GzDecoder;
-use tracedemo::{DemoOptions, Layout, write_trace, write_trace_with_progress};
+use tracedemo::{DemoOptions, Layout, write_trace};
 
 #[test]
 fn every_layout_holds_the_same_events() {
@@ -89,7 +89,7 @@ fn the_size_is_reached_within_a_step() {
 #[test]
 fn a_caller_can_stop_it() {
     let mut seen = 0;
-    let stopped = write_trace_with_progress(&DemoOptions::default(), &mut std::io::sink(), &mut |bytes| {
+    let stopped = write_trace(&DemoOptions::default(), &mut std::io::sink(), &mut |bytes| {
         seen = bytes;
         bytes < 5_000_000
     });
@@ -105,7 +105,7 @@ fn impossible_options_are_refused() {
         DemoOptions { layers: Some(0), ..small() },
         DemoOptions { steps: Some(0), ..small() },
     ] {
-        let error = write_trace(&options, &mut std::io::sink()).expect_err("refused");
+        let error = write_trace(&options, &mut std::io::sink(), &mut |_| true).expect_err("refused");
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{options:?}");
     }
 }

@@ -67,7 +67,7 @@ pub(crate) fn parse(json: &[u8]) -> (Value, Vec<Event>) {
 /// Writes a trace to memory.
 pub(crate) fn write(options: &DemoOptions) -> (Vec<u8>, Truth) {
     let mut bytes = Vec::new();
-    let truth = write_trace(options, &mut bytes).expect("memory takes every byte");
+    let truth = write_trace(options, &mut bytes, &mut |_| true).expect("memory takes every byte");
     (bytes, truth)
 }
 
