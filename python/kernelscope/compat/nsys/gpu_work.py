@@ -19,21 +19,20 @@ from kernelscope.compat.nsys.report import (
     KERNEL,
     MEMORY,
     RUNTIME,
-    Field,
-    Figure,
     Question,
     Report,
+    parse_fields,
     selected,
 )
 from kernelscope.compat.nsys.statistics import (
-    DISTRIBUTION,
+    distribution_headings,
     in_order,
     ordered_parts,
     ordered_summary,
     share,
     spread,
     summary,
-    summary_fields,
+    summary_headings,
     sums_by_text,
 )
 from kernelscope.trace import Trace
@@ -121,15 +120,8 @@ def _by_category(table: pl.DataFrame, question: Question) -> pl.DataFrame:
 
 _COPIES = ("memcpy", "memset")
 _GPU = {"gpu_ops": ("kind", "dur_ns", "name")}
-_BYTES = (
-    Field("Total (MB)", "total_bytes", Figure.MEGABYTES),
-    Field("Count", "instances"),
-    *(Field(f"{heading} (MB)", f"{name}_bytes", Figure.MEGABYTES) for heading, name, _ in DISTRIBUTION),
-    Field("Operation", "name"),
-)
 
 
-_AXES = ("x", "y", "z")
 _TRACE_COLUMNS = (
     "kind", "start_ns", "dur_ns", "correlation", "grid", "block", "registers",
     "static_shared_memory_bytes", "dynamic_shared_memory_bytes", "bytes", "source_memory",
@@ -151,7 +143,7 @@ def _gpu_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
             *(
                 pl.col(size).arr.get(at).alias(f"{size}_{axis}")
                 for size in ("grid", "block")
-                for at, axis in enumerate(_AXES)
+                for at, axis in enumerate("xyz")
             ),
             bytes_per_s=pl.when(pl.col("dur_ns") > 0).then(pl.col("bytes") * 1e9 / pl.col("dur_ns")),
             source_memory=pl.when(is_memset).then("destination_memory").otherwise("source_memory"),
@@ -174,40 +166,39 @@ REPORTS = (
     _kernel_report(
         name="cuda_gpu_kern_sum",
         doc="CUDA GPU kernel summary",
-        fields=(*summary_fields("Instances"), Field("Name", "name")),
+        fields=parse_fields(summary_headings("Instances"), "Name: name"),
         build=_kernel_sum,
         tables=_GPU,
     ),
     _kernel_report(
         name="cuda_gpu_kern_gb_sum",
         doc="CUDA GPU kernel summary by grid and block",
-        fields=(
-            *summary_fields("Instances"),
-            Field("GridXYZ", "grid", Figure.TRIPLE),
-            Field("BlockXYZ", "block", Figure.TRIPLE),
-            Field("Name", "name"),
-        ),
+        fields=parse_fields(summary_headings("Instances"), "GridXYZ: grid, BlockXYZ: block, Name: name"),
         build=_kernel_gb_sum,
         tables={"gpu_ops": (*_GPU["gpu_ops"], "grid", "block")},
     ),
     _copy_report(
         name="cuda_gpu_mem_time_sum",
         doc="CUDA GPU copies and memsets by time",
-        fields=(*summary_fields("Count"), Field("Operation", "name")),
+        fields=parse_fields(summary_headings("Count"), "Operation: name"),
         build=_memory_time_sum,
         tables=_GPU,
     ),
     _copy_report(
         name="cuda_gpu_mem_size_sum",
         doc="CUDA GPU copies and memsets by size",
-        fields=_BYTES,
+        fields=parse_fields(
+            "Total (MB): total_bytes, Count: instances",
+            distribution_headings("bytes", unit="MB"),
+            "Operation: name",
+        ),
         build=_memory_size_sum,
         tables={"gpu_ops": ("kind", "name", "bytes")},
     ),
     _named_report(
         name="cuda_gpu_sum",
         doc="CUDA GPU summary: kernels, copies, memsets and whole graphs",
-        fields=(*summary_fields("Instances"), Field("Category", "category"), Field("Operation", "name")),
+        fields=parse_fields(summary_headings("Instances"), "Category: category, Operation: name"),
         build=_gpu_sum,
         sources=(KERNEL, *MEMORY, GRAPH),
         tables=_GPU,
@@ -216,7 +207,7 @@ REPORTS = (
     _named_report(
         name="cuda_api_gpu_sum",
         doc="CUDA API and GPU summary in one",
-        fields=(*summary_fields("Instances"), Field("Category", "category"), Field("Operation", "name")),
+        fields=parse_fields(summary_headings("Instances"), "Category: category, Operation: name"),
         build=_api_gpu_sum,
         sources=(RUNTIME, KERNEL, *MEMORY, GRAPH),
         tables={"launches": ("name", "dur_ns"), **_GPU},
@@ -226,24 +217,13 @@ REPORTS = (
     Report(
         name="cuda_gpu_trace",
         doc="CUDA GPU trace: every kernel, copy, memset and graph execution",
-        fields=(
-            Field("Start (ns)", "start_ns"),
-            Field("Duration (ns)", "dur_ns"),
-            Field("CorrId", "correlation"),
-            *(Field(f"Grd{axis.upper()}", f"grid_{axis}") for axis in _AXES),
-            *(Field(f"Blk{axis.upper()}", f"block_{axis}") for axis in _AXES),
-            Field("Reg/Trd", "registers"),
-            Field("StcSMem (MB)", "static_shared_memory_bytes", Figure.MEGABYTES),
-            Field("DymSMem (MB)", "dynamic_shared_memory_bytes", Figure.MEGABYTES),
-            Field("Bytes (MB)", "bytes", Figure.MEGABYTES),
-            Field("Throughput (MB/s)", "bytes_per_s", Figure.MEGABYTES),
-            Field("SrcMemKd", "source_memory"),
-            Field("DstMemKd", "destination_memory"),
-            Field("Device", "device_name"),
-            Field("Ctx", "context"),
-            Field("GreenCtx", "green_context"),
-            Field("Strm", "stream"),
-            Field("Name", "name"),
+        fields=parse_fields(
+            "Start (ns): start_ns, Duration (ns): dur_ns, CorrId: correlation",
+            "GrdX: grid_x, GrdY: grid_y, GrdZ: grid_z, BlkX: block_x, BlkY: block_y, BlkZ: block_z",
+            "Reg/Trd: registers, StcSMem (MB): static_shared_memory_bytes",
+            "DymSMem (MB): dynamic_shared_memory_bytes, Bytes (MB): bytes, Throughput (MB/s): bytes_per_s",
+            "SrcMemKd: source_memory, DstMemKd: destination_memory, Device: device_name, Ctx: context",
+            "GreenCtx: green_context, Strm: stream, Name: name",
         ),
         build=_gpu_trace,
         sources=(KERNEL, *MEMORY, GRAPH),

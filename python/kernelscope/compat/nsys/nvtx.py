@@ -15,13 +15,13 @@ from kernelscope.compat.nsys.names import (
     text_keys,
     with_kernel_names,
 )
-from kernelscope.compat.nsys.report import HOST_BY, NVTX, Field, Figure, Question, Report, selected
+from kernelscope.compat.nsys.report import HOST_BY, NVTX, Question, Report, parse_fields, selected
 from kernelscope.compat.nsys.statistics import (
-    distribution_fields,
+    distribution_headings,
     in_buckets,
     ordered_parts,
     spread,
-    summary_fields,
+    summary_headings,
     sums_by_text,
 )
 from kernelscope.trace import Trace
@@ -80,11 +80,11 @@ def _summary(name: str, doc: str, *kinds: str, by_style: bool = False) -> Report
         tied = ["name", *(("style",) * by_style), *question.by]
         yield from sums_by_text(ranges, keys, "dur_ns", finish, ascending=tied)
 
-    styles = (Field("Style", "style"),) if by_style else ()
+    styles = ("Style: style",) * by_style
     return Report(
         name=name,
         doc=doc,
-        fields=(*summary_fields("Instances"), *styles, Field("Range", "name")),
+        fields=parse_fields(summary_headings("Instances"), *styles, "Range: name"),
         build=build,
         sources=(NVTX,),
         tables={"ranges": ("dur_ns", "kind", *TEXT_COLUMNS), "extra_args": ()},
@@ -137,7 +137,7 @@ def _projection_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame
     parents = positions(ranges["row"], ranges["parent_row"])
 
     def shown(chosen: pl.Series) -> pl.DataFrame:
-        return _with_range_numbers(ranges[chosen], chosen, ids, parents).select(_SHOWN)
+        return _with_range_numbers(ranges[chosen], chosen, ids, parents)
 
     yield pl.concat([shown(parents.head(0)), outside], how="diagonal_relaxed")
     for chosen in ordered_parts(ranges["start_ns"]):
@@ -210,11 +210,11 @@ def _kernel_sum(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
     texts = range_text(table)
     order = ["text", "style", "pid", "tid", "total_ns", "name"]
     flags = [False, False, False, False, True, False]
-    yield outside.sort(order, descending=flags, nulls_last=False).select(_KERNELS_SHOWN)
+    yield outside.sort(order, descending=flags, nulls_last=False)
     for chosen in ordered_parts(texts.fill_null("")):
         part = table[chosen].with_columns(pl.col("kernel").cast(pl.String).alias("name"), style=_style())
         part = part.with_columns(texts.gather(chosen).alias("text"))
-        yield part.sort(order, descending=flags, nulls_last=False).select(_KERNELS_SHOWN)
+        yield part.sort(order, descending=flags, nulls_last=False)
 
 
 def _kernels_of(pairs: pl.DataFrame, keys: list[str], kernels: pl.DataFrame) -> pl.DataFrame:
@@ -238,14 +238,6 @@ def _without_range(kernels: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 _BUCKET_RANGES = 1 << 18
-_KERNELS_SHOWN = (
-    "text", "style", "pid", "tid", "name", "ranges", "instances", "total_ns", "mean_ns", "median_ns",
-    "min_ns", "max_ns", "std_ns",
-)  # fmt: skip
-_SHOWN = (
-    "name", "gpu_start_ns", "gpu_span_ns", "start_ns", "dur_ns", "style", "pid", "tid", "launches", "depth",
-    "children", "range_id", "parent_id", "range_stack",
-)  # fmt: skip
 _WORK = ("start_ns", "dur_ns", "launch_row")
 _TABLES = {
     "ranges": ("start_ns", "dur_ns", "kind", *TEXT_COLUMNS),
@@ -254,11 +246,7 @@ _TABLES = {
     "extra_args": (),
     "threads": (),
 }
-_RANGE_NUMBERS = (
-    Field("RangeId", "range_id"),
-    Field("ParentId", "parent_id"),
-    Field("RangeStack", "range_stack"),
-)
+_RANGE_NUMBERS = "RangeId: range_id, ParentId: parent_id, RangeStack: range_stack"
 """The columns of :func:`_with_range_numbers`."""
 
 _gpu_report = partial(Report, sources=(NVTX,), only_launching=True)
@@ -270,19 +258,11 @@ REPORTS = (
     Report(
         name="nvtx_pushpop_trace",
         doc="NVTX push/pop ranges and how they nest",
-        fields=(
-            Field("Start (ns)", "start_ns"),
-            Field("End (ns)", "end_ns"),
-            Field("Duration (ns)", "dur_ns"),
-            Field("DurChild (ns)", "child_ns"),
-            Field("DurNonChild (ns)", "own_ns"),
-            Field("Name", "name"),
-            Field("PID", "pid"),
-            Field("TID", "tid"),
-            Field("Lvl", "depth"),
-            Field("NumChild", "children"),
-            *_RANGE_NUMBERS,
-            Field("NameTree", "name_tree"),
+        fields=parse_fields(
+            "Start (ns): start_ns, End (ns): end_ns, Duration (ns): dur_ns, DurChild (ns): child_ns",
+            "DurNonChild (ns): own_ns, Name: name, PID: pid, TID: tid, Lvl: depth, NumChild: children",
+            _RANGE_NUMBERS,
+            "NameTree: name_tree",
         ),
         build=_push_pop_trace,
         sources=(NVTX,),
@@ -294,17 +274,12 @@ REPORTS = (
     _gpu_report(
         name="nvtx_gpu_proj_sum",
         doc="NVTX ranges projected onto the GPU, by text",
-        fields=(
-            Field("Range", "name"),
-            Field("Style", "style"),
-            Field("Total Proj Time (ns)", "total_ns"),
-            Field("Total Range Time (ns)", "range_ns"),
-            Field("Range Instances", "instances"),
-            *distribution_fields("ns", prefix="Proj "),
-            Field("Total GPU Ops", "launches"),
-            Field("Avg GPU Ops", "mean_launches", Figure.TENTHS),
-            Field("Avg Range Lvl", "mean_depth", Figure.TENTHS),
-            Field("Avg Num Child", "mean_children", Figure.TENTHS),
+        fields=parse_fields(
+            "Range: name, Style: style, Total Proj Time (ns): total_ns, Total Range Time (ns): range_ns",
+            "Range Instances: instances",
+            distribution_headings("ns", prefix="Proj "),
+            "Total GPU Ops: launches, Avg GPU Ops: mean_launches, Avg Range Lvl: mean_depth",
+            "Avg Num Child: mean_children",
         ),
         build=_projection_sum,
         tables=_TABLES,
@@ -313,19 +288,11 @@ REPORTS = (
     _gpu_report(
         name="nvtx_gpu_proj_trace",
         doc="NVTX ranges projected onto the GPU",
-        fields=(
-            Field("Name", "name"),
-            Field("Projected Start (ns)", "gpu_start_ns"),
-            Field("Projected Duration (ns)", "gpu_span_ns"),
-            Field("Orig Start (ns)", "start_ns"),
-            Field("Orig Duration (ns)", "dur_ns"),
-            Field("Style", "style"),
-            Field("PID", "pid"),
-            Field("TID", "tid"),
-            Field("NumGPUOps", "launches"),
-            Field("Lvl", "depth"),
-            Field("NumChild", "children"),
-            *_RANGE_NUMBERS,
+        fields=parse_fields(
+            "Name: name, Projected Start (ns): gpu_start_ns, Projected Duration (ns): gpu_span_ns",
+            "Orig Start (ns): start_ns, Orig Duration (ns): dur_ns, Style: style, PID: pid, TID: tid",
+            "NumGPUOps: launches, Lvl: depth, NumChild: children",
+            _RANGE_NUMBERS,
         ),
         build=_projection_trace,
         tables=_TABLES,
@@ -333,16 +300,11 @@ REPORTS = (
     _gpu_report(
         name="nvtx_kern_sum",
         doc="Kernels by the NVTX ranges around their launch",
-        fields=(
-            Field("NVTX Range", "text"),
-            Field("Style", "style"),
-            Field("PID", "pid"),
-            Field("TID", "tid"),
-            Field("NVTX Inst", "ranges"),
-            Field("Kern Inst", "instances"),
-            Field("Total Time (ns)", "total_ns"),
-            *distribution_fields("ns"),
-            Field("Kernel Name", "name"),
+        fields=parse_fields(
+            "NVTX Range: text, Style: style, PID: pid, TID: tid, NVTX Inst: ranges, Kern Inst: instances",
+            "Total Time (ns): total_ns",
+            distribution_headings("ns"),
+            "Kernel Name: name",
         ),
         build=_kernel_sum,
         tables={**_TABLES, "gpu_ops": ("kind", "name", *_WORK)},

@@ -1,5 +1,6 @@
 """What a report of ``nsys stats`` is: its name, what it reads, its columns, and how it is made."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -32,6 +33,24 @@ class Field:
     heading: str
     column: str
     figure: Figure = Figure.PLAIN
+
+
+# What a heading says of its values; the first that matches counts.
+_FIGURES = {
+    r"\(MB": Figure.MEGABYTES,
+    "XYZ": Figure.TRIPLE,
+    r"%|Avg|Med|StdDev": Figure.TENTHS,
+    "": Figure.PLAIN,
+}
+
+
+def parse_fields(*texts: str) -> tuple[Field, ...]:
+    """The columns of texts such as ``Start (ns): start_ns, Name: name``; a heading says how values look."""
+    pairs = [pair.split(":") for text in texts for pair in text.split(",")]
+    return tuple(
+        Field(heading.strip(), column.strip(), next(f for p, f in _FIGURES.items() if re.search(p, heading)))
+        for heading, column in pairs
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from functools import partial
 import polars as pl
 
 from kernelscope.compat.nsys.api_calls import versioned_name
-from kernelscope.compat.nsys.report import GRAPH, KERNEL, MEMORY, RUNTIME, Field, Figure, Question, Report
+from kernelscope.compat.nsys.report import GRAPH, KERNEL, MEMORY, RUNTIME, Question, Report, parse_fields
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
 
@@ -180,26 +180,12 @@ def _blocking_calls(trace: Trace, question: Question) -> pl.DataFrame:
     return _longest(calls.with_columns(api=versioned_name(calls)), question)
 
 
-_COPY_FIELDS = (
-    Field("Duration (ns)", "dur_ns"),
-    Field("Start (ns)", "start_ns"),
-    Field("Src Kind", "source_memory"),
-    Field("Dst Kind", "destination_memory"),
-    Field("Bytes (MB)", "bytes", Figure.MEGABYTES),
-    Field("PID", "pid"),
-    Field("Device ID", "device"),
-    Field("Context ID", "context"),
-    Field("Green Context ID", "green_context"),
-    Field("Stream ID", "stream"),
-    Field("API Name", "api"),
+_COPY_FIELDS = parse_fields(
+    "Duration (ns): dur_ns, Start (ns): start_ns, Src Kind: source_memory, Dst Kind: destination_memory",
+    "Bytes (MB): bytes, PID: pid, Device ID: device, Context ID: context, Green Context ID: green_context",
+    "Stream ID: stream, API Name: api",
 )
-_PLACE_FIELDS = (
-    Field("Duration (ns)", "dur_ns"),
-    Field("Start (ns)", "start_ns"),
-    Field("PID", "pid"),
-    Field("Device ID", "device"),
-    Field("Context ID", "context"),
-)
+_IDLE = "Duration (ns): dur_ns, Start (ns): start_ns, PID: pid, Device ID: device, Context ID: context"
 _BUSY = {"gpu_ops": (*_PLACE, "start_ns", "dur_ns"), "spans": ("category", "start_ns", "dur_ns")}
 _COPIES = {"gpu_ops": (*_COPY, "kind", "copy_kind", "launch_row"), "launches": ("name", "api_version")}
 
@@ -210,14 +196,14 @@ REPORTS = (
     _idle_rule(
         name="gpu_gaps",
         doc="Times in which a GPU does nothing; gap=MS is the least",
-        fields=(Field("Row#", "number"), *_PLACE_FIELDS),
+        fields=parse_fields("Row#: number", _IDLE),
         build=_gaps,
         arguments=("gap", "rows"),
     ),
     _idle_rule(
         name="gpu_time_util",
         doc="Times in which a GPU is busy for less than threshold=PERCENT; chunks=N is the resolution",
-        fields=(Field("Row#", "number"), Field("In-Use (%)", "busy_pct", Figure.TENTHS), *_PLACE_FIELDS),
+        fields=parse_fields("Row#: number, In-Use (%): busy_pct", _IDLE),
         build=_utilisation,
         arguments=("threshold", "chunks", "rows"),
     ),
@@ -240,11 +226,7 @@ REPORTS = (
     _copy_rule(
         name="cuda_memset_sync",
         doc="Memsets that block the host",
-        fields=tuple(
-            Field("Mem Kind", field.column) if field.column == "destination_memory" else field
-            for field in _COPY_FIELDS
-            if field.column != "source_memory"
-        ),
+        fields=(*_COPY_FIELDS[:2], *parse_fields("Mem Kind: destination_memory"), *_COPY_FIELDS[4:]),
         build=_synchronous_memsets,
         sources=MEMORY[1:],
         kinds=("memset",),
@@ -252,13 +234,7 @@ REPORTS = (
     Report(
         name="cuda_api_sync",
         doc="API calls that wait for the GPU",
-        fields=(
-            Field("Duration (ns)", "dur_ns"),
-            Field("Start (ns)", "start_ns"),
-            Field("PID", "pid"),
-            Field("TID", "tid"),
-            Field("API Name", "api"),
-        ),
+        fields=parse_fields("Duration (ns): dur_ns, Start (ns): start_ns, PID: pid, TID: tid, API Name: api"),
         build=_blocking_calls,
         sources=(RUNTIME,),
         tables={"launches": ("name", "api_version", "start_ns", "dur_ns")},

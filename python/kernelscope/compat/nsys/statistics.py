@@ -9,36 +9,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import polars as pl
 
-from kernelscope.compat.nsys.report import PART_ROWS, Field, Figure
+from kernelscope.compat.nsys.report import PART_ROWS
 
 _SAMPLES_PER_PART = 64
 _MOST_PARTS = 64
 _BUCKET_ROWS = 1 << 20
 
-DISTRIBUTION = (
-    ("Avg", "mean", Figure.TENTHS),
-    ("Med", "median", Figure.TENTHS),
-    ("Min", "min", Figure.PLAIN),
-    ("Max", "max", Figure.PLAIN),
-    ("StdDev", "std", Figure.TENTHS),
-)
 
-
-def summary_fields(count: str) -> tuple[Field, ...]:
+def summary_headings(count: str) -> str:
     """Share, total, count and distribution of durations; ``count`` is the heading of the count."""
-    return (
-        Field("Time (%)", "time_pct", Figure.TENTHS),
-        Field("Total Time (ns)", "total_ns"),
-        Field(count, "instances"),
-        *distribution_fields("ns"),
-    )
+    total = f"Time (%): time_pct, Total Time (ns): total_ns, {count}: instances"
+    return f"{total}, {distribution_headings('ns')}"
 
 
-def distribution_fields(suffix: str, *, prefix: str = "") -> tuple[Field, ...]:
-    """The columns of :func:`distribution` in ns; ``prefix`` begins their headings."""
-    return tuple(
-        Field(f"{prefix}{heading} (ns)", f"{name}_{suffix}", figure) for heading, name, figure in DISTRIBUTION
-    )
+def distribution_headings(suffix: str, *, prefix: str = "", unit: str = "ns") -> str:
+    """The columns of :func:`distribution` for ``parse_fields``; ``prefix`` begins their headings."""
+    names = {"Avg": "mean", "Med": "median", "Min": "min", "Max": "max", "StdDev": "std"}
+    return ", ".join(f"{prefix}{heading} ({unit}): {name}_{suffix}" for heading, name in names.items())
 
 
 def distribution(value: pl.Expr, suffix: str) -> list[pl.Expr]:

@@ -1,10 +1,11 @@
 """Unified memory: what moved, and the page faults that moved it."""
 
+from dataclasses import replace
 from functools import partial
 
 import polars as pl
 
-from kernelscope.compat.nsys.report import MEMORY, Field, Figure, Question, Report
+from kernelscope.compat.nsys.report import MEMORY, Question, Report, parse_fields
 from kernelscope.compat.nsys.statistics import in_order
 from kernelscope.trace import Trace
 
@@ -77,11 +78,9 @@ _TABLES = {
     "spans": ("name", "category", "start_ns", "dur_ns"),
     "extra_args": (),
 }
-_MOVED = (
-    Field("HtoD Migration Size (MB)", "to_device_bytes", Figure.MEGABYTES),
-    Field("DtoH Migration Size (MB)", "to_host_bytes", Figure.MEGABYTES),
-    Field("CPU Page Faults", "cpu_faults"),
-    Field("GPU PageFaults", "gpu_faults"),
+_MOVED = parse_fields(
+    "HtoD Migration Size (MB): to_device_bytes, DtoH Migration Size (MB): to_host_bytes",
+    "CPU Page Faults: cpu_faults, GPU PageFaults: gpu_faults",
 )
 
 _migration_report = partial(
@@ -93,9 +92,9 @@ REPORTS = (
         name="um_sum",
         doc="Unified memory by address: the ten that moved fastest",
         fields=(
-            Field("Virtual Address", "virtual_address"),
+            *parse_fields("Virtual Address: virtual_address"),
             *_MOVED,
-            Field("Migration Throughput (MB/s)", "bytes_per_s", Figure.MEGABYTES),
+            *parse_fields("Migration Throughput (MB/s): bytes_per_s"),
         ),
         build=_sum,
     ),
@@ -103,16 +102,15 @@ REPORTS = (
         name="um_total_sum",
         doc="Unified memory in all",
         fields=(
-            *(Field(f"Total {field.heading}", field.column, field.figure) for field in _MOVED),
-            Field("Minimum Virtual Address", "least"),
-            Field("Maximum Virtual Address", "greatest"),
+            *(replace(field, heading=f"Total {field.heading}") for field in _MOVED),
+            *parse_fields("Minimum Virtual Address: least, Maximum Virtual Address: greatest"),
         ),
         build=_total_sum,
     ),
     Report(
         name="um_cpu_page_faults_sum",
         doc="Page faults of the host, by instruction",
-        fields=(Field("CPU Page Faults", "faults"), Field("CPU Instruction Address", "name")),
+        fields=parse_fields("CPU Page Faults: faults, CPU Instruction Address: name"),
         build=_cpu_faults,
         sources=(_CPU_FAULTS,),
         tables={"spans": ("name", "category")},
