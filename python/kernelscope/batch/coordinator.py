@@ -137,7 +137,8 @@ class _Batch:
         for entry in known.values():
             if entry.outcome == "done":
                 self._holders[entry.run, entry.rank] = entry.source
-                if entry.run == self._run and not self._is_there(entry.source):
+                is_there = entry.source in self._sources or os.path.lexists(entry.source)
+                if entry.run == self._run and not is_there:
                     self._missing.setdefault(entry.bytes, []).append(entry)
         manifest.rewrite(self._lake, known.values())
 
@@ -145,37 +146,29 @@ class _Batch:
         """The sources that must be read, and the memory each will take."""
         waiting: dict[Source, int] = {}
         for source in self._sources.values():
-            peak = self._peak_if_changed(source)
-            if peak is not None:
-                waiting[source] = peak
+            self._prepare(source, waiting)
         return waiting
 
-    def _peak_if_changed(self, source: Source) -> int | None:
-        """The memory that reading a source will take; null if it need not be read or cannot be."""
+    def _prepare(self, source: Source, waiting: dict[Source, int]) -> None:
         try:
             entry = self._unchanged(source)
             if entry is None:
-                return sizing.expected_peak(source)
+                waiting[source] = sizing.expected_peak(source)
         except (KernelscopeError, OSError) as error:
             self.fail(source, error)
-            return None
-        self._finish(RankReport(entry, "unchanged"))
-        return None
-
-    def _is_there(self, source: str) -> bool:
-        return source in self._sources or os.path.lexists(source)
+        else:
+            if entry is not None:
+                self._finish(RankReport(entry, "unchanged"))
 
     def _unchanged(self, source: Source) -> Entry | None:
         """The entry of a source that need not be read again."""
         entry = self._report.entries.get((self._run, source.name)) or self._moved(source)
-        if entry is None or not self._is_as_asked(entry):
+        if entry is None or entry.outcome != "done":
+            return None
+        if (entry.version, dict(entry.options)) != (__version__, self._options):
             return None
         is_same = (entry.bytes, entry.mtime_ns) == (source.bytes, source.mtime_ns)
         return entry if is_same and entry.fingerprint == source.fingerprint() else None
-
-    def _is_as_asked(self, entry: Entry) -> bool:
-        asked = entry.version == __version__ and dict(entry.options) == self._options
-        return asked and entry.outcome == "done"
 
     def _moved(self, source: Source) -> Entry | None:
         """The entry of a source that has the same content and is now here, and not where it was."""
@@ -241,19 +234,9 @@ class _Batch:
 
     def fail(self, source: Source, error: BaseException) -> None:
         """Records that a source could not be read."""
-        entry = Entry(
-            source=source.name,
-            outcome="failed",
-            run=self._run,
-            rank=None,
-            bytes=source.bytes,
-            mtime_ns=source.mtime_ns,
-            fingerprint="",
-            version=__version__,
-            options=self._options,
-            error=str(error) or type(error).__name__,
-            error_kind=type(error).__name__,
-        )
+        kind = type(error).__name__
+        found = {"rank": None, "fingerprint": "", "error": str(error) or kind, "error_kind": kind}
+        entry = source.entry(self._run, self._options, "failed", **found)
         self._forget(entry)
         self._record(RankReport(entry, "failed"))
 

@@ -19,39 +19,14 @@ PARTITIONS: dict[str, pl.DataType] = {"run": pl.String(), "rank": pl.Int64()}
 RANKS = "ranks"
 """Name of the table of ranks."""
 
-_RANK_SCHEMA: dict[str, pl.DataType] = {
-    "run": pl.String(),
-    "rank": pl.Int64(),
-    "base_time_ns": pl.Int64(),
-    "world_size": pl.Int64(),
-    "host": pl.String(),
-    "source": pl.String(),
-    "format": pl.String(),
-}
-
-_MANIFEST_SCHEMA: dict[str, pl.DataType] = {
-    "run": pl.String(),
-    "rank": pl.Int64(),
-    "outcome": pl.String(),
-    "source": pl.String(),
-    "bytes": pl.Int64(),
-    "content_bytes": pl.Int64(),
-    "format": pl.String(),
-    "recorder": pl.String(),
-    "host": pl.String(),
-    "world_size": pl.Int64(),
-    "base_time_ns": pl.Int64(),
-    "rank_from": pl.String(),
-    "first_step": pl.Int64(),
-    "last_step": pl.Int64(),
-    "steps": pl.Int64(),
-    "events": pl.Int64(),
-    "lost": pl.Int64(),
-    "version": pl.String(),
-    "fingerprint": pl.String(),
-    "error": pl.String(),
-    "error_kind": pl.String(),
-}
+_RANK_COLUMNS = "run rank base_time_ns world_size host source format".split()
+_MANIFEST_COLUMNS = (
+    "run rank outcome source bytes content_bytes format recorder host world_size base_time_ns rank_from "
+    "first_step last_step steps events lost version fingerprint error error_kind"
+).split()
+_WHOLE_NUMBERS = frozenset(
+    "rank bytes content_bytes world_size base_time_ns first_step last_step steps events lost".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +50,7 @@ class Lake:
     @property
     def manifest(self) -> pl.DataFrame:
         """A row per source: where it came from, what became of it, and what its trace is about."""
-        return pl.DataFrame([_row(entry) for entry in self.entries], schema=_MANIFEST_SCHEMA, orient="row")
+        return _table(self.entries, _MANIFEST_COLUMNS)
 
     @property
     def runs(self) -> list[str]:
@@ -113,7 +88,8 @@ def scan(lake: str | os.PathLike[str], *, run: str | None = None, ranks: Sequenc
         if rank not in known:
             raise InvalidArgumentError(f"{path} has no rank {rank}; see the manifest for what failed")
     tables = {name: _scan_table(path, name, entries) for name in TABLES}
-    return Lake(path, entries, tables | {RANKS: _ranks(entries)})
+    done = [entry for entry in entries if entry.outcome == "done"]
+    return Lake(path, entries, tables | {RANKS: _table(done, _RANK_COLUMNS).lazy()})
 
 
 def _is_wanted(entry: Entry, lake: Path, run: str | None, ranks: Sequence[int] | None) -> bool:
@@ -142,25 +118,20 @@ def _scan_table(lake: Path, name: str, entries: Sequence[Entry]) -> pl.LazyFrame
     )
 
 
-def _ranks(entries: Sequence[Entry]) -> pl.LazyFrame:
-    rows = [
-        {**entry.meta, "run": entry.run, "rank": entry.rank, "source": entry.source}
-        for entry in entries
-        if entry.outcome == "done"
-    ]
-    return pl.DataFrame(rows, schema=_RANK_SCHEMA, orient="row").lazy()
+def _table(entries: Sequence[Entry], columns: Sequence[str]) -> pl.DataFrame:
+    """A row per entry: what it and the meta data of its trace have of ``columns``."""
+    schema = {name: pl.Int64() if name in _WHOLE_NUMBERS else pl.String() for name in columns}
+    rows = [[_value(entry, name) for name in columns] for entry in entries]
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _row(entry: Entry) -> dict[str, object]:
+def _value(entry: Entry, name: str) -> object:
     steps = entry.steps
-    values = {
-        **{name: getattr(entry, name) for name in _MANIFEST_SCHEMA if hasattr(entry, name)},
-        **{name: entry.meta.get(name) for name in _MANIFEST_SCHEMA if name in entry.meta},
-    }
-    values |= {
+    values: dict[str, object] = {
+        **entry.meta,
         "events": entry.meta.get("seen"),
         "first_step": steps[0] if steps else None,
         "last_step": steps[-1] if steps else None,
         "steps": len(steps),
     }
-    return {name: values.get(name) for name in _MANIFEST_SCHEMA}
+    return values[name] if name in values else getattr(entry, name, None)

@@ -71,9 +71,8 @@ class Entry:
 
 def entry_from(value: Mapping[str, Any]) -> Entry:
     """The entry that ``to_line`` wrote."""
-    fields: dict[str, Any] = dict(value)
-    fields["files"] = {name: (rows, size) for name, (rows, size) in value["files"].items()}
-    fields["steps"] = tuple(value["steps"])
+    files = {name: (rows, size) for name, (rows, size) in value["files"].items()}
+    fields: dict[str, Any] = {**value, "files": files, "steps": tuple(value["steps"])}
     return Entry(**fields)
 
 
@@ -140,13 +139,9 @@ def rewrite(lake: Path, entries: Iterable[Entry]) -> None:
     """Writes all entries anew, in order of run, rank and source."""
     waiting = staging(lake) / MANIFEST
     with waiting.open("w", encoding="utf-8") as file:
-        for entry in sorted(entries, key=_order):
+        for entry in sorted(entries, key=lambda e: (e.run, e.rank is None, e.rank or 0, e.source)):
             file.write(entry.to_line())
     waiting.replace(lake / MANIFEST)
-
-
-def _order(entry: Entry) -> tuple[str, bool, int, str]:
-    return entry.run, entry.rank is None, entry.rank or 0, entry.source
 
 
 def staging(lake: Path) -> Path:

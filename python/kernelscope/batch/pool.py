@@ -7,16 +7,18 @@ processes also outlive a parent that was killed, and need a ``__main__`` that ca
 import contextlib
 import os
 import pickle
+import queue
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
 
 import kernelscope
-from kernelscope.errors import WorkerDiedError
+from kernelscope.errors import InternalError, WorkerDiedError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -78,11 +80,11 @@ class ProcessPool(Executor):
 
 
 class _Worker:
-    """A process that runs ``kernelscope.batch.worker``."""
+    """A process that runs this module."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "kernelscope.batch.worker"],
+            [sys.executable, "-m", "kernelscope.batch.pool"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
@@ -122,3 +124,50 @@ def _cause(status: int) -> str:
     if status < 0:
         return f"the worker died of signal {-status}"
     return f"the worker ended with exit code {status}"
+
+
+def _work() -> None:
+    """Reads functions with their arguments from stdin, and writes what they give to stdout.
+
+    When stdin ends, nobody waits for an answer any more, and the process stops where it is.
+    """
+    # Ctrl-C goes to all processes of a terminal; the one that leads decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(1), "wb")
+    # What a library prints must not come between the answers.
+    os.dup2(2, 1)
+    requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(sys.stdin.buffer, requests), daemon=True).start()
+    while True:
+        fn, args, kwargs = requests.get()
+        answers.write(_answer(fn, args, kwargs))
+        answers.flush()
+
+
+def _receive(pipe: BinaryIO, requests: "queue.SimpleQueue[Any]") -> None:
+    try:
+        while True:
+            requests.put(pickle.load(pipe))
+    except EOFError:
+        # Also in the middle of a trace: the lake may belong to another batch by now.
+        os._exit(0)
+
+
+def _answer(fn: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
+    try:
+        return pickle.dumps((True, fn(*args, **kwargs)))
+    except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the caller
+        return _failure(error)
+
+
+def _failure(error: Exception) -> bytes:
+    try:
+        packed = pickle.dumps((False, error))
+        pickle.loads(packed)
+    except Exception:  # noqa: BLE001 - exceptions of other packages may not survive the journey
+        return pickle.dumps((False, InternalError(f"{type(error).__name__}: {error}")))
+    return packed
+
+
+if __name__ == "__main__":
+    _work()

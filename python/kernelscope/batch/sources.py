@@ -8,13 +8,14 @@ import re
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
+from kernelscope import __version__
 from kernelscope.batch import remote
-from kernelscope.batch.manifest import MANIFEST, staging
+from kernelscope.batch.manifest import MANIFEST, Entry, Outcome, staging
 from kernelscope.errors import InvalidArgumentError, TraceNotFoundError
 
 _TRACES = (".json", ".json.gz", ".json.zst", ".sqlite", ".sql", ".db")
@@ -70,6 +71,11 @@ class Source:
             return self.bytes, remote.fingerprint(self.path)
         now = os.stat(self.path)
         return now.st_size, now.st_mtime_ns
+
+    def entry(self, run: str, options: Mapping[str, Any], outcome: Outcome, **found: Any) -> Entry:
+        """What became of the source, with what was ``found`` in it."""
+        known: dict[str, Any] = {"bytes": self.bytes, "mtime_ns": self.mtime_ns, "version": __version__}
+        return Entry(source=self.name, run=run, options=options, outcome=outcome, **known, **found)
 
     @contextlib.contextmanager
     def local(self, folder: Path) -> Generator[Path]:

@@ -1,5 +1,6 @@
 """What a worker does: one trace into one folder of Parquet files, which nobody sees until it is whole."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -14,7 +15,6 @@ from typing import Any
 
 import polars as pl
 
-from kernelscope import __version__
 from kernelscope.batch.manifest import ENTRY, Entry, staging
 from kernelscope.batch.sources import Source, rank_from_name
 from kernelscope.errors import ChangedWhileReadError, RankUnknownError
@@ -22,7 +22,6 @@ from kernelscope.trace import Trace
 
 RENAMED = {"collectives": {"rank": "group_rank"}}
 """Columns whose names the partitions of a lake take."""
-
 
 ZSTD_LEVEL = 1
 """Of the files: half the time that the usual level 3 takes to write a trace, for files 3 % larger."""
@@ -85,17 +84,13 @@ def _fill(task: Task, folder: Path) -> Entry:
             path=source.path,
         )
     rank, rank_from = _rank(trace, source)
-    entry = Entry(
-        source=source.name,
-        outcome="done",
-        run=task.run,
+    entry = source.entry(
+        task.run,
+        task.options,
+        "done",
         rank=rank,
-        bytes=source.bytes,
-        mtime_ns=source.mtime_ns,
-        fingerprint=fingerprint,
-        version=__version__,
-        options=task.options,
         rank_from=rank_from,
+        fingerprint=fingerprint,
         meta=_describe(trace),
         steps=tuple(trace.steps["step"].drop_nulls().sort().to_list()),
         lost=int(trace.diagnostics.filter(severity="lost")["count"].sum()),
@@ -120,23 +115,15 @@ def _rank(trace: Trace, source: Source) -> tuple[int, str]:
     return rank, "name"
 
 
-def _describe(trace: Trace) -> dict[str, Any]:
-    meta = trace.meta
-    return {
-        "format": meta.format,
-        "compression": meta.compression,
-        "content_bytes": meta.content_bytes,
-        "recorder": meta.recorder,
-        "base_time_ns": meta.base_time_ns,
-        "world_size": meta.world_size,
-        "backend": meta.backend,
-        "host": meta.host,
-        "processes": trace.gpu_ops["pid"].drop_nulls().n_unique(),
-        "versions": dict(meta.versions),
-        "seen": meta.seen,
-        "kept": meta.kept,
-        "dropped": meta.dropped,
-    }
+_DESCRIBED = (
+    "format compression content_bytes recorder base_time_ns world_size backend host seen kept dropped"
+).split()
+
+
+def _describe(trace: "Trace") -> dict[str, Any]:
+    meta = {name: getattr(trace.meta, name) for name in _DESCRIBED}
+    processes = trace.gpu_ops["pid"].drop_nulls().n_unique()
+    return meta | {"versions": dict(trace.meta.versions), "processes": processes}
 
 
 def _write(tables: dict[str, pl.DataFrame], folder: Path) -> dict[str, tuple[int, int]]:
@@ -181,18 +168,14 @@ def _check_space(folder: Path) -> None:
 def _reset_peak() -> None:
     if sys.platform == "linux":
         # 5 sets the high-water mark to the present size; see proc_pid_clear_refs(5).
-        try:
-            with open("/proc/self/clear_refs", "w", encoding="ascii") as control:
-                control.write("5")
-        except OSError:
-            return
+        with contextlib.suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def _peak_bytes() -> int | None:
     """The largest resident size since the last reset; null on other systems."""
     if sys.platform != "linux":
         return None
-    sizes = re.search(
-        r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE
-    )
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    sizes = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
     return int(sizes[1]) * 1024 if sizes else None

@@ -129,9 +129,12 @@ def open_workers(
         raise InvalidArgumentError(f"workers must be at least 1, not {workers}")
     order = sorted(peaks.items(), key=lambda item: (-item[1], item[0].name))
     if scheduler is not None:
-        with _connect(scheduler) as cluster:
-            limit = memory or cluster.memory
-            yield _planned(order, workers or cluster.workers, limit, cluster.executor, cluster)
+        with _connect(scheduler) as client:
+            tasks, total = _capacity(client, scheduler)
+            # A trace is not a pure function of its path: it may have been read before, and changed.
+            pool = _planned(order, workers or tasks, memory or total, client.get_executor(pure=False))
+            pool.is_reachable, pool.address = lambda: client.status == "running", scheduler
+            yield pool
         return
     limit = memory or sizing.default_memory()
     if executor is not None:
@@ -140,7 +143,7 @@ def open_workers(
     count, threads = _processes(order, workers, limit)
     pool = ProcessPool(count, threads=threads)
     try:
-        yield _planned(order, count, limit, pool, threads=threads)
+        yield _planned(order, count, limit, pool, threads)
     except BaseException:
         # Nobody waits for what is running; its folder goes with the staging folder.
         pool.shutdown(wait=False)
@@ -149,21 +152,12 @@ def open_workers(
 
 
 def _planned(
-    order: list[tuple[Source, int]],
-    workers: int,
-    memory: int,
-    executor: Executor,
-    cluster: "_DaskCluster | None" = None,
-    *,
-    threads: int = 1,
+    order: list[tuple[Source, int]], workers: int, memory: int, executor: Executor, threads: int = 1
 ) -> WorkerPool:
     most = memory - (workers - 1) * WORKER_BYTES
     fits = deque((source, peak) for source, peak in order if peak <= most)
     too_large = {source: peak for source, peak in order if peak > most}
-    pool = WorkerPool(executor, workers, threads, memory, fits, too_large)
-    if cluster is not None:
-        pool.is_reachable, pool.address = cluster.is_reachable, cluster.address
-    return pool
+    return WorkerPool(executor, workers, threads, memory, fits, too_large)
 
 
 def _processes(order: list[tuple[Source, int]], workers: int | None, memory: int) -> tuple[int, int]:
@@ -176,26 +170,11 @@ def _processes(order: list[tuple[Source, int]], workers: int | None, memory: int
     return count, max(1, (workers or sizing.cores()) // count) if count == len(order) else 1
 
 
-@dataclass(frozen=True, slots=True)
-class _DaskCluster:
-    """A scheduler that answers: how many tasks its workers do at once, and what memory they have."""
-
-    executor: Executor
-    workers: int
-    memory: int
-    address: str
-    client: Any
-
-    def is_reachable(self) -> bool:
-        """Whether the scheduler answers."""
-        return self.client.status == "running"
-
-
 @contextlib.contextmanager
-def _connect(address: str) -> Generator[_DaskCluster]:
-    """Connects to the scheduler at ``address``, such as ``tcp://10.0.0.1:8786``.
+def _connect(address: str) -> Generator[Any]:
+    """A client of the scheduler at ``address``, such as ``tcp://10.0.0.1:8786``.
 
-    Raises: InvalidArgumentError: Dask is not installed, or the scheduler has no workers.
+    Raises: InvalidArgumentError: Dask is not installed.
         SchedulerLostError: nothing answers there.
     """
     try:
@@ -207,13 +186,16 @@ def _connect(address: str) -> Generator[_DaskCluster]:
     except (OSError, TimeoutError, ValueError) as error:
         raise SchedulerLostError(f"the scheduler {address} does not answer: {error}") from None
     try:
-        workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
-        if not workers:
-            raise InvalidArgumentError(f"the scheduler {address} has no workers; start dask worker {address}")
-        threads = sum(int(worker["nthreads"]) for worker in workers.values())
-        memory = sum(int(worker["memory_limit"] or 0) for worker in workers.values())
-        # A trace is not a pure function of its path: it may have been read before, and changed.
-        yield _DaskCluster(client.get_executor(pure=False), threads, memory or 2**62, address, client)
+        yield client
     finally:
         with contextlib.suppress(OSError, TimeoutError):
             client.close(timeout=1)
+
+
+def _capacity(client: Any, address: str) -> tuple[int, int]:
+    """How many tasks the workers of a scheduler do at once, and what memory they have."""
+    workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+    if not workers:
+        raise InvalidArgumentError(f"the scheduler {address} has no workers; start dask worker {address}")
+    threads = sum(int(worker["nthreads"]) for worker in workers.values())
+    return threads, sum(int(worker["memory_limit"] or 0) for worker in workers.values()) or 2**62
