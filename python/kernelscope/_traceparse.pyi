@@ -173,55 +173,10 @@ class JsonEventWriter:
     def finish(self) -> None:
         """Ends the file."""
 
-class CallCosting:
-    """Divides calls into classes, and gives work to those whose costs count."""
-
-    def __init__(self, calls: Frame) -> None:
-        """Of ``row``, ``parent_row``, ``forward_row``, and as ``0`` ... what classes agree in."""
-
-    def first(self) -> ArrowTable:
-        """``first``, the position of the first call of each class."""
-
-    def rows_where(self, marks: Frame) -> ArrowTable:
-        """``row`` of the calls whose class is ``marked``."""
-
-    def set_apart(self, entries: Frame) -> ArrowTable:
-        """Divides classes by the ``entry`` of some calls (``row``): ``class``, ``entry`` of the new ones."""
-
-    def owners(
-        self, traits: Frame, anchors: Frame | None, *, outermost: bool
-    ) -> tuple[ArrowTable, ArrowTable, ArrowTable]:
-        """The call of each piece of work, the calls that count, and their kinds."""
-
-class WorkCosting:
-    """Divides GPU work into classes of equal pieces."""
-
-    def __init__(self, work: Frame) -> None:
-        """Of ``op``, ``dur_ns``, ``busy_ns``, and ``0`` ... that classes agree in."""
-
-    def first(self) -> ArrowTable:
-        """``first``, the position of the first piece of each class."""
-
-    def pair(self, kinds: Frame, marks: Frame) -> WorkPairs:
-        """Pairs kinds of calls (``kind`` of each) with classes (``cores``, ``math``, ``needs_fewer``)."""
-
-class WorkPairs:
-    """GPU work by pairs of a kind of calls and a class of work."""
-
-    def pairs(self) -> ArrowTable:
-        """The pairs: ``kind``, ``class``, ``cores`` and ``math``."""
-
-    def ops(self) -> ArrowTable:
-        """Of each call ``device_ns``, ``kernels``, ``cores``, ``math`` and ``tensor_core_ns``."""
-
-    def shares(self) -> ArrowTable:
-        """Of each piece of work ``pair`` and ``share``."""
-
-    def figures(self, limits: Frame) -> ArrowTable:
-        """The sums of the work of each pair, by what limits it."""
-
-    def calls(self, groups: Frame, count: int) -> ArrowTable:
-        """In how many calls the work of each of ``count`` groups (``group`` of each pair) is."""
+def cost_owners(
+    calls: Frame, traits: Frame, anchors: Frame | None, outermost: bool
+) -> tuple[ArrowTable, ArrowTable]:
+    """``op`` of each piece of work; ``at``, ``forward`` and ``outer`` of the calls whose costs count."""
 
 def nest_slices(slices: Frame) -> ArrowTable:
     """The interval around each: ``parent_row``; takes ``group``, ``start_ns``, ``dur_ns``, ``row``."""

@@ -15,6 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernelscope import analysis
+from kernelscope.analysis.costs.costed import set_apart
+from kernelscope.analysis.costs.work import TOLERANCE, pair_pieces
+from kernelscope.analysis.grouping import Classes
 from kernelscope.analysis.kernels.kernel_math import kernel_math, rule_of, rules, with_kernel_math
 from kernelscope.errors import InvalidArgumentError
 
@@ -505,3 +508,71 @@ def test_capitals_do_not_matter_where_the_pattern_says_so(change: Callable[[str]
     for _, example, _ in EXAMPLES:
         name = change(example) + end
         assert rule_of(name) is next((rule for rule in rules() if re.search(rule.text, name)), None)
+
+
+Piece = tuple[int, int | None, int]
+PIECES = st.tuples(st.integers(0, 3), st.none() | st.integers(0, 2500), st.integers(0, 2))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(PIECES, min_size=1, max_size=20),
+    st.lists(st.integers(0, 1), min_size=4, max_size=4),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=3, max_size=3),
+    st.data(),
+)
+def test_figures_are_sums_over_the_work_of_a_pair(
+    pieces: list[Piece], kinds: list[int], marks: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    ops, durations, classes = (list(column) for column in zip(*pieces, strict=True))
+    lasts = [duration or 0 for duration in durations]
+    frame = pl.DataFrame(
+        {"op": ops, "of_class": classes, "dur_ns": lasts, "busy_ns": [each / 2 for each in lasts]},
+        schema_overrides={"op": pl.UInt32, "of_class": pl.UInt32},
+    ).with_columns(pl.Series("is_timed", [each is not None for each in durations]))
+    schema = {"cores": pl.UInt8, "math": pl.UInt8}
+    marked = pl.DataFrame(marks, schema, orient="row").with_columns(needs_fewer=pl.lit(value=False))
+    found = pair_pieces(frame.with_row_index("at"), pl.Series(kinds, dtype=pl.UInt32), marked)
+    count = found.pairs.height
+    limits = st.lists(st.none() | st.floats(0, 5000), min_size=count, max_size=count)
+    least = pl.Series(data.draw(limits), dtype=pl.Float64)
+    of_pairs = pl.DataFrame({"least_ns": least, "compute_ns": least, "memory_ns": least / 2})
+    figures = found.figures(
+        of_pairs.with_columns(through_ns=pl.lit(None, pl.Float64), is_estimate=pl.lit(value=False))
+    )
+    of_op = {op: [at for at, other in enumerate(ops) if other == op] for op in ops}
+    total = {op: sum(lasts[at] for at in own) for op, own in of_op.items()}
+    first_longest = lambda places: min(places, key=lambda at: (-lasts[at], at), default=None)  # noqa: E731
+
+    def traits(at: int) -> tuple[int, int, int, int]:
+        own = of_op[ops[at]]
+        told = first_longest([other for other in own if marks[classes[other]][1]])
+        cores = max(marks[classes[other]][0] for other in own)
+        return kinds[ops[at]], classes[at], cores, 0 if told is None else marks[classes[told]][1]
+
+    def share(at: int) -> float:
+        return lasts[at] / total[ops[at]] if total[ops[at]] else 1 / len(of_op[ops[at]])
+
+    pairs = found.pairs.rows()
+    for pair, row in zip(pairs, figures.iter_rows(named=True), strict=True):
+        members = [at for at in range(len(pieces)) if traits(at) == pair]
+        limit = least[pairs.index(pair)]
+        assert (row["pieces"], row["device_ns"]) == (len(members), sum(lasts[at] for at in members))
+        assert row["is_timed"] == any(durations[at] is not None for at in members)
+        assert row["shares"] == pytest.approx(sum(map(share, members)))
+        saved = [max(lasts[at] / 2 - limit * share(at), 0) for at in members if limit is not None]
+        assert row["saveable_ns"] == pytest.approx(sum(saved))
+        assert (row["longest_at"], row["longest_ns"]) == (at := first_longest(members), lasts[at])
+        over = [at for at in members if limit is not None and limit > TOLERANCE * total[ops[at]]]
+        assert row["flagged_at"] == first_longest(over)
+    assert found.pieces["pair"].to_list() == [pairs.index(traits(at)) for at in range(len(pieces))]
+    calls = [len({op for op, other in zip(ops, classes, strict=True) if other == each}) for each in range(3)]
+    assert found.calls(found.pairs["class"], 3).to_list() == calls
+
+
+def test_calls_are_set_apart_by_their_class_and_last_entry() -> None:
+    places = pl.Series([0, 2, 3, 2, 4, None], dtype=pl.UInt32)
+    classes = Classes(pl.Series([0, 1, 0, 1, 1, 2], dtype=pl.UInt32), pl.DataFrame({"name": ["a", "b", "c"]}))
+    apart = set_apart(classes, places, pl.Series([7, 8, 7, 9, 7, 7], dtype=pl.UInt32))
+    assert apart.keys[apart.of].rows() == [("a", 7), ("b", 0), ("a", 9), ("b", 7), ("b", 7), ("c", 0)]
+    assert apart.keys.height == 5

@@ -88,15 +88,6 @@ impl Numbering {
     }
 }
 
-/// The class of each row and the first row of each class: rows of a class agree in the columns `0`, `1` ...
-pub fn classes_of(frame: &Frame) -> Result<(Vec<u32>, Vec<u32>)> {
-    let names: Vec<String> =
-        (0_u32..).map(|number| number.to_string()).take_while(|name| frame.has(name)).collect();
-    let mut numbering = Numbering::default();
-    let of = numbering.add(frame, names.iter().map(String::as_str))?;
-    Ok((of, numbering.first))
-}
-
 /// The class of each row, `class`, and the first row of each class, `first`: rows of a class agree in all
 /// columns.
 pub fn divide_rows(frame: &Frame) -> Result<(RecordBatch, RecordBatch)> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use framekernels::{call_tree, costing, interval, memory, projection, timeline};
+use framekernels::{call_tree, interval, memory, projection, timeline};
 use pyo3::prelude::*;
 
 use crate::frame::{ArrowTable, Frame, answer, answer_watched, run};
@@ -206,88 +206,6 @@ impl AllocatorRecords {
 
     fn alive(&self, py: Python<'_>) -> PyResult<ArrowTable> {
         answer(py, || self.0.alive())
-    }
-}
-
-/// See `framekernels::costing::CallCosting`.
-#[pyclass(module = "kernelscope._traceparse")]
-pub(crate) struct CallCosting(costing::CallCosting);
-
-#[pymethods]
-impl CallCosting {
-    #[new]
-    fn new(py: Python<'_>, calls: Frame) -> PyResult<Self> {
-        run(py, || costing::CallCosting::new(calls.0)).map(Self)
-    }
-
-    fn first(&self, py: Python<'_>) -> PyResult<ArrowTable> {
-        answer(py, || self.0.first())
-    }
-
-    fn rows_where(&self, py: Python<'_>, marks: Frame) -> PyResult<ArrowTable> {
-        answer(py, || self.0.rows_where(&marks))
-    }
-
-    fn set_apart(&mut self, py: Python<'_>, entries: Frame) -> PyResult<ArrowTable> {
-        answer(py, || self.0.set_apart(&entries))
-    }
-
-    #[pyo3(signature = (traits, anchors, *, outermost))]
-    fn owners(
-        &self,
-        py: Python<'_>,
-        traits: Frame,
-        anchors: Option<Frame>,
-        outermost: bool,
-    ) -> PyResult<(ArrowTable, ArrowTable, ArrowTable)> {
-        answer(py, || self.0.owners(&traits, anchors.as_deref(), outermost))
-    }
-}
-
-/// See `framekernels::costing::WorkCosting`.
-#[pyclass(frozen, module = "kernelscope._traceparse")]
-pub(crate) struct WorkCosting(costing::WorkCosting);
-
-#[pymethods]
-impl WorkCosting {
-    #[new]
-    fn new(py: Python<'_>, work: Frame) -> PyResult<Self> {
-        run(py, || costing::WorkCosting::new(&work)).map(Self)
-    }
-
-    fn first(&self, py: Python<'_>) -> PyResult<ArrowTable> {
-        answer(py, || self.0.first())
-    }
-
-    fn pair(&self, py: Python<'_>, kinds: Frame, marks: Frame) -> PyResult<WorkPairs> {
-        run(py, || self.0.pair(&kinds, &marks)).map(WorkPairs)
-    }
-}
-
-/// See `framekernels::costing::WorkPairs`.
-#[pyclass(frozen, module = "kernelscope._traceparse")]
-pub(crate) struct WorkPairs(costing::WorkPairs);
-
-#[pymethods]
-impl WorkPairs {
-    fn pairs(&self, py: Python<'_>) -> PyResult<ArrowTable> {
-        answer(py, || self.0.pairs())
-    }
-
-    fn ops(&self, py: Python<'_>) -> PyResult<ArrowTable> {
-        answer(py, || self.0.ops())
-    }
-
-    fn shares(&self, py: Python<'_>) -> PyResult<ArrowTable> {
-        answer(py, || self.0.shares())
-    }
-
-    fn figures(&self, py: Python<'_>, limits: Frame) -> PyResult<ArrowTable> {
-        answer(py, || self.0.figures(&limits))
-    }
-
-    fn calls(&self, py: Python<'_>, groups: Frame, count: usize) -> PyResult<ArrowTable> {
-        answer(py, || self.0.calls(&groups, count))
     }
 }
 

@@ -16,10 +16,7 @@ mod watch;
 #[pyo3::pymodule]
 mod _traceparse {
     #[pymodule_export]
-    use super::classes::{
-        AllocatorRecords, CallCosting, CallTree, Intervals, RangeProjector, TimelineIndex, WorkCosting,
-        WorkPairs,
-    };
+    use super::classes::{AllocatorRecords, CallTree, Intervals, RangeProjector, TimelineIndex};
     #[pymodule_export]
     use super::demo::{demo_layouts, write_demo, write_demo_database};
     #[pymodule_export]
@@ -32,9 +29,9 @@ mod _traceparse {
     use super::frame::ArrowTable;
     #[pymodule_export]
     use super::passes::{
-        align_events, attribute_windows, call_members, covered_calls, depth_changes, divide_rows, find_rows,
-        fold_paths, innermost_slices, labelled_paths, longest_spans, marked_parents, nest_slices, path_texts,
-        slice_lineage,
+        align_events, attribute_windows, call_members, cost_owners, covered_calls, depth_changes,
+        divide_rows, find_rows, fold_paths, innermost_slices, labelled_paths, longest_spans, marked_parents,
+        nest_slices, path_texts, slice_lineage,
     };
     #[pymodule_export]
     use super::reading::{RawTrace, read};

@@ -1,6 +1,6 @@
 //! Signatures of the passes of `framekernels`, which documents each under the same name.
 
-use framekernels::{call_tree, comparison, interval, numbering};
+use framekernels::{call_tree, comparison, costing, interval, numbering};
 use pyo3::prelude::*;
 
 use crate::frame::{ArrowTable, Frame, answer, answer_watched, run};
@@ -116,4 +116,15 @@ pub(crate) fn attribute_windows(
 #[pyfunction]
 pub(crate) fn align_events(py: Python<'_>, a: Frame, b: Frame, levels: Vec<String>) -> PyResult<ArrowTable> {
     answer_watched(py, move || comparison::align_events(&a, &b, &levels))
+}
+
+#[pyfunction]
+pub(crate) fn cost_owners(
+    py: Python<'_>,
+    calls: Frame,
+    traits: Frame,
+    anchors: Option<Frame>,
+    outermost: bool,
+) -> PyResult<(ArrowTable, ArrowTable)> {
+    answer(py, || costing::cost_owners(&calls, &traits, anchors.as_deref(), outermost))
 }

@@ -1,12 +1,11 @@
-//! Owners and figures against loops that are plainly right.
+//! Owners against loops that are plainly right.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::frames::set_apart;
-use super::{Calls, Limits, Marks, Owned, Owner, Pairs, Traits, UNTIMED, Work};
+use super::{Calls, Owned, Owner, Traits};
 use crate::call_tree::{Forest, NONE};
 
 /// Calls of which each lies in an earlier one or in none, with forwards, classes, and traits of these.
@@ -143,79 +142,4 @@ proptest! {
         prop_assert_eq!(owned.calls.iter().map(|owner| owner.call).collect::<Vec<_>>(), expected);
         prop_assert!(owned.of_work.is_empty() && owned.outer.iter().all(|&outer| outer == NONE));
     }
-
-    #[test]
-    fn figures_are_sums_over_the_work_of_a_pair(
-        pieces in vec((prop_oneof![1 => Just(NONE), 3 => 0..4_u32], prop::option::of(0..2500_i64), 0..3_u32), 0..20),
-        kinds in vec(0..2_u32, 4),
-        marks in vec((0..3_u8, 0..3_u8, any::<bool>()), 3),
-        least in vec(prop_oneof![Just(f64::NAN), 0.0..5000.0], 24),
-    ) {
-        let pieces = &pieces;
-        let marks: Vec<Marks> =
-            marks.into_iter().map(|(cores, math, needs_fewer)| Marks { cores, math, needs_fewer }).collect();
-        let work = Work {
-            ops: pieces.iter().map(|p| p.0).collect(),
-            durations: pieces.iter().map(|p| p.1.unwrap_or(UNTIMED)).collect(),
-            busy: pieces.iter().map(|p| p.1.unwrap_or(0) as f64 / 2.0).collect(),
-            classes: pieces.iter().map(|p| p.2).collect(),
-        };
-        let pairs = Pairs::new(&work, &kinds, &marks);
-        let limits: Vec<Limits> = least.iter().map(|&least_ns| Limits {
-            least_ns, compute_ns: least_ns, memory_ns: least_ns / 2.0, through_ns: f64::NAN, is_estimate: false,
-        }).collect();
-        let figures = pairs.figures(&work, &limits);
-        let length = |at: usize| pieces[at].1.unwrap_or(0);
-        let of_op = |op: u32| (0..pieces.len()).filter(move |&at| pieces[at].0 == op);
-        let cores = |op: u32| of_op(op).map(|at| marks[pieces[at].2 as usize].cores).max().unwrap();
-        let math = |op: u32| {
-            let known = of_op(op).filter(|&at| marks[pieces[at].2 as usize].math > 0);
-            known.min_by_key(|&at| (-length(at), at)).map_or(0, |at| marks[pieces[at].2 as usize].math)
-        };
-        let total = |op: u32| of_op(op).map(length).sum::<i64>();
-        let share = |at: usize| match total(pieces[at].0) {
-            0 => 1.0 / of_op(pieces[at].0).count() as f64,
-            total => length(at) as f64 / total as f64,
-        };
-        let mut seen = 0;
-        for (number, pair) in (0_u32..).zip(pairs.pairs()) {
-            let members: Vec<usize> = (0..pieces.len()).filter(|&at| {
-                let (op, class) = (pieces[at].0, pieces[at].2);
-                op != NONE && class == pair.class && kinds[op as usize] == pair.kind
-                    && cores(op) == pair.cores && math(op) == pair.math
-            }).collect();
-            seen += members.len();
-            prop_assert!(members.iter().all(|&at| pairs.of_work()[at] == number));
-            let (sums, least) = (figures[number as usize], limits[number as usize].least_ns);
-            let sum = |of: &dyn Fn(usize) -> f64| members.iter().map(|&at| of(at)).sum::<f64>();
-            prop_assert_eq!(sums.pieces as usize, members.len());
-            prop_assert_eq!(sums.timed as usize, members.iter().filter(|&&at| pieces[at].1.is_some()).count());
-            prop_assert_eq!(sums.device_ns, members.iter().map(|&at| length(at)).sum::<i64>());
-            prop_assert!((sums.shares - sum(&share)).abs() < 1e-9);
-            let saved = |at: usize| (work.busy[at] - least * share(at)).max(0.0);
-            let saveable = if least.is_nan() { 0.0 } else { sum(&saved) };
-            prop_assert!((sums.saveable_ns - saveable).abs() < 1e-6);
-            let longest = members.iter().map(|&at| (length(at), at as u32)).min_by_key(|l| (-l.0, l.1));
-            prop_assert_eq!(sums.longest, longest);
-            let over = |at: &&usize| least > super::work::TOLERANCE * total(pieces[**at].0) as f64;
-            let flagged = members.iter().filter(over).map(|&at| (length(at), at as u32)).min_by_key(|l| (-l.0, l.1));
-            prop_assert_eq!(sums.flagged.map(|f| (f.0, f.1)), flagged);
-        }
-        prop_assert_eq!(seen, pieces.iter().filter(|p| p.0 != NONE).count());
-        let groups: Vec<u32> = pairs.pairs().iter().map(|pair| pair.class).collect();
-        let calls = pairs.calls(&work, &groups, 3);
-        for (class, calls) in (0_u32..).zip(calls) {
-            let ops: BTreeSet<u32> =
-                pieces.iter().filter(|p| p.2 == class && p.0 != NONE).map(|p| p.0).collect();
-            prop_assert_eq!(calls as usize, ops.len());
-        }
-    }
-}
-
-#[test]
-fn rows_are_set_apart_by_their_class_and_last_mark() {
-    let mut of = [0, 1, 0, 1, 1, 2];
-    let apart = set_apart(&mut of, 3, [(0, 7), (2, 8), (3, 7), (2, 7), (4, 7), (9, 7)].into_iter());
-    assert_eq!(of, [3, 1, 3, 5, 5, 2]);
-    assert_eq!(apart, [(0, 7), (0, 8), (1, 7)]);
 }

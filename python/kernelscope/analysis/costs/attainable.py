@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from kernelscope.analysis.costs.limits import TOLERANCE, LimitedWork, limited_work, refined
+from kernelscope.analysis.costs.limits import LimitedWork, limited_work, refined
 from kernelscope.analysis.costs.unique_costs import FIGURES
+from kernelscope.analysis.costs.work import TOLERANCE
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.costs import ConventionName
 from kernelscope.trace import Trace
@@ -73,8 +74,7 @@ def summed(trace: Trace, work: LimitedWork, by: str | Sequence[str]) -> pl.DataF
 
 def _calls(work: LimitedWork, groups: pl.Series, count: int) -> pl.Series:
     """In how many operators the work of each group is."""
-    of_pairs = groups.cast(pl.UInt32).alias("group").to_frame()
-    return pl.DataFrame(work.pairs.calls(of_pairs, count))["calls"]
+    return work.pairs.calls(groups, count)
 
 
 def _finished(table: pl.DataFrame, columns: list[str]) -> pl.DataFrame:

@@ -13,7 +13,7 @@ import polars as pl
 from kernelscope import _traceparse
 from kernelscope.analysis.costs.hints import find_external_hints
 from kernelscope.analysis.costs.unique_costs import FIGURES, INPUTS, class_costs, operator_calls
-from kernelscope.analysis.grouping import taken
+from kernelscope.analysis.grouping import Classes, classes_of, positions, taken
 from kernelscope.costs import ConventionName, Cost, find_dtype
 from kernelscope.costs.through_forward import FAMILIES, gradient_cost
 from kernelscope.memo import per_trace
@@ -64,27 +64,38 @@ def cost_operators(trace: Trace, anchors: pl.Series | None, *, convention: Conve
     Raises: KeyError: there is no such convention.
     """
     calls = operator_calls(trace)
-    kept = [name for name in ("name", *INPUTS) if calls[name].null_count() < calls.height]
-    links = [name for name in ("forward_row",) if calls[name].null_count() < calls.height]
-    codes = calls.select(
-        "row", "parent_row", *links, **{str(at): pl.col(name).to_physical() for at, name in enumerate(kept)}
-    )
-    costing = _traceparse.CallCosting(codes)
-    representatives = calls.select("name", *INPUTS)[taken(costing.first(), "first")]
-    external_hints, entries = find_external_hints(trace, calls, representatives, costing)
-    if entries.height:
-        apart = pl.DataFrame(costing.set_apart(entries))
-        representatives = pl.concat(
-            [representatives, representatives[apart["class"]].with_columns(apart["entry"])], how="diagonal"
-        )
-    costs = class_costs(representatives, convention=convention, external_hints=external_hints)
+    links = ["forward_row"] if calls["forward_row"].null_count() < calls.height else []
+    classes = classes_of(calls.select("name", *INPUTS))
+    external_hints, entries = find_external_hints(trace, calls, classes)
+    classes = set_apart(classes, positions(calls["row"], entries["row"]), entries["entry"])
+    costs = class_costs(classes.keys, convention=convention, external_hints=external_hints)
+    linked = calls.select("row", "parent_row", *links, classes.of.alias("class"))
     launched = None if anchors is None else anchors.alias("anchor").to_frame()
-    work, ops, kinds = costing.owners(_traits(costs), launched, outermost=convention in _OUTERMOST)
-    of_kinds = _costs_of_kinds(costs, pl.DataFrame(kinds))
-    counted = pl.DataFrame(ops).rename({"row": "op_row"})
+    work, owners = _traceparse.cost_owners(linked, _traits(costs), launched, convention in _OUTERMOST)
+    owned = pl.DataFrame(owners)
+    kinds = classes_of(
+        pl.DataFrame(
+            {"class": classes.of.gather(owned["at"]), "forward_class": classes.of.gather(owned["forward"])}
+        )
+    )
+    of_kinds = _costs_of_kinds(costs, kinds.keys)
+    counted = owned.select(calls["row"].gather(owned["at"]).alias("op_row"), kinds.of.alias("kind"), "outer")
     if convention == "kernelscope":
         counted, of_kinds = _net(counted, of_kinds)
-    return Costed(counted.drop("outer"), of_kinds.drop("composite"), pl.DataFrame(work)["op"])
+    return Costed(counted.drop("outer"), of_kinds.drop("composite"), taken(work, "op"))
+
+
+def set_apart(classes: Classes, places: pl.Series, entries: pl.Series) -> Classes:
+    """Divides classes of calls by the entries of those at some ``places``: the keys get the column ``entry``.
+
+    A call without an entry has 0; of a call that comes several times the last entry counts.
+    """
+    known = places.is_not_null()
+    entry = pl.repeat(0, classes.of.len(), dtype=pl.UInt32, eager=True)
+    entry = entry.scatter(places.filter(known), entries.filter(known))
+    divided = classes_of(pl.DataFrame({"class": classes.of, "entry": entry}))
+    keys = classes.keys[divided.keys["class"]].with_columns(divided.keys["entry"])
+    return Classes(divided.of, keys)
 
 
 def _traits(costs: pl.DataFrame) -> pl.DataFrame:

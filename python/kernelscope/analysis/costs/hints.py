@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from kernelscope import _traceparse
 from kernelscope.analysis.costs.launch_sizes import attention_lengths, expert_sizes, list_dtype
-from kernelscope.analysis.grouping import as_text, classes_of, positions, taken
+from kernelscope.analysis.grouping import Classes, as_text, classes_of, positions
 from kernelscope.costs import find_dtype
 from kernelscope.costs.bind import shape_of_input
 from kernelscope.trace import Trace
@@ -43,20 +42,19 @@ class _Register:
 
 
 def find_external_hints(
-    trace: Trace, calls: pl.DataFrame, representatives: pl.DataFrame, costing: _traceparse.CallCosting
+    trace: Trace, calls: pl.DataFrame, classes: Classes
 ) -> tuple[Mapping[int, ExternalHints], pl.DataFrame]:
     """What other records say of ``calls``: the distinct entries by number, and the calls that have one.
 
-    ``representatives`` has one of each class of calls that are equal in name and inputs, which are those of
-    ``costing``.
+    ``classes`` are those of calls that are equal in name and inputs.
 
     Columns: of the calls, ``row`` and ``entry``. Of a call that comes several times the last entry counts.
     """
-    register = _Register()
+    register, representatives = _Register(), classes.keys
     found = [
         _of_gradients(calls, register),
         _of_parents(calls, representatives, register),
-        _of_lists(trace, representatives, costing, register),
+        _of_lists(trace, calls, classes, register),
         _of_launches(trace, calls, representatives, register),
         _of_collectives(trace, register),
     ]
@@ -124,15 +122,13 @@ def _of_parents(calls: pl.DataFrame, representatives: pl.DataFrame, register: _R
     return pl.concat(frames) if frames else _frame([], [])
 
 
-def _of_lists(
-    trace: Trace, representatives: pl.DataFrame, costing: _traceparse.CallCosting, register: _Register
-) -> pl.DataFrame:
+def _of_lists(trace: Trace, calls: pl.DataFrame, classes: Classes, register: _Register) -> pl.DataFrame:
     """The element type of tensor lists stands in the names of the kernels that work on them."""
     has_list = pl.col("input_types").cast(pl.String).str.contains("TensorList", literal=True)
-    takes_list = representatives.select(marked=has_list.fill_null(value=False))
-    if not takes_list["marked"].any():
+    takes_list = classes.keys.select(has_list.fill_null(value=False)).to_series()
+    if not takes_list.any():
         return _frame([], [])
-    rows = taken(costing.rows_where(takes_list), "row")
+    rows = calls["row"].filter(classes.spread(takes_list))
     kernels = trace.gpu_ops.select("name", "op_row", "dur_ns").filter(pl.col("op_row").is_in(rows.implode()))
     names = kernels["name"].unique().drop_nulls()
     dtypes = [list_dtype(text) for text in names.cast(pl.String)]

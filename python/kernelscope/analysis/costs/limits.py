@@ -5,11 +5,10 @@ from typing import NamedTuple
 
 import polars as pl
 
-from kernelscope import _traceparse
 from kernelscope.analysis.costs.costed import Costed, costed_trace
 from kernelscope.analysis.costs.peaks import DevicePeaks, device_peaks, with_peaks
-from kernelscope.analysis.costs.table import CostedWork
 from kernelscope.analysis.costs.unique_costs import FIGURES, INPUTS, operator_calls
+from kernelscope.analysis.costs.work import CostedWork, PairedWork
 from kernelscope.costs import ConventionName
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
@@ -33,7 +32,7 @@ class LimitedWork(NamedTuple):
     costed: Costed
     work: CostedWork
     devices: list[DevicePeaks]
-    pairs: _traceparse.WorkPairs
+    pairs: PairedWork
     table: pl.DataFrame
 
 
@@ -59,7 +58,7 @@ def _limited_trace(
 
 def _limited(costed: Costed, work: CostedWork, devices: list[DevicePeaks]) -> LimitedWork:
     pairs = work.paired(costed.ops["kind"])
-    found = work.labelled(pl.DataFrame(pairs.pairs())).rename({"kind": "of_kind", "class": "of_class"})
+    found = work.labelled(pairs.pairs).rename({"kind": "of_kind", "class": "of_class"})
     kinds = costed.kinds.rename({column: f"op_{column}" for column in FIGURES})
     parts = (kinds[found["of_kind"]], work.classes[found["of_class"]], found.drop("of_class"))
     table = with_peaks(pl.concat(parts, how="horizontal"), devices)
@@ -78,8 +77,7 @@ def _limited(costed: Costed, work: CostedWork, devices: list[DevicePeaks]) -> Li
         through_ns="_through_ns",
         is_estimate=(pl.col("status") == "estimate").fill_null(value=False),
     )
-    figures = pl.DataFrame(pairs.figures(limits))
-    return LimitedWork(costed, work, devices, pairs, _summed_by_pair(table, figures))
+    return LimitedWork(costed, work, devices, pairs, _summed_by_pair(table, pairs.figures(limits)))
 
 
 def _bounded(table: pl.DataFrame) -> pl.DataFrame:
@@ -125,16 +123,12 @@ def work_rows(trace: Trace, work: LimitedWork) -> pl.DataFrame:
 
     Columns: ``row``, ``op_row``, ``step``, ``dur_ns``, ``flops`` and ``attainable_ns``, both as float64.
     """
-    rows = work.costed.ops["op_row"].gather(work.costed.work)
-    pieces = trace.gpu_ops.select("row", "step", "dur_ns").with_columns(
-        *pl.DataFrame(work.pairs.shares()), op_row=rows
-    )
-    pieces = pieces.filter(pl.col("pair").is_not_null())
-    flops = work.table["op_flops"].gather(pieces["pair"])
-    least = work.table["op_least_ns"].gather(pieces["pair"])
-    return pieces.select(
-        "row", "op_row", "step", "dur_ns",
-        flops=flops * pl.col("share"), attainable_ns=least * pl.col("share"),
+    pieces = work.pairs.pieces
+    of_pair = work.table.select(pl.col("op_flops", "op_least_ns").gather(pieces["pair"]))
+    return trace.gpu_ops.select("row", "step", "dur_ns")[pieces["at"]].select(
+        "row", work.costed.ops["op_row"].gather(pieces["op"]), "step", "dur_ns",
+        flops=of_pair["op_flops"] * pieces["share"],
+        attainable_ns=of_pair["op_least_ns"] * pieces["share"],
     )  # fmt: skip
 
 
@@ -166,9 +160,6 @@ def refined(trace: Trace, work: LimitedWork, columns: list[str]) -> LimitedWork:
     costed = Costed(ops.select("op_row", kind="refined"), kinds, work.costed.work)
     return _limited(costed, work.work, work.devices)
 
-
-TOLERANCE = 1.05
-"""How far above a peak a figure may lie: clocks above the stated one, and rounding."""
 
 _REASONS = {
     1: "part of what it reads and writes stays in L2",

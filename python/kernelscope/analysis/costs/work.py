@@ -1,0 +1,185 @@
+"""GPU work by the kinds of the operators that it counts for, and by what is asked of the work itself."""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import polars as pl
+
+from kernelscope.analysis.costs.costed import Costed
+from kernelscope.analysis.gpu.work import GpuWork
+from kernelscope.analysis.grouping import classes_of, sum_by_group
+from kernelscope.analysis.kernels.kernel_math import with_kernel_math
+from kernelscope.trace import Trace
+
+# Algorithms that need fewer multiply-adds than the direct product that is counted.
+_FEWER = r"(?i)winograd|fft|gcgemm|cgemm|strassen"
+
+TOLERANCE = 1.05
+"""How far above a peak a figure may lie: clocks above the stated one, and rounding."""
+# The coarsest unit of recorders.
+_TICK_NS = 1_000
+
+
+class PairedWork(NamedTuple):
+    """GPU work by pairs of a kind of operators and a class of work.
+
+    ``pairs``: ``kind``, ``class``, and the operators' ``cores`` (whether their work used tensor cores: 2 yes,
+    1 unknown, 0 no) and ``math`` (the type of their longest work of which it is known, 0 for none).
+    ``ops``, a row per operator: ``device_ns``, ``kernels``, ``tensor_core_ns``, ``cores``, ``math``,
+    ``needs_fewer``. ``pieces``, a row per piece of an operator's work: ``at`` (its position), ``op`` and
+    ``pair`` (positions in the others), ``dur_ns``, ``is_timed``, ``busy_ns``, ``share`` (in the work of its
+    operator: in proportion to the time, or equal where that is 0).
+    """
+
+    pairs: pl.DataFrame
+    ops: pl.DataFrame
+    pieces: pl.DataFrame
+
+    def figures(self, limits: pl.DataFrame) -> pl.DataFrame:
+        """The sums of the work of each pair; what is not known of its limits is null.
+
+        Columns: of ``limits``, a row per pair, needs ``least_ns`` (the least time), ``compute_ns`` (by the
+            operations), ``memory_ns`` (by the bytes), ``through_ns`` (by those that the L2 cannot hold) and
+            ``is_estimate``, all as if a piece had the whole work of its operator. Gives ``pieces``,
+            ``is_timed`` (any is), ``device_ns``, ``shares``, ``tensor_core_ns``, ``saveable_ns`` (of the busy
+            time beyond the least time); ``longest_ns`` and ``longest_at`` of the longest piece, and
+            ``flagged_ns``, ``flagged_at`` and ``reason`` of the longest that seems to reach more than a peak.
+        Order: by pair.
+        """
+        limits = limits.with_columns(pl.col(pl.Float64).fill_nan(None))
+        pieces = self.pieces.hstack(limits[self.pieces["pair"]])
+        pieces = pieces.hstack(self.ops[pieces["op"]].rename({"device_ns": "op_ns"}).drop("cores", "math"))
+        saveable = (pl.col("busy_ns") - pl.col("least_ns") * pl.col("share")).clip(0)
+        pieces = pieces.select(
+            "at", "pair", "dur_ns", "is_timed", "share",
+            saveable_ns=saveable.fill_null(0.0),
+            tensor_core_ns=pl.col("tensor_core_ns") * pl.col("share"),
+            reason=pl.when(pl.col("least_ns").is_not_null()).then(_reason()),
+        )  # fmt: skip
+        sums = pieces.group_by("pair").agg(
+            pieces=pl.len().cast(pl.Int64),
+            is_timed=pl.col("is_timed").any(),
+            device_ns=pl.col("dur_ns").sum(),
+            shares=pl.col("share").sum(),
+            tensor_core_ns=pl.col("tensor_core_ns").sum(),
+            saveable_ns=pl.col("saveable_ns").sum(),
+        )
+        longest = _first_longest(pieces, "pair").select("pair", longest_ns="dur_ns", longest_at="at")
+        flagged = _first_longest(pieces.filter(pl.col("reason").is_not_null()), "pair")
+        flagged = flagged.select("pair", "reason", flagged_ns="dur_ns", flagged_at="at")
+        return sums.join(longest, on="pair").join(flagged, on="pair", how="left").sort("pair").drop("pair")
+
+    def calls(self, groups: pl.Series, count: int) -> pl.Series:
+        """In how many operators the work of each of ``count`` groups is; ``groups`` has that of each pair."""
+        found = self.pieces.select("op", group=groups.gather(self.pieces["pair"])).unique()
+        return sum_by_group(found["group"], found["op"], count)["rows"]
+
+
+def _reason() -> pl.Expr:
+    """Why an operator seems to reach more than a peak: the first reason that explains it; null if not."""
+    duration = pl.col("op_ns").cast(pl.Float64)
+    compute, memory = pl.col("compute_ns"), pl.col("memory_ns")
+    over_compute = (compute > TOLERANCE * duration).fill_null(value=False)
+    over_memory = (memory > TOLERANCE * duration).fill_null(value=False)
+    ticked = duration + _TICK_NS * pl.col("kernels")
+    return (
+        pl.when(~over_compute & ~over_memory)
+        .then(None)
+        .when(over_memory & ~over_compute & (pl.col("through_ns") <= TOLERANCE * duration))
+        .then(1)
+        .when(over_compute & pl.col("needs_fewer"))
+        .then(2)
+        .when((pl.col("op_ns") % _TICK_NS == 0) & (pl.max_horizontal(compute, memory) <= TOLERANCE * ticked))
+        .then(3)
+        .when("is_estimate")
+        .then(4)
+        .otherwise(5)
+    )
+
+
+class CostedWork:
+    """The GPU work of a trace, with the operators of ``costed`` that it counts for.
+
+    Columns of ``classes``, a row per class of equal work: ``kernel``, ``kind``, ``stream``, ``device``,
+    ``step``, ``is_communication``.
+    """
+
+    def __init__(self, trace: Trace, costed: Costed) -> None:
+        work = trace.gpu_ops
+        alike = classes_of(work.select("kind", "stream", "device", "step", "is_communication", kernel="name"))
+        self.classes = alike.keys
+        busy = GpuWork(trace).on_devices.shared_ns()
+        pieces = work.select(
+            op=costed.work, of_class=alike.of, dur_ns=pl.col("dur_ns").fill_null(0),
+            is_timed=pl.col("dur_ns").is_not_null(), busy_ns=busy,
+        )  # fmt: skip
+        self._pieces = pieces.with_row_index("at").filter(pl.col("op").is_not_null())
+
+    @cached_property
+    def maths(self) -> list[str]:
+        """The types in which kernels multiply; their numbers count from 1."""
+        return self._marked["math"].drop_nulls().unique().sort().to_list()
+
+    def paired(self, kinds: pl.Series) -> PairedWork:
+        """The work by pairs of the kinds of its operators and its classes."""
+        # An operator used tensor cores if a kernel did, and may have if of a kernel it is not known.
+        used = pl.col("tensor_cores").cast(pl.UInt8) * 2
+        text = pl.col("kernel").cast(pl.String)
+        numbers = {name: number for number, name in enumerate(self.maths, 1)}
+        marks = self._marked.select(
+            cores=pl.when(pl.col("kind") == "kernel").then(used).otherwise(0).fill_null(1).cast(pl.UInt8),
+            math=pl.col("math").replace_strict(numbers, default=0, return_dtype=pl.UInt8),
+            needs_fewer=text.str.contains(_FEWER).fill_null(value=False),
+        )
+        return pair_pieces(self._pieces, kinds, marks)
+
+    @cached_property
+    def _marked(self) -> pl.DataFrame:
+        return with_kernel_math(self.classes.with_columns(name="kernel"))
+
+    def labelled(self, found: pl.DataFrame) -> pl.DataFrame:
+        """Replaces ``cores`` and ``math`` as numbers by ``tensor_cores`` and ``math`` as types."""
+        names = pl.Series([None, *self.maths], dtype=pl.String)
+        known = pl.when(pl.col("cores") == 2).then(True).when(pl.col("cores") == 0).then(False)
+        return found.with_columns(names.gather(found["math"]).alias("math"), tensor_cores=known).drop("cores")
+
+
+def pair_pieces(pieces: pl.DataFrame, kinds: pl.Series, marks: pl.DataFrame) -> PairedWork:
+    """The ``pieces`` of work by pairs of the kind of their operator and their class.
+
+    Columns: of ``pieces``, needs ``at``, ``op`` (a position in ``kinds``), ``of_class`` (one in ``marks``),
+        ``dur_ns``, ``is_timed`` and ``busy_ns``; of ``marks``, ``cores``, ``math`` and ``needs_fewer`` (its
+        algorithm needs fewer operations than are counted).
+    """
+    pieces = pieces.hstack(marks[pieces["of_class"]])
+    # Sorted, they are grouped in half of the time: nearly every piece has an operator of its own.
+    sums = (
+        pieces.sort("op")
+        .group_by("op")
+        .agg(
+            device_ns=pl.col("dur_ns").sum(),
+            kernels=pl.len().cast(pl.Int64),
+            tensor_core_ns=(pl.col("dur_ns") * (pl.col("cores") == 2)).sum(),
+            cores=pl.col("cores").max(),
+            needs_fewer=pl.col("needs_fewer").any(),
+        )
+    )
+    math = _first_longest(pieces.filter(pl.col("math") > 0), "op").select("op", "math")
+    ops = pl.select(op=pl.int_range(kinds.len(), dtype=pl.UInt32))
+    for found in (sums, math):
+        ops = ops.join(found, on="op", how="left", maintain_order="left")
+    ops = ops.drop("op").with_columns(pl.col("needs_fewer").fill_null(value=False)).fill_null(0)
+    of_op = ops.with_columns(kinds.alias("kind"))[pieces["op"]]
+    pairs = classes_of(of_op.select("kind", pieces["of_class"].alias("class"), "cores", "math"))
+    share = pl.when(of_op["device_ns"] > 0).then(pieces["dur_ns"] / of_op["device_ns"])
+    pieces = pieces.select(
+        "at", "op", "dur_ns", "is_timed", "busy_ns",
+        pairs.of.alias("pair"), share=share.otherwise(1 / of_op["kernels"]),
+    )  # fmt: skip
+    return PairedWork(pairs.keys, ops, pieces)
+
+
+def _first_longest(pieces: pl.DataFrame, by: str) -> pl.DataFrame:
+    """The longest piece of each group, and the first of equally long ones."""
+    longest = pl.col("dur_ns") == pl.col("dur_ns").max().over(by)
+    return pieces.filter(longest).unique(by, keep="first", maintain_order=True)
