@@ -61,74 +61,54 @@ class Markers(NamedTuple):
 
 def sort_markers(texts: Iterable[Text], *, compat: bool) -> Markers:
     """The texts of the ranges around a launch, outermost first, by kind."""
-    found = _Found(compat=compat)
+    found: list[tuple[int, str]] = []
+    numbered: list[int] = []
+    layers: list[str] = []
+    trace: list[str] = []
+    reprs: list[str] = []
+    # Each once, in order.
+    sequences: dict[tuple[str, int], None] = {}
+    others: dict[str, None] = {}
     for entry in texts:
         text = entry.full()
-        if "CheckpointFunctionBackward" not in text:
-            found.add(entry, text)
-    return found.markers()
-
-
-class _Found:
-    """The texts that were met so far."""
-
-    def __init__(self, *, compat: bool) -> None:
-        self._compat = compat
-        self._arguments: list[tuple[int, str]] = []
-        self._numbered: list[int] = []
-        self._layers: list[str] = []
-        self._traces: list[str] = []
-        self._reprs: list[str] = []
-        self._sequences: dict[tuple[str, int], None] = {}
-        self._others: dict[str, None] = {}
-
-    def add(self, entry: Text, text: str) -> None:
-        """Takes a range."""
-        if _is_arguments(text, compat=self._compat):
-            self._arguments.append((entry.row, text))
+        if "CheckpointFunctionBackward" in text:
+            continue
+        if _is_arguments(text, compat=compat):
+            found.append((entry.row, text))
             marker = marker_of(text)
             if entry.sequence is not None and marker is not None:
-                self._sequences[marker.op, entry.sequence] = None
-        elif _LAYER in text if self._compat else text.startswith(_LAYER):
-            self._layers.append(_layer(text, compat=self._compat))
+                sequences[marker.op, entry.sequence] = None
+        elif _LAYER in text if compat else text.startswith(_LAYER):
+            layers.append(text.split(":")[1] if compat else text.removeprefix(_LAYER))
         elif "traceMarker" in text:
-            self._traces.append(text)
+            # The last stack contains the others.
+            trace = _frames(text, compat=compat)
         elif "strRepr" in text:
-            self._reprs.append(text)
+            reprs.append(text)
         else:
-            self._add_operator(entry, text)
-
-    def _add_operator(self, entry: Text, text: str) -> None:
-        if not self._compat and (marker := _operator_marker(entry)) is not None:
-            self._arguments.append((entry.row, marker))
-        found = _sequence(entry)
-        if found is None:
-            self._others[text] = None
-        else:
-            self._sequences[found] = None
-            self._numbered.append(entry.row)
-
-    def markers(self) -> Markers:
-        """The texts by kind."""
-        pruned = _pruned(self._sequences)
-        arguments, layers = self._arguments, self._layers
-        # The last stack contains the others.
-        trace = _frames(self._traces[-1], compat=self._compat) if self._traces else []
-        if not self._compat and arguments:
-            trace = trace or marker_frames(arguments[-1][1])
-            layers = layers or marker_module(arguments[-1][1])
-        calls = tuple(row for row, _ in arguments)
-        return Markers(
-            arguments=[text for _, text in arguments],
-            calls=calls,
-            node=next(iter((*calls, *self._numbered)), None),
-            layers=layers,
-            trace=trace,
-            reprs=self._reprs,
-            sequences=[f"{name}{_SEQUENCE}{number}" for name, number in pruned],
-            ids=sorted({number for _, number in pruned}),
-            others=list(self._others),
-        )
+            if not compat and (operator := _operator_marker(entry)) is not None:
+                found.append((entry.row, operator))
+            sequence = _sequence(entry)
+            if sequence is None:
+                others[text] = None
+            else:
+                sequences[sequence] = None
+                numbered.append(entry.row)
+    arguments = [text for _, text in found]
+    innermost = arguments[-1] if arguments and not compat else ""
+    pruned = _pruned(sequences)
+    calls = tuple(row for row, _ in found)
+    return Markers(
+        arguments=arguments,
+        calls=calls,
+        node=next(iter((*calls, *numbered)), None),
+        layers=layers or marker_module(innermost),
+        trace=trace or marker_frames(innermost),
+        reprs=reprs,
+        sequences=[f"{name}{_SEQUENCE}{number}" for name, number in pruned],
+        ids=sorted({number for _, number in pruned}),
+        others=list(others),
+    )
 
 
 @lru_cache(maxsize=1 << 14)
@@ -195,10 +175,6 @@ def _argument(value: object) -> dict[str, object]:
         shapes = [tuple(cast("list[object]", shape)) for shape in sizes if isinstance(shape, list)]
         return {"name": "", "type": "list", "value": shapes}
     return {"name": "", "type": "unknown", "value": None}
-
-
-def _layer(text: str, *, compat: bool) -> str:
-    return text.split(":")[1] if compat else text.removeprefix(_LAYER)
 
 
 def _sequence(entry: Text) -> tuple[str, int] | None:

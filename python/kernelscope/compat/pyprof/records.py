@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
 
 import polars as pl
 
+from kernelscope.analysis.ranges.projection import enclosing_pairs
 from kernelscope.compat.pyprof.markers import Text, sort_markers
 from kernelscope.compat.pyprof.record import KernelRecord
 from kernelscope.compat.pyprof.sequences import CompatNumbering, Numbering, direction, functions
@@ -33,35 +34,6 @@ _NAMESPACES = re.compile(r"\b(?:at|cuda|native)::|\(anonymous namespace\)::|<unn
 _WRAPPER = re.compile(r"^(?:cutlass::(?:device_)?[Kk]ernel\d*|cutlass::Kernel\d*)$")
 
 
-class _Open(NamedTuple):
-    end: int
-    text: Text
-
-
-class _Enclosing:
-    """Walks the ranges of one thread beside its launches, in order of time."""
-
-    def __init__(self, ranges: Iterator[tuple[Any, ...]]) -> None:
-        self._ranges = ranges
-        self._next = next(ranges, None)
-        self._open: list[_Open] = []
-        self._limit = 64
-
-    def around(self, start: int, end: int) -> list[Text]:
-        """The ranges that begin before ``start`` and end after ``end``, outermost first."""
-        while self._next is not None and self._next[0] < start:
-            begin, duration, row, name, sequence, sizes = self._next
-            # Who reads on can close only what is innermost; what lies below is cleared now and then.
-            while self._open and self._open[-1].end <= begin:
-                self._open.pop()
-            self._open.append(_Open(begin + duration, Text(row, name or "", sequence, sizes)))
-            if len(self._open) > self._limit:
-                self._open = [entry for entry in self._open if entry.end > start]
-                self._limit = 64 + 2 * len(self._open)
-            self._next = next(self._ranges, None)
-        return [entry.text for entry in self._open if entry.end > end]
-
-
 def records(trace: Trace, *, compat: bool = False) -> Iterator[KernelRecord]:
     """The record of each kernel of a trace of NVTX ranges.
 
@@ -71,12 +43,12 @@ def records(trace: Trace, *, compat: bool = False) -> Iterator[KernelRecord]:
     Example: ``records(ks.read("report.sqlite", tables=NEEDED))``
     """
     kernels = _kernels(trace, compat=compat)
-    around = _ranges_around(trace, kernels)
+    around = _ranges_around(trace)
     # Names of kernels and sizes of launches repeat.
     names = lru_cache(maxsize=None)(compat_short_name if compat else short_name)
     compat_numbering, numbering = CompatNumbering(), Numbering()
     for kernel in kernels.iter_rows(named=True):
-        markers = sort_markers(around.pop(kernel["row"], ()), compat=compat)
+        markers = sort_markers(around.get(kernel["launch_row"], ()), compat=compat)
         way = direction(markers, compat=compat)
         mods, ops = functions(markers, compat=compat)
         if compat:
@@ -112,24 +84,14 @@ def records(trace: Trace, *, compat: bool = False) -> Iterator[KernelRecord]:
 
 def _kernels(trace: Trace, *, compat: bool) -> pl.DataFrame:
     """The kernels, with the thread and time of their launches."""
-    launches = trace.launches.select(
-        "track",
-        "tid",
-        launch_row="row",
-        launch_pid="pid",
-        launch_start="start_ns",
-        launch_end=pl.col("start_ns") + pl.col("dur_ns").fill_null(0),
-    )
+    launches = trace.launches.select("tid", launch_row="row", launch_pid="pid", launch_start="start_ns")
     kernels = (
         trace.gpu_ops.filter(pl.col("kind") == "kernel")
         .join(launches, on="launch_row", how="inner" if compat else "left")
         .with_columns(pl.coalesce("launch_pid", "pid").alias("pid"))
     )
     order = ["row"] if compat else [pl.coalesce("launch_start", "start_ns"), pl.col("row")]
-    return kernels.sort(order).select(
-        *("row", "name", "device", "stream", "dur_ns", "grid", "block", "pid", "tid", "track"),
-        *("launch_start", "launch_end"),
-    )
+    return kernels.sort(order)
 
 
 def _with_payloads(ranges: pl.DataFrame, extra_args: pl.DataFrame) -> pl.DataFrame:
@@ -144,25 +106,27 @@ def _with_payloads(ranges: pl.DataFrame, extra_args: pl.DataFrame) -> pl.DataFra
     return joined.with_columns(sequence=pl.coalesce("sequence", pl.when(is_ours).then("_payload")))
 
 
-def _ranges_around(trace: Trace, kernels: pl.DataFrame) -> dict[int, list[Text]]:
-    """The ranges around the launch of each kernel, by the kernel's row."""
-    launched = kernels.drop_nulls(["launch_start", "track"])
-    if trace.ranges.is_empty() or launched.is_empty():
-        return {}
+def _ranges_around(trace: Trace) -> dict[int, list[Text]]:
+    """The ranges of its thread that begin before and end after each launch, outermost first, by its row."""
     ranges = trace.ranges.filter((pl.col("kind") != "mark") & pl.col("dur_ns").is_not_null())
-    ranges = _with_payloads(ranges, trace.extra_args)
-    end = pl.col("start_ns") + pl.col("dur_ns")
-    columns = ["start_ns", "dur_ns", "row", "name", "sequence", "sizes"]
-    order = [pl.col("start_ns"), -end, pl.col("row")]
+    if ranges.is_empty():
+        return {}
+    ranges = _with_payloads(ranges, trace.extra_args).with_columns(crosses_threads=pl.lit(value=False))
+    columns = pl.col("name", "sizes").cast(pl.String)
+    texts = ranges.with_columns(columns).select("row", pl.col("name").fill_null(""), "sequence", "sizes")
+    # Work without a duration was launched, too.
+    work = trace.gpu_ops.with_columns(pl.col("dur_ns").fill_null(0))
+    pairs = enclosing_pairs(replace(trace, gpu_ops=work), ranges).select("range", "launch_row")
+    end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
+    extents = ranges.select("row", "start_ns", end_ns=end)[pairs["range"]]
+    calls = trace.launches.select(launch_row="row", launch_start="start_ns", launch_end=end)
+    pairs = pl.concat([pairs, extents], how="horizontal").join(calls, on="launch_row")
+    inside = (pl.col("start_ns") < pl.col("launch_start")) & (pl.col("end_ns") > pl.col("launch_end"))
+    pairs = pairs.filter(inside).sort("start_ns", -pl.col("end_ns"), "row")
+    known = [Text(*values) for values in texts.iter_rows()]
     around: dict[int, list[Text]] = {}
-    for (track,), calls in launched.group_by("track"):
-        own = ranges.filter(pl.col("track") == track).sort(order).select(columns)
-        own = own.with_columns(pl.col("name", "sizes").cast(pl.String))
-        enclosing = _Enclosing(own.iter_rows())
-        for start, end_ns, row in (
-            calls.sort("launch_start").select("launch_start", "launch_end", "row").iter_rows()
-        ):
-            around[row] = enclosing.around(start, end_ns)
+    for launch, at in zip(pairs["launch_row"].to_list(), pairs["range"].to_list(), strict=True):
+        around.setdefault(launch, []).append(known[int(at)])
     return around
 
 

@@ -140,6 +140,9 @@ def _completed_all(records: Iterable[KernelRecord], *, compat: bool) -> Iterator
         yield completed
 
 
+_OF_FORWARD = ("markers", "repr_markers", "mods", "ops", "layers", "trace")
+
+
 def _completed(record: KernelRecord, forward: ForwardKernels, *, compat: bool) -> KernelRecord:
     if not record.is_backward or (record.markers and compat):
         return record
@@ -147,17 +150,9 @@ def _completed(record: KernelRecord, forward: ForwardKernels, *, compat: bool) -
     if found is None:
         return record
     if record.markers:
-        # What it computes is known; where in the model it stands, the forward pass tells.
+        # Its own markers say what it computes; where in the model it stands, those of the forward pass.
         return replace(record, layers=record.layers or found.layers, trace=record.trace or found.trace)
-    return replace(
-        record,
-        markers=found.markers,
-        repr_markers=found.repr_markers,
-        mods=found.mods,
-        ops=found.ops,
-        layers=found.layers,
-        trace=found.trace,
-    )
+    return replace(record, **{name: getattr(found, name) for name in _OF_FORWARD})
 
 
 def _kernel(record: KernelRecord) -> Kernel:
