@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
-from kernelscope.analysis.advice.record import Advice, citing, counted, most_common
+from kernelscope.analysis.advice.record import Advice, citing, counted, most_common, rule
 from kernelscope.analysis.grouping import describe_by_group
 from kernelscope.analysis.ops.table import operator_flags
 from kernelscope.units import format_ns, format_percent
@@ -20,6 +20,7 @@ _POINTWISE = r"(?:vectorized_|unrolled_|legacy_)?elementwise_kernel"
 _PAGEABLE = r"(?i)HtoD.*Pageable|Host-to-Device.*Pageable|Pageable *-> *Device|HostToDevice.*Pageable"
 
 
+@rule("Data is copied from pageable memory", _COPYING, "share of step time")
 def pageable_copies(facts: Facts) -> Iterator[Advice]:
     """Copies to the GPU from memory that is not pinned."""
     of, keys = facts.work.launches
@@ -38,20 +39,17 @@ def pageable_copies(facts: Facts) -> Iterator[Advice]:
     size = int(copies["bytes"].sum())
     rate = f", {size / spent:.1f} GB/s" if size and spent else ""
     yield Advice(
-        "pageable_copies",
-        "Data is copied from pageable memory",
         f"{copies.height:,} x data was copied to the GPU from memory that is not pinned: "
         f"{format_ns(spent)}{rate}.",
         "Pin the memory (DataLoader(pin_memory=True)) and copy with non_blocking=True, while kernels run.",
         value,
-        _COPYING,
-        "share of step time",
         # What kernels hide is not gained.
         saving_ns=min(spent, facts.parts["memcpy_ns"]),
         cites=citing("gpu_ops", copies),
     )
 
 
+@rule("Some products do not run on tensor cores", _OFF_TENSOR_CORES, "share of kernel time")
 def off_tensor_cores(facts: Facts) -> Iterator[Advice]:
     """Products on ordinary cores, of a trace that uses tensor cores for others."""
     capability = facts.capability()
@@ -73,14 +71,10 @@ def off_tensor_cores(facts: Facts) -> Iterator[Advice]:
         plain.group_by("name").agg(pl.col("dur_ns").sum()).sort("dur_ns", "name", descending=[True, False])
     )
     yield Advice(
-        "off_tensor_cores",
-        "Some products do not run on tensor cores",
         f"{format_percent(value)} of the kernel time is products on ordinary cores: "
         f"{most_common(names['name'].cast(pl.String))}.",
         f"Compute them in bfloat16 or float16{tf32}; sizes that are multiples of 8 help.",
         value,
-        _OFF_TENSOR_CORES,
-        "share of kernel time",
         saving_ns=products_saving(facts, spent),
         cites=citing("gpu_ops", plain),
     )
@@ -101,6 +95,7 @@ def products_saving(facts: Facts, spent_ns: int) -> int | None:
     return None
 
 
+@rule("Convolutions convert the layout of their tensors", _CONVERTING, "share of kernel time")
 def layout_conversions(facts: Facts) -> Iterator[Advice]:
     """Kernels that only turn channels-first tensors into channels-last ones, or back."""
     converting = facts.named(_LAYOUTS)
@@ -109,18 +104,15 @@ def layout_conversions(facts: Facts) -> Iterator[Advice]:
         return
     found = facts.rows_of(converting)
     yield Advice(
-        "layout_conversions",
-        "Convolutions convert the layout of their tensors",
         f"{counted(found.height, 'kernel')} that only convert layouts took {format_ns(spent)}.",
         "Keep model and inputs in channels_last: model.to(memory_format=torch.channels_last).",
         spent / facts.kernel_ns,
-        _CONVERTING,
-        "share of kernel time",
         saving_ns=spent,
         cites=citing("gpu_ops", found),
     )
 
 
+@rule("Elementwise operators run one kernel each", _CHAINED, "share of kernel time")
 def elementwise_chains(facts: Facts) -> Iterator[Advice]:
     """Elementwise kernels one after the other, each of which reads what the last one wrote."""
     is_pointwise = facts.named(_POINTWISE)
@@ -136,14 +128,10 @@ def elementwise_chains(facts: Facts) -> Iterator[Advice]:
     if value <= _CHAINED:
         return
     yield Advice(
-        "elementwise_chains",
-        "Elementwise operators run one kernel each",
         f"{chains.height:,} elementwise kernels follow one another in {links.height:,} chains, up to "
         f"{links['rows'].max()} in a row; together they took {format_ns(int(chains['dur_ns'].sum()))}.",
         "Fuse them with torch.compile, or use a fused operator (layer norm, activation, optimizer).",
         value,
-        _CHAINED,
-        "share of kernel time",
         saving_ns=saved,
         cites=citing("gpu_ops", chains),
     )
@@ -158,7 +146,3 @@ def _chains(facts: Facts, is_pointwise: pl.Series) -> pl.DataFrame:
     chains = streams.runs(marks, work["step"] - (work["step"].min() or 0))
     kernels = work.select("row", pl.col("dur_ns").fill_null(0))[chains["at"]]
     return kernels.with_columns(chain=chains["run"])
-
-
-RULES = (pageable_copies, off_tensor_cores, layout_conversions, elementwise_chains)
-"""The rules of this kind."""

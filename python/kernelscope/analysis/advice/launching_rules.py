@@ -6,7 +6,7 @@ from typing import cast
 import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
-from kernelscope.analysis.advice.record import Advice, citing, counted, most_common
+from kernelscope.analysis.advice.record import Advice, citing, counted, most_common, rule
 from kernelscope.analysis.advice.waits import LONGEST_LAUNCH_NS
 from kernelscope.analysis.grouping import classes_of, gather_rows, positions, sum_by_group
 from kernelscope.units import format_ns, format_percent
@@ -32,6 +32,7 @@ def _worst(gaps: pl.DataFrame) -> tuple[int | None, pl.DataFrame]:
     return device, gaps.filter(pl.col("device").eq_missing(device))
 
 
+@rule("The host launches too slowly", _LATE, "share of step time")
 def launch_bound(facts: Facts) -> Iterator[Advice]:
     """GPUs that wait for the host to launch."""
     device, gaps = _worst(facts.gaps.late.filter(pl.col("cause") == "launch"))
@@ -41,20 +42,17 @@ def launch_bound(facts: Facts) -> Iterator[Advice]:
         return
     mean = format_ns(facts.kernel_ns / facts.kernel_count if facts.kernel_count else None)
     yield Advice(
-        "launch_bound",
-        "The host launches too slowly",
         f"In {counted(gaps.height, 'gap')} the GPU waited {format_ns(waited)} for a launch; "
         f"the mean kernel lasts {mean}.",
         "Launch less: torch.compile, CUDA or HIP graphs, fused and foreach operators, larger batches.",
         value,
-        _LATE,
-        "share of step time",
         saving_ns=waited,
         device=device,
         cites=citing("gpu_ops", gaps),
     )
 
 
+@rule("The host does something else while the GPU waits", _LATE, "share of step time")
 def host_busy(facts: Facts) -> Iterator[Advice]:
     """GPUs that wait while the host does something else than to launch."""
     device, gaps = _worst(facts.gaps.late.filter(pl.col("cause") == "host"))
@@ -71,20 +69,17 @@ def host_busy(facts: Facts) -> Iterator[Advice]:
     )
     doing = most_common(f"{name} ({format_ns(ns)})" for name, ns in longest.drop_nulls().iter_rows())
     yield Advice(
-        "host_busy",
-        "The host does something else while the GPU waits",
         f"In {counted(gaps.height, 'gap')} of more than {format_ns(LONGEST_LAUNCH_NS)} the GPU waited "
         f"{format_ns(waited)}. Meanwhile on the launching thread: {doing or 'nothing that was recorded'}.",
         "See what Python does there (with_stack=True); move it out of the step or to another thread.",
         value,
-        _LATE,
-        "share of step time",
         saving_ns=waited,
         device=device,
         cites=citing("gpu_ops", gaps),
     )
 
 
+@rule("Most kernels are too short to launch one by one", _TINY, "share of kernels")
 def tiny_kernels(facts: Facts) -> Iterator[Advice]:
     """Kernels so short that launching them takes longer, on a GPU that waits for launches."""
     if facts.kernel_count < _FEWEST_KERNELS:
@@ -101,20 +96,17 @@ def tiny_kernels(facts: Facts) -> Iterator[Advice]:
         return
     names = tiny.group_by("name").len().sort("len", "name", descending=[True, False])["name"].cast(pl.String)
     yield Advice(
-        "tiny_kernels",
-        "Most kernels are too short to launch one by one",
         f"{format_percent(value)} of {facts.kernel_count:,} kernels last less than {format_ns(_TINY_NS)}, "
         f"and the GPU waited {format_ns(waited)} for them; most often: {most_common(names)}.",
         "Fuse them (torch.compile), replay them as a graph, or give each more to do.",
         value,
-        _TINY,
-        "share of kernels",
         saving_ns=waited,
         device=device,
         cites=citing("gpu_ops", tiny),
     )
 
 
+@rule("The host waits for the GPU, which then waits for the host", _SYNCING, "share of step time")
 def synchronising_calls(facts: Facts) -> Iterator[Advice]:
     """Gaps that open because the host had waited for the GPU."""
     device, gaps = _worst(facts.gaps.late.filter(pl.col("cause") == "sync"))
@@ -128,20 +120,17 @@ def synchronising_calls(facts: Facts) -> Iterator[Advice]:
     names = callers.group_by("by").len().sort("len", "by", descending=[True, False])
     listed = most_common(f"{name} ({count:,} x)" for name, count in names.iter_rows())
     yield Advice(
-        "synchronising_calls",
-        "The host waits for the GPU, which then waits for the host",
         f"After {counted(calls.height, 'call')} that waited for the GPU it idled {format_ns(waited)}: "
         f"{listed}.",
         "Keep values on the GPU: no .item(), .cpu() or print in a step; copy with non_blocking=True.",
         value,
-        _SYNCING,
-        "share of step time",
         saving_ns=waited,
         device=device,
         cites=citing("launches", calls),
     )
 
 
+@rule("Kernels leave multiprocessors empty", _SMALL, "share of kernel time")
 def small_grids(facts: Facts) -> Iterator[Advice]:
     """Kernels with fewer blocks than the GPU has multiprocessors."""
     if not facts.kernel_ns:
@@ -157,19 +146,16 @@ def small_grids(facts: Facts) -> Iterator[Advice]:
         small.group_by("name").agg(pl.col("dur_ns").sum()).sort("dur_ns", "name", descending=[True, False])
     )
     yield Advice(
-        "small_grids",
-        "Kernels leave multiprocessors empty",
         f"{format_percent(value)} of the kernel time has fewer blocks than the GPU has multiprocessors; "
         f"longest: {most_common(names['name'].cast(pl.String))}.",
         "Enlarge the batch or merge small operators, or run independent ones on several streams.",
         value,
-        _SMALL,
-        "share of kernel time",
         saving_ns=round(idle),
         cites=citing("gpu_ops", small),
     )
 
 
+@rule("The GPU idles", _IDLE, "share of step time")
 def gpu_idle(facts: Facts) -> Iterator[Advice]:
     """GPUs that do nothing for more than a tenth of the time, and what they wait for."""
     device, gaps = _worst(facts.gaps.all)
@@ -190,19 +176,16 @@ def gpu_idle(facts: Facts) -> Iterator[Advice]:
     sums = sums.select("cause", "sum").sort("sum", descending=True)
     listed = ", ".join(f"{format_ns(ns)} for {causes[cause]}" for cause, ns in sums.iter_rows())
     yield Advice(
-        "gpu_idle",
-        "The GPU idles",
         f"It did nothing for {format_percent(value)} of the step time: {listed}.",
         "Begin with the largest cause; the advice about it says how.",
         value,
-        _IDLE,
-        "share of step time",
         saving_ns=waited,
         device=device,
         cites=citing("gpu_ops", gaps),
     )
 
 
+@rule("The optimizer updates parameters one by one", _OPTIMIZER_KERNELS, "kernels per step")
 def optimizer_not_fused(facts: Facts) -> Iterator[Advice]:
     """An optimizer that launches kernels for each parameter."""
     if not facts.steps:
@@ -215,26 +198,10 @@ def optimizer_not_fused(facts: Facts) -> Iterator[Advice]:
     device, gaps = _worst(gaps.filter(pl.col("cause") == "launch"))
     mean = format_ns(kernels.select(pl.col("dur_ns").mean()).item())
     yield Advice(
-        "optimizer_not_fused",
-        "The optimizer updates parameters one by one",
         f"It launches {value:,.0f} kernels in a step, which last {mean} on average.",
         "Give the optimizer fused=True or foreach=True.",
         value,
-        float(_OPTIMIZER_KERNELS),
-        "kernels per step",
         saving_ns=int(gaps["dur_ns"].sum()),
         device=device,
         cites=citing("gpu_ops", kernels),
     )
-
-
-RULES = (
-    launch_bound,
-    host_busy,
-    tiny_kernels,
-    synchronising_calls,
-    small_grids,
-    gpu_idle,
-    optimizer_not_fused,
-)
-"""The rules of this kind."""

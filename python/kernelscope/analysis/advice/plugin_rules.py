@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
-from kernelscope.analysis.advice.record import Advice, Cited, citing
+from kernelscope.analysis.advice.record import Advice, Cited, citing, rule
 from kernelscope.analysis.ops.eligibility import eligible_share
 from kernelscope.units import format_bytes, format_percent
 
@@ -19,6 +19,7 @@ _NCCL_CAPABILITY = 3.5
 _TENSOR_CORES_SINCE = 7
 
 
+@rule("Steps wait for data", _DATA, "share of step time")
 def data_loading(facts: Facts) -> Iterator[Advice]:
     """Steps that wait for data for more than a twentieth of their time."""
     waited = facts.parts["dataloader_ns"]
@@ -26,18 +27,15 @@ def data_loading(facts: Facts) -> Iterator[Advice]:
     if value is None or value <= _DATA:
         return
     yield Advice(
-        "data_loading",
-        "Steps wait for data",
         f"{format_percent(value)} of the step time passes while only data is loaded.",
         "Give the DataLoader more workers (num_workers) and let them prefetch, or make samples cheaper.",
         value,
-        _DATA,
-        "share of step time",
         saving_ns=waited,
         cites=citing("ops", facts.ops_doing("data_loading")),
     )
 
 
+@rule("DataParallel copies the model in every step", 1, "GPUs")
 def data_parallel(facts: Facts) -> Iterator[Advice]:
     """DataParallel on more than one GPU."""
     calls = facts.ops_named(r"^DataParallel\.forward$")
@@ -46,18 +44,15 @@ def data_parallel(facts: Facts) -> Iterator[Advice]:
     devices = facts.trace.gpu_ops["device"].drop_nulls().n_unique()
     if devices > 1:
         yield Advice(
-            "data_parallel",
-            "DataParallel copies the model in every step",
             f"DataParallel.forward ran {calls.height:,} x on {devices} GPUs.",
             "Use DistributedDataParallel: a process per GPU, gradients that travel during the backward.",
             devices,
-            1,
-            "GPUs",
             severity="high",
             cites=citing("ops", calls),
         )
 
 
+@rule("Gradients do not travel by NCCL", _NCCL_CAPABILITY, "compute capability")
 def ddp_backend(facts: Facts) -> Iterator[Advice]:
     """DistributedDataParallel without NCCL on GPUs that have it."""
     calls = facts.ops_named(r"^DistributedDataParallel\.forward$")
@@ -67,13 +62,9 @@ def ddp_backend(facts: Facts) -> Iterator[Advice]:
     best = facts.trace.devices.select(capability.max()).item()
     if best is not None and best >= _NCCL_CAPABILITY:
         yield Advice(
-            "ddp_backend",
-            "Gradients do not travel by NCCL",
             f"DistributedDataParallel.forward ran {calls.height:,} x, and no kernel or operator is NCCL's.",
             'Start the process group with backend="nccl": it is the one made for these GPUs.',
             best,
-            _NCCL_CAPABILITY,
-            "compute capability",
             severity="medium",
             cites=citing("ops", calls),
         )
@@ -83,6 +74,7 @@ def _runs_nccl(facts: Facts) -> bool:
     return facts.trace.meta.backend == "nccl" or facts.any_named("(?i)nccl")
 
 
+@rule("Steps wait for communication", _COMMUNICATION, "share of step time")
 def communication(facts: Facts) -> Iterator[Advice]:
     """Steps that wait for communication for more than a tenth of their time."""
     exposed = facts.parts["communication_ns"]
@@ -93,14 +85,10 @@ def communication(facts: Facts) -> Iterator[Advice]:
     work = facts.inside(gpu_ops.filter(pl.col("is_communication").fill_null(value=False)))
     cited, table = (work, "gpu_ops") if work.height else (_outermost(facts.ops_doing("communication")), "ops")
     yield Advice(
-        "communication",
-        "Steps wait for communication",
         f"{format_percent(value)} of the step time passes while ranks communicate and nothing is computed.",
         "Compress gradients (DDP communication hooks), accumulate them over several steps, or enlarge the "
         "batch; a larger one may need another learning rate or an optimizer such as LAMB.",
         value,
-        _COMMUNICATION,
-        "share of step time",
         saving_ns=exposed,
         cites=citing(table, cited),
     )
@@ -111,6 +99,7 @@ def _outermost(calls: pl.DataFrame) -> pl.DataFrame:
     return calls.filter(~pl.col("parent_row").is_in(calls["row"].implode()).fill_null(value=False))
 
 
+@rule("GPUs run kernels less than half of the time", _BUSY, "share of time")
 def low_utilisation(facts: Facts) -> Iterator[Advice]:
     """GPUs that compute for less than half of the time."""
     idle = facts.gpus.filter((pl.col("utilisation") < _BUSY) & (pl.col("kernels") > 0))
@@ -122,19 +111,16 @@ def low_utilisation(facts: Facts) -> Iterator[Advice]:
     of_idle = pl.col("device").is_in(idle["device"].implode())
     waits = facts.gaps.all.filter(of_idle)
     yield Advice(
-        "low_utilisation",
-        "GPUs run kernels less than half of the time",
         f"Share of the time with a kernel: {listed}{more}.",
         "Enlarge the batch, and see what the GPUs wait for.",
         min(share for _, share in shares),
-        _BUSY,
-        "share of time",
         severity="medium",
         device=shares[0][0] if len(shares) == 1 else None,
         cites=citing("gpu_ops", waits if waits.height else facts.rows_of(None, "device").filter(of_idle)),
     )
 
 
+@rule("Nothing runs on tensor cores", 0.0, "share of kernel time")
 def mixed_precision(facts: Facts) -> Iterator[Advice]:
     """Tensor cores that nothing uses, though operators could."""
     capability = facts.capability()
@@ -150,20 +136,17 @@ def mixed_precision(facts: Facts) -> Iterator[Advice]:
     kernels = facts.rows_of(None, "op_row")
     kernels = kernels.join(lowest, on="op_row", how="semi")
     yield Advice(
-        "mixed_precision",
-        "Nothing runs on tensor cores",
         f"{format_percent(share)} of the kernel time is in operators that tensor cores could run, and none "
         "of their kernels uses them.",
         "Compute in bfloat16 or float16 (torch.autocast), or let float32 products use TF32 "
         '(torch.set_float32_matmul_precision("high")) where the GPU has it.',
         share,
-        0.0,
-        "share of kernel time",
         severity="high" if share > 0.5 else "medium",
         cites=citing("gpu_ops", kernels),
     )
 
 
+@rule("Memory is nearly used up", _MEMORY, "share of memory")
 def memory_near_capacity(facts: Facts) -> Iterator[Advice]:
     """GPUs whose memory is nearly all allocated at the peak."""
     if not facts.may_use("total_allocated_bytes", _MEMORY):
@@ -172,27 +155,11 @@ def memory_near_capacity(facts: Facts) -> Iterator[Advice]:
         share = row["peak_share"]
         if share is not None and share > _MEMORY:
             yield Advice(
-                "memory_near_capacity",
-                "Memory is nearly used up",
                 f"{row['device']} had {format_bytes(row['peak_bytes'])} allocated at its peak, of "
                 f"{format_bytes(row['capacity_bytes'])}.",
                 "Checkpoint activations, compute in a narrower type, or make the batch smaller.",
                 share,
-                _MEMORY,
-                "share of memory",
                 severity="high",
                 device=int(row["device"].removeprefix("GPU")),
                 cites=Cited("memory", (row["peak_row"],), 1),
             )
-
-
-RULES = (
-    data_loading,
-    data_parallel,
-    ddp_backend,
-    communication,
-    low_utilisation,
-    mixed_precision,
-    memory_near_capacity,
-)
-"""The rules in the order in which the plugin gives its advice."""

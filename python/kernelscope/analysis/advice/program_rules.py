@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
-from kernelscope.analysis.advice.record import Advice, Cited, citing, counted, most_common
+from kernelscope.analysis.advice.record import Advice, Cited, citing, counted, most_common, rule
 from kernelscope.analysis.intervals import covered_ns
 from kernelscope.units import format_bytes, format_ns, format_percent
 
@@ -21,6 +21,7 @@ _ALLOCATORS = (
 )
 
 
+@rule("Steps compile", _COMPILING, "share of step time")
 def recompilation(facts: Facts) -> Iterator[Advice]:
     """Compiling inside steps."""
     found = facts.ops_named(_COMPILERS)
@@ -30,19 +31,16 @@ def recompilation(facts: Facts) -> Iterator[Advice]:
     if value is None or value <= _COMPILING:
         return
     yield Advice(
-        "recompilation",
-        "Steps compile",
         f"{format_ns(spent)} of the steps passed in torch.compile.",
         "Warm up before profiling. If it goes on, see TORCH_LOGS=recompiles: mark changing sizes as dynamic, "
         "and keep Python values that change out of compiled functions.",
         value,
-        _COMPILING,
-        "share of step time",
         saving_ns=spent,
         cites=citing("ops", found),
     )
 
 
+@rule("Steps load the code of kernels", _LOADING, "share of step time")
 def module_loading(facts: Facts) -> Iterator[Advice]:
     """Loading the code of kernels inside steps."""
     found = facts.launches_named(_LOADERS)
@@ -51,18 +49,15 @@ def module_loading(facts: Facts) -> Iterator[Advice]:
     if value is None or value <= _LOADING:
         return
     yield Advice(
-        "module_loading",
-        "Steps load the code of kernels",
         f"{counted(found.height, 'call')} that load code took {format_ns(spent)}.",
         "Run a few steps before the ones that are recorded: code is loaded when it is first used.",
         value,
-        _LOADING,
-        "share of step time",
         saving_ns=spent,
         cites=citing("launches", found),
     )
 
 
+@rule("Steps ask the driver for memory", _ALLOCATING, "share of step time")
 def allocator_calls(facts: Facts) -> Iterator[Advice]:
     """Memory of the device that is asked for and given back inside steps."""
     found = facts.launches_named(_ALLOCATORS)
@@ -77,36 +72,30 @@ def allocator_calls(facts: Facts) -> Iterator[Advice]:
     names = found.group_by("name").len().sort("len", "name", descending=[True, False])
     listed = most_common(f"{name} ({count:,} x)" for name, count in names.iter_rows())
     yield Advice(
-        "allocator_calls",
-        "Steps ask the driver for memory",
         f"{listed} took {format_ns(spent)}; a free in a step says that the allocator gave its cache back.",
         "Use less memory or steadier sizes, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and do not "
         "call torch.cuda.empty_cache() in a step.",
         value,
-        _ALLOCATING,
-        "share of step time",
         saving_ns=spent,
         cites=citing("launches", found),
     )
 
 
+@rule("Memory ran out", 0, "allocations")
 def out_of_memory(facts: Facts) -> Iterator[Advice]:
     """Allocations that failed."""
     failed = facts.records.failed
     if failed.height:
         yield Advice(
-            "out_of_memory",
-            "Memory ran out",
             f"{counted(failed.height, 'allocation')} failed.",
             "See who held memory at the peak; checkpoint activations or make the batch smaller.",
             failed.height,
-            0,
-            "allocations",
             severity="high",
             cites=citing("memory", failed, by="start_ns"),
         )
 
 
+@rule("Memory grows from step to step", _GROWING, "share of the peak")
 def memory_growth(facts: Facts) -> Iterator[Advice]:
     """Memory that is larger at the end of every step than at the end of the one before."""
     if facts.trace.memory.is_empty() or facts.steps < _FEWEST_STEPS or not facts.marked:
@@ -124,19 +113,16 @@ def memory_growth(facts: Facts) -> Iterator[Advice]:
         growth = int(held[-1]) - int(held[0])
         if peak > 0 and growth / peak > _GROWING:
             yield Advice(
-                "memory_growth",
-                "Memory grows from step to step",
                 f"After {held.len()} steps {device} holds {format_bytes(growth)} more than after the first, "
                 "and after each more than before.",
                 "Look at what is not freed: losses kept with their graphs, outputs in lists, caches.",
                 growth / peak,
-                _GROWING,
-                "share of the peak",
                 severity="medium",
                 cites=Cited("memory", tuple(records.frame["row"].gather(last["at"])), last.height),
             )
 
 
+@rule("Reserved memory lies idle", _FRAGMENTED, "share of reserved memory")
 def fragmentation(facts: Facts) -> Iterator[Advice]:
     """Reserved memory that nobody uses, on a GPU that is nearly full."""
     if not facts.may_use("total_reserved_bytes", _FULL):
@@ -156,18 +142,10 @@ def fragmentation(facts: Facts) -> Iterator[Advice]:
         ):
             continue
         yield Advice(
-            "fragmentation",
-            "Reserved memory lies idle",
             f"{row['device']} had {format_bytes(reserved)} of {format_bytes(capacity)} reserved, and "
             f"{format_percent(idle)} of that was not allocated.",
             "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or allocate the largest blocks first.",
             idle,
-            _FRAGMENTED,
-            "share of reserved memory",
             severity="medium",
             cites=Cited("memory", (row["peak_row"],), 1),
         )
-
-
-RULES = (recompilation, module_loading, allocator_calls, out_of_memory, memory_growth, fragmentation)
-"""The rules of this kind."""

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
-from kernelscope.analysis.advice.record import Advice, citing
-from kernelscope.trace import Trace
+from kernelscope.analysis.advice.record import Advice, citing, rule
 from kernelscope.units import format_ns, format_percent
 
 _HIDDEN, _EXPOSED, _LATE, _UNEVEN = 0.5, 0.05, 0.05, 0.1
 
 
+@rule("Computing does not hide communication", _HIDDEN, "share that is hidden")
 def exposed_communication(facts: Facts) -> Iterator[Advice]:
     """Communication that computing does not hide."""
     if not facts.trace.gpu_ops["is_communication"].any():
@@ -38,29 +38,22 @@ def exposed_communication(facts: Facts) -> Iterator[Advice]:
     calls = calls.filter(pl.col("is_communication").fill_null(value=False))
     calls = facts.inside(calls).filter(pl.col("device").eq_missing(device))
     yield Advice(
-        "exposed_communication",
-        "Computing does not hide communication",
         f"Of {format_ns(total)} in which ranks communicate, {format_ns(exposed)} overlap with no computing.",
         "Communicate while computing: gradient buckets of another size, prefetching of sharded parameters, "
         "collectives with async_op=True.",
         overlap / total,
-        _HIDDEN,
-        "share that is hidden",
         saving_ns=exposed,
         device=device,
         cites=citing("gpu_ops", calls),
     )
 
 
-RULES = (exposed_communication,)
-"""The rules about one rank."""
-
-
-def late_ranks(traces: Sequence[Trace]) -> Iterator[tuple[int | None, Advice]]:
+@rule("A rank is slower than the others", _LATE, "share of step time")
+def straggler(ranks: Sequence[Facts]) -> Iterator[Advice]:
     """Ranks that take longer than the others for their own part of a step."""
     from kernelscope.analysis.ranks.stragglers import stragglers
 
-    table = stragglers(list(traces), threshold=_LATE)
+    table = stragglers([one.trace for one in ranks], threshold=_LATE)
     causes = {
         "compute": "its kernels take longer",
         "launch": "its host launches more slowly",
@@ -71,45 +64,29 @@ def late_ranks(traces: Sequence[Trace]) -> Iterator[tuple[int | None, Advice]]:
         excess = int(rows["excess_ns"].sum())
         typical = int(rows["step_ns"].sum())
         cause = rows["cause"].mode().sort()[0]
-        yield (
-            rank if isinstance(rank, int) else None,
-            Advice(
-                "straggler",
-                "A rank is slower than the others",
-                f"Rank {rank} took {format_ns(excess)} longer than the median rank in {rows.height} steps: "
-                f"{causes[cause]}.",
-                "Compare its clocks, its data and its share of the model with another rank's.",
-                excess / typical if typical else None,
-                _LATE,
-                "share of step time",
-                saving_ns=excess,
-            ),
+        yield Advice(
+            f"Rank {rank} took {format_ns(excess)} longer than the median rank in {rows.height} steps: "
+            f"{causes[cause]}.",
+            "Compare its clocks, its data and its share of the model with another rank's.",
+            excess / typical if typical else None,
+            saving_ns=excess,
+            rank=rank if isinstance(rank, int) else None,
         )
 
 
-def uneven_ranks(traces: Sequence[Trace], facts: Sequence[Facts]) -> Iterator[tuple[int | None, Advice]]:
+@rule("Ranks have different amounts of work", _UNEVEN, "share of the largest")
+def uneven_ranks(ranks: Sequence[Facts]) -> Iterator[Advice]:
     """Ranks whose GPUs compute for different times in a step."""
-    computing = [
-        (trace.meta.rank, one.parts["kernel_ns"] / one.steps)
-        for trace, one in zip(traces, facts, strict=True)
-        if one.steps
-    ]
+    computing = [(one.trace.meta.rank, one.parts["kernel_ns"] / one.steps) for one in ranks if one.steps]
     if len(computing) < 2:
         return
     least, most = min(ns for _, ns in computing), max(ns for _, ns in computing)
     value = (most - least) / most if most > 0 else 0.0
     if value > _UNEVEN:
         slow, fast = (next(rank for rank, ns in computing if ns == extreme) for extreme in (most, least))
-        yield (
-            None,
-            Advice(
-                "uneven_ranks",
-                "Ranks have different amounts of work",
-                f"In a mean step rank {slow} computes {format_ns(round(most))}, rank {fast} "
-                f"{format_ns(round(least))}: {format_percent(value)} less.",
-                "Balance what ranks get: samples by length, layers of a pipeline, experts.",
-                value,
-                _UNEVEN,
-                "share of the largest",
-            ),
+        yield Advice(
+            f"In a mean step rank {slow} computes {format_ns(round(most))}, rank {fast} "
+            f"{format_ns(round(least))}: {format_percent(value)} less.",
+            "Balance what ranks get: samples by length, layers of a pipeline, experts.",
+            value,
         )

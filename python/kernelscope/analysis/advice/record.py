@@ -1,7 +1,8 @@
-"""A piece of advice, and what it rests on."""
+"""A piece of advice, what it rests on, and the rule that gives it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import polars as pl
@@ -22,22 +23,35 @@ class Cited(NamedTuple):
 class Advice:
     """What a rule has to say about a trace.
 
-    ``value`` lies beyond ``threshold``, both in ``unit``. ``saving_ns`` is the time of all steps that would
-    be gone if the cause were gone altogether: more than that cannot be won; None where nobody can say.
-    ``cites`` are the rows that ``evidence`` speaks of.
+    ``value`` lies beyond the threshold of the rule. ``saving_ns`` is the time of all steps that would be gone
+    if the cause were gone altogether: more than that cannot be won; None where nobody can say. ``cites`` are
+    the rows that ``evidence`` speaks of.
     """
 
-    id: str
-    title: str
     evidence: str
     remedy: str
     value: float | None
-    threshold: float | None
-    unit: str
     saving_ns: int | None = None
     severity: str | None = None
     device: int | None = None
+    rank: int | None = None
     cites: Cited | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule: what it says in general, and the function that finds its advice and has its id as name."""
+
+    title: str
+    threshold: float
+    unit: str
+    """Of the threshold, and of the values of its advice."""
+    find: Callable[..., Iterator[Advice]]
+
+
+def rule(title: str, threshold: float, unit: str) -> Callable[[Callable[..., Iterator[Advice]]], Rule]:
+    """Makes a rule of the function that finds its advice."""
+    return partial(Rule, title, threshold, unit)
 
 
 def citing(table: str, frame: pl.DataFrame, *, by: str = "dur_ns") -> Cited:

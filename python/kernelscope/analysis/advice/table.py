@@ -1,6 +1,7 @@
 """Asks all rules, and puts what they say into one table."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import polars as pl
 
@@ -12,18 +13,17 @@ from kernelscope.analysis.advice import (
     rank_rules,
 )
 from kernelscope.analysis.advice.facts import Facts
-from kernelscope.analysis.advice.record import Advice
+from kernelscope.analysis.advice.record import Advice, Rule
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
-Rule = Callable[[Facts], Iterator[Advice]]
-
-RULES: tuple[Rule, ...] = (
-    *plugin_rules.RULES,
-    *rank_rules.RULES,
-    *launching_rules.RULES,
-    *kernel_rules.RULES,
-    *program_rules.RULES,
+_MODULES = (plugin_rules, rank_rules, launching_rules, kernel_rules, program_rules)
+_OF_RANKS = (rank_rules.straggler, rank_rules.uneven_ranks)
+RULES = tuple(
+    found
+    for module in _MODULES
+    for found in vars(module).values()
+    if isinstance(found, Rule) and found not in _OF_RANKS
 )
 """Every rule about one trace."""
 
@@ -71,8 +71,8 @@ def recommendations(source: Trace | Sequence[Trace]) -> pl.DataFrame:
         ranks = [Facts(trace) for trace in source]
         rows = [row for one in ranks for row in _asked(one)]
         longest = max((one.total_ns for one in ranks), default=0)
-        for rank, advice in _compared(source, ranks):
-            rows.append(_row(advice, longest, rank))
+        if len(source) > 1:
+            rows += [_row(rule, advice, longest) for rule in _OF_RANKS for advice in rule.find(ranks)]
         return _table(rows)
     return _of_trace(source)
 
@@ -84,31 +84,25 @@ def _of_trace(trace: Trace) -> pl.DataFrame:
 
 def _asked(facts: Facts) -> Iterator[dict[str, object]]:
     for rule in RULES:
-        for advice in rule(facts):
-            yield _row(advice, facts.total_ns, facts.trace.meta.rank)
+        for advice in rule.find(facts):
+            yield _row(rule, replace(advice, rank=facts.trace.meta.rank), facts.total_ns)
 
 
-def _compared(traces: Sequence[Trace], facts: Sequence[Facts]) -> Iterator[tuple[int | None, Advice]]:
-    if len(traces) > 1:
-        yield from rank_rules.late_ranks(traces)
-        yield from rank_rules.uneven_ranks(traces, facts)
-
-
-def _row(advice: Advice, total_ns: int, rank: int | None) -> dict[str, object]:
+def _row(rule: Rule, advice: Advice, total_ns: int) -> dict[str, object]:
     share = advice.saving_ns / total_ns if advice.saving_ns is not None and total_ns > 0 else None
     severity = advice.severity or _severity(share)
     return {
-        "id": advice.id,
+        "id": rule.find.__name__,
         "severity": severity,
-        "title": advice.title,
+        "title": rule.title,
         "evidence": advice.evidence,
         "remedy": advice.remedy,
         "value": None if advice.value is None else float(advice.value),
-        "threshold": None if advice.threshold is None else float(advice.threshold),
-        "unit": advice.unit,
+        "threshold": float(rule.threshold),
+        "unit": rule.unit,
         "saving_ns": advice.saving_ns,
         "saving_share": share,
-        "rank": rank,
+        "rank": advice.rank,
         "device": advice.device,
         "table": advice.cites.table if advice.cites else None,
         "rows": list(advice.cites.rows) if advice.cites else [],
