@@ -28,6 +28,7 @@ from kernelscope.batch import manifest, sizing, work
 from kernelscope.batch.pool import ProcessPool
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+Files = dict[str, bytes]
 
 
 @pytest.fixture
@@ -39,23 +40,24 @@ def errors_of(lake: Path) -> dict[str, str | None]:
     return {Path(e.source).name: e.error_kind for e in ks.scan(lake).entries if e.outcome == "failed"}
 
 
-def test_a_corrupt_file_costs_only_itself(
-    traces: Path, undisturbed: dict[str, bytes], tmp_path: Path
-) -> None:
-    bad = traces / "rank9.pt.trace.json"
-    bad.write_bytes(b"\x00\x01 this is no trace")
-    (traces / "rank8.pt.trace.json.gz").write_bytes(b"\x1f\x8b" + b"\x07" * 50)
+def test_a_corrupt_file_costs_only_itself(traces: Path, undisturbed: Files, tmp_path: Path) -> None:
+    bad = {
+        traces / "rank8.pt.trace.json.gz": b"\x1f\x8b" + b"\x07" * 50,
+        traces / "rank9.pt.trace.json": b"\x00\x01 this is no trace",
+    }
+    for path, content in bad.items():
+        path.write_bytes(content)
     found, report = batch(traces, tmp_path / "lake")
     assert found == {"rank0": "done", "rank1": "done", "rank2": "done", "rank8": "failed", "rank9": "failed"}
-    assert set(errors_of(tmp_path / "lake")) == {"rank8.pt.trace.json.gz", "rank9.pt.trace.json"}
+    assert set(errors_of(tmp_path / "lake")) == {path.name for path in bad}
     assert (report.done, report.failed, len(report.failures)) == (3, 2, 2)
     assert all("rank" in (entry.error or "") for entry in report.failures)
     whole = {name for name in undisturbed if name.startswith("run=")}
     assert {name for name in files_of(tmp_path / "lake") if name.startswith("run=")} == whole
 
     # A failure is tried again, for what failed may be repaired by now.
-    bad.unlink()
-    (traces / "rank8.pt.trace.json.gz").unlink()
+    for path in bad:
+        path.unlink()
     assert batch(traces, tmp_path / "lake")[1].failed == 0
 
 
@@ -77,9 +79,8 @@ def test_doubled_ranks_are_refused_both(traces: Path, tmp_path: Path) -> None:
     assert ks.scan(tmp_path / "lake").ranks.collect()["rank"].to_list() == [0, 2]
     for entry in report.failures:
         assert entry.error_kind == "RankTakenError"
-        assert "rank1.pt.trace.json" in (entry.error or "")
-        assert "rank1-again.json" in (entry.error or "")
-        assert "--run" in (entry.error or "")
+        for text in ("rank1.pt.trace.json", "rank1-again.json", "--run"):
+            assert text in (entry.error or "")
 
 
 def test_a_double_of_what_the_lake_has_is_refused(traces: Path, tmp_path: Path) -> None:
@@ -144,9 +145,8 @@ def test_a_cut_file_says_what_it_lost(traces: Path, tmp_path: Path) -> None:
 
 
 def test_a_trace_that_needs_too_much_memory(traces: Path, tmp_path: Path) -> None:
-    (traces / "rank1.pt.trace.json").write_bytes(
-        (traces / "rank1.pt.trace.json").read_bytes() + b" " * 40_000_000
-    )
+    with (traces / "rank1.pt.trace.json").open("ab") as file:
+        file.write(b" " * 40_000_000)
     found, report = batch(traces, tmp_path / "lake", memory=sizing.WORKER_BYTES + 5_000_000)
     assert found == {"rank0": "done", "rank1": "failed", "rank2": "done"}
     assert report.failures[0].error_kind == "MemoryLimitError"
@@ -179,9 +179,7 @@ def test_a_dead_process_holds_no_lock(cli: Run, traces: Path, tmp_path: Path) ->
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
-def test_a_worker_that_always_dies_is_recorded(
-    traces: Path, tmp_path: Path, undisturbed: dict[str, bytes]
-) -> None:
+def test_a_worker_that_always_dies_is_recorded(traces: Path, tmp_path: Path) -> None:
     """The system kills the worker that reads rank 1, twice."""
     stop = threading.Event()
     killed: list[int] = []
@@ -195,8 +193,8 @@ def test_a_worker_that_always_dies_is_recorded(
             time.sleep(0.001)
 
     # Large enough that it is open for a while.
-    path = traces / "rank1.pt.trace.json"
-    path.write_bytes(path.read_bytes() + b" " * 300_000_000)
+    with (traces / "rank1.pt.trace.json").open("ab") as file:
+        file.write(b" " * 300_000_000)
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
@@ -230,17 +228,12 @@ def test_full_disk(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert batch(traces, tmp_path / "lake")[1].unchanged == 2
 
 
-def test_a_disk_that_is_really_full(
-    cli: Run, traces: Path, tmp_path: Path, undisturbed: dict[str, bytes]
-) -> None:
+def test_a_disk_that_is_really_full(cli: Run, traces: Path, tmp_path: Path, undisturbed: Files) -> None:
     small = tmp_path / "small"
     small.mkdir()
     need = sum(len(content) for content in undisturbed.values())
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={need // 2}", "tmpfs", str(small)],
-        capture_output=True,
-        check=False,
-    )
+    command = ["mount", "-t", "tmpfs", "-o", f"size={need // 2}", "tmpfs", str(small)]
+    mounted = subprocess.run(command, capture_output=True, check=False)
     if mounted.returncode:
         pytest.skip("mounting a small disk needs privileges")
     try:
@@ -257,22 +250,11 @@ def test_a_disk_that_is_really_full(
         subprocess.run(["umount", str(small)], check=True)
 
 
-def relocated(files: dict[str, bytes], folder: Path) -> dict[str, bytes]:
+def relocated(files: Files, folder: Path) -> Files:
     """The files of a lake whose traces lie in another folder, with their times."""
-    entries = {e.source: e for e in manifest.read_manifest(folder.parent / "small/lake")}
-    return {
-        name: content
-        if name.endswith(".parquet") or not name.endswith(("json", "jsonl"))
-        else _moved(name, entries)
-        for name, content in files.items()
-    }
-
-
-def _moved(name: str, entries: dict[str, manifest.Entry]) -> bytes:
-    lines = [entry.to_line() for entry in entries.values()]
-    if name == manifest.MANIFEST:
-        return "".join(lines).encode()
-    return next(e.to_line() for e in entries.values() if f"rank={e.rank}/" in name).encode()
+    lines = {e.rank: e.to_line() for e in manifest.read_manifest(folder.parent / "small/lake")}
+    described = {f"run=default/rank={rank}/{manifest.ENTRY}": line.encode() for rank, line in lines.items()}
+    return files | described | {manifest.MANIFEST: "".join(lines.values()).encode()}
 
 
 def test_files_of_a_machine_that_lost_power(traces: Path, tmp_path: Path) -> None:
@@ -284,7 +266,7 @@ def test_files_of_a_machine_that_lost_power(traces: Path, tmp_path: Path) -> Non
     assert found == {"rank0": "unchanged", "rank1": "done", "rank2": "done"}
 
 
-def test_half_a_line_in_the_manifest(traces: Path, tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
+def test_half_a_line_in_the_manifest(traces: Path, tmp_path: Path) -> None:
     batch(traces, tmp_path / "lake")
     before = files_of(tmp_path / "lake")
     with (tmp_path / "lake/manifest.jsonl").open("a") as file:
@@ -305,12 +287,9 @@ def test_a_source_that_becomes_another_rank(tiny: Path, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "lake/run=default").iterdir()] == ["rank=5"]
 
 
-def test_a_lake_behind_a_url(job: Path) -> None:
+def test_what_cannot_be_a_lake(job: Path, tiny: Path) -> None:
     with pytest.raises(ks.errors.InvalidArgumentError, match="a lake is a folder"):
         batch(job, "s3://bucket/lake")  # type: ignore[arg-type]
-
-
-def test_a_file_in_place_of_the_lake(job: Path, tiny: Path) -> None:
     with pytest.raises(ks.errors.InvalidArgumentError, match="is a file"):
         batch(job, tiny)
 
@@ -319,12 +298,9 @@ MOMENTS = 10
 
 
 def start(large_job: Path, lake: Path) -> subprocess.Popen[bytes]:
-    arguments = ["batch", large_job, "--out", lake, "--workers", "2", "--no-summary"]
-    return subprocess.Popen(
-        [sys.executable, "-m", "kernelscope", *map(str, arguments)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
+    options = ["--out", str(lake), "--workers", "2", "--no-summary"]
+    command = [sys.executable, "-m", "kernelscope", "batch", str(large_job), *options]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
 def finish(process: subprocess.Popen[bytes]) -> None:
@@ -338,7 +314,7 @@ def large_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(large_job: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], float]:
+def whole(large_job: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, float]:
     """The files of a lake that nobody disturbed, and how long it took."""
     lake = tmp_path_factory.mktemp("whole") / "lake"
     began = time.monotonic()
@@ -359,7 +335,7 @@ def assert_is_whole(lake: Path) -> None:
 
 @pytest.mark.parametrize("moment", range(MOMENTS))
 def test_coordinator_is_killed(
-    large_job: Path, whole: tuple[dict[str, bytes], float], tmp_path: Path, moment: int
+    large_job: Path, whole: tuple[Files, float], tmp_path: Path, moment: int
 ) -> None:
     expected, seconds = whole
     lake = tmp_path / "lake"
@@ -374,9 +350,7 @@ def test_coordinator_is_killed(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
 @pytest.mark.parametrize("moment", range(MOMENTS))
-def test_worker_is_killed(
-    large_job: Path, whole: tuple[dict[str, bytes], float], tmp_path: Path, moment: int
-) -> None:
+def test_worker_is_killed(large_job: Path, whole: tuple[Files, float], tmp_path: Path, moment: int) -> None:
     expected, seconds = whole
     lake = tmp_path / "lake"
     process = start(large_job, lake)
@@ -406,7 +380,7 @@ def test_workers_do_not_outlive_their_coordinator(large_job: Path, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_interrupted(large_job: Path, whole: tuple[dict[str, bytes], float], tmp_path: Path) -> None:
+def test_interrupted(large_job: Path, whole: tuple[Files, float], tmp_path: Path) -> None:
     process = start(large_job, tmp_path / "lake")
     # While Python itself starts, nobody can catch the signal.
     while not (tmp_path / "lake").exists() and process.poll() is None:
@@ -425,19 +399,19 @@ def process_pool() -> Executor:
 
 
 @pytest.mark.parametrize("make", [lambda: ThreadPoolExecutor(2), process_pool], ids=["threads", "processes"])
-def test_executor(job: Path, undisturbed: dict[str, bytes], tmp_path: Path, make: type[Executor]) -> None:
+def test_executor(job: Path, undisturbed: Files, tmp_path: Path, make: type[Executor]) -> None:
     with make() as executor:
         assert batch(job, tmp_path / "lake", executor=executor)[1].done == 3
     assert_same(tmp_path / "lake", undisturbed)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_number_of_processes(job: Path, undisturbed: dict[str, bytes], tmp_path: Path, workers: int) -> None:
+def test_number_of_processes(job: Path, undisturbed: Files, tmp_path: Path, workers: int) -> None:
     batch(job, tmp_path / "lake", workers=workers)
     assert_same(tmp_path / "lake", undisturbed)
 
 
-def test_a_broken_executor(job: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+def test_a_broken_executor(job: Path, undisturbed: Files, tmp_path: Path) -> None:
     """An executor that gives up all its tasks: what is in the lake stays, and a second call goes on."""
     with process_pool() as executor:
         executor.submit(os.kill, executor.submit(os.getpid).result(), signal.SIGKILL).exception()
@@ -472,14 +446,15 @@ def dask(folder: Path, *, workers: int) -> Generator[tuple[str, list[subprocess.
     """A scheduler and workers as processes of their own; gives its address and the processes."""
     pytest.importorskip("distributed", reason="Dask is not installed")
     address = f"tcp://127.0.0.1:{free_port()}"
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
-    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", address, "--no-dashboard"]
-    processes = [subprocess.Popen(command, **quiet)]  # type: ignore[call-overload]
+
+    def begin(kind: str, *options: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, "--no-dashboard"]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
+
+    processes = [begin("scheduler", "--host", address)]
     try:
-        for _ in range(workers):
-            command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-dashboard"]
-            command += ["--nthreads", "1", "--no-nanny", "--local-directory", str(folder)]
-            processes.append(subprocess.Popen(command, **quiet))  # type: ignore[call-overload]
+        own = ["--nthreads", "1", "--no-nanny", "--local-directory", str(folder)]
+        processes += [begin("worker", address, *own) for _ in range(workers)]
         wait_for_workers(address, workers)
         yield address, processes
     finally:
@@ -500,7 +475,7 @@ def wait_for_workers(address: str, workers: int) -> None:
 
 
 @pytest.mark.filterwarnings("default")
-def test_dask(job: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+def test_dask(job: Path, undisturbed: Files, tmp_path: Path) -> None:
     with dask(tmp_path, workers=2) as (address, _):
         assert batch(job, tmp_path / "lake", scheduler=address)[1].done == 3
     assert_same(tmp_path / "lake", undisturbed)
@@ -508,7 +483,7 @@ def test_dask(job: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("default")
 def test_a_scheduler_that_goes_away(
-    job: Path, undisturbed: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job: Path, undisturbed: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kernelscope.batch.workers._PATIENCE_S", 1.0)
     with dask(tmp_path, workers=1) as (address, processes):

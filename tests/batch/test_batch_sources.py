@@ -41,9 +41,8 @@ from nsys_database import Database
 
 def tables_of(lake: Path) -> dict[str, pl.DataFrame]:
     opened = ks.scan(lake)
-    return {
-        name: opened.tables[name].sort("rank", maintain_order=True).collect() for name in ("ops", "gpu_ops")
-    }
+    tables = {name: opened.tables[name] for name in ("ops", "gpu_ops")}
+    return {name: table.sort("rank", maintain_order=True).collect() for name, table in tables.items()}
 
 
 @pytest.fixture(scope="module")
@@ -142,24 +141,12 @@ def test_both_formats_in_one_call(job: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "rank"),
     [
-        ("rank12.pt.trace.json.gz", 12),
-        ("trace_rank-3.json", 3),
-        ("Rank_07.json", 7),
-        ("worker4.1700000000000.pt.trace.json", 4),
-        ("node2_rank5.json", 5),
-        ("report.7.sqlite", 7),
-        ("report-11.nsys-rep.sqlite", 11),
-        ("host_12345.1700000000000.pt.trace.json", None),
-        ("report_3.sqlite", 3),
-        ("report.2021.sqlite", 2021),
-        ("7.json", 7),
-        ("h100-2gpu-emit-nvtx-2026.2.sqlite", None),
-        ("cuda-graphs-2025.5.2.sqlite", None),
-        ("v100-ns-2024.json.gz", None),
-        ("trace-2024-05-01.json", None),
-        ("node_rank2.json", None),
-        ("local_rank2.json", None),
-        ("trace.json", None),
+        *[("rank12.pt.trace.json.gz", 12), ("trace_rank-3.json", 3), ("Rank_07.json", 7), ("7.json", 7)],
+        *[("worker4.1700000000000.pt.trace.json", 4), ("node2_rank5.json", 5), ("report.7.sqlite", 7)],
+        *[("report-11.nsys-rep.sqlite", 11), ("report_3.sqlite", 3), ("report.2021.sqlite", 2021)],
+        *[("host_12345.1700000000000.pt.trace.json", None), ("h100-2gpu-emit-nvtx-2026.2.sqlite", None)],
+        *[("cuda-graphs-2025.5.2.sqlite", None), ("v100-ns-2024.json.gz", None), ("trace.json", None)],
+        *[("trace-2024-05-01.json", None), ("node_rank2.json", None), ("local_rank2.json", None)],
     ],
 )
 def test_rank_from_name(name: str, rank: int | None) -> None:
@@ -167,8 +154,7 @@ def test_rank_from_name(name: str, rank: int | None) -> None:
 
 
 def source_of(path: Path) -> Source:
-    (source,) = find([path], path.parent / "lake")
-    return source
+    return find([path], path.parent / "lake")[0]
 
 
 def test_expected_peak_knows_what_is_inside(tmp_path: Path) -> None:
@@ -177,24 +163,20 @@ def test_expected_peak_knows_what_is_inside(tmp_path: Path) -> None:
     (tmp_path / "b.json.gz").write_bytes(gzip.compress(content))
     (tmp_path / "c.json.zst").write_bytes(zstandard.compress(content))
     peaks = {sizing.expected_peak(source) for source in find([tmp_path], tmp_path / "lake")}
-    assert peaks == {sizing.WORKER_BYTES + 1_500_000}
+    assert peaks == {WORKER_BYTES + 1_500_000}
 
 
 def test_expected_peak_of_frames_that_do_not_say(tmp_path: Path) -> None:
-    (tmp_path / "a.json.zst").write_bytes(
-        zstandard.ZstdCompressor(write_content_size=False).compress(b" " * 3_000_000)
-    )
-    packed = (tmp_path / "a.json.zst").stat().st_size
-    assert sizing.expected_peak(source_of(tmp_path / "a.json.zst")) == sizing.WORKER_BYTES + packed * 6
+    packed = zstandard.ZstdCompressor(write_content_size=False).compress(b" " * 3_000_000)
+    (tmp_path / "a.json.zst").write_bytes(packed)
+    assert sizing.expected_peak(source_of(tmp_path / "a.json.zst")) == WORKER_BYTES + len(packed) * 6
 
 
 def test_expected_peak_is_not_exceeded(job: Path, tmp_path: Path) -> None:
-    found: list[tuple[int, int]] = []
-    big = tmp_path / "rank0.json"
-    big.write_bytes((job / "rank0.pt.trace.json").read_bytes())
-    ks.batch.run(big, tmp_path / "lake", on_rank=lambda rank, _: found.append((rank.peak_bytes or 0, 0)))
-    (peak, _), *_ = found
-    assert 0 < peak <= sizing.expected_peak(source_of(big))
+    found: list[int] = []
+    trace = job / "rank0.pt.trace.json"
+    ks.batch.run(trace, tmp_path / "lake", on_rank=lambda rank, _: found.append(rank.peak_bytes or 0))
+    assert 0 < found[0] <= sizing.expected_peak(source_of(trace))
 
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -222,10 +204,7 @@ def test_the_plan_never_exceeds_memory(extras: list[int], workers: int, memory: 
             at_work[0] -= peaks[given] - WORKER_BYTES
         return given.name
 
-    with (
-        ThreadPoolExecutor(workers) as executor,
-        open_workers(peaks, workers, limit, executor, None) as hands,
-    ):
+    with ThreadPoolExecutor(workers) as threads, open_workers(peaks, workers, limit, threads, None) as hands:
         done = {taken.name: value for taken, value in hands.results(lambda taken, _: (work, taken))}
         refused = {taken.name for taken in hands.too_large}
     assert set(done) | refused == {taken.name for taken in peaks}
@@ -315,9 +294,8 @@ def test_processes_of_a_database(tmp_path: Path) -> None:
     batch(database, tmp_path / "lake")
     lake = ks.scan(tmp_path / "lake")
     assert [entry.meta["processes"] for entry in lake.entries] == [2]
-    (doubt,) = [
-        text for text in consistency_warnings(lake.entries, run="default") if "several processes" in text
-    ]
+    warnings = consistency_warnings(lake.entries, run="default")
+    (doubt,) = [text for text in warnings if "several processes" in text]
     assert "not in steps: 3;" in doubt
     assert ks.analysis.cluster_of(lake).ranks["rank"].to_list() == [0, 1]
     assert ks.analysis.stragglers(lake).is_empty()
