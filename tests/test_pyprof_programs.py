@@ -17,8 +17,7 @@ import kernelscope as ks
 from kernelscope import errors
 from kernelscope.cli import main
 from kernelscope.compat import pyprof
-from kernelscope.compat.pyprof.record import parse_record
-from kernelscope.compat.pyprof.records import compat_short_name, short_name
+from kernelscope.compat.pyprof.records import compat_short_name, parse_record, short_name
 from nsys_database import Database
 
 LINEAR = (

@@ -1,9 +1,9 @@
 from kernelscope.compat.pyprof.markers import call_of_ops as call_of_ops
 from kernelscope.compat.pyprof.markers import captured_calls as captured_calls
-from kernelscope.compat.pyprof.record import KernelRecord as KernelRecord
-from kernelscope.compat.pyprof.record import format_record as format_record
-from kernelscope.compat.pyprof.record import read_records as read_records
 from kernelscope.compat.pyprof.records import NEEDED as NEEDED
+from kernelscope.compat.pyprof.records import KernelRecord as KernelRecord
+from kernelscope.compat.pyprof.records import format_record as format_record
+from kernelscope.compat.pyprof.records import read_records as read_records
 from kernelscope.compat.pyprof.records import records as records
 from kernelscope.compat.pyprof.rows import COLUMNS as COLUMNS
 from kernelscope.compat.pyprof.rows import DEFAULT_COLUMNS as DEFAULT_COLUMNS

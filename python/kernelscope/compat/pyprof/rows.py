@@ -8,8 +8,7 @@ import polars as pl
 from polars._typing import PolarsDataType
 
 from kernelscope.analysis.kernels.tensor_cores import kernel_flags
-from kernelscope.compat.pyprof.record import KernelRecord
-from kernelscope.compat.pyprof.records import records
+from kernelscope.compat.pyprof.records import KernelRecord, records
 from kernelscope.compat.pyprof.work import NOTHING, Counts, compat_counts, work_of
 from kernelscope.costs.pyprof import Kernel
 from kernelscope.trace import Trace
