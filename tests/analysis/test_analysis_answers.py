@@ -17,7 +17,7 @@ from polars.testing import assert_frame_equal
 
 from kernelscope import analysis, compat
 from kernelscope.analysis.grouping import describe_by_group, weighted_means
-from kernelscope.compat.nsys import statistics as nsys_statistics
+from kernelscope.compat.nsys import report as nsys_parts
 from kernelscope.errors import InvalidArgumentError
 
 TC = "volta_fp16_s884gemm"
@@ -428,8 +428,8 @@ def test_means_are_weighted_as_polars_does(rows: list[tuple[int | None, int | No
 
 @pytest.fixture(params=[1, 3, 64])
 def small_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nsys_statistics, "PART_ROWS", request.param * 64)
-    monkeypatch.setattr(nsys_statistics, "_BUCKET_ROWS", 50)
+    monkeypatch.setattr(nsys_parts, "PART_ROWS", request.param * 64)
+    monkeypatch.setattr(nsys_parts, "_BUCKET_ROWS", 50)
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -439,7 +439,7 @@ def small_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def test_parts_together_are_the_order(count: int, span: int, *, descending: bool) -> None:
     random.seed(count + span)
     column = pl.Series("x", [random.randrange(span) for _ in range(count)], dtype=pl.Int64)
-    found = pl.concat(list(nsys_statistics.ordered_parts(column, descending=descending)))
+    found = pl.concat(list(nsys_parts.ordered_parts(column, descending=descending)))
     frame = pl.DataFrame({"x": column, "at": pl.int_range(count, eager=True, dtype=pl.UInt32)})
     expected = frame.sort("x", "at", descending=[descending, False])["at"]
     assert found.to_list() == expected.to_list()
@@ -461,14 +461,12 @@ def test_sums_by_text_equal_a_group_by(distinct: int) -> None:
     def finish(part: pl.DataFrame) -> pl.DataFrame:
         return part.with_columns(text=pl.concat_str("name", pl.col("op_id"), ignore_nulls=True))
 
-    found = nsys_statistics.sums_by_text(
+    found = nsys_parts.sums_by_text(
         rows, keys, "dur_ns", finish, ascending=["text"], sums={"twice": "dur_ns"}, means={"middle": "dur_ns"}
     )
     found = pl.concat(list(found))
     duration = pl.col("dur_ns")
-    expected = nsys_statistics.spread(
-        rows, keys, "dur_ns", "ns", twice=duration.sum(), middle=duration.mean()
-    )
-    expected = nsys_statistics.in_order(finish(expected), "total_ns", ascending=["text"])
+    expected = nsys_parts.spread(rows, keys, "dur_ns", "ns", twice=duration.sum(), middle=duration.mean())
+    expected = nsys_parts.in_order(finish(expected), "total_ns", ascending=["text"])
     assert found.select(expected.columns).equals(expected)
     assert found["time_pct"].sum() == pytest.approx(100)

@@ -16,7 +16,7 @@ from traces import NO_SHARED, ORACLES, TRACES, need, rows_of, text_of
 
 from kernelscope import analysis
 from kernelscope.compat import hta
-from kernelscope.compat.hta.events import hta_events
+from kernelscope.compat.hta.tables import hta_events
 
 Read = Callable[[Path], Any]
 

@@ -14,15 +14,13 @@ from kernelscope.compat.nsys.report import (
     RUNTIME,
     Question,
     Report,
-    parse_fields,
-    selected,
-)
-from kernelscope.compat.nsys.statistics import (
     distribution,
     distribution_headings,
     in_order,
     ordered_parts,
     ordered_summary,
+    parse_fields,
+    selected,
     summary_headings,
 )
 from kernelscope.trace import Trace

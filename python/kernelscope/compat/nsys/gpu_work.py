@@ -21,14 +21,12 @@ from kernelscope.compat.nsys.report import (
     RUNTIME,
     Question,
     Report,
-    parse_fields,
-    selected,
-)
-from kernelscope.compat.nsys.statistics import (
     distribution_headings,
     in_order,
     ordered_parts,
     ordered_summary,
+    parse_fields,
+    selected,
     share,
     spread,
     summary,

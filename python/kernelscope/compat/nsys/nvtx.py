@@ -15,11 +15,16 @@ from kernelscope.compat.nsys.names import (
     text_keys,
     with_kernel_names,
 )
-from kernelscope.compat.nsys.report import HOST_BY, NVTX, Question, Report, parse_fields, selected
-from kernelscope.compat.nsys.statistics import (
+from kernelscope.compat.nsys.report import (
+    HOST_BY,
+    NVTX,
+    Question,
+    Report,
     distribution_headings,
     in_buckets,
     ordered_parts,
+    parse_fields,
+    selected,
     spread,
     summary_headings,
     sums_by_text,

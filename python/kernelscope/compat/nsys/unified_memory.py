@@ -5,8 +5,7 @@ from functools import partial
 
 import polars as pl
 
-from kernelscope.compat.nsys.report import MEMORY, Question, Report, parse_fields
-from kernelscope.compat.nsys.statistics import in_order
+from kernelscope.compat.nsys.report import MEMORY, Question, Report, in_order, parse_fields
 from kernelscope.trace import Trace
 
 _CPU_FAULTS = "CUDA_UM_CPU_PAGE_FAULT_EVENTS"
