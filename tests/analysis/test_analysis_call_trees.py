@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kernelscope import analysis
 from kernelscope.analysis.call_tree import CallTree, collapse_repeats, innermost, nest, subtree_sums
 from kernelscope.analysis.grouping import classes_of
-from kernelscope.analysis.ops.name_trie import MOST_LEVELS
+from kernelscope.analysis.ops.call_stacks import MOST_LEVELS
 from kernelscope.errors import InvalidArgumentError
 
 INTERVALS = st.lists(

@@ -16,7 +16,7 @@ from traces import ORACLES, TRACES, VALID, files, need
 
 from kernelscope import analysis
 from kernelscope.analysis.gpu.timeline import sm_segments
-from kernelscope.analysis.ops.eligibility import eligible_share
+from kernelscope.analysis.ops.table import eligible_share
 
 Read = Callable[[Path], Any]
 Load = Callable[[Path], Any]

@@ -1,8 +1,8 @@
 from kernelscope.analysis.advice import recommendations as recommendations
+from kernelscope.analysis.costs.achieved import cost_coverage as cost_coverage
 from kernelscope.analysis.costs.achieved import efficiency as efficiency
 from kernelscope.analysis.costs.attainable import roofline as roofline
 from kernelscope.analysis.costs.counters import counters_with_operators as counters_with_operators
-from kernelscope.analysis.costs.coverage import cost_coverage as cost_coverage
 from kernelscope.analysis.costs.table import costs as costs
 from kernelscope.analysis.diff.tables import diff as diff
 from kernelscope.analysis.diff.tables import diff_kernels as diff_kernels
@@ -33,10 +33,10 @@ from kernelscope.analysis.memory.operators import memory_table as memory_table
 from kernelscope.analysis.missing_views import missing_views as missing_views
 from kernelscope.analysis.modules.tree import module_table as module_table
 from kernelscope.analysis.ops.flame import folded_stacks as folded_stacks
+from kernelscope.analysis.ops.table import op_kernels as op_kernels
+from kernelscope.analysis.ops.table import op_shares as op_shares
 from kernelscope.analysis.ops.table import op_table as op_table
 from kernelscope.analysis.ops.table import ops as ops
-from kernelscope.analysis.ops.views import op_kernels as op_kernels
-from kernelscope.analysis.ops.views import op_shares as op_shares
 from kernelscope.analysis.overview import overview as overview
 from kernelscope.analysis.ranges.projection import nvtx_projection as nvtx_projection
 from kernelscope.analysis.ranges.projection import nvtx_table as nvtx_table

@@ -11,6 +11,10 @@ import polars as pl
 from kernelscope import _traceparse
 from kernelscope.analysis.grouping import Classes, codes, positions, taken
 
+# PyTorch's device types: CPU, MKL-DNN, IDEEP; CUDA, HIP, XPU, PrivateUse1.
+HOST_TYPES = (0, 2, 5)
+DEVICE_TYPES = (1, 6, 12, 20)
+
 
 class CallTree:
     """Calls with sums of each by itself and with the calls inside it.
@@ -72,19 +76,25 @@ class CallTree:
         """Gives each call what its class has in these columns of its keys; null is 0. Merged calls have 0."""
         self._tree.put_by_class(classes.of.alias("class").to_frame(), classes.keys.select(names))
 
-    def put_records(
-        self, calls: pl.DataFrame, records: pl.DataFrame, *, device_types: Sequence[int], into: str
-    ) -> None:
-        """Puts to ``into`` the bytes allocated less those freed on some devices while each call ran.
+    def put_memory(self, calls: pl.DataFrame, memory: pl.DataFrame) -> None:
+        """Puts to calls the bytes allocated less those freed while each ran, and while it but no child ran.
 
-        Both ends are included, and so is what other threads did. Merged calls have 0.
+        Both ends are included, and so is what other threads did. Merged calls have 0. The tree has
+        ``cpu_memory_bytes``, ``cpu_self_memory_bytes``, ``device_memory_bytes`` and
+        ``device_self_memory_bytes`` afterwards.
 
         Columns: of ``calls``, which are those of the tree, needs ``start_ns`` and ``dur_ns`` (null is 0); of
-            ``records``, ``start_ns``, ``bytes`` and ``device_type``.
+            ``memory``, ``start_ns``, ``bytes`` and ``device_type``.
         Source: torch/autograd/profiler_util.py, MemRecordsAcc.
         """
-        moments = records.select("start_ns", "bytes", "device_type")
-        self._tree.put_records(calls.select("start_ns", "dur_ns"), moments, device_types, into)
+        slices, moments = (
+            calls.select("start_ns", "dur_ns"),
+            memory.select("start_ns", "bytes", "device_type"),
+        )
+        for place, types in (("cpu", HOST_TYPES), ("device", DEVICE_TYPES)):
+            column = f"{place}_memory_bytes"
+            self._tree.put_records(slices, moments, types, column)
+            self.subtract_children(column, into=f"{place}_self_memory_bytes")
 
     def add(self, values: pl.DataFrame) -> None:
         """Adds to calls what belongs to them: to the one in ``call`` (null for none) each other column."""

@@ -3,7 +3,7 @@
 import polars as pl
 
 from kernelscope.analysis.gpu.summary import gpu_summary
-from kernelscope.analysis.ops.eligibility import eligible_share
+from kernelscope.analysis.ops.table import eligible_share
 from kernelscope.analysis.steps.breakdown import CATEGORIES, step_breakdown
 from kernelscope.trace import Trace
 

@@ -5,6 +5,7 @@ from typing import cast
 
 import polars as pl
 
+from kernelscope.analysis.call_tree import DEVICE_TYPES
 from kernelscope.trace import Trace
 
 CATEGORY = "kernelscope"
@@ -13,7 +14,6 @@ CATEGORY = "kernelscope"
 _LAUNCH_FLOWS = ("ac2g", "async", "async_gpu", "async_cpu_to_gpu")
 _GRADIENT_FLOWS = ("fwdbwd", "forward_backward")
 _BUCKETS = 2000
-_DEVICE_TYPES = (1, 6, 12, 20)
 
 
 def added_events(trace: Trace) -> Iterator[pl.DataFrame]:
@@ -137,7 +137,7 @@ def _memory(trace: Trace) -> pl.DataFrame:
     known = trace.memory.filter(pl.col("total_allocated_bytes").is_not_null())
     if known.is_empty():
         return pl.DataFrame()
-    is_gpu = pl.col("device_type").is_in(_DEVICE_TYPES)
+    is_gpu = pl.col("device_type").is_in(DEVICE_TYPES)
     name = pl.when(is_gpu).then(pl.format("GPU {} memory", "device_id")).otherwise(pl.lit("CPU memory"))
     tracks = trace.threads.select(
         "track",

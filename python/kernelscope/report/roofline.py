@@ -8,10 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from kernelscope.analysis.costs.achieved import step_efficiency
+from kernelscope.analysis.costs.achieved import cost_findings, coverage_of, kind_sums, step_efficiency
 from kernelscope.analysis.costs.attainable import summed
 from kernelscope.analysis.costs.counters import counters_with_operators
-from kernelscope.analysis.costs.coverage import cost_findings, coverage_of, kind_sums
 from kernelscope.analysis.costs.limits import limited_work
 from kernelscope.analysis.costs.peaks import DevicePeaks
 from kernelscope.costs import ConventionName

@@ -13,7 +13,7 @@ from kernelscope.analysis.grouping import sum_by_group
 from kernelscope.analysis.intervals import merged
 from kernelscope.analysis.kernels.tensor_cores import is_nvidia, kernel_flags
 from kernelscope.analysis.memory.records import AllocatorRecords
-from kernelscope.analysis.ops.eligibility import Eligibility, call_eligibility
+from kernelscope.analysis.ops.table import Eligibility, call_eligibility
 from kernelscope.analysis.steps.breakdown import CATEGORIES, step_breakdown
 from kernelscope.memo import Memo, per_trace
 from kernelscope.trace import Trace

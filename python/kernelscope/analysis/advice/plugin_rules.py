@@ -11,7 +11,7 @@ import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, Cited, citing, rule
-from kernelscope.analysis.ops.eligibility import eligible_share
+from kernelscope.analysis.ops.table import eligible_share
 from kernelscope.units import format_bytes, format_percent
 
 _DATA, _COMMUNICATION, _BUSY, _MEMORY = 0.05, 0.1, 0.5, 0.9

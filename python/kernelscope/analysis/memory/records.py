@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.call_tree import CallTree, innermost, lineage
+from kernelscope.analysis.call_tree import DEVICE_TYPES, HOST_TYPES, CallTree, innermost, lineage
 from kernelscope.analysis.grouping import classes_of, positions, taken
-from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES
 from kernelscope.analysis.ops.table import operator_classes
 from kernelscope.memo import Memo, per_trace
 from kernelscope.trace import Trace

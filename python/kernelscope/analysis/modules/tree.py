@@ -4,7 +4,6 @@ import polars as pl
 
 from kernelscope.analysis.call_tree import CallTree, subtree_sums
 from kernelscope.analysis.grouping import gather_rows
-from kernelscope.analysis.memory.allocations import put_memory
 from kernelscope.analysis.modules.module_calls import module_calls
 from kernelscope.analysis.modules.paths import hierarchy_calls, with_paths
 from kernelscope.trace import Trace
@@ -113,7 +112,7 @@ def _belonging(sums: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 def _memory(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
     calls = calls.filter("has_path")
     tree = CallTree(calls)
-    put_memory(tree, calls, trace.memory)
+    tree.put_memory(calls, trace.memory)
     return calls.select("path_id").hstack(tree.columns(_MEMORY)).group_by("path_id").agg(pl.all().sum())
 
 

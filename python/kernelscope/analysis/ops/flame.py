@@ -7,13 +7,15 @@ import polars as pl
 from kernelscope.analysis.call_tree import CallTree, nest
 from kernelscope.analysis.grouping import classes_of, gather_rows, positions
 from kernelscope.analysis.ops.call_stacks import (
+    Trie,
+    flat_trie,
     is_hidden_frame,
+    name_trie,
     recorded_stacks,
     split_frames,
     with_event_stacks,
 )
 from kernelscope.analysis.ops.host_events import call_slices, host_events, shown_name, timed_calls
-from kernelscope.analysis.ops.name_trie import Trie, flat_trie, name_trie
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
 

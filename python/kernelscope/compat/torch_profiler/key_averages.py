@@ -2,8 +2,8 @@
 
 import polars as pl
 
+from kernelscope.analysis.call_tree import DEVICE_TYPES, HOST_TYPES
 from kernelscope.analysis.grouping import as_text, classes_of
-from kernelscope.analysis.memory.allocations import DEVICE_TYPES, HOST_TYPES, put_memory
 from kernelscope.analysis.ops.call_stacks import recorded_stacks, split_frames, with_event_stacks
 from kernelscope.analysis.ops.host_events import TIMES, host_events, timed_calls
 from kernelscope.compat.torch_profiler.flops import with_flops
@@ -132,7 +132,7 @@ def torch_events(trace: Trace, *, stacks: pl.DataFrame | None = None) -> pl.Data
     if stacks is not None:
         events = with_event_stacks(trace, events, stacks)
     tree = timed_calls(trace, events)
-    put_memory(tree, events, trace.memory)
+    tree.put_memory(events, trace.memory)
     calls = events.drop("track", "parent_row").filter(tree.is_kept())
     calls = calls.with_columns(pl.col("name").cast(pl.String), *tree.columns([*TIMES, *MEMORY]))
     parts = [calls, _loose_memory(trace, calls), _gpu_rows(trace)]

@@ -6,8 +6,7 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
-from kernelscope.analysis.ops.table import op_tables
-from kernelscope.analysis.ops.views import op_kernels
+from kernelscope.analysis.ops.table import op_kernels, op_tables
 from kernelscope.report.cells import Field, Shape, count, heading, note, ns, share, top_table
 from kernelscope.report.parts import Group, Page, Part
 from kernelscope.report.parts.charts import donut
