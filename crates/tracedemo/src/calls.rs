@@ -2,7 +2,7 @@
 
 use crate::event::{Hole, Phase, Shape, quoted};
 use crate::gpu::Kernel;
-use crate::library::{CallSpec, CollectiveArgs, Effect, GraphNode, Stream, Thread, WorkKind, add};
+use crate::library::{CallSpec, CollectiveArgs, Effect, GraphNode, Role, Stream, Thread, add};
 use crate::plan::{Builder, Instr};
 
 /// Name, callback id and mean duration of a runtime or driver call.
@@ -37,7 +37,7 @@ impl Builder {
 
     /// A runtime call with an effect.
     pub(crate) fn call_with(&mut self, api: Api, effect: Effect) {
-        let spec = self.add_call(api, effect, self.thread());
+        let spec = self.add_call(api, effect, self.thread);
         self.push_after(380, Instr::Call(spec));
     }
 
@@ -65,7 +65,7 @@ impl Builder {
     }
 
     /// Launches the kernel of a collective.
-    pub(crate) fn launch_collective(&mut self, kernel: &Kernel, args: &CollectiveArgs) {
+    pub(crate) fn launch_collective(&mut self, kernel: &Kernel, args: CollectiveArgs) {
         let work = self.library.kernel(kernel, Stream::Comm, GraphNode::default(), Some(args));
         self.start(Api::LAUNCH_EX_C, work, 1);
     }
@@ -85,14 +85,14 @@ impl Builder {
         /// PCIe 5 x16, as measured by large pinned copies.
         const BYTES_PER_NS: i64 = 55;
         let dur_ns = (bytes / BYTES_PER_NS) as u32 + 1_500;
-        let work = self.library.transfer(WorkKind::Memcpy, &format!("Memcpy {kind}"), stream, bytes, dur_ns);
+        let work = self.library.transfer(Role::Memcpy, &format!("Memcpy {kind}"), stream, bytes, dur_ns);
         self.start(Api::MEMCPY, work, 1);
     }
 
     /// Sets device memory.
     pub(crate) fn memset(&mut self, bytes: i64) {
         let (name, dur_ns) = ("Memset (Device)", (bytes / 2_600) as u32 + 900);
-        let work = self.library.transfer(WorkKind::Memset, name, Stream::Compute, bytes, dur_ns);
+        let work = self.library.transfer(Role::Memset, name, Stream::Compute, bytes, dur_ns);
         self.start(Api::MEMSET, work, 1);
     }
 

@@ -1,6 +1,6 @@
 //! The GPU of the demo, an H100 SXM, and what its limits make of a kernel launch.
 
-use crate::event::{list, quoted};
+use crate::event::list;
 
 /// GPUs of a host.
 pub(crate) const GPUS: u32 = 8;
@@ -73,24 +73,14 @@ fn product(size: [u32; 3]) -> u32 {
 /// `deviceProperties` of that many H100s.
 pub(crate) fn device_properties(count: u32) -> String {
     let device = |id: u32| {
-        let keys = [
-            ("id", u64::from(id)),
-            ("totalGlobalMem", 85_014_085_632),
-            ("computeMajor", 9),
-            ("computeMinor", 0),
-            ("maxThreadsPerBlock", 1024),
-            ("maxThreadsPerMultiprocessor", MAX_THREADS_PER_SM.into()),
-            ("regsPerBlock", 65536),
-            ("warpSize", 32),
-            ("sharedMemPerBlock", 49152),
-            ("numSms", SM_COUNT.into()),
-            ("regsPerMultiprocessor", REGISTERS_PER_SM.into()),
-            ("sharedMemPerBlockOptin", 232_448),
-            ("sharedMemPerMultiprocessor", SHARED_MEMORY_PER_SM.into()),
-        ];
-        let mut keys = keys.map(|(key, value)| format!("\"{key}\": {value}")).to_vec();
-        keys.insert(1, format!("\"name\": {}", quoted("NVIDIA H100 80GB HBM3")));
-        format!("{{{}}}", keys.join(", "))
+        format!(
+            "{{\"id\": {id}, \"name\": \"NVIDIA H100 80GB HBM3\", \"totalGlobalMem\": 85014085632, \
+             \"computeMajor\": 9, \"computeMinor\": 0, \"maxThreadsPerBlock\": 1024, \
+             \"maxThreadsPerMultiprocessor\": {MAX_THREADS_PER_SM}, \"regsPerBlock\": 65536, \
+             \"warpSize\": 32, \"sharedMemPerBlock\": 49152, \"numSms\": {SM_COUNT}, \
+             \"regsPerMultiprocessor\": {REGISTERS_PER_SM}, \"sharedMemPerBlockOptin\": 232448, \
+             \"sharedMemPerMultiprocessor\": {SHARED_MEMORY_PER_SM}}}"
+        )
     };
     list((0..count).map(device))
 }

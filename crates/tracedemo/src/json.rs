@@ -107,8 +107,7 @@ impl<'a, W: Write> Sink<'a, W> {
             self.single(&event("process_labels", "labels", quoted(&label)), at_ns, 0);
             self.single(&event("process_sort_index", "sort_index", sort_index.to_string()), at_ns, 0);
         }
-        let threads = [Thread::Main, Thread::Autograd, Thread::Watchdog, Thread::PinMemory];
-        let threads = threads.map(|thread| process.tid(thread));
+        let threads = Thread::ALL.map(|thread| process.tid(thread));
         let threads = threads.map(|tid| (process.pid, tid, format!("thread {tid} (python3)")));
         let streams = Stream::ALL.map(Stream::id).map(|id| (process.device, id, format!("stream {id} ")));
         for (pid, tid, name) in streams.into_iter().chain(threads) {

@@ -1,6 +1,6 @@
 //! Keeps the truth while events are made, in memory that does not grow with their number.
 
-use crate::library::{Role, WorkKind};
+use crate::library::Role;
 use crate::truth::{GpuTotals, OpTotals, StepTruth, Truth};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -73,26 +73,18 @@ impl Ledger {
     }
 
     /// Books a unit of GPU work.
-    pub(crate) fn gpu(
-        &mut self,
-        kind: WorkKind,
-        name: u32,
-        interval: Interval,
-        collective: bool,
-        link: Link,
-    ) {
-        let (totals, role) = match kind {
-            WorkKind::Memcpy => (&mut self.memcpys, Role::Memcpy),
-            WorkKind::Memset => (&mut self.memsets, Role::Memset),
-            WorkKind::Kernel if collective => (&mut self.kernels, Role::Communication),
-            WorkKind::Kernel => (&mut self.kernels, Role::Kernel),
+    pub(crate) fn gpu(&mut self, role: Role, name: u32, interval: Interval, link: Link) {
+        let totals = match role {
+            Role::Memcpy => &mut self.memcpys,
+            Role::Memset => &mut self.memsets,
+            _ => {
+                self.all_kernels.push(interval);
+                &mut self.kernels
+            }
         };
         let dur_ns = interval.1 - interval.0;
         entry(totals, name).add(dur_ns);
         self.cover(role, interval);
-        if kind == WorkKind::Kernel {
-            self.all_kernels.push(interval);
-        }
         match link {
             Link::Op(op) => {
                 self.truth.gpu_ops_with_op += 1;
@@ -105,10 +97,10 @@ impl Ledger {
         }
     }
 
-    /// Books a step: its annotation, and the end of the last GPU work that it launched.
-    pub(crate) fn step(&mut self, step: u64, host: Interval, gpu_end_ns: Option<i64>, gpu_ops: u64) {
+    /// Books a step: its annotation, and the end of the GPU work that it launched.
+    pub(crate) fn step(&mut self, step: u64, host: Interval, gpu_end_ns: i64, gpu_ops: u64) {
         let start_ns = self.step_end_ns.map_or(host.0, |end| end.max(host.0));
-        let end_ns = gpu_end_ns.map_or(host.1, |end| end.max(host.1)).max(start_ns);
+        let end_ns = gpu_end_ns.max(host.1).max(start_ns);
         self.step_end_ns = Some(end_ns);
         self.pending.push_back(StepTruth {
             step,
@@ -202,23 +194,21 @@ pub(crate) fn length(intervals: &[Interval]) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ledger, Link, Role, WorkKind, length, union_within};
+    use super::{Ledger, Link, Role, length, union_within};
 
     #[test]
     fn parts_follow_priority_and_sum_to_the_step() {
         let mut ledger = Ledger::default();
-        let kernel = |ledger: &mut Ledger, interval, collective| {
-            ledger.gpu(WorkKind::Kernel, 0, interval, collective, Link::NoOp);
-        };
+        let kernel = |ledger: &mut Ledger, interval, role| ledger.gpu(role, 0, interval, Link::NoOp);
         ledger.cover(Role::CpuExec, (100, 190));
         ledger.cover(Role::Runtime, (120, 130));
-        kernel(&mut ledger, (125, 150), false);
-        kernel(&mut ledger, (140, 160), true);
-        kernel(&mut ledger, (195, 230), false);
+        kernel(&mut ledger, (125, 150), Role::Kernel);
+        kernel(&mut ledger, (140, 160), Role::Communication);
+        kernel(&mut ledger, (195, 230), Role::Kernel);
         ledger.collective_ops.push((115, 128));
-        ledger.step(4, (90, 200), Some(230), 3);
+        ledger.step(4, (90, 200), 230, 3);
         ledger.cover(Role::CpuExec, (205, 240));
-        ledger.step(5, (201, 250), None, 0);
+        ledger.step(5, (201, 250), 0, 0);
         let truth = ledger.into_truth(&[&"kernel".to_owned()]);
         let parts: Vec<_> = truth.steps.iter().map(|step| step.parts).collect();
         assert_eq!(parts[0], [60, 0, 0, 10, 5, 0, 50, 15]);

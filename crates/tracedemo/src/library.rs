@@ -20,6 +20,11 @@ pub(crate) enum Thread {
     PinMemory,
 }
 
+impl Thread {
+    /// Every thread.
+    pub(crate) const ALL: [Self; 4] = [Self::Main, Self::Autograd, Self::Watchdog, Self::PinMemory];
+}
+
 /// A GPU stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
@@ -37,11 +42,7 @@ impl Stream {
 
     /// Stream id in the trace.
     pub(crate) fn id(self) -> i64 {
-        match self {
-            Self::Compute => 7,
-            Self::Copy => 20,
-            Self::Comm => 28,
-        }
+        [7, 20, 28][self as usize]
     }
 }
 
@@ -61,13 +62,7 @@ pub(crate) struct Process {
 impl Process {
     /// OS thread id.
     pub(crate) fn tid(self, thread: Thread) -> i64 {
-        self.pid
-            + match thread {
-                Thread::Main => 0,
-                Thread::Autograd => 617,
-                Thread::Watchdog => 233,
-                Thread::PinMemory => 582,
-            }
+        self.pid + [0, 617, 233, 582][thread as usize]
     }
 }
 
@@ -95,14 +90,6 @@ impl Role {
     }
 }
 
-/// What a flow between forward and backward does at an operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FlowEnd {
-    None,
-    Start,
-    End,
-}
-
 /// An operator or annotation at one place of the program.
 #[derive(Clone, Debug)]
 pub(crate) struct OpSpec {
@@ -118,9 +105,8 @@ pub(crate) struct OpSpec {
     pub(crate) shape: u32,
     /// Node of the step's autograd graph, which gives it its sequence number and flow.
     pub(crate) node: u32,
-    pub(crate) flow: FlowEnd,
-    /// Event of the flow.
-    pub(crate) flow_shape: u32,
+    /// Start or end of the flow between forward and backward, and its event.
+    pub(crate) flow: Option<(Phase, u32)>,
     /// Collective whose sequence number is the record's third value.
     pub(crate) collective: Option<u32>,
     /// `gpu_user_annotation` per stream; for annotations.
@@ -158,18 +144,11 @@ pub(crate) struct CallSpec {
     pub(crate) effect: Effect,
 }
 
-/// Kind of GPU work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WorkKind {
-    Kernel,
-    Memcpy,
-    Memset,
-}
-
 /// A unit of GPU work at one place of the program.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkSpec {
-    pub(crate) kind: WorkKind,
+    /// Role of its time in the step breakdown.
+    pub(crate) role: Role,
     pub(crate) name: u32,
     /// Event when an operator is active, and when none is.
     pub(crate) shapes: [u32; 2],
@@ -177,15 +156,7 @@ pub(crate) struct WorkSpec {
     pub(crate) stream: Stream,
     pub(crate) dur_ns: u32,
     /// For the kernel of a collective.
-    pub(crate) collective: Option<Collective>,
-}
-
-/// Which collective of a step it is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Collective {
-    pub(crate) number: u32,
-    /// Whether the ranks of a host are among themselves.
-    pub(crate) is_of_host: bool,
+    pub(crate) collective: Option<CollectiveArgs>,
 }
 
 /// A block of memory that is allocated and freed once a step.
@@ -207,7 +178,7 @@ pub(crate) struct Group {
 
 impl Group {
     /// Number of the group of a host.
-    const OF_HOST: u32 = 1;
+    pub(crate) const OF_HOST: u32 = 1;
 
     /// The group of all ranks.
     pub(crate) fn of_all(ranks: u32) -> Self {
@@ -232,7 +203,7 @@ impl Group {
 }
 
 /// Arguments of a collective, as recorded with its operator and its kernel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct CollectiveArgs {
     /// Which collective of the step it is.
     pub(crate) number: u32,
@@ -386,7 +357,7 @@ impl Library {
         kernel: &Kernel,
         stream: Stream,
         (graph, node): GraphNode,
-        collective: Option<&CollectiveArgs>,
+        collective: Option<CollectiveArgs>,
     ) -> u32 {
         let mut shape = self.gpu_shape("kernel", &kernel.name, stream);
         shape.args.insert(1, ("queued", Arg::Json("0".to_owned())));
@@ -403,24 +374,23 @@ impl Library {
         if let Some(args) = collective {
             shape = args.add_to(shape);
         }
-        let collective = collective
-            .map(|args| Collective { number: args.number, is_of_host: args.group.number == Group::OF_HOST });
-        self.work(WorkKind::Kernel, shape, stream, kernel.dur_ns, collective)
+        let role = if collective.is_some() { Role::Communication } else { Role::Kernel };
+        self.work(role, shape, stream, kernel.dur_ns, collective)
     }
 
     /// Adds a copy or a memset.
     pub(crate) fn transfer(
         &mut self,
-        kind: WorkKind,
+        role: Role,
         name: &str,
         stream: Stream,
         bytes: i64,
         dur_ns: u32,
     ) -> u32 {
-        let category = if kind == WorkKind::Memcpy { "gpu_memcpy" } else { "gpu_memset" };
+        let category = if role == Role::Memcpy { "gpu_memcpy" } else { "gpu_memset" };
         let bandwidth = Hole::Bandwidth(bytes as u64);
         let shape = self.gpu_shape(category, name, stream).json("bytes", bytes);
-        self.work(kind, shape.hole("memory bandwidth (GB/s)", bandwidth), stream, dur_ns, None)
+        self.work(role, shape.hole("memory bandwidth (GB/s)", bandwidth), stream, dur_ns, None)
     }
 
     fn gpu_shape(&self, category: &'static str, name: &str, stream: Stream) -> Shape {
@@ -434,15 +404,15 @@ impl Library {
 
     fn work(
         &mut self,
-        kind: WorkKind,
+        role: Role,
         shape: Shape,
         stream: Stream,
         dur_ns: u32,
-        collective: Option<Collective>,
+        collective: Option<CollectiveArgs>,
     ) -> u32 {
         let name = self.name(&shape.name);
         let shapes = self.with_and_without_op(shape);
         let flow_shape = self.shape(Shape::flow(Phase::FlowEnd, "ac2g", self.process.device, stream.id()));
-        add(&mut self.works, WorkSpec { kind, name, shapes, flow_shape, stream, dur_ns, collective })
+        add(&mut self.works, WorkSpec { role, name, shapes, flow_shape, stream, dur_ns, collective })
     }
 }

@@ -98,16 +98,18 @@ impl DemoOptions {
     /// # Errors
     /// A sentence for the user.
     pub fn check(&self) -> Result<(), String> {
-        if self.ranks == 0 || self.ranks > Self::MAX_RANKS {
-            return Err(format!("ranks is {}; it must be 1 to {}", self.ranks, Self::MAX_RANKS));
+        let Self { ranks, rank, steps, .. } = *self;
+        for (name, value, most) in
+            [("ranks", ranks, Self::MAX_RANKS), ("layers", self.layer_count(), Self::MAX_LAYERS)]
+        {
+            if value == 0 || value > most {
+                return Err(format!("{name} is {value}; it must be 1 to {most}"));
+            }
         }
-        if self.rank >= self.ranks {
-            return Err(format!("rank is {}; it must be below ranks, {}", self.rank, self.ranks));
+        if rank >= ranks {
+            return Err(format!("rank is {rank}; it must be below ranks, {ranks}"));
         }
-        if self.layer_count() == 0 || self.layer_count() > Self::MAX_LAYERS {
-            return Err(format!("layers is {}; it must be 1 to {}", self.layer_count(), Self::MAX_LAYERS));
-        }
-        if self.steps == Some(0) {
+        if steps == Some(0) {
             return Err("steps is 0; it must be at least 1".to_owned());
         }
         Ok(())

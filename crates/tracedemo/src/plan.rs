@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::event::{Arg, Hole, Phase, Shape};
-use crate::library::{CollectiveArgs, FlowEnd, Library, OpSpec, Process, Role, Stream, Thread, add};
+use crate::library::{CollectiveArgs, Library, OpSpec, Process, Role, Stream, Thread, add};
 use crate::tensor::{Input, Param, Tensor, input_args};
 
 /// What the host does next. Times are means, ns; numbers are those of the library.
@@ -52,7 +52,7 @@ pub(crate) struct Op {
     inputs: Option<Vec<Input>>,
     node: Option<Node>,
     is_backward: bool,
-    flow: FlowEnd,
+    flow: Option<Phase>,
     collective: Option<CollectiveArgs>,
 }
 
@@ -65,12 +65,12 @@ impl Op {
     /// An operator without recorded inputs.
     pub(crate) fn bare(name: &str) -> Self {
         let name = name.to_owned();
-        Self { name, inputs: None, node: None, is_backward: false, flow: FlowEnd::None, collective: None }
+        Self { name, inputs: None, node: None, is_backward: false, flow: None, collective: None }
     }
 
     /// Gives it the arguments of a collective.
-    pub(crate) fn collective(self, args: &CollectiveArgs) -> Self {
-        Self { collective: Some(args.clone()), ..self }
+    pub(crate) fn collective(self, args: CollectiveArgs) -> Self {
+        Self { collective: Some(args), ..self }
     }
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Node(u32);
 impl Node {
     /// Marks the forward operator that the node belongs to.
     pub(crate) fn forward(self, op: Op) -> Op {
-        Op { flow: FlowEnd::Start, ..self.around(op) }
+        Op { flow: Some(Phase::FlowStart), ..self.around(op) }
     }
 
     /// Marks an operator around it, which shares the sequence number.
@@ -107,7 +107,7 @@ impl Node {
     ) {
         let wrapper = Op::bare(&format!("autograd::engine::evaluate_function: {name}"));
         b.op(Op { is_backward: true, ..self.around(wrapper) }, |b| {
-            b.op(Op { is_backward: true, flow: FlowEnd::End, ..self.around(op!(name, grad)) }, body);
+            b.op(Op { is_backward: true, flow: Some(Phase::FlowEnd), ..self.around(op!(name, grad)) }, body);
         });
     }
 }
@@ -121,7 +121,7 @@ pub(crate) struct Builder {
     /// The model's parameters that the plan has met.
     pub(crate) params: Vec<Param>,
     plan: Plan,
-    thread: Thread,
+    pub(crate) thread: Thread,
     modules: HashMap<String, u32>,
     tape: Vec<Backward>,
     temporaries: u32,
@@ -151,7 +151,6 @@ impl Builder {
         std::mem::take(&mut self.plan)
     }
 
-    /// Appends an instruction.
     pub(crate) fn push(&mut self, instr: Instr) {
         self.plan.instrs.push(instr);
     }
@@ -161,18 +160,11 @@ impl Builder {
         self.plan.instrs.extend([Instr::Wait(mean_ns), instr]);
     }
 
-    /// Continues on another thread.
     pub(crate) fn switch(&mut self, thread: Thread) {
         self.thread = thread;
         self.push(Instr::Switch(thread));
     }
 
-    /// The current thread.
-    pub(crate) fn thread(&self) -> Thread {
-        self.thread
-    }
-
-    /// Lets `mean_ns` pass.
     pub(crate) fn wait(&mut self, mean_ns: u32) {
         self.push(Instr::Wait(mean_ns));
     }
@@ -218,7 +210,6 @@ impl Builder {
         }
     }
 
-    /// An operator around `body`.
     pub(crate) fn op<R>(&mut self, op: Op, body: impl FnOnce(&mut Self) -> R) -> R {
         self.begin_op(op);
         let made = body(self);
@@ -240,13 +231,13 @@ impl Builder {
             shape = shape.json("Fwd thread id", u8::from(op.is_backward));
         }
         shape = shape.json("Record function id", 0);
-        if let Some(inputs) = &op.inputs {
-            shape.args.extend(input_args(inputs).map(|(key, text)| (key, Arg::Json(text))));
+        if let Some(inputs) = op.inputs {
+            shape.args.extend(input_args(&inputs).map(|(key, text)| (key, Arg::Json(text))));
         }
         if let Some(args) = &op.collective {
             shape = args.add_to(shape).json("Rank", process.rank).json("Is asynchronized op", 1);
         }
-        let phase = if op.flow == FlowEnd::End { Phase::FlowEnd } else { Phase::FlowStart };
+        let flow = op.flow.map(|phase| (phase, self.library.shape(Shape::flow(phase, "fwdbwd", pid, tid))));
         let spec = OpSpec {
             name: self.library.name(&op.name),
             is_annotation: false,
@@ -254,8 +245,7 @@ impl Builder {
             role: Some(Role::CpuExec),
             shape: self.library.shape(shape.hole("Ev Idx", Hole::EventIndex)),
             node: op.node.map_or(0, |node| node.0),
-            flow: op.flow,
-            flow_shape: self.library.shape(Shape::flow(phase, "fwdbwd", pid, tid)),
+            flow,
             collective: op.collective.map(|args| args.number),
             gpu_shapes: [0; 3],
         };
@@ -295,8 +285,7 @@ impl Builder {
             role: Role::of_annotation(name),
             shape: self.library.shape(shape),
             node: 0,
-            flow: FlowEnd::None,
-            flow_shape: 0,
+            flow: None,
             collective: None,
             gpu_shapes: gpu_shapes.map(|shape| self.library.shape(shape)),
         };
@@ -317,12 +306,10 @@ impl Builder {
         self.frame(name, |b| b.wait(mean_ns));
     }
 
-    /// Enters a Python frame.
     pub(crate) fn begin_frame(&mut self, name: &str) {
         self.begin_python(name, None);
     }
 
-    /// Leaves a Python frame.
     pub(crate) fn end_frame(&mut self) {
         self.push_after(240, Instr::EndFrame);
     }
@@ -371,7 +358,6 @@ impl Builder {
         self.alloc(&format!("temporary {}", self.temporaries), bytes, true)
     }
 
-    /// Frees a block.
     pub(crate) fn free(&mut self, block: u32) {
         self.push(Instr::Free(block));
     }

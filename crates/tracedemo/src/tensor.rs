@@ -2,32 +2,18 @@
 
 use crate::event::{list, quoted};
 
-/// Element type.
+/// Element type: its name in `Input type`, bytes of an element, and number of its `c10::ScalarType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DType {
-    BFloat16,
-    Float,
-    Long,
+pub(crate) struct DType {
+    name: &'static str,
+    bytes: i64,
+    pub(crate) number: i64,
 }
 
 impl DType {
-    /// Name in `Input type`.
-    fn name(self) -> &'static str {
-        match self {
-            Self::BFloat16 => "c10::BFloat16",
-            Self::Float => "float",
-            Self::Long => "long int",
-        }
-    }
-
-    /// Bytes of an element.
-    pub(crate) fn bytes(self) -> i64 {
-        match self {
-            Self::BFloat16 => 2,
-            Self::Float => 4,
-            Self::Long => 8,
-        }
-    }
+    pub(crate) const BFLOAT16: Self = Self { name: "c10::BFloat16", bytes: 2, number: 15 };
+    pub(crate) const FLOAT: Self = Self { name: "float", bytes: 4, number: 6 };
+    pub(crate) const LONG: Self = Self { name: "long int", bytes: 8, number: 4 };
 }
 
 /// A tensor's metadata.
@@ -41,7 +27,7 @@ pub(crate) struct Tensor {
 impl Tensor {
     /// Contiguous tensor of bf16.
     pub(crate) fn new(dims: &[i64]) -> Self {
-        Self::of(DType::BFloat16, dims)
+        Self::of(DType::BFLOAT16, dims)
     }
 
     /// Contiguous tensor.
@@ -60,7 +46,7 @@ impl Tensor {
 
     /// Size in memory of a contiguous copy.
     pub(crate) fn bytes(&self) -> i64 {
-        self.elements() * self.dtype.bytes()
+        self.elements() * self.dtype.bytes
     }
 
     /// The same memory with two dimensions swapped.
@@ -91,96 +77,81 @@ impl Param {
     }
 }
 
-/// One input of an operator.
+/// One input of an operator, as text of each of [`input_args`].
 #[derive(Clone, Debug)]
-pub(crate) enum Input {
-    /// A tensor.
-    Tensor(Tensor),
+pub(crate) struct Input {
+    concrete: String,
+    type_name: &'static str,
+    strides: String,
+    dims: String,
+}
+
+impl Input {
+    fn plain(type_name: &'static str, concrete: String) -> Self {
+        Self { concrete, type_name, strides: "[]".to_owned(), dims: "[]".to_owned() }
+    }
+
     /// A list of tensors, of which the profiler keeps 30 or none.
-    Tensors(Vec<Tensor>),
-    /// A number or truth value.
-    Scalar(String),
-    /// A list of numbers.
-    Scalars(String),
-    /// An optional argument that is not given.
-    None,
+    pub(crate) fn tensors(tensors: &[Tensor]) -> Self {
+        const LONGEST: usize = 30;
+        let kept = if tensors.len() <= LONGEST { tensors } else { &[] };
+        let strides = list(kept.iter().map(|tensor| list(&tensor.strides)));
+        let dims = list(kept.iter().map(|tensor| list(&tensor.dims)));
+        Self { strides, dims, ..Self::plain("TensorList", String::new()) }
+    }
 }
 
 impl From<&Tensor> for Input {
     fn from(tensor: &Tensor) -> Self {
-        Self::Tensor(tensor.clone())
+        let (strides, dims) = (list(&tensor.strides), list(&tensor.dims));
+        Self { strides, dims, ..Self::plain(tensor.dtype.name, String::new()) }
+    }
+}
+
+/// An optional argument that is not given.
+impl From<()> for Input {
+    fn from((): ()) -> Self {
+        Self::plain("", String::new())
     }
 }
 
 impl From<i64> for Input {
     fn from(value: i64) -> Self {
-        Self::Scalar(value.to_string())
+        Self::plain("Scalar", value.to_string())
     }
 }
 
 impl From<bool> for Input {
     fn from(value: bool) -> Self {
-        Self::Scalar(if value { "True" } else { "False" }.to_owned())
+        Self::from(if value { "True" } else { "False" })
     }
 }
 
 impl From<&str> for Input {
     fn from(value: &str) -> Self {
-        Self::Scalar(value.to_owned())
-    }
-}
-
-impl<const N: usize> From<[i64; N]> for Input {
-    fn from(values: [i64; N]) -> Self {
-        Self::Scalars(list(values))
+        Self::plain("Scalar", value.to_owned())
     }
 }
 
 impl From<&[i64]> for Input {
     fn from(values: &[i64]) -> Self {
-        Self::Scalars(list(values))
+        Self::plain("ScalarList", list(values))
     }
 }
 
-/// Tensors in a list above this number leave the list empty in the record.
-const LONGEST_LIST: usize = 30;
-
-impl Input {
-    fn shape(&self, of: impl Fn(&Tensor) -> &[i64]) -> String {
-        match self {
-            Self::Tensor(tensor) => list(of(tensor)),
-            Self::Tensors(tensors) if tensors.len() <= LONGEST_LIST => {
-                list(tensors.iter().map(|tensor| list(of(tensor))))
-            }
-            _ => "[]".to_owned(),
-        }
-    }
-
-    fn type_name(&self) -> &'static str {
-        match self {
-            Self::Tensor(tensor) => tensor.dtype.name(),
-            Self::Tensors(_) => "TensorList",
-            Self::Scalar(_) => "Scalar",
-            Self::Scalars(_) => "ScalarList",
-            Self::None => "",
-        }
-    }
-
-    fn concrete(&self) -> &str {
-        match self {
-            Self::Scalar(text) | Self::Scalars(text) => text,
-            _ => "",
-        }
+impl<const N: usize> From<[i64; N]> for Input {
+    fn from(values: [i64; N]) -> Self {
+        Self::from(&values[..])
     }
 }
 
 /// The four arguments that describe an operator's inputs, in Kineto's order.
 pub(crate) fn input_args(inputs: &[Input]) -> [(&'static str, String); 4] {
     [
-        ("Concrete Inputs", list(inputs.iter().map(|input| quoted(input.concrete())))),
-        ("Input type", list(inputs.iter().map(|input| quoted(input.type_name())))),
-        ("Input Strides", list(inputs.iter().map(|input| input.shape(|tensor| &tensor.strides)))),
-        ("Input Dims", list(inputs.iter().map(|input| input.shape(|tensor| &tensor.dims)))),
+        ("Concrete Inputs", list(inputs.iter().map(|input| quoted(&input.concrete)))),
+        ("Input type", list(inputs.iter().map(|input| quoted(input.type_name)))),
+        ("Input Strides", list(inputs.iter().map(|input| &input.strides))),
+        ("Input Dims", list(inputs.iter().map(|input| &input.dims))),
     ]
 }
 
@@ -193,10 +164,10 @@ mod tests {
         let matrix = Tensor::new(&[4, 8]).transposed(0, 1);
         let inputs = [
             Input::from(&matrix),
-            Input::Tensors(vec![Tensor::of(DType::Float, &[3]), Tensor::of(DType::Float, &[])]),
-            Input::from(&[1, -1][..]),
+            Input::tensors(&[&[3][..], &[]].map(|dims| Tensor::of(DType::FLOAT, dims))),
+            Input::from([1, -1]),
             Input::from(true),
-            Input::None,
+            Input::from(()),
         ];
         let [concrete, types, strides, dims] = input_args(&inputs).map(|(_, text)| text);
         assert_eq!(concrete, r#"["", "", "[1, -1]", "True", ""]"#);

@@ -2,10 +2,10 @@
 
 mod device;
 
-use crate::event::Record;
+use crate::event::{Phase, Record};
 use crate::job::{Job, Rng, Schedule};
 use crate::ledger::Ledger;
-use crate::library::{FlowEnd, Library, Thread};
+use crate::library::{Library, Thread};
 use crate::model::BuiltModel;
 use crate::plan::{Instr, Plan};
 
@@ -84,7 +84,7 @@ pub(crate) struct Timeline<'a> {
     mark_ns: i64,
     step: u64,
     step_host_start_ns: i64,
-    step_gpu_end_ns: Option<i64>,
+    step_gpu_end_ns: i64,
     step_gpu_ops: u64,
     next_external_id: i64,
     next_correlation: i64,
@@ -123,7 +123,7 @@ impl<'a> Timeline<'a> {
             mark_ns: 0,
             step: 0,
             step_host_start_ns: now_ns,
-            step_gpu_end_ns: None,
+            step_gpu_end_ns: 0,
             step_gpu_ops: 0,
             next_external_id: 1025,
             next_correlation: 61_803,
@@ -155,7 +155,7 @@ impl<'a> Timeline<'a> {
     /// Plays a step whose annotation is `ProfilerStep#step`.
     pub(crate) fn play(&mut self, plan: &Plan, step: u64) {
         self.step = step;
-        self.step_gpu_end_ns = None;
+        self.step_gpu_end_ns = 0;
         self.step_gpu_ops = 0;
         self.collective_ends_ns.clear();
         self.collective_ends_ns.resize(plan.collectives as usize, 0);
@@ -217,12 +217,10 @@ impl<'a> Timeline<'a> {
         let values = [external_id, FIRST_SEQUENCE + node, number];
         let record = self.records.ops.len();
         self.records.ops.push(Record { shape: spec.shape, start_ns, dur_ns: 0, values });
-        if spec.flow != FlowEnd::None {
+        if let Some((phase, shape)) = spec.flow {
             let values = [FIRST_FLOW + node, 0, 0];
-            self.records.ops.push(Record { shape: spec.flow_shape, start_ns, dur_ns: 0, values });
-        }
-        if spec.flow == FlowEnd::End {
-            self.ledger.truth.forward_backward_pairs += 1;
+            self.records.ops.push(Record { shape, start_ns, dur_ns: 0, values });
+            self.ledger.truth.forward_backward_pairs += u64::from(phase == Phase::FlowEnd);
         }
         if spec.collective.is_some() {
             self.ledger.collective();

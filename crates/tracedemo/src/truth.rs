@@ -4,6 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+/// Fields of a structure as members of a JSON object.
+macro_rules! fields {
+    ($from:ident: $($field:ident),*) => {
+        [$((stringify!($field).to_owned(), json!($from.$field))),*].into_iter().collect::<Map<_, _>>()
+    };
+}
+
 /// Names of the parts that a step's time falls into, in order of priority.
 ///
 /// In turn: kernels other than collectives; copies; memsets; communication; the host inside runtime
@@ -52,19 +59,11 @@ impl StepTruth {
         let parts = |parts: [i64; 8]| -> Map<String, Value> {
             PART_NAMES.into_iter().zip(parts).map(|(name, ns)| (name.to_owned(), ns.into())).collect()
         };
-        let mut step = json!({
-            "step": self.step,
-            "host_start_ns": self.host_start_ns,
-            "host_dur_ns": self.host_dur_ns,
-            "start_ns": self.start_ns,
-            "total_ns": self.total_ns,
-        });
-        if let Some(step) = step.as_object_mut() {
-            step.extend(parts(self.parts));
-            step.insert("parts_with_collective_ops".to_owned(), parts(self.parts_with_collective_ops).into());
-            step.insert("gpu_ops".to_owned(), self.gpu_ops.into());
-        }
-        step
+        let mut step = fields!(self: step, host_start_ns, host_dur_ns, start_ns, total_ns);
+        step.extend(parts(self.parts));
+        step.insert("parts_with_collective_ops".to_owned(), parts(self.parts_with_collective_ops).into());
+        step.extend(fields!(self: gpu_ops));
+        step.into()
     }
 }
 
@@ -84,7 +83,7 @@ impl GpuTotals {
     }
 
     fn to_json(self) -> Value {
-        json!({"calls": self.calls, "total_ns": self.total_ns})
+        fields!(self: calls, total_ns).into()
     }
 }
 
@@ -110,20 +109,14 @@ pub struct OpTotals {
 
 impl OpTotals {
     fn to_json(self) -> Value {
-        json!({
-            "calls": self.calls,
-            "host_total_ns": self.host_total_ns,
-            "host_self_ns": self.host_self_ns,
-            "device_self_ns": self.device_self_ns,
-            "gpu_ops": self.gpu_ops,
-            "launches": self.launches,
-            "device_total_ns": self.device_total_ns,
-        })
+        fields!(
+            self: calls, host_total_ns, host_self_ns, device_self_ns, gpu_ops, launches, device_total_ns
+        )
+        .into()
     }
 
     fn annotation_to_json(self) -> Value {
-        let OpTotals { calls, host_total_ns, device_total_ns, .. } = self;
-        json!({"calls": calls, "host_total_ns": host_total_ns, "device_total_ns": device_total_ns})
+        fields!(self: calls, host_total_ns, device_total_ns).into()
     }
 }
 
@@ -188,30 +181,24 @@ impl Truth {
     /// The truth as a JSON object.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        json!({
-            "truth_version": 1,
-            "seed": self.seed,
-            "rank": self.rank,
-            "ranks": self.ranks,
-            "layers": self.layers,
-            "layout": self.layout,
-            "json_bytes": self.json_bytes,
-            "events": self.events,
-            "events_by_kind": self.events_by_kind,
-            "tables": self.tables,
-            "steps": self.steps.iter().map(StepTruth::to_json).collect::<Vec<_>>(),
-            "kernel_busy_ns": self.kernel_busy_ns,
-            "kernels": by_name(&self.kernels, GpuTotals::to_json),
-            "memcpys": by_name(&self.memcpys, GpuTotals::to_json),
-            "memsets": by_name(&self.memsets, GpuTotals::to_json),
-            "launches": by_name(&self.launches, GpuTotals::to_json),
-            "ops": by_name(&self.ops, OpTotals::to_json),
-            "annotations": by_name(&self.annotations, OpTotals::annotation_to_json),
-            "gpu_ops_with_op": self.gpu_ops_with_op,
-            "gpu_ops_without_op": self.gpu_ops_without_op,
-            "gpu_ops_without_launch": self.gpu_ops_without_launch,
-            "forward_backward_pairs": self.forward_backward_pairs,
-            "peak_device_bytes": self.peak_device_bytes,
-        })
+        let mut truth = Map::from_iter([("truth_version".to_owned(), 1.into())]);
+        truth.extend(
+            fields!(self: seed, rank, ranks, layers, layout, json_bytes, events, events_by_kind, tables),
+        );
+        truth.insert("steps".to_owned(), self.steps.iter().map(StepTruth::to_json).collect());
+        truth.extend(fields!(self: kernel_busy_ns));
+        for (key, totals) in [
+            ("kernels", &self.kernels),
+            ("memcpys", &self.memcpys),
+            ("memsets", &self.memsets),
+            ("launches", &self.launches),
+        ] {
+            truth.insert(key.to_owned(), by_name(totals, GpuTotals::to_json));
+        }
+        truth.insert("ops".to_owned(), by_name(&self.ops, OpTotals::to_json));
+        truth.insert("annotations".to_owned(), by_name(&self.annotations, OpTotals::annotation_to_json));
+        truth.extend(fields!(self: gpu_ops_with_op, gpu_ops_without_op, gpu_ops_without_launch));
+        truth.extend(fields!(self: forward_backward_pairs, peak_device_bytes));
+        truth.into()
     }
 }

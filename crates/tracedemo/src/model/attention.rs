@@ -47,7 +47,7 @@ pub(crate) fn attention(b: &mut Builder, name: &str, x: &Tensor) -> Tensor {
             viewed.backward(b, "ViewBackward0", &grad, |b| reshape(b, &grad, &whole.dims));
         }
         split.backward(b, "SplitBackward0", &whole, |b| {
-            b.op(op!("aten::cat", Input::Tensors(vec![whole.clone(); 3]), -1), |b| {
+            b.op(op!("aten::cat", Input::tensors(&vec![whole.clone(); 3]), -1), |b| {
                 b.wait(4_400);
                 b.next_gradient(packed.bytes());
                 b.launch(&strided_copy(packed.elements(), packed.bytes() * 2));
@@ -61,23 +61,22 @@ pub(crate) fn attention(b: &mut Builder, name: &str, x: &Tensor) -> Tensor {
 
 /// `F.scaled_dot_product_attention` of query, key and value of the same shape `(B, H, S, D)`.
 fn scaled_dot_product(b: &mut Builder, q: &Tensor, name: &str) -> Tensor {
-    use Input::None;
     let [node] = b.nodes();
     let by_token = q.transposed(1, 2);
     let out = Tensor::new(&[BATCH, SEQUENCE, HEADS, HEAD]).transposed(1, 2);
-    let sums = Tensor::of(DType::Float, &q.dims[..3]);
+    let sums = Tensor::of(DType::FLOAT, &q.dims[..3]);
     let [out_key, sums_key] = ["output", "log-sum-exp"].map(|part| format!("{part} of {name}"));
     b.frame("<built-in function scaled_dot_product_attention>", |b| {
-        let op = op!("aten::scaled_dot_product_attention", q, q, q, None, "0.", true, None);
+        let op = op!("aten::scaled_dot_product_attention", q, q, q, (), "0.", true, ());
         b.op(node.around(op), |b| {
-            let op = op!("aten::_scaled_dot_product_flash_attention", q, q, q, "0.", true, false, None);
+            let op = op!("aten::_scaled_dot_product_flash_attention", q, q, q, "0.", true, false, ());
             b.op(node.forward(op), |b| {
                 for _ in 0..3 {
                     transpose(b, q, 1, 2);
                 }
                 let (t, length) = (&by_token, SEQUENCE);
                 let name = "aten::_flash_attention_forward";
-                let op = op!(name, t, t, t, None, None, length, length, "0.", true, false, None);
+                let op = op!(name, t, t, t, (), (), length, length, "0.", true, false, ());
                 b.op(op, |b| {
                     empty(b, &out.transposed(1, 2), &out_key, true);
                     empty(b, &sums, &sums_key, true);

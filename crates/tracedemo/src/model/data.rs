@@ -11,8 +11,8 @@ const DEVICE_BATCH: [&str; 2] = ["tokens on the device", "targets on the device"
 
 /// Fetches a batch for a model of that many layers; gives the tokens on the device.
 pub(crate) fn next_batch(b: &mut Builder, layers: u32) -> Tensor {
-    let batch = Tensor::of(DType::Long, &[BATCH, SEQUENCE + 1]);
-    let row = Tensor::of(DType::Long, &[SEQUENCE + 1]);
+    let batch = Tensor::of(DType::LONG, &[BATCH, SEQUENCE + 1]);
+    let row = Tensor::of(DType::LONG, &[SEQUENCE + 1]);
     let host = b.frame("torch/utils/data/dataloader.py(734): __next__", |b| {
         b.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |b| {
             b.frame("torch/utils/data/dataloader.py(790): _next_data", |b| {
@@ -22,7 +22,7 @@ pub(crate) fn next_batch(b: &mut Builder, layers: u32) -> Tensor {
                         sample(b, &row, layers);
                     }
                     b.frame("torch/utils/data/_utils/collate.py(400): default_collate", |b| {
-                        let rows = Input::Tensors(vec![row; BATCH as usize]);
+                        let rows = Input::tensors(&vec![row; BATCH as usize]);
                         b.op(op!("aten::stack", rows.clone(), 0), |b| {
                             let host = empty(b, &batch, "batch on the host", false);
                             b.leaf(op!("aten::cat", rows, 0), 14_000);
@@ -51,7 +51,7 @@ pub(crate) fn drop_batch(b: &mut Builder) {
 }
 
 fn sample(b: &mut Builder, row: &Tensor, layers: u32) {
-    let corpus = Tensor::of(DType::Long, &[48_000_000]);
+    let corpus = Tensor::of(DType::LONG, &[48_000_000]);
     b.frame("corpus.py(29): __getitem__", |b| {
         // Preparing text takes longer than the GPU needs to finish the step before, so that it shows.
         b.wait(420_000 + 70_000 * layers);
@@ -70,8 +70,8 @@ fn sample(b: &mut Builder, row: &Tensor, layers: u32) {
 fn to_device(b: &mut Builder, source: &Tensor, key: &str) {
     let part = tokens();
     b.frame("<built-in method to of Tensor object at 0x7f39d43a1e90>", |b| {
-        b.op(op!("aten::to", source, 4, 0, Input::None, true, false), |b| {
-            b.op(op!("aten::_to_copy", source, 4, Input::None, Input::None, Input::None, true), |b| {
+        b.op(op!("aten::to", source, 4, 0, (), true, false), |b| {
+            b.op(op!("aten::_to_copy", source, 4, (), (), (), true), |b| {
                 empty_strided(b, &part, key);
                 b.op(op!("aten::copy_", &part, source, true), |b| {
                     b.wait(2_100);

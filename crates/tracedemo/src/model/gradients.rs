@@ -26,7 +26,7 @@ pub(crate) fn accumulate(b: &mut Builder, param: &Param) {
             b.op(op!("aten::detach", tensor), |b| b.leaf(op!("detach", tensor), 350));
         });
         if b.library.process.ranks > 1 {
-            b.op(op!("aten::mul", tensor, Input::None), |b| {
+            b.op(op!("aten::mul", tensor, ()), |b| {
                 b.wait(2_700);
                 let functor = "at::native::AUnaryFunctor<c10::BFloat16, c10::BFloat16, c10::BFloat16, \
                                at::native::binary_internal::MulFunctor<float> >";
@@ -49,19 +49,18 @@ pub(crate) fn bucket<R>(b: &mut Builder, body: impl FnOnce(&mut Builder) -> R) -
 }
 
 fn sum_over_ranks(b: &mut Builder, elements: i64) {
-    use Input::None;
     let ranks = b.library.process.ranks;
     let group = Group::of_all(ranks);
     let number = b.next_collective();
     let args =
         CollectiveArgs { number, name: "allreduce", in_elements: elements, out_elements: elements, group };
     let bucket = Tensor::new(&[elements]);
-    b.op(op!("c10d::allreduce_", Input::Tensors(vec![bucket.clone()]), None, None, None, -1), |b| {
-        b.op(op!("record_param_comms", &bucket, None, 0).collective(&args), |b| {
+    b.op(op!("c10d::allreduce_", Input::tensors(std::slice::from_ref(&bucket)), (), (), (), -1), |b| {
+        b.op(op!("record_param_comms", &bucket, (), 0).collective(args), |b| {
             b.annotation("nccl:all_reduce", |b| b.wait(7_500));
             b.call(Api::CAPTURING);
             b.order_streams(Stream::Compute, Stream::Comm);
-            b.launch_collective(&all_reduce(elements, ranks), &args);
+            b.launch_collective(&all_reduce(elements, ranks), args);
             b.call(Api::RECORD);
         });
     });
@@ -70,7 +69,6 @@ fn sum_over_ranks(b: &mut Builder, elements: i64) {
 
 /// Gathers what each rank of the host has of the parameters, right after the last sum over all ranks.
 pub(crate) fn gather_on_host(b: &mut Builder) {
-    use Input::None;
     /// Elements that a rank has.
     const ELEMENTS: i64 = 1 << 23;
     let group = Group::of_host(b.library.process.rank, b.library.process.ranks);
@@ -78,10 +76,10 @@ pub(crate) fn gather_on_host(b: &mut Builder) {
     let (number, name) = (b.next_collective(), "_allgather_base");
     let args = CollectiveArgs { number, name, in_elements: ELEMENTS, out_elements: elements, group };
     let (shard, whole) = (Tensor::new(&[ELEMENTS]), Tensor::new(&[elements]));
-    b.op(op!("c10d::_allgather_base_", &whole, &shard, None, false, -1), |b| {
-        b.op(op!("record_param_comms", &shard, None, 0).collective(&args), |b| {
+    b.op(op!("c10d::_allgather_base_", &whole, &shard, (), false, -1), |b| {
+        b.op(op!("record_param_comms", &shard, (), 0).collective(args), |b| {
             b.annotation("nccl:_all_gather_base", |b| b.wait(6_500));
-            b.launch_collective(&all_gather(elements, group.size), &args);
+            b.launch_collective(&all_gather(elements, group.size), args);
             b.call(Api::RECORD);
         });
     });

@@ -14,8 +14,8 @@ use crate::tensor::{DType, Param, Tensor};
 pub(crate) fn layer_norm(b: &mut Builder, name: &str, x: &Tensor) -> Tensor {
     let [weight, bias] = ["weight", "bias"].map(|part| add_param(b, &format!("{name}.{part}"), &[HIDDEN]));
     let [node] = b.nodes();
-    let statistics = Tensor::of(DType::Float, &[x.dims[0], x.dims[1], 1]);
-    let flat = Tensor::of(DType::Float, &[TOKENS]);
+    let statistics = Tensor::of(DType::FLOAT, &[x.dims[0], x.dims[1], 1]);
+    let flat = Tensor::of(DType::FLOAT, &[TOKENS]);
     let keys = ["mean", "rstd"].map(|statistic| format!("{statistic} of {name}"));
     let block = b.module("LayerNorm", "torch/nn/modules/normalization.py(217): forward", |b| {
         b.frame("torch/nn/functional.py(2910): layer_norm", |b| {

@@ -26,7 +26,7 @@ fn forward(b: &mut Builder, x: &Tensor, weight: Param, bias: Option<Param>, out:
     let m = x.elements() / k;
     let (rows, out_rows) = (x.viewed(&[m, k]), out.viewed(&[m, n]));
     let [flattened, transposed, product, unflattened] = b.nodes();
-    let bias_input = bias.as_ref().map_or(Input::None, |bias| Input::from(&bias.tensor));
+    let bias_input = bias.as_ref().map_or(Input::from(()), |bias| Input::from(&bias.tensor));
     let block = b.op(flattened.around(op!("aten::linear", x, &weight.tensor, bias_input.clone())), |b| {
         b.leaf(flattened.forward(op!("aten::view", x, &rows.dims[..])), 1_100);
         let weight_t = t(b, &weight.tensor, |op| transposed.forward(op));
@@ -80,7 +80,7 @@ fn product_backward(b: &mut Builder, grad: &Tensor, rows: &Tensor, weight: &Para
     });
     t(b, &weight.tensor, |op| op);
     if let Some(bias) = bias {
-        b.op(op!("aten::sum", grad, [0], true, Input::None), |b| {
+        b.op(op!("aten::sum", grad, [0], true, ()), |b| {
             b.wait(4_300);
             alloc_gradient(b, bias);
             let sum = "at::native::func_wrapper_t<c10::BFloat16, at::native::sum_functor<c10::BFloat16, \

@@ -6,20 +6,19 @@ use super::views::reshape;
 use crate::calls::Api;
 use crate::library::{Effect, Stream};
 use crate::plan::{Builder, op};
-use crate::tensor::{DType, Input, Tensor};
+use crate::tensor::{DType, Tensor};
 
 /// `F.cross_entropy` of logits `(B, S, V)`.
 pub(crate) fn cross_entropy(b: &mut Builder, logits: &Tensor) {
-    use Input::None;
     let rows = Tensor::new(&[TOKENS, VOCABULARY]);
-    let targets = Tensor::of(DType::Long, &[TOKENS]);
+    let targets = Tensor::of(DType::LONG, &[TOKENS]);
     let (x, y) = (&rows, &targets);
     let [flattened, softmaxed, lost] = b.nodes();
     b.leaf(flattened.forward(op!("aten::view", logits, [-1, VOCABULARY])), 1_100);
     let block = b.frame("torch/nn/functional.py(3385): cross_entropy", |b| {
         b.frame("<built-in method cross_entropy_loss of type object at 0x7f3b08a1c6c0>", |b| {
-            b.op(softmaxed.around(op!("aten::cross_entropy_loss", x, y, None, 1, -100, "0.")), |b| {
-                let block = b.op(softmaxed.around(op!("aten::log_softmax", x, 1, None)), |b| {
+            b.op(softmaxed.around(op!("aten::cross_entropy_loss", x, y, (), 1, -100, "0.")), |b| {
+                let block = b.op(softmaxed.around(op!("aten::log_softmax", x, 1, ())), |b| {
                     b.op(softmaxed.forward(op!("aten::_log_softmax", x, 1, false)), |b| {
                         b.wait(3_300);
                         let block = b.alloc_temporary(x.bytes());
@@ -27,8 +26,8 @@ pub(crate) fn cross_entropy(b: &mut Builder, logits: &Tensor) {
                         block
                     })
                 });
-                b.op(lost.around(op!("aten::nll_loss_nd", x, y, None, 1, -100)), |b| {
-                    b.op(lost.forward(op!("aten::nll_loss_forward", x, y, None, 1, -100)), |b| {
+                b.op(lost.around(op!("aten::nll_loss_nd", x, y, (), 1, -100)), |b| {
+                    b.op(lost.forward(op!("aten::nll_loss_forward", x, y, (), 1, -100)), |b| {
                         b.wait(2_900);
                         let name = "void at::native::(anonymous namespace)::\
                                     nll_loss_forward_reduce_cuda_kernel_2d<c10::BFloat16, float, long>(...)";
@@ -66,9 +65,8 @@ pub(crate) fn cross_entropy(b: &mut Builder, logits: &Tensor) {
 
 /// The gradient of the loss by itself, with which the backward pass begins.
 pub(crate) fn seed_gradient(b: &mut Builder) {
-    use Input::None;
     let scalar = Tensor::new(&[]);
-    b.op(op!("aten::ones_like", &scalar, None, None, None, None, 1), |b| {
+    b.op(op!("aten::ones_like", &scalar, (), (), (), (), 1), |b| {
         b.wait(1_400);
         b.next_gradient(2);
         b.op(op!("aten::fill_", &scalar, 1), |b| {

@@ -68,15 +68,15 @@ fn collect(params: &[Param], b: &mut Builder) {
 }
 
 fn launch_all(params: &[Param], b: &mut Builder) {
-    let steps = vec![Tensor::of(DType::Float, &[]); params.len()];
+    let steps = vec![Tensor::of(DType::FLOAT, &[]); params.len()];
     b.frame("torch/optim/adam.py(646): _multi_tensor_adam", |b| {
-        b.leaf(op!("aten::_foreach_add_", Input::Tensors(steps), Input::None, 1), 6_000);
+        b.leaf(op!("aten::_foreach_add_", Input::tensors(&steps), (), 1), 6_000);
         let launches = kernels(params);
-        let tensors = Input::Tensors(params.iter().map(|param| param.tensor.clone()).collect());
+        let tensors: Vec<_> = params.iter().map(|param| param.tensor.clone()).collect();
         for ((name, _, lists, scalars), launches) in
             UPDATES.iter().zip(launches.chunks(launches.len() / UPDATES.len()))
         {
-            let lists = vec![tensors.clone(); *lists as usize].into_iter();
+            let lists = vec![Input::tensors(&tensors); *lists as usize].into_iter();
             let scalars = scalars.iter().map(|&scalar| Input::from(scalar));
             b.leaf_frame("torch/utils/_foreach_utils.py(35): _device_has_foreach_support", 500);
             b.op(Op::new(name, lists.chain(scalars)), |b| {

@@ -11,7 +11,7 @@ pub(crate) const VOCABULARY: i64 = 32_000;
 
 /// Tokens or targets of a batch.
 pub(crate) fn tokens() -> Tensor {
-    Tensor::of(DType::Long, &[BATCH, SEQUENCE])
+    Tensor::of(DType::LONG, &[BATCH, SEQUENCE])
 }
 
 /// The hidden state of a batch.

@@ -1,7 +1,7 @@
 //! Operators that make no GPU work: views and allocations.
 
 use crate::plan::{Builder, Op, op};
-use crate::tensor::{DType, Input, Tensor};
+use crate::tensor::{Input, Tensor};
 
 /// `aten::view`.
 pub(crate) fn view(b: &mut Builder, x: &Tensor, dims: &[i64]) {
@@ -15,7 +15,7 @@ pub(crate) fn reshape(b: &mut Builder, x: &Tensor, dims: &[i64]) {
 
 /// `aten::as_strided`, which every strided view ends in.
 pub(crate) fn as_strided(b: &mut Builder, x: &Tensor, out: &Tensor) {
-    b.leaf(op!("aten::as_strided", x, &out.dims[..], &out.strides[..], Input::None), 400);
+    b.leaf(op!("aten::as_strided", x, &out.dims[..], &out.strides[..], ()), 400);
 }
 
 /// `aten::transpose`.
@@ -50,11 +50,5 @@ pub(crate) fn empty_strided(b: &mut Builder, tensor: &Tensor, key: &str) {
 
 /// The arguments of a new tensor: type, layout, device, pinned or not, and memory format.
 fn options(tensor: &Tensor) -> [Input; 5] {
-    // Numbers of c10::ScalarType.
-    let dtype = match tensor.dtype {
-        DType::Long => 4,
-        DType::Float => 6,
-        DType::BFloat16 => 15,
-    };
-    [Input::from(dtype), 0.into(), Input::None, false.into(), Input::None]
+    [tensor.dtype.number.into(), 0.into(), ().into(), false.into(), ().into()]
 }

@@ -3,7 +3,7 @@
 use super::{OpenOp, Timeline};
 use crate::event::Record;
 use crate::ledger::Link;
-use crate::library::{CallSpec, Collective, Effect, Stream, WorkKind};
+use crate::library::{CallSpec, CollectiveArgs, Effect, Group, Role, Stream};
 
 /// Time from a launch to the earliest start of its work, ns.
 const LAUNCH_LATENCY_NS: i64 = 3_100;
@@ -13,10 +13,12 @@ const STREAM_GAP_NS: u32 = 900;
 const GRAPH_GAP_NS: u32 = 350;
 
 impl Timeline<'_> {
-    /// Id of the innermost operator, and its number on the stack.
-    fn innermost_op(&self) -> Option<(usize, &OpenOp)> {
-        let stack = self.ops[self.thread as usize].iter().enumerate().rev();
-        stack.into_iter().find(|(_, op)| !self.library.ops[op.spec as usize].is_annotation)
+    /// The innermost operator: its place on the stack, id and name.
+    fn innermost_op(&self) -> Option<(usize, i64, u32)> {
+        let op = |op: &OpenOp| &self.library.ops[op.spec as usize];
+        let stack = &self.ops[self.thread as usize];
+        let place = stack.iter().rposition(|open| !op(open).is_annotation)?;
+        Some((place, stack[place].external_id, op(&stack[place]).name))
     }
 
     fn take_correlation(&mut self) -> i64 {
@@ -48,16 +50,12 @@ impl Timeline<'_> {
             }
             _ => {}
         }
-        let external_id = match self.innermost_op() {
-            Some((index, op)) => {
-                let external_id = op.external_id;
-                let name = self.library.ops[op.spec as usize].name;
-                self.ops[self.thread as usize][index].calls_ns += dur_ns;
-                self.ledger.op(name, false).launches += 1;
-                Some(external_id)
-            }
-            None => None,
-        };
+        let op = self.innermost_op();
+        if let Some((index, _, name)) = op {
+            self.ops[self.thread as usize][index].calls_ns += dur_ns;
+            self.ledger.op(name, false).launches += 1;
+        }
+        let external_id = op.map(|(_, external_id, _)| external_id);
         self.record_call(spec, (start_ns, end_ns), correlation, external_id);
     }
 
@@ -90,7 +88,7 @@ impl Timeline<'_> {
     fn launch(&mut self, first: u32, count: u32, correlation: i64, launched_ns: i64) {
         let library = self.library;
         let gap_ns = if count > 1 { GRAPH_GAP_NS } else { STREAM_GAP_NS };
-        let op = self.innermost_op().map(|(_, op)| (op.external_id, library.ops[op.spec as usize].name));
+        let op = self.innermost_op();
         for spec in &library.works[first as usize..(first + count) as usize] {
             let free_ns = self.stream_free_ns[spec.stream as usize] + self.rng.gpu(gap_ns);
             let start_ns = free_ns.max(launched_ns + LAUNCH_LATENCY_NS);
@@ -102,15 +100,15 @@ impl Timeline<'_> {
                 self.ledger.collective();
             }
             self.stream_free_ns[spec.stream as usize] = end_ns;
-            let link = op.map_or(Link::NoOp, |(_, name)| Link::Op(name));
-            self.ledger.gpu(spec.kind, spec.name, (start_ns, end_ns), spec.collective.is_some(), link);
+            let link = op.map_or(Link::NoOp, |(.., name)| Link::Op(name));
+            self.ledger.gpu(spec.role, spec.name, (start_ns, end_ns), link);
             let number =
                 self.collectives + i64::from(spec.collective.map_or(0, |collective| collective.number));
-            let values = [op.map_or(0, |(external_id, _)| external_id), correlation, number];
+            let values = [op.map_or(0, |(_, external_id, _)| external_id), correlation, number];
             let shape = spec.shapes[usize::from(op.is_none())];
             self.records.gpu.push(Record { shape, start_ns, dur_ns: end_ns - start_ns, values });
             self.push_flow(spec.flow_shape, start_ns, correlation);
-            self.step_gpu_end_ns = Some(self.step_gpu_end_ns.map_or(end_ns, |end| end.max(end_ns)));
+            self.step_gpu_end_ns = self.step_gpu_end_ns.max(end_ns);
             self.step_gpu_ops += 1;
             self.note_gpu_work(spec.stream, start_ns, end_ns);
         }
@@ -118,8 +116,9 @@ impl Timeline<'_> {
 
     /// When a collective ends that starts and would last as given, on its own; `mean_ns` is what it lasts
     /// in the mean.
-    fn collective_end_ns(&self, collective: Collective, mean_ns: u32, own: (i64, i64)) -> i64 {
-        let Collective { number, is_of_host } = collective;
+    fn collective_end_ns(&self, collective: CollectiveArgs, mean_ns: u32, own: (i64, i64)) -> i64 {
+        let number = collective.number;
+        let is_of_host = collective.group.number == Group::OF_HOST;
         let factor = if is_of_host { self.variation.link_factor } else { 1 };
         let own_end_ns = own.0 + own.1 * factor;
         let Some(schedule) = &self.schedule else { return own_end_ns };
@@ -158,6 +157,6 @@ impl Timeline<'_> {
         let shape = spec.shapes[1];
         self.records.gpu.push(Record { shape, start_ns, dur_ns: end_ns - start_ns, values });
         self.push_flow(spec.flow_shape, start_ns, correlation);
-        self.ledger.gpu(WorkKind::Kernel, spec.name, (start_ns, end_ns), false, Link::NoLaunch);
+        self.ledger.gpu(Role::Kernel, spec.name, (start_ns, end_ns), Link::NoLaunch);
     }
 }

@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 use std::path::PathBuf;
-use tracedemo::{DatabaseKind, DatabaseTruth, DemoOptions, write_database};
+use tracedemo::{DatabaseKind, DatabaseTruth, DemoOptions, ProcessTruth, write_database};
 
 fn options(ranks: u32) -> DemoOptions {
     DemoOptions { ranks, steps: Some(2), layers: Some(1), ..DemoOptions::default() }
@@ -21,8 +21,8 @@ fn written(name: &str, kind: DatabaseKind, options: &DemoOptions) -> (DatabaseTr
     (truth, connection, bytes)
 }
 
-fn count(connection: &Connection, sql: &str) -> u64 {
-    connection.query_row(sql, [], |row| row.get::<_, i64>(0)).expect("a number") as u64
+fn number(connection: &Connection, sql: &str) -> i64 {
+    connection.query_row(&format!("SELECT {sql}"), [], |row| row.get(0)).expect("a number")
 }
 
 #[test]
@@ -30,39 +30,44 @@ fn rows_of_nsys_are_counted() {
     let (truth, connection, bytes) = written("counted.sqlite", DatabaseKind::Nsys, &options(2));
     assert_eq!(truth.file_bytes, bytes.len() as u64);
     assert_eq!(truth.processes.len(), 2);
-    let ranges: u64 = truth.processes.iter().map(tracedemo::ProcessTruth::ranges).sum();
-    assert_eq!(count(&connection, "SELECT count(*) FROM NVTX_EVENTS"), ranges);
-    let calls = |totals: fn(&tracedemo::Truth) -> u64| -> u64 {
-        truth.processes.iter().map(|process| totals(&process.truth)).sum()
-    };
-    let kernels = calls(|truth| truth.kernels.values().map(|kernel| kernel.calls).sum());
-    assert_eq!(count(&connection, "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL"), kernels);
-    let launches = calls(|truth| truth.launches.values().map(|call| call.calls).sum());
-    assert_eq!(count(&connection, "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME"), launches);
-    let busy = "SELECT sum(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL";
-    let total = calls(|truth| truth.kernels.values().map(|kernel| kernel.total_ns as u64).sum());
-    assert_eq!(count(&connection, busy), total);
+    let sum = |of: fn(&ProcessTruth) -> i64| truth.processes.iter().map(of).sum::<i64>();
+    for (rows, expected) in [
+        ("count(*) FROM NVTX_EVENTS", sum(|process| process.ranges() as i64)),
+        (
+            "count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL",
+            sum(|process| process.truth.kernels.values().map(|kernel| kernel.calls as i64).sum()),
+        ),
+        (
+            "count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME",
+            sum(|process| process.truth.launches.values().map(|call| call.calls as i64).sum()),
+        ),
+        (
+            "sum(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL",
+            sum(|process| process.truth.kernels.values().map(|kernel| kernel.total_ns).sum()),
+        ),
+    ] {
+        assert_eq!(number(&connection, rows), expected, "{rows}");
+    }
 }
 
 #[test]
 fn correlation_ids_of_processes_meet() {
     let (_, connection, _) = written("meet.sqlite", DatabaseKind::Nsys, &options(2));
-    let shared = "SELECT count(*) FROM (SELECT correlationId FROM CUPTI_ACTIVITY_KIND_RUNTIME
+    let shared = "count(*) FROM (SELECT correlationId FROM CUPTI_ACTIVITY_KIND_RUNTIME
                   GROUP BY correlationId HAVING count(DISTINCT globalTid >> 24) > 1)";
-    assert!(count(&connection, shared) > 100);
-    let repeated = "SELECT count(*) FROM (SELECT 1 FROM CUPTI_ACTIVITY_KIND_RUNTIME
+    assert!(number(&connection, shared) > 100);
+    let repeated = "count(*) FROM (SELECT 1 FROM CUPTI_ACTIVITY_KIND_RUNTIME
                     GROUP BY correlationId, globalTid >> 24 HAVING count(*) > 1)";
-    assert_eq!(count(&connection, repeated), 0, "within a process each call has its own");
+    assert_eq!(number(&connection, repeated), 0, "within a process each call has its own");
 }
 
 #[test]
-fn operators_are_told_as_emit_nvtx_does() {
+fn operators_are_named_as_emit_nvtx_does() {
     let (_, connection, _) = written("text.sqlite", DatabaseKind::Nsys, &options(1));
     let like = "SELECT text FROM NVTX_EVENTS WHERE text LIKE 'aten::addmm, seq = %' LIMIT 1";
     let text: String = connection.query_row(like, [], |row| row.get(0)).expect("a text");
     assert!(text.contains(", op_id = ") && text.contains(", sizes = [["), "{text}");
-    let steps = "SELECT count(*) FROM NVTX_EVENTS WHERE text LIKE 'ProfilerStep#%'";
-    assert_eq!(count(&connection, steps), 2);
+    assert_eq!(number(&connection, "count(*) FROM NVTX_EVENTS WHERE text LIKE 'ProfilerStep#%'"), 2);
 }
 
 #[test]
@@ -70,21 +75,18 @@ fn the_same_options_give_the_same_bytes() {
     for kind in DatabaseKind::ALL {
         let (first, _, a) = written("same-a", kind, &options(1));
         let (second, _, b) = written("same-b", kind, &options(1));
-        assert!(a == b, "{}", kind.name());
-        assert_eq!(first, second);
         let (_, _, other) = written("same-c", kind, &DemoOptions { seed: 9, ..options(1) });
-        assert!(a != other);
+        assert!(a == b && first == second && a != other, "{}", kind.name());
     }
 }
 
 #[test]
 fn markers_of_nvprof_come_in_pairs() {
     let (truth, connection, _) = written("pairs.sql", DatabaseKind::Nvprof, &options(1));
-    let markers = count(&connection, "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_MARKER");
-    assert_eq!(markers, 2 * truth.processes[0].ranges());
-    let error = write_database(&path("two.sql"), DatabaseKind::Nvprof, &options(2), &mut |_| true)
-        .expect_err("refused");
-    assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+    let markers = number(&connection, "count(*) FROM CUPTI_ACTIVITY_KIND_MARKER");
+    assert_eq!(markers as u64, 2 * truth.processes[0].ranges());
+    let two = write_database(&path("two.sql"), DatabaseKind::Nvprof, &options(2), &mut |_| true);
+    assert_eq!(two.expect_err("refused").kind(), std::io::ErrorKind::InvalidInput);
 }
 
 #[test]
@@ -96,8 +98,7 @@ fn a_size_is_reached_and_a_stop_leaves_nothing() {
     let steps: Vec<usize> = truth.processes.iter().map(|process| process.truth.steps.len()).collect();
     assert_eq!(steps[0], steps[1]);
     std::fs::remove_file(&path).expect("removed");
-    let error = write_database(&path, DatabaseKind::Nsys, &options, &mut |_| false).expect_err("stopped");
-    assert_eq!(error.kind(), std::io::ErrorKind::Interrupted);
-    assert!(!path.exists());
-    assert!(!path.with_extension("sqlite.tmp").exists());
+    let stopped = write_database(&path, DatabaseKind::Nsys, &options, &mut |_| false);
+    assert_eq!(stopped.expect_err("stopped").kind(), std::io::ErrorKind::Interrupted);
+    assert!(!path.exists() && !path.with_extension("sqlite.tmp").exists());
 }

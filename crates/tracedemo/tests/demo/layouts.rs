@@ -24,21 +24,14 @@ fn every_layout_holds_the_same_events() {
 #[test]
 fn layouts_look_as_their_writers_make_them() {
     let text = |layout| String::from_utf8(write(&DemoOptions { layout, ..small() }).0).expect("plain ASCII");
-    let native = text(Layout::Native);
-    assert!(
-        native
-            .starts_with("\n{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [\n    {\n      \"id\": 0, ")
-    );
-    assert!(
-        native.contains("\n  {\n    \"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::add\", \"pid\": ")
-    );
-    assert!(native.contains("    \"cat\": \"ac2g\", \"name\": \"ac2g\", \"bp\": \"e\"\n  },\n"));
-    let per_key = text(Layout::KeyPerLine);
-    assert!(
-        per_key
-            .contains("\n  {\n    \"ph\": \"X\",\n    \"cat\": \"cpu_op\",\n    \"name\": \"aten::add\",\n")
-    );
-    assert!(per_key.contains("\n    ,\n    \"args\": {\n      \"External id\": "));
+    let holds = |layout, part: &str| assert!(text(layout).contains(part), "{layout:?} {part}");
+    let header = "\n{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [\n    {\n      \"id\": 0, ";
+    assert!(text(Layout::Native).starts_with(header));
+    let add = "\n  {\n    \"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::add\", \"pid\": ";
+    holds(Layout::Native, add);
+    holds(Layout::Native, "    \"cat\": \"ac2g\", \"name\": \"ac2g\", \"bp\": \"e\"\n  },\n");
+    holds(Layout::KeyPerLine, &add.replace(", ", ",\n    ").replace("\"pid\": ", ""));
+    holds(Layout::KeyPerLine, "\n    ,\n    \"args\": {\n      \"External id\": ");
     let per_event = text(Layout::EventPerLine);
     let lines = per_event.lines().filter(|line| line.starts_with("{\"ph\":\"")).count();
     assert_eq!(lines as u64, write(&small()).1.events);
@@ -78,10 +71,8 @@ fn the_size_is_reached_within_a_step() {
             assert!(steps >= 3, "{size_bytes} {layout:?}: {steps} steps");
             let over = bytes.len() as i64 - size_bytes as i64;
             let step_bytes = (bytes.len() / steps) as i64;
-            assert!(
-                (0..step_bytes * 5 / 4).contains(&over),
-                "{size_bytes} {layout:?}: {over} of {step_bytes}"
-            );
+            let most = step_bytes * 5 / 4;
+            assert!((0..most).contains(&over), "{size_bytes} {layout:?}: {over} of {most}");
         }
     }
 }

@@ -1,26 +1,24 @@
 //! Ids, flows, frames and memory hang together as they do in a recorded trace.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::reading::{Event, parse, small, write};
+use crate::reading::{CALLS, Event, GPU, HOST_OPS, of, parse, small, write};
 use tracedemo::DemoOptions;
 
 fn events() -> Vec<Event> {
     parse(&write(&small()).0).1
 }
 
-fn place(event: &Event) -> (String, String, i64) {
-    (event.pid.clone(), event.tid.clone(), event.start)
-}
-
 #[test]
 fn flows_bind_to_slices() {
     let events = events();
+    let place = |event: &Event| (event.pid.clone(), event.tid.clone(), event.start);
     let mut slices: HashMap<_, Vec<&Event>> = HashMap::new();
     for event in events.iter().filter(|event| event.phase == "X") {
         slices.entry(place(event)).or_default().push(event);
     }
-    let mut ends: HashMap<(String, i64), Vec<(&str, &Event)>> = HashMap::new();
+    // Ends of each flow; its start has the later letter.
+    let mut flows: BTreeMap<(&str, i64), Vec<(&str, &Event)>> = BTreeMap::new();
     for flow in events.iter().filter(|event| event.phase == "s" || event.phase == "f") {
         let id = flow.id.expect("a flow has an id");
         let wanted = |slice: &&&Event| match flow.category.as_str() {
@@ -29,12 +27,12 @@ fn flows_bind_to_slices() {
         };
         let found: Vec<_> = slices.get(&place(flow)).into_iter().flatten().filter(wanted).collect();
         assert_eq!(found.len(), 1, "{flow:?}");
-        ends.entry((flow.category.clone(), id)).or_default().push((&flow.phase, found[0]));
+        flows.entry((&flow.category, id)).or_default().push((&flow.phase, found[0]));
     }
     let (mut launches, mut pairs, mut lone, mut graphs) = (0, 0, 0, 0);
-    for ((category, _), mut ends) in ends {
+    for ((category, _), mut ends) in flows {
         ends.sort_by_key(|(phase, _)| std::cmp::Reverse(*phase));
-        match (category.as_str(), &ends[..]) {
+        match (category, &ends[..]) {
             ("fwdbwd", [("s", forward), ("f", backward)]) => {
                 assert_eq!(forward.int("Sequence number"), backward.int("Sequence number"));
                 assert_eq!((forward.int("Fwd thread id"), backward.int("Fwd thread id")), (Some(0), Some(1)));
@@ -60,22 +58,17 @@ fn ids_are_unique_and_in_order() {
     let events = events();
     let indices = events.iter().filter_map(|event| event.int("Ev Idx"));
     assert!(indices.enumerate().all(|(place, index)| place as i64 == index));
-    let ops = events.iter().filter(|event| ["cpu_op", "user_annotation"].contains(&event.category.as_str()));
-    let ids: Vec<_> = ops.map(|op| op.int("External id")).collect();
-    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
-    let calls =
-        events.iter().filter(|event| event.category.starts_with("cuda_") && event.category != "cuda_sync");
-    let ids: Vec<_> = calls.map(|call| call.int("correlation")).collect();
-    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
+    let (mut ids, mut correlations) = (HashSet::new(), HashSet::new());
+    assert!(of(&events, HOST_OPS).all(|op| ids.insert(op.int("External id"))));
+    assert!(of(&events, CALLS).all(|call| correlations.insert(call.int("correlation"))));
 }
 
 #[test]
 fn slices_of_a_thread_nest() {
     let events = events();
     let nests = |categories: &[&str]| {
-        let mut slices: Vec<_> =
-            events.iter().filter(|event| categories.contains(&event.category.as_str())).collect();
-        slices.sort_by_key(|event| (event.pid.clone(), event.tid.clone(), event.start, -event.dur));
+        let mut slices: Vec<_> = of(&events, categories).collect();
+        slices.sort_by_key(|event| (&event.pid, &event.tid, event.start, -event.dur));
         let mut open: Vec<&Event> = Vec::new();
         slices.into_iter().all(|event| {
             while open.last().is_some_and(|last| last.tid != event.tid || last.end() <= event.start) {
@@ -86,17 +79,12 @@ fn slices_of_a_thread_nest() {
             nested
         })
     };
-    assert!(nests(&["cpu_op", "user_annotation", "cuda_runtime", "cuda_driver"]));
+    assert!(nests(&[HOST_OPS, CALLS].concat()));
     assert!(nests(&["python_function"]));
-    assert!(
-        !nests(&["python_function", "user_annotation"]),
-        "steps and frames overlap in part, as recorded ones do"
-    );
+    let overlapping = ["python_function", "user_annotation"];
+    assert!(!nests(&overlapping), "steps and frames overlap in part, as recorded ones do");
     for stream in ["7", "20", "28"] {
-        let on_stream = |event: &&Event| {
-            ["kernel", "gpu_memcpy", "gpu_memset"].contains(&event.category.as_str()) && event.tid == stream
-        };
-        let mut work: Vec<_> = events.iter().filter(on_stream).collect();
+        let mut work: Vec<_> = of(&events, GPU).filter(|work| work.tid == stream).collect();
         work.sort_by_key(|event| event.start);
         assert!(work.windows(2).all(|pair| pair[0].end() <= pair[1].start));
         assert!(work.len() > 5);
@@ -106,7 +94,7 @@ fn slices_of_a_thread_nest() {
 #[test]
 fn frames_name_their_callers() {
     let events = events();
-    let frames = events.iter().filter(|event| event.category == "python_function");
+    let frames = of(&events, &["python_function"]);
     let by_id: HashMap<_, _> = frames.clone().map(|frame| (frame.int("Python id"), frame)).collect();
     assert_eq!(by_id.len(), frames.clone().count());
     let mut roots = 0;
@@ -124,11 +112,10 @@ fn frames_name_their_callers() {
 fn memory_adds_up() {
     let events = events();
     let mut totals = HashMap::new();
-    let mut blocks: HashMap<(Option<i64>, Option<i64>), i64> = HashMap::new();
-    let mut count = 0;
+    let mut blocks: HashMap<_, i64> = HashMap::new();
     let mut memory: Vec<_> = events.iter().filter(|event| event.name == "[memory]").collect();
     memory.sort_by_key(|event| event.start);
-    for event in memory {
+    for event in &memory {
         let device = event.int("Device Id");
         let bytes = event.int("Bytes").expect("bytes");
         let total = event.int("Total Allocated").expect("a total");
@@ -136,57 +123,41 @@ fn memory_adds_up() {
             assert_eq!(before + bytes, total);
         }
         assert!(total >= 0 && (device == Some(-1) || Some(total) <= event.int("Total Reserved")));
-        let held = blocks.entry((device, event.int("Addr"))).or_insert(if bytes < 0 { -bytes } else { 0 });
+        let held = blocks.entry((device, event.int("Addr"))).or_insert((-bytes).max(0));
         *held += bytes;
         assert!(*held == 0 || *held == bytes, "an address is allocated and freed in turn");
-        count += 1;
     }
-    assert!(count > 200 && totals.len() == 2);
+    assert!(memory.len() > 200 && totals.len() == 2);
 }
 
 #[test]
 fn annotations_on_the_gpu_span_their_work() {
     let events = events();
-    let of = |category: &str| -> Vec<&Event> {
-        events.iter().filter(|event| event.category == category).collect()
-    };
-    let annotations: HashMap<_, _> =
-        of("user_annotation").into_iter().map(|op| (op.int("External id"), op)).collect();
-    let mut edges = HashSet::new();
-    for category in ["kernel", "gpu_memcpy", "gpu_memset"] {
-        edges.extend(
-            of(category)
-                .iter()
-                .flat_map(|work| [(work.tid.clone(), work.start), (work.tid.clone(), work.end())]),
-        );
-    }
-    let spans = of("gpu_user_annotation");
-    assert!(spans.len() > 10);
+    let annotations = of(&events, &["user_annotation"]).map(|op| (op.int("External id"), &op.name));
+    let annotations: HashMap<_, _> = annotations.collect();
+    let edges = of(&events, GPU).flat_map(|work| [(&work.tid, work.start), (&work.tid, work.end())]);
+    let edges: HashSet<_> = edges.collect();
+    let spans = of(&events, &["gpu_user_annotation"]);
+    assert!(spans.clone().count() > 10);
     for span in spans {
-        assert_eq!(annotations[&span.int("External id")].name, span.name);
-        assert!(
-            edges.contains(&(span.tid.clone(), span.start + 1))
-                && edges.contains(&(span.tid.clone(), span.end() - 1))
-        );
+        assert_eq!(*annotations[&span.int("External id")], span.name);
+        assert!([span.start + 1, span.end() - 1].iter().all(|&at| edges.contains(&(&span.tid, at))));
     }
 }
 
 #[test]
 fn ranks_agree_on_when_collectives_end() {
-    let collectives = |rank| -> Vec<(Option<i64>, i64, i64)> {
+    let collectives = |rank| -> (Vec<(Option<i64>, i64)>, Vec<i64>) {
         let events = parse(&write(&DemoOptions { rank, ranks: 4, ..small() }).0).1;
-        let kernels = events.into_iter().filter(|event| event.name.starts_with("ncclDevKernel"));
-        kernels.map(|kernel| (kernel.int("Seq"), kernel.end(), kernel.dur)).collect()
+        let kernels = events.iter().filter(|event| event.name.starts_with("ncclDevKernel"));
+        kernels.map(|kernel| ((kernel.int("Seq"), kernel.end()), kernel.dur)).unzip()
     };
-    let first = collectives(0);
-    assert_eq!(first.len(), 5 * 3);
+    let (ends, durations) = collectives(0);
+    assert_eq!(ends.len(), 5 * 3);
     for rank in 1..4 {
         let other = collectives(rank);
-        assert_eq!(
-            first.iter().map(|x| (x.0, x.1)).collect::<Vec<_>>(),
-            other.iter().map(|x| (x.0, x.1)).collect::<Vec<_>>()
-        );
-        assert_ne!(first, other, "but not on how long they wait in them");
+        assert_eq!(ends, other.0);
+        assert_ne!(durations, other.1, "but not on how long they wait in them");
     }
 }
 

@@ -64,6 +64,16 @@ pub(crate) fn parse(json: &[u8]) -> (Value, Vec<Event>) {
     (top, events.collect())
 }
 
+/// Categories of operators and annotations, of runtime and driver calls, and of GPU work.
+pub(crate) const HOST_OPS: &[&str] = &["cpu_op", "user_annotation"];
+pub(crate) const CALLS: &[&str] = &["cuda_runtime", "cuda_driver"];
+pub(crate) const GPU: &[&str] = &["kernel", "gpu_memcpy", "gpu_memset"];
+
+/// The slices of some categories.
+pub(crate) fn of<'a>(events: &'a [Event], categories: &'a [&str]) -> impl Iterator<Item = &'a Event> + Clone {
+    events.iter().filter(move |event| event.phase == "X" && categories.contains(&event.category.as_str()))
+}
+
 /// Writes a trace to memory.
 pub(crate) fn write(options: &DemoOptions) -> (Vec<u8>, Truth) {
     let mut bytes = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::reading::{Event, parse, small, write};
+use crate::reading::{CALLS, Event, GPU, HOST_OPS, of, parse, small, write};
 use tracedemo::{DemoOptions, GpuTotals, OpTotals, StepTruth, Truth};
 
 /// Traces that differ in all that changes what a trace holds.
@@ -11,14 +11,6 @@ fn traces() -> Vec<(Vec<Event>, Truth)> {
     let single = DemoOptions { ranks: 1, rank: 0, seed: 3, ..small() };
     [job, single].iter().map(write).map(|(json, truth)| (parse(&json).1, truth)).collect()
 }
-
-fn of<'a>(events: &'a [Event], categories: &'a [&str]) -> impl Iterator<Item = &'a Event> + Clone {
-    events.iter().filter(move |event| event.phase == "X" && categories.contains(&event.category.as_str()))
-}
-
-const HOST_OPS: &[&str] = &["cpu_op", "user_annotation"];
-const CALLS: &[&str] = &["cuda_runtime", "cuda_driver"];
-const GPU: &[&str] = &["kernel", "gpu_memcpy", "gpu_memset"];
 
 fn totals<'a>(events: impl Iterator<Item = &'a Event>) -> BTreeMap<String, GpuTotals> {
     let mut totals = BTreeMap::<String, GpuTotals>::new();
@@ -37,23 +29,23 @@ fn events_are_counted_by_kind_and_table() {
         for event in &events {
             *kinds.entry(format!("{} {}", event.phase, event.category).trim().to_owned()).or_default() += 1;
         }
-        let stated = truth.events_by_kind.iter().filter(|(_, count)| **count > 0);
-        assert_eq!(
-            stated.map(|(kind, count)| ((*kind).to_owned(), *count)).collect::<BTreeMap<_, _>>(),
-            kinds
+        let counted = truth.events_by_kind.iter().filter(|(_, count)| **count > 0);
+        assert!(
+            counted
+                .map(|(kind, count)| (*kind, count))
+                .eq(kinds.iter().map(|(kind, count)| (kind.as_str(), count))),
+            "{kinds:?}"
         );
         assert_eq!(truth.events, events.len() as u64);
         let tables = |name: &str| truth.tables[name];
-        assert_eq!(tables("ops"), of(&events, HOST_OPS).count() as u64);
-        assert_eq!(tables("launches"), of(&events, CALLS).count() as u64);
-        assert_eq!(tables("gpu_ops"), of(&events, GPU).count() as u64);
+        for (table, categories) in [("ops", HOST_OPS), ("launches", CALLS), ("gpu_ops", GPU)] {
+            assert_eq!(tables(table), of(&events, categories).count() as u64);
+        }
         let collectives = events.iter().filter(|event| event.args.get("Collective name").is_some());
         assert_eq!(tables("collectives"), collectives.count() as u64);
         assert_eq!(tables("collectives") > 0, truth.ranks > 1);
-        let rows = truth.tables.iter();
-        let rows =
-            rows.filter(|(name, _)| !["collectives", "steps", "devices", "process_groups"].contains(name));
-        assert_eq!(rows.map(|(_, rows)| rows).sum::<u64>(), truth.events);
+        let derived = ["collectives", "steps", "devices", "process_groups"].map(tables);
+        assert_eq!(truth.tables.values().sum::<u64>() - derived.iter().sum::<u64>(), truth.events);
     }
 }
 
@@ -80,12 +72,10 @@ fn operators_are_summed_by_name() {
     for (events, truth) in traces() {
         let ops: Vec<&Event> = of(&events, HOST_OPS).collect();
         let parents: Vec<Option<usize>> = ops.iter().map(|op| innermost(&ops, op, true)).collect();
-        let mut own_ns: Vec<i64> = ops.iter().map(|op| op.dur).collect();
-        let mut totals = vec![OpTotals::default(); ops.len()];
-        for (index, parent) in parents.iter().enumerate() {
-            if let Some(parent) = *parent {
-                own_ns[parent] -= ops[index].dur;
-            }
+        let alone = |dur| OpTotals { calls: 1, host_total_ns: dur, host_self_ns: dur, ..OpTotals::default() };
+        let mut totals: Vec<OpTotals> = ops.iter().map(|op| alone(op.dur)).collect();
+        for (op, parent) in ops.iter().zip(&parents) {
+            parent.iter().for_each(|&parent| totals[parent].host_self_ns -= op.dur);
         }
         let mut launch_ops = HashMap::new();
         for call in of(&events, CALLS) {
@@ -93,7 +83,7 @@ fn operators_are_summed_by_name() {
             assert_eq!(op.and_then(|op| ops[op].int("External id")), call.int("External id"));
             assert!(launch_ops.insert(call.int("correlation"), (op, innermost(&ops, call, true))).is_none());
             if let Some(op) = op {
-                own_ns[op] -= call.dur;
+                totals[op].host_self_ns -= call.dur;
                 totals[op].launches += 1;
             }
         }
@@ -118,22 +108,22 @@ fn operators_are_summed_by_name() {
         }
         assert_eq!((unlinked, orphans), (truth.gpu_ops_without_op, truth.gpu_ops_without_launch));
         let mut sums = [BTreeMap::<String, OpTotals>::new(), BTreeMap::new()];
-        for (index, op) in ops.iter().enumerate() {
+        for (op, totals) in ops.iter().zip(totals) {
             let is_annotation = op.category == "user_annotation";
             let name = if op.name.starts_with("ProfilerStep#") { "ProfilerStep*" } else { &op.name };
             let sum = sums[usize::from(is_annotation)].entry(name.to_owned()).or_default();
-            sum.calls += 1;
-            sum.host_total_ns += op.dur;
-            sum.host_self_ns += if is_annotation { 0 } else { own_ns[index] };
-            sum.device_total_ns += totals[index].device_total_ns;
-            sum.device_self_ns += totals[index].device_self_ns;
-            sum.gpu_ops += totals[index].gpu_ops;
-            sum.launches += totals[index].launches;
+            sum.calls += totals.calls;
+            sum.host_total_ns += totals.host_total_ns;
+            sum.host_self_ns += if is_annotation { 0 } else { totals.host_self_ns };
+            sum.device_total_ns += totals.device_total_ns;
+            sum.device_self_ns += totals.device_self_ns;
+            sum.gpu_ops += totals.gpu_ops;
+            sum.launches += totals.launches;
         }
         assert_eq!(truth.ops, sums[0]);
-        let without_self =
-            |(name, totals): (&String, &OpTotals)| (name.clone(), OpTotals { host_self_ns: 0, ..*totals });
-        assert_eq!(truth.annotations.iter().map(without_self).collect::<BTreeMap<_, _>>(), sums[1]);
+        let mut annotations = truth.annotations.clone();
+        annotations.values_mut().for_each(|totals| totals.host_self_ns = 0);
+        assert_eq!(annotations, sums[1]);
         let linked: u64 = truth.ops.values().map(|op| op.gpu_ops).sum();
         assert_eq!(linked, truth.gpu_ops_with_op);
         assert_eq!(linked + unlinked + orphans, truth.tables["gpu_ops"]);
@@ -202,29 +192,17 @@ fn steps_are_broken_down_by_priority() {
     for (events, truth) in traces() {
         let windows = windows(&events);
         assert_eq!(truth.steps.len(), windows.len());
-        for (stated, &(start, end, gpu_ops)) in truth.steps.iter().zip(&windows) {
-            assert_eq!(stated.parts, parts(&events, (start, end), role), "step {}", stated.step);
+        for (step, &(start, end, gpu_ops)) in truth.steps.iter().zip(&windows) {
+            assert_eq!(step.parts, parts(&events, (start, end), role), "step {}", step.step);
             let wide = |event: &Event| if is_collective_op(event) { Some(3) } else { role(event) };
-            assert_eq!(
-                stated.parts_with_collective_ops,
-                parts(&events, (start, end), wide),
-                "step {}",
-                stated.step
-            );
-            assert_eq!((stated.start_ns, stated.total_ns, stated.gpu_ops), (start, end - start, gpu_ops));
-            assert_eq!(stated.parts.iter().sum::<i64>(), stated.total_ns);
+            let wide = parts(&events, (start, end), wide);
+            assert_eq!(step.parts_with_collective_ops, wide, "step {}", step.step);
+            assert_eq!((step.start_ns, step.total_ns, step.gpu_ops), (start, end - start, gpu_ops));
+            assert_eq!(step.parts.iter().sum::<i64>(), step.total_ns);
         }
-        let kernels: Vec<_> = of(&events, &["kernel"]).collect();
         let window = (windows[0].0, windows[windows.len() - 1].1);
-        let mut bounds: Vec<i64> = kernels.iter().flat_map(|kernel| [kernel.start, kernel.end()]).collect();
-        bounds.extend([window.0, window.1]);
-        bounds.sort_unstable();
-        let busy = bounds.windows(2).filter(|pair| {
-            pair[0] >= window.0
-                && pair[1] <= window.1
-                && kernels.iter().any(|kernel| kernel.start <= pair[0] && pair[1] <= kernel.end())
-        });
-        assert_eq!(truth.kernel_busy_ns, busy.map(|pair| pair[1] - pair[0]).sum::<i64>());
+        let kernels = parts(&events, window, |event| (event.category == "kernel").then_some(0));
+        assert_eq!(truth.kernel_busy_ns, kernels[0]);
     }
 }
 
@@ -236,14 +214,12 @@ fn steps_are_such_that_no_definition_drops_one() {
             assert!(pair[0].start_ns + pair[0].total_ns <= pair[1].start_ns);
         }
         let differs = |step: &StepTruth| step.parts != step.parts_with_collective_ops;
-        assert_eq!(truth.steps.iter().any(differs), truth.ranks > 1, "the two readings differ");
+        assert_eq!(truth.steps.iter().any(differs), truth.ranks > 1, "the two readings are told apart");
         let outlives =
-            |step: &&StepTruth| step.start_ns + step.total_ns > step.host_start_ns + step.host_dur_ns;
-        assert!(truth.steps.iter().filter(outlives).count() > 0, "kernels outlive their step");
-        let all: [i64; 8] = std::array::from_fn(|part| truth.steps.iter().map(|step| step.parts[part]).sum());
-        assert!(
-            all.iter().enumerate().all(|(part, &ns)| ns > 0 || (part == 3 && truth.ranks == 1)),
-            "{all:?}"
-        );
+            |step: &StepTruth| step.start_ns + step.total_ns > step.host_start_ns + step.host_dur_ns;
+        assert!(truth.steps.iter().any(outlives), "kernels outlive their step");
+        for part in (0..8).filter(|&part| part != 3 || truth.ranks > 1) {
+            assert!(truth.steps.iter().any(|step| step.parts[part] > 0), "part {part}");
+        }
     }
 }
