@@ -24,43 +24,25 @@ def add_parser(subparsers: Subparsers) -> None:
         help="write a realistic trace of any size",
         description="Writes the trace of a transformer in training, made up but realistic; a file per rank.",
     )
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--kind",
         choices=("kineto", *_DATABASES),
         default="kineto",
         help="JSON of the PyTorch profiler, or a database of nsys with all ranks in one file, or one of"
         " nvprof (default: kineto)",
     )
-    parser.add_argument(
-        "--size",
-        type=arguments.size,
-        default=100 * _MB,
-        metavar="SIZE",
-        help="size of each file before compression, 1MB to 10GB (default: 100MB)",
-    )
-    parser.add_argument(
-        "--ranks", type=arguments.positive, default=1, metavar="N", help="ranks of the job (default: 1)"
-    )
-    parser.add_argument(
-        "--layout",
-        choices=_traceparse.demo_layouts(),
-        default="native",
-        help="how the JSON is laid out in bytes (default: native)",
-    )
-    parser.add_argument("--gzip", action="store_true", help="compress; implied by an --out that ends in .gz")
-    parser.add_argument(
-        "--seed",
-        type=arguments.seed,
-        default=0,
-        metavar="N",
-        help="the same seed gives the same bytes (default: 0)",
-    )
-    parser.add_argument(
-        "--truth",
-        action="store_true",
-        help="also write what the right answers are, as JSON beside each trace",
-    )
-    parser.add_argument(
+    size_help = "size of each file before compression, 1MB to 10GB (default: 100MB)"
+    add("--size", type=arguments.size, default=100 * _MB, metavar="SIZE", help=size_help)
+    add("--ranks", type=arguments.positive, default=1, metavar="N", help="ranks of the job (default: 1)")
+    layout_help = "how the JSON is laid out in bytes (default: native)"
+    add("--layout", choices=_traceparse.demo_layouts(), default="native", help=layout_help)
+    add("--gzip", action="store_true", help="compress; implied by an --out that ends in .gz")
+    seed_help = "the same seed gives the same bytes (default: 0)"
+    add("--seed", type=arguments.seed, default=0, metavar="N", help=seed_help)
+    truth_help = "also write what the right answers are, as JSON beside each trace"
+    add("--truth", action="store_true", help=truth_help)
+    add(
         "--out",
         type=Path,
         default=Path("kernelscope-demo"),
