@@ -12,11 +12,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from kernelscope.compat.hta.tables import hta_events
 from traces import NO_SHARED, ORACLES, TRACES, need, rows_of, text_of
 
 from kernelscope import analysis
 from kernelscope.compat import hta
+from kernelscope.compat.hta.tables import hta_events
 
 Read = Callable[[Path], Any]
 
