@@ -221,17 +221,8 @@ class Intervals:
 def longest_spans(waits: Frame, spans: Frame, steps: Frame) -> ArrowTable:
     """The outermost span on its track with which each wait shares most time: ``at``, ``shared_ns``."""
 
-def depth_changes(works: Frame, launches: Frame) -> ArrowTable:
-    """Changes of the number of calls that wait for their works: ``at``, ``at_ns``, ``opens``, ``depth``."""
-
 def find_rows(rows: Frame, wanted: Frame) -> ArrowTable:
     """Where each ``row`` of ``wanted`` stands in ``rows``: ``at``."""
-
-def call_members(slices: Frame, calls: Frame) -> ArrowTable:
-    """Twice the position of the ``call_row`` of each slice, and 1 more if it starts in it: ``member``."""
-
-def covered_calls(calls: Frame, slices: Frame, keys: Frame, places: Frame) -> ArrowTable:
-    """How much of each call the slices that name it and the calls in it cover: ``covered_ns``, ``slices``."""
 
 def slice_lineage(slices: Frame, wanted: Frame) -> ArrowTable:
     """The positions ``at`` of the slices of the ``wanted`` rows and of all around them, in order."""
@@ -244,11 +235,6 @@ def innermost_slices(points: Frame, slices: Frame) -> ArrowTable | None:
 
 def divide_rows(columns: Frame) -> tuple[ArrowTable, ArrowTable]:
     """The ``class`` of each row, and the ``first`` row of each class."""
-
-def labelled_paths(
-    texts: list[str], values: list[int], most_levels: int
-) -> tuple[list[int], list[str], list[int]]:
-    """The paths that ``texts`` spell: of each the one around it (-1), its name, and the sum of its values."""
 
 def path_texts(paths: Frame, texts: list[str], wanted: Frame, root_first: bool) -> ArrowTable:
     """The ``text`` of each of the wanted paths."""

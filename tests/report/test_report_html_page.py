@@ -288,6 +288,8 @@ def test_frames_hold_the_time_of_what_they_called() -> None:
     assert icicle["labels"] == ["all", "main", "f", "g", "f"]
     assert icicle["parents"] == ["", "all", "0", "0", "2"]
     assert icicle["values"] == [13, 13, 5, 7, 7]
+    deep = pl.DataFrame({"stack": [";".join("f" * 70)], "value_ns": [5]})
+    assert _figure(deep, "op", "self_cpu", "operators").traces[0]["values"] == [5] * 61
 
 
 def test_a_module_is_as_wide_as_what_is_inside_it() -> None:

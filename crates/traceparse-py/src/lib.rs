@@ -29,9 +29,8 @@ mod _traceparse {
     use super::frame::ArrowTable;
     #[pymodule_export]
     use super::passes::{
-        align_events, attribute_windows, call_members, cost_owners, covered_calls, depth_changes,
-        divide_rows, find_rows, fold_paths, innermost_slices, labelled_paths, longest_spans, marked_parents,
-        nest_slices, path_texts, slice_lineage,
+        align_events, attribute_windows, cost_owners, divide_rows, find_rows, fold_paths, innermost_slices,
+        longest_spans, marked_parents, nest_slices, path_texts, slice_lineage,
     };
     #[pymodule_export]
     use super::reading::{RawTrace, read};

@@ -3,7 +3,7 @@
 use framekernels::{call_tree, comparison, costing, interval, numbering};
 use pyo3::prelude::*;
 
-use crate::frame::{ArrowTable, Frame, answer, answer_watched, run};
+use crate::frame::{ArrowTable, Frame, answer, answer_watched};
 
 #[pyfunction]
 pub(crate) fn nest_slices(py: Python<'_>, slices: Frame) -> PyResult<ArrowTable> {
@@ -26,39 +26,8 @@ pub(crate) fn marked_parents(py: Python<'_>, slices: Frame) -> PyResult<ArrowTab
 }
 
 #[pyfunction]
-pub(crate) fn call_members(py: Python<'_>, slices: Frame, calls: Frame) -> PyResult<ArrowTable> {
-    answer(py, || call_tree::call_members(&slices, &calls))
-}
-
-#[pyfunction]
-pub(crate) fn covered_calls(
-    py: Python<'_>,
-    calls: Frame,
-    slices: Frame,
-    keys: Frame,
-    places: Frame,
-) -> PyResult<ArrowTable> {
-    answer(py, || call_tree::covered_calls(&calls, &slices, &keys, &places))
-}
-
-#[pyfunction]
 pub(crate) fn divide_rows(py: Python<'_>, columns: Frame) -> PyResult<(ArrowTable, ArrowTable)> {
     answer(py, || numbering::divide_rows(&columns))
-}
-
-/// See `framekernels::call_tree::Labelled`; -1 is no path.
-#[pyfunction]
-pub(crate) fn labelled_paths(
-    py: Python<'_>,
-    texts: Vec<String>,
-    values: Vec<i64>,
-    most_levels: usize,
-) -> PyResult<(Vec<i64>, Vec<String>, Vec<i64>)> {
-    run(py, || {
-        let paths = call_tree::Labelled::new(texts.iter().map(String::as_str).zip(values), most_levels);
-        let parents = paths.parents.iter().map(|&at| if at == call_tree::NONE { -1 } else { i64::from(at) });
-        Ok((parents.collect(), paths.names.iter().map(ToString::to_string).collect(), paths.totals))
-    })
 }
 
 /// See `framekernels::call_tree::texts_of_paths`.
@@ -92,11 +61,6 @@ pub(crate) fn longest_spans(
     steps: Frame,
 ) -> PyResult<ArrowTable> {
     answer(py, || interval::longest_spans(&waits, &spans, &steps))
-}
-
-#[pyfunction]
-pub(crate) fn depth_changes(py: Python<'_>, works: Frame, launches: Frame) -> PyResult<ArrowTable> {
-    answer(py, || interval::depth_changes(&works, &launches))
 }
 
 #[pyfunction]

@@ -19,8 +19,8 @@ pub use columns::{Column, Values, Working};
 pub use forest::{Circular, Forest, marked_around};
 pub use innermost::{Nested, Points, innermost, lineage};
 pub use nest::{Slices, nest};
-pub use paths::{Fold, Labelled, Paths, fold_paths, folded, path_texts, texts_of_paths};
-pub use slices::{call_members, covered_calls, innermost_slices, marked_parents, nest_slices, slice_lineage};
+pub use paths::{Fold, Paths, fold_paths, folded, path_texts, texts_of_paths};
+pub use slices::{innermost_slices, marked_parents, nest_slices, slice_lineage};
 pub use tree::CallTree;
 
 pub use crate::frame::NONE;

@@ -49,49 +49,6 @@ impl Paths {
     }
 }
 
-/// Paths given as texts, and what belongs to them.
-#[derive(Debug, Default)]
-pub struct Labelled<'a> {
-    /// The path around each path, which comes before it; [`NONE`] for none.
-    pub parents: Vec<u32>,
-    /// The last name of each path.
-    pub names: Vec<&'a str>,
-    /// The sum of the values of each path and of all that it leads to.
-    pub totals: Vec<i64>,
-}
-
-impl<'a> Labelled<'a> {
-    /// The paths of `texts`, which have `;` between names, in the order in which they are met, with values.
-    /// Names beyond `most_levels` are left out.
-    #[must_use]
-    pub fn new(texts: impl Iterator<Item = (&'a str, i64)>, most_levels: usize) -> Self {
-        let mut labelled = Self::default();
-        let mut known: HashMap<(u32, &str), u32> = HashMap::new();
-        for (text, value) in texts.filter(|(text, _)| !text.is_empty()) {
-            let mut around = NONE;
-            for name in text.split(';').take(most_levels) {
-                around = *known.entry((around, name)).or_insert_with(|| {
-                    labelled.parents.push(around);
-                    labelled.names.push(name);
-                    labelled.totals.push(0);
-                    labelled.names.len() as u32 - 1
-                });
-            }
-            if let Some(own) = labelled.totals.get_mut(around as usize) {
-                *own = own.wrapping_add(value);
-            }
-        }
-        for at in (0..labelled.parents.len()).rev() {
-            let (parent, total) = (labelled.parents.get(at).copied(), labelled.totals.get(at).copied());
-            let sum = parent.and_then(|parent| labelled.totals.get_mut(parent as usize));
-            if let (Some(sum), Some(total)) = (sum, total) {
-                *sum = sum.wrapping_add(total);
-            }
-        }
-        labelled
-    }
-}
-
 /// The texts of the `wanted` paths: the texts of their names with `;` between, but for empty ones.
 ///
 /// `parents` and `names` are those of [`Paths`].

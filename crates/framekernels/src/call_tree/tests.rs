@@ -7,10 +7,9 @@ use arrow_buffer::ScalarBuffer;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::slices::Covered;
 use super::{
-    Circular, Column, Forest, Labelled, NONE, Nested, Paths, Points, Slices, Values, Working, folded,
-    innermost, lineage, marked_around, nest, path_texts,
+    Circular, Column, Forest, NONE, Nested, Paths, Points, Slices, Values, Working, folded, innermost,
+    lineage, marked_around, nest, path_texts,
 };
 use crate::memory::Curve;
 
@@ -207,24 +206,6 @@ proptest! {
     }
 
     #[test]
-    fn calls_are_covered_where_something_is_open(
-        calls in vec((0..20_i64, 0..12_i64), 0..6),
-        mut inner in vec((0..7_u32, 0..25_i64, 0..9_i64), 0..30),
-    ) {
-        inner.sort_by_key(|&(_, start, _)| start);
-        let (starts, lengths): (Vec<i64>, Vec<i64>) = calls.iter().copied().unzip();
-        let mut covered = Covered::new(&starts, &lengths);
-        inner.iter().for_each(|&(at, start, length)| covered.add(at, start, length));
-        let is_open = |at: u32, time: i64| {
-            inner.iter().any(|&(of, start, length)| of == at && (start..start + length).contains(&time))
-        };
-        let expected = calls.iter().zip(0..).map(|(&(start, length), at)| {
-            (start..start + length).filter(|&time| is_open(at, time)).count() as i64
-        });
-        prop_assert_eq!(covered.into_lengths().collect::<Vec<_>>(), expected.collect::<Vec<_>>());
-    }
-
-    #[test]
     fn a_lineage_is_all_that_is_on_the_ways_up(
         (parents, _, _) in calls(),
         wanted in vec(0..90_u32, 0..9),
@@ -322,34 +303,6 @@ proptest! {
         for (place, (fold, (text, (sum, calls)))) in folds.iter().zip(expected).enumerate() {
             prop_assert_eq!(fold.text.as_deref(), (place < 2).then_some(text));
             prop_assert_eq!((fold.sum, fold.calls), (sum, calls));
-        }
-    }
-
-    #[test]
-    fn paths_told_as_texts_have_what_begins_with_them(
-        stacks in vec((vec(0..3_u8, 0..5), -5..9_i64), 0..12), most_levels in 1..5_usize,
-    ) {
-        let cut: Vec<(Vec<u8>, i64)> = stacks.iter().map(|(names, value)| {
-            (names.iter().take(most_levels).copied().collect(), *value)
-        }).collect();
-        let written = |names: &[u8]| names.iter().map(u8::to_string).collect::<Vec<_>>().join(";");
-        let texts: Vec<(String, i64)> = stacks.iter().map(|(names, value)| (written(names), *value)).collect();
-        let labelled = Labelled::new(texts.iter().map(|(text, value)| (text.as_str(), *value)), most_levels);
-        let mut met: Vec<&[u8]> = Vec::new();
-        for (names, _) in &cut {
-            for end in 1..=names.len() {
-                if !met.contains(&&names[..end]) {
-                    met.push(&names[..end]);
-                }
-            }
-        }
-        prop_assert_eq!(met.len(), labelled.names.len());
-        for (at, path) in met.iter().enumerate() {
-            let around = met.iter().position(|other| *other == &path[..path.len() - 1]);
-            prop_assert_eq!(labelled.parents[at], around.map_or(NONE, |around| around as u32));
-            prop_assert_eq!(labelled.names[at], path[path.len() - 1].to_string());
-            let total: i64 = cut.iter().filter(|(names, _)| names.starts_with(path)).map(|(_, value)| value).sum();
-            prop_assert_eq!(labelled.totals[at], total);
         }
     }
 }

@@ -10,11 +10,9 @@ mod share;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod waits;
 
 pub use busy::BusySet;
 pub use grouped::{Ends, GroupedIntervals, order_by_start, some_by_start};
 pub use intervals::{Intervals, longest_spans};
 pub use open::OpenIntervals;
 pub use tree::IntervalTree;
-pub use waits::{Change, depth_changes};

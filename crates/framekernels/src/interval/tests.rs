@@ -1,6 +1,6 @@
 //! Grouped intervals against counting instant by instant.
 
-use super::{Change, Ends, GroupedIntervals, order_by_start};
+use super::{Ends, GroupedIntervals, order_by_start};
 use proptest::prelude::*;
 
 /// Group, start, length and level.
@@ -105,21 +105,6 @@ proptest! {
         for (i, &(group, start, length, _)) in rows.iter().enumerate() {
             let expected = (start..start + length).filter(|&t| other.runs(group, t, |_| true)).count();
             prop_assert_eq!(hidden[i], expected as i64);
-        }
-    }
-
-    #[test]
-    fn depths_equal_counting_all_before(rows in rows()) {
-        let columns = Columns::new(&rows);
-        let mut changes: Vec<Change> = Vec::new();
-        columns.intervals().each_change(|change| changes.push(change));
-        prop_assert_eq!(changes.len(), 2 * rows.len());
-        let group = |c: &Change| columns.groups[c.at as usize];
-        let key = |c: &Change| (group(c), c.time, !c.opens);
-        prop_assert!(changes.is_sorted_by_key(key));
-        for (i, change) in changes.iter().enumerate() {
-            let before = changes[..=i].iter().filter(|c| group(c) == group(change));
-            prop_assert_eq!(change.depth, before.map(|c| if c.opens { 1 } else { -1 }).sum::<i64>());
         }
     }
 

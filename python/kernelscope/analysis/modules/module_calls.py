@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from kernelscope import _traceparse
 from kernelscope.analysis.call_tree import CallTree, marked_parents, nest
-from kernelscope.analysis.grouping import Classes, classes_of, gather_rows, positions, taken
+from kernelscope.analysis.grouping import Classes, classes_of, gather_rows, positions, sum_by_group
+from kernelscope.analysis.intervals import covered_ns
 from kernelscope.trace import Trace
 
 FRAME = r"^nn\.Module: (?P<name>.*)$"
@@ -81,17 +81,14 @@ def _nested(slices: pl.DataFrame, marked: pl.Series, track: pl.Series) -> pl.Dat
 def _operators(ops: pl.DataFrame, calls: pl.DataFrame) -> _Slices:
     """Operators with the calls that their modules are known to be in."""
     # A gradient has the module of its forward operator, in whose call it does not lie.
-    member = taken(
-        _traceparse.call_members(
-            ops.select("track", "start_ns", call_row="module_row"),
-            calls.select("row", "track", "start_ns", "dur_ns"),
-        ),
-        "member",
-    )
-    classes = classes_of(ops.select(member, "is_annotation"))
+    at = positions(calls["row"], ops["module_row"]).alias("call")
+    call = calls.select("track", "start_ns", "dur_ns")[at]
+    into = ops["start_ns"] - call["start_ns"]
+    inside = (ops["track"] == call["track"]) & (into >= 0) & (into < call["dur_ns"])
+    classes = classes_of(ops.select(at, inside.fill_null(value=False).alias("inside"), "is_annotation"))
     owner = classes.keys.select(
-        call_row=calls["row"].gather(classes.keys["member"] // 2),
-        inside=(pl.col("member") % 2 == 1).fill_null(value=False),
+        calls["row"].gather(classes.keys["call"]).alias("call_row"),
+        "inside",
         is_operator=~pl.col("is_annotation").fill_null(value=False),
     )
     return _Slices(ops, Classes(classes.of, owner), "op_row")
@@ -128,16 +125,38 @@ def _summed(trace: Trace, calls: pl.DataFrame, found: _Slices, costs: pl.DataFra
     sums = sums.with_columns(flops=pl.when("is_operator").then("flops").otherwise(0))
     # What is not inside has no caller there.
     inside = keys.select(call_row=pl.when("inside").then("call_row"))
-    covered = _traceparse.covered_calls(
-        calls.select("row", "parent_row", "start_ns", "dur_ns"),
-        slices.select("start_ns", "dur_ns", owner.of.alias("class")),
-        inside,
-        tree.columns_where("operators", []),
-    )
-    covered = pl.DataFrame(covered).rename({"slices": "operators"})
+    called = tree.columns_where("operators", [])["at"]
+    operators = slices.select("start_ns", "dur_ns")[called].hstack(inside[owner.of.gather(called)])
+    covered = _covered(calls, operators)
     if link == "op_row":
         sums = pl.concat([sums, _unowned(trace, calls)], how="diagonal")
     return ModuleCalls(calls.hstack(covered), sums.select("call_row", "inside", *columns))
+
+
+def _covered(calls: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
+    """How much of each call its operators and the calls inside it cover, and how many operators it has.
+
+    Columns: of ``operators``, needs ``call_row``, ``start_ns`` and ``dur_ns``; gives ``covered_ns`` and
+        ``operators``, a row for each call.
+    """
+    children = calls.select("start_ns", "dur_ns", call_row="parent_row")
+    inner = pl.concat([operators, children], how="diagonal")
+    at = positions(calls["row"], inner["call_row"])
+    call = calls.select("start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))[at]
+    end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
+    inside = inner.select(
+        at.alias("at"),
+        start_ns=pl.max_horizontal("start_ns", call["start_ns"]),
+        end_ns=pl.min_horizontal(end, call["end_ns"]),
+    )
+    covered = covered_ns(inside.filter(pl.col("at").is_not_null()), by=["at"])
+    own = at.head(operators.height)
+    return pl.DataFrame(
+        {
+            "covered_ns": sum_by_group(covered["at"], covered["covered_ns"], calls.height)["sum"],
+            "operators": sum_by_group(own, own, calls.height)["rows"],
+        }
+    )
 
 
 def _unowned(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:

@@ -1,8 +1,9 @@
 """Flame graphs: time by call stack, of Python frames, of operators and of modules."""
 
+from collections.abc import Iterable
+
 import polars as pl
 
-from kernelscope import _traceparse
 from kernelscope.analysis.ops.flame import stack_tables
 from kernelscope.report.parts import Figure, Group, Note, Page, Part
 from kernelscope.report.parts.cells import label
@@ -48,8 +49,7 @@ def page(trace: Trace) -> list[Part]:
 
 def _figure(stacks: pl.DataFrame, by: str, metric: str, title: str) -> Figure:
     shown = stacks.head(_MOST_STACKS)
-    texts, values = shown["stack"].to_list(), shown["value_ns"].to_list()
-    parents, names, totals = _traceparse.labelled_paths(texts, values, _MOST_DEEP)
+    parents, names, totals = _frames(shown.select("stack", "value_ns").iter_rows())
     labels = {name: label(name, 60) for name in set(names)}
     trace = icicle([labels[name] for name in names], parents, totals)
     what = "Frames from the outermost on top to the innermost below, with the time spent in each."
@@ -58,3 +58,19 @@ def _figure(stacks: pl.DataFrame, by: str, metric: str, title: str) -> Figure:
         rest = format_ns(int(stacks["value_ns"][_MOST_STACKS:].sum()))
         what += f" The {left:,} stacks with the least time, {rest} together, are left out."
     return Figure(f"flame-{by}-{metric}", f"Stacks of {title}", what, [trace], ICICLE_LAYOUT, height=560)
+
+
+def _frames(stacks: Iterable[tuple[str, int]]) -> tuple[list[int], list[str], list[int]]:
+    """The frames of ``stacks``, in the order in which they are met: of each its caller, or -1, its name, and
+    the time in it and in all that it called. Frames deeper than a page shows count for their callers.
+    """
+    known: dict[tuple[int, str], int] = {}
+    totals: list[int] = []
+    for stack, value in stacks:
+        at = -1
+        for name in stack.split(";")[:_MOST_DEEP] if stack else ():
+            at = known.setdefault((at, name), len(known))
+            if at == len(totals):
+                totals.append(0)
+            totals[at] += value
+    return [caller for caller, _ in known], [name for _, name in known], totals
