@@ -1,7 +1,6 @@
 """One clock for all ranks: how far each rank's is off, by the ends of collectives."""
 
-from collections.abc import Iterable
-from typing import cast
+from statistics import median
 
 import polars as pl
 
@@ -29,14 +28,6 @@ def clock_offsets(source: "Source | Cluster") -> pl.DataFrame:
     cluster = cluster_of(source)
     ends = _ends(cluster)
     known = cluster.ranks.select("rank", "host", "base_time_ns")
-    if ends.is_empty():
-        return known.with_columns(
-            pl.lit(None, pl.Int64).alias("offset_ns"),
-            pl.lit(None, pl.Float64).alias("residual_ns"),
-            pl.lit(None, pl.Int64).alias("residual_max_ns"),
-            pl.lit(0, pl.Int64).alias("collectives"),
-            pl.lit(None, pl.Int64).alias("clock_group"),
-        )
     offsets = _refined(ends, _stitched(ends))
     middle = pl.col("offset_ns").median().round().cast(pl.Int64).over("clock_group")
     offsets = offsets.with_columns(pl.col("offset_ns") - middle)
@@ -44,20 +35,14 @@ def clock_offsets(source: "Source | Cluster") -> pl.DataFrame:
         _distances(ends, offsets)
         .group_by("rank")
         .agg(
-            pl.col("distance_ns").abs().median().alias("residual_ns"),
-            pl.col("distance_ns").abs().max().cast(pl.Int64).alias("residual_max_ns"),
-            pl.len().cast(pl.Int64).alias("collectives"),
+            residual_ns=pl.col("distance_ns").abs().median(),
+            residual_max_ns=pl.col("distance_ns").abs().max().cast(pl.Int64),
+            collectives=pl.len().cast(pl.Int64),
         )
     )
     joined = known.join(offsets, on="rank", how="left").join(distance, on="rank", how="left")
-    return joined.select(
-        *known.columns,
-        "offset_ns",
-        "residual_ns",
-        "residual_max_ns",
-        pl.col("collectives").fill_null(0),
-        "clock_group",
-    ).sort("rank")
+    joined = joined.with_columns(pl.col("collectives").fill_null(0))
+    return joined.select(pl.exclude("clock_group"), "clock_group").sort("rank")
 
 
 def aligned(cluster: Cluster, offsets: pl.DataFrame) -> pl.DataFrame:
@@ -131,14 +116,10 @@ def _reached(
                 done.add(neighbour)
                 queue.append(neighbour)
                 members = groups[neighbour]
-                shift = _median(offsets[r] - members[r] for r in members if r in offsets)
+                shift = median(offsets[r] - members[r] for r in members if r in offsets)
                 for member, late in members.items():
                     offsets.setdefault(member, late + shift)
     return offsets
-
-
-def _median(values: Iterable[float]) -> float:
-    return cast(float, pl.Series(list(values)).median())
 
 
 def _refined(ends: pl.DataFrame, offsets: pl.DataFrame) -> pl.DataFrame:

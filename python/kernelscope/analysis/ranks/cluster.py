@@ -11,13 +11,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import polars as pl
 
 from kernelscope.analysis.ranks.collective_calls import communication_calls, matched
-from kernelscope.analysis.ranks.rank_tables import (
-    LakeTables,
-    RankTables,
-    TraceTables,
-    ranks_of,
-    split_processes,
-)
+from kernelscope.analysis.ranks.rank_tables import RankTables, ranks_of, split_processes, trace_tables
 from kernelscope.analysis.steps.breakdown import CATEGORIES
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
@@ -113,17 +107,15 @@ def tables_in(source: Source, table: str) -> list[pl.LazyFrame]:
     if not traces:
         raise InvalidArgumentError("there is no rank to look at")
     ranks = (rank for rank, _ in ranks_of(traces))
-    return [TraceTables(trace, rank)[table] for trace, rank in zip(traces, ranks, strict=True)]
+    return [trace_tables(trace, rank)[table] for trace, rank in zip(traces, ranks, strict=True)]
 
 
 def batches(source: Source) -> Iterator[tuple[pl.DataFrame, RankTables]]:
     """Some ranks at a time: what is known of them, and their tables."""
-    if isinstance(source, Sequence):
-        yield from _trace_batches(source)
-    elif isinstance(source, Lake):
+    if isinstance(source, Lake):
         yield from _lake_batches(source)
     else:
-        yield from _trace_batches([source])
+        yield from _trace_batches(source if isinstance(source, Sequence) else [source])
 
 
 def _trace_batches(traces: Sequence[Trace]) -> Iterator[tuple[pl.DataFrame, RankTables]]:
@@ -137,7 +129,7 @@ def _trace_batches(traces: Sequence[Trace]) -> Iterator[tuple[pl.DataFrame, Rank
             "source": meta.path,
             "rank_from": origin,
         }
-        yield pl.DataFrame([row], schema=RANK_SCHEMA), TraceTables(trace, rank)
+        yield pl.DataFrame([row], schema=RANK_SCHEMA), trace_tables(trace, rank)
 
 
 def _lake_batches(lake: Lake) -> Iterator[tuple[pl.DataFrame, RankTables]]:
@@ -154,8 +146,8 @@ def _lake_batches(lake: Lake) -> Iterator[tuple[pl.DataFrame, RankTables]]:
         raise InvalidArgumentError(f"rank {doubled[0]} is in the lake more than once: scan one run of it")
     for ranks in _together(listed, known):
         wanted = pl.col("rank").is_in(ranks)
-        some = {name: frame.filter(wanted) for name, frame in lake.tables.items()}
-        yield known.filter(wanted).sort("rank"), LakeTables(some)
+        tables = {name: frame.filter(wanted) for name, frame in lake.tables.items()}
+        yield known.filter(wanted).sort("rank"), tables
 
 
 def _together(listed: pl.DataFrame, known: pl.DataFrame) -> Iterator[list[int]]:

@@ -6,7 +6,8 @@ from typing import cast
 
 import polars as pl
 
-from kernelscope.analysis.ranks.rank_tables import RankTables
+from kernelscope.analysis.intervals import Intervals
+from kernelscope.analysis.ranks.rank_tables import RankTables, gather_texts
 from kernelscope.costs import find_dtype
 from kernelscope.costs.bind import shape_of_input
 from kernelscope.costs.communication import collective_kind, message_bytes
@@ -45,19 +46,10 @@ _KERNELS = {
     "reduce": "reduce",
 }
 _TYPE_IN_KERNEL = r"_(bf16|f16|f32|f64|i8|i32|i64|u32|u64)_"
-_ARGUMENTS = (
-    "name",
-    "dtype",
-    "in_elements",
-    "out_elements",
-    "group_size",
-    "process_group",
-    "process_group_ranks",
-    "source_rank",
-    "destination_rank",
-    "sequence",
-)
 _TEXT = ("name", "dtype", "process_group", "process_group_ranks")
+_NUMBERS = ("in_elements", "out_elements", "group_size", "source_rank", "destination_rank", "sequence")
+_ARGUMENTS = (*_TEXT, *_NUMBERS)
+_COMMUNICATES = pl.col("is_communication").fill_null(value=False)
 
 
 def communication_calls(tables: RankTables, *, ranks: int) -> pl.DataFrame:
@@ -74,15 +66,21 @@ def communication_calls(tables: RankTables, *, ranks: int) -> pl.DataFrame:
     # A single rank needs no column of its own, which would be as long as the table.
     of_rank = ["rank"] if ranks > 1 else []
     # What the host communicates, the work of any of its GPUs hides.
-    calls = pl.concat([_hidden(tables, on_gpu, [*of_rank, "device"]), _hidden(tables, on_host, of_rank)])
+    computing = (
+        _kernels(tables).filter(~_COMMUNICATES).select("rank", "device", "start_ns", "dur_ns").collect()
+    )
+    calls = pl.concat(
+        [_hidden(computing, on_gpu, [*of_rank, "device"]), _hidden(computing, on_host, of_rank)]
+    )
     return calls.select(pl.col(name).cast(dtype) for name, dtype in CALL_SCHEMA.items())
 
 
-def _hidden(tables: RankTables, calls: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+def _hidden(computing: pl.DataFrame, calls: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    """Adds how long kernels compute, of those that agree in ``by``, during each of ``calls``."""
     if calls.is_empty():
         return calls.with_columns(hidden_ns=pl.lit(None, pl.Int64))
     spans = calls.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-    return calls.with_columns(tables.computing(by).hidden_ns(spans))
+    return calls.with_columns(Intervals(computing, by=by).hidden_ns(spans))
 
 
 def _kernels(tables: RankTables) -> pl.LazyFrame:
@@ -92,41 +90,16 @@ def _kernels(tables: RankTables) -> pl.LazyFrame:
 
 def _gpu_calls(tables: RankTables) -> pl.DataFrame:
     """Kernels that communicate."""
-    return (
-        _kernels(tables)
-        .filter("is_communication")
-        .select(
-            "rank",
-            "row",
-            "op_row",
-            "range_row",
-            "pid",
-            "device",
-            "stream",
-            "step",
-            "start_ns",
-            pl.col("dur_ns").fill_null(0),
-            kernel=pl.col("name").cast(pl.String),
-        )
-        .collect()
-    )
+    columns = ("rank", "row", "op_row", "range_row", "pid", "device", "stream", "step", "start_ns")
+    work = _kernels(tables).filter(_COMMUNICATES)
+    duration, name = pl.col("dur_ns").fill_null(0), pl.col("name").cast(pl.String)
+    return work.select(*columns, duration, kernel=name).collect()
 
 
 def _with_arguments(tables: RankTables, work: pl.DataFrame) -> pl.DataFrame:
     """The arguments recorded with the kernel, and where it has none, with its operator."""
-    arguments = (
-        tables["collectives"]
-        .select(
-            "rank",
-            "row",
-            pl.col("source").cast(pl.String),
-            *(pl.col(c).cast(pl.String) if c in _TEXT else pl.col(c) for c in _ARGUMENTS),
-        )
-        .collect()
-    )
-    if arguments.is_empty():
-        schema = arguments.schema
-        return work.with_columns(pl.lit(None, schema[name]).alias(name) for name in _ARGUMENTS)
+    texts = pl.col("source", *_TEXT).cast(pl.String)
+    arguments = tables["collectives"].select("rank", "row", texts, *_NUMBERS).collect()
     arguments = arguments.unique(["rank", "row", "source"], keep="first", maintain_order=True)
     of_kernel = arguments.filter(pl.col("source") == "gpu_op").drop("source")
     of_op = arguments.filter(pl.col("source") == "op").drop("source")
@@ -138,14 +111,10 @@ def _with_arguments(tables: RankTables, work: pl.DataFrame) -> pl.DataFrame:
 
 def _host_calls(tables: RankTables) -> pl.DataFrame:
     """Collectives that the host runs itself."""
-    ops = tables["ops"].select("rank", "row", "name", "pid", "step", "start_ns", "dur_ns", "category")
-    return (
-        ops.filter(pl.col("name").cast(pl.Categorical).cat.starts_with("gloo:"))
-        .filter(pl.col("category") == "cpu_op")
-        .with_columns(pl.col("name").cast(pl.String), op_row="row")
-        .drop("category")
-        .collect()
-    )
+    is_gloo = pl.col("name").cast(pl.Categorical).cat.starts_with("gloo:")
+    ops = tables["ops"].filter(is_gloo, pl.col("category") == "cpu_op")
+    columns = ("rank", "row", "pid", "step", "start_ns", "dur_ns")
+    return ops.select(*columns, pl.col("name").cast(pl.String), op_row="row").collect()
 
 
 def _with_messages(tables: RankTables, calls: pl.DataFrame) -> pl.DataFrame:
@@ -178,8 +147,8 @@ def _with_messages(tables: RankTables, calls: pl.DataFrame) -> pl.DataFrame:
 def _with_inputs(tables: RankTables, calls: pl.DataFrame, unsized: pl.DataFrame) -> pl.DataFrame:
     """Elements and type from the shapes of the operator, which older recorders have instead."""
     wanted = unsized.select("rank", row="op_row").unique()
-    columns = {"op": "name", "dims": "input_dims", "types": "input_types"}
-    ops = tables.gather_rows("ops", wanted, columns).rename({"row": "op_row"})
+    ops = gather_texts(tables["ops"], wanted, op="name", dims="input_dims", types="input_types")
+    ops = ops.rename({"row": "op_row"})
     sizes = ops.select("dims", "types").unique().drop_nulls()
     inputs = [_first_input(dims, types) for dims, types in sizes.iter_rows()]
     sizes = sizes.with_columns(
@@ -187,12 +156,8 @@ def _with_inputs(tables: RankTables, calls: pl.DataFrame, unsized: pl.DataFrame)
         pl.Series("type", [dtype for _, dtype in inputs], dtype=pl.String),
     )
     ops = ops.join(sizes, on=["dims", "types"], how="left")
-    calls = calls.join(
-        ops.select("rank", "op_row", "op", "elements", "type"),
-        on=["rank", "op_row"],
-        how="left",
-        maintain_order="left",
-    )
+    ops = ops.drop("dims", "types")
+    calls = calls.join(ops, on=["rank", "op_row"], how="left", maintain_order="left")
     missing = pl.col("in_elements").is_null() & (pl.col("op").is_not_null())
     return calls.with_columns(
         name=pl.coalesce("name", "op"),
@@ -204,8 +169,7 @@ def _with_inputs(tables: RankTables, calls: pl.DataFrame, unsized: pl.DataFrame)
 def _with_ranges(tables: RankTables, calls: pl.DataFrame, in_range: pl.DataFrame) -> pl.DataFrame:
     """The collective and its elements from the NVTX range around the call, the type from the kernel."""
     wanted = in_range.select("rank", row="range_row").unique()
-    ranges = tables.gather_rows("ranges", wanted, {"range": "name", "sizes": "sizes"})
-    ranges = ranges.rename({"row": "range_row"})
+    ranges = gather_texts(tables["ranges"], wanted, range="name", sizes="sizes").rename({"row": "range_row"})
     sizes = ranges.select("sizes").unique().drop_nulls()
     elements = pl.Series("elements", [_elements(text) for text in sizes["sizes"]], dtype=pl.Int64)
     ranges = ranges.join(sizes.with_columns(elements), on="sizes", how="left").drop("sizes")
@@ -276,12 +240,6 @@ def matched(calls: pl.DataFrame) -> pl.DataFrame:
     Columns: those of ``calls``; ``instance`` (number of the collective), ``matched_by`` (sequence or order),
         ``ranks_seen`` (of the collective).
     """
-    if calls.is_empty():
-        return calls.with_columns(
-            instance=pl.lit(None, pl.UInt32),
-            matched_by=pl.lit(None, pl.String),
-            ranks_seen=pl.lit(None, pl.UInt32),
-        )
     transfer = pl.col("kind").is_in(TRANSFERS).fill_null(value=False)
     channel = (
         pl.when(transfer & pl.col("peer").is_not_null())

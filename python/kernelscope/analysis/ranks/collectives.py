@@ -42,8 +42,9 @@ def communication(source: "Source | Cluster", by: str | Sequence[str] = _BY) -> 
     table = instances.group_by(columns).agg(
         pl.len().cast(pl.Int64).alias("collectives"),
         pl.col("ranks_seen").sum().cast(pl.Int64).alias("calls"),
-        pl.col("total_ns", "exposed_ns").sum(),
+        pl.col("total_ns").sum(),
         _sum_if_any("wait_ns"),
+        pl.col("exposed_ns").sum(),
         transfer.median().alias("transfer_p50_ns"),
         transfer.quantile(0.9, interpolation="linear").alias("transfer_p90_ns"),
         transfer.max().alias("transfer_max_ns"),
@@ -54,23 +55,7 @@ def communication(source: "Source | Cluster", by: str | Sequence[str] = _BY) -> 
         (pl.col("ranks_seen") < pl.col("group_size")).sum().cast(pl.Int64).alias("incomplete"),
     )
     descending = [True, *(False for _ in columns)]
-    return table.select(
-        *columns,
-        "collectives",
-        "calls",
-        "total_ns",
-        "wait_ns",
-        "exposed_ns",
-        "transfer_p50_ns",
-        "transfer_p90_ns",
-        "transfer_max_ns",
-        "skew_p50_ns",
-        "skew_max_ns",
-        "algorithm_bytes_per_s",
-        "bus_bytes_per_s",
-        "bus_bytes_per_s_min",
-        "incomplete",
-    ).sort(["total_ns", *columns], descending=descending, nulls_last=True)
+    return table.sort(["total_ns", *columns], descending=descending, nulls_last=True)
 
 
 def collective_instances(source: "Source | Cluster") -> pl.DataFrame:
@@ -126,23 +111,23 @@ def collective_stragglers(source: "Source | Cluster") -> pl.DataFrame:
     Units: ns.
     Order: by ``held_up_ns``, largest first.
     """
-    calls = rank_calls(source).filter(pl.col("wait_ns").is_not_null())
-    ordered = calls.sort("instance", "start_ns", "rank")
-    first = ordered.group_by("instance", maintain_order=True).agg(
-        pl.col("rank").first().alias("first"),
-        pl.col("rank").last().alias("last"),
-        pl.col("wait_ns").sum().alias("all_waited_ns"),
+    calls = rank_calls(source).drop_nulls("wait_ns").sort("instance", "start_ns", "rank")
+    rank, waited = pl.col("rank"), pl.col("wait_ns")
+    calls = calls.select(
+        "rank",
+        "wait_ns",
+        is_first=rank == rank.first().over("instance"),
+        is_last=rank == rank.last().over("instance"),
+        others_waited_ns=waited.sum().over("instance") - waited,
     )
-    joined = calls.join(first, on="instance", how="left")
-    is_last = pl.col("rank") == pl.col("last")
     return (
-        joined.group_by("rank")
+        calls.group_by("rank")
         .agg(
-            pl.len().cast(pl.Int64).alias("collectives"),
-            is_last.sum().cast(pl.Int64).alias("times_last"),
-            (pl.col("rank") == pl.col("first")).sum().cast(pl.Int64).alias("times_first"),
-            (pl.col("all_waited_ns") - pl.col("wait_ns")).filter(is_last).sum().alias("held_up_ns"),
-            pl.col("wait_ns").sum().alias("waited_ns"),
+            collectives=pl.len().cast(pl.Int64),
+            times_last=pl.col("is_last").sum().cast(pl.Int64),
+            times_first=pl.col("is_first").sum().cast(pl.Int64),
+            held_up_ns=pl.col("others_waited_ns").filter("is_last").sum(),
+            waited_ns=waited.sum(),
         )
         .sort("held_up_ns", "rank", descending=[True, False])
     )

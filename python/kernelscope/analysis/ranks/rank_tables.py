@@ -2,96 +2,35 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import PurePath
-from typing import Protocol
+from typing import TypeAlias
 
 import polars as pl
 
-from kernelscope.analysis.gpu.work import GpuWork
-from kernelscope.analysis.grouping import gather_rows
-from kernelscope.analysis.intervals import Intervals
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
 
-_COMPUTES = (
-    ((pl.col("kind") == "kernel") & ~pl.col("is_communication").fill_null(value=False))
-    .fill_null(value=False)
-    .alias("computes")
-)
-"""Whether a row of ``gpu_ops`` is a kernel that computes; a whole graph may hold collectives."""
+RankTables: TypeAlias = Mapping[str, pl.LazyFrame]
+"""The tables of some ranks by name, in each of which ``rank`` is a column."""
 
 
-class RankTables(Protocol):
-    """The tables of some ranks, in each of which ``rank`` is a column."""
-
-    def __getitem__(self, name: str) -> pl.LazyFrame:
-        """A table."""
-        ...
-
-    def gather_rows(self, name: str, wanted: pl.DataFrame, texts: Mapping[str, str]) -> pl.DataFrame:
-        """Columns of text of some rows of a table, under names of their own.
-
-        Columns: of ``wanted``, needs ``rank`` and ``row``, no pair twice; gives both, of the rows that are
-            there, and the columns that ``texts`` names.
-        """
-        ...
-
-    def computing(self, by: list[str]) -> Intervals:
-        """When kernels compute, in groups of ``by``."""
-        ...
-
-
-class TraceTables:
+def trace_tables(trace: Trace, rank: int) -> RankTables:
     """The tables of a trace."""
-
-    def __init__(self, trace: Trace, rank: int) -> None:
-        self._trace = trace
-        self._rank = pl.lit(rank, dtype=pl.Int64).alias("rank")
-
-    def __getitem__(self, name: str) -> pl.LazyFrame:
-        """A table."""
-        return self._trace.tables[name].lazy().with_columns(self._rank)
-
-    def gather_rows(self, name: str, wanted: pl.DataFrame, texts: Mapping[str, str]) -> pl.DataFrame:
-        """See :class:`RankTables`."""
-        asked = wanted.sort("row")
-        found = gather_rows(asked["row"], self._trace.tables[name], "row", *texts.values())
-        named = (pl.col(column).cast(pl.String).alias(name) for name, column in texts.items())
-        return found.filter(pl.col("row").is_not_null()).select(self._rank, "row", *named)
-
-    def computing(self, by: list[str]) -> Intervals:
-        """See :class:`RankTables`."""
-        work = self._trace.gpu_ops
-        every = GpuWork(self._trace).on_devices if by == ["device"] else Intervals(work, by=by)
-        return every.part(work.select(_COMPUTES).to_series())
+    number = pl.lit(rank, dtype=pl.Int64).alias("rank")
+    return {name: table.lazy().with_columns(number) for name, table in trace.tables.items()}
 
 
-class LakeTables:
-    """The tables of some ranks of a lake."""
+def gather_texts(table: pl.LazyFrame, wanted: pl.DataFrame, **texts: str) -> pl.DataFrame:
+    """Columns of text of some rows of a table of several ranks, under names of their own.
 
-    def __init__(self, tables: Mapping[str, pl.LazyFrame]) -> None:
-        self._tables = tables
-
-    def __getitem__(self, name: str) -> pl.LazyFrame:
-        """A table."""
-        return self._tables[name]
-
-    def gather_rows(self, name: str, wanted: pl.DataFrame, texts: Mapping[str, str]) -> pl.DataFrame:
-        """See :class:`RankTables`."""
-        # A row of one rank may be one of another, too; this leaves few for the join and for the texts.
-        some = self[name].filter(pl.col("row").is_in(wanted["row"].implode()))
-        chosen = some.select("rank", "row", **{text: pl.col(column) for text, column in texts.items()})
-        found = chosen.join(wanted.lazy(), on=["rank", "row"], how="semi").collect()
-        return found.with_columns(pl.col(list(texts)).cast(pl.String))
-
-    def computing(self, by: list[str]) -> Intervals:
-        """See :class:`RankTables`."""
-        return Intervals(self._work, by=by).part(self._work["computes"])
-
-    @cached_property
-    def _work(self) -> pl.DataFrame:
-        return self["gpu_ops"].select("rank", "device", "start_ns", "dur_ns", _COMPUTES).collect()
+    Columns: of ``wanted``, needs ``rank`` and ``row``, no pair twice; gives both, of the rows that are
+        there, and the columns that ``texts`` names.
+    """
+    # A row of one rank may be one of another, too; this leaves few for the join and for the texts.
+    some = table.filter(pl.col("row").is_in(wanted["row"].implode()))
+    chosen = some.select("rank", "row", **{text: pl.col(column) for text, column in texts.items()})
+    found = chosen.join(wanted.lazy(), on=["rank", "row"], how="semi").collect()
+    return found.with_columns(pl.col(list(texts)).cast(pl.String))
 
 
 RECORDED = "metadata"
@@ -132,8 +71,8 @@ def split_processes(ranks: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFr
     Columns: of ``ranks``, needs ``rank``, ``rank_from``; of ``calls``, ``rank``, ``pid``, ``device``.
     Gives both anew, and the numbers of the traces that were split.
     """
-    untold = ranks.filter(pl.col("rank_from") != RECORDED)["rank"]
-    on_gpu = calls.filter(pl.col("rank").is_in(untold.implode()) & pl.col("device").is_not_null())
+    unrecorded = ranks.filter(pl.col("rank_from") != RECORDED)["rank"]
+    on_gpu = calls.filter(pl.col("rank").is_in(unrecorded.implode()) & pl.col("device").is_not_null())
     processes = on_gpu.select("rank", "pid", "device").unique().sort("rank", "pid", "device", nulls_last=True)
     processes = processes.filter(pl.len().over("rank") > 1)
     if processes.is_empty():

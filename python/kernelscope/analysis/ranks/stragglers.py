@@ -41,9 +41,9 @@ def rank_steps(source: "Source | Cluster") -> pl.DataFrame:
         "total_ns",
         compute_ns=pl.sum_horizontal("kernel_ns", "memcpy_ns", "memset_ns"),
         launch_ns=pl.sum_horizontal("runtime_ns", "cpu_exec_ns", "other_ns"),
-        data_ns=pl.col("dataloader_ns"),
+        data_ns="dataloader_ns",
         network_ns=pl.col("communication_ns") - pl.col("wait_ns"),
-        wait_ns=pl.col("wait_ns"),
+        wait_ns="wait_ns",
         own_ns=pl.col("total_ns") - pl.col("wait_ns"),
     )
 
@@ -84,7 +84,11 @@ def stragglers(source: "Source | Cluster", *, threshold: float = 0.05) -> pl.Dat
     return late.select(
         "step",
         "rank",
-        _largest([_excess(part) for part in _PARTS]).alias("cause"),
+        # The first of equal ones.
+        pl.concat_list(map(_excess, _PARTS))
+        .list.arg_max()
+        .replace_strict(dict(enumerate(CAUSES)))
+        .alias("cause"),
         "own_ns",
         "excess_ns",
         *map(_excess, _PARTS),
@@ -100,15 +104,6 @@ def _middle(values: pl.Expr) -> pl.Expr:
 
 def _excess(part: str) -> str:
     return part.removesuffix("_ns") + "_excess_ns"
-
-
-def _largest(columns: list[str]) -> pl.Expr:
-    """The cause whose column is the largest; the first of equal ones."""
-    found = pl.lit(CAUSES[-1])
-    for column, cause in reversed(list(zip(columns[:-1], CAUSES[:-1], strict=True))):
-        later = columns[columns.index(column) + 1 :]
-        found = pl.when(pl.col(column) >= pl.max_horizontal(later)).then(pl.lit(cause)).otherwise(found)
-    return found
 
 
 def straggler_ranks(source: "Source | Cluster", *, threshold: float = 0.05) -> pl.DataFrame:
