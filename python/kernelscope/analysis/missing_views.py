@@ -15,12 +15,14 @@ _LAYERS = r"^layer:|nn\.Module: |^\[pl\]\[module\]"
 class View(NamedTuple):
     """A view: how to see that a trace has nothing for it, what is missing, and what would record it.
 
-    ``remedies`` gives the sentence by format; that of Kineto stands for formats that are not in it.
+    There is a remedy for each format; that of Kineto stands for formats that have none.
     """
 
     is_empty: Callable[[Trace], bool]
     why: str
-    remedies: Mapping[str, str]
+    kineto: str
+    nsys: str
+    nvprof: str | None = None
 
 
 @per_trace
@@ -37,7 +39,7 @@ def missing_views(trace: Trace) -> pl.DataFrame:
     Example: ``dict(missing_views(trace).select("view", "remedy").iter_rows()).get("memory")``
     """
     rows = [
-        (name, view.why, view.remedies.get(trace.meta.format, view.remedies["kineto"]))
+        (name, view.why, getattr(view, trace.meta.format, None) or view.kineto)
         for name, view in VIEWS.items()
         if view.is_empty(trace)
     ]
@@ -96,129 +98,114 @@ VIEWS: Mapping[str, View] = {
     "steps": View(
         _no_values("steps", "step"),
         "The trace marks no steps; what is in it counts as one.",
-        {
-            "kineto": "Call prof.step() after every iteration, or name a range with --step-range.",
-            "nsys": "Mark iterations with torch.cuda.nvtx.range_push, and name the range with --step-range.",
-        },
+        kineto="Call prof.step() after every iteration, or name a range with --step-range.",
+        nsys="Mark iterations with torch.cuda.nvtx.range_push, and name the range with --step-range.",
     ),
     "operators": View(
         _no_rows("ops"),
         "The trace has no operators.",
-        {"kineto": _CPU, "nsys": _NSYS_OPS, "nvprof": _NSYS_OPS},
+        kineto=_CPU,
+        nsys=_NSYS_OPS,
+        nvprof=_NSYS_OPS,
     ),
     "input_shapes": View(
         _no_shapes,
         "The shapes of the operators' inputs were not recorded.",
-        {"kineto": "Profile with record_shapes=True.", "nsys": _EMIT_SHAPES, "nvprof": _EMIT_SHAPES},
+        kineto="Profile with record_shapes=True.",
+        nsys=_EMIT_SHAPES,
+        nvprof=_EMIT_SHAPES,
     ),
     "call_stacks": View(
         _no_stacks,
         "Neither call stacks nor Python frames were recorded.",
-        {
-            "kineto": "Profile with with_stack=True.",
-            "nsys": "Record with nsys profile --python-backtrace, or profile with torch.profiler.",
-        },
+        kineto="Profile with with_stack=True.",
+        nsys="Record with nsys profile --python-backtrace, or profile with torch.profiler.",
     ),
     "python": View(
         _no_rows("python"),
         "Python frames were not recorded.",
-        {"kineto": "Profile with with_stack=True.", "nsys": "Profile with torch.profiler, with_stack=True."},
+        kineto="Profile with with_stack=True.",
+        nsys="Profile with torch.profiler, with_stack=True.",
     ),
     "modules": View(
         _no_modules,
         "Calls of nn.Module were not recorded.",
-        {
-            "kineto": "Profile with with_stack=True: it records every nn.Module.",
-            "nsys": "Run the program with kernelscope.capture, which opens a range for every module.",
-        },
+        kineto="Profile with with_stack=True: it records every nn.Module.",
+        nsys="Run the program with kernelscope.capture, which opens a range for every module.",
     ),
     "phases": View(
         _no_values("ops", "phase"),
         "No operator is known to be forward, backward or optimizer.",
-        {"kineto": _CPU, "nsys": _NSYS_OPS},
+        kineto=_CPU,
+        nsys=_NSYS_OPS,
     ),
-    "kernels": View(_no_kernels, "The trace has no kernels.", {"kineto": _CUDA, "nsys": _NSYS_CUDA}),
+    "kernels": View(_no_kernels, "The trace has no kernels.", kineto=_CUDA, nsys=_NSYS_CUDA),
     "launch_sizes": View(
         _no_values("gpu_ops", "grid"),
         "Launch sizes of kernels were not recorded, so occupancy is unknown.",
-        {
-            "kineto": "Profile GPU work with a recent PyTorch; older ones leave them out on AMD's GPUs.",
-            "nsys": _NSYS_CUDA,
-        },
+        kineto="Profile GPU work with a recent PyTorch; older ones leave them out on AMD's GPUs.",
+        nsys=_NSYS_CUDA,
     ),
     "gpu_limits": View(
         _no_values("devices", "sm_count"),
         "The GPUs are not described, so occupancy and peaks are unknown.",
-        {
-            "kineto": "Record with PyTorch 1.9 or later and export_chrome_trace; name the GPU with --gpu.",
-            "nsys": "Export again with nsys export --type sqlite; name the GPU with --gpu.",
-        },
+        kineto="Record with PyTorch 1.9 or later and export_chrome_trace; name the GPU with --gpu.",
+        nsys="Export again with nsys export --type sqlite; name the GPU with --gpu.",
     ),
     "links": View(
         _no_links,
         "No GPU work could be linked to the operator that launched it.",
-        {"kineto": _CPU, "nsys": _NSYS_OPS},
+        kineto=_CPU,
+        nsys=_NSYS_OPS,
     ),
     "memory": View(
         _no_rows("memory"),
         "Allocations were not recorded.",
-        {
-            "kineto": "Profile with profile_memory=True.",
-            "nsys": "Record with nsys profile --cuda-memory-usage=true.",
-        },
+        kineto="Profile with profile_memory=True.",
+        nsys="Record with nsys profile --cuda-memory-usage=true.",
     ),
     "memory_lifetimes": View(
         _no_values("memory", "address"),
         "Addresses of allocations were not recorded, so none can be matched with its free.",
-        {
-            "kineto": "Profile with profile_memory=True and PyTorch 1.10 or later.",
-            "nsys": "Record with nsys profile --cuda-memory-usage=true.",
-        },
+        kineto="Profile with profile_memory=True and PyTorch 1.10 or later.",
+        nsys="Record with nsys profile --cuda-memory-usage=true.",
     ),
     "memory_reserved": View(
         _no_values("memory", "total_reserved_bytes"),
         "How much the allocator reserves was not recorded, so fragmentation is unknown.",
-        {
-            "kineto": "Profile with profile_memory=True and PyTorch 1.10 or later.",
-            "nsys": "Profile with torch.profiler, profile_memory=True: nsys does not see the allocator.",
-        },
+        kineto="Profile with profile_memory=True and PyTorch 1.10 or later.",
+        nsys="Profile with torch.profiler, profile_memory=True: nsys does not see the allocator.",
     ),
     "roofline": View(
         _no_shapes,
         "Without input shapes neither FLOPs nor bytes are known.",
-        {"kineto": "Profile with record_shapes=True.", "nsys": _EMIT_SHAPES, "nvprof": _EMIT_SHAPES},
+        kineto="Profile with record_shapes=True.",
+        nsys=_EMIT_SHAPES,
+        nvprof=_EMIT_SHAPES,
     ),
     "ranges": View(
         _no_rows("ranges"),
         "The trace has no NVTX ranges.",
-        {
-            "kineto": "Kineto records no NVTX ranges: record with nsys profile --trace=cuda,nvtx.",
-            "nsys": "Record with nsys profile --trace=cuda,nvtx, and mark ranges in the program.",
-        },
+        kineto="Kineto records no NVTX ranges: record with nsys profile --trace=cuda,nvtx.",
+        nsys="Record with nsys profile --trace=cuda,nvtx, and mark ranges in the program.",
     ),
     "communication": View(
         _no_communication,
         "No collective ran while the trace was recorded.",
-        {
-            "kineto": "Profile a step of a distributed job; PyTorch 2.2 or later records sizes and groups.",
-            "nsys": _NSYS_CUDA,
-        },
+        kineto="Profile a step of a distributed job; PyTorch 2.2 or later records sizes and groups.",
+        nsys=_NSYS_CUDA,
     ),
     "synchronisation": View(
         _no_rows("syncs"),
         "Waits between streams and events were not recorded.",
-        {
-            "kineto": "Profile with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True).",
-            "nsys": _NSYS_CUDA,
-        },
+        kineto="Profile with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True).",
+        nsys=_NSYS_CUDA,
     ),
     "counters": View(
         _no_rows("counters"),
         "No hardware counters were recorded.",
-        {
-            "kineto": "Profile with experimental_config=_ExperimentalConfig(profiler_metrics=[...]).",
-            "nsys": "Record with nsys profile --gpu-metrics-devices=all.",
-        },
+        kineto="Profile with experimental_config=_ExperimentalConfig(profiler_metrics=[...]).",
+        nsys="Record with nsys profile --gpu-metrics-devices=all.",
     ),
 }
 """Every view by name."""

@@ -39,37 +39,22 @@ def overview(trace: Trace, *, costs: bool = False) -> pl.DataFrame:
     used = summary.filter(pl.col("kernels") > 0)
     meta = trace.meta
     parts = whole.select(pl.col("total_ns").mean().alias("step_ns"), pl.col(CATEGORIES).mean())
-    head = pl.DataFrame(
-        {
-            "rank": [meta.rank],
-            "world_size": [meta.world_size],
-            "host": [meta.host],
-            "format": [meta.format],
-            "gpus": [used.height],
-            "gpu_name": [used["name"][0] if used.height else None],
-            "steps": [whole.height],
-            "partial_steps": [steps.height - whole.height],
-        },
-        schema={
-            "rank": pl.Int64,
-            "world_size": pl.Int64,
-            "host": pl.String,
-            "format": pl.String,
-            "gpus": pl.Int64,
-            "gpu_name": pl.String,
-            "steps": pl.Int64,
-            "partial_steps": pl.Int64,
-        },
+    head = pl.select(
+        rank=pl.lit(meta.rank, pl.Int64),
+        world_size=pl.lit(meta.world_size, pl.Int64),
+        host=pl.lit(meta.host, pl.String),
+        format=pl.lit(meta.format),
+        gpus=pl.lit(used.height, pl.Int64),
+        gpu_name=pl.lit(used["name"].first(), pl.String),
+        steps=pl.lit(whole.height, pl.Int64),
+        partial_steps=pl.lit(steps.height - whole.height, pl.Int64),
     )
-    counts = pl.DataFrame(
-        {
-            "tc_eligible_share": [eligible_share(trace)],
-            "kernels": [int(used["kernels"].sum())],
-            "gpu_kernel_ns": [int(used["kernel_ns"].sum())],
-            "operators": [trace.ops.height],
-            "launches": [trace.launches.height],
-        },
-        schema_overrides={"tc_eligible_share": pl.Float64},
+    counts = pl.select(
+        tc_eligible_share=pl.lit(eligible_share(trace), pl.Float64),
+        kernels=pl.lit(used["kernels"].sum(), pl.Int64),
+        gpu_kernel_ns=pl.lit(used["kernel_ns"].sum(), pl.Int64),
+        operators=pl.lit(trace.ops.height, pl.Int64),
+        launches=pl.lit(trace.launches.height, pl.Int64),
     )
     return pl.concat(
         [head, parts, _of_gpus(used), counts, _of_flops(trace, costs=costs)],

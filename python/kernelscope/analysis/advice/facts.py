@@ -202,7 +202,7 @@ class Facts:
         if self.marked:
             end = pl.col("start_ns") + pl.col("total_ns")
             spans = merged(self.breakdown.select("start_ns", end_ns=end), by=[])
-        return classified_gaps(self.trace, self.work, self.inside, spans=spans)
+        return classified_gaps(self.trace, self.inside, spans=spans)
 
     def may_use(self, column: str, share: float) -> bool:
         """Whether some GPU's memory may exceed a share of its capacity, by a look at the totals.

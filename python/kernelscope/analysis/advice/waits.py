@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.intervals import Intervals
 from kernelscope.analysis.launches.idle import with_launches, work_gaps
 from kernelscope.trace import Trace
@@ -26,7 +25,6 @@ class Gaps(NamedTuple):
 
 def classified_gaps(
     trace: Trace,
-    work: GpuWork,
     inside: Callable[[pl.DataFrame], pl.DataFrame],
     *,
     spans: pl.DataFrame | None = None,
@@ -46,10 +44,10 @@ def classified_gaps(
         in ``launches``, for ``sync``), ``launch_ns`` and ``track`` (of the launch).
     Units: ns.
     """
-    gaps = inside(work_gaps(trace, work, "row", "device", "step"))
+    gaps = inside(work_gaps(trace, "row", "device", "step"))
     # Only what was launched in the gap can have waited for the host.
     places = gaps["is_late"].arg_true()
-    late = with_launches(trace, work, gaps.select("at", "row", "device", "dur_ns")[places])
+    late = with_launches(trace, gaps.select("at", "row", "device", "dur_ns")[places])
     late = late.drop("at").with_columns(place=places)
     late = _with_syncs(_with_data(late, trace), trace)
     late = late.with_columns(

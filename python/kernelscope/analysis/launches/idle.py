@@ -13,6 +13,10 @@ KERNEL_DELAY_NS = 30_000
 """The longest gap that the GPU needs between works which already wait in its queue."""
 
 _RECORDED = ("row", "launch_row", "op_row", "range_row", "device", "stream", "step")
+_OF_GAPS = (
+    "device", "stream", "step", "start_ns", "dur_ns", "cause", "row", "launch_row", "op", "op_row", "host",
+    "host_row", "host_ns",
+)  # fmt: skip
 _CAUSE = pl.Enum(["host_wait", "kernel_wait", "other"])
 
 
@@ -38,23 +42,22 @@ def idle_summary(
     recorded = [name for name in columns if name in trace.gpu_ops.columns]
     recorded += ["op_row", "range_row"] if "op" in columns else []
     recorded += ["row"] if "host" in columns else []
-    per_stream = "stream" in columns
-    work = GpuWork(trace)
-    gaps = _gaps(trace, work, *recorded, per_stream=per_stream, kernel_delay_ns=kernel_delay_ns)
+    gaps = _gaps(trace, *recorded, per_stream="stream" in columns, kernel_delay_ns=kernel_delay_ns)
     gaps = _with_ops(trace, gaps) if "op" in columns else gaps
-    gaps = _with_hosts(trace, work, gaps) if "host" in columns else gaps
+    gaps = _with_hosts(trace, gaps) if "host" in columns else gaps
     classes = classes_of(gaps.select(columns))
     found = describe_by_group(classes.of, gaps["dur_ns"], classes.keys.height)
-    table = classes.keys.hstack(
-        found.select(idle_ns="sum", gaps="rows", mean_ns="mean", median_ns="median", max_ns="max")
+    total = pl.col("sum").sum()
+    figures = found.select(
+        idle_ns="sum",
+        gaps="rows",
+        share=pl.when(total > 0).then(pl.col("sum") / total),
+        mean_ns="mean",
+        median_ns="median",
+        max_ns="max",
     )
-    total = pl.col("idle_ns").sum()
-    return (
-        _as_text(table)
-        .with_columns(share=pl.when(total > 0).then(pl.col("idle_ns") / total))
-        .select(*columns, "idle_ns", "gaps", "share", "mean_ns", "median_ns", "max_ns")
-        .sort(["idle_ns", *columns], descending=[True, *(False for _ in columns)], nulls_last=True)
-    )
+    table = _as_text(classes.keys.hstack(figures))
+    return table.sort(["idle_ns", *columns], descending=[True, *(False for _ in columns)], nulls_last=True)
 
 
 def idle_gaps(
@@ -74,31 +77,14 @@ def idle_gaps(
     Units: ns on the trace's clock.
     Order: longest first.
     """
-    work = GpuWork(trace)
-    gaps = _gaps(trace, work, *_RECORDED, per_stream=per_stream, kernel_delay_ns=kernel_delay_ns)
-    gaps = _with_hosts(trace, work, _with_ops(trace, gaps))
-    return _as_text(
-        gaps.select(
-            "device",
-            "stream",
-            "step",
-            "start_ns",
-            "dur_ns",
-            "cause",
-            "row",
-            "launch_row",
-            "op",
-            "op_row",
-            "host",
-            "host_row",
-            "host_ns",
-        )
-    ).sort("dur_ns", "start_ns", "row", descending=[True, False, False])
+    gaps = _gaps(trace, *_RECORDED, per_stream=per_stream, kernel_delay_ns=kernel_delay_ns)
+    gaps = _with_hosts(trace, _with_ops(trace, gaps))
+    return _as_text(gaps.select(_OF_GAPS)).sort("dur_ns", "start_ns", "row", descending=[True, False, False])
 
 
-def _gaps(trace: Trace, work: GpuWork, *columns: str, per_stream: bool, kernel_delay_ns: int) -> pl.DataFrame:
+def _gaps(trace: Trace, *columns: str, per_stream: bool, kernel_delay_ns: int) -> pl.DataFrame:
     """Gaps between works of each device, or stream, with the work that ends each and their cause."""
-    return work_gaps(trace, work, *columns, per_stream=per_stream).with_columns(
+    return work_gaps(trace, *columns, per_stream=per_stream).with_columns(
         cause=pl.when("is_late")
         .then(pl.lit("host_wait", _CAUSE))
         .when(pl.col("is_late").is_null())
@@ -109,10 +95,10 @@ def _gaps(trace: Trace, work: GpuWork, *columns: str, per_stream: bool, kernel_d
     )
 
 
-def _with_hosts(trace: Trace, work: GpuWork, gaps: pl.DataFrame) -> pl.DataFrame:
+def _with_hosts(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
     """What occupied the launching thread longest until the launch, and when the gap begins."""
     end = pl.col("start_ns") + pl.col("dur_ns")
-    gaps = with_launches(trace, work, gaps).with_columns(until_ns=pl.min_horizontal("launch_ns", end))
+    gaps = with_launches(trace, gaps).with_columns(until_ns=pl.min_horizontal("launch_ns", end))
     return gaps.join(longest_on_thread(trace, gaps), on="row", how="left")
 
 
@@ -127,7 +113,7 @@ def _with_ops(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
     return gaps.with_columns(op=ops.zip_with(ops.is_not_null(), ranges))
 
 
-def work_gaps(trace: Trace, work: GpuWork, *columns: str, per_stream: bool = False) -> pl.DataFrame:
+def work_gaps(trace: Trace, *columns: str, per_stream: bool = False) -> pl.DataFrame:
     """The gaps between the works of each GPU, or of each stream.
 
     Columns: ``at`` (position in ``gpu_ops`` of the work that ends the gap); ``columns`` of that work, as in
@@ -136,11 +122,12 @@ def work_gaps(trace: Trace, work: GpuWork, *columns: str, per_stream: bool = Fal
     Units: ns.
     Order: by device, then stream if asked for, then time.
     """
+    work = GpuWork(trace)
     found = work.on_streams.gaps(work.calls, trace.launches) if per_stream else work.gaps
     return found.hstack(trace.gpu_ops.select(pl.col(columns).gather(found["at"])))
 
 
-def with_launches(trace: Trace, work: GpuWork, gaps: pl.DataFrame) -> pl.DataFrame:
+def with_launches(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
     """Adds when each gap begins, and the call that launched the work after it.
 
     Columns: of ``gaps``, needs ``at`` and ``dur_ns``; adds ``start_ns``, and ``launch_ns`` and ``track`` of
@@ -148,8 +135,8 @@ def with_launches(trace: Trace, work: GpuWork, gaps: pl.DataFrame) -> pl.DataFra
     Units: ns on the trace's clock.
     """
     starts = trace.gpu_ops["start_ns"].gather(gaps["at"]) - gaps["dur_ns"]
-    calls = trace.launches.select(launch_ns="start_ns", track="track")[work.calls.gather(gaps["at"])]
-    return gaps.with_columns(starts).hstack(calls)
+    calls = GpuWork(trace).calls.gather(gaps["at"])
+    return gaps.with_columns(starts).hstack(trace.launches.select("track", launch_ns="start_ns")[calls])
 
 
 def longest_on_thread(trace: Trace, waits: pl.DataFrame) -> pl.DataFrame:
@@ -167,8 +154,6 @@ def longest_on_thread(trace: Trace, waits: pl.DataFrame) -> pl.DataFrame:
         spans = trace.ranges.filter(pl.col("kind") == "push_pop")
     times = spans[["row", "parent_row", "track", "start_ns", "dur_ns"]]
     found = pl.DataFrame(_traceparse.longest_spans(asked, times, trace.steps[["row"]]))
-    found = waits[["row"]].hstack(found).filter(pl.col("at").is_not_null())
-    host = spans[["row", "name"]][found["at"]]
-    return found.select(
-        "row", host_row=host["row"], host=host["name"].cast(pl.String), host_ns=pl.col("shared_ns")
-    )
+    found = waits.select("row").hstack(found).drop_nulls("at")
+    host = spans[found["at"]].select(host_row="row", host=pl.col("name").cast(pl.String))
+    return found.select("row", host_ns="shared_ns").hstack(host)

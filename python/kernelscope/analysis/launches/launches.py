@@ -9,8 +9,6 @@ from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.trace import Trace
 
 _DURATIONS = ("cpu_dur_ns", "gpu_dur_ns", "launch_delay_ns")
-_OF_WORK = ("row", "launch_row", "name", "kind", "device", "stream", "correlation")
-_STARTS = ("call_start", "start_ns")
 _COLUMNS = (
     "row", "launch_row", "call", "name", "kind", "device", "stream", "step", "correlation", *_DURATIONS,
     "is_short", "is_slow_call", "is_late",
@@ -36,17 +34,8 @@ def launches(
     Units: ns.
     Order: by start of the call.
     """
-    work = GpuWork(trace)
-    pairs = _pairs(
-        trace,
-        work,
-        *_COLUMNS,
-        *_STARTS,
-        runtime_cutoff_ns=runtime_cutoff_ns,
-        delay_cutoff_ns=delay_cutoff_ns,
-    )
-    pairs = pairs.filter(work.calls.is_not_null())
-    return as_text(pairs.sort(*_STARTS, "row").select(_COLUMNS))
+    pairs = _pairs(trace, runtime_cutoff_ns=runtime_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns)
+    return as_text(pairs.sort("call_start", "start_ns", "row").select(_COLUMNS).collect())
 
 
 def launch_summary(
@@ -66,22 +55,15 @@ def launch_summary(
     Raises: InvalidArgumentError: ``by`` names no such column.
     """
     columns = check_by(by, _COLUMNS)
-    work = GpuWork(trace)
     flags = {"short": "is_short", "slow_calls": "is_slow_call", "late": "is_late"}
-    needed = dict.fromkeys((*columns, *_DURATIONS, *flags.values()))
-    pairs = _pairs(
-        trace, work, *needed, runtime_cutoff_ns=runtime_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns
-    ).filter(work.calls.is_not_null())
+    pairs = _pairs(trace, runtime_cutoff_ns=runtime_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns)
     table = pairs.group_by(columns).agg(
         pl.len().cast(pl.Int64).alias("works"),
         *(figure for name in _DURATIONS for figure in _distribution(name)),
         *(pl.col(flag).sum().cast(pl.Int64).alias(name) for name, flag in flags.items()),
     )
-    return as_text(table).sort(
-        ["cpu_dur_ns_sum", *columns],
-        descending=[True, *(False for _ in columns)],
-        nulls_last=True,
-    )
+    order = ["cpu_dur_ns_sum", *columns]
+    return as_text(table.collect()).sort(order, descending=[True, *(False for _ in columns)], nulls_last=True)
 
 
 def _distribution(name: str) -> list[pl.Expr]:
@@ -91,31 +73,26 @@ def _distribution(name: str) -> list[pl.Expr]:
     return [values.sum().alias(f"{name}_sum"), *quantiles, values.max().alias(f"{name}_max")]
 
 
-def _pairs(
-    trace: Trace, work: GpuWork, *columns: str, runtime_cutoff_ns: int, delay_cutoff_ns: int
-) -> pl.DataFrame:
-    """Each work with the call that started it, of which all is null where it is not known.
-
-    Columns: those of ``_COLUMNS`` and ``_STARTS`` that are in ``columns``.
-    """
-    of_call = {"call": "name", "_start": "start_ns", "cpu_dur_ns": "dur_ns", "_step": "step"}
-    needs = {"call": ("call",), "call_start": ("_start",), "step": ("_step",), "cpu_dur_ns": ("cpu_dur_ns",)}
-    every = ("_start", "cpu_dur_ns")
-    wanted = {name for column in columns for name in needs.get(column, () if column in _OF_WORK else every)}
-    calls = trace.launches.select(pl.col(of_call[name]).alias(name) for name in of_call if name in wanted)
-    pairs = trace.gpu_ops.hstack(calls[work.calls])
-    delay = (pl.col("start_ns") - pl.col("_start") - pl.col("cpu_dur_ns")).clip(lower_bound=0)
+def _pairs(trace: Trace, *, runtime_cutoff_ns: int, delay_cutoff_ns: int) -> pl.LazyFrame:
+    """Each work whose call is known: columns of ``gpu_ops``, of :func:`launches`, and ``call_start``."""
+    calls = trace.launches.lazy().select(
+        pl.col("row").alias("_call"), call="name", call_start="start_ns", cpu_dur_ns="dur_ns", _step="step"
+    )
+    calls = calls.select(pl.all().gather(GpuWork(trace).calls))
+    delay = (pl.col("start_ns") - pl.col("call_start") - pl.col("cpu_dur_ns")).clip(lower_bound=0)
     is_slow = pl.col("cpu_dur_ns") > runtime_cutoff_ns
-    found = {
-        "call_start": pl.col("_start"),
-        "step": pl.coalesce("step", "_step"),
-        "gpu_dur_ns": pl.col("dur_ns"),
-        "launch_delay_ns": delay,
-        "is_short": (pl.col("dur_ns") < pl.col("cpu_dur_ns")) & ~is_slow,
-        "is_slow_call": is_slow,
-        "is_late": delay > delay_cutoff_ns,
-    }
-    return pairs.select(found.get(name, pl.col(name)).alias(name) for name in columns)
+    return (
+        pl.concat([trace.gpu_ops.lazy(), calls], how="horizontal")
+        .filter(pl.col("_call").is_not_null())
+        .with_columns(
+            step=pl.coalesce("step", "_step"),
+            gpu_dur_ns="dur_ns",
+            launch_delay_ns=delay,
+            is_short=(pl.col("dur_ns") < pl.col("cpu_dur_ns")) & ~is_slow,
+            is_slow_call=is_slow,
+            is_late=delay > delay_cutoff_ns,
+        )
+    )
 
 
 def op_launch_delay(trace: Trace) -> pl.DataFrame:
@@ -131,13 +108,8 @@ def op_launch_delay(trace: Trace) -> pl.DataFrame:
     ops = trace.ops.select(op_row="row", op=pl.col("name").cast(pl.String), op_ns="start_ns")
     work = trace.gpu_ops.select("row", "launch_row", pl.col("name").cast(pl.String), "start_ns")
     pairs = work.join(calls, on="launch_row", how="inner").join(ops, on="op_row", how="inner")
-    return delays_by_sequence(pairs).select(
-        "op",
-        "kernels",
-        "calls",
-        launch_delay_ns="launch_delay",
-        queue_delay_ns="queue_delay",
-    )
+    delays = delays_by_sequence(pairs)
+    return delays.rename({"launch_delay": "launch_delay_ns", "queue_delay": "queue_delay_ns"}).drop("_key")
 
 
 def delays_by_sequence(pairs: pl.DataFrame) -> pl.DataFrame:
