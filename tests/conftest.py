@@ -1,15 +1,18 @@
 """Fixtures that several test files share."""
 
-import json
+import io
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from events import Events
+from kernelscope.cli import main
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -32,47 +35,27 @@ def shared() -> Path:
     return SHARED
 
 
-def _document() -> dict[str, Any]:
-    """One op that launches one kernel on an H100."""
-    host: dict[str, Any] = {"ph": "X", "pid": 7, "tid": 7}
-    mm = {"External id": 1, "Input Dims": [[2, 3], [3, 4]], "user key": "kept"}
-    launch = {"External id": 1, "correlation": 9}
-    kernel = {**launch, "device": 0, "stream": 20, "grid": [1, 1, 1]}
-    events: list[dict[str, Any]] = [
-        {**host, "cat": "user_annotation", "name": "ProfilerStep#1", "ts": 0, "dur": 100},
-        {**host, "cat": "cpu_op", "name": "aten::mm", "ts": 10.001, "dur": 20, "args": mm},
-        {**host, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 15, "dur": 5, "args": launch},
-        {
-            "ph": "X",
-            "cat": "kernel",
-            "name": "gemm[bold]",
-            "pid": 0,
-            "tid": 20,
-            "ts": 40,
-            "dur": 30.5,
-            "args": kernel,
-        },
-    ]
-    return {
-        "schemaVersion": 1,
-        "deviceProperties": [{"id": 0, "name": "NVIDIA H100", "totalGlobalMem": 80 * 2**30, "numSms": 132}],
-        "cupti_version": 28,
-        "cuda_runtime_version": 12090,
-        "record_shapes": 1,
-        "host_name": "node1",
-        "trace_id": "AB",
-        "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8},
-        "baseTimeNanoseconds": 1_767_189_312_000_000_000,
-        "traceEvents": events,
-    }
-
-
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
-    """A trace small enough to know by heart."""
-    path = tmp_path / "tiny.json"
-    path.write_text(json.dumps(_document()))
-    return path
+    """A trace small enough to know by heart: one op that launches one kernel on an H100."""
+    events = Events({"id": 0, "name": "NVIDIA H100", "totalGlobalMem": 80 * 2**30, "numSms": 132})
+    launch = {"External id": 1, "correlation": 9}
+    mm = {"External id": 1, "Input Dims": [[2, 3], [3, 4]], "user key": "kept"}
+    kernel = {**launch, "device": 0, "stream": 20, "grid": [1, 1, 1]}
+    events.add("user_annotation", "ProfilerStep#1", 0, 100)
+    events.add("cpu_op", "aten::mm", 10.001, 20, args=mm)
+    events.add("cuda_runtime", "cudaLaunchKernel", 15, 5, args=launch)
+    events.add("kernel", "gemm[bold]", 40, 30.5, args=kernel, pid=0, tid=20)
+    return events.write(
+        tmp_path / "tiny.json",
+        cupti_version=28,
+        cuda_runtime_version=12090,
+        record_shapes=1,
+        host_name="node1",
+        trace_id="AB",
+        distributedInfo={"backend": "nccl", "rank": 3, "world_size": 8},
+        baseTimeNanoseconds=1_767_189_312_000_000_000,
+    )
 
 
 @pytest.fixture(scope="session")
@@ -100,7 +83,7 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> Callable[..., Completed]:
+def process(tmp_path: Path) -> Callable[..., Completed]:
     """Runs ``kernelscope`` in a process of its own, in an empty folder, with nothing on a terminal."""
 
     def run(*arguments: str | Path, env: dict[str, str] | None = None) -> Completed:
@@ -114,5 +97,25 @@ def cli(tmp_path: Path) -> Callable[..., Completed]:
             stdin=subprocess.DEVNULL,
             timeout=60,
         )
+
+    return run
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Completed]:
+    """The same in this process, which has imported everything."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run(*arguments: str | Path) -> Completed:
+        command = [*map(str, arguments)]
+        output, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+        with redirect_stdout(output), redirect_stderr(errors):
+            try:
+                code = main(command)
+            except SystemExit as ended:
+                code = ended.code
+        shown = (stream.buffer.getvalue().decode() for stream in (output, errors))
+        return subprocess.CompletedProcess(command, code, *shown)
 
     return run

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from events import V100, Events
 
+from events import V100, Events
 from kernelscope import analysis
 
 H100 = V100 | {"name": "NVIDIA H100 80GB HBM3", "computeMajor": 9, "totalGlobalMem": 80 * 2**30}

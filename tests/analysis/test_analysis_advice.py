@@ -10,9 +10,9 @@ from typing import Any
 import polars as pl
 import pytest
 from advice_programs import H100, MI300, Program, advice, launches, precise, silent, spoke
-from events import V100, Events
 
 import kernelscope as ks
+from events import V100, Events
 from kernelscope import analysis
 from kernelscope.analysis.advice.table import RULES
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from events import V100, Events
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from events import V100, Events
 from kernelscope import analysis, compat
 from kernelscope.analysis.grouping import describe_by_group, weighted_means
 from kernelscope.compat.nsys import report as nsys_parts

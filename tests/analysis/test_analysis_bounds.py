@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from events import Events
 
+from events import Events
 from kernelscope.analysis.diff.bounds import judge, parse_bound
 from kernelscope.analysis.diff.comparison import Comparison, compare
 from kernelscope.errors import InvalidArgumentError

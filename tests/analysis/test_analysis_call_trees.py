@@ -7,10 +7,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from events import Events
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from events import Events
 from kernelscope import analysis
 from kernelscope.analysis.call_tree import CallTree, collapse_repeats, innermost, nest, subtree_sums
 from kernelscope.analysis.grouping import classes_of

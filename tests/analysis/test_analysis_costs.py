@@ -10,10 +10,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from events import V100, Events
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from events import V100, Events
 from kernelscope import analysis
 from kernelscope.analysis.costs.costed import set_apart
 from kernelscope.analysis.costs.work import TOLERANCE, pair_pieces

@@ -7,10 +7,10 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 import pytest
-from events import Events
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from events import Events
 from kernelscope import analysis
 from kernelscope.analysis.gpu.summary import inside_ns
 from kernelscope.analysis.intervals import Intervals, covered_ns, group_codes, merged

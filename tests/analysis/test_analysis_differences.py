@@ -7,10 +7,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from events import Events
 from slowed_copies import slowed
 
 import kernelscope as ks
+from events import Events
 from kernelscope import _traceparse, analysis
 from kernelscope.analysis.diff.comparison import compare
 from kernelscope.analysis.diff.tables import KEYS, differences

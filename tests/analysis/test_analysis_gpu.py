@@ -7,11 +7,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from events import Events
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernelscope as ks
+from events import Events
 from kernelscope import analysis
 from kernelscope.analysis.gpu.timeline import sm_segments
 from kernelscope.analysis.kernels.occupancy import launch_limits, launch_metrics

@@ -7,11 +7,11 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 import pytest
-from events import Events
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernelscope as ks
+from events import Events
 from kernelscope import _traceparse, analysis
 from kernelscope.analysis.grouping import gather_rows, positions
 from kernelscope.analysis.missing_views import VIEWS

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-from events import V100, Events
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from events import V100, Events
 from kernelscope import analysis
 from kernelscope.analysis.memory.curve import memory_timeline
 from kernelscope.analysis.memory.records import AllocatorRecords

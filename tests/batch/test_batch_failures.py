@@ -61,9 +61,9 @@ def test_a_corrupt_file_costs_only_itself(traces: Path, undisturbed: Files, tmp_
     assert batch(traces, tmp_path / "lake")[1].failed == 0
 
 
-def test_command_says_what_failed(cli: Run, traces: Path) -> None:
+def test_command_says_what_failed(process: Run, traces: Path) -> None:
     (traces / "rank9.json").write_text("no trace")
-    done = cli("batch", traces, "--out", "lake", "--no-summary")
+    done = process("batch", traces, "--out", "lake", "--no-summary")
     assert done.returncode == 1
     assert "rank9.json" in done.stderr
     assert "1 failed" in done.stderr
@@ -162,7 +162,7 @@ def test_two_batches_into_one_lake(traces: Path, tmp_path: Path) -> None:
     assert batch(traces, tmp_path / "lake")[1].done == 3
 
 
-def test_a_dead_process_holds_no_lock(cli: Run, traces: Path, tmp_path: Path) -> None:
+def test_a_dead_process_holds_no_lock(process: Run, traces: Path, tmp_path: Path) -> None:
     program = (
         "import os, signal, sys; from pathlib import Path; from kernelscope.batch.manifest import locked\n"
         "with locked(Path(sys.argv[1])): print('held', flush=True); signal.pause()"
@@ -170,12 +170,12 @@ def test_a_dead_process_holds_no_lock(cli: Run, traces: Path, tmp_path: Path) ->
     holder = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "lake")], stdout=subprocess.PIPE)
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
-    refused = cli("batch", traces, "--out", tmp_path / "lake", "--no-summary")
+    refused = process("batch", traces, "--out", tmp_path / "lake", "--no-summary")
     assert refused.returncode == 1
     assert f"process {holder.pid}" in refused.stderr
     holder.send_signal(signal.SIGKILL)
     holder.communicate()
-    assert cli("batch", traces, "--out", tmp_path / "lake", "--no-summary").returncode == 0
+    assert process("batch", traces, "--out", tmp_path / "lake", "--no-summary").returncode == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
@@ -228,7 +228,7 @@ def test_full_disk(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert batch(traces, tmp_path / "lake")[1].unchanged == 2
 
 
-def test_a_disk_that_is_really_full(cli: Run, traces: Path, tmp_path: Path, undisturbed: Files) -> None:
+def test_a_disk_that_is_really_full(process: Run, traces: Path, tmp_path: Path, undisturbed: Files) -> None:
     small = tmp_path / "small"
     small.mkdir()
     need = sum(len(content) for content in undisturbed.values())
@@ -237,14 +237,14 @@ def test_a_disk_that_is_really_full(cli: Run, traces: Path, tmp_path: Path, undi
     if mounted.returncode:
         pytest.skip("mounting a small disk needs privileges")
     try:
-        done = cli("batch", traces, "--out", small / "lake", "--workers", "1", "--no-summary")
+        done = process("batch", traces, "--out", small / "lake", "--workers", "1", "--no-summary")
         assert done.returncode == 1
         assert "no space left" in done.stderr
         assert "Traceback" not in done.stderr
         lake = ks.scan(small / "lake")
         assert 0 < lake.gpu_ops.collect()["rank"].n_unique() < 3
         subprocess.run(["mount", "-o", f"remount,size={need * 4}", str(small)], check=True)
-        assert cli("batch", traces, "--out", small / "lake", "--no-summary").returncode == 0
+        assert process("batch", traces, "--out", small / "lake", "--no-summary").returncode == 0
         assert_same(small / "lake", relocated(undisturbed, traces))
     finally:
         subprocess.run(["umount", str(small)], check=True)

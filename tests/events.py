@@ -1,4 +1,4 @@
-"""Builds small traces, event by event, for the tests of analyses. Times are in microseconds."""
+"""Builds small traces, event by event. Times are in microseconds."""
 
 from __future__ import annotations
 
@@ -60,25 +60,13 @@ class Events:
 
     def memory(self, ts: float, size: int, *, device_type: int = 0) -> None:
         args = {"Bytes": size, "Device Type": device_type, "Device Id": device_type - 1}
-        self.events.append(
-            {
-                "ph": "i",
-                "s": "t",
-                "cat": "cpu_instant_event",
-                "name": "[memory]",
-                "pid": 7,
-                "tid": 7,
-                "ts": ts,
-            }
-            | {"args": args}
-        )
+        event = {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 7, "tid": 7}
+        self.events.append({**event, "ts": ts, "args": args})
+
+    def write(self, path: Path, **properties: Any) -> Path:
+        document = {"schemaVersion": 1, "deviceProperties": self.devices, "traceEvents": self.events}
+        path.write_text(json.dumps(document | properties))
+        return path
 
     def read(self, folder: Path, **properties: Any) -> ks.Trace:
-        path = folder / "trace.json"
-        document = {
-            "schemaVersion": 1,
-            "deviceProperties": self.devices,
-            "traceEvents": self.events,
-        } | properties
-        path.write_text(json.dumps(document))
-        return ks.read(path)
+        return ks.read(self.write(folder / "trace.json", **properties))
