@@ -1,6 +1,7 @@
 //! From backward ops to the forward ops they differentiate.
 
 use hashbrown::HashMap;
+use std::hash::Hash;
 
 use super::NONE;
 use super::ids::IdIndex;
@@ -23,6 +24,11 @@ pub(super) struct OrderedOps<'a> {
 impl OrderedOps<'_> {
     fn sequence(&self, op: u32) -> Option<i64> {
         self.ops.sequence.get(op as usize)
+    }
+
+    /// The number of an op that is not backward itself.
+    fn forward_sequence(&self, op: u32) -> Option<i64> {
+        self.sequence(op).filter(|_| self.forward_thread(op).is_none())
     }
 
     fn track(&self, op: u32) -> u32 {
@@ -53,128 +59,64 @@ impl OrderedOps<'_> {
 /// The forward op of each backward op, by index.
 pub(super) fn forward_ops(all: OrderedOps<'_>, flows: &Flows, symbols: &SymbolTable) -> Vec<u32> {
     let mut forwards = vec![NONE; all.ops.len()];
-    let mut threads = Threads::default();
+    let mut threads = HashMap::new();
     for (forward, backward) in flow_pairs(all, flows, symbols) {
         forwards[backward as usize] = forward;
         if let Some(thread) = all.thread(backward) {
-            threads.learn(thread, all.track(forward));
+            learn(&mut threads, thread, all.track(forward));
         }
     }
-    let mut candidates = Candidates::new(all);
-    let pending: Vec<u32> = (0..all.ops.len() as u32)
-        .filter(|&op| forwards[op as usize] == NONE && all.forward_thread(op).is_some())
-        .collect();
+    let is_pending = |&op: &u32| forwards[op as usize] == NONE && all.forward_thread(op).is_some();
+    let pending: Vec<u32> = (0..all.ops.len() as u32).filter(is_pending).collect();
+    if pending.is_empty() {
+        return forwards;
+    }
+    // In the order of tracks and starts: of several that start at once, the innermost is the last.
+    let ordered = all.order.indices().iter();
+    let candidates: Vec<(u32, i64)> =
+        ordered.filter_map(|&op| Some((op, all.forward_sequence(op)?))).collect();
+    // Their tracks by sequence number, where nothing else says which thread an index means.
+    let mut numbers = HashMap::new();
+    if pending.iter().any(|&op| all.thread(op).and_then(|thread| learned(&threads, thread)).is_none()) {
+        candidates.iter().for_each(|&(op, sequence)| learn(&mut numbers, sequence, all.track(op)));
+    }
+    let only_track = |op| learned(&numbers, all.sequence(op)?);
     if threads.is_empty() {
-        // Without flows, numbers that only one thread has tell which thread an index means.
         for &backward in &pending {
-            if let Some((thread, track)) = all.thread(backward).zip(candidates.only_track(backward)) {
-                threads.learn(thread, track);
+            if let Some((thread, track)) = all.thread(backward).zip(only_track(backward)) {
+                learn(&mut threads, thread, track);
             }
         }
     }
+    let key = |sequence: i64, track: u32| {
+        sequence.checked_mul(all.tracks.len() as i64).and_then(|first| first.checked_add(track.into()))
+    };
+    let keys = candidates.iter().map(|&(op, sequence)| key(sequence, all.track(op))).collect();
+    let starts: Vec<i64> = candidates.iter().map(|&(op, _)| all.extents.start(op)).collect();
+    let index = IdIndex::new(&keys, &starts);
+    let latest = |backward, track| {
+        let start = all.extents.start(backward);
+        let found = index.find(key(all.sequence(backward)?, track)?, start)? as usize;
+        (starts[found] <= start).then(|| candidates[found].0)
+    };
     for &backward in &pending {
-        let learned = all.thread(backward).and_then(|thread| threads.track(thread));
-        if let Some(track) = learned.or_else(|| candidates.only_track(backward)) {
-            forwards[backward as usize] = candidates.latest(backward, track).unwrap_or(NONE);
-        }
+        let taught = all.thread(backward).and_then(|thread| learned(&threads, thread));
+        let track = taught.or_else(|| only_track(backward));
+        forwards[backward as usize] = track.and_then(|track| latest(backward, track)).unwrap_or(NONE);
     }
     forwards
 }
 
-/// Which track a profiler's thread index means; `NONE` where the evidence disagrees.
-#[derive(Default)]
-struct Threads {
-    tracks: HashMap<(Ident, i32), u32>,
-}
-
-impl Threads {
-    fn learn(&mut self, thread: (Ident, i32), track: u32) {
-        let known = self.tracks.entry(thread).or_insert(track);
-        if *known != track {
-            *known = NONE;
-        }
-    }
-
-    fn track(&self, thread: (Ident, i32)) -> Option<u32> {
-        self.tracks.get(&thread).copied().filter(|&track| track != NONE)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.tracks.is_empty()
+/// Takes note of the track that a key means: [`NONE`] where the evidence disagrees.
+fn learn<K: Eq + Hash>(tracks: &mut HashMap<K, u32>, key: K, track: u32) {
+    let known = tracks.entry(key).or_insert(track);
+    if *known != track {
+        *known = NONE;
     }
 }
 
-/// Forward ops by (sequence number, position in the order), so that those of one number lie
-/// together, thread by thread and in order of start.
-struct Candidates<'a> {
-    all: OrderedOps<'a>,
-    sorted: Vec<(i64, u32)>,
-    /// Where the last search ended: neighbours in time have neighbouring numbers.
-    hint: usize,
-}
-
-impl<'a> Candidates<'a> {
-    fn new(all: OrderedOps<'a>) -> Self {
-        let positions = all.order.indices().iter().zip(0..);
-        let mut sorted: Vec<(i64, u32)> = positions
-            .filter(|&(&op, _)| all.forward_thread(op).is_none())
-            .filter_map(|(&op, position)| all.sequence(op).map(|sequence| (sequence, position)))
-            .collect();
-        sorted.sort();
-        Self { all, sorted, hint: 0 }
-    }
-
-    fn op(&self, candidate: (i64, u32)) -> u32 {
-        self.all.order.indices()[candidate.1 as usize]
-    }
-
-    /// The candidates with the number of `backward`.
-    fn of_number(&mut self, backward: u32) -> &[(i64, u32)] {
-        let Some(sequence) = self.all.sequence(backward) else { return &[] };
-        let first = search_near(&self.sorted, self.hint, |c| c.0 < sequence);
-        let end = search_near(&self.sorted, first, |c| c.0 <= sequence);
-        self.hint = first;
-        &self.sorted[first..end]
-    }
-
-    /// The track of all forward ops with the number of `backward`, if it is one.
-    fn only_track(&mut self, backward: u32) -> Option<u32> {
-        let candidates = self.of_number(backward);
-        let (first, last) = (*candidates.first()?, *candidates.last()?);
-        let track = self.all.track(self.op(first));
-        (track == self.all.track(self.op(last))).then_some(track)
-    }
-
-    /// The forward op of `backward` on a track: the last of its number that starts by then.
-    fn latest(&mut self, backward: u32, track: u32) -> Option<u32> {
-        let all = self.all;
-        let (begin, start) = (all.order.track_begin(track), all.extents.start(backward));
-        let starts_by_then = |&(_, position): &(i64, u32)| {
-            let op = all.order.indices()[position as usize];
-            all.track(op) < track || (all.track(op) == track && all.extents.start(op) <= start)
-        };
-        let candidates = self.of_number(backward);
-        let started = candidates.partition_point(starts_by_then);
-        let &found = candidates[..started].last()?;
-        (found.1 >= begin).then(|| self.op(found))
-    }
-}
-
-/// `partition_point` of `before`, which looks around `hint` first.
-fn search_near<T>(sorted: &[T], hint: usize, before: impl Fn(&T) -> bool) -> usize {
-    let hint = hint.min(sorted.len());
-    let (mut low, mut high, mut step) = (hint, hint, 1);
-    while high < sorted.len() && before(&sorted[high]) {
-        low = high + 1;
-        high = (high + step).min(sorted.len());
-        step *= 2;
-    }
-    while low > 0 && !before(&sorted[low - 1]) {
-        high = low - 1;
-        low = low.saturating_sub(step);
-        step *= 2;
-    }
-    low + sorted[low..high].partition_point(before)
+fn learned<K: Copy + Eq + Hash>(tracks: &HashMap<K, u32>, key: K) -> Option<u32> {
+    tracks.get(&key).copied().filter(|&track| track != NONE)
 }
 
 /// Pairs of forward and backward ops that arrows connect.
@@ -211,22 +153,4 @@ fn bind(all: OrderedOps<'_>, begin: (u32, i64), end: (u32, i64)) -> Option<(u32,
     };
     let forward = *forwards.iter().rev().find(fits).or(forwards.first())?;
     (forward != backward).then_some((forward, backward))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::search_near;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn a_hint_does_not_change_what_is_found(
-            mut values in proptest::collection::vec(0u8..20, 0..40),
-            hint in 0usize..50,
-            limit in 0u8..22,
-        ) {
-            values.sort_unstable();
-            prop_assert_eq!(search_near(&values, hint, |&v| v < limit), values.partition_point(|&v| v < limit));
-        }
-    }
 }

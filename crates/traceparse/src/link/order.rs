@@ -91,14 +91,10 @@ impl TrackOrder {
 
     /// The rows of one track.
     pub(super) fn track(&self, track: u32) -> &[u32] {
-        let begin = self.track_begin(track) as usize;
-        let end = self.offsets.get(track as usize + 1).map_or(begin, |&end| end as usize);
-        &self.indices[begin..end]
-    }
-
-    /// Position of a track's first row among all rows.
-    pub(super) fn track_begin(&self, track: u32) -> u32 {
-        self.offsets.get(track as usize).copied().unwrap_or(self.indices.len() as u32)
+        let Some(&[begin, end]) = self.offsets.get(track as usize..).and_then(<[u32]>::first_chunk) else {
+            return &[];
+        };
+        &self.indices[begin as usize..end as usize]
     }
 
     /// All rows, track by track.
