@@ -1,8 +1,8 @@
 """A second, slow and independent reader of Kineto JSON, to check the fast one against.
 
 It reads with ``json.load`` and links with plain dictionaries and sorted lists, straight from the
-rules in the documentation, and gives frames with the names and main columns of
-:class:`kernelscope.Trace`. Columns that no test compares (modules, phases) are null.
+rules in the documentation, and gives the rows of the tables of :class:`kernelscope.Trace` with the
+columns that are named here.
 """
 
 from __future__ import annotations
@@ -12,13 +12,9 @@ import gzip
 import json
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-
-import polars as pl
 
 Row = dict[str, Any]
 
@@ -157,19 +153,6 @@ def union(intervals: list[Interval]) -> list[Interval]:
     return merged
 
 
-def intersect(a: list[Interval], b: list[Interval]) -> list[Interval]:
-    found, i, j = [], 0, 0
-    while i < len(a) and j < len(b):
-        start, stop = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
-        if start < stop:
-            found.append((start, stop))
-        if a[i][1] < b[j][1]:
-            i += 1
-        else:
-            j += 1
-    return found
-
-
 def subtract(a: list[Interval], b: list[Interval]) -> list[Interval]:
     left: list[Interval] = []
     j = 0
@@ -185,6 +168,10 @@ def subtract(a: list[Interval], b: list[Interval]) -> list[Interval]:
         if start < stop:
             left.append((start, stop))
     return left
+
+
+def intersect(a: list[Interval], b: list[Interval]) -> list[Interval]:
+    return subtract(a, subtract(a, b))
 
 
 def length(intervals: list[Interval]) -> int:
@@ -320,69 +307,27 @@ def fill_steps(steps: list[Row], rows: dict[str, list[Row]]) -> list[Row]:
     return kept
 
 
-I, F, U, B, C = pl.Int64, pl.Float64, pl.UInt32, pl.Boolean, pl.Categorical
-
-
-def columns(**types: str) -> dict[str, Any]:
-    """A schema from a type and the names of its columns."""
-    kinds = {"integer": I, "real": F, "row": U, "flag": B, "text": C, "size": pl.Array(pl.Int32, 3)}
-    return {name: kinds[kind] for kind, names in types.items() for name in names.split()}
-
-
-SCHEMAS: dict[str, dict[str, Any]] = {
-    "ops": columns(
-        row="row track parent_row depth",
-        text="name category input_dims input_types input_strides concrete_inputs call_stack phase module "
-        "activity",
-        flag="is_annotation",
-        integer="start_ns dur_ns external_id sequence forward_thread pid tid step",
-    ),
-    "launches": columns(
-        row="row track op_row",
-        text="name category activity",
-        integer="start_ns dur_ns correlation external_id pid tid step",
-    ),
-    "gpu_ops": columns(
-        row="row launch_row op_row",
-        text="kind name category link activity",
-        integer="device stream start_ns dur_ns correlation external_id registers shared_memory_bytes bytes "
-        "graph_id step",
-        real="blocks_per_sm warps_per_sm occupancy_pct bandwidth_gb_per_s",
-        flag="is_communication",
-        size="grid block",
-    ),
-    "python": columns(
-        row="row track parent_row",
-        text="name",
-        integer="start_ns dur_ns python_id python_parent_id module_id pid tid",
-    ),
-    "gpu_annotations": columns(row="row", text="name", integer="device stream start_ns dur_ns external_id"),
-    "syncs": columns(row="row", text="name category", integer="device stream start_ns dur_ns correlation"),
-    "memory": columns(
-        row="row track",
-        text="name",
-        integer="start_ns bytes total_allocated_bytes total_reserved_bytes device_type device_id pid tid",
-    ),
-    "counters": columns(row="row", text="name counter", integer="start_ns", real="value"),
-    "spans": columns(row="row track", text="name category kind", integer="start_ns dur_ns"),
-    "instants": columns(row="row", text="name", integer="start_ns"),
-    "flows": columns(row="row", text="category kind", integer="id start_ns"),
-    "metadata": columns(row="row", text="name"),
-    "steps": columns(
-        row="row",
-        text="name",
-        integer="step start_ns total_ns host_start_ns host_dur_ns kernel_ns memcpy_ns memset_ns "
-        "communication_ns runtime_ns dataloader_ns cpu_exec_ns other_ns",
-        flag="is_partial",
-    ),
-    "devices": columns(
-        text="name",
-        integer="device total_memory_bytes compute_major compute_minor sm_count warp_size "
-        "max_threads_per_block max_threads_per_sm registers_per_block registers_per_sm "
-        "shared_memory_per_block_bytes shared_memory_per_block_optin_bytes shared_memory_per_sm_bytes",
-    ),
-    "threads": columns(row="track", integer="pid tid"),
-    "diagnostics": columns(text="code severity message", integer="count first_offset"),
+COLUMNS = {
+    "ops": "row name category start_ns dur_ns external_id sequence forward_thread input_dims input_types "
+    "input_strides concrete_inputs call_stack pid tid parent_row depth step activity is_annotation",
+    "launches": "row name category start_ns dur_ns correlation external_id pid tid op_row step activity",
+    "gpu_ops": "row kind name category device stream start_ns dur_ns correlation external_id grid block "
+    "registers shared_memory_bytes bytes graph_id blocks_per_sm warps_per_sm occupancy_pct "
+    "bandwidth_gb_per_s is_communication launch_row op_row link step activity",
+    "python": "row name start_ns dur_ns python_id python_parent_id module_id pid tid parent_row",
+    "gpu_annotations": "row name device stream start_ns dur_ns external_id",
+    "syncs": "row name category device stream start_ns dur_ns correlation",
+    "memory": "row name start_ns bytes total_allocated_bytes total_reserved_bytes device_type device_id pid tid",
+    "counters": "row name counter start_ns value",
+    "spans": "row name category kind start_ns dur_ns",
+    "instants": "row name start_ns",
+    "flows": "row category kind id start_ns",
+    "metadata": "row name",
+    "steps": "row name step start_ns total_ns host_start_ns host_dur_ns kernel_ns memcpy_ns memset_ns "
+    "communication_ns runtime_ns dataloader_ns cpu_exec_ns other_ns is_partial",
+    "devices": "name device total_memory_bytes compute_major compute_minor sm_count warp_size "
+    "max_threads_per_block max_threads_per_sm registers_per_block registers_per_sm "
+    "shared_memory_per_block_bytes shared_memory_per_block_optin_bytes shared_memory_per_sm_bytes",
 }
 DEVICE_KEYS = {
     "device": "id",
@@ -409,21 +354,6 @@ GPU_KINDS = {
 OP_CATEGORIES = {"cpu_op", "operator", "user_annotation", "python"}
 
 
-@dataclass(frozen=True)
-class SlowTrace:
-    """Has the attributes of :class:`kernelscope.Trace` that analyses and tests use."""
-
-    meta: SimpleNamespace
-    tables: dict[str, pl.DataFrame]
-    stats: SimpleNamespace = field(default_factory=SimpleNamespace)
-
-    def __getattr__(self, name: str) -> pl.DataFrame:
-        try:
-            return self.__dict__["tables"][name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-
 def ns(value: Any) -> int | None:
     """Microseconds as written, in whole ns; exact, since no float is involved."""
     if value is None or isinstance(value, bool):
@@ -433,8 +363,8 @@ def ns(value: Any) -> int | None:
 
 def integer(value: Any) -> int | None:
     try:
-        return None if value is None or isinstance(value, (list, dict)) else int(value)
-    except ValueError:
+        return int(value)
+    except (TypeError, ValueError):
         return None
 
 
@@ -453,10 +383,10 @@ class Reader:
 
     def __init__(self, document: Any) -> None:
         self.top: dict[str, Any] = document if isinstance(document, dict) else {"traceEvents": document}
-        self.rows: dict[str, list[Row]] = {name: [] for name in SCHEMAS}
+        self.rows: dict[str, list[Row]] = {name: [] for name in COLUMNS}
         self.tracks: dict[tuple[str, str], int] = {}
 
-    def read(self) -> dict[str, pl.DataFrame]:
+    def read(self) -> dict[str, list[Row]]:
         for index, event in enumerate(self.top.get("traceEvents") or []):
             self.sort_in(index, event)
         link(self.rows)
@@ -472,7 +402,7 @@ class Reader:
         described = {device["device"] for device in self.rows["devices"]}
         used = {work["device"] for work in self.rows["gpu_ops"]} - described - {None}
         self.rows["devices"] += [{"device": device} for device in sorted(used)]
-        return {name: pl.DataFrame(self.rows[name], schema=schema) for name, schema in SCHEMAS.items()}
+        return self.rows
 
     def sort_in(self, index: int, event: Row) -> None:
         args = event.get("args") or {}
@@ -485,7 +415,7 @@ class Reader:
             "category": category,
             "start_ns": ns(event.get("ts")),
         }
-        row |= {"dur_ns": ns(event.get("dur")), "pid": integer_or_none(pid), "tid": integer_or_none(tid)}
+        row |= {"dur_ns": ns(event.get("dur")), "pid": integer(pid), "tid": integer(tid)}
         row["track"] = self.tracks.setdefault((str(pid), str(tid)), len(self.tracks))
         row["external_id"] = integer(args.get("External id", args.get("external id")))
         row["correlation"] = integer(args.get("correlation"))
@@ -531,13 +461,6 @@ def stream(value: Any) -> int | None:
     return None if value in (-1, "-1") else integer(value)
 
 
-def integer_or_none(value: Any) -> int | None:
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        return None
-
-
 def op_columns(args: Row) -> Row:
     dims = args.get("Input Dims", args.get("Input dims"))
     return {
@@ -579,23 +502,9 @@ def memory_columns(args: Row) -> Row:
     }
 
 
-def read(path: str | Path) -> SlowTrace:
+def read(path: Path) -> dict[str, list[Row]]:
     """Reads a valid Kineto JSON file, plain or gzip."""
-    raw = Path(path).read_bytes()
+    raw = path.read_bytes()
     if raw[:2] == b"\x1f\x8b":
         raw = gzip.decompress(raw)
-    document = json.loads(raw, parse_float=Decimal)
-    reader = Reader(document)
-    tables = reader.read()
-    distributed = reader.top.get("distributedInfo") or {}
-    meta = SimpleNamespace(
-        path=str(path),
-        format="kineto",
-        rank=distributed.get("rank"),
-        world_size=distributed.get("world_size"),
-        host=reader.top.get("host_name"),
-        base_time_ns=reader.top.get("baseTimeNanoseconds"),
-        properties=reader.top,
-    )
-    seen = len(reader.top.get("traceEvents") or [])
-    return SlowTrace(meta, tables, SimpleNamespace(seen=seen, kept=seen, dropped=0))
+    return Reader(json.loads(raw, parse_float=Decimal)).read()
