@@ -32,21 +32,6 @@ pub struct ReadOptions {
     pub progress: Option<Progress>,
 }
 
-impl std::fmt::Debug for ReadOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ReadOptions")
-            .field("strict", &self.strict)
-            .field("threads", &self.threads)
-            .field("step_range", &self.step_range)
-            .field("tables", &self.tables)
-            .field("kinds", &self.kinds)
-            .field("only_launching", &self.only_launching)
-            .field("chunk_bytes", &self.chunk_bytes)
-            .field("progress", &self.progress.is_some())
-            .finish()
-    }
-}
-
 impl ReadOptions {
     /// Whether a table is wanted.
     pub(crate) fn wants(&self, table: &str) -> bool {

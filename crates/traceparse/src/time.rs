@@ -74,45 +74,13 @@ fn eight_digits(text: u64) -> Option<i64> {
 /// `None` if `text` is no number or out of the range of `i64`.
 #[inline]
 pub(crate) fn micros_to_ns(text: &[u8], fraction: Fraction) -> Option<i64> {
-    if let Some(ns) = short_micros_to_ns(text, fraction) {
-        return Some(ns);
-    }
-    let (negative, digits) = match text {
-        [b'-', rest @ ..] => (true, rest),
-        _ => (false, text),
-    };
-    let mut value: i64 = 0;
-    let mut at = 0;
-    while let Some(&digit) = digits.get(at) {
-        let digit = digit.wrapping_sub(b'0');
-        if digit > 9 {
-            break;
-        }
-        let Some(longer) = value.checked_mul(10).and_then(|value| value.checked_add(i64::from(digit))) else {
-            // An exponent may make it small again.
-            return scientific_to_ns(text);
-        };
-        value = longer;
-        at += 1;
-    }
-    let ns = match digits.get(at) {
-        None if at > 0 => value.checked_mul(1000)?,
-        Some(b'.') => {
-            let tail = &digits[at + 1..];
-            if at + tail.len() == 0 || !tail.iter().all(u8::is_ascii_digit) {
-                return scientific_to_ns(text);
-            }
-            value.checked_mul(1000)?.checked_add(fraction_to_ns(tail, fraction))?
-        }
-        _ => return scientific_to_ns(text),
-    };
-    Some(if negative { -ns } else { ns })
+    short_micros_to_ns(text, fraction).or_else(|| any_micros_to_ns(text, fraction))
 }
 
 /// The same for what nearly all recorders write: few digits, and at most three behind a point.
 #[inline]
 fn short_micros_to_ns(text: &[u8], fraction: Fraction) -> Option<i64> {
-    if !(2..=SAFE_DIGITS).contains(&text.len()) {
+    if !(2..=SAFE_DIGITS + 8).contains(&text.len()) {
         return None;
     }
     let (high, low) = match text.split_last_chunk() {
@@ -122,7 +90,7 @@ fn short_micros_to_ns(text: &[u8], fraction: Fraction) -> Option<i64> {
     let others = low ^ (ONES * u64::from(b'.'));
     let points = others.wrapping_sub(ONES) & !others & (ONES * 0x80);
     if points == 0 {
-        return whole_number(text)?.checked_mul(1000);
+        return if text.len() > SAFE_DIGITS { None } else { whole_number(text)?.checked_mul(1000) };
     }
     let point = points.trailing_zeros() & !7;
     let decimals = 7 - point / 8;
@@ -134,38 +102,31 @@ fn short_micros_to_ns(text: &[u8], fraction: Fraction) -> Option<i64> {
     let behind = low & (u64::MAX << point << 8);
     let low = eight_digits(before << 8 | behind | u64::from(b'0'))?;
     let high = if high.is_empty() { 0 } else { whole_number(high)? };
-    (high * 10_000_000 + low).checked_mul(10_i64.pow(3 - decimals))
+    high.checked_mul(10_000_000)?.checked_add(low)?.checked_mul(10_i64.pow(3 - decimals))
 }
 
-#[inline]
-fn fraction_to_ns(digits: &[u8], fraction: Fraction) -> i64 {
-    let digit = |i: usize| digits.get(i).map_or(0, |d| i64::from(d - b'0'));
-    if fraction == Fraction::Unpadded && digits.len() < 3 {
-        return digits.iter().fold(0, |n, d| n * 10 + i64::from(d - b'0'));
-    }
-    let round_up = digits.get(3).is_some_and(|&d| d >= b'5');
-    digit(0) * 100 + digit(1) * 10 + digit(2) + i64::from(round_up)
-}
-
-/// The same for a number with an exponent, such as `1.5e3`.
-fn scientific_to_ns(text: &[u8]) -> Option<i64> {
+/// The same for any number, such as `-1.23456` or `1.5e3`.
+#[cold]
+fn any_micros_to_ns(text: &[u8], fraction: Fraction) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?;
-    let (mantissa, exponent) = text.split_once(['e', 'E'])?;
-    let exponent: i32 = exponent.parse().ok()?;
-    let (sign, mantissa) = match mantissa.strip_prefix('-') {
-        Some(rest) => (-1, rest),
-        None => (1, mantissa),
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent.parse::<i32>().ok()?)),
+        None => (text, None),
     };
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or((1, mantissa), |rest| (-1, rest));
     let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    if whole.len() + part.len() == 0 || whole.len() + part.len() > 30 {
+    if whole.len() + part.len() == 0 {
         return None;
     }
+    let is_unpadded = fraction == Fraction::Unpadded && exponent.is_none();
+    let padding = if is_unpadded { 3_usize.saturating_sub(part.len()) } else { 0 };
     let mut value: i128 = 0;
-    for digit in whole.bytes().chain(part.bytes()) {
-        value = value * 10 + i128::from(char::from(digit).to_digit(10)?);
+    for digit in whole.bytes().chain(std::iter::repeat_n(b'0', padding)).chain(part.bytes()) {
+        value = value.checked_mul(10)?.checked_add(char::from(digit).to_digit(10)?.into())?;
     }
     // Three digits from microseconds to nanoseconds.
-    let shift = exponent.checked_add(3)?.checked_sub(i32::try_from(part.len()).ok()?)?;
+    let decimals = i32::try_from(padding + part.len()).ok()?;
+    let shift = exponent.unwrap_or(0).checked_add(3)?.checked_sub(decimals)?;
     let value = match u32::try_from(shift) {
         _ if value == 0 => 0,
         Ok(up) => value.checked_mul(10_i128.checked_pow(up)?)?,

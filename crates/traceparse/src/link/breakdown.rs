@@ -49,13 +49,13 @@ impl Activities<'_> {
         let bounds: Vec<_> = spans.iter().map(|span| (span.start, span.end)).collect();
         let (of_gpu, of_host) = side_by_side(is_parallel, || self.gpu_work(), || self.host_work());
         let mut of_host = of_host.into_iter();
-        let both = of_gpu.map(|of_gpu| Union::of_both(of_gpu, of_host.next().unwrap_or_default()));
+        let both = of_gpu.map(|of_gpu| merge(of_gpu, of_host.next().unwrap_or_default()));
         step_parts(&bounds, &both)
     }
 
     /// When GPU work of each activity ran.
-    fn gpu_work(&self) -> [Vec<(i64, i64)>; ACTIVITIES] {
-        let mut unions: [Union; ACTIVITIES] = Default::default();
+    fn gpu_work(&self) -> [Intervals; ACTIVITIES] {
+        let mut unions: [Intervals; ACTIVITIES] = Default::default();
         let gpu_ops = &self.tables.gpu_ops;
         let extents = Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns);
         for (index, &communicates) in (0..gpu_ops.len() as u32).zip(self.is_communication) {
@@ -65,31 +65,31 @@ impl Activities<'_> {
                 _ if communicates => Part::Communication,
                 _ => Part::Kernel,
             };
-            unions[part as usize].add(extents.of(index));
+            add(&mut unions[part as usize], extents.of(index));
         }
-        unions.map(Union::finish)
+        unions.map(finish)
     }
 
     /// When the host was at each activity. A mark takes no time and adds none.
-    fn host_work(&self) -> [Vec<(i64, i64)>; ACTIVITIES] {
-        let mut unions: [Union; ACTIVITIES] = Default::default();
+    fn host_work(&self) -> [Intervals; ACTIVITIES] {
+        let mut unions: [Intervals; ACTIVITIES] = Default::default();
         let Tables { ops, ranges, launches, .. } = self.tables;
         add_nested(Extents::new(&ops.start_ns, &ops.dur_ns), self.ops, &mut unions);
         add_nested(Extents::new(&ranges.start_ns, &ranges.dur_ns), self.ranges, &mut unions);
         let extents = Extents::new(&launches.start_ns, &launches.dur_ns);
         let calls = &mut unions[Part::Runtime as usize];
-        (0..launches.len() as u32).for_each(|call| calls.add(extents.of(call)));
-        unions.map(Union::finish)
+        (0..launches.len() as u32).for_each(|call| add(calls, extents.of(call)));
+        unions.map(finish)
     }
 }
 
 /// Adds ops or ranges, without those that lie in one of the same or of a higher priority.
-fn add_nested(extents: Extents<'_>, (activities, parents): Nested<'_>, unions: &mut [Union; ACTIVITIES]) {
+fn add_nested(extents: Extents<'_>, (activities, parents): Nested<'_>, unions: &mut [Intervals; ACTIVITIES]) {
     for (row, (&activity, &parent)) in (0..).zip(activities.iter().zip(parents)) {
         let Some(part) = host_part(activity) else { continue };
         let around = if parent == NONE { None } else { host_part(activities[parent as usize]) };
         if around.is_none_or(|around| (part as usize) < around as usize) {
-            unions[part as usize].add(extents.of(row));
+            add(&mut unions[part as usize], extents.of(row));
         }
     }
 }
@@ -105,62 +105,46 @@ fn host_part(activity: Option<Activity>) -> Option<Part> {
 }
 
 /// Intervals on their way to a union of them: sorted, disjoint and not empty once they are finished.
-#[derive(Debug, Default)]
-struct Union {
-    parts: Vec<(i64, i64)>,
-    is_unsorted: bool,
+type Intervals = Vec<(i64, i64)>;
+
+/// Adds an interval; an empty one adds nothing.
+#[inline]
+fn add(intervals: &mut Intervals, (start, end): (i64, i64)) {
+    match intervals.last_mut() {
+        _ if end <= start => {}
+        // Most sources are nearly in order: merging here keeps the list short.
+        Some(last) if last.0 <= start && start <= last.1 => last.1 = last.1.max(end),
+        _ => intervals.push((start, end)),
+    }
 }
 
-impl Union {
-    /// The union of two finished ones.
-    fn of_both(a: Vec<(i64, i64)>, b: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
-        if a.is_empty() || b.is_empty() {
-            return if a.is_empty() { b } else { a };
-        }
-        let mut union = Self::default();
-        a.into_iter().chain(b).for_each(|interval| union.add(interval));
-        union.finish()
-    }
-
-    /// Adds an interval; an empty one adds nothing.
-    #[inline]
-    fn add(&mut self, (start, end): (i64, i64)) {
-        if end <= start {
-            return;
-        }
-        match self.parts.last_mut() {
-            // Most sources are nearly in order: merging here keeps the list short.
-            Some(last) if !self.is_unsorted && start >= last.0 && start <= last.1 => last.1 = last.1.max(end),
-            Some(last) => {
-                self.is_unsorted |= start < last.0;
-                self.parts.push((start, end));
+/// The intervals in order, those that overlap or touch as one.
+fn finish(mut intervals: Intervals) -> Intervals {
+    // What was added in order is disjoint already.
+    if !intervals.is_sorted() {
+        intervals.sort_unstable();
+        intervals.dedup_by(|next, last| {
+            let is_one = next.0 <= last.1;
+            if is_one {
+                last.1 = last.1.max(next.1);
             }
-            None => self.parts.push((start, end)),
-        }
+            is_one
+        });
     }
+    intervals
+}
 
-    /// The intervals in order, those that overlap or touch as one.
-    fn finish(self) -> Vec<(i64, i64)> {
-        let Self { mut parts, is_unsorted } = self;
-        if is_unsorted {
-            parts.sort_unstable();
-            parts.dedup_by(|next, last| {
-                let is_one = next.0 <= last.1;
-                if is_one {
-                    last.1 = last.1.max(next.1);
-                }
-                is_one
-            });
-        }
-        parts
-    }
+/// The union of two finished ones.
+fn merge(mut a: Intervals, b: Intervals) -> Intervals {
+    b.into_iter().for_each(|interval| add(&mut a, interval));
+    finish(a)
 }
 
 /// The parts of each of `steps`, which are `(start, end)` in order and do not overlap.
 ///
 /// `activities` are the instants at which each activity runs, on any thread, stream or device, as
 /// finished unions.
-fn step_parts(steps: &[(i64, i64)], activities: &[Vec<(i64, i64)>; ACTIVITIES]) -> Vec<Parts> {
+fn step_parts(steps: &[(i64, i64)], activities: &[Intervals; ACTIVITIES]) -> Vec<Parts> {
     // What lies before a step is passed over once; one step after the other, what is left of it stays
     // in the caches.
     let mut waiting = activities.each_ref().map(Vec::as_slice);
@@ -218,13 +202,13 @@ fn take(left: &[(i64, i64)], running: &[(i64, i64)], rest: &mut Vec<(i64, i64)>)
 
 #[cfg(test)]
 mod tests {
-    use super::{ACTIVITIES, Parts, Union, step_parts};
+    use super::{ACTIVITIES, Intervals, Parts, add, finish, step_parts};
     use proptest::prelude::*;
 
-    fn union(intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
-        let mut union = Union::default();
-        intervals.into_iter().for_each(|interval| union.add(interval));
-        union.finish()
+    fn union(intervals: Intervals) -> Intervals {
+        let mut union = Intervals::default();
+        intervals.into_iter().for_each(|interval| add(&mut union, interval));
+        finish(union)
     }
 
     #[test]
@@ -244,7 +228,7 @@ mod tests {
 
     #[test]
     fn one_interval_counts_in_every_step_it_touches() {
-        let mut activities: [Vec<(i64, i64)>; ACTIVITIES] = Default::default();
+        let mut activities: [Intervals; ACTIVITIES] = Default::default();
         activities[0] = union(vec![(5, 25)]);
         let parts = step_parts(&[(0, 10), (10, 10), (10, 20), (22, 30)], &activities);
         assert_eq!(parts.iter().map(|p| p[0]).collect::<Vec<_>>(), [5, 0, 10, 3]);

@@ -59,7 +59,7 @@ pub(super) struct HostSteps {
 pub(super) fn find(trace: &Trace, names: &Names, options: &ReadOptions) -> HostSteps {
     let name = options.step_range.as_deref();
     let found = match by_annotations(&trace.tables.ops, &trace.symbols, names, name) {
-        found if found.hosts.is_empty() => by_ranges(trace, names, name),
+        found if found.hosts.is_empty() => by_ranges(trace, name),
         found => return found,
     };
     if !found.hosts.is_empty() {
@@ -116,53 +116,41 @@ fn span(indices: impl Iterator<Item = u32>, extents: Extents<'_>) -> Option<(i64
 ///
 /// Each process counts its own ranges. A step of several processes lasts from the first of them to
 /// begin to the last to end.
-fn by_ranges(trace: &Trace, names: &Names, name: Option<&str>) -> HostSteps {
+fn by_ranges(trace: &Trace, name: Option<&str>) -> HostSteps {
     let numbers: HashMap<Symbol, Option<i32>> = match name {
         Some(name) => trace.symbols.find(name).map(|mark| (mark, None)).into_iter().collect(),
-        None => detect(&trace.tables.ranges, &trace.symbols, names).into_iter().collect(),
+        None => detect(&trace.tables.ranges, &trace.symbols),
     };
     let found = merge(trace, &marked(trace, &numbers), &numbers);
     HostSteps { marks: numbers.into_keys().collect(), ..found }
 }
 
 /// The names that mark steps, with the numbers in them.
-fn detect(ranges: &Ranges, symbols: &SymbolTable, names: &Names) -> Vec<(Symbol, Option<i32>)> {
-    let mut counts: HashMap<Symbol, usize> = HashMap::new();
-    let mut profiler_steps = false;
+fn detect(ranges: &Ranges, symbols: &SymbolTable) -> HashMap<Symbol, Option<i32>> {
     let ranked = symbols.classify(step_name);
-    for index in 0..ranges.len() as u32 {
-        profiler_steps |= names.is(&ranges.name, index, Class::STEP);
-        if let Some(name) = ranges.name.get(index as usize)
-            && (ranked[name.index()].is_some() || names.is(&ranges.name, index, Class::STEP))
-        {
-            *counts.entry(name).or_default() += 1;
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut marks: HashMap<Symbol, (usize, Option<i32>)> = HashMap::new();
+    for name in ranges.name.iter().flatten() {
+        if let Some((rank, number)) = ranked[name.index()] {
+            *counts.entry(rank).or_default() += 1;
+            marks.insert(name, (rank, number));
         }
     }
-    if profiler_steps {
-        let numbered = counts.keys().map(|&name| (name, step_number(symbols.text(name))));
-        return numbered.filter(|(_, number)| number.is_some()).collect();
-    }
-    let mut totals: BTreeMap<usize, usize> = BTreeMap::new();
-    for (name, count) in &counts {
-        if let Some((rank, _)) = ranked[name.index()] {
-            *totals.entry(rank).or_default() += count;
-        }
-    }
-    let best = totals.into_iter().find(|&(_, count)| count >= LEAST_STEPS).map(|(rank, _)| rank);
-    let of_best = counts.keys().filter_map(|&name| {
-        let (rank, number) = ranked[name.index()]?;
-        (Some(rank) == best).then_some((name, number))
-    });
-    of_best.collect()
+    let best = counts.into_iter().find(|&(rank, count)| rank == 0 || count >= LEAST_STEPS);
+    marks.retain(|_, (rank, _)| best.is_some_and(|(best, _)| best == *rank));
+    marks.into_iter().map(|(name, (_, number))| (name, number)).collect()
 }
 
-/// Rank of the stem of a name that marks a step, and the number in the name.
+/// Rank of a name that marks a step, and the number in it: 0 for the profiler's own, then by stem.
 fn step_name(text: &str) -> Option<(usize, Option<i32>)> {
+    if let Some(number) = step_number(text) {
+        return Some((0, Some(number)));
+    }
     let stem = text.trim_end_matches(|c: char| c.is_ascii_digit());
     let number = text[stem.len()..].parse().ok();
     let stem = stem.trim_end_matches([' ', '#', '_', ':', '-', '=', '[']).trim_start();
     let rank = STEMS.iter().position(|known| stem.eq_ignore_ascii_case(known))?;
-    Some((rank, number))
+    Some((rank + 1, number))
 }
 
 /// The ranges that mark steps, outermost only, by process; of the thread that has most of them.
@@ -255,10 +243,11 @@ mod tests {
 
     #[test]
     fn names_of_steps() {
-        assert_eq!(step_name("step"), Some((0, None)));
-        assert_eq!(step_name("Step #12"), Some((0, Some(12))));
+        assert_eq!(step_name("step"), Some((1, None)));
+        assert_eq!(step_name("Step #12"), Some((1, Some(12))));
         assert_eq!(step_name("iteration_3").map(|s| s.1), Some(Some(3)));
         assert_eq!(step_name("iter=7").map(|s| s.1), Some(Some(7)));
+        assert_eq!(step_name("ProfilerStep#7"), Some((0, Some(7))));
         assert_eq!(step_name("Optimizer.step"), None);
         assert_eq!(step_name("footstep 3"), None);
         assert_eq!(step_name("aten::batch_norm"), None);

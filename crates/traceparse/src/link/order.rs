@@ -65,20 +65,16 @@ impl TrackOrder {
         let (offsets, indices) =
             group(kept.map(|index| (tracks[index as usize] as usize, index)), track_count);
         let mut order = Self { indices, offsets };
-        order.sort_tracks(extents);
-        order
-    }
-
-    fn sort_tracks(&mut self, extents: Extents<'_>) {
         let key = |&index: &u32| (extents.start(index), Reverse(extents.end(index)));
-        for bounds in self.offsets.windows(2) {
-            let rows = &mut self.indices[bounds[0] as usize..bounds[1] as usize];
+        for bounds in order.offsets.windows(2) {
+            let rows = &mut order.indices[bounds[0] as usize..bounds[1] as usize];
             // Recorders write a thread's events nearly in order; a stable sort keeps equal rows
             // in the order of the source and is linear on sorted runs.
             if !rows.is_sorted_by_key(key) {
                 rows.sort_by_key(key);
             }
         }
+        order
     }
 
     /// The rows of every track that has any.

@@ -7,19 +7,6 @@ use crate::options::ReadOptions;
 use crate::schema::{Column, DeviceRow, MetadataEvents, Symbol, SymbolTable, Tables, ThreadRow, Threads};
 use crate::tracks::{Ident, TrackTable};
 
-/// Process and thread ids of tracks.
-struct Idents {
-    pids: Vec<Option<i64>>,
-    tids: Vec<Option<i64>>,
-}
-
-impl Idents {
-    fn new(tracks: &TrackTable) -> Self {
-        let keys = || (0..tracks.len() as u32).map(|track| tracks.key(track));
-        Self { pids: keys().map(|key| key.0.int()).collect(), tids: keys().map(|key| key.1.int()).collect() }
-    }
-}
-
 fn column(idents: &[Option<i64>], tracks: &Column<u32>) -> Column<i64> {
     let tracks = tracks.values();
     let ident = |&track: &u32| idents[track as usize];
@@ -32,73 +19,51 @@ fn column(idents: &[Option<i64>], tracks: &Column<u32>) -> Column<i64> {
 
 /// Fills the columns `pid` and `tid` of every table that has tracks, where they are wanted.
 pub(super) fn store_idents(tables: &mut Tables, tracks: &TrackTable, options: &ReadOptions) {
-    let idents = Idents::new(tracks);
+    let keys = || (0..tracks.len() as u32).map(|track| tracks.key(track));
+    let pids: Vec<_> = keys().map(|key| key.0.int()).collect();
+    let tids: Vec<_> = keys().map(|key| key.1.int()).collect();
     let wants = |table, column| options.wants(table) && options.wants_column(table, column);
     macro_rules! store {
         ($($table:ident),*) => { $(
             let table = &mut tables.$table;
             if wants(stringify!($table), "pid") {
-                table.pid = column(&idents.pids, &table.track);
+                table.pid = column(&pids, &table.track);
             }
             if wants(stringify!($table), "tid") {
-                table.tid = column(&idents.tids, &table.track);
+                table.tid = column(&tids, &table.track);
             }
         )* };
     }
     store!(ops, launches, python, ranges, memory, counters, instants, flows, spans, metadata);
 }
 
-/// What metadata events say of a process or thread; the last of each kind counts.
-#[derive(Default)]
-struct Labels {
-    process_names: HashMap<Ident, Symbol>,
-    process_labels: HashMap<Ident, Symbol>,
-    thread_names: HashMap<u32, Symbol>,
-    sort_indices: HashMap<u32, i64>,
-}
-
-impl Labels {
-    fn new(metadata: &MetadataEvents, tracks: &TrackTable, symbols: &SymbolTable) -> Self {
-        let mut labels = Self::default();
-        let [process_name, process_labels, thread_name, sort_index] =
-            ["process_name", "process_labels", "thread_name", "thread_sort_index"]
-                .map(|text| symbols.find(text));
-        for (index, &track) in metadata.track.values().iter().enumerate() {
-            let Some(value) = metadata.value.get(index) else { continue };
-            let pid = tracks.key(track).0;
-            match metadata.name.get(index) {
-                None => {}
-                name if name == process_name => drop(labels.process_names.insert(pid, value)),
-                name if name == process_labels => drop(labels.process_labels.insert(pid, value)),
-                name if name == thread_name => drop(labels.thread_names.insert(track, value)),
-                name if name == sort_index => {
-                    if let Ok(position) = symbols.text(value).trim().parse() {
-                        labels.sort_indices.insert(track, position);
-                    }
-                }
-                _ => {}
-            }
-        }
-        labels
-    }
-}
-
-/// The table `threads`: one row per track.
+/// The table `threads`: one row per track, with what metadata events say of it; the last of each kind counts.
 pub(super) fn threads(metadata: &MetadataEvents, tracks: &TrackTable, symbols: &SymbolTable) -> Threads {
-    let labels = Labels::new(metadata, tracks, symbols);
+    let mut of_processes: HashMap<(Symbol, Ident), Symbol> = HashMap::new();
+    let mut of_threads: HashMap<(Symbol, u32), Symbol> = HashMap::new();
+    for (index, &track) in metadata.track.values().iter().enumerate() {
+        if let Some((name, value)) = metadata.name.get(index).zip(metadata.value.get(index)) {
+            of_processes.insert((name, tracks.key(track).0), value);
+            of_threads.insert((name, track), value);
+        }
+    }
+    let [process_name, process_label, thread_name, sort_index] =
+        ["process_name", "process_labels", "thread_name", "thread_sort_index"].map(|kind| symbols.find(kind));
     let mut table = Threads::default();
     for track in 0..tracks.len() as u32 {
         let (pid, tid) = tracks.key(track);
+        let of_process = |kind: Option<Symbol>| of_processes.get(&(kind?, pid)).copied();
+        let of_thread = |kind: Option<Symbol>| of_threads.get(&(kind?, track)).copied();
         table.push(ThreadRow {
             track,
             pid: pid.int(),
             tid: tid.int(),
             pid_text: pid.text(),
             tid_text: tid.text(),
-            process_name: labels.process_names.get(&pid).copied(),
-            process_label: labels.process_labels.get(&pid).copied(),
-            thread_name: labels.thread_names.get(&track).copied(),
-            sort_index: labels.sort_indices.get(&track).copied(),
+            process_name: of_process(process_name),
+            process_label: of_process(process_label),
+            thread_name: of_thread(thread_name),
+            sort_index: of_thread(sort_index).and_then(|text| symbols.text(text).trim().parse().ok()),
         });
     }
     table

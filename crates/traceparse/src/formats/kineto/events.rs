@@ -5,7 +5,7 @@
 
 use super::boundary::{self, Place};
 use super::event::RawEvent;
-use super::repair::{self, Outcome};
+use super::repair::{self, Halt};
 use super::rows::{Batch, RowBuilder};
 use super::scan::{Cursor, Kind, Stop};
 use crate::stats::Code;
@@ -201,9 +201,9 @@ impl<'r> Run<'r> {
                 return Step::Wait;
             }
             match attempt.outcome {
-                Outcome::Crossed => {}
-                Outcome::Failed => break,
-                Outcome::Rewritten(json) => {
+                Err(Halt::Crossed) => {}
+                Err(Halt::Failed) => break,
+                Ok(json) => {
                     if add_repaired(&json, self.offset + start as u64, rows, batch) {
                         return Step::Next(start + attempt.reached);
                     }

@@ -1,6 +1,6 @@
 //! Parts of the reader that fuzz targets call by themselves.
 
-use super::repair::{self, Outcome};
+use super::repair;
 use super::scan::{Cursor, Kind};
 use crate::time::{self, Fraction};
 
@@ -10,10 +10,7 @@ pub const LOOKAHEAD: usize = super::boundary::LOOKAHEAD;
 /// What the damaged object at the start of `bytes` is rewritten to, and how far it was looked at.
 pub fn rewrite_object(bytes: &[u8], boundaries: usize) -> (Option<Vec<u8>>, usize) {
     let attempt = repair::rewrite_object(bytes, boundaries);
-    match attempt.outcome {
-        Outcome::Rewritten(json) => (Some(json), attempt.reached),
-        Outcome::Crossed | Outcome::Failed => (None, attempt.reached),
-    }
+    (attempt.outcome.ok(), attempt.reached)
 }
 
 /// Whether the scanner reads `json` as one object up to its end.

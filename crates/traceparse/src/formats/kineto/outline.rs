@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::boundary::{self, LOOKAHEAD, LOOKBACK, Place, skip_space};
 use super::events::Gap;
-use super::repair::{self, Outcome};
+use super::repair;
 use super::scan::{Cursor, Kind, Raw, Stop};
 use super::text;
 use crate::stats::{Code, Stats};
@@ -317,7 +317,7 @@ fn mend(bytes: &[u8], is_last: bool) -> Result<(Value, usize), Trouble> {
     }
     let window = &bytes[..array.unwrap_or(bytes.len()).min(REPAIR_WINDOW)];
     let attempt = repair::rewrite_member(window);
-    let Outcome::Rewritten(json) = attempt.outcome else { return Err(Trouble::Lost) };
+    let Ok(json) = attempt.outcome else { return Err(Trouble::Lost) };
     Ok((damaged_value(&json), attempt.reached))
 }
 

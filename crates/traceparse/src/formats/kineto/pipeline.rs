@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use super::events::{Gap, Run};
 use super::feed::Feed;
 use super::header;
-use super::rows::{RowBuilder, Shared};
+use super::rows::{Batch, RowBuilder, Shared};
 use super::sequence::{Piece, Sequencer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::format::{Bytes, Format, Opened};
@@ -93,8 +93,9 @@ fn read(bytes: Bytes, options: &ReadOptions, fraction: Fraction) -> Result<Outco
     };
     work.run_on(threads, &shared, fraction)?;
     let source = lock(work.feed).into_source();
-    let Sequencer { outline, tables, mut stats, short_fractions: (short_zero, leading_zero), .. } =
+    let Sequencer { outline, taken: Batch { tables, mut stats, short_fractions, .. }, .. } =
         lock(work.sequencer);
+    let (short_zero, leading_zero) = short_fractions;
     if fraction == Fraction::Decimal && short_zero > 0 && leading_zero == 0 {
         return Ok(Outcome::Unpadded);
     }

@@ -11,11 +11,9 @@ const MAX_DEPTH: usize = 64;
 /// Longest key.
 const MAX_KEY: usize = 256;
 
-/// What became of an attempt to rewrite something.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// What the scanner can read, made from everything up to [`Attempt::reached`].
-    Rewritten(Vec<u8>),
+/// Why something was not rewritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Halt {
     /// It goes on behind more event boundaries than allowed.
     Crossed,
     /// It is beyond repair, or the bytes end before it does.
@@ -27,7 +25,8 @@ pub(crate) enum Outcome {
 /// Nothing behind `reached` plus [`boundary::LOOKAHEAD`] has a part in the outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attempt {
-    pub(crate) outcome: Outcome,
+    /// What the scanner can read, made from everything up to `reached`.
+    pub(crate) outcome: Halting<Vec<u8>>,
     pub(crate) reached: usize,
 }
 
@@ -50,12 +49,6 @@ pub(crate) fn rewrite_member(bytes: &[u8]) -> Attempt {
         rewriter.value()?;
         rewriter.run_until(1)
     })
-}
-
-/// Why rewriting stopped early.
-enum Halt {
-    Failed,
-    Crossed,
 }
 
 type Halting<T> = std::result::Result<T, Halt>;
@@ -81,11 +74,8 @@ impl<'a> Rewriter<'a> {
 
     fn attempt(mut self, run: impl FnOnce(&mut Self) -> Halting<()>) -> Attempt {
         match run(&mut self) {
-            Ok(()) => Attempt { outcome: Outcome::Rewritten(self.out), reached: self.at },
-            Err(halt) => {
-                let outcome = if matches!(halt, Halt::Crossed) { Outcome::Crossed } else { Outcome::Failed };
-                Attempt { outcome, reached: self.reached.max(self.at) }
-            }
+            Ok(()) => Attempt { outcome: Ok(self.out), reached: self.at },
+            Err(halt) => Attempt { outcome: Err(halt), reached: self.reached.max(self.at) },
         }
     }
 
@@ -277,8 +267,7 @@ mod tests {
 
     fn object(text: &str) -> Option<(serde_json::Value, &str)> {
         let attempt = rewrite_object(text.as_bytes(), 1);
-        let Outcome::Rewritten(json) = attempt.outcome else { return None };
-        Some((serde_json::from_slice(&json).unwrap(), &text[attempt.reached..]))
+        Some((serde_json::from_slice(&attempt.outcome.ok()?).unwrap(), &text[attempt.reached..]))
     }
 
     #[test]
@@ -316,7 +305,7 @@ mod tests {
     fn a_member_ends_before_the_next_key() {
         let text = r#""a /"quoted/" value", "host_name": "x""#;
         let attempt = rewrite_member(text.as_bytes());
-        let Outcome::Rewritten(json) = attempt.outcome else { panic!("not rewritten") };
+        let json = attempt.outcome.unwrap();
         assert_eq!(serde_json::from_slice::<String>(&json).unwrap(), "a /\"quoted/\" value");
         assert_eq!(&text[attempt.reached..], r#", "host_name": "x""#);
     }
@@ -324,8 +313,8 @@ mod tests {
     #[test]
     fn an_object_reaches_over_so_many_boundaries() {
         let text = br#"{"name": "x},{"ph":"X"", "ts": 1.5}"#;
-        assert_eq!(rewrite_object(text, 0), Attempt { outcome: Outcome::Crossed, reached: 13 });
-        assert!(matches!(rewrite_object(text, 1).outcome, Outcome::Rewritten(_)));
+        assert_eq!(rewrite_object(text, 0), Attempt { outcome: Err(Halt::Crossed), reached: 13 });
+        assert!(rewrite_object(text, 1).outcome.is_ok());
     }
 
     #[test]

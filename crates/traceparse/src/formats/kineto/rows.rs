@@ -9,6 +9,7 @@ use super::interner::Interner;
 use super::number;
 use super::scan::{Kind, Raw};
 use super::text::decode_string;
+use crate::error::{Error, ErrorKind, Result};
 use crate::schema::*;
 use crate::stats::{Code, Stats};
 use crate::time::Fraction;
@@ -32,6 +33,21 @@ impl Batch {
         self.stats = Stats::default();
         self.rows = 0;
         self.short_fractions = (0, 0);
+    }
+
+    /// Appends the rows of `next`, renumbered to their place behind those of `self`.
+    pub(crate) fn append(&mut self, next: &mut Self) -> Result<()> {
+        let Some(rows) = self.rows.checked_add(next.rows) else {
+            let message = "has more than 4,294,967,295 events; split it by rank or by time";
+            return Err(Error::new(ErrorKind::Damaged, message));
+        };
+        next.tables.shift_rows(self.rows);
+        self.tables.append(&mut next.tables);
+        self.rows = rows;
+        self.short_fractions.0 += next.short_fractions.0;
+        self.short_fractions.1 += next.short_fractions.1;
+        self.stats.merge(&next.stats);
+        Ok(())
     }
 
     /// Counts an element that is in no table.

@@ -11,9 +11,8 @@ use super::events::{End, Gap, MAX_EVENT, Run};
 use super::feed::Chunk;
 use super::outline::{Next, Outline};
 use super::rows::{Batch, RowBuilder};
-use crate::error::{Error, ErrorKind, Result};
-use crate::schema::Tables;
-use crate::stats::{Code, Stats};
+use crate::error::Result;
+use crate::stats::Code;
 
 /// Content after which the size of the tables is estimated from what was read so far.
 const ESTIMATE_AFTER: u64 = 4 << 20;
@@ -55,10 +54,8 @@ pub(crate) struct Sequencer<'s> {
     strict: bool,
     is_estimated: bool,
     pub(crate) outline: Outline,
-    pub(crate) tables: Tables,
-    pub(crate) stats: Stats,
-    pub(crate) events: u64,
-    pub(crate) short_fractions: (u64, u64),
+    /// Everything so far, in the order of the file.
+    pub(crate) taken: Batch,
 }
 
 impl<'s> Sequencer<'s> {
@@ -74,10 +71,7 @@ impl<'s> Sequencer<'s> {
             strict,
             is_estimated: false,
             outline: Outline::default(),
-            tables: Tables::default(),
-            stats: Stats::default(),
-            events: 0,
-            short_fractions: (0, 0),
+            taken: Batch::default(),
         }
     }
 
@@ -90,7 +84,7 @@ impl<'s> Sequencer<'s> {
             if !self.is_estimated && piece.chunk.offset >= ESTIMATE_AFTER {
                 self.is_estimated = true;
                 // One part in sixteen more, for files that are denser towards their end.
-                self.tables.reserve_times(1.0625 / piece.chunk.file_share.clamp(1e-4, 1.0));
+                self.taken.tables.reserve_times(1.0625 / piece.chunk.file_share.clamp(1e-4, 1.0));
             }
             recycle(piece);
         }
@@ -125,7 +119,7 @@ impl<'s> Sequencer<'s> {
         loop {
             let next = match self.mode {
                 Mode::Skip(since) => self.skip(bytes, at, since, offset, is_last),
-                Mode::Outline => match self.outline.advance(bytes, at, offset, is_last, &mut self.stats) {
+                Mode::Outline => match self.outline.advance(bytes, at, offset, is_last, &mut self.taken.stats) {
                     Next::Events(start, gap) => {
                         self.mode = Mode::Events(gap);
                         Some(start)
@@ -156,7 +150,7 @@ impl<'s> Sequencer<'s> {
             End::Between(gap) => {
                 self.mode = Mode::Events(gap);
                 if is_last {
-                    self.stats.note(Code::Truncated, Some(offset + bytes.len() as u64));
+                    self.taken.stats.note(Code::Truncated, Some(offset + bytes.len() as u64));
                 }
                 None
             }
@@ -190,7 +184,7 @@ impl<'s> Sequencer<'s> {
             Some(Place::Event(next)) => (at + next, Gap::Comma),
             Some(Place::Closing(next)) => (at + next, Gap::Element),
             None if is_last => {
-                self.stats.note(Code::Truncated, since.or(Some(offset + bytes.len() as u64)));
+                self.taken.stats.note(Code::Truncated, since.or(Some(offset + bytes.len() as u64)));
                 return None;
             }
             None => {
@@ -199,7 +193,7 @@ impl<'s> Sequencer<'s> {
             }
         };
         if since.is_some() {
-            self.stats.note(Code::BrokenEvent, since);
+            self.taken.stats.note(Code::BrokenEvent, since);
         }
         self.mode = Mode::Events(gap);
         Some(next)
@@ -217,22 +211,12 @@ impl<'s> Sequencer<'s> {
         };
     }
 
-    /// Appends the rows of `batch`, renumbered to their place in the file.
     fn take(&mut self, batch: &mut Batch) -> Result<()> {
-        let Ok(base) = u32::try_from(self.events) else {
-            let message = "has more than 4,294,967,295 events; split it by rank or by time";
-            return Err(Error::new(ErrorKind::Damaged, message));
-        };
-        batch.tables.shift_rows(base);
-        self.tables.append(&mut batch.tables);
-        self.events += u64::from(batch.rows);
-        self.short_fractions.0 += batch.short_fractions.0;
-        self.short_fractions.1 += batch.short_fractions.1;
-        self.stats.merge(&batch.stats);
+        self.taken.append(batch)?;
         self.check_strict()
     }
 
     fn check_strict(&self) -> Result<()> {
-        if self.strict { self.stats.refuse_loss() } else { Ok(()) }
+        if self.strict { self.taken.stats.refuse_loss() } else { Ok(()) }
     }
 }
