@@ -26,45 +26,27 @@ fn main() -> Result<()> {
         _ => return Err(Error::new(ErrorKind::InvalidInput, "usage: inflate [--keep] FILE")),
     };
     // Both find the file where the first pass left it: in the caches of the system.
-    let content_bytes = discard(path)?;
+    let content_bytes = inflate(path, OUTPUT_BYTES)?;
     let start = Instant::now();
-    if is_kept {
-        retain(path, content_bytes)?
-    } else {
-        discard(path)?
-    };
+    inflate(path, if is_kept { content_bytes } else { OUTPUT_BYTES })?;
     let seconds = start.elapsed().as_secs_f64();
     println!("{{\"seconds\": {seconds}, \"content_bytes\": {content_bytes}}}");
     Ok(())
 }
 
-fn decoder(path: &OsStr) -> Result<MultiGzDecoder<BufReader<File>>> {
-    Ok(MultiGzDecoder::new(BufReader::with_capacity(INPUT_BYTES, File::open(path)?)))
-}
-
-/// Inflates into one buffer that is used again.
-fn discard(path: &OsStr) -> Result<usize> {
-    let (mut decoder, mut output) = (decoder(path)?, vec![0; OUTPUT_BYTES]);
+/// Inflates into memory of a size, from its start again where it is full; returns the bytes of the content.
+fn inflate(path: &OsStr, memory: usize) -> Result<usize> {
+    let mut decoder = MultiGzDecoder::new(BufReader::with_capacity(INPUT_BYTES, File::open(path)?));
+    let mut output = vec![0; memory.max(OUTPUT_BYTES)];
     let mut bytes = 0;
     loop {
-        match decoder.read(&mut output)? {
-            0 => return Ok(bytes),
-            read => bytes += read,
-        }
-    }
-}
-
-/// Inflates into memory of the right size that is held to the end.
-fn retain(path: &OsStr, content_bytes: usize) -> Result<usize> {
-    let (mut decoder, mut content) = (decoder(path)?, vec![0; content_bytes]);
-    let mut bytes = 0;
-    while bytes < content_bytes {
-        let end = content_bytes.min(bytes + OUTPUT_BYTES);
-        match decoder.read(&mut content[bytes..end])? {
+        let at = bytes % output.len();
+        let end = output.len().min(at + OUTPUT_BYTES);
+        match decoder.read(&mut output[at..end])? {
             0 => break,
             read => bytes += read,
         }
     }
-    std::hint::black_box(&content);
+    std::hint::black_box(&output);
     Ok(bytes)
 }

@@ -153,14 +153,6 @@ fn at_once(buffer: &mut [u8]) -> &mut [u8] {
     &mut buffer[..bytes]
 }
 
-fn copy_buffered(reader: &mut impl BufRead, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let ready = reader.fill_buf()?;
-    let bytes = ready.len().min(buffer.len());
-    buffer[..bytes].copy_from_slice(&ready[..bytes]);
-    reader.consume(bytes);
-    Ok(bytes)
-}
-
 /// A frame of zstd, which ends before the next one.
 ///
 /// The library is given no more than the bytes it asks for, a block at a time, and none while it holds content
@@ -273,7 +265,9 @@ impl Read for Input {
             self.count += bytes as u64;
             return Ok(bytes);
         }
-        copy_buffered(self, buffer)
+        let bytes = self.fill_buf()?.read(buffer)?;
+        self.consume(bytes);
+        Ok(bytes)
     }
 }
 

@@ -314,54 +314,38 @@ mod tests {
 
     #[test]
     fn calls_that_wait() {
-        for name in [
-            "cudaDeviceSynchronize",
-            "cudaStreamSynchronize_ptsz",
-            "hipEventSynchronize",
-            "cuCtxSynchronize",
-            "cudaMemcpy",
-            "hipMemcpy2D",
-            "cudaFree",
-            "cudaMallocHost",
-            "cuMemAlloc_v2",
-            "cuMemFreeHost",
-        ] {
+        let waits = "cudaDeviceSynchronize cudaStreamSynchronize_ptsz hipEventSynchronize cuCtxSynchronize \
+            cudaMemcpy hipMemcpy2D cudaFree cudaMallocHost cuMemAlloc_v2 cuMemFreeHost";
+        for name in waits.split(' ') {
             assert!(is_wait(name), "{name}");
         }
-        for name in [
-            "Synchronize",
-            "cudaMemcpyAsync",
-            "cuMemcpy",
-            "cudaMallocAsync",
-            "muMalloc",
-            "cu Synchronize",
-            "",
-        ] {
+        let others = "Synchronize,cudaMemcpyAsync,cuMemcpy,cudaMallocAsync,muMalloc,cu Synchronize,";
+        for name in others.split(',') {
             assert!(!is_wait(name), "{name}");
         }
     }
 
     #[test]
     fn classes_of_host_names() {
-        assert!(Class::of("Optimizer.step#SGD.step").is(Class::OPTIMIZER));
-        assert!(Class::of("Optimizer.step").is(Class::OPTIMIZER));
-        assert!(!Class::of("MyOptimizer.step").is(Class::OPTIMIZER));
-        assert!(Class::of("DistributedDataParallel.forward").is(Class::WRAPPER));
-        assert!(Class::of("ProfilerStep#12").is(Class::STEP));
-        assert!(!Class::of("ProfilerStep#abc").is(Class::STEP));
+        for (name, class, is_of_class) in [
+            ("Optimizer.step#SGD.step", Class::OPTIMIZER, true),
+            ("Optimizer.step", Class::OPTIMIZER, true),
+            ("MyOptimizer.step", Class::OPTIMIZER, false),
+            ("DistributedDataParallel.forward", Class::WRAPPER, true),
+            ("ProfilerStep#12", Class::STEP, true),
+            ("ProfilerStep#abc", Class::STEP, false),
+            ("nccl:_all_gather_base", Class::COMMUNICATION_OP, true),
+            ("c10d::allreduce_", Class::COMMUNICATION_OP, true),
+            ("aten::add", Class::COMMUNICATION_OP, false),
+            ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", Class::DATALOADER, true),
+            ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__init__", Class::DATALOADER, false),
+            ("hipExtModuleLaunchKernel", Class::KERNEL_LAUNCH, true),
+            ("cudaGraphLaunch", Class::KERNEL_LAUNCH, true),
+            ("cudaMemcpyAsync", Class::KERNEL_LAUNCH, false),
+        ] {
+            assert_eq!(Class::of(name).is(class), is_of_class, "{name}");
+        }
         assert_eq!(step_number("ProfilerStep#12"), Some(12));
-        assert!(Class::of("nccl:_all_gather_base").is(Class::COMMUNICATION_OP));
-        assert!(Class::of("c10d::allreduce_").is(Class::COMMUNICATION_OP));
-        assert!(!Class::of("aten::add").is(Class::COMMUNICATION_OP));
-        assert!(
-            Class::of("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__").is(Class::DATALOADER)
-        );
-        assert!(
-            !Class::of("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__init__").is(Class::DATALOADER)
-        );
-        assert!(Class::of("hipExtModuleLaunchKernel").is(Class::KERNEL_LAUNCH));
-        assert!(Class::of("cudaGraphLaunch").is(Class::KERNEL_LAUNCH));
-        assert!(!Class::of("cudaMemcpyAsync").is(Class::KERNEL_LAUNCH));
         assert_eq!(module_name("nn.Module: Linear_3"), Some("Linear_3"));
     }
 }

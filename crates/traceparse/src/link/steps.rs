@@ -91,10 +91,11 @@ impl Steps {
     ) -> Vec<StepSpan> {
         let overlaps = self.hosts.windows(2).filter(|pair| pair[1].start < pair[0].end).count();
         stats.note_many(Code::OverlappingSteps, overlaps as u64, None);
-        let mut gpu: Vec<GpuExtent> = vec![GpuExtent::default(); self.hosts.len()];
+        let mut gpu = vec![GpuExtent { start: i64::MAX, end: i64::MIN, count: 0 }; self.hosts.len()];
         for (start, end, step) in work.clone() {
             if let Some(extent) = gpu.get_mut(step as usize) {
-                extent.add(start, end);
+                (extent.start, extent.end) = (extent.start.min(start), extent.end.max(end));
+                extent.count += 1;
             }
         }
         let mut previous_end = i64::MIN;
@@ -107,8 +108,7 @@ impl Steps {
         let mut spans = Vec::with_capacity(self.hosts.len());
         for (host, extent) in self.hosts.iter().zip(&gpu) {
             let start = host.start.max(previous_end);
-            let work_end = if extent.count > 0 { extent.end } else { i64::MIN };
-            let end = host.end.max(work_end).max(start);
+            let end = host.end.max(extent.end).max(start);
             previous_end = end;
             spans.push(StepSpan { start, end, is_partial: false });
         }
@@ -123,20 +123,6 @@ struct GpuExtent {
     start: i64,
     end: i64,
     count: u64,
-}
-
-impl Default for GpuExtent {
-    fn default() -> Self {
-        Self { start: i64::MAX, end: i64::MIN, count: 0 }
-    }
-}
-
-impl GpuExtent {
-    fn add(&mut self, start: i64, end: i64) {
-        self.start = self.start.min(start);
-        self.end = self.end.max(end);
-        self.count += 1;
-    }
 }
 
 /// A trace that ends early lacks GPU work of its last steps: those with none are partial, and so is

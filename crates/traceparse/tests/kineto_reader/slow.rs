@@ -52,14 +52,10 @@ fn expected(event: &Map<String, Value>) -> String {
     )
 }
 
-/// Row number to `name | start_ns | pid | tid`, of a table that has pid and tid.
-fn found(reading: &Reading, table: &str) -> HashMap<u32, String> {
-    let rows = reading.rows(table, "row name start_ns pid tid").into_iter();
-    rows.map(|row| {
-        let (number, rest) = row.split_once(" | ").unwrap();
-        (number.parse().unwrap(), rest.to_owned())
-    })
-    .collect()
+/// Rows without their number, by that number.
+fn by_number(rows: &[String]) -> HashMap<u32, String> {
+    let split = rows.iter().map(|row| row.split_once(" | ").unwrap());
+    split.map(|(number, rest)| (number.parse().unwrap(), rest.to_owned())).collect()
 }
 
 fn check_events(reading: &Reading, events: &[Value]) -> Result<(), TestCaseError> {
@@ -69,16 +65,7 @@ fn check_events(reading: &Reading, events: &[Value]) -> Result<(), TestCaseError
         let table = table_of(event);
         let is_on_gpu = matches!(table, "gpu_ops" | "gpu_annotations" | "syncs");
         let columns = if is_on_gpu { "row name start_ns" } else { "row name start_ns pid tid" };
-        let rows = tables.entry(table).or_insert_with(|| {
-            if !is_on_gpu {
-                return found(reading, table);
-            }
-            let rows = reading.rows(table, columns).into_iter();
-            rows.map(|row| {
-                row.split_once(" | ").map(|(n, rest)| (n.parse().unwrap(), rest.to_owned())).unwrap()
-            })
-            .collect()
-        });
+        let rows = tables.entry(table).or_insert_with(|| by_number(&reading.rows(table, columns)));
         let expected = expected(event);
         match rows.get(&row) {
             Some(found) if is_on_gpu => {
@@ -92,9 +79,8 @@ fn check_events(reading: &Reading, events: &[Value]) -> Result<(), TestCaseError
 
 fn check_durations(reading: &Reading, events: &[Value]) -> Result<(), TestCaseError> {
     for table in ["ops", "launches", "gpu_ops", "python", "gpu_annotations", "syncs", "spans"] {
-        for row in reading.rows(table, "row dur_ns") {
-            let (number, duration) = row.split_once(" | ").unwrap();
-            let event = &events[number.parse::<usize>().unwrap()];
+        for (number, duration) in by_number(&reading.rows(table, "row dur_ns")) {
+            let event = &events[number as usize];
             let expected = if event["ph"] == "X" { ns(&event["dur"]).to_string() } else { "-".to_owned() };
             prop_assert_eq!(duration, expected);
         }

@@ -18,43 +18,16 @@ const NAMES: [&str; 12] = [
     "\"], \"traceName\": \"",
 ];
 
-const CATEGORIES: [&str; 14] = [
-    "cpu_op",
-    "user_annotation",
-    "Operator",
-    "cuda_runtime",
-    "kernel",
-    "gpu_memcpy",
-    "gpu_memset",
-    "gpu_user_annotation",
-    "cuda_sync",
-    "python_function",
-    "cuda_profiler_range",
-    "cpu_instant_event",
-    "ac2g",
-    "something else",
-];
+/// Categories, and keys of arguments, with commas between them.
+const CATEGORIES: &str = "cpu_op,user_annotation,Operator,cuda_runtime,kernel,gpu_memcpy,gpu_memset,\
+    gpu_user_annotation,cuda_sync,python_function,cuda_profiler_range,cpu_instant_event,ac2g,something else";
+const KEYS: &str = "External id,external id,correlation,Input Dims,Call stack,stream,device,grid,bytes,Ev Idx,\
+    finished,Python id,Collective name,ph,name,traceEvents,,my \"key\"\\";
 
-const KEYS: [&str; 18] = [
-    "External id",
-    "external id",
-    "correlation",
-    "Input Dims",
-    "Call stack",
-    "stream",
-    "device",
-    "grid",
-    "bytes",
-    "Ev Idx",
-    "finished",
-    "Python id",
-    "Collective name",
-    "ph",
-    "name",
-    "traceEvents",
-    "",
-    "my \"key\"\\",
-];
+/// One of the texts that `list` holds.
+fn one_of(list: &'static str) -> impl Strategy<Value = &'static str> + Clone {
+    proptest::sample::select(list.split(',').collect::<Vec<_>>())
+}
 
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -67,7 +40,7 @@ fn identifier() -> impl Strategy<Value = Value> {
     prop_oneof![
         6 => (0..4_i64).prop_map(Value::from),
         1 => any::<i64>().prop_map(Value::from),
-        1 => proptest::sample::select(&["Spans", "", "stream 7", "12", "null"][..]).prop_map(Value::from),
+        1 => one_of("Spans,,stream 7,12,null").prop_map(Value::from),
         1 => Just(Value::Null),
     ]
 }
@@ -92,7 +65,7 @@ fn argument() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(3, 12, 4, |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            proptest::collection::vec((proptest::sample::select(&KEYS[..]), inner), 0..4)
+            proptest::collection::vec((one_of(KEYS), inner), 0..4)
                 .prop_map(|members| Value::Object(object(members))),
         ]
     })
@@ -105,11 +78,10 @@ fn object(members: Vec<(&'static str, Value)>) -> Map<String, Value> {
 fn event() -> impl Strategy<Value = Value> {
     let phase = prop_oneof![
         8 => Just("X"),
-        4 => proptest::sample::select(&["i", "s", "f", "M", "C", "b", "e"][..]),
+        4 => one_of("i,s,f,M,C,b,e"),
     ];
-    let category =
-        prop_oneof![8 => proptest::sample::select(&CATEGORIES[..]).prop_map(Some), 1 => Just(None)];
-    let args = proptest::collection::vec((proptest::sample::select(&KEYS[..]), argument()), 0..5);
+    let category = prop_oneof![8 => one_of(CATEGORIES).prop_map(Some), 1 => Just(None)];
+    let args = proptest::collection::vec((one_of(KEYS), argument()), 0..5);
     let head = (phase, category, text(), identifier(), identifier());
     (head, time(), time(), proptest::option::weighted(0.8, args)).prop_flat_map(
         |((phase, category, name, pid, tid), ts, dur, args)| {
@@ -149,9 +121,7 @@ struct Style {
 pub(crate) fn documents(events: std::ops::Range<usize>) -> impl Strategy<Value = Document> {
     let member = (
         any::<bool>(),
-        proptest::sample::select(
-            &["schemaVersion", "deviceProperties", "mine", "traceName", "baseTimeNanoseconds"][..],
-        ),
+        one_of("schemaVersion,deviceProperties,mine,traceName,baseTimeNanoseconds"),
         argument(),
     );
     let style = (

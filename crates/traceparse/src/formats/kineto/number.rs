@@ -16,26 +16,19 @@ pub(crate) fn integer(raw: &Raw<'_>) -> Option<i64> {
 
 #[inline]
 fn parse_integer(text: &[u8]) -> Option<i64> {
-    let (negative, digits) = match text {
-        [b'-', rest @ ..] => (true, rest),
-        _ => (false, text),
-    };
+    let (sign, digits) = text.strip_prefix(b"-").map_or((1, text), |digits| (-1, digits));
     if digits.len() <= SAFE_DIGITS
         && let Some(value) = whole_number(digits)
     {
-        return Some(if negative { -value } else { value });
+        return Some(sign * value);
     }
-    let mut value: i64 = 0;
-    for (at, &digit) in digits.iter().enumerate() {
-        let digit = digit.wrapping_sub(b'0');
-        if digit > 9 {
-            // Tools that load numbers as floats write `7.0`.
-            let is_whole = at > 0 && digits[at] == b'.' && digits[at + 1..].iter().all(|&b| b == b'0');
-            return is_whole.then_some(if negative { -value } else { value });
-        }
-        value = value.checked_mul(10)?.checked_add(i64::from(digit))?;
+    let (whole, part) = digits.split_at(digits.iter().position(|&b| b == b'.').unwrap_or(digits.len()));
+    // Tools that load numbers as floats write `7.0`.
+    if !whole.iter().all(u8::is_ascii_digit) || part.iter().skip(1).any(|&b| b != b'0') {
+        return None;
     }
-    (!digits.is_empty()).then_some(if negative { -value } else { value })
+    let value: i64 = std::str::from_utf8(whole).ok()?.parse().ok()?;
+    Some(sign * value)
 }
 
 /// The numbers of `[x, y, z]`.

@@ -94,16 +94,10 @@ pub(super) struct FixedSymbols {
 impl<'s> RowBuilder<'s> {
     pub(crate) fn new(shared: &'s Shared, fraction: Fraction) -> Self {
         let mut interner = Interner::new(&shared.symbols);
-        let fixed = FixedSymbols {
-            kernel: interner.intern_clean("kernel"),
-            memcpy: interner.intern_clean("memcpy"),
-            memset: interner.intern_clean("memset"),
-            op: interner.intern_clean("op"),
-            gpu_op: interner.intern_clean("gpu_op"),
-            memory: interner.intern_clean("[memory]"),
-            out_of_memory: interner.intern_clean("[OutOfMemory]"),
-            slice: interner.intern_clean("X"),
-        };
+        let texts = ["kernel", "memcpy", "memset", "op", "gpu_op", "[memory]", "[OutOfMemory]", "X"];
+        let [kernel, memcpy, memset, op, gpu_op, memory, out_of_memory, slice] =
+            texts.map(|text| interner.intern_clean(text));
+        let fixed = FixedSymbols { kernel, memcpy, memset, op, gpu_op, memory, out_of_memory, slice };
         Self {
             keys: KeyMap::default(),
             interner,
