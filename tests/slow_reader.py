@@ -317,7 +317,8 @@ COLUMNS = {
     "python": "row name start_ns dur_ns python_id python_parent_id module_id pid tid parent_row",
     "gpu_annotations": "row name device stream start_ns dur_ns external_id",
     "syncs": "row name category device stream start_ns dur_ns correlation",
-    "memory": "row name start_ns bytes total_allocated_bytes total_reserved_bytes device_type device_id pid tid",
+    "memory": "row name start_ns bytes total_allocated_bytes total_reserved_bytes device_type device_id "
+    "pid tid",
     "counters": "row name counter start_ns value",
     "spans": "row name category kind start_ns dur_ns",
     "instants": "row name start_ns",
