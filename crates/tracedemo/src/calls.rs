@@ -35,7 +35,6 @@ impl Builder {
         self.call_with(api, Effect::None);
     }
 
-    /// A runtime call with an effect.
     pub(crate) fn call_with(&mut self, api: Api, effect: Effect) {
         let spec = self.add_call(api, effect, self.thread);
         self.push_after(380, Instr::Call(spec));
@@ -64,7 +63,6 @@ impl Builder {
         self.start(api, work, 1);
     }
 
-    /// Launches the kernel of a collective.
     pub(crate) fn launch_collective(&mut self, kernel: &Kernel, args: CollectiveArgs) {
         let work = self.library.kernel(kernel, Stream::Comm, GraphNode::default(), Some(args));
         self.start(Api::LAUNCH_EX_C, work, 1);
@@ -89,7 +87,6 @@ impl Builder {
         self.start(Api::MEMCPY, work, 1);
     }
 
-    /// Sets device memory.
     pub(crate) fn memset(&mut self, bytes: i64) {
         let (name, dur_ns) = ("Memset (Device)", (bytes / 2_600) as u32 + 900);
         let work = self.library.transfer(Role::Memset, name, Stream::Compute, bytes, dur_ns);

@@ -162,17 +162,14 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// No text yet.
     pub(crate) fn new(shape: &Shape) -> Self {
         Self { kind: shape.kind(), text: Vec::new(), holes: Vec::new() }
     }
 
-    /// Appends text.
     pub(crate) fn text(&mut self, text: &str) {
         self.text.extend_from_slice(text.as_bytes());
     }
 
-    /// Appends a hole.
     pub(crate) fn hole(&mut self, hole: Hole) {
         self.holes.push((self.text.len(), hole));
     }

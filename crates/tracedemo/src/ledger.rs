@@ -2,21 +2,21 @@
 
 use crate::library::Role;
 use crate::truth::{GpuTotals, OpTotals, StepTruth, Truth};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 const ROLES: usize = 7;
 
-/// The running totals, by number of the name where they are many.
+/// The running totals.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// What needs no name.
     pub(crate) truth: Truth,
-    ops: Vec<OpTotals>,
-    annotations: Vec<OpTotals>,
-    kernels: Vec<GpuTotals>,
-    memcpys: Vec<GpuTotals>,
-    memsets: Vec<GpuTotals>,
-    launches: Vec<GpuTotals>,
+    ops: ByName<OpTotals>,
+    annotations: ByName<OpTotals>,
+    kernels: ByName<GpuTotals>,
+    memcpys: ByName<GpuTotals>,
+    memsets: ByName<GpuTotals>,
+    launches: ByName<GpuTotals>,
     intervals: [Vec<Interval>; ROLES],
     all_kernels: Vec<Interval>,
     /// When the host is inside an operator that stands for a collective.
@@ -27,19 +27,11 @@ pub(crate) struct Ledger {
     finished_ns: Option<i64>,
 }
 
-/// Entry of a name in a table that grows with the names in use.
-fn entry<T: Clone + Default>(totals: &mut Vec<T>, name: u32) -> &mut T {
-    let index = name as usize;
-    if totals.len() <= index {
-        totals.resize(index + 1, T::default());
-    }
-    &mut totals[index]
-}
+/// Totals by number of the name.
+type ByName<T> = HashMap<u32, T>;
 
-/// The totals of the names in use.
-fn by_name<T: Copy + Default + PartialEq>(totals: &[T], names: &[&String]) -> BTreeMap<String, T> {
-    let used = names.iter().zip(totals).filter(|(_, totals)| **totals != T::default());
-    used.map(|(name, totals)| ((*name).clone(), *totals)).collect()
+fn by_name<T>(totals: ByName<T>, names: &[&String]) -> BTreeMap<String, T> {
+    totals.into_iter().map(|(name, totals)| (names[name as usize].clone(), totals)).collect()
 }
 
 /// How a unit of GPU work is linked.
@@ -51,7 +43,6 @@ pub(crate) enum Link {
 }
 
 impl Ledger {
-    /// Counts a row of the collectives.
     pub(crate) fn collective(&mut self) {
         *self.truth.tables.entry("collectives").or_default() += 1;
     }
@@ -63,12 +54,13 @@ impl Ledger {
 
     /// Totals of an operator's or annotation's name.
     pub(crate) fn op(&mut self, name: u32, is_annotation: bool) -> &mut OpTotals {
-        entry(if is_annotation { &mut self.annotations } else { &mut self.ops }, name)
+        let totals = if is_annotation { &mut self.annotations } else { &mut self.ops };
+        totals.entry(name).or_default()
     }
 
     /// Books a runtime call.
     pub(crate) fn call(&mut self, name: u32, interval: Interval) {
-        entry(&mut self.launches, name).add(interval.1 - interval.0);
+        self.launches.entry(name).or_default().add(interval.1 - interval.0);
         self.cover(Role::Runtime, interval);
     }
 
@@ -83,7 +75,7 @@ impl Ledger {
             }
         };
         let dur_ns = interval.1 - interval.0;
-        entry(totals, name).add(dur_ns);
+        totals.entry(name).or_default().add(dur_ns);
         self.cover(role, interval);
         match link {
             Link::Op(op) => {
@@ -158,12 +150,12 @@ impl Ledger {
         truth.tables.entry("collectives").or_default();
         truth.tables.insert("steps", truth.steps.len() as u64);
         Truth {
-            kernels: by_name(&self.kernels, names),
-            memcpys: by_name(&self.memcpys, names),
-            memsets: by_name(&self.memsets, names),
-            launches: by_name(&self.launches, names),
-            ops: by_name(&self.ops, names),
-            annotations: by_name(&self.annotations, names),
+            kernels: by_name(self.kernels, names),
+            memcpys: by_name(self.memcpys, names),
+            memsets: by_name(self.memsets, names),
+            launches: by_name(self.launches, names),
+            ops: by_name(self.ops, names),
+            annotations: by_name(self.annotations, names),
             ..truth
         }
     }
@@ -187,7 +179,6 @@ pub(crate) fn union_within(intervals: &[Interval], window: Interval) -> Vec<Inte
     merged
 }
 
-/// Sum of the lengths.
 pub(crate) fn length(intervals: &[Interval]) -> i64 {
     intervals.iter().map(|(start, end)| end - start).sum()
 }

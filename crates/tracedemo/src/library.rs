@@ -8,9 +8,10 @@ use crate::event::{Arg, Hole, Phase, Shape, list, quoted};
 use crate::gpu::{GPUS, Kernel};
 
 /// A host thread of the traced process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Thread {
     /// Runs Python.
+    #[default]
     Main,
     /// Runs the backward pass.
     Autograd,
@@ -21,7 +22,6 @@ pub(crate) enum Thread {
 }
 
 impl Thread {
-    /// Every thread.
     pub(crate) const ALL: [Self; 4] = [Self::Main, Self::Autograd, Self::Watchdog, Self::PinMemory];
 }
 
@@ -37,17 +37,15 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Every stream.
     pub(crate) const ALL: [Self; 3] = [Self::Compute, Self::Copy, Self::Comm];
 
-    /// Stream id in the trace.
     pub(crate) fn id(self) -> i64 {
         [7, 20, 28][self as usize]
     }
 }
 
 /// Ids of the traced process.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Process {
     /// OS process id.
     pub(crate) pid: i64,
@@ -60,7 +58,6 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// OS thread id.
     pub(crate) fn tid(self, thread: Thread) -> i64 {
         self.pid + [0, 617, 233, 582][thread as usize]
     }
@@ -91,7 +88,7 @@ impl Role {
 }
 
 /// An operator or annotation at one place of the program.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct OpSpec {
     /// Name, without a running number.
     pub(crate) name: u32,
@@ -196,7 +193,6 @@ impl Group {
         if self.number == Self::OF_HOST { "mesh_host" } else { "default_pg" }
     }
 
-    /// The ranks.
     pub(crate) fn ranks(self) -> Range<u32> {
         self.first..self.first + self.size
     }
@@ -247,7 +243,7 @@ impl CollectiveArgs {
 pub(crate) type GraphNode = (u64, u64);
 
 /// The specifications of all plans of a trace.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Library {
     pub(crate) process: Process,
     pub(crate) ops: Vec<OpSpec>,
@@ -257,7 +253,8 @@ pub(crate) struct Library {
     shapes: HashMap<Shape, u32>,
     names: HashMap<String, u32>,
     block_keys: HashMap<String, u32>,
-    next_address: [u64; 2],
+    /// Bytes of the blocks on the host and on the device.
+    taken: [u64; 2],
 }
 
 /// The number of an item; equal items share one.
@@ -280,22 +277,6 @@ pub(crate) fn add<T>(specs: &mut Vec<T>, spec: T) -> u32 {
 }
 
 impl Library {
-    /// An empty library.
-    pub(crate) fn new(process: Process) -> Self {
-        Self {
-            process,
-            ops: Vec::new(),
-            calls: Vec::new(),
-            works: Vec::new(),
-            blocks: Vec::new(),
-            shapes: HashMap::new(),
-            names: HashMap::new(),
-            block_keys: HashMap::new(),
-            next_address: [0x5581_4c00_0000, 0x7f3a_0600_0000],
-        }
-    }
-
-    /// Number of an event.
     pub(crate) fn shape(&mut self, shape: Shape) -> u32 {
         number(&mut self.shapes, shape)
     }
@@ -305,7 +286,6 @@ impl Library {
         in_order(&self.shapes)
     }
 
-    /// Number of a name.
     pub(crate) fn name(&mut self, name: &str) -> u32 {
         number(&mut self.names, name.to_owned())
     }
@@ -330,9 +310,10 @@ impl Library {
         }
         // The caching allocator hands out multiples of 512 bytes, the CPU allocator of 64.
         let bytes = (bytes as u64).next_multiple_of(if on_device { 512 } else { 64 }) as i64;
-        let address = self.next_address[usize::from(on_device)];
-        self.next_address[usize::from(on_device)] += bytes as u64;
-        let (kind, index) = if on_device { (1, self.process.device) } else { (0, -1) };
+        let (kind, index, base) =
+            if on_device { (1, self.process.device, 0x7f3a_0600_0000) } else { (0, -1, 0x5581_4c00_0000) };
+        let address = base + self.taken[kind];
+        self.taken[kind] += bytes as u64;
         let shapes = [Thread::Main, Thread::Autograd].map(|thread| {
             [bytes, -bytes].map(|signed| {
                 let tid = self.process.tid(thread);
@@ -351,7 +332,6 @@ impl Library {
         add(&mut self.blocks, BlockSpec { bytes, on_device, shapes })
     }
 
-    /// Adds a kernel.
     pub(crate) fn kernel(
         &mut self,
         kernel: &Kernel,

@@ -46,7 +46,7 @@ pub(crate) struct Plan {
 }
 
 /// Description of an operator for [`Builder::op`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Op {
     name: String,
     inputs: Option<Vec<Input>>,
@@ -64,8 +64,7 @@ impl Op {
 
     /// An operator without recorded inputs.
     pub(crate) fn bare(name: &str) -> Self {
-        let name = name.to_owned();
-        Self { name, inputs: None, node: None, is_backward: false, flow: None, collective: None }
+        Self { name: name.to_owned(), ..Self::default() }
     }
 
     /// Gives it the arguments of a collective.
@@ -116,6 +115,7 @@ impl Node {
 type Backward = Box<dyn FnOnce(&mut Builder)>;
 
 /// Writes [`Plan`]s.
+#[derive(Default)]
 pub(crate) struct Builder {
     pub(crate) library: Library,
     /// The model's parameters that the plan has met.
@@ -131,16 +131,9 @@ pub(crate) struct Builder {
 impl Builder {
     /// A builder of the first plan of a process.
     pub(crate) fn new(process: Process) -> Self {
-        Self {
-            library: Library::new(process),
-            params: Vec::new(),
-            plan: Plan::default(),
-            thread: Thread::Main,
-            modules: HashMap::new(),
-            tape: Vec::new(),
-            temporaries: 0,
-            gradient: None,
-        }
+        let mut builder = Self::default();
+        builder.library.process = process;
+        builder
     }
 
     /// Hands out the plan and begins the next one.
@@ -167,11 +160,6 @@ impl Builder {
 
     pub(crate) fn wait(&mut self, mean_ns: u32) {
         self.push(Instr::Wait(mean_ns));
-    }
-
-    /// Lets the time pass that the data loader is late.
-    pub(crate) fn late(&mut self) {
-        self.push(Instr::Late);
     }
 
     /// The next nodes of the step's autograd graph.
@@ -240,14 +228,13 @@ impl Builder {
         let flow = op.flow.map(|phase| (phase, self.library.shape(Shape::flow(phase, "fwdbwd", pid, tid))));
         let spec = OpSpec {
             name: self.library.name(&op.name),
-            is_annotation: false,
             is_collective_op: op.name.starts_with("c10d::") || op.name == "record_param_comms",
             role: Some(Role::CpuExec),
             shape: self.library.shape(shape.hole("Ev Idx", Hole::EventIndex)),
             node: op.node.map_or(0, |node| node.0),
             flow,
             collective: op.collective.map(|args| args.number),
-            gpu_shapes: [0; 3],
+            ..OpSpec::default()
         };
         let spec = add(&mut self.library.ops, spec);
         self.push_after(560, Instr::Op(spec));
@@ -281,13 +268,10 @@ impl Builder {
         let spec = OpSpec {
             name: self.library.name(if numbered { "ProfilerStep*" } else { name }),
             is_annotation: true,
-            is_collective_op: false,
             role: Role::of_annotation(name),
             shape: self.library.shape(shape),
-            node: 0,
-            flow: None,
-            collective: None,
             gpu_shapes: gpu_shapes.map(|shape| self.library.shape(shape)),
+            ..OpSpec::default()
         };
         let spec = add(&mut self.library.ops, spec);
         self.push_after(900, Instr::Op(spec));

@@ -72,14 +72,12 @@ fn schedule(job: Job, model: &BuiltModel, first_step_ns: i64) -> Schedule {
 pub(crate) fn play_steps(
     options: &DemoOptions,
     size_bytes: u64,
-    model: &BuiltModel,
     timeline: &mut Timeline<'_>,
     progress: &mut dyn FnMut(u64) -> bool,
     mut write: impl FnMut(&Records) -> io::Result<u64>,
 ) -> io::Result<()> {
-    for &work in &model.leftovers {
-        timeline.leftover(work);
-    }
+    let model = timeline.model;
+    model.leftovers.iter().for_each(|&work| timeline.leftover(work));
     timeline.play(&model.prologue, FIRST_STEP);
     for step in FIRST_STEP.. {
         timeline.play(model.plan(step), step);
@@ -98,13 +96,13 @@ pub(crate) fn play_steps(
 }
 
 /// Ends the timeline of a rank and returns what is true of it.
-pub(crate) fn finish(options: &DemoOptions, model: &BuiltModel, timeline: Timeline<'_>) -> Truth {
+pub(crate) fn finish(options: &DemoOptions, timeline: Timeline<'_>) -> Truth {
     Truth {
         seed: options.seed,
         rank: options.rank,
         ranks: options.ranks,
         layers: options.layer_count(),
-        ..timeline.ledger.into_truth(&model.library.names())
+        ..timeline.ledger.into_truth(&timeline.model.library.names())
     }
 }
 

@@ -25,12 +25,10 @@ pub(crate) struct Tensor {
 }
 
 impl Tensor {
-    /// Contiguous tensor of bf16.
     pub(crate) fn new(dims: &[i64]) -> Self {
         Self::of(DType::BFLOAT16, dims)
     }
 
-    /// Contiguous tensor.
     pub(crate) fn of(dtype: DType, dims: &[i64]) -> Self {
         let mut strides = vec![1; dims.len()];
         for index in (1..dims.len()).rev() {
@@ -39,7 +37,6 @@ impl Tensor {
         Self { dims: dims.to_vec(), strides, dtype }
     }
 
-    /// Number of elements.
     pub(crate) fn elements(&self) -> i64 {
         self.dims.iter().product()
     }
@@ -108,35 +105,24 @@ impl From<&Tensor> for Input {
     }
 }
 
-/// An optional argument that is not given.
-impl From<()> for Input {
-    fn from((): ()) -> Self {
-        Self::plain("", String::new())
-    }
+/// What inputs without tensors are made from: type, name of the type in the record, and concrete value.
+macro_rules! inputs_from {
+    ($($from:ty: $value:pat => $type_name:literal, $concrete:expr;)*) => {$(
+        impl From<$from> for Input {
+            fn from($value: $from) -> Self {
+                Self::plain($type_name, $concrete)
+            }
+        }
+    )*};
 }
 
-impl From<i64> for Input {
-    fn from(value: i64) -> Self {
-        Self::plain("Scalar", value.to_string())
-    }
-}
-
-impl From<bool> for Input {
-    fn from(value: bool) -> Self {
-        Self::from(if value { "True" } else { "False" })
-    }
-}
-
-impl From<&str> for Input {
-    fn from(value: &str) -> Self {
-        Self::plain("Scalar", value.to_owned())
-    }
-}
-
-impl From<&[i64]> for Input {
-    fn from(values: &[i64]) -> Self {
-        Self::plain("ScalarList", list(values))
-    }
+inputs_from! {
+    // An optional argument that is not given.
+    (): () => "", String::new();
+    i64: value => "Scalar", value.to_string();
+    bool: value => "Scalar", if value { "True" } else { "False" }.to_owned();
+    &str: value => "Scalar", value.to_owned();
+    &[i64]: values => "ScalarList", list(values);
 }
 
 impl<const N: usize> From<[i64; N]> for Input {

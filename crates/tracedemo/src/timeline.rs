@@ -70,6 +70,7 @@ pub(crate) struct Variation {
 
 /// State of the traced process.
 pub(crate) struct Timeline<'a> {
+    pub(crate) model: &'a BuiltModel,
     library: &'a Library,
     variation: Variation,
     schedule: Option<Schedule>,
@@ -110,6 +111,7 @@ impl<'a> Timeline<'a> {
     ) -> Self {
         let salt = u64::from(variation.rank) << 1 | u64::from(variation.is_late);
         Self {
+            model,
             library: &model.library,
             variation,
             schedule,
@@ -173,7 +175,11 @@ impl<'a> Timeline<'a> {
 
     fn play_one(&mut self, instr: Instr) {
         match instr {
-            Instr::Switch(thread) => self.switch(thread),
+            // One thread waits for the other, which takes some microseconds to notice.
+            Instr::Switch(thread) => {
+                self.now_ns[thread as usize] = self.now_ns() + self.rng.host(13_000);
+                self.thread = thread;
+            }
             Instr::Wait(mean_ns) => self.advance(mean_ns),
             Instr::Late if self.variation.is_late => {
                 let late_ns = self.variation.job.late_ns(self.step, self.variation.rank);
@@ -193,14 +199,6 @@ impl<'a> Timeline<'a> {
                 self.records.gpu.push(Record { shape, start_ns, dur_ns, values: [0; 3] });
             }
         }
-    }
-
-    /// One thread waits for the other, which takes some microseconds to notice.
-    fn switch(&mut self, thread: Thread) {
-        let wake_ns = self.rng.host(13_000);
-        let from = self.now_ns();
-        self.thread = thread;
-        self.now_ns[thread as usize] = from + wake_ns;
     }
 
     fn begin_op(&mut self, spec_id: u32) {

@@ -64,9 +64,7 @@ fn write_json(
     if layout.metadata_first() {
         sink.metadata(process, start_ns);
     }
-    play_steps(options, options.size_bytes, &model, &mut timeline, progress, |records| {
-        sink.records(records)
-    })?;
+    play_steps(options, options.size_bytes, &mut timeline, progress, |records| sink.records(records))?;
     let window = (start_ns, timeline.now_ns() + STOP_NS);
     sink.roots(process, window);
     if !layout.metadata_first() {
@@ -74,7 +72,7 @@ fn write_json(
     }
     sink.closing(window);
     sink.text(&layout.footer(&format!("rank{}.pt.trace.json", options.rank)));
-    let mut truth = Truth { layout: layout.name(), ..finish(options, &model, timeline) };
+    let mut truth = Truth { layout: layout.name(), ..finish(options, timeline) };
     sink.finish(&mut truth)?;
     truth.tables.insert("devices", u64::from(GPUS));
     truth.tables.insert("process_groups", u64::from(options.ranks > 1) + u64::from(faults.is_some()));

@@ -190,7 +190,7 @@ fn write_rank(
     let mut rows: Vec<Option<Rows>> = shapes.iter().map(|_| None).collect();
     let mut timeline = timeline(options, &model, JOB_START_NS);
     database.write_once(process, "process", 0).map_err(io::Error::other)?;
-    play_steps(options, size_bytes, &model, &mut timeline, progress, |records| {
+    play_steps(options, size_bytes, &mut timeline, progress, |records| {
         for record in records.in_order().filter(|record| record.shape != MOVED) {
             let (shape, rows) = (&shapes[record.shape as usize], &mut rows[record.shape as usize]);
             let rows = match rows {
@@ -202,7 +202,7 @@ fn write_rank(
         file_size(connection).map_err(io::Error::other)
     })?;
     let end_ns = timeline.now_ns().max(timeline.gpu_end_ns());
-    Ok((ProcessTruth { pid: process.pid, truth: finish(options, &model, timeline) }, end_ns))
+    Ok((ProcessTruth { pid: process.pid, truth: finish(options, timeline) }, end_ns))
 }
 
 /// Bytes of the file so far.

@@ -3,7 +3,7 @@
 use super::sizes::{BATCH, SEQUENCE, tokens};
 use super::views::{as_strided, empty, empty_strided};
 use crate::library::Stream;
-use crate::plan::{Builder, Op, op};
+use crate::plan::{Builder, Instr, Op, op};
 use crate::tensor::{DType, Input, Tensor};
 
 /// Keys of the batch's device memory.
@@ -16,7 +16,7 @@ pub(crate) fn next_batch(b: &mut Builder, layers: u32) -> Tensor {
     let host = b.frame("torch/utils/data/dataloader.py(734): __next__", |b| {
         b.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |b| {
             b.frame("torch/utils/data/dataloader.py(790): _next_data", |b| {
-                b.late();
+                b.push(Instr::Late);
                 b.frame("torch/utils/data/_utils/fetch.py(51): fetch", |b| {
                     for _ in 0..BATCH {
                         sample(b, &row, layers);
@@ -43,7 +43,6 @@ pub(crate) fn next_batch(b: &mut Builder, layers: u32) -> Tensor {
     tokens()
 }
 
-/// Frees the batch on the device.
 pub(crate) fn drop_batch(b: &mut Builder) {
     for key in DEVICE_BATCH {
         b.free_key(key, tokens().bytes());

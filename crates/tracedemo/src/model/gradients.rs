@@ -6,14 +6,12 @@ use crate::library::{CollectiveArgs, Group, Stream};
 use crate::plan::{Builder, Op, op};
 use crate::tensor::{Input, Param, Tensor};
 
-/// Adds a parameter to the model.
 pub(crate) fn add_param(b: &mut Builder, name: &str, dims: &[i64]) -> Param {
     let param = Param { name: name.to_owned(), tensor: Tensor::new(dims) };
     b.params.push(param.clone());
     param
 }
 
-/// Allocates the gradient of a parameter.
 pub(crate) fn alloc_gradient(b: &mut Builder, param: &Param) {
     b.alloc(&param.gradient_key(), param.tensor.bytes(), true);
 }

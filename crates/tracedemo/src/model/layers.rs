@@ -69,7 +69,6 @@ pub(crate) fn layer_norm(b: &mut Builder, name: &str, x: &Tensor) -> Tensor {
     x.clone()
 }
 
-/// `nn.GELU`.
 fn gelu(b: &mut Builder, x: &Tensor) {
     let [node] = b.nodes();
     let functor = "at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)::\

@@ -45,7 +45,6 @@ pub(crate) struct BuiltModel {
 }
 
 impl BuiltModel {
-    /// Plan of a step.
     pub(crate) fn plan(&self, step: u64) -> &Plan {
         if step % GRAPH_EVERY == GRAPH_EVERY - 1 { &self.graphed } else { &self.eager }
     }

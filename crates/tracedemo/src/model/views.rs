@@ -3,7 +3,6 @@
 use crate::plan::{Builder, Op, op};
 use crate::tensor::{Input, Tensor};
 
-/// `aten::view`.
 pub(crate) fn view(b: &mut Builder, x: &Tensor, dims: &[i64]) {
     b.leaf(op!("aten::view", x, dims), 900);
 }
@@ -18,7 +17,6 @@ pub(crate) fn as_strided(b: &mut Builder, x: &Tensor, out: &Tensor) {
     b.leaf(op!("aten::as_strided", x, &out.dims[..], &out.strides[..], ()), 400);
 }
 
-/// `aten::transpose`.
 pub(crate) fn transpose(b: &mut Builder, x: &Tensor, first: usize, second: usize) {
     let out = x.transposed(first, second);
     b.op(op!("aten::transpose", x, first as i64, second as i64), |b| as_strided(b, x, &out));

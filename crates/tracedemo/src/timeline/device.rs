@@ -3,7 +3,7 @@
 use super::{OpenOp, Timeline};
 use crate::event::Record;
 use crate::ledger::Link;
-use crate::library::{CallSpec, CollectiveArgs, Effect, Group, Role, Stream};
+use crate::library::{CallSpec, CollectiveArgs, Effect, Group, Stream, WorkSpec};
 
 /// Time from a launch to the earliest start of its work, ns.
 const LAUNCH_LATENCY_NS: i64 = 3_100;
@@ -99,15 +99,11 @@ impl Timeline<'_> {
                 self.collective_ends_ns[collective.number as usize] = end_ns;
                 self.ledger.collective();
             }
-            self.stream_free_ns[spec.stream as usize] = end_ns;
             let link = op.map_or(Link::NoOp, |(.., name)| Link::Op(name));
-            self.ledger.gpu(spec.role, spec.name, (start_ns, end_ns), link);
             let number =
                 self.collectives + i64::from(spec.collective.map_or(0, |collective| collective.number));
             let values = [op.map_or(0, |(_, external_id, _)| external_id), correlation, number];
-            let shape = spec.shapes[usize::from(op.is_none())];
-            self.records.gpu.push(Record { shape, start_ns, dur_ns: end_ns - start_ns, values });
-            self.push_flow(spec.flow_shape, start_ns, correlation);
+            self.record_work(spec, (start_ns, end_ns), values, link);
             self.step_gpu_end_ns = self.step_gpu_end_ns.max(end_ns);
             self.step_gpu_ops += 1;
             self.note_gpu_work(spec.stream, start_ns, end_ns);
@@ -152,11 +148,15 @@ impl Timeline<'_> {
         let spec = &self.library.works[work as usize];
         let start_ns = self.stream_free_ns[spec.stream as usize] + self.rng.gpu(STREAM_GAP_NS);
         let end_ns = start_ns + self.rng.gpu(spec.dur_ns);
-        self.stream_free_ns[spec.stream as usize] = end_ns;
-        let values = [0, correlation, 0];
-        let shape = spec.shapes[1];
-        self.records.gpu.push(Record { shape, start_ns, dur_ns: end_ns - start_ns, values });
-        self.push_flow(spec.flow_shape, start_ns, correlation);
-        self.ledger.gpu(Role::Kernel, spec.name, (start_ns, end_ns), Link::NoLaunch);
+        self.record_work(spec, (start_ns, end_ns), [0, correlation, 0], Link::NoLaunch);
+    }
+
+    fn record_work(&mut self, spec: &WorkSpec, time: (i64, i64), values: [i64; 3], link: Link) {
+        let (start_ns, dur_ns) = (time.0, time.1 - time.0);
+        let shape = spec.shapes[usize::from(!matches!(link, Link::Op(_)))];
+        self.stream_free_ns[spec.stream as usize] = time.1;
+        self.records.gpu.push(Record { shape, start_ns, dur_ns, values });
+        self.push_flow(spec.flow_shape, start_ns, values[1]);
+        self.ledger.gpu(spec.role, spec.name, time, link);
     }
 }
