@@ -10,7 +10,8 @@ import polars as pl
 
 from kernelscope import analysis
 
-STEP_COLUMNS = {
+# The plugin's names of what our columns hold.
+STEP = {
     "Kernel": "kernel_ns",
     "Memcpy": "memcpy_ns",
     "Memset": "memset_ns",
@@ -21,47 +22,68 @@ STEP_COLUMNS = {
     "Other": "other_ns",
     "Total": "total_ns",
 }
+OPERATOR = {
+    "calls": "calls",
+    "host_duration": "host_total_ns",
+    "self_host_duration": "host_self_ns",
+    "device_duration": "device_total_ns",
+    "self_device_duration": "device_self_ns",
+    "tc_eligible": "tc_eligible",
+    "tc_self_ratio": "tc_self_pct",
+    "tc_total_ratio": "tc_total_pct",
+}
+KERNEL = {
+    "tc_used": "tensor_cores",
+    "count": "calls",
+    "sum": "total_ns",
+    "mean": "mean_ns",
+    "max": "max_ns",
+    "min": "min_ns",
+    "blocks_per_sm": "blocks_per_sm",
+    "occupancy": "occupancy_pct",
+}
+LAUNCH = {
+    "calls": "calls",
+    "total": "total_ns",
+    "min": "min_ns",
+    "max": "max_ns",
+    "blocks_per_sm": "blocks_per_sm",
+    "occupancy": "occupancy_pct",
+    "tc_used": "tensor_cores",
+}
+LAUNCH_KEY = ("op", "registers", "shared_memory_bytes")
+PLUGIN_LAUNCH_KEY = ("op_name", "regs_per_thread", "shared_memory")
+
+
+def renamed(row: dict[str, Any], columns: dict[str, str]) -> dict[str, Any]:
+    """A row by the plugin's names and in its microseconds; what is unknown to us is 0 or false to it."""
+    values = {theirs: row[ours] or 0 for theirs, ours in columns.items()}
+    return {theirs: us(v) if columns[theirs].endswith("_ns") else v for theirs, v in values.items()}
 
 
 def us(ns: Any) -> Any:
     """Microseconds as the plugin holds them: whole where the file has whole ones."""
-    if ns is None:
-        return None
-    return ns // 1000 if isinstance(ns, int) and ns % 1000 == 0 else ns / 1000
+    return ns / 1000 if ns % 1000 else int(ns) // 1000
 
 
 def steps(trace: Any) -> list[dict[str, Any]]:
     rows = analysis.step_breakdown(trace).to_dicts()
-    return [
-        {"step": str(row["step"] or 0), **{theirs: us(row[ours]) for theirs, ours in STEP_COLUMNS.items()}}
-        for row in rows
-    ]
+    return [{"step": str(row["step"] or 0), **renamed(row, STEP)} for row in rows]
 
 
 def operators(trace: Any, *, by_input: bool) -> dict[Any, dict[str, Any]]:
     """Rows by name, or by name and input shape."""
-    found: dict[Any, dict[str, Any]] = {}
-    for row in analysis.op_table(trace, by=("name", "input_dims") if by_input else ("name",)).to_dicts():
-        key = (row["name"], shape(row["input_dims"])) if by_input else row["name"]
-        found[key] = {
-            "calls": row["calls"],
-            "host_duration": us(row["host_total_ns"]),
-            "self_host_duration": us(row["host_self_ns"]),
-            # The plugin writes 0 where a trace has no GPU work.
-            "device_duration": us(row["device_total_ns"]) or 0,
-            "self_device_duration": us(row["device_self_ns"]) or 0,
-            "tc_eligible": row["tc_eligible"],
-            "tc_self_ratio": (row["tc_self_pct"] or 0) / 100,
-            "tc_total_ratio": (row["tc_total_pct"] or 0) / 100,
-        }
-    return found
+    table = analysis.op_table(trace, by=("name", "input_dims") if by_input else ("name",))
+    return {
+        (row["name"], shape(row["input_dims"])) if by_input else row["name"]: renamed(row, OPERATOR)
+        for row in table.to_dicts()
+    }
 
 
 def expected_operators(rows: list[dict[str, Any]], *, by_input: bool) -> dict[Any, dict[str, Any]]:
-    dropped = ("name", "input_shape", "tc_self_duration", "tc_total_duration")
     return {
         (row["name"], shape(row["input_shape"])) if by_input else row["name"]: {
-            key: value for key, value in row.items() if key not in dropped
+            key: row[key] * 100 if key.endswith("_ratio") else row[key] for key in OPERATOR
         }
         for row in rows
     }
@@ -73,59 +95,42 @@ def shape(text: str | None) -> str:
 
 
 def kernels(trace: Any) -> dict[str, dict[str, Any]]:
-    return {
-        row["name"]: {
-            # What is unknown to us is 0 or false to the plugin.
-            "tc_used": row["tensor_cores"] or False,
-            "count": row["calls"],
-            "sum": us(row["total_ns"]),
-            "mean": us(row["mean_ns"]),
-            "max": us(row["max_ns"]),
-            "min": us(row["min_ns"]),
-            "blocks_per_sm": row["blocks_per_sm"] or 0.0,
-            "occupancy": row["occupancy_pct"] or 0.0,
-        }
-        for row in analysis.kernel_table(trace).to_dicts()
-    }
+    return {row["name"]: renamed(row, KERNEL) for row in analysis.kernel_table(trace).to_dicts()}
 
 
 def kernels_by_launch(trace: Any) -> dict[Any, dict[str, Any]]:
     """Rows by kernel, operator and launch size, of the kernels that an operator launched."""
-    by = ("name", "op", "grid", "block", "registers", "shared_memory_bytes")
-    table = analysis.kernel_table(trace, by=by).filter(pl.col("op").is_not_null())
-    return {
-        launch_key(row, "op", "registers", "shared_memory_bytes"): {
-            "calls": row["calls"],
-            "total": us(row["total_ns"]),
-            "min": us(row["min_ns"]),
-            "max": us(row["max_ns"]),
-            "blocks_per_sm": row["blocks_per_sm"] or 0.0,
-            "occupancy": row["occupancy_pct"] or 0.0,
-            "tc_used": row["tensor_cores"] or False,
-        }
-        for row in table.to_dicts()
-    }
+    table = analysis.kernel_table(trace, by=("name", *LAUNCH_KEY[:1], "grid", "block", *LAUNCH_KEY[1:]))
+    rows = table.filter(pl.col("op").is_not_null()).to_dicts()
+    return {launch_key(row, LAUNCH_KEY): renamed(row, LAUNCH) for row in rows}
 
 
-def launch_key(row: dict[str, Any], op: str, registers: str, shared: str) -> tuple[Any, ...]:
+def launch_key(row: dict[str, Any], columns: tuple[str, str, str]) -> tuple[Any, ...]:
     size = [json.dumps(row[c]) if isinstance(row[c], list) else shape(row[c]) for c in ("grid", "block")]
+    op, registers, shared = (row[column] for column in columns)
     # The plugin groups a missing value as 0.
-    return (row["name"], row[op], *size, int(row[registers] or 0), int(row[shared] or 0))
+    return (row["name"], op, *size, int(registers or 0), int(shared or 0))
 
 
 def expected_by_launch(rows: list[dict[str, Any]]) -> dict[Any, dict[str, Any]]:
+    """The plugin's rows, in which a figure may be called a duration or an average."""
     return {
-        launch_key(row, "op_name", "regs_per_thread", "shared_memory"): {
-            "calls": row["calls"],
-            "total": row.get("total", row.get("total_duration")),
-            "min": row.get("min", row.get("min_duration")),
-            "max": row.get("max", row.get("max_duration")),
-            "blocks_per_sm": row.get("blocks_per_sm", row.get("avg_blocks_per_sm")),
-            "occupancy": row.get("occupancy", row.get("avg_occupancy")),
-            "tc_used": row["tc_used"],
+        launch_key(row, PLUGIN_LAUNCH_KEY): {
+            key: next(row[name] for name in (key, f"{key}_duration", f"avg_{key}") if name in row)
+            for key in LAUNCH
         }
         for row in rows
     }
+
+
+def eligible_launches(trace: Any) -> dict[Any, bool]:
+    """Whether tensor cores could serve the operator that launched, by kernel, operator and launch size."""
+    launches = analysis.kernels_by_launch(trace).filter(pl.col("op").is_not_null()).to_dicts()
+    return {launch_key(row, LAUNCH_KEY): row["op_tc_eligible"] for row in launches}
+
+
+def expected_eligible(rows: list[dict[str, Any]]) -> dict[Any, bool]:
+    return {launch_key(row, PLUGIN_LAUNCH_KEY): row["op_tc_eligible"] for row in rows}
 
 
 def gpus(trace: Any) -> dict[str, dict[str, Any]]:
