@@ -7,19 +7,16 @@ the shortest is the transfer, and the rest is waiting.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from traces import NO_SHARED, ORACLES, TRACES, need, rows_of
+from traces import NO_SHARED, ORACLES, TRACES, load_json, need, read, rows_of
 
 from kernelscope import analysis
 from kernelscope.analysis.intervals import Intervals, merged
-
-Read = Callable[[Path], Any]
-LoadJson = Callable[[Path], Any]
 
 UNIT = ORACLES / "tb-plugin" / "unit"
 LENS = ORACLES / "tracelens" / "eager-b200-rank0of8"
@@ -27,7 +24,7 @@ FLOAT = 4
 US = 1000
 
 
-def workers(read: Read, case: str) -> list[Any]:
+def workers(case: str) -> list[Any]:
     return [read(need(UNIT / f"test_distributed_{case}.{worker}.trace.json")) for worker in (0, 1)]
 
 
@@ -36,18 +33,16 @@ def recorded(trace_path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("case", ["gloo_cpu", "gloo_gpu", "nccl"])
-def test_sizes_transfer_and_waiting(read: Read, case: str) -> None:
+def test_sizes_transfer_and_waiting(case: str) -> None:
     """The i-th operation of both workers is one; on GPUs its kernels count, on the host itself."""
-    traces = workers(read, case)
+    traces = workers(case)
     events = [recorded(UNIT / f"test_distributed_{case}.{worker}.trace.json") for worker in (0, 1)]
     prefix = case.partition("_")[0]
     wanted: list[dict[str, tuple[int, list[int]]]] = [{}, {}]
     for worker, found in enumerate(events):
         ops = sorted((e for e in found if e["name"].startswith(f"{prefix}:")), key=lambda e: e["ts"])
         for place, op in enumerate(ops):
-            size = FLOAT
-            for extent in op["args"]["Input Dims"][0]:
-                size *= extent
+            size = FLOAT * prod(op["args"]["Input Dims"][0])
             ids = [e for e in found if e["args"].get("external id") == op["args"]["External id"]]
             wanted[worker][f"{place} {op['name']}"] = (size, [(ids or [op])[0]["dur"] * US])
     # The order of operations of one kind is what both tools match by.
@@ -78,13 +73,13 @@ def length(parts: pl.DataFrame) -> int:
 
 @pytest.mark.parametrize("worker", [0, 1])
 @pytest.mark.parametrize("case", ["gloo_cpu", "gloo_gpu", "nccl"])
-def test_overlap(read: Read, load_json: LoadJson, case: str, worker: int) -> None:
+def test_overlap(case: str, worker: int) -> None:
     """Communication and computing inside the step, of which the plugin's differ in two ways.
 
     It adds the host's operation to the kernel of a collective, and takes any operator for computing where no
     kernel is recorded.
     """
-    trace = workers(read, case)[worker]
+    trace = workers(case)[worker]
     answer = load_json(UNIT / f"test_distributed_{case}.{worker}.expected.json")
     (expected,) = answer["comm_overlap"]
     names = trace.ops["name"].cast(pl.String)
@@ -129,7 +124,7 @@ def shifted(parts: pl.DataFrame, trace: Any, calls: pl.DataFrame) -> pl.DataFram
     return parts.with_columns(pl.col("start_ns", "end_ns") - first + calls["start_ns"][0])
 
 
-def test_an_annotation_is_no_communication(read: Read, load_json: LoadJson) -> None:
+def test_an_annotation_is_no_communication() -> None:
     """All that is known is a name; the plugin's step is then minus 2^64 long."""
     name = "test_distributed_nccl_user_annotation_has_communication.0"
     answer = load_json(need(UNIT / f"{name}.expected.json"))
@@ -141,7 +136,7 @@ def table(name: str) -> list[dict[str, str]]:
     return rows_of(need(LENS / name).read_text())
 
 
-def test_tracelens_collectives(read: Read) -> None:
+def test_tracelens_collectives() -> None:
     (expected,) = table("coll_analysis.csv")
     calls = analysis.rank_calls([read(TRACES / "eager-b200-rank0of8.json.gz")])
     (row,) = calls.filter(pl.col("name") == expected["Collective name"]).to_dicts()
@@ -165,7 +160,7 @@ def test_tracelens_collectives(read: Read) -> None:
     assert instance["bus_bytes_per_s"] == pytest.approx(rate * 7 / 8)
 
 
-def test_tracelens_overlap(read: Read) -> None:
+def test_tracelens_overlap() -> None:
     """It takes all-reduces in symmetric memory for computing: their kernels have no NCCL in their names."""
     if not TRACES.is_dir():
         pytest.skip(NO_SHARED)

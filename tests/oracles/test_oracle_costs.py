@@ -5,20 +5,17 @@ from __future__ import annotations
 import ast
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from traces import NO_SHARED, ORACLES, TRACES, files, rows_of, text_of
+from traces import NO_SHARED, ORACLES, TRACES, files, read, rows_of, text_of
 
 from kernelscope import analysis
 from kernelscope.analysis.costs.peaks import device_peaks
 from kernelscope.analysis.kernels.kernel_math import with_kernel_math
 from kernelscope.costs import cost_of
-
-Read = Callable[[Path], Any]
 
 TRACELENS = ORACLES / "tracelens"
 # Its operators are counted by a table of TraceLens's own, and its bytes are 0 for float and int.
@@ -56,14 +53,14 @@ LEAST_KNOWN = {
 
 
 @pytest.mark.parametrize("name", LEAST_KNOWN)
-def test_coverage(shared: Path, read: Read, name: str) -> None:
+def test_coverage(shared: Path, name: str) -> None:
     table = analysis.cost_coverage(read(TRACES / f"{name}.json.gz"))
     known = table.filter(pl.col("status").is_in(["exact", "estimate"]))["linked_pct"].sum()
     assert known >= LEAST_KNOWN[name]
 
 
 @pytest.mark.parametrize("path", KINETO)
-def test_nothing_exceeds_physics(read: Read, path: Path) -> None:
+def test_nothing_exceeds_physics(path: Path) -> None:
     trace = read(path)
     known = any(entry.gpu for entry in device_peaks(trace))
     table = analysis.roofline(trace, by=("kernel",))
@@ -86,7 +83,7 @@ def test_nothing_exceeds_physics(read: Read, path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", KINETO)
-def test_figures_add_up(read: Read, path: Path) -> None:
+def test_figures_add_up(path: Path) -> None:
     trace = read(path)
     costs = analysis.costs(trace)
     assert costs["op_row"].is_unique().all()
@@ -100,7 +97,7 @@ def test_figures_add_up(read: Read, path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", KINETO)
-def test_kernels_that_say_so_use_tensor_cores(read: Read, path: Path) -> None:
+def test_kernels_that_say_so_use_tensor_cores(path: Path) -> None:
     """The operators of a kernel on tensor cores multiply; those that only add or copy never use them."""
     trace = read(path)
     kernels = with_kernel_math(trace.gpu_ops.filter(kind="kernel").select("row", "name", "op_row", "dur_ns"))
@@ -166,7 +163,7 @@ def test_every_sheet_of_tracelens(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", REPLAYS)
-def test_kernels_of_a_replay_have_no_operator(shared: Path, read: Read, name: str) -> None:
+def test_kernels_of_a_replay_have_no_operator(shared: Path, name: str) -> None:
     """The operators are in the capture, a trace of its own; the costs of the replay count as unlinked."""
     trace = read(TRACES / f"{name}.json.gz")
     graph = trace.launches.filter(pl.col("name").cast(pl.String) == "hipGraphLaunch")["row"]
@@ -182,7 +179,7 @@ def test_kernels_of_a_replay_have_no_operator(shared: Path, read: Read, name: st
 @pytest.mark.parametrize(
     "name", ["owlv2-h100", "qwen1.5-0.5b-h100", "resnet-act-checkpoint-mi300", "eager-b200-rank0of8"]
 )
-def test_figures_of_tracelens_through_the_trace(shared: Path, read: Read, name: str) -> None:
+def test_figures_of_tracelens_through_the_trace(shared: Path, name: str) -> None:
     trace = read(TRACES / f"{name}.json.gz")
     inputs = ("input_dims", "input_types", "input_strides", "concrete_inputs")
     ops = trace.ops.select(op_row="row", **{c: pl.col(c).cast(pl.String) for c in inputs})

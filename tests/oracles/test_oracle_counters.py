@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from traces import ORACLES, TRACES, rows_of
+from traces import ORACLES, TRACES, read, rows_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 from alexnet import with_shapes
 
 from kernelscope import analysis
 
-Read = Callable[[Path], Any]
-
 
 @pytest.fixture
-def trace(shared: Path, read: Read) -> Any:
+def trace(shared: Path) -> Any:
     return read(TRACES / "alexnet-cupti-counters-2023.json.gz")
 
 

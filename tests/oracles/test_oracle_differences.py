@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
-from traces import TRACES, VALID, need
+from traces import TRACES, VALID, need, read
 
 from kernelscope import analysis
 from kernelscope.analysis.diff.comparison import compare
 from kernelscope.analysis.diff.tables import KEYS, differences
 from kernelscope.errors import NotRecordedError
 
-Read = Callable[[Path], Any]
-
 
 @pytest.mark.parametrize("path", VALID)
-def test_a_trace_with_itself(read: Read, path: Path) -> None:
+def test_a_trace_with_itself(path: Path) -> None:
     trace = read(path)
     try:
         both = compare(trace, trace)
@@ -45,7 +41,7 @@ def test_a_trace_with_itself(read: Read, path: Path) -> None:
     assert set(parts.rows()) == set(figures.select("pair", "category", "before_ns").rows())
 
 
-def test_different_traces_sum_to_the_difference(read: Read) -> None:
+def test_different_traces_sum_to_the_difference() -> None:
     a = read(need(TRACES / "resnet50-v100-2021.json.gz"))
     b = read(need(TRACES / "resnet-act-checkpoint-mi300.json.gz"))
     both = compare(a, b)

@@ -12,13 +12,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from traces import NO_SHARED, ORACLES, TRACES, need, rows_of, text_of
+from traces import NO_SHARED, ORACLES, TRACES, need, read, rows_of, text_of
 
 from kernelscope import analysis
 from kernelscope.compat import hta
 from kernelscope.compat.hta.tables import hta_events
-
-Read = Callable[[Path], Any]
 
 HTA = ORACLES / "hta"
 
@@ -33,12 +31,11 @@ class Case:
 
     folder: Path
     rank: int
-    read: Read
 
     @property
     def trace(self) -> Any:
         name = self.folder.name.removesuffix("-noround")
-        return self.read(TRACES / f"{f'sampled-rank{self.rank}of128' if name == PAIR else name}.json.gz")
+        return read(TRACES / f"{f'sampled-rank{self.rank}of128' if name == PAIR else name}.json.gz")
 
     @property
     def shift(self) -> float:
@@ -68,9 +65,9 @@ def cases() -> list[object]:
 
 
 @pytest.fixture(params=cases())
-def case(request: pytest.FixtureRequest, read: Read) -> Case:
+def case(request: pytest.FixtureRequest) -> Case:
     """Every rank of every folder."""
-    return Case(*request.param, read)
+    return Case(*request.param)
 
 
 def assert_same(actual: pl.DataFrame, expected: list[dict[str, str]], *, skip: tuple[str, ...] = ()) -> None:
@@ -107,7 +104,7 @@ def test_events(case: Case) -> None:
     assert events["partner"].fill_null(0).to_list() == partners
 
 
-def test_the_shift_is_between_the_first_events(read: Read) -> None:
+def test_the_shift_is_between_the_first_events() -> None:
     if not TRACES.is_dir():
         pytest.skip(NO_SHARED)
     starts = [
@@ -312,9 +309,9 @@ def test_memory_bandwidth_summary(case: Case) -> None:
             assert len(set(times)) < len(times)
 
 
-def test_own_answers_are_those_without_rounding(read: Read) -> None:
+def test_own_answers_are_those_without_rounding() -> None:
     """A trace of one step, without synchronisations on streams, leaves nothing else to differ."""
-    case = Case(need(HTA / "owlv2-h100-noround"), 0, read)
+    case = Case(need(HTA / "owlv2-h100-noround"), 0)
     trace = case.trace
     # Its times are float64 microseconds since 1970, which tell a quarter of a microsecond apart.
     (gpu,) = analysis.temporal_breakdown(trace).to_dicts()
@@ -341,7 +338,7 @@ def test_own_answers_are_those_without_rounding(read: Read) -> None:
     ("table", "name"),
     [("nccl_parser_config", "a100-nccl-rank0of2-2024"), ("ns_resolution_trace", "v100-ns-2024")],
 )
-def test_op_launch_delay(read: Read, table: str, name: str) -> None:
+def test_op_launch_delay(table: str, name: str) -> None:
     path = need(HTA / "special" / f"aten_op_delay_{table}.csv")
     answer = hta.op_launch_delay(read(TRACES / f"{name}.json.gz"))
     order = ("aten_op_name", "kernel_sequence")
@@ -355,7 +352,7 @@ def test_op_launch_delay(read: Read, table: str, name: str) -> None:
         )
 
 
-def test_frequent_sequences(read: Read) -> None:
+def test_frequent_sequences() -> None:
     path = need(HTA / "special" / "frequent_seq_trace_diff_control_atenlinear.csv")
     trace = read(TRACES / "a100-control-rank3of8-2022.json.gz")
     answer = hta.kernel_sequences(trace, "aten::linear")

@@ -11,13 +11,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from traces import NO_SHARED, ORACLES, SHARED, need, rows_of, text_of
+from traces import NO_SHARED, ORACLES, SHARED, need, read, rows_of, text_of
 
 import kernelscope as ks
 from kernelscope.compat.nsys import missing_reason, parse, read_for
 from kernelscope.report import nsys_stats
-
-Reader = Callable[[Path], ks.Trace]
 
 TRACES = SHARED / "traces" / "nsys"
 STATS = ORACLES / "nsys-stats"
@@ -26,12 +24,12 @@ GRAPHS = "cuda-graphs-2025.5.2"
 CPU = "cpu-nvtx-2023.4"
 
 
-def trace(read: Reader, database: str) -> ks.Trace:
+def trace(database: str) -> ks.Trace:
     return read(need(TRACES / f"{database}.sqlite"))
 
 
-def test_ids_repeat_across_processes(read: Reader) -> None:
-    read_trace = trace(read, H100)
+def test_ids_repeat_across_processes() -> None:
+    read_trace = trace(H100)
     calls = read_trace.launches.select(call="row", call_pid="pid", correlation="correlation")
     assert not calls.select("call_pid", "correlation").is_duplicated().any()
     by_id_alone = read_trace.gpu_ops.join(calls, on="correlation")
@@ -44,8 +42,8 @@ def test_ids_repeat_across_processes(read: Reader) -> None:
     assert links == {"nvtx_range": 1632, "no_launch": 1810}
 
 
-def test_graphs_are_gpu_work(read: Reader) -> None:
-    read_trace = trace(read, GRAPHS)
+def test_graphs_are_gpu_work() -> None:
+    read_trace = trace(GRAPHS)
     graphs = read_trace.gpu_ops.filter(pl.col("kind") == "graph")
     assert (graphs.height, graphs["dur_ns"].sum()) == (2, 3104)
     launches = graphs.join(read_trace.launches, left_on="launch_row", right_on="row", suffix="_call")
@@ -53,8 +51,8 @@ def test_graphs_are_gpu_work(read: Reader) -> None:
     assert read_trace.steps["kernel_ns"].sum() >= 3104
 
 
-def test_a_recording_of_the_cpu(read: Reader) -> None:
-    read_trace = trace(read, CPU)
+def test_a_recording_of_the_cpu() -> None:
+    read_trace = trace(CPU)
     ranges = read_trace.ranges
     crossing = ranges.filter(pl.col("end_tid").is_not_null())
     assert crossing["kind"].to_list() == ["start_end"]
@@ -312,7 +310,7 @@ NOT_RECORDED = {
 
 
 @pytest.mark.parametrize(("path", "database", "report"), cases())
-def test_report(read: Reader, path: Path, database: Path, report: str) -> None:
+def test_report(path: Path, database: Path, report: str) -> None:
     case = case_of(path)
     expected, found = text_of(path).rstrip("\n"), ours(database, report)
     whole = read(database)

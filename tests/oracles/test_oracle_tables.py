@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from traces import ORACLES, SHARED, VALID, files
+from traces import ORACLES, SHARED, VALID, files, read
 
 import kernelscope as ks
 import slow_reader
@@ -77,14 +76,12 @@ def test_ranges_do_what_their_names_say(path: Path) -> None:
         assert activity == ("step" if name in steps else by_name), name
 
 
-Read = Callable[[Path], Any]
-
 FOUND = {"external_id", "containment", "gpu_external_id"}
 REASONS = {"no_op", "no_launch", "no_correlation"}
 
 
 @pytest.mark.parametrize("path", VALID)
-def test_nothing_is_lost(read: Read, path: Path) -> None:
+def test_nothing_is_lost(path: Path) -> None:
     trace = read(path)
     assert trace.meta.seen == trace.meta.kept > 0
     assert trace.meta.dropped == 0
@@ -125,7 +122,7 @@ def test_a_broken_value_costs_nothing_else(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", VALID)
-def test_every_kernel_has_an_op_or_a_reason(read: Read, path: Path) -> None:
+def test_every_kernel_has_an_op_or_a_reason(path: Path) -> None:
     trace = read(path)
     work = trace.gpu_ops.with_columns(pl.col("link").cast(pl.String))
     linked = pl.col("op_row").is_not_null()
@@ -136,7 +133,7 @@ def test_every_kernel_has_an_op_or_a_reason(read: Read, path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", VALID)
-def test_kernel_time_is_the_same_over_ops_and_over_kernels(read: Read, path: Path) -> None:
+def test_kernel_time_is_the_same_over_ops_and_over_kernels(path: Path) -> None:
     trace = read(path)
     total = int(trace.gpu_ops["dur_ns"].sum())
     unlinked = int(trace.gpu_ops.filter(pl.col("op_row").is_null())["dur_ns"].sum())
@@ -151,14 +148,14 @@ def test_kernel_time_is_the_same_over_ops_and_over_kernels(read: Read, path: Pat
 
 
 @pytest.mark.parametrize("path", VALID)
-def test_step_parts_sum_to_the_step(read: Read, path: Path) -> None:
+def test_step_parts_sum_to_the_step(path: Path) -> None:
     table = analysis.step_breakdown(read(path), include_partial=True)
     assert table.select(pl.sum_horizontal(analysis.CATEGORIES) == pl.col("total_ns")).to_series().all()
     assert table.select(pl.min_horizontal(analysis.CATEGORIES) >= 0).to_series().all()
 
 
 @pytest.mark.parametrize("path", VALID)
-def test_device_totals_of_roots_sum_to_the_linked_time(read: Read, path: Path) -> None:
+def test_device_totals_of_roots_sum_to_the_linked_time(path: Path) -> None:
     trace = read(path)
     calls = analysis.ops(trace)
     linked = int(trace.gpu_ops.filter(pl.col("op_row").is_not_null())["dur_ns"].sum())

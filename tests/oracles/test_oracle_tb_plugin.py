@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +11,27 @@ import polars as pl
 import pytest
 import tb_compare as tb
 from tb_compare import module_statistics
-from traces import ORACLES, TRACES, VALID, files, need
+from traces import ORACLES, TRACES, VALID, files, load_json, need, read
 
 from kernelscope import analysis
 from kernelscope.analysis.gpu.timeline import sm_segments
 from kernelscope.analysis.ops.table import eligible_share
 
-Read = Callable[[Path], Any]
-Load = Callable[[Path], Any]
-
 PLUGIN = ORACLES / "tb-plugin"
 RESNET = TRACES / "resnet50-v100-2021.json.gz"
 
 
-def oracle(load: Load, name: str) -> Any:
-    return load(need(PLUGIN / f"workers0.span1.{name}"))
+def oracle(name: str) -> Any:
+    return load_json(need(PLUGIN / f"workers0.span1.{name}"))
 
 
-def expected_of(load: Load, path: Path) -> Any:
+def expected_of(path: Path) -> Any:
     """The plugin's answers for a trace of its own tests."""
-    return load(path.with_name(path.name.replace(".trace.", ".expected.")))
+    return load_json(path.with_name(path.name.replace(".trace.", ".expected.")))
 
 
-def test_resnet50_step_breakdown(read: Read, load_json: Load) -> None:
-    expected = oracle(load_json, "step_breakdown.json")
+def test_resnet50_step_breakdown() -> None:
+    expected = oracle("step_breakdown.json")
     actual = tb.steps(read(need(RESNET)))
     assert tb.differences(actual, expected["steps_raw"]) == []
     averages = {key: sum(step[key] for step in actual) / len(actual) for key in expected["avg_raw"]}
@@ -43,22 +39,22 @@ def test_resnet50_step_breakdown(read: Read, load_json: Load) -> None:
 
 
 @pytest.mark.parametrize("by_input", [False, True], ids=["name", "name-and-shape"])
-def test_resnet50_operators(read: Read, load_json: Load, by_input: bool) -> None:
-    rows = oracle(load_json, "operator_table.json.gz")["raw_by_name_input" if by_input else "raw_by_name"]
+def test_resnet50_operators(by_input: bool) -> None:
+    rows = oracle("operator_table.json.gz")["raw_by_name_input" if by_input else "raw_by_name"]
     expected = tb.expected_operators(rows, by_input=by_input)
     assert len(expected) == len(rows) > 70
     assert tb.differences(tb.operators(read(need(RESNET)), by_input=by_input), expected) == []
 
 
-def test_resnet50_kernels(read: Read, load_json: Load) -> None:
-    rows = oracle(load_json, "kernel_table.json.gz")["raw_by_name"]
+def test_resnet50_kernels() -> None:
+    rows = oracle("kernel_table.json.gz")["raw_by_name"]
     expected = {row.pop("name"): row for row in rows}
     assert len(expected) == 67
     assert tb.differences(tb.kernels(read(need(RESNET))), expected) == []
 
 
-def test_resnet50_kernels_by_launch(read: Read, load_json: Load) -> None:
-    expected = tb.expected_by_launch(oracle(load_json, "kernel_table.json.gz")["raw_by_properties_and_op"])
+def test_resnet50_kernels_by_launch() -> None:
+    expected = tb.expected_by_launch(oracle("kernel_table.json.gz")["raw_by_properties_and_op"])
     assert len(expected) == 226
     actual = tb.kernels_by_launch(read(need(RESNET)))
     # A mean weighted by duration over calls that all lasted 0 us is 0 to the plugin, although each
@@ -72,8 +68,8 @@ def test_resnet50_kernels_by_launch(read: Read, load_json: Load) -> None:
     assert tb.differences(actual, expected) == []
 
 
-def test_resnet50_gpu_summary(read: Read, load_json: Load) -> None:
-    raw = oracle(load_json, "gpu_metrics.json")["raw"]["0"]
+def test_resnet50_gpu_summary() -> None:
+    raw = oracle("gpu_metrics.json")["raw"]["0"]
     keys = {
         "util": "gpu_utilization",
         "sm_eff": "sm_efficiency",
@@ -123,8 +119,8 @@ def orphans(events: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("path", files(PLUGIN / "unit", "*.trace.json"))
-def test_unit_trace(read: Read, load_json: Load, path: Path) -> None:
-    expected = expected_of(load_json, path)
+def test_unit_trace(path: Path) -> None:
+    expected = expected_of(path)
     trace = read(path)
     found = tb.differences(tb.steps(trace), expected["steps"], "steps")
     for key, by_input in (("ops_by_name", False), ("ops_by_name_input", True)):
@@ -154,8 +150,8 @@ MEASURES = {
 }
 
 
-def test_pies_of_operators(read: Read, load_json: Load) -> None:
-    expected = oracle(load_json, "operator_pie.json")["by_name"]
+def test_pies_of_operators() -> None:
+    expected = oracle("operator_pie.json")["by_name"]
     shares = analysis.op_shares(read(need(RESNET)))
     for theirs, ours in MEASURES.items():
         rows = shares.filter(measure=ours)
@@ -169,8 +165,8 @@ def test_pies_of_operators(read: Read, load_json: Load) -> None:
 
 
 @pytest.mark.parametrize("by_input", [False, True], ids=["name", "name-and-shape"])
-def test_operators_by_call_stack(read: Read, load_json: Load, by_input: bool) -> None:
-    stated = oracle(load_json, "operator_stack.json.gz")
+def test_operators_by_call_stack(by_input: bool) -> None:
+    stated = oracle("operator_stack.json.gz")
     expected = stated["by_name_input" if by_input else "by_name"]
     by = ("name", *(("input_dims",) if by_input else ()), "call_stack")
     # The plugin leaves out rows without a stack.
@@ -204,7 +200,7 @@ def test_operators_by_call_stack(read: Read, load_json: Load, by_input: bool) ->
     assert actual == wanted
 
 
-def test_gpu_work_below_operators_sums_to_their_device_time(read: Read) -> None:
+def test_gpu_work_below_operators_sums_to_their_device_time() -> None:
     trace = read(need(RESNET))
     below = analysis.op_kernels(trace).group_by(name="op").agg(pl.col("total_ns", "self_ns").sum())
     operators = analysis.op_table(trace, annotations=True).filter(pl.col("device_total_ns") > 0)
@@ -214,12 +210,12 @@ def test_gpu_work_below_operators_sums_to_their_device_time(read: Read) -> None:
     assert joined["self_ns"].to_list() == joined["device_self_ns"].to_list()
 
 
-def test_launch_sizes_of_kernels(read: Read, load_json: Load) -> None:
-    rows = oracle(load_json, "kernel_table.json.gz")["raw_by_properties_and_op"]
+def test_launch_sizes_of_kernels() -> None:
+    rows = oracle("kernel_table.json.gz")["raw_by_properties_and_op"]
     assert tb.eligible_launches(read(need(RESNET))) == tb.expected_eligible(rows)
 
 
-def test_occupancy_by_limits_is_what_the_recorder_says(read: Read) -> None:
+def test_occupancy_by_limits_is_what_the_recorder_says() -> None:
     # Of a launch that fills the GPU, the achieved occupancy is the theoretical one, in whole percent.
     table = analysis.kernels_by_launch(read(need(RESNET))).filter(pl.col("waves") >= 1)
     assert table.height > 100
@@ -227,7 +223,7 @@ def test_occupancy_by_limits_is_what_the_recorder_says(read: Read) -> None:
     assert off.max() <= 0.5
 
 
-def test_share_of_kernel_time_in_eligible_operators(read: Read) -> None:
+def test_share_of_kernel_time_in_eligible_operators() -> None:
     # "Kernels with 68% time are launched by Tensor Cores eligible operators", and 67.6 % before rounding.
     assert eligible_share(read(need(RESNET))) == pytest.approx(0.6761950325595234, rel=1e-12)
     overview = analysis.overview(read(RESNET)).row(0, named=True)
@@ -236,8 +232,8 @@ def test_share_of_kernel_time_in_eligible_operators(read: Read) -> None:
 
 
 @pytest.mark.parametrize("path", files(PLUGIN / "unit", "*.trace.json"))
-def test_tensor_cores_of_unit_traces(read: Read, load_json: Load, path: Path) -> None:
-    expected = expected_of(load_json, path)
+def test_tensor_cores_of_unit_traces(path: Path) -> None:
+    expected = expected_of(path)
     trace = read(path)
     # What cannot be said is 0 to the plugin.
     assert (eligible_share(trace) or 0.0) == pytest.approx(expected["tc_eligible_ops_kernel_ratio"], rel=1e-9)
@@ -271,7 +267,7 @@ def by_instance(trace: Any) -> dict[str, dict[str, int]]:
         ("eager-b200-rank0of8", 401),
     ],
 )
-def test_figures_are_those_of_the_plugin(read: Read, load_json: Load, name: str, modules: int) -> None:
+def test_figures_are_those_of_the_plugin(name: str, modules: int) -> None:
     path = need(TRACES / f"{name}.json.gz")
     expected = module_statistics(load_json(path))
     assert len(expected) == modules
@@ -279,7 +275,7 @@ def test_figures_are_those_of_the_plugin(read: Read, load_json: Load, name: str,
     assert actual == expected
 
 
-def test_hierarchy_of_the_unit_case(read: Read) -> None:
+def test_hierarchy_of_the_unit_case() -> None:
     trace = read(need(ORACLES / "tb-plugin/unit/test_build_module_hierarchy.0.trace.json"))
     table = analysis.module_table(trace)
     # The plugin's own test expects two roots, one with a child that is called three times as it is.
@@ -295,7 +291,7 @@ def test_hierarchy_of_the_unit_case(read: Read) -> None:
     assert {column: table[column].to_list() for column in expected} == expected
 
 
-def test_modules_that_operators_call_are_not_their_callers_own(read: Read, load_json: Load) -> None:
+def test_modules_that_operators_call_are_not_their_callers_own() -> None:
     path = need(TRACES / "sglang-qwen3-8b-mi300.json.gz")
     expected, actual = module_statistics(load_json(path)), by_instance(read(path))
     different = {name for name in expected if actual[name] != expected[name]}
@@ -333,9 +329,9 @@ def figures(trace: Any) -> dict[str, dict[str, list[int]]]:
     return dict(found)
 
 
-def test_memory_of_resnet50_operators(read: Read, load_json: Load) -> None:
+def test_memory_of_resnet50_operators() -> None:
     # The plugin shows kilobytes with two digits; calls and counts are whole.
-    stated = oracle(load_json, "memory.json")["stats_KB"]["rows"]
+    stated = oracle("memory.json")["stats_KB"]["rows"]
     expected = {device: {row[0]: row[1:] for row in rows} for device, rows in stated.items()}
     assert {device: len(rows) for device, rows in expected.items()} == {"CPU": 12, "GPU0": 44}
     actual = figures(read(need(RESNET)))
@@ -358,7 +354,7 @@ def in_kib(size: int) -> float:
     return round(kib, digits)
 
 
-def test_unit_case(read: Read, load_json: Load) -> None:
+def test_unit_case() -> None:
     expected = load_json(need(PLUGIN / "unit/test_memory_view.0.expected.json"))["memory_stats_bytes"]
     actual = figures(read(PLUGIN / "unit/test_memory_view.0.trace.json"))
     # The oracle writes own figures first and calls last.
@@ -398,14 +394,14 @@ def pairs_of_the_plugin(document: Any) -> list[tuple[Any, ...]]:
     ],
     ids=lambda path: path.name.split(".")[0],
 )
-def test_pairing(read: Read, load_json: Load, path: Path) -> None:
+def test_pairing(path: Path) -> None:
     expected = pairs_of_the_plugin(load_json(need(path)))
     table = analysis.memory_allocations(read(path), pairing="address")
     actual = table.select("address", "bytes", "alloc_ns", "free_ns").rows()
     assert sorted(actual, key=str) == sorted(expected, key=str)
 
 
-def test_qwen_events_and_peak(read: Read) -> None:
+def test_qwen_events_and_peak() -> None:
     trace = read(need(TRACES / "qwen1.5-0.5b-h100.json.gz"))
     events = analysis.memory_allocations(trace).group_by("device").len().sort("device")
     assert events.rows() == [("CPU", 100), ("GPU0", 1125)]
@@ -417,7 +413,7 @@ def test_qwen_events_and_peak(read: Read) -> None:
     assert of_gpu.filter("is_older")["bytes"].item() == 984_742_400
 
 
-def test_curves_are_what_the_allocator_says(read: Read, load_json: Load) -> None:
+def test_curves_are_what_the_allocator_says() -> None:
     path = need(PLUGIN / "unit/test_memory_curve_step_plot.0.trace.json")
     records = [event for event in load_json(path)["traceEvents"] if event["name"] == "[memory]"]
     curve = analysis.memory_timeline(read(path))
@@ -443,8 +439,8 @@ def same(actual: list[tuple[float, ...]], expected: list[Any]) -> bool:
     return [value for row in actual for value in row] == pytest.approx(flat, rel=1e-9, abs=1e-9)
 
 
-def test_counters_of_resnet50(read: Read, load_json: Load) -> None:
-    expected = oracle(load_json, "gpu_metrics.json")["raw"]["0"]
+def test_counters_of_resnet50() -> None:
+    expected = oracle("gpu_metrics.json")["raw"]["0"]
     trace = read(need(RESNET))
     assert same(buckets(trace, 0), expected["util_buckets"])
     timeline = analysis.gpu_timeline(trace)
@@ -457,8 +453,8 @@ def test_counters_of_resnet50(read: Read, load_json: Load) -> None:
 
 
 @pytest.mark.parametrize("path", files(PLUGIN / "unit", "*.trace.json"))
-def test_counters_of_unit_trace(read: Read, load_json: Load, path: Path) -> None:
-    expected = expected_of(load_json, path)["gpu"] or {}
+def test_counters_of_unit_trace(path: Path) -> None:
+    expected = expected_of(path)["gpu"] or {}
     trace = read(path)
     devices = analysis.gpu_timeline(trace)["device"].unique().to_list()
     assert sorted(map(str, devices)) == sorted(expected)
@@ -511,15 +507,15 @@ def ours(trace: Any) -> dict[str, str | None]:
     return found
 
 
-def test_advice_of_resnet50(read: Read, load_json: Load) -> None:
-    expected = stated(oracle(load_json, "recommendations.json")["list"])
+def test_advice_of_resnet50() -> None:
+    expected = stated(oracle("recommendations.json")["list"])
     assert expected == {"data_loading": "33.4", "mixed_precision": "68"}
     assert ours(read(need(RESNET))) == expected
 
 
 @pytest.mark.parametrize("path", files(PLUGIN / "unit", "*.trace.json"))
-def test_advice_of_unit_trace(read: Read, load_json: Load, path: Path) -> None:
-    oracle = expected_of(load_json, path)
+def test_advice_of_unit_trace(path: Path) -> None:
+    oracle = expected_of(path)
     expected, actual = stated(oracle["recommendations"] or []), ours(read(path))
     mean = oracle["avg"]
     if "communication" in actual and "communication" not in expected:
@@ -536,7 +532,7 @@ OF_NVIDIA = {"mixed_precision", "off_tensor_cores", "ddp_backend"}
 
 
 @pytest.mark.parametrize("path", VALID)
-def test_advice_on_real_traces(read: Read, path: Path) -> None:
+def test_advice_on_real_traces(path: Path) -> None:
     trace = read(path)
     table = analysis.recommendations(trace)
     makes = trace.devices["name"].cast(pl.String).drop_nulls()
@@ -551,7 +547,7 @@ def test_advice_on_real_traces(read: Read, path: Path) -> None:
         assert above != (row["id"] in {"low_utilisation", "exposed_communication"})
 
 
-def test_the_plugins_advice_for_amd_is_not_given(read: Read) -> None:
+def test_the_plugins_advice_for_amd_is_not_given() -> None:
     # To the plugin no kernel of AMD's uses matrix cores, so that it advises mixed precision to a bf16 model.
     trace = read(need(TRACES / "sglang-qwen3-8b-mi300.json.gz"))
     assert "Cijk_" in " ".join(trace.gpu_ops["name"].cast(pl.String).drop_nulls())

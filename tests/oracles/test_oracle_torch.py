@@ -6,13 +6,12 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from traces import ORACLES, SHARED, VALID, files, need
+from traces import ORACLES, SHARED, VALID, files, load_json, need, read
 
 import kernelscope as ks
 from kernelscope import compat
@@ -21,9 +20,6 @@ from kernelscope.compat import pyprof
 from kernelscope.report.added_events import CATEGORY
 from kernelscope.report.conversion import convert
 from round_trips import differences
-
-Read = Callable[[Path], Any]
-Load = Callable[[Path], Any]
 
 TIMES = {"cpu_time_total": "cpu_total_ns", "self_cpu_time_total": "cpu_self_ns"}
 MEMORY = {"cpu_memory_usage": "cpu_memory_bytes", "self_cpu_memory_usage": "cpu_self_memory_bytes"}
@@ -62,7 +58,7 @@ def actual_rows(trace: Any, *, by_shape: bool) -> Counter[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("by_shape", [False, True], ids=["name", "name-and-shape"])
 @pytest.mark.parametrize("path", ORACLE_FILES)
-def test_key_averages(read: Read, load_json: Load, path: Path, by_shape: bool) -> None:
+def test_key_averages(path: Path, by_shape: bool) -> None:
     trace = read(path.with_name(path.name.replace(".oracle", "")))
     rows = load_json(path)["by_shape" if by_shape else "key_averages"]
     memory = trace.memory.height > 0
@@ -75,7 +71,7 @@ def test_key_averages(read: Read, load_json: Load, path: Path, by_shape: bool) -
 
 
 @pytest.mark.parametrize("path", ORACLE_FILES)
-def test_key_averages_by_stack(read: Read, load_json: Load, path: Path) -> None:
+def test_key_averages_by_stack(path: Path) -> None:
     """The profiles were not verbose, so torch has no stack in any row, and rows as without stacks."""
     trace = read(path.with_name(path.name.replace(".oracle", "")))
     expected = Counter(
@@ -90,7 +86,7 @@ def test_key_averages_by_stack(read: Read, load_json: Load, path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ORACLE_FILES)
-def test_order_of_rows(read: Read, load_json: Load, path: Path) -> None:
+def test_order_of_rows(path: Path) -> None:
     trace = read(path.with_name(path.name.replace(".oracle", "")))
     rows = load_json(path)["key_averages"]
     assert compat.torch_profiler.key_averages(trace)["name"].to_list() == [row["key"] for row in rows]
@@ -205,7 +201,7 @@ def test_a_database_without_ranges_is_read() -> None:
 
 
 @pytest.mark.parametrize("path", [*VALID, *files(ORACLES / "torch-cpu" / "invalid", "*.json*")])
-def test_round_trip(read: Read, path: Path, tmp_path: Path) -> None:
+def test_round_trip(path: Path, tmp_path: Path) -> None:
     trace = read(path)
     out = tmp_path / "perfetto.json"
     convert(trace, "perfetto", out)

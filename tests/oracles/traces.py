@@ -1,13 +1,18 @@
-"""Where the real traces and the other tools' answers are."""
+"""Where the real traces and the other tools' answers are, and how they are read."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import io
+import json
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import kernelscope as ks
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 TRACES = SHARED / "traces" / "kineto"
@@ -28,6 +33,18 @@ def need(path: Path) -> Path:
     if not path.exists():
         pytest.skip(NO_SHARED)
     return path
+
+
+# Several tests in a row look at one trace.
+@lru_cache(maxsize=4)
+def read(path: Path) -> ks.Trace:
+    """A trace, whose frames are shared by the tests that read it."""
+    return ks.read(path)
+
+
+def load_json(path: Path) -> Any:
+    """A JSON file, plain or gzip."""
+    return json.loads(text_of(path))
 
 
 def text_of(path: Path) -> str:

@@ -52,7 +52,7 @@ class Layout:
 
     def _padded(self, column: Column, text: str, *, is_header: bool) -> str:
         width = column.width or self._flexible
-        if column.is_number and not is_header:
+        if column.type == pl.Int64 and not is_header:
             return f"{text.partition('.')[0]:>{width}} "
         return f"{text[:width]:{width}} "
 

@@ -26,9 +26,8 @@ def hta_events(trace: Trace, *, rounded: bool) -> pl.DataFrame:
     """The events that HolisticTraceAnalysis keeps of one rank.
 
     It reads times as float64 microseconds, which holds epoch time to a quarter of one, and rounds starts up
-    and ends down where any time is fractional: an event loses up to two microseconds, and may come to last
-    -1. With two or more profiler steps it leaves out the last, and GPU work that remaining calls did not
-    launch.
+    and ends down where any time is fractional: an event loses up to two microseconds, and may last -1.
+    With two or more profiler steps it leaves out the last, and GPU work that remaining calls did not launch.
 
     Columns: ``row``, ``ts`` (from the first event of the trace), ``dur``, ``end`` (of the same origin),
         ``stream`` (-1 for the host), ``correlation`` (-1 for none), ``partner`` (``row`` of the launch or of

@@ -14,7 +14,7 @@ _APPENDED = {"sequence": "seq", "op_id": "op_id", "sizes": "sizes", "inputs": "i
 
 
 def text_keys(trace: Trace, ranges: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-    """Adds ``inputs`` if any text has such a part, and names the columns that tell texts apart.
+    """Adds ``inputs`` if any text has such a part, and names the columns in which texts differ.
 
     Two ranges have one text if they agree in these, which are much smaller than the text.
     """
@@ -75,7 +75,7 @@ def kernel_name_columns(question: Question) -> tuple[str, ...]:
 
 
 def with_range_keys(trace: Trace, frame: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-    """Adds the columns that tell the texts of innermost ranges apart, instead of the texts."""
+    """Adds the columns in which the texts of innermost ranges differ, instead of the texts."""
     ranges, keys = text_keys(trace, trace.ranges.select("row", *TEXT_COLUMNS))
     at = positions(ranges["row"], frame["range_row"])
     columns = ranges[at].select(pl.col(key).alias(_PREFIX + key) for key in keys if key != "domain")

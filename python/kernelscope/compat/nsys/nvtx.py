@@ -128,7 +128,7 @@ def _push_pop_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
 
 
 def _projected(trace: Trace) -> tuple[pl.DataFrame, list[str]]:
-    """Every range with GPU work, and the columns that tell their texts apart."""
+    """Every range with GPU work, and the columns in which their texts differ."""
     return text_keys(trace, project(trace, host_ranges(trace, *TEXT_COLUMNS)))
 
 

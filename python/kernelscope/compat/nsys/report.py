@@ -100,7 +100,7 @@ class Report:
     def parts(self, trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
         """The report in one or more frames, of which the first may be empty."""
         made = self.build(trace, question)
-        # What is made part by part lets go of the trace as it goes.
+        # A report that is made part by part frees the trace before it is complete.
         del trace
         yield from (made,) if isinstance(made, pl.DataFrame) else made
 
@@ -210,7 +210,7 @@ def share(column: str) -> pl.Expr:
 def in_order(frame: pl.DataFrame, *keys: str, ascending: Sequence[str] = ()) -> pl.DataFrame:
     """Sorted by ``keys``, greatest first, then by ``ascending``, nulls first; text by its characters.
 
-    Together the columns tell every row from the others: the sort is not stable, which would cost
+    No two rows agree in all of these columns: the sort is not stable, which would cost
     several times as much.
     """
     texts = [
@@ -225,7 +225,7 @@ def in_order(frame: pl.DataFrame, *keys: str, ascending: Sequence[str] = ()) -> 
 def ordered_parts(column: pl.Series, *, descending: bool = False) -> Iterator[pl.Series]:
     """Positions of all rows in order of ``column``, part by part; equal values stay together.
 
-    A sort of all rows holds several times their keys. Here a sample tells where parts end, and each is
+    A sort of all rows holds several times their keys. Here a sample says where parts end, and each is
     found and sorted by itself. Equal values are in order of their positions; the column has no nulls.
     """
     # Each part looks at all rows once, so there are not arbitrarily many.

@@ -362,7 +362,7 @@ class _State(NamedTuple):
 
 
 class CompatNumbering:
-    """Tells the operators of kernels apart as PyProf does: by their numbers, in the order of the file.
+    """Numbers the kernels of each operator as PyProf does: by sequence numbers, in the order of the file.
 
     The state is one for the whole file, which mixes up the numbers of processes and threads.
     """
@@ -398,7 +398,7 @@ def _split(numbers: list[int], current: int, sub: int) -> Place:
 
 
 class Numbering:
-    """Tells the operators of kernels apart by the ranges that they lie in, thread by thread."""
+    """Numbers the kernels of each operator by the ranges that they lie in, thread by thread."""
 
     def __init__(self) -> None:
         self._last: dict[Hashable, tuple[int | None, int]] = {}

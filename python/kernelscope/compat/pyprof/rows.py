@@ -15,41 +15,42 @@ from kernelscope.trace import Trace
 
 
 class Column(NamedTuple):
-    """A column: the name to ask for it by, its header, whether it is a number, and its width in characters.
+    """A column: the name to ask for it by, its header, its type, and its width in characters.
 
     Kernel and parameters have no width of their own: they share what the others leave.
     """
 
     name: str
     header: str
-    is_number: bool
+    type: PolarsDataType
     width: int
     doc: str
 
 
+_NUMBERS, _TEXTS = pl.List(pl.Int64), pl.List(pl.String)
 COLUMNS: dict[str, Column] = {
     column.name: column
     for column in (
-        Column("idx", "Idx", True, 7, "number of the kernel, from 1"),
-        Column("seq", "SeqId", False, 7, "autograd's sequence number"),
-        Column("altseq", "AltSeqId", False, 7, "further sequence numbers of the ranges around the launch"),
-        Column("tid", "TId", True, 12, "thread that launched"),
-        Column("layer", "Layer", False, 10, "ranges named layer:..., outermost first"),
-        Column("trace", "Trace", False, 25, "call stack, outermost first"),
-        Column("dir", "Direction", False, 5, "fprop or bprop"),
-        Column("sub", "Sub", True, 3, "place among the kernels of its operator, from 0"),
-        Column("mod", "Module", False, 15, "module of the function"),
-        Column("op", "Op", False, 15, "function or operator"),
-        Column("kernel", "Kernel", False, 0, "short name of the kernel"),
-        Column("params", "Params", False, 0, "sizes and types of the inputs"),
-        Column("sil", "Sil(ns)", True, 10, "time on the GPU, ns"),
-        Column("tc", "TC", False, 2, "tensor cores: 1 used, 0 not used, - not applicable, na unknown"),
-        Column("device", "Device", True, 3, "GPU"),
-        Column("stream", "Stream", True, 3, "stream"),
-        Column("grid", "Grid", False, 12, "launch grid"),
-        Column("block", "Block", False, 12, "thread block"),
-        Column("flops", "FLOPs", True, 12, "floating-point operations, a multiply-add as two"),
-        Column("bytes", "Bytes", True, 12, "bytes read and written"),
+        Column("idx", "Idx", pl.Int64, 7, "number of the kernel, from 1"),
+        Column("seq", "SeqId", _NUMBERS, 7, "autograd's sequence number"),
+        Column("altseq", "AltSeqId", _NUMBERS, 7, "further sequence numbers of the ranges around the launch"),
+        Column("tid", "TId", pl.Int64, 12, "thread that launched"),
+        Column("layer", "Layer", _TEXTS, 10, "ranges named layer:..., outermost first"),
+        Column("trace", "Trace", _TEXTS, 25, "call stack, outermost first"),
+        Column("dir", "Direction", pl.String, 5, "fprop or bprop"),
+        Column("sub", "Sub", pl.Int64, 3, "place among the kernels of its operator, from 0"),
+        Column("mod", "Module", pl.String, 15, "module of the function"),
+        Column("op", "Op", pl.String, 15, "function or operator"),
+        Column("kernel", "Kernel", pl.String, 0, "short name of the kernel"),
+        Column("params", "Params", pl.String, 0, "sizes and types of the inputs"),
+        Column("sil", "Sil(ns)", pl.Int64, 10, "time on the GPU, ns"),
+        Column("tc", "TC", pl.String, 2, "tensor cores: 1 used, 0 not used, - not applicable, na unknown"),
+        Column("device", "Device", pl.Int64, 3, "GPU"),
+        Column("stream", "Stream", pl.Int64, 3, "stream"),
+        Column("grid", "Grid", _NUMBERS, 12, "launch grid"),
+        Column("block", "Block", _NUMBERS, 12, "thread block"),
+        Column("flops", "FLOPs", pl.Int64, 12, "floating-point operations, a multiply-add as two"),
+        Column("bytes", "Bytes", pl.Int64, 12, "bytes read and written"),
     )
 }
 """The columns in the order in which PyProf documents them, by name."""
@@ -215,13 +216,7 @@ def _row(index: int, record: KernelRecord, counts: Counts) -> Row:
     )
 
 
-_TYPES: dict[str, PolarsDataType] = {
-    **dict.fromkeys(("idx", "tid", "sub", "sil", "device", "stream"), pl.Int64),
-    **dict.fromkeys(("seq", "altseq", "grid", "block"), pl.List(pl.Int64)),
-    **dict.fromkeys(("layer", "trace"), pl.List(pl.String)),
-    **dict.fromkeys(("dir", "mod", "op", "kernel", "params", "tc", "long_name"), pl.String),
-    **dict.fromkeys(("flops", "bytes"), pl.Int64),
-}
+_TYPES = {**{name: column.type for name, column in COLUMNS.items()}, "long_name": pl.String}
 # A compute capability from which on a kernel's name does not settle whether it uses tensor cores.
 _RECENT = 9
 
