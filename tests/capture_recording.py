@@ -45,18 +45,10 @@ class Recorder:
             if marker is None:
                 continue
             tensors = [arg for arg in marker.args if arg["type"] == "tensor"]
+            shapes, dtypes = ([arg[key] for arg in tensors] for key in ("shape", "dtype"))
             said = ast.literal_eval(text)
-            found.append(
-                (
-                    *(
-                        marker.mod,
-                        marker.op,
-                        [arg["shape"] for arg in tensors],
-                        [arg["dtype"] for arg in tensors],
-                    ),
-                    *(said.get("module"), said["trace"][-1] if "trace" in said else None),
-                )
-            )
+            where = said.get("module"), said["trace"][-1] if "trace" in said else None
+            found.append((marker.mod, marker.op, shapes, dtypes, *where))
         return found
 
     def ops(self) -> list[str]:

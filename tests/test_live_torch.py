@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import importlib.util
 import inspect
 import json
 import re
-import shutil
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,12 +25,16 @@ from torch.autograd import DeviceType
 from torch.autograd.profiler_util import EventList, FunctionEvent
 from torch.profiler import ProfilerActivity, profile, record_function
 
-Table = dict[str, tuple[int, int]]
+
+class Recorded(NamedTuple):
+    profiler: Any
+    path: Path
+    trace: ks.Trace
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
-    """Three training steps on the CPU: the profiler, and the trace it exported."""
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """Three training steps on the CPU."""
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
     batch = torch.randn(32, 8)
     path = tmp_path_factory.mktemp("torch") / "cpu.pt.trace.json"
@@ -46,37 +50,21 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
                 loss = model(batch).sum()
             loss.backward()
             profiler.step()
-    return profiler, path
+    return Recorded(profiler, path, ks.read(path, strict=True))
 
 
-def _torch_says(profiler: Any) -> Table:
-    """Calls and total microseconds by name, as the profiler counts them."""
-    return {row.key: (row.count, round(row.cpu_time_total)) for row in profiler.key_averages()}
-
-
-def _we_say(path: Path) -> Table:
-    rows = ks.compat.torch_profiler.key_averages(ks.read(path)).filter(pl.col("device") == "cpu")
-    return {row["name"]: (row["count"], round(row["cpu_total_ns"] / 1000)) for row in rows.to_dicts()}
-
-
-def test_names_and_counts(recorded: tuple[Any, Path]) -> None:
-    profiler, path = recorded
-    torch_says, we_say = _torch_says(profiler), _we_say(path)
-    assert {name: row[0] for name, row in we_say.items()} == {
-        name: row[0] for name, row in torch_says.items()
-    }
-
-
-def test_times(recorded: tuple[Any, Path]) -> None:
-    profiler, path = recorded
-    torch_says, we_say = _torch_says(profiler), _we_say(path)
-    for name, (count, total_us) in torch_says.items():
+def test_counts_and_times(recorded: Recorded) -> None:
+    theirs = {row.key: row for row in recorded.profiler.key_averages()}
+    rows = ks.compat.torch_profiler.key_averages(recorded.trace).filter(pl.col("device") == "cpu").to_dicts()
+    assert {row["name"]: row["count"] for row in rows} == {name: row.count for name, row in theirs.items()}
+    for row in rows:
         # The file has ns; the profiler's own table rounds each call to the us.
-        assert we_say[name][1] == pytest.approx(total_us, abs=count + 1), name
+        total_us = round(theirs[row["name"]].cpu_time_total)
+        assert round(row["cpu_total_ns"] / 1000) == pytest.approx(total_us, abs=row["count"] + 1), row["name"]
 
 
-def test_nothing_is_lost_or_repaired(recorded: tuple[Any, Path]) -> None:
-    trace = ks.read(recorded[1], strict=True)
+def test_nothing_is_lost_or_repaired(recorded: Recorded) -> None:
+    trace = recorded.trace
     assert trace.meta.seen == trace.meta.kept > 100
     assert trace.diagnostics.filter(pl.col("severity").cast(pl.String) != "info").is_empty()
     assert trace.meta.flags == {"record_shapes": True, "profile_memory": True}
@@ -84,12 +72,11 @@ def test_nothing_is_lost_or_repaired(recorded: tuple[Any, Path]) -> None:
     assert {"forward", "backward"} <= set(trace.ops["phase"].drop_nulls().cast(pl.String))
 
 
-def test_compressed_is_the_same(recorded: tuple[Any, Path], tmp_path: Path) -> None:
+def test_compressed_is_the_same(recorded: Recorded, tmp_path: Path) -> None:
     packed = tmp_path / "cpu.json.gz"
-    with recorded[1].open("rb") as source, gzip.open(packed, "wb") as target:
-        shutil.copyfileobj(source, target)
-    plain, unpacked = ks.read(recorded[1]), ks.read(packed)
-    for name, frame in plain.tables.items():
+    packed.write_bytes(gzip.compress(recorded.path.read_bytes()))
+    unpacked = ks.read(packed)
+    for name, frame in recorded.trace.tables.items():
         assert unpacked.tables[name].equals(frame), name
 
 
@@ -107,12 +94,6 @@ def test_any_annotation_name(tmp_path: Path, name: str) -> None:
     assert trace.ops.filter(pl.col("category").cast(pl.String) == "user_annotation").height == 1
 
 
-class Recorded(NamedTuple):
-    profiler: Any
-    trace: ks.Trace
-    folder: Path
-
-
 class Block(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +108,7 @@ class Block(torch.nn.Module):
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """Two training steps with shapes, memory, FLOPs and call stacks."""
-    folder = tmp_path_factory.mktemp("torch")
+    path = tmp_path_factory.mktemp("torch") / "cpu.json"
     network = torch.nn.Sequential(Block(), Block())
     optimizer = torch.optim.AdamW(network.parameters())
     batch = torch.randn(64, 16)
@@ -152,18 +133,15 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     ) as profiler:
         for _ in range(2):
             step()
-    profiler.export_chrome_trace(str(folder / "cpu.json"))
-    return Recorded(profiler, ks.read(folder / "cpu.json"), folder)
+    profiler.export_chrome_trace(str(path))
+    return Recorded(profiler, path, ks.read(path))
 
 
 def averages(profiled: Recorded, **options: Any) -> tuple[Any, ks.compat.torch_profiler.KeyAverages]:
     """Torch's rows and ours; newer versions of torch leave Python frames out."""
-    theirs = profiled.profiler.key_averages(**options)
-    has_frames = (
-        "include_python_functions"
-        not in inspect.signature(profiled.profiler.profiler.key_averages).parameters
-    )
-    return theirs, ks.compat.torch_profiler.key_averages(
+    known = inspect.signature(profiled.profiler.profiler.key_averages).parameters
+    has_frames = "include_python_functions" not in known
+    return profiled.profiler.key_averages(**options), ks.compat.torch_profiler.key_averages(
         profiled.trace, include_python_functions=has_frames, **options
     )
 
@@ -196,10 +174,8 @@ def assert_same_text(ours: str, theirs: str) -> None:
 @pytest.mark.parametrize(
     "grouping",
     [
-        {},
-        {"group_by_input_shape": True},
-        {"group_by_stack_n": 4},
-        {"group_by_stack_n": 2, "group_by_input_shape": True},
+        *({}, {"group_by_input_shape": True}),
+        *({"group_by_stack_n": 4}, {"group_by_stack_n": 2, "group_by_input_shape": True}),
     ],
     ids=["plain", "shape", "stack", "stack-and-shape"],
 )
@@ -224,18 +200,15 @@ def test_table(profiled: Recorded, grouping: dict[str, Any], options: dict[str, 
 
 
 @pytest.mark.parametrize(
-    "sort_by", ["cpu_time_total", "self_cpu_time_total", "cpu_time", "self_cpu_memory_usage"]
+    ("sort_by", "column"),
+    [("cpu_time_total", 4), ("self_cpu_time_total", 2), ("cpu_time", 5), ("self_cpu_memory_usage", 7)],
 )
-def test_sorted_table(profiled: Recorded, sort_by: str) -> None:
+def test_sorted_table(profiled: Recorded, sort_by: str, column: int) -> None:
     theirs, ours = averages(profiled)
     mine, other = ours.table(sort_by=sort_by, row_limit=-1), theirs.table(sort_by=sort_by, row_limit=-1)
     # Rows of equal time may stand in another order, for torch's sums are not exact.
-    assert sorted(line.split()[0] for line in mine.splitlines()) == sorted(
-        line.split()[0] for line in other.splitlines()
-    )
-    column = {"cpu_time_total": 4, "self_cpu_time_total": 2, "cpu_time": 5, "self_cpu_memory_usage": 7}[
-        sort_by
-    ]
+    names = [sorted(line.split()[0] for line in text.splitlines()) for text in (mine, other)]
+    assert names[0] == names[1]
     value = [[row[column] for row in cells(text)[3:-2]] for text in (mine, other)]
     for a, b in zip(*value, strict=True):
         assert a == b or is_tie(a, b)
@@ -263,7 +236,7 @@ def test_stacks_of_every_event(profiled: Recorded) -> None:
 
 
 def test_export_stacks(profiled: Recorded) -> None:
-    path = profiled.folder / "stacks.txt"
+    path = profiled.path.with_name("stacks.txt")
     profiled.profiler.export_stacks(str(path), "self_cpu_time_total")
     ours = ks.analysis.folded_stacks(profiled.trace, aggregate=False)
     theirs = [line.rsplit(" ", 1) for line in path.read_text().splitlines()]
@@ -279,16 +252,12 @@ def test_export_stacks(profiled: Recorded) -> None:
 
 def test_stacks_without_a_verbose_profiler_are_put_together(profiled: Recorded) -> None:
     """What the Python frames of a trace tell of a stack is what torch profiled of it."""
-    import dataclasses
-
     trace = profiled.trace
-    quiet = dataclasses.replace(
-        trace,
-        **{
-            name: frame.with_columns(call_stack=pl.lit(None, frame.schema["call_stack"]))
-            for name, frame in (("ops", trace.ops), ("python", trace.python))
-        },
-    )
+    silent = {
+        name: trace.tables[name].with_columns(call_stack=pl.lit(None, trace.ops.schema["call_stack"]))
+        for name in ("ops", "python")
+    }
+    quiet = dataclasses.replace(trace, **silent)
     rebuilt = ks.analysis.folded_stacks(quiet, aggregate=False).rows()
     known = ks.analysis.folded_stacks(trace, aggregate=False).rows()
     assert len(rebuilt) == len(known)
@@ -341,37 +310,24 @@ def torch_events() -> EventList:
     events: list[FunctionEvent] = []
 
     def add(name: str, start: int, dur: int, **options: Any) -> FunctionEvent:
-        event = FunctionEvent(
-            id=len(events),
-            name=name,
-            thread=7,
-            start_us=start,
-            end_us=start + dur,
-            use_device="cuda",
-            input_shapes=[],
-            overload_name="",
-            flops=0,
-            **options,
-        )
-        events.append(event)
-        return event
+        known = {"id": len(events), "name": name, "thread": 7, "use_device": "cuda", "overload_name": ""}
+        known |= {"start_us": start, "end_us": start + dur, "input_shapes": [], "flops": 0}
+        events.append(FunctionEvent(**known, **options))
+        return events[-1]
 
     on_gpu = {"stack": [], "device_type": DeviceType.CUDA}
     for name, start, dur, stack, kernels in OPS:
-        used = {
-            "cpu_memory_usage": memory_during(start, start + dur, 0),
-            "device_memory_usage": memory_during(start, start + dur, 1),
-        }
-        op = add(name, start, dur, stack=list(stack), **used)
+        host, device = (memory_during(start, start + dur, kind) for kind in (0, 1))
+        op = add(name, start, dur, stack=list(stack), cpu_memory_usage=host, device_memory_usage=device)
         for kernel, _, length in kernels:
             op.append_kernel(kernel, 0, length)
     for kernel in (kernel for op in OPS for kernel in op[4]):
         add(*kernel, **on_gpu)
     add(*COPY, **on_gpu)
     add(*IMAGE, is_user_annotation=True, **on_gpu)
-    loose = [(at, size) for at, size, kind in MEMORY if kind == 1 and at >= 300]
-    for at, size in loose:
-        add("[memory]", at, 0, stack=[], device_memory_usage=size)
+    for at, size, kind in MEMORY:
+        if kind == 1 and at >= 300:
+            add("[memory]", at, 0, stack=[], device_memory_usage=size)
     events.sort(key=lambda event: (event.time_range.start, -event.time_range.end))
     made = EventList(events, use_device="cuda", profile_memory=True, with_flops=False)
     made._build_tree()

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from kernelscope.capture.ranges import Ranges, Writer, writer
 from kernelscope.errors import InvalidArgumentError
@@ -16,12 +16,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _Session:
+class _Session(NamedTuple):
     """What is annotated now."""
 
-    def __init__(self, ranges: Ranges, marks: "Marks") -> None:
-        self.ranges = ranges
-        self.marks = marks
+    ranges: Ranges
+    marks: "Marks"
 
 
 class _Current:
@@ -56,8 +55,7 @@ def annotate(
 
     Example: ``with annotate(): loss = model(batch); loss.backward()``
     """
-    from kernelscope.capture.function_mode import FunctionMode
-    from kernelscope.capture.hooks import BackwardHooks, ModuleHooks
+    from kernelscope.capture.hooks import BackwardHooks, FunctionMode, ModuleHooks
     from kernelscope.capture.marks import Marks
 
     if stack < 0:

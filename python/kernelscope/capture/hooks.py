@@ -1,10 +1,16 @@
-"""Ranges around the forward of modules and the nodes of the backward pass, by hooks that torch offers."""
+"""Ranges around every call of torch, the forward of modules and the nodes of the backward pass.
+
+Calls are seen by a torch function mode, the others by hooks that torch offers.
+"""
 
 import importlib
 import threading
 import weakref
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
+from kernelscope.capture.marks import Marks, Names
 from kernelscope.capture.ranges import Ranges
 
 _MARK = "kernelscope"
@@ -12,17 +18,20 @@ _MARK = "kernelscope"
 _MOST_NODES = 64
 
 
-class _Stacks(threading.local):
-    """The modules that each thread is in."""
+# Functions of Python that are a whole layer: what they call gets ranges of its own.
+_LAYERS = frozenset({"multi_head_attention_forward"})
+_BACKWARD = frozenset({"backward", "grad"})
+
+_torch: Any = importlib.import_module("torch")
+_overrides: Any = importlib.import_module("torch.overrides")
+
+
+class _Stack(threading.local):
+    """What each thread is in, the innermost last."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.modules: list[Any] = []
-
-
-def _is_compiling() -> bool:
-    torch: Any = importlib.import_module("torch")
-    return bool(torch.compiler.is_compiling())
+        self.items: list[Any] = []
 
 
 class ModuleHooks:
@@ -43,7 +52,7 @@ class ModuleHooks:
             # Also called when the forward raises.
             module.register_module_forward_hook(self._after, always_call=True),
         ]
-        self._stacks = _Stacks()
+        self._modules = _Stack()
 
     def remove(self) -> None:
         """Takes the hooks away."""
@@ -52,9 +61,9 @@ class ModuleHooks:
 
     def _before(self, module: Any, args: object) -> None:
         del args
-        if _is_compiling():
+        if _torch.compiler.is_compiling():
             return
-        stack = self._stacks.modules
+        stack = self._modules.items
         name = self._name(stack[-1] if stack else None, module)
         stack.append(module)
         self._ranges.path.append(name)
@@ -62,7 +71,7 @@ class ModuleHooks:
 
     def _after(self, module: Any, args: object, result: object) -> None:
         del args, result
-        stack = self._stacks.modules
+        stack = self._modules.items
         # A forward that raised without its hook leaves modules behind.
         while stack and stack[-1] is not module:
             self._ranges.pop(stack.pop())
@@ -84,20 +93,13 @@ class ModuleHooks:
         return type(module).__name__
 
 
-class _OpenNodes(threading.local):
-    """The nodes that each thread is in, each with the pass that it belongs to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.nodes: list[tuple[object, int]] = []
-
-
 class BackwardHooks:
     """Opens a range with a node's name and the sequence number of its operator while the node runs."""
 
     def __init__(self, ranges: Ranges) -> None:
         self._ranges = ranges
-        self._open = _OpenNodes()
+        self._open = _Stack()
+        """Nodes, each with the pass that it belongs to."""
         self._passes = 0
         self.is_active = True
 
@@ -132,13 +134,13 @@ class BackwardHooks:
             del gradients
             if self.is_active:
                 self._drop_abandoned()
-                self._open.nodes.append((owner, self._passes))
+                self._open.items.append((owner, self._passes))
                 self._ranges.push(owner, name, sequence)
 
         def after(inputs: object, outputs: object) -> None:
             del inputs, outputs
-            if self._open.nodes and self._open.nodes[-1][0] is owner:
-                self._open.nodes.pop()
+            if self._open.items and self._open.items[-1][0] is owner:
+                self._open.items.pop()
             self._ranges.pop(owner)
 
         node.register_prehook(before)
@@ -146,10 +148,98 @@ class BackwardHooks:
 
     def _drop_abandoned(self) -> None:
         """Closes ranges of nodes that raised, in a pass that is over."""
-        while self._open.nodes and self._open.nodes[-1][1] != self._passes:
-            self._ranges.pop(self._open.nodes.pop()[0])
+        while self._open.items and self._open.items[-1][1] != self._passes:
+            self._ranges.pop(self._open.items.pop()[0])
 
     def end_pass(self) -> None:
         """Says that a backward pass is over."""
         self._passes += 1
         self._drop_abandoned()
+
+
+class FunctionMode(_overrides.TorchFunctionMode):  # pyright: ignore[reportUntypedBaseClass]
+    """Puts a range around every call of torch that is worth one, made by the thread it is entered in."""
+
+    def __init__(self, ranges: Ranges, marks: Marks, backward: BackwardHooks | None) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType]
+        self._ranges = ranges
+        self._marks = marks
+        self._backward = backward
+        self._names = Names()
+        self._inner: dict[object, Callable[..., Any]] = {}
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: object,
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> Any:
+        """Calls ``func`` inside a range."""
+        del types
+        kwargs = kwargs or {}
+        if _torch.compiler.is_compiling():
+            return func(*args, **kwargs)
+        name = self._names.of(func)
+        if name is None:
+            return self._unmarked(func, args, kwargs)
+        sequence = next_sequence()
+        text = self._marks.text(*name, self._ranges.path, args, kwargs)
+        owner = object()
+        self._ranges.push(owner, text, sequence)
+        try:
+            if name[1] in _LAYERS:
+                with self:
+                    result = self._layer(func)(*args, **kwargs)
+            else:
+                result = func(*args, **kwargs)
+        finally:
+            self._ranges.pop(owner)
+        if self._backward is not None and sequence is not None:
+            self._backward.follow(result, sequence)
+        return result
+
+    def _unmarked(self, func: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
+        if self._backward is None or not _starts_backward(func):
+            return func(*args, **kwargs)
+        depth = self._ranges.depth
+        try:
+            # What a function of the user computes in the backward pass is seen, too.
+            with self:
+                return self._layer(func)(*args, **kwargs)
+        finally:
+            self._ranges.close(depth)
+            self._backward.end_pass()
+
+    def _layer(self, func: Any) -> Callable[..., Any]:
+        """``func`` as it would run without anyone watching, so that what it calls is seen."""
+        found = self._inner.get(func)
+        if found is None:
+            unwatched = {name: _never for name in func.__globals__ if name.startswith("has_torch_function")}
+            found = FunctionType(
+                func.__code__,
+                {**func.__globals__, **unwatched},
+                func.__name__,
+                func.__defaults__,
+                func.__closure__,
+            )
+            found.__kwdefaults__ = func.__kwdefaults__
+            self._inner[func] = found
+        return found
+
+
+def _starts_backward(func: Any) -> bool:
+    return isinstance(func, FunctionType) and func.__name__ in _BACKWARD
+
+
+def _never(*args: object) -> bool:
+    del args
+    return False
+
+
+def next_sequence() -> int | None:
+    """The number that autograd gives the next node of this thread; null if this torch does not say."""
+    return None if _PEEK is None or not _torch.is_grad_enabled() else int(_PEEK())
+
+
+_PEEK: Callable[[], int] | None = getattr(importlib.import_module("torch.autograd"), "_get_sequence_nr", None)

@@ -62,7 +62,6 @@ class Arguments:
     def __init__(self) -> None:
         torch: Any = importlib.import_module("torch")
         self._tensor: Any = torch.Tensor
-        self._dtypes: dict[object, str] = {}
 
     def key(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Key:
         """A key that is equal for calls that are described alike."""
@@ -80,8 +79,7 @@ class Arguments:
             found.append((name, value, type(value)))
         elif isinstance(value, float):
             # Learning rates and the like change from step to step; texts should not.
-            shown = value if len(repr(value)) <= _SHORT_FLOAT else None
-            found.append((name, str(shown) if shown is not None else None, float))
+            found.append((name, str(value) if len(repr(value)) <= _SHORT_FLOAT else None, float))
         elif isinstance(value, str):
             found.append((name, value[:_LONGEST_TEXT], str))
         elif isinstance(value, (list, tuple)):
@@ -94,9 +92,8 @@ class Arguments:
                 found.append((name, plain, type(values)))
             return
         for value in values[:_MOST_TENSORS]:
-            if isinstance(value, (list, tuple)):
-                continue
-            self._add(found, name, value)
+            if not isinstance(value, (list, tuple)):
+                self._add(found, name, value)
 
     def entries(self, key: Key) -> list[dict[str, object]]:
         """The entries of a marker for a key."""
@@ -104,7 +101,8 @@ class Arguments:
 
     def _entry(self, name: str, value: Any, kind: Any) -> dict[str, object]:
         if not isinstance(kind, type):
-            return {"name": name, "type": "tensor", "shape": value, "dtype": self._dtype(kind)}
+            dtype = str(kind).removeprefix("torch.")
+            return {"name": name, "type": "tensor", "shape": value, "dtype": dtype}
         if kind is float:
             number = None if value is None else _finite(float(value))
             return {"name": name, "type": "float", "value": number}
@@ -112,12 +110,6 @@ class Arguments:
             return {"name": name, "type": kind.__name__, "value": kind(map(_finite, value))}
         known = kind if kind in (bool, int, str, type(None)) else int
         return {"name": name, "type": known.__name__, "value": value}
-
-    def _dtype(self, dtype: object) -> str:
-        known = self._dtypes.get(dtype)
-        if known is None:
-            known = self._dtypes[dtype] = str(dtype).removeprefix("torch.")
-        return known
 
 
 def _finite(value: Any) -> object:

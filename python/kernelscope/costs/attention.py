@@ -4,6 +4,7 @@ Softmax, scaling and dropout are not counted (they are far below the products). 
 kernel: queries, keys, values and output once, no score matrix.
 """
 
+from math import prod
 from typing import NamedTuple
 
 from kernelscope.costs.bind import Call
@@ -88,9 +89,7 @@ def _sizes(call: Call, q: Tensor, k: Tensor, v: Tensor, *, heads_first: bool) ->
     h, s = (-3, -2) if heads_first else (-2, -3)
     if not len(q.shape) == len(k.shape) == len(v.shape) or len(q.shape) < 3:
         call.fail(f"attention of {q.shape}, {k.shape}, {v.shape}")
-    batch = 1
-    for size in q.shape[:-3]:
-        batch *= size
+    batch = prod(q.shape[:-3])
     found = _Heads(batch, q.shape[h], k.shape[h], q.shape[s], k.shape[s], q.shape[-1], v.shape[-1])
     same = k.shape[-1] == found.d_qk and v.shape[s] == found.keys and v.shape[h] == found.kv_heads
     shared = found.kv_heads > 0 and found.heads % found.kv_heads == 0
@@ -257,9 +256,8 @@ def _equal_lengths(call: Call, first: int, offsets: int, mask: Mask) -> _Packed:
     keys, more_k = divmod(k.shape[-3], count)
     kept = Mask() if call.dense else mask
     both, either = min(more_q, more_k), max(more_q, more_k)
-    pairs = both * attended_pairs(queries + 1, keys + 1, kept) + (count - either) * attended_pairs(
-        queries, keys, kept
-    )
+    pairs = both * attended_pairs(queries + 1, keys + 1, kept)
+    pairs += (count - either) * attended_pairs(queries, keys, kept)
     pairs += (either - both) * attended_pairs(queries + (more_q > more_k), keys + (more_k > more_q), kept)
     note = "" if count == 1 else f"{count} sequences are taken as equally long"
     return _Packed(pairs, q.shape[-2], q.shape[-1], v.shape[-1], note)

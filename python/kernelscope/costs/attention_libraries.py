@@ -155,9 +155,8 @@ def _unified(call: Call) -> Cost:
     read = q.read + k.read + v.read + cached * _row(k) + cached * _row(v)
     out = call.optional(3)
     written = out.nbytes if out else q.shape[0] * q.shape[1] * v.shape[2] * v.dtype.bytes
-    return Cost(
-        flops, read, written, q.dtype, "estimate", "the sequences' lengths come from outside the operator"
-    )
+    note = "the sequences' lengths come from outside the operator"
+    return Cost(flops, read, written, q.dtype, "estimate", note)
 
 
 def _row(tensor: Tensor) -> int:

@@ -1,46 +1,34 @@
 """Collectives: the bytes that memory sees, and the factor that makes bandwidths comparable."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from kernelscope.costs.bind import Call
 from kernelscope.costs.registry import operator
 from kernelscope.costs.types import Cost, ShapeError, Tensor
 
 # The collectives by the kind that decides the bus factor; names without separators, in lower case.
 _KINDS = {
-    "allreduce": "all_reduce",
-    "allreducecoalesced": "all_reduce",
-    "multimemallreduce": "all_reduce",
-    "allgather": "all_gather",
-    "allgatherbase": "all_gather",
-    "allgatherintotensorcoalesced": "all_gather",
-    "allgathercoalesced": "all_gather",
-    "allgatherintotensor": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "reducescatterbase": "reduce_scatter",
-    "reducescattertensorcoalesced": "reduce_scatter",
-    "reducescattertensor": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "alltoallbase": "all_to_all",
-    "alltoallv": "all_to_all",
-    "alltoallsingle": "all_to_all",
-    "broadcast": "broadcast",
-    "broadcastoop": "broadcast",
-    "reduce": "reduce",
-    "reduceoop": "reduce",
+    "all_reduce": "allreduce allreducecoalesced multimemallreduce",
+    "all_gather": "allgather allgatherbase allgatherintotensor allgatherintotensorcoalesced "
+    "allgathercoalesced",
+    "reduce_scatter": "reducescatter reducescatterbase reducescattertensor reducescattertensorcoalesced",
+    "all_to_all": "alltoall alltoallbase alltoallv alltoallsingle",
+    "broadcast": "broadcast broadcastoop",
+    "reduce": "reduce reduceoop",
     "gather": "gather",
     "scatter": "scatter",
-    "send": "send",
-    "isend": "send",
-    "recv": "recv",
-    "irecv": "recv",
-    "sendrecv": "send",
+    "send": "send isend sendrecv",
+    "recv": "recv irecv",
     "barrier": "barrier",
 }
+_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}
 
 
 def collective_kind(name: str) -> str | None:
     """What a collective does, from its name in any library: ``nccl:_all_gather_base`` is ``all_gather``."""
     base = name.rpartition(":")[2].partition(".")[0]
-    return _KINDS.get(base.replace("_", "").replace("-", "").lower())
+    return _KIND_OF.get(base.replace("_", "").replace("-", "").lower())
 
 
 def bus_factor(kind: str, ranks: int) -> float:
@@ -81,10 +69,13 @@ _SAME_SIZE = (
 )
 
 
-def _payload(call: Call) -> list[Tensor]:
-    """The tensors that the first input holds. Raises: ShapeError: it holds none."""
-    first = call.arg(0)
-    return [call.tensor(0)] if isinstance(first, Tensor) else list(call.tensor_list(0))
+def _payload(call: Call, index: int) -> Sequence[Tensor]:
+    """The tensor or tensors at ``index``. Raises: ShapeError: there are none."""
+    return [call.tensor(index)] if isinstance(call.arg(index), Tensor) else call.tensor_list(index)
+
+
+def _moved(source: Sequence[Tensor], written: int) -> Cost:
+    return Cost(0, sum(t.read for t in source), written, source[0].dtype if source else None)
 
 
 @operator(*(f"{library}{name}" for library in _LIBRARIES for name in _SAME_SIZE.split()))
@@ -96,23 +87,17 @@ def _same_size(call: Call) -> Cost:
 
     The additions of a reduction are not counted: how they are shared depends on ranks and algorithm.
     """
-    tensors = _payload(call)
-    return Cost(
-        0, sum(t.read for t in tensors), sum(t.nbytes for t in tensors), tensors[0].dtype if tensors else None
-    )
+    tensors = _payload(call, 0)
+    return _moved(tensors, sum(t.nbytes for t in tensors))
 
 
 @operator("c10d::_allgather_base_", "c10d::_reduce_scatter_base_", "c10d::allgather_into_tensor_coalesced_")
 @operator("c10d::reduce_scatter_tensor_coalesced_")
 def _into_tensor(call: Call) -> Cost:
     """``_allgather_base_(output_tensor, input_tensor, ...)``, ``_reduce_scatter_base_`` likewise."""
-    if isinstance(call.arg(0), Tensor):
-        out, source = [call.tensor(0)], [call.tensor(1)]
-    else:
-        out, source = list(call.tensor_list(0)), list(call.tensor_list(1))
-    return Cost(
-        0, sum(t.read for t in source), sum(t.nbytes for t in out), source[0].dtype if source else None
-    )
+    out = _payload(call, 0)
+    source = [call.tensor(1)] if isinstance(call.arg(0), Tensor) else call.tensor_list(1)
+    return _moved(source, sum(t.nbytes for t in out))
 
 
 @operator("nccl:all_gather", "nccl:_all_gather_base", "nccl:reduce_scatter", "nccl:_reduce_scatter_base")
@@ -120,15 +105,18 @@ def _gather(call: Call) -> Cost:
     """Only the input is recorded: the result is larger, or smaller, by the group's size (hint
     ``group_size``).
     """
-    x, ranks = _payload(call), call.hints.get("group_size")
+    x, ranks = _payload(call, 0), call.hints.get("group_size")
     if ranks is None or ranks < 1:
         call.fail("the group's size is not among the inputs")
-    size = sum(t.nbytes for t in x)
-    written = size * ranks if "all_gather" in call.name else size // ranks
-    dtype = x[0].dtype if x else None
-    return Cost(
-        0, sum(t.read for t in x), written, dtype, "estimate", "the group's size comes from elsewhere"
-    )
+    cost = _moved(x, _resized(call, sum(t.nbytes for t in x), ranks))
+    return replace(cost, status="estimate", note="the group's size comes from elsewhere")
+
+
+def _resized(call: Call, size: int, ranks: int) -> int:
+    """Bytes of the result: of all ranks' parts, or of one rank's part."""
+    if ranks < 1:
+        call.fail(f"{ranks} ranks")
+    return size * ranks if "all_gather" in call.name else size // ranks
 
 
 @operator("record_param_comms")
@@ -149,10 +137,7 @@ def _vllm_sized(call: Call) -> Cost:
     world's size.
     """
     x, ranks = call.tensor(0), call.integer(2)
-    if ranks < 1:
-        call.fail(f"{ranks} ranks")
-    written = x.nbytes * ranks if "all_gather" in call.name else x.nbytes // ranks
-    return Cost(0, x.read, written, x.dtype)
+    return Cost(0, x.read, _resized(call, x.nbytes, ranks), x.dtype)
 
 
 @operator("_c10d_functional::all_gather_into_tensor", "_c10d_functional::reduce_scatter_tensor")
@@ -160,8 +145,5 @@ def _functional_sized(call: Call) -> Cost:
     """``all_gather_into_tensor(input, group_size, group_name)``, ``reduce_scatter_tensor(input, op, size,
     ...)``.
     """
-    gather = "all_gather" in call.name
-    x, ranks = call.tensor(0), call.integer(1 if gather else 2)
-    if ranks < 1:
-        call.fail(f"{ranks} ranks")
-    return Cost(0, x.read, x.nbytes * ranks if gather else x.nbytes // ranks, x.dtype)
+    x, ranks = call.tensor(0), call.integer(1 if "all_gather" in call.name else 2)
+    return Cost(0, x.read, _resized(call, x.nbytes, ranks), x.dtype)

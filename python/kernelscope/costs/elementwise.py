@@ -55,25 +55,17 @@ _GRADIENTS = {
 _TERNARY = {3: "addcmul addcdiv lerp"}
 
 
-def _names(table: dict[int, str]) -> dict[str, int]:
+def count_by_name(table: dict[int, str]) -> dict[str, int]:
+    """FLOPs per element by operator, from the names of each count."""
     return {f"aten::{name}": count for count, names in table.items() for name in names.split()}
 
 
+_TABLES = (
+    *(_UNARY_FLOAT, _UNARY, _UNARY_BOOL, _GRADIENTS),
+    *(_BINARY, _BINARY_TRUE_DIVISION, _BINARY_BOOL, _TERNARY),
+)
 # FLOPs per output element, by operator.
-PER_ELEMENT = {
-    name: count
-    for table in (
-        _UNARY_FLOAT,
-        _UNARY,
-        _UNARY_BOOL,
-        _BINARY,
-        _BINARY_TRUE_DIVISION,
-        _BINARY_BOOL,
-        _GRADIENTS,
-        _TERNARY,
-    )
-    for name, count in _names(table).items()
-}
+PER_ELEMENT = {name: count for table in _TABLES for name, count in count_by_name(table).items()}
 
 
 def elementwise(per_element: int, inputs: Sequence[Tensor], shape: tuple[int, ...], out: DType) -> Cost:
@@ -136,14 +128,14 @@ def _plain(name: str) -> str:
     return known if known in PER_ELEMENT else known.removesuffix("_")
 
 
-@operator(*_names(_UNARY_FLOAT))
+@operator(*count_by_name(_UNARY_FLOAT))
 def _unary_float(call: Call) -> Cost:
     """Functions whose result is floating-point also for whole numbers."""
     kind = call.tensor(0).dtype.kind
     return pointwise(call, 1, out=FLOAT32 if kind in {"bool", "integer"} else None)
 
 
-@operator(*_names(_UNARY))
+@operator(*count_by_name(_UNARY))
 def _unary(call: Call) -> Cost:
     """Functions that keep the element type; further inputs (bounds, slopes) are numbers or broadcast."""
     return pointwise(call, 3 if _plain(call.name) in {"aten::clamp", "aten::clip"} else 1)
@@ -160,19 +152,19 @@ def _gelu(call: Call) -> Cost:
     return replace(cost, status="estimate", note=note)
 
 
-@operator(*_names(_UNARY_BOOL))
+@operator(*count_by_name(_UNARY_BOOL))
 def _unary_bool(call: Call) -> Cost:
     """Tests whose result is bool."""
     return pointwise(call, 1, out=BOOL)
 
 
-@operator(*_names(_BINARY))
+@operator(*count_by_name(_BINARY))
 def _binary(call: Call) -> Cost:
     """``add(self, other, *, alpha)`` and its like: operands broadcast; alpha is not counted."""
     return pointwise(call, 2)
 
 
-@operator(*_names(_BINARY_TRUE_DIVISION))
+@operator(*count_by_name(_BINARY_TRUE_DIVISION))
 def _divide(call: Call) -> Cost:
     """``div(self, other)``: whole numbers give float32; a rounding mode, the third input, keeps them."""
     kinds = {t.dtype.kind for t in _operands(call, 2)}
@@ -180,19 +172,19 @@ def _divide(call: Call) -> Cost:
     return pointwise(call, 2, out=FLOAT32 if kinds <= {"bool", "integer"} and not rounded else None)
 
 
-@operator(*_names(_BINARY_BOOL))
+@operator(*count_by_name(_BINARY_BOOL))
 def _compare(call: Call) -> Cost:
     """Comparisons and logic, whose result is bool."""
     return pointwise(call, 2, out=BOOL)
 
 
-@operator(*_names(_GRADIENTS))
+@operator(*count_by_name(_GRADIENTS))
 def _gradient(call: Call) -> Cost:
     """``sigmoid_backward(grad_output, output)`` and its like: reads both, writes one gradient."""
     return pointwise(call, 2, out=call.tensor(0).dtype)
 
 
-@operator(*_names(_TERNARY))
+@operator(*count_by_name(_TERNARY))
 def _ternary(call: Call) -> Cost:
     """``addcmul(self, tensor1, tensor2, *, value)``, ``lerp(self, end, weight)``."""
     return pointwise(call, 3)
@@ -215,9 +207,8 @@ def _masked_fill(call: Call) -> Cost:
     How much in place is written depends on the mask; the whole is counted.
     """
     x, mask = call.tensor(0), call.tensor(1)
-    shape = x.shape if call.inplace else broadcast(call, x.shape, mask.shape)
     if not call.inplace:
-        return elementwise(0, [x, mask], shape, x.dtype)
+        return elementwise(0, [x, mask], broadcast(call, x.shape, mask.shape), x.dtype)
     note = "the share of masked elements is not recorded; all are counted as written"
     return Cost(0, mask.read, x.nbytes, x.dtype, "estimate", note)
 
@@ -236,9 +227,7 @@ def _dropout(call: Call) -> Cost:
 def _dropout_wrapper(call: Call) -> Cost:
     """``dropout(input, p, train)``: in evaluation it returns its input."""
     x = call.tensor(0)
-    if not call.flag(2):
-        return Cost(0, 0, 0, x.dtype)
-    return Cost(2 * x.numel, x.read, x.nbytes + x.numel, x.dtype)
+    return _dropout(call) if call.flag(2) else Cost(0, 0, 0, x.dtype)
 
 
 @operator("aten::native_dropout_backward", "aten::_masked_scale")

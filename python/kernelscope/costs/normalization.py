@@ -113,9 +113,8 @@ def _batch_norm(call: Call) -> Cost:
     if training:
         flops += sum(3 * t.numel for t in running)
         written += sum(t.nbytes for t in running)
-    if not known:
-        return Cost(flops, read, written, x.dtype, "estimate", "training is assumed; it is not recorded")
-    return Cost(flops, read, written, x.dtype)
+    note = "" if known else "training is assumed; it is not recorded"
+    return Cost(flops, read, written, x.dtype, "estimate" if note else "exact", note)
 
 
 @operator("aten::native_batch_norm_backward")
@@ -129,8 +128,7 @@ def _batch_norm_backward(call: Call) -> Cost:
     mask = _mask(call, 9, weight)
     cost = norm_backward(grad, x, weight, mask, groups=_channels(x), channels=_channels(x))
     if call.is_recorded(7) and not call.flag(7):
-        flops = (cost.flops or 0) - mask[0] * (_BY_INPUT - 2) * x.numel
-        return replace(cost, flops=flops)
+        return replace(cost, flops=(cost.flops or 0) - mask[0] * (_BY_INPUT - 2) * x.numel)
     return cost
 
 
@@ -155,8 +153,7 @@ def _batch_norm_elemt(call: Call) -> Cost:
     """``batch_norm_elemt(input, weight, bias, mean, invstd, eps)``: applies given statistics."""
     x = call.tensor(0)
     cost = norm_forward(x, call.present(1, 2), statistics=False)
-    read = (cost.bytes_read or 0) + sum(t.read for t in call.present(3, 4))
-    return Cost(cost.flops, read, cost.bytes_written, x.dtype)
+    return replace(cost, bytes_read=(cost.bytes_read or 0) + sum(t.read for t in call.present(3, 4)))
 
 
 @operator("aten::native_group_norm")
@@ -218,9 +215,8 @@ def _rms_norm_backward(call: Call) -> Cost:
     return Cost(flops, read, x.nbytes + (weight.nbytes if weight else 0), grad.dtype)
 
 
-@operator(
-    "_C::rms_norm", "sgl_kernel::rmsnorm", "sgl_kernel::gemma_rmsnorm", "aiter::rmsnorm", "aiter::rms_norm"
-)
+@operator("_C::rms_norm", "sgl_kernel::rmsnorm", "sgl_kernel::gemma_rmsnorm")
+@operator("aiter::rmsnorm", "aiter::rms_norm")
 def _library_rms_norm(call: Call) -> Cost:
     """``rms_norm(out, input, weight, epsilon)``."""
     return rms_norm(call.tensor(1), call.tensor(2))

@@ -95,8 +95,7 @@ def _avg_pool_backward(call: Call) -> Cost:
     """``(grad_output, self, kernel_size, ...)``: a division per gradient, an addition per window element."""
     grad, x = call.tensor(0), call.tensor(1)
     window = call.integers(2)
-    rank = _rank(call.name)
-    size = prod(window * rank if len(window) == 1 else window)
+    size = prod(window * _rank(call.name) if len(window) == 1 else window)
     return Cost((size + 1) * grad.numel, grad.read, x.nbytes, grad.dtype)
 
 
@@ -143,12 +142,7 @@ def _adaptive_avg_pool_backward(call: Call) -> Cost:
 
 # FLOPs per output element: the taps' products and sums; 2 further multiplications blend each axis's weights.
 _INTERPOLATION = {
-    "upsample_nearest1d": 0,
-    "upsample_nearest2d": 0,
-    "upsample_nearest3d": 0,
-    "_upsample_nearest_exact1d": 0,
-    "_upsample_nearest_exact2d": 0,
-    "_upsample_nearest_exact3d": 0,
+    **{f"{form}{rank}d": 0 for form in ("upsample_nearest", "_upsample_nearest_exact") for rank in (1, 2, 3)},
     "upsample_linear1d": 3,
     "upsample_bilinear2d": 9,
     "_upsample_bilinear2d_aa": 9,
@@ -218,10 +212,8 @@ def _grid_sampler(call: Call) -> Cost:
     x, grid = call.tensor(0, rank=4), call.tensor(1, rank=4)
     points = prod(grid.shape[:3])
     results = points * x.shape[1]
-    note = "the interpolation is taken as bilinear"
-    return Cost(
-        9 * results + 8 * points, x.read + grid.read, results * x.dtype.bytes, x.dtype, "estimate", note
-    )
+    flops, note = 9 * results + 8 * points, "the interpolation is taken as bilinear"
+    return Cost(flops, x.read + grid.read, results * x.dtype.bytes, x.dtype, "estimate", note)
 
 
 @operator("aten::im2col")

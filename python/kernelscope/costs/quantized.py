@@ -118,14 +118,14 @@ def _aiter_a8w8(call: Call) -> Cost:
     return scaled_product(a, b, a.shape[0], b.shape[0], k, out=dtype, extra=sum(t.read for t in scales))
 
 
-def quantize(x: Tensor, out: Tensor, *, per_element: int, extra: int = 0) -> Cost:
+def quantize(x: Tensor, out: Tensor, *, per_element: int, read: int = 0, written: int = 0) -> Cost:
     """Cost of converting ``x`` to a narrow type.
 
-    Formula: a scaling per element (2 with the search for the largest); reads x, writes the result and, where
-    they are found on the way, the scales (``extra`` bytes).
+    Formula: a scaling per element (2 with the search for the largest); reads x, writes the result; the bytes
+    of the scales are ``read``, or ``written`` where they are found on the way.
     Example: static fp8 of (888, 512) bfloat16: 454656 FLOP, reads 909312, writes 454656 bytes.
     """
-    return Cost(per_element * x.numel, x.read, out.nbytes + extra, x.dtype)
+    return Cost(per_element * x.numel, x.read + read, out.nbytes + written, x.dtype)
 
 
 @operator(
@@ -137,8 +137,7 @@ def _static_quant(call: Call) -> Cost:
     """
     first, second, scale = call.tensor(0), call.tensor(1), call.tensor(2)
     out, x = (second, first) if "sgl_" in call.name else (first, second)
-    cost = quantize(x, out, per_element=1)
-    return Cost(cost.flops, (cost.bytes_read or 0) + scale.read, cost.bytes_written, cost.dtype)
+    return quantize(x, out, per_element=1, read=scale.read)
 
 
 @operator(
@@ -147,14 +146,14 @@ def _static_quant(call: Call) -> Cost:
 def _dynamic_quant(call: Call) -> Cost:
     """``dynamic_scaled_fp8_quant(out, input, scale)``: the scales are found and written."""
     out, x, scale = call.tensor(0), call.tensor(1), call.tensor(2)
-    return quantize(x, out, per_element=2, extra=scale.nbytes)
+    return quantize(x, out, per_element=2, written=scale.nbytes)
 
 
 @operator("sgl_kernel::sgl_per_token_quant_fp8", "sgl_kernel::sgl_per_token_group_quant_fp8")
 def _sglang_dynamic_quant(call: Call) -> Cost:
     """``sgl_per_token_quant_fp8(input, output_q, output_s, ...)``."""
     x, out, scale = call.tensor(0), call.tensor(1), call.tensor(2)
-    return quantize(x, out, per_element=2, extra=scale.nbytes)
+    return quantize(x, out, per_element=2, written=scale.nbytes)
 
 
 @operator("fbgemm::FloatToFP8RowwiseQuantized")

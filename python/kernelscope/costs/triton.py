@@ -1,7 +1,7 @@
 """Kernels that Inductor generates with Triton: their names list the operators that were fused."""
 
 from kernelscope.costs.bind import Call
-from kernelscope.costs.elementwise import PER_ELEMENT
+from kernelscope.costs.elementwise import PER_ELEMENT, count_by_name
 from kernelscope.costs.registry import operator_prefix
 from kernelscope.costs.types import Cost, Tensor
 
@@ -9,43 +9,22 @@ _KINDS = ("triton_poi_fused_", "triton_red_fused_", "triton_per_fused_")
 
 # FLOPs per element of fused operators that are not pointwise, or that Inductor names otherwise.
 _OTHERS = {
-    "sum": 1,
-    "mean": 1,
-    "amax": 1,
-    "amin": 1,
-    "max": 1,
-    "min": 1,
-    "argmax": 1,
-    "any": 1,
-    "all": 1,
-    "var_mean": 4,
-    "var": 4,
-    "_softmax": 5,
-    "_log_softmax": 5,
-    "native_layer_norm": 8,
-    "native_layer_norm_backward": 13,
-    "_native_batch_norm_legit_functional": 8,
-    "native_batch_norm_backward": 13,
-    "native_group_norm": 8,
-    "_fused_rms_norm": 4,
-    "_softmax_backward_data": 4,
-    "gelu": 5,
-    "native_dropout": 2,
-    **dict.fromkeys(
-        "_to_copy clone cat view permute expand slice unsqueeze squeeze index select where "
-        "copy full scalar_tensor "
-        "zeros ones arange embedding transpose t constant_pad_nd convolution addmm mm bmm "
-        "new_zeros zeros_like "
-        "masked_fill stack split unbind detach select_scatter slice_scatter scatter index_put fill empty "
-        "unsafe_index lift_fresh _unsafe_view _unsafe_index alias reshape repeat flip roll".split(),
-        0,
-    ),
+    0: "_to_copy clone cat view permute expand slice unsqueeze squeeze index select where copy full "
+    "scalar_tensor zeros ones arange embedding transpose t constant_pad_nd convolution addmm mm bmm "
+    "new_zeros zeros_like masked_fill stack split unbind detach select_scatter slice_scatter scatter "
+    "index_put fill empty unsafe_index lift_fresh _unsafe_view _unsafe_index alias reshape repeat flip roll",
+    1: "sum mean amax amin max min argmax any all",
+    2: "native_dropout",
+    4: "var_mean var _fused_rms_norm _softmax_backward_data",
+    5: "_softmax _log_softmax gelu",
+    8: "native_layer_norm _native_batch_norm_legit_functional native_group_norm",
+    13: "native_layer_norm_backward native_batch_norm_backward",
 }
+_FUSED = PER_ELEMENT | count_by_name(_OTHERS)
 
 
 def _known(part: str) -> int | None:
-    count = _OTHERS.get(part)
-    return PER_ELEMENT.get(f"aten::{part}") if count is None else count
+    return _FUSED.get(f"aten::{part}")
 
 
 def fused_operators(name: str) -> list[str] | None:
