@@ -23,12 +23,13 @@ PARTS = ks.analysis.CATEGORIES
 
 def _write(folder: Path, **options: Any) -> list[Path]:
     defaults = {"size_bytes": 5_000_000, "ranks": 1, "seed": 0, "layout": "native", "gzip": False}
-    written = _traceparse.write_demo(folder, truth=True, **(defaults | options))
+    asked: dict[str, Any] = {**defaults, **options}
+    written = _traceparse.write_demo(folder, truth=True, **asked)
     return [trace for trace, *_ in written]
 
 
 def _truth(trace: Path) -> dict[str, Any]:
-    return json.loads((trace.parent / f"{trace.name.split('.')[0]}.truth.json").read_text())
+    return json.loads(trace.with_name(f"{trace.name.split('.')[0]}.truth.json").read_text())
 
 
 def _totals(frame: pl.DataFrame) -> dict[str, tuple[int, int]]:

@@ -1,7 +1,6 @@
 """``kernelscope demo``: writes realistic traces."""
 
 import argparse
-import os
 import tempfile
 from pathlib import Path
 
@@ -90,9 +89,8 @@ def _write_database(options: argparse.Namespace) -> None:
         )
     print(f"{path}  {format_bytes(size)}, {options.ranks} processes of {steps} steps")
     if options.truth:
-        beside = path.with_name(f"{path.name.split('.')[0]}.truth.json")
-        beside.write_text(truth, encoding="utf-8")
-        print(beside)
+        _truth_of(path).write_text(truth, encoding="utf-8")
+        print(_truth_of(path))
 
 
 def _write(options: argparse.Namespace, folder: Path, *, gzip: bool, file: Path | None = None) -> None:
@@ -108,15 +106,11 @@ def _write(options: argparse.Namespace, folder: Path, *, gzip: bool, file: Path 
             progress=bar.update,
         )
     for trace, truth, size, steps in written:
-        shown = _moved(trace, file)
+        shown = trace if file is None else trace.replace(file)
         print(f"{shown}  {format_bytes(size)} of JSON, {steps} steps")
         if truth is not None:
-            name = None if file is None else file.with_name(f"{file.name.split('.')[0]}.truth.json")
-            print(_moved(truth, name))
+            print(truth if file is None else truth.replace(_truth_of(file)))
 
 
-def _moved(path: Path, target: Path | None) -> Path:
-    if target is None:
-        return path
-    os.replace(path, target)
-    return target
+def _truth_of(path: Path) -> Path:
+    return path.with_name(f"{path.name.split('.')[0]}.truth.json")
