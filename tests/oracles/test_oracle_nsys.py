@@ -199,85 +199,57 @@ CHANGED: dict[str, list[Callable[[list[Row], Path], list[Row]]]] = {
     f"{GRAPHS}/cuda_gpu_trace": [exact_throughput, with_graphs],
 }
 
-_SUM = (
-    "Range,Style,Total Proj Time (ns),Total Range Time (ns),Range Instances,Proj Avg (ns),Proj Med (ns),"
-    "Proj Min (ns),Proj Max (ns),Proj StdDev (ns),Total GPU Ops,Avg GPU Ops,Avg Range Lvl,Avg Num Child\n"
-)
-_TRACE = (
-    "Name,Projected Start (ns),Projected Duration (ns),Orig Start (ns),Orig Duration (ns),Style,PID,TID,"
-    "NumGPUOps,Lvl,NumChild,RangeId,ParentId,RangeStack\n"
-)
-_KERNELS = (
-    "NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),Avg (ns),Med (ns),Min (ns),Max (ns),"
-    "StdDev (ns),Kernel Name\n"
-)
-_PUSH_POP = (
-    "Start (ns),End (ns),Duration (ns),DurChild (ns),DurNonChild (ns),Name,PID,TID,Lvl,NumChild,"
-    "RangeId,ParentId,RangeStack,NameTree\n"
-)
-_ONE = "100,100.0,100.0,100,100,0.0"
+_MEANS = "100.0,100.0,100,100,0.0"
+_ONE = f"100,{_MEANS}"
 
 # nsys fails or loses rows on these; the databases are small enough to say what is right.
 REPLACED = {
     # A domain that two threads register is named once.
-    "edge/dom2.nvtx_gpu_proj_sum": _SUM
-    + "NCCL:ncclAllReduce,PushPop,100,990,1,100.0,100.0,100,100,0.0,1,1.0,0.0,0.0",
-    "edge/dom2.nvtx_gpu_proj_trace": _TRACE + "NCCL:ncclAllReduce,500,100,10,990,PushPop,111,111,1,0,0,3,,:3",
-    "edge/dom2.nvtx_kern_sum": _KERNELS + f"NCCL:ncclAllReduce,PushPop,111,111,1,1,{_ONE},kern_a<int>",
-    "edge/dom2.nvtx_pushpop_trace": _PUSH_POP
-    + "10,1000,990,0,990,NCCL:ncclAllReduce,111,111,0,0,3,,:3,NCCL:ncclAllReduce",
+    "edge/dom2.nvtx_gpu_proj_sum": f"NCCL:ncclAllReduce,PushPop,100,990,1,{_MEANS},1,1.0,0.0,0.0",
+    "edge/dom2.nvtx_gpu_proj_trace": "NCCL:ncclAllReduce,500,100,10,990,PushPop,111,111,1,0,0,3,,:3",
+    "edge/dom2.nvtx_kern_sum": f"NCCL:ncclAllReduce,PushPop,111,111,1,1,{_ONE},kern_a<int>",
+    "edge/dom2.nvtx_pushpop_trace": "10,1000,990,0,990,NCCL:ncclAllReduce,111,111,0,0,3,,:3,"
+    "NCCL:ncclAllReduce",
     # A domain may be named by a registered string.
-    "edge/domid.nvtx_gpu_proj_sum": _SUM
-    + "MYDOM:REG_RANGE,PushPop,100,990,1,100.0,100.0,100,100,0.0,1,1.0,0.0,0.0",
-    "edge/domid.nvtx_gpu_proj_trace": _TRACE + "MYDOM:REG_RANGE,500,100,10,990,PushPop,111,111,1,0,0,2,,:2",
-    "edge/domid.nvtx_kern_sum": _KERNELS + f"MYDOM:REG_RANGE,PushPop,111,111,1,1,{_ONE},kern_a<int>",
-    "edge/domid.nvtx_pushpop_trace": _PUSH_POP
-    + "10,1000,990,0,990,MYDOM:REG_RANGE,111,111,0,0,2,,:2,MYDOM:REG_RANGE",
+    "edge/domid.nvtx_gpu_proj_sum": f"MYDOM:REG_RANGE,PushPop,100,990,1,{_MEANS},1,1.0,0.0,0.0",
+    "edge/domid.nvtx_gpu_proj_trace": "MYDOM:REG_RANGE,500,100,10,990,PushPop,111,111,1,0,0,2,,:2",
+    "edge/domid.nvtx_kern_sum": f"MYDOM:REG_RANGE,PushPop,111,111,1,1,{_ONE},kern_a<int>",
+    "edge/domid.nvtx_pushpop_trace": "10,1000,990,0,990,MYDOM:REG_RANGE,111,111,0,0,2,,:2,MYDOM:REG_RANGE",
     # Ranges with the same bounds nest as they were pushed.
-    "edge/ident.nvtx_gpu_proj_sum": _SUM
-    + "B,PushPop,100,800,1,100.0,100.0,100,100,0.0,1,1.0,1.0,1.0\n"
-    + "C,PushPop,100,800,1,100.0,100.0,100,100,0.0,1,1.0,2.0,1.0\n"
-    + "leaf,PushPop,100,100,1,100.0,100.0,100,100,0.0,1,1.0,3.0,0.0\n"
-    + "outer,PushPop,100,1000,1,100.0,100.0,100,100,0.0,1,1.0,0.0,1.0",
-    "edge/ident.nvtx_gpu_proj_trace": _TRACE
-    + "outer,500,100,0,1000,PushPop,111,111,1,0,1,1,,:1\n"
-    + "B,500,100,100,800,PushPop,111,111,1,1,1,2,1,:1:2\n"
-    + "C,500,100,100,800,PushPop,111,111,1,2,1,3,2,:1:2:3\n"
-    + "leaf,500,100,200,100,PushPop,111,111,1,3,0,4,3,:1:2:3:4",
-    "edge/ident.nvtx_pushpop_trace": _PUSH_POP
-    + "0,1000,1000,800,200,outer,111,111,0,1,1,,:1,outer\n"
-    + "100,900,800,800,0,B,111,111,1,1,2,1,:1:2,--B\n"
-    + "100,900,800,100,700,C,111,111,2,1,3,2,:1:2:3,----C\n"
-    + "200,300,100,0,100,leaf,111,111,3,0,4,3,:1:2:3:4,------leaf",
+    "edge/ident.nvtx_gpu_proj_sum": "B,PushPop,100,800,1,100.0,100.0,100,100,0.0,1,1.0,1.0,1.0\n"
+    "C,PushPop,100,800,1,100.0,100.0,100,100,0.0,1,1.0,2.0,1.0\n"
+    "leaf,PushPop,100,100,1,100.0,100.0,100,100,0.0,1,1.0,3.0,0.0\n"
+    "outer,PushPop,100,1000,1,100.0,100.0,100,100,0.0,1,1.0,0.0,1.0",
+    "edge/ident.nvtx_gpu_proj_trace": "outer,500,100,0,1000,PushPop,111,111,1,0,1,1,,:1\n"
+    "B,500,100,100,800,PushPop,111,111,1,1,1,2,1,:1:2\n"
+    "C,500,100,100,800,PushPop,111,111,1,2,1,3,2,:1:2:3\n"
+    "leaf,500,100,200,100,PushPop,111,111,1,3,0,4,3,:1:2:3:4",
+    "edge/ident.nvtx_pushpop_trace": "0,1000,1000,800,200,outer,111,111,0,1,1,,:1,outer\n"
+    "100,900,800,800,0,B,111,111,1,1,2,1,:1:2,--B\n"
+    "100,900,800,100,700,C,111,111,2,1,3,2,:1:2:3,----C\n"
+    "200,300,100,0,100,leaf,111,111,3,0,4,3,:1:2:3:4,------leaf",
     # A kernel counts once under a name: it ran for 100 ns, and nsys itself counts one instance.
-    "edge/nest.nvtx_kern_sum": _KERNELS + f"X,PushPop,111,111,2,1,{_ONE},kern_a<int>",
+    "edge/nest.nvtx_kern_sum": f"X,PushPop,111,111,2,1,{_ONE},kern_a<int>",
     # A range without an end lasts to the end of the session, here of the last event (700), not to the
     # last time stamp of NVTX (50): the launch at 60 lies in it.
-    "edge/open.nvtx_gpu_proj_sum": _SUM
-    + "open,PushPop,200,700,1,200.0,200.0,200,200,0.0,2,2.0,0.0,1.0\n"
-    + "closed,PushPop,100,40,1,100.0,100.0,100,100,0.0,1,1.0,1.0,0.0",
-    "edge/open.nvtx_gpu_proj_trace": _TRACE
-    + "open,500,200,0,700,PushPop,111,111,2,0,1,1,,:1\n"
-    + "closed,500,100,10,40,PushPop,111,111,1,1,0,2,1,:1:2",
-    "edge/open.nvtx_kern_sum": _KERNELS
-    + f"closed,PushPop,111,111,1,1,{_ONE},kern_a<int>\n"
-    + "open,PushPop,111,111,1,2,200,100.0,100.0,100,100,0.0,kern_a<int>",
-    "edge/open.nvtx_pushpop_trace": _PUSH_POP
-    + "0,700,700,40,660,open,111,111,0,1,1,,:1,open\n"
-    + "10,50,40,0,40,closed,111,111,1,0,2,1,:1:2,--closed",
+    "edge/open.nvtx_gpu_proj_sum": "open,PushPop,200,700,1,200.0,200.0,200,200,0.0,2,2.0,0.0,1.0\n"
+    "closed,PushPop,100,40,1,100.0,100.0,100,100,0.0,1,1.0,1.0,0.0",
+    "edge/open.nvtx_gpu_proj_trace": "open,500,200,0,700,PushPop,111,111,2,0,1,1,,:1\n"
+    "closed,500,100,10,40,PushPop,111,111,1,1,0,2,1,:1:2",
+    "edge/open.nvtx_kern_sum": f"closed,PushPop,111,111,1,1,{_ONE},kern_a<int>\n"
+    "open,PushPop,111,111,1,2,200,100.0,100.0,100,100,0.0,kern_a<int>",
+    "edge/open.nvtx_pushpop_trace": "0,700,700,40,660,open,111,111,0,1,1,,:1,open\n"
+    "10,50,40,0,40,closed,111,111,1,0,2,1,:1:2,--closed",
     # A range that a thread ends that is named is a range, whether that is another thread or the same.
-    "edge/startend.nvtx_gpu_proj_sum": _SUM
-    + "SE_null,StartEnd,100,990,1,100.0,100.0,100,100,0.0,1,1.0,1.0,0.0\n"
-    + "SE_other,StartEnd,100,990,1,100.0,100.0,100,100,0.0,1,1.0,0.0,0.0\n"
-    + "SE_same,StartEnd,100,990,1,100.0,100.0,100,100,0.0,1,1.0,0.0,1.0",
-    "edge/startend.nvtx_gpu_proj_trace": _TRACE
-    + "SE_same,500,100,10,990,StartEnd,111,111,1,0,1,1,,:1\n"
-    + "SE_null,500,100,10,990,StartEnd,111,111,1,1,0,2,1,:1:2\n"
-    + "SE_other,500,100,10,990,StartEnd,111,111,1,0,0,3,,:3",
-    "edge/startend.nvtx_kern_sum": _KERNELS
-    + f"SE_null,StartEnd,111,111,1,1,{_ONE},kern_a<int>\n"
-    + f"SE_other,StartEnd,111,111,1,1,{_ONE},kern_a<int>\n"
-    + f"SE_same,StartEnd,111,111,1,1,{_ONE},kern_a<int>",
+    "edge/startend.nvtx_gpu_proj_sum": "SE_null,StartEnd,100,990,1,100.0,100.0,100,100,0.0,1,1.0,1.0,0.0\n"
+    "SE_other,StartEnd,100,990,1,100.0,100.0,100,100,0.0,1,1.0,0.0,0.0\n"
+    "SE_same,StartEnd,100,990,1,100.0,100.0,100,100,0.0,1,1.0,0.0,1.0",
+    "edge/startend.nvtx_gpu_proj_trace": "SE_same,500,100,10,990,StartEnd,111,111,1,0,1,1,,:1\n"
+    "SE_null,500,100,10,990,StartEnd,111,111,1,1,0,2,1,:1:2\n"
+    "SE_other,500,100,10,990,StartEnd,111,111,1,0,0,3,,:3",
+    "edge/startend.nvtx_kern_sum": f"SE_null,StartEnd,111,111,1,1,{_ONE},kern_a<int>\n"
+    f"SE_other,StartEnd,111,111,1,1,{_ONE},kern_a<int>\n"
+    f"SE_same,StartEnd,111,111,1,1,{_ONE},kern_a<int>",
 }
 
 # nsys prints nothing, and exits with 0, for 'not recorded' and for 'recorded, and there is none'. Here the
@@ -318,7 +290,8 @@ def test_report(path: Path, database: Path, report: str) -> None:
     # Whatever nsys makes of it, every range has a place.
     assert whole.ranges.filter(kind="push_pop")["depth"].null_count() == 0
     if case in REPLACED:
-        assert found == REPLACED[case]
+        # The headings are those of the same report in other cases.
+        assert found.partition("\n")[2] == REPLACED[case]
         assert found != expected
         return
     if case in ANSWERED or case in NOT_RECORDED:

@@ -26,14 +26,14 @@ _SHORT = {
     "long": "int64",
     UNKNOWN_DTYPE: "",
 }
-_TENSOR_ONLY = frozenset(
+_TENSOR_ONLY = (
     "celu elu elu_ hardshrink hardtanh hardtanh_ leaky_relu leaky_relu_ logsigmoid prelu relu relu_ relu6 "
     "rrelu rrelu_ selu softplus softshrink softsign tanhshrink threshold threshold_ softmax log_softmax "
     "dropout batch_norm mean zero_ zeros_like ones_like fill_ "
     "byte char double float half int long short to".split()
 )
-_SIZED = frozenset("sum norm reshape gather masked_scatter_ nonzero clone contiguous any".split())
-_PRODUCTS = frozenset("mm addmm addmm_ bmm".split())
+_SIZED = "sum norm reshape gather masked_scatter_ nonzero clone contiguous any".split()
+_PRODUCTS = "mm addmm addmm_ bmm".split()
 
 Arg = Mapping[str, Any]
 
@@ -59,16 +59,10 @@ def params(call: Call, *, is_bias: bool = False) -> str:
     """
     if call.op == "linear":
         return _linear(call, is_bias=is_bias)
-    if call.op in _PRODUCTS:
-        return _product(call)
-    if call.op in _SPECIAL:
-        return _SPECIAL[call.op](call)
-    if call.op == "forward":
-        return _cell(call)
-    if call.op in _SIZED:
-        return _sized(call.tensors[0])
-    if call.op in _TENSOR_ONLY:
-        return _text(call.tensors[0])
+    return _PARAMS.get(call.op, _operands)(call)
+
+
+def _operands(call: Call) -> str:
     return ";".join(map(_text, call.tensors if call.op in ("cat", "embedding") else call.unnamed))
 
 
@@ -235,10 +229,14 @@ def _filled(call: Call) -> str:
     return _text({"type": "tensor", "shape": shape, "dtype": kind})
 
 
-_SPECIAL: Mapping[str, Callable[[Call], str]] = {
+_PARAMS: Mapping[str, Callable[[Call], str]] = {
+    **dict.fromkeys(_TENSOR_ONLY, lambda call: _text(call.tensors[0])),
+    **dict.fromkeys(_SIZED, lambda call: _sized(call.tensors[0])),
+    **dict.fromkeys(_PRODUCTS, _product),
     **dict.fromkeys(("conv1d", "conv2d"), _convolution),
     **dict.fromkeys(("matmul", "__matmul__"), _matmul),
     **dict.fromkeys(("zeros", "ones", "full"), _filled),
+    "forward": _cell,
     "mse_loss": _mse_loss,
     "index_select": _index_select,
     "masked_select": _masked_select,
