@@ -307,6 +307,7 @@ def test_nvtx_ranges_are_read_back(tmp_path: Path) -> None:
     assert (relu["layer"], relu["params"]) == (["Sequential", "1"], "[2,8]fp32")
 
 
+@pytest.mark.slow
 def test_a_script_runs_as_it_is(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(

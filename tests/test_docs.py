@@ -72,6 +72,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_EXAMPLES)
 def test_examples(inputs: Path, tmp_path: Path, page: str) -> None:
     place = shutil.copytree(inputs, tmp_path / "place")

@@ -437,6 +437,7 @@ def test_a_database_that_is_being_written(make: Make) -> None:
         writer.close()
 
 
+@pytest.mark.slow
 def test_random_damage_is_answered_or_refused(make: Make, tmp_path: Path) -> None:
     database = make()
     for i in range(300):

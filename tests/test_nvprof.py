@@ -237,6 +237,7 @@ def test_another_program_s_database(tmp_path: Path) -> None:
         ks.read(database.close())
 
 
+@pytest.mark.slow
 def test_random_damage_is_answered_or_refused(make: Make) -> None:
     database = make()
     for at in range(400):

@@ -175,6 +175,7 @@ def test_pages_of_odd_ranges_need_no_more(name: str, shared: Path, tmp_path: Pat
     assert asked == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["kineto", "nsys", "nvprof"])
 def test_reports_of_demo_traces_need_no_more(kind: str, tmp_path: Path) -> None:
     from kernelscope.cli.main import main
@@ -199,6 +200,7 @@ def test_what_is_not_asked_for_is_null(shared: Path) -> None:
         assert others.null_count().row(0) == (frame.height,) * others.width, name
 
 
+@pytest.mark.slow
 def test_a_new_view_is_one_file(tmp_path: Path) -> None:
     package = Path(ks.__file__).parent
     copy = tmp_path / "copy" / "kernelscope"
