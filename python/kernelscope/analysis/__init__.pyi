@@ -4,10 +4,10 @@ from kernelscope.analysis.costs.achieved import efficiency as efficiency
 from kernelscope.analysis.costs.attainable import roofline as roofline
 from kernelscope.analysis.costs.counters import counters_with_operators as counters_with_operators
 from kernelscope.analysis.costs.table import costs as costs
+from kernelscope.analysis.diff.comparison import diff_steps as diff_steps
 from kernelscope.analysis.diff.tables import diff as diff
 from kernelscope.analysis.diff.tables import diff_kernels as diff_kernels
 from kernelscope.analysis.diff.tables import diff_operators as diff_operators
-from kernelscope.analysis.diff.tables import diff_steps as diff_steps
 from kernelscope.analysis.gpu.copy_bandwidth import memory_bandwidth as memory_bandwidth
 from kernelscope.analysis.gpu.copy_bandwidth import memory_bandwidth_summary as memory_bandwidth_summary
 from kernelscope.analysis.gpu.summary import gpu_summary as gpu_summary

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.advice.record import distinct, names_like
+from kernelscope.analysis.advice.record import names_like
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
@@ -62,7 +62,7 @@ def _no_values(table: str, column: str) -> Callable[[Trace], bool]:
 def _no_modules(trace: Trace) -> bool:
     if not _no_values("python", "module_id")(trace) or not _no_values("ops", "module_hierarchy")(trace):
         return False
-    return all(names_like(distinct(frame["name"]), _LAYERS).is_empty() for frame in (trace.ops, trace.ranges))
+    return all(names_like(frame["name"], _LAYERS).is_empty() for frame in (trace.ops, trace.ranges))
 
 
 def _no_stacks(trace: Trace) -> bool:

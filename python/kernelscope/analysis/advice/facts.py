@@ -5,15 +5,13 @@ from typing import cast
 
 import polars as pl
 
-from kernelscope.analysis.advice.record import distinct, matching, names_like
+from kernelscope.analysis.advice.record import names_like, rows_like
 from kernelscope.analysis.advice.waits import Gaps, classified_gaps
-from kernelscope.analysis.gpu.summary import gpu_summary
 from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.grouping import sum_by_group
 from kernelscope.analysis.intervals import merged
 from kernelscope.analysis.kernels.tensor_cores import is_nvidia, kernel_flags
 from kernelscope.analysis.memory.records import AllocatorRecords
-from kernelscope.analysis.ops.table import Eligibility, call_eligibility
 from kernelscope.analysis.steps.breakdown import CATEGORIES, step_breakdown
 from kernelscope.memo import Memo, per_trace
 from kernelscope.trace import Trace
@@ -42,12 +40,6 @@ class Facts:
 
     @property
     @per_trace
-    def gpus(self) -> pl.DataFrame:
-        """The GPUs that worked, with how busy they were."""
-        return gpu_summary(self.trace)
-
-    @property
-    @per_trace
     def total_ns(self) -> int:
         """The time of all whole steps together."""
         return int(self.breakdown["total_ns"].sum())
@@ -70,9 +62,9 @@ class Facts:
         """How many whole steps there are."""
         return self.breakdown.height
 
-    def share(self, ns: int) -> float | None:
-        """A time as part of that of all steps; None where there is none."""
-        return ns / self.total_ns if self.total_ns > 0 else None
+    def share(self, ns: int) -> float:
+        """A time as part of that of all steps; 0 where there is none."""
+        return ns / self.total_ns if self.total_ns > 0 else 0.0
 
     def inside(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows of ``frame`` that belong to a whole step.
@@ -123,12 +115,7 @@ class Facts:
     @per_trace
     def are_kernels(self) -> pl.Series:
         """Which rows of ``gpu_ops`` count among the ``kernels``."""
-        return self._of_classes(self.kernels["works"] > 0)
-
-    def _of_classes(self, marks: pl.Series) -> pl.Series:
-        """Which rows of ``gpu_ops`` are in whole steps and of a class that is marked."""
-        found = marks.gather(self.work.launches.of)
-        return found if self._are_inside is None else found & self._are_inside
+        return self.marked_kernels(self.kernels["works"] > 0)
 
     def rows_of(self, marks: pl.Series | None = None, *columns: str) -> pl.DataFrame:
         """The rows of ``gpu_ops`` that ``are_kernels``, of those only whose class is marked.
@@ -141,7 +128,9 @@ class Facts:
 
     def marked_kernels(self, marks: pl.Series) -> pl.Series:
         """Which rows of ``gpu_ops`` ``are_kernels`` of a class that is marked."""
-        return self._of_classes((self.kernels["works"] > 0) & marks.fill_null(value=False))
+        counted = (self.kernels["works"] > 0) & marks.fill_null(value=False)
+        found = counted.gather(self.work.launches.of)
+        return found if self._are_inside is None else found & self._are_inside
 
     @property
     @per_trace
@@ -166,12 +155,8 @@ class Facts:
 
     def named(self, pattern: str) -> pl.Series:
         """Which of the ``kernels`` have names that match ``pattern``."""
-        return self.kernels.select(self.is_named(pattern)).to_series()
-
-    def is_named(self, pattern: str) -> pl.Expr:
-        """Whether the name of GPU work matches ``pattern``."""
-        names = names_like(self._names["gpu_ops"], pattern)
-        return pl.col("name").is_in(names.implode()).fill_null(value=False)
+        names = self.kernels["name"]
+        return names.is_in(names_like(names, pattern).implode()).fill_null(value=False)
 
     @property
     @per_trace
@@ -185,24 +170,13 @@ class Facts:
 
     @property
     @per_trace
-    def _names(self) -> Mapping[str, pl.Series]:
-        """The distinct names of the tables in which names are looked for."""
-        columns = {
-            "ops": self.trace.ops["name"],
-            "launches": self.trace.launches["name"],
-            "gpu_ops": self.kernels["name"],
-        }
-        return {name: distinct(column) for name, column in columns.items()}
-
-    @property
-    @per_trace
     def gaps(self) -> Gaps:
         """The gaps of GPUs in whole steps, by what they waited for: see ``classified_gaps``."""
         spans = None
         if self.marked:
             end = pl.col("start_ns") + pl.col("total_ns")
             spans = merged(self.breakdown.select("start_ns", end_ns=end), by=[])
-        return classified_gaps(self.trace, self.inside, spans=spans)
+        return classified_gaps(self.trace, self.inside, spans)
 
     def may_use(self, column: str, share: float) -> bool:
         """Whether some GPU's memory may exceed a share of its capacity, by a look at the totals.
@@ -222,17 +196,8 @@ class Facts:
 
     @property
     @per_trace
-    def calls(self) -> Eligibility:
-        """Which calls of operators tensor cores could run: see ``call_eligibility``."""
-        return call_eligibility(self.trace)
-
-    @property
-    @per_trace
     def is_nvidia(self) -> bool:
         """Whether every GPU that worked is known to be of NVIDIA's make, or not known to be another."""
-        return not self.trace.devices.is_empty() and self._all_nvidia()
-
-    def _all_nvidia(self) -> bool:
         described = self.trace.devices.filter(
             pl.col("name").is_not_null() | pl.col("warp_size").is_not_null()
         )
@@ -247,7 +212,7 @@ class Facts:
 
     def ops_named(self, pattern: str) -> pl.DataFrame:
         """Operators and annotations in whole steps whose names match ``pattern``."""
-        return self.inside(matching(self.trace.ops.select(_OF_OPS), pattern, self._names["ops"]))
+        return self.inside(rows_like(self.trace.ops.select(_OF_OPS), pattern))
 
     def ops_doing(self, activity: str) -> pl.DataFrame:
         """Operators and annotations in whole steps of an ``activity``."""
@@ -257,8 +222,8 @@ class Facts:
     def launches_named(self, pattern: str) -> pl.DataFrame:
         """Runtime and driver calls in whole steps whose names match ``pattern``."""
         columns = ("row", "name", "start_ns", "dur_ns", "step", "op_row")
-        return self.inside(matching(self.trace.launches.select(columns), pattern, self._names["launches"]))
+        return self.inside(rows_like(self.trace.launches.select(columns), pattern))
 
     def any_named(self, pattern: str) -> bool:
         """Whether some operator or GPU work of the whole trace has a name that matches ``pattern``."""
-        return any(names_like(self._names[table], pattern).len() > 0 for table in ("ops", "gpu_ops"))
+        return any(names_like(table["name"], pattern).len() > 0 for table in (self.trace.ops, self.kernels))

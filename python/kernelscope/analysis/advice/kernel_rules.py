@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
-from kernelscope.analysis.advice.record import Advice, citing, counted, most_common, rule
+from kernelscope.analysis.advice.record import Advice, citing, counted, most_common, names_like, rule
 from kernelscope.analysis.grouping import describe_by_group
 from kernelscope.analysis.ops.table import operator_flags
 from kernelscope.units import format_ns, format_percent
@@ -20,7 +20,7 @@ _POINTWISE = r"(?:vectorized_|unrolled_|legacy_)?elementwise_kernel"
 _PAGEABLE = r"(?i)HtoD.*Pageable|Host-to-Device.*Pageable|Pageable *-> *Device|HostToDevice.*Pageable"
 
 
-@rule("Data is copied from pageable memory", _COPYING, "share of step time")
+@rule("Data is copied from pageable memory", _COPYING)
 def pageable_copies(facts: Facts) -> Iterator[Advice]:
     """Copies to the GPU from memory that is not pinned."""
     of, keys = facts.work.launches
@@ -31,10 +31,11 @@ def pageable_copies(facts: Facts) -> Iterator[Advice]:
     columns = ("row", "name", "dur_ns", "step", "bytes", "copy_kind", "source_memory")
     copies = facts.inside(facts.trace.gpu_ops.select(columns).filter(is_copy.gather(of)))
     stated = (pl.col("copy_kind") == "Host-to-Device") & (pl.col("source_memory") == "Pageable")
-    copies = copies.filter(stated.fill_null(value=False) | facts.is_named(_PAGEABLE))
+    named = pl.col("name").is_in(names_like(copies["name"], _PAGEABLE).implode())
+    copies = copies.filter(stated.fill_null(value=False) | named.fill_null(value=False))
     spent = int(copies["dur_ns"].sum())
     value = facts.share(spent)
-    if value is None or value <= _COPYING:
+    if value <= _COPYING:
         return
     size = int(copies["bytes"].sum())
     rate = f", {size / spent:.1f} GB/s" if size and spent else ""

@@ -1,7 +1,6 @@
 """Rules about a host that cannot keep GPUs busy."""
 
 from collections.abc import Iterator
-from typing import cast
 
 import polars as pl
 
@@ -18,27 +17,22 @@ _FEWEST_KERNELS = 100
 _OPTIMIZER_KERNELS = 100
 
 
-def _worst(gaps: pl.DataFrame) -> tuple[int | None, pl.DataFrame]:
-    """The GPU that waited longest, and its gaps."""
-    devices = gaps["device"]
-    if devices.min() == devices.max() and not devices.null_count():
-        return cast("int | None", devices.max()), gaps
-    sums = (
-        gaps.group_by("device").agg(pl.col("dur_ns").sum()).sort("dur_ns", "device", descending=[True, False])
-    )
+def _worst(gaps: pl.DataFrame) -> tuple[int | None, pl.DataFrame, int]:
+    """The GPU that waited longest, its gaps, and how long they are together."""
+    sums = gaps.group_by("device").agg(pl.col("dur_ns").sum())
     if sums.is_empty():
-        return None, gaps
-    device = sums["device"][0]
-    return device, gaps.filter(pl.col("device").eq_missing(device))
+        return None, gaps, 0
+    device, waited = sums.sort("dur_ns", "device", descending=[True, False]).row(0)
+    of_device = gaps if sums.height == 1 else gaps.filter(pl.col("device").eq_missing(device))
+    return device, of_device, waited
 
 
-@rule("The host launches too slowly", _LATE, "share of step time")
+@rule("The host launches too slowly", _LATE)
 def launch_bound(facts: Facts) -> Iterator[Advice]:
     """GPUs that wait for the host to launch."""
-    device, gaps = _worst(facts.gaps.late.filter(pl.col("cause") == "launch"))
-    waited = int(gaps["dur_ns"].sum())
+    device, gaps, waited = _worst(facts.gaps.late.filter(pl.col("cause") == "launch"))
     value = facts.share(waited)
-    if value is None or value <= _LATE:
+    if value <= _LATE:
         return
     mean = format_ns(facts.kernel_ns / facts.kernel_count if facts.kernel_count else None)
     yield Advice(
@@ -52,13 +46,12 @@ def launch_bound(facts: Facts) -> Iterator[Advice]:
     )
 
 
-@rule("The host does something else while the GPU waits", _LATE, "share of step time")
+@rule("The host does something else while the GPU waits", _LATE)
 def host_busy(facts: Facts) -> Iterator[Advice]:
     """GPUs that wait while the host does something else than to launch."""
-    device, gaps = _worst(facts.gaps.late.filter(pl.col("cause") == "host"))
-    waited = int(gaps["dur_ns"].sum())
+    device, gaps, waited = _worst(facts.gaps.late.filter(pl.col("cause") == "host"))
     value = facts.share(waited)
-    if value is None or value <= _LATE:
+    if value <= _LATE:
         return
     from kernelscope.analysis.launches.idle import longest_on_thread
 
@@ -90,9 +83,8 @@ def tiny_kernels(facts: Facts) -> Iterator[Advice]:
         return
     tiny = facts.trace.gpu_ops.select("row", "name", pl.col("dur_ns").fill_null(0)).filter(is_tiny)
     gaps = facts.gaps.late.filter(pl.col("cause") == "launch")
-    device, waits = _worst(gaps.filter(positions(tiny["row"], gaps["row"]).is_not_null()))
-    waited = int(waits["dur_ns"].sum())
-    if (facts.share(waited) or 0) <= _LATE / 2:
+    device, _, waited = _worst(gaps.filter(positions(tiny["row"], gaps["row"]).is_not_null()))
+    if facts.share(waited) <= _LATE / 2:
         return
     names = tiny.group_by("name").len().sort("len", "name", descending=[True, False])["name"].cast(pl.String)
     yield Advice(
@@ -106,13 +98,12 @@ def tiny_kernels(facts: Facts) -> Iterator[Advice]:
     )
 
 
-@rule("The host waits for the GPU, which then waits for the host", _SYNCING, "share of step time")
+@rule("The host waits for the GPU, which then waits for the host", _SYNCING)
 def synchronising_calls(facts: Facts) -> Iterator[Advice]:
     """Gaps that open because the host had waited for the GPU."""
-    device, gaps = _worst(facts.gaps.late.filter(pl.col("cause") == "sync"))
-    waited = int(gaps["dur_ns"].sum())
+    device, gaps, waited = _worst(facts.gaps.late.filter(pl.col("cause") == "sync"))
     value = facts.share(waited)
-    if value is None or value <= _SYNCING:
+    if value <= _SYNCING:
         return
     calls = gather_rows(gaps["sync_row"].unique(), facts.trace.launches, "row", "name", "dur_ns", "op_row")
     ops = gather_rows(calls["op_row"], facts.trace.ops, "name")["name"].cast(pl.String)
@@ -155,13 +146,12 @@ def small_grids(facts: Facts) -> Iterator[Advice]:
     )
 
 
-@rule("The GPU idles", _IDLE, "share of step time")
+@rule("The GPU idles", _IDLE)
 def gpu_idle(facts: Facts) -> Iterator[Advice]:
     """GPUs that do nothing for more than a tenth of the time, and what they wait for."""
-    device, gaps = _worst(facts.gaps.all)
-    waited = int(gaps["dur_ns"].sum())
+    device, gaps, waited = _worst(facts.gaps.all)
     value = facts.share(waited)
-    if value is None or value <= _IDLE:
+    if value <= _IDLE:
         return
     causes = {
         "launch": "launches",
@@ -195,13 +185,13 @@ def optimizer_not_fused(facts: Facts) -> Iterator[Advice]:
         return
     kernels = facts.trace.gpu_ops.select("row", pl.col("dur_ns").fill_null(0)).filter(facts.updates)
     gaps = facts.gaps.late.join(kernels.select("row"), on="row", how="semi")
-    device, gaps = _worst(gaps.filter(pl.col("cause") == "launch"))
+    device, _, waited = _worst(gaps.filter(pl.col("cause") == "launch"))
     mean = format_ns(kernels.select(pl.col("dur_ns").mean()).item())
     yield Advice(
         f"It launches {value:,.0f} kernels in a step, which last {mean} on average.",
         "Give the optimizer fused=True or foreach=True.",
         value,
-        saving_ns=int(gaps["dur_ns"].sum()),
+        saving_ns=waited,
         device=device,
         cites=citing("gpu_ops", kernels),
     )

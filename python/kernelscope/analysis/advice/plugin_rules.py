@@ -11,7 +11,8 @@ import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, Cited, citing, rule
-from kernelscope.analysis.ops.table import eligible_share
+from kernelscope.analysis.gpu.summary import gpu_summary
+from kernelscope.analysis.ops.table import call_eligibility, eligible_share
 from kernelscope.units import format_bytes, format_percent
 
 _DATA, _COMMUNICATION, _BUSY, _MEMORY = 0.05, 0.1, 0.5, 0.9
@@ -19,12 +20,12 @@ _NCCL_CAPABILITY = 3.5
 _TENSOR_CORES_SINCE = 7
 
 
-@rule("Steps wait for data", _DATA, "share of step time")
+@rule("Steps wait for data", _DATA)
 def data_loading(facts: Facts) -> Iterator[Advice]:
     """Steps that wait for data for more than a twentieth of their time."""
     waited = facts.parts["dataloader_ns"]
     value = facts.share(waited)
-    if value is None or value <= _DATA:
+    if value <= _DATA:
         return
     yield Advice(
         f"{format_percent(value)} of the step time passes while only data is loaded.",
@@ -74,12 +75,12 @@ def _runs_nccl(facts: Facts) -> bool:
     return facts.trace.meta.backend == "nccl" or facts.any_named("(?i)nccl")
 
 
-@rule("Steps wait for communication", _COMMUNICATION, "share of step time")
+@rule("Steps wait for communication", _COMMUNICATION)
 def communication(facts: Facts) -> Iterator[Advice]:
     """Steps that wait for communication for more than a tenth of their time."""
     exposed = facts.parts["communication_ns"]
     value = facts.share(exposed)
-    if value is None or value <= _COMMUNICATION:
+    if value <= _COMMUNICATION:
         return
     gpu_ops = facts.trace.gpu_ops.select("row", "dur_ns", "step", "is_communication")
     work = facts.inside(gpu_ops.filter(pl.col("is_communication").fill_null(value=False)))
@@ -102,7 +103,7 @@ def _outermost(calls: pl.DataFrame) -> pl.DataFrame:
 @rule("GPUs run kernels less than half of the time", _BUSY, "share of time")
 def low_utilisation(facts: Facts) -> Iterator[Advice]:
     """GPUs that compute for less than half of the time."""
-    idle = facts.gpus.filter((pl.col("utilisation") < _BUSY) & (pl.col("kernels") > 0))
+    idle = gpu_summary(facts.trace).filter((pl.col("utilisation") < _BUSY) & (pl.col("kernels") > 0))
     if idle.is_empty():
         return
     shares = idle.select("device", "utilisation").rows()
@@ -132,7 +133,7 @@ def mixed_precision(facts: Facts) -> Iterator[Advice]:
     share = eligible_share(facts.trace)
     if not share:
         return
-    lowest = facts.calls.lowest.select(op_row="row")
+    lowest = call_eligibility(facts.trace).lowest.select(op_row="row")
     kernels = facts.rows_of(None, "op_row")
     kernels = kernels.join(lowest, on="op_row", how="semi")
     yield Advice(

@@ -21,14 +21,14 @@ _ALLOCATORS = (
 )
 
 
-@rule("Steps compile", _COMPILING, "share of step time")
+@rule("Steps compile", _COMPILING)
 def recompilation(facts: Facts) -> Iterator[Advice]:
     """Compiling inside steps."""
     found = facts.ops_named(_COMPILERS)
     timed = found.select("start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0))
     spent = int(covered_ns(timed, by=[]).item() or 0)
     value = facts.share(spent)
-    if value is None or value <= _COMPILING:
+    if value <= _COMPILING:
         return
     yield Advice(
         f"{format_ns(spent)} of the steps passed in torch.compile.",
@@ -40,13 +40,13 @@ def recompilation(facts: Facts) -> Iterator[Advice]:
     )
 
 
-@rule("Steps load the code of kernels", _LOADING, "share of step time")
+@rule("Steps load the code of kernels", _LOADING)
 def module_loading(facts: Facts) -> Iterator[Advice]:
     """Loading the code of kernels inside steps."""
     found = facts.launches_named(_LOADERS)
     spent = int(found["dur_ns"].sum())
     value = facts.share(spent)
-    if value is None or value <= _LOADING:
+    if value <= _LOADING:
         return
     yield Advice(
         f"{counted(found.height, 'call')} that load code took {format_ns(spent)}.",
@@ -57,7 +57,7 @@ def module_loading(facts: Facts) -> Iterator[Advice]:
     )
 
 
-@rule("Steps ask the driver for memory", _ALLOCATING, "share of step time")
+@rule("Steps ask the driver for memory", _ALLOCATING)
 def allocator_calls(facts: Facts) -> Iterator[Advice]:
     """Memory of the device that is asked for and given back inside steps."""
     found = facts.launches_named(_ALLOCATORS)
@@ -67,7 +67,7 @@ def allocator_calls(facts: Facts) -> Iterator[Advice]:
         found = found.filter(pl.col("step") != first)
     spent = int(found["dur_ns"].sum())
     value = facts.share(spent)
-    if value is None or value <= _ALLOCATING:
+    if value <= _ALLOCATING:
         return
     names = found.group_by("name").len().sort("len", "name", descending=[True, False])
     listed = most_common(f"{name} ({count:,} x)" for name, count in names.iter_rows())
@@ -128,18 +128,9 @@ def fragmentation(facts: Facts) -> Iterator[Advice]:
     if not facts.may_use("total_reserved_bytes", _FULL):
         return
     for row in facts.memory.iter_rows(named=True):
-        reserved, capacity, idle = (
-            row["peak_reserved_bytes"],
-            row["capacity_bytes"],
-            row["fragmentation_share"],
-        )
-        if (
-            not reserved
-            or not capacity
-            or idle is None
-            or reserved / capacity <= _FULL
-            or idle <= _FRAGMENTED
-        ):
+        reserved, capacity = row["peak_reserved_bytes"], row["capacity_bytes"]
+        idle = row["fragmentation_share"] or 0.0
+        if not reserved or not capacity or reserved / capacity <= _FULL or idle <= _FRAGMENTED:
             continue
         yield Advice(
             f"{row['device']} had {format_bytes(reserved)} of {format_bytes(capacity)} reserved, and "

@@ -32,7 +32,7 @@ def exposed_communication(facts: Facts) -> Iterator[Advice]:
         return
     device, total, overlap, exposed = sums.row(0)
     share = facts.share(exposed)
-    if share is None or share <= _EXPOSED or not total or overlap / total >= _HIDDEN:
+    if share <= _EXPOSED or not total or overlap / total >= _HIDDEN:
         return
     calls = facts.trace.gpu_ops.select("row", "dur_ns", "step", "device", "is_communication")
     calls = calls.filter(pl.col("is_communication").fill_null(value=False))
@@ -48,7 +48,7 @@ def exposed_communication(facts: Facts) -> Iterator[Advice]:
     )
 
 
-@rule("A rank is slower than the others", _LATE, "share of step time")
+@rule("A rank is slower than the others", _LATE)
 def straggler(ranks: Sequence[Facts]) -> Iterator[Advice]:
     """Ranks that take longer than the others for their own part of a step."""
     from kernelscope.analysis.ranks.stragglers import stragglers

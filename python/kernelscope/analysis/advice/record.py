@@ -14,9 +14,12 @@ MOST_ROWS = 100
 class Cited(NamedTuple):
     """Rows of a table: the weightiest by number, and how many there are in all."""
 
-    table: str
+    table: str | None
     rows: tuple[int, ...]
-    total: int
+    cited: int
+
+
+_NOTHING = Cited(None, (), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class Advice:
     severity: str | None = None
     device: int | None = None
     rank: int | None = None
-    cites: Cited | None = None
+    cites: Cited = _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,9 @@ class Rule:
     find: Callable[..., Iterator[Advice]]
 
 
-def rule(title: str, threshold: float, unit: str) -> Callable[[Callable[..., Iterator[Advice]]], Rule]:
+def rule(
+    title: str, threshold: float, unit: str = "share of step time"
+) -> Callable[[Callable[..., Iterator[Advice]]], Rule]:
     """Makes a rule of the function that finds its advice."""
     return partial(Rule, title, threshold, unit)
 
@@ -77,23 +82,12 @@ def most_common(names: Iterable[str | None], most: int = 3) -> str:
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
 
 
-def distinct(names: pl.Series) -> pl.Series:
-    """Those of ``names``, which are categories, that are not null, each once."""
-    return names.drop_nulls().unique(maintain_order=True)
-
-
 def names_like(names: pl.Series, pattern: str) -> pl.Series:
-    """Those of ``names``, which are distinct and none null, that match ``pattern``."""
-    return names.filter(names.cast(pl.String).str.contains(pattern))
+    """The distinct ones of ``names``, which are categories, that match ``pattern``."""
+    distinct = names.drop_nulls().unique()
+    return distinct.filter(distinct.cast(pl.String).str.contains(pattern))
 
 
-def matching(frame: pl.DataFrame, pattern: str, names: pl.Series | None = None) -> pl.DataFrame:
-    """The rows of ``frame`` whose names match ``pattern``, each distinct name looked at once.
-
-    ``names`` takes the distinct names of the frame, or of a larger one.
-    """
-    names = distinct(frame["name"]) if names is None else names
-    matches = names_like(names, pattern)
-    if matches.is_empty():
-        return frame.clear()
-    return frame.filter(pl.col("name").is_in(matches.implode()))
+def rows_like(frame: pl.DataFrame, pattern: str) -> pl.DataFrame:
+    """The rows of ``frame`` whose names match ``pattern``."""
+    return frame.filter(pl.col("name").is_in(names_like(frame["name"], pattern).implode()))

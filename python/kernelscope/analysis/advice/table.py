@@ -90,24 +90,16 @@ def _asked(facts: Facts) -> Iterator[dict[str, object]]:
 
 def _row(rule: Rule, advice: Advice, total_ns: int) -> dict[str, object]:
     share = advice.saving_ns / total_ns if advice.saving_ns is not None and total_ns > 0 else None
-    severity = advice.severity or _severity(share)
-    return {
+    found = {
         "id": rule.find.__name__,
-        "severity": severity,
+        "severity": advice.severity or _severity(share),
         "title": rule.title,
-        "evidence": advice.evidence,
-        "remedy": advice.remedy,
-        "value": None if advice.value is None else float(advice.value),
-        "threshold": float(rule.threshold),
+        "threshold": rule.threshold,
         "unit": rule.unit,
-        "saving_ns": advice.saving_ns,
         "saving_share": share,
-        "rank": advice.rank,
-        "device": advice.device,
-        "table": advice.cites.table if advice.cites else None,
-        "rows": list(advice.cites.rows) if advice.cites else [],
-        "cited": advice.cites.total if advice.cites else 0,
+        **advice.cites._asdict(),
     }
+    return {name: found[name] if name in found else getattr(advice, name) for name in _SCHEMA}
 
 
 def _severity(share: float | None) -> str:

@@ -2,9 +2,11 @@
 
 import fnmatch
 import math
+import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean, variance
 
 import polars as pl
 
@@ -21,6 +23,7 @@ _BOUND = re.compile(
     r"(?P<unit>%|ns|us|ms|s)\s*",
     re.DOTALL,
 )
+_COMPARISONS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 _LONGEST = 10_000
 
 
@@ -98,7 +101,7 @@ def _judge(both: Comparison, bound: Bound) -> Verdict:
         times = _times(both, bound)
         paired = steps.select("pair").join(times, on="pair", how="left", maintain_order="left").fill_null(0)
         before, after = paired["before_ns"], paired["after_ns"]
-    first, second = _mean(before), _mean(after)
+    first, second = fmean(before), fmean(after)
     delta = second - first
     change = (
         delta
@@ -109,13 +112,8 @@ def _judge(both: Comparison, bound: Bound) -> Verdict:
         if delta
         else 0.0
     )
-    broken = {
-        ">": change > bound.limit,
-        ">=": change >= bound.limit,
-        "<": change < bound.limit,
-        "<=": change <= bound.limit,
-    }[bound.sign]
-    spread = None if steps.height < 2 else math.sqrt(_variance(before) + _variance(after))
+    broken = _COMPARISONS[bound.sign](change, bound.limit)
+    spread = None if steps.height < 2 else math.sqrt(variance(before) + variance(after))
     return Verdict(bound, first, second, broken, None if spread is None else abs(delta) <= spread)
 
 
@@ -128,23 +126,11 @@ def _times(both: Comparison, bound: Bound) -> pl.DataFrame:
         column = _NAMED[bound.what]
         if bound.what == "kernel":
             parts = parts.filter(pl.col("category").is_in(["kernel", "communication"]))
-        names = [name for name in parts[column].unique().drop_nulls() if _matches(name, bound.name)]
+        known = parts[column].unique().drop_nulls()
+        names = [name for name in known if name == bound.name or fnmatch.fnmatchcase(name, bound.name)]
         if not names:
             raise InvalidArgumentError(
                 f"{bound.text[:100]!r}: neither trace has a {bound.what} of this name in its steps"
             )
         found = parts.filter(pl.col(column).is_in(names))
     return found.group_by("pair").agg(pl.col("before_ns", "after_ns").sum())
-
-
-def _matches(name: str, pattern: str) -> bool:
-    return name == pattern or fnmatch.fnmatchcase(name, pattern)
-
-
-def _mean(values: pl.Series) -> float:
-    return sum(values) / len(values)
-
-
-def _variance(values: pl.Series) -> float:
-    mean = _mean(values)
-    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)

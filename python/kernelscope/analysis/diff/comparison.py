@@ -22,7 +22,7 @@ class Comparison:
     before: Trace
     after: Trace
     steps: pl.DataFrame
-    """The steps that are compared: see :func:`step_pairs`."""
+    """The steps that are compared: see :func:`diff_steps`."""
     pairs: Pairs
     """The operators and the GPU work that correspond."""
     names: tuple[pl.DataFrame, pl.DataFrame]
@@ -44,7 +44,7 @@ def compare(before: Trace, after: Trace) -> Comparison:
     Raises: NotRecordedError: a trace has nothing that takes time, or only one marks steps.
     Example: ``compare(ks.read("old.json"), ks.read("new.json")).steps``
     """
-    steps = step_pairs(before, after)
+    steps = diff_steps(before, after)
     pairs = corresponding(before, after, steps)
     names = _translated(before, after, pairs)
     parts = [
@@ -67,20 +67,21 @@ def _part(trace: Trace, steps: pl.DataFrame, names: pl.DataFrame, side: str, oth
     )
 
 
-def step_pairs(before: Trace, after: Trace) -> pl.DataFrame:
-    """The steps that correspond: those of the same number, or, if no number is common, of the same place.
+def diff_steps(before: Trace, after: Trace) -> pl.DataFrame:
+    """The wall times of the steps that :func:`diff` compares.
 
-    Steps that a recording cuts off are left out, unless it has no other.
+    They are those of the same number, or, if no number is common, of the same place. Steps that a recording
+    cuts off are left out, unless it has no other.
 
     Columns: ``pair`` (counted from 0 in order of time), ``step_before``, ``step_after``, ``start_before``,
-        ``start_after``, ``before_ns`` and ``after_ns`` (wall times), ``delta_ns``.
-    Raises: NotRecordedError: a trace has nothing that takes time, or only one of them marks steps.
+        ``start_after``, ``before_ns``, ``after_ns``, ``delta_ns``.
+    Units: ns.
+    Order: of time.
+    Raises: NotRecordedError: a trace has nothing that takes time, or only one marks steps.
     """
     sides = [
         _whole_steps(trace).select(
-            pl.col("step").alias(f"step_{side}"),
-            pl.col("start_ns").alias(f"start_{side}"),
-            pl.col("total_ns").alias(f"{side}_ns"),
+            **{f"step_{side}": "step", f"start_{side}": "start_ns", f"{side}_ns": "total_ns"}
         )
         for trace, side in zip((before, after), SIDES, strict=True)
     ]
@@ -133,17 +134,14 @@ def _owned(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _translated(before: Trace, after: Trace, pairs: Pairs) -> tuple[pl.DataFrame, pl.DataFrame]:
-    own = [_names(trace) for trace in (before, after)]
+    own = [claims(trace).select("row", "op_row", "name") for trace in (before, after)]
     ops = [operators(trace).select("row", "module", op="name") for trace in (before, after)]
     later = ops[1].rename({"row": "after", "op": "_op", "module": "_module"})
     of_op = pairs.ops.select(op_row="before", after="after").join(later, on="after", how="left").drop("after")
     same = pl.concat([pairs.work, pairs.ops.select("before", "after")])
     of_row = same.join(own[1].select(after="row", _name="name"), on="after", how="left").drop("after")
-    named = (
-        own[0]
-        .join(ops[0].rename({"row": "op_row"}), on="op_row", how="left")
-        .join(of_op, on="op_row", how="left")
-    )
+    named = own[0].join(ops[0].rename({"row": "op_row"}), on="op_row", how="left")
+    named = named.join(of_op, on="op_row", how="left")
     named = named.join(of_row, left_on="row", right_on="before", how="left")
     first = named.select(
         "row",
@@ -152,7 +150,3 @@ def _translated(before: Trace, after: Trace, pairs: Pairs) -> tuple[pl.DataFrame
     )
     second = own[1].join(ops[1].rename({"row": "op_row"}), on="op_row", how="left").select("row", *_NAMES)
     return first, second
-
-
-def _names(trace: Trace) -> pl.DataFrame:
-    return claims(trace).select("row", "op_row", "name")

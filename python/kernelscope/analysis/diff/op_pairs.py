@@ -64,13 +64,8 @@ def corresponding(before: Trace, after: Trace, steps: pl.DataFrame) -> Pairs:
     if found.is_empty():
         ops = pl.DataFrame(schema={"before": pl.UInt32, "after": pl.UInt32, "level": pl.UInt8})
     else:
-        ops = pl.DataFrame(
-            {
-                "before": a["row"].gather(found["a"]),
-                "after": b["row"].gather(found["b"]),
-                "level": found["level"],
-            }
-        )
+        rows = {"before": a["row"].gather(found["a"]), "after": b["row"].gather(found["b"])}
+        ops = pl.DataFrame(rows | {"level": found["level"]})
     return Pairs(ops, _work_pairs(before, after, ops))
 
 
@@ -139,16 +134,7 @@ def _work_pairs(before: Trace, after: Trace, ops: pl.DataFrame) -> pl.DataFrame:
 
 def _numbered(trace: Trace) -> pl.DataFrame:
     """GPU work with its operator, and its place among the work of its name there."""
-    work = trace.gpu_ops.select(
-        "row",
-        "start_ns",
-        "kind",
-        "name",
-        op_row=pl.coalesce("op_row", "range_row"),
-    )
+    op = pl.coalesce("op_row", "range_row")
+    work = trace.gpu_ops.select("row", "start_ns", "kind", "name", op_row=op)
     occurrence = pl.int_range(pl.len(), dtype=pl.UInt32).over("op_row", "kind", "name")
-    return (
-        work.filter(pl.col("op_row").is_not_null())
-        .sort("start_ns", "row")
-        .with_columns(occurrence=occurrence)
-    )
+    return work.drop_nulls("op_row").sort("start_ns", "row").with_columns(occurrence=occurrence)

@@ -1,11 +1,11 @@
 """What changed between two traces: by what it belongs to, and operators and kernels side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
 from kernelscope.analysis.costs.limits import limited_work, work_rows
-from kernelscope.analysis.diff.comparison import SIDES, Comparison, compare, step_pairs
+from kernelscope.analysis.diff.comparison import SIDES, Comparison, compare
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.ops.table import ops
 from kernelscope.trace import Trace
@@ -42,18 +42,6 @@ def diff(before: Trace, after: Trace, *, by: str | Sequence[str] = KEYS) -> pl.D
     Example: ``diff(old, new).filter(pl.col("delta_ns") > 0).head(10)``
     """
     return differences(compare(before, after), by=by)
-
-
-def diff_steps(before: Trace, after: Trace) -> pl.DataFrame:
-    """The wall times of the steps that :func:`diff` compares.
-
-    Columns: ``pair``, ``step_before``, ``step_after``, ``start_before``, ``start_after``, ``before_ns``,
-        ``after_ns``, ``delta_ns``.
-    Units: ns.
-    Order: of time.
-    Raises: NotRecordedError: a trace has nothing that takes time, or only one marks steps.
-    """
-    return step_pairs(before, after)
 
 
 def diff_operators(
@@ -133,71 +121,66 @@ def operator_differences(
     """The rows of :func:`diff_operators`."""
     columns = check_by(by, ("op", "module"))
     sides = [_operators(both, side, columns, costs=costs) for side in SIDES]
-    table = _side_by_side(sides, columns, counted=("calls", "host_ns", "device_ns")).with_columns(
-        _delta("calls").alias("calls_delta"),
-        _delta("host_ns").alias("host_delta_ns"),
-        _delta("device_ns").alias("device_delta_ns"),
-        _delta("flops").alias("flops_delta"),
-        _delta("attained_pct").alias("attained_delta_pct"),
-    )
+    table = _side_by_side(sides, columns, ("calls", "host_ns", "device_ns"), ("flops", "attained_pct"))
     return _changed(table, ("device_delta_ns", "host_delta_ns", "calls_delta"), columns)
 
 
 def kernel_differences(both: Comparison, *, costs: bool = True) -> pl.DataFrame:
     """The rows of :func:`diff_kernels`."""
     sides = [_kernels(both, side, costs=costs) for side in SIDES]
-    table = _side_by_side(sides, ["name"], counted=("calls", "total_ns")).with_columns(
-        _delta("calls").alias("calls_delta"),
-        _delta("total_ns").alias("total_delta_ns"),
-        _delta("mean_ns").alias("mean_delta_ns"),
-        _delta("flops").alias("flops_delta"),
-        _delta("attained_pct").alias("attained_delta_pct"),
-    )
+    table = _side_by_side(sides, ["name"], ("calls", "total_ns"), ("mean_ns", "flops", "attained_pct"))
     return _changed(table, ("total_delta_ns", "calls_delta"), ["name"])
 
 
 def _operators(both: Comparison, side: str, by: list[str], *, costs: bool) -> pl.DataFrame:
-    trace, names = both.side(side)
+    trace = both.side(side)[0]
     calls = ops(trace, collapse=False).select("row", "step", "host_self_ns", "device_self_ns")
-    named = _in_steps(both, side, calls).join(names, on="row", how="inner")
-    count = both.steps.height
-    table = named.group_by(by).agg(
-        *_renamed(names, by),
-        calls=pl.len() / count,
-        host_ns=pl.col("host_self_ns").sum() / count,
+    count, device = both.steps.height, pl.col("device_self_ns")
+    figures = {
+        "host_ns": pl.col("host_self_ns").sum() / count,
         # Unknown, and not 0, in a trace without GPU work.
-        device_ns=pl.when(pl.col("device_self_ns").is_not_null().any()).then(
-            pl.col("device_self_ns").sum() / count
-        ),
-    )
+        "device_ns": pl.when(device.is_not_null().any()).then(device.sum() / count),
+    }
     work = _work(trace, costs=costs).drop("row").rename({"op_row": "row"})
-    return _with_costs(table, _in_steps(both, side, work).join(names, on="row", how="inner"), by, count)
+    return _summed(both, side, by, calls, work, figures)
 
 
 def _kernels(both: Comparison, side: str, *, costs: bool) -> pl.DataFrame:
-    trace, names = both.side(side)
+    trace = both.side(side)[0]
     kernels = trace.gpu_ops.filter(pl.col("kind") == "kernel").select("row", "step", "dur_ns")
-    named = _in_steps(both, side, kernels).join(names, on="row", how="inner")
-    count = both.steps.height
-    table = named.group_by("name").agg(
-        *_renamed(names, ["name"]),
-        calls=pl.len() / count,
-        total_ns=pl.col("dur_ns").sum() / count,
-        mean_ns=pl.col("dur_ns").mean(),
-    )
-    work = _in_steps(both, side, _work(trace, costs=costs)).join(names, on="row", how="inner")
-    return _with_costs(table, work, ["name"], count)
+    duration = pl.col("dur_ns")
+    figures = {"total_ns": duration.sum() / both.steps.height, "mean_ns": duration.mean()}
+    return _summed(both, side, ["name"], kernels, _work(trace, costs=costs), figures)
 
 
-def _in_steps(both: Comparison, side: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows of the steps that are compared; all of them in a trace that is one step."""
+def _summed(
+    both: Comparison,
+    side: str,
+    by: list[str],
+    calls: pl.DataFrame,
+    work: pl.DataFrame,
+    figures: Mapping[str, pl.Expr],
+) -> pl.DataFrame:
+    """Calls and their ``figures``, and what their ``work`` had to do, summed over those that agree in ``by``.
+
+    Only those count whose steps are compared: all in a trace that is one step.
+    """
+    names, count = both.side(side)[1], both.steps.height
     steps = both.steps[f"step_{side}"]
-    return rows if steps.null_count() else rows.filter(pl.col("step").is_in(steps.implode()))
-
-
-def _renamed(names: pl.DataFrame, by: list[str]) -> list[pl.Expr]:
-    columns = [f"{c}_before" for c in by if f"{c}_before" in names.columns]
-    return [pl.col(c).drop_nulls().first() for c in columns]
+    if not steps.null_count():
+        calls, work = (rows.filter(pl.col("step").is_in(steps.implode())) for rows in (calls, work))
+    calls, work = (rows.join(names, on="row", how="inner") for rows in (calls, work))
+    renamed = [f"{c}_before" for c in by if f"{c}_before" in names.columns]
+    table = calls.group_by(by).agg(
+        *(pl.col(c).drop_nulls().first() for c in renamed), calls=pl.len() / count, **figures
+    )
+    known = pl.col("attainable_ns").is_not_null()
+    needed, taken = pl.col("attainable_ns").sum(), pl.col("dur_ns").filter(known).sum()
+    costs = work.group_by(by).agg(
+        flops=pl.when(pl.col("flops").is_not_null().any()).then(pl.col("flops").sum() / count),
+        attained_pct=pl.when(taken > 0).then(100.0 * needed / taken),
+    )
+    return table.join(costs, on=by, how="left", nulls_equal=True)
 
 
 def _work(trace: Trace, *, costs: bool) -> pl.DataFrame:
@@ -208,18 +191,10 @@ def _work(trace: Trace, *, costs: bool) -> pl.DataFrame:
     return work_rows(trace, limited_work(trace))
 
 
-def _with_costs(table: pl.DataFrame, work: pl.DataFrame, by: list[str], count: int) -> pl.DataFrame:
-    known = pl.col("attainable_ns").is_not_null()
-    needed, taken = pl.col("attainable_ns").sum(), pl.col("dur_ns").filter(known).sum()
-    figures = work.group_by(by).agg(
-        flops=pl.when(pl.col("flops").is_not_null().any()).then(pl.col("flops").sum() / count),
-        attained_pct=pl.when(taken > 0).then(100.0 * needed / taken),
-    )
-    return table.join(figures, on=by, how="left", nulls_equal=True)
-
-
-def _side_by_side(sides: list[pl.DataFrame], by: list[str], *, counted: tuple[str, ...]) -> pl.DataFrame:
-    """Both sides with their figures; what one does not have at all, it has 0 times."""
+def _side_by_side(
+    sides: list[pl.DataFrame], by: list[str], counted: tuple[str, ...], others: tuple[str, ...]
+) -> pl.DataFrame:
+    """Both sides with their figures and these' deltas; what one side does not have at all is 0 if counted."""
     kept = [*by, *(f"{c}_before" for c in by)]
     named = [
         side.rename({c: f"{c}_{name}" for c in side.columns if c not in kept})
@@ -232,11 +207,14 @@ def _side_by_side(sides: list[pl.DataFrame], by: list[str], *, counted: tuple[st
         for side, name in zip(sides, SIDES, strict=True)
         for c in counted
     }
-    return joined.with_columns(pl.col(c).fill_null(0) for c, known in has_gpu.items() if known)
+    joined = joined.with_columns(pl.col(c).fill_null(0) for c, known in has_gpu.items() if known)
+    return joined.with_columns(map(_delta, (*counted, *others)))
 
 
 def _delta(column: str) -> pl.Expr:
-    return pl.col(f"{column}_after") - pl.col(f"{column}_before")
+    """The change of a figure, such as ``host_delta_ns`` of ``host_ns``."""
+    stem, *unit = column.split("_")
+    return (pl.col(f"{column}_after") - pl.col(f"{column}_before")).alias("_".join([stem, "delta", *unit]))
 
 
 def _changed(table: pl.DataFrame, deltas: tuple[str, ...], by: list[str]) -> pl.DataFrame:
