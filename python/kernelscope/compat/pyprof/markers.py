@@ -355,12 +355,6 @@ class Place(NamedTuple):
     sub: int
 
 
-class _State(NamedTuple):
-    sequence: int = -1
-    sub: int = -1
-    ops: tuple[str, ...] = ("na",)
-
-
 class CompatNumbering:
     """Numbers the kernels of each operator as PyProf does: by sequence numbers, in the order of the file.
 
@@ -368,22 +362,23 @@ class CompatNumbering:
     """
 
     def __init__(self) -> None:
-        self._state = _State()
+        self._sequence: int = -1
+        self._sub: int = -1
+        self._ops: list[str] = ["na"]
 
     def place(self, ids: Sequence[int], ops: Sequence[str], mods: Sequence[str], way: str) -> Place:
         """The numbers of the next kernel, whose ranges have the numbers ``ids`` in ascending order."""
         numbers = [number for number in ids if number != 0] or list(ids)
         if not numbers:
             return Place([], [], 0)
-        state = self._state
         if way == "bprop":
             current = numbers[0]
         else:
-            current = next((number for number in numbers if number > state.sequence), state.sequence)
-        same = tuple(ops) == state.ops
+            current = next((number for number in numbers if number > self._sequence), self._sequence)
         is_cell = bool(ops) and ops[0] == "forward" and bool(mods) and mods[0] in _CELLS
-        sub = state.sub + 1 if same and (current == state.sequence or is_cell) else 0
-        self._state = _State(current, sub, tuple(ops))
+        is_same = list(ops) == self._ops and (current == self._sequence or is_cell)
+        sub = self._sub + 1 if is_same else 0
+        self._sequence, self._sub, self._ops = current, sub, list(ops)
         return _split(numbers, current, sub)
 
 
