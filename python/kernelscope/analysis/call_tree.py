@@ -19,8 +19,8 @@ DEVICE_TYPES = (1, 6, 12, 20)
 class CallTree:
     """Calls with sums of each by itself and with the calls inside it.
 
-    Columns of whole numbers are put to the calls, which are merged before, and worked out one by one when
-    they are asked for: for a million calls to hand a column over takes longer than to sum it.
+    Columns of whole numbers are put to the calls, which are merged before, and stay in Rust until they are
+    asked for: for a million calls to hand a column over takes longer than to sum it.
 
     Columns: of ``calls``, needs ``row`` and ``parent_row`` (null for a root); a parent that is not in
         ``calls`` counts as none.

@@ -80,12 +80,6 @@ impl Forest {
         unmerged.filter(|&at| is_wanted(at)).map(|at| at as u32).collect()
     }
 
-    /// Whether the call at `at` has another value than the call around it, or none is around it.
-    pub fn is_change(&self, at: usize, value: impl Fn(usize) -> Option<i64>) -> bool {
-        let around = self.parents.get(at).and_then(|&parent| value(parent as usize));
-        around != value(at)
-    }
-
     /// Merges calls that are the only one inside a call of their own name into that one.
     pub fn merge_repeats(&mut self, names: &[u32]) {
         let mut children = vec![0_u32; self.parents.len()];
@@ -221,12 +215,11 @@ impl Forest {
         });
     }
 
-    /// Adds to each call the sum of all inside it, and hands the sum to `visit`.
-    pub fn with_inner(&self, values: &mut [i64], mut visit: impl FnMut(usize, i64)) {
+    /// Adds to each call the values of all calls inside it.
+    pub fn with_inner(&self, values: &mut [i64]) {
         self.for_each_inner_first(|at| {
-            let value = values.get(at).copied().unwrap_or_default();
-            visit(at, value);
             let Some(&parent) = self.parents.get(at).filter(|&&parent| parent != NONE) else { return };
+            let value = values.get(at).copied().unwrap_or_default();
             if let Some(sum) = values.get_mut(parent as usize) {
                 *sum = sum.wrapping_add(value);
             }

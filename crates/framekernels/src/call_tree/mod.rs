@@ -4,7 +4,6 @@
 //! Calls may come in any order, a caller behind what it calls too. Everything takes one pass or two
 //! over arrays, whatever the depth; only [`nest`] sorts what is not in order already.
 
-mod columns;
 mod forest;
 mod innermost;
 mod nest;
@@ -15,7 +14,6 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
-pub use columns::{Column, Values, Working};
 pub use forest::{Circular, Forest, marked_around};
 pub use innermost::{Nested, Points, innermost, lineage};
 pub use nest::{Slices, nest};

@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_buffer::ScalarBuffer;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, Int32Array, RecordBatch};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{
-    Circular, Column, Forest, NONE, Nested, Paths, Points, Slices, Values, Working, folded, innermost,
-    lineage, marked_around, nest, path_texts,
+    CallTree, Circular, Forest, NONE, Nested, Paths, Points, Slices, folded, innermost, lineage,
+    marked_around, nest, path_texts,
 };
-use crate::memory::Curve;
+use crate::frame::{Frame, column, positions, table};
 
 /// Parents of calls in any order, names and values.
 fn calls() -> impl Strategy<Value = (Vec<u32>, Vec<u32>, Vec<i64>)> {
@@ -30,6 +32,11 @@ fn calls() -> impl Strategy<Value = (Vec<u32>, Vec<u32>, Vec<i64>)> {
         }
         (parents, names, values)
     })
+}
+
+fn frame<const N: usize>(columns: [(&str, ArrayRef); N]) -> Frame {
+    let batch = table(columns).unwrap();
+    Frame::new(&batch.schema(), vec![batch]).unwrap()
 }
 
 fn kept_of(forest: &Forest) -> Vec<u32> {
@@ -69,10 +76,9 @@ proptest! {
         forest.changes(&mut found);
         prop_assert_eq!(&found, &expected);
         let expected: Vec<_> = calls.map(|at| sum(&is_inside, at)).collect();
-        let (mut found, mut visited) = (values.clone(), vec![0; values.len()]);
-        forest.with_inner(&mut found, |at, value| visited[at] = value);
+        let mut found = values.clone();
+        forest.with_inner(&mut found);
         prop_assert_eq!(&found, &expected);
-        prop_assert_eq!(&visited, &expected);
     }
 
     #[test]
@@ -113,31 +119,37 @@ proptest! {
     }
 
     #[test]
-    fn columns_are_worked_out_as_one_by_one(
+    fn columns_are_those_of_one_call_after_the_other(
         (parents, names, values) in calls(),
         merges in any::<bool>(),
-        linked in vec((0..24_u32, -5..5_i64), 0..12),
+        linked in vec((prop_oneof![1 => Just(NONE), 9 => 0..24_u32], -5..5_i64), 0..12),
         records in vec((0..9_i64, -5..5_i64), 0..6),
-        wanted in vec(0..12_usize, 0..8),
     ) {
         let size = values.len();
-        let mut forest = Forest::new(parents).unwrap();
+        let (mut forest, rows) = (Forest::new(parents.clone()).unwrap(), 0..size as u32);
+        let mut tree = CallTree::new(&frame([
+            ("row", positions(rows.clone().collect())), ("parent_row", positions(parents)),
+        ])).unwrap();
         if merges {
             forest.merge_repeats(&names);
+            tree.merge_repeats(&frame([("name", positions(names.clone()))])).unwrap();
         }
-        let given = Column::given(values.clone().into());
-        let mut added = given.clone();
-        let calls: Vec<u32> = linked.iter().map(|&(call, _)| if (call as usize) < size { call } else { NONE }).collect();
-        let calls: Arc<[u32]> = calls.into();
-        let numbers: ScalarBuffer<i64> = linked.iter().map(|link| link.1).collect::<Vec<_>>().into();
-        let kinds: Vec<u32> = (0..linked.len() as u32).map(|at| at % 3).collect();
-        added.add(Arc::clone(&calls), Values::Given(numbers.clone()));
-        added.add(Arc::clone(&calls), Values::Less(numbers.clone()));
-        added.add(Arc::clone(&calls), Values::OfClass(kinds.clone().into(), vec![4, -1]));
-        added.add(calls, Values::Marked(numbers, kinds.clone().into(), vec![false, true].into()));
-        let curve = Arc::new(Curve::new(records.iter().copied()));
-        let within = Column::within(curve, values.clone().into(), vec![3; size].into());
-        let of_class = Column::of_class(names.clone().into(), vec![7, -2]);
+        let classes = frame([("class", positions(names.clone()))]);
+        tree.put(&frame([("given", column(values.clone())), ("added", column(values.clone()))])).unwrap();
+        tree.put_by_class(&classes, &frame([("of_class", column([7_i64, -2]))])).unwrap();
+        let lasts = [("start_ns", column(values.clone())), ("dur_ns", column(vec![3_i64; size]))];
+        let (times, bytes): (Vec<i64>, Vec<i64>) = records.iter().copied().unzip();
+        let types: ArrayRef = Arc::new(Int32Array::from(vec![1; times.len()]));
+        let memory = [("start_ns", column(times)), ("bytes", column(bytes)), ("device_type", types)];
+        tree.put_records(&frame(lasts), &frame(memory), &[1], "within").unwrap();
+        let (calls, numbers): (Vec<u32>, Vec<i64>) = linked.iter().copied().unzip();
+        let kinds: Vec<u32> = (0..linked.len() as u32).map(|at| at % 2).collect();
+        tree.add(&frame([("call", positions(calls.clone())), ("added", column(numbers.clone()))])).unwrap();
+        let keys = [("added", column([4_i64, -1])), ("again", column([false, true]))];
+        let (counts, sums) = (["added".to_owned()], ["again".to_owned()]);
+        let links = frame([("call", positions(calls)), ("value", column(numbers))]);
+        let of_links = frame([("class", positions(kinds.clone()))]);
+        tree.add_by_class(&links, &of_links, &frame(keys), &counts, &sums).unwrap();
         let kept = |of: &dyn Fn(usize) -> i64| -> Vec<i64> {
             (0..size).map(|at| if forest.is_merged(at) { 0 } else { of(at) }).collect()
         };
@@ -145,36 +157,44 @@ proptest! {
             let inside = records.iter().filter(|(time, _)| (start..=start + 3).contains(time));
             inside.map(|(_, bytes)| bytes).sum::<i64>()
         };
-        let mut expected = vec![kept(&|at| values[at]), kept(&|at| values[at]), kept(&|at| inside(values[at])),
-            kept(&|at| [7, -2][names[at] as usize])];
+        let given = kept(&|at| values[at]);
+        let within = kept(&|at| inside(values[at]));
+        let of_class = kept(&|at| [7, -2][names[at] as usize]);
+        let (mut added, mut again) = (given.clone(), vec![0; size]);
         for (&(call, value), &kind) in linked.iter().zip(&kinds).filter(|(link, _)| (link.0 as usize) < size) {
-            expected[1][call as usize] += [4, -1 + value, 0][kind as usize];
+            let call = forest.kept(call) as usize;
+            added[call] += value + [4, -1][kind as usize];
+            again[call] += [0, value][kind as usize];
         }
-        let mut columns: Vec<Arc<Column>> = [given, added, within, of_class].map(Arc::new).into();
-        for (at, column) in columns.clone().into_iter().enumerate() {
-            let mut values = vec![expected[at].clone(), expected[at].clone()];
-            forest.subtract_children(&mut values[0]);
-            forest.with_inner(&mut values[1], |_, _| {});
-            expected.extend(values);
-            columns.push(Arc::new(Column::subtract_children(column.clone())));
-            columns.push(Arc::new(Column::with_inner(column)));
+        let mut expected = vec![
+            ("given", given), ("within", within), ("of_class", of_class), ("added", added), ("again", again),
+        ];
+        for (at, (from, inner, own)) in [("given", "a", "b"), ("within", "c", "d"), ("added", "e", "f")]
+            .into_iter().enumerate()
+        {
+            let mut sums = vec![expected[[0, 1, 3][at]].1.clone(); 2];
+            forest.with_inner(&mut sums[0]);
+            forest.subtract_children(&mut sums[1]);
+            tree.with_inner(from, inner).unwrap();
+            tree.subtract_children(from, own).unwrap();
+            expected.extend([inner, own].into_iter().zip(sums));
         }
-        for at in [1, 3] {
-            let mut marked = expected[at].clone();
-            forest.changes(&mut marked);
-            expected.push(marked);
-            columns.push(Arc::new(Column::changes(columns[at].clone())));
-        }
-        let mut working = Working::new(&forest);
-        for at in wanted.into_iter().chain(0..14) {
-            prop_assert_eq!(working.values(&columns[at]), &expected[at]);
-            let sum = |class: u32| (0..size).filter(|&of| names[of] == class).map(|of| expected[at][of]).sum::<i64>();
-            prop_assert_eq!(working.class_sums(&columns[at], &names, 2), vec![sum(0), sum(1)]);
-            let places: Vec<u32> = (0..size as u32).rev().filter(|&place| !forest.is_merged(place as usize)).collect();
-            let values: Vec<i64> = places.iter().map(|&place| expected[at][place as usize]).collect();
-            prop_assert_eq!(working.values_at(&columns[at], &places), values);
-            let places: Vec<u32> = places.into_iter().rev().filter(|&place| expected[at][place as usize] != 0).collect();
-            prop_assert_eq!(working.places_where(&columns[at]), places);
+        let mut marked = expected[2].1.clone();
+        forest.changes(&mut marked);
+        tree.mark_changes("of_class", "marked").unwrap();
+        expected.push(("marked", marked));
+        let numbers = |table: &RecordBatch, name: &str| -> Vec<i64> {
+            table.column_by_name(name).unwrap().as_primitive::<Int64Type>().values().to_vec()
+        };
+        for (name, expected) in expected {
+            let asked = [name.to_owned()];
+            let places: Vec<usize> = (0..size).filter(|&at| !forest.is_merged(at)).collect();
+            let all: Vec<i64> = places.iter().map(|&at| expected[at]).collect();
+            prop_assert_eq!(numbers(&tree.columns(&asked).unwrap(), name), all.clone());
+            let found = numbers(&tree.columns_where(name, &asked).unwrap(), name);
+            prop_assert_eq!(found, all.into_iter().filter(|&value| value != 0).collect::<Vec<_>>());
+            let sum = |class: u32| (0..size).filter(|&of| names[of] == class).map(|of| expected[of]).sum::<i64>();
+            prop_assert_eq!(numbers(&tree.class_sums(&classes, 2, &asked).unwrap(), name), [sum(0), sum(1)]);
         }
     }
 
@@ -319,7 +339,7 @@ fn deep_calls_take_no_stack() {
     let parents: Vec<u32> = (1..size).chain([NONE]).collect();
     let mut forest = Forest::new(parents).unwrap();
     let mut sums = vec![1; size as usize];
-    forest.with_inner(&mut sums, |_, _| {});
+    forest.with_inner(&mut sums);
     assert_eq!(sums.last(), Some(&i64::from(size)));
     forest.merge_repeats(&vec![7; size as usize]);
     assert!(kept_of(&forest).iter().all(|&kept| kept == size - 1));

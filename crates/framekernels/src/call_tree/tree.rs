@@ -3,24 +3,26 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
 use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch};
+use arrow_buffer::ScalarBuffer;
 
-use super::{Column, Forest, Paths, Slices, Values, Working, nest};
+use super::{Forest, Paths, Slices, nest};
 use crate::frame::{Frame, NONE, Result, column, invalid, is_set, positions, rows_at, table};
 use crate::memory::Curve;
 use crate::numbering::Positions;
 
 /// Calls and columns of whole numbers about them.
 ///
-/// A column is worked out when it is asked for. Calls can be merged into others until the first column is
-/// put; merged calls then have only what is [added](Self::add) to them.
+/// Calls can be merged into others until the first column is put; merged calls then have only what is
+/// [added](Self::add) to them.
 #[derive(Debug)]
 pub struct CallTree {
-    rows: arrow_buffer::ScalarBuffer<u32>,
+    rows: ScalarBuffer<u32>,
     positions: Arc<Positions>,
     forest: Arc<Forest>,
-    columns: BTreeMap<String, Arc<Column>>,
+    /// A value for each call; an empty column is 0 everywhere.
+    columns: BTreeMap<String, ScalarBuffer<i64>>,
     /// Whether calls may still be merged.
     is_open: bool,
 }
@@ -76,7 +78,7 @@ impl CallTree {
     pub fn put(&mut self, values: &Frame) -> Result<()> {
         self.check(values.height())?;
         for name in values.names() {
-            self.set(name, Column::given(values.i64_array(name)?));
+            self.set(name, values.i64_array(name)?);
         }
         Ok(())
     }
@@ -84,9 +86,10 @@ impl CallTree {
     /// Puts columns with a value for the `class` of each call; null is 0.
     pub fn put_by_class(&mut self, classes: &Frame, values: &Frame) -> Result<()> {
         self.check(classes.height())?;
+        let classes = classes.u32_array("class")?;
         for name in values.names() {
-            let column = Column::of_class(classes.u32_array("class")?, values.i64_array(name)?.to_vec());
-            self.set(name, column);
+            let of_class = values.i64_array(name)?;
+            self.set(name, classes.iter().map(|&class| value(&of_class, class as usize)).collect());
         }
         Ok(())
     }
@@ -105,16 +108,16 @@ impl CallTree {
         self.check(calls.height())?;
         let (starts, lengths) = (calls.i64_array("start_ns")?, calls.i64_array("dur_ns")?);
         let (times, bytes) = (records.i64_array("start_ns")?, records.i64_array("bytes")?);
-        let types = records.array::<arrow_array::PrimitiveArray<Int32Type>>("device_type")?;
+        let types = records.array::<PrimitiveArray<Int32Type>>("device_type")?;
         let is_wanted = |of: Option<i32>| of.is_some_and(|of| device_types.contains(&of.into()));
         let records = times.iter().copied().zip(bytes.iter().copied()).zip(types);
         let curve = Curve::new(records.filter(|&(_, of)| is_wanted(of)).map(|(record, _)| record));
-        let column = if curve.is_flat() {
-            Column::default()
-        } else {
-            Column::within(Arc::new(curve), starts, lengths)
-        };
-        self.set(into, column);
+        let ends = starts.iter().zip(lengths.iter());
+        let calls = ends.map(|(&start, &length)| (start, start.saturating_add(length)));
+        self.set(
+            into,
+            if curve.is_flat() { ScalarBuffer::default() } else { curve.changes(calls).collect() },
+        );
         Ok(())
     }
 
@@ -122,7 +125,7 @@ impl CallTree {
     pub fn add(&mut self, values: &Frame) -> Result<()> {
         let calls = self.calls(values.u32_array("call")?.iter().copied());
         for name in values.names().filter(|name| *name != "call") {
-            self.add_to(name, &calls, Values::Given(values.i64_array(name)?));
+            self.add_to(name, &calls, values.i64_array(name)?.iter().copied());
         }
         Ok(())
     }
@@ -140,10 +143,15 @@ impl CallTree {
         let calls = self.calls(values.u32_array("call")?.iter().copied());
         let (classes, numbers) = (classes.u32_array("class")?, values.i64_array("value")?);
         for name in counts {
-            self.add_to(name, &calls, Values::OfClass(classes.clone(), keys.i64_array(name)?.to_vec()));
+            let counts = keys.i64_array(name)?;
+            self.add_to(name, &calls, classes.iter().map(|&class| value(&counts, class as usize)));
         }
         for name in sums {
-            self.add_to(name, &calls, Values::Marked(numbers.clone(), classes.clone(), keys.flags(name)?));
+            let marked = keys.flags(name)?;
+            let counted = |(&class, &number): (&u32, &i64)| {
+                if is_set(&marked, class as usize) { number } else { 0 }
+            };
+            self.add_to(name, &calls, classes.iter().zip(numbers.iter()).map(counted));
         }
         Ok(())
     }
@@ -163,44 +171,42 @@ impl CallTree {
         let outermost =
             named.iter().zip(&around).map(|(&call, &around)| if around == NONE { call } else { NONE });
         let calls = self.calls(outermost);
-        self.add_to(into, &calls, Values::Less(lengths));
+        self.add_to(into, &calls, lengths.iter().map(|length| length.wrapping_neg()));
         Ok(())
     }
 
     /// Puts as `into` what `column` is less that of the calls directly inside.
     pub fn subtract_children(&mut self, column: &str, into: &str) -> Result<()> {
-        self.derive(column, into, Column::subtract_children)
+        self.derive(column, into, Forest::subtract_children)
     }
 
     /// Puts as `into` what `column` is with that of all calls inside.
     pub fn with_inner(&mut self, column: &str, into: &str) -> Result<()> {
-        self.derive(column, into, Column::with_inner)
+        self.derive(column, into, Forest::with_inner)
     }
 
     /// Puts as `into` 1 where `column` is not what it is of the call around, or there is none, and else 0.
     pub fn mark_changes(&mut self, column: &str, into: &str) -> Result<()> {
-        self.derive(column, into, Column::changes)
+        let mut values = self.column(column)?.to_vec();
+        values.resize(self.forest.len(), 0);
+        self.forest.changes(&mut values);
+        self.columns.insert(into.to_owned(), values.into());
+        Ok(())
     }
 
     /// The columns of these names, for the calls that are not merged, in order.
     pub fn columns(&self, names: &[String]) -> Result<RecordBatch> {
-        let mut working = Working::new(&self.forest);
-        let columns = names.iter().map(|name| {
-            let kept = column(self.kept_only(working.values(self.column(name)?)));
-            Ok((name.as_str(), kept))
-        });
-        table(columns.collect::<Result<Vec<_>>>()?)
+        let places = self.forest.places(|_| true);
+        table(names.iter().map(|name| self.gathered(name, &places)).collect::<Result<Vec<_>>>()?)
     }
 
     /// The calls that are not merged and where a column is not 0: their position `at`, and the columns of
     /// these names.
     pub fn columns_where(&self, wanted: &str, names: &[String]) -> Result<RecordBatch> {
-        let mut working = Working::new(&self.forest);
-        let places = working.places_where(self.column(wanted)?);
-        let mut columns = Vec::new();
-        for name in names {
-            columns.push((name.as_str(), column(working.values_at(self.column(name)?, &places))));
-        }
+        let wanted = self.column(wanted)?;
+        let places = self.forest.places(|at| value(wanted, at) != 0);
+        let columns = names.iter().map(|name| self.gathered(name, &places));
+        let mut columns = columns.collect::<Result<Vec<_>>>()?;
         columns.push(("at", positions(places)));
         table(columns)
     }
@@ -216,10 +222,15 @@ impl CallTree {
                 *sum += 1;
             }
         }
-        let mut working = Working::new(&self.forest);
         let mut columns = vec![("calls", column(calls))];
         for name in names {
-            columns.push((name, column(working.class_sums(self.column(name)?, &classes, count))));
+            let mut sums = vec![0_i64; count];
+            for (&class, &value) in classes.iter().zip(self.column(name)?.iter()) {
+                if let Some(sum) = sums.get_mut(class as usize) {
+                    *sum = sum.wrapping_add(value);
+                }
+            }
+            columns.push((name, column(sums)));
         }
         table(columns)
     }
@@ -232,29 +243,48 @@ impl CallTree {
         Ok((table([("path", positions(of))])?, paths))
     }
 
-    fn column(&self, name: &str) -> Result<&Arc<Column>> {
+    fn column(&self, name: &str) -> Result<&ScalarBuffer<i64>> {
         self.columns.get(name).ok_or_else(|| invalid(format!("there is no column {name}")))
     }
 
-    fn derive(&mut self, column: &str, into: &str, of: fn(Arc<Column>) -> Column) -> Result<()> {
-        let column = of(Arc::clone(self.column(column)?));
-        self.set(into, column);
+    /// The column of a name, for the calls at `places`.
+    fn gathered<'a>(&self, name: &'a str, places: &[u32]) -> Result<(&'a str, ArrayRef)> {
+        let values = self.column(name)?;
+        Ok((name, column(places.iter().map(|&place| value(values, place as usize)))))
+    }
+
+    fn derive(&mut self, column: &str, into: &str, change: fn(&Forest, &mut [i64])) -> Result<()> {
+        let mut values = self.column(column)?.to_vec();
+        change(&self.forest, &mut values);
+        self.columns.insert(into.to_owned(), values.into());
         Ok(())
     }
 
     /// The calls of these rows, or those into which they are merged.
-    fn calls(&self, rows: impl Iterator<Item = u32>) -> Arc<[u32]> {
+    fn calls(&self, rows: impl Iterator<Item = u32>) -> Vec<u32> {
         rows.map(|row| self.forest.kept(self.positions.of(row))).collect()
     }
 
-    fn add_to(&mut self, name: &str, calls: &Arc<[u32]>, values: Values) {
+    /// Adds each of `values` to the call at that place in `calls`, which is [`NONE`] for none.
+    fn add_to(&mut self, name: &str, calls: &[u32], values: impl Iterator<Item = i64>) {
         let column = self.columns.entry(name.to_owned()).or_default();
-        Arc::make_mut(column).add(Arc::clone(calls), values);
+        let mut sums: Vec<i64> = std::mem::take(column).into();
+        sums.resize(self.forest.len(), 0);
+        for (&call, value) in calls.iter().zip(values) {
+            if let Some(sum) = sums.get_mut(call as usize) {
+                *sum = sum.wrapping_add(value);
+            }
+        }
+        *column = sums.into();
     }
 
-    fn set(&mut self, name: &str, column: Column) {
+    /// Puts a column, of which merged calls have nothing.
+    fn set(&mut self, name: &str, values: ScalarBuffer<i64>) {
         self.is_open = false;
-        self.columns.insert(name.to_owned(), Arc::new(column));
+        let kept = |(at, &value): (usize, &i64)| if self.forest.is_merged(at) { 0 } else { value };
+        let has_merged = self.forest.has_merged();
+        let values = if has_merged { values.iter().enumerate().map(kept).collect() } else { values };
+        self.columns.insert(name.to_owned(), values);
     }
 
     /// The forest, to merge calls.
@@ -272,4 +302,10 @@ impl CallTree {
     fn kept_only<V: Copy>(&self, values: &[V]) -> impl Iterator<Item = V> {
         values.iter().enumerate().filter(|&(at, _)| !self.forest.is_merged(at)).map(|(_, &value)| value)
     }
+}
+
+/// The value at a place; 0 where there is none.
+#[inline]
+fn value(values: &[i64], at: usize) -> i64 {
+    values.get(at).copied().unwrap_or_default()
 }

@@ -161,7 +161,7 @@ impl Calls<'_> {
         let counts = |call: usize| is_plain(call) && is_outer(&plain, call);
         let works = |call: usize| i64::from(counts(call) && self.has(call, |traits| traits.works));
         let mut inside: Vec<i64> = (0..parents.len()).map(works).collect();
-        self.forest.with_inner(&mut inside, |_, _| {});
+        self.forest.with_inner(&mut inside);
         let stands = |call: usize| {
             let is_wrapper = self.has(call, |traits| traits.is_computed && traits.is_wrapper);
             counts(call) || is_wrapper && inside.get(call) == Some(&0)
