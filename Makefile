@@ -44,7 +44,7 @@ test: lint test-rust test-python ## everything that CI runs
 .PHONY: test-quick
 test-quick: lint $(STAMPS)/test $(STAMPS)/extension ## lints, types, unit tests in Rust, tests of small traces; under 90 seconds
 	cargo test --quiet --locked --workspace --lib
-	$(PYTEST) -m "not slow" --ignore-glob='*torch*'
+	$(PYTEST) -m "not slow" --hypothesis-profile quick --ignore-glob='*torch*'
 
 .PHONY: bench
 bench: $(STAMPS)/extension $(STAMPS)/bench ## measure speed and memory beside other readers; SIZES="400MB 4GB" BENCH=--help

@@ -10,11 +10,14 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from events import Events
 from kernelscope.cli import main
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+settings.register_profile("quick", max_examples=25)
 
 Completed = subprocess.CompletedProcess[str]
 

@@ -28,16 +28,8 @@ def comparable(trace: ks.Trace) -> dict[str, pl.DataFrame]:
     order = pl.concat(numbered).unique().sort()
     places = pl.DataFrame({"_row": order, "_place": pl.int_range(order.len(), dtype=pl.UInt32, eager=True)})
     text = pl.col(pl.Categorical).cast(pl.String)
-    tracks = trace.threads.with_columns(text).select(
-        "track",
-        _track=pl.concat_str(
-            [
-                pl.coalesce(pl.col(a).cast(pl.String), b).fill_null("?")
-                for a, b in (("pid", "pid_text"), ("tid", "tid_text"))
-            ],
-            separator="/",
-        ),
-    )
+    ids = [pl.coalesce(pl.col(f"{kind}id").cast(pl.String), f"{kind}id_text").fill_null("?") for kind in "pt"]
+    tracks = trace.threads.with_columns(text).select("track", _track=pl.concat_str(ids, separator="/"))
     tables: dict[str, pl.DataFrame] = {}
     for name, frame in trace.tables.items():
         if name in _ABOUT_THE_FILE:
@@ -46,16 +38,11 @@ def comparable(trace: ks.Trace) -> dict[str, pl.DataFrame]:
         if "category" in frame.columns and name in ("flows", "counters"):
             frame = frame.filter(pl.col("category").ne_missing(CATEGORY))
         for column in (c for c in _ROWS if c in frame.columns):
-            placed = frame.select(_row=column).join(places, on="_row", how="left", maintain_order="left")[
-                "_place"
-            ]
-            frame = frame.with_columns(placed.alias(column))
+            rows = frame.select(_row=column).join(places, on="_row", how="left", maintain_order="left")
+            frame = frame.with_columns(rows["_place"].alias(column))
         if "track" in frame.columns:
-            frame = (
-                frame.join(tracks, on="track", how="left", maintain_order="left")
-                .drop("track")
-                .rename({"_track": "track"})
-            )
+            frame = frame.join(tracks, on="track", how="left", maintain_order="left")
+            frame = frame.drop("track").rename({"_track": "track"})
         if name == "extra_args":
             frame = frame.sort("row", "key", "value")
         if name == "threads":

@@ -1,7 +1,8 @@
 """The modules of a crate and which import which, from the paths in their sources."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 Module = tuple[str, ...]
@@ -13,28 +14,20 @@ _PATH = re.compile(r"\$?\b(?:crate|super|self)(?:::\w+)+")
 _INLINE = re.compile(r"\bmod\s+\w+\s*\{")
 
 
-def circles(source: Path) -> list[list[str]]:
-    """The files of each circle of imports among the modules under ``source``, a folder with a ``lib.rs``."""
+def crate_imports(source: Path) -> dict[str, set[str]]:
+    """The files that each file under ``source``, a folder with a ``lib.rs``, imports."""
     crate = _Crate(source)
-    edges = {module: crate.imports(module) for module in crate.files}
-    reach = {module: _reached(edges, module) for module in edges}
-    found = {
-        frozenset(other for other in reach[module] if module in reach[other])
-        for module in edges
-        if module in reach[module]
-    }
-    return sorted(sorted(str(crate.files[m].relative_to(source)) for m in circle) for circle in found)
+    names = {module: str(path.relative_to(source)) for module, path in crate.files.items()}
+    return {names[module]: {names[other] for other in crate.imports(module)} for module in names}
 
 
-def _reached(edges: dict[Module, set[Module]], start: Module) -> set[Module]:
-    reached: set[Module] = set()
-    waiting = list(edges[start])
-    while waiting:
-        module = waiting.pop()
-        if module not in reached:
-            reached.add(module)
-            waiting.extend(edges[module])
-    return reached
+def circle(imports: Mapping[str, set[str]]) -> list[str]:
+    """The modules of a circle of imports, if there is one."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
 
 
 class _Crate:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import pickle
-import re
 import threading
 from pathlib import Path
 
@@ -68,19 +66,3 @@ def test_threads_share_one_answer(tiny: Path) -> None:
         thread.join()
     assert len(calls) == 1
     assert len(set(map(id, found))) == 1
-
-
-_ANSWERS = re.compile("DataFrame|Series|GpuWork|AllocatorRecords|Classes|Eligibility")
-
-
-def test_no_question_takes_the_answer_of_another() -> None:
-    """Options are the user's own: names, numbers and flags, and never a frame."""
-    questions = {name: getattr(ks.analysis, name) for name in ks.analysis.__all__}
-    taken = [
-        f"{name}({parameter})"
-        for name, question in questions.items()
-        if inspect.isfunction(question)
-        for parameter in inspect.signature(question).parameters.values()
-        if _ANSWERS.search(str(parameter.annotation))
-    ]
-    assert taken == []

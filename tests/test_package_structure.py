@@ -2,14 +2,17 @@
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kernelscope import analysis
+from rust_modules import circle
 
 ROOT = Path(__file__).resolve().parents[1] / "python"
 
 RESULTS_OF_QUESTIONS = {"work", "records", "gpus", "calls", "table", "breakdown", "efficiency", "compat"}
+ANSWERS = re.compile("DataFrame|Series|GpuWork|AllocatorRecords|Classes|Eligibility")
 
 
 def _modules() -> dict[str, Path]:
@@ -39,36 +42,27 @@ def _imports(path: Path, modules: Mapping[str, Path]) -> set[str]:
     return (found & modules.keys()) - {"kernelscope"}
 
 
-def _in_circles(imports: Mapping[str, set[str]]) -> set[str]:
-    """The modules that are left when those that nothing imports, or that import nothing, are taken away."""
-    left = dict(imports)
-    while True:
-        imported = set[str]().union(*left.values())
-        kept = {name: goals & left.keys() for name, goals in left.items() if goals & left.keys()}
-        kept = {name: goals for name, goals in kept.items() if name in imported}
-        if kept == left:
-            return set(left)
-        left = kept
-
-
 def test_no_modules_of_the_package_import_one_another_in_a_circle() -> None:
     modules = _modules()
     imports = {name: _imports(path, modules) for name, path in modules.items()}
     assert len(imports) > 100
-    assert _in_circles(imports) == set()
+    assert circle(imports) == []
 
 
 def test_circles_of_imports_are_found() -> None:
-    assert _in_circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == {"b", "c"}
+    assert {*circle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()})} == {"b", "c"}
+    assert circle({"a": {"b"}, "b": {"c"}}) == []
 
 
-def test_no_question_takes_the_result_of_another() -> None:
+def test_no_question_takes_the_answer_of_another() -> None:
+    """Options are the user's own: names, numbers and flags, and never a frame."""
     for name in analysis.__all__:
         question = getattr(analysis, name)
         if inspect.isfunction(question):
-            first, *options = inspect.signature(question).parameters
-            taken = RESULTS_OF_QUESTIONS.intersection(options)
-            assert not taken or first != "trace", (name, taken)
+            first, *options = inspect.signature(question).parameters.values()
+            assert not any(ANSWERS.search(str(each.annotation)) for each in (first, *options)), name
+            taken = RESULTS_OF_QUESTIONS.intersection(each.name for each in options)
+            assert not taken or first.name != "trace", (name, taken)
 
 
 def _texts(path: Path) -> set[str]:
