@@ -11,16 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import performance
-from inputs import (
-    DATA,
-    KEEP_BYTES,
-    MB,
-    SHARED,
-    grow,
-    parse_size,
-    provide_path,
-    size_text,
-)
+from inputs import DATA, KEEP_BYTES, MB, SHARED, grow, parse_size, provide_path, size_text
 from processes import run, run_task, take_turns
 from tables import NotMeasuredError, Promise, Sample, Table, figures_table, promises_table
 

@@ -122,7 +122,7 @@ def _chart(speeds: Speeds) -> str:
     most = max((speed for _, _, speed in bars), default=1)
     size = f'width="800" height="{22 * len(bars) + 10}" font-family="sans-serif" font-size="12"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size}><rect width="100%" height="100%" fill="white"/>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size}><rect width="100%" height="100%" fill="white"/>'
     ]
     for place, (label, color, speed) in enumerate(bars):
         y, width = 22 * place + 5, 400 * speed / most

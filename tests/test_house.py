@@ -55,11 +55,7 @@ def _crate_imports(module: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("module", "forbidden"),
-    [
-        ("schema", ("formats", "link", "read")),
-        ("link", ("formats", "read")),
-        ("formats", ("link", "read")),
-    ],
+    [("schema", ("formats", "link", "read")), ("link", ("formats", "read")), ("formats", ("link", "read"))],
 )
 def test_arrows_between_modules_of_the_reader(module: str, forbidden: tuple[str, ...]) -> None:
     assert (CRATE / "src" / module).is_dir()

@@ -327,20 +327,10 @@ def test_flops_of_all_steps_over_their_time(tmp_path: Path) -> None:
 
 
 QUESTIONS = (
-    "gpu_timeline",
-    "kernels_by_launch",
-    "memory_allocations",
-    "memory_peak",
-    "memory_summary",
-    "memory_table",
-    "memory_timeline",
-    "missing_views",
-    "module_table",
-    "op_kernels",
-    "op_shares",
-    "overview",
+    "gpu_timeline", "kernels_by_launch", "memory_allocations", "memory_peak", "memory_summary",
+    "memory_table", "memory_timeline", "missing_views", "module_table", "op_kernels", "op_shares", "overview",
     "recommendations",
-)
+)  # fmt: skip
 
 
 def only_host(events: Events) -> None:
@@ -401,9 +391,7 @@ def by_group(frame: pl.DataFrame, *figures: pl.Expr) -> pl.DataFrame:
 
 @settings(deadline=None)
 @given(ROWS)
-def test_numbers_of_each_group_are_described(
-    rows: list[tuple[int | None, int | None, float | None]],
-) -> None:
+def test_numbers_of_each_group_are_described(rows: list[tuple[int | None, int | None, float | None]]) -> None:
     frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
     found = describe_by_group(frame["group"], frame["number"], 3)
     for group, row in enumerate(found.iter_rows(named=True)):

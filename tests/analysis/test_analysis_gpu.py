@@ -93,13 +93,7 @@ LIMITS = {
 
 
 def metrics(limits: dict[str, Any] | None = None, **launch: Any) -> dict[str, Any]:
-    row = {
-        "device": 0,
-        "grid": [800, 1, 1],
-        "block": [256, 1, 1],
-        "registers": 32,
-        "shared_memory_bytes": 0,
-    }
+    row = {"device": 0, "grid": [800, 1, 1], "block": [256, 1, 1], "registers": 32, "shared_memory_bytes": 0}
     kernels = pl.DataFrame([row | launch], schema=SCHEMA)
     devices = pl.DataFrame(
         [LIMITS | (limits or {})], schema={c: pl.String if c == "name" else pl.Int64 for c in LIMITS}
@@ -207,13 +201,7 @@ def test_equals_what_kineto_recorded_on_real_gpus(shared: Path) -> None:
 
 
 def limits(**launch: Any) -> dict[str, Any]:
-    row = {
-        "device": 0,
-        "grid": [8000, 1, 1],
-        "block": [256, 1, 1],
-        "registers": 32,
-        "shared_memory_bytes": 0,
-    }
+    row = {"device": 0, "grid": [8000, 1, 1], "block": [256, 1, 1], "registers": 32, "shared_memory_bytes": 0}
     kernels = pl.DataFrame([row | launch], schema={c: SCHEMA[c] for c in row})
     devices = pl.DataFrame([LIMITS], schema={c: pl.String if c == "name" else pl.Int64 for c in LIMITS})
     return launch_limits(kernels, devices).row(0, named=True)
@@ -403,14 +391,8 @@ def test_ranges_that_are_not_as_many_as_launches_belong_to_none(tmp_path: Path) 
     found = analysis.counters_with_operators(e.read(tmp_path))
     assert found.height == 4
     unknown: list[Any] = [
-        "launch_row",
-        "correlation",
-        "op_row",
-        "op_stack",
-        "top_level_op",
-        "model_row",
-        "ratio",
-    ]
+        "launch_row", "correlation", "op_row", "op_stack", "top_level_op", "model_row", "ratio",
+    ]  # fmt: skip
     assert all(found[column].null_count() == 4 for column in unknown)
     assert found["measured_flops"].null_count() == 0
 

@@ -274,11 +274,7 @@ ANSWERED = {
     # Needs no TARGET_INFO_GPU here.
     f"{H100}/cuda_gpu_trace": 4368,
 }
-NOT_RECORDED = {
-    f"{GRAPHS}/um_cpu_page_faults_sum",
-    f"{H100}/osrt_sum",
-    f"{H100}/um_cpu_page_faults_sum",
-}
+NOT_RECORDED = {f"{GRAPHS}/um_cpu_page_faults_sum", f"{H100}/osrt_sum", f"{H100}/um_cpu_page_faults_sum"}
 
 
 @pytest.mark.parametrize(("path", "database", "report"), cases())

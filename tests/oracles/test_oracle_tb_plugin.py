@@ -312,14 +312,9 @@ def test_modules_that_operators_call_are_not_their_callers_own() -> None:
 
 
 MEMORY_FIGURES = (
-    "calls",
-    "increase_bytes",
-    "self_increase_bytes",
-    "allocations",
-    "self_allocations",
-    "allocated_bytes",
+    "calls", "increase_bytes", "self_increase_bytes", "allocations", "self_allocations", "allocated_bytes",
     "self_allocated_bytes",
-)
+)  # fmt: skip
 
 
 def figures(trace: Any) -> dict[str, dict[str, list[int]]]:

@@ -104,11 +104,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
 
 @pytest.mark.parametrize(
     ("options", "golden"),
-    [
-        (["--csv", "-c", "all"], "golden.csv"),
-        (["-w", "150"], "golden_w150.txt"),
-        ([], "golden_space.txt"),
-    ],
+    [(["--csv", "-c", "all"], "golden.csv"), (["-w", "150"], "golden_w150.txt"), ([], "golden_space.txt")],
 )
 def test_the_report(capsys: pytest.CaptureFixture[str], options: list[str], golden: str) -> None:
     records = need(PYPROF / "golden.dict")
@@ -124,9 +120,7 @@ def test_the_records_of_a_database(capsys: pytest.CaptureFixture[str], name: str
     assert database.read_bytes() == before
 
 
-def test_the_database_itself_and_its_records_give_one_report(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_database_itself_and_its_records_give_one_report(capsys: pytest.CaptureFixture[str]) -> None:
     database = need(PYPROF / "e2e_nsys.sqlite")
     of_database = printed(capsys, "prof", "--compat", "--csv", "-c", "all", database)
     assert of_database == printed(capsys, "prof", "--compat", "--csv", "-c", "all", PYPROF / "e2e_nsys.dict")

@@ -114,19 +114,13 @@ def test_views_are_in_the_json(tmp_path: Path) -> None:
 
 # Every format and era, apart from the two largest files.
 TRACES = (
-    "kineto/a100-nccl-rank0of2-2024.json.gz",
-    "kineto/alexnet-cupti-counters-2023.json.gz",
-    "kineto/cpu-only-rank34.json.gz",
-    "kineto/eager-b200-rank0of8.json.gz",
-    "kineto/mi250-minitoy-rocm.json.gz",
-    "kineto/qwen1.5-0.5b-h100.json.gz",
-    "kineto/resnet50-v100-2021.json.gz",
-    "kineto/sampled-rank0of128.json.gz",
-    "kineto/sglang-qwen3-8b-mi300.json.gz",
-    "nsys/cpu-nvtx-2023.4.sqlite",
-    "nsys/cuda-graphs-2025.5.2.sqlite",
+    "kineto/a100-nccl-rank0of2-2024.json.gz", "kineto/alexnet-cupti-counters-2023.json.gz",
+    "kineto/cpu-only-rank34.json.gz", "kineto/eager-b200-rank0of8.json.gz",
+    "kineto/mi250-minitoy-rocm.json.gz", "kineto/qwen1.5-0.5b-h100.json.gz",
+    "kineto/resnet50-v100-2021.json.gz", "kineto/sampled-rank0of128.json.gz",
+    "kineto/sglang-qwen3-8b-mi300.json.gz", "nsys/cpu-nvtx-2023.4.sqlite", "nsys/cuda-graphs-2025.5.2.sqlite",
     "nsys/h100-2gpu-emit-nvtx-2026.2.sqlite",
-)
+)  # fmt: skip
 
 # Of each odd kind of NVTX range, such as those that another thread or process ends.
 RANGES = ("coll", "cross", "dom1", "dom2", "domid", "graph", "ident", "nest", "open", "prec", "startend")

@@ -102,11 +102,7 @@ VIEWS: Mapping[str, View] = {
         nsys="Mark iterations with torch.cuda.nvtx.range_push, and name the range with --step-range.",
     ),
     "operators": View(
-        _no_rows("ops"),
-        "The trace has no operators.",
-        kineto=_CPU,
-        nsys=_NSYS_OPS,
-        nvprof=_NSYS_OPS,
+        _no_rows("ops"), "The trace has no operators.", kineto=_CPU, nsys=_NSYS_OPS, nvprof=_NSYS_OPS
     ),
     "input_shapes": View(
         _no_shapes,

@@ -56,10 +56,7 @@ def overview(trace: Trace, *, costs: bool = False) -> pl.DataFrame:
         operators=pl.lit(trace.ops.height, pl.Int64),
         launches=pl.lit(trace.launches.height, pl.Int64),
     )
-    return pl.concat(
-        [head, parts, _of_gpus(used), counts, _of_flops(trace, costs=costs)],
-        how="horizontal",
-    )
+    return pl.concat([head, parts, _of_gpus(used), counts, _of_flops(trace, costs=costs)], how="horizontal")
 
 
 def _of_gpus(used: pl.DataFrame) -> pl.DataFrame:

@@ -150,10 +150,7 @@ def _write(tables: dict[str, pl.DataFrame], folder: Path) -> dict[str, tuple[int
 def write_table(frame: pl.DataFrame, path: Path) -> None:
     """Writes a table as the lake has it."""
     frame.write_parquet(
-        path,
-        compression_level=ZSTD_LEVEL,
-        row_group_size=GROUP_ROWS,
-        statistics=frame.height > GROUP_ROWS,
+        path, compression_level=ZSTD_LEVEL, row_group_size=GROUP_ROWS, statistics=frame.height > GROUP_ROWS
     )
 
 

@@ -20,11 +20,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     arguments.add_reading(parser)
     parser.add_argument(
-        "--to",
-        required=True,
-        type=_targets,
-        metavar="FORM[,FORM...]",
-        help=f"some of {', '.join(_TARGETS)}",
+        "--to", required=True, type=_targets, metavar="FORM[,FORM...]", help=f"some of {', '.join(_TARGETS)}"
     )
     parser.add_argument(
         "--out",

@@ -18,14 +18,9 @@ if TYPE_CHECKING:
 
 # Those of nsys that are about GPUs and hosts. One that has nothing to say says why on stderr.
 _DEFAULT_REPORTS = (
-    "cuda_gpu_kern_sum",
-    "cuda_gpu_mem_time_sum",
-    "cuda_gpu_mem_size_sum",
-    "cuda_api_sum",
-    "osrt_sum",
-    "nvtx_sum",
-    "um_sum",
-)
+    "cuda_gpu_kern_sum", "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum", "cuda_api_sum", "osrt_sum",
+    "nvtx_sum", "um_sum",
+)  # fmt: skip
 # Of each of them: ranges of PyTorch's emit_nvtx are a row each.
 _DEFAULT_ROWS = 25
 

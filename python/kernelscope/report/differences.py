@@ -110,14 +110,8 @@ def _ranked(title: str, changes: pl.DataFrame, top: int) -> Section:
 def _operators(both: Comparison, top: int) -> Section:
     table = operator_differences(both).head(top)
     columns = [
-        "operator",
-        "calls",
-        "device change",
-        "host change",
-        "FLOPs change",
-        "attained before",
-        "after",
-    ]
+        "operator", "calls", "device change", "host change", "FLOPs change", "attained before", "after",
+    ]  # fmt: skip
     cells = [
         [
             _called(row, "op"),
@@ -136,16 +130,9 @@ def _operators(both: Comparison, top: int) -> Section:
 def _kernels(both: Comparison, top: int) -> Section:
     table = kernel_differences(both).head(top)
     columns = [
-        "kernel",
-        "calls",
-        "total before",
+        "kernel", "calls", "total before", "after", "change", "mean before", "after", "attained before",
         "after",
-        "change",
-        "mean before",
-        "after",
-        "attained before",
-        "after",
-    ]
+    ]  # fmt: skip
     cells = [
         [
             _called(row, "name"),

@@ -5,13 +5,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from kernelscope.analysis.advice import (
-    kernel_rules,
-    launching_rules,
-    plugin_rules,
-    program_rules,
-    rank_rules,
-)
+from kernelscope.analysis.advice import kernel_rules, launching_rules, plugin_rules, program_rules, rank_rules
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, Rule
 from kernelscope.memo import per_trace

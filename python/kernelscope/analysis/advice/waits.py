@@ -24,9 +24,7 @@ class Gaps(NamedTuple):
 
 
 def classified_gaps(
-    trace: Trace,
-    inside: Callable[[pl.DataFrame], pl.DataFrame],
-    spans: pl.DataFrame | None,
+    trace: Trace, inside: Callable[[pl.DataFrame], pl.DataFrame], spans: pl.DataFrame | None
 ) -> Gaps:
     """Each gap in which a GPU idled between two works, and what it waited for.
 

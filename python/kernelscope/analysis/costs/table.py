@@ -52,20 +52,6 @@ def described(trace: Trace, costed: Costed) -> pl.DataFrame:
     else:
         found = pl.DataFrame(schema=_OF_WORK).clear(ops.height)
     return as_text(pl.concat([ops, found], how="horizontal")).select(
-        "op_row",
-        "name",
-        "model",
-        "family",
-        "flops",
-        "bytes_read",
-        "bytes_written",
-        "dtype",
-        "status",
-        "device_ns",
-        "kernels",
-        "tensor_cores",
-        "tensor_core_ns",
-        "math",
-        "peak",
-        "note",
-    )
+        "op_row", "name", "model", "family", "flops", "bytes_read", "bytes_written", "dtype", "status",
+        "device_ns", "kernels", "tensor_cores", "tensor_core_ns", "math", "peak", "note",
+    )  # fmt: skip

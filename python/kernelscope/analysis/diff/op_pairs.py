@@ -122,10 +122,7 @@ def _work_pairs(before: Trace, after: Trace, ops: pl.DataFrame) -> pl.DataFrame:
     b = sides[1].rename({"op_row": "_op", "row": "after"})
     same = a.join(b, on=["_op", "kind", "name", "occurrence"], how="inner", nulls_equal=True)
     same = same.select(before="row", after="after")
-    left = [
-        a.join(same, left_on="row", right_on="before", how="anti"),
-        b.join(same, on="after", how="anti"),
-    ]
+    left = [a.join(same, left_on="row", right_on="before", how="anti"), b.join(same, on="after", how="anti")]
     key = ["_op", "kind"]
     left = [side.with_columns(_place=pl.col("start_ns").rank("ordinal").over(key)) for side in left]
     rest = left[0].join(left[1], on=[*key, "_place"], how="inner").select(before="row", after="after")

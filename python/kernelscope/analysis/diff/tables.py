@@ -98,9 +98,7 @@ def differences(both: Comparison, *, by: str | Sequence[str] = KEYS) -> pl.DataF
     table = as_text(table.with_columns(delta_ns=pl.col("after_ns") - pl.col("before_ns")))
     changed = (pl.col("delta_ns") != 0) | (pl.col("calls_before") != pl.col("calls_after"))
     ordered = table.filter(changed).sort(
-        [pl.col("delta_ns").abs(), *columns],
-        descending=[True, *(False for _ in columns)],
-        nulls_last=True,
+        [pl.col("delta_ns").abs(), *columns], descending=[True, *(False for _ in columns)], nulls_last=True
     )
     return ordered.select(
         *columns,

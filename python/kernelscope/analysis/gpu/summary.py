@@ -110,8 +110,7 @@ def _busy(work: GpuWork, classes: pl.DataFrame, span: tuple[int, int]) -> pl.Dat
     is_other = classes.select((pl.col("kind") != "kernel").fill_null(value=True).cast(pl.UInt8)).to_series()
     covered = work.on_devices.covered_ns(is_other, of=work.launches.of, window=span)
     return covered.group_by("device").agg(
-        busy_ns=pl.col("covered_ns").filter(pl.col("level") == 0).sum(),
-        _active_ns=pl.col("covered_ns").max(),
+        busy_ns=pl.col("covered_ns").filter(pl.col("level") == 0).sum(), _active_ns=pl.col("covered_ns").max()
     )
 
 

@@ -93,10 +93,7 @@ def _overlap(calls: pl.DataFrame, spans: pl.DataFrame, columns: list[str]) -> pl
     counts = calls.group_by(columns).agg(pl.len().cast(pl.Int64).alias("calls"))
     total, hidden = pl.col("communication_ns").fill_null(0), pl.col("overlap_ns").fill_null(0)
     table = counts.join(table, on=columns, how="left", nulls_equal=True).with_columns(
-        total,
-        hidden,
-        exposed_ns=total - hidden,
-        overlap=pl.when(total > 0).then(hidden / total),
+        total, hidden, exposed_ns=total - hidden, overlap=pl.when(total > 0).then(hidden / total)
     )
     descending = [True, *(False for _ in columns)]
     return as_text(table).sort(["exposed_ns", *columns], descending=descending, nulls_last=True)

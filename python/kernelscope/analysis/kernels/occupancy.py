@@ -20,14 +20,8 @@ _MAX_BLOCKS = {
 }
 
 LAUNCH_COLUMNS = (
-    "grid",
-    "block",
-    "registers",
-    "shared_memory_bytes",
-    "blocks_per_sm",
-    "warps_per_sm",
-    "occupancy_pct",
-)
+    "grid", "block", "registers", "shared_memory_bytes", "blocks_per_sm", "warps_per_sm", "occupancy_pct",
+)  # fmt: skip
 """The columns of ``gpu_ops``, beside ``device``, that :func:`launch_metrics` needs."""
 
 # "derived" comes before "recorded": one derived value makes a figure of many derived.
@@ -39,14 +33,7 @@ _DEFAULT_SHARED_BYTES = 48 * 1024
 
 _LIMITS = ("sm_count", "max_threads_per_sm", "registers_per_sm", "shared_memory_per_sm_bytes")
 _ADDED = ("_blocks", "_threads", "_slots", "_capability", *_LIMITS)
-_NEEDED = (
-    "_blocks",
-    "_threads",
-    "_slots",
-    *_LIMITS,
-    "registers",
-    "shared_memory_bytes",
-)
+_NEEDED = ("_blocks", "_threads", "_slots", *_LIMITS, "registers", "shared_memory_bytes")
 # A minimum over columns skips nulls; a launch with an unknown limit has no known occupancy.
 _COMPLETE = pl.all_horizontal(pl.col(c).is_not_null() for c in _NEEDED)
 

@@ -67,8 +67,7 @@ def kernel_table(trace: Trace, by: str | Sequence[str] = ("name",)) -> pl.DataFr
     every = work.totals if is_known else sum_by_group(finer.of, trace.gpu_ops["dur_ns"], kinds.height)
     kinds = kinds.with_columns(works=every["rows"], dur_ns=every["sum"]).drop_nulls("group")
     table = table.with_columns(
-        *(_weighted_mean(kinds, c, keys.height) for c in means),
-        _on_tensor_cores(trace, kinds, keys.height),
+        *(_weighted_mean(kinds, c, keys.height) for c in means), _on_tensor_cores(trace, kinds, keys.height)
     )
     table = table.filter(pl.col("calls") > 0).select(*columns, *_METRICS, *means, "tensor_cores")
     return as_text(table).sort(

@@ -21,10 +21,7 @@ _CAUSE = pl.Enum(["host_wait", "kernel_wait", "other"])
 
 
 def idle_summary(
-    trace: Trace,
-    by: str | Sequence[str] = ("device", "cause"),
-    *,
-    kernel_delay_ns: int = KERNEL_DELAY_NS,
+    trace: Trace, by: str | Sequence[str] = ("device", "cause"), *, kernel_delay_ns: int = KERNEL_DELAY_NS
 ) -> pl.DataFrame:
     """How long GPUs idled between their first work and their last, by cause.
 
@@ -91,7 +88,7 @@ def _gaps(trace: Trace, *columns: str, per_stream: bool, kernel_delay_ns: int) -
         .then(None)
         .when(pl.col("dur_ns") < kernel_delay_ns)
         .then(pl.lit("kernel_wait", _CAUSE))
-        .otherwise(pl.lit("other", _CAUSE)),
+        .otherwise(pl.lit("other", _CAUSE))
     )
 
 

@@ -16,10 +16,7 @@ _COLUMNS = (
 
 
 def launches(
-    trace: Trace,
-    *,
-    runtime_cutoff_ns: int = 50_000,
-    delay_cutoff_ns: int = 100_000,
+    trace: Trace, *, runtime_cutoff_ns: int = 50_000, delay_cutoff_ns: int = 100_000
 ) -> pl.DataFrame:
     """Each call that started GPU work, and the work.
 

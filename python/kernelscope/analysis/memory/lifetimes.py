@@ -13,22 +13,9 @@ Pairing = Literal["device", "address"]
 """By what a free is matched with its allocation."""
 
 _COLUMNS = (
-    "device",
-    "address",
-    "bytes",
-    "alloc_ns",
-    "free_ns",
-    "lifetime_ns",
-    "state",
-    "op",
-    "parent_op",
-    "module",
-    "phase",
-    "step",
-    "alloc_row",
-    "free_row",
-    "op_row",
-)
+    "device", "address", "bytes", "alloc_ns", "free_ns", "lifetime_ns", "state", "op", "parent_op", "module",
+    "phase", "step", "alloc_row", "free_row", "op_row",
+)  # fmt: skip
 _HOLDERS = ("op", "parent_op", "module", "phase", "step")
 
 
@@ -54,8 +41,7 @@ def memory_allocations(trace: Trace, *, pairing: Pairing = "device") -> pl.DataF
     found = _with_holders(_paired(known, partners), trace, known)
     made = pl.col("state") != "older"
     return found.with_columns(
-        pl.when(made).then(pl.col("op_row", *_HOLDERS)),
-        lifetime_ns=pl.col("free_ns") - pl.col("alloc_ns"),
+        pl.when(made).then(pl.col("op_row", *_HOLDERS)), lifetime_ns=pl.col("free_ns") - pl.col("alloc_ns")
     ).select(_COLUMNS)
 
 

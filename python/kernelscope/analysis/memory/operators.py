@@ -12,12 +12,7 @@ _FIGURES = ("increase_bytes", "allocations", "allocated_bytes")
 _SUMS = tuple(name for figure in _FIGURES for name in (figure, f"self_{figure}"))
 
 
-def memory_table(
-    trace: Trace,
-    *,
-    start_ns: int | None = None,
-    end_ns: int | None = None,
-) -> pl.DataFrame:
+def memory_table(trace: Trace, *, start_ns: int | None = None, end_ns: int | None = None) -> pl.DataFrame:
     """What operators allocated on each device, summed over the calls of one name.
 
     ``start_ns`` and ``end_ns`` take only the records from that time on, and until it.

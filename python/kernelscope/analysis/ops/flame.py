@@ -78,12 +78,7 @@ def folded_stacks(
 
 
 def stack_tables(
-    trace: Trace,
-    by: str,
-    metrics: Sequence[str],
-    *,
-    aggregate: bool = True,
-    most_stacks: int | None = None,
+    trace: Trace, by: str, metrics: Sequence[str], *, aggregate: bool = True, most_stacks: int | None = None
 ) -> list[pl.DataFrame]:
     """The table of :func:`folded_stacks` for each of several metrics, of one walk through the trace."""
     if by == "python":

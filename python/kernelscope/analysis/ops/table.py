@@ -29,11 +29,7 @@ _MOST_LEVELS = 1_000
 
 
 def op_table(
-    trace: Trace,
-    by: str | Sequence[str] = ("name",),
-    *,
-    annotations: bool = False,
-    collapse: bool = True,
+    trace: Trace, by: str | Sequence[str] = ("name",), *, annotations: bool = False, collapse: bool = True
 ) -> pl.DataFrame:
     """What operators cost, summed over the calls that agree in the columns ``by``.
 
@@ -62,11 +58,7 @@ def op_table(
 
 @per_trace
 def op_tables(
-    trace: Trace,
-    groupings: tuple[tuple[str, ...], ...],
-    *,
-    annotations: bool = False,
-    collapse: bool = True,
+    trace: Trace, groupings: tuple[tuple[str, ...], ...], *, annotations: bool = False, collapse: bool = True
 ) -> list[pl.DataFrame]:
     """Returns what :func:`op_table` gives for each of ``groupings``, for little more than the time of one."""
     ops = with_call_stacks(trace) if any("call_stack" in group for group in groupings) else trace.ops
@@ -82,8 +74,7 @@ def op_tables(
 def _summed(sums: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     table = as_text(
         sums.group_by(columns).agg(
-            pl.col("calls").sum(),
-            *(_sum_or_null(c) for c in (*_METRICS, *_MEMORY, *_TENSOR)),
+            pl.col("calls").sum(), *(_sum_or_null(c) for c in (*_METRICS, *_MEMORY, *_TENSOR))
         )
     )
     return table.select(
@@ -115,12 +106,7 @@ def ops(trace: Trace, *, collapse: bool = True) -> pl.DataFrame:
     return calls.with_columns(tree.parents(), *metrics.drop(_ELIGIBLE), tc_eligible=metrics[_ELIGIBLE] > 0)
 
 
-def costed_calls(
-    trace: Trace,
-    *,
-    collapse: bool = True,
-    classes: Classes | None = None,
-) -> CallTree:
+def costed_calls(trace: Trace, *, collapse: bool = True, classes: Classes | None = None) -> CallTree:
     """The calls of operators and annotations with what each cost.
 
     ``classes`` takes the answer of :func:`operator_classes` by any columns.
@@ -153,10 +139,7 @@ def costed_calls(
 
 def _known(sums: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     """Hides what the trace cannot tell."""
-    unknown = [
-        *(_DEVICE if trace.gpu_ops.is_empty() else ()),
-        *(_MEMORY if trace.memory.is_empty() else ()),
-    ]
+    unknown = [*(_DEVICE if trace.gpu_ops.is_empty() else ()), *(_MEMORY if trace.memory.is_empty() else ())]
     return sums.with_columns(pl.lit(None, pl.Int64).alias(c) for c in unknown if c in sums.columns)
 
 
@@ -201,12 +184,7 @@ def _percent(part: str, whole: str) -> pl.Expr:
     return pl.when(pl.col(whole) > 0).then(100.0 * pl.col(part) / pl.col(whole))
 
 
-def op_shares(
-    trace: Trace,
-    by: str | Sequence[str] = ("name",),
-    *,
-    top: int | None = None,
-) -> pl.DataFrame:
+def op_shares(trace: Trace, by: str | Sequence[str] = ("name",), *, top: int | None = None) -> pl.DataFrame:
     """How operators share the four totals of time: own and total, on the device and on the host.
 
     ``by`` groups as in :func:`kernelscope.analysis.op_table`. With ``top`` only so many rows of each total

@@ -5,15 +5,9 @@ import polars as pl
 from kernelscope.trace import Trace
 
 CATEGORIES = (
-    "kernel_ns",
-    "memcpy_ns",
-    "memset_ns",
-    "communication_ns",
-    "runtime_ns",
-    "dataloader_ns",
-    "cpu_exec_ns",
+    "kernel_ns", "memcpy_ns", "memset_ns", "communication_ns", "runtime_ns", "dataloader_ns", "cpu_exec_ns",
     "other_ns",
-)
+)  # fmt: skip
 """The parts of a step, the one that counts first in front."""
 
 

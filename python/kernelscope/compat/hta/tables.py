@@ -75,8 +75,7 @@ def _all_rows(trace: Trace) -> pl.DataFrame:
     rows = rows.join(given, on="row", how="left")
     return (
         rows.with_columns(
-            pl.coalesce("stream", "given", pl.lit(-1)).alias("stream"),
-            pl.col("correlation").fill_null(-1),
+            pl.coalesce("stream", "given", pl.lit(-1)).alias("stream"), pl.col("correlation").fill_null(-1)
         )
         .drop("given")
         .sort("row")

@@ -51,12 +51,7 @@ class Job:
 
 
 def write_cluster_page(
-    source: Source,
-    out: Path,
-    *,
-    title: str,
-    sources: pl.DataFrame | None = None,
-    notes: Sequence[str] = (),
+    source: Source, out: Path, *, title: str, sources: pl.DataFrame | None = None, notes: Sequence[str] = ()
 ) -> None:
     """Writes the page about the ranks of ``source``; what stood at ``out`` is replaced when it is complete.
 
@@ -307,15 +302,6 @@ def files(job: Job) -> View:
     else:
         table = job.sources.rename({"source": "file"}).sort("outcome", "rank", descending=[True, False])
     columns = (
-        "rank",
-        "outcome",
-        "error",
-        "file",
-        "host",
-        "format",
-        "events",
-        "lost",
-        "first_step",
-        "last_step",
-    )
+        "rank", "outcome", "error", "file", "host", "format", "events", "lost", "first_step", "last_step",
+    )  # fmt: skip
     return View("files", "Traces", what, [Table("files", "Traces", what, table, columns)])

@@ -16,10 +16,7 @@ ON_REQUEST = True
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
-    return {
-        "kernels_by_launch": analysis.kernels_by_launch(trace),
-        "op_kernels": analysis.op_kernels(trace),
-    }
+    return {"kernels_by_launch": analysis.kernels_by_launch(trace), "op_kernels": analysis.op_kernels(trace)}
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:

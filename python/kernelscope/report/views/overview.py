@@ -20,9 +20,7 @@ ORDER = 80
 TABLES = missing.TABLES
 PAGE_ORDER = 5
 PAGE = Page(
-    "overview",
-    "Overview",
-    "Where the time of the steps went and how busy the GPUs were, on one screen.",
+    "overview", "Overview", "Where the time of the steps went and how busy the GPUs were, on one screen."
 )
 _MOST_BARS = 240
 """Steps that have a bar of their own; of more, neighbours share one."""

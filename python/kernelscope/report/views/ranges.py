@@ -17,11 +17,7 @@ from kernelscope.units import format_count
 ORDER = 40
 TABLES = missing.TABLES
 PAGE_ORDER = 86
-PAGE = Page(
-    "ranges",
-    "NVTX ranges",
-    "NVTX ranges of the program, their time on the host and on the GPU.",
-)
+PAGE = Page("ranges", "NVTX ranges", "NVTX ranges of the program, their time on the host and on the GPU.")
 _COLUMNS = (
     "name", "domain", "ranges", "gpu_exclusive_ns", "gpu_busy_ns", "gpu_span_ns", "dur_ns", "launches",
     "gpu_ops",
