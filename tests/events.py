@@ -65,6 +65,7 @@ class Events:
 
     def write(self, path: Path, **properties: Any) -> Path:
         document = {"schemaVersion": 1, "deviceProperties": self.devices, "traceEvents": self.events}
+        path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(document | properties))
         return path
 

@@ -1,7 +1,5 @@
 """Small programs for the tests of rules, and how their advice is looked at."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,14 +1,10 @@
 """Builds the traces of jobs of many ranks, step by step. Times are in microseconds."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import kernelscope as ks
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BASE_NS = 1_767_189_312_000_000_000
 
@@ -56,6 +52,7 @@ class Rank:
         self.kernel(ts, dur, launched=launched, name="ncclDevKernel_AllReduce", stream=20, **given)
 
     def read(self, folder: Path) -> ks.Trace:
+        folder.mkdir(exist_ok=True)
         path = folder / f"rank{self.rank}.json"
         document = {
             "schemaVersion": 1,

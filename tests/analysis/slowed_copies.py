@@ -1,7 +1,5 @@
 """Makes copies of traces in which some kernels take longer and everything behind them comes later."""
 
-from __future__ import annotations
-
 import bisect
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Every rule of the advice speaks beyond its threshold and is silent below it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +15,7 @@ from kernelscope import analysis
 from kernelscope.analysis.advice.table import RULES
 
 Advise = Callable[[Program], pl.DataFrame]
+LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
 @pytest.fixture
@@ -69,7 +68,7 @@ def test_small_grids(advise: Advise) -> None:
 def test_an_idle_gpu_says_what_it_waited_for(advise: Advise) -> None:
     program = Program()
     program.run("k", 10, 300)
-    program.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 300, 180)
+    program.annotation(LOADER, 300, 180)
     program.run("k", 500, 400, launched=490)
     row = spoke(advise(program), "gpu_idle")
     assert row["saving_ns"] == 190_000
@@ -170,17 +169,16 @@ def test_memory_that_ran_out(advise: Advise) -> None:
     assert spoke(advise(program), "out_of_memory")["severity"] == "high"
 
 
-@pytest.mark.parametrize(("totals", "speaks"), [((100, 110, 125), True), ((100, 110, 110), False)])
-def test_memory_that_grows(advise: Advise, totals: tuple[int, ...], speaks: bool) -> None:
-    program = Program(steps=3)
-    for step, total in enumerate(totals):
-        program.allocation(1000 * step + 500, total * 1000)
-    table = advise(program)
-    if speaks:
-        row = spoke(table, "memory_growth")
-        assert (row["value"], row["cited"]) == (0.2, 3)
-    else:
-        silent(table, "memory_growth")
+def test_memory_that_grows(advise: Advise) -> None:
+    def holding(*totals: int) -> pl.DataFrame:
+        program = Program(steps=3)
+        for step, total in enumerate(totals):
+            program.allocation(1000 * step + 500, total * 1000)
+        return advise(program)
+
+    row = spoke(holding(100, 110, 125), "memory_growth")
+    assert (row["value"], row["cited"]) == (0.2, 3)
+    silent(holding(100, 110, 110), "memory_growth")
 
 
 def test_reserved_memory_that_lies_idle(advise: Advise) -> None:
@@ -193,7 +191,7 @@ def test_reserved_memory_that_lies_idle(advise: Advise) -> None:
 
 def test_only_whole_steps_count(advise: Advise) -> None:
     program = Program()
-    program.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 2000, 5000)
+    program.annotation(LOADER, 2000, 5000)
     program.run("k", 10, 980)
     silent(advise(program), "data_loading")
 
@@ -225,9 +223,9 @@ def ranks(tmp_path: Path, kernels: dict[int, float]) -> list[ks.Trace]:
         for step in range(3):
             program.run("k", 1000 * step + 10, dur)
             program.run("ncclDevKernel_AllReduce", 1000 * step + 10 + dur, 980 - dur)
-        folder = tmp_path / str(rank)
-        folder.mkdir()
-        traces.append(program.read(folder, distributedInfo={"rank": rank, "world_size": len(kernels)}))
+        traces.append(
+            program.read(tmp_path / str(rank), distributedInfo={"rank": rank, "world_size": len(kernels)})
+        )
     return traces
 
 
@@ -266,32 +264,34 @@ def test_names_of_any_length_make_sentences_of_some(advise: Advise) -> None:
     assert table["evidence"].str.len_chars().max() < 1_000
 
 
-@pytest.mark.parametrize(("loading", "speaks"), [(60, True), (50, False)])
-def test_data_loading(advise: Advise, loading: float, speaks: bool) -> None:
-    program = Program()
-    program.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 900, loading)
-    program.run("k", 10, 890)
-    table = advise(program)
-    if not speaks:
-        return silent(table, "data_loading")
-    row = spoke(table, "data_loading")
+def test_data_loading(advise: Advise) -> None:
+    def loading(dur: float) -> pl.DataFrame:
+        program = Program()
+        program.annotation(LOADER, 900, dur)
+        program.run("k", 10, 890)
+        return advise(program)
+
+    row = spoke(loading(60), "data_loading")
     assert (row["value"], row["threshold"], row["saving_ns"], row["table"]) == (0.06, 0.05, 60_000, "ops")
-    return None
+    silent(loading(50), "data_loading")
+
+
+def parallel(kind: str, *devices: dict[str, Any]) -> Program:
+    program = Program(*devices)
+    program.op(f"{kind}.forward", 100, 50)
+    program.run("k", 10, 900)
+    return program
 
 
 def test_data_parallel_needs_two_gpus(advise: Advise) -> None:
-    program = Program(V100, V100 | {"id": 1})
-    program.op("DataParallel.forward", 100, 50)
-    program.run("k", 10, 900)
+    program = parallel("DataParallel", V100, V100 | {"id": 1})
     silent(advise(program), "data_parallel")
     program.run("k", 20, 900, device=1)
     assert spoke(advise(program), "data_parallel")["value"] == 2
 
 
 def test_ddp_backend_knows_nccl_by_its_kernels(advise: Advise) -> None:
-    program = Program()
-    program.op("DistributedDataParallel.forward", 100, 50)
-    program.run("k", 10, 900)
+    program = parallel("DistributedDataParallel")
     assert spoke(advise(program), "ddp_backend")["value"] == 7.0
     program.run("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 920, 20)
     silent(advise(program), "ddp_backend")
@@ -299,10 +299,7 @@ def test_ddp_backend_knows_nccl_by_its_kernels(advise: Advise) -> None:
 
 @pytest.mark.parametrize("device", [MI300, V100 | {"computeMajor": 3, "computeMinor": 0}])
 def test_ddp_backend_is_silent_where_there_is_no_nccl(advise: Advise, device: dict[str, Any]) -> None:
-    program = Program(device)
-    program.op("DistributedDataParallel.forward", 100, 50)
-    program.run("k", 10, 900)
-    silent(advise(program), "ddp_backend")
+    silent(advise(parallel("DistributedDataParallel", device)), "ddp_backend")
 
 
 def test_communication_that_computing_hides_does_not_count(advise: Advise) -> None:
@@ -352,21 +349,16 @@ def test_mixed_precision_is_silent(advise: Advise, device: dict[str, Any], kerne
     silent(advise(precise(device, kernel)), "mixed_precision")
 
 
-@pytest.mark.parametrize(("allocated", "speaks"), [(30 * 2**30, True), (28 * 2**30, False)])
-def test_memory_near_capacity(advise: Advise, allocated: int, speaks: bool) -> None:
-    program = Program()
-    program.run("k", 10, 900)
-    program.allocation(100, allocated)
-    table = advise(program)
-    if speaks:
-        assert spoke(table, "memory_near_capacity")["value"] == pytest.approx(allocated / 2**35)
-    else:
-        silent(table, "memory_near_capacity")
+def test_memory_near_capacity(advise: Advise) -> None:
+    def allocating(size: int, **device: int) -> pl.DataFrame:
+        program = Program()
+        program.run("k", 10, 900)
+        program.allocation(100, size)
+        program.events[-1]["args"] |= {name.replace("_", " "): value for name, value in device.items()}
+        return advise(program)
 
-
-def test_memory_of_the_host_is_nobodys_capacity(advise: Advise) -> None:
-    program = Program()
-    program.run("k", 10, 900)
-    program.allocation(100, 10**12)
-    program.events[-1]["args"] |= {"Device Type": 0, "Device Id": -1}
-    silent(advise(program), "memory_near_capacity")
+    row = spoke(allocating(30 * 2**30), "memory_near_capacity")
+    assert row["value"] == pytest.approx(30 / 32)
+    silent(allocating(28 * 2**30), "memory_near_capacity")
+    # That of the host is nobody's capacity.
+    silent(allocating(10**12, Device_Type=0, Device_Id=-1), "memory_near_capacity")

@@ -1,7 +1,5 @@
 """Bounds on what may become slower."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +27,7 @@ def both(tmp_path: Path) -> Comparison:
             e.kernel(GEMM, at + 20, kernel, step + 1)
             if copies:
                 e.copy(at + 90, 5, step + 10)
-        folder = tmp_path / str(kernel)
-        folder.mkdir()
-        return e.read(folder)
+        return e.read(tmp_path / str(kernel))
 
     return compare(steps(40, copies=False), steps(50, copies=True))
 

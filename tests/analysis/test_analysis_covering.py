@@ -1,7 +1,5 @@
 """Unions of intervals and what they hide, against instants; and the time of GPUs, which rests on both."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

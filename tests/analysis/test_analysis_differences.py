@@ -1,7 +1,5 @@
 """What makes one trace slower than another."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +119,6 @@ def layers(count: int, *, first: int = 0, extra: bool = False, kernel: str = "ge
 
 def test_modules_are_aligned_and_not_looked_up_by_name(tmp_path: Path) -> None:
     """Numbered anew and with a layer put between them, modules are compared with what they were."""
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
     before = layers(3).read(tmp_path / "a")
     after = layers(3, first=1, extra=True).read(tmp_path / "b")
     both = compare(before, after)
@@ -139,8 +135,6 @@ def test_modules_are_aligned_and_not_looked_up_by_name(tmp_path: Path) -> None:
 
 
 def test_a_kernel_in_the_place_of_another(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
     before, after = layers(2).read(tmp_path / "a"), layers(2, kernel="fused").read(tmp_path / "b")
     both = compare(before, after)
     assert differences(both).is_empty()
@@ -157,9 +151,7 @@ def test_noise_is_marked(tmp_path: Path) -> None:
             e.annotation(f"ProfilerStep#{number}", at, length)
             e.op("aten::mm", at, length)
             at += length
-        folder = tmp_path / str(lengths[0])
-        folder.mkdir()
-        return e.read(folder)
+        return e.read(tmp_path / str(lengths[0]))
 
     steady, noisy, slow = steps([100, 101, 99]), steps([90, 110, 106]), steps([200, 201, 199])
     row = analysis.diff(steady, noisy, by="op").row(0, named=True)
@@ -170,8 +162,6 @@ def test_noise_is_marked(tmp_path: Path) -> None:
 
 
 def test_traces_without_steps_or_operators(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
     first, second = Events(), Events()
     first.kernel("alone", 0, 10, 1)
     second.kernel("alone", 0, 15, 1)
@@ -180,7 +170,6 @@ def test_traces_without_steps_or_operators(tmp_path: Path) -> None:
     nothing = Events().read(tmp_path)
     with pytest.raises(NotRecordedError, match="nothing that takes time"):
         analysis.diff(nothing, after)
-    (tmp_path / "c").mkdir()
     with pytest.raises(NotRecordedError, match="marks no steps"):
         analysis.diff(layers(1).read(tmp_path / "c"), after)
     with pytest.raises(InvalidArgumentError, match="cannot group by"):

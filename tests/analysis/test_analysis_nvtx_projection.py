@@ -1,10 +1,9 @@
 """NVTX ranges and annotations on the GPU."""
 
-from __future__ import annotations
-
 import json
 import random
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -14,9 +13,6 @@ import kernelscope as ks
 from kernelscope.analysis import nvtx_projection, nvtx_table, ops
 from kernelscope.trace import read_part
 from nsys_database import MACHINE, Database, global_tid
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GRAPHS = {
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER,"

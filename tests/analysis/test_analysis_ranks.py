@@ -1,7 +1,5 @@
 """Collectives over ranks: matching, waits, bandwidth, clocks, and who holds the others up."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from pathlib import Path
@@ -17,6 +15,7 @@ from many_ranks import BASE_NS, Rank, training
 import kernelscope as ks
 from kernelscope import _traceparse, analysis
 from kernelscope.analysis.ranks.cluster import cluster_of
+from kernelscope.analysis.ranks.rank_tables import trace_tables
 from kernelscope.costs.communication import bus_factor
 from kernelscope.errors import InvalidArgumentError
 
@@ -32,6 +31,10 @@ def one_collective(
         job.kernel(start - 20, 15, launched=start - 30)
         job.collective(start, end - start, launched=start - 10, **known)
     return [job.read(folder) for job in jobs if job.rank not in missing]
+
+
+def instances_of(folder: Path, *jobs: Rank) -> pl.DataFrame:
+    return analysis.collective_instances([job.read(folder) for job in jobs])
 
 
 def test_waiting_is_apart_from_transfer(tmp_path: Path) -> None:
@@ -103,14 +106,14 @@ def test_sizes_that_differ(tmp_path: Path) -> None:
         jobs = [Rank(rank, 2) for rank in (0, 1)]
         for job, sent in zip(jobs, (100, 300), strict=True):
             job.collective(10, 20, launched=5, Collective_name=name, In_msg_nelems=sent)
-        (row,) = analysis.collective_instances([job.read(tmp_path) for job in jobs]).to_dicts()
+        (row,) = instances_of(tmp_path, *jobs).to_dicts()
         assert (row["message_bytes"], row["agrees"]) == (1200, agrees)
 
 
 def test_a_kernel_that_sends_and_receives_may_do_anything(tmp_path: Path) -> None:
     job = Rank(0, 2)
     job.kernel(10, 20, launched=5, name="ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)")
-    (row,) = analysis.collective_instances([job.read(tmp_path)]).to_dicts()
+    (row,) = instances_of(tmp_path, job).to_dicts()
     assert (row["kind"], row["message_bytes"], row["bus_bytes_per_s"]) == ("send_recv", None, None)
     assert row["group"] is None
 
@@ -145,7 +148,7 @@ def numbered(folder: Path, sequences: list[list[int | None]]) -> pl.DataFrame:
     for job, numbers in zip(jobs, sequences, strict=True):
         for place, number in enumerate(numbers):
             job.collective(100 + 50 * place, 20, launched=50 + 50 * place, Seq=number)
-    return analysis.collective_instances([job.read(folder) for job in jobs])
+    return instances_of(folder, *jobs)
 
 
 def test_sequence_numbers_match_what_order_would_not(tmp_path: Path) -> None:
@@ -173,7 +176,7 @@ def test_order_counts_inside_a_step(tmp_path: Path) -> None:
     for job in jobs:
         job.step(3, 100, 100)
         job.collective(150, 20, launched=120)
-    instances = analysis.collective_instances([job.read(tmp_path) for job in jobs])
+    instances = instances_of(tmp_path, *jobs)
     assert instances.select("step", "ranks_seen").rows() == [(None, 1), (3, 2)]
 
 
@@ -184,7 +187,7 @@ def test_transfers_are_matched_by_their_pair(tmp_path: Path) -> None:
         at = 100 if 0 in (rank, other) else 200
         pair = {"Src_Rank": source, "Dst_Rank": destination}
         jobs[rank].collective(at, 30, launched=50, Collective_name=name, **pair)
-    instances = analysis.collective_instances([job.read(tmp_path) for job in jobs])
+    instances = instances_of(tmp_path, *jobs)
     assert instances.select("peer", "ranks_seen").rows() == [("0-1", 2), ("1-2", 2)]
 
 
@@ -194,7 +197,7 @@ def test_groups_of_one_name_and_other_ranks_are_apart(tmp_path: Path) -> None:
         first = job.rank // 2 * 2
         group = {"Process_Group_Name": "1", "Process_Group_Ranks": str([first, first + 1]), "Group_size": 2}
         job.collective(100 + first, 20, launched=50, Seq=1, **group)
-    instances = analysis.collective_instances([job.read(tmp_path) for job in jobs])
+    instances = instances_of(tmp_path, *jobs)
     assert instances.select("group", "ranks_seen").rows() == [("1 [0,1]", 2), ("1 [2,3]", 2)]
 
 
@@ -279,15 +282,8 @@ class Scanned:
         ]
         failed = {"rank": 99, "base_time_ns": None, "outcome": "failed", "rank_from": None}
         self.manifest = pl.DataFrame([*known, failed])
-        self.tables = {
-            name: pl.concat(
-                [
-                    t.tables[name].with_columns(rank=pl.lit(r, pl.Int64))
-                    for r, t in zip(ranks, traces, strict=True)
-                ]
-            ).lazy()
-            for name in traces[0].tables
-        }
+        numbered = [trace_tables(t, rank) for t, rank in zip(traces, ranks, strict=True)]
+        self.tables = {name: pl.concat([one[name] for one in numbered]) for name in traces[0].tables}
 
 
 def test_a_lake_answers_as_its_traces_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,12 +301,12 @@ def test_a_lake_answers_as_its_traces_do(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("kernelscope.analysis.ranks.cluster.RANKS_AT_ONCE", 64)
     with monkeypatch.context() as patch:
         seen: list[int] = []
-        patch.setattr(
-            "kernelscope.analysis.ranks.cluster.communication_calls",
-            lambda tables, *, ranks: (
-                seen.extend([ranks, tables["steps"].collect()["rank"].n_unique()]) or whole.calls.clear()
-            ),
-        )
+
+        def calls(tables: Any, *, ranks: int) -> pl.DataFrame:
+            seen.extend([ranks, tables["steps"].collect()["rank"].n_unique()])
+            return whole.calls.clear()
+
+        patch.setattr("kernelscope.analysis.ranks.cluster.communication_calls", calls)
         assert cluster_of(lake).calls.is_empty()
     assert seen == [1] * 10
     lake.manifest = pl.concat([lake.manifest, lake.manifest.head(1)])
@@ -382,14 +378,14 @@ def test_the_slow_rank_waits_for_nobody(tmp_path: Path) -> None:
     assert (steps["own_ns"] + steps["wait_ns"] == steps["total_ns"]).all()
 
 
-@pytest.mark.parametrize(
-    ("fault", "cause", "finding"),
-    [
-        ("slower", "compute", "slow_rank"),
-        ("loading", "data", "late_data_loader"),
-        ("launching", "launch", "slow_launch"),
-    ],
-)
+FAULTS = [
+    ("slower", "compute", "slow_rank"),
+    ("loading", "data", "late_data_loader"),
+    ("launching", "launch", "slow_launch"),
+]
+
+
+@pytest.mark.parametrize(("fault", "cause", "finding"), FAULTS)
 def test_causes(tmp_path: Path, fault: str, cause: str, finding: str) -> None:
     faults: dict[str, Any] = {fault: {3: 240}}
     traces = training(tmp_path, 6, steps=5, **faults)
@@ -401,12 +397,8 @@ def test_causes(tmp_path: Path, fault: str, cause: str, finding: str) -> None:
     ranks = analysis.straggler_ranks(traces)
     assert ranks.rows() == [(3, cause, 5, 5, 5 * 240 * US)]
     (row,) = analysis.cluster_findings(traces).to_dicts()
-    assert (row["finding"], row["ranks"], row["lost_ns"], row["value"]) == (
-        finding,
-        [3],
-        5 * 240 * US,
-        240 * US,
-    )
+    assert (row["finding"], row["ranks"]) == (finding, [3])
+    assert (row["lost_ns"], row["value"]) == (5 * 240 * US, 240 * US)
     assert row["message"].startswith("Rank 3 is late in 5 of 5 steps, by 240.0 us on average: its ")
 
 
@@ -521,8 +513,6 @@ def test_groups_that_behave_alike(tmp_path: Path) -> None:
 
 
 def test_two_runs(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
     before = training(tmp_path / "a", 3)
     after = training(tmp_path / "b", 4, slower={1: 252})
     table = analysis.run_difference(before, after)
