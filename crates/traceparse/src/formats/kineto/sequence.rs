@@ -119,16 +119,18 @@ impl<'s> Sequencer<'s> {
         loop {
             let next = match self.mode {
                 Mode::Skip(since) => self.skip(bytes, at, since, offset, is_last),
-                Mode::Outline => match self.outline.advance(bytes, at, offset, is_last, &mut self.taken.stats) {
-                    Next::Events(start, gap) => {
-                        self.mode = Mode::Events(gap);
-                        Some(start)
+                Mode::Outline => {
+                    match self.outline.advance(bytes, at, offset, is_last, &mut self.taken.stats) {
+                        Next::Events(start, gap) => {
+                            self.mode = Mode::Events(gap);
+                            Some(start)
+                        }
+                        Next::More(from) => {
+                            self.keep(bytes, from, offset);
+                            None
+                        }
                     }
-                    Next::More(from) => {
-                        self.keep(bytes, from, offset);
-                        None
-                    }
-                },
+                }
                 Mode::Events(gap) => {
                     let run = Run { bytes, start: at, offset, gap, is_last };
                     let mut batch = Batch::default();
