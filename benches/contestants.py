@@ -31,16 +31,17 @@ class Contestant:
     command: tuple[str, ...] = ()
     """The task or the example and its arguments, where it is not called as the contestant."""
     files: tuple[str, ...] = ("plain", "gzip")
-    limit_bytes: int | None = None
-    limit_reason: str = ""
+    limit: tuple[float, str] = (float("inf"), "")
+    """Above this size of JSON, and for this reason, it is left out."""
 
     def read(self, path: Path, content_bytes: int) -> Sample:
         """Measures one call on a file of ``content_bytes`` of JSON.
 
         Raises: NotMeasuredError: it did not read the file, or the file is too large for it.
         """
-        if self.limit_bytes is not None and content_bytes > self.limit_bytes * 1.1:
-            raise NotMeasuredError(f"left out: {self.limit_reason}")
+        most, reason = self.limit
+        if content_bytes > most * 1.1:
+            raise NotMeasuredError(f"left out: {reason}")
         need, free = self.memory * content_bytes, available_bytes()
         if need > 0.85 * free:
             raise NotMeasuredError(
@@ -65,38 +66,23 @@ def _example(name: str) -> Path:
 
 
 _GZIP = ("gzip",)
-_MINUTES = "takes minutes above 100 MB"
+_ALL_IN_MEMORY = "the inflater of kernelscope alone, all in memory"
+_MINUTES = (100 * MB, "takes minutes above 100 MB")
+_32_BITS = (4 * GB, "counts bytes in 32 bits")
+_SIMD_JSON = "simd-json in Rust, to its own values"
 
 CONTESTANTS = (
     Contestant("kernelscope", "kernelscope.read", 0.5, "own"),
-    Contestant(
-        "kernelscope_one_thread", "kernelscope.read(threads=1)", 0.5, "own", command=("kernelscope", "1")
-    ),
+    Contestant("kernelscope_one_thread", "kernelscope.read(threads=1)", 0.5, "own", ("kernelscope", "1")),
     Contestant("inflate", "the inflater of kernelscope alone, nothing kept", 0, "rust", files=_GZIP),
-    Contestant(
-        "inflate_kept",
-        "the inflater of kernelscope alone, all in memory",
-        1.1,
-        "rust",
-        command=("inflate", "--keep"),
-        files=_GZIP,
-    ),
+    Contestant("inflate_kept", _ALL_IN_MEMORY, 1.1, "rust", ("inflate", "--keep"), _GZIP),
     Contestant("libdeflate", "libdeflate alone, all in memory", 1.1, files=_GZIP),
     Contestant("python_gzip", "Python's gzip alone", 0, files=_GZIP),
     Contestant("orjson_loads", "orjson.loads", 8),
-    Contestant(
-        "simd_json",
-        "simd-json in Rust, to its own values",
-        5,
-        "rust",
-        command=("parse_values",),
-        files=("plain",),
-        limit_bytes=4 * GB,
-        limit_reason="counts bytes in 32 bits",
-    ),
+    Contestant("simd_json", _SIMD_JSON, 5, "rust", ("parse_values",), ("plain",), _32_BITS),
     Contestant("json_load", "json.load", 6.5),
-    Contestant("hta", "HolisticTraceAnalysis", 15, limit_bytes=100 * MB, limit_reason=_MINUTES),
-    Contestant("tb_profiler", "torch_tb_profiler", 15, limit_bytes=100 * MB, limit_reason=_MINUTES),
+    Contestant("hta", "HolisticTraceAnalysis", 15, limit=_MINUTES),
+    Contestant("tb_profiler", "torch_tb_profiler", 15, limit=_MINUTES),
 )
 
 _JSON_GZIP = "import gzip, json, sys; json.load(gzip.open(sys.argv[1]))"

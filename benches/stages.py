@@ -9,7 +9,6 @@ A sample belongs to the first stage of the list below that one of its frames bel
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
 
 LINK = "traceparse::link::"
 
@@ -24,39 +23,29 @@ STAGES = (
     ("scanning events", ("RawEvent::parse",)),
     ("numbers and times", ("micros_to_ns", "::time", "::integer", "number::")),
     ("filling rows", ("rows::", "Column<T>::push", "RowBuilder", "fields::")),
-    ("the rest of parsing", ("traceparse::kineto",)),
+    ("the rest of parsing", ("formats::kineto",)),
 )
 
 
 def main() -> None:
     """Reads ``perf script`` from standard input and prints a share per stage."""
-    counts = Counter(stage(frames) for frames in samples(sys.stdin))
-    total = sum(counts.values())
+    # Samples stand in blocks between blank lines; the lines of frames, innermost first, are indented.
+    blocks = (
+        [line for line in block.splitlines() if line[:1].isspace()]
+        for block in sys.stdin.read().split("\n\n")
+    )
+    counts = Counter(stage(frames) for frames in blocks if frames)
     for name, count in counts.most_common():
-        print(f"{100 * count / total:5.1f} %  {name}")
-    print(f"{total} samples")
-
-
-def samples(lines: Iterator[str]) -> Iterator[list[str]]:
-    """The frames of every sample, innermost first."""
-    frames: list[str] = []
-    for line in lines:
-        if line.startswith(("\t", " ")):
-            frames.append(line.strip().split(" ", 1)[-1])
-        elif not line.strip():
-            if frames:
-                yield frames
-            frames = []
-    if frames:
-        yield frames
+        print(f"{100 * count / counts.total():5.1f} %  {name}")
+    print(f"{counts.total()} samples")
 
 
 def stage(frames: list[str]) -> str:
     """The stage that a sample belongs to."""
-    text = "\n".join(frames)
-    if LINK in text:
-        innermost = next(frame for frame in frames if LINK in frame)
+    innermost = next((frame for frame in frames if LINK in frame), None)
+    if innermost is not None:
         return f"linking: {innermost.split(LINK)[1].split('::')[0]}"
+    text = "\n".join(frames)
     return next((name for name, marks in STAGES if any(mark in text for mark in marks)), "everything else")
 
 
