@@ -9,7 +9,7 @@ use super::ranges::Nesting;
 use super::steps::{self, StepSpan, Steps};
 use super::{Find, NONE, rows, side_by_side};
 use crate::options::ReadOptions;
-use crate::schema::{self, Column, GpuOps, Launches, StepRow, Symbol, Table, Tables};
+use crate::schema::{self, Column, Launches, StepRow, Symbol, Table, Tables};
 use crate::stats::Stats;
 
 /// Finds the columns and the table of steps; returns what stores them.
@@ -82,7 +82,11 @@ fn find_steps(
     let is_parallel = options.threads != Some(1);
     let steps = Steps::find(trace, names, options);
     let mut launch_steps = steps.of_calls(launches);
-    let spans = delimit(&steps, gpu_ops, gpu, &launch_steps, stats);
+    let extents = Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns);
+    let work = (0..gpu_ops.len() as u32).zip(&gpu.launches).map(|(index, &launch)| {
+        (extents.start(index), extents.end(index), launch_steps.get(launch as usize).copied().unwrap_or(NONE))
+    });
+    let spans = steps.delimit(work, stats);
     place_straddling_calls(launches, &steps, &mut launch_steps);
     let gpu_step = gpu.launches.iter().zip(gpu_ops.start_ns.values()).map(|(&launch, &start)| {
         if launch == NONE { steps::step_on_gpu(&spans, start) } else { launch_steps[launch as usize] }
@@ -156,23 +160,6 @@ fn store_steps(steps: &Steps, spans: &[StepSpan], parts: &[Parts], table: &mut s
             other_ns,
         });
     }
-}
-
-/// Extends the steps by the GPU work that calls inside them launched.
-fn delimit(
-    steps: &Steps,
-    gpu_ops: &GpuOps,
-    gpu: &GpuLinks,
-    launch_steps: &[u32],
-    stats: &mut Stats,
-) -> Vec<StepSpan> {
-    let extents = Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns);
-    let work = (0..gpu_ops.len() as u32).map(|index| {
-        let launch = gpu.launches[index as usize];
-        let step = if launch == NONE { NONE } else { launch_steps[launch as usize] };
-        (extents.start(index), extents.end(index), step)
-    });
-    steps.delimit(work, stats)
 }
 
 /// A call that reaches over the end of a step extends no step, and belongs to the one it begins in.

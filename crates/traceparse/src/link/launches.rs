@@ -4,7 +4,7 @@ use super::NONE;
 use super::ids::IdIndex;
 use super::names::{Class, Names};
 use super::order::{Extents, TrackOrder, innermost_containers};
-use crate::schema::{Column, GpuOps, Launches, Ops, Table};
+use crate::schema::{GpuOps, Launches, Ops, Symbol, Table};
 use crate::stats::{Code, Stats};
 use crate::tracks::TrackTable;
 
@@ -37,11 +37,13 @@ impl<'a> ExternalIds<'a> {
         let extents = Extents::new(&ops.start_ns, &ops.dur_ns);
         let index = IdIndex::new(&ops.external_id, extents.starts());
         stats.note_many(Code::DuplicateExternalId, index.repeats(), None);
-        let (a, b) = (
-            count_equal(&launches.external_id, &launches.correlation),
-            count_equal(&gpu_ops.external_id, &gpu_ops.correlation),
-        );
-        let (equal, total) = (a.0 + b.0, a.1 + b.1);
+        let of_launches = launches.external_id.iter().zip(launches.correlation.iter());
+        let pairs = of_launches.chain(gpu_ops.external_id.iter().zip(gpu_ops.correlation.iter()));
+        let (mut equal, mut total) = (0, 0);
+        for (id, correlation) in pairs.filter_map(|(id, correlation)| id.zip(correlation)) {
+            equal += u64::from(id == correlation);
+            total += 1;
+        }
         let legacy = equal >= LEGACY_EVIDENCE && 100 * equal >= 99 * total;
         if legacy {
             stats.note_many(Code::LegacyExternalId, equal, None);
@@ -69,18 +71,12 @@ impl<'a> ExternalIds<'a> {
     pub(super) fn annotation(
         &self,
         external_id: Option<i64>,
-        name: Option<crate::schema::Symbol>,
+        name: Option<Symbol>,
         start: i64,
     ) -> Option<u32> {
         let op = self.index.find(external_id?, start)?;
         (self.ops.name.get(op as usize) == name).then_some(op)
     }
-}
-
-/// How many rows have equal ids, and how many have both.
-fn count_equal(external_ids: &Column<i64>, correlations: &Column<i64>) -> (u64, u64) {
-    let pairs = (0..external_ids.len()).filter_map(|i| external_ids.get(i).zip(correlations.get(i)));
-    pairs.fold((0, 0), |(equal, total), (id, correlation)| (equal + u64::from(id == correlation), total + 1))
 }
 
 /// The op of each launch.

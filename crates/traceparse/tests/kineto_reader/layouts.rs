@@ -132,37 +132,26 @@ fn every_category_has_a_table() {
         let [(table, 1)] = reading.sizes()[..] else { panic!("{category}: {:?}", reading.sizes()) };
         table
     };
-    for (category, table) in [
-        ("cpu_op", "ops"),
-        ("user_annotation", "ops"),
-        ("cuda_runtime", "launches"),
-        ("cuda_driver", "launches"),
-        ("xpu_runtime", "launches"),
-        ("kernel", "gpu_ops"),
-        ("gpu_memcpy", "gpu_ops"),
-        ("gpu_memset", "gpu_ops"),
-        ("gpu_user_annotation", "gpu_annotations"),
-        ("cuda_sync", "syncs"),
-        ("python_function", "python"),
-        ("cuda_profiler_range", "counters"),
-        ("overhead", "spans"),
-        ("Trace", "spans"),
-        ("mtia_ccp_events", "spans"),
-        ("something new", "spans"),
+    for (table, phases, categories) in [
+        ("ops", "X", "cpu_op,user_annotation"),
+        ("launches", "X", "cuda_runtime,cuda_driver,xpu_runtime"),
+        ("gpu_ops", "X", "kernel,gpu_memcpy,gpu_memset"),
+        ("gpu_annotations", "X", "gpu_user_annotation"),
+        ("syncs", "X", "cuda_sync"),
+        ("python", "X", "python_function"),
+        ("counters", "X", "cuda_profiler_range"),
+        ("spans", "X", "overhead,Trace,mtia_ccp_events,something new"),
+        ("instants", "i", "cpu_op"),
+        ("flows", "s,f", "cpu_op"),
+        ("counters", "C", "cpu_op"),
+        ("metadata", "M", "cpu_op"),
+        ("spans", "b", "cpu_op"),
     ] {
-        assert_eq!(table_of("X", category, "n"), table, "{category}");
+        for (phase, category) in phases.split(',').flat_map(|p| categories.split(',').map(move |c| (p, c))) {
+            assert_eq!(table_of(phase, category, "n"), table, "{phase} {category}");
+        }
     }
     assert_eq!(table_of("X", "kernel", "metrics: gemm"), "spans");
-    for (phase, table) in [
-        ("i", "instants"),
-        ("s", "flows"),
-        ("f", "flows"),
-        ("C", "counters"),
-        ("M", "metadata"),
-        ("b", "spans"),
-    ] {
-        assert_eq!(table_of(phase, "cpu_op", "n"), table, "{phase}");
-    }
     assert_eq!(table_of("i", "cpu_instant_event", "[memory]"), "memory");
     assert_eq!(table_of("X", "cpu_instant_event", "[OutOfMemory]"), "memory");
 }

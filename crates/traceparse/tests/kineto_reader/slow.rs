@@ -43,13 +43,8 @@ fn expected(event: &Map<String, Value>) -> String {
         Value::String(text) => text.parse::<i64>().map_or("-".to_owned(), |n| n.to_string()),
         _ => "-".to_owned(),
     };
-    format!(
-        "{} | {} | {} | {}",
-        event["name"].as_str().unwrap(),
-        ns(&event["ts"]),
-        number("pid"),
-        number("tid")
-    )
+    let (name, start) = (event["name"].as_str().unwrap(), ns(&event["ts"]));
+    format!("{name} | {start} | {} | {}", number("pid"), number("tid"))
 }
 
 /// Rows without their number, by that number.

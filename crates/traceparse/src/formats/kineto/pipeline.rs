@@ -38,11 +38,9 @@ impl Format for Kineto {
         let bytes = file.into_bytes()?;
         let mark = if bytes.head.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
         let mut trace = match read(bytes.without(mark), options, Fraction::Decimal)? {
-            Outcome::Read(trace) => *trace,
-            Outcome::Unpadded => match read(Bytes::open(path, mark)?, options, Fraction::Unpadded)? {
-                Outcome::Read(trace) => *trace,
-                Outcome::Unpadded => return Err(Error::new(ErrorKind::Io, "changed while it was read")),
-            },
+            Some(trace) => trace,
+            None => read(Bytes::open(path, mark)?, options, Fraction::Unpadded)?
+                .ok_or_else(|| Error::new(ErrorKind::Io, "changed while it was read"))?,
         };
         if mark > 0 {
             trace.stats.note(Code::ByteOrderMark, Some(0));
@@ -71,13 +69,8 @@ fn is_perfetto(head: &[u8]) -> bool {
     head.first() == Some(&0x0a) && head.iter().take(64).any(is_binary)
 }
 
-enum Outcome {
-    Read(Box<Trace>),
-    /// The fractions of its time stamps are counts of nanoseconds; it must be read anew.
-    Unpadded,
-}
-
-fn read(bytes: Bytes, options: &ReadOptions, fraction: Fraction) -> Result<Outcome> {
+/// Reads a trace; `None` if its fractions turn out to be unpadded: it must be read anew.
+fn read(bytes: Bytes, options: &ReadOptions, fraction: Fraction) -> Result<Option<Trace>> {
     let threads = options
         .threads
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
@@ -97,7 +90,7 @@ fn read(bytes: Bytes, options: &ReadOptions, fraction: Fraction) -> Result<Outco
         lock(work.sequencer);
     let (short_zero, leading_zero) = short_fractions;
     if fraction == Fraction::Decimal && short_zero > 0 && leading_zero == 0 {
-        return Ok(Outcome::Unpadded);
+        return Ok(None);
     }
     stats.merge(&source.stats);
     if outline.is_cut() && stats.get(Code::Truncated).is_none() {
@@ -109,8 +102,7 @@ fn read(bytes: Bytes, options: &ReadOptions, fraction: Fraction) -> Result<Outco
     if options.strict {
         stats.refuse_loss()?;
     }
-    let trace = header::finish(outline, tables, stats, &source, shared)?;
-    Ok(Outcome::Read(Box::new(trace)))
+    header::finish(outline, tables, stats, &source, shared).map(Some)
 }
 
 /// What the reading threads work on together.
