@@ -9,10 +9,11 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
-from kernelscope import _traceparse, analysis
+from kernelscope import _traceparse
 from kernelscope.batch import run
 from nsys_database import write_training_steps
 
@@ -107,10 +108,12 @@ def test_every_page_with_commands_is_run() -> None:
     assert all(name in readers for name in ("ks.scan", "duckdb.sql", "pd.read_parquet", "ThreadPoolExecutor"))
 
 
-def test_every_question_exists() -> None:
-    asked = set(re.findall(r"ks\.analysis\.(\w+)\(", "".join(PAGES.values())))
-    assert len(asked) > 20
-    assert asked <= set(analysis.__all__)
+def test_every_name_exists() -> None:
+    named = set(re.findall(r"\b(?:ks|kernelscope)((?:\.[A-Za-z_]\w*)+)", "".join(PAGES.values())))
+    names = {f"kernelscope{name}" for name in named if not name.endswith((".sqlite", ".com"))}
+    assert len(names) > 40
+    for name in names:
+        resolve_name(name)
 
 
 def test_readme_is_short_about_clusters() -> None:
