@@ -10,11 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-TABLE = """//! Table `notes`.
-
-use super::symbols::Symbol;
-use super::table::table;
-
+TABLE = """
 table! {
     /// A line of a file of notes.
     Notes, NoteRow, "notes";
@@ -85,8 +81,9 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("crates", "python"):
         shutil.copytree(ROOT / name, copy / name, ignore=ignored)
     source = copy / "crates/traceparse/src"
-    (source / "schema/notes.rs").write_text(TABLE)
-    _add_line(source / "schema/mod.rs", "    diagnostics: Diagnostics of", "    notes: Notes of NoteRow,\n")
+    with (source / "schema/context.rs").open("a") as tables:
+        tables.write(TABLE)
+    _add_line(source / "schema/mod.rs", "    diagnostics: Diagnostics,", "    notes: Notes,\n")
     _add_line(
         copy / "python/kernelscope/trace.py", "    diagnostics: pl.DataFrame\n", "    notes: pl.DataFrame\n"
     )

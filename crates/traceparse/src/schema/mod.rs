@@ -1,13 +1,21 @@
-//! The tables of a trace, one per file, and the columns they are made of.
+//! The tables of a trace, and the columns they are made of.
 //!
 //! Nothing here knows a file format: readers push rows, the link stage fills the derived
 //! columns, and [`Tables::into_batches`] exports everything as Arrow.
 
 mod column;
+mod context;
+mod events;
+mod gpu;
+mod host;
 mod symbols;
 mod table;
 
 pub use column::{Cell, Column};
+pub use context::*;
+pub use events::*;
+pub use gpu::*;
+pub use host::*;
 pub use symbols::{DictionaryBuilder, Symbol, SymbolTable};
 pub(crate) use table::BatchBuilder;
 pub use table::{ColumnSpec, Role, Table};
@@ -16,11 +24,9 @@ use arrow_array::RecordBatch;
 
 use crate::options::ReadOptions;
 
-/// Declares the tables, each in a file of its own, and what is done to every table alike.
+/// Lists the tables, and says what is done to every table alike.
 macro_rules! tables {
-    ($( $field:ident: $table:ident of $row:ident, )*) => {
-        $( mod $field; pub use $field::{$row, $table}; )*
-
+    ($( $field:ident: $table:ident, )*) => {
         /// Every table of a trace. A table that the source does not have is empty.
         #[derive(Debug, Default)]
         pub struct Tables {
@@ -89,24 +95,24 @@ macro_rules! tables {
 }
 
 tables! {
-    ops: Ops of OpRow,
-    launches: Launches of LaunchRow,
-    gpu_ops: GpuOps of GpuOpRow,
-    python: PythonFrames of PythonRow,
-    ranges: Ranges of RangeRow,
-    gpu_annotations: GpuAnnotations of GpuAnnotationRow,
-    syncs: Syncs of SyncRow,
-    memory: MemoryEvents of MemoryRow,
-    collectives: Collectives of CollectiveRow,
-    counters: Counters of CounterRow,
-    instants: Instants of InstantRow,
-    flows: Flows of FlowRow,
-    spans: Spans of SpanRow,
-    metadata: MetadataEvents of MetadataRow,
-    extra_args: ExtraArgs of ExtraArgRow,
-    steps: Steps of StepRow,
-    devices: Devices of DeviceRow,
-    process_groups: ProcessGroups of ProcessGroupRow,
-    threads: Threads of ThreadRow,
-    diagnostics: Diagnostics of DiagnosticRow,
+    ops: Ops,
+    launches: Launches,
+    gpu_ops: GpuOps,
+    python: PythonFrames,
+    ranges: Ranges,
+    gpu_annotations: GpuAnnotations,
+    syncs: Syncs,
+    memory: MemoryEvents,
+    collectives: Collectives,
+    counters: Counters,
+    instants: Instants,
+    flows: Flows,
+    spans: Spans,
+    metadata: MetadataEvents,
+    extra_args: ExtraArgs,
+    steps: Steps,
+    devices: Devices,
+    process_groups: ProcessGroups,
+    threads: Threads,
+    diagnostics: Diagnostics,
 }

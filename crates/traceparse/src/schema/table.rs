@@ -152,13 +152,87 @@ macro_rules! role_of {
 ///
 /// `recorded` columns come from the source and make up the row type; `derived` columns are
 /// filled by the link stage in one go and are null until then. A column of positions or times says
-/// with `as` what they stand for: all that renumbers rows or tracks follows from it.
+/// with `as` what they stand for: all that renumbers rows or tracks follows from it. A column of the list
+/// `shared_columns` is written as its name alone.
 macro_rules! table {
     (
         $(#[doc = $doc:literal])+
         $table:ident, $row:ident, $name:literal;
-        recorded { $( $(#[doc = $rdoc:literal])+ $rcol:ident : $rty:ty $(as $rrole:ident)?, )* }
-        derived { $( $(#[doc = $ddoc:literal])+ $dcol:ident : $dty:ty $(as $drole:ident)?, )* }
+        recorded { $($recorded:tt)* }
+        derived { $($derived:tt)* }
+    ) => {
+        $crate::schema::table::expand_columns! {
+            [$(#[doc = $doc])+ $table, $row, $name;] [] $($recorded)* ; $($derived)*
+        }
+    };
+}
+
+/// Makes of a list of columns the macro that puts them where a table names them.
+macro_rules! shared_columns {
+    ($d:tt $( $(#[doc = $doc:literal])+ $column:ident: $type:ty $(as $role:ident)?, )*) => {
+        /// Goes through the columns of a table, recorded and behind `;` derived, and defines the table.
+        macro_rules! expand_columns {
+            $( ($d head:tt [$d($d done:tt)*] $column, $d($d rest:tt)*) => {
+                $crate::schema::table::expand_columns! {
+                    $d head [$d($d done)* $(#[doc = $doc])+ $column: $type $(as $role)?,] $d($d rest)*
+                }
+            }; )*
+            ($d head:tt [$d($d done:tt)*]
+             $d(#[doc = $d doc:literal])+ $d column:ident: $d type:ty $d(as $d role:ident)?, $d($d rest:tt)*) => {
+                $crate::schema::table::expand_columns! {
+                    $d head [$d($d done)* $d(#[doc = $d doc])+ $d column: $d type $d(as $d role)?,] $d($d rest)*
+                }
+            };
+            ($d head:tt [$d($d done:tt)*] ; $d($d rest:tt)*) => {
+                $crate::schema::table::expand_columns! { $d head [$d($d done)* ;] $d($d rest)* }
+            };
+            ([$d($d head:tt)*] [$d($d done:tt)*]) => {
+                $crate::schema::table::define_table! { $d($d head)* $d($d done)* }
+            };
+        }
+    };
+}
+
+shared_columns! { $
+    /// Position of the event in the source; unique over all tables of the trace.
+    row: u32 as row,
+    /// Name as recorded; null where the event has none.
+    name: Option<Symbol>,
+    /// Category as recorded (`cat`).
+    category: Option<Symbol>,
+    /// Number of the (pid, tid) pair the event is drawn on; key of `threads`.
+    track: u32 as track,
+    /// GPU index.
+    device: Option<i32>,
+    /// Stream id.
+    stream: Option<i64>,
+    /// Start, ns on the trace's clock.
+    start_ns: i64 as time,
+    /// Duration, ns; null where the source does not say or says nonsense.
+    dur_ns: Option<i64> as duration,
+    /// Correlation id, shared by a launch and the GPU work it started.
+    correlation: Option<i64> as id,
+    /// `External id` as recorded. Wrong in files of 2022 to 2024: use the row links instead.
+    external_id: Option<i64> as id,
+    /// `Ev Idx`: order of collection inside the profiler.
+    event_index: Option<i64> as id,
+    /// False: the end was not seen, and the duration reaches to the end of the window.
+    finished: Option<bool>,
+    /// Process id; null where the source has a text (see `threads`).
+    pid: Option<i64> as id,
+    /// Thread id; null where the source has a text (see `threads`).
+    tid: Option<i64> as id,
+    /// Number of the profiler step the row belongs to.
+    step: Option<i32>,
+}
+
+/// Defines a table all of whose columns are written out.
+macro_rules! define_table {
+    (
+        $(#[doc = $doc:literal])+
+        $table:ident, $row:ident, $name:literal;
+        $( $(#[doc = $rdoc:literal])+ $rcol:ident : $rty:ty $(as $rrole:ident)?, )* ;
+        $( $(#[doc = $ddoc:literal])+ $dcol:ident : $dty:ty $(as $drole:ident)?, )*
     ) => {
         $(#[doc = $doc])+
         #[derive(Debug, Default)]
@@ -274,4 +348,4 @@ macro_rules! table {
     };
 }
 
-pub(crate) use {change_by_role, role_of, table};
+pub(crate) use {change_by_role, define_table, expand_columns, role_of, table};

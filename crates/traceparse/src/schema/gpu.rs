@@ -1,4 +1,4 @@
-//! Table `gpu_ops`.
+//! Tables of what GPUs do.
 
 use super::symbols::Symbol;
 use super::table::table;
@@ -7,30 +7,15 @@ table! {
     /// A kernel, copy, memset or whole-graph execution on a GPU.
     GpuOps, GpuOpRow, "gpu_ops";
     recorded {
-        /// Position of the event in the source; unique over all tables of the trace.
-        row: u32 as row,
+        row,
         /// kernel, memcpy, memset or graph.
         kind: Symbol,
-        /// Name as recorded; null where the event has none.
-        name: Option<Symbol>,
+        name,
         /// Name of a kernel without namespaces, arguments and template arguments, where recorded.
         short_name: Option<Symbol>,
         /// Name of a kernel as the compiler wrote it, where recorded.
         mangled_name: Option<Symbol>,
-        /// Category as recorded (`cat`).
-        category: Option<Symbol>,
-        /// GPU index.
-        device: Option<i32>,
-        /// Stream id.
-        stream: Option<i64>,
-        /// Start, ns on the trace's clock.
-        start_ns: i64 as time,
-        /// Duration, ns; null where the source does not say or says nonsense.
-        dur_ns: Option<i64> as duration,
-        /// Correlation id, shared by a launch and the GPU work it started.
-        correlation: Option<i64> as id,
-        /// `External id` as recorded. Wrong in files of 2022 to 2024: use the row links instead.
-        external_id: Option<i64> as id,
+        category, device, stream, start_ns, dur_ns, correlation, external_id,
         /// Context id.
         context: Option<i32>,
         /// Green context id.
@@ -92,11 +77,92 @@ table! {
         /// How the op or the range was found, or why there is none: external_id, containment,
         /// gpu_external_id, nvtx_range, no_op, no_launch, no_correlation.
         link: Option<Symbol>,
-        /// Number of the profiler step the row belongs to.
-        step: Option<i32>,
+        step,
         /// Whether the work is a collective or point-to-point transfer.
         is_communication: Option<bool>,
         /// `communication` for a kernel or graph that is such, else its `kind`.
         activity: Option<Symbol>,
     }
+}
+
+table! {
+    /// The span on a GPU stream of all work launched under one annotation; not work itself.
+    GpuAnnotations, GpuAnnotationRow, "gpu_annotations";
+    recorded {
+        row, name, device, stream, start_ns, dur_ns, external_id,
+    }
+    derived {
+        /// `row` in `ops` of the annotation.
+        op_row: Option<u32> as link,
+    }
+}
+
+table! {
+    /// A synchronisation or event record on a stream, event or context; timed on the CPU.
+    Syncs, SyncRow, "syncs";
+    recorded {
+        row, name, category,
+        /// Process that made the call; null where the source does not say.
+        pid: Option<i64>,
+        device,
+        /// Stream id; null for a whole context.
+        stream: Option<i64>,
+        start_ns, dur_ns, correlation, external_id,
+        /// `cuda_sync_kind` as recorded.
+        kind: Option<Symbol>,
+        /// CUDA event waited on or recorded; null where unknown.
+        event_id: Option<i64>,
+        /// Stream that recorded the awaited event; null where unknown.
+        wait_stream: Option<i64>,
+        /// Correlation id of the `cudaEventRecord` call waited on; null where unknown.
+        wait_correlation: Option<i64>,
+    }
+    derived {
+        /// `row` of the API call with the same correlation id.
+        launch_row: Option<u32> as link,
+    }
+}
+
+table! {
+    /// What is known of a collective: arguments recorded with an op or with the kernel that ran it.
+    Collectives, CollectiveRow, "collectives";
+    recorded {
+        /// `row` of the op or GPU op that carries the arguments.
+        row: u32 as link,
+        /// op or gpu_op: the table of that row.
+        source: Symbol,
+        /// Collective name, such as `allreduce`.
+        name: Option<Symbol>,
+        /// Element type.
+        dtype: Option<Symbol>,
+        /// Elements sent by this rank.
+        in_elements: Option<i64>,
+        /// Elements received by this rank.
+        out_elements: Option<i64>,
+        /// Input split sizes as recorded.
+        in_split: Option<Symbol>,
+        /// Output split sizes as recorded.
+        out_split: Option<Symbol>,
+        /// Ranks in the process group.
+        group_size: Option<i64>,
+        /// Process group name.
+        process_group: Option<Symbol>,
+        /// Process group description.
+        process_group_description: Option<Symbol>,
+        /// Ranks of the group as recorded; the recorder cuts the list at 30.
+        process_group_ranks: Option<Symbol>,
+        /// Rank inside the group.
+        rank: Option<i64>,
+        /// Sending rank of a point-to-point transfer.
+        source_rank: Option<i64>,
+        /// Receiving rank of a point-to-point transfer.
+        destination_rank: Option<i64>,
+        /// Sequence number in the group.
+        sequence: Option<i64>,
+        /// Identifier of the communicator's operation.
+        comms_id: Option<u64>,
+        /// Whether the call returned before completion.
+        is_async: Option<bool>,
+    }
+    derived {}
 }

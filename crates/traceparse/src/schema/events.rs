@@ -1,0 +1,110 @@
+//! Tables of moments, counters and whatever else an event may be.
+
+use super::symbols::Symbol;
+use super::table::table;
+
+table! {
+    /// An allocation, a free or an out-of-memory event of the caching allocator, or of the
+    /// device's own allocator in a database of nsys.
+    MemoryEvents, MemoryRow, "memory";
+    recorded {
+        row, name, track, start_ns,
+        /// Address of the block.
+        address: Option<u64>,
+        /// Bytes allocated, negative when freed.
+        bytes: Option<i64>,
+        /// Bytes allocated on the device after the event.
+        total_allocated_bytes: Option<i64>,
+        /// Bytes reserved on the device after the event.
+        total_reserved_bytes: Option<i64>,
+        /// Kind of memory, such as `Device` or `Managed`, where recorded.
+        memory_kind: Option<Symbol>,
+        /// PyTorch's device type: 0 CPU, 1 CUDA, 6 HIP, 12 XPU, 19 MTIA, 20 PrivateUse1.
+        device_type: Option<i32>,
+        /// Device index; -1 for the CPU.
+        device_id: Option<i32>,
+        /// Call stack as recorded.
+        call_stack: Option<Symbol>,
+        event_index,
+    }
+    derived { pid, tid, step, }
+}
+
+table! {
+    /// One value of a counter sample or of a hardware-counter range; an event with several values has several rows.
+    Counters, CounterRow, "counters";
+    recorded {
+        row, name, category, track, start_ns, dur_ns,
+        /// Name of the value inside the event.
+        counter: Symbol,
+        /// The value; null where it is no number.
+        value: Option<f64>,
+    }
+    derived { pid, tid, }
+}
+
+table! {
+    /// An instant event that is no memory event.
+    Instants, InstantRow, "instants";
+    recorded {
+        row, name, category,
+        /// `s` as recorded: t thread, p process, g global.
+        scope: Option<Symbol>,
+        track, start_ns,
+    }
+    derived { pid, tid, }
+}
+
+table! {
+    /// One end of an arrow between two events.
+    Flows, FlowRow, "flows";
+    recorded {
+        row,
+        /// Flow id; the ends of an arrow share id and category.
+        id: Option<i64> as id,
+        name, category,
+        /// `s` start, `t` step, `f` end.
+        kind: Symbol,
+        track, start_ns,
+    }
+    derived { pid, tid, }
+}
+
+table! {
+    /// A slice that no other table holds: profiler spans, profiling overhead, unknown categories.
+    Spans, SpanRow, "spans";
+    recorded {
+        row, name, category,
+        /// `ph` as recorded.
+        kind: Symbol,
+        track, start_ns, dur_ns, correlation, external_id,
+    }
+    derived { pid, tid, }
+}
+
+table! {
+    /// A metadata event: names, labels and sort order of processes and threads.
+    MetadataEvents, MetadataRow, "metadata";
+    recorded {
+        row, name, track,
+        /// Time stamp as recorded, ns.
+        start_ns: Option<i64> as time,
+        /// The argument: its text, or JSON text if it is no string.
+        value: Option<Symbol>,
+    }
+    derived { pid, tid, }
+}
+
+table! {
+    /// An argument of an event that has no column of its own.
+    ExtraArgs, ExtraArgRow, "extra_args";
+    recorded {
+        /// `row` of the event.
+        row: u32 as link,
+        /// Argument name.
+        key: Symbol,
+        /// Value as JSON text.
+        value: Symbol,
+    }
+    derived {}
+}
