@@ -5,90 +5,35 @@ use pyo3::prelude::*;
 
 use crate::frame::{ArrowTable, Frame, answer, answer_watched};
 
-#[pyfunction]
-pub(crate) fn nest_slices(py: Python<'_>, slices: Frame) -> PyResult<ArrowTable> {
-    answer(py, || call_tree::nest_slices(&slices))
+/// Declares functions of Python, each with what runs it and the pass that it calls.
+macro_rules! passes {
+    ($( $run:ident $name:ident($($argument:ident: $type:ty),*) -> $answer:ty = $pass:expr; )*) => { $(
+        #[pyfunction]
+        pub(crate) fn $name(py: Python<'_>, $($argument: $type),*) -> PyResult<$answer> {
+            $run(py, move || $pass)
+        }
+    )* };
 }
 
-#[pyfunction]
-pub(crate) fn innermost_slices(py: Python<'_>, points: Frame, slices: Frame) -> PyResult<Option<ArrowTable>> {
-    answer(py, || call_tree::innermost_slices(&points, &slices))
-}
-
-#[pyfunction]
-pub(crate) fn slice_lineage(py: Python<'_>, slices: Frame, wanted: Frame) -> PyResult<ArrowTable> {
-    answer(py, || call_tree::slice_lineage(&slices, &wanted))
-}
-
-#[pyfunction]
-pub(crate) fn marked_parents(py: Python<'_>, slices: Frame) -> PyResult<ArrowTable> {
-    answer(py, || call_tree::marked_parents(&slices))
-}
-
-#[pyfunction]
-pub(crate) fn divide_rows(py: Python<'_>, columns: Frame) -> PyResult<(ArrowTable, ArrowTable)> {
-    answer(py, || numbering::divide_rows(&columns))
-}
-
-/// See `framekernels::call_tree::texts_of_paths`.
-#[pyfunction]
-pub(crate) fn path_texts(
-    py: Python<'_>,
-    paths: Frame,
-    texts: Vec<String>,
-    wanted: Frame,
-    root_first: bool,
-) -> PyResult<ArrowTable> {
-    answer(py, || call_tree::texts_of_paths(&paths, &texts, &wanted, root_first))
-}
-
-#[pyfunction]
-pub(crate) fn fold_paths(
-    py: Python<'_>,
-    paths: Frame,
-    texts: Vec<String>,
-    calls: Frame,
-    most: usize,
-) -> PyResult<ArrowTable> {
-    answer(py, || call_tree::fold_paths(&paths, &texts, &calls, most))
-}
-
-#[pyfunction]
-pub(crate) fn longest_spans(
-    py: Python<'_>,
-    waits: Frame,
-    spans: Frame,
-    steps: Frame,
-) -> PyResult<ArrowTable> {
-    answer(py, || interval::longest_spans(&waits, &spans, &steps))
-}
-
-#[pyfunction]
-pub(crate) fn find_rows(py: Python<'_>, rows: Frame, wanted: Frame) -> PyResult<ArrowTable> {
-    answer(py, || numbering::find_rows(&rows, &wanted))
-}
-
-#[pyfunction]
-pub(crate) fn attribute_windows(
-    py: Python<'_>,
-    claims: Frame,
-    windows: Vec<(i64, i64)>,
-) -> PyResult<ArrowTable> {
-    answer_watched(py, move || comparison::attribute_windows(&claims, &windows))
-}
-
-#[pyfunction]
-pub(crate) fn align_events(py: Python<'_>, a: Frame, b: Frame, levels: Vec<String>) -> PyResult<ArrowTable> {
-    answer_watched(py, move || comparison::align_events(&a, &b, &levels))
-}
-
-#[pyfunction]
-pub(crate) fn cost_owners(
-    py: Python<'_>,
-    calls: Frame,
-    traits: Frame,
-    anchors: Option<Frame>,
-    outermost: bool,
-) -> PyResult<(ArrowTable, ArrowTable)> {
-    answer(py, || costing::cost_owners(&calls, &traits, anchors.as_deref(), outermost))
+passes! {
+    answer nest_slices(slices: Frame) -> ArrowTable = call_tree::nest_slices(&slices);
+    answer innermost_slices(points: Frame, slices: Frame) -> Option<ArrowTable> =
+        call_tree::innermost_slices(&points, &slices);
+    answer slice_lineage(slices: Frame, wanted: Frame) -> ArrowTable =
+        call_tree::slice_lineage(&slices, &wanted);
+    answer marked_parents(slices: Frame) -> ArrowTable = call_tree::marked_parents(&slices);
+    answer divide_rows(columns: Frame) -> (ArrowTable, ArrowTable) = numbering::divide_rows(&columns);
+    answer path_texts(paths: Frame, texts: Vec<String>, wanted: Frame, root_first: bool) -> ArrowTable =
+        call_tree::texts_of_paths(&paths, &texts, &wanted, root_first);
+    answer fold_paths(paths: Frame, texts: Vec<String>, calls: Frame, most: usize) -> ArrowTable =
+        call_tree::fold_paths(&paths, &texts, &calls, most);
+    answer longest_spans(waits: Frame, spans: Frame, steps: Frame) -> ArrowTable =
+        interval::longest_spans(&waits, &spans, &steps);
+    answer find_rows(rows: Frame, wanted: Frame) -> ArrowTable = numbering::find_rows(&rows, &wanted);
+    answer_watched attribute_windows(claims: Frame, windows: Vec<(i64, i64)>) -> ArrowTable =
+        comparison::attribute_windows(&claims, &windows);
+    answer_watched align_events(a: Frame, b: Frame, levels: Vec<String>) -> ArrowTable =
+        comparison::align_events(&a, &b, &levels);
+    answer cost_owners(calls: Frame, traits: Frame, anchors: Option<Frame>, outermost: bool)
+        -> (ArrowTable, ArrowTable) = costing::cost_owners(&calls, &traits, anchors.as_deref(), outermost);
 }
