@@ -352,6 +352,18 @@ GPU_KINDS = {
     "gpu_memset": "memset",
     "memset": "memset",
 }
+PYTHON_KEYS = {
+    "python_id": "Python id",
+    "python_parent_id": "Python parent id",
+    "module_id": "Python module id",
+}
+MEMORY_KEYS = {
+    "bytes": "Bytes",
+    "total_allocated_bytes": "Total Allocated",
+    "total_reserved_bytes": "Total Reserved",
+    "device_type": "Device Type",
+    "device_id": "Device Id",
+}
 OP_CATEGORIES = {"cpu_op", "operator", "user_annotation", "python"}
 
 
@@ -422,7 +434,8 @@ class Reader:
         row["correlation"] = integer(args.get("correlation"))
         ph = event.get("ph")
         if row["name"] in ("[memory]", "[OutOfMemory]"):
-            self.rows["memory"].append(row | memory_columns(args))
+            values = {column: integer(args.get(key)) for column, key in MEMORY_KEYS.items()}
+            self.rows["memory"].append(row | values)
         elif ph == "X":
             self.sort_slice(row, kind, args, pid, tid)
         elif ph in ("s", "t", "f"):
@@ -438,18 +451,11 @@ class Reader:
         elif kind in GPU_KINDS:
             self.rows["gpu_ops"].append(row | gpu_columns(args, pid, tid) | {"kind": GPU_KINDS[kind]})
         elif kind == "python_function":
-            ids = {
-                "python_id": "Python id",
-                "python_parent_id": "Python parent id",
-                "module_id": "Python module id",
-            }
-            self.rows["python"].append(row | {column: args.get(key) for column, key in ids.items()})
+            self.rows["python"].append(row | {column: args.get(key) for column, key in PYTHON_KEYS.items()})
         elif kind in ("gpu_user_annotation", "cuda_sync", "cuda_event", "xpu_sync"):
-            where = {
-                "device": integer(args.get("device", pid)),
-                "stream": stream(args.get("stream", row["tid"])),
-            }
-            self.rows["gpu_annotations" if kind == "gpu_user_annotation" else "syncs"].append(row | where)
+            row["device"] = integer(args.get("device", pid))
+            row["stream"] = stream(args.get("stream", row["tid"]))
+            self.rows["gpu_annotations" if kind == "gpu_user_annotation" else "syncs"].append(row)
         elif kind == "cuda_profiler_range":
             values = [{"counter": key, "value": number(value)} for key, value in args.items()]
             self.rows["counters"] += [row | value for value in values]
@@ -490,16 +496,6 @@ def gpu_columns(args: Row, pid: Any, tid: Any) -> Row:
         "bandwidth_gb_per_s": number(args.get("memory bandwidth (GB/s)")),
         "graph_id": integer(args.get("graph id")) or None,
         "collective": args.get("Collective name"),
-    }
-
-
-def memory_columns(args: Row) -> Row:
-    return {
-        "bytes": integer(args.get("Bytes")),
-        "total_allocated_bytes": integer(args.get("Total Allocated")),
-        "total_reserved_bytes": integer(args.get("Total Reserved")),
-        "device_type": integer(args.get("Device Type")),
-        "device_id": integer(args.get("Device Id")),
     }
 
 
