@@ -5,7 +5,6 @@
 mod align;
 mod attribution;
 mod frames;
-mod myers;
 
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,6 @@
 //! A null is not written.
 
 mod columns;
-mod text;
 mod writer;
 
 #[cfg(test)]

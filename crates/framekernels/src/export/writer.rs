@@ -6,8 +6,7 @@ use arrow_array::types::UInt32Type;
 use arrow_array::{BooleanArray, RecordBatch, StringViewArray};
 use serde_json::value::RawValue;
 
-use super::columns::Columns;
-use super::text::{push_json, push_string};
+use super::columns::{Columns, push_json, push_string};
 use crate::frame::{self, Frame};
 
 /// Bytes that are collected before they are written.

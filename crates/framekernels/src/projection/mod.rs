@@ -15,7 +15,6 @@ mod enclosure;
 mod frames;
 mod hierarchy;
 mod projector;
-mod starts;
 mod totals;
 
 #[cfg(test)]

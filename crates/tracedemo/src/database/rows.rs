@@ -104,8 +104,9 @@ impl<'c> Database<'c> {
     fn cell(&mut self, name: &str, process: Process, shape: &Shape) -> rusqlite::Result<Cell> {
         let global_pid = MACHINE | process.pid << 24;
         let tid = shape.tid.as_i64().unwrap_or(0);
-        let to_device = shape.name.contains("HtoD");
         let host = i64::from(shape.name.contains("Pinned"));
+        // Host to device and back; 0 and 1 are pageable and pinned memory of the host, 2 is the device's.
+        let [copy_kind, from, to] = if shape.name.contains("HtoD") { [1, host, 2] } else { [2, 2, host] };
         let number = |key: &str| arg(shape, key).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
         let graph = number("graph id");
         let value = match name {
@@ -128,28 +129,9 @@ impl<'c> Database<'c> {
             ":isDriver" => i64::from(shape.category == "cuda_driver"),
             ":callback" => number("cbid"),
             ":bytes" => number("bytes"),
-            // Host to device and back; 0 and 1 are pageable and pinned memory of the host, 2 is the device's.
-            ":copyKind" => {
-                if to_device {
-                    1
-                } else {
-                    2
-                }
-            }
-            ":from" => {
-                if to_device {
-                    host
-                } else {
-                    2
-                }
-            }
-            ":to" => {
-                if to_device {
-                    2
-                } else {
-                    host
-                }
-            }
+            ":copyKind" => copy_kind,
+            ":from" => from,
+            ":to" => to,
             ":registers" => number("registers per thread"),
             ":sharedMemory" => number("shared memory"),
             ":graph" | ":graphNode" if graph == 0 => return Ok(Cell::Same(Value::Null)),

@@ -14,7 +14,6 @@ mod identity;
 mod launching;
 mod machine;
 mod memory;
-mod metrics;
 mod names;
 mod nvtx;
 mod read;

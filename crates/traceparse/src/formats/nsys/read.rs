@@ -10,7 +10,7 @@ use super::machine::{self, Machine};
 use super::names::Names;
 use super::recording::{ColumnFlags, Recording, Source};
 use super::session::Session;
-use super::{calls, gpu_ops, memory, metrics, nvtx, spans};
+use super::{calls, gpu_ops, memory, nvtx, spans};
 use crate::error::Result;
 use crate::formats::format::{Format, OpenDatabase, Opened};
 use crate::formats::sqlite::builder::Shared;
@@ -33,7 +33,7 @@ static SOURCES: [&Source; 18] = [
     &calls::EVENTS,
     &nvtx::NVTX,
     &memory::ALLOCATIONS,
-    &metrics::METRICS,
+    &spans::METRICS,
     &spans::OS_CALLS,
     &spans::OVERHEADS,
     &spans::PROFILER,

@@ -1,37 +1,13 @@
-//! Slices of other tables: the operating system, overhead, graph building; and the recorder's own messages.
+//! Slices of other tables: the operating system, overhead, graph building; the recorder's own messages, and
+//! samples of GPU metrics.
 
 use super::capture::Feature;
 use super::recording::{Builder, Source};
 use crate::formats::sqlite::cells::Cells;
 use crate::formats::sqlite::labels::listed;
 use crate::formats::sqlite::source::columns;
-use crate::schema::{InstantRow, SpanRow, Symbol, Tables};
+use crate::schema::{CounterRow, InstantRow, SpanRow, Symbol, Tables};
 use crate::stats::Code;
-
-/// What a slice is made of.
-struct Slice {
-    name: Option<Symbol>,
-    category: Symbol,
-    extent: (i64, Option<i64>),
-    global_tid: Option<i64>,
-    correlation: Option<i64>,
-}
-
-fn add(builder: &mut Builder<'_, '_>, cells: &Cells<'_, '_>, tables: &mut Tables, slice: &Slice) -> bool {
-    let row = SpanRow {
-        row: cells.number,
-        name: slice.name,
-        category: Some(slice.category),
-        kind: builder.label("X"),
-        track: builder.thread_track(slice.global_tid),
-        start_ns: slice.extent.0,
-        dur_ns: slice.extent.1,
-        correlation: slice.correlation,
-        external_id: None,
-    };
-    tables.spans.push(row);
-    true
-}
 
 columns! { OsCall {
     START = "start" Required,
@@ -49,16 +25,19 @@ pub(super) static OS_CALLS: Source =
 const WHOLE_CALL: i64 = 27;
 
 fn push_os_call(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-    let Some(extent) = cells.extent(OsCall::START, OsCall::END) else { return false };
+    let Some((start_ns, dur_ns)) = cells.extent(OsCall::START, OsCall::END) else { return false };
     let is_whole = cells.int(OsCall::EVENT_CLASS).is_none_or(|class| class == WHOLE_CALL);
-    let slice = Slice {
+    tables.spans.push(SpanRow {
+        row: cells.number,
         name: builder.string(cells, OsCall::NAME),
-        category: builder.label(if is_whole { "osrt" } else { "osrt_cut" }),
-        extent,
-        global_tid: cells.int(OsCall::GLOBAL_TID),
-        correlation: None,
-    };
-    add(builder, cells, tables, &slice)
+        category: Some(builder.label(if is_whole { "osrt" } else { "osrt_cut" })),
+        kind: builder.label("X"),
+        track: builder.thread_track(cells.int(OsCall::GLOBAL_TID)),
+        start_ns,
+        dur_ns,
+        ..Default::default()
+    });
+    true
 }
 
 /// Kinds of overhead (`ENUM_CUPTI_OVERHEAD_TYPE`), by number.
@@ -92,16 +71,20 @@ pub(super) static OVERHEADS: Source =
     Source::new("CUPTI_ACTIVITY_KIND_OVERHEAD", "spans", Feature::Cuda, Overhead::ALL, push_overhead);
 
 fn push_overhead(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-    let Some(extent) = cells.extent(Overhead::START, Overhead::END) else { return false };
+    let Some((start_ns, dur_ns)) = cells.extent(Overhead::START, Overhead::END) else { return false };
     let kind = cells.int(Overhead::KIND).map(|code| overhead_kind(builder, code));
-    let slice = Slice {
+    tables.spans.push(SpanRow {
+        row: cells.number,
         name: kind.or_else(|| builder.string(cells, Overhead::NAME)),
-        category: builder.label("overhead"),
-        extent,
-        global_tid: cells.int(Overhead::GLOBAL_TID),
+        category: Some(builder.label("overhead")),
+        kind: builder.label("X"),
+        track: builder.thread_track(cells.int(Overhead::GLOBAL_TID)),
+        start_ns,
+        dur_ns,
         correlation: cells.correlation(Overhead::CORRELATION),
-    };
-    add(builder, cells, tables, &slice)
+        external_id: None,
+    });
+    true
 }
 
 columns! { Named {
@@ -135,15 +118,18 @@ fn push_named(
     tables: &mut Tables,
     category: &'static str,
 ) -> bool {
-    let Some(extent) = cells.extent(Named::START, Named::END) else { return false };
-    let slice = Slice {
+    let Some((start_ns, dur_ns)) = cells.extent(Named::START, Named::END) else { return false };
+    tables.spans.push(SpanRow {
+        row: cells.number,
         name: builder.string(cells, Named::NAME),
-        category: builder.label(category),
-        extent,
-        global_tid: cells.int(Named::GLOBAL_TID),
-        correlation: None,
-    };
-    add(builder, cells, tables, &slice)
+        category: Some(builder.label(category)),
+        kind: builder.label("X"),
+        track: builder.thread_track(cells.int(Named::GLOBAL_TID)),
+        start_ns,
+        dur_ns,
+        ..Default::default()
+    });
+    true
 }
 
 columns! { Message {
@@ -179,5 +165,42 @@ fn push_message(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables
         start_ns,
     };
     tables.instants.push(row);
+    true
+}
+
+columns! { Metric {
+    AT = "timestamp" Required,
+    TYPE = "typeId" Usual,
+    METRIC = "metricId" Usual,
+    VALUE = "value" Required,
+} }
+
+/// Samples of GPU metrics.
+pub(super) static METRICS: Source =
+    Source::new("GPU_METRICS", "counters", Feature::GpuMetrics, Metric::ALL, push_metric);
+
+/// The low bits of a type id are the GPU.
+const GPU_MASK: i64 = 0xff;
+
+fn push_metric(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
+    let Some(start_ns) = cells.start(Metric::AT) else { return false };
+    let (kind, metric) = (cells.int(Metric::TYPE), cells.int(Metric::METRIC).unwrap_or(0));
+    let gpu = kind.map_or(0, |id| id & GPU_MASK);
+    let track_name = builder.coded("metrics of", gpu, |gpu| format!("GPU {gpu} metrics"));
+    let names = &builder.recorder.machine.metrics;
+    let name = |kind: i64| names.get(&(kind, metric)).cloned().unwrap_or_else(|| format!("metric {metric}"));
+    // Both ids are small: together they are one code.
+    let code = kind.unwrap_or(0).wrapping_mul(1 << 16).wrapping_add(metric);
+    let row = CounterRow {
+        row: cells.number,
+        name: Some(track_name),
+        category: Some(builder.label("gpu_metrics")),
+        track: builder.tracks.named(track_name),
+        start_ns,
+        dur_ns: None,
+        counter: builder.coded("metric", code, |_| name(kind.unwrap_or(0))),
+        value: cells.real(Metric::VALUE),
+    };
+    tables.counters.push(row);
     true
 }

@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use super::{Tiny, all, count, texts};
 use crate::schema::{DeviceRow, MetadataRow, SyncRow};
 use crate::stats::Code;
@@ -48,39 +50,33 @@ fn devices_that_only_events_mention_are_added() {
     assert_eq!(all(&trace.tables.devices.sm_count), [Some(80), None, None]);
 }
 
+/// Links ops with these threads and times; their parents, and how many overlap in part.
+fn nested<const N: usize>(ops: [(i64, Range<i64>); N]) -> (Vec<Option<u32>>, Vec<u32>, u64) {
+    let mut t = Tiny::default();
+    for (tid, span) in ops {
+        t.op("aten::mm", tid, span, |_| {});
+    }
+    let trace = t.link();
+    let table = &trace.tables.ops;
+    (all(&table.parent_row), table.depth.values().to_vec(), count(&trace, Code::PartialOverlap))
+}
+
 #[test]
 fn ops_nest_by_time_on_their_thread() {
-    let mut t = Tiny::default();
-    let linear = t.op("aten::linear", 7, 0..100, |_| {});
-    let addmm = t.op("aten::addmm", 7, 10..90, |_| {});
-    t.op("aten::copy_", 7, 20..30, |_| {});
-    t.op("aten::relu", 7, 100..120, |_| {});
-    t.op("aten::add", 8, 20..30, |_| {});
-    let trace = t.link();
-    assert_eq!(all(&trace.tables.ops.parent_row), [None, Some(linear), Some(addmm), None, None]);
-    assert_eq!(trace.tables.ops.depth.values(), [0, 1, 2, 0, 0]);
-    assert_eq!(count(&trace, Code::PartialOverlap), 0);
+    let found = nested([(7, 0..100), (7, 10..90), (7, 20..30), (7, 100..120), (8, 20..30)]);
+    assert_eq!(found, (vec![None, Some(0), Some(1), None, None], vec![0, 1, 2, 0, 0], 0));
 }
 
 #[test]
 fn equal_intervals_nest_in_order_of_the_source_and_longer_ones_first() {
-    let mut t = Tiny::default();
-    t.op("inner", 7, 0..10, |_| {});
-    let outer = t.op("outer", 7, 0..20, |_| {});
-    t.op("same", 7, 0..10, |_| {});
-    let trace = t.link();
-    assert_eq!(all(&trace.tables.ops.parent_row), [Some(outer), None, Some(0)]);
+    let found = nested([(7, 0..10), (7, 0..20), (7, 0..10)]);
+    assert_eq!(found, (vec![Some(1), None, Some(0)], vec![1, 0, 2], 0));
 }
 
 #[test]
 fn an_op_that_outlasts_another_closes_it_and_both_stay() {
-    let mut t = Tiny::default();
-    t.op("a", 7, 0..50, |_| {});
-    let b = t.op("b", 7, 40..60, |_| {});
-    t.op("c", 7, 45..48, |_| {});
-    let trace = t.link();
-    assert_eq!(all(&trace.tables.ops.parent_row), [None, None, Some(b)]);
-    assert_eq!(count(&trace, Code::PartialOverlap), 1);
+    let found = nested([(7, 0..50), (7, 40..60), (7, 45..48)]);
+    assert_eq!(found, (vec![None, None, Some(1)], vec![0, 0, 1], 1));
 }
 
 #[test]
