@@ -422,12 +422,8 @@ class Reader:
         category = event.get("cat")
         kind = (category or "").lower()
         pid, tid = event.get("pid"), event.get("tid")
-        row: Row = {
-            "row": index,
-            "name": event.get("name"),
-            "category": category,
-            "start_ns": ns(event.get("ts")),
-        }
+        row: Row = {"row": index, "name": event.get("name"), "category": category}
+        row["start_ns"] = ns(event.get("ts"))
         row |= {"dur_ns": ns(event.get("dur")), "pid": integer(pid), "tid": integer(tid)}
         row["track"] = self.tracks.setdefault((str(pid), str(tid)), len(self.tracks))
         row["external_id"] = integer(args.get("External id", args.get("external id")))

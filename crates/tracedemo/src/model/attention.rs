@@ -1,8 +1,8 @@
 //! Causal self-attention with the flash kernels.
 
+use super::data::{BATCH, HEADS, HIDDEN, SEQUENCE};
 use super::kernels::{flash, strided_copy};
 use super::linear::linear;
-use super::sizes::{BATCH, HEADS, HIDDEN, SEQUENCE};
 use super::views::{as_strided, empty, empty_strided, reshape, transpose};
 use crate::calls::Api;
 use crate::plan::{Builder, op};

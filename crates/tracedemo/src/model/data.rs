@@ -1,10 +1,26 @@
-//! The data loader and the copy of a batch to the GPU.
+//! Sizes of the model and of a batch, the data loader, and the copy of a batch to the GPU.
 
-use super::sizes::{BATCH, SEQUENCE, tokens};
 use super::views::{as_strided, empty, empty_strided};
 use crate::library::Stream;
 use crate::plan::{Builder, Instr, Op, op};
 use crate::tensor::{DType, Input, Tensor};
+
+pub(crate) const BATCH: i64 = 4;
+pub(crate) const SEQUENCE: i64 = 1024;
+pub(crate) const TOKENS: i64 = BATCH * SEQUENCE;
+pub(crate) const HIDDEN: i64 = 1024;
+pub(crate) const HEADS: i64 = 16;
+pub(crate) const VOCABULARY: i64 = 32_000;
+
+/// Tokens or targets of a batch.
+pub(crate) fn tokens() -> Tensor {
+    Tensor::of(DType::LONG, &[BATCH, SEQUENCE])
+}
+
+/// The hidden state of a batch.
+pub(crate) fn hidden_state() -> Tensor {
+    Tensor::new(&[BATCH, SEQUENCE, HIDDEN])
+}
 
 /// Keys of the batch's device memory.
 const DEVICE_BATCH: [&str; 2] = ["tokens on the device", "targets on the device"];

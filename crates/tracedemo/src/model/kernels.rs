@@ -1,6 +1,6 @@
 //! Kernels that the model launches: names, launch sizes and durations as an H100 would show them.
 
-use super::sizes::{BATCH, HEADS, HIDDEN, SEQUENCE};
+use super::data::{BATCH, HEADS, HIDDEN, SEQUENCE};
 use crate::gpu::{Kernel, gemm_ns, stream_ns};
 
 /// A matrix product `(m, k) x (k, n)`; `bias` adds a vector in its epilogue.

@@ -1,10 +1,10 @@
 //! Layers of the model: normalisation, activation, embedding, and the block made of them.
 
 use super::attention::attention;
+use super::data::{HIDDEN, TOKENS, VOCABULARY, hidden_state};
 use super::gradients::{accumulate, add_param, alloc_gradient, bucket};
 use super::kernels::{elementwise, norm, small};
 use super::linear::{linear, residual};
-use super::sizes::{HIDDEN, TOKENS, VOCABULARY, hidden_state};
 use super::views::{empty, reshape, view};
 use crate::gpu::stream_ns;
 use crate::plan::{Builder, op};

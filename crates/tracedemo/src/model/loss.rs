@@ -1,7 +1,7 @@
 //! Cross entropy over the vocabulary, and reading the loss back.
 
+use super::data::{TOKENS, VOCABULARY};
 use super::kernels::{elementwise, small, softmax};
-use super::sizes::{TOKENS, VOCABULARY};
 use super::views::reshape;
 use crate::calls::Api;
 use crate::library::{Effect, Stream};

@@ -8,7 +8,6 @@ mod layers;
 mod linear;
 mod loss;
 mod optimizer;
-mod sizes;
 mod views;
 
 use crate::calls::Api;
@@ -55,7 +54,7 @@ pub(crate) fn build(layers: u32, process: Process) -> BuiltModel {
     // Parameters are learnt from a forward pass that is thrown away: a step frees their gradients before
     // its own forward pass.
     let mut scratch = Builder::new(process);
-    forward(&mut scratch, layers, &sizes::tokens());
+    forward(&mut scratch, layers, &data::tokens());
     let params = scratch.params;
     let mut b = Builder::new(process);
     let add = elementwise("at::native::CUDAFunctor_add<c10::BFloat16>", 3, 8 << 20, 48 << 20);
@@ -129,7 +128,7 @@ fn forward(b: &mut Builder, layers: u32, tokens: &Tensor) {
             }
             bucket(b, |b| {
                 let x = layer_norm(b, "norm", &x);
-                linear(b, "head", &x, sizes::VOCABULARY, false)
+                linear(b, "head", &x, data::VOCABULARY, false)
             })
         })
     };

@@ -66,9 +66,8 @@ impl Tiny {
             external_id: Some(external_id).filter(|&id| id != 0),
             ..Default::default()
         };
-        let number = row.row;
-        self.trace.tables.launches.push(row);
-        number
+        self.trace.tables.launches.push(row.clone());
+        row.row
     }
 
     /// A kernel with a correlation id and an external id, 0 for none.
@@ -95,9 +94,8 @@ impl Tiny {
             external_id: Some(external_id).filter(|&id| id != 0),
             ..Default::default()
         };
-        let number = row.row;
-        self.trace.tables.gpu_ops.push(row);
-        number
+        self.trace.tables.gpu_ops.push(row.clone());
+        row.row
     }
 
     fn frame(&mut self, name: &str, tid: i64, span: Range<i64>) -> u32 {
@@ -109,9 +107,8 @@ impl Tiny {
             dur_ns: Some(span.end - span.start),
             ..Default::default()
         };
-        let number = row.row;
-        self.trace.tables.python.push(row);
-        number
+        self.trace.tables.python.push(row.clone());
+        row.row
     }
 
     /// An arrow from a forward to a backward op.
