@@ -5,6 +5,7 @@ The work is done in Rust, which takes a pass or two over the few columns that ar
 
 from collections.abc import Sequence
 from copy import copy
+from typing import Literal
 
 import polars as pl
 
@@ -76,25 +77,21 @@ class CallTree:
         """Gives each call what its class has in these columns of its keys; null is 0. Merged calls have 0."""
         self._tree.put_by_class(classes.of.alias("class").to_frame(), classes.keys.select(names))
 
-    def put_memory(self, calls: pl.DataFrame, memory: pl.DataFrame) -> None:
+    def put_memory(self, calls: pl.DataFrame, memory: pl.DataFrame, place: Literal["cpu", "device"]) -> None:
         """Puts to calls the bytes allocated less those freed while each ran, and while it but no child ran.
 
         Both ends are included, and so is what other threads did. Merged calls have 0. The tree has
-        ``cpu_memory_bytes``, ``cpu_self_memory_bytes``, ``device_memory_bytes`` and
-        ``device_self_memory_bytes`` afterwards.
+        ``cpu_memory_bytes`` and ``cpu_self_memory_bytes`` afterwards, or those of ``device``.
 
         Columns: of ``calls``, which are those of the tree, needs ``start_ns`` and ``dur_ns`` (null is 0); of
             ``memory``, ``start_ns``, ``bytes`` and ``device_type``.
         Source: torch/autograd/profiler_util.py, MemRecordsAcc.
         """
-        slices, moments = (
-            calls.select("start_ns", "dur_ns"),
-            memory.select("start_ns", "bytes", "device_type"),
-        )
-        for place, types in (("cpu", HOST_TYPES), ("device", DEVICE_TYPES)):
-            column = f"{place}_memory_bytes"
-            self._tree.put_records(slices, moments, types, column)
-            self.subtract_children(column, into=f"{place}_self_memory_bytes")
+        moments = memory.select("start_ns", "bytes", "device_type")
+        types = HOST_TYPES if place == "cpu" else DEVICE_TYPES
+        column = f"{place}_memory_bytes"
+        self._tree.put_records(calls.select("start_ns", "dur_ns"), moments, types, column)
+        self.subtract_children(column, into=f"{place}_self_memory_bytes")
 
     def add(self, values: pl.DataFrame) -> None:
         """Adds to calls what belongs to them: to the one in ``call`` (null for none) each other column."""

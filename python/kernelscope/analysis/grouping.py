@@ -115,7 +115,7 @@ def sum_by_group(groups: pl.Series, values: pl.Series, count: int) -> pl.DataFra
 def _of_groups(groups: pl.Series, values: pl.Series, count: int, **figures: pl.Expr) -> pl.DataFrame:
     frame = pl.DataFrame({"group": groups.cast(pl.UInt32), "value": values.cast(pl.Int64)})
     found = frame.group_by("group").agg(rows=pl.len().cast(pl.Int64), sum=pl.col("value").sum(), **figures)
-    return _of_every_group(found, count).with_columns(pl.col("rows", "sum").fill_null(0))
+    return of_every(found, "group", count).with_columns(pl.col("rows", "sum").fill_null(0))
 
 
 def weighted_means(groups: pl.Series, weights: pl.Series, values: pl.Series, count: int) -> pl.Series:
@@ -128,13 +128,15 @@ def weighted_means(groups: pl.Series, weights: pl.Series, values: pl.Series, cou
     weighted = (value * weight).sum() / weight.sum()
     mean = pl.when(weight.sum() > 0).then(weighted).otherwise(value.mean())
     means = frame.drop_nulls("value").group_by("group").agg(mean=mean)
-    return _of_every_group(means, count)["mean"]
+    return of_every(means, "group", count)["mean"]
 
 
-def _of_every_group(found: pl.DataFrame, count: int) -> pl.DataFrame:
-    """A row for each of ``count`` groups, null for those that are not in ``found``."""
-    every = pl.DataFrame({"group": pl.int_range(count, dtype=pl.UInt32, eager=True)})
-    return every.join(found, on="group", how="left", maintain_order="left").drop("group")
+def of_every(found: pl.DataFrame, group: str, count: int) -> pl.DataFrame:
+    """A row for each of ``count`` groups: that of ``found`` with its number, of nulls where there is none."""
+    found = found.drop_nulls(group)
+    places = pl.repeat(None, count, dtype=pl.UInt32, eager=True)
+    places = places.scatter(found[group], pl.int_range(found.height, dtype=pl.UInt32, eager=True))
+    return found.drop(group)[places]
 
 
 def positions(rows: pl.Series, wanted: pl.Series) -> pl.Series:

@@ -13,6 +13,7 @@ from kernelscope.analysis.costs.attainable import summed
 from kernelscope.analysis.costs.counters import counters_with_operators
 from kernelscope.analysis.costs.limits import limited_work
 from kernelscope.analysis.costs.peaks import DevicePeaks
+from kernelscope.analysis.grouping import gather_rows
 from kernelscope.costs import ConventionName
 from kernelscope.report.json_document import SCHEMA_VERSION, describe, dump
 from kernelscope.trace import Trace
@@ -65,11 +66,9 @@ def _measured(trace: Trace) -> pl.DataFrame:
     """What hardware counters measured of each operator, beside what its model gives for the same calls."""
     kernels = counters_with_operators(trace).filter(pl.col("model_row").is_not_null())
     calls = kernels.unique("model_row", keep="first", maintain_order=True)
-    names = trace.ops.select(model_row="row", name=pl.col("name").cast(pl.String))
     flops = pl.when(pl.col("modelled_flops").is_not_null().all()).then(pl.col("modelled_flops").sum())
     table = (
-        calls.drop("name")
-        .join(names, on="model_row", how="left")
+        calls.with_columns(gather_rows(calls["model_row"], trace.ops, "name")["name"].cast(pl.String))
         .group_by("name")
         .agg(
             pl.len().cast(pl.Int64).alias("calls"),

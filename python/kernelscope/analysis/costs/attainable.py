@@ -68,13 +68,8 @@ def summed(trace: Trace, work: LimitedWork, by: str | Sequence[str]) -> pl.DataF
     else:
         keyed = keyed.with_columns(group=pl.lit(0, pl.UInt32))
         sums = keyed.select(_sums())
-    table = sums.with_columns(calls=_calls(work, keyed["group"], sums.height))
+    table = sums.with_columns(calls=work.pairs.calls(keyed["group"], sums.height))
     return _finished(as_text(table.rename({f"by_{c}": c for c in columns})), columns)
-
-
-def _calls(work: LimitedWork, groups: pl.Series, count: int) -> pl.Series:
-    """In how many operators the work of each group is."""
-    return work.pairs.calls(groups, count)
 
 
 def _finished(table: pl.DataFrame, columns: list[str]) -> pl.DataFrame:

@@ -7,7 +7,7 @@ import polars as pl
 
 from kernelscope.analysis.costs.costed import Costed
 from kernelscope.analysis.gpu.work import GpuWork
-from kernelscope.analysis.grouping import classes_of, sum_by_group
+from kernelscope.analysis.grouping import classes_of, of_every, sum_by_group
 from kernelscope.analysis.kernels.kernel_math import with_kernel_math
 from kernelscope.trace import Trace
 
@@ -47,14 +47,15 @@ class PairedWork(NamedTuple):
         Order: by pair.
         """
         limits = limits.with_columns(pl.col(pl.Float64).fill_nan(None))
-        pieces = self.pieces.hstack(limits[self.pieces["pair"]])
-        pieces = pieces.hstack(self.ops[pieces["op"]].rename({"device_ns": "op_ns"}).drop("cores", "math"))
+        pieces = self.pieces.with_columns(
+            limits["least_ns"].gather(self.pieces["pair"]),
+            self.ops["tensor_core_ns"].gather(self.pieces["op"]),
+        )
         saveable = (pl.col("busy_ns") - pl.col("least_ns") * pl.col("share")).clip(0)
         pieces = pieces.select(
-            "at", "pair", "dur_ns", "is_timed", "share",
+            "pair", "dur_ns", "is_timed", "share",
             saveable_ns=saveable.fill_null(0.0),
             tensor_core_ns=pl.col("tensor_core_ns") * pl.col("share"),
-            reason=pl.when(pl.col("least_ns").is_not_null()).then(_reason()),
         )  # fmt: skip
         sums = pieces.group_by("pair").agg(
             pieces=pl.len().cast(pl.Int64),
@@ -64,32 +65,43 @@ class PairedWork(NamedTuple):
             tensor_core_ns=pl.col("tensor_core_ns").sum(),
             saveable_ns=pl.col("saveable_ns").sum(),
         )
-        longest = _first_longest(pieces, "pair").select("pair", longest_ns="dur_ns", longest_at="at")
-        flagged = _first_longest(pieces.filter(pl.col("reason").is_not_null()), "pair")
+        longest = _first_longest(self.pieces.select("pair", "dur_ns", "at"), "pair")
+        longest = longest.select("pair", longest_ns="dur_ns", longest_at="at")
+        flagged = _first_longest(self._flagged(limits), "pair")
         flagged = flagged.select("pair", "reason", flagged_ns="dur_ns", flagged_at="at")
         return sums.join(longest, on="pair").join(flagged, on="pair", how="left").sort("pair").drop("pair")
 
+    def _flagged(self, limits: pl.DataFrame) -> pl.DataFrame:
+        """The pieces that seem to reach more than a peak, with the ``reason``; few of them do."""
+        pairs, ops = self.pieces["pair"], self.ops.drop("cores", "math").rename({"device_ns": "op_ns"})
+        limit = pl.max_horizontal("compute_ns", "memory_ns")
+        most = limits.select(pl.when(pl.col("least_ns").is_not_null()).then(limit)).to_series()
+        is_over = most.gather(pairs) > TOLERANCE * ops["op_ns"].gather(self.pieces["op"])
+        pieces = self.pieces.select("pair", "op", "dur_ns", "at").filter(is_over)
+        pieces = pieces.hstack(limits[pieces["pair"]]).hstack(ops[pieces["op"]])
+        return pieces.with_columns(reason=_reason())
+
     def calls(self, groups: pl.Series, count: int) -> pl.Series:
         """In how many operators the work of each of ``count`` groups is; ``groups`` has that of each pair."""
-        found = self.pieces.select("op", group=groups.gather(self.pieces["pair"])).unique()
-        return sum_by_group(found["group"], found["op"], count)["rows"]
+        group = groups.gather(self.pieces["pair"])
+        # As one number they take a third of the memory that two take.
+        is_first = (self.pieces["op"].cast(pl.UInt64) * count + group).is_first_distinct()
+        group = group.filter(is_first)
+        return sum_by_group(group, group, count)["rows"]
 
 
 def _reason() -> pl.Expr:
-    """Why an operator seems to reach more than a peak: the first reason that explains it; null if not."""
+    """Why an operator seems to reach more than a peak: the first reason that explains it."""
     duration = pl.col("op_ns").cast(pl.Float64)
-    compute, memory = pl.col("compute_ns"), pl.col("memory_ns")
-    over_compute = (compute > TOLERANCE * duration).fill_null(value=False)
-    over_memory = (memory > TOLERANCE * duration).fill_null(value=False)
+    over_compute = (pl.col("compute_ns") > TOLERANCE * duration).fill_null(value=False)
     ticked = duration + _TICK_NS * pl.col("kernels")
+    limit = pl.max_horizontal("compute_ns", "memory_ns")
     return (
-        pl.when(~over_compute & ~over_memory)
-        .then(None)
-        .when(over_memory & ~over_compute & (pl.col("through_ns") <= TOLERANCE * duration))
+        pl.when(~over_compute & (pl.col("through_ns") <= TOLERANCE * duration))
         .then(1)
         .when(over_compute & pl.col("needs_fewer"))
         .then(2)
-        .when((pl.col("op_ns") % _TICK_NS == 0) & (pl.max_horizontal(compute, memory) <= TOLERANCE * ticked))
+        .when((pl.col("op_ns") % _TICK_NS == 0) & (limit <= TOLERANCE * ticked))
         .then(3)
         .when("is_estimate")
         .then(4)
@@ -151,10 +163,10 @@ def pair_pieces(pieces: pl.DataFrame, kinds: pl.Series, marks: pl.DataFrame) -> 
         ``dur_ns``, ``is_timed`` and ``busy_ns``; of ``marks``, ``cores``, ``math`` and ``needs_fewer`` (its
         algorithm needs fewer operations than are counted).
     """
-    pieces = pieces.hstack(marks[pieces["of_class"]])
+    marked = pieces.select("op", "dur_ns").hstack(marks[pieces["of_class"]])
     # Sorted, they are grouped in half of the time: nearly every piece has an operator of its own.
     sums = (
-        pieces.sort("op")
+        marked.sort("op")
         .group_by("op")
         .agg(
             device_ns=pl.col("dur_ns").sum(),
@@ -164,12 +176,10 @@ def pair_pieces(pieces: pl.DataFrame, kinds: pl.Series, marks: pl.DataFrame) -> 
             needs_fewer=pl.col("needs_fewer").any(),
         )
     )
-    math = _first_longest(pieces.filter(pl.col("math") > 0), "op").select("op", "math")
-    ops = pl.select(op=pl.int_range(kinds.len(), dtype=pl.UInt32))
-    for found in (sums, math):
-        ops = ops.join(found, on="op", how="left", maintain_order="left")
-    ops = ops.drop("op").with_columns(pl.col("needs_fewer").fill_null(value=False)).fill_null(0)
-    of_op = ops.with_columns(kinds.alias("kind"))[pieces["op"]]
+    math = _first_longest(marked.select("op", "dur_ns", "math").filter(pl.col("math") > 0), "op")
+    ops = of_every(sums, "op", kinds.len()).hstack(of_every(math.drop("dur_ns"), "op", kinds.len()))
+    ops = ops.with_columns(pl.col("needs_fewer").fill_null(value=False)).fill_null(0)
+    of_op = ops.select("device_ns", "kernels", "cores", "math", kinds.alias("kind"))[pieces["op"]]
     pairs = classes_of(of_op.select("kind", pieces["of_class"].alias("class"), "cores", "math"))
     share = pl.when(of_op["device_ns"] > 0).then(pieces["dur_ns"] / of_op["device_ns"])
     pieces = pieces.select(
@@ -181,5 +191,5 @@ def pair_pieces(pieces: pl.DataFrame, kinds: pl.Series, marks: pl.DataFrame) -> 
 
 def _first_longest(pieces: pl.DataFrame, by: str) -> pl.DataFrame:
     """The longest piece of each group, and the first of equally long ones."""
-    longest = pl.col("dur_ns") == pl.col("dur_ns").max().over(by)
-    return pieces.filter(longest).unique(by, keep="first", maintain_order=True)
+    longest = pieces.sort("dur_ns", descending=True, maintain_order=True)
+    return longest.filter(pl.col(by).is_first_distinct())

@@ -82,9 +82,8 @@ def _operators(ops: pl.DataFrame, calls: pl.DataFrame) -> _Slices:
     """Operators with the calls that their modules are known to be in."""
     # A gradient has the module of its forward operator, in whose call it does not lie.
     at = positions(calls["row"], ops["module_row"]).alias("call")
-    call = calls.select("track", "start_ns", "dur_ns")[at]
-    into = ops["start_ns"] - call["start_ns"]
-    inside = (ops["track"] == call["track"]) & (into >= 0) & (into < call["dur_ns"])
+    into = ops["start_ns"] - calls["start_ns"].gather(at)
+    inside = (into >= 0) & (into < calls["dur_ns"].gather(at)) & (ops["track"] == calls["track"].gather(at))
     classes = classes_of(ops.select(at, inside.fill_null(value=False).alias("inside"), "is_annotation"))
     owner = classes.keys.select(
         calls["row"].gather(classes.keys["call"]).alias("call_row"),
@@ -106,31 +105,51 @@ def _around(slices: pl.DataFrame, is_module: pl.Series, link: str) -> _Slices:
 
 def _summed(trace: Trace, calls: pl.DataFrame, found: _Slices, costs: pl.DataFrame | None) -> ModuleCalls:
     slices, owner, link = found
-    tree = CallTree(slices)
-    tree.add(trace.gpu_ops.select(call=link, device_ns="dur_ns"))
-    known = pl.DataFrame(schema={"op_row": pl.UInt32, "flops": pl.Int64}) if costs is None else costs
-    tree.add(known.select("flops", call="op_row"))
     keys = owner.keys
+    tree = CallTree(slices)
     if not keys["is_operator"].all():
         tree.retain_classes(owner, keys["is_operator"])
-    # Rows count from 0, which stands for none here.
-    numbered = keys.with_columns(call=pl.col("call_row").cast(pl.Int64) + 1)
-    tree.put_by_class(Classes(owner.of, numbered), "call")
-    tree.put(slices.select("dur_ns"))
-    tree.subtract_children("dur_ns", into="self_ns")
-    tree.mark_changes("call", into="operators")
     columns = ("self_ns", "device_ns", "flops")
-    sums = tree.class_sums(owner, columns).filter(pl.col("call_row").is_not_null())
+    sums = keys.with_columns(
+        _self_time(tree, slices, owner),
+        _sum_by_owner(trace.gpu_ops[link], trace.gpu_ops["dur_ns"], found).alias("device_ns"),
+        flops=pl.lit(0, pl.Int64) if costs is None else _sum_by_owner(costs["op_row"], costs["flops"], found),
+    ).filter(pl.col("call_row").is_not_null())
     # What is no operator costs nothing but GPU work.
     sums = sums.with_columns(flops=pl.when("is_operator").then("flops").otherwise(0))
     # What is not inside has no caller there.
     inside = keys.select(call_row=pl.when("inside").then("call_row"))
-    called = tree.columns_where("operators", [])["at"]
+    called = _outermost(tree, owner)
     operators = slices.select("start_ns", "dur_ns")[called].hstack(inside[owner.of.gather(called)])
     covered = _covered(calls, operators)
     if link == "op_row":
         sums = pl.concat([sums, _unowned(trace, calls)], how="diagonal")
     return ModuleCalls(calls.hstack(covered), sums.select("call_row", "inside", *columns))
+
+
+def _self_time(tree: CallTree, slices: pl.DataFrame, owner: Classes) -> pl.Series:
+    """The time of the slices of each class without those inside."""
+    own = tree.copy_structure()
+    own.put(slices.select("dur_ns"))
+    own.subtract_children("dur_ns", into="self_ns")
+    return own.class_sums(owner, ["self_ns"])["self_ns"]
+
+
+def _sum_by_owner(rows: pl.Series, values: pl.Series, found: _Slices) -> pl.Series:
+    """The sum of the values of the slices of each class, which are those of these rows."""
+    places = positions(found.slices["row"], rows)
+    known = places.is_not_null()
+    of = found.owner.of.gather(places.filter(known))
+    return sum_by_group(of, values.filter(known), found.owner.keys.height)["sum"]
+
+
+def _outermost(tree: CallTree, owner: Classes) -> pl.Series:
+    """Where the operators stand that lie in a call and in no operator of that call."""
+    # Rows count from 0, which stands for none here.
+    numbered = owner.keys.with_columns(call=pl.col("call_row").cast(pl.Int64) + 1)
+    tree.put_by_class(Classes(owner.of, numbered), "call")
+    tree.mark_changes("call", into="operators")
+    return tree.columns_where("operators", [])["at"]
 
 
 def _covered(calls: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:

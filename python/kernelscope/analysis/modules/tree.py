@@ -112,7 +112,8 @@ def _belonging(sums: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 def _memory(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
     calls = calls.filter("has_path")
     tree = CallTree(calls)
-    tree.put_memory(calls, trace.memory)
+    tree.put_memory(calls, trace.memory, "cpu")
+    tree.put_memory(calls, trace.memory, "device")
     return calls.select("path_id").hstack(tree.columns(_MEMORY)).group_by("path_id").agg(pl.all().sum())
 
 

@@ -15,12 +15,13 @@ from kernelscope.errors import InvalidArgumentError
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
-_METRICS = ("host_total_ns", "host_self_ns", "device_total_ns", "device_self_ns")
+_HOST = ("host_total_ns", "host_self_ns")
+_DEVICE = ("device_total_ns", "device_self_ns")
+_METRICS = (*_HOST, *_DEVICE)
 _MEMORY = ("cpu_memory_bytes", "cpu_self_memory_bytes", "device_memory_bytes", "device_self_memory_bytes")
 # How many eligible operators and kernels on tensor cores lie in a call; the latter's times.
 _ELIGIBLE = "eligible_inside"
 _TENSOR = ("_tc_total_ns", "_tc_self_ns", _ELIGIBLE)
-_DEVICE = ("device_total_ns", "device_self_ns", "_tc_total_ns", "_tc_self_ns")
 MEASURES = ("device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns")
 """What operators are compared by."""
 
@@ -64,8 +65,14 @@ def op_tables(
     ops = with_call_stacks(trace) if any("call_stack" in group for group in groupings) else trace.ops
     # Calls are summed by everything that is asked for at once, and these few rows by what each table needs.
     classes = operator_classes(ops, chain.from_iterable(groupings))
-    tree = costed_calls(trace, collapse=collapse, classes=classes)
-    sums = _known(tree.class_sums(classes, [*_METRICS, *_MEMORY, *_TENSOR]), trace)
+    tree = _call_tree(trace, collapse=collapse)
+    sums = tree.class_sums(classes, ())
+    for put, names in _FIGURES.items():
+        # Each in a tree of its own, as every figure is a number for each call.
+        part = tree.copy_structure()
+        put(part, trace, classes)
+        sums = sums.hstack(part.class_sums(classes, names).select(names))
+    sums = _known(sums, trace)
     wanted = pl.lit(value=True) if annotations else pl.col("is_operator")
     sums = sums.filter(wanted & (pl.col("calls") > 0))
     return [_summed(sums, list(group)) for group in groupings]
@@ -99,47 +106,68 @@ def ops(trace: Trace, *, collapse: bool = True) -> pl.DataFrame:
         for annotations, steps, data loading and optimizer steps).
     """
     classes = operator_classes(trace.ops)
-    tree = costed_calls(trace, collapse=collapse, classes=classes)
+    tree = _call_tree(trace, collapse=collapse)
+    for put in _FIGURES:
+        put(tree, trace, classes)
     is_operator = classes.spread(classes.keys["is_operator"]).alias("is_operator")
     calls = trace.ops.with_columns(pl.col("dur_ns").fill_null(0), is_operator).filter(tree.is_kept())
     metrics = _known(tree.columns([*_METRICS, *_MEMORY, _ELIGIBLE]), trace)
     return calls.with_columns(tree.parents(), *metrics.drop(_ELIGIBLE), tc_eligible=metrics[_ELIGIBLE] > 0)
 
 
-def costed_calls(trace: Trace, *, collapse: bool = True, classes: Classes | None = None) -> CallTree:
-    """The calls of operators and annotations with what each cost.
-
-    ``classes`` takes the answer of :func:`operator_classes` by any columns.
-
-    The tree has the metrics of :func:`op_table`, and ``is_operator``, ``eligible`` (1 for an operator that
-    tensor cores can run, and 1 for each of its kernels that used them), ``eligible_inside`` (with what is
-    inside), ``kernels`` (launched by the call itself) and ``kernel_ns``.
-    """
-    ops = trace.ops
-    tree = CallTree(ops)
+def _call_tree(trace: Trace, *, collapse: bool) -> CallTree:
+    tree = CallTree(trace.ops)
     if collapse:
-        tree.merge_repeats(ops["name"])
-    tree.put_by_class(operator_classes(ops) if classes is None else classes, "is_operator", "eligible")
-    tree.put(ops.select(host_total_ns="dur_ns"))
-    # An operator's own time is what neither child operators nor runtime calls take. A driver call inside a
-    # runtime call takes no time of its own.
+        tree.merge_repeats(trace.ops["name"])
+    return tree
+
+
+def _put_host_time(tree: CallTree, trace: Trace, _: Classes) -> None:
+    """An operator's own time is what neither child operators nor runtime calls take.
+
+    A driver call inside a runtime call takes no time of its own.
+    """
+    tree.put(trace.ops.select(host_total_ns="dur_ns"))
     tree.subtract_children("host_total_ns", into="host_self_ns")
     tree.less_outermost(trace.launches.with_columns(call="op_row"), into="host_self_ns")
-    work = trace.gpu_ops.select(call="op_row", value="dur_ns")
-    sums = ("device_self_ns", "kernel_ns", "_tc_self_ns")
-    tree.add_by_class(
-        work, _work_classes(trace, GpuWork(trace).launches), counts=("kernels", "eligible"), sums=sums
-    )
+
+
+def _put_device_time(tree: CallTree, trace: Trace, _: Classes) -> None:
+    tree.add(trace.gpu_ops.select(call="op_row", device_self_ns="dur_ns"))
     tree.with_inner("device_self_ns", into="device_total_ns")
-    tree.with_inner("_tc_self_ns", into="_tc_total_ns")
+
+
+def _put_tensor_cores(tree: CallTree, trace: Trace, classes: Classes) -> None:
+    """Puts ``eligible``, too: 1 for an operator that tensor cores can run, and for each kernel on them."""
+    tree.put_by_class(classes, "eligible")
+    work = trace.gpu_ops.select(call="op_row", value="dur_ns")
+    of_work = _work_classes(trace, GpuWork(trace).launches)
+    tree.add_by_class(work, of_work, counts=["eligible"], sums=["_tc_self_ns", "_kernel_ns"])
     tree.with_inner("eligible", into=_ELIGIBLE)
-    tree.put_memory(ops, trace.memory)
-    return tree
+    tree.with_inner("_tc_self_ns", into="_tc_total_ns")
+
+
+def _put_host_memory(tree: CallTree, trace: Trace, _: Classes) -> None:
+    tree.put_memory(trace.ops, trace.memory, "cpu")
+
+
+def _put_device_memory(tree: CallTree, trace: Trace, _: Classes) -> None:
+    tree.put_memory(trace.ops, trace.memory, "device")
+
+
+_FIGURES = {
+    _put_host_time: _HOST,
+    _put_device_time: _DEVICE,
+    _put_tensor_cores: _TENSOR,
+    _put_host_memory: _MEMORY[:2],
+    _put_device_memory: _MEMORY[2:],
+}
 
 
 def _known(sums: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     """Hides what the trace cannot tell."""
-    unknown = [*(_DEVICE if trace.gpu_ops.is_empty() else ()), *(_MEMORY if trace.memory.is_empty() else ())]
+    unknown = [*(_MEMORY if trace.memory.is_empty() else ())]
+    unknown += [*_DEVICE, "_tc_total_ns", "_tc_self_ns"] if trace.gpu_ops.is_empty() else []
     return sums.with_columns(pl.lit(None, pl.Int64).alias(c) for c in unknown if c in sums.columns)
 
 
@@ -166,11 +194,7 @@ def _work_classes(trace: Trace, classes: Classes) -> Classes:
     is_kernel = (pl.col("kind") == "kernel").fill_null(value=False)
     tensor = is_kernel & pl.col("tensor_cores").fill_null(value=False)
     flags = kernel_flags(classes.keys.select("kind", "name", "device"), trace.devices).select(
-        kernels=is_kernel,
-        eligible=tensor,
-        device_self_ns=pl.lit(value=True),
-        kernel_ns=is_kernel,
-        _tc_self_ns=tensor,
+        eligible=tensor, _tc_self_ns=tensor, _kernel_ns=is_kernel
     )
     return Classes(classes.of, flags)
 
@@ -296,13 +320,14 @@ def call_eligibility(trace: Trace) -> Eligibility:
     Source: the recommendations of the TensorBoard plugin.
     """
     classes = operator_classes(trace.ops)
-    tree = costed_calls(trace, classes=classes)
-    sums = tree.class_sums(classes, ["kernel_ns"])
-    found = tree.columns_where("eligible", ["eligible", "eligible_inside", "is_operator", "kernel_ns"])
-    is_lowest = pl.col("eligible_inside") == pl.col("eligible")
-    found = found.filter((pl.col("is_operator") > 0) & is_lowest)
-    lowest = found.select(trace.ops["row"].gather(found["at"]), "kernel_ns")
-    return Eligibility(lowest, int(sums.filter("is_operator")["kernel_ns"].sum()))
+    tree = _call_tree(trace, collapse=True)
+    _put_tensor_cores(tree, trace, classes)
+    sums = tree.class_sums(classes, ["_kernel_ns"])
+    found = tree.columns_where("eligible", ["eligible", _ELIGIBLE, "_kernel_ns"])
+    is_operator = classes.keys["is_operator"].gather(classes.of.gather(found["at"]))
+    found = found.filter(is_operator & (pl.col(_ELIGIBLE) == pl.col("eligible")))
+    lowest = found.select(trace.ops["row"].gather(found["at"]), kernel_ns="_kernel_ns")
+    return Eligibility(lowest, int(sums.filter("is_operator")["_kernel_ns"].sum()))
 
 
 def eligible_share(trace: Trace) -> float | None:

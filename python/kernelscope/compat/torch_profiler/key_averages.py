@@ -132,7 +132,8 @@ def torch_events(trace: Trace, *, stacks: pl.DataFrame | None = None) -> pl.Data
     if stacks is not None:
         events = with_event_stacks(trace, events, stacks)
     tree = timed_calls(trace, events)
-    tree.put_memory(events, trace.memory)
+    tree.put_memory(events, trace.memory, "cpu")
+    tree.put_memory(events, trace.memory, "device")
     calls = events.drop("track", "parent_row").filter(tree.is_kept())
     calls = calls.with_columns(pl.col("name").cast(pl.String), *tree.columns([*TIMES, *MEMORY]))
     parts = [calls, _loose_memory(trace, calls), _gpu_rows(trace)]
