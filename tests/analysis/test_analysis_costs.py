@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from events import V100, Events
 from kernelscope import analysis
 from kernelscope.analysis.costs.costed import set_apart
-from kernelscope.analysis.costs.work import TOLERANCE, pair_pieces
+from kernelscope.analysis.costs.work import TOLERANCE, count_operators, pair_pieces
 from kernelscope.analysis.grouping import Classes
 from kernelscope.analysis.kernels.kernel_math import kernel_math, rule_of, rules, with_kernel_math
 from kernelscope.errors import InvalidArgumentError
@@ -567,7 +567,7 @@ def test_figures_are_sums_over_the_work_of_a_pair(
         assert row["flagged_at"] == first_longest(over)
     assert found.pieces["pair"].to_list() == [pairs.index(traits(at)) for at in range(len(pieces))]
     calls = [len({op for op, other in zip(ops, classes, strict=True) if other == each}) for each in range(3)]
-    assert found.calls(found.pairs["class"], 3).to_list() == calls
+    assert count_operators(found.pieces, found.pairs["class"], 3).to_list() == calls
 
 
 def test_calls_are_set_apart_by_their_class_and_last_entry() -> None:

@@ -1,6 +1,7 @@
 """What the rules look at, each worked out when the first of them asks."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import cast
 
 import polars as pl
@@ -13,51 +14,43 @@ from kernelscope.analysis.intervals import merged
 from kernelscope.analysis.kernels.tensor_cores import is_nvidia, kernel_flags
 from kernelscope.analysis.memory.records import AllocatorRecords
 from kernelscope.analysis.steps.breakdown import CATEGORIES, step_breakdown
-from kernelscope.memo import Memo, per_trace
 from kernelscope.trace import Trace
 
 _OF_OPS = ("row", "parent_row", "name", "start_ns", "dur_ns", "step")
 
 
 class Facts:
-    """Figures about one trace. Only whole steps count, and all of a trace without steps."""
+    """Figures about one trace. Only whole steps count, and all of a trace without steps.
+
+    Each lasts as long as the rules look: together they may be as large as a table of the trace.
+    """
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.work = GpuWork(trace)
         self.records = AllocatorRecords(trace)
 
-    @property
-    def memo(self) -> Memo:
-        """That of the trace, in which the answers are kept."""
-        return self.trace.memo
-
-    @property
-    @per_trace
+    @cached_property
     def breakdown(self) -> pl.DataFrame:
         """The whole steps, with their parts."""
         return step_breakdown(self.trace)
 
-    @property
-    @per_trace
+    @cached_property
     def total_ns(self) -> int:
         """The time of all whole steps together."""
         return int(self.breakdown["total_ns"].sum())
 
-    @property
-    @per_trace
+    @cached_property
     def parts(self) -> Mapping[str, int]:
         """The time of each part over all whole steps."""
         return {name: int(self.breakdown[name].sum()) for name in CATEGORIES}
 
-    @property
-    @per_trace
+    @cached_property
     def marked(self) -> bool:
         """Whether the trace marks steps."""
         return self.breakdown["step"].null_count() < self.breakdown.height
 
-    @property
-    @per_trace
+    @cached_property
     def steps(self) -> int:
         """How many whole steps there are."""
         return self.breakdown.height
@@ -76,8 +69,7 @@ class Facts:
         is_inside = frame.select(self._is_inside).to_series()
         return frame if is_inside.all(ignore_nulls=False) else frame.filter(is_inside)
 
-    @property
-    @per_trace
+    @cached_property
     def _is_inside(self) -> pl.Expr:
         steps = self.breakdown["step"].drop_nulls()
         if not self.marked:
@@ -87,8 +79,7 @@ class Facts:
             return pl.col("step").is_between(low, high)
         return pl.col("step").is_in(steps.implode())
 
-    @property
-    @per_trace
+    @cached_property
     def kernels(self) -> pl.DataFrame:
         """The classes of ``work.launches``, and the sums of those of their kernels that count.
 
@@ -111,8 +102,7 @@ class Facts:
             dur_ns=pl.when(counted).then(sums["sum"]).otherwise(0),
         )
 
-    @property
-    @per_trace
+    @cached_property
     def are_kernels(self) -> pl.Series:
         """Which rows of ``gpu_ops`` count among the ``kernels``."""
         return self.marked_kernels(self.kernels["works"] > 0)
@@ -132,8 +122,7 @@ class Facts:
         found = counted.gather(self.work.launches.of)
         return found if self._are_inside is None else found & self._are_inside
 
-    @property
-    @per_trace
+    @cached_property
     def _are_inside(self) -> pl.Series | None:
         """Which rows of ``gpu_ops`` are in whole steps; None if all are."""
         if not self.marked:
@@ -141,14 +130,12 @@ class Facts:
         inside = self.trace.gpu_ops.select(self._is_inside.fill_null(value=False)).to_series()
         return None if inside.all() else inside
 
-    @property
-    @per_trace
+    @cached_property
     def kernel_ns(self) -> int:
         """The time of all ``kernels``, added."""
         return int(self.kernels["dur_ns"].sum())
 
-    @property
-    @per_trace
+    @cached_property
     def kernel_count(self) -> int:
         """How many ``kernels`` there are."""
         return int(self.kernels["works"].sum())
@@ -158,8 +145,7 @@ class Facts:
         names = self.kernels["name"]
         return names.is_in(names_like(names, pattern).implode()).fill_null(value=False)
 
-    @property
-    @per_trace
+    @cached_property
     def updates(self) -> pl.Series:
         """Which rows of ``gpu_ops`` the optimizer launched, of those that count among the ``kernels``."""
         phase = self.trace.ops["phase"]
@@ -168,8 +154,7 @@ class Facts:
         is_update = (phase.gather(self.work.callers) == "optimizer").fill_null(value=False)
         return is_update & self.are_kernels
 
-    @property
-    @per_trace
+    @cached_property
     def gaps(self) -> Gaps:
         """The gaps of GPUs in whole steps, by what they waited for: see ``classified_gaps``."""
         spans = None
@@ -186,16 +171,14 @@ class Facts:
         most, least = self.trace.memory[column].max(), self.trace.devices["total_memory_bytes"].min()
         return isinstance(most, int) and isinstance(least, int) and most > share * least
 
-    @property
-    @per_trace
+    @cached_property
     def memory(self) -> pl.DataFrame:
         """What became of the memory of each device: see ``memory_summary``."""
         from kernelscope.analysis.memory.curve import memory_summary
 
         return memory_summary(self.trace)
 
-    @property
-    @per_trace
+    @cached_property
     def is_nvidia(self) -> bool:
         """Whether every GPU that worked is known to be of NVIDIA's make, or not known to be another."""
         described = self.trace.devices.filter(

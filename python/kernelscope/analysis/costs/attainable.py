@@ -6,7 +6,7 @@ import polars as pl
 
 from kernelscope.analysis.costs.limits import LimitedWork, limited_work, refined
 from kernelscope.analysis.costs.unique_costs import FIGURES
-from kernelscope.analysis.costs.work import TOLERANCE
+from kernelscope.analysis.costs.work import TOLERANCE, count_operators
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.costs import ConventionName
 from kernelscope.trace import Trace
@@ -68,7 +68,7 @@ def summed(trace: Trace, work: LimitedWork, by: str | Sequence[str]) -> pl.DataF
     else:
         keyed = keyed.with_columns(group=pl.lit(0, pl.UInt32))
         sums = keyed.select(_sums())
-    table = sums.with_columns(calls=work.pairs.calls(keyed["group"], sums.height))
+    table = sums.with_columns(calls=count_operators(work.pieces, keyed["group"], sums.height))
     return _finished(as_text(table.rename({f"by_{c}": c for c in columns})), columns)
 
 

@@ -8,7 +8,7 @@ import polars as pl
 from kernelscope.analysis.costs.costed import Costed, costed_trace
 from kernelscope.analysis.costs.peaks import DevicePeaks, device_peaks, with_peaks
 from kernelscope.analysis.costs.unique_costs import FIGURES, INPUTS, operator_calls
-from kernelscope.analysis.costs.work import CostedWork, PairedWork
+from kernelscope.analysis.costs.work import CostedWork
 from kernelscope.costs import ConventionName
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
@@ -27,12 +27,14 @@ class LimitedWork(NamedTuple):
     ``bytes_written``, ``attainable_ns``, ``compute_ns``, ``memory_ns``, ``bound``, ``compute_peak``,
     ``limit_type``, ``saveable_ns``, ``tensor_core_ns``, ``missed_ns``; the time of the ``longest_ns`` piece
     and of the ``flagged_ns`` one with its ``flag``, and where these stand. Figures are float64.
+    ``pieces`` has the work itself: ``at`` (its position in ``gpu_ops``), ``op`` (in ``costed.ops``), ``pair``
+    (in ``table``) and ``share`` (in the work of its operator).
     """
 
     costed: Costed
     work: CostedWork
     devices: list[DevicePeaks]
-    pairs: PairedWork
+    pieces: pl.DataFrame
     table: pl.DataFrame
 
 
@@ -77,7 +79,8 @@ def _limited(costed: Costed, work: CostedWork, devices: list[DevicePeaks]) -> Li
         through_ns="_through_ns",
         is_estimate=(pl.col("status") == "estimate").fill_null(value=False),
     )
-    return LimitedWork(costed, work, devices, pairs, _summed_by_pair(table, pairs.figures(limits)))
+    pieces = pairs.pieces.select("at", "op", "pair", "share")
+    return LimitedWork(costed, work, devices, pieces, _summed_by_pair(table, pairs.figures(limits)))
 
 
 def _bounded(table: pl.DataFrame) -> pl.DataFrame:
@@ -123,7 +126,7 @@ def work_rows(trace: Trace, work: LimitedWork) -> pl.DataFrame:
 
     Columns: ``row``, ``op_row``, ``step``, ``dur_ns``, ``flops`` and ``attainable_ns``, both as float64.
     """
-    pieces = work.pairs.pieces
+    pieces = work.pieces
     of_pair = work.table.select(pl.col("op_flops", "op_least_ns").gather(pieces["pair"]))
     return trace.gpu_ops.select("row", "step", "dur_ns")[pieces["at"]].select(
         "row", work.costed.ops["op_row"].gather(pieces["op"]), "step", "dur_ns",

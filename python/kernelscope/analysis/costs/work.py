@@ -81,13 +81,16 @@ class PairedWork(NamedTuple):
         pieces = pieces.hstack(limits[pieces["pair"]]).hstack(ops[pieces["op"]])
         return pieces.with_columns(reason=_reason())
 
-    def calls(self, groups: pl.Series, count: int) -> pl.Series:
-        """In how many operators the work of each of ``count`` groups is; ``groups`` has that of each pair."""
-        group = groups.gather(self.pieces["pair"])
-        # As one number they take a third of the memory that two take.
-        is_first = (self.pieces["op"].cast(pl.UInt64) * count + group).is_first_distinct()
-        group = group.filter(is_first)
-        return sum_by_group(group, group, count)["rows"]
+
+def count_operators(pieces: pl.DataFrame, groups: pl.Series, count: int) -> pl.Series:
+    """In how many operators the work of each of ``count`` groups is; ``groups`` has that of each pair.
+
+    Columns: of ``pieces``, needs ``op`` and ``pair``.
+    """
+    group = groups.gather(pieces["pair"])
+    # As one number they take a third of the memory that two take.
+    group = group.filter((pieces["op"].cast(pl.UInt64) * count + group).is_first_distinct())
+    return sum_by_group(group, group, count)["rows"]
 
 
 def _reason() -> pl.Expr:
@@ -119,13 +122,8 @@ class CostedWork:
     def __init__(self, trace: Trace, costed: Costed) -> None:
         work = trace.gpu_ops
         alike = classes_of(work.select("kind", "stream", "device", "step", "is_communication", kernel="name"))
-        self.classes = alike.keys
-        busy = GpuWork(trace).on_devices.shared_ns()
-        pieces = work.select(
-            op=costed.work, of_class=alike.of, dur_ns=pl.col("dur_ns").fill_null(0),
-            is_timed=pl.col("dur_ns").is_not_null(), busy_ns=busy,
-        )  # fmt: skip
-        self._pieces = pieces.with_row_index("at").filter(pl.col("op").is_not_null())
+        self._op, self._of_class, self.classes = costed.work, alike.of, alike.keys
+        self._trace = trace
 
     @cached_property
     def maths(self) -> list[str]:
@@ -143,7 +141,11 @@ class CostedWork:
             math=pl.col("math").replace_strict(numbers, default=0, return_dtype=pl.UInt8),
             needs_fewer=text.str.contains(_FEWER).fill_null(value=False),
         )
-        return pair_pieces(self._pieces, kinds, marks)
+        pieces = self._trace.gpu_ops.select(
+            op=self._op, of_class=self._of_class, dur_ns=pl.col("dur_ns").fill_null(0),
+            is_timed=pl.col("dur_ns").is_not_null(), busy_ns=GpuWork(self._trace).on_devices.shared_ns(),
+        )  # fmt: skip
+        return pair_pieces(pieces.with_row_index("at").drop_nulls("op"), kinds, marks)
 
     @cached_property
     def _marked(self) -> pl.DataFrame:
