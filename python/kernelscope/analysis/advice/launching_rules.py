@@ -58,7 +58,9 @@ def host_busy(facts: Facts) -> Iterator[Advice]:
     until = pl.min_horizontal("launch_ns", pl.col("start_ns") + pl.col("dur_ns"))
     hosts = longest_on_thread(facts.trace, gaps.with_columns(until_ns=until))
     longest = (
-        hosts.group_by("host").agg(pl.col("host_ns").sum()).sort("host_ns", descending=True, nulls_last=True)
+        hosts.group_by("host")
+        .agg(pl.col("host_ns").sum())
+        .sort("host_ns", "host", descending=[True, False], nulls_last=True)
     )
     doing = most_common(f"{name} ({format_ns(ns)})" for name, ns in longest.drop_nulls().iter_rows())
     yield Advice(

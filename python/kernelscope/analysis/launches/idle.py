@@ -38,7 +38,6 @@ def idle_summary(
     columns = check_by(by, ("device", "stream", "cause", "op", "host", "step"))
     recorded = [name for name in columns if name in trace.gpu_ops.columns]
     recorded += ["op_row", "range_row"] if "op" in columns else []
-    recorded += ["row"] if "host" in columns else []
     gaps = _gaps(trace, *recorded, per_stream="stream" in columns, kernel_delay_ns=kernel_delay_ns)
     gaps = _with_ops(trace, gaps) if "op" in columns else gaps
     gaps = _with_hosts(trace, gaps) if "host" in columns else gaps
@@ -96,7 +95,7 @@ def _with_hosts(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
     """What occupied the launching thread longest until the launch, and when the gap begins."""
     end = pl.col("start_ns") + pl.col("dur_ns")
     gaps = with_launches(trace, gaps).with_columns(until_ns=pl.min_horizontal("launch_ns", end))
-    return gaps.join(longest_on_thread(trace, gaps), on="row", how="left")
+    return gaps.hstack(longest_on_thread(trace, gaps))
 
 
 def _as_text(table: pl.DataFrame) -> pl.DataFrame:
@@ -141,9 +140,10 @@ def longest_on_thread(trace: Trace, waits: pl.DataFrame) -> pl.DataFrame:
 
     A trace without operators has NVTX ranges instead.
 
-    Columns: of ``waits``, needs ``row``, ``track`` (of the thread), ``start_ns``, ``until_ns``; gives
-        ``row``, ``host_row``, ``host``, ``host_ns``, for the waits in which there was one.
+    Columns: of ``waits``, needs ``track`` (of the thread), ``start_ns``, ``until_ns``; gives ``host_row``,
+        ``host``, ``host_ns``, null where there was none.
     Units: ns.
+    Order: as the waits.
     """
     asked = waits[["track", "start_ns", "until_ns"]]
     spans = trace.ops
@@ -151,6 +151,5 @@ def longest_on_thread(trace: Trace, waits: pl.DataFrame) -> pl.DataFrame:
         spans = trace.ranges.filter(pl.col("kind") == "push_pop")
     times = spans[["row", "parent_row", "track", "start_ns", "dur_ns"]]
     found = pl.DataFrame(_traceparse.longest_spans(asked, times, trace.steps[["row"]]))
-    found = waits.select("row").hstack(found).drop_nulls("at")
-    host = spans[found["at"]].select(host_row="row", host=pl.col("name").cast(pl.String))
-    return found.select("row", host_ns="shared_ns").hstack(host)
+    host = spans.select(host_row="row", host="name")[found["at"]]
+    return host.with_columns(host_ns=pl.when(found["at"].is_not_null()).then(found["shared_ns"]))

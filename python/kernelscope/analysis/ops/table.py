@@ -137,14 +137,22 @@ def _put_device_time(tree: CallTree, trace: Trace, _: Classes) -> None:
     tree.with_inner("device_self_ns", into="device_total_ns")
 
 
-def _put_tensor_cores(tree: CallTree, trace: Trace, classes: Classes) -> None:
+def _put_tensor_core_time(tree: CallTree, trace: Trace, _: Classes) -> None:
+    _add_work(tree, trace, sums=["_tc_self_ns"])
+    tree.with_inner("_tc_self_ns", into="_tc_total_ns")
+
+
+def _put_eligible(tree: CallTree, trace: Trace, classes: Classes) -> None:
     """Puts ``eligible``, too: 1 for an operator that tensor cores can run, and for each kernel on them."""
     tree.put_by_class(classes, "eligible")
-    work = trace.gpu_ops.select(call="op_row", value="dur_ns")
-    of_work = _work_classes(trace, GpuWork(trace).launches)
-    tree.add_by_class(work, of_work, counts=["eligible"], sums=["_tc_self_ns", "_kernel_ns"])
+    _add_work(tree, trace, counts=["eligible"])
     tree.with_inner("eligible", into=_ELIGIBLE)
-    tree.with_inner("_tc_self_ns", into="_tc_total_ns")
+
+
+def _add_work(tree: CallTree, trace: Trace, *, counts: Sequence[str] = (), sums: Sequence[str] = ()) -> None:
+    """Adds the GPU work of each call to it, as far as it counts: see :func:`_work_classes`."""
+    work = trace.gpu_ops.select(call="op_row", value="dur_ns")
+    tree.add_by_class(work, _work_classes(trace, GpuWork(trace).launches), counts=counts, sums=sums)
 
 
 def _put_host_memory(tree: CallTree, trace: Trace, _: Classes) -> None:
@@ -158,7 +166,8 @@ def _put_device_memory(tree: CallTree, trace: Trace, _: Classes) -> None:
 _FIGURES = {
     _put_host_time: _HOST,
     _put_device_time: _DEVICE,
-    _put_tensor_cores: _TENSOR,
+    _put_tensor_core_time: _TENSOR[:2],
+    _put_eligible: _TENSOR[2:],
     _put_host_memory: _MEMORY[:2],
     _put_device_memory: _MEMORY[2:],
 }
@@ -321,7 +330,8 @@ def call_eligibility(trace: Trace) -> Eligibility:
     """
     classes = operator_classes(trace.ops)
     tree = _call_tree(trace, collapse=True)
-    _put_tensor_cores(tree, trace, classes)
+    _put_eligible(tree, trace, classes)
+    _add_work(tree, trace, sums=["_kernel_ns"])
     sums = tree.class_sums(classes, ["_kernel_ns"])
     found = tree.columns_where("eligible", ["eligible", _ELIGIBLE, "_kernel_ns"])
     is_operator = classes.keys["is_operator"].gather(classes.of.gather(found["at"]))
