@@ -24,7 +24,7 @@ def _rows(trace: ks.Trace, *, table: str = "ops") -> pl.DataFrame:
 def test_each_question_is_answered_once_for_its_options(tiny: Path) -> None:
     trace = ks.read(tiny)
     _ASKED.clear()
-    assert _rows(trace) is _rows(trace)
+    assert _rows(trace) is _rows(trace) is _rows(trace, table="ops")
     assert _rows(trace, table="launches") is _rows(trace, table="launches")
     assert [table for _, table in _ASKED] == ["ops", "launches"]
     assert _rows(trace, table="launches").height != _rows(trace).height

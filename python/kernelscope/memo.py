@@ -1,5 +1,6 @@
 """The one memo: answers about a trace that several questions need are worked out once."""
 
+import inspect
 from collections.abc import Callable, Hashable
 from functools import wraps
 from threading import RLock
@@ -47,9 +48,14 @@ def per_trace(
     The answers are kept as long as the trace, so this is for what several questions ask.
     """
 
+    signature = inspect.signature(question)
+
     @wraps(question)
     def answered(trace: _Trace, /, *args: _Options.args, **options: _Options.kwargs) -> _Answer:
-        key = (question, args, tuple(sorted(options.items())))
-        return trace.memo.find(key, lambda: question(trace, *args, **options))
+        asked = signature.bind(trace, *args, **options)
+        # An option that is left out is asked for as its default.
+        asked.apply_defaults()
+        _, *values = asked.arguments.values()
+        return trace.memo.find((question, *values), lambda: question(trace, *args, **options))
 
     return answered
