@@ -47,17 +47,22 @@ class PairedWork(NamedTuple):
         Order: by pair.
         """
         limits = limits.with_columns(pl.col(pl.Float64).fill_nan(None))
-        pieces = self.pieces.with_columns(
-            limits["least_ns"].gather(self.pieces["pair"]),
-            self.ops["tensor_core_ns"].gather(self.pieces["op"]),
+        sums = self._sums(limits["least_ns"])
+        longest = _first_longest(self.pieces.select("pair", "dur_ns", "at"), "pair")
+        longest = longest.select("pair", longest_ns="dur_ns", longest_at="at")
+        flagged = _first_longest(self._flagged(limits), "pair")
+        flagged = flagged.select("pair", "reason", flagged_ns="dur_ns", flagged_at="at")
+        return sums.join(longest, on="pair").join(flagged, on="pair", how="left").sort("pair").drop("pair")
+
+    def _sums(self, least_ns: pl.Series) -> pl.DataFrame:
+        """The sums of each pair's pieces, by the least time that an operator of it needs."""
+        least = least_ns.gather(self.pieces["pair"])
+        tensor_core_ns = self.ops["tensor_core_ns"].gather(self.pieces["op"]) * self.pieces["share"]
+        saveable_ns = (self.pieces["busy_ns"] - least * self.pieces["share"]).clip(0).fill_null(0.0)
+        pieces = self.pieces.select(
+            "pair", "dur_ns", "is_timed", "share", saveable_ns=saveable_ns, tensor_core_ns=tensor_core_ns
         )
-        saveable = (pl.col("busy_ns") - pl.col("least_ns") * pl.col("share")).clip(0)
-        pieces = pieces.select(
-            "pair", "dur_ns", "is_timed", "share",
-            saveable_ns=saveable.fill_null(0.0),
-            tensor_core_ns=pl.col("tensor_core_ns") * pl.col("share"),
-        )  # fmt: skip
-        sums = pieces.group_by("pair").agg(
+        return pieces.group_by("pair").agg(
             pieces=pl.len().cast(pl.Int64),
             is_timed=pl.col("is_timed").any(),
             device_ns=pl.col("dur_ns").sum(),
@@ -65,11 +70,6 @@ class PairedWork(NamedTuple):
             tensor_core_ns=pl.col("tensor_core_ns").sum(),
             saveable_ns=pl.col("saveable_ns").sum(),
         )
-        longest = _first_longest(self.pieces.select("pair", "dur_ns", "at"), "pair")
-        longest = longest.select("pair", longest_ns="dur_ns", longest_at="at")
-        flagged = _first_longest(self._flagged(limits), "pair")
-        flagged = flagged.select("pair", "reason", flagged_ns="dur_ns", flagged_at="at")
-        return sums.join(longest, on="pair").join(flagged, on="pair", how="left").sort("pair").drop("pair")
 
     def _flagged(self, limits: pl.DataFrame) -> pl.DataFrame:
         """The pieces that seem to reach more than a peak, with the ``reason``; few of them do."""
@@ -165,10 +165,22 @@ def pair_pieces(pieces: pl.DataFrame, kinds: pl.Series, marks: pl.DataFrame) -> 
         ``dur_ns``, ``is_timed`` and ``busy_ns``; of ``marks``, ``cores``, ``math`` and ``needs_fewer`` (its
         algorithm needs fewer operations than are counted).
     """
-    marked = pieces.select("op", "dur_ns").hstack(marks[pieces["of_class"]])
+    ops = _by_operator(pieces.select("op", "dur_ns").hstack(marks[pieces["of_class"]]), kinds.len())
+    of_op = ops.select("device_ns", "kernels", "cores", "math", kinds.alias("kind"))[pieces["op"]]
+    pairs = classes_of(of_op.select("kind", pieces["of_class"].alias("class"), "cores", "math"))
+    share = pl.when(of_op["device_ns"] > 0).then(pieces["dur_ns"] / of_op["device_ns"])
+    pieces = pieces.select(
+        "at", "op", "dur_ns", "is_timed", "busy_ns",
+        pairs.of.alias("pair"), share=share.otherwise(1 / of_op["kernels"]),
+    )  # fmt: skip
+    return PairedWork(pairs.keys, ops, pieces)
+
+
+def _by_operator(pieces: pl.DataFrame, count: int) -> pl.DataFrame:
+    """The ``ops`` of :class:`PairedWork` of marked pieces."""
     # Sorted, they are grouped in half of the time: nearly every piece has an operator of its own.
     sums = (
-        marked.sort("op")
+        pieces.sort("op")
         .group_by("op")
         .agg(
             device_ns=pl.col("dur_ns").sum(),
@@ -178,17 +190,9 @@ def pair_pieces(pieces: pl.DataFrame, kinds: pl.Series, marks: pl.DataFrame) -> 
             needs_fewer=pl.col("needs_fewer").any(),
         )
     )
-    math = _first_longest(marked.select("op", "dur_ns", "math").filter(pl.col("math") > 0), "op")
-    ops = of_every(sums, "op", kinds.len()).hstack(of_every(math.drop("dur_ns"), "op", kinds.len()))
-    ops = ops.with_columns(pl.col("needs_fewer").fill_null(value=False)).fill_null(0)
-    of_op = ops.select("device_ns", "kernels", "cores", "math", kinds.alias("kind"))[pieces["op"]]
-    pairs = classes_of(of_op.select("kind", pieces["of_class"].alias("class"), "cores", "math"))
-    share = pl.when(of_op["device_ns"] > 0).then(pieces["dur_ns"] / of_op["device_ns"])
-    pieces = pieces.select(
-        "at", "op", "dur_ns", "is_timed", "busy_ns",
-        pairs.of.alias("pair"), share=share.otherwise(1 / of_op["kernels"]),
-    )  # fmt: skip
-    return PairedWork(pairs.keys, ops, pieces)
+    math = _first_longest(pieces.select("op", "dur_ns", "math").filter(pl.col("math") > 0), "op")
+    ops = of_every(sums, "op", count).hstack(of_every(math.drop("dur_ns"), "op", count))
+    return ops.with_columns(pl.col("needs_fewer").fill_null(value=False)).fill_null(0)
 
 
 def _first_longest(pieces: pl.DataFrame, by: str) -> pl.DataFrame:

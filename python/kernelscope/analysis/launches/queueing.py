@@ -25,7 +25,8 @@ def queue_length(trace: Trace) -> pl.DataFrame:
     changes = _changes(trace)
     works = trace.gpu_ops.select(*_STREAM, "row", "launch_row")[changes["at"]]
     rows = pl.when(changes["change"] > 0).then("launch_row").otherwise("row")
-    return works.select(*_STREAM, changes["at_ns"], changes["queue_length"], row=rows)
+    length = changes["queue_length"].cast(pl.Int64)
+    return works.select(*_STREAM, changes["at_ns"], length, row=rows)
 
 
 def _changes(trace: Trace) -> pl.DataFrame:
@@ -37,7 +38,7 @@ def _changes(trace: Trace) -> pl.DataFrame:
     # One order after the other takes half of the time of both at once.
     changes = _unordered(trace).sort("at_ns", maintain_order=True).sort("group", maintain_order=True)
     # What enters a queue leaves it, so that every stream begins at 0.
-    return changes.with_columns(queue_length=pl.col("change").cast(pl.Int64).cum_sum())
+    return changes.with_columns(queue_length=pl.col("change").cast(pl.Int32).cum_sum())
 
 
 def _unordered(trace: Trace) -> pl.DataFrame:
