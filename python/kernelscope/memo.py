@@ -1,6 +1,5 @@
 """The one memo: answers about a trace that several questions need are worked out once."""
 
-import inspect
 from collections.abc import Callable, Hashable
 from functools import wraps
 from threading import RLock
@@ -45,17 +44,17 @@ def per_trace(
 ) -> Callable[Concatenate[_Trace, _Options], _Answer]:
     """Has ``question(trace, ...)`` answered once for a trace and its options, which must be hashable.
 
+    Options with a default are keyword-only.
+
     The answers are kept as long as the trace, so this is for what several questions ask.
     """
 
-    signature = inspect.signature(question)
+    # An option that is left out is asked for as its default.
+    defaults: dict[str, Hashable] = getattr(question, "__kwdefaults__", None) or {}
 
     @wraps(question)
     def answered(trace: _Trace, /, *args: _Options.args, **options: _Options.kwargs) -> _Answer:
-        asked = signature.bind(trace, *args, **options)
-        # An option that is left out is asked for as its default.
-        asked.apply_defaults()
-        _, *values = asked.arguments.values()
-        return trace.memo.find((question, *values), lambda: question(trace, *args, **options))
+        key = (question, args, tuple(sorted({**defaults, **options}.items())))
+        return trace.memo.find(key, lambda: question(trace, *args, **options))
 
     return answered

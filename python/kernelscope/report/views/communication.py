@@ -1,8 +1,7 @@
 """Communication: what was sent, how fast, and how much of it computing hid."""
 
+from kernelscope import analysis
 from kernelscope.analysis.gpu.time import overlaps
-from kernelscope.analysis.ranks.cluster import cluster_of
-from kernelscope.analysis.ranks.collectives import communication
 from kernelscope.report.parts import Note, Page, Part
 from kernelscope.report.parts.tables import Table
 from kernelscope.report.views import missing
@@ -31,7 +30,7 @@ def page(trace: Trace) -> list[Part]:
     if overlap.height:
         what = "Exposed is the time in which communication runs and nothing computes on that GPU."
         parts.append(Table("overlap", "Overlap with computing", what, overlap))
-    table = communication(cluster_of(trace))
+    table = analysis.communication(analysis.cluster_of(trace))
     if table.height:
         what = (
             "By kind and size of the message. With one rank, waiting for others counts as transfer:"

@@ -6,11 +6,6 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
-from kernelscope.analysis.gpu.copy_bandwidth import memory_bandwidth_summary
-from kernelscope.analysis.gpu.time import temporal_breakdown
-from kernelscope.analysis.launches.idle import idle_summary
-from kernelscope.analysis.launches.launches import launch_summary
-from kernelscope.analysis.launches.queueing import queue_summary
 from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns
 from kernelscope.report.parts import Figure, Page, Part
 from kernelscope.report.parts.charts import time_unit
@@ -80,7 +75,7 @@ def page(trace: Trace) -> list[Part]:
     """The GPUs."""
     if trace.gpu_ops.is_empty():
         return [*missing.notes(trace, "kernels")]
-    times = temporal_breakdown(trace)
+    times = analysis.temporal_breakdown(trace)
     parts: list[Part] = [_figure(times)]
     what = "From a GPU's first work to the end of its last. Communication counts where nothing computes."
     parts.append(Table("gpu-time", "Time of each GPU", what, times))
@@ -88,18 +83,18 @@ def page(trace: Trace) -> list[Part]:
         "Gaps in which a GPU idled. host_wait: its next work had not been launched; kernel_wait: it waited in"
         " the queue for a moment; other: it waited for an event, a copy or another stream."
     )
-    idle = idle_summary(trace)
+    idle = analysis.idle_summary(trace)
     if idle.height:
         parts.append(Table("idle", "Idle time by cause", what, _as_percent(idle)))
-    launches = launch_summary(trace)
+    launches = analysis.launch_summary(trace)
     if launches.height:
         what = "Calls that started GPU work, and how long the work waited after them."
         parts.append(Table("launch-calls", "Launches", what, launches, _LAUNCHES))
-    queues = queue_summary(trace)
+    queues = analysis.queue_summary(trace)
     if queues.height:
         what = "Calls that wait in the queue of each stream: an empty queue means that the host is too slow."
         parts.append(Table("queues", "Queues", what, queues))
-    copies = memory_bandwidth_summary(trace)
+    copies = analysis.memory_bandwidth_summary(trace)
     if copies.height:
         what = "What copies and memsets of each kind moved, and how fast."
         parts.append(Table("copies", "Copies", what, copies))

@@ -7,7 +7,6 @@ from rich.console import RenderableType
 
 from kernelscope import analysis
 from kernelscope.analysis.grouping import sizes_as_text
-from kernelscope.analysis.kernels.table import kernels_by_launch
 from kernelscope.report.cells import Field, Shape, count, heading, note, ns, share, top_table
 from kernelscope.report.parts import Figure, Group, Page, Part
 from kernelscope.report.parts.charts import donut, donut_height, donut_layout, slice_trace
@@ -101,7 +100,7 @@ def page(trace: Trace) -> list[Part]:
     named = with_share(kernels, "total_ns").join(roofs, left_on="name", right_on="kernel", how="left")
     opens = (("Launches", "launches", "name", "name"),)
     what = "Summed over the launches of one name."
-    by_launch = with_share(sizes_as_text(kernels_by_launch(trace)), "total_ns")
+    by_launch = with_share(sizes_as_text(analysis.kernels_by_launch(trace)), "total_ns")
     choices: list[tuple[str, Part]] = [
         ("name", Table("kernels", "Kernels", what, named, ("name", *_FIGURES), opens)),
         (

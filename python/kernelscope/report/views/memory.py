@@ -7,9 +7,6 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
-from kernelscope.analysis.memory.curve import memory_summary, memory_timeline
-from kernelscope.analysis.memory.lifetimes import memory_allocations, memory_peak
-from kernelscope.analysis.memory.operators import memory_table
 from kernelscope.report.cells import Field, Shape, count, heading, lacking, named_table
 from kernelscope.report.parts import Figure, Note, Page, Part
 from kernelscope.report.parts.charts import byte_unit, time_unit
@@ -93,15 +90,15 @@ def page(trace: Trace) -> list[Part]:
     if notes:
         return [*notes]
     origin = origin_ns(trace)
-    summary = memory_summary(trace).with_columns(pl.col("peak_ns") - origin)
-    curve = memory_timeline(trace, max_points=_MOST_POINTS)
+    summary = analysis.memory_summary(trace).with_columns(pl.col("peak_ns") - origin)
+    curve = analysis.memory_timeline(trace, max_points=_MOST_POINTS)
     parts: list[Part] = [_curve(curve.filter(device=d), d, origin) for d in summary["device"].to_list()]
     what = (
         "The peak, what was reserved but not allocated, and what was allocated in the recording and not freed"
         " in it. A summed curve counts from 0, since the recorder did not say how much was allocated before."
     )
     parts.append(Table("memory-devices", "Memory of each device", what, summary, _SUMMARY))
-    peak = memory_peak(trace)
+    peak = analysis.memory_peak(trace)
     if peak.height:
         what = "Who held the memory when most of it was allocated; older was allocated before the recording."
         held = peak.with_columns(
@@ -111,7 +108,7 @@ def page(trace: Trace) -> list[Part]:
         columns = ("op", "device", "bytes", "share_pct", "allocations")
         parts.append(Table("memory-peak", "Who held the peak", what, held, columns))
     window, stretch = window_of(trace)
-    operators = memory_table(window)
+    operators = analysis.memory_table(window)
     if stretch:
         parts.append(Note(f"The trace is large: operators and allocations below are those of {stretch}."))
     if operators.height:
@@ -127,7 +124,7 @@ def _leading(frame: pl.DataFrame) -> list[str]:
 
 def _allocations(trace: Trace, origin: int) -> list[Part]:
     """The largest allocations with their lifetimes."""
-    found = memory_allocations(trace)
+    found = analysis.memory_allocations(trace)
     if found.is_empty():
         return []
     order = found.sort(["bytes", "lifetime_ns"], descending=True, nulls_last=True)

@@ -4,7 +4,6 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
-from kernelscope.analysis.modules.tree import module_table
 from kernelscope.report.cells import Field, Shape, count, heading, lacking, named_table, note, ns
 from kernelscope.report.parts import Figure, Page, Part
 from kernelscope.report.parts.cells import label
@@ -66,7 +65,7 @@ def page(trace: Trace) -> list[Part]:
     notes = missing.notes(trace, "modules")
     if notes:
         return [*notes]
-    table = module_table(trace, costs=True)
+    table = analysis.module_table(trace, costs=True)
     indented = pl.lit("\u2003").repeat_by(pl.col("depth").clip(upper_bound=40)).list.join("") + pl.col(
         "module"
     )

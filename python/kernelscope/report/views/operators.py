@@ -6,7 +6,7 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
-from kernelscope.analysis.ops.table import op_kernels, op_tables
+from kernelscope.analysis.ops.table import op_tables
 from kernelscope.report.cells import Field, Shape, count, heading, note, ns, share, top_table
 from kernelscope.report.parts import Group, Page, Part
 from kernelscope.report.parts.charts import donut
@@ -139,7 +139,7 @@ def _shared(table: pl.DataFrame) -> pl.DataFrame:
 
 def _kernels(trace: Trace, names: pl.Series) -> Table:
     window, stretch = window_of(trace)
-    table = op_kernels(window)
+    table = analysis.op_kernels(window)
     known = table.filter(pl.col("op").is_in(names.to_list()))
     columns = ("op", "name", "kind", "calls", "total_ns", "self_ns", "min_ns", "max_ns", "share")
     what = "GPU work by the operator around its launch, and by those around that."

@@ -1,11 +1,14 @@
 """What the GPU achieved and could have, and for how much of its time that is known."""
 
+from typing import TYPE_CHECKING
+
 from kernelscope.report.parts import Note, Page, Part
 from kernelscope.report.parts.tables import Table
-from kernelscope.report.roofline import RooflineAnswers, answer
-from kernelscope.report.roofline_plot import notes, roofline_figures
 from kernelscope.report.views import missing
 from kernelscope.trace import Trace
+
+if TYPE_CHECKING:
+    from kernelscope.report.roofline import RooflineAnswers
 
 ORDER = 82
 TABLES = missing.TABLES
@@ -27,11 +30,16 @@ _COLUMNS = (
 
 def page(trace: Trace) -> list[Part]:
     """The roofline of the operators."""
+    # The text has no such view, and shall not wait for the cost models.
+    from kernelscope.report.roofline import answer
+
     return roofline_parts(trace, answer(trace, ("name",)))
 
 
-def roofline_parts(trace: Trace, answers: RooflineAnswers) -> list[Part]:
+def roofline_parts(trace: Trace, answers: "RooflineAnswers") -> list[Part]:
     """The roofline of the rows of ``answers``."""
+    from kernelscope.report.roofline_plot import notes, roofline_figures
+
     if answers.table.is_empty():
         text = "No GPU work has an operator, so there is nothing to hold against the roofs."
         lacks = missing.notes(trace, "roofline", "kernels", "operators", "links")
@@ -45,7 +53,7 @@ def roofline_parts(trace: Trace, answers: RooflineAnswers) -> list[Part]:
     return [*parts, *missing.notes(trace, "roofline", "gpu_limits")]
 
 
-def _known(answers: RooflineAnswers) -> list[Part]:
+def _known(answers: "RooflineAnswers") -> list[Part]:
     """The utilisation of each step, and for how much of the time costs are known."""
     parts: list[Part] = []
     if answers.efficiency.height:
