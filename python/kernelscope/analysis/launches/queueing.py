@@ -72,7 +72,7 @@ def queue_summary(trace: Trace) -> pl.DataFrame:
             pl.when(span > 0).then((length * lasts).sum() / span).alias("mean"),
             length.quantile(0.5, "linear").alias("p50"),
             length.quantile(0.9, "linear").alias("p90"),
-            length.max().alias("max"),
+            length.max().cast(pl.Int64).alias("max"),
             pl.when(span > 0).then(lasts.filter(length == 0).sum() / span).alias("empty_share"),
         )
         .sort("group")
