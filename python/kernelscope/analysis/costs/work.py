@@ -48,11 +48,9 @@ class PairedWork(NamedTuple):
         """
         limits = limits.with_columns(pl.col(pl.Float64).fill_nan(None))
         sums = self._sums(limits["least_ns"])
-        longest = _first_longest(self.pieces.select("pair", "dur_ns", "at"), "pair")
-        longest = longest.select("pair", longest_ns="dur_ns", longest_at="at")
         flagged = _first_longest(self._flagged(limits), "pair")
         flagged = flagged.select("pair", "reason", flagged_ns="dur_ns", flagged_at="at")
-        return sums.join(longest, on="pair").join(flagged, on="pair", how="left").sort("pair").drop("pair")
+        return sums.join(flagged, on="pair", how="left").sort("pair").drop("pair")
 
     def _sums(self, least_ns: pl.Series) -> pl.DataFrame:
         """The sums of each pair's pieces, by the least time that an operator of it needs."""
@@ -60,8 +58,9 @@ class PairedWork(NamedTuple):
         tensor_core_ns = self.ops["tensor_core_ns"].gather(self.pieces["op"]) * self.pieces["share"]
         saveable_ns = (self.pieces["busy_ns"] - least * self.pieces["share"]).clip(0).fill_null(0.0)
         pieces = self.pieces.select(
-            "pair", "dur_ns", "is_timed", "share", saveable_ns=saveable_ns, tensor_core_ns=tensor_core_ns
-        )
+            "at", "pair", "dur_ns", "is_timed", "share",
+            saveable_ns=saveable_ns, tensor_core_ns=tensor_core_ns,
+        )  # fmt: skip
         return pieces.group_by("pair").agg(
             pieces=pl.len().cast(pl.Int64),
             is_timed=pl.col("is_timed").any(),
@@ -69,6 +68,8 @@ class PairedWork(NamedTuple):
             shares=pl.col("share").sum(),
             tensor_core_ns=pl.col("tensor_core_ns").sum(),
             saveable_ns=pl.col("saveable_ns").sum(),
+            longest_ns=pl.col("dur_ns").max(),
+            longest_at=pl.col("at").get(pl.col("dur_ns").arg_max()),
         )
 
     def _flagged(self, limits: pl.DataFrame) -> pl.DataFrame:
