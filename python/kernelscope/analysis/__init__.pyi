@@ -25,11 +25,11 @@ from kernelscope.analysis.launches.launches import op_launch_delay as op_launch_
 from kernelscope.analysis.launches.queueing import queue_blocked as queue_blocked
 from kernelscope.analysis.launches.queueing import queue_length as queue_length
 from kernelscope.analysis.launches.queueing import queue_summary as queue_summary
+from kernelscope.analysis.memory.allocations import memory_allocations as memory_allocations
+from kernelscope.analysis.memory.allocations import memory_peak as memory_peak
+from kernelscope.analysis.memory.allocations import memory_table as memory_table
 from kernelscope.analysis.memory.curve import memory_summary as memory_summary
 from kernelscope.analysis.memory.curve import memory_timeline as memory_timeline
-from kernelscope.analysis.memory.lifetimes import memory_allocations as memory_allocations
-from kernelscope.analysis.memory.lifetimes import memory_peak as memory_peak
-from kernelscope.analysis.memory.operators import memory_table as memory_table
 from kernelscope.analysis.missing_views import missing_views as missing_views
 from kernelscope.analysis.modules.tree import module_table as module_table
 from kernelscope.analysis.ops.flame import folded_stacks as folded_stacks
