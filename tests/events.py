@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import kernelscope as ks
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 V100 = {
     "id": 0,

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 
+import kernelscope as ks
 from profiler_database import ProfilerDatabase
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    import kernelscope as ks
-
-    Place = tuple[int, str | None, int | None]
+Place = tuple[int, str | None, int | None]
 
 MACHINE = 1 << 48
 SCHEMA = {

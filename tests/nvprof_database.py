@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from profiler_database import ProfilerDatabase
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 _KEY = "_id_ INTEGER PRIMARY KEY AUTOINCREMENT"
 _WORK = "start INT, end INT, deviceId INT, contextId INT, streamId INT, correlationId INT"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from pathlib import Path
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
 
 
 class ProfilerDatabase:

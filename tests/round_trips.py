@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
+import kernelscope as ks
 from kernelscope.report.added_events import CATEGORY
-
-if TYPE_CHECKING:
-    import kernelscope as ks
 
 _ROWS = ("row", "parent_row", "launch_row", "op_row", "range_row", "forward_row", "module_row")
 # What a file says of its own bytes, and not of its events.

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,12 +16,7 @@ from kernelscope.compat.nsys import REPORTS, Field, Figure, nsys_report
 from kernelscope.report import nsys_stats
 from nsys_database import Database, global_pid
 
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Cli = Callable[..., subprocess.CompletedProcess[str]]
+Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 UNIFIED = {
     "CUPTI_ACTIVITY_KIND_MEMCPY": "start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER,"
@@ -229,13 +227,8 @@ def test_every_report_of_a_small_database_has_its_columns(small: Path) -> None:
     ("value", "shown"),
     # SQLite rounds the exact value: 0.15 is a little less than that, 2.25 is exact, 1.35 is more.
     [
-        (0.25, "0.3"),
-        (2.25, "2.3"),
-        (0.15, "0.1"),
-        (1.35, "1.4"),
-        (0.05, "0.1"),
-        (9.95, "9.9"),
-        (10.0, "10.0"),
+        *[(0.25, "0.3"), (2.25, "2.3"), (0.15, "0.1"), (1.35, "1.4")],
+        *[(0.05, "0.1"), (9.95, "9.9"), (10.0, "10.0")],
     ],
 )
 def test_halves_are_judged_on_the_exact_value(value: float, shown: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -14,9 +15,6 @@ from kernelscope import analysis
 from kernelscope.analysis.memory.curve import memory_timeline
 from kernelscope.analysis.memory.records import AllocatorRecords
 from kernelscope.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Memory(Events):

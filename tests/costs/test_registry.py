@@ -133,6 +133,7 @@ def test_a_users_file_that_fails(tmp_path: Path, text: str) -> None:
     [
         *[("raise RuntimeError('no')", "unknown_op"), ("return 1 / 0", "unknown_op")],
         *[("return undefined", "unknown_op"), ("return None", "unknown_op"), ("return 7", "unknown_op")],
+        *[("raise KeyError('x')", "missing_shape"), ("call.nothing()", "unknown_op")],
         *[("call.tensor(5)", "missing_shape"), ("return call.args[7]", "missing_shape")],
         ("return Cost(-1, 0, 0, None)", "missing_shape"),
         ("return Cost(2**70, 0, 0, None)", "missing_shape"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 from collections.abc import Callable
@@ -229,41 +230,14 @@ def test_arguments_that_nobody_knows_and_hostile_names_are_kept(tmp_path: Path) 
         "stream": "not a number",
         "x": 1e300,
     }
-    event = {
-        "ph": "X",
-        "cat": "cpu_op",
-        "name": HOSTILE,
-        "pid": 'Sp"ans',
-        "tid": 7,
-        "ts": 0.001,
-        "dur": 1e6,
-        "args": args,
-    }
-    counter = {
-        "ph": "C",
-        "name": "c",
-        "pid": 1,
-        "tid": 1,
-        "ts": 2,
-        "args": {"": 1, "b": 0.1, "bad": "high", "n": None},
-    }
-    span = {
-        "ph": "b",
-        "cat": "mine",
-        "name": "async",
-        "pid": 1,
-        "tid": 1,
-        "ts": 3,
-        "id": "0xff",
-        "extra": [1],
-    }
-    unnamed = {"ph": "i", "ts": 5, "pid": 1, "tid": 1, "s": "g"}
+    event = {"ph": "X", "cat": "cpu_op", "name": HOSTILE, "pid": 'Sp"ans', "tid": 7, "ts": 0.001, "dur": 1e6}
+    thread = {"pid": 1, "tid": 1}
+    counter = {**thread, "ph": "C", "name": "c", "ts": 2, "args": {"": 1, "b": 0.1, "bad": "high", "n": None}}
+    span = {**thread, "ph": "b", "cat": "mine", "name": "async", "ts": 3, "id": "0xff", "extra": [1]}
+    unnamed = {**thread, "ph": "i", "ts": 5, "s": "g"}
+    events = [event | {"args": args}, counter, span, unnamed]
     source = tmp_path / "odd.json"
-    source.write_text(
-        json.dumps(
-            {"schemaVersion": 1, "mine": {"k": HOSTILE}, "traceEvents": [event, counter, span, unnamed]}
-        )
-    )
+    source.write_text(json.dumps({"schemaVersion": 1, "mine": {"k": HOSTILE}, "traceEvents": events}))
     trace = ks.read(source)
     events = written(trace, tmp_path / "perfetto.json")
     assert differences(trace, ks.read(tmp_path / "perfetto.json")) == []
@@ -317,8 +291,6 @@ def test_arrows_are_added_only_where_there_are_none(demo: Path, tmp_path: Path) 
     assert set(linked["correlation"]) <= set(recorded)
     assert len(arrows) == 2 * several.height > 0
     # Without the recorded ones, every launch gets an arrow to its work, from and to where these begin.
-    import dataclasses
-
     bare = dataclasses.replace(trace, flows=trace.flows.clear())
     events = written(bare, tmp_path / "b.json")
     added = [e for e in events if e.get("cat") == CATEGORY and e["name"] == "launch"]
