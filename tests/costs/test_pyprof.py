@@ -200,8 +200,6 @@ def test_goldens(shared: Path) -> None:
 # float and int; the figures of vLLM's attention come from the step's annotation, which is no input.
 LEFT_OUT = ("triton_", "vllm::unified_attention")
 
-TRACES = ("owlv2-h100", "qwen1.5-0.5b-h100", "resnet-act-checkpoint-mi300", "eager-b200-rank0of8")
-
 
 def _rows(folder: Path) -> list[dict[str, str]]:
     plain, packed = folder / "unified_perf_summary.csv", folder / "unified_perf_summary.csv.gz"
@@ -214,7 +212,9 @@ def _json(cell: str) -> str | None:
     return json.dumps(ast.literal_eval(cell)) if cell else None
 
 
-@pytest.mark.parametrize("trace", TRACES)
+@pytest.mark.parametrize(
+    "trace", ["owlv2-h100", "qwen1.5-0.5b-h100", "resnet-act-checkpoint-mi300", "eager-b200-rank0of8"]
+)
 def test_figures_of_tracelens(shared: Path, trace: str) -> None:
     found = _rows(shared / "oracles/tracelens" / trace)
     rows = [row for row in found if not row["name"].startswith(LEFT_OUT)]
