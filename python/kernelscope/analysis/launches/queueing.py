@@ -43,15 +43,16 @@ def _changes(trace: Trace) -> pl.DataFrame:
 
 def _unordered(trace: Trace) -> pl.DataFrame:
     """When calls enter the queue of each stream, and then when they leave it."""
-    work = GpuWork(trace)
-    streams = pl.lit(0, pl.UInt32) if work.streams is None else work.streams
-    works = trace.gpu_ops.select(at_ns="start_ns", group=streams, launch=work.calls).with_row_index("at")
-    works = works.drop_nulls("launch").sort("at_ns", maintain_order=True)
-    # As one number they take a third of the memory that two take.
-    call_on_stream = pl.col("group").cast(pl.UInt64) * trace.launches.height + pl.col("launch")
-    works = works.filter(call_on_stream.is_first_distinct())
-    launched = trace.launches["start_ns"].gather(works["launch"])
-    left = works.select("at", "group", "at_ns", change=pl.lit(-1, pl.Int8))
+    work, starts = GpuWork(trace), trace.gpu_ops["start_ns"]
+    at = trace.gpu_ops.select(at=pl.arg_sort_by("start_ns", maintain_order=True)).to_series()
+    # Stream and call as one number take a third of the memory that two take.
+    key = work.calls.gather(at)
+    if work.streams is not None:
+        key += work.streams.gather(at).cast(pl.UInt64) * trace.launches.height
+    at = at.filter(key.is_not_null() & key.is_first_distinct())
+    group = pl.repeat(0, at.len(), dtype=pl.UInt32) if work.streams is None else work.streams.gather(at)
+    left = pl.select(at, group=group, at_ns=starts.gather(at), change=pl.lit(-1, pl.Int8))
+    launched = trace.launches["start_ns"].gather(work.calls.gather(at))
     return pl.concat([left.with_columns(at_ns=launched, change=pl.lit(1, pl.Int8)), left])
 
 

@@ -75,6 +75,8 @@ def page(trace: Trace) -> list[Part]:
     """The GPUs."""
     if trace.gpu_ops.is_empty():
         return [*missing.notes(trace, "kernels")]
+    # First, as they take the most memory, and what the others took is not yet all given back.
+    queues = analysis.queue_summary(trace)
     times = analysis.temporal_breakdown(trace)
     parts: list[Part] = [_figure(times)]
     what = "From a GPU's first work to the end of its last. Communication counts where nothing computes."
@@ -90,7 +92,6 @@ def page(trace: Trace) -> list[Part]:
     if launches.height:
         what = "Calls that started GPU work, and how long the work waited after them."
         parts.append(Table("launch-calls", "Launches", what, launches, _LAUNCHES))
-    queues = analysis.queue_summary(trace)
     if queues.height:
         what = "Calls that wait in the queue of each stream: an empty queue means that the host is too slow."
         parts.append(Table("queues", "Queues", what, queues))
