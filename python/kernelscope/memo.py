@@ -44,12 +44,10 @@ def per_trace(
 ) -> Callable[Concatenate[_Trace, _Options], _Answer]:
     """Has ``question(trace, ...)`` answered once for a trace and its options, which must be hashable.
 
-    Options with a default are keyword-only.
+    An option that is left out is its default, so options with one are keyword-only.
 
     The answers are kept as long as the trace, so this is for what several questions ask.
     """
-
-    # An option that is left out is asked for as its default.
     defaults: dict[str, Hashable] = getattr(question, "__kwdefaults__", None) or {}
 
     @wraps(question)

@@ -9,12 +9,9 @@ from kernelscope.costs import ConventionName
 from kernelscope.trace import Trace
 
 _OF_WORK = {
-    "device_ns": pl.Int64,
-    "kernels": pl.Int64,
-    "tensor_cores": pl.Boolean,
-    "tensor_core_ns": pl.Int64,
+    "device_ns": pl.Int64, "kernels": pl.Int64, "tensor_cores": pl.Boolean, "tensor_core_ns": pl.Int64,
     "math": pl.String,
-}
+}  # fmt: skip
 
 
 def costs(trace: Trace, *, convention: ConventionName = "kernelscope") -> pl.DataFrame:
