@@ -1,9 +1,10 @@
 //! The formats of traces, each in a folder of its own.
 //!
 //! A format is a module with a constant `FORMAT` that implements [`Format`], and its name in the list below.
-//! Formats never import one another; those of databases share what stands in `sqlite`.
+//! Formats never import one another. All share `interner`, and those of databases what stands in `sqlite`.
 
 pub(crate) mod format;
+pub(crate) mod interner;
 pub(crate) mod sqlite;
 
 use std::path::Path;

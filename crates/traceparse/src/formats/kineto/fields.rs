@@ -3,10 +3,10 @@
 use std::sync::PoisonError;
 
 use super::args::Arg;
-use super::interner::Form;
 use super::number;
 use super::rows::Add;
 use super::scan::{Kind, Raw};
+use super::text::Form;
 use super::text::Repairs;
 use crate::schema::Symbol;
 use crate::stats::Code;

@@ -14,7 +14,6 @@ mod fields;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod header;
-mod interner;
 mod members;
 mod number;
 mod outline;

@@ -5,11 +5,11 @@ use std::sync::Mutex;
 
 use super::args::{Arg, KeyMap};
 use super::event::{Class, RawEvent};
-use super::interner::Interner;
 use super::number;
 use super::scan::{Kind, Raw};
-use super::text::decode_string;
+use super::text::{Form, decode_string};
 use crate::error::{Error, ErrorKind, Result};
+use crate::formats::interner::Interner;
 use crate::schema::*;
 use crate::stats::{Code, Stats};
 use crate::time::Fraction;
@@ -68,7 +68,7 @@ pub(crate) struct Shared {
 /// Turns events into rows; one per thread.
 pub(crate) struct RowBuilder<'s> {
     pub(crate) keys: KeyMap,
-    pub(super) interner: Interner<'s>,
+    pub(super) interner: Interner<'s, Form>,
     pub(super) shared_tracks: &'s Mutex<TrackTable>,
     pub(super) tracks: HashMap<TrackKey, u32>,
     /// Bytes of the last pid and tid, and their track; `u32::MAX` for none.
@@ -93,7 +93,7 @@ pub(super) struct FixedSymbols {
 
 impl<'s> RowBuilder<'s> {
     pub(crate) fn new(shared: &'s Shared, fraction: Fraction) -> Self {
-        let mut interner = Interner::new(&shared.symbols);
+        let interner = Interner::new(&shared.symbols);
         let texts = ["kernel", "memcpy", "memset", "op", "gpu_op", "[memory]", "[OutOfMemory]", "X"];
         let [kernel, memcpy, memset, op, gpu_op, memory, out_of_memory, slice] =
             texts.map(|text| interner.intern_clean(text));
@@ -216,7 +216,7 @@ impl<'a> Add<'_, '_, '_, 'a> {
         }
         let interner = &self.builder.interner;
         let class =
-            *self.builder.classes.entry(symbol).or_insert_with(|| interner.with_text(symbol, Class::of));
+            *self.builder.classes.entry(symbol).or_insert_with(|| Class::of(interner.symbols().text(symbol)));
         self.builder.last_category = Some((symbol, class));
         (Some(symbol), class)
     }

@@ -1,11 +1,35 @@
 //! Turns string and JSON tokens into clean text, and says what had to be repaired.
 
+use std::borrow::Cow;
+
 use serde_json::value::RawValue;
 
+use crate::formats::interner;
 use crate::stats::Code;
 
 /// Deepest nesting of an argument that is kept; deeper ones would break readers of the text.
 const MAX_DEPTH: usize = 256;
+
+/// What a token means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The inside of a string.
+    Text,
+    /// A JSON value, kept as text in one spelling.
+    Json,
+}
+
+impl interner::Form for Form {
+    type Repairs = Repairs;
+
+    fn decode(self, raw: &[u8]) -> (Cow<'_, str>, Repairs) {
+        let (text, repairs) = match self {
+            Self::Text => decode_string(raw),
+            Self::Json => canonical_json(raw),
+        };
+        (text.into(), repairs)
+    }
+}
 
 /// A set of repairs made to one text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

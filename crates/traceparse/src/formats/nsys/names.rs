@@ -61,7 +61,7 @@ impl Names {
         texts: &Texts<'_>,
     ) -> Symbol {
         // The control character keeps it apart from every name in use.
-        let new = || texts.intern(&format!("\u{1}{named:?}"));
+        let new = || texts.intern_clean(&format!("\u{1}{named:?}"));
         *met.entry(named).or_insert_with(|| *self.lock().stand_ins.entry(named).or_insert_with(new))
     }
 

@@ -205,7 +205,7 @@ pub(super) fn payload_sql(catalog: &Catalog) -> Option<String> {
 fn payload(builder: &mut Builder<'_, '_>, cells: &Cells<'_, '_>, tables: &mut Tables) {
     for (key, value) in payload_values(builder, cells.rowid) {
         let key = builder.label(key);
-        let value = builder.texts.intern(&value.to_string());
+        let value = builder.texts.intern_clean(&value.to_string());
         tables.extra_args.push(ExtraArgRow { row: cells.number, key, value });
     }
 }

@@ -92,7 +92,7 @@ impl<'c, 's, R: Recorder> Builder<'c, 's, R> {
     #[inline]
     pub(crate) fn coded(&mut self, group: &'static str, code: i64, text: impl Fn(i64) -> String) -> Symbol {
         let Self { labels, texts, .. } = self;
-        *labels.entry((group, code)).or_insert_with(|| texts.intern(&text(code)))
+        *labels.entry((group, code)).or_insert_with(|| texts.intern_clean(&text(code)))
     }
 
     /// The kind of a synchronisation.
@@ -127,7 +127,7 @@ impl<'c, 's, R: Recorder> Builder<'c, 's, R> {
         key: &'static str,
         value: i64,
     ) {
-        let (key, value) = (self.label(key), self.texts.intern(&value.to_string()));
+        let (key, value) = (self.label(key), self.texts.intern_clean(&value.to_string()));
         tables.extra_args.push(ExtraArgRow { row: cells.number, key, value });
     }
 }

@@ -1,78 +1,44 @@
 //! Texts of the database as symbols.
 
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use std::borrow::Cow;
+
+use hashbrown::HashMap;
 use rusqlite::{Connection, Statement};
-use std::hash::BuildHasher;
-use std::sync::{Mutex, PoisonError};
 
 use super::catalog::Catalog;
 use super::cells::Cells;
-use crate::schema::{Symbol, SymbolTable};
+use crate::formats::interner::{Form, Interner};
+use crate::schema::Symbol;
 use crate::stats::Code;
 
-/// Text kept by one thread; beyond it the view is emptied and filled anew.
-const MAX_CACHED_BYTES: usize = 16 << 20;
+/// A thread's own view of the shared symbols.
+pub(crate) type Texts<'s> = Interner<'s, Stored>;
 
-/// A thread's own view of the shared symbols, by bytes as they stand in the database.
-pub(crate) struct Texts<'s> {
-    shared: &'s Mutex<SymbolTable>,
-    hasher: DefaultHashBuilder,
-    entries: HashTable<Entry>,
-    bytes: Vec<u8>,
-}
+/// A text as it stands in a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stored;
 
-struct Entry {
-    start: usize,
-    len: usize,
-    symbol: Symbol,
-    is_utf8: bool,
-}
+impl Form for Stored {
+    /// Whether it is valid UTF-8.
+    type Repairs = bool;
 
-impl<'s> Texts<'s> {
-    pub(crate) fn new(shared: &'s Mutex<SymbolTable>) -> Self {
-        let hasher = DefaultHashBuilder::default();
-        Self { shared, hasher, entries: HashTable::new(), bytes: Vec::new() }
+    fn decode(self, raw: &[u8]) -> (Cow<'_, str>, bool) {
+        let text = String::from_utf8_lossy(raw);
+        let is_utf8 = matches!(text, Cow::Borrowed(_));
+        (text, is_utf8)
     }
+}
 
+impl Texts<'_> {
     /// The symbol of a text, and whether it is valid UTF-8.
     #[inline]
     pub(crate) fn intern_bytes(&mut self, raw: &[u8]) -> (Symbol, bool) {
-        let hash = self.hasher.hash_one(raw);
-        let bytes = &self.bytes;
-        let is_known = |e: &Entry| e.len == raw.len() && bytes.get(e.start..e.start + e.len) == Some(raw);
-        match self.entries.find(hash, is_known) {
-            Some(entry) => (entry.symbol, entry.is_utf8),
-            None => self.intern_new(raw, hash),
-        }
-    }
-
-    #[cold]
-    fn intern_new(&mut self, raw: &[u8], hash: u64) -> (Symbol, bool) {
-        let text = String::from_utf8_lossy(raw);
-        let is_utf8 = matches!(text, std::borrow::Cow::Borrowed(_));
-        let symbol = self.intern(&text);
-        if self.bytes.len() + raw.len() > MAX_CACHED_BYTES {
-            self.entries.clear();
-            self.bytes.clear();
-        }
-        if raw.len() <= MAX_CACHED_BYTES {
-            let start = self.bytes.len();
-            self.bytes.extend_from_slice(raw);
-            let Self { entries, bytes, hasher, .. } = self;
-            let rehash = |e: &Entry| hasher.hash_one(&bytes[e.start..e.start + e.len]);
-            entries.insert_unique(hash, Entry { start, len: raw.len(), symbol, is_utf8 }, rehash);
-        }
-        (symbol, is_utf8)
-    }
-
-    /// The symbol of a text of the reader's own.
-    pub(crate) fn intern(&self, text: &str) -> Symbol {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).intern(text)
+        self.intern(raw, Stored)
     }
 
     /// The text of a symbol.
     pub(crate) fn text(&self, symbol: Symbol) -> String {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).text(symbol).to_owned()
+        self.symbols().text(symbol).to_owned()
     }
 
     /// The symbol that `derive` makes of a text, if it makes any.
@@ -81,7 +47,7 @@ impl<'s> Texts<'s> {
         from: Symbol,
         derive: impl Fn(&str) -> Option<(String, T)>,
     ) -> Option<(Symbol, T)> {
-        let mut symbols = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut symbols = self.symbols();
         let (text, beside) = derive(symbols.text(from))?;
         Some((symbols.intern(&text), beside))
     }
