@@ -17,8 +17,8 @@ class Column:
     """A column: its name, its Polars type, whether it may be null, and what it means.
 
     ``role`` tells what its numbers stand for: ``row`` (the event itself), ``link`` (the ``row`` of another
-    event), ``track``, ``count``, ``time``, ``duration``, ``id`` (the recorder's own number, for which the
-    trace has a link or a track), or null for plain values.
+    event), ``track``, ``count``, ``time``, ``duration``, ``id`` (the recorder's own number or word, for which
+    the trace has a link, a track or a table), or null for plain values.
     """
 
     name: str

@@ -110,7 +110,7 @@ fn clear_unfounded(tables: &mut Tables, options: &ReadOptions) {
         tables.gpu_ops.is_communication = Column::default();
         tables.gpu_ops.activity = Column::default();
     }
-    if !(options.wants_column("ops", "name") && options.wants_column("ops", "category")) {
+    if !options.wants_column("ops", "name") {
         tables.ops.is_annotation = Column::default();
     }
     if !options.wants("ops") {

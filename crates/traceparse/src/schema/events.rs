@@ -34,7 +34,10 @@ table! {
     /// One value of a counter sample or of a hardware-counter range; an event with several values has several rows.
     Counters, CounterRow, "counters";
     recorded {
-        row, name, category, track, start_ns, dur_ns,
+        row, name,
+        /// Category as recorded (`cat`); that of hardware counters tells them from others.
+        category: Option<Symbol>,
+        track, start_ns, dur_ns,
         /// Name of the value inside the event.
         counter: Symbol,
         /// The value; null where it is no number.

@@ -17,7 +17,7 @@ table! {
         mangled_name: Option<Symbol>,
         category, device, stream, start_ns, dur_ns, correlation, external_id,
         /// Context id.
-        context: Option<i32>,
+        context: Option<i32> as id,
         /// Green context id.
         green_context: Option<i32>,
         /// Process that launched the work; null where the source does not say.

@@ -23,8 +23,8 @@ pub enum Role {
     time,
     /// A length of time, ns.
     duration,
-    /// A number by which the recorder tells things apart. The reader has followed it: a link or the track says
-    /// the same.
+    /// A number or word by which the recorder tells things apart. The reader has followed it: a link, the track
+    /// or the table says the same.
     id,
 }
 
@@ -199,7 +199,7 @@ shared_columns! { $
     /// Name as recorded; null where the event has none.
     name: Option<Symbol>,
     /// Category as recorded (`cat`).
-    category: Option<Symbol>,
+    category: Option<Symbol> as id,
     /// Number of the (pid, tid) pair the event is drawn on; key of `threads`.
     track: u32 as track,
     /// GPU index.

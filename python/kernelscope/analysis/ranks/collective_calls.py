@@ -112,7 +112,7 @@ def _with_arguments(tables: RankTables, work: pl.DataFrame) -> pl.DataFrame:
 def _host_calls(tables: RankTables) -> pl.DataFrame:
     """Collectives that the host runs itself."""
     is_gloo = pl.col("name").cast(pl.Categorical).cat.starts_with("gloo:")
-    ops = tables["ops"].filter(is_gloo, pl.col("category") == "cpu_op")
+    ops = tables["ops"].filter(is_gloo, ~pl.col("is_annotation"))
     columns = ("rank", "row", "pid", "step", "start_ns", "dur_ns")
     return ops.select(*columns, pl.col("name").cast(pl.String), op_row="row").collect()
 

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 
+_NOT_SHOWN = ("id", "count")
+"""Roles of the columns that no view looks at: numbers of the recorder, and how many calls are around one."""
+
+
 @cache
 def every() -> tuple[Any, ...]:
     """The modules of all views, in order."""
@@ -48,7 +52,7 @@ def required_tables(form: str) -> dict[str, list[str]] | None:
         return None
     needed = {name for view in (on_page() if form == "html" else every()) for name in view.TABLES}
     return {
-        name: [c.name for c in table.columns if c.role != "id"] if name in needed else [table.columns[0].name]
+        name: [c.name for c in table.columns if c.role not in _NOT_SHOWN][: None if name in needed else 1]
         for name, table in schema.TABLES.items()
     }
 
