@@ -178,6 +178,9 @@ def cost_owners(
 ) -> tuple[ArrowTable, ArrowTable]:
     """``op`` of each piece of work; ``at``, ``forward`` and ``outer`` of the calls whose costs count."""
 
+def operator_work(pieces: Frame, marks: Frame, count: int) -> ArrowTable:
+    """Of the work of each operator ``device_ns``, ``kernels``, ``tensor_core_ns``, ``cores`` and so on."""
+
 def nest_slices(slices: Frame) -> ArrowTable:
     """The interval around each: ``parent_row``; takes ``group``, ``start_ns``, ``dur_ns``, ``row``."""
 
@@ -196,6 +199,9 @@ class Intervals:
 
     def gaps(self, launched: Frame, launches: Frame) -> ArrowTable:
         """The gaps of each group: ``at``, ``dur_ns``, ``is_late``."""
+
+    def queues(self, launched: Frame, launches: Frame) -> ArrowTable:
+        """The changes of each group's queue: ``at``, ``enters``, ``length``, ``lasts_ns``."""
 
     def filled(self, shares: Frame, of: Frame | None, window: tuple[int, int] | None) -> ArrowTable:
         """The integral of the sum of ``share``, of which at most 1 counts: ``at``, ``filled_ns``."""

@@ -11,7 +11,7 @@ import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.errors import InvalidArgumentError
-from kernelscope.memo import Memo
+from kernelscope.memo import Memo, per_trace
 from kernelscope.meta import TraceMeta, meta_from_raw
 from kernelscope.schema import TABLES
 from kernelscope.units import format_bytes, format_count, format_ns
@@ -90,6 +90,7 @@ class Trace:
         )
         return f"<p>{html.escape(head)}</p><table><tr><th>table</th><th>rows</th><th></th></tr>{rows}</table>"
 
+    @per_trace
     def extent(self) -> tuple[int, int] | None:
         """First start and last end of host and GPU work, or of NVTX ranges; null if there is none.
 

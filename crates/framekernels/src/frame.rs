@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, UInt8Type, UInt32Type};
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, Float64Array, Int64Array, LargeStringArray,
-    PrimitiveArray, RecordBatch, UInt8Array, UInt32Array, make_array,
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, Float64Array, Int32Array, Int64Array,
+    LargeStringArray, PrimitiveArray, RecordBatch, UInt8Array, UInt32Array, make_array,
 };
 use arrow_buffer::{BooleanBuffer, ScalarBuffer};
 use arrow_data::transform::MutableArrayData;
@@ -151,7 +151,8 @@ fn filled<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, null: T::Native) -> 
     array.iter().map(|value| value.unwrap_or(null)).collect()
 }
 
-fn unfit(name: &str) -> ArrowError {
+/// The refusal of a column.
+pub fn unfit(name: &str) -> ArrowError {
     ArrowError::SchemaError(format!("{name} is missing, null or of another type"))
 }
 
@@ -170,7 +171,8 @@ macro_rules! values {
     ($($type:ty => $array:ty,)*) => { $(
         impl Value for $type {
             fn column(values: impl Iterator<Item = Self>) -> ArrayRef {
-                Arc::new(values.map(Some).collect::<$array>())
+                // That of a vector is the vector itself.
+                Arc::new(<$array>::from(Vec::from_iter(values)))
             }
         }
 
@@ -185,6 +187,7 @@ macro_rules! values {
 values! {
     bool => BooleanArray,
     u8 => UInt8Array,
+    i32 => Int32Array,
     u32 => UInt32Array,
     i64 => Int64Array,
     f64 => Float64Array,

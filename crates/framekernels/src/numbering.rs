@@ -1,12 +1,12 @@
 //! Numbers rows that agree in some columns, and finds rows by their numbers.
 
-use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use arrow_array::types::Float64Type;
+use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt8Type, UInt32Type};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, RecordBatch};
 use arrow_schema::DataType;
 use hashbrown::HashMap;
 
-use crate::frame::{Frame, NONE, Result, positions, table};
+use crate::frame::{Frame, NONE, Result, positions, table, unfit};
 
 /// Numbers combinations of values in the order in which they come first, over one frame or several.
 #[derive(Debug, Default)]
@@ -27,6 +27,7 @@ struct Column {
 
 impl Column {
     /// Replaces the number of the columns before by that of these with this one.
+    #[inline]
     fn number(&mut self, number: &mut u32, value: Option<i64>) {
         let before = *number as usize;
         if self.first.len() <= before {
@@ -45,31 +46,56 @@ impl Column {
             }),
         };
     }
+
+    /// The same for every row.
+    fn number_all(&mut self, numbers: &mut [u32], values: impl IntoIterator<Item = Option<i64>>) {
+        numbers.iter_mut().zip(values).for_each(|(number, value)| self.number(number, value));
+    }
+
+    fn number_words<T: ArrowPrimitiveType>(
+        &mut self,
+        numbers: &mut [u32],
+        array: &ArrayRef,
+        word: impl Fn(T::Native) -> i64,
+    ) {
+        self.number_all(numbers, array.as_primitive::<T>().iter().map(|value| value.map(&word)));
+    }
 }
 
 impl Numbering {
-    /// Numbers the rows of the next frame by the columns `by`, the same ones each time: whole numbers, fractions
-    /// or truth values. Fractions that are no number are alike, and so are the two zeros. Without any column all
-    /// rows are alike.
+    /// Numbers the rows of the next frame by the columns `by`, the same ones each time: whole numbers, fractions,
+    /// truth values, or arrays of whole numbers. Fractions that are no number are alike, and so are the two
+    /// zeros. Without any column all rows are alike.
     pub fn add<'a>(&mut self, frame: &Frame, by: impl IntoIterator<Item = &'a str>) -> Result<Vec<u32>> {
         let mut numbers = vec![0; frame.height()];
-        for (at, name) in by.into_iter().enumerate() {
-            if at == self.columns.len() {
-                self.columns.push(Column::default());
+        let mut at = 0;
+        for name in by {
+            let array = frame.column(name)?;
+            let arrays = array.as_fixed_size_list_opt();
+            let axes = arrays.map_or(1, |arrays| arrays.value_length() as usize);
+            self.columns.resize_with(self.columns.len().max(at + axes), Column::default);
+            for (axis, column) in self.columns[at..at + axes].iter_mut().enumerate() {
+                match array.data_type() {
+                    DataType::Int64 => column.number_words::<Int64Type>(&mut numbers, array, |value| value),
+                    DataType::Int32 => column.number_words::<Int32Type>(&mut numbers, array, i64::from),
+                    DataType::UInt32 => column.number_words::<UInt32Type>(&mut numbers, array, i64::from),
+                    DataType::UInt8 => column.number_words::<UInt8Type>(&mut numbers, array, i64::from),
+                    DataType::Float64 => column.number_words::<Float64Type>(&mut numbers, array, float_word),
+                    DataType::Boolean => {
+                        column.number_all(&mut numbers, array.as_boolean().iter().map(|v| v.map(i64::from)));
+                    }
+                    _ => {
+                        let arrays = arrays.ok_or_else(|| unfit(name))?;
+                        let values = arrays.values().as_primitive_opt::<Int32Type>();
+                        let values = values.ok_or_else(|| unfit(name))?;
+                        let value = |row| values.value(arrays.value_offset_at(row) + axis);
+                        let values =
+                            (0..arrays.len()).map(|row| arrays.is_valid(row).then(|| value(row).into()));
+                        column.number_all(&mut numbers, values);
+                    }
+                }
             }
-            let column = &mut self.columns[at];
-            if *frame.column(name)?.data_type() == DataType::Float64 {
-                let word =
-                    |value: f64| if value.is_nan() { -1 } else { (value + 0.0).to_bits().cast_signed() };
-                let values = frame.column(name)?.as_primitive::<Float64Type>();
-                numbers
-                    .iter_mut()
-                    .zip(values)
-                    .for_each(|(number, value)| column.number(number, value.map(word)));
-            } else {
-                let values = frame.nullable_i64(name)?;
-                numbers.iter_mut().zip(&values).for_each(|(number, value)| column.number(number, value));
-            }
+            at += axes;
         }
         for (row, &number) in (self.rows..).zip(&numbers) {
             // Numbers are given in order, so a new one is the next.
@@ -86,6 +112,11 @@ impl Numbering {
     pub fn first(&self) -> &[u32] {
         &self.first
     }
+}
+
+/// The same word for fractions that are alike.
+fn float_word(value: f64) -> i64 {
+    if value.is_nan() { -1 } else { (value + 0.0).to_bits().cast_signed() }
 }
 
 /// The class of each row, `class`, and the first row of each class, `first`: rows of a class agree in all
@@ -163,19 +194,22 @@ mod tests {
     use std::collections::HashMap;
     use std::sync::Arc;
 
-    use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
+    use arrow_array::types::Int32Type;
+    use arrow_array::{ArrayRef, FixedSizeListArray, Float64Array, Int64Array, RecordBatch};
     use proptest::prelude::*;
 
     use super::{Numbering, Positions};
     use crate::frame::{Frame, NONE};
 
-    type Row = (Option<i64>, Option<i64>, Option<f64>);
+    type Row = (Option<i64>, Option<i64>, Option<f64>, Option<[i32; 2]>);
 
     fn frame(rows: &[Row]) -> Frame {
-        let columns: [(&str, ArrayRef); 3] = [
+        let arrays = rows.iter().map(|row| row.3.map(|pair| pair.map(Some)));
+        let columns: [(&str, ArrayRef); 4] = [
             ("a", Arc::new(rows.iter().map(|row| row.0).collect::<Int64Array>())),
             ("b", Arc::new(rows.iter().map(|row| row.1).collect::<Int64Array>())),
             ("c", Arc::new(rows.iter().map(|row| row.2).collect::<Float64Array>())),
+            ("d", Arc::new(FixedSizeListArray::from_iter_primitive::<Int32Type, _, _>(arrays, 2))),
         ];
         let batch = RecordBatch::try_from_iter(columns).unwrap();
         Frame::new(&batch.schema(), vec![batch]).unwrap()
@@ -185,24 +219,25 @@ mod tests {
         let number = || proptest::option::of(prop_oneof![-2..3_i64, any::<i64>()]);
         let fractions = vec![f64::NAN, -f64::NAN, 0.0, -0.0, 0.5];
         let fraction = proptest::option::of(proptest::sample::select(fractions));
-        proptest::collection::vec((number(), number(), fraction), 0..60)
+        let pair = proptest::option::of(proptest::array::uniform2(0..2_i32));
+        proptest::collection::vec((number(), number(), fraction, pair), 0..60)
     }
 
     proptest! {
         #[test]
-        fn rows_have_one_number_if_they_agree(rows in rows(), columns in 0_usize..4, part in 1_usize..20) {
-            let by = &["a", "b", "c"][..columns];
+        fn rows_have_one_number_if_they_agree(rows in rows(), columns in 0_usize..5, part in 1_usize..20) {
+            let by = &["a", "b", "c", "d"][..columns];
             let mut numbering = Numbering::default();
             let mut found = Vec::new();
             for part in rows.chunks(part) {
                 found.extend(numbering.add(&frame(part), by.iter().copied()).unwrap());
             }
-            let mut known: HashMap<[String; 3], u32> = HashMap::new();
+            let mut known: HashMap<[String; 4], u32> = HashMap::new();
             let mut first = Vec::new();
             for (row, &found) in (0_u32..).zip(&found) {
-                let (a, b, c) = rows[row as usize];
+                let (a, b, c, d) = rows[row as usize];
                 let c = c.map(|c| if c.is_nan() { f64::NAN } else { c + 0.0 });
-                let mut key = [format!("{a:?}"), format!("{b:?}"), format!("{c:?}")];
+                let mut key = [format!("{a:?}"), format!("{b:?}"), format!("{c:?}"), format!("{d:?}")];
                 key[columns..].iter_mut().for_each(String::clear);
                 let next = known.len() as u32;
                 let number = *known.entry(key).or_insert_with(|| { first.push(row); next });

@@ -90,6 +90,7 @@ methods! {
     covered(&self, levels: Frame, of: Option<Frame>, window: Option<(i64, i64)>) -> ArrowTable =
         self.0.covered(&levels, of.as_deref(), window);
     gaps(&self, launched: Frame, launches: Frame) -> ArrowTable = self.0.gaps(&launched, &launches);
+    queues(&self, launched: Frame, launches: Frame) -> ArrowTable = self.0.queues(&launched, &launches);
     filled(&self, shares: Frame, of: Option<Frame>, window: Option<(i64, i64)>) -> ArrowTable =
         self.0.filled(&shares, of.as_deref(), window);
     runs(&self, labels: Frame) -> ArrowTable = self.0.runs(&labels);

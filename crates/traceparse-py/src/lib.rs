@@ -30,7 +30,7 @@ mod _traceparse {
     #[pymodule_export]
     use super::passes::{
         align_events, attribute_windows, cost_owners, divide_rows, find_rows, fold_paths, innermost_slices,
-        longest_spans, marked_parents, nest_slices, path_texts, slice_lineage,
+        longest_spans, marked_parents, nest_slices, operator_work, path_texts, slice_lineage,
     };
     #[pymodule_export]
     use super::reading::{RawTrace, read};

@@ -36,4 +36,6 @@ passes! {
         comparison::align_events(&a, &b, &levels);
     answer cost_owners(calls: Frame, traits: Frame, anchors: Option<Frame>, outermost: bool)
         -> (ArrowTable, ArrowTable) = costing::cost_owners(&calls, &traits, anchors.as_deref(), outermost);
+    answer operator_work(pieces: Frame, marks: Frame, count: usize) -> ArrowTable =
+        costing::operator_work(&pieces, &marks, count);
 }

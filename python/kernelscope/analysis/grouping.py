@@ -65,18 +65,11 @@ class Classes(NamedTuple):
 
 def classes_of(keys: pl.DataFrame) -> Classes:
     """The classes of the rows of ``keys`` that agree in all columns, in order of their first rows."""
-    columns = [codes(part) for column in keys for part in _axes(column)]
+    columns = [codes(column) for column in keys]
     # Columns without a value divide nothing, and most optional ones have none.
     known = [column for column in columns if column.null_count() < column.len()]
     of, first = _traceparse.divide_rows(pl.DataFrame(known or columns[:1]))
     return Classes(taken(of, "class"), keys[taken(first, "first")])
-
-
-def _axes(values: pl.Series) -> list[pl.Series]:
-    """The numbers of an array by their place in it; anything else as it is."""
-    if not isinstance(values.dtype, pl.Array):
-        return [values]
-    return [values.arr.get(axis).alias(f"{values.name}[{axis}]") for axis in range(values.dtype.size)]
 
 
 def codes(values: pl.Series) -> pl.Series:
@@ -85,7 +78,9 @@ def codes(values: pl.Series) -> pl.Series:
         values = values.cast(pl.Categorical)
     if isinstance(values.dtype, pl.Categorical | pl.Enum):
         values = values.to_physical()
-    if isinstance(values.dtype, pl.UInt8 | pl.UInt32 | pl.Boolean | pl.Int32 | pl.Int64 | pl.Float64):
+    if isinstance(
+        values.dtype, pl.UInt8 | pl.UInt32 | pl.Boolean | pl.Int32 | pl.Int64 | pl.Float64 | pl.Array
+    ):
         return values
     return values.rank("dense").cast(pl.UInt32)
 

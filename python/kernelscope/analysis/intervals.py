@@ -57,6 +57,18 @@ class Intervals:
         launched = launches.alias("launch").to_frame()
         return pl.DataFrame(self._sorted.gaps(launched, calls.select("start_ns")))
 
+    def queues(self, launches: pl.Series, calls: pl.DataFrame) -> pl.DataFrame:
+        """Every change of the number of calls whose first interval of a group has not started.
+
+        For the arguments see :meth:`gaps`.
+
+        Columns: ``at``, the position of the interval; ``enters``, whether its call enters the queue, or else
+            leaves it; ``length`` from then on; ``lasts_ns``, until the next change, 0 after the last.
+        Order: by group, then time; at one instant calls enter before others leave.
+        """
+        launched = launches.alias("launch").to_frame()
+        return pl.DataFrame(self._sorted.queues(launched, calls.select("start_ns")))
+
     def filled_ns(
         self, shares: pl.Series, *, of: pl.Series | None = None, window: tuple[int, int] | None = None
     ) -> pl.DataFrame:

@@ -4,9 +4,10 @@
 //! work is known by its position; there is [`NONE`] of them.
 
 use arrow_array::RecordBatch;
+use arrow_array::types::UInt8Type;
 
 use crate::call_tree::Forest;
-use crate::frame::{Frame, NONE, Result, invalid, positions, table};
+use crate::frame::{Frame, NONE, Result, column, invalid, positions, table};
 use crate::numbering::Positions;
 
 #[cfg(test)]
@@ -44,6 +45,40 @@ pub fn cost_owners(
     let (at, forward) = calls.into_iter().map(|owner| (owner.call, owner.forward)).unzip();
     let ops = [("at", positions(at)), ("forward", positions(forward)), ("outer", positions(outer))];
     Ok((table([("op", positions(of_work))])?, table(ops)?))
+}
+
+/// The work of each of `count` operators: `device_ns`, `kernels`, `tensor_core_ns` (of the pieces whose `cores`
+/// are 2), the most `cores`, the `math` of the first longest piece that has any (not 0), and `needs_fewer` (a
+/// piece does).
+///
+/// Columns: of `pieces`, `op`, `of_class` and `dur_ns`; of `marks`, a row per class, `cores`, `math` and
+/// `needs_fewer`.
+pub fn operator_work(pieces: &Frame, marks: &Frame, count: usize) -> Result<RecordBatch> {
+    let (ops, classes) = (pieces.u32_array("op")?, pieces.u32_array("of_class")?);
+    let (cores, maths) = (marks.values::<UInt8Type>("cores")?, marks.values::<UInt8Type>("math")?);
+    let (lengths, fewer) = (pieces.i64_array("dur_ns")?, marks.flags("needs_fewer")?);
+    let (mut device_ns, mut kernels, mut tensor_core_ns) = (vec![0; count], vec![0; count], vec![0; count]);
+    let (mut most_cores, mut math, mut needs_fewer) = (vec![0; count], vec![0; count], vec![false; count]);
+    let mut longest_ns = vec![-1; count];
+    for (&op, (&class, &length)) in ops.iter().zip(classes.iter().zip(lengths.iter())) {
+        let (op, class) = (op as usize, class as usize);
+        device_ns[op] += length;
+        kernels[op] += 1;
+        tensor_core_ns[op] += if cores[class] == 2 { length } else { 0 };
+        most_cores[op] = cores[class].max(most_cores[op]);
+        needs_fewer[op] |= fewer.value(class);
+        if maths[class] != 0 && length > longest_ns[op] {
+            (math[op], longest_ns[op]) = (maths[class], length);
+        }
+    }
+    table([
+        ("device_ns", column::<i64>(device_ns)),
+        ("kernels", column::<i64>(kernels)),
+        ("tensor_core_ns", column::<i64>(tensor_core_ns)),
+        ("cores", column::<u8>(most_cores)),
+        ("math", column::<u8>(math)),
+        ("needs_fewer", column::<bool>(needs_fewer)),
+    ])
 }
 
 /// What the cost of the calls of a class tells.

@@ -67,6 +67,48 @@ impl Intervals {
         records!(gaps, gap => at: gap.0, dur_ns: gap.1, is_late: gap.2)
     }
 
+    /// Every change of the queue of each group: `at`, the position of an interval; `enters`, whether the call that
+    /// launched it enters the queue, or leaves it as the interval starts; the `length` from then on, and how
+    /// long it lasts, `lasts_ns`, 0 after the last change of a group.
+    ///
+    /// A call leaves the queue with the first interval of the group that it launched; see [`Self::gaps`] for
+    /// the arguments. At one instant calls enter before others leave.
+    pub fn queues(&self, launched: &Frame, launches: &Frame) -> Result<RecordBatch> {
+        let (places, moments) = (launched.u32_array("launch")?, launches.values::<Int64Type>("start_ns")?);
+        let group = |at: u32| self.groups.as_ref().map_or(0, |groups| groups[at as usize]);
+        let moment = |place: u32| moments.get(place as usize).copied();
+        let entered: Vec<Option<i64>> = places.iter().map(|&place| moment(place)).collect();
+        // The group in which each call was met last: one follows the other.
+        let mut met = vec![NONE; moments.len()];
+        let mut is_first = |at: u32| {
+            let met = met.get_mut(places[at as usize] as usize);
+            met.is_some_and(|met| std::mem::replace(met, group(at)) != group(at))
+        };
+        let leaving: Vec<u32> = self.order.iter().copied().filter(|&at| is_first(at)).collect();
+        let entering = leaving.iter().map(|&at| (at, true));
+        let mut changes: Vec<(u32, bool)> = entering.chain(leaving.iter().map(|&at| (at, false))).collect();
+        let moment = |&(at, enters): &(u32, bool)| {
+            if enters { entered[at as usize] } else { Some(self.starts[at as usize]) }
+        };
+        changes.sort_by_key(|change| (group(change.0), moment(change)));
+        // What enters a queue leaves it, so that every group begins at 0.
+        let lengths = changes.iter().scan(0_i32, |length, &(_, enters)| {
+            *length += if enters { 1 } else { -1 };
+            Some(*length)
+        });
+        let next = changes.iter().skip(1).map(Some).chain([None]);
+        let lasts = changes.iter().zip(next).map(|(change, next)| {
+            let next = next.filter(|next| group(next.0) == group(change.0)).and_then(moment);
+            next.zip(moment(change)).map_or(0, |(until, from)| until.saturating_sub(from))
+        });
+        table([
+            ("at", column(changes.iter().map(|change| change.0))),
+            ("enters", column(changes.iter().map(|change| change.1))),
+            ("length", column(lengths)),
+            ("lasts_ns", column(lasts)),
+        ])
+    }
+
     /// The integral of the summed `share`, of which at most 1 counts: `at`, `filled_ns`.
     ///
     /// Intervals that take no time or have no share above 0 are left out.

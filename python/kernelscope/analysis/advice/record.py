@@ -65,7 +65,8 @@ def citing(table: str, frame: pl.DataFrame, *, by: str = "dur_ns") -> Cited:
     Columns: of ``frame``, needs ``row`` and ``by``.
     """
     weights = frame.select("row", weight=pl.col(by).fill_null(0))
-    first = weights.sort("weight", "row", descending=[True, False]).head(MOST_ROWS)
+    first = weights.top_k(MOST_ROWS, by=["weight", "row"], reverse=[False, True])
+    first = first.sort("weight", "row", descending=[True, False])
     return Cited(table, tuple(first["row"].to_list()), frame.height)
 
 
@@ -84,7 +85,7 @@ def most_common(names: Iterable[str | None], most: int = 3) -> str:
 
 def names_like(names: pl.Series, pattern: str) -> pl.Series:
     """The distinct ones of ``names``, which are categories, that match ``pattern``."""
-    distinct = names.drop_nulls().unique()
+    distinct = names.unique().drop_nulls()
     return distinct.filter(distinct.cast(pl.String).str.contains(pattern))
 
 

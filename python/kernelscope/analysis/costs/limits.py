@@ -27,8 +27,7 @@ class LimitedWork(NamedTuple):
     ``bytes_written``, ``attainable_ns``, ``compute_ns``, ``memory_ns``, ``bound``, ``compute_peak``,
     ``limit_type``, ``saveable_ns``, ``tensor_core_ns``, ``missed_ns``; the time of the ``longest_ns`` piece
     and of the ``flagged_ns`` one with its ``flag``, and where these stand. Figures are float64.
-    ``pieces`` has the work itself: ``at`` (its position in ``gpu_ops``), ``op`` (in ``costed.ops``), ``pair``
-    (in ``table``) and ``share`` (in the work of its operator).
+    ``pieces`` has the ``pair`` of each piece of work, its row in the table, and its ``op`` in ``costed.ops``.
     """
 
     costed: Costed
@@ -79,7 +78,7 @@ def _limited(costed: Costed, work: CostedWork, devices: list[DevicePeaks]) -> Li
         through_ns="_through_ns",
         is_estimate=(pl.col("status") == "estimate").fill_null(value=False),
     )
-    pieces = pairs.pieces.select("at", "op", "pair", "share")
+    pieces = pairs.pieces.select("op", "pair")
     return LimitedWork(costed, work, devices, pieces, _summed_by_pair(table, pairs.figures(limits)))
 
 
@@ -126,7 +125,7 @@ def work_rows(trace: Trace, work: LimitedWork) -> pl.DataFrame:
 
     Columns: ``row``, ``op_row``, ``step``, ``dur_ns``, ``flops`` and ``attainable_ns``, both as float64.
     """
-    pieces = work.pieces
+    pieces = work.work.paired(work.costed.ops["kind"]).pieces
     of_pair = work.table.select(pl.col("op_flops", "op_least_ns").gather(pieces["pair"]))
     return trace.gpu_ops.select("row", "step", "dur_ns")[pieces["at"]].select(
         "row", work.costed.ops["op_row"].gather(pieces["op"]), "step", "dur_ns",

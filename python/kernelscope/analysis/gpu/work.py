@@ -77,6 +77,7 @@ class GpuWork:
         return group_codes(self._trace.gpu_ops, ("device", "stream"))
 
     @property
+    @per_trace
     def on_streams(self) -> Intervals:
         """When each stream works."""
         return self.on_devices.regrouped(self._trace.gpu_ops.select("device", "stream"), self.streams)
@@ -92,6 +93,11 @@ class GpuWork:
     def gaps(self) -> pl.DataFrame:
         """The gaps between the works of each device: see :meth:`Intervals.gaps`."""
         return self.on_devices.gaps(self.calls, self._trace.launches)
+
+    @property
+    def queues(self) -> pl.DataFrame:
+        """The changes of the queue of each stream: see :meth:`Intervals.queues`."""
+        return self.on_streams.queues(self.calls, self._trace.launches)
 
     @property
     @per_trace

@@ -7,7 +7,6 @@ the tables: other packages with a table library weigh 20 times as much or have s
 import base64
 import gzip
 import re
-import threading
 from functools import cache
 from importlib.util import find_spec
 from mmap import ACCESS_READ, mmap
@@ -26,7 +25,6 @@ _JSON = "orjson"
 _WRAPPER = re.compile(rb"(?<=: this, )\(\) => \{.*\}(?=\)\);\s*\Z)", re.DOTALL)
 # A higher level takes longer for a page that is little smaller, the lowest makes it an eighth larger.
 _LEVEL = 2
-_PACKING = threading.Lock()
 
 
 def check_libraries() -> None:
@@ -41,12 +39,11 @@ def check_libraries() -> None:
 
 
 def packed_libraries() -> dict[str, bytes]:
-    """Each library by name, compressed and encoded. Other threads that ask meanwhile wait.
+    """Each library by name, compressed and encoded.
 
     Raises: InvalidArgumentError: a package is not installed.
     """
-    with _PACKING:
-        return {name: _packed(package, path) for name, (package, path) in _FILES.items()}
+    return {name: _packed(package, path) for name, (package, path) in _FILES.items()}
 
 
 # Once for all pages that a program writes: it takes nearly as long as the views of a small trace.

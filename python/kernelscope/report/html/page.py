@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html
 import json
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -33,8 +34,10 @@ def write_page(trace: Trace, out: Path) -> None:
     check_libraries()
     # One after the other, each packed as soon as it is made: the frames of several views together would take
     # more memory than half of the trace.
-    packed = [_packed(_view(view, trace)) for view in views.on_page()]
-    write_bytes(out, *_document(packed, title=safe(trace.meta.path), libraries=packed_libraries()))
+    with ThreadPoolExecutor(1) as beside:
+        libraries = beside.submit(packed_libraries)
+        packed = [_packed(_view(view, trace)) for view in views.on_page()]
+        write_bytes(out, *_document(packed, title=safe(trace.meta.path), libraries=libraries.result()))
 
 
 def write_views(shown: list[View], out: Path, *, title: str) -> None:
