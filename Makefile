@@ -11,7 +11,8 @@ SIZES ?= 10MB 100MB 1GB
 
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/pytest -n auto --dist loadfile # a file stays in one process, with what its tests share
+# A file stays in one process, with what its tests share; tests/conftest.py says which files come first.
+PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 STAMPS := $(VENV)/.stamps
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --require-hashes -r
 # Declared by a macro, which cargo fmt does not look into.
@@ -54,12 +55,16 @@ bench: $(STAMPS)/extension $(STAMPS)/bench ## measure speed and memory beside ot
 bench-page: $(STAMPS)/extension $(STAMPS)/test ## measure time, memory and size of the page of analyze; BENCH=--help
 	$(BIN)/python benches/page.py $(BENCH)
 
+.PHONY: bench-view
+bench-view: $(STAMPS)/extension $(STAMPS)/test ## measure the viewer in Chromium: first picture, windows, frames, memory; BENCH=--help
+	$(BIN)/python benches/view.py $(BENCH)
+
 .PHONY: pictures
 pictures: $(STAMPS)/extension $(STAMPS)/test ## make the pictures of the README anew, with an installed Chromium
 	$(BIN)/python benches/pictures.py
 
 .PHONY: bench-databases
-bench-databases: $(STAMPS)/extension $(STAMPS)/bench ## the same for databases of Nsight Systems; BENCH=--help
+bench-databases: $(STAMPS)/extension ## the same for databases of Nsight Systems; BENCH=--help
 	$(BIN)/python benches/databases.py $(BENCH)
 
 .PHONY: bench-costs

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import cluster_simulated
 import performance
 from cluster_paper import paper_table
 from inputs import DATA, MB, execute, parse_size, provide_path, size_text
@@ -38,11 +39,13 @@ def main() -> int:
         spread = _throughput(options, Path(place))
         many = _many(options, Path(place))
         beside, promises = _beside(options, Path(place))
+    simulated = cluster_simulated.measure(options)
     tables = [
+        promises_table([*_promises(spread, many), *promises, *simulated.promises]),
         _figures(spread, many, options),
-        promises_table([*_promises(spread, many), *promises]),
         beside,
-        paper_table(spread, many, CORES),
+        *simulated.tables,
+        paper_table(spread, many, simulated.answers, CORES),
     ]
     print(*tables, sep="\n")
     performance.record(options, "cluster", "bench-cluster", tables)
@@ -50,9 +53,19 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = performance.parser(__doc__, repeats=3, job="48x100MB", many="1000x2MB", beside="8x400MB 64x50MB")
+    parser = performance.parser(
+        __doc__,
+        repeats=3,
+        job="48x100MB",
+        many="1000x2MB",
+        beside="8x200MB",
+        opened="10000x10",
+        simulated="100000x300",
+    )
     parser.epilog = (
-        "jobs are ranks x size: one for throughput, one of many ranks, those beside HolisticTraceAnalysis"
+        "jobs are ranks x size: one for throughput, one of many ranks, those beside HolisticTraceAnalysis;"
+        " simulated ones are ranks x collectives: a lake that is opened and asked what to look at first, and"
+        " one that a batch starts on and whose cross-rank answers must fit into 4 GB"
     )
     parser.add_argument(
         "--lakes",
@@ -130,10 +143,8 @@ def _many(options: argparse.Namespace, place: Path) -> Sample:
         small = run_task("batch", few, place / "few", CORES)
         large = run_task("batch", folder, lake, CORES)
         again = run_task("batch", folder, lake, CORES)
-    half = run_task("answers", lake, ranks // 2)
     asked = medians([run_task("answers", lake) for _ in range(options.repeats)])
     shutil.rmtree(lake)
-    first = asked["samples"][0]
     return {
         "ranks": ranks,
         "mb": content_mb,
@@ -143,8 +154,6 @@ def _many(options: argparse.Namespace, place: Path) -> Sample:
         "many_mb": large["peak_mb"],
         "answers_s": asked["seconds"],
         "answers_mb": max(sample["peak_mb"] for sample in asked["samples"]),
-        "calls": first["calls"],
-        "mb_per_call": (first["peak_mb"] - half["peak_mb"]) / (first["calls"] - half["calls"]),
     }
 
 

@@ -17,10 +17,11 @@ from tables import Table
 PERFORMANCE = ROOT / "docs" / "performance.md"
 CHART = ROOT / "docs" / "images" / "performance.svg"
 RESULTS = ROOT / "benches" / "results.json"
-BEGIN, END = (
-    "<!-- figures: begin; written by benches/performance.py, not by hand -->",
-    "<!-- figures: end -->",
-)
+MARKS = {
+    name: (f"<!-- {name}: begin; written by benches/performance.py, not by hand -->", f"<!-- {name}: end -->")
+    for name in ("figures", "many ranks")
+}
+"""Between which lines of the document figures stand."""
 READERS = {"kernelscope.read": "#2563eb", "orjson.loads": "#d97706", "json.load": "#9ca3af"}
 
 Speeds = list[tuple[str, dict[str, dict[str, str]]]]
@@ -62,18 +63,37 @@ def record(options: argparse.Namespace, section: str, target: str, tables: Itera
 
 
 def draw(results: Mapping[str, Any]) -> None:
-    """Writes the chart, and the summary between the marks of docs/performance.md.
+    """Writes the chart, and what stands between the marks of docs/performance.md.
 
     Raises: ValueError: the document has no such marks.
     """
-    before, has_begin, rest = PERFORMANCE.read_text().partition(BEGIN)
-    _, has_end, after = rest.partition(END)
-    if not has_begin or not has_end:
-        raise ValueError(f"{PERFORMANCE} has no marks for the figures")
     speeds = list(_speeds(results["figures"]["tables"]))
     CHART.write_text(_chart(speeds))
-    summary = "\n".join([*_speed_lines(speeds), *_promise_lines(results)])
-    PERFORMANCE.write_text(f"{before}{BEGIN}\n{summary}\n{END}{after}")
+    parts = {
+        "figures": [*_speed_lines(speeds), *_promise_lines(results)],
+        "many ranks": [*_table_lines(results["cluster"])],
+    }
+    text = PERFORMANCE.read_text()
+    for name, lines in parts.items():
+        begin, end = MARKS[name]
+        before, has_begin, rest = text.partition(begin)
+        _, has_end, after = rest.partition(end)
+        if not has_begin or not has_end:
+            raise ValueError(f"{PERFORMANCE} has no marks for the {name}")
+        text = "\n".join([f"{before}{begin}", *lines, f"{end}{after}"])
+    PERFORMANCE.write_text(text)
+
+
+def _table_lines(section: Mapping[str, Any]) -> Iterator[str]:
+    """All tables of a section."""
+    for table in section["tables"]:
+        if table["title"]:
+            yield f"\n{table['title']}:"
+        columns = [column or " " for column in table["columns"]]
+        yield f"\n| {' | '.join(columns)} |"
+        yield "|---" * len(columns) + "|"
+        yield from (f"| {' | '.join(row)} |" for row in table["rows"])
+    yield f"\n`{section['command']}`, recorded {section['date'] or 'earlier'}, on {section['machine']}"
 
 
 def _rows(table: Mapping[str, Any]) -> Iterator[dict[str, str]]:
@@ -99,6 +119,7 @@ def _speed_lines(speeds: Speeds) -> Iterator[str]:
 def _promise_lines(results: Mapping[str, Any]) -> Iterator[str]:
     for section in results.values():
         yield f"\n`{section['command']}`, recorded {section['date'] or 'earlier'}, on {section['machine']}\n"
+        yield from _database_lines(section["tables"])
         promises = [row for table in section["tables"] if "Kept" in table["columns"] for row in _rows(table)]
         if promises:
             yield f"- {sum(row['Kept'] == 'yes' for row in promises)} of {len(promises)} promises are kept."
@@ -106,6 +127,17 @@ def _promise_lines(results: Mapping[str, Any]) -> Iterator[str]:
             if row["Kept"] != "yes":
                 what = [value for key, value in row.items() if key not in ("Measured", "Promised", "Kept")]
                 yield f"- Not kept: {', '.join(what)}: {row['Measured']}, promised {row['Promised']}."
+
+
+def _database_lines(found: list[dict[str, Any]]) -> Iterator[str]:
+    """The figures of the largest database, if some were taken of databases."""
+    tables = [table for table in found if "task or report" in table["columns"]]
+    if tables:
+        columns = ("task or report", "CPU s", "x sqlite3", "peak, MB", "of the file")
+        yield f"| {tables[-1]['title']}: {' | '.join(columns)} |"
+        yield f"|{'---|' * len(columns)}"
+        yield from (f"| {' | '.join(row[column] for column in columns)} |" for row in _rows(tables[-1]))
+        yield ""
 
 
 def _chart(speeds: Speeds) -> str:

@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from inputs import ROOT
 from machine import chromium
@@ -17,7 +17,14 @@ PICTURES = (
     ("report-trace", "trace", (1366, 560), "light"),
     ("report-phone", "roofline", (390, 844), "dark"),
 )
-"""Name of the file, view, size of the screen, theme."""
+"""Of the page that works offline: name of the file, view, size of the screen, theme."""
+
+VIEWED = (
+    ("view-overview", "overview", (1440, 900), "light"),
+    ("view-timeline", "timeline", (1440, 900), "dark"),
+    ("view-phone", "overview", (390, 844), "light"),
+)
+"""The same of the viewer."""
 # The folder's name is not in the pictures.
 COMMANDS = (
     "demo --size 20MB --ranks 1 --out demo.pt.trace.json",
@@ -40,8 +47,40 @@ def main() -> int:
         for name, view, screen, theme in PICTURES:
             url = f"{Path(folder, 'demo.html').as_uri()}#{view}"
             _picture(browser, url, IMAGES / f"{name}.png", screen, theme)
+        _viewer(browser, Path(folder, "demo.pt.trace.json"))
         browser.close()
     return 0
+
+
+def _viewer(browser: Browser, trace: Path) -> None:
+    """Writes the pictures of the viewer."""
+    command = [sys.executable, "-m", "kernelscope", "view", trace, "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as viewer:
+        assert viewer.stdout is not None
+        address = viewer.stdout.readline().strip()
+        for name, view, (width, height), theme in VIEWED:
+            shown = browser.new_page(viewport={"width": width, "height": height}, color_scheme=theme)
+            shown.goto(f"{address}#{view}")
+            shown.wait_for_selector("html[data-ready]")
+            shown.wait_for_selector("main[aria-busy=false]")
+            if view == "timeline":
+                _select(shown)
+            shown.screenshot(path=IMAGES / f"{name}.png")
+            shown.context.close()
+            print(f"{name}.png")
+        viewer.terminate()
+
+
+def _select(shown: Page) -> None:
+    """Goes to a kernel that fills some of the screen, with its launch in sight."""
+    shown.fill(".search input", "cunn_SoftMaxForward")
+    shown.keyboard.press("Enter")
+    shown.wait_for_selector("h3:has-text('Costs of the operator') + dl")
+    shown.keyboard.press("Escape")
+    shown.locator(".scroller").focus()
+    for _ in range(6):
+        shown.keyboard.press("s")
+    shown.wait_for_timeout(1_500)
 
 
 def _picture(browser: Browser, url: str, out: Path, screen: tuple[int, int], theme: str) -> None:

@@ -248,14 +248,48 @@ def batch(run: Any, folder: str, lake: str, cores: str) -> dict[str, Any]:
 
 
 @task("kernelscope:analysis", "kernelscope:scan")
-def answers(analysis: Any, scan: Any, lake: str, ranks: str = "") -> dict[str, Any]:
-    """The cross-rank answers about a lake, or about its first ranks."""
-    opened = scan(lake, ranks=range(int(ranks)) if ranks else None)
+def answers(analysis: Any, scan: Any, lake: str) -> None:
+    """The cross-rank answers about a lake."""
+    opened = scan(lake)
     cluster = analysis.cluster_of(opened)
     for question in ("cluster_findings", "stragglers", "communication", "clock_offsets"):
         _keep(getattr(analysis, question)(cluster))
     _keep(analysis.rank_gpu_time(opened))
-    return {"calls": cluster.calls.height}
+
+
+@task("simulated_ranks:SimulatedLake")
+def simulate(lake: Any, folder: str, ranks: str, collectives: str) -> None:
+    """Writes a lake, and traces that it takes for its own."""
+    lake(Path(folder), int(ranks), int(collectives)).write()
+
+
+@task("kernelscope:scan")
+def opened(scan: Any, lake: str) -> None:
+    """Opens a lake."""
+    _keep(scan(lake))
+
+
+@task("kernelscope:analysis", "kernelscope:scan")
+def findings(analysis: Any, scan: Any, lake: str) -> None:
+    """What to look at first in a lake."""
+    _keep(analysis.cluster_findings(scan(lake)))
+
+
+@task("kernelscope.batch.sources:find")
+def sources(find: Any, folder: str) -> None:
+    """Finds traces."""
+    _keep(find([folder], Path(folder, "no-lake")))
+
+
+@task("kernelscope:analysis", "kernelscope:scan")
+def answers_in_parts(analysis: Any, scan: Any, lake: str, memory: str) -> dict[str, Any]:
+    """The cross-rank answers within so much memory, and what the files take that lie between."""
+    with tempfile.TemporaryDirectory(dir=Path(lake).parent) as place:
+        cluster = analysis.cluster_of(scan(lake), memory=int(memory), folder=place)
+        files_bytes = sum(path.stat().st_size for path in Path(place).rglob("*.arrow"))
+        for question in ("cluster_findings", "stragglers", "communication", "clock_offsets"):
+            _keep(getattr(analysis, question)(cluster))
+        return {"parts": len(cluster.calls), "files_mb": files_bytes / MB}
 
 
 @task("kernelscope.batch:run", "kernelscope:analysis", "kernelscope:scan")

@@ -8,12 +8,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from events import Events
 from kernelscope.cli import main
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -23,11 +27,16 @@ Completed = subprocess.CompletedProcess[str]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks as slow what needs real or large traces, a browser or the workers of a batch."""
+    """Marks as slow what needs real or large traces, a browser or the workers of a batch.
+
+    Files with slow tests come first, so that no worker is left with one while the others are done.
+    """
     for item in items:
         names = {*item.path.parts, *getattr(item, "fixturenames", ())}
-        if not names.isdisjoint(("batch", "oracles", "shared", "large", "browser")):
+        if not names.isdisjoint(("batch", "oracles", "twin", "shared", "large", "browser")):
             item.add_marker(pytest.mark.slow)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +45,19 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the real traces of ../shared are not here")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[Browser]":
+    """Chromium without a window."""
+    pytest.importorskip("playwright", reason="playwright, which drives the browser, is not installed")
+    from browsing import chromium, started
+
+    path = chromium()
+    if path is None:
+        pytest.skip("no Chromium is installed: apt-get install chromium")
+    with started(path) as found:
+        yield found
 
 
 @pytest.fixture

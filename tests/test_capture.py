@@ -26,6 +26,7 @@ import kernelscope as ks
 from capture_recording import Recorder, ResNet, line_of
 from kernelscope import capture, errors
 from kernelscope.capture.marks import Arguments
+from kernelscope.capture.profiling import complete_profiler
 from kernelscope.compat import pyprof
 from kernelscope.costs.pyprof import parse_marker
 from nsys_database import Database
@@ -267,6 +268,47 @@ def test_the_profiler_backend_is_read_back(tmp_path: Path) -> None:
     assert set(forward["row"]) <= set(linked["row"])
 
 
+# Each cycle is written, so that none has to be kept.
+@pytest.mark.filterwarnings("ignore:Warning. Profiler clears events")
+def test_recordings_have_stacks_and_names(tmp_path: Path) -> None:
+    """After the steps that are skipped, each cycle is a file."""
+    model = nn.Linear(4, 4)
+    with capture.profile(tmp_path, skip_first=1, warmup=1, active=1, repeat=2, memory=False) as profiler:
+        for _ in range(5):
+            model(torch.randn(2, 4))
+            profiler.step()
+    paths = sorted(tmp_path.iterdir())
+    names = [path.name.split(".")[-8:-4] for path in paths]
+    assert [name[:3] for name in names] == [["rank0", "cycle0", "step3"], ["rank0", "cycle1", "step5"]]
+    for path in paths:
+        trace = ks.read(path)
+        linear = trace.ops.filter(pl.col("name").cast(pl.String) == "aten::linear")
+        assert linear["call_stack"].cast(pl.String).str.contains("test_capture.py").to_list() == [True]
+
+
+def test_every_device_that_torch_knows_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also XPU and what registers itself as privateuse1, of which this machine has none."""
+    activity = torch.profiler.ProfilerActivity
+    known = [activity.CPU, activity.CUDA, activity.XPU, activity.PrivateUse1]
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(torch.profiler, "supported_activities", lambda: set(known))
+    monkeypatch.setattr(torch.profiler, "profile", lambda **options: asked.update(options))
+    complete_profiler(lambda _: None, stack=False, memory=False)
+    assert set(asked["activities"]) == set(known)
+
+
+def test_a_page_beside_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = capture.trace_handler(tmp_path, page=True)
+    with torch.profiler.profile(on_trace_ready=handler):
+        torch.ones(2) + 1
+    recorded, page = sorted(tmp_path.iterdir(), key=lambda path: path.suffix)
+    assert (recorded.suffix, page.suffix) == (".gz", ".html")
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.warns(UserWarning, match="was not written"), torch.profiler.profile(on_trace_ready=handler):
+        torch.ones(2) + 1
+
+
 def record(ranges: list[tuple[int, str, int | None]], path: Path) -> ks.Trace:
     """A database of nsys as if these ranges had been recorded, with a kernel launched in each."""
     database = Database(path)
@@ -305,6 +347,52 @@ def test_nvtx_ranges_are_read_back(tmp_path: Path) -> None:
     assert set(backward["op"]) >= {"linear", "relu", "sum"}
     relu = backward.filter(op="relu").to_dicts()[0]
     assert (relu["layer"], relu["params"]) == (["Sequential", "1"], "[2,8]fp32")
+
+
+class Mixed(nn.Module):
+    """Convolution, recurrence and attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.lstm, self.gru = nn.LSTM(8, 8, 2, bidirectional=True), nn.GRU(16, 16)
+        self.attention, self.head = nn.MultiheadAttention(16, 2), nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.max_pool2d(torch.relu(self.norm(self.conv(x))), 2).flatten(2).permute(2, 0, 1)
+        x = self.gru(self.lstm(x)[0])[0]
+        x = x + self.attention(x, x, x, need_weights=False)[0]
+        return self.head(x.mean(0))
+
+
+def test_every_call_of_a_training_step_has_figures(tmp_path: Path) -> None:
+    recorder, model = Recorder(), Mixed()
+    optimizers = [
+        torch.optim.SGD(model.conv.parameters(), lr=0.1, momentum=0.9, foreach=False),
+        torch.optim.Adam([*model.lstm.parameters(), *model.head.parameters()], lr=0.1, foreach=False),
+        torch.optim.Adam(model.attention.parameters(), lr=0.1, foreach=True),
+    ]
+    batch, target = torch.randn(2, 3, 8, 8), torch.tensor([1, 2])
+    for step in range(2):
+        # The state of the optimizers is there from the second step on.
+        with capture.annotate(to=recorder if step else Recorder()), FlopCounterMode(display=False) as counter:
+            loss = F.cross_entropy(model(batch), target)
+            counted = counter.get_total_flops()
+            loss.backward()
+            for optimizer in optimizers:
+                optimizer.step()
+    table = pyprof.pyprof_table(record(recorder.ranges, tmp_path / "t.sqlite"))
+    calls = table.filter((pl.col("dir") == "fprop") & pl.col("op").is_not_null())
+    attention = pl.col("op") == "multi_head_attention_forward"
+    assert {"conv2d", "lstm", "gru", "cross_entropy", "mul_", "add_", "lerp_", "addcdiv_"} <= set(calls["op"])
+    # Of attention the layer itself and three views launch nothing; torch.tensor is made on the host.
+    unknown = calls.filter(
+        pl.any_horizontal(pl.col("flops", "bytes", "params").is_null()) & (pl.col("op") != "tensor")
+    )
+    assert unknown.select(attention.all(), pl.len()).row(0) == (True, 4)
+    # As many in products as PyTorch counts, but for the LSTM, which is one operator of oneDNN.
+    products = calls.filter(attention | pl.col("op").is_in(["conv2d", "gru", "linear"]))
+    assert products["flops"].sum() == counted
 
 
 @pytest.mark.slow

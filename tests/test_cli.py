@@ -14,6 +14,7 @@ import re
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,9 @@ import pytest
 from events import V100, Events
 from kernelscope import __version__
 from kernelscope import cli as cli_package
+from kernelscope.cli.main import _parser
+from nsys_database import Database, write_training_steps
+from process_tree import wait_until_open
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -67,6 +71,18 @@ assert "polars" in sys.modules
 
 USAGE = """
 nonsense
+--nonsense
+-x
+info TRACE extra
+diff - -
+convert TRACE --to perfetto --step 7
+convert TRACE --to perfetto --out x.json.zst
+analyze TRACE --format json --out .
+batch - --out lake
+batch TRACE --out lake --html .
+analyze TRACE --threads many
+demo --out demo.json.zst
+prof TRACE --c idx
 info
 info TRACE --threads 0
 info TRACE --format xml
@@ -121,6 +137,148 @@ def test_unreadable_path(cli: Run, tiny: Path) -> None:
     assert "permission" in done.stderr.lower()
 
 
+def test_a_trace_in_place_of_a_command_is_analyzed(cli: Run, tiny: Path) -> None:
+    assert cli(tiny, "--top", "1").stdout == cli("analyze", tiny, "--top", "1").stdout
+    missing = cli("no/such/trace")
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert missing.stderr == "kernelscope: no/such/trace: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("anlyze TRACE", "analyze"),
+        ("--versoin", "--version"),
+        ("info TRACE --formt json", "--format"),
+        ("analyze TRACE --to 3", "--top"),
+        ("analyze TRACE --also modles", "modules"),
+        ("analyze TRACE --format jsn", "json"),
+        ("stats TRACE --report cuda_gpu_kern_sm", "cuda_gpu_kern_sum"),
+        ("schema gpu_op", "gpu_ops"),
+        ("convert TRACE --to perfeto", "perfetto"),
+        ("prof TRACE -c kernl", "kernel"),
+    ],
+)
+def test_what_was_meant(cli: Run, tiny: Path, line: str, meant: str) -> None:
+    done = cli(*line.replace("TRACE", str(tiny)).split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"did you mean {meant}?" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_no_option_can_be_shortened() -> None:
+    parsers = [_parser()]
+    for parser in parsers:
+        assert not parser.allow_abbrev
+        choices = [action.choices for action in parser._actions if action.choices]
+        parsers += [each for found in choices if isinstance(found, dict) for each in found.values()]
+    assert len(parsers) > 10
+
+
+def test_every_reader_takes_standard_input(tiny: Path, tmp_path: Path) -> None:
+    database = write_training_steps(tmp_path / "steps.sqlite")
+    trace = tiny.read_bytes()
+    lines = [
+        ("-", gzip.compress(trace)),
+        ("analyze - --format json", trace),
+        ("info -", trace),
+        ("roofline - --format json --gpu h100-sxm5", trace),
+        (f"diff - {tiny}", trace),
+        (f"diff {tiny} -", trace),
+        ("convert - --to perfetto", trace),
+        ("info -", database.read_bytes()),
+        ("stats - -r cuda_gpu_kern_sum", database.read_bytes()),
+        ("parse -", database.read_bytes()),
+        ("prof -", database.read_bytes()),
+    ]
+    for line, content in lines:
+        done = subprocess.run(
+            [sys.executable, "-m", "kernelscope", *line.split()],
+            input=content, capture_output=True, check=False, cwd=tmp_path,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, b""), line
+        assert done.stdout
+        assert b"kernelscope-" not in done.stdout, "the name of a file that is gone"
+    assert not list(tmp_path.glob("kernelscope-*"))
+    assert (tmp_path / "stdin.perfetto.json").exists()
+
+
+def test_standard_input_without_a_trace() -> None:
+    for content, message in ((b"", "is empty"), (b"text", "is no trace"), (b"{'a': 1}", "kernelscope prof")):
+        done = subprocess.run(
+            [sys.executable, "-m", "kernelscope", "info", "-"],
+            input=content, capture_output=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert done.stderr.startswith(b"kernelscope: standard input: ")
+        assert message in done.stderr.decode()
+    closed = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m kernelscope info - <&-"], capture_output=True, check=False
+    )
+    assert (closed.returncode, b"closed" in closed.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_json_is_no_database(cli: Run, tiny: Path, packed: str) -> None:
+    path = tiny
+    if packed:
+        path = tiny.with_name("tiny.json.gz")
+        path.write_bytes(gzip.compress(tiny.read_bytes()))
+    done = cli("stats", path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"kernelscope: {path}: is JSON and no database: use kernelscope analyze\n"
+
+
+@pytest.mark.parametrize(
+    "command", ["analyze", "info", "roofline", "stats", "parse", "prof", "convert --to arrow"]
+)
+def test_what_reads_a_file_that_is_no_trace(cli: Run, tmp_path: Path, command: str) -> None:
+    lake, plain, archive = tmp_path / "lake", tmp_path / "plain", tmp_path / "ranks.tar"
+    for folder in (lake, plain):
+        folder.mkdir()
+    (lake / "manifest.jsonl").touch()
+    with tarfile.open(archive, "w") as tar:
+        tar.add(plain, "plain")
+    table = tmp_path / "ops.parquet"
+    pl.DataFrame({"a": [1]}).write_parquet(table)
+    expected = {lake: "kernelscope.scan", plain: "kernelscope batch"}
+    if command != "prof":
+        expected |= {archive: "kernelscope batch", table: "Polars"}
+    for path, message in expected.items():
+        done = cli(*command.split(), path)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith(f"kernelscope: {path}: is ")
+        assert message in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_name_that_ends_in_gz_is_compressed(cli: Run, tiny: Path, tmp_path: Path) -> None:
+    for line in (
+        "convert TRACE --to perfetto --out out.gz",
+        "analyze TRACE --format json --out out.gz",
+        "roofline TRACE --gpu h100-sxm5 --format json --out out.gz",
+        "diff TRACE TRACE --format json --out out.gz",
+    ):
+        assert cli(*line.replace("TRACE", str(tiny)).split()).returncode == 0
+        first = (tmp_path / "out.gz").read_bytes()
+        assert json.loads(gzip.decompress(first))
+        assert cli(*line.replace("TRACE", str(tiny)).split()).returncode == 0
+        assert (tmp_path / "out.gz").read_bytes() == first
+    assert cli("convert", tiny, "--to", "perfetto", "--out", "again.json.gz").returncode == 0
+    assert "gzip" in cli("info", "again.json.gz").stdout
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_place_that_cannot_be_written_is_told_before_the_trace_is_read(cli: Run, tmp_path: Path) -> None:
+    for line in ("analyze nope.json --format json", "roofline nope.json", "diff nope.json nope.json"):
+        done = cli(*line.split(), "--out", "absent/out.json")
+        assert done.returncode == 1
+        assert done.stderr == (
+            f"kernelscope: absent/out.json: cannot be written: there is no folder {tmp_path / 'absent'}\n"
+        )
+
+
 def test_info_as_text(cli: Run, tiny: Path) -> None:
     done = cli("info", tiny)
     assert (done.returncode, done.stderr) == (0, "")
@@ -163,6 +321,37 @@ def test_terminal_without_unicode(process: Run, tmp_path: Path, command: str) ->
     assert "na?ve?.json" in done.stdout
 
 
+@pytest.mark.parametrize("command", ["info", "analyze", "roofline --gpu h100-sxm5", "--help"])
+def test_no_color_is_no_escape_sequence(tiny: Path, command: str) -> None:
+    shown = {}
+    for no_color in ("", "1"):
+        terminal, other_end = pty.openpty()
+        arguments = [*command.split(), *([] if command == "--help" else [tiny])]
+        env = {**os.environ, "NO_COLOR": no_color, "TERM": "xterm-256color"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kernelscope", *arguments], stdout=other_end, stderr=other_end, env=env
+        )
+        os.close(other_end)
+        shown[no_color] = _until_closed(terminal)
+        os.close(terminal)
+        assert process.wait(30) == 0
+    assert b"\x1b" not in shown["1"]
+    assert command == "--help" or b"\x1b" in shown[""]
+
+
+@pytest.mark.parametrize("command", ["--help", "info TRACE", "analyze TRACE"])
+def test_output_that_is_closed(tiny: Path, command: str) -> None:
+    line = f"{sys.executable} -m kernelscope {command.replace('TRACE', str(tiny))}"
+    for end in (">&-", "| true"):
+        done = subprocess.run(
+            ["bash", "-c", f"{line} {end}; exit ${{PIPESTATUS[0]}}"], capture_output=True, check=False
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    full = subprocess.run(["sh", "-c", f"{line} >/dev/full"], capture_output=True, check=False)
+    assert full.stderr.count(b"\n") == full.returncode
+    assert command == "--help" or full.returncode == 1
+
+
 def test_schema(cli: Run) -> None:
     assert "gpu_ops" in cli("schema").stdout
     assert "op_row" in cli("schema", "gpu_ops").stdout
@@ -189,7 +378,7 @@ def test_interrupt(large: Path) -> None:
         [sys.executable, "-m", "kernelscope", "info", large, "--threads", "1"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    time.sleep(1)
+    wait_until_open(process, large.name)
     started = time.monotonic()
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=30)
@@ -259,6 +448,34 @@ def test_named_annotation_makes_steps(cli: Run, tmp_path: Path) -> None:
     assert [step["total_ns"] for step in document["steps"]] == [90_000] * 3
 
 
+@pytest.mark.parametrize(
+    "command", [["analyze"], ["info"], ["roofline"], ["convert", "--to", "folded"], ["diff"]]
+)
+def test_a_step_range_that_is_not_there_is_refused(cli: Run, tmp_path: Path, command: list[str]) -> None:
+    events = Events()
+    for at in (0, 100, 200):
+        events.annotation("train", at, 90)
+        events.annotation("forward", at, 40)
+    path = events.write(tmp_path / "named.json")
+    files = [path, path] if command == ["diff"] else [path]
+    done = cli(command[0], *files, *command[1:], "--step-range", "trian")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(
+        "named.json: no annotation or range is called 'trian'; there are 'forward', 'train';"
+        " did you mean train?\n"
+    )
+
+
+def test_a_step_range_that_is_not_there_is_refused_for_databases(cli: Run, tmp_path: Path) -> None:
+    database = Database(tmp_path / "report.sqlite")
+    # A mark has no duration, and can be no step.
+    database.range("nosuch", 5, None, eventType=34)
+    path = database.close()
+    done = cli("analyze", path, "--step-range", "nosuch")
+    assert done.returncode == 2
+    assert "no annotation or range is called 'nosuch'; there are none" in done.stderr
+
+
 def test_place_that_cannot_be_written(cli: Run, tiny: Path) -> None:
     done = cli("analyze", tiny, "--format", "json", "--out", tiny / "report.json")
     assert (done.returncode, done.stdout) == (1, "")
@@ -301,6 +518,19 @@ def test_a_broken_bound_fails(cli: Run, pair: tuple[Path, Path]) -> None:
     assert "601.0 us -> 661.0 us, +60.00 us (+10.0 %), mean of 3 steps" in done.stdout
     assert "BROKEN  step>5%" in done.stdout
     assert "kept    kernel:gemm>1ms" in done.stdout
+
+
+def test_diff_fits_80_columns_when_piped(process: Run, tmp_path: Path) -> None:
+    name = "void cutlass::Kernel2<cutlass_80_tensorop_f16_s16816gemm_f16_256x128_32x3_nn_align8>(Params)"
+    before, after = _steps(tmp_path / "a.json", 200, name), _steps(tmp_path / f"{'b' * 90}.json", 260, name)
+    text = process("diff", before, after, "--fail-on", f"kernel:{name}>1%").stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert "cutlass" in text
+    assert "+60.00 us" in text
+    assert "bbb.json" in text
+    # A file has the whole.
+    assert process("diff", before, after, "--out", "whole.txt").returncode == 0
+    assert max(map(len, (tmp_path / "whole.txt").read_text().splitlines())) > 80
 
 
 def test_bounds_of_significance(cli: Run, tmp_path: Path) -> None:
@@ -364,6 +594,24 @@ def test_text(cli: Run, traced: Path) -> None:
     for part in ("v100-sxm2", "known for 50.00 %", "aten::mm", "compute", "42.9", "mylib::twice", "no model"):
         assert part in done.stdout
     assert "\x1b" not in done.stdout
+
+
+def test_every_report_calls_a_gpu_by_the_name_of_the_trace(cli: Run, tmp_path: Path) -> None:
+    events = Events(V100 | {"name": "NVIDIA H800 PCIe", "totalGlobalMem": 80 * 2**30, "numSms": 114})
+    for device in (0, 1):
+        events.kernel("gemm", 10, 5, 0, device=device)
+    path = events.write(tmp_path / "t.json")
+    # Only one of the two is described: the GPUs of a machine are alike.
+    found = "2 x NVIDIA H800 PCIe"
+    assert found in cli("analyze", path).stdout
+    roofline = cli("roofline", path).stdout
+    assert found in roofline
+    assert "GPU 0, 1: NVIDIA H800 PCIe (h800-pcie): " in roofline
+    unknown = Events(V100 | {"name": "Mystery"})
+    unknown.kernel("gemm", 10, 5, 0)
+    roofline = cli("roofline", unknown.write(tmp_path / "u.json")).stdout
+    assert "1 x Mystery" in roofline
+    assert "'Mystery' is not in the table of GPUs" in roofline
 
 
 def test_roofline_as_json(cli: Run, traced: Path) -> None:

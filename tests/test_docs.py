@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -15,22 +16,24 @@ import pytest
 
 from kernelscope import _traceparse
 from kernelscope.batch import run
+from kernelscope.report.parts.glossary import terms
 from nsys_database import write_training_steps
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
-    for path in (*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md")))
+    for path in (*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md")))
     if path.name != "CHANGELOG.md"
 }
 # Commands that need a network, a GPU, a cluster or a build of the project.
-ELSEWHERE = re.compile(r"pip |make |nsys |cargo |python -m kernelscope.capture |.* --scheduler ")
-OPTIONAL = ("duckdb", "nvtx", "pandas", "torch")
+ELSEWHERE = re.compile(r"pip |make |nsys |nvprof |cargo |python -m kernelscope.capture |.* --scheduler ")
+OPTIONAL = ("dask_jobqueue", "duckdb", "nvtx", "pandas", "pyspark", "ray", "torch")
 # What the programs of a page leave to the reader.
 PRELUDES = {
     "docs/capture.md": "import nvtx\nimport torch\nfrom kernelscope import capture\n"
     "batch = torch.ones(2, 4)\n"
     "model = lambda batch: torch.nn.Linear(4, 1)(batch).sum()\nstep, batches = model, [batch] * 4\n"
+    "class runner:\n    batch_size = 8\n    capture_model = staticmethod(lambda: None)\n"
 }
 # What the output of a page shows somewhere.
 SHOWN = {"README.md": ("Look first at", "slow_rank")}
@@ -74,6 +77,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("page", WITH_EXAMPLES)
 def test_examples(inputs: Path, tmp_path: Path, page: str) -> None:
     place = shutil.copytree(inputs, tmp_path / "place")
@@ -84,9 +88,13 @@ def test_examples(inputs: Path, tmp_path: Path, page: str) -> None:
     shown, absent = "", []
     for language, example in WITH_EXAMPLES[page]:
         program = PRELUDES.get(page, "") + example if language == "python" else example
-        missing = [name for name in OPTIONAL if f"import {name}" in program and find_spec(name) is None]
+        named = [name for name in OPTIONAL if re.search(rf"^(?:import|from) {name}\b", program, re.MULTILINE)]
+        missing = [name for name in named if find_spec(name) is None]
         if missing or ELSEWHERE.match(example):
             absent += missing
+            continue
+        if example.startswith("kernelscope view "):
+            _look(example, place, env)
             continue
         command = [sys.executable if language == "python" else "sh", "-c", program]
         done = subprocess.run(command, capture_output=True, check=False, cwd=place, env=env, text=True)
@@ -99,12 +107,25 @@ def test_examples(inputs: Path, tmp_path: Path, page: str) -> None:
         pytest.skip(f"a program needs {', '.join({*absent})}; everything else was run")
 
 
+def _look(example: str, place: Path, env: dict[str, str]) -> None:
+    """Runs a viewer until it has said its address, and interrupts it as a reader would."""
+    command = ["sh", "-c", f"exec {example}"]
+    # Without a screen no browser opens.
+    plain = {name: value for name, value in env.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=place, env=plain, text=True) as viewer:
+        assert viewer.stdout is not None
+        assert viewer.stdout.readline().startswith("http://127.0.0.1:"), example
+        viewer.send_signal(signal.SIGINT)
+        assert viewer.wait(60) == 130
+
+
 def test_every_page_with_commands_is_run() -> None:
     marked = re.compile(r"^(?:\$ )?(?:kernelscope|python|nsys) ", re.MULTILINE)
     for page, text in PAGES.items():
         for language, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
             assert language in ("console", "python") or not marked.search(block), page
-    readers = "\n".join(program for _, program in WITH_EXAMPLES["docs/cluster.md"])
+    pages = ("docs/cluster.md", "docs/schedulers.md")
+    readers = "\n".join(program for page in pages for _, program in WITH_EXAMPLES[page])
     assert all(name in readers for name in ("ks.scan", "duckdb.sql", "pd.read_parquet", "ThreadPoolExecutor"))
 
 
@@ -112,6 +133,10 @@ def test_every_name_exists() -> None:
     named = set(re.findall(r"\b(?:ks|kernelscope)((?:\.[A-Za-z_]\w*)+)", "".join(PAGES.values())))
     names = {f"kernelscope{name}" for name in named if not name.endswith((".sqlite", ".com"))}
     assert len(names) > 40
+    table = PAGES["docs/analyses.md"].split("| `kernelscope.compat.hta` | HTA |\n")[1].split("\n\n")[0]
+    ours = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in table.splitlines()))
+    assert len(ours) > 10
+    names |= {f"kernelscope.compat.hta.{name}" for name in ours}
     for name in names:
         resolve_name(name)
 
@@ -133,3 +158,9 @@ def test_links_lead_to_files_and_titles(page: str) -> None:
         target = (ROOT / page).parent / link if link else ROOT / page
         assert target.exists(), link
         assert not anchor or anchor in _anchors(target.read_text()), f"{link}#{anchor}"
+
+
+def test_the_glossary_has_every_figure() -> None:
+    rows = [f'| <a id="{t.key}"></a>{t.title} | `{t.key}` | {t.unit} | {t.what} |' for t in terms()]
+    table = "\n".join(["| figure | column | unit | meaning |", "|---|---|---|---|", *rows])
+    assert f"compares -->\n{table}\n<!--" in PAGES["docs/glossary.md"]

@@ -244,8 +244,16 @@ def test_export_stacks(profiled: Recorded) -> None:
     whole = {row for row in ours.rows() if row[1] % 1000 == 0}
     certain = [(stack, us) for stack, ns, us, _ in ours.rows() if (stack, ns, us, 1) not in whole]
     undecided = {(stack, us - less) for stack, _, us, _ in whole for less in (0, 1)}
-    assert [(stack, int(us)) for stack, us in theirs if (stack, int(us)) not in undecided] == [
-        row for row in certain if row not in undecided
+    # Where calls overlap in part, torch computes less than nothing for that around them, and leaves it out.
+    written = str.maketrans(" ;\t\n", "____")
+    negative = {
+        ";".join(frame.translate(written) for frame in reversed(event.stack))
+        for event in profiled.profiler.events()
+        if event.self_cpu_time_total < 0
+    }
+    found = [(stack, int(us)) for stack, us in theirs]
+    assert [row for row in found if row not in undecided and row[0] not in negative] == [
+        row for row in certain if row not in undecided and row[0] not in negative
     ]
     assert len(theirs) > 500 > 20 * len(whole)
 

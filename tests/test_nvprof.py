@@ -41,7 +41,7 @@ def test_a_launch_in_a_range(make: Make) -> None:
     assert (call["name"], call["category"], call["callback_id"]) == ("cudaLaunchKernel", "cuda_runtime", 211)
     assert (call["pid"], call["tid"], call["range_row"]) == (7, 7, inner["row"])
     links = itemgetter("launch_row", "range_row", "link")
-    assert links(kernel) == (call["row"], inner["row"], "nvtx_range")
+    assert links(kernel) == (call["row"], inner["row"], "containment")
     assert (kernel["name"], kernel["mangled_name"]) == ("gemm(float*)", "_Z4gemmPf")
     assert (kernel["device"], kernel["stream"], kernel["pid"], kernel["dur_ns"]) == (0, 7, 7, 40)
     assert itemgetter("grid", "block", "shared_memory_bytes")(kernel) == ([4, 2, 1], [128, 1, 1], 48)

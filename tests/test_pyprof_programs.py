@@ -5,21 +5,27 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernelscope as ks
 from kernelscope import errors
 from kernelscope.cli import main
 from kernelscope.compat import pyprof
-from kernelscope.compat.pyprof.records import compat_short_name, parse_record, short_name
+from kernelscope.compat.pyprof.kernels import kernels_of
+from kernelscope.compat.pyprof.names import compat_short_name, short_name
+from kernelscope.compat.pyprof.records import gathered, parse_record, record_lines
+from kernelscope.compat.pyprof.rows import compat_parts
 from nsys_database import Database
+from oracles.traces import ORACLES
 
+GOLDEN = ORACLES / "pyprof" / "golden.dict"
 LINEAR = (
     "{'mod': 'torch.nn.functional', 'op': 'linear', 'args': ["
     "{'name': '', 'type': 'tensor', 'shape': (8, 64), 'dtype': 'float16'}, "
@@ -54,6 +60,11 @@ class Capture:
 
     def table(self) -> list[dict[str, Any]]:
         return pyprof.pyprof_table(ks.read(self.database.close())).to_dicts()
+
+
+def compat_row(record: pyprof.KernelRecord) -> dict[str, Any]:
+    (part,) = compat_parts(gathered([record]), list(pyprof.COLUMNS))
+    return part.row(0, named=True)
 
 
 @pytest.fixture
@@ -147,8 +158,16 @@ def test_user_text_that_only_looks_like_a_marker(capture: Capture) -> None:
     capture.kernel(text, "a model op with args and type")
     (record,) = capture.records()
     assert (record.markers, record.ops) == ([], [text])
-    capture_again = pyprof.rows([record], compat=True)
-    assert next(capture_again).params == "na=na,"
+    assert compat_row(record)["params"] == "na=na,"
+
+
+def test_text_that_cannot_be_written(capture: Capture) -> None:
+    half = r"\ud800"
+    capture.kernel(
+        f"{{'traceMarker': ['/a.py:{half}']}}", f"{{'mod': '{half}', 'op': 'f{half}', 'args': []}}", "layer:a"
+    )
+    (row,) = capture.table()
+    assert (row["trace"], row["mod"], row["op"]) == (["/a.py:?"], "?", "f?")
 
 
 def test_kernels_without_a_launch_are_kept(capture: Capture) -> None:
@@ -198,6 +217,8 @@ RECORD = (
         ("{'kShortName': 'k'}", "it has no 'kDuration'"),
         (RECORD.replace("'seqId': []", "'seqId': ['5']"), "'seqId' is ['5']"),
         (RECORD.replace("'kDuration': 5", "'kDuration': True"), "'kDuration' is True"),
+        (RECORD.replace("'tid': 1", "'tid': 9223372036854775808"), "'tid' is 9223372036854775808"),
+        (RECORD.replace("'op': []", r"'op': ['\ud800']"), r"'op' is ['\ud800']"),
         ("__import__('os').abort()", "it is no literal"),
         ("(" * 5000, "it is no literal"),
         ("{'a': " * 50_000, "it is no literal"),
@@ -210,13 +231,124 @@ def test_lines_that_are_no_records(line: str, message: str) -> None:
     assert message in str(caught.value)
 
 
+def test_a_bad_line_costs_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "net.dict"
+    path.write_text("nonsense\n" + RECORD + "\n[1]\n" + RECORD + "\n")
+    monkeypatch.setenv("COLUMNS", "1000")
+    assert run("prof", "-c", "idx,kernel", path) == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines() == ["Idx Kernel", "1 k", "2 k"]
+    assert "2 lines are no record of a kernel and left out; line 1: it is no literal" in " ".join(err.split())
+    assert run("prof", "-c", "idx", "--allow-loss", path) == 0
+    assert run("prof", "-c", "idx", "--strict", path) == 1
+    assert "line 1 is no record of a kernel" in " ".join(capsys.readouterr().err.split())
+
+
+def test_another_file_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "notes.md"
+    path.write_text("# Notes\n\nNothing of PyProf.\n")
+    assert run("prof", path) == 1
+    message = " ".join(capsys.readouterr().err.split())
+    assert "notes.md: is no trace, and holds no records of kernels" in message
+
+
+def tensor(*shape: int, dtype: str = "float32") -> dict[str, object]:
+    return {"name": "", "type": "tensor", "shape": shape, "dtype": dtype}
+
+
+# Functions that only PyProf has a model for, and calls that kernelscope.capture writes with names.
+COUNTED = {
+    "cat": ({"mod": "torch", "op": "cat", "args": [tensor(8, 64), tensor(8, 64)]}, 0, 2 * 2 * 8 * 64 * 4),
+    "half": ({"mod": "Tensor", "op": "half", "args": [tensor(8, 64)]}, 0, 8 * 64 * 6),
+    "randperm": (
+        {"mod": "torch", "op": "randperm", "args": [{"name": "", "type": "int", "value": 100}]}, 300, 800,
+    ),
+    "add_ with alpha": (
+        {"mod": "Tensor", "op": "add_", "args": [
+            tensor(8, 64), tensor(8, 64), {"name": "alpha", "type": "float", "value": -0.1},
+        ]}, 8 * 64, 3 * 8 * 64 * 4,
+    ),
+    "addcmul_ with value": (
+        {"mod": "Tensor", "op": "addcmul_", "args": [
+            tensor(64), tensor(64), tensor(64), {"name": "value", "type": "float", "value": 0.1},
+        ]}, 3 * 64, 4 * 64 * 4,
+    ),
+}  # fmt: skip
+
+
+# PyProf's figures depend on the kernel, too: of cells on its place, of convolutions on its name.
+CELL = [tensor(16, 128), tensor(16, 256)]
+OF_KERNELS = {
+    "zeros": ("torch", "zeros", [{"name": "", "type": "tuple", "value": (3, 4)}], "k", 0, 3 * 4 * 4),
+    "adam": ("fused_adam_cuda", "adam", [tensor(64)] * 5, "k", 0, 7 * 64 * 4),
+    "LSTMCell": ("LSTMCell", "forward", CELL, "volta_sgemm_128x64_nn", 2 * 1024 * 16 * 128, 598016),
+    "GRUCell": ("GRUCell", "forward", CELL, "volta_sgemm_128x64_nn", 2 * 768 * 16 * 128, 450560),
+    "masked_scatter_": (
+        "Tensor", "masked_scatter_", [tensor(8, 64), tensor(8, 64, dtype="uint8"), tensor(8, 64)], "k",
+        0, 8 * 64 * 9,
+    ),
+    "gradient of a bias": (
+        "torch.nn.functional", "conv2d", [tensor(32, 64, 56, 56), tensor(128, 64, 3, 3)], "calc_bias_diff",
+        32 * 128 * 54 * 54, 2 * 4 * 32 * 128 * 54 * 54,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_KERNELS)
+def test_figures_that_pyprof_has_of_kernels(name: str) -> None:
+    mod, op, args, kernel, flops, moved = OF_KERNELS[name]
+    way = "bprop" if kernel == "calc_bias_diff" else "fprop"
+    marker = repr({"mod": mod, "op": op, "args": args})
+    record = replace(parse_record(RECORD), markers=[marker], ops=[op], short_name=kernel, direction=way)
+    (row,) = pyprof.pyprof_table([record]).to_dicts()
+    assert (row["flops"], row["bytes"]) == (flops, moved)
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_figures_that_pyprof_has(name: str) -> None:
+    marker, flops, moved = COUNTED[name]
+    record = replace(parse_record(RECORD), markers=[repr(marker)], mods=["torch"], ops=[str(marker["op"])])
+    (row,) = pyprof.pyprof_table([record]).to_dicts()
+    assert (row["flops"], row["bytes"]) == (flops, moved)
+
+
+def test_figures_of_a_convolution_that_only_pyprof_counts() -> None:
+    """Its own model prints a fraction; an argument by a name without a place is none of kernelscope's."""
+    args = [tensor(32, 64, 56, 56), tensor(128, 64, 3, 3), {"name": "x", "type": "int", "value": 1}]
+    marker = repr({"mod": "torch.nn.functional", "op": "conv2d", "args": args})
+    kernel = "volta_fp16_s884cudnn_fp16_256x64_ldg8_relu_f2f"
+    record = replace(parse_record(RECORD), markers=[marker], ops=["conv2d"], short_name=kernel)
+    (row,) = pyprof.pyprof_table([record]).to_dicts()
+    assert row["flops"] == 2 * 32 * 54 * 54 * 128 * 64 * 9
+
+
+def test_figures_beyond_any_gpu_are_not_known() -> None:
+    marker = repr({"mod": "fused_adam_cuda", "op": "adam", "args": [tensor(1 << 62)] * 5})
+    (row,) = pyprof.pyprof_table([replace(parse_record(RECORD), markers=[marker])]).to_dicts()
+    assert row["bytes"] is None
+
+
+@pytest.mark.skipif(not GOLDEN.is_file(), reason=f"{GOLDEN} is not there")
+def test_no_figure_of_pyprof_is_missing() -> None:
+    with GOLDEN.with_suffix(".csv").open() as file:
+        theirs = list(csv.DictReader(file))
+    ours = pyprof.pyprof_table(pyprof.read_records(GOLDEN.read_text().splitlines())).to_dicts()
+    assert len(ours) == len(theirs) == 100
+    for row, printed in zip(ours, theirs, strict=True):
+        for column, header in (("flops", "FLOPs"), ("bytes", "Bytes")):
+            assert row[column] is not None or float(printed[header]) == 0, (row["op"], column)
+
+
+@settings(deadline=None)
 @given(st.text() | st.builds(lambda a, b: RECORD[:a] + RECORD[b:], st.integers(0, 400), st.integers(0, 400)))
 def test_any_line_is_a_record_or_refused(line: str) -> None:
     try:
         record = parse_record(line)
     except ValueError:
         return
-    assert len(list(pyprof.rows([record]))) == len(list(pyprof.rows([record], compat=True))) == 1
+    assert pyprof.pyprof_table([record]).height == len([compat_row(record)]) == 1
 
 
 def run(*arguments: str | Path) -> int:
@@ -228,6 +360,56 @@ def records(tmp_path: Path) -> Path:
     path = tmp_path / "net.dict"
     path.write_text(RECORD + "\n\n" + RECORD + "\n")
     return path
+
+
+TEXTS = [
+    LINEAR, "layer:a", "layer:a, seq = 3", "{'traceMarker': ['/a.py:3']}", "relu", "aten::mm", "mm", "1mm",
+    "ReluBackward0", "autograd::engine::evaluate_function: ReluBackward0", "100%d", "strRepr",
+    "CheckpointFunctionBackward",
+    LINEAR.replace("'args': [", "'args': [{'name': '', 'type': 'int', 'value': 3}, "),
+]  # fmt: skip
+STACKS = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.sampled_from(TEXTS), st.none() | st.sampled_from([0, 1, 2, 12])), max_size=4),
+        st.integers(1, 3),
+        st.sampled_from([7, 8]),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(stacks=STACKS, compat=st.booleans())
+def test_lines_table_and_records_agree(
+    tmp_path_factory: pytest.TempPathFactory, stacks: list[Any], compat: bool
+) -> None:
+    """The three forms of an answer about ranges of every kind, with numbers that are equal or are not."""
+    capture = Capture(tmp_path_factory.mktemp("drawn") / "t.sqlite")
+    for texts, count, pid in stacks:
+        named = [text if number is None else f"{text}, seq = {number}, op_id = 1" for text, number in texts]
+        capture.kernel(*named, count=count, pid=pid)
+    trace = ks.read(capture.database.close())
+    found = list(pyprof.records(trace, compat=compat))
+    lines = list(record_lines(kernels_of(trace, compat=compat)))
+    inside = {"pid": None, "calls": (), "node": None}
+    assert [replace(record, **inside) for record in found] == list(map(parse_record, lines))
+    assert list(map(pyprof.format_record, found)) == lines
+    if not compat:
+        assert pyprof.pyprof_table(trace).equals(pyprof.pyprof_table(found))
+    columns = [*pyprof.COLUMNS]
+    ours, theirs = (
+        pl.concat(compat_parts(kernels, columns))
+        for kernels in (kernels_of(trace, compat=True), gathered(pyprof.records(trace, compat=True)))
+    )
+    assert ours.equals(theirs)
+
+
+def test_a_column_may_be_asked_for_twice(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("prof", "-c", "idx,sil,idx", records) == 0
+    assert capsys.readouterr().out.splitlines() == ["Idx Sil(ns) Idx", "1 5 1", "2 5 2"]
+    assert run("prof", "-c", "idx,sil,idx", "--csv", records) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "Idx,Sil(ns)"
 
 
 def test_csv_is_quoted_where_it_must_be(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -257,7 +439,7 @@ def test_standard_input(
     assert run("prof") == 0
     header, line = capsys.readouterr().out.splitlines()
     assert header == "Idx Direction Sub Module Op Kernel Params Sil(ns)"
-    assert line == "1 fprop 0 na  k  5"
+    assert line == "1 fprop 0 na - k - 5"
 
 
 @pytest.mark.parametrize(
@@ -287,7 +469,8 @@ def test_a_database_without_kernels(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert run("parse", path) == 0
     assert capsys.readouterr().err == "kernelscope: found no kernels\n"
     assert run("prof", path) == 0
-    assert capsys.readouterr().out.count("\n") == 1
+    out, err = capsys.readouterr()
+    assert (out.count("\n"), err) == (1, "kernelscope: found no kernels\n")
 
 
 def test_where_pyprof_aborts_the_report_goes_on(capture: Capture, capsys: pytest.CaptureFixture[str]) -> None:

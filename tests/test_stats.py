@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import sqlite3
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import polars as pl
@@ -13,6 +17,7 @@ import pytest
 
 import kernelscope as ks
 from kernelscope.compat.nsys import REPORTS, Field, Figure, nsys_report
+from kernelscope.compat.nsys.reports import OLD_NAMES
 from kernelscope.report import nsys_stats
 from nsys_database import Database, global_pid
 
@@ -51,6 +56,26 @@ def test_csv_on_stdout(cli: Cli, small: Path) -> None:
         "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name",
         "100.0,30,3,10.0,10.0,10,10,0.0,void gemm<float>(int)",
     ]
+
+
+def test_several_reports_behind_one_option(cli: Cli, small: Path) -> None:
+    apart = cli("stats", small, "-r", "cuda_gpu_kern_sum:base", "-r", "cuda_api_sum")
+    together = cli("stats", small, "-r", "cuda_gpu_kern_sum:base,cuda_api_sum")
+    assert (together.returncode, together.stdout) == (0, apart.stdout)
+
+
+def test_names_of_older_versions(cli: Cli, small: Path) -> None:
+    assert set(OLD_NAMES.values()) <= set(REPORTS)
+    for old, new in OLD_NAMES.items():
+        done, wanted = cli("stats", small, "-r", old), cli("stats", small, "-r", new)
+        assert (done.returncode, done.stdout) == (wanted.returncode, wanted.stdout)
+
+
+def test_values_with_tabs_between(cli: Cli, small: Path) -> None:
+    tabs = cli("stats", small, "-r", "cuda_gpu_kern_sum,cuda_kern_exec_trace", "--format", "tsv").stdout
+    commas = cli("stats", small, "-r", "cuda_gpu_kern_sum,cuda_kern_exec_trace").stdout
+    assert list(csv.reader(io.StringIO(tabs), delimiter="\t")) == list(csv.reader(io.StringIO(commas)))
+    assert "\t" in tabs
 
 
 def test_by_breaks_rows_down(cli: Cli, small: Path) -> None:
@@ -112,6 +137,25 @@ def test_usage(cli: Cli, small: Path, arguments: list[str], message: str) -> Non
     assert message in done.stderr
 
 
+def test_columns_fit_80_characters_when_piped(cli: Cli, tmp_path: Path) -> None:
+    database = Database(tmp_path / "a.sqlite")
+    name = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
+    database.insert("StringIds", id=1000, value=name)
+    database.call(0, 5, correlation=1)
+    database.kernel(10, 1_000_000_010, correlation=1, demangledName=1000)
+    path = database.close()
+    for arguments in ([], ["-r", "cuda_gpu_kern_sum", "--format", "column"], ["--list"]):
+        done = cli("stats", path, *arguments)
+        assert max(map(len, lines(done.stdout))) <= 80
+    shown = lines(cli("stats", path, "-r", "cuda_gpu_kern_sum", "--format", "column").stdout)
+    assert shown[0].split("  ")[:3] == ["Time (%)", "Total Time (ns)", "Instances"]
+    assert "vectorized_element" in shown[2]
+    assert "4 columns do not fit; --format csv has all" in cli("stats", path).stderr
+    out = tmp_path / "whole.txt"
+    assert cli("stats", path, "-r", "cuda_gpu_kern_sum", "--format", "column", "--out", out).returncode == 0
+    assert name in out.read_text()
+
+
 def test_without_a_report_the_summaries_are_shown(cli: Cli, tmp_path: Path) -> None:
     database = Database(tmp_path / "a.sqlite")
     for number in range(40):
@@ -171,6 +215,30 @@ def test_gpu_trace_needs_no_names_of_gpus(small: Path) -> None:
     assert frame.select("grid_x", "grid_y", "grid_z", "block_x").row(0) == (4, 2, 1, 128)
 
 
+def test_gpu_trace_takes_the_names_that_are_asked_for(cli: Cli, small: Path) -> None:
+    for report, name in (
+        ("cuda_gpu_trace", "void gemm<float>(int)"),
+        ("cuda_gpu_trace:base", "gemm"),
+        ("cuda_gpu_trace:mangled", "_Z4gemm"),
+        ("cuda_gpu_trace:nvtx-name:base", "step, op_id = 1/gemm"),
+    ):
+        rows = list(csv.DictReader(io.StringIO(cli("stats", small, "-r", report).stdout)))
+        assert [row["Name"] for row in rows] == [name] * 3
+
+
+def test_idle_rules_say_that_overhead_of_the_profiler_is_work(cli: Cli, tmp_path: Path) -> None:
+    overhead = "start INTEGER, end INTEGER, globalTid INTEGER, nameId INTEGER"
+    database = Database(tmp_path / "a.sqlite", schema={"PROFILER_OVERHEAD": overhead})
+    database.kernel(0, 100)
+    database.kernel(5_000_000, 5_000_100)
+    database.insert("PROFILER_OVERHEAD", start=100, end=4_000_000, globalTid=global_pid(7) | 7, nameId=2)
+    path = database.close()
+    done = cli("stats", path, "-r", "gpu_gaps:gap=0")
+    assert [line.split(",")[1:3] for line in lines(done.stdout)[1:]] == [["1000000", "4000000"]]
+    assert "gpu_gaps: 4.000 ms of profiler overhead count as work of GPUs" in done.stderr
+    assert "overhead" not in cli("stats", path, "-r", "cuda_gpu_kern_sum").stderr
+
+
 def test_gaps_and_utilisation_count_time_once(tmp_path: Path) -> None:
     database = Database(tmp_path / "a.sqlite")
     for start, end in [(0, 100), (50, 150), (200, 300)]:
@@ -220,17 +288,42 @@ def test_reports_answer_for_other_formats(tiny: Path) -> None:
 def test_every_report_of_a_small_database_has_its_columns(small: Path) -> None:
     trace = ks.read(small)
     for name, report in REPORTS.items():
-        assert nsys_report(trace, name).columns == [field.column for field in report.fields]
+        # A pace is that of one name.
+        asked = f"{name}:name=step" if "name" in report.arguments else name
+        assert nsys_report(trace, asked).columns == [field.column for field in report.fields]
 
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    # SQLite rounds the exact value: 0.15 is a little less than that, 2.25 is exact, 1.35 is more.
     [
-        *[(0.25, "0.3"), (2.25, "2.3"), (0.15, "0.1"), (1.35, "1.4")],
-        *[(0.05, "0.1"), (9.95, "9.9"), (10.0, "10.0")],
+        # Two means that nsys itself printed so; the nearest doubles are less than the halves.
+        *[(160735 / 100, "1607.4"), (540879 / 60, "9014.7")],
+        # What nsys' SQLite makes of others: a half is judged as the decimal that the number stands for.
+        *[(0.25, "0.3"), (2.25, "2.3"), (0.15, "0.2"), (1.35, "1.4")],
+        *[(0.05, "0.1"), (9.95, "10.0"), (10.0, "10.0")],
+        # A number that is meant to be less than a half stays less.
+        *[(1607.3499, "1607.3"), (0.1499999999, "0.1"), (44.85 - 1e-13, "44.8")],
     ],
 )
-def test_halves_are_judged_on_the_exact_value(value: float, shown: str) -> None:
+def test_halves_are_judged_on_the_decimal(value: float, shown: str) -> None:
+    assert tenths([value]) == [shown]
+
+
+@pytest.mark.skipif(
+    not (3, 32) <= sqlite3.sqlite_version_info < (3, 43),
+    reason="the SQLite of this Python does not round like that of nsys (3.42)",
+)
+def test_numbers_are_rounded_as_sqlite_does() -> None:
+    random = Random(5)
+    values = [random.randrange(10**9) / random.choice((3, 7, 20, 60, 100, 1000)) for _ in range(20_000)]
+    wide = (10 ** random.randrange(1, 13) for _ in range(20_000))
+    values += [random.randrange(most) + random.randrange(20) / 20 for most in wide]
+    with sqlite3.connect(":memory:") as connection:
+        rounded = [connection.execute("SELECT round(?, 1)", (value,)).fetchone()[0] for value in values]
+    connection.close()
+    assert tenths(values) == [f"{value:.1f}" for value in rounded]
+
+
+def tenths(values: list[float]) -> list[str]:
     fields = [Field("x", "x", Figure.TENTHS)]
-    assert nsys_stats.as_shown(pl.DataFrame({"x": [value]}), fields)["x"].to_list() == [shown]
+    return nsys_stats.as_shown(pl.DataFrame({"x": values}), fields)["x"].to_list()

@@ -9,6 +9,8 @@ from kernelscope._traceparse import __version__ as __version__
 from kernelscope.batch import scan as scan
 from kernelscope.errors import KernelscopeError as KernelscopeError
 from kernelscope.meta import TraceMeta as TraceMeta
+from kernelscope.queries import sql as sql
 from kernelscope.report import convert as convert
 from kernelscope.trace import Trace as Trace
 from kernelscope.trace import read as read
+from kernelscope.view.showing import view as view

@@ -39,9 +39,20 @@ def read(
     tables: dict[str, list[str]] | None = None,
     kinds: list[str] | None = None,
     only_launching: bool = False,
+    filter_time: tuple[int | None, int | None] = (None, None),
+    filter_nvtx: str | None = None,
+    filter_processes: list[int] = ...,
+    filter_of_no_process: bool = False,
+    filter_devices: list[int] = ...,
+    captures: Sequence[str] = (),
+    captures_are_found: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> RawTrace:
-    """Reads the trace at ``path``; ``progress`` is called with bytes done and bytes in all."""
+    """Reads the trace at ``path``; ``progress`` is called with bytes done and bytes in all.
+
+    ``captures`` are read if the trace replays graphs; with ``captures_are_found`` what cannot be read is a
+    finding.
+    """
 
 class RangeProjector:
     """Collects GPU work, then calls, then host ranges, and relates them."""
@@ -118,8 +129,8 @@ class CallTree:
     ) -> None:
         """Adds to the calls with row ``call`` what the ``class`` has, and ``value`` where it is marked."""
 
-    def subtract_outermost(self, slices: Frame, into: str) -> None:
-        """Takes from the calls with row ``call`` the time of slices that lie in no other."""
+    def put_own_time(self, calls: Frame, others: Frame, into: str) -> None:
+        """How long each call itself runs, and not a call or one of ``others`` inside."""
 
     def subtract_children(self, column: str, into: str) -> None:
         """What ``column`` is less that of the calls directly inside."""
@@ -156,11 +167,13 @@ class TimelineIndex:
         """Sorts what was added, with a new number for each track; the first start and the last end."""
 
     @overload
-    def show(self, start_ns: int, end_ns: int, pixels: int) -> ArrowTable:
-        """What is seen of ``[start_ns, end_ns)`` on so many pixels."""
+    def show(self, start_ns: int, end_ns: int, pixels: int, only: list[int] | None = None) -> ArrowTable:
+        """What is seen of ``[start_ns, end_ns)`` on so many pixels; of the tracks ``only``, if named."""
 
     @overload
-    def show(self, start_ns: int, end_ns: int, pixels: int, most: int) -> ArrowTable | None:
+    def show(
+        self, start_ns: int, end_ns: int, pixels: int, only: list[int] | None, most: int
+    ) -> ArrowTable | None:
         """The same; None if it is more than ``most`` marks."""
 
 class JsonEventWriter:
@@ -230,9 +243,6 @@ def longest_spans(waits: Frame, spans: Frame, steps: Frame) -> ArrowTable:
 def find_rows(rows: Frame, wanted: Frame) -> ArrowTable:
     """Where each ``row`` of ``wanted`` stands in ``rows``: ``at``."""
 
-def slice_lineage(slices: Frame, wanted: Frame) -> ArrowTable:
-    """The positions ``at`` of the slices of the ``wanted`` rows and of all around them, in order."""
-
 def marked_parents(slices: Frame) -> ArrowTable:
     """The nearest marked slice around each marked one: ``parent_row``."""
 
@@ -253,6 +263,16 @@ def attribute_windows(claims: Frame, windows: list[tuple[int, int]]) -> ArrowTab
 
 def align_events(a: Frame, b: Frame, levels: list[str]) -> ArrowTable:
     """Which rows of two frames of tokens correspond, group by group: ``a``, ``b`` and ``level``."""
+
+def host_collectives() -> list[str]:
+    """Beginnings of the names of operators that are collectives which the host runs itself."""
+
+def step_lengths(name: str) -> list[list[int]] | None:
+    """Sums over requests that the name of a step of serving tells: queries q, keys k, q * q and q * k.
+
+    Those of the prompts, and those of decoding requests; empty if not all are there, None if it is no such
+    name.
+    """
 
 def describe_tables() -> list[tuple[str, str, list[tuple[str, str, bool, str, str | None]]]]:
     """Name and description of every table, and name, type, nullability and meaning of its columns."""
@@ -276,6 +296,11 @@ def write_demo(
 ) -> list[tuple[Path, Path | None, int, int]]:
     """Writes a trace per rank; gives the trace, its truth if asked for, bytes of JSON, and steps."""
 
+def write_demo_serving(
+    folder: str | os.PathLike[str], *, steps: int, seed: int, marks: bool
+) -> list[tuple[Path, str]]:
+    """Writes the traces of an engine, one per recorder; gives the path and the truth of each as JSON."""
+
 def write_demo_database(
     path: str | os.PathLike[str],
     *,
@@ -286,3 +311,14 @@ def write_demo_database(
     progress: Callable[[int, int], object] | None = None,
 ) -> tuple[int, int, str]:
     """Writes a database of nsys or nvprof; gives its bytes, its steps, and its truth as JSON."""
+
+def gather_row_groups(
+    parts: Sequence[tuple[str | os.PathLike[str], int, int, str, int, int]], out: str | os.PathLike[str]
+) -> int:
+    """Writes rows of several Parquet files of a table into the new file ``out``, undecoded; gives its size.
+
+    A part is a file, the row at which it begins, its rows, and the run, rank and window that all have.
+
+    Raises: ValueError: the part whose number it has differs in its columns from the first one.
+        OSError: a file cannot be read or written, or a part is not whole row groups.
+    """

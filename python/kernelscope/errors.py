@@ -3,7 +3,9 @@
 Every class derives from :class:`KernelscopeError` and from the builtin that people catch.
 """
 
+import contextlib
 import errno
+from collections.abc import Generator, Iterable
 
 
 class KernelscopeError(Exception):
@@ -51,6 +53,10 @@ class TraceReadError(KernelscopeError, OSError):
     """The operating system failed while the file was read."""
 
 
+class StorageError(KernelscopeError, ConnectionError):
+    """A storage behind a URL does not answer, or fails."""
+
+
 class NotATraceError(KernelscopeError, ValueError):
     """The file is no trace of a known format."""
 
@@ -79,20 +85,20 @@ class LakeFullError(KernelscopeError, OSError):
     """The disk under a lake is full, or the quota used up; the lake is whole."""
 
 
-class RankUnknownError(KernelscopeError, ValueError):
-    """Neither a trace nor its name has its rank."""
-
-
 class RankTakenError(KernelscopeError, ValueError):
-    """Two traces claim to be of the same rank of the same run."""
+    """The place of a rank is taken: by another trace of the same run, or by a file that no batch wrote."""
 
 
 class ChangedWhileReadError(KernelscopeError, OSError):
     """The file changed while it was read: it is still being written."""
 
 
+class TaskTimeoutError(KernelscopeError, TimeoutError):
+    """A trace was not read, or a statement not answered, within its time; the process was ended."""
+
+
 class MemoryLimitError(KernelscopeError, ValueError):
-    """A trace needs more memory than is allowed."""
+    """A trace or a statement needs more memory than is allowed."""
 
 
 class WorkerDiedError(KernelscopeError, RuntimeError):
@@ -103,5 +109,38 @@ class SchedulerLostError(KernelscopeError, ConnectionError):
     """The scheduler that a batch works through went away."""
 
 
+class BatchStoppedError(KernelscopeError, RuntimeError):
+    """A batch was asked to end before its work was done."""
+
+
+class UnusableWorkersError(KernelscopeError, RuntimeError):
+    """The workers of a scheduler cannot do the work: there are none, or they lack what the batch needs."""
+
+
+class ServerError(KernelscopeError, OSError):
+    """The viewer cannot listen where it was told to."""
+
+
 class InternalError(KernelscopeError, RuntimeError):
     """A fault of the package itself; please report it."""
+
+
+@contextlib.contextmanager
+def naming(copy: str, path: str) -> Generator[None]:
+    """Names in errors what the user gave in place of the temporary copy that was read."""
+    try:
+        yield
+    except KernelscopeError as error:
+        error.args = (str(error).replace(copy, path),)
+        error.path = path if error.path == copy else error.path
+        raise
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """The end of a sentence about a name that is not known: the one that was probably meant, or nothing."""
+    # What only an error needs must not cost the start of the program.
+    from difflib import get_close_matches
+
+    by_case = {name.lower(): name for name in known}
+    close = get_close_matches(given.lower(), by_case, n=1)
+    return f"; did you mean {by_case[close[0]]}?" if close else ""

@@ -1,11 +1,18 @@
 """What is known of a trace file as a whole."""
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 # User metadata may end in _version, too.
 _VERSIONED = ("cuda_", "cupti_", "hip_", "nccl_", "roc", "xpu_", "mtia_")
+LARGEST_RANK = 2**31 - 1
+"""Ranks and their number are ints of C in torch, NCCL and MPI."""
+# The most digits that a number of 64 bits has, and more than a float has.
+_WHOLE = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
+_MOST_DIGITS = 400
 _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 
 
@@ -43,8 +50,9 @@ class TraceMeta:
     """Everything that stands beside the events, as recorded."""
 
 
-def meta_from_raw(path: str, raw: Mapping[str, Any]) -> TraceMeta:
-    """The metadata of the file at ``path`` from what the reader says of it."""
+def meta_from_raw(path: str, text: str) -> TraceMeta:
+    """The metadata of the file at ``path`` from the JSON in which the reader says what it found."""
+    raw: dict[str, Any] = json.loads(text, parse_int=_number)
     properties: dict[str, Any] = raw["properties"]
     distributed: object = properties.get("distributedInfo")
     job: dict[str, Any] = cast("dict[str, Any]", distributed) if isinstance(distributed, dict) else {}
@@ -56,8 +64,8 @@ def meta_from_raw(path: str, raw: Mapping[str, Any]) -> TraceMeta:
         content_bytes=raw["content_bytes"],
         recorder=_recorder(raw["format"], properties),
         base_time_ns=raw["base_time_ns"],
-        rank=_integer(job.get("rank")),
-        world_size=_integer(job.get("world_size")),
+        rank=_rank(job.get("rank")),
+        world_size=_rank(job.get("world_size")),
         backend=_text(job.get("backend")),
         host=_text(properties.get("host_name")),
         trace_id=_text(properties.get("trace_id")),
@@ -96,11 +104,24 @@ def _versions(properties: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def _number(digits: str) -> int | str:
+    """A whole number of JSON; one of thousands of digits, which Python may refuse to read, stays text."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else digits
+
+
 def _integer(value: object) -> int | None:
     # The on-demand recorder may write a rank as text.
-    if isinstance(value, str) and value.strip().lstrip("-").isdecimal():
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if -(2**63) <= value < 2**63 else None
+
+
+def _rank(value: object) -> int | None:
+    """A rank or their number; what no recorder can have counted is unknown. -1 is of a job without ranks."""
+    rank = _integer(value)
+    return rank if rank is None or -1 <= rank <= LARGEST_RANK else None
 
 
 def _text(value: object) -> str | None:

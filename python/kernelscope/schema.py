@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from kernelscope import _traceparse
-from kernelscope.errors import InvalidArgumentError
+from kernelscope.errors import InvalidArgumentError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,5 +73,6 @@ def table(name: str) -> Table:
     Example: ``print(ks.schema.table("gpu_ops").column("link").doc)``
     """
     if name not in TABLES:
-        raise InvalidArgumentError(f"there is no table {name!r}; the tables are {', '.join(TABLES)}")
+        meant = did_you_mean(name, TABLES) or f"; the tables are {', '.join(TABLES)}"
+        raise InvalidArgumentError(f"there is no table {name!r}{meant}")
     return TABLES[name]

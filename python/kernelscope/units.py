@@ -1,12 +1,15 @@
 """Turns nanoseconds, bytes and counts into text for people, and sizes back into bytes."""
 
 import re
+from decimal import Decimal
 
 from kernelscope.errors import InvalidArgumentError
 
 _TIME = (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000))
 _BINARY = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _DECIMAL = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_TIME_UNITS = {"": 1, "ns": 1, **dict(_TIME)}
+_MOMENT = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*(ns|us|ms|s)?\s*")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", re.IGNORECASE)
 _UNKNOWN = "-"
 
@@ -69,6 +72,38 @@ def parse_bytes(text: str) -> int:
     if match[3]:
         factor = 1024 ** (len(str(factor)) // 3)
     return round(float(match[1]) * factor)
+
+
+def parse_time_range(text: str) -> tuple[int | None, int | None]:
+    """The first and the last moment that ``text`` names, in ns; either may be left out.
+
+    Raises: InvalidArgumentError: the text is no such range, or ends before it begins.
+
+    Example: ``parse_time_range("1s/2500ms")`` is ``(1000000000, 2500000000)``.
+    """
+    first, separator, last = text.partition("/")
+    start, end = _parse_moment(first, text), _parse_moment(last, text)
+    if not separator or (start is None and end is None):
+        raise InvalidArgumentError(_no_time_range(text))
+    if start is not None and end is not None and end < start:
+        raise InvalidArgumentError(f"the time {text!r} ends before it begins")
+    return start, end
+
+
+def _parse_moment(text: str, whole: str) -> int | None:
+    if not text.strip():
+        return None
+    match = _MOMENT.fullmatch(text)
+    if match is None:
+        raise InvalidArgumentError(_no_time_range(whole))
+    moment = round(Decimal(match[1]) * _TIME_UNITS[match[2] or ""])
+    if not -(2**63) <= moment < 2**63:
+        raise InvalidArgumentError(f"{whole!r} is further than a trace's clock counts")
+    return moment
+
+
+def _no_time_range(text: str) -> str:
+    return f"{text!r} is no time; write START/END in ns or with a unit, for example 1s/2s, 500ms/ or /1000"
 
 
 def _four_digits(value: float) -> str:

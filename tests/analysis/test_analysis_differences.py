@@ -11,8 +11,10 @@ import kernelscope as ks
 from events import Events
 from kernelscope import _traceparse, analysis
 from kernelscope.analysis.diff.comparison import compare
+from kernelscope.analysis.diff.kernel_keys import kernel_key
 from kernelscope.analysis.diff.tables import KEYS, differences
 from kernelscope.errors import InvalidArgumentError, NotRecordedError
+from nsys_database import Database
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +34,46 @@ def test_a_trace_does_not_differ_from_itself(demo: Path) -> None:
     assert analysis.diff_operators(trace, again).is_empty()
     assert analysis.diff_kernels(trace, again).is_empty()
     assert analysis.diff_steps(trace, again)["delta_ns"].to_list() == [0] * 9
+
+
+@pytest.mark.parametrize(
+    ("nsys", "kineto"),
+    [
+        ("void <unnamed>::fill<(int)4, (bool)1>(T1 *)", "void (anonymous namespace)::fill<4, true>(float*)"),
+        (
+            "void add<(int)4, std::array<char *, (unsigned long)3>>(int, T2)",
+            "void add<4, std::array<char*, 3ul> >(int, std::array<char*, 3ul>)",
+        ),
+        (
+            "void map<at::copy(at::Iterator &)::[lambda() (instance 2)]::operator ()() const>(int)",
+            "void map<at::copy(at::Iterator&)::{lambda()#2}::operator()() const>(int)",
+        ),
+        ("void pick<(short)-1, (unsigned char)2>(const T1 *)", "void pick<-1, 2>(float const*)"),
+    ],
+)
+def test_kernels_are_the_same_whichever_demangler_named_them(nsys: str, kineto: str, tmp_path: Path) -> None:
+    database = Database(tmp_path / "before.sqlite")
+    database.insert("StringIds", id=50, value=nsys)
+    database.call(10_000, 15_000)
+    database.kernel(20_000, 30_000, demangledName=50)
+    events = Events()
+    events.call(10, 5, 1)
+    events.kernel(kineto, 20, 30, 1)
+    before, after = ks.read(database.close()), events.read(tmp_path)
+    (row,) = analysis.diff_kernels(before, after, costs=False).to_dicts()
+    assert (row["name"], row["name_before"]) == (kineto, nsys)
+    assert (row["calls_before"], row["calls_after"], row["total_delta_ns"]) == (1, 1, 20_000)
+    assert before.gpu_ops["name"].to_list() == [nsys], "as recorded, which NVIDIA's reports print"
+
+
+def test_kernels_of_other_template_values_are_others() -> None:
+    names = (
+        "void fill<(int)4>(T1 *)", "void fill<8>(float*)", "void fill<4, true>(float*)", "fill", ")", "",
+        "gemm_1l", "gemm_1",
+    )  # fmt: skip
+    assert len({kernel_key(name) for name in names}) == len(names)
+    assert kernel_key("f(" * 1_000) == "f(" * 1_000
+    assert kernel_key(f"f{' ' * 1_000_000}g") == "f g"
 
 
 def test_threads_that_do_as_much_are_paired_alike(tmp_path: Path) -> None:

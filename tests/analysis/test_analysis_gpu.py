@@ -410,3 +410,46 @@ def test_a_trace_without_counters(tmp_path: Path) -> None:
     e = Events()
     e.op("aten::mm", 0, 10)
     assert analysis.counters_with_operators(e.read(tmp_path)).is_empty()
+
+
+TENSOR = "sm__inst_executed_pipe_tensor.sum"
+
+
+def tensor_kernel(tmp_path: Path, **counters: float) -> dict[str, Any]:
+    e = Events()
+    e.op("aten::mm", 10, 30, Input_Dims=[[8, 64], [64, 32]], Input_type=["float", "float"])
+    e.call(12, 1, 1)
+    counted(e, "gemm", 1000, **counters)
+    return analysis.counters_with_operators(e.read(tmp_path)).row(0, named=True)
+
+
+def test_tensor_instructions_are_counted_and_their_flops_are_not_known(tmp_path: Path) -> None:
+    row = tensor_kernel(tmp_path, **{FFMA: 100, TENSOR: 8, READ: 50})
+    assert (row["measured_flops"], row["tensor_instructions"], row["tensor_flops"]) == (200, 8, None)
+    assert (row["operator_flops"], row["ratio"], row["intensity"]) == (None, None, None)
+    assert row["modelled_flops"] == 2 * 8 * 64 * 32
+
+
+def test_no_tensor_instruction_is_no_tensor_flop(tmp_path: Path) -> None:
+    row = tensor_kernel(tmp_path, **{FFMA: 100, TENSOR: 0, READ: 50})
+    assert (row["tensor_flops"], row["operator_flops"], row["intensity"]) == (0, 200, 4)
+
+
+def test_operations_of_tensor_cores_are_flops(tmp_path: Path) -> None:
+    operations = {
+        "sm__ops_path_tensor_src_bf16_dst_fp32.sum": 30_000,
+        "sm__ops_path_tensor_src_tf32_dst_fp32.sum": 2_000,
+        "sm__ops_path_tensor_src_fp64.sum": 700,
+        # A part of the first, several types at once, and whole numbers.
+        "sm__ops_path_tensor_src_bf16_dst_fp32_sparsity_off.sum": 30_000,
+        "sm__ops_path_tensor_src_fp4_fp6_fp8_dst_fp32.sum": 5,
+        "sm__ops_path_tensor_src_int8.sum": 9,
+    }
+    row = tensor_kernel(tmp_path, **{FFMA: 100, TENSOR: 8, **operations})
+    assert (row["tensor_flops"], row["measured_flops"], row["operator_flops"]) == (32_700, 200, 32_900)
+    assert row["ratio"] == 32_900 / (2 * 8 * 64 * 32)
+
+
+def test_flops_that_nothing_counted_are_unknown(tmp_path: Path) -> None:
+    row = tensor_kernel(tmp_path, **{READ: 50})
+    assert (row["measured_flops"], row["operator_flops"], row["ratio"]) == (None, None, None)

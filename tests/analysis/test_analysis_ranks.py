@@ -13,8 +13,12 @@ from hypothesis import strategies as st
 from many_ranks import BASE_NS, Rank, training
 
 import kernelscope as ks
+from events import Events
 from kernelscope import _traceparse, analysis
-from kernelscope.analysis.ranks.cluster import cluster_of
+from kernelscope.analysis.ranks.cluster import Cluster, cluster_of
+from kernelscope.analysis.ranks.collective_calls import CALL_SCHEMA
+from kernelscope.analysis.ranks.collectives import calls_of
+from kernelscope.analysis.ranks.parts import LEAST_MEMORY
 from kernelscope.analysis.ranks.rank_tables import trace_tables
 from kernelscope.costs.communication import bus_factor
 from kernelscope.errors import InvalidArgumentError
@@ -35,6 +39,17 @@ def one_collective(
 
 def instances_of(folder: Path, *jobs: Rank) -> pl.DataFrame:
     return analysis.collective_instances([job.read(folder) for job in jobs])
+
+
+@pytest.mark.parametrize("name", ["gloo:all_reduce", "mpi:all_reduce", "nccl:all_reduce"])
+def test_what_the_host_communicates_itself_is_a_collective(name: str, tmp_path: Path) -> None:
+    events = Events()
+    events.op(name, 10, 30)
+    events.op("aten::mm", 50, 10)
+    calls = analysis.rank_calls(events.read(tmp_path))
+    runs_itself = name.startswith(tuple(_traceparse.host_collectives()))
+    assert calls.select("kind", "dur_ns").rows() == ([("all_reduce", 30_000)] if runs_itself else [])
+    assert runs_itself == (not name.startswith("nccl:"))
 
 
 def test_waiting_is_apart_from_transfer(tmp_path: Path) -> None:
@@ -277,41 +292,57 @@ class Scanned:
     def __init__(self, traces: list[ks.Trace], *, rank_from: str = "metadata") -> None:
         ranks = [place if t.meta.rank is None else t.meta.rank for place, t in enumerate(traces)]
         known = [
-            {"rank": rank, "base_time_ns": t.meta.base_time_ns, "outcome": "done", "rank_from": rank_from}
+            {
+                "rank": rank,
+                "window": 0,
+                "base_time_ns": t.meta.base_time_ns,
+                "outcome": "done",
+                "rank_from": rank_from,
+            }
             for rank, t in zip(ranks, traces, strict=True)
         ]
-        failed = {"rank": 99, "base_time_ns": None, "outcome": "failed", "rank_from": None}
+        failed = {"rank": 99, "window": 0, "base_time_ns": None, "outcome": "failed", "rank_from": None}
         self.manifest = pl.DataFrame([*known, failed])
         numbered = [trace_tables(t, rank) for t, rank in zip(traces, ranks, strict=True)]
         self.tables = {name: pl.concat([one[name] for one in numbered]) for name in traces[0].tables}
+
+    def part(self, window: int, ranks: list[int]) -> dict[str, pl.LazyFrame]:
+        assert window == 0
+        return {name: table.filter(pl.col("rank").is_in(ranks)) for name, table in self.tables.items()}
 
 
 def test_a_lake_answers_as_its_traces_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     traces = training(tmp_path, 5, slower={3: 300}, offsets={1: 40})
     whole = cluster_of(traces)
-    monkeypatch.setattr("kernelscope.analysis.ranks.cluster.RANKS_AT_ONCE", 2)
+    monkeypatch.setattr("kernelscope.analysis.ranks.cluster.RANKS_AT_ONCE", {"events": 2})
     lake: Any = Scanned(traces)
     parts = cluster_of(lake)
-    assert parts.calls.equals(whole.calls)
+    assert analysis.rank_calls(parts).equals(analysis.rank_calls(whole))
     assert parts.steps.equals(whole.steps)
     assert analysis.communication(lake).equals(analysis.communication(whole))
     assert analysis.cluster_findings(lake).equals(analysis.cluster_findings(traces))
     # Large traces are read one by one, however few they are.
     lake.manifest = lake.manifest.with_columns(events=pl.Series([7_000_000] * lake.manifest.height))
-    monkeypatch.setattr("kernelscope.analysis.ranks.cluster.RANKS_AT_ONCE", 64)
+    monkeypatch.setattr("kernelscope.analysis.ranks.cluster.RANKS_AT_ONCE", {"events": 64})
     with monkeypatch.context() as patch:
         seen: list[int] = []
 
         def calls(tables: Any, *, ranks: int) -> pl.DataFrame:
             seen.extend([ranks, tables["steps"].collect()["rank"].n_unique()])
-            return whole.calls.clear()
+            return pl.DataFrame(schema=CALL_SCHEMA)
 
         patch.setattr("kernelscope.analysis.ranks.cluster.communication_calls", calls)
-        assert cluster_of(lake).calls.is_empty()
+        assert analysis.rank_calls(lake).is_empty()
     assert seen == [1] * 10
     lake.manifest = pl.concat([lake.manifest, lake.manifest.head(1)])
     with pytest.raises(InvalidArgumentError, match="rank 0 is in the lake more than once"):
         analysis.communication(lake)
+
+
+def starts_of(cluster: Cluster, rank: int) -> pl.Series:
+    """When the calls of a rank began, after its first."""
+    starts = analysis.rank_calls(cluster).filter(rank=rank)["start_ns"]
+    return starts - starts.min()
 
 
 def test_a_database_of_a_machine_holds_several_ranks(tmp_path: Path) -> None:
@@ -337,7 +368,7 @@ def test_a_database_of_a_machine_holds_several_ranks(tmp_path: Path) -> None:
     lake: Any = Scanned([trace, trace], rank_from="name")
     machines = cluster_of(lake)
     assert machines.ranks["rank"].to_list() == [0, 1, 2, 3]
-    assert machines.calls.filter(rank=3)["start_ns"].equals(cluster.calls.filter(rank=1)["start_ns"])
+    assert starts_of(machines, 3).equals(starts_of(cluster, 1))
 
 
 def test_quantiles_over_the_rows_of_all_ranks(tmp_path: Path) -> None:
@@ -484,6 +515,28 @@ def test_heat_map(tmp_path: Path) -> None:
     assert waits["0"].to_list() == [300 * US, 0, 300 * US]
     with pytest.raises(InvalidArgumentError):
         analysis.rank_heatmap(traces, value="colour")
+
+
+@pytest.mark.parametrize("memory", [None, LEAST_MEMORY])
+def test_calls_of_one_collective_are_those_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int | None
+) -> None:
+    if memory:
+        # What is communicated lies in files.
+        monkeypatch.setattr("kernelscope.analysis.ranks.parts.ROW_BYTES", memory // 3)
+    cluster = cluster_of(training(tmp_path, 3, steps=4, slower={1: 300}, offsets={2: 70.0}), memory=memory)
+    every = analysis.rank_calls(cluster)
+    instances = analysis.collective_instances(cluster)
+    assert instances.height == 4
+    for instance in instances["instance"]:
+        calls = calls_of(cluster, instance)
+        assert calls.equals(every.filter(instance=instance).sort("rank", "start_ns", "row"))
+        (known,) = instances.filter(instance=instance).to_dicts()
+        assert calls["wait_ns"].sum() == known["wait_ns"]
+        assert calls["start_ns"].min() == known["start_ns"]
+    for instance in (-1, 4, 2**40):
+        with pytest.raises(InvalidArgumentError, match="4 collectives"):
+            calls_of(cluster, instance)
 
 
 def test_quantiles_are_over_all_ranks(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import pickle
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -15,7 +18,10 @@ import pytest
 from jobs import batch, files_of, write_job
 
 import kernelscope as ks
-from kernelscope import analysis
+from kernelscope import analysis, report
+from kernelscope.batch.sources import Source
+from kernelscope.compat import hta, nsys, pyprof, torch_profiler
+from kernelscope.errors import InvalidArgumentError
 from kernelscope.report import cluster_text
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -28,10 +34,36 @@ def test_a_lake_holds_what_reading_gives(job: Path, tmp_path: Path) -> None:
     for rank in range(3):
         trace = ks.read(job / f"rank{rank}.pt.trace.json")
         for name, frame in trace.tables.items():
-            theirs = lake.tables[name].filter(pl.col("rank") == rank).drop("run", "rank").collect()
+            theirs = lake.tables[name].filter(pl.col("rank") == rank).drop("run", "rank", "window").collect()
             ours = frame.rename({"rank": "group_rank"}) if name == "collectives" else frame
             assert theirs.equals(ours), name
             assert theirs.schema == ours.schema, name
+        again = lake.trace(rank)
+        assert all(again.tables[name].equals(frame) for name, frame in trace.tables.items())
+        assert all(again.tables[name].schema == frame.schema for name, frame in trace.tables.items())
+        known = ("format", "compression", "content_bytes", "recorder", "base_time_ns", "world_size", "seen")
+        assert [getattr(again.meta, name) for name in known] == [getattr(trace.meta, name) for name in known]
+    with pytest.raises(InvalidArgumentError, match="has no rank 9"):
+        lake.trace(9)
+    ks.batch.run(job, tmp_path / "lake", run="again")
+    lake = ks.scan(tmp_path / "lake")
+    with pytest.raises(InvalidArgumentError, match="rank 1 more than once"):
+        lake.trace(1)
+    assert lake.trace(1, run="again").tables["ops"].equals(ks.read(job / "rank1.pt.trace.json").ops)
+
+
+def test_findings_open_no_large_table(job: Path, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    ks.batch.run(job, lake)
+    expected = analysis.cluster_of([ks.read(path) for path in sorted(job.iterdir())])
+    for large in ("gpu_ops", "ops", "launches", "collectives"):
+        for path in lake.rglob(f"{large}.parquet"):
+            path.write_bytes(b"")
+    found = analysis.cluster_of(ks.scan(lake))
+    assert analysis.rank_calls(found).height
+    assert analysis.rank_calls(found).equals(analysis.rank_calls(expected))
+    assert analysis.cluster_findings(found).equals(analysis.cluster_findings(expected))
+    assert ks.scan(lake).manifest["calls"].sum() == analysis.rank_calls(found).height
 
 
 def test_a_lake_says_what_is_known_of_each_rank(job: Path, tmp_path: Path) -> None:
@@ -73,6 +105,48 @@ def test_an_edit_whose_time_was_set_back_is_noticed(job: Path, tmp_path: Path) -
     assert batch(trace, tmp_path / "lake")[0] == {"rank0": "done"}
 
 
+def test_what_the_system_saw_no_change_of_is_not_even_opened(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traces = shutil.copytree(job, tmp_path / "traces")
+    batch(traces, tmp_path / "lake")
+    opened: list[str] = []
+    fingerprint = Source.fingerprint
+
+    def noted(source: Source) -> str:
+        opened.append(source.base.split(".")[0])
+        return fingerprint(source)
+
+    def read_after(seconds: int) -> None:
+        """Makes it as if traces were read so long after they were written."""
+        for rank in range(3):
+            trace = traces / f"rank{rank}.pt.trace.json"
+            read_ns = trace.stat().st_ctime_ns + seconds * 10**9
+            os.utime(tmp_path / f"lake/run=default/rank={rank}/window=0/_entry.json", ns=(read_ns, read_ns))
+
+    monkeypatch.setattr(Source, "fingerprint", noted)
+    # Too short a time to tell another change by the time.
+    read_after(1)
+    assert batch(traces, tmp_path / "lake")[1].unchanged == 3
+    assert sorted(opened) == ["rank0", "rank1", "rank2"]
+    opened.clear()
+    read_after(5)
+    assert batch(traces, tmp_path / "lake")[1].unchanged == 3
+    assert opened == []
+    # Any change, of the name or the times of a file, too, lets its content be looked at.
+    (traces / "rank1.pt.trace.json").chmod(0o600)
+    assert batch(traces, tmp_path / "lake")[1].unchanged == 3
+    assert opened == ["rank1"]
+
+
+def test_a_part_of_a_lake(job: Path, tmp_path: Path) -> None:
+    batch(job, tmp_path / "lake")
+    lake = ks.scan(tmp_path / "lake")
+    for name, frame in lake.part(0, [2, 0]).items():
+        assert frame.collect().equals(lake.tables[name].filter(pl.col("rank") != 1).collect()), name
+    assert lake.part(1, [0])["ops"].collect().is_empty()
+
+
 def test_other_options_read_again(job: Path, tmp_path: Path) -> None:
     trace = job / "rank0.pt.trace.json"
     batch(trace, tmp_path / "lake")
@@ -109,7 +183,7 @@ def test_a_table_without_rows_has_its_columns(job: Path, tmp_path: Path) -> None
     batch(job, tmp_path / "lake")
     ranges = ks.scan(tmp_path / "lake").ranges.collect()
     assert ranges.height == 0
-    assert ranges.columns == [*(c.name for c in ks.schema.table("ranges").columns), "run", "rank"]
+    assert ranges.columns == [*(c.name for c in ks.schema.table("ranges").columns), "run", "rank", "window"]
 
 
 def test_command_line(process: Run, job: Path, tmp_path: Path) -> None:
@@ -129,7 +203,9 @@ def test_command_line(process: Run, job: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["batch", "nowhere", "--out", "lake"], "nowhere"),
-        (["batch", ".", "--out", "lake"], "found no trace"),
+        (["batch", ".", "--out", "../lake-beside"], "found no trace"),
+        (["batch", ".", "--out", "lake"], "that is an input"),
+        (["batch", ".", "--out", "."], "that is an input"),
         (["batch", ".", "--out", "lake", "--run", "a/b"], "letters"),
         (["batch", ".", "--out", "lake", "--workers", "0"], "at least 1"),
         (["batch", "."], "--out"),
@@ -289,9 +365,60 @@ def test_all_readers_see_the_same(job: Path, tmp_path: Path) -> None:
     lake = ks.scan(tmp_path / "lake")
     for name in ("gpu_ops", "collectives", "ops"):
         ours = lake.tables[name].group_by("rank").len().sort("rank").collect().rows()
-        pattern = f"{tmp_path}/lake/*/*/{name}.parquet"
-        query = f"SELECT rank, count(*) FROM read_parquet('{pattern}', hive_partitioning = true)"
+        pattern = f"{tmp_path}/lake/*/*/*/{name}.parquet"
+        query = f"SELECT rank, count(*) FROM read_parquet('{pattern}', hive_partitioning = false)"
         assert duckdb.sql(f"{query} GROUP BY rank ORDER BY rank").fetchall() == ours
-        paths = sorted(map(str, tmp_path.glob(f"lake/*/*/{name}.parquet")))
-        theirs = pandas.read_parquet(paths, partitioning="hive").groupby("rank", observed=True).size()
+        paths = sorted(map(str, tmp_path.glob(f"lake/*/*/*/{name}.parquet")))
+        theirs = pandas.read_parquet(paths, partitioning=None).groupby("rank").size()
         assert [(int(rank), count) for rank, count in theirs.items()] == ours
+
+
+def _public_questions() -> list[Any]:
+    packages = (analysis, hta, nsys, pyprof, torch_profiler, report)
+    found = [(package, name) for package in packages for name in package.__all__]
+    return [pytest.param(getattr(p, name), id=f"{p.__name__}.{name}") for p, name in found]
+
+
+@pytest.mark.parametrize("ask", [p for p in _public_questions() if inspect.isfunction(p.values[0])])
+def test_a_lake_is_answered_or_told_that_it_cannot_be(
+    ask: Callable[..., Any], job: Path, tmp_path: Path
+) -> None:
+    parameters = inspect.signature(ask).parameters
+    traces = [name for name, p in parameters.items() if re.search("Trace|Source|Lake", str(p.annotation))]
+    if not traces:
+        pytest.skip("takes no trace")
+    ks.batch.run(job, tmp_path / "lake", workers=1)
+    lake = ks.scan(tmp_path / "lake")
+    needed = {name: True for name, p in parameters.items() if p.default is p.empty}
+    takes_lakes = "Source" in str(parameters[traces[0]].annotation) or "Lake" in str(
+        parameters[traces[0]].annotation
+    )
+    if takes_lakes:
+        ask(**dict.fromkeys(traces, lake))
+    else:
+        for value in (lake, lake.gpu_ops, "lake/", None):
+            with pytest.raises(InvalidArgumentError, match="is about one trace"):
+                ask(**needed | dict.fromkeys(traces, value))
+    assert pickle.loads(pickle.dumps(ask)) is ask
+
+
+@pytest.mark.parametrize("planted", [".batch", ".batch/lock", "run=default", "run=default/rank=1"])
+def test_a_link_in_a_lake_costs_nothing_outside(job: Path, tmp_path: Path, planted: str) -> None:
+    outside, lake = tmp_path / "outside", tmp_path / "lake"
+    (outside / "rank=7").mkdir(parents=True)
+    for name in ("precious.txt", "rank=7/data.txt"):
+        (outside / name).write_text("precious")
+    # A folder that is no lake would be refused whatever is in it.
+    ks.batch.run(job / "rank0.pt.trace.json", lake, run="other", workers=1)
+    link = lake / planted
+    if planted.startswith(".batch"):
+        shutil.rmtree(lake / ".batch")
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(outside / "precious.txt" if planted.endswith("lock") else outside)
+    if planted.endswith("rank=1"):
+        ks.batch.run(job, lake, workers=1)
+    else:
+        with pytest.raises(InvalidArgumentError, match="is a link"):
+            ks.batch.run(job, lake, workers=1)
+    kept = {str(path.relative_to(outside)): path.read_text() for path in outside.rglob("*.txt")}
+    assert kept == {"precious.txt": "precious", "rank=7/data.txt": "precious"}

@@ -29,9 +29,11 @@ from jobs import batch
 import kernelscope as ks
 from kernelscope.batch import sizing
 from kernelscope.batch import workers as worker_pools
+from kernelscope.batch.dask_cluster import Needs
+from kernelscope.batch.rank_names import rank_from_name
 from kernelscope.batch.reports import consistency_warnings
 from kernelscope.batch.sizing import WORKER_BYTES
-from kernelscope.batch.sources import Source, find, rank_from_name
+from kernelscope.batch.sources import Source, find
 from kernelscope.batch.workers import WorkerPool, open_workers
 from kernelscope.cli.batch_progress import final_text, progress_text
 from kernelscope.cli.main import main
@@ -65,11 +67,15 @@ def test_a_folder_tree(job: Path, expected: dict[str, pl.DataFrame], tmp_path: P
     (tmp_path / "traces/.hidden.json").write_text("{}")
     (tmp_path / "traces/rank0.truth.json").write_text("{}")
     (tmp_path / "traces/notes.txt").write_text("read me")
+    # What the traces beside it replay is of no rank.
+    shutil.copytree(job, tmp_path / "traces/node0/deep/capture_traces")
     (tmp_path / "traces/loop").symlink_to(tmp_path / "traces")
-    # The lake may lie among the traces.
-    assert batch(tmp_path / "traces", tmp_path / "traces/lake")[1].done == 3
-    assert batch(tmp_path / "traces", tmp_path / "traces/lake")[1].unchanged == 3
-    assert_equal(tmp_path / "traces/lake", expected)
+    assert batch(tmp_path / "traces", tmp_path / "lake")[1].done == 3
+    assert batch(tmp_path / "traces", tmp_path / "lake")[1].unchanged == 3
+    assert_equal(tmp_path / "lake", expected)
+    # Other lakes may lie among the traces.
+    (tmp_path / "lake").rename(tmp_path / "traces/old")
+    assert batch(tmp_path / "traces", tmp_path / "lake")[1].done == 3
 
 
 def test_an_input_named_twice_is_read_once(job: Path, tmp_path: Path) -> None:
@@ -112,6 +118,58 @@ def test_urls(job: Path, expected: dict[str, pl.DataFrame], tmp_path: Path) -> N
     single = f"file://{job}/rank1.pt.trace.json"
     assert batch(single, tmp_path / "single")[0] == {"rank1": "done"}
     assert ks.scan(tmp_path / "single").manifest["source"].to_list() == [single]
+
+
+VERSIONS = [
+    {"ETag": '"1"'},
+    {"Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"},
+    {"last_modified": 1},
+    {"generation": "1"},
+    {},
+    {"ETag": None, "created": 1},
+]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_replaced_trace_behind_a_url(job: Path, tmp_path: Path, version: dict[str, object]) -> None:
+    """A web server, say: its file system for fsspec knows files by nothing but their URLs."""
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
+    local = pytest.importorskip("fsspec.implementations.local", reason="fsspec is not installed")
+    now = dict(version)
+
+    class Web(local.LocalFileSystem):  # type: ignore[misc, name-defined]
+        protocol = "web"
+        cachable = False
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return str(path).removeprefix("web://")
+
+        def info(self, path: str, **_: object) -> dict[str, object]:
+            info = super().info(path)
+            return {name: info[name] for name in ("name", "size", "type")} | now
+
+        def ukey(self, path: str) -> str:
+            return path
+
+    fsspec.register_implementation("web", Web, clobber=True)
+    trace = Path(shutil.copy(job / "rank0.pt.trace.json", tmp_path))
+    with ThreadPoolExecutor(1) as executor:
+        statuses = []
+        for _ in range(2):
+            found, report = batch(f"web://{trace}", tmp_path / "lake", executor=executor)
+            statuses.append(found["rank0"])
+        # Of the same length, and other at an end or by what the storage says.
+        if any(name != "created" and value for name, value in version.items()):
+            now |= dict.fromkeys(version, "changed")
+            is_vague = False
+        else:
+            trace.write_bytes(trace.read_bytes().replace(b"node00", b"node77"))
+            is_vague = True
+        statuses.append(batch(f"web://{trace}", tmp_path / "lake", executor=executor)[0]["rank0"])
+    assert statuses == ["done", "unchanged", "done"]
+    warnings = consistency_warnings(report.entries.values(), run="default")
+    assert any("neither a version nor a time" in text for text in warnings) == is_vague
 
 
 def test_urls_that_lead_nowhere(tmp_path: Path) -> None:
@@ -202,8 +260,10 @@ def test_the_plan_never_exceeds_memory(extras: list[int], workers: int, memory: 
             at_work[0] -= peaks[given] - WORKER_BYTES
         return given.name
 
-    with ThreadPoolExecutor(workers) as threads, open_workers(peaks, workers, limit, threads, None) as hands:
-        done = {taken.name: value for taken, value in hands.results(lambda taken, _: (work, taken))}
+    threads = ThreadPoolExecutor(workers)
+    hired = open_workers(peaks, workers, limit, threads, None, None, needs=Needs(""))
+    with threads, hired as hands:
+        done = {taken.name: value for taken, value in hands.results(lambda taken, _: (work, taken), int)}
         refused = {taken.name for taken in hands.too_large}
     assert set(done) | refused == {taken.name for taken in peaks}
     assert set(done).isdisjoint(refused)
@@ -230,8 +290,8 @@ def test_a_trace_whose_worker_dies_is_tried_twice() -> None:
 
     with ThreadPoolExecutor(1) as executor:
         waiting = deque((source(number), WORKER_BYTES) for number in range(3))
-        hands = WorkerPool(executor, 1, 1, 10**9, waiting, {})
-        outcomes = {taken.name: value for taken, value in hands.results(lambda taken, _: (die, taken))}
+        pool = WorkerPool(worker_pools._Local(executor, 1), 1, waiting, {}, "", 10**9)
+        outcomes = {taken.name: value for taken, value in pool.results(lambda taken, _: (die, taken), int)}
     assert tries.count("000") == 2
     assert isinstance(outcomes["000"], WorkerDiedError)
     assert outcomes["001"] is None
@@ -286,15 +346,16 @@ def test_page_from_the_command(process: Run, job: Path, tmp_path: Path, option: 
 
 
 def test_processes_of_a_database(tmp_path: Path) -> None:
-    """One rank of the lake, whose processes collectives tell apart, and steps do not."""
+    """Each process is a rank, whatever the file is called."""
     database = tmp_path / "node.3.sqlite"
     assert main(["demo", "--kind", "nsys", "--ranks", "2", "--size", "2MB", "--out", str(database)]) == 0
     batch(database, tmp_path / "lake")
     lake = ks.scan(tmp_path / "lake")
-    assert [entry.meta["processes"] for entry in lake.entries] == [2]
-    warnings = consistency_warnings(lake.entries, run="default")
-    (doubt,) = [text for text in warnings if "several processes" in text]
-    assert "not in steps: 3;" in doubt
+    assert [entry.meta["processes"] for entry in lake.entries] == [1, 1]
+    assert not any("several" in text for text in consistency_warnings(lake.entries, run="default"))
     assert ks.analysis.cluster_of(lake).ranks["rank"].to_list() == [0, 1]
-    assert ks.analysis.stragglers(lake).is_empty()
-    assert ks.analysis.rank_gpu_time(lake)["rank"].unique().to_list() == [3]
+    assert ks.analysis.rank_gpu_time(lake)["rank"].unique().sort().to_list() == [0, 1]
+    # A trace of JSON that has several stays one rank, and it is said.
+    both = [replace(entry, meta={**entry.meta, "processes": 2}) for entry in lake.entries]
+    (doubt,) = [text for text in consistency_warnings(both, run="default") if "several processes" in text]
+    assert "not in steps: 0, 1;" in doubt

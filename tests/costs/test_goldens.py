@@ -43,6 +43,8 @@ GOLDENS: dict[str, tuple[str, tuple[Any, ...], tuple[int, int, int]]] = {
     # with beta = 0 the bias is not read
     "addmm, beta 0": ("aten::addmm", (([32], H), A, W, V(0), V(1)), (32768, 5120, 512)),
     # 3 products; (3 * 8 * 64 + 3 * 64 * 32) * 2; 3 * 8 * 32 * 2
+    # nor is the vector that is added
+    "addmv, beta 0": ("aten::addmv_", (([8], H), A, ([64], H), V(0), V(1)), (1024, 1024 + 128, 16)),
     "bmm": ("aten::bmm", (([3, 8, 64], H), ([3, 64, 32], H)), (98304, 15360, 1536)),
     # one right operand for the whole batch: read once, 3072 + 4096 bytes
     "bmm, shared operand": (
@@ -178,6 +180,20 @@ GOLDENS: dict[str, tuple[str, tuple[Any, ...], tuple[int, int, int]]] = {
         (([4, 16, 64], F), ([4, 16], L), V(1000), V(-1), V(False)),
         (4096, 16384 + 512, 256000),
     ),
+    # 4 + 3 + 2 + 1 kept of 4 x 5 with the second diagonal above; what is kept is read
+    "triu": ("aten::triu", (([3, 4, 5], F), V(2)), (0, 3 * (3 + 2 + 1) * 4, 240)),
+    "tril": ("aten::tril", (([4, 4], F), V(0)), (0, 40, 64)),
+    # above the diagonal below: 4 x 3 less 0 + 1 + 2 + 3; nothing is read
+    "tril, in place": ("aten::tril_", (([4, 3], H), V(-1)), (0, 0, 2 * (12 - 6))),
+    # 0, 3, 6, 9; the result has no size yet
+    "arange into": ("aten::arange", (V(0), V(10), V(3), ([0], L)), (0, 0, 32)),
+    "arange": ("aten::arange", (V(10), V(5), None, None, V(False)), (0, 0, 20)),
+    "arange, downwards": ("aten::arange", (V(1.0), V(0), V(-0.25), *[None] * 4), (0, 0, 16)),
+    "linspace": ("aten::linspace", (V(0), V(1), V(7), ([0], H)), (0, 0, 14)),
+    # 5 * 32 * log2(8) FLOP, half of it where one side is real; 8 real numbers give 5 complex ones
+    "fft": ("aten::_fft_c2c", (([4, 8], "c10::complex<float>"), V([1]), V(0), V(True)), (480, 256, 256)),
+    "rfft": ("aten::_fft_r2c", (([4, 8], F), V([1]), V(0), V(True)), (240, 128, 4 * 5 * 8)),
+    "irfft": ("aten::_fft_c2r", (([4, 5], "c10::complex<float>"), V([1]), V(2), V(8)), (240, 4 * 5 * 8, 128)),
     "index_select": ("aten::index_select", (A, V(0), ([3], L)), (0, 24 + 384, 384)),
     "scatter_add": (
         "aten::scatter_add_",
@@ -252,6 +268,12 @@ GOLDENS: dict[str, tuple[str, tuple[Any, ...], tuple[int, int, int]]] = {
         (454656, 909312 + 4, 454656),
     ),
     # 4 tokens, top 2 of 8 experts, gated inner size 32: 2 * 8 * 64 * 32 * 3; all 8 experts may be used
+    # 4 bits a weight: (128, 8) words of 4 bytes; tests/costs/test_packed_weights.py has the others
+    "awq_gemm": (
+        "_C::awq_gemm",
+        (([16, 128], H), ([128, 8], "int"), ([4, 64], H), ([4, 8], "int"), V(8)),
+        (262144, 4096 + 4096 + 512 + 128, 2048),
+    ),
     "fused_experts": (
         "vllm::inplace_fused_experts",
         (([4, 64], H), ([8, 64, 64], H), ([8, 64, 32], H), ([4, 2], F), ([4, 2], "int")),
@@ -281,10 +303,34 @@ GOLDENS: dict[str, tuple[str, tuple[Any, ...], tuple[int, int, int]]] = {
 
 LISTS: dict[str, tuple[str, tuple[Any, ...], tuple[int, int, int]]] = {
     "cat": ("aten::cat", ([[8, 64], [2, 64]], V(0)), (0, 1280, 1280)),
+    # As cuDNN's of the same sizes; two directions double the weights that a token meets, and the output.
+    "lstm": (
+        "aten::lstm",
+        (
+            *([[7, 2, 16]], [[1, 2, 24]] * 2, [[96, 16], [96, 24], [96], [96]]),
+            *(V(True), V(1), V(0.0), V(True), V(False), V(False)),
+        ),
+        (107520, 896 + 16128 + 384, 7 * 2 * 24 * 4 + 384),
+    ),
+    "gru, both directions": (
+        "aten::gru",
+        (
+            *([[7, 2, 16]], [[2, 2, 24]], [[72, 16], [72, 24], [72, 16], [72, 24]]),
+            *(V(False), V(1), V(0.0), V(True), V(True), V(False)),
+        ),
+        (2 * 14 * 2 * 72 * 40, 896 + 384 + 2 * 72 * 40 * 4, 7 * 2 * 48 * 4 + 384),
+    ),
     "foreach_add": (
         "aten::_foreach_add_",
         ([[128, 128], [128]], [[128, 128], [128]], V(1)),
         (16512, 132096, 66048),
+    ),
+    # a square: the factors are one list, which is read once
+    "foreach_addcmul": ("aten::_foreach_addcmul_", ([[1000]], [[1000]], [[1000]], V(1)), (3000, 8000, 4000)),
+    "foreach_addcmul, other shapes": (
+        "aten::_foreach_addcmul_",
+        ([[1000]], [[1000]], [[1]], V(1)),
+        (3000, 8004, 4000),
     ),
     # Adam with decay: 14 a parameter; four lists read, three written
     "fused_adamw": (
@@ -334,6 +380,28 @@ def test_hints_give_what_no_input_holds() -> None:
     assert cost.flops == 2 * 888 * 4 * 3072 * 3072 * 3
     # 128 experts of three 3072 x 3072 matrices in half a byte a number, logits and tokens
     assert cost.bytes_read == 128 * 3 * 3072 * 3072 // 2 + 888 * 128 * 2 + 888 * 3072 * 2
+
+
+def test_listed_weights_of_cudnn_have_the_type_of_the_input() -> None:
+    operator, inputs, figures = GOLDENS["lstm"]
+    listed = texts(inputs[0], [[96, 16], [96, 24], [96]], inputs[2], None, *inputs[4:])
+    cost = cost_of(operator, *listed)
+    assert (cost.status, cost.flops) == ("exact", figures[0])
+    assert cost.bytes_read == 896 + (96 * 16 + 96 * 24 + 96) * 4 + 384
+
+
+def test_the_result_says_how_many_are_set() -> None:
+    recorded = texts(([8, 64], B))
+    assert cost_of("aten::nonzero", *recorded).bytes_written == 8 * 64 * 2 * 8
+    cost = cost_of("aten::nonzero", *recorded, output_dims=(2, 5))
+    assert (cost.flops, cost.bytes_read, cost.bytes_written, cost.status) == (512, 512, 80, "exact")
+
+
+@pytest.mark.parametrize(
+    "values", [(V(0), V(10), V(0)), (V(0), V(1), V(-1)), (V(0), V(1e308), V(1e-300)), (None, None, None)]
+)
+def test_no_size_is_made_up_of_values_that_give_none(values: tuple[Any, ...]) -> None:
+    assert cost_of("aten::arange", *texts(*values, ([0], L))).status == "missing_shape"
 
 
 def test_a_convolution_without_recorded_stride_takes_the_shape_of_its_result() -> None:

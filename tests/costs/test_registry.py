@@ -198,7 +198,10 @@ def test_names_of_fused_kernels() -> None:
     assert fused_operators("triton_poi_fused_add_cos_sin_0") == ["add", "cos", "sin"]
     name = "triton_per_fused_native_layer_norm_native_layer_norm_backward__to_copy_12"
     assert fused_operators(name) == ["native_layer_norm", "native_layer_norm_backward", "_to_copy"]
+    assert fused_operators("triton_poi_fused_add_copy__3") == ["add", "copy"]
+    assert fused_operators("triton_poi_fused_copy__mul_3") == ["copy", "mul"]
     assert fused_operators("triton_poi_fused_martian_0") is None
+    assert fused_operators("triton_poi_fused_add__martian_0") is None
     assert fused_operators("sgemm") is None
 
 

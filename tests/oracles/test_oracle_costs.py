@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,8 @@ def test_nothing_exceeds_physics(path: Path) -> None:
     assert saveable <= min(
         work["dur_ns"].sum(), devices * ((ends["end"][0] or 0) - (ends["start_ns"][0] or 0))
     )
-    busy = analysis.gpu_summary(trace)
-    assert saveable <= (busy["busy_ns"] + busy["copy_ns"]).sum() or not busy.height
+    times = analysis.temporal_breakdown(trace)
+    assert saveable <= (times["span_ns"] - times["idle_ns"]).sum()
 
 
 @pytest.mark.parametrize("path", KINETO)
@@ -163,9 +164,10 @@ def test_every_sheet_of_tracelens(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", REPLAYS)
-def test_kernels_of_a_replay_have_no_operator(shared: Path, name: str) -> None:
+def test_kernels_of_a_replay_have_no_operator(shared: Path, cli: Callable[..., Any], name: str) -> None:
     """The operators are in the capture, a trace of its own; the costs of the replay count as unlinked."""
-    trace = read(TRACES / f"{name}.json.gz")
+    path = TRACES / f"{name}.json.gz"
+    trace = read(path)
     graph = trace.launches.filter(pl.col("name").cast(pl.String) == "hipGraphLaunch")["row"]
     replayed = trace.gpu_ops.filter(pl.col("launch_row").is_in(graph.implode()))
     assert replayed.height > 400
@@ -174,6 +176,24 @@ def test_kernels_of_a_replay_have_no_operator(shared: Path, name: str) -> None:
     unlinked = coverage.filter(status="unlinked")["device_ns"].item()
     assert unlinked == trace.gpu_ops.filter(pl.col("op_row").is_null())["dur_ns"].sum()
     assert coverage.filter(status="unlinked")["device_pct"].item() > 95.0
+    # Nearly all is unknown, wherever it is said.
+    known = coverage.filter(pl.col("status").is_in(["exact", "estimate"]))["device_pct"].sum()
+    assert known < 5.0
+    steps = analysis.efficiency(trace, gpu="mi300x")
+    assert steps["device_ns"].sum() == trace.gpu_ops["dur_ns"].sum()
+    assert steps["known_pct"].to_list() == [pytest.approx(known)]
+    assert analysis.overview(trace, costs=True)["known_pct"].item() == pytest.approx(known)
+    roofs = analysis.roofline(trace)["known_ns"].sum()
+    assert 100 * roofs / trace.gpu_ops["dur_ns"].sum() == pytest.approx(known)
+    text = cli("roofline", "--gpu", "mi300x", path).stdout
+    assert f"FLOPs are known for {known:.2f} % of the GPU time" in text
+    assert f" {known:.1f} %" in text.split(" of each step")[1]
+    assert "lower bounds" in text
+    # Shares of the operators are of all GPU time, too.
+    share = 100 * analysis.roofline(trace)["device_ns"].max() / trace.gpu_ops["dur_ns"].sum()
+    assert f" {share:.1f} %" in text.split("Achieved and attainable")[1]
+    document = json.loads(cli("roofline", "--format", "json", path).stdout)
+    assert [step["known_pct"] for step in document["efficiency"]] == [pytest.approx(known)]
 
 
 @pytest.mark.parametrize(

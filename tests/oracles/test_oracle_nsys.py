@@ -39,7 +39,7 @@ def test_ids_repeat_across_processes() -> None:
     assert (linked["pid"] == linked["call_pid"]).all()
     kernels = read_trace.gpu_ops.filter(kind="kernel")
     links = dict(kernels.group_by(pl.col("link").cast(pl.String)).len().iter_rows())
-    assert links == {"nvtx_range": 1632, "no_launch": 1810}
+    assert links == {"containment": 1632, "no_launch": 1810}
 
 
 def test_graphs_are_gpu_work() -> None:
@@ -49,6 +49,18 @@ def test_graphs_are_gpu_work() -> None:
     launches = graphs.join(read_trace.launches, left_on="launch_row", right_on="row", suffix="_call")
     assert launches["name_call"].cast(pl.String).to_list() == ["cudaGraphLaunch"] * 2
     assert read_trace.steps["kernel_ns"].sum() >= 3104
+    assert told(read_trace, "graph_without_nodes") == [2]
+
+
+def test_payloads_that_the_export_left_out_are_told_once() -> None:
+    read_trace = trace(H100)
+    assert told(read_trace, "payloads_left_out") == [1]
+    assert read_trace.collectives.is_empty()
+    assert not read_trace.gpu_ops["match"].count()
+
+
+def told(of: ks.Trace, code: str) -> list[int]:
+    return of.diagnostics.filter(pl.col("code").cast(pl.String) == code)["count"].to_list()
 
 
 def test_a_recording_of_the_cpu() -> None:

@@ -118,13 +118,48 @@ def orphans(events: list[Any]) -> list[str]:
     ]
 
 
+def calls_elsewhere(events: list[Any]) -> Counter[str]:
+    """How long runtime calls last that name an operator of another thread, by its name."""
+    ops = {event["args"]["External id"]: event for event in events if event.get("cat") == "Operator"}
+    found: Counter[str] = Counter()
+    for call in (event for event in events if event.get("cat") == "Runtime"):
+        op = ops.get(call["args"].get("external id"))
+        if op is not None and op["tid"] != call["tid"]:
+            found[op["name"]] += call["dur"]
+    return found
+
+
+COLLECTIVES = re.compile("nccl:|gloo:|c10d::|record_param_comms")
+
+
+def host_collectives(trace: Any, expected: list[dict[str, Any]]) -> list[str]:
+    """Patterns of what differs where the host is in operators of collectives.
+
+    They start what a GPU communicates, or wait for it, and the plugin takes their time for communication.
+    To us they are operators as others are; what is either to both is the same in all.
+    """
+    if not any(COLLECTIVES.match(name) for name in trace.ops["name"].cast(pl.String)):
+        return []
+    for ours, theirs in zip(tb.steps(trace), expected, strict=True):
+        assert ours["Communication"] <= theirs["Communication"] or theirs["Total"] < 0
+        rest = theirs["Total"] - theirs["Kernel"] - theirs["Memcpy"] - theirs["Memset"]
+        both = ours["Communication"] + ours["CpuOp"]
+        # Where the plugin starts over, its parts are too long.
+        assert both == min(theirs["Communication"] + theirs["CpuOp"], rest) or theirs["Total"] < 0
+    return [r"steps/\d+/(Communication|CpuOp): "]
+
+
 @pytest.mark.parametrize("path", files(PLUGIN / "unit", "*.trace.json"))
 def test_unit_trace(path: Path) -> None:
     expected = expected_of(path)
     trace = read(path)
+    elsewhere = calls_elsewhere(load_json(path)["traceEvents"])
     found = tb.differences(tb.steps(trace), expected["steps"], "steps")
     for key, by_input in (("ops_by_name", False), ("ops_by_name_input", True)):
         rows = tb.expected_operators(expected[key] or [], by_input=by_input)
+        for (name, *_), row in (((k if by_input else (k,)), r) for k, r in rows.items()):
+            # Of an operator's own time the plugin takes runtime calls on other threads, too.
+            row["self_host_duration"] += elsewhere[name]
         found += tb.differences(tb.operators(trace, by_input=by_input), rows, key)
     kernels = {
         row["name"]: {k: v for k, v in row.items() if k != "name"}
@@ -138,7 +173,7 @@ def test_unit_trace(path: Path) -> None:
     keys = ("util", "sm_eff", "occ", "tc_ratio")
     gpus = {gpu: {key: row[key] for key in keys} for gpu, row in (expected["gpu"] or {}).items()}
     found += tb.differences(tb.gpus(trace), gpus, "gpu")
-    faults = known_faults(expected, load_json(path))
+    faults = known_faults(expected, load_json(path)) + host_collectives(trace, expected["steps"])
     assert [d for d in found if not any(re.match(fault, d) for fault in faults)] == []
 
 
@@ -158,8 +193,13 @@ def test_pies_of_operators() -> None:
         assert sorted(rows.select("name", pl.col("value_ns") // 1000).rows()) == sorted(
             (name, value) for name, value in expected[theirs]["rows"]
         )
-        assert rows["share"].sum() == pytest.approx(1)
         top = analysis.op_shares(read(RESNET), top=10).filter(measure=ours)
+        if ours.endswith("_total_ns"):
+            # What the plugin adds up here overlaps: it is no whole, of which there could be shares.
+            assert rows["share"].null_count() == rows.height
+            assert top.equals(rows.head(10))
+            continue
+        assert rows["share"].sum() == pytest.approx(1)
         assert top["value_ns"].sum() == rows["value_ns"].sum()
         assert top["is_rest"].to_list() == [False] * 10 + [True]
 
@@ -444,7 +484,7 @@ def test_counters_of_resnet50() -> None:
     busy = (timeline["utilisation"] * timeline["dur_ns"]).sum()
     assert busy == pytest.approx(summary["busy_ns"], rel=1e-3)
     full = (timeline["sm_efficiency"] * timeline["dur_ns"]).sum()
-    assert full == pytest.approx(summary["sm_efficiency"] * summary["span_ns"], rel=1e-3)
+    assert full == pytest.approx(summary["sm_efficiency"] * summary["window_ns"], rel=1e-3)
 
 
 @pytest.mark.parametrize("path", files(PLUGIN / "unit", "*.trace.json"))
@@ -511,8 +551,14 @@ def test_advice_of_resnet50() -> None:
 @pytest.mark.parametrize("path", files(PLUGIN / "unit", "*.trace.json"))
 def test_advice_of_unit_trace(path: Path) -> None:
     oracle = expected_of(path)
-    expected, actual = stated(oracle["recommendations"] or []), ours(read(path))
+    trace = read(path)
+    expected, actual = stated(oracle["recommendations"] or []), ours(trace)
     mean = oracle["avg"]
+    if "communication" in expected and host_collectives(trace, oracle["steps"]):
+        # The host's operators of collectives alone make it so much.
+        steps = analysis.step_breakdown(trace)
+        assert steps["communication_ns"].sum() < 0.1 * steps["total_ns"].sum()
+        del expected["communication"]
     if "communication" in actual and "communication" not in expected:
         # Either the step lasts minus 2^64 us to the plugin, which finds no operators in it, or it takes a
         # kernel of NCCL for computing, as no operator of NCCL's name launched it.

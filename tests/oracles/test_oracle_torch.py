@@ -17,6 +17,8 @@ import kernelscope as ks
 from kernelscope import compat
 from kernelscope.cli import main
 from kernelscope.compat import pyprof
+from kernelscope.compat.pyprof.records import gathered, record_lines
+from kernelscope.compat.pyprof.rows import compat_parts
 from kernelscope.report.added_events import CATEGORY
 from kernelscope.report.conversion import convert
 from round_trips import differences
@@ -39,6 +41,11 @@ def expected_rows(rows: list[dict[str, Any]], *, by_shape: bool, memory: bool) -
         )
         for row in rows
     )
+
+
+def without_own_time(rows: Counter[tuple[Any, ...]], names: set[str]) -> Counter[tuple[Any, ...]]:
+    """The same without the own time of the rows of these names."""
+    return Counter((*row[:4], None if row[0] in names else row[4], *row[5:]) for row in rows.elements())
 
 
 def actual_rows(trace: Any, *, by_shape: bool) -> Counter[tuple[Any, ...]]:
@@ -66,6 +73,10 @@ def test_key_averages(path: Path, by_shape: bool) -> None:
     assert memory or all(row[theirs] == 0 for row in rows for theirs in MEMORY)
     expected = expected_rows(rows, by_shape=by_shape, memory=memory)
     actual = actual_rows(trace, by_shape=by_shape)
+    # Torch takes off twice what a ``with record_function`` and a frame that it overlaps in part both take.
+    negative = {row[0] for row in expected if row[4] < 0}
+    assert all(0 <= row[4] <= row[3] for row in actual if row[0] in negative)
+    expected, actual = without_own_time(expected, negative), without_own_time(actual, negative)
     assert sorted((expected - actual).items()) == []
     assert sorted((actual - expected).items()) == []
 
@@ -150,7 +161,7 @@ def test_the_rows_of_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
 def test_records_are_read_and_written_without_loss() -> None:
     for name in ("golden.dict", "e2e_nsys.dict", "readme_rows.dict"):
         lines = need(PYPROF / name).read_text().splitlines()
-        assert [pyprof.format_record(record) for record in pyprof.read_records(lines)] == lines
+        assert list(record_lines(gathered(pyprof.read_records(lines)))) == lines
 
 
 def test_a_repaired_report_differs_where_pyprof_errs() -> None:
@@ -158,7 +169,7 @@ def test_a_repaired_report_differs_where_pyprof_errs() -> None:
     lines = need(PYPROF / "golden.dict").read_text().splitlines()
     records = list(pyprof.read_records(lines))
     ours = pyprof.pyprof_table(records).to_dicts()
-    theirs = [row._asdict() for row in pyprof.rows(records, compat=True)]
+    theirs = pl.concat(compat_parts(gathered(records), list(pyprof.COLUMNS))).to_dicts()
     tags = (PYPROF / "golden.tags").read_text().splitlines()
     same = {"idx", "seq", "altseq", "tid", "layer", "trace", "dir", "sub", "mod", "op", "kernel", "sil"}
     for our, their in zip(ours, theirs, strict=True):
@@ -191,7 +202,7 @@ def test_todays_emit_nvtx_traces_are_read(capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_database_without_ranges_is_read() -> None:
     table = pyprof.pyprof_table(ks.read(need(GRAPHS)))
-    assert table.select("op", "params", "flops").unique().rows() == [("", "", None)]
+    assert table.select("op", "params", "flops").unique().rows() == [(None, None, None)]
 
 
 @pytest.mark.parametrize("path", [*VALID, *files(ORACLES / "torch-cpu" / "invalid", "*.json*")])

@@ -24,11 +24,18 @@ from round_trips import differences
 ANSWERS = {
     "steps",
     "breakdown",
+    "gpu_metrics",
+    "gpu_metric_timeline",
+    *(f"gpu_metrics_by_{place}" for place in ("kernel", "op", "range", "step")),
+    "serving",
+    "serving_by_batch",
     "ops",
     "ops_by_shape",
     "kernels",
     "ranges",
+    "annotations",
     "kernels_by_op",
+    "kernel_categories",
     "gpus",
     "gpu_time",
     "overlap",
@@ -36,6 +43,12 @@ ANSWERS = {
     "idle_hosts",
     "launches_by_call",
     "queues",
+    "gpu_metrics_by_host_range",
+    "gpu_use_over_time",
+    "communication_over_time",
+    "kernel_durations",
+    "nccl_ranges",
+    "waiting_calls",
     "copies",
     "recommendations",
     "overview",
@@ -86,7 +99,7 @@ def test_json_writes_what_json_cannot_as_null(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_folder(trace: ks.Trace, tmp_path: Path, suffix: str) -> None:
     out = tmp_path / "new" / "report"
-    render(trace, format=suffix, out=out)
+    render(trace, format=suffix, out=str(out))
     expected = {f"{name}.{suffix}" for name in ANSWERS} | {"trace.json"}
     if suffix == "parquet":
         expected |= {f"tables/{name}.parquet" for name in trace.tables}
@@ -340,7 +353,7 @@ def test_traces_with_nothing_in_them(tmp_path: Path) -> None:
 
 def test_tables_as_files(demo: Path, tmp_path: Path) -> None:
     trace = ks.read(demo)
-    ks.convert(trace, ["parquet", "arrow", "folded"], tmp_path)
+    ks.convert(trace, ["parquet", "arrow", "folded"], str(tmp_path))
     for name, frame in trace.tables.items():
         assert pl.read_parquet(tmp_path / f"parquet/{name}.parquet").equals(frame), name
         assert pl.read_ipc(tmp_path / f"arrow/{name}.arrow").equals(frame), name
@@ -355,10 +368,13 @@ def test_databases_too(tmp_path: Path) -> None:
     trace = ks.read(path)
     events = written(trace, tmp_path / "perfetto.json")
     by_category = {
-        cat: sum(e.get("cat") == cat for e in events) for cat in ("kernel", "cuda_runtime", "nvtx")
+        cat: sum(e.get("cat") == cat for e in events) for cat in ("kernel", "cuda_runtime", "nvtx", "cpu_op")
     }
     assert by_category["kernel"] == trace.gpu_ops.filter(pl.col("kind") == "kernel").height > 0
-    assert by_category["nvtx"] >= trace.ranges.height > 0
+    # Ranges that are operators, too, are written as these.
+    operators = trace.ops.filter(~pl.col("is_annotation")).height
+    assert by_category["cpu_op"] == operators > 0
+    assert by_category["nvtx"] >= trace.ranges.height - trace.ops.height > 0
     arrows = [e for e in events if e.get("cat") == CATEGORY and e["ph"] == "s"]
     assert len(arrows) == trace.gpu_ops["launch_row"].drop_nulls().len()
     assert ks.read(tmp_path / "perfetto.json").gpu_ops.height == trace.gpu_ops.height

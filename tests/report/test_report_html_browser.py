@@ -13,10 +13,11 @@ import kernelscope as ks
 
 pytest.importorskip("playwright", reason="playwright, which drives the browser, is not installed")
 
-from browsing import Opened
 from playwright.sync_api import Browser
 
+from browsing import Opened
 from kernelscope.report.html.page import write_page
+from kernelscope.report.parts.columns import COLUMNS
 
 TRACES = {
     "owlv2-h100": "traces/kineto/owlv2-h100.json.gz",
@@ -56,7 +57,8 @@ def real(request: pytest.FixtureRequest, browser: Browser, shared: Path, pages: 
 
 def test_every_view_is_drawn_and_nothing_complains(real: Opened) -> None:
     views = real.views()
-    assert len(views) == 13
+    assert len(views) == 19
+    assert views[-1] == "glossary"
     for view in views:
         real.show(view)
         page = real.page
@@ -79,6 +81,21 @@ def test_every_figure_and_table_says_what_it_is(real: Opened) -> None:
             assert part.locator("h2").first.text_content(), view
         for head in real.page.locator("section.table thead th").all():
             assert head.get_attribute("title"), view
+
+
+def test_a_figure_leads_to_its_meaning(real: Opened) -> None:
+    real.show("overview")
+    tile = real.page.locator(".tiles dt a", has_text="GPU utilisation")
+    tile.click()
+    real.page.wait_for_selector("#part-utilisation")
+    assert real.page.locator("main h1").inner_text() == "Glossary"
+    assert real.page.evaluate("document.activeElement.id") == "part-utilisation"
+    real.show("kernels")
+    links = real.page.locator("section.table .what a").all()
+    assert links
+    for link in links:
+        key = (link.get_attribute("href") or "").removeprefix("#glossary/")
+        assert key in COLUMNS
 
 
 def test_phones_need_not_scroll_sideways(real: Opened, browser: Browser) -> None:

@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import gzip
 import hashlib
+import itertools
 import json
 import re
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 from test_report_text import trace_of
 
 import kernelscope as ks
+from events import Events
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.report import render
 from kernelscope.report.html import libraries, page
@@ -40,7 +42,7 @@ def page_with(view: View, *, title: str) -> str:
 
 def views_of(text: str) -> dict[str, Any]:
     """The payload of every view of a page."""
-    blocks = re.findall(r'<script type="application/gzip" id="view-(\w+)">([^<]*)</script>', text)
+    blocks = re.findall(r'<script type="application/gzip" id="view-([\w-]+)">([^<]*)</script>', text)
     return {name: json.loads(gzip.decompress(base64.b64decode(content))) for name, content in blocks}
 
 
@@ -171,10 +173,10 @@ def test_a_library_that_is_missing_is_named(
 
 def test_steps_of_one_number_have_bars_of_their_own(tmp_path: Path) -> None:
     events: list[dict[str, Any]] = []
-    for pid in (7, 8):
-        host = {"ph": "X", "pid": pid, "tid": pid}
+    for cycle in (0, 1):
+        host = {"ph": "X", "pid": 7, "tid": 7}
         for step in (1, 2):
-            at = 1000 * (2 * step + pid)
+            at = 1000 * (2 * cycle + step)
             name = f"ProfilerStep#{step}"
             events += [
                 host | {"cat": "user_annotation", "name": name, "ts": at, "dur": 900},
@@ -284,12 +286,12 @@ def test_rows_side_by_side_are_cut_as_others(
 
 def test_frames_hold_the_time_of_what_they_called() -> None:
     stacks = pl.DataFrame({"stack": ["main;f", "main;g;f", "main"], "value_ns": [5, 7, 1]})
-    (icicle,) = _figure(stacks, "op", "self_cpu", "operators").traces
+    (icicle,) = _figure(stacks, "op", "operators").traces
     assert icicle["labels"] == ["all", "main", "f", "g", "f"]
     assert icicle["parents"] == ["", "all", "0", "0", "2"]
     assert icicle["values"] == [13, 13, 5, 7, 7]
     deep = pl.DataFrame({"stack": [";".join("f" * 70)], "value_ns": [5]})
-    assert _figure(deep, "op", "self_cpu", "operators").traces[0]["values"] == [5] * 61
+    assert _figure(deep, "op", "operators").traces[0]["values"] == [5] * 61
 
 
 def test_a_module_is_as_wide_as_what_is_inside_it() -> None:
@@ -311,6 +313,29 @@ def test_the_timeline_of_a_large_trace_has_the_threads_of_a_step(
     assert [len(level["track"]) for level in shown["levels"]] == [5, 5, 4]
     assert [len(level["track"]) for level in whole[0]["levels"]] == [20, 20, 4]
     assert "threads are shown in step" in note["text"]
+
+
+def test_steps_are_marked_where_the_host_and_where_the_gpu_takes_them_up(tmp_path: Path) -> None:
+    events = Events()
+    for step in range(2):
+        at = 100 * step
+        events.annotation(f"ProfilerStep#{step}", at, 100)
+        events.op("aten::mm", at, 20)
+        events.call(at + 5, 5, step + 1)
+        # The first step's kernel ends when the host is in the second one.
+        events.kernel("gemm", at + 60, 80, step + 1)
+    (shown,) = ks.report.page_views(ks.read(events.write(tmp_path / "ahead.json")))["trace"].payload()[
+        "parts"
+    ]
+    assert [start for start, _, _ in shown["steps"]] == [0, 140_000]
+    assert shown["host_starts"] == [0, 100_000]
+    assert [track["kind"] for track in shown["tracks"]] == ["stream", "thread"]
+    assert "the host runs ahead of the GPU" in shown["what"]
+    (level, *_) = shown["levels"]
+    named = [shown["names"][name] for name in level["name"]]
+    starts = list(itertools.accumulate(level["start_steps"]))
+    # The line of a step on the threads is the start of its annotation.
+    assert [at for at, name in zip(starts, named, strict=True) if name == "ProfilerStep#1"] == [100_000]
 
 
 def test_levels_of_detail_keep_times_and_names(tmp_path: Path) -> None:
@@ -340,7 +365,7 @@ def test_a_trace_shows_its_tables(tmp_path: Path) -> None:
 
 def test_every_view_shows_itself_without_a_script(tmp_path: Path) -> None:
     views = ks.report.page_views(trace_of(tmp_path, steps=30, name=HOSTILE))
-    assert len(views) == 13
+    assert len(views) == 18
     for name, view in views.items():
         shown = view._repr_html_()
         assert f"<h3>{view.title}</h3>" in shown, name
@@ -362,3 +387,21 @@ def test_what_is_missing_is_said(tmp_path: Path, view: str) -> None:
     assert re.search(
         r"<p>.*(Profile|record).*</p>", ks.report.page_views(trace_of(tmp_path, steps=1))[view]._repr_html_()
     )
+
+
+def test_every_page_has_the_same_policy_and_names_no_folder(tiny: Path, tmp_path: Path) -> None:
+    ks.batch.run(tiny, tmp_path / "lake", workers=1)
+    for command in (
+        ("analyze", tiny, "--format", "html", "--out", "analyze.html"),
+        ("roofline", tiny, "--format", "html", "--out", "roofline.html"),
+        ("batch", tiny, "--out", tmp_path / "lake", "--html", "batch.html", "--workers", "1"),
+    ):
+        cli = [sys.executable, "-m", "kernelscope", *map(str, command)]
+        subprocess.run(cli, cwd=tmp_path, check=True, capture_output=True)
+    texts = [(tmp_path / f"{name}.html").read_text() for name in ("analyze", "roofline", "batch")]
+    policies = {re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1] for text in texts}
+    assert len(policies) == 1
+    assert policies.pop().startswith("default-src &#x27;none&#x27;") or "default-src 'none'" in texts[0]
+    for text in texts:
+        shown = [text, *(json.dumps(view) for view in views_of(text).values())]
+        assert not [part for part in shown if str(tmp_path) in part]

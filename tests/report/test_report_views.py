@@ -54,7 +54,7 @@ def network(folder: Path, name: str = "Net_0") -> ks.Trace:
 
 
 def test_every_view_on_request_is_an_option_of_the_command() -> None:
-    assert on_request() == ("modules", "memory", "launches", "gaps", "missing")
+    assert on_request() == ("modules", "memory", "annotations", "categories", "launches", "gaps", "missing")
 
 
 def test_views_show_what_is_there(tmp_path: Path) -> None:

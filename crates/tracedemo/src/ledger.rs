@@ -19,8 +19,6 @@ pub(crate) struct Ledger {
     launches: ByName<GpuTotals>,
     intervals: [Vec<Interval>; ROLES],
     all_kernels: Vec<Interval>,
-    /// When the host is inside an operator that stands for a collective.
-    pub(crate) collective_ops: Vec<Interval>,
     /// Steps whose end is known but not yet all that runs until then.
     pending: VecDeque<StepTruth>,
     step_end_ns: Option<i64>,
@@ -115,26 +113,20 @@ impl Ledger {
             let busy = (self.finished_ns.unwrap_or(window.0), window.1);
             self.truth.kernel_busy_ns += length(&union_within(&self.all_kernels, busy));
             self.finished_ns = Some(window.1);
-            step.parts = self.break_down(window, &[]);
-            step.parts_with_collective_ops = self.break_down(window, &self.collective_ops);
+            step.parts = self.break_down(window);
             self.truth.steps.push(step);
-            let others = [&mut self.collective_ops, &mut self.all_kernels];
-            for intervals in self.intervals.iter_mut().chain(others) {
+            for intervals in self.intervals.iter_mut().chain([&mut self.all_kernels]) {
                 intervals.retain(|interval| interval.1 > window.1);
             }
         }
     }
 
-    /// What each role covers of the window and none before it does, and what is left; `more` is
-    /// communication too.
-    fn break_down(&self, window: Interval, more: &[Interval]) -> [i64; ROLES + 1] {
+    /// What each role covers of the window and none before it does, and what is left.
+    fn break_down(&self, window: Interval) -> [i64; ROLES + 1] {
         let mut parts = [0; ROLES + 1];
         let (mut covered, mut covered_ns) = (Vec::new(), 0);
         for (role, intervals) in self.intervals.iter().enumerate() {
             covered.extend_from_slice(intervals);
-            if role == Role::Communication as usize {
-                covered.extend_from_slice(more);
-            }
             covered = union_within(&covered, window);
             parts[role] = length(&covered) - covered_ns;
             covered_ns += parts[role];
@@ -196,14 +188,12 @@ mod tests {
         kernel(&mut ledger, (125, 150), Role::Kernel);
         kernel(&mut ledger, (140, 160), Role::Communication);
         kernel(&mut ledger, (195, 230), Role::Kernel);
-        ledger.collective_ops.push((115, 128));
         ledger.step(4, (90, 200), 230, 3);
         ledger.cover(Role::CpuExec, (205, 240));
         ledger.step(5, (201, 250), 0, 0);
         let truth = ledger.into_truth(&[&"kernel".to_owned()]);
         let parts: Vec<_> = truth.steps.iter().map(|step| step.parts).collect();
         assert_eq!(parts[0], [60, 0, 0, 10, 5, 0, 50, 15]);
-        assert_eq!(truth.steps[0].parts_with_collective_ops, [60, 0, 0, 20, 0, 0, 45, 15]);
         assert_eq!(parts[1], [0, 0, 0, 0, 0, 0, 10, 10], "starts where the first step's kernel ends");
         assert_eq!((truth.steps[1].start_ns, truth.steps[1].total_ns), (230, 20));
         assert_eq!(truth.kernel_busy_ns, 25 + 35 + 10);

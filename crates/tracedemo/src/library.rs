@@ -80,7 +80,6 @@ impl Role {
     pub(crate) fn of_annotation(name: &str) -> Option<Self> {
         match name {
             "ProfilerStep#" => None,
-            _ if name.starts_with("nccl:") => Some(Self::Communication),
             _ if name.starts_with("enumerate(DataLoader)#") => Some(Self::DataLoader),
             _ => Some(Self::CpuExec),
         }
@@ -94,8 +93,6 @@ pub(crate) struct OpSpec {
     pub(crate) name: u32,
     /// Whether it is a `user_annotation` and no `cpu_op`.
     pub(crate) is_annotation: bool,
-    /// Whether it is an operator that stands for a collective.
-    pub(crate) is_collective_op: bool,
     /// Role of its time in the step breakdown.
     pub(crate) role: Option<Role>,
     /// Event.

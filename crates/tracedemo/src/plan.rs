@@ -228,7 +228,6 @@ impl Builder {
         let flow = op.flow.map(|phase| (phase, self.library.shape(Shape::flow(phase, "fwdbwd", pid, tid))));
         let spec = OpSpec {
             name: self.library.name(&op.name),
-            is_collective_op: op.name.starts_with("c10d::") || op.name == "record_param_comms",
             role: Some(Role::CpuExec),
             shape: self.library.shape(shape.hole("Ev Idx", Hole::EventIndex)),
             node: op.node.map_or(0, |node| node.0),

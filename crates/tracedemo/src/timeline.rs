@@ -266,9 +266,6 @@ impl<'a> Timeline<'a> {
                 self.ledger.step(self.step, host, self.step_gpu_end_ns, self.step_gpu_ops);
             }
         }
-        if spec.is_collective_op {
-            self.ledger.collective_ops.push((op.start_ns, end_ns));
-        }
         for (shape, extent) in spec.gpu_shapes.into_iter().zip(op.gpu_extent) {
             if let Some((start, end)) = extent {
                 // Kineto widens the span by 1 ns on either side so that viewers nest it.

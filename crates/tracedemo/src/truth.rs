@@ -45,23 +45,17 @@ pub struct StepTruth {
     pub start_ns: i64,
     /// Length of the step.
     pub total_ns: i64,
-    /// The parts of [`PART_NAMES`]; communication is NCCL kernels and the host inside `nccl:*`
-    /// annotations.
+    /// The parts of [`PART_NAMES`]; communication is NCCL kernels.
     pub parts: [i64; 8],
-    /// The same, but communication is the host inside `c10d::*` and `record_param_comms` too.
-    pub parts_with_collective_ops: [i64; 8],
     /// Units of GPU work launched in the step.
     pub gpu_ops: u64,
 }
 
 impl StepTruth {
     fn to_json(&self) -> Value {
-        let parts = |parts: [i64; 8]| -> Map<String, Value> {
-            PART_NAMES.into_iter().zip(parts).map(|(name, ns)| (name.to_owned(), ns.into())).collect()
-        };
+        let parts = PART_NAMES.into_iter().zip(self.parts).map(|(name, ns)| (name.to_owned(), ns.into()));
         let mut step = fields!(self: step, host_start_ns, host_dur_ns, start_ns, total_ns);
-        step.extend(parts(self.parts));
-        step.insert("parts_with_collective_ops".to_owned(), parts(self.parts_with_collective_ops).into());
+        step.extend(parts);
         step.extend(fields!(self: gpu_ops));
         step.into()
     }

@@ -53,8 +53,8 @@ methods! {
     add(&mut self, values: Frame) -> () = self.0.add(&values);
     add_by_class(&mut self, values: Frame, classes: Frame, keys: Frame, counts: Vec<String>, sums: Vec<String>)
         -> () = self.0.add_by_class(&values, &classes, &keys, &counts, &sums);
-    subtract_outermost(&mut self, slices: Frame, into: &str) -> () =
-        self.0.subtract_outermost(&slices, into);
+    put_own_time(&mut self, calls: Frame, others: Frame, into: &str) -> () =
+        self.0.put_own_time(&calls, &others, into);
     subtract_children(&mut self, column: &str, into: &str) -> () = self.0.subtract_children(column, into);
     with_inner(&mut self, column: &str, into: &str) -> () = self.0.with_inner(column, into);
     mark_changes(&mut self, column: &str, into: &str) -> () = self.0.mark_changes(column, into);
@@ -178,16 +178,18 @@ impl TimelineIndex {
         Ok(self.timeline.extent())
     }
 
-    #[pyo3(signature = (start_ns, end_ns, pixels, most=None))]
+    #[pyo3(signature = (start_ns, end_ns, pixels, only=None, most=None))]
     fn show(
         &self,
         py: Python<'_>,
         start_ns: i64,
         end_ns: i64,
         pixels: u32,
+        only: Option<Vec<u32>>,
         most: Option<usize>,
     ) -> PyResult<Option<ArrowTable>> {
         let timeline = Arc::clone(&self.timeline);
-        answer_watched(py, move || timeline::show(&timeline, (start_ns, end_ns), pixels, most))
+        let span = (start_ns, end_ns);
+        answer_watched(py, move || timeline::show(&timeline, span, pixels, only.as_deref(), most))
     }
 }

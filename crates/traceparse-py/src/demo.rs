@@ -4,7 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
-use tracedemo::{DatabaseKind, DemoOptions, Layout, write_database, write_files};
+use tracedemo::{
+    DatabaseKind, DemoOptions, Layout, ServingOptions, write_database, write_files, write_serving,
+};
 use traceparse::{Error, ErrorKind, Progress, Result};
 
 use crate::errors;
@@ -69,6 +71,22 @@ pub(crate) fn write_demo_database(
         let steps = truth.processes.first().map_or(0, |process| process.truth.steps.len());
         Ok((truth.file_bytes, steps, format!("{:#}\n", truth.to_json())))
     })
+}
+
+/// Writes the traces of an engine into the folder `folder`, one per recorder, and says what is true of each as JSON.
+#[pyfunction]
+#[pyo3(signature = (folder, *, steps, seed, marks))]
+pub(crate) fn write_demo_serving(
+    py: Python<'_>,
+    folder: PathBuf,
+    steps: u32,
+    seed: u64,
+    marks: bool,
+) -> PyResult<Vec<(PathBuf, String)>> {
+    let options = ServingOptions { steps, seed, marks, ..ServingOptions::default() };
+    let written = write_serving(&folder, &options).map_err(|error| explain(&error, &folder));
+    let written = written.map_err(|error| errors::to_python(py, &error))?;
+    Ok(written.into_iter().map(|(path, truth)| (path, format!("{truth:#}\n"))).collect())
 }
 
 fn write(folder: &Path, options: &DemoOptions, truth: bool, progress: &Progress) -> Result<Vec<Written>> {

@@ -3,6 +3,7 @@
 use arrow_schema::DataType;
 use pyo3::prelude::*;
 use traceparse::schema::{ColumnSpec, Role, Tables};
+use traceparse::{HOST_COLLECTIVES, Lengths};
 
 /// Name, Polars type, whether it may be null, meaning, and what its numbers stand for.
 type Column = (&'static str, String, bool, String, Option<&'static str>);
@@ -23,6 +24,18 @@ pub(crate) fn describe_tables() -> Vec<Table> {
             .collect()
     };
     Tables::describe().into_iter().map(|(name, doc, specs)| (name, doc, columns(specs))).collect()
+}
+
+/// Beginnings of the names of ops that are collectives which the host runs itself.
+#[pyfunction]
+pub(crate) fn host_collectives() -> Vec<&'static str> {
+    HOST_COLLECTIVES.to_vec()
+}
+
+/// Sums of queries, keys, their squares and products, of the prompts and of the decoding requests of a step.
+#[pyfunction]
+pub(crate) fn step_lengths(name: &str) -> Option<Vec<Lengths>> {
+    traceparse::step_lengths(name)
 }
 
 /// The type a column has once Polars has taken it.

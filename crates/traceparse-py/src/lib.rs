@@ -8,6 +8,7 @@ mod describe;
 mod errors;
 mod export;
 mod frame;
+mod gathering;
 mod passes;
 mod reading;
 mod watch;
@@ -18,9 +19,9 @@ mod _traceparse {
     #[pymodule_export]
     use super::classes::{AllocatorRecords, CallTree, Intervals, RangeProjector, TimelineIndex};
     #[pymodule_export]
-    use super::demo::{demo_layouts, write_demo, write_demo_database};
+    use super::demo::{demo_layouts, write_demo, write_demo_database, write_demo_serving};
     #[pymodule_export]
-    use super::describe::describe_tables;
+    use super::describe::{describe_tables, host_collectives, step_lengths};
     #[pymodule_export]
     use super::errors::error_classes;
     #[pymodule_export]
@@ -28,9 +29,11 @@ mod _traceparse {
     #[pymodule_export]
     use super::frame::ArrowTable;
     #[pymodule_export]
+    use super::gathering::gather_row_groups;
+    #[pymodule_export]
     use super::passes::{
         align_events, attribute_windows, cost_owners, divide_rows, find_rows, fold_paths, innermost_slices,
-        longest_spans, marked_parents, nest_slices, operator_work, path_texts, slice_lineage,
+        longest_spans, marked_parents, nest_slices, operator_work, path_texts,
     };
     #[pymodule_export]
     use super::reading::{RawTrace, read};

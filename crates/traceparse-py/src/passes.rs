@@ -19,8 +19,6 @@ passes! {
     answer nest_slices(slices: Frame) -> ArrowTable = call_tree::nest_slices(&slices);
     answer innermost_slices(points: Frame, slices: Frame) -> Option<ArrowTable> =
         call_tree::innermost_slices(&points, &slices);
-    answer slice_lineage(slices: Frame, wanted: Frame) -> ArrowTable =
-        call_tree::slice_lineage(&slices, &wanted);
     answer marked_parents(slices: Frame) -> ArrowTable = call_tree::marked_parents(&slices);
     answer divide_rows(columns: Frame) -> (ArrowTable, ArrowTable) = numbering::divide_rows(&columns);
     answer path_texts(paths: Frame, texts: Vec<String>, wanted: Frame, root_first: bool) -> ArrowTable =

@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value, json};
-use traceparse::{Meta, ReadOptions, Result, Stats};
+use traceparse::{Filter, Meta, ReadOptions, Result, Stats};
 
 use crate::frame::ArrowTable;
 use crate::watch;
@@ -36,7 +36,7 @@ impl RawTrace {
 /// Reads the trace at `path`; `progress` is called with bytes done and bytes in all.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "keyword-only in Python")]
-#[pyo3(signature = (path, *, strict=false, threads=None, step_range=None, tables=None, kinds=None, only_launching=false, progress=None))]
+#[pyo3(signature = (path, *, strict=false, threads=None, step_range=None, tables=None, kinds=None, only_launching=false, filter_time=(None, None), filter_nvtx=None, filter_processes=Vec::new(), filter_of_no_process=false, filter_devices=Vec::new(), captures=Vec::new(), captures_are_found=false, progress=None))]
 pub(crate) fn read(
     py: Python<'_>,
     path: PathBuf,
@@ -46,6 +46,13 @@ pub(crate) fn read(
     tables: Option<BTreeMap<String, Vec<String>>>,
     kinds: Option<Vec<String>>,
     only_launching: bool,
+    filter_time: (Option<i64>, Option<i64>),
+    filter_nvtx: Option<String>,
+    filter_processes: Vec<i64>,
+    filter_of_no_process: bool,
+    filter_devices: Vec<i32>,
+    captures: Vec<PathBuf>,
+    captures_are_found: bool,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<RawTrace> {
     let callback = progress.map(|callback| callback.clone().unbind());
@@ -57,6 +64,15 @@ pub(crate) fn read(
             tables,
             kinds,
             only_launching,
+            filter: Filter {
+                time: filter_time,
+                nvtx: filter_nvtx,
+                processes: filter_processes,
+                of_no_process: filter_of_no_process,
+                devices: filter_devices,
+            },
+            captures,
+            captures_are_found,
             progress: Some(progress),
             ..ReadOptions::default()
         };

@@ -15,6 +15,7 @@ pub mod schema;
 mod error;
 mod formats;
 mod link;
+mod metric_names;
 mod nvtx_text;
 mod options;
 mod read;
@@ -27,7 +28,8 @@ mod tracks;
 pub use error::{Error, ErrorKind, Result};
 #[cfg(feature = "fuzzing")]
 pub use formats::kineto::fuzzing;
-pub use options::{Progress, ReadOptions};
+pub use link::{HOST_COLLECTIVES, Lengths, step_lengths};
+pub use options::{Filter, Progress, ReadOptions};
 pub use read::read;
 pub use stats::{Code, Finding, Severity, Stats};
 pub use trace::{Meta, Trace};

@@ -7,7 +7,7 @@ use crate::formats;
 use crate::link;
 use crate::options::ReadOptions;
 use crate::schema::Tables;
-use crate::stats::Code;
+use crate::stats::{Code, Stats};
 use crate::trace::Trace;
 
 /// Reads the trace at `path`, whatever its format, into linked tables.
@@ -18,7 +18,7 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     refuse_unknown(options)?;
     let in_file = |error: Error| error.with_path(path);
     let (format, file) = formats::open(path).map_err(in_file)?;
-    let mut trace = format.read(file, options).map_err(in_file)?;
+    let mut trace = format.read(file, &link::with_filtered(&link::with_sources(options))).map_err(in_file)?;
     trace.meta.format = format.name();
     if trace.stats.seen == 0 {
         trace.stats.note(Code::NoEvents, None);
@@ -26,8 +26,14 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     if options.strict {
         trace.stats.refuse_loss().map_err(in_file)?;
     }
+    refuse_absent(path, &trace, options).map_err(in_file)?;
+    link::filter(&mut trace, options).map_err(in_file)?;
     if format.needs_links(options) {
         link::link(&mut trace, options);
+        if options.wants_captures() && link::has_replays(&trace) {
+            let captures = read_captures(path, options, &mut trace.stats)?;
+            link::link_replays(&mut trace, captures);
+        }
     }
     trace.tables.keep_tables(options);
     if !format.reads_columns() {
@@ -36,6 +42,49 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     // A part of a trace still says what is wrong with the whole.
     trace.tables.diagnostics = trace.stats.to_table(&mut trace.symbols);
     Ok(trace)
+}
+
+/// The traces of the captures, linked, with their paths as texts; the trace at `path` itself is none of them.
+fn read_captures(path: &Path, options: &ReadOptions, stats: &mut Stats) -> Result<Vec<(String, Trace)>> {
+    let options_of_capture = of_everything(options);
+    let mut captures = Vec::new();
+    for capture in options.captures.iter().filter(|capture| capture.as_path() != path) {
+        let read = || -> Result<Trace> {
+            let (format, file) = formats::open(capture)?;
+            let mut trace = format.read(file, &options_of_capture)?;
+            link::link(&mut trace, &options_of_capture);
+            Ok(trace)
+        };
+        match read() {
+            Ok(trace) => captures.push((capture.to_string_lossy().into_owned(), trace)),
+            Err(error) if options.captures_are_found && error.kind() != ErrorKind::Interrupted => {
+                stats.note(Code::CaptureUnreadable, None);
+            }
+            Err(error) => return Err(error.with_path(capture)),
+        }
+    }
+    Ok(captures)
+}
+
+/// The same way of reading, of everything there is.
+fn of_everything(options: &ReadOptions) -> ReadOptions {
+    ReadOptions { threads: options.threads, progress: options.progress.clone(), ..ReadOptions::default() }
+}
+
+/// Refuses a filter by a process or a GPU that nothing in the file is of.
+fn refuse_absent(path: &Path, trace: &Trace, options: &ReadOptions) -> Result<()> {
+    let filter = &options.filter;
+    if filter.processes.is_empty() && filter.devices.is_empty() {
+        return Ok(());
+    }
+    let present = link::Present::of(trace);
+    let is_whole = options.tables.is_none() && options.kinds.is_none() && !options.only_launching;
+    if is_whole || present.has_all(filter) {
+        return present.refuse_others(filter);
+    }
+    // The part that was read need not have any of it: what was not read decides.
+    let (format, file) = formats::open(path)?;
+    link::Present::of(&format.read(file, &of_everything(options))?).refuse_others(filter)
 }
 
 /// A name that no table, column or kind has would silently select nothing.
@@ -48,6 +97,9 @@ fn refuse_unknown(options: &ReadOptions) -> Result<()> {
     if options.only_launching && !(options.wants("gpu_ops") && options.wants("launches")) {
         let message =
             "which calls launched GPU work is seen from the tables gpu_ops and launches: ask for both";
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    if let Some(message) = options.step_range.as_deref().and_then(link::refuse_steps) {
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
     let Some(wanted) = &options.tables else { return Ok(()) };

@@ -100,24 +100,40 @@ codes! {
     NoOpForLaunch, "no_op_for_launch", Info, "A launch of GPU work lies in no operator.";
     PartialOverlap, "partial_overlap", Info, "Two ops of one thread overlap without one enclosing the other; both are kept.";
     ParentCycle, "python_parent_cycle", Repaired, "Python frames name each other as parents; the link was cut.";
-    NotCaptured, "not_captured", Info, "The recording was set up without this: it has no such table.";
+    NotCaptured, "not_captured", Info, "The recording was set up without this: there is no such table, or it is empty.";
     CapturedEmpty, "captured_empty", Info, "This was captured, and nothing of it happened: the table is empty or left out.";
-    TableAbsent, "table_absent", Info, "There is no such table: either it was not captured or nothing of it happened; the file does not say.";
+    TableAbsent, "table_absent", Info, "There is no such table, or it is empty: either it was not captured or nothing of it happened; the file does not say.";
     NewerColumn, "newer_column", Info, "The column came with a later version of nsys than the one that wrote the file; its values are null.";
     MissingColumn, "missing_column", Info, "The table lacks a column that this version of nsys should write; its values are null.";
-    UnreadableTable, "unreadable_table", Lost, "The table lacks a column that is needed to read it; its rows are missing.";
+    UnreadableTable, "unreadable_table", Lost, "The table lacks a column that is needed to read it, or cannot be read at all; its rows are missing.";
+    RenamedTable, "renamed_table", Lost, "There is no such table, and one that begins with its name is not read: its rows are missing.";
     UnreadTable, "unread_table", Info, "Tables that hold rows and are not read; they are listed in the properties.";
     NewerSchema, "newer_schema", Info, "The schema of the export is newer than those this reader was tested with.";
     DamagedPages, "damaged_pages", Lost, "Pages of the database are damaged; rows behind the given one are missing up to the next that could be read.";
+    MissingRows, "missing_rows", Lost, "Rows behind damaged pages, as the numbers of rows count them; how many are behind the last that could be found is not known.";
     TruncatedDatabase, "truncated_database", Lost, "The database is shorter than it says: pages at its end are missing.";
-    UnfinishedWrites, "unfinished_writes", Lost, "A write-ahead log or journal lies beside the database: what stands in it was not read.";
+    UnfinishedWrites, "unfinished_writes", Lost, "A journal lies beside the database: a write was broken off, and the database may be neither as before nor as after it.";
+    WriteAheadLog, "write_ahead_log", Info, "A write-ahead log lies beside the database: what stands in it was read, too.";
     WrongType, "wrong_type", Repaired, "A value is not of its column's type; it was converted where that is exact, and is null otherwise.";
     UnexpectedNull, "unexpected_null", Repaired, "A value that every row has is null here; the row was kept.";
+    ImpossibleMetric, "impossible_metric", Repaired, "A sampled GPU metric is below 0, or a share is above 100 %, as where a counter wrapped; it is null.";
+    UnknownMetric, "unknown_metric", Info, "The database does not name a GPU metric; it is called by its number.";
+    OtherGenericEvent, "other_generic_event", Info, "A generic event that is no sample of GPU metrics; it was left out.";
     UnknownString, "unknown_string", Repaired, "A text is referred to that the database does not hold; it is null.";
     OpenRange, "open_range", Repaired, "A range has no end; it lasts to the end of the session.";
     RangeWithoutStart, "range_without_start", Lost, "The end of a range whose start is not in the trace; it was dropped.";
+    PayloadsLeftOut, "payloads_left_out", Info, "NCCL described its calls, and the export left the descriptions out: sizes, communicators and peers are known after `nsys export --type sqlite --include-blobs=true`.";
+    UnknownPayload, "unknown_payload", Info, "A range has a payload that no schema of the database describes, or several do; its values are not known.";
+    BadPayload, "bad_payload", Repaired, "The payload of a range is shorter than its schema; its values are not known.";
     AmbiguousDevice, "ambiguous_device", Info, "Several processes use a device number, and the file does not say whether it is one GPU: tell them apart by `pid`.";
     RecorderWarning, "recorder_warning", Info, "Warnings and errors of the recorder itself; they are in the table `instants`.";
+    ReplayMatched, "replay_matched", Info, "GPU work that a graph launch replayed and whose node in a captured graph was found.";
+    ReplayUnknown, "replay_unknown", Info, "GPU work that a graph launch replayed and that no known capture fits: name the trace in which the graph was captured with `capture=`, or `--capture` on the command line.";
+    ReplayAmbiguous, "replay_ambiguous", Info, "GPU work that a graph launch replayed and that may be several captured nodes; its node is null.";
+    GraphWithoutNodes, "graph_without_nodes", Info, "Executions of whole CUDA graphs: nothing can be known of the work inside; recorded with `nsys profile --cuda-graph-trace=node`, each node is work of its own.";
+    CaptureCutOff, "capture_cut_off", Info, "The end of a graph's capture is not in the trace; what is known is its beginning.";
+    CaptureUnreadable, "capture_unreadable", Info, "A file beside the trace, in `capture_traces`, cannot be read as a trace.";
+    Filtered, "filtered", Info, "Events that the filters of the caller left out.";
     OverlappingSteps, "overlapping_steps", Info, "Steps overlap; each begins where the one before ends.";
 }
 
@@ -184,6 +200,11 @@ impl Stats {
         self.add(code, finding);
     }
 
+    /// Counts `count` rows of `source`, a table of a database.
+    pub fn note_rows(&mut self, code: Code, count: u64, source: &'static str) {
+        self.add(code, Finding { count, source: Some(source), ..Finding::default() });
+    }
+
     /// Counts one finding about a column of `source`, a table of a database.
     pub fn note_column(&mut self, code: Code, source: &'static str, column: &'static str) {
         let finding = Finding { count: 1, source: Some(source), column: Some(column), ..Finding::default() };
@@ -216,15 +237,24 @@ impl Stats {
         self.findings.iter().map(|(&(code, ..), &finding)| (code, finding))
     }
 
-    /// The loss that comes first in the source, if anything was lost.
+    /// The loss that comes first in the source, if anything was lost; one of a file before those of its tables.
     pub fn first_loss(&self) -> Option<(Code, Finding)> {
         let lost = self.findings().filter(|(code, _)| code.severity() == Severity::Lost);
-        lost.min_by_key(|(_, finding)| (finding.first_offset, finding.first_rowid))
+        lost.min_by_key(|(_, finding)| (finding.source.is_some(), finding.first_offset, finding.first_rowid))
     }
 
-    /// An error if anything was lost.
+    /// The first row of a database of which something is not known that every row tells.
+    fn first_unknown(&self) -> Option<(Code, Finding)> {
+        const UNKNOWN: [Code; 4] =
+            [Code::MissingDuration, Code::NegativeDuration, Code::UnexpectedNull, Code::ImpossibleMetric];
+        let found =
+            self.findings().filter(|(code, finding)| finding.source.is_some() && UNKNOWN.contains(code));
+        found.min_by_key(|(_, finding)| finding.first_rowid)
+    }
+
+    /// An error if anything was lost, or is not known of a row of a database that should tell.
     pub(crate) fn refuse_loss(&self) -> Result<()> {
-        let Some((code, finding)) = self.first_loss() else { return Ok(()) };
+        let Some((code, finding)) = self.first_loss().or_else(|| self.first_unknown()) else { return Ok(()) };
         let place = finding.subject().map(|_| format!(" ({})", finding.place())).unwrap_or_default();
         let error = Error::new(ErrorKind::Strict, format!("{}{place}", code.message()));
         Err(match finding.first_offset {

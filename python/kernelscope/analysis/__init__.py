@@ -5,5 +5,6 @@ documentation names with their units. Unknown is null, never 0.
 """
 
 from kernelscope.lazy import import_lazily
+from kernelscope.trace import about_a_trace
 
-import_lazily(__name__)
+import_lazily(__name__, entry=about_a_trace)

@@ -3,6 +3,7 @@ from kernelscope.analysis.costs.achieved import cost_coverage as cost_coverage
 from kernelscope.analysis.costs.achieved import efficiency as efficiency
 from kernelscope.analysis.costs.attainable import roofline as roofline
 from kernelscope.analysis.costs.counters import counters_with_operators as counters_with_operators
+from kernelscope.analysis.costs.estimated import estimated_costs as estimated_costs
 from kernelscope.analysis.costs.table import costs as costs
 from kernelscope.analysis.diff.comparison import diff_steps as diff_steps
 from kernelscope.analysis.diff.tables import diff as diff
@@ -10,10 +11,15 @@ from kernelscope.analysis.diff.tables import diff_kernels as diff_kernels
 from kernelscope.analysis.diff.tables import diff_operators as diff_operators
 from kernelscope.analysis.gpu.copy_bandwidth import memory_bandwidth as memory_bandwidth
 from kernelscope.analysis.gpu.copy_bandwidth import memory_bandwidth_summary as memory_bandwidth_summary
+from kernelscope.analysis.gpu.metrics import gpu_metric_table as gpu_metric_table
+from kernelscope.analysis.gpu.metrics import gpu_metric_timeline as gpu_metric_timeline
+from kernelscope.analysis.gpu.metrics import gpu_metrics as gpu_metrics
 from kernelscope.analysis.gpu.summary import gpu_summary as gpu_summary
 from kernelscope.analysis.gpu.time import comm_comp_overlap as comm_comp_overlap
 from kernelscope.analysis.gpu.time import temporal_breakdown as temporal_breakdown
 from kernelscope.analysis.gpu.timeline import gpu_timeline as gpu_timeline
+from kernelscope.analysis.kernels.categories import kernel_categories as kernel_categories
+from kernelscope.analysis.kernels.categories import load_categories as load_categories
 from kernelscope.analysis.kernels.sequences import kernel_sequences as kernel_sequences
 from kernelscope.analysis.kernels.table import kernel_table as kernel_table
 from kernelscope.analysis.kernels.table import kernels_by_launch as kernels_by_launch
@@ -38,6 +44,7 @@ from kernelscope.analysis.ops.table import op_shares as op_shares
 from kernelscope.analysis.ops.table import op_table as op_table
 from kernelscope.analysis.ops.table import ops as ops
 from kernelscope.analysis.overview import overview as overview
+from kernelscope.analysis.ranges.annotations import annotation_table as annotation_table
 from kernelscope.analysis.ranges.projection import nvtx_projection as nvtx_projection
 from kernelscope.analysis.ranges.projection import nvtx_table as nvtx_table
 from kernelscope.analysis.ranks.clocks import clock_offsets as clock_offsets
@@ -58,5 +65,8 @@ from kernelscope.analysis.ranks.stragglers import rank_steps as rank_steps
 from kernelscope.analysis.ranks.stragglers import straggler_ranks as straggler_ranks
 from kernelscope.analysis.ranks.stragglers import stragglers as stragglers
 from kernelscope.analysis.steps.breakdown import CATEGORIES as CATEGORIES
+from kernelscope.analysis.steps.breakdown import mean_steps as mean_steps
 from kernelscope.analysis.steps.breakdown import step_breakdown as step_breakdown
+from kernelscope.analysis.steps.breakdown import step_times as step_times
+from kernelscope.analysis.steps.serving import serving_throughput as serving_throughput
 from kernelscope.analysis.timeline import timeline as timeline

@@ -109,14 +109,18 @@ class CallTree:
         keys = classes.keys.select(*counts, *sums)
         self._tree.add_by_class(values.select("call", "value"), of, keys, list(counts), list(sums))
 
-    def less_outermost(self, slices: pl.DataFrame, *, into: str) -> None:
-        """Takes from ``into`` of calls how long the slices last that belong to them and lie in no other.
+    def put_own_time(self, calls: pl.DataFrame, *, into: str, others: pl.DataFrame | None = None) -> None:
+        """Puts to ``into`` how long each call itself runs, and not a call or one of ``others`` inside.
 
-        Slices without a call or a length are passed over.
+        Each moment of a thread counts for the call that started last, so that calls which overlap in part
+        share no time. What a merged call runs counts for the one that stands for it.
 
-        Columns: of ``slices``, needs ``row``, ``call``, ``track``, ``start_ns`` and ``dur_ns``.
+        Columns: of ``calls``, which are those of the tree, and of ``others``, needs ``row``, ``track``,
+            ``start_ns`` and ``dur_ns`` (null is 0).
         """
-        self._tree.subtract_outermost(slices.select("row", "call", "track", "start_ns", "dur_ns"), into)
+        columns = ("row", "track", "start_ns", "dur_ns")
+        beside = calls.clear() if others is None else others
+        self._tree.put_own_time(calls.select(columns), beside.select(columns), into)
 
     def subtract_children(self, column: str, *, into: str) -> None:
         """Puts to ``into`` what ``column`` is less that of the calls directly inside."""
@@ -236,15 +240,6 @@ def innermost(points: pl.DataFrame, slices: pl.DataFrame, *, counts: pl.Series |
     if found is not None:
         return taken(found, "row")
     return _nested(points, slices if counts is None else slices.filter(counts))
-
-
-def lineage(slices: pl.DataFrame, rows: pl.Series) -> pl.Series:
-    """The positions of the slices of these rows and of all around them, in order.
-
-    Columns: of ``slices``, needs ``row``, which ascends, and ``parent_row`` (null for a root).
-    """
-    links = slices.select("row", "parent_row")
-    return taken(_traceparse.slice_lineage(links, rows.alias("row").to_frame()), "at")
 
 
 def _nested(points: pl.DataFrame, slices: pl.DataFrame) -> pl.Series:

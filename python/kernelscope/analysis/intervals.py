@@ -190,9 +190,9 @@ def group_codes(frame: pl.DataFrame, by: Sequence[str]) -> pl.Series | None:
         if codes is None:
             codes, count = own, different
             continue
-        if count * different > _MOST_CODES:
-            codes, count = _numbers(codes.rank("dense"))
         codes, count = codes.cast(pl.Int64) * different + own, count * different
+        if count > _MOST_CODES:
+            codes, count = _numbers(codes.rank("dense"))
     return None if codes is None else codes.cast(pl.UInt32)
 
 

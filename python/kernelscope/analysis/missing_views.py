@@ -6,6 +6,7 @@ from typing import NamedTuple
 import polars as pl
 
 from kernelscope.analysis.advice.record import names_like
+from kernelscope.analysis.costs.counters import CATEGORY
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
@@ -15,7 +16,8 @@ _LAYERS = r"^layer:|nn\.Module: |^\[pl\]\[module\]"
 class View(NamedTuple):
     """A view: how to see that a trace has nothing for it, what is missing, and what would record it.
 
-    There is a remedy for each format; that of Kineto stands for formats that have none.
+    There is a remedy for each recorder; that of Kineto stands for those that have none. ``rocm`` is Kineto on
+    AMD's GPUs.
     """
 
     is_empty: Callable[[Trace], bool]
@@ -23,6 +25,7 @@ class View(NamedTuple):
     kineto: str
     nsys: str
     nvprof: str | None = None
+    rocm: str | None = None
 
 
 @per_trace
@@ -32,19 +35,24 @@ def missing_views(trace: Trace) -> pl.DataFrame:
     A view that is not a row has something to show. The views are: ``steps``, ``operators``, ``input_shapes``,
     ``call_stacks``, ``python``, ``modules``, ``phases``, ``kernels``, ``launch_sizes``, ``gpu_limits``,
     ``links``, ``memory``, ``memory_lifetimes``, ``memory_reserved``, ``roofline``, ``ranges``,
-    ``communication``, ``synchronisation`` and ``counters``.
+    ``communication``, ``synchronisation``, ``counters`` (of kernels) and ``gpu_metrics`` (sampled).
 
     Columns: ``view``, ``why`` (what the trace does not have) and ``remedy`` (what to record it with).
     Order: as above.
     Example: ``dict(missing_views(trace).select("view", "remedy").iter_rows()).get("memory")``
     """
+    recorder = "rocm" if _is_rocm(trace) else trace.meta.format
     rows = [
-        (name, view.why, getattr(view, trace.meta.format, None) or view.kineto)
+        (name, view.why, getattr(view, recorder, None) or view.kineto)
         for name, view in VIEWS.items()
         if view.is_empty(trace)
     ]
     schema = {"view": pl.String, "why": pl.String, "remedy": pl.String}
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _is_rocm(trace: Trace) -> bool:
+    return trace.meta.format == "kineto" and not names_like(trace.launches["name"], "^hip[A-Z]").is_empty()
 
 
 def _no_rows(table: str) -> Callable[[Trace], bool]:
@@ -79,13 +87,18 @@ def _no_kernels(trace: Trace) -> bool:
 
 def _no_communication(trace: Trace) -> bool:
     # Gloo works on the host.
-    ran = trace.gpu_ops["is_communication"].any() or (trace.steps["communication_ns"] > 0).any()
+    ran = trace.gpu_ops["is_communication"].any() or (trace.ops["activity"] == "communication").any()
     return trace.collectives.is_empty() and not ran
 
 
 def _no_links(trace: Trace) -> bool:
     unlinked = _no_values("gpu_ops", "op_row")(trace) and _no_values("gpu_ops", "range_row")(trace)
     return unlinked and not trace.gpu_ops.is_empty()
+
+
+def _no_counters(trace: Trace) -> bool:
+    # Samples of whole GPUs and of networks are counters, too, and of no kernel.
+    return names_like(trace.counters["category"], f"^{CATEGORY}$").is_empty()
 
 
 _CPU = "Profile with activities=[ProfilerActivity.CPU, ...]."
@@ -184,6 +197,7 @@ VIEWS: Mapping[str, View] = {
         "The trace has no NVTX ranges.",
         kineto="Kineto records no NVTX ranges: record with nsys profile --trace=cuda,nvtx.",
         nsys="Record with nsys profile --trace=cuda,nvtx, and mark ranges in the program.",
+        rocm="Kineto records no ROCTX ranges: mark them with torch.profiler.record_function.",
     ),
     "communication": View(
         _no_communication,
@@ -196,12 +210,24 @@ VIEWS: Mapping[str, View] = {
         "Waits between streams and events were not recorded.",
         kineto="Profile with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True).",
         nsys=_NSYS_CUDA,
+        rocm="Kineto records no waits between streams on AMD's GPUs.",
     ),
     "counters": View(
-        _no_rows("counters"),
-        "No hardware counters were recorded.",
-        kineto="Profile with experimental_config=_ExperimentalConfig(profiler_metrics=[...]).",
-        nsys="Record with nsys profile --gpu-metrics-devices=all.",
+        _no_counters,
+        "No hardware counters of kernels were recorded.",
+        # Kineto took its range profiler out in June 2026, and samples counters since August (PR 1530).
+        kineto="Profile with experimental_config=_ExperimentalConfig(profiler_metrics=[...]),"
+        " up to PyTorch of May 2026; later ones only sample whole GPUs.",
+        nsys="nsys counts nothing of kernels: profile with torch.profiler up to PyTorch of May 2026, with"
+        " experimental_config=_ExperimentalConfig(profiler_metrics=[...]).",
+        rocm="Kineto counts nothing on AMD's GPUs: record with rocprofv3 --pmc.",
+    ),
+    "gpu_metrics": View(
+        _no_values("counters", "device"),
+        "GPU metrics were not sampled.",
+        kineto="Record with nsys profile --gpu-metrics-devices=all.",
+        nsys="Record with nsys profile --gpu-metrics-devices=all (--gpu-metrics-device before 2024).",
+        rocm="Neither Kineto nor rocprofv3 samples metrics of whole GPUs.",
     ),
 }
 """Every view by name."""

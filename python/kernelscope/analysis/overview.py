@@ -4,7 +4,7 @@ import polars as pl
 
 from kernelscope.analysis.gpu.summary import gpu_summary
 from kernelscope.analysis.ops.table import eligible_share
-from kernelscope.analysis.steps.breakdown import CATEGORIES, step_breakdown
+from kernelscope.analysis.steps.breakdown import CATEGORIES, step_breakdown, step_times
 from kernelscope.trace import Trace
 
 _EFFICIENCY = {
@@ -23,22 +23,24 @@ def overview(trace: Trace, *, costs: bool = False) -> pl.DataFrame:
 
     Columns: ``rank``, ``world_size``, ``host``, ``format``; ``gpus`` (that ran a kernel), ``gpu_name`` (of
         the first); ``steps`` (whole ones), ``partial_steps``; ``step_ns`` and the eight parts of a step, as
-        means over the whole steps; ``utilisation``, ``sm_efficiency``, ``occupancy_pct`` and
-        ``tensor_core_share`` (means over the GPUs that ran a kernel, the last two weighted by the time of
-        their kernels; null if unknown of one); ``tc_eligible_share`` (of the kernel time of operators, in
-        those that tensor cores could run); ``kernels``, ``gpu_kernel_ns`` (summed over all kernels),
-        ``operators`` (calls of operators and annotations), ``launches``; ``flops_per_step``, ``mfu_pct``
-        (of all steps together), ``known_pct`` (of the GPU time, with known costs), ``peak_flops_per_s`` and
-        ``peak_type``.
+        means over the whole steps and over the GPUs (``mean_steps`` has each); ``utilisation``,
+        ``sm_efficiency``, ``occupancy_pct`` and ``tensor_core_share`` (means over the GPUs that ran a kernel,
+        the last two weighted by the time of their kernels; null if unknown of one); ``tc_eligible_share``
+        (of the kernel time of operators, in those that tensor cores could run); ``kernels``,
+        ``gpu_kernel_ns`` (summed over all kernels), ``operators`` (calls of operators and
+        annotations), ``launches``; ``flops_per_step``, ``mfu_pct`` (of all steps together), ``known_pct``
+        (of the GPU time, with known FLOPs), ``peak_flops_per_s`` and ``peak_type``.
     Units: ns; shares between 0 and 1; percent; FLOP; FLOP/s.
     Source: the overview of the TensorBoard plugin.
     """
-    steps = step_breakdown(trace, include_partial=True)
+    steps = step_times(trace, include_partial=True)
     whole = steps.filter(~pl.col("is_partial"))
     summary = gpu_summary(trace)
     used = summary.filter(pl.col("kernels") > 0)
     meta = trace.meta
-    parts = whole.select(pl.col("total_ns").mean().alias("step_ns"), pl.col(CATEGORIES).mean())
+    parts = step_breakdown(trace).select(
+        pl.col("total_ns").mean().alias("step_ns"), pl.col(CATEGORIES).mean()
+    )
     head = pl.select(
         rank=pl.lit(meta.rank, pl.Int64),
         world_size=pl.lit(meta.world_size, pl.Int64),
@@ -52,7 +54,7 @@ def overview(trace: Trace, *, costs: bool = False) -> pl.DataFrame:
     counts = pl.select(
         tc_eligible_share=pl.lit(eligible_share(trace), pl.Float64),
         kernels=pl.lit(used["kernels"].sum(), pl.Int64),
-        gpu_kernel_ns=pl.lit(used["kernel_ns"].sum(), pl.Int64),
+        gpu_kernel_ns=pl.lit(used["gpu_kernel_ns"].sum(), pl.Int64),
         operators=pl.lit(trace.ops.height, pl.Int64),
         launches=pl.lit(trace.launches.height, pl.Int64),
     )
@@ -60,7 +62,7 @@ def overview(trace: Trace, *, costs: bool = False) -> pl.DataFrame:
 
 
 def _of_gpus(used: pl.DataFrame) -> pl.DataFrame:
-    weight = pl.col("kernel_ns")
+    weight = pl.col("gpu_kernel_ns")
 
     def weighted(column: str) -> pl.Expr:
         known = pl.col(column).is_not_null().all() & (weight.sum() > 0)

@@ -6,6 +6,7 @@ import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.grouping import as_text
+from kernelscope.analysis.ranges.beside_operators import ranges_beside_operators
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
 
@@ -57,16 +58,29 @@ class TimelineView:
         return pl.concat(parts)[pl.concat(places).arg_sort()]
 
     def show(
-        self, *, start_ns: int | None = None, end_ns: int | None = None, pixels: int = 2000
+        self,
+        *,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+        pixels: int = 2000,
+        only: Sequence[int] | None = None,
     ) -> pl.DataFrame:
-        """What is seen of ``[start_ns, end_ns)``; see :func:`timeline`."""
-        return self._labelled(self._index.show(*self._range(start_ns, end_ns, pixels), pixels))
+        """What is seen of ``[start_ns, end_ns)``; see :func:`timeline`. Of the tracks ``only``, if named."""
+        numbers = None if only is None else list(only)
+        return self._labelled(self._index.show(*self._range(start_ns, end_ns, pixels), pixels, numbers))
 
     def show_at_most(
-        self, most: int, *, start_ns: int | None = None, end_ns: int | None = None, pixels: int = 2000
+        self,
+        most: int,
+        *,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+        pixels: int = 2000,
+        only: Sequence[int] | None = None,
     ) -> pl.DataFrame | None:
         """The same, or None if it has more than ``most`` rows, which is known before they are made."""
-        marks = self._index.show(*self._range(start_ns, end_ns, pixels), pixels, most)
+        numbers = None if only is None else list(only)
+        marks = self._index.show(*self._range(start_ns, end_ns, pixels), pixels, numbers, most)
         return None if marks is None else self._labelled(marks)
 
     def _range(self, start_ns: int | None, end_ns: int | None, pixels: int) -> tuple[int, int]:
@@ -174,13 +188,24 @@ def _sources(trace: Trace, kind: str) -> list[_Source]:
     if kind == "python":
         return [_Source(trace.python, kind, _OF_THREAD, pl.lit("python"))]
     op = pl.when("is_annotation").then(pl.lit("annotation")).otherwise(pl.lit("operator"))
-    is_pushed = trace.ranges["kind"] == "push_pop"
-    ranges = trace.ranges if is_pushed.all(ignore_nulls=False) else trace.ranges.filter(is_pushed)
+    ranges = ranges_beside_operators(trace)
+    is_pushed = ranges["kind"] == "push_pop"
+    ranges = ranges if is_pushed.all(ignore_nulls=False) else ranges.filter(is_pushed)
     return [
         _Source(trace.ops, kind, _OF_THREAD, op),
         _Source(ranges, kind, _OF_THREAD, pl.lit("range")),
         _Source(trace.launches, kind, _OF_THREAD, pl.lit("launch")),
     ]
+
+
+def thread_labels(threads: pl.DataFrame) -> pl.DataFrame:
+    """The threads with their names, or else their numbers: ``track``, ``pid``, ``tid`` and ``label``.
+
+    Columns: of ``threads``, as in the table of the trace.
+    """
+    tid = pl.coalesce(pl.col("tid").cast(pl.String), pl.col("tid_text").cast(pl.String), pl.lit("?"))
+    label = pl.coalesce(pl.col("thread_name").cast(pl.String), pl.format("thread {}", tid))
+    return threads.select("track", "pid", "tid", label=label)
 
 
 def _tracks(found: pl.DataFrame, threads: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
@@ -190,14 +215,7 @@ def _tracks(found: pl.DataFrame, threads: pl.DataFrame) -> tuple[pl.DataFrame, p
     """
     keys = ["track_kind", "device", "stream", "_first", "_thread", "pid"]
     ordered = found.with_row_index("_at").sort(keys, nulls_last=True)
-    named = threads.select(
-        _thread="track",
-        _pid="pid",
-        _tid="tid",
-        _name=pl.col("thread_name").cast(pl.String),
-        _text=pl.col("tid_text").cast(pl.String),
-    )
-    number = pl.format("thread {}", pl.coalesce(pl.col("tid").cast(pl.String), "_text", pl.lit("?")))
+    named = thread_labels(threads).select(_thread="track", _pid="pid", _tid="tid", _label="label")
     stream = pl.format(
         "GPU {} stream {}",
         pl.col("device").cast(pl.String).fill_null("?"),
@@ -206,7 +224,7 @@ def _tracks(found: pl.DataFrame, threads: pl.DataFrame) -> tuple[pl.DataFrame, p
     tracks = (
         ordered.join(named, on="_thread", how="left", maintain_order="left")
         .with_columns(pid=pl.coalesce("pid", "_pid"), tid="_tid")
-        .with_columns(label=pl.when(track_kind="stream").then(stream).otherwise(pl.coalesce("_name", number)))
+        .with_columns(label=pl.when(track_kind="stream").then(stream).otherwise("_label"))
         .with_row_index("track")
         .select(_TRACKS)
     )

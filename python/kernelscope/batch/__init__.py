@@ -6,5 +6,5 @@ there are: tables exist in the workers only.
 
 from kernelscope.lazy import import_lazily
 
-# The coordinator needs no Polars, and must not pay for it.
+# What only some need, such as readers of lakes, others do not pay for.
 import_lazily(__name__)

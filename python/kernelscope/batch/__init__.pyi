@@ -1,3 +1,5 @@
+from kernelscope.batch.compaction import Compaction as Compaction
+from kernelscope.batch.compaction import compact as compact
 from kernelscope.batch.coordinator import run as run
 from kernelscope.batch.lake import Lake as Lake
 from kernelscope.batch.lake import scan as scan

@@ -4,19 +4,26 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
-from kernelscope import __version__
-from kernelscope.batch import manifest, sizing
-from kernelscope.batch.manifest import Entry
-from kernelscope.batch.reports import BatchReport, RankReport, Status
-from kernelscope.batch.sources import Source, find
-from kernelscope.batch.work import Result, Task, read_rank
+from kernelscope import __version__, remote
+from kernelscope.batch import gathering, manifest, rank_folders, sizing
+from kernelscope.batch.dask_cluster import Needs
+from kernelscope.batch.jobs import arrange
+from kernelscope.batch.lake_state import Aside, Image, LakeState
+from kernelscope.batch.manifest import Entry, Key, Place
+from kernelscope.batch.mirror import mirrored
+from kernelscope.batch.rank_names import check_pattern
+from kernelscope.batch.reports import BatchReport, RankReport, Status, left_over_notes, run_notes
+from kernelscope.batch.sources import Part, Source, database_of, find
+from kernelscope.batch.work import Move, Moved, Result, Split, Task, move_rank, read_rank
 from kernelscope.batch.workers import WorkerPool, open_workers
 from kernelscope.errors import (
+    BatchStoppedError,
     InvalidArgumentError,
     KernelscopeError,
     LakeFullError,
@@ -26,6 +33,8 @@ from kernelscope.errors import (
 from kernelscope.units import format_bytes
 
 DEFAULT_RUN = "default"
+_LOOKED_AT = 100
+"""Traces that every worker of a scheduler is asked for."""
 
 
 def run(
@@ -39,55 +48,143 @@ def run(
     scheduler: str | None = None,
     strict: bool = False,
     step_range: str | None = None,
+    rank_from: str | None = None,
+    task_timeout: float | None = None,
+    prune: bool = False,
     on_rank: Callable[[RankReport, BatchReport], object] | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> BatchReport:
     """Reads all traces of ``inputs`` into the lake ``out``, a rank at a time on every core.
 
     Inputs are files, folders, tar archives and URLs of fsspec. A source that is in the lake already, and
     has not changed, is not read again; so a batch that was stopped, however, goes on where it was. A source
     that cannot be read is recorded with its error, and the others go on. ``run`` names the job, so that a
-    lake can hold several. ``workers`` is the number of processes, one per core if null. ``memory`` is what
-    they may use together, four fifths of what is free if null. ``executor`` is used in place of processes
-    of our own; ``scheduler`` is the address of one of Dask, whose workers must see ``out`` under the same
-    path. ``on_rank`` is called as each source is finished.
+    lake can hold several; further jobs that are found among the inputs get numbers. ``workers`` is the number
+    of processes, one per core if null. ``memory`` is what they may use together, four fifths of what is free
+    if null. ``executor`` is used in place of processes of our own; ``scheduler`` is the address of one of
+    Dask, whose workers must see ``inputs`` and ``out`` under the same paths, and ``memory`` then what each of
+    them may use. ``out`` may be a URL: processes of this machine
+    then fill a temporary folder, and each rank is sent from there. ``rank_from`` is a regular expression that
+    finds the rank in the path of a trace, and maybe its run, as groups of these names; docs/cluster.md says
+    how ranks and runs are found without. ``prune`` takes ranks out of the run whose traces are no more.
+    ``task_timeout`` is how long one trace may take, by default 300 s and a second for each megabyte.
+    ``on_rank`` is called as each source is finished. ``stop`` is asked between tasks, several times a second:
+    once it is true the workers are ended, and what they were at waits for a second call.
 
-    Units: ``memory`` in bytes.
+    Units: ``memory`` in bytes, ``task_timeout`` in seconds.
     Raises: LakeBusyError: another batch is writing into the lake.
         LakeFullError: the disk is full; what is in the lake is whole.
-        SchedulerLostError: the scheduler went away; a second call goes on.
+        BatchStoppedError: ``stop`` was true; a second call goes on.
+        StorageError: the storage of ``out`` does not answer; a second call goes on.
+        SchedulerLostError: the scheduler is not there, or went away; a second call goes on.
+        UnusableWorkersError: it has no workers, or such that cannot do the work; a second call goes on.
         TraceNotFoundError, InvalidArgumentError: the inputs name nothing that could be read.
 
     Example: ``ks.batch.run("traces/", "lake/", memory=8_000_000_000)``
     """
     manifest.check_run(run)
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", os.fspath(out)):
-        raise InvalidArgumentError(
-            f"{os.fspath(out)}: a lake is a folder, for a rank appears by renaming one"
-        )
-    lake = Path(out).absolute()
-    if lake.exists() and not lake.is_dir():
-        raise InvalidArgumentError(f"{lake} is a file; name a folder for the lake")
-    given = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
-    options: dict[str, object] = {"strict": strict, "step_range": step_range}
+    if rank_from is not None:
+        check_pattern(rank_from)
+    asked = _Asked(run, {"strict": strict, "step_range": step_range}, rank_from, prune, stop)
+    if task_timeout is not None and not task_timeout > 0:
+        raise InvalidArgumentError(f"task_timeout must be more than 0 seconds, not {task_timeout}")
+    hands = _Hands(workers, memory, executor, scheduler, task_timeout)
+    if remote.is_storage(out):
+        if scheduler is not None:
+            raise InvalidArgumentError(f"{out}: through a scheduler, a lake is a folder that all workers see")
+        with mirrored(out, on_rank) as mirror:
+            report = _run_here(inputs, mirror.folder, asked, hands, mirror.note, mirror)
+        report.lake = out
+        return report
+    return _run_here(inputs, out, asked, hands, on_rank)
+
+
+class _Asked(NamedTuple):
+    """What a batch was asked for."""
+
+    run: str
+    reading: dict[str, object]
+    """Options of ``kernelscope.read``."""
+    rank_from: str | None
+    prune: bool
+    stop: Callable[[], bool]
+    """Whether to end before all is done."""
+
+    @property
+    def options(self) -> dict[str, object]:
+        """With what a trace must have been read to count as unchanged."""
+        return {**self.reading, "rank_from": self.rank_from}
+
+
+class _Hands(NamedTuple):
+    """Who does the work."""
+
+    workers: int | None
+    memory: int | None
+    executor: Executor | None
+    scheduler: str | None
+    task_timeout: float | None
+
+
+def _run_here(
+    inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    asked: _Asked,
+    hands: _Hands,
+    on_rank: Callable[[RankReport, BatchReport], object] | None,
+    image: Image | None = None,
+) -> BatchReport:
+    """Reads the traces into a lake that is a folder, maybe an ``image``."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)", os.fspath(out)):
+        raise InvalidArgumentError(f"{os.fspath(out)}: a URL is text with two slashes, and no Path")
+    lake = (remote.local_path(os.fspath(out)) or Path(out)).absolute()
+    given = [os.fspath(name) for name in ([inputs] if isinstance(inputs, (str, os.PathLike)) else inputs)]
+    rank_folders.check_out(lake, given)
     with manifest.locked(lake):
         manifest.clear_staging(lake)
         sources = find(given, lake)
         report = BatchReport(lake, len(sources), sum(source.bytes for source in sources))
-        batch = _Batch(report, run, options, sources, on_rank)
-        batch.load_state()
+        workplace = manifest.workplace(lake)
+        state = LakeState(lake, image)
+        batch = _Batch(report, state, asked, sources, workplace, on_rank)
+        batch.load()
         try:
-            waiting = batch.prepare()
-            if waiting:
-                with open_workers(waiting, workers, memory, executor, scheduler) as pool:
-                    batch.work(pool)
+            _work(batch, asked, hands, lake, image)
         except OSError as error:
             raise _explained(error, lake, report) from None
         finally:
             # A full disk has been reported by now, and the lines that were appended say the same.
             with contextlib.suppress(OSError):
-                manifest.rewrite(lake, report.entries.values())
+                state.save()
             manifest.clear_staging(lake)
     return report
+
+
+def _work(batch: "_Batch", asked: _Asked, hands: _Hands, lake: Path, image: Image | None) -> None:
+    """Has everything read, then everything put where it belongs, and small ranks gathered."""
+    waiting = batch.prepare()
+    batch.note_left_over(prune=asked.prune)
+    if waiting:
+        with open_workers(waiting, *hands, needs=batch.needs(waiting)) as pool:
+            batch.work(pool)
+    if not batch.is_settled:
+        _settle(batch, hands, lake, image)
+    batch.note_runs()
+    batch.gather(swept=True)
+
+
+def _settle(batch: "_Batch", hands: _Hands, lake: Path, image: Image | None) -> None:
+    """Has everything put where it belongs."""
+    moves = batch.misplaced()
+    if moves:
+        if image is not None:
+            for move in moves:
+                if Path(move.folder) == move.entry.folder(lake):
+                    image.fetch(move.entry)
+        peaks = {move: sizing.moving_peak(move.entry) for move in moves}
+        with open_workers(peaks, *hands, needs=batch.needs(())) as pool:
+            batch.move(pool)
+    batch.settle()
 
 
 def _explained(error: OSError, lake: Path, report: BatchReport) -> OSError:
@@ -105,52 +202,85 @@ def _is_full(error: BaseException) -> bool:
 
 
 class _Batch:
-    """The state of a batch: what is in the lake, and who has which rank."""
+    """The state of a batch: its sources, and what becomes of them."""
 
     def __init__(
         self,
         report: BatchReport,
-        run: str,
-        options: dict[str, object],
+        state: LakeState,
+        asked: _Asked,
         sources: Sequence[Source],
+        workplace: Path,
         on_rank: Callable[[RankReport, BatchReport], object] | None,
     ) -> None:
         self._report = report
-        self._lake = report.lake
-        self._run = run
-        self._options = options
+        self._state = state
+        self._asked = asked
         self._sources = {source.name: source for source in sources}
+        self._workplace = str(workplace)
         self._on_rank = on_rank
-        self._holders: dict[tuple[str, int | None], str] = {}
-        self._refused: set[tuple[str, int | None]] = set()
         self._statuses: dict[str, Status] = {}
         self._missing: dict[int, list[Entry]] = {}
         """Ranks of this run whose sources are no more, by size."""
+        self._kept: set[Key] = set()
+        """What the lake had before."""
+        self._new = gathering.Heap()
+        """How much came into the lake since ranks were gathered."""
 
-    def load_state(self) -> None:
-        """Reads what is in the lake, whatever became of the batch that wrote it."""
-        known = {
-            entry.key: entry for entry in manifest.read_manifest(self._lake) if entry.outcome == "failed"
-        }
-        known |= {entry.key: entry for entry in manifest.finished_ranks(self._lake)}
-        self._report.entries = known
-        for entry in known.values():
-            if entry.outcome == "done":
-                self._holders[entry.run, entry.rank] = entry.source
-                is_there = entry.source in self._sources or os.path.lexists(entry.source)
-                if entry.run == self._run and not is_there:
-                    self._missing.setdefault(entry.bytes, []).append(entry)
-        manifest.rewrite(self._lake, known.values())
+    def load(self) -> None:
+        """Reads what is in the lake."""
+        self._state.load(self._sources.keys())
+        self._report.entries = self._state.entries
+        self._report.notes = self._state.notes
+        self._take_apart_known()
+        there = self._state.done(self._asked.run)
+        self._kept = set(there)
+        for entry in there.values():
+            if entry.source not in self._sources and not os.path.lexists(entry.source):
+                self._missing.setdefault(entry.bytes, []).append(entry)
+
+    def _take_apart_known(self) -> None:
+        """Takes the ranks of databases that the lake has each for itself, if these have not changed."""
+        waiting = [aside.entry for aside in self._state.asides.values()]
+        for entry in [*self._state.entries.values(), *waiting]:
+            database = database_of(entry.source)
+            if database == entry.source or entry.asked_run != self._asked.run:
+                continue
+            source, parts = self._sources.get(database), entry.meta.get("parts")
+            if source is None or not parts:
+                continue
+            if (entry.bytes, entry.mtime_ns) == (source.bytes, source.mtime_ns):
+                known = tuple(Part(tuple(processes), has_rest) for processes, has_rest in parts)
+                self._take_apart(source, source.split(known))
+
+    def _take_apart(self, source: Source, parts: Sequence[Source]) -> None:
+        """Takes each rank of a database for itself."""
+        self._forget_of(source, {part.name for part in parts})
+        del self._sources[source.name]
+        self._sources |= {part.name: part for part in parts}
+        self._report.total += len(parts) - 1
+        self._report.total_bytes += source.bytes * (len(parts) - 1)
 
     def prepare(self) -> dict[Source, int]:
         """The sources that must be read, and the memory each will take."""
+        return self._prepared(self._sources.values())
+
+    def _prepared(self, sources: Iterable[Source]) -> dict[Source, int]:
         waiting: dict[Source, int] = {}
-        for source in self._sources.values():
+        for source in sources:
+            self._check()
             self._prepare(source, waiting)
         return waiting
 
+    def _check(self) -> None:
+        """Ends the batch if it was asked to."""
+        if self._asked.stop():
+            raise BatchStoppedError("stopped; what was done is in the lake, and a second run goes on")
+
     def _prepare(self, source: Source, waiting: dict[Source, int]) -> None:
         try:
+            if source.error is not None:
+                raise source.error
             entry = self._unchanged(source)
             if entry is None:
                 waiting[source] = sizing.expected_peak(source)
@@ -158,119 +288,244 @@ class _Batch:
             self.fail(source, error)
         else:
             if entry is not None:
-                self._finish(RankReport(entry, "unchanged"))
+                waits = self._state.entries.get(entry.key) is not entry
+                self._finish(RankReport(entry, "waiting" if waits else "unchanged"))
 
     def _unchanged(self, source: Source) -> Entry | None:
         """The entry of a source that need not be read again."""
-        entry = self._report.entries.get((self._run, source.name)) or self._moved(source)
+        entry = self._state.latest((self._asked.run, source.name)) or self._moved(source)
         if entry is None or entry.outcome != "done":
             return None
-        if (entry.version, dict(entry.options)) != (__version__, self._options):
+        if (entry.version, entry.options) != (__version__, self._asked.options):
             return None
-        is_same = (entry.bytes, entry.mtime_ns) == (source.bytes, source.mtime_ns)
-        return entry if is_same and entry.fingerprint == source.fingerprint() else None
+        if (entry.bytes, entry.mtime_ns) != (source.bytes, source.mtime_ns):
+            return None
+        is_same = self._state.is_surely_unchanged(entry, source.ctime_ns)
+        return entry if is_same or entry.fingerprint == source.fingerprint() else None
 
     def _moved(self, source: Source) -> Entry | None:
         """The entry of a source that has the same content and is now here, and not where it was."""
+        part = source.name.removeprefix(database_of(source.name))
         for entry in self._missing.get(source.bytes, ()):
-            if entry.fingerprint == source.fingerprint():
-                moved = replace(entry, source=source.name, mtime_ns=source.mtime_ns)
-                self._rename(entry, moved)
+            if entry.source.removeprefix(database_of(entry.source)) != part:
+                continue
+            if entry.key in self._state.entries and entry.fingerprint == source.fingerprint():
+                times = {"mtime_ns": source.mtime_ns, "ctime_ns": source.ctime_ns}
+                moved = replace(entry, source=source.name, **times)
+                self._state.rename(entry, moved)
                 return moved
         return None
 
-    def _rename(self, old: Entry, new: Entry) -> None:
-        waiting = manifest.staging(self._lake) / manifest.ENTRY
-        waiting.write_text(new.to_line(), encoding="utf-8")
-        waiting.replace(old.place(self._lake) / manifest.ENTRY)
-        del self._report.entries[old.key]
-        self._report.entries[new.key] = new
-        self._holders[new.run, new.rank] = new.source
+    def note_left_over(self, *, prune: bool) -> None:
+        """Says which ranks of the run have no trace any more, or takes them out."""
+        run = self._asked.run
+        known = [*self._state.done(run).values(), *(aside.entry for aside in self._state.asides.values())]
+        left = {
+            entry.key: entry
+            for entry in known
+            if entry.asked_run == run and entry.source not in self._sources and self._is_gone(entry.source)
+        }
+        if prune:
+            for entry in left.values():
+                self._state.forget(entry)
+        ranks = sorted({entry.rank for entry in left.values() if entry.rank is not None})
+        if ranks:
+            self._report.notes += left_over_notes(ranks, run, pruned=prune)
 
-    def work(self, pool: WorkerPool) -> None:
+    def _is_gone(self, source: str) -> bool:
+        """Whether it is certain that there is no such source any more."""
+        archive, _, member = source.partition("::")
+        if member and any(name.startswith(f"{archive}::") for name in self._sources):
+            return archive not in self._sources
+        try:
+            os.lstat(archive)
+        except (FileNotFoundError, NotADirectoryError):
+            return "://" not in source
+        except OSError:
+            pass
+        return False
+
+    def needs(self, sources: Iterable[Source]) -> Needs:
+        """What workers on other machines must see: of each folder of traces the first of its files."""
+        files = [source.path for source in sources if source.kind != "remote"]
+        firsts = {os.path.dirname(path): path for path in sorted(files, reverse=True)}
+        return Needs(self._workplace, list(firsts.values())[:_LOOKED_AT])
+
+    def work(self, pool: WorkerPool[Source]) -> None:
         """Has all sources read, the largest first."""
         for source, peak in pool.too_large.items():
-            self.fail(source, _too_large(source, peak, pool.memory))
-        lake = str(self._lake)
-        for source, outcome in pool.results(
-            lambda source, threads: (read_rank, Task(source, lake, self._run, self._options, threads))
-        ):
+            self.fail(source, _too_large(source, peak, pool.limit))
+
+        def work(source: Source, threads: int) -> tuple[Callable[[Task], Result | Split], Task]:
+            return read_rank, self._task(source, threads)
+
+        for source, outcome in pool.results(work, self._check):
             if isinstance(outcome, Result):
                 self._take(source, outcome)
+            elif isinstance(outcome, Split):
+                parts = source.split(outcome.parts)
+                self._take_apart(source, parts)
+                pool.waiting += self._prepared(parts).items()
             elif _is_full(outcome):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             else:
                 self.fail(source, outcome)
 
-    def _take(self, source: Source, result: Result) -> None:
-        entry = result.entry
-        key = entry.run, entry.rank
-        holder = self._holders.get(key)
-        if key in self._refused or holder not in (None, source.name):
-            self._refuse(source, entry, holder or "")
-            return
-        old = self._report.entries.get(entry.key)
-        if old is not None and old.rank != entry.rank:
-            self._forget(entry)
-        manifest.commit(self._lake, Path(result.folder), entry)
-        self._holders[key] = source.name
-        self._report.read_bytes += source.bytes
-        self._record(RankReport(entry, "done", result.seconds, result.peak_bytes))
+    def _task(self, source: Source, threads: int) -> Task:
+        asked = self._asked
+        before = self._state.latest((asked.run, source.name))
+        if before is not None and before.outcome != "done":
+            before = None
+        return Task(source, self._workplace, asked.run, asked.reading, threads, asked.rank_from, before)
 
-    def _refuse(self, source: Source, entry: Entry, holder: str) -> None:
-        """Takes neither of two sources of the same rank; one that is no part of this batch stays."""
-        self.fail(source, _taken(source, entry, holder))
-        other = self._sources.get(holder)
-        key = entry.run, entry.rank
-        if other is None or key in self._refused:
+    def _take(self, source: Source, result: Result) -> None:
+        """Puts what was read into its place if that is known and free, else lets it wait."""
+        entry = result.entry
+        if source.part is None:
+            self._forget_of(source, {source.name})
+        self._report.read_bytes += source.bytes
+        folder = Path(result.folder)
+        if not self._state.is_free(entry):
+            self._state.wait(Aside(folder, entry, result.seconds, result.peak_bytes))
+            self._finish(RankReport(entry, "waiting"))
             return
-        self._refused.add(key)
-        status = self._statuses.get(holder)
-        if status is not None:
-            setattr(self._report, status, getattr(self._report, status) - 1)
-            self._report.seen_bytes -= other.bytes
-            self.fail(other, _taken(other, entry, source.name))
-            self._holders[key] = holder
+        try:
+            self._state.commit(folder, entry)
+        except RankTakenError as error:
+            self.fail(source, error)
+            return
+        self._state.drop_aside(entry.key)
+        self._finish(RankReport(entry, "done", result.seconds, result.peak_bytes))
+        self._new.add(entry)
+        if self._new.is_enough:
+            self.gather()
+
+    def gather(self, *, swept: bool = False) -> None:
+        """Gathers small ranks as soon as they fill a folder; with ``swept``, what is left of folders, too."""
+        entries = self._state.entries.values()
+        shares = gathering.full_shares(entries) + (gathering.swept_shares(entries) if swept else [])
+        for share in shares:
+            self._check()
+            self._state.gather(share)
+        self._new = gathering.Heap()
+
+    def _forget_of(self, source: Source, kept: Collection[str]) -> None:
+        """Takes out what the lake has of a database as other ranks than those that it is now."""
+        database, run = database_of(source.name), self._asked.run
+        for key, entry in list(self._state.entries.items()):
+            if key[0] == run and database_of(key[1]) == database and key[1] not in kept:
+                self._state.forget(entry)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known already that everything is where it belongs."""
+        return self._state.is_settled(self._asked.run)
+
+    def note_runs(self) -> None:
+        """Says which runs the traces are of."""
+        self._report.notes += run_notes(self._state.done(self._asked.run).values())
+
+    def misplaced(self) -> list[Move]:
+        """What is not where it belongs, now that all traces are known. Copies are taken out."""
+        run, state = self._asked.run, self._state
+        there = state.done(run)
+        waiting = {key: aside for key, aside in state.asides.items() if key[0] == run}
+        family = there | {key: aside.entry for key, aside in waiting.items()}
+        named = {key: entry.run for key, entry in there.items() if entry.settled}
+        found = arrange(family.values(), run, kept=self._kept, taken=state.other_runs(run), named=named)
+        for key, first in found.copies.items():
+            self._refuse(family[key], _copied(family[key], first[1]))
+        return [
+            Move(
+                family[key],
+                str(waiting[key].folder if key in waiting else family[key].folder(state.lake)),
+                place,
+                self._workplace,
+            )
+            for key, place in found.places.items()
+            if family[key].place != place
+        ]
+
+    def _refuse(self, entry: Entry, error: KernelscopeError) -> None:
+        self._state.forget(entry)
+        failed = replace(entry.moved(Place(self._asked.run, None)), outcome="failed", files={}, steps=())
+        self._fail_entry(failed, error)
+
+    def move(self, pool: WorkerPool[Move]) -> None:
+        """Has all that is misplaced written anew, before anything takes its new place."""
+        for move, peak in pool.too_large.items():
+            self._fail_entry(move.entry, _too_large(move, peak, pool.limit))
+        for move, outcome in pool.results(lambda move, _: (move_rank, move), self._check):
+            if isinstance(outcome, Moved):
+                entry, folder = outcome
+                before = self._state.asides.get(entry.key, Aside(Path(), entry))
+                self._state.wait(before._replace(folder=Path(folder), entry=entry))
+            elif _is_full(outcome):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            else:
+                self._fail_entry(move.entry, outcome)
+
+    def settle(self) -> None:
+        """Puts what waited into its place."""
+        waiting = {key: aside for key, aside in self._state.asides.items() if key[0] == self._asked.run}
+        for key in waiting:
+            self._state.leave(key)
+        for aside in waiting.values():
+            self._place(aside)
+        self._state.settle(self._asked.run)
+
+    def _place(self, aside: Aside) -> None:
+        entry, state = aside.entry, self._state
+        try:
+            if not state.is_free(entry):
+                raise RankTakenError(f"{entry.source}: {entry.place.folder} in the lake is taken; run again")
+            state.commit(aside.folder, entry)
+        except RankTakenError as error:
+            self._fail_entry(entry, error)
+            return
+        del state.asides[entry.key]
+        status = "unchanged" if self._statuses.get(entry.source) == "unchanged" else "done"
+        self._finish(RankReport(entry, status, aside.seconds, aside.peak_bytes))
 
     def fail(self, source: Source, error: BaseException) -> None:
-        """Records that a source could not be read."""
+        """Records that a source could not be read. What the lake has of it stays, and says so."""
+        old = self._state.entries.get((self._asked.run, source.name))
+        if old is None or old.rank is None:
+            run = self._asked.run
+            old = source.entry(Place(run, None), self._asked.options, "failed", asked_run=run, fingerprint="")
+        self._fail_entry(old, error)
+
+    def _fail_entry(self, entry: Entry, error: BaseException) -> None:
         kind = type(error).__name__
-        found = {"rank": None, "fingerprint": "", "error": str(error) or kind, "error_kind": kind}
-        entry = source.entry(self._run, self._options, "failed", **found)
-        self._forget(entry)
-        self._record(RankReport(entry, "failed"))
-
-    def _forget(self, entry: Entry) -> None:
-        """Takes out of the lake what was read from a source that is broken now, or another rank."""
-        old = self._report.entries.get(entry.key)
-        if old is not None and old.outcome == "done":
-            manifest.discard(self._lake, old.place(self._lake))
-            self._holders.pop((old.run, old.rank), None)
-
-    def _record(self, report: RankReport) -> None:
-        manifest.append(self._lake, report.entry)
-        self._report.entries[report.entry.key] = report.entry
-        self._finish(report)
+        held = self._state.entries.get(entry.key)
+        outcome = "failed" if held is None else held.outcome
+        entry = replace(entry, outcome=outcome, error=str(error) or kind, error_kind=kind)
+        self._state.record(entry)
+        self._finish(RankReport(entry, "failed"))
 
     def _finish(self, report: RankReport) -> None:
-        tally = self._report
-        setattr(tally, report.status, getattr(tally, report.status) + 1)
-        tally.seen_bytes += report.entry.bytes
-        self._statuses[report.entry.source] = report.status
+        """Counts a source as what became of it; what it was counted as before does not count any more."""
+        tally, source = self._report, report.entry.source
+        before = self._statuses.get(source)
+        if before is None:
+            tally.seen_bytes += report.entry.bytes if source in self._sources else 0
+        else:
+            setattr(tally, before, getattr(tally, before) - 1)
+        if source in self._sources:
+            setattr(tally, report.status, getattr(tally, report.status) + 1)
+            self._statuses[source] = report.status
         if self._on_rank is not None:
             self._on_rank(report, tally)
 
 
-def _taken(source: Source, entry: Entry, holder: str) -> RankTakenError:
+def _copied(entry: Entry, first: str) -> RankTakenError:
     return RankTakenError(
-        f"{source.name}: rank {entry.rank} of run {entry.run!r} is also that of {holder};"
-        " take one of them out, or put them into different runs with --run",
-        path=source.path,
+        f"{entry.source}: holds the same recording as {first}, which the lake has; take one of them out",
+        path=entry.source,
     )
 
 
-def _too_large(source: Source, peak: int, memory: int) -> MemoryLimitError:
+def _too_large(source: Source | Move, peak: int, limit: str) -> MemoryLimitError:
     return MemoryLimitError(
-        f"{source.name}: reading it takes about {format_bytes(peak)}, and --memory is {format_bytes(memory)}",
-        path=source.path,
+        f"{source.name}: reading it takes about {format_bytes(peak)}, and {limit}", path=source.name
     )

@@ -1,31 +1,48 @@
 """Opens a lake: a lazy frame per table, over all ranks."""
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from kernelscope.batch.manifest import MANIFEST, Entry, check_run, read_manifest
+from kernelscope import remote
+from kernelscope.analysis.ranks.collective_calls import CALL_SCHEMA, COMMUNICATION
+from kernelscope.batch.gathering import gathered_folders
+from kernelscope.batch.manifest import LOG, MANIFEST, Entry, check_run, gathered_count
+from kernelscope.batch.manifest_file import Listed, read_manifest
+from kernelscope.batch.rank_folders import rank_folders
+from kernelscope.batch.reports import damage_notes
 from kernelscope.batch.work import RENAMED
 from kernelscope.errors import InvalidArgumentError, TraceNotFoundError
+from kernelscope.meta import TraceMeta
 from kernelscope.schema import TABLES
-from kernelscope.trace import DTYPES
+from kernelscope.trace import DTYPES, Trace
 
-PARTITIONS: dict[str, pl.DataType] = {"run": pl.String(), "rank": pl.Int64()}
-"""Columns that come from the names of the folders, at the end of every table."""
+PLACE: dict[str, pl.DataType] = {"run": pl.String(), "rank": pl.Int64(), "window": pl.Int64()}
+"""Columns at the end of every table that say where a row is from."""
 
 RANKS = "ranks"
 """Name of the table of ranks."""
 
-_RANK_COLUMNS = "run rank base_time_ns world_size host source format".split()
+_SCANNED = tuple("s3:// s3a:// gs:// gcs:// az:// adl:// abfs:// abfss:// http:// https://".split())
+"""What URLs begin with that Polars reads Parquet from."""
+
+_PLACES_NAMED = 4
+_RANK_COLUMNS = "run rank window base_time_ns world_size host source format".split()
 _MANIFEST_COLUMNS = (
-    "run rank outcome source bytes content_bytes format recorder host world_size base_time_ns rank_from "
-    "first_step last_step steps events lost version fingerprint error error_kind"
+    "run rank window outcome source bytes content_bytes format recorder host world_size base_time_ns "
+    "rank_from first_step last_step steps step_offset events calls lost version fingerprint error error_kind"
 ).split()
 _WHOLE_NUMBERS = frozenset(
-    "rank bytes content_bytes world_size base_time_ns first_step last_step steps events lost".split()
+    "rank window bytes content_bytes world_size base_time_ns first_step last_step steps step_offset events"
+    " calls lost".split()
 )
 
 
@@ -33,19 +50,79 @@ _WHOLE_NUMBERS = frozenset(
 class Lake:
     """The traces of many ranks: ``lake.gpu_ops`` and every other table of a trace is a lazy frame.
 
-    ``lake.ranks`` has a row per rank that is there: ``run``, ``rank``, ``base_time_ns``, ``world_size``,
-    ``host``, ``source``, ``format``.
+    ``lake.ranks`` has a row per window of a rank that is there: ``run``, ``rank``, ``window``,
+    ``base_time_ns``, ``world_size``, ``host``, ``source``, ``format``.
 
-    Columns: those of the table (``kernelscope.schema``), then ``run`` and ``rank``; what ``collectives``
-        calls ``rank``, the rank inside the process group, is ``group_rank``. Row numbers are unique within
-        a rank.
+    Columns: those of the table (``kernelscope.schema``), then ``run``, ``rank`` and ``window``; what
+        ``collectives`` calls ``rank``, the rank inside the process group, is ``group_rank``. Row numbers are
+        unique within a window of a rank.
     """
 
-    path: Path
+    path: Path | str
+    """The folder, or its URL."""
     entries: tuple[Entry, ...] = field(repr=False)
     """What became of each source, failed ones included."""
     tables: Mapping[str, pl.LazyFrame] = field(repr=False)
     """Every lazy frame by the name of its table."""
+
+    def part(self, window: int, ranks: Sequence[int]) -> Mapping[str, pl.LazyFrame]:
+        """The tables of one window of some ranks: no file of another one is looked at."""
+        wanted = set(ranks)
+        return _Tables(
+            self.path, [entry for entry in self.entries if entry.window == window and entry.rank in wanted]
+        )
+
+    def of_run(self, run: str) -> "Lake":
+        """The lake without other runs than ``run``."""
+        entries = tuple(entry for entry in self.entries if entry.run == run)
+        return Lake(self.path, entries, _Tables(self.path, entries))
+
+    def trace(self, rank: int, *, run: str | None = None, window: int | None = None) -> Trace:
+        """Reads one rank as a trace: its tables are the lake's rows of it, without those of other ranks.
+
+        ``run`` and ``window`` may be left out where the rank has one of each. Steps have the numbers that
+        the lake gives them. What the lake does not keep of a file, such as the options of its recorder, is
+        not in ``meta``.
+
+        Raises: InvalidArgumentError: there is no such rank, or several.
+
+        Example: ``ks.scan("lake/").trace(7)``
+        """
+        found = [
+            entry
+            for entry in self.entries
+            if entry.outcome == "done"
+            and entry.rank == rank
+            and run in (None, entry.run)
+            and window in (None, entry.window)
+        ]
+        if len(found) != 1:
+            named = "".join(
+                f", {what} {one}" for what, one in (("run", run), ("window", window)) if one is not None
+            )
+            places = ", ".join(entry.place.folder for entry in found[:_PLACES_NAMED])
+            several = f" more than once ({places}): name its run and window" if found else ""
+            has = "has" if found else "has no"
+            raise InvalidArgumentError(f"{self.path} {has} rank {rank}{named}{several}")
+        return self.trace_of(found[0])
+
+    def traces(self, tables: Collection[str] = TABLES) -> Iterator[Trace]:
+        """Reads each window of each rank as a trace, by run, rank and window; only ``tables`` have rows.
+
+        ``meta.path`` is its source. See :meth:`trace`.
+        """
+        done = [entry for entry in self.entries if entry.outcome == "done" and entry.rank is not None]
+        for entry in sorted(done, key=lambda entry: (entry.run, entry.rank or 0, entry.window)):
+            yield self.trace_of(entry, tables)
+
+    def trace_of(self, entry: Entry, tables: Collection[str] = TABLES) -> Trace:
+        """Reads the trace of an entry that is done; see :meth:`trace`. Only ``tables`` have rows."""
+        frames: dict[str, pl.DataFrame] = {}
+        for name in TABLES:
+            back = {there: here for here, there in RENAMED.get(name, {}).items()}
+            found = _scan_table(self.path, name, [entry] if name in tables else [])
+            frames[name] = found.select(list(_schema(name))).collect().rename(back)
+        return Trace(meta=_meta(entry), **frames)
 
     @property
     def manifest(self) -> pl.DataFrame:
@@ -55,7 +132,7 @@ class Lake:
     @property
     def runs(self) -> list[str]:
         """The runs that have ranks."""
-        return sorted({entry.run for entry in self.entries if entry.rank is not None})
+        return sorted({entry.run for entry in self.entries if entry.outcome == "done"})
 
     def __getattr__(self, name: str) -> pl.LazyFrame:
         if name in TABLES or name == RANKS:
@@ -70,68 +147,245 @@ def scan(lake: str | os.PathLike[str], *, run: str | None = None, ranks: Sequenc
     """Opens the lake that a batch wrote, without reading any table.
 
     Ranks that a batch has not finished are not there, and those that are there are whole, also while
-    a batch is under way. ``run`` and ``ranks`` leave out the others.
+    a batch is under way. It replaces and gathers files: a lake that was opened before must then be opened
+    anew. ``run`` and ``ranks`` leave out the others. ``lake`` may be a URL (s3, gs, az, http, https, file);
+    Polars reads the tables there, with credentials from the environment.
 
     Raises: TraceNotFoundError: there is no lake.
+        TracePermissionError, StorageError: the storage does not answer, or not us.
         InvalidArgumentError: the lake has no such run or rank.
 
     Example: ``ks.scan("lake/").gpu_ops.group_by("rank").agg(pl.col("dur_ns").sum()).collect()``
     """
-    path = Path(lake).absolute()
-    if not (path / MANIFEST).is_file():
-        raise TraceNotFoundError(f"{path}: no lake; kernelscope batch makes one", path=str(path))
-    entries = tuple(entry for entry in read_manifest(path) if _is_wanted(entry, path, run, ranks))
-    known = {entry.rank for entry in entries if entry.rank is not None}
+    path, listed = _open(lake)
+    wanted = None if ranks is None else frozenset(ranks)
+    entries = tuple(entry for entry in listed if _is_wanted(entry, run, wanted))
+    known = {entry.rank for entry in entries if entry.outcome == "done"}
     if run is not None and not entries:
         raise InvalidArgumentError(f"{path} has no run {check_run(run)!r}")
     for rank in ranks or ():
         if rank not in known:
             raise InvalidArgumentError(f"{path} has no rank {rank}; see the manifest for what failed")
-    tables = {name: _scan_table(path, name, entries) for name in TABLES}
-    done = [entry for entry in entries if entry.outcome == "done"]
-    return Lake(path, entries, tables | {RANKS: _table(done, _RANK_COLUMNS).lazy()})
+    return Lake(path, entries, _Tables(path, entries))
 
 
-def _is_wanted(entry: Entry, lake: Path, run: str | None, ranks: Sequence[int] | None) -> bool:
+def _open(lake: str | os.PathLike[str]) -> tuple[Path | str, list[Entry]]:
+    """Where a lake is, and the entries of its manifest."""
+    if remote.is_storage(lake):
+        url = lake.rstrip("/")
+        if not url.startswith(_SCANNED):
+            raise InvalidArgumentError(
+                f"{url}: lakes are read from {', '.join(_SCANNED)}, file:// and folders"
+            )
+        with tempfile.TemporaryDirectory(prefix="kernelscope-manifest-") as place:
+            for name in (LOG, MANIFEST):
+                _fetch(f"{url}/{name}", Path(place) / name)
+            listed = _listed(Path(place), url)
+        if listed.is_damaged:
+            _warn(url, listed)
+        return url, _holders(listed.entries)
+    path = (remote.local_path(os.fspath(lake)) or Path(lake)).absolute()
+    return path, _entries(path)
+
+
+def _fetch(url: str, copy: Path) -> None:
+    """Copies a file of a manifest; a lake of an earlier version has not both."""
+    with contextlib.suppress(TraceNotFoundError), remote.local_copy(url, copy.parent) as file:
+        file.rename(copy)
+
+
+def _listed(folder: Path, lake: Path | str) -> Listed:
+    if not any((folder / name).is_file() for name in (LOG, MANIFEST)):
+        raise TraceNotFoundError(f"{lake}: no lake; kernelscope batch makes one", path=str(lake))
+    return read_manifest(folder)
+
+
+def _entries(lake: Path) -> list[Entry]:
+    """What the manifest has and is there; for what of it is damaged what the folders have."""
+    while True:
+        listed = _listed(lake, lake)
+        entries = _holders(listed.entries)
+        there = {home: os.path.isdir(f"{lake}/{home}") for home in {entry.home for entry in entries}}
+        # What went since the manifest was read was gathered, replaced or taken out.
+        if all(there.values()) or read_manifest(lake) == listed:
+            break
+    entries = [entry for entry in entries if entry.outcome == "failed" or there[entry.home]]
+    if not listed.is_damaged:
+        return entries
+    _warn(lake, listed)
+    places = {entry.place.folder for entry in listed.entries}
+    found = [
+        folder.entry for folder in rank_folders(lake, []) if folder.entry and folder.has_whole(folder.entry)
+    ]
+    for gathered in gathered_folders(lake, []):
+        if gathered.is_whole:
+            found += [replace(e, gathered=gathered.path.name) for e in gathered.entries() if e is not None]
+    for entry in found:
+        if entry.place.folder not in places:
+            places.add(entry.place.folder)
+            entries.append(entry)
+    return entries
+
+
+def _holders(entries: Sequence[Entry]) -> list[Entry]:
+    """Entries of which no two are at one place: the last one that took it is there."""
+    last = {entry.place.folder: entry.key for entry in entries if entry.outcome == "done"}
+    return [e for e in entries if e.outcome == "failed" or last[e.place.folder] == e.key]
+
+
+def _warn(lake: Path | str, listed: Listed) -> None:
+    note = damage_notes(listed.lines, is_torn=listed.is_torn)[0]
+    warnings.warn(f"{lake}: {note}; the next batch repairs the manifest", stacklevel=5)
+
+
+def _is_wanted(entry: Entry, run: str | None, ranks: Collection[int] | None) -> bool:
     if run is not None and entry.run != run:
         return False
-    if entry.outcome == "failed":
-        return ranks is None
-    return (ranks is None or entry.rank in ranks) and entry.place(lake).is_dir()
+    return ranks is None or (entry.outcome == "done" and entry.rank in ranks)
 
 
-def _scan_table(lake: Path, name: str, entries: Sequence[Entry]) -> pl.LazyFrame:
-    schema = {
-        RENAMED.get(name, {}).get(column.name, column.name): DTYPES[column.dtype]
-        for column in TABLES[name].columns
-    }
-    files = [entry.place(lake) / f"{name}.parquet" for entry in entries if name in entry.files]
-    if not files:
-        return pl.LazyFrame(schema=schema | PARTITIONS)
+class _Tables(Mapping[str, pl.LazyFrame]):
+    """The tables of some entries of a lake, each scanned when it is asked for."""
+
+    def __init__(self, lake: Path | str, entries: Sequence[Entry]) -> None:
+        self._lake = lake
+        self._done = [entry for entry in entries if entry.outcome == "done"]
+        self._scanned: dict[str, pl.LazyFrame] = {}
+        # Earlier versions did not write it.
+        summed_up = all("calls" in entry.meta for entry in self._done)
+        self._names = (*TABLES, RANKS, *((COMMUNICATION,) if summed_up else ()))
+
+    def __getitem__(self, name: str) -> pl.LazyFrame:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._scanned:
+            if name == RANKS:
+                self._scanned[name] = _table(self._done, _RANK_COLUMNS).lazy()
+            else:
+                self._scanned[name] = _scan_table(self._lake, name, self._done)
+        return self._scanned[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _schema(name: str) -> dict[str, pl.DataType]:
+    if name == COMMUNICATION:
+        return {column: dtype for column, dtype in CALL_SCHEMA.items() if column not in PLACE}
+    renamed = RENAMED.get(name, {})
+    return {renamed.get(column.name, column.name): DTYPES[column.dtype] for column in TABLES[name].columns}
+
+
+def _scan_table(lake: Path | str, name: str, entries: Sequence[Entry]) -> pl.LazyFrame:
+    schema = _schema(name)
+    members = Counter(entry.home for entry in entries)
+    pieces: list[pl.LazyFrame] = []
+    for home, some in _by_home(entry for entry in entries if name in entry.files):
+        if home is None:
+            files = [f"{lake}/{entry.home}/{name}.parquet" for entry in some]
+            pieces.append(_scan_files(lake, files, schema | PLACE))
+        else:
+            frame = _scan_files(lake, [f"{lake}/{home}/{name}.parquet"], schema | PLACE, is_hive=False)
+            is_all = members[home] == gathered_count(home.rpartition("/")[2])
+            pieces.append(frame if is_all else frame.filter(_is_of(some)))
+    if not pieces:
+        return pl.LazyFrame(schema=schema | PLACE)
+    return pieces[0] if len(pieces) == 1 else pl.concat(pieces)
+
+
+def _by_home(entries: Iterable[Entry]) -> list[tuple[str | None, list[Entry]]]:
+    """Entries with the folder that they were gathered into, in order; null for those with their own."""
+    found: list[tuple[str | None, list[Entry]]] = []
+    gathered: dict[str, list[Entry]] = {}
+    for entry in entries:
+        home = None if entry.gathered is None else entry.home
+        if home in gathered:
+            gathered[home].append(entry)
+        elif home is None and found and found[-1][0] is None:
+            found[-1][1].append(entry)
+        else:
+            found.append((home, [entry]))
+            if home is not None:
+                gathered[home] = found[-1][1]
+    return found
+
+
+def _is_of(entries: Sequence[Entry]) -> pl.Expr:
+    """Whether a row is of one of these. The bounds let row groups of others be passed over."""
+    windows: dict[int, list[int]] = {}
+    for entry in entries:
+        windows.setdefault(entry.window, []).append(entry.rank or 0)
+    rank, window = pl.col("rank"), pl.col("window")
+    return pl.any_horizontal(
+        (window == number) & rank.is_between(min(ranks), max(ranks)) & rank.is_in(ranks)
+        for number, ranks in windows.items()
+    )
+
+
+def _scan_files(
+    lake: Path | str, files: list[str], schema: Mapping[str, pl.DataType], *, is_hive: bool = True
+) -> pl.LazyFrame:
+    # The names of the folders say the same as the columns of the files, and those of other ranks are not
+    # opened. But Polars takes folders above the lake, such as job=7, for columns, too.
+    is_hive = is_hive and "=" not in str(lake)
     return pl.scan_parquet(
         files,
         schema=schema,
-        hive_partitioning=True,
-        hive_schema=PARTITIONS,
+        glob=False,
+        hive_partitioning=is_hive,
+        hive_schema=PLACE if is_hive else None,
         missing_columns="insert",
         extra_columns="ignore",
+    )
+
+
+def _meta(entry: Entry) -> TraceMeta:
+    """What the lake has of what is known of a trace as a whole."""
+    meta: Mapping[str, Any] = entry.meta
+    return TraceMeta(
+        path=entry.source,
+        format=meta["format"],
+        compression=meta["compression"],
+        file_bytes=entry.bytes,
+        content_bytes=meta["content_bytes"],
+        recorder=meta.get("recorder"),
+        base_time_ns=meta.get("base_time_ns"),
+        rank=entry.rank,
+        world_size=meta.get("world_size"),
+        backend=meta.get("backend"),
+        host=meta.get("host"),
+        trace_id=None,
+        flags={},
+        versions=meta.get("versions", {}),
+        seen=meta["seen"],
+        kept=meta["kept"],
+        dropped=meta["dropped"],
+        properties={},
     )
 
 
 def _table(entries: Sequence[Entry], columns: Sequence[str]) -> pl.DataFrame:
     """A row per entry: what it and the meta data of its trace have of ``columns``."""
     schema = {name: pl.Int64() if name in _WHOLE_NUMBERS else pl.String() for name in columns}
-    rows = [[_value(entry, name) for name in columns] for entry in entries]
+    rows = [_row(entry, columns) for entry in entries]
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _value(entry: Entry, name: str) -> object:
+def _row(entry: Entry, columns: Sequence[str]) -> list[object]:
     steps = entry.steps
-    values: dict[str, object] = {
+    known: dict[str, object] = {
         **entry.meta,
         "events": entry.meta.get("seen"),
         "first_step": steps[0] if steps else None,
         "last_step": steps[-1] if steps else None,
         "steps": len(steps),
     }
-    return values[name] if name in values else getattr(entry, name, None)
+    return [_text(known[name] if name in known else getattr(entry, name, None)) for name in columns]
+
+
+def _text(value: object) -> object:
+    """A value of a frame, where text must be UTF-8, which a path need not be."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value

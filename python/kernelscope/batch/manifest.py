@@ -1,41 +1,90 @@
 """What a lake says of each of its sources.
 
-A rank that is done is one folder, ``run=NAME/rank=N``, which holds its tables and its entry, and which
-takes its place with a single rename. ``manifest.jsonl`` repeats the entries of all ranks, and has those of
-the sources that failed: it is appended to while a batch runs, and written anew, in order, when it ends.
+A trace that is done is one folder, ``run=NAME/rank=N/window=N``, which holds its tables and its entry, and
+which takes its place with a single rename (``rank_folders.py``), or it is a part of the files of many
+(``gathering.py``). The manifest (``manifest_file.py``) repeats the entries of all traces, and has those of
+the sources that failed.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import re
 import shutil
-import socket
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+import uuid
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+from kernelscope import locks
 from kernelscope.errors import InvalidArgumentError, LakeBusyError
+from kernelscope.meta import LARGEST_RANK
 
 ENTRY = "_entry.json"
-MANIFEST = "manifest.jsonl"
+ENTRIES = "_entries.jsonl"
+"""Of a folder of gathered ranks: first the sizes of its tables, then the entries in the order of the rows."""
+MANIFEST = "manifest.parquet"
+LOG = "manifest.jsonl"
+"""What came after the manifest was written; all of it, in lakes of schema 1."""
 LOCK = "lock"
 STAGING = ".batch"
 """Folder of a lake for what is not finished; nobody but a batch looks into it."""
 
-_RANK_FOLDER = re.compile(r"rank=(\d+)")
+SCHEMA_VERSION = 2
+"""Of entries and tables. It grows when who knows the former one would misread them."""
+
+SCHEMA_KEY = "kernelscope:schema_version"
+"""Where a Parquet file says which version of columns it has, in its metadata."""
+
+_FIRST_LINES = 100
+"""Lines in which an entry must be, or the file is that of another program."""
+_FOOTER = 1 << 20
+"""Bytes in which the footer of a manifest is."""
+
+_RUN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+_TABLE = re.compile(r"[a-z][a-z_]*")
+_GATHERED = re.compile(r"gathered-([0-9]{1,9})-[0-9a-f]{32}")
+_HELD = re.compile(r"process \d+ on \S+|")
+# What a batch puts into the staging folder: what it is at work on (as one of 0.1 had it, too), a rank taken
+# out, an archive, a file.
+_UNFINISHED = re.compile(
+    r"(work|rank|copy)-[0-9a-f]{32}|discarded-[0-9a-f]{32}|unpacked-[0-9]+-[0-9]+\.tar|waiting-[0-9a-f]{32}"
+)
 
 Outcome = Literal["done", "failed"]
+Key: TypeAlias = tuple[str, str]
+
+
+class Place(NamedTuple):
+    """Where in a lake a trace is, as its tables say, too: its run, its rank and which of its windows.
+
+    ``step_offset`` is what the numbers of its steps are larger by than those that were recorded.
+    """
+
+    run: str
+    rank: int | None
+    window: int = 0
+    step_offset: int = 0
+
+    @property
+    def folder(self) -> str:
+        """Its folder in the lake."""
+        return f"run={self.run}/rank={self.rank}/window={self.window}"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """What became of a source. What is not known, such as the rank of a broken file, is null.
 
-    ``bytes``, ``mtime_ns``, ``fingerprint`` and ``version`` say whether a source must be read again.
-    ``files`` has rows and bytes of each table's file; a table without rows has no file.
+    ``bytes``, ``mtime_ns``, ``ctime_ns``, ``fingerprint`` and ``version`` say whether a source must be read
+    again.
+    ``asked_run`` is the run that the batch was asked for; ``run`` is that of the job which the trace is of.
+    ``files`` has rows and bytes of each table's file; a table without rows has no file. ``settled`` says, in
+    the manifest only, that ``run`` was chosen with all traces of the batch known: the job is called so from
+    then on. ``gathered`` is the folder of its run that holds its tables with those of others, in the manifest
+    only; null if they are in a folder of its own.
     """
 
     source: str
@@ -54,26 +103,132 @@ class Entry:
     steps: tuple[int, ...] = ()
     lost: int = 0
     files: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    schema_version: int = SCHEMA_VERSION
+    asked_run: str = ""
+    window: int = 0
+    step_offset: int = 0
+    ctime_ns: int | None = None
+    settled: bool = False
+    gathered: str | None = None
 
     @property
-    def key(self) -> tuple[str, str]:
-        """A source has one entry in each run."""
-        return self.run, self.source
+    def key(self) -> Key:
+        """A source has one entry for each run that was asked for."""
+        return self.asked_run, self.source
+
+    @property
+    def place(self) -> Place:
+        """Where the trace is in the lake."""
+        return Place(self.run, self.rank, self.window, self.step_offset)
+
+    def own_line(self) -> str:
+        """The line that lies beside the tables."""
+        return self.own().to_line()
+
+    def own(self) -> "Entry":
+        """The entry that lies beside the tables."""
+        return replace(self, settled=False, gathered=None)
+
+    @property
+    def home(self) -> str:
+        """The folder in the lake that has its tables, with those of others or alone."""
+        return self.place.folder if self.gathered is None else f"run={self.run}/{self.gathered}"
+
+    def moved(self, place: Place) -> "Entry":
+        """The entry of the same trace in another place, in a folder of its own."""
+        return replace(self, gathered=None, **place._asdict())
 
     def to_line(self) -> str:
         """The entry as a line of JSON."""
-        return json.dumps(asdict(self), sort_keys=True) + "\n"
+        # Not through asdict, which would copy every value, and take most of the time of a large manifest.
+        return (
+            json.dumps({name: getattr(self, name) for name in ENTRY_FIELDS}, sort_keys=True, default=dict)
+            + "\n"
+        )
 
-    def place(self, lake: Path) -> Path:
-        """The folder of the rank."""
-        return lake / f"run={self.run}" / f"rank={self.rank}"
+    def folder(self, lake: Path) -> Path:
+        """The folder that has its tables."""
+        return lake / self.home
 
 
-def entry_from(value: Mapping[str, Any]) -> Entry:
-    """The entry that ``to_line`` wrote."""
-    files = {name: (rows, size) for name, (rows, size) in value["files"].items()}
-    fields: dict[str, Any] = {**value, "files": files, "steps": tuple(value["steps"])}
-    return Entry(**fields)
+ENTRY_FIELDS = frozenset(field.name for field in fields(Entry))
+
+
+def entry_from(line: bytes) -> Entry:
+    """The entry that ``to_line`` wrote, here or in another version; fields that are unknown are left out.
+
+    Raises: InvalidArgumentError: a version wrote it that this one does not understand.
+        ValueError, TypeError, KeyError, AttributeError: it is damaged.
+    """
+    value: dict[str, Any] = json.loads(line)
+    value |= {"files": _files(value["files"]), "steps": tuple(value["steps"])}
+    if not isinstance(value["meta"], dict) or not isinstance(value["options"], dict):
+        raise TypeError("no object")
+    return entry_from_values({name: value[name] for name in ENTRY_FIELDS & value.keys()})
+
+
+def entry_from_values(value: dict[str, Any]) -> Entry:
+    """The entry with these fields, of which those of several values are read.
+
+    Raises: as ``entry_from``.
+    """
+    version: object = value.get("schema_version", SCHEMA_VERSION)
+    if not isinstance(version, int):
+        raise TypeError("the version is no number")
+    if version > SCHEMA_VERSION:
+        raise InvalidArgumentError(_later(version))
+    if not _makes_sense(value):
+        raise TypeError("a value that no entry has")
+    return Entry(**value)
+
+
+def read_files(text: str) -> Mapping[str, tuple[int, int]]:
+    """The files of an entry from JSON.
+
+    Raises: ValueError, TypeError, AttributeError: no entry has such.
+    """
+    return _files(json.loads(text))
+
+
+def _files(value: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Rows and bytes by the names of tables, which lead nowhere else."""
+    files = {name: (int(rows), int(size)) for name, (rows, size) in value.items()}
+    if not all(map(_TABLE.fullmatch, files)):
+        raise ValueError("no name of a table")
+    return files
+
+
+def check_version(version: int, lake: Path) -> None:
+    """Raises InvalidArgumentError if a later version wrote into ``lake``."""
+    if version > SCHEMA_VERSION:
+        raise InvalidArgumentError(f"{lake}: {_later(version)}")
+
+
+def _later(version: int) -> str:
+    return (
+        f"a later version of kernelscope wrote into this lake (schema {version}, known is"
+        f" {SCHEMA_VERSION}); update kernelscope"
+    )
+
+
+def _makes_sense(value: Mapping[str, Any]) -> bool:
+    """Whether values are of their kinds, and the names of folders lead nowhere else."""
+    gathered = value.get("gathered")
+    return (
+        isinstance(value["source"], str)
+        and isinstance(value["bytes"], int)
+        and isinstance(value["asked_run"], str)
+        and isinstance(value["step_offset"], int)
+        and value["outcome"] in ("done", "failed")
+        and (value["rank"] is None or _is_small(value["rank"]))
+        and _is_small(value["window"])
+        and _RUN.fullmatch(value["run"]) is not None
+        and (gathered is None or _GATHERED.fullmatch(gathered) is not None)
+    )
+
+
+def _is_small(number: object) -> bool:
+    return isinstance(number, int) and 0 <= number <= LARGEST_RANK
 
 
 def check_run(run: str) -> str:
@@ -81,102 +236,152 @@ def check_run(run: str) -> str:
 
     Raises: InvalidArgumentError: it cannot be one.
     """
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", run):
+    if not _RUN.fullmatch(run):
         raise InvalidArgumentError(f"run {run!r}: use up to 100 letters, digits, '_', '.', '+' and '-'")
     return run
 
 
-def read_manifest(lake: Path) -> list[Entry]:
-    """The entries as the manifest has them, the last one of each source; none if there is no manifest."""
-    entries: dict[tuple[str, str], Entry] = {}
+def gathered_count(folder: str) -> int | None:
+    """How many traces were gathered into a folder of this name; null if no batch gives folders such a one."""
+    found = _GATHERED.fullmatch(folder)
+    return None if found is None else int(found[1])
+
+
+def read_entry(line: bytes, lake: Path) -> Entry | None:
+    """The entry of a line of ``lake``; null if it is damaged.
+
+    Raises: InvalidArgumentError: a later version wrote it.
+    """
     try:
-        with (lake / MANIFEST).open("rb") as file:
-            for line in file:
-                # A process that was killed may have left half a line at the end.
-                if line.endswith(b"\n"):
-                    entry = entry_from(json.loads(line))
-                    entries[entry.key] = entry
-    except FileNotFoundError:
-        return []
-    return list(entries.values())
-
-
-def finished_ranks(lake: Path) -> Iterator[Entry]:
-    """The entries of the folders of ranks. One whose files are not all there whole is removed."""
-    for run in sorted(lake.glob("run=*")):
-        for folder in sorted(run.iterdir()):
-            if not _RANK_FOLDER.fullmatch(folder.name):
-                continue
-            entry = _read_entry(folder)
-            if entry is not None and _is_whole(folder, entry) and folder == entry.place(lake):
-                yield entry
-            else:
-                discard(lake, folder)
-
-
-def _read_entry(folder: Path) -> Entry | None:
-    try:
-        return entry_from(json.loads((folder / ENTRY).read_bytes()))
-    except (OSError, ValueError, KeyError, TypeError):
+        return entry_from(line)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{lake}: {error}") from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 
-def _is_whole(folder: Path, entry: Entry) -> bool:
-    """Whether the files have their sizes: a machine that lost power may have renamed what it never wrote."""
-    sizes = {f"{name}.parquet": size for name, (_, size) in entry.files.items()}
-    with os.scandir(folder) as found:
-        actual = {file.name: file.stat().st_size for file in found if file.name != ENTRY}
-    return sizes == actual
+class LogHead(NamedTuple):
+    """The first line of a log.
+
+    ``follows`` names the content of the manifest's file that it goes on from. ``arranged`` has, for each run
+    that was asked for, a digest of what the places of its traces follow from, if they have these places.
+    """
+
+    follows: str
+    arranged: Mapping[str, str]
+
+    def to_line(self) -> str:
+        """The head as a line of JSON."""
+        return json.dumps({"schema_version": SCHEMA_VERSION, **self._asdict()}, sort_keys=True) + "\n"
 
 
-def append(lake: Path, entry: Entry) -> None:
-    """Adds an entry; the last one of a source counts."""
-    with (lake / MANIFEST).open("ab", buffering=0) as file:
-        file.write(entry.to_line().encode())
+def log_head(line: bytes, lake: Path) -> LogHead | None:
+    """The head of a log from its first line; null if that is an entry.
+
+    Raises: InvalidArgumentError: a later version wrote it.
+    """
+    try:
+        value = json.loads(line)
+        follows: object = value["follows"]
+        arranged: dict[str, str] = dict(value.get("arranged", {}))
+        check_version(int(value["schema_version"]), lake)
+    except InvalidArgumentError:
+        raise
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return LogHead(follows, arranged) if isinstance(follows, str) else None
 
 
-def rewrite(lake: Path, entries: Iterable[Entry]) -> None:
-    """Writes all entries anew, in order of run, rank and source."""
-    waiting = staging(lake) / MANIFEST
-    with waiting.open("w", encoding="utf-8") as file:
-        for entry in sorted(entries, key=lambda e: (e.run, e.rank is None, e.rank or 0, e.source)):
-            file.write(entry.to_line())
-    waiting.replace(lake / MANIFEST)
+def has_own_manifest(folder: Path) -> bool:
+    """Whether ``folder`` has a manifest that a batch wrote: other programs give theirs the same name."""
+    try:
+        with (folder / MANIFEST).open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(file.tell() - _FOOTER, 0))
+            if SCHEMA_KEY.encode() in file.read():
+                return True
+    except OSError:
+        pass
+    try:
+        with (folder / LOG).open("rb") as file:
+            return any(
+                log_head(line, folder) is not None or read_entry(line, folder) is not None
+                for line in islice(file, _FIRST_LINES)
+            )
+    except InvalidArgumentError:
+        return True
+    except OSError:
+        return False
+
+
+def has_own_lock(lake: Path) -> bool:
+    """Whether a batch was at work in ``lake``, maybe without getting far."""
+    try:
+        return _HELD.fullmatch((lake / STAGING / LOCK).read_text(encoding="utf-8")) is not None
+    except (OSError, ValueError):
+        return False
+
+
+def replace_file(lake: Path, path: Path, content: bytes) -> None:
+    """Writes a file of the lake anew, in one step for those who read it."""
+    waiting = staging(lake) / f"waiting-{uuid.uuid4().hex}"
+    waiting.write_bytes(content)
+    waiting.replace(path)
 
 
 def staging(lake: Path) -> Path:
-    """The folder for what is not finished."""
+    """The folder for what is not finished.
+
+    Raises: InvalidArgumentError: there is a link in its place, and the batch would empty what it leads to.
+    """
     folder = lake / STAGING
+    refuse_link(folder)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def commit(lake: Path, folder: Path, entry: Entry) -> None:
-    """Puts the finished folder of a rank into its place, in one step."""
-    place = entry.place(lake)
-    place.parent.mkdir(exist_ok=True)
-    if place.exists():
-        discard(lake, place)
-    folder.rename(place)
+def refuse_link(path: Path) -> None:
+    """Raises InvalidArgumentError if ``path``, in which a batch would write or remove, is a link."""
+    if path.is_symlink():
+        raise InvalidArgumentError(f"{path} is a link, and a lake holds its own files only: remove it")
 
 
-def discard(lake: Path, folder: Path) -> None:
-    """Removes a folder of a rank: out of sight in one step, then from the disk."""
-    doomed = staging(lake) / f"discarded-{folder.parent.name}-{folder.name}-{os.getpid()}"
-    shutil.rmtree(doomed, ignore_errors=True)
-    folder.rename(doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
+def workplace(lake: Path) -> Path:
+    """A new folder for what a batch has under way.
+
+    Its workers on other machines may outlive it, and must not come between the next one's.
+    """
+    folder = staging(lake) / f"work-{uuid.uuid4().hex}"
+    folder.mkdir()
+    return folder
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether something in the staging folder has the name of what a batch has under way."""
+    return _UNFINISHED.fullmatch(name) is not None
 
 
 def clear_staging(lake: Path) -> None:
-    """Removes what a killed batch left unfinished, but for the lock."""
+    """Removes what a killed batch left unfinished, and nothing else."""
     for path in staging(lake).iterdir():
-        if path.name == LOCK:
+        if not is_unfinished(path.name):
             continue
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
+        if path.name.startswith("discarded-"):
+            remove_rank(path)
+        elif path.is_dir() and not path.is_symlink():
+            # Who still writes into it finds it gone, and cannot put files into a folder that is emptied.
+            shutil.rmtree(path.rename(path.with_name(f"work-{uuid.uuid4().hex}")), ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def remove_rank(folder: Path) -> None:
+    """Removes the files of ranks that are out of sight, and their folder if nothing else is in it."""
+    for path in folder.iterdir():
+        if path.name in (ENTRY, ENTRIES) or (path.suffix == ".parquet" and _TABLE.fullmatch(path.stem)):
+            path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 @contextlib.contextmanager
@@ -186,20 +391,20 @@ def locked(lake: Path) -> Generator[None]:
     Raises: LakeBusyError: another batch holds it.
     """
     path = staging(lake) / LOCK
-    with path.open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "another process"
-            raise LakeBusyError(
-                f"{lake}: {holder} is writing into this lake; wait for it, or choose another --out"
-            ) from None
-        file.seek(0)
-        file.truncate()
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
+    refuse_link(path)
+    lock = locks.take(path)
+    if lock is None:
+        holder = path.read_text(encoding="utf-8", errors="replace").strip() or "another process"
+        raise LakeBusyError(
+            f"{lake}: {holder} is writing into this lake; wait for it, or choose another --out, or remove"
+            f" {path} if that machine is lost"
+        )
+    with lock:
+        lock.seek(0)
+        if not _HELD.fullmatch(lock.read(1000)):
+            raise InvalidArgumentError(f"{path} is no lock of a batch: remove it, or choose another --out")
+        locks.sign(lock)
         try:
             yield
         finally:
-            file.truncate(0)
+            lock.truncate(0)

@@ -12,13 +12,21 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
+from typing import Any, BinaryIO, NamedTuple, ParamSpec, TypeVar, cast
 
-import kernelscope
-from kernelscope.errors import InternalError, WorkerDiedError
+from kernelscope.errors import (
+    InternalError,
+    KernelscopeError,
+    MemoryLimitError,
+    TaskTimeoutError,
+    WorkerDiedError,
+)
+from kernelscope.processes import command_of
+from kernelscope.units import format_bytes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,26 +42,53 @@ a table a third slower.
 """
 
 
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_LOOK_S = 0.1
+"""How often it is looked at what tasks take."""
+
+
+class Limits(NamedTuple):
+    """What a task may take; null for as much as it likes."""
+
+    seconds: float | None = None
+    resident_bytes: int | None = None
+    """Of the process; known on Linux only."""
+    expected_bytes: int = 0
+    """What its size lets expect of the process."""
+
+
+NO_LIMITS = Limits()
+
+
 class ProcessPool(Executor):
     """An executor of worker processes. ``submit`` takes functions that can be imported.
 
     A process starts with the first task that finds none idle. A task whose process dies fails with
-    ``WorkerDiedError``, and the next one gets a new process.
+    ``WorkerDiedError``, and the next one gets a new process. So does what exceeds its limits: it is ended,
+    with ``TaskTimeoutError`` or ``MemoryLimitError``.
     """
 
     def __init__(self, workers: int, *, threads: int) -> None:
         """``workers`` processes in which Polars has ``threads`` threads each."""
         self._environment = {**os.environ, **SETTINGS, "POLARS_MAX_THREADS": str(threads)}
-        package = str(Path(kernelscope.__path__[0]).parent)
-        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-        self._environment["PYTHONPATH"] = os.pathsep.join(paths)
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="kernelscope-batch")
         self._own = threading.local()
         self._all: list[_Worker] = []
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, daemon=True, name="kernelscope-limits").start()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         """Runs ``fn(*args, **kwargs)`` in one of the processes."""
-        return self._threads.submit(self._run, fn, args, kwargs)
+        return self._threads.submit(self._run, fn, args, kwargs, NO_LIMITS)
+
+    def submit_within(self, limits: Limits, fn: Callable[..., T], *args: object) -> "Future[T]":
+        """Runs ``fn(*args)`` in one of the processes, and ends it if it takes more than ``limits``."""
+        return self._threads.submit(self._run, fn, args, {}, limits)
+
+    def _watch(self) -> None:
+        while not self._closed.wait(_LOOK_S):
+            for worker in self._all:
+                worker.check()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
         """Ends the processes: after their tasks, or at once if not to ``wait``."""
@@ -61,6 +96,7 @@ class ProcessPool(Executor):
             for worker in self._all:
                 worker.kill()
         self._threads.shutdown(wait=True, cancel_futures=cancel_futures or not wait)
+        self._closed.set()
         for worker in self._all:
             worker.close()
 
@@ -68,7 +104,9 @@ class ProcessPool(Executor):
         """Ids of the processes that are alive."""
         return [worker.process.pid for worker in self._all if worker.process.poll() is None]
 
-    def _run(self, fn: Callable[..., T], args: tuple[object, ...], kwargs: Mapping[str, object]) -> T:
+    def _run(
+        self, fn: Callable[..., T], args: tuple[object, ...], kwargs: Mapping[str, object], limits: Limits
+    ) -> T:
         worker: _Worker | None = getattr(self._own, "worker", None)
         if worker is None or worker.process.poll() is not None:
             if worker is not None:
@@ -76,7 +114,7 @@ class ProcessPool(Executor):
             worker = _Worker(self._environment)
             self._own.worker = worker
             self._all = [*(other for other in self._all if other.process.poll() is None), worker]
-        return worker.call(fn, args, kwargs)
+        return worker.call(fn, args, kwargs, limits)
 
 
 class _Worker:
@@ -84,27 +122,55 @@ class _Worker:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "kernelscope.batch.pool"],
+            command_of("kernelscope.batch.pool"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
         )
+        self._lock = threading.Lock()
+        self._limits = NO_LIMITS
+        self._began = 0.0
+        self._ended: KernelscopeError | None = None
+        """Why its task was ended."""
 
-    def call(self, fn: Callable[..., T], args: tuple[object, ...], kwargs: Mapping[str, object]) -> T:
+    def call(
+        self, fn: Callable[..., T], args: tuple[object, ...], kwargs: Mapping[str, object], limits: Limits
+    ) -> T:
         """The function's value, or what it raised."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         request = pickle.dumps((fn, args, kwargs))
+        with self._lock:
+            self._limits, self._began = limits, time.monotonic()
         try:
             self.process.stdin.write(request)
             self.process.stdin.flush()
             done, value = cast("tuple[bool, Any]", pickle.load(self.process.stdout))
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
             self.close()
-            raise WorkerDiedError(_cause(self.process.returncode)) from None
+            raise (self._ended or WorkerDiedError(_cause(self.process.returncode))) from None
+        finally:
+            with self._lock:
+                self._limits = NO_LIMITS
         if not done:
             raise value
         return value
+
+    def check(self) -> None:
+        """Ends the process if its task takes more than it may."""
+        with self._lock:
+            seconds, most, _ = self._limits
+            if seconds is not None and time.monotonic() - self._began > seconds:
+                self._ended = TaskTimeoutError(
+                    f"was not done after {seconds:,.0f} s, and the worker was ended; see --task-timeout"
+                )
+            elif most is not None and _resident_bytes(self.process.pid) > most:
+                self._ended = MemoryLimitError(
+                    f"took more than {format_bytes(most)}, several times what its size lets expect, and the"
+                    " worker was ended"
+                )
+            if self._ended is not None:
+                self.process.kill()
 
     def kill(self) -> None:
         """Ends the process at once."""
@@ -118,6 +184,14 @@ class _Worker:
         self.process.wait()
 
 
+def _resident_bytes(pid: int) -> int:
+    """What a process has in memory; 0 where that is not known."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE
+    except (OSError, IndexError):
+        return 0
+
+
 def _cause(status: int) -> str:
     if status == -9:
         return "the system killed the worker (signal 9), probably because memory ran out; see --memory"
@@ -126,7 +200,7 @@ def _cause(status: int) -> str:
     return f"the worker ended with exit code {status}"
 
 
-def _work() -> None:
+def main() -> None:
     """Reads functions with their arguments from stdin, and writes what they give to stdout.
 
     When stdin ends, nobody waits for an answer any more, and the process stops where it is.
@@ -140,8 +214,12 @@ def _work() -> None:
     threading.Thread(target=_receive, args=(sys.stdin.buffer, requests), daemon=True).start()
     while True:
         fn, args, kwargs = requests.get()
-        answers.write(_answer(fn, args, kwargs))
-        answers.flush()
+        try:
+            answers.write(_answer(fn, args, kwargs))
+            answers.flush()
+        except BrokenPipeError:
+            # Nobody waits for it, as where stdin ends.
+            os._exit(0)
 
 
 def _receive(pipe: BinaryIO, requests: "queue.SimpleQueue[Any]") -> None:
@@ -167,7 +245,3 @@ def _failure(error: Exception) -> bytes:
     except Exception:  # noqa: BLE001 - exceptions of other packages may not survive the journey
         return pickle.dumps((False, InternalError(f"{type(error).__name__}: {error}")))
     return packed
-
-
-if __name__ == "__main__":
-    _work()

@@ -3,12 +3,15 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from kernelscope.batch.manifest import Entry
+from kernelscope.batch.lazy_json import glance
+from kernelscope.batch.manifest import Entry, Key
+from kernelscope.remote import BY_ITS_ENDS
 from kernelscope.units import format_count
 
 _NAMED = 8
@@ -19,7 +22,13 @@ _SEVERAL = (
     "profile each process into a file of its own to compare their steps"
 )
 
-Status = Literal["done", "unchanged", "failed"]
+_VAGUE = (
+    "ranks of which the storage gives neither a version nor a time, so that a change between the first and "
+    "the last 64 KiB of a file as long goes unnoticed: {}; a new --out reads them anew"
+)
+
+Status = Literal["done", "unchanged", "failed", "waiting"]
+"""``waiting``: read, but which rank or window it is shows when the others are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,7 @@ class RankReport:
             "status": self.status,
             "run": entry.run,
             "rank": entry.rank,
+            "window": entry.window,
             "bytes": entry.bytes,
             "content_bytes": entry.meta.get("content_bytes"),
             "events": entry.meta.get("seen"),
@@ -55,27 +65,87 @@ class RankReport:
 class BatchReport:
     """How far a batch is: sources by what became of them, out of ``total``; and all entries of the lake."""
 
-    lake: Path
+    lake: Path | str
+    """The folder of the lake, or its URL."""
     total: int
     total_bytes: int
     done: int = 0
     unchanged: int = 0
     failed: int = 0
+    waiting: int = 0
     seen_bytes: int = 0
     read_bytes: int = 0
-    """Bytes of the sources that are done in this batch."""
+    """Bytes of the sources that were read in this batch."""
     started: float = field(default_factory=time.monotonic)
-    entries: dict[tuple[str, str], Entry] = field(default_factory=dict[tuple[str, str], Entry])
+    entries: dict[Key, Entry] = field(default_factory=dict[Key, Entry])
+    notes: list[str] = field(default_factory=list[str])
+    """What is odd about the lake itself, a sentence each."""
 
     @property
     def finished(self) -> int:
         """Sources that nothing is left to do for."""
-        return self.done + self.unchanged + self.failed
+        return self.done + self.unchanged + self.failed + self.waiting
 
     @property
     def failures(self) -> list[Entry]:
         """The entries that have an error."""
-        return [entry for entry in self.entries.values() if entry.outcome == "failed"]
+        return [entry for entry in self.entries.values() if entry.error is not None]
+
+
+def damage_notes(lines: Sequence[int], *, is_torn: bool) -> list[str]:
+    """Returns sentences about what of a manifest is damaged: ``lines`` of its log, its file."""
+    again = "written anew from the ranks' own entries"
+    notes = [f"the manifest is damaged, and {again}"] if is_torn else []
+    return [*notes, f"damaged lines of the manifest, {again}: {_named(lines)}"] if lines else notes
+
+
+def stranger_notes(names: Sequence[str]) -> list[str]:
+    """Returns a sentence about the files in a lake that no batch wrote, if there are any."""
+    if not names:
+        return []
+    more = f" and {format_count(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
+    return [f"in the lake, but not written by a batch, and left alone: {', '.join(names[:_NAMED])}{more}"]
+
+
+def left_over_notes(ranks: Sequence[int], run: str, *, pruned: bool) -> list[str]:
+    """Returns a sentence about the ranks of ``run`` that have no trace any more."""
+    then = "taken out" if pruned else "left as they are; --prune takes them out"
+    return [f"ranks of run {run} whose traces are no more, {then}: {_named(ranks)}"]
+
+
+def run_notes(entries: Collection[Entry]) -> list[str]:
+    """Returns sentences about the runs that were found in what was asked for as one, and their ranks."""
+    ranks: dict[str, set[int | None]] = {}
+    for entry in entries:
+        ranks.setdefault(entry.run, set()).add(entry.rank)
+    notes: list[str] = []
+    if len(ranks) > 1:
+        runs = sorted(ranks, key=lambda run: (len(run), run))
+        sizes = [f"{run} ({_count(len(ranks[run]), 'rank')})" for run in runs]
+        more = f" and {format_count(len(sizes) - _NAMED)} more" if len(sizes) > _NAMED else ""
+        notes.append(
+            f"traces of {format_count(len(sizes))} jobs, which are runs: {', '.join(sizes[:_NAMED])}{more}"
+        )
+    numbered = sum(entry.rank_from in (None, "order") for entry in entries)
+    if numbered > 1:
+        notes.append(
+            f"{format_count(numbered)} traces of which neither content nor name tells the rank are numbered"
+            " by host, process and name; --rank-from finds ranks in other names"
+        )
+    return notes
+
+
+def _count(number: int, what: str) -> str:
+    return f"{format_count(number)} {what}{'' if number == 1 else 's'}"
+
+
+def runs_of(entries: Iterable[Entry], *, asked: str) -> list[str]:
+    """Returns the runs that were found in what was asked for as one, those of most ranks first."""
+    ranks: dict[str, set[int | None]] = {}
+    for entry in entries:
+        if entry.outcome == "done" and entry.asked_run == asked:
+            ranks.setdefault(entry.run, set()).add(entry.rank)
+    return sorted(ranks, key=lambda run: (-len(ranks[run]), len(run), run))
 
 
 def consistency_warnings(entries: Iterable[Entry], *, run: str) -> list[str]:
@@ -83,32 +153,70 @@ def consistency_warnings(entries: Iterable[Entry], *, run: str) -> list[str]:
     done = [entry for entry in entries if entry.outcome == "done" and entry.run == run]
     if not done:
         return []
+    ranks: dict[int | None, list[Entry]] = {}
+    for entry in done:
+        ranks.setdefault(entry.rank, []).append(entry)
+    steps = {
+        rank: tuple(sorted(step for e in windows for step in e.steps)) for rank, windows in ranks.items()
+    }
     lost = [entry.rank for entry in done if entry.lost]
-    several = [entry.rank for entry in done if entry.meta.get("processes", 1) > 1]
+    kept = [entry.rank for entry in done if entry.error is not None]
+    vague = [entry.rank for entry in done if entry.fingerprint.startswith(BY_ITS_ENDS)]
+    recordings = [_recording(entry) for entry in done]
+    several = [recording.rank for recording in recordings if recording.processes > 1]
     found = [
-        _missing(done),
-        _differing(done, "world size", lambda entry: entry.meta.get("world_size")),
-        _differing(done, "format", lambda entry: entry.meta.get("format")),
-        _differing(done, "recorder", lambda entry: entry.meta.get("recorder")),
-        _differing(done, "versions", lambda entry: tuple(sorted(entry.meta.get("versions", {}).items()))),
-        _differing(done, "steps", lambda entry: entry.steps),
+        _missing(recordings),
+        _differing("world size", ((recording.rank, recording.world_size) for recording in recordings)),
+        _differing("format", ((recording.rank, recording.format) for recording in recordings)),
+        _differing("recorder", ((recording.rank, recording.recorder) for recording in recordings)),
+        _differing("versions", ((recording.rank, recording.versions) for recording in recordings)),
+        _differing("steps", steps.items()),
         _SEVERAL.format(_named(several)) if several else None,
+        f"ranks as they were before, for their traces cannot be read now: {_named(kept)}" if kept else None,
+        _VAGUE.format(_named(vague)) if vague else None,
         f"ranks that lost events, which their diagnostics name: {_named(lost)}" if lost else None,
     ]
     return [text for text in found if text is not None]
 
 
-def _missing(done: Sequence[Entry]) -> str | None:
+class _Recording(NamedTuple):
+    """What a trace says of how it was recorded."""
+
+    rank: int | None
+    world_size: object
+    format: object
+    recorder: object
+    versions: tuple[tuple[str, object], ...]
+    processes: int
+
+
+def _recording(entry: Entry) -> _Recording:
+    meta = glance(entry.meta)
+    return _Recording(
+        rank=entry.rank,
+        world_size=meta.get("world_size"),
+        format=meta.get("format"),
+        recorder=meta.get("recorder"),
+        versions=tuple(sorted(meta.get("versions", {}).items())),
+        processes=meta.get("processes", 1),
+    )
+
+
+def _missing(recordings: Sequence[_Recording]) -> str | None:
     """Which ranks of the job are not there, if the traces say how many it has."""
-    sizes = [size for entry in done if isinstance(size := entry.meta.get("world_size"), int)]
-    world = max(sizes, default=0)
-    missing = sorted(set(range(world)) - {entry.rank for entry in done})
-    return f"of {format_count(world)} ranks these are missing: {_named(missing)}" if missing else None
+    sizes = [size for recording in recordings if isinstance(size := recording.world_size, int)]
+    world, there = max(sizes, default=0), {recording.rank for recording in recordings}
+    # The size may be any number that stands in a file.
+    first = list(islice((rank for rank in range(world) if rank not in there), _NAMED))
+    if not first:
+        return None
+    missing = world - sum(rank is not None and rank < world for rank in there)
+    return f"of {format_count(world)} ranks these are missing: {_named(first, count=missing)}"
 
 
-def _differing(done: Sequence[Entry], what: str, value: Callable[[Entry], object]) -> str | None:
+def _differing(what: str, values: Iterable[tuple[int | None, object]]) -> str | None:
     """Which ranks differ from most in ``what``; those that do not say are left out."""
-    known = [(entry.rank, value(entry)) for entry in done if value(entry) not in (None, ())]
+    known = [(rank, seen) for rank, seen in values if seen not in (None, ())]
     if not known:
         return None
     usual, _ = Counter(seen for _, seen in known).most_common(1)[0]
@@ -116,8 +224,9 @@ def _differing(done: Sequence[Entry], what: str, value: Callable[[Entry], object
     return f"other {what} than most ranks: {_named(others)}" if others else None
 
 
-def _named(ranks: Sequence[int | None]) -> str:
-    known = sorted(rank for rank in ranks if rank is not None)
-    shown = ", ".join(map(str, known[:_NAMED]))
-    more = f" and {format_count(len(known) - _NAMED)} more" if len(known) > _NAMED else ""
+def _named(ranks: Sequence[int | None], *, count: int = 0) -> str:
+    """The first of the ranks, and how many more there are of ``count``, or of ``ranks``."""
+    known = sorted({rank for rank in ranks if rank is not None})
+    shown, more = ", ".join(map(str, known[:_NAMED])), max(len(known), count) - _NAMED
+    more = f" and {format_count(more)} more" if more > 0 else ""
     return f"{shown}{more}"

@@ -4,7 +4,8 @@ import os
 import sys
 from pathlib import Path
 
-from kernelscope.batch import remote
+from kernelscope import remote
+from kernelscope.batch.manifest import Entry
 from kernelscope.batch.sources import Source
 
 WORKER_BYTES = 110_000_000
@@ -13,6 +14,10 @@ JSON_SHARE = 0.5
 """Peak of reading and writing, per byte of JSON: 0.48 is the most that was measured, for compact files."""
 _DATABASE_SHARE = 1.2
 """The same per byte of an nsys or nvprof database: 1.07 is the most that was measured."""
+_PATIENCE_S = 300.0
+_SLOWEST = 1_000_000
+"""Bytes of a file per second, of the slowest storage that is waited for; a disk gives several hundred times
+that."""
 _GZIP, _ZSTD, _SQLITE = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"SQLite format 3\0"
 _USUAL_RATIO = 12
 """What the JSON of profilers usually packs by, where the file does not say."""
@@ -26,6 +31,16 @@ def expected_peak(source: Source) -> int:
     if head.startswith(_SQLITE):
         return WORKER_BYTES + round(source.bytes * _DATABASE_SHARE)
     return WORKER_BYTES + round(_content_bytes(source.bytes, head, tail) * JSON_SHARE)
+
+
+def time_limit(size: int) -> float:
+    """Returns the seconds after which a worker that reads ``size`` bytes counts as stuck by default."""
+    return _PATIENCE_S + size / _SLOWEST
+
+
+def moving_peak(entry: Entry) -> int:
+    """Bytes that a worker will have resident, at most, while it writes what was read anew."""
+    return WORKER_BYTES + round((entry.meta.get("content_bytes") or entry.bytes) * _DATABASE_SHARE)
 
 
 def _content_bytes(size: int, head: bytes, tail: bytes) -> int:

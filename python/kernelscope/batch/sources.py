@@ -1,49 +1,67 @@
 """Finds the traces that a batch is about: files, folders, members of tar archives, and URLs."""
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import os
 import re
 import shutil
+import stat
 import tarfile
-import tempfile
+import uuid
+import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
-from kernelscope import __version__
-from kernelscope.batch import remote
-from kernelscope.batch.manifest import MANIFEST, Entry, Outcome, staging
-from kernelscope.errors import InvalidArgumentError, TraceNotFoundError
+from kernelscope import __version__, captures, remote
+from kernelscope.batch.manifest import ENTRY, Entry, Outcome, Place, has_own_manifest, staging
+from kernelscope.errors import (
+    InvalidArgumentError,
+    KernelscopeError,
+    NotAFileError,
+    TraceNotFoundError,
+    TraceReadError,
+)
 
 _TRACES = (".json", ".json.gz", ".json.zst", ".sqlite", ".sql", ".db")
 _PACKED_ARCHIVES = (".tar.gz", ".tgz")
 _ARCHIVES = (".tar", *_PACKED_ARCHIVES)
 _TRUTHS = ".truth.json"
 """What ``kernelscope demo`` knows of its traces; no trace itself."""
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 
 _SAMPLE = 64 * 1024
 _SAMPLES = 16
 
-_NAMED = re.compile(r"(?<!node_)(?<!node-)(?<!local_)(?<!local-)(?:rank|worker)[-_.=]?(\d+)", re.IGNORECASE)
-# Not after another number, nor a year after a dash: those are dates and versions.
-_LAST_NUMBER = re.compile(r"(?:^|(?<!\d)\.|(?<!\d)[-_](?!(?:19|20)\d\d$))(\d{1,6})$")
-_SUFFIXES = re.compile(
-    r"(\.(json|gz|zst|sqlite|sql|db|pt|trace|tar|tgz|nsys|nsys-rep|pytorch|chrome))+$", re.IGNORECASE
-)
+_PROCESS = "::process="
+"""Between the name of a database and that of a process in it."""
 
 Kind = Literal["file", "member", "remote"]
+
+
+class Part(NamedTuple):
+    """Processes of a database that are a rank: the one that has GPU work comes first.
+
+    Of several ranks the first has the processes without GPU work, too, and what belongs to no process.
+    """
+
+    processes: tuple[int, ...]
+    has_rest: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """A trace that can be read: where it is, its size, and what shows whether it changed.
 
-    ``name`` is unique and what people see; ``path`` is the file, the archive or the URL. A member of an
-    archive begins at ``offset`` in it. ``mtime_ns`` and the fingerprint are null where nothing was looked up.
+    ``name`` is unique and what people see: for a file its path without links, so that every spelling is one
+    source. ``path`` is the file, the archive or the URL as it was named, whose name may tell the rank. A
+    member of an archive begins at ``offset`` in it. ``mtime_ns`` and ``ctime_ns`` are null where nothing was
+    looked up.
+    ``inside`` is its path below the folder that was named, whose folders may tell the rank, too. ``part`` is
+    what of a database it is, one of its ``parts``; null for all of it. ``error`` says why there is nothing to
+    read, where that is known already.
     """
 
     name: str
@@ -52,11 +70,23 @@ class Source:
     bytes: int
     mtime_ns: int | None = None
     offset: int = 0
+    inside: str = ""
+    ctime_ns: int | None = None
+    error: KernelscopeError | None = None
+    part: Part | None = None
+    parts: tuple[Part, ...] = ()
+
+    def split(self, parts: tuple[Part, ...]) -> "list[Source]":
+        """The ranks that a database of several processes is."""
+        return [
+            replace(self, name=f"{self.name}{_PROCESS}{part.processes[0]}", part=part, parts=parts)
+            for part in parts
+        ]
 
     @property
     def base(self) -> str:
-        """The file's own name."""
-        return re.split(r"[/\\]|::", self.name)[-1]
+        """The file's own name, of a link the link's."""
+        return re.split(r"[/\\]|::", self.path if self.kind == "file" else self.name)[-1]
 
     def fingerprint(self) -> str:
         """What identifies the content."""
@@ -72,10 +102,11 @@ class Source:
         now = os.stat(self.path)
         return now.st_size, now.st_mtime_ns
 
-    def entry(self, run: str, options: Mapping[str, Any], outcome: Outcome, **found: Any) -> Entry:
+    def entry(self, place: Place, options: Mapping[str, Any], outcome: Outcome, **found: Any) -> Entry:
         """What became of the source, with what was ``found`` in it."""
-        known: dict[str, Any] = {"bytes": self.bytes, "mtime_ns": self.mtime_ns, "version": __version__}
-        return Entry(source=self.name, run=run, options=options, outcome=outcome, **known, **found)
+        known: dict[str, Any] = {"bytes": self.bytes, "mtime_ns": self.mtime_ns, "ctime_ns": self.ctime_ns}
+        known |= {"version": __version__, **place._asdict()}
+        return Entry(source=self.name, options=options, outcome=outcome, **known, **found)
 
     @contextlib.contextmanager
     def local(self, folder: Path) -> Generator[Path]:
@@ -83,13 +114,18 @@ class Source:
         if self.kind == "file":
             yield Path(self.path)
             return
-        with tempfile.TemporaryDirectory(dir=folder, prefix="copy-") as place:
-            copy = Path(place) / self.base
+        place = folder / f"copy-{uuid.uuid4().hex}"
+        place.mkdir()
+        try:
             if self.kind == "remote":
-                remote.fetch(self.path, copy)
-            else:
-                self._unpack(copy)
+                with remote.local_copy(self.path, place) as copy:
+                    yield copy
+                return
+            copy = place / self.base
+            self._unpack(copy)
             yield copy
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
 
     def _unpack(self, copy: Path) -> None:
         with open(self.path, "rb") as archive, copy.open("wb") as file:
@@ -102,95 +138,174 @@ class Source:
                 left -= file.write(block)
 
 
+def database_of(name: str) -> str:
+    """The name of the source that a rank is a part of, or all of."""
+    return name.partition(_PROCESS)[0]
+
+
 def find(inputs: Iterable[str | os.PathLike[str]], lake: Path) -> list[Source]:
     """The traces that ``inputs`` name, in order of their names; each once.
 
-    A folder stands for all files below it whose names end as traces do, hidden ones and ``lake`` apart.
+    A folder stands for all files below it whose names end as traces do, hidden ones and ``lake`` apart. What
+    cannot be looked into is a source with an error, and costs no other.
 
     Raises: TraceNotFoundError: an input does not exist.
-        InvalidArgumentError: the inputs name no trace.
+        InvalidArgumentError: the inputs name nothing that could be read.
     """
     found: dict[str, Source] = {}
     for given in inputs:
         for source in _expand(os.fspath(given), lake):
-            found[source.name] = source
+            # What was appended to an archive later replaces what has the same name.
+            if source.kind == "member" or source.name not in found:
+                found[source.name] = source
     if not found:
         raise InvalidArgumentError(f"found no trace: none of the names ends in {', '.join(_TRACES)}")
+    errors = [source.error for source in found.values()]
+    if errors[0] is not None and None not in errors:
+        raise InvalidArgumentError(str(errors[0]))
     return [found[name] for name in sorted(found)]
 
 
 def _expand(given: str, lake: Path) -> Iterator[Source]:
-    if _URL.match(given):
+    if given == "-":
+        raise InvalidArgumentError("standard input is not there when a batch goes on; name files or folders")
+    if remote.is_url(given):
+        top = given.rstrip("/") + "/"
         for path, size in remote.find(given, _is_trace):
-            yield Source(path, path, "remote", size)
+            inside = path.removeprefix(top) if path.startswith(top) else path.rpartition("/")[2]
+            yield Source(path, path, "remote", size, inside=inside)
         return
     path = Path(given).absolute()
+    if has_own_manifest(path):
+        raise InvalidArgumentError(f"{given}: is a lake already; name the traces that it was filled from")
     if path.is_dir():
-        for file in _below(path, lake):
-            yield from _file(file, lake)
+        yield from _below(path, lake)
     elif path.exists():
-        yield from _file(path, lake)
+        yield from _file(str(path), os.path.realpath(path), path.name, lake)
     else:
         raise TraceNotFoundError(f"{given}: no such file or folder", path=given)
 
 
-def _below(folder: Path, lake: Path) -> Iterator[Path]:
-    inside = lake.resolve()
-    for root, folders, files in os.walk(folder, followlinks=True):
-        here = Path(root)
-        # Other lakes hold no traces either, and a link to a folder above would never end.
-        folders[:] = sorted(
-            name
-            for name in folders
-            if not name.startswith(".")
-            and (here / name).resolve() != inside
-            and not (here / name / MANIFEST).exists()
-            and (here / name).resolve() not in [*here.resolve().parents, here.resolve()]
-        )
-        for name in sorted(files):
-            if _is_trace(name) or name.endswith(_ARCHIVES):
-                yield here / name
+def _below(top: Path, lake: Path) -> Iterator[Source]:
+    """The sources of a folder. What several links lead to is looked into once."""
+    seen = {_real(lake)}
+    folders = [top]
+    while folders:
+        folder = folders.pop()
+        real = _real(folder)
+        if real in seen or (folder != top and has_own_manifest(folder)):
+            continue
+        seen.add(real)
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError as error:
+            yield _unreadable(folder, real, error)
+            continue
+        inside = [entry for entry in entries if not _is_passed_over(entry.name) and _is_folder(entry)]
+        folders.extend(Path(entry.path) for entry in reversed(inside))
+        above = "" if folder == top else f"{folder.relative_to(top)}/"
+        for entry in entries:
+            if (_is_trace(entry.name) or entry.name.endswith(_ARCHIVES)) and not _is_folder(entry):
+                itself = os.path.realpath(entry.path) if entry.is_symlink() else f"{real}/{entry.name}"
+                yield from _file(entry.path, itself, f"{above}{entry.name}", lake)
+
+
+def _is_passed_over(folder: str) -> bool:
+    """Whether a folder has no traces of ranks: a hidden one, or one with what the traces beside it replay."""
+    return folder.startswith(".") or folder == captures.FOLDER
+
+
+def _real(path: Path) -> Path:
+    """The path without links; one that leads in a circle stays."""
+    return Path(os.path.realpath(path))
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        # A link to itself.
+        return False
 
 
 def _is_trace(name: str) -> bool:
     base = name.rsplit("/", 1)[-1]
+    if base == ENTRY:
+        # Of a lake in a storage, where traces may lie beside it.
+        return False
     return base.endswith(_TRACES) and not base.startswith(".") and not base.endswith(_TRUTHS)
 
 
-def _file(path: Path, lake: Path) -> Iterator[Source]:
-    if path.name.endswith(_ARCHIVES):
-        yield from _members(path, lake)
-        return
-    stat = path.stat()
-    yield Source(str(path), str(path), "file", stat.st_size, stat.st_mtime_ns)
-
-
-def _members(path: Path, lake: Path) -> Iterator[Source]:
-    archive = _plain(path, lake) if path.name.endswith(_PACKED_ARCHIVES) else path
-    mtime_ns = path.stat().st_mtime_ns
+def _file(path: str, real: str, inside: str, lake: Path) -> Iterator[Source]:
+    """The sources in a file, whose path without links is ``real``."""
     try:
-        with tarfile.open(archive, mode="r:") as tar:
-            for member in tar:
-                if member.isreg() and _is_trace(member.name):
-                    name = f"{path}::{member.name}"
-                    at = member.offset_data
-                    yield Source(name, str(archive), "member", member.size, mtime_ns, at)
-                # Or the archive would keep a record of every member.
-                cast("Any", tar).members.clear()
-    except tarfile.TarError as error:
-        raise InvalidArgumentError(f"{path}: {error}") from None
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            # Whoever opens a pipe or a device may wait for ever, or have what is no file.
+            raise NotAFileError(f"{path}: is a pipe, a socket or a device, and no file")
+        if not path.endswith(_ARCHIVES):
+            yield Source(
+                real,
+                path,
+                "file",
+                status.st_size,
+                mtime_ns=status.st_mtime_ns,
+                inside=inside,
+                ctime_ns=status.st_ctime_ns,
+            )
+            return
+        plain = staging(lake) / f"unpacked-{status.st_dev}-{status.st_ino}.tar"
+        is_packed = path.endswith(_PACKED_ARCHIVES)
+        # What of an archive is there is read, and the archive says that there was more.
+        cut = _unpacked(path, plain) if is_packed else None
+        yield from _members(plain if is_packed else path, real, status, inside)
+        if cut is not None:
+            raise cut
+    except (OSError, tarfile.TarError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        yield _unreadable(path, real, error)
 
 
-def _plain(path: Path, lake: Path) -> Path:
-    """The archive without its compression, which would have to be undone anew for every member."""
-    stat = path.stat()
-    plain = staging(lake) / f"unpacked-{stat.st_dev}-{stat.st_ino}.tar"
+def _unreadable(path: str | Path, real: str | Path, error: Exception) -> Source:
+    if not isinstance(error, KernelscopeError):
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        error = TraceReadError(f"{path}: {reason}", path=str(path))
+    return Source(str(real), str(path), "file", 0, error=error)
+
+
+def _members(archive: str | Path, real: str, status: os.stat_result, inside: str) -> Iterator[Source]:
+    with tarfile.open(archive, mode="r:") as tar:
+        for member in tar:
+            if member.isreg() and _is_trace(member.name):
+                yield Source(
+                    f"{real}::{member.name}",
+                    str(archive),
+                    "member",
+                    member.size,
+                    mtime_ns=status.st_mtime_ns,
+                    offset=member.offset_data,
+                    inside=f"{inside}::{member.name}",
+                    ctime_ns=status.st_ctime_ns,
+                )
+            # Or the archive would keep a record of every member.
+            cast("Any", tar).members.clear()
+
+
+def _unpacked(path: str, plain: Path) -> Exception | None:
+    """Writes an archive without its compression, which would have to be undone anew for every member.
+
+    Gives the error that it ended with.
+    """
     try:
         with gzip.open(path) as packed, plain.open("wb") as file:
-            shutil.copyfileobj(cast("BinaryIO", packed), file, 1 << 20)
-    except (EOFError, gzip.BadGzipFile) as error:
-        raise InvalidArgumentError(f"{path}: {error}") from None
-    return plain
+            # A block at a time as it comes: a larger read would lose what stands before the cut.
+            while block := packed.read1(1 << 20):
+                file.write(block)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        return ValueError(str(error))
+    return None
 
 
 def fingerprint(file: BinaryIO, size: int, *, offset: int = 0) -> str:
@@ -209,18 +324,3 @@ def fingerprint(file: BinaryIO, size: int, *, offset: int = 0) -> str:
         file.seek(offset + (size - _SAMPLE) * number // (_SAMPLES - 1))
         digest.update(file.read(_SAMPLE))
     return digest.hexdigest()
-
-
-def rank_from_name(name: str) -> int | None:
-    """Returns the rank in a file's name; None if there is none.
-
-    ``rank12.pt.trace.json.gz``, ``trace_rank-3.json`` and ``report.7.sqlite`` do; the numbers of times,
-    dates, versions and processes do not.
-    """
-    stem = _SUFFIXES.sub("", name)
-    named = _NAMED.findall(stem)
-    if named:
-        # The last one, since names grow from the outside in: worker0_rank3.
-        return int(named[-1])
-    last = _LAST_NUMBER.search(stem)
-    return int(last[1]) if last else None

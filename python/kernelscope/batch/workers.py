@@ -1,75 +1,165 @@
 """Hands sources to workers, never more at once than fit into memory."""
 
 import contextlib
-import importlib
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from kernelscope.batch import sizing
-from kernelscope.batch.pool import ProcessPool
+from kernelscope.batch.dask_cluster import DaskCluster, Needs, connect
+from kernelscope.batch.pool import Limits, ProcessPool
 from kernelscope.batch.sizing import WORKER_BYTES
-from kernelscope.batch.sources import Source
-from kernelscope.errors import InvalidArgumentError, SchedulerLostError, WorkerDiedError
+from kernelscope.errors import (
+    InvalidArgumentError,
+    KernelscopeError,
+    MemoryLimitError,
+    TaskTimeoutError,
+    WorkerDiedError,
+)
+from kernelscope.units import format_bytes
 
 _TRIES = 2
 """The system kills the largest process at the time, which need not have been at fault."""
 _AHEAD = 2
 """Tasks per worker that are handed out, so that none waits for the next."""
-_CONNECT_S = 10
-_LOOK_S = 1.0
-_PATIENCE_S = 15.0
-"""How long a scheduler may not answer before it counts as gone."""
+_LOOK_S = 0.2
+_GRACE_S = 5.0
 
-Work = Callable[[Source, int], tuple[Callable[..., Any], Any]]
-"""What to call for a source with so many threads, and with what."""
+
+class Item(Protocol):
+    """What a worker works on."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+T = TypeVar("T", bound=Item)
+
+
+class Hands(Protocol):
+    """Who does the work."""
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks are done at once, at this time."""
+        ...
+
+    def submit(self, limits: Limits, function: Callable[..., Any], argument: object) -> "Future[Any]":
+        """Has a worker call ``function(argument)``."""
+        ...
+
+    def look(self) -> "Iterable[Future[Any]]":
+        """Looks whether the workers are there; gives the tasks that none of them will take any more."""
+        ...
+
+    def lost(self) -> Exception:
+        """The error if tasks are cancelled."""
+        ...
 
 
 @dataclass(slots=True)
-class WorkerPool:
-    """Workers, and the sources that wait for them: the largest first, so that none is left to the end."""
+class _Local:
+    """An executor, whose workers are there as long as it is."""
 
     executor: Executor
-    workers: int
-    threads: int
-    memory: int
-    waiting: deque[tuple[Source, int]]
-    too_large: dict[Source, int]
-    is_reachable: Callable[[], bool] = lambda: True
-    address: str = ""
-    _free: int = 0
-    _tries: dict[Source, int] = field(default_factory=dict[Source, int])
+    tasks: int
 
-    def results(self, work: Work) -> Iterator[tuple[Source, Any]]:
+    def submit(self, limits: Limits, function: Callable[..., Any], argument: object) -> "Future[Any]":
+        """Has a worker call ``function(argument)``; one of ours is ended if it takes more than ``limits``."""
+        if isinstance(self.executor, ProcessPool):
+            return self.executor.submit_within(limits, function, argument)
+        return self.executor.submit(function, argument)
+
+    def look(self) -> "Iterable[Future[Any]]":
+        """Nothing is given up without an error."""
+        return ()
+
+    def lost(self) -> Exception:
+        """The error if somebody else cancels the tasks."""
+        return _broken("its tasks were cancelled")
+
+
+@dataclass(slots=True)
+class WorkerPool(Generic[T]):
+    """Workers, and the sources that wait for them: the largest first, so that none is left to the end."""
+
+    hands: Hands
+    threads: int
+    waiting: deque[tuple[T, int]]
+    too_large: dict[T, int]
+    limit: str
+    """What is too large for, for a message."""
+    memory: int | None = None
+    """Bytes that all tasks may take together; null where the executor limits them."""
+    timeout: float | None = None
+    """Seconds that one source may take; null for as many as its size lets expect."""
+    _free: int = 0
+    _tries: dict[T, int] = field(default_factory=dict[T, int])
+
+    def results(self, work: "Work[T]", check: Callable[[], None]) -> Iterator[tuple[T, Any]]:
         """Each source with what came of it: a value, or the exception that it ended with.
 
+        ``work`` says what to call for a source with so many threads, and with what. ``check`` is called
+        several times a second, and raises if nobody wants the results any more.
+
         Raises: SchedulerLostError: the scheduler does not answer any more.
+            UnusableWorkersError: it has no workers any more, or such that cannot do the work.
             WorkerDiedError: the executor takes no more work.
         """
-        self._free = self.memory - self.workers * WORKER_BYTES
-        running: dict[Future[Any], tuple[Source, int]] = {}
-        answered = time.monotonic()
+        self._free = 2**62 if self.memory is None else self.memory - self.hands.tasks * WORKER_BYTES
+        running: dict[Future[Any], tuple[T, int]] = {}
+        progress = time.monotonic()
         while self.waiting or running:
+            check()
+            for future in self.hands.look():
+                self.waiting.append(self._take_back(future, running))
             self._hand_out(work, running)
             done, _ = wait(running, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
-            if self.is_reachable():
-                answered = time.monotonic()
-            elif time.monotonic() - answered > _PATIENCE_S:
-                raise self._lost()
+            if done or not running:
+                progress = time.monotonic()
+            elif time.monotonic() - progress > self._longest_s(running):
+                # Workers that are not ours cannot be ended one by one; but nobody waits for ever.
+                yield from self._give_up(running)
+                if self.waiting:
+                    raise WorkerDiedError(
+                        "none of the executor's workers does anything any more; what was done is in the lake,"
+                        " and a second run goes on"
+                    )
             for future in done:
-                source, peak = running.pop(future)
-                self._free += peak - WORKER_BYTES
+                source, peak = self._take_back(future, running)
                 outcome = self._outcome(future)
                 if isinstance(outcome, WorkerDiedError) and self._tries[source] < _TRIES:
                     self.waiting.append((source, peak))
                 else:
-                    yield source, outcome
+                    yield source, _named(source.name, outcome)
 
-    def _hand_out(self, work: Work, running: dict["Future[Any]", tuple[Source, int]]) -> None:
-        while self.waiting and len(running) < self.workers * _AHEAD:
+    def _limit_s(self, source: T) -> float:
+        return sizing.time_limit(source.bytes) if self.timeout is None else self.timeout
+
+    def _longest_s(self, running: Mapping["Future[Any]", tuple[T, int]]) -> float:
+        """How long nothing may come of what runs; our own processes are ended before that, each by itself."""
+        return max(self._limit_s(source) for source, _ in running.values()) + _GRACE_S
+
+    def _give_up(self, running: dict["Future[Any]", tuple[T, int]]) -> Iterator[tuple[T, Any]]:
+        for future in list(running):
+            source, _ = self._take_back(future, running)
+            late = TaskTimeoutError(f"was not done after {self._limit_s(source):,.0f} s; see --task-timeout")
+            yield source, _named(source.name, late)
+
+    def _take_back(self, future: "Future[Any]", running: dict["Future[Any]", tuple[T, int]]) -> tuple[T, int]:
+        """What a task is about, which is not running any more, or need not."""
+        future.cancel()
+        source, peak = running.pop(future)
+        self._free += peak - WORKER_BYTES
+        return source, peak
+
+    def _hand_out(self, work: "Work[T]", running: dict["Future[Any]", tuple[T, int]]) -> None:
+        while self.waiting and len(running) < self.hands.tasks * _AHEAD:
             # If the largest does not fit beside what runs, the smallest may.
             for take, put in (
                 (self.waiting.popleft, self.waiting.appendleft),
@@ -84,8 +174,10 @@ class WorkerPool:
             function, argument = work(source, self.threads)
             self._free -= peak - WORKER_BYTES
             self._tries[source] = self._tries.get(source, 0) + 1
+            most = min(4 * peak, max(2 * peak, self.memory or 0))
+            limits = Limits(self._limit_s(source), most, peak)
             try:
-                future = self.executor.submit(function, argument)
+                future = self.hands.submit(limits, function, argument)
             except BrokenExecutor as error:
                 raise _broken(error) from None
             running[future] = source, peak
@@ -94,18 +186,30 @@ class WorkerPool:
         try:
             error = future.exception()
         except CancelledError:
-            raise self._lost() from None
+            raise self.hands.lost() from None
         if isinstance(error, BrokenExecutor):
             raise _broken(error)
-        return future.result() if error is None else error
+        if type(error).__name__ == "KilledWorker":
+            # Of Dask, which gives a task to another worker first, three times by default.
+            return WorkerDiedError("the workers that read it died, probably because memory ran out")
+        if error is None:
+            return future.result()
+        # Ray wraps what a task raised.
+        cause = getattr(error, "cause", None)
+        return cause if isinstance(cause, KernelscopeError) else error
 
-    def _lost(self) -> SchedulerLostError:
-        return SchedulerLostError(
-            f"the scheduler {self.address} went away; what was done is in the lake, and a second run goes on"
-        )
+
+Work: TypeAlias = Callable[[T, int], tuple[Callable[..., Any], Any]]
 
 
-def _broken(error: BrokenExecutor) -> WorkerDiedError:
+def _named(name: str, outcome: Any) -> Any:
+    """What came of a task; where its worker was ended, with the name of what it worked on."""
+    if not isinstance(outcome, (WorkerDiedError, TaskTimeoutError, MemoryLimitError)):
+        return outcome
+    return type(outcome)(f"{name}: {outcome}", path=name)
+
+
+def _broken(error: BrokenExecutor | str) -> WorkerDiedError:
     return WorkerDiedError(
         f"the executor takes no more work ({error}); what was done is in the lake, and a second run goes on"
     )
@@ -113,15 +217,23 @@ def _broken(error: BrokenExecutor) -> WorkerDiedError:
 
 @contextlib.contextmanager
 def open_workers(
-    peaks: Mapping[Source, int],
+    peaks: Mapping[T, int],
     workers: int | None,
     memory: int | None,
     executor: Executor | None,
     scheduler: str | None,
-) -> Generator[WorkerPool]:
+    timeout: float | None,
+    *,
+    needs: Needs,
+) -> Generator[WorkerPool[T]]:
     """The workers of a batch, for the sources of ``peaks``, which says how much memory each takes.
 
+    ``timeout`` is how many seconds each may take, as many as its size lets expect if null. ``needs`` is what
+    workers on other machines must see.
+
     Raises: InvalidArgumentError: the arguments make no sense together.
+        SchedulerLostError: there is no scheduler.
+        UnusableWorkersError: it has no workers, or such that cannot do the work.
     """
     if executor is not None and scheduler is not None:
         raise InvalidArgumentError("name an executor or a scheduler, not both")
@@ -129,38 +241,40 @@ def open_workers(
         raise InvalidArgumentError(f"workers must be at least 1, not {workers}")
     order = sorted(peaks.items(), key=lambda item: (-item[1], item[0].name))
     if scheduler is not None:
-        with _connect(scheduler) as client:
-            tasks, total = _capacity(client, scheduler)
-            # A trace is not a pure function of its path: it may have been read before, and changed.
-            pool = _planned(order, workers or tasks, memory or total, client.get_executor(pure=False))
-            pool.is_reachable, pool.address = lambda: client.status == "running", scheduler
-            yield pool
+        with connect(scheduler) as client:
+            cluster = DaskCluster(client, scheduler, needs, workers, memory)
+            cluster.wait()
+            most = max(cluster.rooms.values()) + WORKER_BYTES
+            limit = f"the largest worker of {scheduler} has {format_bytes(most)} for it; see --memory and"
+            limit += " --memory-limit of dask worker"
+            yield WorkerPool(cluster, 1, *_fitting(order, most), limit, None, timeout)
         return
-    limit = memory or sizing.default_memory()
+    total = memory or sizing.default_memory()
+    limit = f"--memory is {format_bytes(total)}"
     if executor is not None:
-        yield _planned(order, workers or sizing.cores(), limit, executor)
+        count = workers or sizing.cores()
+        fitting = _fitting(order, total - (count - 1) * WORKER_BYTES)
+        yield WorkerPool(_Local(executor, count), 1, *fitting, limit, total, timeout)
         return
-    count, threads = _processes(order, workers, limit)
-    pool = ProcessPool(count, threads=threads)
+    count, threads = _processes(order, workers, total)
+    processes = ProcessPool(count, threads=threads)
     try:
-        yield _planned(order, count, limit, pool, threads)
+        fitting = _fitting(order, total - (count - 1) * WORKER_BYTES)
+        yield WorkerPool(_Local(processes, count), threads, *fitting, limit, total, timeout)
     except BaseException:
         # Nobody waits for what is running; its folder goes with the staging folder.
-        pool.shutdown(wait=False)
+        processes.shutdown(wait=False)
         raise
-    pool.shutdown()
+    processes.shutdown()
 
 
-def _planned(
-    order: list[tuple[Source, int]], workers: int, memory: int, executor: Executor, threads: int = 1
-) -> WorkerPool:
-    most = memory - (workers - 1) * WORKER_BYTES
+def _fitting(order: list[tuple[T, int]], most: int) -> tuple[deque[tuple[T, int]], dict[T, int]]:
+    """What one task of ``most`` bytes at most can do, and what it cannot."""
     fits = deque((source, peak) for source, peak in order if peak <= most)
-    too_large = {source: peak for source, peak in order if peak > most}
-    return WorkerPool(executor, workers, threads, memory, fits, too_large)
+    return fits, {source: peak for source, peak in order if peak > most}
 
 
-def _processes(order: list[tuple[Source, int]], workers: int | None, memory: int) -> tuple[int, int]:
+def _processes(order: list[tuple[T, int]], workers: int | None, memory: int) -> tuple[int, int]:
     """How many processes, so that the largest source fits beside them; and threads of each."""
     wanted = min(workers or sizing.cores(), len(order))
     # Those that fit nowhere do not count: they are reported, and left out.
@@ -168,34 +282,3 @@ def _processes(order: list[tuple[Source, int]], workers: int | None, memory: int
     count = max(1, min(wanted, 1 + (memory - largest) // WORKER_BYTES))
     # With fewer traces than cores, a trace may have several.
     return count, max(1, (workers or sizing.cores()) // count) if count == len(order) else 1
-
-
-@contextlib.contextmanager
-def _connect(address: str) -> Generator[Any]:
-    """A client of the scheduler at ``address``, such as ``tcp://10.0.0.1:8786``.
-
-    Raises: InvalidArgumentError: Dask is not installed.
-        SchedulerLostError: nothing answers there.
-    """
-    try:
-        distributed: Any = importlib.import_module("distributed")
-    except ImportError:
-        raise InvalidArgumentError("--scheduler needs Dask; pip install 'kernelscope[dask]'") from None
-    try:
-        client: Any = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise SchedulerLostError(f"the scheduler {address} does not answer: {error}") from None
-    try:
-        yield client
-    finally:
-        with contextlib.suppress(OSError, TimeoutError):
-            client.close(timeout=1)
-
-
-def _capacity(client: Any, address: str) -> tuple[int, int]:
-    """How many tasks the workers of a scheduler do at once, and what memory they have."""
-    workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
-    if not workers:
-        raise InvalidArgumentError(f"the scheduler {address} has no workers; start dask worker {address}")
-    threads = sum(int(worker["nthreads"]) for worker in workers.values())
-    return threads, sum(int(worker["memory_limit"] or 0) for worker in workers.values()) or 2**62

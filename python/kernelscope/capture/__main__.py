@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from kernelscope.capture.annotation import annotate
 from kernelscope.capture.profiling import profile
 from kernelscope.errors import KernelscopeError
+from kernelscope.escaping import for_terminal
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 sys.path[0] = os.path.dirname(script)
                 runpy.run_path(script, run_name="__main__")
     except KernelscopeError as error:
-        print(f"kernelscope: {error}", file=sys.stderr)
+        sys.stderr.write(f"kernelscope: {for_terminal(str(error))}\n")
         return 2
     return 0
 

@@ -1,16 +1,20 @@
-"""Records a complete trace with PyTorch's profiler: one file per rank."""
+"""Records complete traces with PyTorch's profiler: a file per rank and cycle."""
 
 import contextlib
 import importlib
 import os
 import re
 import socket
-from collections.abc import Generator
+import subprocess
+import warnings
+from collections.abc import Callable, Generator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from kernelscope.capture.annotation import annotate as annotate_calls
 from kernelscope.errors import InvalidArgumentError
+from kernelscope.processes import command_of
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -19,6 +23,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 def profile(
     folder: str | os.PathLike[str],
     *,
+    skip_first: int = 0,
     wait: int = 0,
     warmup: int = 0,
     active: int = 1,
@@ -26,53 +31,100 @@ def profile(
     annotate: bool = False,
     stack: bool = True,
     memory: bool = True,
+    page: bool = False,
 ) -> Generator[Any]:
     """Records with ``torch.profiler`` and every option that makes a trace complete; gives the profiler.
 
-    Call ``step()`` of what it gives after each step of the program: ``wait`` steps are passed by, ``warmup``
-    are recorded and thrown away, ``active`` are kept, all that ``repeat`` times. With none of them set,
-    everything is one step. ``annotate`` adds the ranges of ``kernelscope.capture.annotate``, ``stack``
-    Python's call stacks, ``memory`` allocations. Each recording becomes a file of its own in ``folder``,
-    named after host, rank and step, compressed.
+    Call ``step()`` of what it gives after each step of the program: after ``skip_first`` steps, ``wait`` are
+    passed by, ``warmup`` are recorded and thrown away, ``active`` are kept, all but the first that ``repeat``
+    times. With none of them set, everything is one step. ``annotate`` adds the ranges of
+    ``kernelscope.capture.annotate``, ``stack`` Python's call stacks, ``memory`` allocations. All devices that
+    PyTorch knows are recorded. ``trace_handler`` writes what was recorded, and its page with ``page``.
 
     Raises: InvalidArgumentError: a number of steps makes no sense.
         ImportError: PyTorch is not installed.
 
     Example: ``with profile("traces", warmup=1, active=3) as recorder: train(after_step=recorder.step)``
     """
-    if min(wait, warmup) < 0 or active < 1 or repeat < 1:
-        raise InvalidArgumentError("wait and warmup must be at least 0, active and repeat at least 1")
+    if min(skip_first, wait, warmup) < 0 or active < 1 or repeat < 1:
+        raise InvalidArgumentError(
+            "skip_first, wait and warmup must be at least 0, active and repeat at least 1"
+        )
     profiler: Any = importlib.import_module("torch.profiler")
-    torch: Any = importlib.import_module("torch")
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    activities = [profiler.ProfilerActivity.CPU]
-    if torch.cuda.is_available():
-        activities.append(profiler.ProfilerActivity.CUDA)
     schedule = None
-    if (wait, warmup, active, repeat) != (0, 0, 1, 1):
-        schedule = profiler.schedule(wait=wait, warmup=warmup, active=active, repeat=repeat)
-
-    def write(recorder: Any) -> None:
-        path = target / f"{_file_name(recorder.step_num)}.pt.trace.json.gz"
-        recorder.export_chrome_trace(str(path))
-
+    if (skip_first, wait, warmup, active, repeat) != (0, 0, 0, 1, 1):
+        schedule = profiler.schedule(
+            skip_first=skip_first, wait=wait, warmup=warmup, active=active, repeat=repeat
+        )
     ranges = annotate_calls(backend="profiler") if annotate else contextlib.nullcontext()
-    recorder: Any = profiler.profile(
-        activities=activities,
-        schedule=schedule,
-        on_trace_ready=write,
-        record_shapes=True,
-        with_stack=stack,
-        profile_memory=memory,
+    recorder = complete_profiler(
+        trace_handler(folder, page=page), stack=stack, memory=memory, schedule=schedule
     )
     with recorder, ranges:
         yield recorder
 
 
-def _file_name(step: int) -> str:
-    host = _UNSAFE.sub("-", socket.gethostname()) or "host"
-    return f"{host}.rank{rank()}.step{step}.{os.getpid()}"
+def complete_profiler(
+    on_trace_ready: Callable[[Any], None], *, stack: bool, memory: bool, schedule: Any = None
+) -> Any:
+    """Returns a ``torch.profiler.profile`` with every option that makes a trace complete."""
+    profiler: Any = importlib.import_module("torch.profiler")
+    return profiler.profile(
+        activities=sorted(profiler.supported_activities(), key=lambda activity: activity.value),
+        schedule=schedule,
+        on_trace_ready=on_trace_ready,
+        record_shapes=True,
+        with_stack=stack,
+        profile_memory=memory,
+        experimental_config=_details(stack=stack),
+    )
+
+
+def trace_handler(folder: str | os.PathLike[str], *, page: bool = False) -> Callable[[Any], None]:
+    """Returns an ``on_trace_ready`` for ``torch.profiler`` that writes each recording into ``folder``.
+
+    A file is named after host, rank, cycle (which recording of this handler it is, from 0), step and process,
+    and compressed. With ``page`` its page stands beside it, made by another process while the program waits;
+    where that fails, a warning says why.
+
+    Example: ``torch.profiler.profile(on_trace_ready=trace_handler("traces"), with_stack=True)``
+    """
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    cycles = count()
+
+    def write(recorder: Any) -> None:
+        name = f"{_host()}.rank{rank()}.cycle{next(cycles)}.step{recorder.step_num}.{os.getpid()}"
+        path = target / f"{name}.pt.trace.json.gz"
+        recorder.export_chrome_trace(str(path))
+        if page:
+            _write_page(path, target / f"{name}.html")
+
+    return write
+
+
+def _write_page(path: Path, page: Path) -> None:
+    command = [*command_of("kernelscope.cli.main"), "analyze", path, "--format", "html", "--out", page]
+    done = subprocess.run(command, capture_output=True, check=False, encoding="utf-8", errors="replace")
+    if done.returncode != 0:
+        warnings.warn(f"the page of {path} was not written: {done.stderr.strip()}", stacklevel=3)
+
+
+def _details(*, stack: bool) -> Any:
+    """What the profiler records only if it is asked: call stacks of operators, and waits for streams.
+
+    PyTorch promises to keep neither of these options.
+    """
+    # Torch has no public name for it.
+    found: Any = vars(importlib.import_module("torch._C._profiler"))["_ExperimentalConfig"]
+    for options in ({"verbose": stack, "enable_cuda_sync_events": True}, {"verbose": stack}, {}):
+        with contextlib.suppress(TypeError):
+            return found(**options)
+    return None
+
+
+def _host() -> str:
+    return _UNSAFE.sub("-", socket.gethostname()) or "host"
 
 
 def rank() -> int:

@@ -37,6 +37,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Reads and links a trace, and shows its steps, operators, kernels and GPUs.",
     )
     arguments.add_reading(parser)
+    arguments.add_filters(parser)
     parser.add_argument(
         "--format",
         choices=("text", "json", *_FILES),
@@ -56,8 +57,15 @@ def add_parser(subparsers: Subparsers) -> None:
         "--also",
         action="append",
         choices=on_request(),
+        metavar="VIEW",
         default=[],
-        help="a view that the text shows beside its own, and may be given again; the other formats have them",
+        help=f"a view that the text shows beside its own ({', '.join(on_request())}), and may be given again;"
+        " the other formats have them",
+    )
+    parser.add_argument(
+        "--categories",
+        metavar="FILE",
+        help="rules of kernel categories in place of kernelscope's own: TOML, or JSON of vLLM's gputrc2graph",
     )
     parser.set_defaults(run=run)
 
@@ -73,7 +81,15 @@ def run(options: argparse.Namespace) -> int:
         # Before the trace is read, which may take a while: a library that is missing is reported at once.
         check_libraries()
     from kernelscope.report import render, required_tables
+    from kernelscope.report.files import check_file
 
-    trace = read_trace(options, tables=required_tables(options.format))
+    if options.categories is not None:
+        from kernelscope.analysis import load_categories
+
+        load_categories(options.categories)
+
+    if options.format not in _FOLDERS:
+        check_file(options.out)
+    trace = read_trace(options, tables=required_tables(options.format), **arguments.filters_of(options))
     render(trace, format=options.format, out=options.out, top=options.top, also=tuple(options.also))
     return 0

@@ -1,23 +1,68 @@
 """Arguments that several subcommands share, and the types of their values."""
 
 import argparse
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn, TypeAlias
 
-from kernelscope.errors import InvalidArgumentError
+from kernelscope.errors import InvalidArgumentError, did_you_mean
 from kernelscope.units import parse_bytes
 
 # argparse has no public name for what add_subparsers() returns.
-Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: PGH003, SLF001  # pyright: ignore
+Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: PGH003, SLF001  # pyright: ignore
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that takes options only by their whole names, and fails with one sentence."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - argparse overloads it by namespaces
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Also refuses what it does not know: argparse leaves that to the parser of all commands."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            first = unknown[0]
+            if not first.startswith("-"):
+                self.error(f"there is no use for the argument {first}")
+            name = first.partition("=")[0]
+            self.error(f"there is no option {name}{did_you_mean(name, self._option_string_actions)}")
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known: Iterable[str] = action.choices
+            raise argparse.ArgumentError(
+                action, f"there is no {value}; there are {', '.join(known)}{did_you_mean(value, known)}"
+            )
+
+    def error(self, message: str) -> NoReturn:
+        """Says what is wrong and where to look, in place of all options."""
+        stop = "" if message.endswith("?") else ";"
+        self.exit(2, f"kernelscope: {message}{stop} see {self.prog} --help\n")
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
     """Adds the trace and the options of reading it."""
     parser.add_argument(
-        "trace", metavar="TRACE", help="the trace: PyTorch profiler JSON, plain, gzip or zstd"
+        "trace",
+        metavar="TRACE",
+        help="the trace: JSON of the PyTorch profiler, plain, gzip or zstd, or a database of nsys or nvprof;"
+        " - is standard input",
     )
-    parser.add_argument("--strict", action="store_true", help="fail at the first event that would be lost")
+    add_loss(parser)
     add_threads(parser)
     add_step_range(parser)
+    add_capture(parser)
+
+
+def add_loss(parser: argparse.ArgumentParser) -> None:
+    """Adds what becomes of files of which something is lost."""
+    parser.add_argument("--strict", action="store_true", help="fail at the first event that would be lost")
+    parser.add_argument(
+        "--allow-loss", action="store_true", help="exit with 0 although rows of a database are lost"
+    )
 
 
 def add_threads(parser: argparse.ArgumentParser) -> None:
@@ -30,13 +75,59 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
 def add_step_range(parser: argparse.ArgumentParser) -> None:
     """Adds the name of what delimits steps."""
     parser.add_argument(
-        "--step-range", metavar="NAME", help="annotation that delimits steps where there is no ProfilerStep#N"
+        "--step-range",
+        metavar="NAME",
+        help="annotation or range that delimits steps in place of ProfilerStep#N and of serving engines' own;"
+        " * stands for any text, ? for any character, /.../ is a regular expression; found finds the periods"
+        " of what is launched",
+    )
+
+
+def add_filters(parser: argparse.ArgumentParser) -> None:
+    """Adds what chooses the events that are read."""
+    filters = parser.add_argument_group("filters", "what is left out before anything is linked")
+    filters.add_argument(
+        "--filter-time",
+        metavar="[START]/[END]",
+        help="events in a time on the trace's clock or reaching into it, in ns or with a unit, as 1s/2s",
+    )
+    filters.add_argument(
+        "--filter-nvtx",
+        metavar="RANGE[@DOMAIN][/INDEX]",
+        help="what the thread of an NVTX range or annotation did in it, and the GPU work that this launched;"
+        " of several of that name the one with this index from 0 (default: 0)",
+    )
+    filters.add_argument(
+        "--process",
+        type=_whole,
+        action="append",
+        metavar="PID",
+        help="events of this process; may be repeated",
+    )
+    filters.add_argument(
+        "--device", type=_whole, action="append", metavar="N", help="work of this GPU; may be repeated"
+    )
+
+
+def filters_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The options of ``kernelscope.read`` that :func:`add_filters` added."""
+    return {name: getattr(options, name) for name in ("filter_time", "filter_nvtx", "process", "device")}
+
+
+def add_capture(parser: argparse.ArgumentParser, option: str = "--capture", *, of: str = "the trace") -> None:
+    """Adds the traces in which graphs were captured."""
+    parser.add_argument(
+        option,
+        action="append",
+        metavar="PATH",
+        help=f"trace, or folder of traces, in which the CUDA or HIP graphs were captured that {of}"
+        " replays; may be given several times (default: the trace itself, and capture_traces beside it)",
     )
 
 
 def positive(text: str) -> int:
     """A whole number from 1."""
-    value = int(text)
+    value = _whole(text)
     if value < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return value
@@ -44,10 +135,17 @@ def positive(text: str) -> int:
 
 def seed(text: str) -> int:
     """A whole number from 0 that fits 64 bits."""
-    value = int(text)
+    value = _whole(text)
     if not 0 <= value < 2**64:
         raise argparse.ArgumentTypeError("must be 0 to 2**64 - 1")
     return value
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no whole number") from None
 
 
 def size(text: str) -> int:

@@ -1,15 +1,32 @@
 """``kernelscope batch``: the traces of all ranks into a lake."""
 
 import argparse
+import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from kernelscope.cli import arguments
 from kernelscope.cli.arguments import Subparsers
+from kernelscope.cli.console import say
+
+if TYPE_CHECKING:
+    from kernelscope.analysis.ranks.cluster import Cluster
+    from kernelscope.batch.lake import Lake
+    from kernelscope.batch.reports import BatchReport
+    from kernelscope.cli.batch_progress import Watch
 
 T = TypeVar("T")
+
+FAILED = 1
+STOPPED = 3
+"""Exit code if there are sources that the batch did not come to."""
+_PATIENCE_S = 10
+"""How long a batch may take to come to the end of what it is at."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -19,7 +36,8 @@ def add_parser(subparsers: Subparsers) -> None:
         help="the traces of all ranks into one lake of Parquet files",
         description="Reads the traces of many ranks, a rank at a time on every core, into Parquet files that"
         " ks.scan, DuckDB and pandas read. Stopped at any moment, it goes on where it was.",
-        epilog="Exit code 1: a rank could not be read; the lake has the others.",
+        epilog="Exit code 0: every rank is in the lake. 1: some could not be read, and are named last; the"
+        " lake has the others. 3: the batch was stopped; a second run goes on.",
     )
     parser.add_argument(
         "inputs",
@@ -27,7 +45,7 @@ def add_parser(subparsers: Subparsers) -> None:
         nargs="+",
         help="traces, folders of them, tar archives, or URLs (s3://bucket/traces/, with fsspec)",
     )
-    parser.add_argument("--out", type=Path, metavar="LAKE", required=True, help="folder of the lake")
+    parser.add_argument("--out", metavar="LAKE", required=True, help="folder of the lake, or its URL")
     parser.add_argument(
         "--run",
         dest="run_name",
@@ -42,7 +60,15 @@ def add_parser(subparsers: Subparsers) -> None:
         "--memory",
         type=arguments.size,
         metavar="SIZE",
-        help="what all processes may use together (default: four fifths of what is free)",
+        help="what all processes may use together, or each worker of --scheduler (default: four fifths of"
+        " what is free, or of the worker's limit)",
+    )
+    parser.add_argument(
+        "--task-timeout",
+        type=float,
+        metavar="SECONDS",
+        help="how long one trace may take before its worker is ended and replaced (default: 300, and one for"
+        " each megabyte)",
     )
     parser.add_argument(
         "--scheduler",
@@ -51,6 +77,18 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--strict", action="store_true", help="a rank fails at the first event it would lose")
     arguments.add_step_range(parser)
+    parser.add_argument(
+        "--rank-from",
+        metavar="REGEX",
+        help="where in the path of a trace its rank is: a group of digits, and maybe a group (?P<run>...)"
+        " for the run (default: what the trace says, else its name or that of a folder)",
+    )
+    parser.add_argument("--prune", action="store_true", help="take ranks out whose traces are no more")
+    _add_output(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json-lines",
         action=argparse.BooleanOptionalAction,
@@ -63,47 +101,139 @@ def add_parser(subparsers: Subparsers) -> None:
         default=True,
         help="say at the end what to look at first (default: yes)",
     )
-    parser.add_argument("--html", type=Path, metavar="PAGE", help="also write a page about all ranks")
-    parser.set_defaults(run=run)
+    parser.add_argument(
+        "--html", type=Path, metavar="PAGE", help="also write a page about all ranks of the run that has most"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Fills the lake, and says what is in it."""
-    from kernelscope.batch import coordinator
-    from kernelscope.cli.batch_progress import Watch
+    from kernelscope.batch.reports import runs_of
+    from kernelscope.cli.batch_progress import Watch, ignoring_closed_pipes
+    from kernelscope.errors import (
+        BatchStoppedError,
+        KernelscopeError,
+        LakeFullError,
+        SchedulerLostError,
+        UnusableWorkersError,
+        WorkerDiedError,
+    )
+    from kernelscope.report.files import check_file
 
+    check_file(options.html)
     json_lines = not sys.stdout.isatty() if options.json_lines is None else options.json_lines
-    with Watch(json_lines=json_lines) as watch:
-        report = coordinator.run(
-            options.inputs,
-            options.out,
-            run=options.run_name,
-            workers=options.workers,
-            memory=options.memory,
-            scheduler=options.scheduler,
-            strict=options.strict,
-            step_range=options.step_range,
-            on_rank=watch.update,
-        )
-    watch.conclude(report, run=options.run_name)
-    if options.summary and report.done + report.unchanged:
-        _summarize(report.lake, options.run_name, to=sys.stderr if json_lines else sys.stdout)
-    if options.html is not None and report.done + report.unchanged:
-        _in_process(write_page, report.lake, options.run_name, str(options.html))
-    return 1 if report.failed else 0
+    watch = Watch(json_lines=json_lines)
+    stop = _Stop()
+    try:
+        report = _fill(options, watch, stop)
+    except BatchStoppedError:
+        with ignoring_closed_pipes():
+            return stop.say()
+    except (LakeFullError, SchedulerLostError, UnusableWorkersError, WorkerDiedError) as error:
+        with ignoring_closed_pipes():
+            say(str(error))
+        return STOPPED
+    except OSError as error:
+        # Those of our own are about the arguments: nothing was begun.
+        if isinstance(error, KernelscopeError):
+            raise
+        with ignoring_closed_pipes():
+            say(f"{error}; what was done is in the lake, and a second run goes on")
+        return STOPPED
+    there = report.done + report.unchanged
+    largest = runs_of(report.entries.values(), asked=options.run_name)[:1]
+    if options.summary and there:
+        with ignoring_closed_pipes():
+            _summarize(report.lake, largest, options.memory, to=sys.stderr if json_lines else sys.stdout)
+    for run_name in largest:
+        if options.html is not None and there:
+            _in_process(write_page, report.lake, run_name, options.memory, str(options.html))
+    with ignoring_closed_pipes():
+        watch.name_failures()
+    return FAILED if report.failed else 0
 
 
-def _summarize(lake: Path, run: str, *, to: TextIO) -> None:
+def _fill(options: argparse.Namespace, watch: "Watch", stop: "_Stop") -> "BatchReport":
+    from kernelscope.batch import coordinator
+    from kernelscope.cli.batch_progress import ignoring_closed_pipes
+
+    with stop:
+        with watch:
+            report = coordinator.run(
+                options.inputs,
+                options.out,
+                run=options.run_name,
+                workers=options.workers,
+                memory=options.memory,
+                scheduler=options.scheduler,
+                strict=options.strict,
+                step_range=options.step_range,
+                rank_from=options.rank_from,
+                task_timeout=options.task_timeout,
+                prune=options.prune,
+                on_rank=watch.update,
+                stop=stop.is_asked,
+            )
+        with ignoring_closed_pipes():
+            watch.conclude(report, run=options.run_name)
+    return report
+
+
+class _Stop:
+    """Notes while a context lasts that the process is asked to end: by SIGTERM, or by Ctrl-C.
+
+    A handler that raised would do so anywhere. In a finalizer, as those of Dask do at any time, Python loses
+    the exception, and a second one would cut short what takes the batch down. So the batch asks, between two
+    tasks. Where it does not come to that, or is asked twice, the process ends as it is: a lake bears that.
+    """
+
+    def __init__(self) -> None:
+        self._number: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def is_asked(self) -> bool:
+        """Whether the batch is to end."""
+        return self._number is not None
+
+    def say(self) -> int:
+        """Says why the batch ended, and gives the exit code."""
+        if self._number == signal.SIGINT:
+            raise KeyboardInterrupt
+        say("stopped by SIGTERM; what was done is in the lake, and a second run goes on")
+        return STOPPED
+
+    def __enter__(self) -> "_Stop":
+        if threading.current_thread() is threading.main_thread():
+            heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._ask) for number in heeded}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before:
+            signal.alarm(0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _ask(self, number: int, _frame: object) -> None:
+        if self.is_asked():
+            os._exit(STOPPED if self._number == signal.SIGTERM else 128 + signal.SIGINT)
+        self._number = number
+        signal.alarm(_PATIENCE_S)
+
+
+def _summarize(lake: Path | str, runs: list[str], memory: int | None, *, to: TextIO) -> None:
     """Says what to look at first. The batch has not failed where that is not known."""
     from kernelscope.errors import KernelscopeError
 
     try:
-        print(_in_process(make_text, lake, run), end="", file=to)
+        for run in runs:
+            # Safe by line.
+            to.write(_in_process(make_text, lake, run, memory))
     except KernelscopeError as error:
-        print(f"kernelscope: no summary: {error}", file=sys.stderr)
+        say(f"no summary: {error}")
 
 
-def _in_process(make: Callable[..., T], lake: Path, run: str, *more: str) -> "T":
+def _in_process(make: Callable[..., T], lake: Path | str, run: str, *more: object) -> "T":
     """What ``make`` gives in a process of its own: the one that leads a batch stays small."""
     from kernelscope.batch import ProcessPool, cores
 
@@ -111,15 +241,15 @@ def _in_process(make: Callable[..., T], lake: Path, run: str, *more: str) -> "T"
         return pool.submit(make, str(lake), run, *more).result()
 
 
-def make_text(lake: str, run: str) -> str:
+def make_text(lake: str, run: str, memory: int | None) -> str:
     """What to look at first in ``run`` of ``lake``."""
     from kernelscope.batch import scan
     from kernelscope.report import cluster_text
 
-    return cluster_text.to_text(scan(lake, run=run))
+    return cluster_text.to_text(_cluster(scan(lake, run=run), memory))
 
 
-def write_page(lake: str, run: str, out: str) -> None:
+def write_page(lake: str, run: str, memory: int | None, out: str) -> None:
     """Writes the page about ``run`` of ``lake``."""
     from kernelscope.batch import scan
     from kernelscope.batch.reports import consistency_warnings
@@ -129,4 +259,18 @@ def write_page(lake: str, run: str, out: str) -> None:
     notes = [
         f"{warning[:1].upper()}{warning[1:]}." for warning in consistency_warnings(opened.entries, run=run)
     ]
-    write_cluster_page(opened, Path(out), title=f"{lake} {run}", sources=opened.manifest, notes=notes)
+    write_cluster_page(
+        _cluster(opened, memory),
+        Path(out),
+        title=f"{Path(lake).name} {run}",
+        sources=opened.manifest,
+        notes=notes,
+    )
+
+
+def _cluster(lake: "Lake", memory: int | None) -> "Cluster":
+    """What the answers need, in as much memory as a batch may take, or as they take in any case."""
+    from kernelscope.analysis import cluster_of
+    from kernelscope.analysis.ranks.parts import LEAST_MEMORY
+
+    return cluster_of(lake, memory=None if memory is None else max(memory, LEAST_MEMORY))

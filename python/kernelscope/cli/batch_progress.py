@@ -1,10 +1,15 @@
 """Says how a batch is getting on: a line of JSON per rank for machines, rate and time left for people."""
 
+import contextlib
+import os
 import sys
 import time
+from collections.abc import Generator
+from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
+from kernelscope.cli.console import say
 from kernelscope.units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -14,6 +19,10 @@ _PATIENCE_S = 1.0
 _EVERY_S = {True: 0.2, False: 10.0}
 """How often a terminal is written to, and a file."""
 _SHOWN_FAILURES = 10
+_NAMED_FAILURES = 100
+_SHOWN_RUNS = 3
+"""Runs of a batch of which oddities are said; there may be a hundred jobs in a folder."""
+_WIDTH = 80
 
 
 class Watch:
@@ -24,17 +33,21 @@ class Watch:
         self._terminal = sys.stderr.isatty()
         self._shown = time.monotonic() + (_PATIENCE_S if self._terminal else 0)
         self._width = 0
-        self._failures = 0
+        self._failed: dict[str, None] = {}
 
     def update(self, rank: "RankReport", batch: "BatchReport") -> None:
         """Notes that a source is finished."""
+        with ignoring_closed_pipes():
+            self._update(rank, batch)
+
+    def _update(self, rank: "RankReport", batch: "BatchReport") -> None:
+        if rank.status == "failed":
+            self._failed[rank.entry.source] = None
         if self._json_lines:
             sys.stdout.write(rank.to_line())
             sys.stdout.flush()
-        if rank.status == "failed":
-            self._failures += 1
-            if self._failures <= _SHOWN_FAILURES:
-                self._say(f"kernelscope: {rank.entry.error}")
+        if rank.status == "failed" and len(self._failed) <= _SHOWN_FAILURES:
+            self._say(f"{rank.entry.error}")
         if time.monotonic() - self._shown >= _EVERY_S[self._terminal]:
             self._shown = time.monotonic()
             self._show(progress_text(batch))
@@ -45,11 +58,12 @@ class Watch:
             sys.stderr.flush()
             self._width = len(text)
         else:
-            print(f"kernelscope: {text}", file=sys.stderr)
+            self._say(text)
 
     def _say(self, text: str) -> None:
         self._clear()
-        print(text, file=sys.stderr)
+        # A terminal wraps lines itself.
+        say(text, width=None if self._terminal else _WIDTH)
 
     def _clear(self) -> None:
         if self._width:
@@ -58,15 +72,24 @@ class Watch:
             self._width = 0
 
     def conclude(self, batch: "BatchReport", *, run: str) -> None:
-        """Says what became of the batch, and what is odd about the ranks of ``run``."""
-        from kernelscope.batch.reports import consistency_warnings
+        """Says what became of the batch, and what is odd about the ranks that were asked for as ``run``."""
+        from kernelscope.batch.reports import consistency_warnings, runs_of
 
-        if self._failures > _SHOWN_FAILURES:
-            more = self._failures - _SHOWN_FAILURES
-            print(f"kernelscope: ... and {format_count(more)} more, see {batch.lake}", file=sys.stderr)
-        print(f"kernelscope: {final_text(batch)}", file=sys.stderr)
-        for warning in consistency_warnings(batch.entries.values(), run=run):
-            print(f"kernelscope: {warning}", file=sys.stderr)
+        self._say(final_text(batch))
+        for note in batch.notes:
+            self._say(note)
+        runs = runs_of(batch.entries.values(), asked=run)
+        for name in runs[:_SHOWN_RUNS]:
+            for warning in consistency_warnings(batch.entries.values(), run=name):
+                self._say(f"run {name}: {warning}" if len(runs) > 1 else warning)
+
+    def name_failures(self) -> None:
+        """Says last which sources are not in the lake as they are now."""
+        for name in islice(self._failed, _NAMED_FAILURES):
+            say(f"failed: {name}")
+        if len(self._failed) > _NAMED_FAILURES:
+            more = format_count(len(self._failed) - _NAMED_FAILURES)
+            say(f"failed: {more} more, which the manifest of the lake names")
 
     def __enter__(self) -> "Watch":
         return self
@@ -74,7 +97,26 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._clear()
+        with ignoring_closed_pipes():
+            self._clear()
+
+
+@contextlib.contextmanager
+def ignoring_closed_pipes() -> Generator[None]:
+    """What is printed into a pipe that nobody reads any more goes nowhere: a batch is for its lake."""
+    try:
+        yield
+    except BrokenPipeError:
+        _silence(sys.stdout)
+        _silence(sys.stderr)
+
+
+def _silence(stream: TextIO) -> None:
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        stream.flush()
 
 
 def progress_text(batch: "BatchReport") -> str:

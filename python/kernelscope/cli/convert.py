@@ -5,7 +5,10 @@ from pathlib import Path
 
 from kernelscope.cli import arguments
 from kernelscope.cli.arguments import Subparsers
+from kernelscope.cli.console import show
+from kernelscope.cli.inputs import STDIN
 from kernelscope.cli.reading import read_trace
+from kernelscope.errors import did_you_mean
 
 _TARGETS = ("parquet", "arrow", "perfetto", "folded")
 
@@ -27,27 +30,30 @@ def add_parser(subparsers: Subparsers) -> None:
         type=Path,
         metavar="PATH",
         help="the folder, or for perfetto alone the file, to write; a folder of them for several forms"
-        " (default: one per form in this folder, named after the trace)",
+        " (default: one per form in this folder, named after the trace);"
+        " a file that ends in .gz is compressed",
     )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Reads the trace, converts it and prints the paths."""
-    trace = read_trace(options)
-
     from kernelscope.report.conversion import convert
+    from kernelscope.report.files import check_file
 
+    if options.to == ["perfetto"]:
+        check_file(options.out)
+    trace = read_trace(options)
     if options.out is not None:
         paths = convert(trace, options.to, options.out)
     else:
-        stem = _stem(Path(options.trace).name)
+        stem = "stdin" if options.trace == STDIN else _stem(Path(options.trace).name)
         suffixes = {"perfetto": "perfetto.json"}
         paths = [
             path for to in options.to for path in convert(trace, to, Path(f"{stem}.{suffixes.get(to, to)}"))
         ]
     for path in paths:
-        print(path)
+        show(str(path))
     return 0
 
 
@@ -64,5 +70,6 @@ def _targets(text: str) -> list[str]:
     if unknown:
         raise argparse.ArgumentTypeError(
             f"a trace converts to {', '.join(_TARGETS)}, not {', '.join(unknown)}"
+            f"{did_you_mean(unknown[0], _TARGETS)}"
         )
     return targets

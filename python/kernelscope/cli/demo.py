@@ -7,11 +7,13 @@ from pathlib import Path
 from kernelscope import _traceparse
 from kernelscope.cli import arguments
 from kernelscope.cli.arguments import Subparsers
+from kernelscope.cli.console import show
 from kernelscope.cli.reading import Bar
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.units import format_bytes
 
 _MB = 10**6
+_SERVING_STEPS = 40
 # Kinds of databases, and how their names end.
 _DATABASES = {"nsys": ".sqlite", "nvprof": ".sql"}
 
@@ -26,10 +28,11 @@ def add_parser(subparsers: Subparsers) -> None:
     add = parser.add_argument
     add(
         "--kind",
-        choices=("kineto", *_DATABASES),
+        choices=("kineto", *_DATABASES, "serving"),
         default="kineto",
         help="JSON of the PyTorch profiler, or a database of nsys with all ranks in one file, or one of"
-        " nvprof (default: kineto)",
+        " nvprof; serving writes an engine that replays graphs, as the PyTorch profiler records it on CUDA"
+        " and on ROCm, and as nsys does (default: kineto)",
     )
     size_help = "size of each file before compression, 1MB to 10GB (default: 100MB)"
     add("--size", type=arguments.size, default=100 * _MB, metavar="SIZE", help=size_help)
@@ -55,6 +58,11 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(options: argparse.Namespace) -> int:
     """Writes the traces and prints the paths of the files."""
     out: Path = options.out
+    if out.suffix in (".zst", ".bz2", ".xz"):
+        raise InvalidArgumentError(f"{out}: traces are compressed with gzip only; name it {out.stem}.gz")
+    if options.kind == "serving":
+        _write_serving(options)
+        return 0
     if options.kind != "kineto":
         _write_database(options)
         return 0
@@ -68,6 +76,21 @@ def run(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         _write(options, Path(folder), gzip=options.gzip or out.suffix == ".gz", file=out)
     return 0
+
+
+def _write_serving(options: argparse.Namespace) -> None:
+    folder: Path = options.out
+    if options.gzip or options.layout != "native" or options.ranks > 1 or folder.suffix:
+        raise InvalidArgumentError(
+            "--kind serving writes three small traces of one rank into a folder: leave out --gzip, --layout"
+            " and --ranks, and name a folder with --out"
+        )
+    written = _traceparse.write_demo_serving(folder, steps=_SERVING_STEPS, seed=options.seed, marks=True)
+    for path, truth in written:
+        show(str(path))
+        if options.truth:
+            _truth_of(path).write_text(truth, encoding="utf-8")
+            show(str(_truth_of(path)))
 
 
 def _write_database(options: argparse.Namespace) -> None:
@@ -87,10 +110,10 @@ def _write_database(options: argparse.Namespace) -> None:
             seed=options.seed,
             progress=bar.update,
         )
-    print(f"{path}  {format_bytes(size)}, {options.ranks} processes of {steps} steps")
+    show(f"{path}  {format_bytes(size)}, {options.ranks} processes of {steps} steps")
     if options.truth:
         _truth_of(path).write_text(truth, encoding="utf-8")
-        print(_truth_of(path))
+        show(str(_truth_of(path)))
 
 
 def _write(options: argparse.Namespace, folder: Path, *, gzip: bool, file: Path | None = None) -> None:
@@ -107,9 +130,9 @@ def _write(options: argparse.Namespace, folder: Path, *, gzip: bool, file: Path 
         )
     for trace, truth, size, steps in written:
         shown = trace if file is None else trace.replace(file)
-        print(f"{shown}  {format_bytes(size)} of JSON, {steps} steps")
+        show(f"{shown}  {format_bytes(size)} of JSON, {steps} steps")
         if truth is not None:
-            print(truth if file is None else truth.replace(_truth_of(file)))
+            show(str(truth if file is None else truth.replace(_truth_of(file))))
 
 
 def _truth_of(path: Path) -> Path:

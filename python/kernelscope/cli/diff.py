@@ -1,12 +1,14 @@
 """``kernelscope diff``: what became slower between two traces."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from kernelscope.cli import arguments
 from kernelscope.cli.arguments import Subparsers
-from kernelscope.cli.reading import Bar
+from kernelscope.cli.console import say
+from kernelscope.cli.inputs import STDIN
+from kernelscope.cli.reading import read_file
+from kernelscope.errors import InvalidArgumentError
 
 _FORMATS = ("text", "markdown", "json")
 _BROKEN = 1
@@ -20,7 +22,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Aligns the steps, modules and operators of two traces, and ranks what makes the"
         " difference of their step times, to which it sums. Exit codes: 0 no bound is broken, 1 one is.",
     )
-    parser.add_argument("before", metavar="A", help="the trace to compare with")
+    parser.add_argument("before", metavar="A", help="the trace to compare with; - is standard input")
     parser.add_argument("after", metavar="B", help="the trace that may be slower")
     parser.add_argument(
         "--fail-on",
@@ -40,8 +42,11 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--top", type=arguments.positive, default=10, metavar="N", help="rows of each table (default: 10)"
     )
+    arguments.add_loss(parser)
     arguments.add_threads(parser)
     arguments.add_step_range(parser)
+    for side, trace in (("before", "A"), ("after", "B")):
+        arguments.add_capture(parser, f"--capture-{side}", of=trace)
     parser.set_defaults(run=run)
 
 
@@ -49,22 +54,28 @@ def run(options: argparse.Namespace) -> int:
     """Reads both traces, writes what changed, and fails if a bound is broken."""
     from kernelscope.analysis.diff.bounds import judge, parse_bound
     from kernelscope.analysis.diff.comparison import compare
+    from kernelscope.report.cells import text_width
     from kernelscope.report.differences import render_differences
-    from kernelscope.report.files import print_or_write
-    from kernelscope.trace import read
+    from kernelscope.report.files import check_file, print_or_write
 
     # What is wrong with a bound is said before anything is read.
     bounds = [parse_bound(text) for text in options.fail_on]
-    with Bar("reading") as bar:
-        before, after = (
-            read(path, threads=options.threads, step_range=options.step_range, progress=bar.update)
-            for path in (options.before, options.after)
+    check_file(options.out)
+    if options.before == options.after == STDIN:
+        raise InvalidArgumentError("standard input is one trace: name the file of the other")
+    before, after = (
+        read_file(options, path, threads=options.threads, step_range=options.step_range, capture=capture)
+        for path, capture in (
+            (options.before, options.capture_before),
+            (options.after, options.capture_after),
         )
+    )
     both = compare(before, after)
     verdicts = judge(both, bounds)
-    text = render_differences(both, verdicts, format=options.format, top=options.top)
+    width = text_width() if options.out is None else None
+    text = render_differences(both, verdicts, format=options.format, top=options.top, width=width)
     print_or_write(text, options.out)
     broken = [v for v in verdicts if v.is_broken and not (options.significant and v.is_noise)]
     for verdict in broken:
-        print(f"kernelscope: bound broken: {verdict.bound.text!r}", file=sys.stderr)
+        say(f"bound broken: {verdict.bound.text!r}")
     return _BROKEN if broken else 0

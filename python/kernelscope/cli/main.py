@@ -9,38 +9,98 @@ from collections.abc import Sequence
 from typing import cast
 
 from kernelscope import __version__
-from kernelscope.cli import analyze, batch, convert, demo, diff, info, parse, prof, roofline, schema, stats
-from kernelscope.errors import InvalidArgumentError, KernelscopeError
+from kernelscope.cli import (
+    analyze,
+    batch,
+    compact,
+    convert,
+    demo,
+    diff,
+    info,
+    parse,
+    prof,
+    roofline,
+    schema,
+    sql,
+    stats,
+    view,
+)
+from kernelscope.cli.arguments import Parser
+from kernelscope.cli.console import say
+from kernelscope.cli.inputs import STDIN
+from kernelscope.cli.reading import LOST
+from kernelscope.errors import InvalidArgumentError, KernelscopeError, did_you_mean
 
 DONE = 0
 FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
 
+_COMMANDS = {
+    command.__name__.rpartition(".")[2]: command
+    for command in (
+        analyze,
+        view,
+        sql,
+        batch,
+        compact,
+        convert,
+        diff,
+        info,
+        stats,
+        parse,
+        prof,
+        demo,
+        roofline,
+        schema,
+    )
+}
+_OWN_OPTIONS = ("-h", "--help", "--version")
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns the exit code: 0 done, 1 failed, 2 usage, 130 interrupted."""
-    output: object = sys.stdout
-    if isinstance(output, io.TextIOWrapper):
-        # A terminal may lack the characters of a name or a path; that must not cost the report.
-        cast("io.TextIOWrapper", output).reconfigure(errors="replace")
-    options = _parser().parse_args(arguments)
+    """Runs the command line and returns the exit code.
+
+    0 done, 1 failed, 2 usage, 3 a batch that was stopped, 130 interrupted.
+    """
+    _open_streams()
     try:
-        code: int = options.run(options)
-        sys.stdout.flush()
+        options = _parse(sys.argv[1:] if arguments is None else arguments)
+        code: int = options.run(options) or (FAILED if vars(options).get(LOST) else DONE)
+    except SystemExit as ended:
+        # Of the parser: it has printed the help, or what is wrong.
+        code = cast("int", ended.code)
     except InvalidArgumentError as error:
-        return _fail(str(error), USAGE)
+        code = _fail(str(error), USAGE)
     except KernelscopeError as error:
-        return _fail(str(error))
+        code = _fail(str(error))
     except OSError as error:
-        if not _is_broken_pipe(error):
-            return _fail(str(error))
-        # The reader of our output has seen enough. Python would fail once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+        code = DONE if _is_broken_pipe(error) else _fail(_text(error))
     except KeyboardInterrupt:
-        print("kernelscope: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        code = _fail("interrupted", INTERRUPTED)
+    return _flushed(code)
+
+
+def _open_streams() -> None:
+    """Makes standard output and errors usable, whatever they lead to."""
+    for name in ("stdout", "stderr"):
+        stream: object = getattr(sys, name)
+        if stream is None:
+            # It was closed: what is printed goes nowhere, and not into the next file that is opened.
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the end
+        elif name == "stdout" and isinstance(stream, io.TextIOWrapper):
+            # A terminal may lack the characters of a name or a path; that must not cost the report.
+            cast("io.TextIOWrapper", stream).reconfigure(errors="replace")
+
+
+def _flushed(code: int) -> int:
+    """Puts out what is left to print; Python would fail to at exit, with an exit code of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # The reader of our output may have seen enough; anything else costs a part of it.
+        code = code if _is_broken_pipe(error) else _fail(_text(error))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
@@ -49,19 +109,45 @@ def _is_broken_pipe(error: OSError) -> bool:
     return isinstance(error, BrokenPipeError) or str(error).endswith(f"(os error {errno.EPIPE})")
 
 
+def _text(error: OSError) -> str:
+    """What is wrong, with the file in front as in other messages."""
+    if error.strerror is None or error.filename is None:
+        return error.strerror or str(error)
+    return f"{os.fsdecode(error.filename)}: {error.strerror}"
+
+
 def _fail(message: str, code: int = FAILED) -> int:
-    print(f"kernelscope: {message}", file=sys.stderr)
+    say(message)
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of the command that is named, which is ``analyze`` where a file stands in its place."""
+    parser = _parser()
+    if not arguments:
+        parser.print_help(sys.stderr)
+        raise SystemExit(USAGE)
+    first = arguments[0]
+    if first in _COMMANDS or first in _OWN_OPTIONS:
+        return parser.parse_args(arguments)
+    if first != STDIN and first.startswith("-"):
+        parser.error(f"there is no option {first} in front of a command{did_you_mean(first, _OWN_OPTIONS)}")
+    if first.isidentifier() and not os.path.lexists(first):
+        meant = did_you_mean(first, _COMMANDS) or f"; the commands are {', '.join(_COMMANDS)}"
+        parser.error(f"there is no command and no file {first}{meant}")
+    return parser.parse_args(["analyze", *arguments])
+
+
+def _parser() -> Parser:
+    parser = Parser(
         prog="kernelscope",
-        description="Reads GPU profiler traces of any size and answers where the time went.",
+        usage="kernelscope [-h] [--version] COMMAND ...\n       kernelscope TRACE ...",
+        description="Reads GPU profiler traces of any size and answers where the time went."
+        " A trace in place of a command is analyzed.",
         epilog="Exit codes: 0 done, 1 the input or the analysis failed, 2 usage, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"kernelscope {__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (analyze, batch, convert, diff, info, stats, parse, prof, demo, roofline, schema):
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", prog="kernelscope", required=True)
+    for command in _COMMANDS.values():
         command.add_parser(subparsers)
     return parser

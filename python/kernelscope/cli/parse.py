@@ -1,39 +1,44 @@
-"""``kernelscope parse``: the records of a database's kernels, as ``pyprof.parse`` writes them."""
+"""``kernelscope parse``: the records of a trace's kernels, as ``pyprof.parse`` writes them."""
 
 import argparse
-import sys
+from itertools import chain
 
+from kernelscope.cli import arguments
 from kernelscope.cli.arguments import Subparsers
-from kernelscope.cli.reading import Bar
+from kernelscope.cli.console import say, show_all
+from kernelscope.cli.prof import read_kernels
 
 
 def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "parse",
-        help="the kernels of a database with their NVTX ranges, one record a line (PyProf)",
-        description="Writes a Python dictionary per kernel of an nsys or nvprof database, as PyProf does.",
+        help="the kernels of a trace with their NVTX ranges or operators, one record a line (PyProf)",
+        description="Writes a Python dictionary per kernel of a trace, as PyProf does for databases.",
     )
-    parser.add_argument("database", metavar="DB", help="the database: nsys (.sqlite) or nvprof (.sql)")
+    parser.add_argument(
+        "trace",
+        metavar="TRACE",
+        help="a database of nsys (.sqlite) or nvprof (.sql), or a trace of PyTorch's profiler; - is standard"
+        " input",
+    )
     parser.add_argument(
         "--compat",
         action="store_true",
         help="the records of PyProf with its known faults (see docs/pyprof.md)",
     )
+    arguments.add_loss(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Reads the database and writes the records."""
-    from kernelscope.compat.pyprof import NEEDED, format_record, records
-    from kernelscope.trace import read
+    """Reads the trace and writes the records."""
+    from kernelscope.compat.pyprof.records import record_lines
 
-    with Bar("reading") as bar:
-        trace = read(options.database, tables=NEEDED, progress=bar.update)
-    count = 0
-    for record in records(trace, compat=options.compat):
-        sys.stdout.write(format_record(record) + "\n")
-        count += 1
-    if count == 0:
-        print("kernelscope: found no kernels", file=sys.stderr)
+    lines = record_lines(read_kernels(options, options.trace))
+    first = next(lines, None)
+    if first is None:
+        say("found no kernels")
+        return 0
+    show_all(chain([first], lines))
     return 0

@@ -1,21 +1,22 @@
 """``kernelscope prof``: PyProf's report of 20 columns."""
 
 import argparse
-import contextlib
+import os
 import sys
-from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from kernelscope.cli import arguments
 from kernelscope.cli.arguments import Subparsers
-from kernelscope.cli.reading import Bar
-from kernelscope.errors import InvalidArgumentError, NotAFileError, TraceNotFoundError
+from kernelscope.cli.console import say, show, show_all
+from kernelscope.cli.inputs import STDIN, STDIN_NAME, is_database, is_json, on_disk
+from kernelscope.cli.reading import LOST, read_file
+from kernelscope.errors import InvalidArgumentError, NotAFileError, TraceNotFoundError, did_you_mean
 
 if TYPE_CHECKING:
-    from kernelscope.compat.pyprof import KernelRecord
-    from kernelscope.trace import Trace
+    from kernelscope.compat.pyprof.kernels import Kernels
+    from kernelscope.report.pyprof import Layout
 
-_SQLITE = b"SQLite format 3\0"
 _DEFAULT = "idx,dir,sub,mod,op,kernel,params,sil"
 
 
@@ -28,9 +29,11 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "input",
-        metavar="DICT_OR_DB",
+        metavar="DICT_OR_TRACE",
         nargs="?",
-        help="records of kernelscope parse or pyprof.parse, or the database itself (default: standard input)",
+        default=STDIN,
+        help="records of kernelscope parse or pyprof.parse, or the trace itself (default: -, which is"
+        " standard input)",
     )
     parser.add_argument(
         "-c",
@@ -48,6 +51,7 @@ def add_parser(subparsers: Subparsers) -> None:
         action="store_true",
         help="PyProf's own figures and CSV, with its faults (see docs/pyprof.md)",
     )
+    arguments.add_loss(parser)
     parser.set_defaults(run=run)
 
 
@@ -63,11 +67,27 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidArgumentError("--out needs --csv or --format")
     if options.compat and (form not in (None, "csv") or options.out is not None):
         raise InvalidArgumentError("--compat prints text and CSV to standard output only")
-    with _source(options.input) as source:
-        if options.compat:
-            _print_compat(source, columns, width=options.w, quoted=form == "csv")
-        else:
-            _print(source, columns, options, form)
+    import polars as pl
+
+    from kernelscope.compat.pyprof.rows import table_parts
+    from kernelscope.report.files import check_file
+    from kernelscope.report.pyprof import Layout, write
+
+    check_file(options.out)
+    if options.input == STDIN and sys.stdin is not None and sys.stdin.isatty():
+        raise InvalidArgumentError("name a file with records, or a database; or pipe one of them in")
+    layout = Layout(columns, width=options.w, quoted=options.compat and form == "csv")
+    kernels = _kernels(options)
+    if kernels.frame.is_empty():
+        say("found no kernels")
+    if options.compat:
+        _print_compat(kernels, layout)
+    elif form is not None:
+        write(pl.concat(table_parts(kernels, columns)), form, options.out)
+    else:
+        show(layout.header())
+        for part in table_parts(kernels, columns):
+            show_all(layout.lines(part))
     return 0
 
 
@@ -79,71 +99,63 @@ def _columns(text: str) -> list[str]:
     if unknown:
         raise InvalidArgumentError(
             f"there is no column {', '.join(map(repr, unknown))}; the columns are {','.join(COLUMNS)}"
+            f"{did_you_mean(unknown[0], COLUMNS)}"
         )
     return names
 
 
-@contextlib.contextmanager
-def _source(path: str | None) -> Generator["Trace | Iterator[KernelRecord]"]:
-    """The trace of a database, or the records of a file or of standard input."""
-    from kernelscope.compat.pyprof import read_records
-
-    if path is None:
-        yield read_records(sys.stdin, name="standard input")
-        return
-    try:
-        with Path(path).open("rb") as file:
-            is_database = file.read(len(_SQLITE)) == _SQLITE
-    except FileNotFoundError:
-        raise TraceNotFoundError(f"{path}: no such file", path=path) from None
-    except IsADirectoryError:
-        raise NotAFileError(f"{path}: is a folder, not a file", path=path) from None
-    if is_database:
-        from kernelscope.compat.pyprof import NEEDED
-        from kernelscope.trace import read
-
-        with Bar("reading") as bar:
-            trace = read(path, tables={**NEEDED, "devices": []}, progress=bar.update)
-        yield trace
-        return
-    with Path(path).open(encoding="utf-8", errors="replace") as file:
-        yield read_records(file, name=path)
+def _kernels(options: argparse.Namespace) -> "Kernels":
+    """The kernels of a trace, or of the records of a file or of standard input."""
+    path: str = options.input
+    with on_disk(path) as file:
+        if is_database(file) or is_json(file):
+            return read_kernels(options, file)
+        if os.path.isdir(file):
+            raise NotAFileError(f"{path}: is a folder", path=path)
+        if not os.path.exists(file):
+            raise TraceNotFoundError(f"{path}: no such file", path=path)
+        return _recorded_kernels(options, file)
 
 
-def _print_compat(
-    source: "Trace | Iterator[KernelRecord]", columns: list[str], *, width: int, quoted: bool
-) -> None:
-    from kernelscope.compat.pyprof import records, rows
-    from kernelscope.report.pyprof import Layout
-    from kernelscope.trace import Trace
+def _recorded_kernels(options: argparse.Namespace, file: str) -> "Kernels":
+    from kernelscope.compat.pyprof.records import gathered, read_records
 
-    layout = Layout(columns, width=width, quoted=quoted)
-    found = records(source, compat=True) if isinstance(source, Trace) else source
+    name = STDIN_NAME if options.input == STDIN else options.input
+    lost: list[tuple[int, str]] = []
+
+    def lose(number: int, why: str) -> None:
+        lost.append((number, why))
+
+    with open(file, encoding="utf-8", errors="replace") as lines:
+        kernels = gathered(read_records(lines, name=name, on_loss=None if options.strict else lose))
+    if lost:
+        number, why = lost[0]
+        count = "1 line is" if len(lost) == 1 else f"{len(lost):,} lines are"
+        say(f"{name}: {count} no record of a kernel and left out; line {number}: {why}")
+        setattr(options, LOST, not options.allow_loss)
+    return kernels
+
+
+def read_kernels(options: argparse.Namespace, path: str) -> "Kernels":
+    """The kernels of a trace and what lies around their launches; of a database nothing else is read."""
+    from kernelscope.compat.pyprof import NEEDED, NEEDED_OF_PROFILER
+    from kernelscope.compat.pyprof.kernels import kernels_of
+
+    with on_disk(path) as file:
+        needs: dict[str, Any] = {"tables": NEEDED_OF_PROFILER}
+        if is_database(file):
+            needs = {"tables": NEEDED, "kinds": ["kernel"], "only_launching": True}
+        # Nobody holds the trace, so that its tables go as soon as they were looked at.
+        return kernels_of(read_file(options, file, **needs), compat=options.compat)
+
+
+def _print_compat(kernels: "Kernels", layout: "Layout") -> None:
+    from kernelscope.compat.pyprof.rows import compat_parts
+
+    show(layout.header())
     aborts = 0
-    print(layout.header())
-    for row in rows(found, compat=True):
-        print(layout.line(row._asdict()))
-        aborts += row.aborts
+    for part in compat_parts(kernels, [column.name for column in layout.columns]):
+        show_all(layout.lines(part))
+        aborts += part.filter("aborts").height
     if aborts:
-        print(
-            f"kernelscope: at {aborts} of these kernels PyProf ends its report with an error", file=sys.stderr
-        )
-
-
-def _print(
-    source: "Trace | Iterator[KernelRecord]",
-    columns: list[str],
-    options: argparse.Namespace,
-    form: str | None,
-) -> None:
-    from kernelscope.compat.pyprof import pyprof_table
-    from kernelscope.report import pyprof
-
-    layout = pyprof.Layout(columns, width=options.w)
-    frame = pyprof_table(source)
-    if form is not None:
-        pyprof.write(frame.select(columns), form, options.out)
-        return
-    print(layout.header())
-    for row in frame.iter_rows(named=True):
-        print(layout.line(row))
+        say(f"at {aborts} of these kernels PyProf ends its report with an error")

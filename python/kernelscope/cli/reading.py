@@ -1,18 +1,35 @@
 """Reads the trace that a subcommand names; a progress bar on stderr if it takes longer than a second."""
 
 import argparse
+import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from kernelscope.cli.console import say
+from kernelscope.cli.inputs import STDIN, STDIN_NAME, on_disk
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from kernelscope.report.findings import Finding
     from kernelscope.trace import Trace
 
 _PATIENCE_S = 1.0
+LOST = "lost_rows"
+"""What options say after reading: whether rows of a database are lost, and that was not allowed."""
+
+_TOLD = "told_findings"
+_DATABASES = ("nsys", "nvprof")
+# What leaves rows in their table, without a value that a figure may need.
+_NOT_KNOWN = (
+    "missing_column", "missing_duration", "negative_duration", "unexpected_null", "unknown_string",
+)  # fmt: skip
+# A recording that begins inside a range has its end alone: no row of the file is missing.
+_NEVER_THERE = ("range_without_start",)
 
 
 class Bar:
@@ -24,7 +41,8 @@ class Bar:
     def __init__(self, title: str) -> None:
         self._title = title
         self._started = time.monotonic()
-        self._wanted = sys.stderr.isatty()
+        # A bar is moved by escape sequences.
+        self._wanted = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         self._shown: tuple[Progress, TaskID] | None = None
 
     def update(self, done: int, total: int) -> None:
@@ -61,20 +79,87 @@ class Bar:
 
 
 def read_trace(
-    options: argparse.Namespace, *, tables: "Mapping[str, Sequence[str]] | None" = None
+    options: argparse.Namespace, *, tables: "Mapping[str, Sequence[str]] | None" = None, **filters: Any
 ) -> "Trace":
     """The trace of the arguments that ``arguments.add_reading`` adds, read with a progress bar.
 
-    ``tables`` are those that are needed, and the columns of each; all if null.
+    ``tables`` are those that are needed, and the columns of each; all if null. ``filters`` are those of
+    ``arguments.filters_of``.
     """
-    from kernelscope.trace import read
+    return read_file(
+        options,
+        options.trace,
+        threads=options.threads,
+        step_range=options.step_range,
+        tables=tables,
+        capture=options.capture,
+        **filters,
+    )
 
-    with Bar("reading") as bar:
-        return read(
-            options.trace,
-            strict=options.strict,
-            threads=options.threads,
-            step_range=options.step_range,
-            tables=tables,
-            progress=bar.update,
+
+def read_file(
+    options: argparse.Namespace,
+    path: str,
+    *,
+    for_json: str | None = None,
+    watch: Callable[[int, int], object] | None = None,
+    **reading: Any,
+) -> "Trace":
+    """The trace at ``path``, which may be a URL, or of standard input for ``-``, read with a progress bar.
+
+    ``options`` are those of ``arguments.add_loss``, ``reading`` further ones of ``trace.read_part``; a
+    command that reads no JSON names another in ``for_json``. ``watch`` is told how far reading is, too.
+    """
+    from kernelscope.trace import read_part
+
+    with on_disk(path, for_json=for_json) as file, Bar("reading") as bar:
+
+        def advance(done: int, total: int) -> None:
+            bar.update(done, total)
+            if watch is not None:
+                watch(done, total)
+
+        trace = read_part(file, progress=advance, strict=options.strict, **reading)
+    # A file of standard input or of a URL is gone by now.
+    name = STDIN_NAME if path == STDIN else path
+    trace = trace if file == path else replace(trace, meta=replace(trace.meta, path=name))
+    tell_loss(trace, options)
+    return trace
+
+
+def tell_loss(trace: "Trace", options: argparse.Namespace) -> None:
+    """Says what of a trace is lost, and of a database what is not known; each finding once for ``options``.
+
+    Notes in ``options`` that rows of a database are lost, which is a failure unless it was allowed. A bad
+    event of a JSON trace never is.
+    """
+    from kernelscope.report.findings import findings
+
+    is_database = trace.meta.format in _DATABASES
+    found = [
+        finding
+        for finding in findings(trace)
+        if finding.severity == "lost" or (is_database and finding.code in _NOT_KNOWN)
+    ]
+    told: set[tuple[str, Finding]] = vars(options).setdefault(_TOLD, set())
+    new = [finding for finding in found if (trace.meta.path, finding) not in told]
+    told.update((trace.meta.path, finding) for finding in new)
+    gone = [finding for finding in found if finding.severity == "lost" and finding.code not in _NEVER_THERE]
+    fails = is_database and bool(gone) and not options.allow_loss
+    setattr(options, LOST, vars(options).get(LOST, False) or fails)
+    parts = [
+        f"{what}: {', '.join(map(_in_words, chosen))}"
+        for what, chosen in (
+            ("lost", [finding for finding in new if finding.severity == "lost"]),
+            ("not known", [finding for finding in new if finding.severity != "lost"]),
         )
+        if chosen
+    ]
+    if parts:
+        end = "; the exit code is 1 without --allow-loss" if fails else ""
+        say(f"{trace.meta.path}: {'; '.join(parts)}; kernelscope info explains it{end}")
+
+
+def _in_words(finding: "Finding") -> str:
+    place = f" ({finding.place})" if finding.place else ""
+    return f"{finding.count:,} {finding.code.replace('_', ' ')}{place}"

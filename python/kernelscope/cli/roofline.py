@@ -1,13 +1,13 @@
 """``kernelscope roofline``: achieved against attainable."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from kernelscope.cli import arguments
 from kernelscope.cli.arguments import Subparsers
+from kernelscope.cli.console import say
 from kernelscope.cli.reading import read_trace
 from kernelscope.errors import InvalidArgumentError
 
@@ -79,12 +79,14 @@ def run(options: argparse.Namespace) -> int:
         from kernelscope.report.html.libraries import check_libraries
 
         check_libraries()
+    from kernelscope.report.files import check_file, print_or_write
+
+    check_file(options.out)
     peak = dict(_peak(text) for text in options.peak)
     failures = _load(options.costs)
     trace = read_trace(options)
 
     from kernelscope.report import roofline
-    from kernelscope.report.files import print_or_write
 
     by = () if options.by == "run" else tuple(options.by.split(","))
     answers = roofline.answer(
@@ -99,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
         from kernelscope.report.views.roofline import PAGE, roofline_parts
 
         view = View(*PAGE, roofline_parts(trace, answers))
-        write_views([view], options.out, title=trace.meta.path)
+        write_views([view], options.out, title=Path(trace.meta.path).name)
         return 0
     if options.format == "text":
         from kernelscope.report.cells import write_parts
@@ -134,5 +136,5 @@ def _load(files: Sequence[Path]) -> list[str]:
             load_models(str(file))
         except InvalidArgumentError as error:
             failures.append(str(error))
-            print(f"kernelscope: {error}", file=sys.stderr)
+            say(str(error))
     return failures

@@ -1,9 +1,10 @@
-"""``kernelscope schema``: prints what the tables and columns are."""
+"""``kernelscope schema``: prints what the tables, their columns and the figures of reports are."""
 
 import argparse
 from typing import TYPE_CHECKING
 
 from kernelscope.cli.arguments import Subparsers
+from kernelscope.cli.console import show
 
 if TYPE_CHECKING:
     from kernelscope.schema import Table
@@ -13,14 +14,23 @@ def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser("schema", help="the tables of a trace and what their columns mean")
     parser.add_argument("table", metavar="TABLE", nargs="?", help="one table with its columns")
+    parser.add_argument(
+        "--figures",
+        metavar="WORD",
+        nargs="?",
+        const="",
+        help="what the figures of reports mean, or those with WORD",
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints all tables, or the columns of one."""
+    """Prints all tables, the columns of one, or what the figures of reports mean."""
     from kernelscope import schema
 
-    if options.table is None:
+    if options.figures is not None:
+        _print_figures(options.figures)
+    elif options.table is None:
         _print_tables(list(schema.TABLES.values()))
     else:
         _print_columns(schema.table(options.table))
@@ -30,13 +40,26 @@ def run(options: argparse.Namespace) -> int:
 def _print_tables(tables: "list[Table]") -> None:
     width = max(len(table.name) for table in tables)
     for table in tables:
-        print(f"{table.name:{width}}  {table.doc}")
+        show(f"{table.name:{width}}  {table.doc}")
 
 
 def _print_columns(table: "Table") -> None:
-    print(f"{table.name}: {table.doc}\n")
+    show(f"{table.name}: {table.doc}")
+    show("")
     name_width = max(len(column.name) for column in table.columns)
     type_width = max(len(column.dtype) for column in table.columns)
     for column in table.columns:
         null = "null" if column.nullable else "    "
-        print(f"{column.name:{name_width}}  {column.dtype:{type_width}}  {null}  {column.doc}")
+        show(f"{column.name:{name_width}}  {column.dtype:{type_width}}  {null}  {column.doc}")
+
+
+def _print_figures(word: str) -> None:
+    from kernelscope.errors import InvalidArgumentError
+    from kernelscope.report.parts.glossary import terms
+
+    found = terms(word)
+    if not found:
+        raise InvalidArgumentError(f"no figure of a report has {word!r} in its name or meaning")
+    for term in found:
+        unit = "" if term.unit in ("text", "sentence", "flag") else f" Unit: {term.unit}."
+        show(f"{term.title} ({term.key}): {term.what}{unit}")

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 
 from kernelscope.cli import arguments
 from kernelscope.cli.arguments import Subparsers
-from kernelscope.cli.reading import Bar
+from kernelscope.cli.console import say, show
 from kernelscope.errors import InvalidArgumentError, NotRecordedError
 
 if TYPE_CHECKING:
@@ -31,32 +31,75 @@ def add_parser(subparsers: Subparsers) -> None:
         "stats",
         help="the reports of nsys stats, same names, same CSV",
         description="Prints reports of nsys stats and rules of nsys analyze about what nsys exported.",
-        epilog="Exit code 1: a report is about something that was not recorded; the others are printed.",
+        epilog="Exit code 1: a report is about something that was not recorded, and the others are printed;"
+        " or rows of the database are lost.",
     )
-    parser.add_argument("database", metavar="DB", nargs="?", help="what nsys export --type sqlite wrote")
+    parser.add_argument(
+        "database",
+        metavar="DB",
+        nargs="*",
+        help="what nsys export --type sqlite wrote; - is standard input. Of several, or of the ranks of a"
+        " lake, summaries are of all values together",
+    )
     parser.add_argument(
         "--report",
         "-r",
         action="append",
         default=[],
         metavar="NAME",
-        help="name of a report, with arguments as in nsys: cuda_gpu_kern_sum:base; several are allowed "
-        "(default: the first rows of each summary)",
+        help="name of a report, with arguments as in nsys: cuda_gpu_kern_sum:base; several are allowed, also "
+        "with commas between (default: the first rows of each summary)",
     )
     parser.add_argument(
         "--format",
-        choices=("csv", "column", "json", "parquet"),
+        choices=("csv", "tsv", "column", "table", "json", "parquet"),
         help="parquet needs --out, and has its own column names and nothing rounded (default: csv; "
         "column where no report is named)",
     )
     parser.add_argument(
-        "--by", default="", metavar="COLUMNS", help="break rows down by device, stream, process, rank"
+        "--by", default="", metavar="COLUMNS", help="break rows down by device, stream, process, rank, file"
+    )
+    parser.add_argument(
+        "--timeunit",
+        type=_time_unit,
+        default="ns",
+        metavar="UNIT",
+        help="nanoseconds, microseconds, milliseconds or seconds, or the beginning of such a word (default:"
+        " nanoseconds)",
     )
     parser.add_argument("--out", type=Path, metavar="PATH", help="file to write to instead of stdout")
     parser.add_argument("--list", action="store_true", help="the names of all reports")
-    parser.add_argument("--strict", action="store_true", help="fail at the first row that would be lost")
+    arguments.add_filters(parser)
+    arguments.add_loss(parser)
     arguments.add_threads(parser)
     parser.set_defaults(run=run)
+
+
+# As nsys takes them, and shorter.
+_TIME_UNITS = {
+    "ns": "ns", "nsec": "ns", "nanoseconds": "ns", "us": "us", "usec": "us", "microseconds": "us", "ms": "ms",
+    "msec": "ms", "milliseconds": "ms", "s": "s", "seconds": "s",
+}  # fmt: skip
+
+
+def _split(names: str) -> list[str]:
+    """The reports of an argument; behind ``:name=`` stands one name to its end, which may have commas."""
+    front, is_named, name = names.partition(":name=")
+    found = front.split(",")
+    found[-1] += is_named + name
+    return [report for report in found if report]
+
+
+def _time_unit(text: str) -> str:
+    """The unit of time that a word, or its beginning, names."""
+    exact = _TIME_UNITS.get(text)
+    begun = {unit for word, unit in _TIME_UNITS.items() if text and word.startswith(text)}
+    found = {exact} if exact else begun
+    if len(found) != 1:
+        what = "may be several units" if found else "is no unit of time"
+        names = "nanoseconds, microseconds, milliseconds, seconds"
+        raise argparse.ArgumentTypeError(f"{text} {what}; there are {names}")
+    return found.pop()
 
 
 def run(options: argparse.Namespace) -> int:
@@ -66,23 +109,30 @@ def run(options: argparse.Namespace) -> int:
     if options.list:
         width = max(map(len, REPORTS))
         for report in REPORTS.values():
-            print(f"{report.name:{width}}  {report.doc}")
+            show(f"{report.name:{width}}  {report.doc}")
         return 0
-    if options.database is None:
+    if not options.database:
         raise InvalidArgumentError("name a database; --list has the names of reports")
+    options.report = [name for names in options.report for name in _split(names)]
     if options.format is None:
         options.format = "csv" if options.report else "column"
     if options.format == "parquet" and (options.out is None or len(options.report) != 1):
         raise InvalidArgumentError("--format parquet writes one report into one file: name it with --out")
+    if options.format == "parquet" and options.timeunit != "ns":
+        raise InvalidArgumentError("--format parquet has times in ns: leave --timeunit out")
     by = [name for name in options.by.split(",") if name]
-    for name in options.report:
-        parse(name, by=by)
-    if options.out is None:
-        return _print_all(options, by, sys.stdout.buffer)
-    from kernelscope.report.files import filled_file
+    from kernelscope.cli.stats_sources import FILE, Sources
 
-    with filled_file(options.out) as path, path.open("wb") as out:
-        return _print_all(options, by, out)
+    for name in options.report:
+        parse(name, by=[column for column in by if column != FILE])
+    with Sources(options, is_apart=FILE in by) as options.sources:
+        by = [column for column in by if column != FILE]
+        if options.out is None:
+            return _print_all(options, by, sys.stdout.buffer)
+        from kernelscope.report.files import filled_file
+
+        with filled_file(options.out) as path, path.open("wb") as out:
+            return _print_all(options, by, out)
 
 
 def _print_all(options: argparse.Namespace, by: list[str], out: IO[bytes]) -> int:
@@ -90,7 +140,7 @@ def _print_all(options: argparse.Namespace, by: list[str], out: IO[bytes]) -> in
     reports = options.report or _DEFAULT_REPORTS
     head = b""
     for name in reports:
-        if options.format == "column" and len(reports) > 1:
+        if options.format in ("column", "table") and len(reports) > 1:
             head += f"** {_title(name)}\n\n".encode()
         try:
             _print_one(options, name, by, head, out)
@@ -99,7 +149,7 @@ def _print_all(options: argparse.Namespace, by: list[str], out: IO[bytes]) -> in
             # Nothing was written for it.
             head = b"\n" if head.startswith(b"\n") else b""
             out.flush()
-            print(f"kernelscope: {error}", file=sys.stderr)
+            say(str(error))
             # What was not asked for by name need not have been recorded.
             code = 1 if options.report else code
     return code
@@ -108,43 +158,29 @@ def _print_all(options: argparse.Namespace, by: list[str], out: IO[bytes]) -> in
 def _first_rows(name: str, parts: "Iterator[pl.DataFrame]") -> "Iterator[pl.DataFrame]":
     first = next(parts)
     if first.height > _DEFAULT_ROWS:
-        print(
-            f"kernelscope: {name}: the first {_DEFAULT_ROWS} rows; --report {name} has all", file=sys.stderr
-        )
+        say(f"{name}: the first {_DEFAULT_ROWS} rows; --report {name} has all")
     yield first.head(_DEFAULT_ROWS)
 
 
 def _title(name: str) -> str:
-    from kernelscope.compat.nsys import REPORTS
+    from kernelscope.compat.nsys import parse
 
-    return f"{REPORTS[name.partition(':')[0]].doc} ({name})"
+    return f"{parse(name)[0].doc} ({name})"
 
 
 def _print_one(options: argparse.Namespace, name: str, by: list[str], head: bytes, out: IO[bytes]) -> None:
     """Writes ``head`` and the report; raises before both if it is about what was not recorded."""
-    from kernelscope.compat.nsys import left_out_note, missing_reason, parse, read_for
     from kernelscope.report import nsys_stats
+    from kernelscope.report.cells import text_width
 
-    report, question = parse(name, by=by)
-    with Bar("reading") as bar:
-        trace = read_for(
-            options.database,
-            report,
-            question,
-            strict=options.strict,
-            threads=options.threads,
-            progress=bar.update,
-        )
-    lack = missing_reason(trace, report)
-    if lack is not None:
-        raise NotRecordedError(lack)
-    note = left_out_note(trace, report)
-    if note is not None:
-        print(f"kernelscope: {note}", file=sys.stderr)
-    parts = report.parts(trace, question)
-    # The parts hold what they need of the tables.
-    del trace
+    fields, parts = options.sources.made(name, by)
     if not options.report:
         parts = _first_rows(name, parts)
     out.write(head)
-    nsys_stats.write(parts, report.fields_by(question.by), out, form=options.format)
+    width = text_width() if options.out is None else None
+    form, unit = options.format, options.timeunit
+    lacking = nsys_stats.write(parts, fields, out, form=form, width=width, time_unit=unit)
+    if lacking:
+        out.flush()
+        columns = f"{len(lacking)} columns do" if len(lacking) > 1 else f"{lacking[0]} does"
+        say(f"{name}: {columns} not fit; --format csv has all")

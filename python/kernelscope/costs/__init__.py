@@ -18,11 +18,13 @@ from kernelscope.costs import (
     copy_and_layout,
     elementwise,
     embedding_and_indexing,
+    fourier,
     fused_pointwise,
     gemm,
     mixture_of_experts,
     normalization,
     optimizer,
+    packed_weights,
     pooling_and_resampling,
     quantized,
     recurrent,
@@ -30,6 +32,7 @@ from kernelscope.costs import (
     softmax_and_losses,
     state_space,
     triton,
+    triton_templates,
 )
 from kernelscope.costs.bind import Arg, Call, bind
 from kernelscope.costs.conventions import CONVENTIONS, ConventionName
@@ -49,9 +52,9 @@ __all__ = [
     "CONVENTIONS", "Call", "ConventionName", "Cost", "DType", "Model", "ShapeError", "Status", "Tensor",
     "attention", "attention_libraries", "communication", "convolution", "convolution_backward",
     "copy_and_layout", "cost_of", "elementwise", "embedding_and_indexing", "find_dtype", "find_model",
-    "fused_pointwise", "gemm", "load_models", "mixture_of_experts", "models", "normalization", "operator",
-    "optimizer", "pooling_and_resampling", "quantized", "recurrent", "reduction", "softmax_and_losses",
-    "state_space", "triton",
+    "fourier", "fused_pointwise", "gemm", "load_models", "mixture_of_experts", "models", "normalization",
+    "operator", "optimizer", "packed_weights", "pooling_and_resampling", "quantized", "recurrent",
+    "reduction", "softmax_and_losses", "state_space", "triton", "triton_templates",
 ]  # fmt: skip
 
 # What else than not fitting its inputs can go wrong in a model, a user's above all.
@@ -155,6 +158,9 @@ def _checked(cost: Cost, call: Call, model: Model, *, moves_bytes: bool, assumed
         note = cost.note or "an element type is not known"
         return Cost(cost.flops, None, None, None, "unknown_dtype", note, model.name)
     status, note = cost.status, cost.note
+    if cost.flops is None:
+        # What a model cannot count is not known, whatever it knows of the bytes.
+        status, note = "unknown_op", note or f"the model {model.name} does not count its operations"
     if status == "exact":
         if assumed and any(
             isinstance(arg, tuple) and arg and isinstance(arg[0], Tensor) for arg in call.args

@@ -25,7 +25,7 @@ class Mask(NamedTuple):
     bottom_right: bool = False
 
 
-def _clamped_sum(first: int, count: int, top: int) -> int:
+def clamped_sum(first: int, count: int, top: int) -> int:
     """Sum of min(max(j, 0), top) for j = first ... first + count - 1."""
 
     def below(n: int) -> int:
@@ -48,8 +48,8 @@ def attended_pairs(queries: int, keys: int, mask: Mask) -> int:
         raise ShapeError(f"{queries} queries and {keys} keys")
     right = 0 if mask.causal else mask.right
     shift = keys - queries if mask.bottom_right else 0
-    upper = queries * keys if right < 0 else _clamped_sum(shift + right + 1, queries, keys)
-    lower = 0 if mask.left < 0 else _clamped_sum(shift - mask.left, queries, keys)
+    upper = queries * keys if right < 0 else clamped_sum(shift + right + 1, queries, keys)
+    lower = 0 if mask.left < 0 else clamped_sum(shift - mask.left, queries, keys)
     return max(upper - lower, 0)
 
 

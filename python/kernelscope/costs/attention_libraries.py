@@ -13,6 +13,8 @@ from kernelscope.costs.bind import Call
 from kernelscope.costs.registry import operator
 from kernelscope.costs.types import Cost, Tensor
 
+_OUTSIDE = "the sequences' lengths come from outside the operator"
+
 
 @operator("flash_attn::_flash_attn_forward", "flash_attn::_flash_attn_forward_v2")
 @operator("aiter::_flash_attn_forward", "aiter::mha_fwd", "aiter::fmha_v3_fwd")
@@ -145,9 +147,7 @@ def _unified(call: Call) -> Cost:
     sequences, of one head) and ``kv_tokens`` (keys read) as hints, from the step's annotation.
     """
     q, k, v = call.tensor(0), call.tensor(1), call.tensor(2)
-    pairs, keys = call.hints.get("attended_pairs"), call.hints.get("kv_tokens")
-    if pairs is None or keys is None:
-        call.fail("the lengths of the sequences are not among the inputs")
+    pairs, keys = _lengths(call)
     if len(q.shape) != 3 or len(k.shape) != 3 or len(v.shape) != 3:
         call.fail(f"attention of {q.shape}, {k.shape}, {v.shape}")
     flops = attention_flops(pairs, q.shape[1], q.shape[2], v.shape[2])
@@ -155,8 +155,65 @@ def _unified(call: Call) -> Cost:
     read = q.read + k.read + v.read + cached * _row(k) + cached * _row(v)
     out = call.optional(3)
     written = out.nbytes if out else q.shape[0] * q.shape[1] * v.shape[2] * v.dtype.bytes
-    note = "the sequences' lengths come from outside the operator"
-    return Cost(flops, read, written, q.dtype, "estimate", note)
+    return Cost(flops, read, written, q.dtype, "estimate", _OUTSIDE)
+
+
+@operator("aiter::paged_attention_ragged", "sglang_profiler::attention_paged_attention_ragged")
+def _ragged(call: Call) -> Cost:
+    """``paged_attention_ragged(out, workspace, query, key_cache, value_cache, ...)``: decoding over pages.
+
+    Shapes: query ``(tokens, heads, size)``; caches ``(pages, page, kv_heads, size)``. The lengths come as for
+    :func:`_unified`.
+    """
+    q, k, v = call.tensor(2, rank=3), call.tensor(3, rank=4), call.tensor(4, rank=4)
+    pairs, keys = _lengths(call)
+    cached = keys * k.shape[2] * (k.shape[3] * k.dtype.bytes + v.shape[3] * v.dtype.bytes)
+    flops = attention_flops(pairs, q.shape[1], q.shape[2], v.shape[3])
+    written = q.shape[0] * q.shape[1] * v.shape[3] * q.dtype.bytes
+    return Cost(flops, q.read + cached, written, q.dtype, "estimate", _OUTSIDE)
+
+
+@operator("vllm::unified_mla_attention", "vllm::unified_mla_attention_with_output")
+def _unified_mla(call: Call) -> Cost:
+    """Latent attention ``(query, latent, rotary_key, ...)`` of vLLM's layer.
+
+    Prompts expand the latent to keys and values of every head; decoding reads the latent itself as the one
+    key and value of all heads. The caller also gives ``decode_pairs``, which are part of ``attended_pairs``.
+    Shapes: query ``(tokens, heads, size + rotated)``; latent ``(tokens, rank)``; values have ``size``.
+    Source: DeepSeek-AI 2024 (DeepSeek-V2), section 2.1.
+    """
+    q, latent, rotary = call.tensor(0, rank=3), call.tensor(1, rank=2), call.tensor(2)
+    pairs, keys = _lengths(call)
+    decoded = call.hints.get("decode_pairs", 0)
+    rank, rotated = latent.shape[1], rotary.shape[-1] if rotary.shape else 0
+    heads, size = q.shape[1], q.shape[2]
+    flops = attention_flops(pairs - decoded, heads, size, size - rotated)
+    flops += attention_flops(decoded, heads, rank + rotated, rank)
+    read = q.read + keys * (rank + rotated) * latent.dtype.bytes
+    written = q.shape[0] * heads * (size - rotated) * q.dtype.bytes
+    return Cost(flops, read, written, q.dtype, "estimate", _OUTSIDE)
+
+
+@operator("aiter::mla_decode_fwd", "aiter::mla_decode_stage1_asm_fwd")
+def _mla_decode(call: Call) -> Cost:
+    """``mla_decode_fwd(query, cache, out, ...)``: query ``(tokens, heads, rank + rotated)``, cache
+    ``(pages, page, 1, rank + rotated)``, out ``(tokens, heads, rank)``.
+    """
+    q, cache, out = call.tensor(0, rank=3), call.tensor(1), call.tensor(2)
+    pairs, keys = _lengths(call)
+    size = q.shape[2]
+    flops = attention_flops(pairs, q.shape[1], size, out.shape[-1])
+    read = q.read + keys * size * cache.dtype.bytes
+    written = q.shape[0] * q.shape[1] * out.shape[-1] * q.dtype.bytes
+    return Cost(flops, read, written, q.dtype, "estimate", _OUTSIDE)
+
+
+def _lengths(call: Call) -> tuple[int, int]:
+    """Pairs of query and key of one head, and keys read, which the caller found outside the inputs."""
+    pairs, keys = call.hints.get("attended_pairs"), call.hints.get("kv_tokens")
+    if pairs is None or keys is None:
+        call.fail("the lengths of the sequences are not among the inputs")
+    return pairs, keys
 
 
 def _row(tensor: Tensor) -> int:

@@ -158,6 +158,16 @@ def shape_of_input(input_dims: str | None, index: int) -> tuple[int, ...] | None
     return _sizes(entry) if entry != [] and not _is_nested(entry) else None
 
 
+def sizes_of_value(concrete_inputs: str | None, index: int) -> tuple[int, ...] | None:
+    """The shape that the value of the input at ``index`` holds; None if it is none or not recorded.
+
+    Example: ``sizes_of_value('["", "[8, 64]"]', 1)`` is ``(8, 64)``.
+    """
+    text = _at(_load(concrete_inputs), index)
+    value = parse_value(text) if isinstance(text, str) else None
+    return _sizes(list(value)) if isinstance(value, tuple) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """The recorded inputs of one call of an operator, by position as in its schema.

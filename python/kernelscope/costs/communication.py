@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kernelscope.costs.bind import Call
+from kernelscope.costs.normalization import rms_norm
 from kernelscope.costs.registry import operator
 from kernelscope.costs.types import Cost, ShapeError, Tensor
 
@@ -147,3 +148,92 @@ def _functional_sized(call: Call) -> Cost:
     """
     x, ranks = call.tensor(0), call.integer(1 if "all_gather" in call.name else 2)
     return Cost(0, x.read, _resized(call, x.nbytes, ranks), x.dtype)
+
+
+def reduced_norm(
+    x: Tensor, weight: Tensor, residual: Tensor | None, written: Sequence[Tensor], *, narrow: int = 0
+) -> Cost:
+    """Cost of an all-reduce of ``x`` whose sum is normalized before it leaves the kernel.
+
+    Formula: the norm's operations (as of rms_norm), and ``narrow`` for each number where the result is made
+    narrow; x, weight and residual are read and ``written`` are written. The sum itself touches memory only
+    where it is among them. The additions between ranks are not counted, as in every collective.
+    Example: (16, 64) of bfloat16 with residual: 5 * 1024 FLOP, reads 2048 + 2048 + 128, writes 4096.
+    """
+    norm = rms_norm(x, weight, residual=residual is not None)
+    read = x.read + weight.read + (residual.read if residual else 0)
+    return Cost((norm.flops or 0) + narrow * x.numel, read, sum(t.nbytes for t in written), x.dtype)
+
+
+def _narrowed(cost: Cost, factor: Tensor | None, *, guessed: bool) -> Cost:
+    """With the factor that scales narrow results; ``guessed`` where the norm itself may not be written."""
+    cost = replace(cost, bytes_read=(cost.bytes_read or 0) + (factor.read if factor else 0))
+    note = "the norm is taken to be written beside its narrow form"
+    return replace(cost, status="estimate", note=note) if guessed else cost
+
+
+# Patterns of FlashInfer that write a narrow result and not the norm.
+_NARROW_ALONE = {2, 3, 8}
+
+
+@operator("flashinfer::trtllm_allreduce_fusion")
+def _flashinfer_fusion(call: Call) -> Cost:
+    """``trtllm_allreduce_fusion(allreduce_in, world_size, ..., fp32_acc, pattern_code, allreduce_out,
+    residual_in, residual_out, norm_out, quant_out, scale_out, rms_gamma, rms_eps, scale_factor, ...)``: the
+    tensors that are passed say what is fused; without a weight it is an all-reduce.
+
+    The workspace of the exchange (input 5) is not counted.
+    """
+    x, weight, residual, narrow = call.tensor(0), call.optional(17), call.optional(12), call.optional(15)
+    # Newer versions have an option behind the pattern that older ones have before it.
+    pattern = next((code for at in (9, 10) if type(code := call.arg(at)) is int), None)
+    norm = () if narrow and pattern in _NARROW_ALONE else (14,)
+    written = call.present(11, 13, *norm, 15, 16)
+    if not written or (residual and residual.numel != x.numel):
+        call.fail("no result of the size of the input")
+    if weight is None:
+        return _moved([x], sum(t.nbytes for t in written))
+    each = 0 if narrow is None else 2 if call.optional(16) else 1
+    guessed = narrow is not None and pattern is None and call.optional(14) is not None
+    cost = reduced_norm(x, weight, residual, written, narrow=each)
+    return _narrowed(cost, call.optional(19), guessed=guessed)
+
+
+@operator("vllm::flashinfer_trtllm_fused_allreduce_norm", composite=True)
+def _vllm_fusion(call: Call) -> Cost:
+    """``flashinfer_trtllm_fused_allreduce_norm(allreduce_in, residual, rms_gamma, rms_eps, ..., norm_out,
+    quant_out, scale_out, scale_factor)``; the residual is updated in place, and so is allreduce_in where no
+    result is passed. A wrapper: large inputs are reduced and normalized by operators of their own.
+    """
+    x, residual, weight = call.tensor(0), call.tensor(1), call.tensor(2)
+    if residual.numel != x.numel:
+        call.fail(f"residual {residual.shape} for {x.shape}")
+    results = call.present(*range(3, len(call.args)))
+    factor = results.pop() if results and results[-1].numel == 1 < x.numel else None
+    narrow = next((t for t in results if t.dtype.bytes == 1), None)
+    each = 0 if narrow is None else 1 if results[-1] is narrow else 2
+    cost = reduced_norm(x, weight, residual, [residual, *(results or [x])], narrow=each)
+    return _narrowed(cost, factor, guessed=narrow is not None and results[0] is not narrow)
+
+
+@operator("sglang::flashinfer_allreduce_residual_rmsnorm", "vllm::rocm_aiter_fused_allreduce_rmsnorm")
+@operator("aiter::fused_allreduce_rmsnorm")
+def _fused_allreduce_rmsnorm(call: Call) -> Cost:
+    """``flashinfer_allreduce_residual_rmsnorm(input, residual, weight, eps, ...)``: a new residual and the
+    norm are results. aiter's ``fused_allreduce_rmsnorm(handle, input, residual, residual_out, out, weight,
+    eps, ...)`` is given where they go.
+    """
+    if call.optional(0) is None:
+        x, residual, weight = call.tensor(1), call.tensor(2), call.tensor(5)
+    else:
+        x, residual, weight = call.tensor(0), call.tensor(1), call.tensor(2)
+    if residual.numel != x.numel or weight.numel != x.shape[-1]:
+        call.fail(f"residual {residual.shape} and weight {weight.shape} for {x.shape}")
+    return reduced_norm(x, weight, residual, [residual, x])
+
+
+@operator("vllm::rocm_aiter_fused_allreduce_rmsnorm_no_residual")
+def _allreduce_rmsnorm(call: Call) -> Cost:
+    """``rocm_aiter_fused_allreduce_rmsnorm_no_residual(input, weight, eps, group_name)``."""
+    x, weight = call.tensor(0), call.tensor(1)
+    return reduced_norm(x, weight, None, [x])

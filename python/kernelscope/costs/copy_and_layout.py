@@ -1,11 +1,13 @@
 """Copies, fills and views: bytes without arithmetic. Views move nothing."""
 
-from math import prod
+from collections.abc import Sequence
+from math import ceil, isfinite, prod
 
-from kernelscope.costs.bind import Call
+from kernelscope.costs.attention import clamped_sum
+from kernelscope.costs.bind import Arg, Call
 from kernelscope.costs.elementwise import elementwise
 from kernelscope.costs.registry import operator
-from kernelscope.costs.types import FLOAT32, INT64, Cost, Tensor
+from kernelscope.costs.types import FLOAT32, INT64, LARGEST, Cost, Tensor
 
 _VIEWS = (
     "alias as_strided as_strided_ chunk detach detach_ diagonal expand expand_as lift_fresh movedim narrow "
@@ -103,15 +105,54 @@ def _random(call: Call) -> Cost:
     return Cost(0, 0 if call.inplace else x.read, x.nbytes, x.dtype)
 
 
-@operator("aten::arange", "aten::linspace")
+# dtype, layout, device, pin_memory: what calls without an ``out=`` end in.
+_OPTIONS = 4
+
+
+def _steps(call: Call, values: Sequence[Arg]) -> int | None:
+    """How many numbers ``arange`` gives; None where its values were not recorded."""
+    numbers = [value for value in values if type(value) is int or (type(value) is float and isfinite(value))]
+    if not numbers or len(numbers) != len(values) or len(numbers) > 3:
+        return None
+    start, end, step = (0, *numbers, 1) if len(numbers) == 1 else (*numbers, 1)[:3]
+    if max(map(abs, numbers)) > LARGEST or step == 0 or (end - start) * step < 0:
+        call.fail(f"no numbers lie from {start} to {end} in steps of {step}")
+    if all(type(number) is int for number in numbers):
+        return int(-((start - end) // step))
+    count = (end - start) / step
+    return ceil(count) if isfinite(count) else call.fail(f"{count} numbers")
+
+
+@operator("aten::arange")
 def _arange(call: Call) -> Cost:
-    """``arange(end, ...)``, ``arange(start, end, step)``: writes int64 unless a type or tensor says
-    otherwise.
+    """``arange(end, ...)``, ``arange(start, end, step, ...)``: writes ceil((end - start) / step) numbers.
+
+    They have the type of the ``out=``, or the recorded one, else int64 if all values are whole and float32
+    if not. The ``out=`` is recorded before it gets its size, so that the values come first.
+    Example: ``arange(0, 10, 3)``: 4 int64, 32 bytes.
     """
     out = call.last_tensor(0)
+    values = call.args[:-1] if out is not None else call.args[: max(len(call.args) - _OPTIONS, 0)]
+    count = _steps(call, values)
     if out is not None:
-        return Cost(0, 0, out.nbytes, out.dtype)
-    return call.fail("the number of elements follows from values of mixed kinds")
+        if count is None and not out.numel:
+            call.fail("the values were not recorded")
+        return Cost(0, 0, (out.numel if count is None else count) * out.dtype.bytes, out.dtype)
+    if count is None:
+        call.fail("the values were not recorded")
+    default = INT64 if all(type(value) is int for value in values) else FLOAT32
+    dtype = call.scalar_type(len(values)) or default
+    return Cost(0, 0, count * dtype.bytes, dtype)
+
+
+@operator("aten::linspace")
+def _linspace(call: Call) -> Cost:
+    """``linspace(start, end, steps, ...)``: writes ``steps`` numbers, float32 unless a type or tensor says
+    otherwise.
+    """
+    out = call.last_tensor(3)
+    dtype = out.dtype if out is not None else call.scalar_type(3) or FLOAT32
+    return Cost(0, 0, call.integer(2) * dtype.bytes, dtype)
 
 
 @operator("aten::scalar_tensor", composite=True)
@@ -161,12 +202,36 @@ def _repeat(call: Call) -> Cost:
     return Cost(0, x.read, x.nbytes * times, x.dtype)
 
 
-@operator("aten::roll", "aten::flip", "aten::rot90", "aten::tril", "aten::triu", "aten::channel_shuffle")
+@operator("aten::roll", "aten::flip", "aten::rot90", "aten::channel_shuffle")
 @operator("aten::pixel_shuffle", "aten::pixel_unshuffle")
 def _rearrange(call: Call) -> Cost:
-    """Elements in another order, or some of them zeroed: all are read and written."""
+    """Elements in another order: all are read and written."""
     x = call.tensor(0)
     return copy(x, x)
+
+
+@operator("aten::tril", "aten::triu")
+def _triangle(call: Call) -> Cost:
+    """``tril(self, diagonal)``, ``triu``: reads the elements of the triangle, writes all; in place, only
+    those outside must be written.
+
+    Formula: of a matrix of r rows and c columns ``tril`` keeps the sum over rows i of
+    min(max(i + 1 + diagonal, 0), c), ``triu`` what ``tril`` of the diagonal below leaves.
+    Shapes: ``(..., r, c)``.
+    Example: 4 x 4 float32: keeps 10, reads 40, writes 64 bytes.
+    """
+    x, diagonal = call.tensor(0), call.integer(1, 0)
+    if len(x.shape) < 2:
+        call.fail(f"{x.shape} has no rows and columns")
+    rows, columns = x.shape[-2:]
+    if "::triu" in call.name:
+        kept = rows * columns - clamped_sum(diagonal, rows, columns)
+    else:
+        kept = clamped_sum(diagonal + 1, rows, columns)
+    kept *= prod(x.shape[:-2])
+    if call.inplace:
+        return Cost(0, 0, (x.numel - kept) * x.dtype.bytes, x.dtype)
+    return Cost(0, min(kept, x.touched) * x.dtype.bytes, x.nbytes, x.dtype)
 
 
 @operator("aten::split_with_sizes_copy", "aten::unbind_copy", "aten::_chunk_cat")

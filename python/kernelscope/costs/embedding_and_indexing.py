@@ -155,9 +155,11 @@ def _gather_backward(call: Call) -> Cost:
 def _nonzero(call: Call) -> Cost:
     """``nonzero(self)``: a test per element; how many indices it writes depends on the values.
 
-    Written bytes are the upper bound: every element set.
+    Written are those of ``output_dims``; where these are not known, at most: every element set.
     """
     x = call.tensor(0)
+    if call.output_dims is not None:
+        return Cost(x.numel, x.read, prod(call.output_dims) * INT64.bytes, x.dtype)
     written = x.numel * max(len(x.shape), 1) * INT64.bytes
     return Cost(x.numel, x.read, written, x.dtype, "estimate", "every element is taken as set")
 
@@ -189,3 +191,11 @@ def _store_cache(call: Call) -> Cost:
     k, v, k_cache, v_cache, slots = (call.tensor(index) for index in range(5))
     written = k.numel * k_cache.dtype.bytes + v.numel * v_cache.dtype.bytes
     return Cost(0, k.read + v.read + slots.read, written, k.dtype)
+
+
+@operator("_C_cache_ops::concat_and_cache_mla")
+def _store_latent(call: Call) -> Cost:
+    """``concat_and_cache_mla(kv_c, k_pe, kv_cache, slot_mapping, ...)``: both parts in a row of the cache."""
+    latent, rotary, cache, slots = (call.tensor(index) for index in range(4))
+    written = (latent.numel + rotary.numel) * cache.dtype.bytes
+    return Cost(0, latent.read + rotary.read + slots.read, written, latent.dtype)

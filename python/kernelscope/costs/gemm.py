@@ -62,18 +62,24 @@ def _mm(call: Call) -> Cost:
     return product(call, call.tensor(0, rank=rank), call.tensor(1, rank=rank), out=a.dtype)
 
 
+def _added(call: Call) -> Tensor | None:
+    """The first input, to which ``beta * self + alpha * product`` adds; None where beta, the fourth, is 0.
+
+    The library must not read it then: it may hold nan.
+    """
+    beta = call.arg(3)
+    is_unread = call.is_recorded(3) and beta == 0 and not isinstance(beta, (bool, tuple))
+    added = call.tensor(0)
+    return None if is_unread else added
+
+
 @operator("aten::addmm", "aten::baddbmm", "aten::_addmm_activation")
 def _addmm(call: Call) -> Cost:
     """``addmm(self, mat1, mat2, *, beta, alpha)``: self is read as far as it is recorded (a bias is a
     row).
     """
-    added = call.tensor(0)
     rank = 3 if "::baddbmm" in call.name else 2
-    # With beta = 0 the library must not read self: it may hold nan.
-    unread = call.is_recorded(3) and call.arg(3) == 0 and not isinstance(call.arg(3), (bool, tuple))
-    return product(
-        call, call.tensor(1, rank=rank), call.tensor(2, rank=rank), added=None if unread else added
-    )
+    return product(call, call.tensor(1, rank=rank), call.tensor(2, rank=rank), added=_added(call))
 
 
 @operator("aten::addbmm")
@@ -83,17 +89,17 @@ def _addbmm(call: Call) -> Cost:
     Formula: 2 * b * m * n * k.
     """
     a, b = call.tensor(1, rank=3), call.tensor(2, rank=3)
-    cost = product(call, a, b, added=call.tensor(0))
+    cost = product(call, a, b, added=_added(call))
     return Cost(cost.flops, cost.bytes_read, a.shape[1] * b.shape[2] * a.dtype.bytes, a.dtype)
 
 
 @operator("aten::mv", "aten::addmv")
 def _mv(call: Call) -> Cost:
-    """``mv(self, vec)`` and ``addmv(self, mat, vec)``: 2 * m * k."""
+    """``mv(self, vec)`` and ``addmv(self, mat, vec, *, beta, alpha)``: 2 * m * k."""
     first = 1 if "::addmv" in call.name else 0
     a, x = call.tensor(first, rank=2), call.tensor(first + 1, rank=1)
     column = Tensor((*x.shape, 1), x.dtype, (*x.strides, 1) if x.strides else None)
-    return product(call, a, column, added=call.tensor(0) if first else None)
+    return product(call, a, column, added=_added(call) if first else None)
 
 
 @operator("aten::dot", "aten::vdot")

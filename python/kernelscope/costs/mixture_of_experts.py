@@ -1,11 +1,13 @@
 """Mixture of experts: routing, and the experts' products over the tokens that are sent to them."""
 
+from itertools import pairwise
 from math import prod
 
 from kernelscope.costs.bind import Call
 from kernelscope.costs.gemm import gemm_flops
+from kernelscope.costs.packed_weights import MARLIN_TILE, WORD, bits_stored, marlin_words
 from kernelscope.costs.registry import operator
-from kernelscope.costs.types import Cost, ShapeError, Tensor
+from kernelscope.costs.types import INT8, UINT8, Cost, ShapeError, Tensor, find_dtype
 
 _SPREAD = "as many experts are taken to be used as tokens allow"
 
@@ -36,7 +38,9 @@ def _fused_experts(call: Call) -> Cost:
     """``inplace_fused_experts(hidden_states, w1, w2, topk_weights, topk_ids, ...)``.
 
     Shapes: hidden ``(tokens, hidden)``; w1 ``(experts, 2 * inner, hidden)`` gated, else ``inner``;
-    w2 ``(experts, hidden, inner)``; ids ``(tokens, top_k)``.
+    w2 ``(experts, hidden, inner)``; ids ``(tokens, top_k)``. Bytes of two numbers are half as many. Packed
+    weights, and those of uint8, are multiplied in the type of the activations. Of int8 the inputs do not say
+    whether the activations are made int8 first: no type is named.
     """
     x, w1, w2, ids = (
         call.tensor(0, rank=2),
@@ -54,8 +58,9 @@ def _aiter_fused_moe(call: Call) -> Cost:
 
 
 def _experts(call: Call, x: Tensor, w1: Tensor, w2: Tensor, ids: Tensor) -> Cost:
-    inner = w2.shape[2] * w2.dtype.packed
     tokens, hidden = x.shape
+    halved = w1.dtype in {INT8, UINT8} and 2 * w1.shape[2] == hidden
+    inner = w2.shape[2] * (2 if halved else w2.dtype.packed)
     if w1.shape[1] not in {inner, 2 * inner} or w1.shape[0] != w2.shape[0] or w2.shape[1] != hidden:
         call.fail(f"experts {w1.shape} and {w2.shape} for {x.shape}")
     top_k = ids.shape[1]
@@ -63,7 +68,114 @@ def _experts(call: Call, x: Tensor, w1: Tensor, w2: Tensor, ids: Tensor) -> Cost
     share = experts_used(tokens, w1.shape[0], top_k)
     weights = (w1.read + w2.read) * share // max(w1.shape[0], 1)
     read = x.read + weights + ids.read
-    return Cost(flops, read, x.nbytes, w1.dtype, "estimate", _SPREAD)
+    dtype = x.dtype if halved or w1.dtype is UINT8 else None if w1.dtype is INT8 else w1.dtype
+    return Cost(flops, read, x.nbytes, dtype, "estimate", _SPREAD)
+
+
+@operator("vllm::fused_marlin_moe", "sglang::fused_marlin_moe", composite=True)
+def _marlin_experts(call: Call) -> Cost:
+    """``fused_marlin_moe(hidden_states, w1, w2, ..., topk_weights, topk_ids, ...)``, a wrapper of both
+    products.
+
+    Shapes: hidden ``(tokens, hidden)``; w1 ``(experts, hidden / 16, 2 * inner * bits / 2)`` int32, not gated
+    ``inner``; w2 ``(experts, inner / 16, hidden * bits / 2)``. Versions differ in what is between; the chosen
+    experts are whole numbers, a row for each token, and stand behind weights of the same shape.
+    """
+    x, w1, w2 = call.tensor(0, rank=2), call.tensor(1, rank=3), call.tensor(2, rank=3)
+    tokens, hidden = x.shape
+    experts, inner = w2.shape[0], w2.shape[1] * MARLIN_TILE
+    bits = bits_stored(call, w2.numel * WORD, experts, inner, hidden)
+    columns = 2 * w1.shape[2] // bits
+    if w1.shape[:2] != (experts, -(-hidden // MARLIN_TILE)) or columns not in {inner, 2 * inner}:
+        call.fail(f"experts {w1.shape} and {w2.shape} for {x.shape}")
+    behind = [call.optional(index) for index in range(3, len(call.args))]
+    chosen = next(
+        (
+            ids
+            for weights, ids in pairwise(behind)
+            if weights and ids and ids.dtype.kind == "integer" and weights.shape == ids.shape
+            if len(ids.shape) == 2 and ids.shape[0] == tokens
+        ),
+        None,
+    )
+    if chosen is None:
+        call.fail("the chosen experts are not among the inputs")
+    top_k = chosen.shape[1]
+    used = experts_used(tokens, experts, top_k)
+    scales = [t for t in behind if t and len(t.shape) == 3 and t.shape[0] == experts]
+    weights = sum(t.read for t in (w1, w2, *scales)) * used // experts
+    flops = experts_flops(tokens, hidden, inner, top_k=top_k, gated=columns == 2 * inner)
+    return Cost(flops, x.read + weights + 2 * chosen.read, x.nbytes, x.dtype, "estimate", _SPREAD)
+
+
+def _experts_product(a: Tensor, n: int, rows: int, weights: list[Tensor], experts: int, out: int) -> Cost:
+    """Cost of ``rows`` rows, each by the packed ``(k, n)`` weight of its expert; ``out`` bytes are written.
+
+    Formula: 2 * rows * n * k; the activations are read once, and of words, scales and zero points the share
+    of the experts that are used.
+    Example: 8 rows of 128 float16 by 64 columns of int4, one of 4 experts each: 131072 FLOP.
+    """
+    used = experts_used(rows, experts, 1)
+    share = sum(t.read for t in weights) * used // experts
+    flops = gemm_flops(rows, n, a.shape[-1])
+    return Cost(flops, a.read + share, out, a.dtype, "estimate", _SPREAD)
+
+
+@operator("_moe_C::moe_wna16_gemm")
+def _wna16_experts(call: Call) -> Cost:
+    """``moe_wna16_gemm(input, output, b_qweight, b_scales, b_qzeros, topk_weights, sorted_token_ids,
+    expert_ids, num_tokens_post_pad, top_k, ...)``.
+
+    Shapes: input ``(tokens, k)``; output ``(tokens, top_k, n)``, a row of it for every chosen expert;
+    b_qweight ``(experts, n, k * bits / 8)`` uint8.
+    """
+    a, out, words = call.tensor(0, rank=2), call.tensor(1), call.tensor(2, rank=3)
+    experts, n, width = words.shape
+    bits_stored(call, 8 * width, a.shape[1])
+    if n == 0 or experts == 0 or out.shape[-1:] != (n,):
+        call.fail(f"experts {words.shape} for {a.shape}, giving {out.shape}")
+    return _experts_product(a, n, out.numel // n, [words, *call.present(3, 4)], experts, out.nbytes)
+
+
+@operator("_moe_C::moe_wna16_marlin_gemm", "sgl_kernel::moe_wna16_marlin_gemm")
+def _marlin_grouped(call: Call) -> Cost:
+    """``moe_wna16_marlin_gemm(a, c, b_q_weight, ..., b_scales, ..., workspace, sorted_token_ids, expert_ids,
+    num_tokens_past_padded, topk_weights, ...)``; some versions have a bias and scales of a as well.
+
+    Shapes: a ``(m, k)``; words ``(experts, k / 16, n * bits / 2)`` int32; scales ``(experts, groups, n)``.
+    The last tensor, the weights of the chosen experts, has a number for each row that is computed. The
+    result is of c's type, else of a's.
+    """
+    a = call.tensor(0, rank=2)
+    at, words, scales = marlin_words(call, 3)
+    experts, n, rows = words.shape[0], scales.shape[2], call.tensors()[-1].numel
+    bits_stored(call, words.numel * WORD, experts, a.shape[1], n)
+    if words.shape[1] * MARLIN_TILE != a.shape[1] or scales.shape[0] != experts:
+        call.fail(f"experts {words.shape} with scales {scales.shape} for {a.shape}")
+    result = call.optional(1) if at == 2 else None
+    if result and result.numel != rows * n:
+        call.fail(f"{rows} rows of {n} give no {result.shape}")
+    more = [t for t in call.present(*range(at + 1, len(call.args))) if len(t.shape) == 3 and t is not scales]
+    out = rows * n * (result or a).dtype.bytes
+    return _experts_product(a, n, rows, [words, scales, *more], experts, out)
+
+
+@operator("_C::cutlass_moe_mm", "_C::cutlass_fp4_group_mm", "_C::cutlass_fp4_moe_mm")
+def _grouped_scaled(call: Call) -> Cost:
+    """``cutlass_moe_mm(out, a, b, a_scales, b_scales, ...)``: each row by the matrix of its expert.
+
+    Shapes: out ``(rows, n)``; a ``(rows, k)``; b ``(experts, k, n)`` or ``(experts, n, k)``, of fp4 two
+    numbers a byte. Formula: 2 * rows * n * k.
+    """
+    out, a, b = call.tensor(0, rank=2), call.tensor(1, rank=2), call.tensor(2, rank=3)
+    if a.shape[1] not in b.shape[1:] or out.shape[0] != a.shape[0]:
+        call.fail(f"experts {b.shape} for {a.shape}, giving {out.shape}")
+    depth = a.shape[1] * (2 if "fp4" in call.name else 1)
+    used = experts_used(a.shape[0], b.shape[0], 1)
+    scales = call.tensor(3).read + call.tensor(4).read * used // max(b.shape[0], 1)
+    read = a.read + b.read * used // max(b.shape[0], 1) + scales
+    dtype = find_dtype("c10::float4_e2m1fn_x2") if "fp4" in call.name else a.dtype
+    return Cost(gemm_flops(a.shape[0], out.shape[1], depth), read, out.nbytes, dtype, "estimate", _SPREAD)
 
 
 @operator("vllm::moe_forward", "vllm::moe_forward_shared")

@@ -218,8 +218,36 @@ def _rms_norm_backward(call: Call) -> Cost:
 @operator("_C::rms_norm", "sgl_kernel::rmsnorm", "sgl_kernel::gemma_rmsnorm")
 @operator("aiter::rmsnorm", "aiter::rms_norm")
 def _library_rms_norm(call: Call) -> Cost:
-    """``rms_norm(out, input, weight, epsilon)``."""
-    return rms_norm(call.tensor(1), call.tensor(2))
+    """``rms_norm(out, input, weight, epsilon)``; aiter's newer ``rms_norm(input, weight, epsilon, ...)`` has
+    no ``out``.
+    """
+    first = 0 if call.optional(2) is None else 1
+    return rms_norm(call.tensor(first), call.tensor(first + 1))
+
+
+@operator("_C::rms_norm_static_fp8_quant", "_C::rms_norm_dynamic_per_token_quant")
+def _rms_norm_quant(call: Call) -> Cost:
+    """``rms_norm_static_fp8_quant(result, input, weight, scale, epsilon)``, and with scales that are found
+    ``rms_norm_dynamic_per_token_quant(result, input, weight, scales, epsilon, scale_ub, residual)``.
+    """
+    residual = call.optional(6) if "dynamic" in call.name else None
+    cost = rms_norm(call.tensor(1), call.tensor(2), residual=residual is not None)
+    return _narrowed(call, cost, call.tensor(1), call.tensor(3), residual)
+
+
+@operator("_C::fused_add_rms_norm_static_fp8_quant")
+def _add_rms_norm_quant(call: Call) -> Cost:
+    """``fused_add_rms_norm_static_fp8_quant(result, input, residual, weight, scale, epsilon)``."""
+    cost = rms_norm(call.tensor(1), call.tensor(3), residual=True)
+    return _narrowed(call, cost, call.tensor(1), call.tensor(4), call.tensor(2))
+
+
+def _narrowed(call: Call, cost: Cost, x: Tensor, scale: Tensor, residual: Tensor | None) -> Cost:
+    """A norm whose result is scaled to a narrow type: 1 more per element, 2 where the scales are found."""
+    found = "dynamic" in call.name
+    written = call.tensor(0).nbytes + (residual.nbytes if residual else 0) + (scale.nbytes if found else 0)
+    read = (cost.bytes_read or 0) + (0 if found else scale.read)
+    return Cost((cost.flops or 0) + (2 if found else 1) * x.numel, read, written, x.dtype)
 
 
 @operator("_C::fused_add_rms_norm", "sgl_kernel::fused_add_rmsnorm", "sgl_kernel::gemma_fused_add_rmsnorm")
@@ -228,7 +256,7 @@ def _library_add_rms_norm(call: Call) -> Cost:
     return rms_norm(call.tensor(0), call.tensor(2), residual=True)
 
 
-@operator("aiter::add_rmsnorm", "aiter::rmsnorm2d_fwd_with_add")
+@operator("aiter::add_rmsnorm", "aiter::rmsnorm2d_fwd_with_add", "aiter::rmsnorm2d_fwd_with_add_ck")
 def _aiter_add_rms_norm(call: Call) -> Cost:
     """``add_rmsnorm(out, input, residual_in, residual_out, weight, epsilon)``."""
     return rms_norm(call.tensor(1), call.tensor(4), residual=True)

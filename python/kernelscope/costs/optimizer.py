@@ -4,6 +4,8 @@ Profilers record the shapes of a list only up to 30 tensors and never its elemen
 one (``list_dtype``), and without it only FLOPs are known.
 """
 
+from dataclasses import replace
+
 from kernelscope.costs.bind import Call
 from kernelscope.costs.elementwise import PER_ELEMENT
 from kernelscope.costs.registry import operator
@@ -14,6 +16,11 @@ _UNARY = (
 )
 _BINARY = "add sub mul div pow maximum minimum clamp_min clamp_max"
 _TERNARY = "addcmul addcdiv lerp"
+_SQUARE = "both factors are taken as one list, as optimizers square gradients"
+
+
+def _shapes(tensors: tuple[Tensor, ...]) -> list[tuple[int, ...]]:
+    return [t.shape for t in tensors]
 
 
 def _numel(tensors: tuple[Tensor, ...]) -> int:
@@ -44,11 +51,19 @@ def _lists(call: Call, most: int) -> list[tuple[Tensor, ...]]:
 
 @operator(*(f"aten::_foreach_{name}" for name in (*_UNARY.split(), *_BINARY.split(), *_TERNARY.split())))
 def _foreach(call: Call) -> Cost:
-    """``_foreach_add_(self, other, alpha)`` and its like, other a list, a tensor or a number."""
+    """``_foreach_add_(self, other, alpha)`` and its like, other a list, a tensor or a number.
+
+    Which tensor stands in a list is not recorded. Optimizers call ``_foreach_addcmul_(averages, gradients,
+    gradients, value)``: factors of equal shapes are read once.
+    Source: torch/optim (adam.py, adagrad.py, rmsprop.py, adadelta.py).
+    """
     base = call.name.rpartition("::_foreach_")[2].partition(".")[0].rstrip("_")
     arity = 1 if base in _UNARY.split() else 3 if base in _TERNARY.split() else 2
     single = sum(arg.read for arg in call.args[:arity] if isinstance(arg, Tensor))
-    return foreach(PER_ELEMENT[f"aten::{base}"], _lists(call, arity), scalar_bytes=single)
+    lists = _lists(call, arity)
+    is_square = base == "addcmul" and len(lists) == 3 and _shapes(lists[1]) == _shapes(lists[2])
+    cost = foreach(PER_ELEMENT[f"aten::{base}"], lists[:2] if is_square else lists, scalar_bytes=single)
+    return replace(cost, status="estimate", note=_SQUARE) if is_square else cost
 
 
 @operator("aten::_foreach_copy")

@@ -6,7 +6,7 @@ from math import prod
 from kernelscope.costs.bind import Call
 from kernelscope.costs.gemm import gemm_flops
 from kernelscope.costs.registry import operator
-from kernelscope.costs.types import BFLOAT16, FLOAT32, INT32, Cost, DType, Tensor
+from kernelscope.costs.types import BFLOAT16, FLOAT16, FLOAT32, INT32, Cost, DType, Tensor
 
 
 def scaled_product(
@@ -46,6 +46,45 @@ def _scaled_mm(call: Call) -> Cost:
     return cost if known else replace(cost, status="estimate", note="bfloat16 results are assumed")
 
 
+@operator("sgl_kernel::int8_scaled_mm", "sgl_kernel::fp8_scaled_mm", "sgl_kernel::fp8_blockwise_scaled_mm")
+def _sglang_scaled_mm(call: Call) -> Cost:
+    """``int8_scaled_mm(mat_a, mat_b, scales_a, scales_b, out_dtype, bias)``; mat_b is ``(k, n)``."""
+    a, b = call.tensor(0, rank=2), call.tensor(1, rank=2)
+    extra = sum(t.read for t in call.present(2, 3, 5))
+    known = call.scalar_type(4)
+    k = _inner(call, a, b, 0)
+    cost = scaled_product(a, b, a.shape[0], b.shape[1], k, out=known or BFLOAT16, extra=extra)
+    return cost if known else replace(cost, status="estimate", note="bfloat16 results are assumed")
+
+
+@operator("bitsandbytes::int8_linear_matmul")
+def _bitsandbytes_int8(call: Call) -> Cost:
+    """``int8_linear_matmul(A, B)``; A ``(..., k)``, B ``(n, k)``: int32 results."""
+    a, b = call.tensor(0), call.tensor(1, rank=2)
+    if not a.shape or a.shape[-1] != b.shape[1]:
+        call.fail(f"cannot multiply {a.shape} by {b.shape}")
+    return scaled_product(a, b, prod(a.shape[:-1]), b.shape[0], b.shape[1], out=INT32)
+
+
+@operator("bitsandbytes::int8_scaled_mm", composite=True)
+def _bitsandbytes_scaled(call: Call) -> Cost:
+    """``int8_scaled_mm(A, B, row_stats, col_stats, bias, dtype)``: the product, scaled."""
+    cost = _bitsandbytes_int8(call)
+    out = call.scalar_type(5) or FLOAT16
+    extra = sum(t.read for t in call.present(2, 3, 4))
+    written = (cost.bytes_written or 0) // INT32.bytes * out.bytes
+    return replace(cost, bytes_read=(cost.bytes_read or 0) + extra, bytes_written=written)
+
+
+@operator("bitsandbytes::int8_mm_dequant")
+def _bitsandbytes_dequantize(call: Call) -> Cost:
+    """``int8_mm_dequant(A, row_stats, col_stats, dtype, bias)``: three products by scales, and the bias."""
+    x, bias = call.tensor(0), call.optional(4)
+    out = call.scalar_type(3) or FLOAT16
+    read = sum(t.read for t in call.present(0, 1, 2, 4))
+    return Cost((3 + (bias is not None)) * x.numel, read, x.numel * out.bytes, out)
+
+
 @operator("aten::_int_mm")
 def _int_mm(call: Call) -> Cost:
     """``_int_mm(self, mat2)``: int8 operands, int32 results."""
@@ -83,25 +122,6 @@ def _cutlass_scaled_mm(call: Call) -> Cost:
     out = call.tensor(0).dtype if shift == 0 else BFLOAT16
     extra = sum(t.read for t in rest)
     return scaled_product(a, b, a.shape[0], n, a.shape[1] * packed, out=out, extra=extra)
-
-
-@operator("aten::_weight_int8pack_mm")
-def _weight_int8(call: Call) -> Cost:
-    """``_weight_int8pack_mm(self, mat2, scales)``; mat2 is ``(n, k)`` int8."""
-    a, b, scales = call.tensor(0, rank=2), call.tensor(1, rank=2), call.tensor(2)
-    k = _inner(call, a, b, 1)
-    return scaled_product(a, b, a.shape[0], b.shape[0], k, out=a.dtype, extra=scales.read)
-
-
-@operator("aten::_weight_int4pack_mm")
-def _weight_int4(call: Call) -> Cost:
-    """``_weight_int4pack_mm(self, mat2, qGroupSize, qScaleAndZeros)``.
-
-    Shapes: self ``(m, k)``; the packed weight ``(n / 8, k / (tiles * 16), 32, tiles / 2)`` int32.
-    """
-    a, b, scales = call.tensor(0, rank=2), call.tensor(1), call.tensor(3)
-    n = 8 * b.shape[0]
-    return scaled_product(a, b, a.shape[0], n, a.shape[1], out=a.dtype, extra=scales.read)
 
 
 _AITER = "gemm_a8w8 gemm_a8w8_CK gemm_a8w8_blockscale gemm_a8w8_bpreshuffle gemm_a8w8_blockscale_ck"
@@ -149,9 +169,18 @@ def _dynamic_quant(call: Call) -> Cost:
     return quantize(x, out, per_element=2, written=scale.nbytes)
 
 
+@operator("_C::scaled_fp4_quant", "sgl_kernel::scaled_fp4_quant")
+def _fp4_quant(call: Call) -> Cost:
+    """``scaled_fp4_quant(output, input, output_scale, input_scale)``: a byte for two, a scale per block."""
+    out, x, scale, over_all = (call.tensor(index) for index in range(4))
+    return quantize(x, out, per_element=2, read=over_all.read, written=scale.nbytes)
+
+
 @operator("sgl_kernel::sgl_per_token_quant_fp8", "sgl_kernel::sgl_per_token_group_quant_fp8")
-def _sglang_dynamic_quant(call: Call) -> Cost:
-    """``sgl_per_token_quant_fp8(input, output_q, output_s, ...)``."""
+@operator("sgl_kernel::sgl_per_token_group_quant_8bit", "sgl_kernel::sgl_per_token_group_quant_int8")
+@operator("_C::per_token_group_fp8_quant", "_C::per_token_group_quant_int8")
+def _input_first_quant(call: Call) -> Cost:
+    """``sgl_per_token_quant_fp8(input, output_q, output_s, ...)``: a scale per row, or per group of it."""
     x, out, scale = call.tensor(0), call.tensor(1), call.tensor(2)
     return quantize(x, out, per_element=2, written=scale.nbytes)
 

@@ -53,14 +53,14 @@ def _cudnn_rnn(call: Call) -> Cost:
     num_layers, batch_first, dropout, train, bidirectional, batch_sizes, dropout_state)``.
 
     Reads input, weights and states, writes the output and the states; what training keeps for the backward
-    (its reserve) is not counted.
+    (its reserve) is not counted. Listed weights have the type of the input, which cuDNN demands.
     """
     x, buffer = call.tensor(0), call.optional(3)
     mode, hidden, projected, layers = (call.integer(index) for index in range(6, 10))
     directions = 2 if call.flag(13) else 1
     flops = _stack_flops(call, x, mode, hidden, projected, layers, directions)
     states = call.present(4, 5)
-    weights = buffer.read if buffer else sum(t.read for t in call.tensor_list(1))
+    weights = buffer.read if buffer else sum(t.touched for t in call.tensor_list(1)) * x.dtype.bytes
     read = x.read + weights + sum(t.read for t in states)
     out = prod(x.shape[:-1]) * directions * (projected or hidden) * x.dtype.bytes
     return Cost(flops, read, out + sum(t.nbytes for t in states), x.dtype)
@@ -81,6 +81,30 @@ def _cudnn_rnn_backward(call: Call) -> Cost:
     flops = 2 * _stack_flops(call, x, mode, hidden, projected, layers, directions)
     read = x.read + weights.read + output.read + (grad.read if grad else 0)
     return Cost(flops, read, x.nbytes + weights.nbytes, x.dtype)
+
+
+@operator("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu", composite=True)
+def _layers(call: Call) -> Cost:
+    """``lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)``, and of
+    packed sequences ``lstm(data, batch_sizes, hx, params, ..., bidirectional)``; hx of an LSTM is two states.
+
+    Formula: 2 FLOP for each token and number of a weight matrix; the pointwise work on the gates is not
+    counted. Reads input, states and params, writes the output and the states.
+    """
+    x, *others = call.tensors()
+    lengths = [t for t in others[:1] if len(t.shape) == 1]
+    others = others[len(lengths) :]
+    at = 2 if "lstm" in call.name else 1
+    states, params = others[:at], others[at:]
+    if not states or not params or not x.shape or not states[0].shape:
+        call.fail("a recurrent network without states or weights")
+    tokens = prod(x.shape[:-1])
+    weights = [t for t in params if len(t.shape) == 2]
+    directions = 2 if call.flag(len(call.args) - (1 if lengths else 2)) else 1
+    out = tokens * directions * states[0].shape[-1] * x.dtype.bytes
+    read = x.read + sum(t.read for t in (*lengths, *states, *params))
+    flops = 2 * tokens * sum(t.numel for t in weights)
+    return Cost(flops, read, out + sum(t.nbytes for t in states), x.dtype)
 
 
 @operator("aten::lstm_cell", "aten::gru_cell", "aten::rnn_tanh_cell", "aten::rnn_relu_cell", composite=True)

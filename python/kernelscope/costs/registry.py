@@ -37,6 +37,10 @@ def _model(function: Function, *, composite: bool = False) -> Model:
     return Model(function.__name__.strip("_"), function.__module__.rpartition(".")[2], function, composite)
 
 
+# Wrappers that a recorder generates, with a number behind the name.
+_NUMBERED = "sglang_profiler::"
+
+
 def operator(*names: str, composite: bool = False) -> Callable[[Function], Function]:
     """Register the decorated function as the model of the operators ``names``.
 
@@ -78,6 +82,8 @@ def candidates(name: str) -> list[str]:
             found.append(base[:-4])
     if base.endswith("_") and not base.endswith("__"):
         found.append(base[:-1])
+    if name.startswith(_NUMBERED):
+        found.append(name.rstrip("0123456789").removesuffix("_"))
     return found
 
 

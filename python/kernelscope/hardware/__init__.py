@@ -22,6 +22,14 @@ __all__ = ["Gpu", "Match", "find_gpu", "gpus"]
 _GIB = 2**30
 _TERA = 1e12
 
+# A share of a GPU in a virtual machine, such as A10-24Q.
+_VIRTUAL = r"-\d+[abcq]\b"
+# What marks a variant with peaks of its own, in the table or not: on any chip but where a row has it.
+_VARIANTS = frozenset(
+    "3e active ada blackwell ceo d embedded laptop ls max mobile pro q quadro s server sff super sxm3 ti "
+    "workstation".split()
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
@@ -30,14 +38,14 @@ class Gpu:
     Units: ``vector``, ``matrix`` and ``half_sum`` (matrix operations that accumulate in 16 bits) in
     operations a second by type (fp64, fp32, tf32, fp16, bf16, fp8, fp6, fp4, int8), dense, a multiply-add
     counting 2; ``bandwidth`` in bytes a second of device memory, ``link_bandwidth`` and ``pcie_bandwidth``
-    likewise, both directions together; ``l2_bytes``; ``boost_hz``.
+    likewise, both directions together; ``l2_bytes``; ``boost_hz``. Without tensor cores ``matrix`` is empty.
     """
 
     key: str
     vector: Mapping[str, float]
     matrix: Mapping[str, float]
     half_sum: Mapping[str, float]
-    bandwidth: float
+    bandwidth: float | None
     memory_gb: tuple[int, ...]
     l2_bytes: int | None
     sm_count: int | None
@@ -64,10 +72,9 @@ class Match(NamedTuple):
 
 class _Row(NamedTuple):
     gpu: Gpu
-    chip: str
+    chips: frozenset[str]
     marks: frozenset[str]
     needs: frozenset[str]
-    excludes: frozenset[str]
 
 
 def _rates(values: Mapping[str, float]) -> dict[str, float]:
@@ -86,7 +93,7 @@ def _row(key: str, values: Mapping[str, Any]) -> _Row:
         vector=_rates(values["vector"]),
         matrix=_rates(values["matrix"]),
         half_sum=_rates(values.get("half_sum", {})),
-        bandwidth=values["bandwidth_gb_s"] * 1e9,
+        bandwidth=_scaled(values.get("bandwidth_gb_s"), 1e9),
         memory_gb=tuple(values["memory_gb"]),
         l2_bytes=None if l2 is None else int(l2 * 2**20),
         sm_count=values.get("sm_count"),
@@ -96,8 +103,8 @@ def _row(key: str, values: Mapping[str, Any]) -> _Row:
         pcie_bandwidth=_scaled(values.get("pcie_gb_s"), 1e9),
         source=values["source"],
     )
-    needs, excludes = frozenset[str](values.get("needs", ())), frozenset[str](values.get("excludes", ()))
-    return _Row(gpu, values["chip"], frozenset[str](values["marks"]), needs, excludes)
+    chips = frozenset[str]({values["chip"], values.get("arch", values["chip"])})
+    return _Row(gpu, chips, frozenset[str](values["marks"]), frozenset[str](values.get("needs", ())))
 
 
 @cache
@@ -122,9 +129,9 @@ def find_gpu(name: str, *, memory_bytes: int | None = None, sm_count: int | None
     if exact is not None:
         return Match(exact, "")
     tokens = set(re.findall(r"[a-z0-9]+", name.lower()))
-    if "mig" in tokens:
+    if "mig" in tokens or re.search(_VIRTUAL, name.lower()):
         return Match(None, f"{name!r} is a partition of a GPU, whose share of the peaks is not known.")
-    named = [row for row in _rows() if row.chip in tokens and _fits_name(row, tokens)]
+    named = [row for row in _rows() if row.chips & tokens and _fits_name(row, tokens)]
     if not named:
         return Match(None, f"{name!r} is not in the table of GPUs; name one, or give its peaks.")
     fitting = [row.gpu for row in named if _fits_size(row.gpu, memory_bytes, sm_count)]
@@ -138,10 +145,11 @@ def find_gpu(name: str, *, memory_bytes: int | None = None, sm_count: int | None
 
 
 def _fits_name(row: _Row, tokens: set[str]) -> bool:
-    """Whether the name has what this variant needs, and nothing that marks another of the same chip."""
-    others = {mark for other in _rows() if other.chip == row.chip for mark in other.marks}
-    foreign = (others - row.marks) & tokens
-    return not foreign and row.needs <= tokens and not row.excludes & tokens
+    """Whether the name has what this variant needs, and nothing that stands for another."""
+    others = {mark for other in _rows() if other.chips & row.chips for mark in other.marks}
+    sizes = {token for token in tokens if re.fullmatch(r"\d+gb", token)}
+    own = row.marks | {f"{size}gb" for size in row.gpu.memory_gb}
+    return row.needs <= tokens and not ((others | _VARIANTS | sizes) - own) & tokens
 
 
 def _fits_size(gpu: Gpu, memory_bytes: int | None, sm_count: int | None) -> bool:

@@ -1,5 +1,6 @@
 """Shows the answers about a trace: as text, as JSON, as a folder of CSV or Parquet files, or as a page."""
 
 from kernelscope.lazy import import_lazily
+from kernelscope.trace import about_a_trace
 
-import_lazily(__name__)
+import_lazily(__name__, entry=about_a_trace)

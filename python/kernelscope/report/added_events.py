@@ -68,7 +68,8 @@ def _arrows(trace: Trace, pairs: pl.DataFrame, name: str, *, to_gpu: bool) -> pl
         pid_text=pl.col("pid_text").cast(pl.String),
         tid_text=pl.col("tid_text").cast(pl.String),
     )
-    recorded = trace.flows["id"].max()
+    # Those beyond are far from what comes next to the others.
+    recorded = trace.flows["id"].filter(trace.flows["id"] < 2**62).max()
     first = (cast("int", recorded) if recorded is not None else 0) + 1
     # Each kind has ids of its own.
     pairs = pairs.sort("gpu_ns", "row").with_columns(

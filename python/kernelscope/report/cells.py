@@ -1,6 +1,7 @@
 """What the texts of reports have in common: how they are laid out, and the cells of their tables."""
 
 import io
+import os
 import re
 import shutil
 import sys
@@ -42,6 +43,16 @@ class Shape:
 Parts = Callable[[Shape], list[RenderableType]]
 
 
+PIPED_WIDTH = 80
+"""Characters of a line where plain text goes to no terminal."""
+
+
+def text_width() -> int:
+    """How wide a table may be on standard output: as the terminal, or ``PIPED_WIDTH`` where there is none."""
+    is_terminal = sys.stdout.isatty()
+    return max(shutil.get_terminal_size().columns, _NARROWEST) if is_terminal else PIPED_WIDTH
+
+
 def write_parts(
     parts: Parts, out: Path | None, *, top: int, width: int | None = None, plain_width: int = 100
 ) -> None:
@@ -50,10 +61,10 @@ def write_parts(
     Without ``width`` a text is as wide as the terminal, or ``plain_width`` characters where there is none.
     """
     if out is not None:
-        console = _console(width or plain_width, file=io.StringIO(), color_system=None)
+        console = plain_console(width or plain_width, file=io.StringIO(), color_system=None)
         shape = Shape(console.width, color=False, unicode=True, top=top)
     else:
-        console = _console(width or shutil.get_terminal_size((plain_width, 24)).columns, file=sys.stdout)
+        console = plain_console(width or shutil.get_terminal_size((plain_width, 24)).columns, file=sys.stdout)
         unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
         color = console.is_terminal and not console.no_color
         shape = Shape(console.width, color=color, unicode=unicode, top=top)
@@ -63,8 +74,11 @@ def write_parts(
     print_or_write(_TRAILING.sub("", captured.get()).rstrip("\n") + "\n", out)
 
 
-def _console(width: int, **options: Any) -> Console:
-    # The names of a trace are never markup, emoji or highlighted.
+def plain_console(width: int, **options: Any) -> Console:
+    """A console for text of traces, whose names are never markup, emoji or highlighted."""
+    # rich takes NO_COLOR to be about colours, and writes escape sequences for bold text.
+    if os.environ.get("NO_COLOR"):
+        options["force_terminal"] = False
     return Console(width=max(width, _NARROWEST), markup=False, highlight=False, emoji=False, **options)
 
 

@@ -1,12 +1,14 @@
 """The rows of every table as events of Chrome JSON, with the arguments they were recorded with."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import polars as pl
 
 from kernelscope.analysis.grouping import sizes_as_text
+from kernelscope.analysis.ranges.beside_operators import ranges_beside_operators
 from kernelscope.trace import Trace
 
 Selected = Callable[[pl.DataFrame], pl.DataFrame]
@@ -27,6 +29,7 @@ _OP_ARGS = {
     "n:finished": "finished",
 }
 _GPU_ARGS = {
+    "s:mangled name": "mangled_name",
     "n:device": "device",
     "n:stream": "stream",
     "n:correlation": "correlation",
@@ -99,9 +102,16 @@ _MEMORY_ARGS = {
     "n:Ev Idx": "event_index",
 }
 _IDS = {"n:correlation": "correlation", "n:External id": "external_id"}
+_LAUNCH_ARGS = _IDS | {
+    "s:kernel": "kernel",
+    "j:grid": "grid",
+    "j:block": "block",
+    "n:shared memory": "shared_memory_bytes",
+}
 # Recorders draw synchronisations beside the stream, whose work they overlap.
 _SYNC_ROWS = 1_000_000
 _CATEGORIES = {"kernel": "kernel", "graph": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset"}
+_WHOLE = re.compile("-?(0|[1-9][0-9]*)")
 _METADATA_KEYS = {
     "process_labels": "labels",
     "process_sort_index": "sort_index",
@@ -122,10 +132,12 @@ def event_tables(trace: Trace) -> list[tuple[pl.DataFrame, Selected]]:
             else lambda part: events(part).join(of, on="row", how="left", maintain_order="left")
         )
 
-    ranges = trace.ranges
+    ranges = ranges_beside_operators(trace)
+    # Operators of NVTX ranges have none.
+    of_ops = _text("category").fill_null("cpu_op")
     tables: list[tuple[pl.DataFrame, Selected]] = [
-        (trace.ops, with_collective("op", lambda part: place(part, _slices(_OP_ARGS)))),
-        (trace.launches, lambda part: place(part, _launch())),
+        (trace.ops, with_collective("op", lambda part: place(part, _slices(_OP_ARGS, category=of_ops)))),
+        (trace.launches, lambda part: place(sizes_as_text(part), _launch())),
         (trace.gpu_ops, with_collective("gpu_op", _gpu)),
         (trace.python, lambda part: place(part, _slices(_PYTHON_ARGS, category=pl.lit("python_function")))),
         (trace.gpu_annotations, _annotations),
@@ -171,7 +183,7 @@ def _instants(category: str, args: Mapping[str, str]) -> dict[str, pl.Expr]:
 
 def _launch() -> dict[str, pl.Expr]:
     is_hip = _text("name").str.starts_with("hip").fill_null(value=False)
-    return _slices(_IDS) | {
+    return _slices(_LAUNCH_ARGS) | {
         "n:cbid": pl.when(~is_hip).then("callback_id"),
         "n:cid": pl.when(is_hip).then("callback_id"),
     }
@@ -239,7 +251,7 @@ def _metadata(place: Callable[..., pl.DataFrame], part: pl.DataFrame) -> pl.Data
         if value is None:
             return None
         key = _METADATA_KEYS.get(name or "", "name")
-        is_number = key == "sort_index" and value.lstrip("-").isdigit()
+        is_number = key == "sort_index" and _WHOLE.fullmatch(value)
         return f"{json.dumps(key)}:{value if is_number else json.dumps(value)}"
 
     pairs = part.select(_text("name"), _text("value")).rows()

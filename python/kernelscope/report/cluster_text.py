@@ -1,5 +1,7 @@
 """What a job of many ranks lost time with, as a few lines of text."""
 
+import textwrap
+
 import polars as pl
 
 from kernelscope import analysis
@@ -8,11 +10,12 @@ from kernelscope.analysis.ranks.stragglers import rank_steps
 from kernelscope.report.names import safe
 from kernelscope.units import format_bytes, format_count, format_ns, format_percent
 
+_WIDTH = 80
 _RANKS_NAMED = 3
 """Findings about ranks and links that are shown; there may be a hundred."""
 
 
-def to_text(source: Source) -> str:
+def to_text(source: "Source | Cluster") -> str:
     """Three things to look at first, with what each costs: slow ranks, exposed communication, idle GPUs.
 
     Raises: InvalidArgumentError: there is no rank to look at.
@@ -24,7 +27,14 @@ def to_text(source: Source) -> str:
     lines += _numbered(1, _slow_ranks(findings))
     lines += _numbered(2, _exposed(cluster, steps))
     lines += _numbered(3, _idle(steps))
-    return "\n".join(map(safe, [*lines, "", *_clocks(cluster)])).rstrip() + "\n"
+    lines += ["", *_clocks(cluster)]
+    return "\n".join(part for line in lines for part in _wrapped(safe(line))).rstrip() + "\n"
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line as several of up to ``_WIDTH`` characters, the others as far in as its text."""
+    indent = "   " if line[:3] == "   " or line[1:3] == ". " else ""
+    return textwrap.wrap(line, _WIDTH, subsequent_indent=indent, break_long_words=False) or [""]
 
 
 def _numbered(number: int, lines: list[str]) -> list[str]:

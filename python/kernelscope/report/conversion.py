@@ -1,5 +1,6 @@
 """Hands the tables and views of a trace to other tools."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ TARGETS = ("parquet", "arrow", "perfetto", "folded")
 """What a trace can be converted to."""
 
 
-def convert(trace: Trace, to: str | Sequence[str], out: Path) -> list[Path]:
+def convert(trace: Trace, to: str | Sequence[str], out: str | os.PathLike[str]) -> list[Path]:
     """Writes ``trace`` in each of the forms ``to``, and gives the paths that were written.
 
     ``parquet`` and ``arrow`` (Arrow IPC, which Feather is) are folders with a file per table, and
@@ -24,7 +25,7 @@ def convert(trace: Trace, to: str | Sequence[str], out: Path) -> list[Path]:
     ``folded`` and ``perfetto.json``.
 
     Raises: InvalidArgumentError: an unknown form, or none. OSError: it cannot be written.
-    Example: ``ks.convert(trace, ["parquet", "perfetto"], Path("converted"))``
+    Example: ``ks.convert(trace, ["parquet", "perfetto"], "converted")``
     """
     targets = [to] if isinstance(to, str) else list(dict.fromkeys(to))
     unknown = [target for target in targets if target not in TARGETS]
@@ -32,6 +33,7 @@ def convert(trace: Trace, to: str | Sequence[str], out: Path) -> list[Path]:
         raise InvalidArgumentError(
             f"a trace converts to {', '.join(TARGETS)}, not {', '.join(unknown) or 'nothing'}"
         )
+    out = Path(out)
     if len(targets) > 1:
         out.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []

@@ -1,6 +1,6 @@
 """Shows what changed between two traces: as text, as Markdown and as JSON."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,7 +9,8 @@ import polars as pl
 from kernelscope.analysis.diff.bounds import Verdict
 from kernelscope.analysis.diff.comparison import Comparison
 from kernelscope.analysis.diff.tables import differences, kernel_differences, operator_differences
-from kernelscope.report.json_document import describe, dump
+from kernelscope.escaping import for_markdown
+from kernelscope.report.json_document import describe, dump, listed
 from kernelscope.report.names import safe, short
 from kernelscope.units import format_count, format_ns
 
@@ -18,7 +19,8 @@ FORMATS = ("text", "markdown", "json")
 
 SCHEMA_VERSION = 1
 _NAME_WIDTH = 56
-_SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]|~"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"})
+_LEAST_NAME = 20
+_GAP = 2
 
 Row = dict[str, Any]
 Cells = list[list[str]]
@@ -26,23 +28,38 @@ Cells = list[list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A table: its title, the titles of its columns, its rows, and a remark."""
+    """A table: its title, the titles of its columns, its rows, and a remark.
+
+    Where a text is too narrow for it, the column ``name`` is cut, and the columns ``below`` stand under it.
+    """
 
     title: str
     columns: list[str]
     rows: Cells
     remark: str = ""
+    name: int = 0
+    below: tuple[int, ...] = ()
 
 
-def render_differences(both: Comparison, verdicts: Sequence[Verdict], *, format: str, top: int) -> str:  # noqa: A002 - as --format
-    """What changed, the most first, and what became of the bounds; ``top`` rows of each table."""
+def render_differences(
+    both: Comparison,
+    verdicts: Sequence[Verdict],
+    *,
+    format: str,  # noqa: A002 - as --format
+    top: int,
+    width: int | None = None,
+) -> str:
+    """What changed, the most first, and what became of the bounds; ``top`` rows of each table.
+
+    Lines of the text have up to ``width`` characters, as many as they need if null.
+    """
     if format == "json":
         return _to_json(both, verdicts)
     sections = _sections(both, verdicts, top)
     head = _head(both)
     if format == "markdown":
         return _to_markdown(head, sections)
-    return _to_text(head, sections)
+    return _to_text(head, sections, width)
 
 
 def _head(both: Comparison) -> list[str]:
@@ -86,7 +103,7 @@ def _bounds(verdicts: Sequence[Verdict]) -> Section:
         ]
         for verdict in verdicts
     ]
-    return Section("Bounds", ["", "bound", "before", "after", "change", "share", ""], rows)
+    return Section("Bounds", ["", "bound", "before", "after", "change", "share", ""], rows, name=1)
 
 
 def _parts(both: Comparison) -> Section:
@@ -104,7 +121,7 @@ def _ranked(title: str, changes: pl.DataFrame, top: int) -> Section:
     rest = changes.height - len(shown)
     remark = "" if not rest else f"and {rest} more, {_signed(float(changes['delta_ns'].tail(rest).sum()))}"
     columns = ["name", "operator", "module", "calls", "before", "after", "change", "spread", ""]
-    return Section(title, columns, cells, remark)
+    return Section(title, columns, cells, remark, below=(1, 2))
 
 
 def _operators(both: Comparison, top: int) -> Section:
@@ -195,39 +212,68 @@ def _mean(values: pl.Series) -> float:
     return sum(values) / len(values)
 
 
-def _to_text(head: list[str], sections: list[Section]) -> str:
-    lines = [safe(line) for line in head]
+def _to_text(head: list[str], sections: list[Section], width: int | None) -> str:
+    lines = [_ending(safe(line), width) for line in head]
     for section in sections:
         lines += ["", section.title]
-        lines += _aligned([section.columns, *section.rows]) if section.rows else []
+        lines += _aligned(section, width) if section.rows else []
         lines += [section.remark] if section.remark else []
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _aligned(rows: Cells) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+def _ending(line: str, width: int | None) -> str:
+    """A line of the head; of a long path the end says most."""
+    what, _, path = line.partition("  ")
+    over = 0 if width is None else len(line) - width
+    return line if over <= 0 else f"{what}  …{path.lstrip()[over + 1 :]}"
+
+
+def _aligned(section: Section, width: int | None) -> list[str]:
+    table = [section.columns, *section.rows]
+    sizes = [max(map(len, column)) for column in zip(*table, strict=True)]
+    if width is None or _length(sizes) <= width:
+        return [_line(row, dict(enumerate(sizes))) for row in table]
+    shown = {index: size for index, size in enumerate(sizes) if index not in section.below}
+    natural = shown[section.name]
+    shown[section.name] = min(natural, _LEAST_NAME)
+    while _length(shown.values()) > width:
+        # The last say least.
+        shown.popitem()
+    shown[section.name] = min(natural, shown[section.name] + width - _length(shown.values()))
+    lines: list[str] = []
+    for row in table:
+        name = short(row[section.name], shown[section.name])
+        lines.append(_line([*row[: section.name], name, *row[section.name + 1 :]], shown))
+        below = [
+            f"{section.columns[i]} {row[i]}" for i in section.below if row[i] not in ("-", row[section.name])
+        ]
+        if row is not section.columns and below:
+            lines.append("    " + short(", ".join(below), width - 4))
+    return lines
+
+
+def _length(sizes: Collection[int]) -> int:
+    return sum(sizes) + _GAP * (len(sizes) - 1)
+
+
+def _line(row: Sequence[str], sizes: Mapping[int, int]) -> str:
+    return (" " * _GAP).join(row[index].ljust(size) for index, size in sizes.items())
 
 
 def _to_markdown(head: list[str], sections: list[Section]) -> str:
-    lines = ["## Trace diff", "", *(f"- {_markdown(line)}" for line in head)]
+    lines = ["## Trace diff", "", *(f"- {for_markdown(line)}" for line in head)]
     for section in sections:
         lines += ["", f"### {section.title}", ""]
         if section.rows:
             lines.append(_row(section.columns, str))
             lines.append(_row(["---" for _ in section.columns], str))
-            lines += [_row(row, _markdown) for row in section.rows]
-        lines += ["", _markdown(section.remark)] if section.remark else []
+            lines += [_row(row, for_markdown) for row in section.rows]
+        lines += ["", for_markdown(section.remark)] if section.remark else []
     return "\n".join(lines) + "\n"
 
 
 def _row(cells: list[str], written: Callable[[str], str]) -> str:
     return f"| {' | '.join(written(cell) or ' ' for cell in cells)} |"
-
-
-def _markdown(text: str) -> str:
-    """Text of which Markdown makes nothing but text."""
-    return safe(text).translate(_SPECIAL)
 
 
 def _to_json(both: Comparison, verdicts: Sequence[Verdict]) -> str:
@@ -251,11 +297,15 @@ def _to_json(both: Comparison, verdicts: Sequence[Verdict]) -> str:
             "step": {c: _mean(steps[c]) for c in ("before_ns", "after_ns", "delta_ns")}
             | {"steps": steps.height},
             "bounds": judged,
-            "steps": steps.to_dicts(),
-            "parts": differences(both, by="category").to_dicts(),
-            "changes": differences(both).to_dicts(),
-            "modules": differences(both, by="module").to_dicts(),
-            "operators": operator_differences(both).to_dicts(),
-            "kernels": kernel_differences(both).to_dicts(),
+            **listed(
+                {
+                    "steps": steps,
+                    "parts": differences(both, by="category"),
+                    "changes": differences(both),
+                    "modules": differences(both, by="module"),
+                    "operators": operator_differences(both),
+                    "kernels": kernel_differences(both),
+                }
+            ),
         }
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 import polars as pl
 
 from kernelscope.analysis.grouping import sizes_as_text
+from kernelscope.escaping import for_csv
 from kernelscope.report import views
 from kernelscope.report.files import filled_folder
 from kernelscope.report.json_document import describe, dump
@@ -15,14 +16,14 @@ def write(trace: Trace, out: Path, *, suffix: str) -> None:
     """Writes one file per answer into ``out``; with Parquet also one per table, in ``tables/``.
 
     ``trace.json`` beside them says which trace it is. Text in CSV that a spreadsheet would take for a formula
-    is written as it is.
+    gets an apostrophe in front.
     """
     with filled_folder(out) as folder:
         (folder / "trace.json").write_text(dump(describe(trace)), encoding="utf-8")
         for name, frame in _frames(trace).items():
             path = folder / f"{name}.{suffix}"
             if suffix == "csv":
-                sizes_as_text(frame).write_csv(path)
+                for_csv(sizes_as_text(frame)).write_csv(path)
             else:
                 frame.write_parquet(path)
         if suffix == "parquet":

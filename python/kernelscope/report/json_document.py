@@ -6,16 +6,50 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, cast
 
+import polars as pl
+
 from kernelscope.report import views
 from kernelscope.trace import Trace
+from kernelscope.units import format_count
 
 SCHEMA_VERSION = 1
+MOST_ROWS = 20_000
+"""Rows of a list: there may be as many names as events."""
+
+# What the rows of an answer have each for themselves, so that it sums up.
+_ADDITIVE = frozenset(
+    "after_ns before_ns calls count delta_ns device_ns device_self_ns dur_ns gaps gpu_exclusive_ns gpu_ops"
+    " host_self_ns idle_ns launches ranges saveable_ns self_ns total_ns".split()
+)
 
 
 def to_json(trace: Trace) -> str:
     """The report as JSON: ``schema_version``, ``trace``, then a list of rows per frame of a view."""
-    found = {name: frame.to_dicts() for name, frame in views.frames(trace).items()}
-    return dump({"schema_version": SCHEMA_VERSION, "trace": describe(trace), **found})
+    return dump({"schema_version": SCHEMA_VERSION, "trace": describe(trace), **listed(views.frames(trace))})
+
+
+def listed(frames: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
+    """The rows of each frame, and ``left_out``: how many rows of which are one, where a frame has very many.
+
+    That one comes last. It is named after how many it stands for, has the sum of what adds up, and null for
+    the rest. The frames are in their order, in which what is largest stands in front.
+    """
+    rows = {name: frame.head(MOST_ROWS).to_dicts() for name, frame in frames.items()}
+    left_out = {name: frame.height - MOST_ROWS for name, frame in frames.items() if frame.height > MOST_ROWS}
+    for name, count in left_out.items():
+        rows[name].append(_others(frames[name].tail(count)))
+    return {**rows, "left_out": left_out} if left_out else rows
+
+
+def _others(rows: pl.DataFrame) -> dict[str, Any]:
+    """The row that stands for ``rows``."""
+    texts = [name for name, dtype in rows.schema.items() if dtype == pl.String]
+    called = "name" if "name" in texts else texts[0] if texts else None
+    sums = {
+        name: rows[name].sum() for name in rows.columns if name in _ADDITIVE and rows[name].dtype.is_integer()
+    }
+    named = {} if called is None else {called: f"{format_count(rows.height)} others"}
+    return {**dict.fromkeys(rows.columns), **sums, **named}
 
 
 def describe(trace: Trace) -> dict[str, Any]:

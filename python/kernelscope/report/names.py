@@ -1,11 +1,11 @@
-"""Makes text from a trace safe and short enough to show."""
+"""Makes names from a trace safe and short enough to show."""
 
 import re
 from functools import lru_cache
 
+from kernelscope.escaping import for_terminal
+
 _LONGEST = 4096
-# Control characters, and marks that turn the direction of what follows.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+")
 _SCOPE = r"(?:\b[A-Za-z_]\w*|\(anonymous namespace\)|<unnamed>)::"
 # The first apart from the others: that a group begins to repeat takes time at every place of a name.
 _NAMESPACE = re.compile(f"{_SCOPE}(?:{_SCOPE})*(?=[A-Za-z_])")
@@ -14,12 +14,8 @@ _UNNAMED = "(no name)"
 
 
 def safe(text: str | None) -> str:
-    """``text`` without characters that a terminal would act upon."""
-    if text is None:
-        return _UNNAMED
-    cut = text[:_LONGEST]
-    # Nearly every name is printable, which is known in a tenth of the time that looking for marks takes.
-    return cut if cut.isprintable() else _UNSAFE.sub(" ", cut)
+    """A name in one line of printable characters; what is very long loses its end."""
+    return _UNNAMED if text is None else for_terminal(text[:_LONGEST])
 
 
 # A page and a report show the same few names in many tables.

@@ -3,33 +3,67 @@
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import IO
 
 import polars as pl
 from polars.io.plugins import register_io_source
 
 from kernelscope.compat.nsys import Field, Figure
+from kernelscope.escaping import for_csv, for_terminal
+from kernelscope.report.names import short
 
-FORMATS = ("csv", "column", "json", "parquet")
+FORMATS = ("csv", "tsv", "column", "table", "json", "parquet")
 """The forms of a report."""
 
 _SLICE_ROWS = 1 << 15
+_LEAST_TEXT = 20
+_GAP = "  "
+_RULED_GAP = " | "
+# A nanosecond in each is the last digit of so many.
+_UNIT_DIGITS = {"us": 3, "ms": 6, "s": 9}
+_NO_DIGITS_LEFT = 2.0**42
 
 
-def write(parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: IO[bytes], *, form: str) -> None:
-    """Writes a report in one of the forms ``csv``, ``column``, ``json`` and ``parquet``.
+def write(
+    parts: Iterable[pl.DataFrame],
+    fields: Sequence[Field],
+    out: IO[bytes],
+    *,
+    form: str,
+    width: int | None = None,
+    time_unit: str = "ns",
+) -> list[str]:
+    """Writes a report in one of ``FORMATS``, with times in ``ns``, ``us``, ``ms`` or ``s`` and every digit.
 
+    Lines of columns have up to ``width`` characters, as many as they need if null. Gives the headings of the
+    columns for which there was no room.
     Raises: KeyError: there is no such form.
     """
-    writers = {"csv": write_csv, "column": write_columns, "json": write_json, "parquet": write_parquet}
+    if time_unit != "ns":
+        parts = [_in_unit(part, fields, time_unit, as_text=form != "json") for part in parts]
+        fields = [_of_unit(field, time_unit) for field in fields]
+    if form in ("column", "table"):
+        return write_columns(parts, fields, out, width=width, ruled=form == "table")
+    writers = {
+        "csv": write_csv,
+        "tsv": partial(write_csv, separator="\t"),
+        "json": write_json,
+        "parquet": write_parquet,
+    }
     writers[form](parts, fields, out)
+    return []
 
 
-def write_csv(parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: IO[bytes]) -> None:
-    """Writes a report as CSV with the headings and the digits of nsys."""
-    out.write(pl.DataFrame(schema={field.heading: pl.String for field in fields}).write_csv().encode())
+def write_csv(
+    parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: IO[bytes], *, separator: str = ","
+) -> None:
+    """Writes a report as CSV, with ``separator`` between values, with the headings and the digits of nsys."""
+    headings = pl.DataFrame(schema={field.heading: pl.String for field in fields})
+    out.write(for_csv(headings).write_csv(separator=separator).encode())
     for part in _slices(parts):
-        as_shown(part, fields).write_csv(out, include_header=False, float_precision=3)
+        shown = as_shown(part, fields)
+        for_csv(shown).write_csv(out, include_header=False, float_precision=3, separator=separator)
 
 
 def write_json(parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: IO[bytes]) -> None:
@@ -37,26 +71,78 @@ def write_json(parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: IO[b
     separator = "["
     for part in _slices(parts):
         for row in as_numbers(part, fields).iter_rows(named=True):
-            out.write((separator + json.dumps(row, ensure_ascii=False)).encode())
+            out.write((separator + json.dumps(row)).encode())
             separator = ",\n "
     out.write(b"[]\n" if separator == "[" else b"]\n")
 
 
-def write_columns(parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: IO[bytes]) -> None:
-    """Writes a report as a table whose columns line up."""
+def write_columns(
+    parts: Iterable[pl.DataFrame],
+    fields: Sequence[Field],
+    out: IO[bytes],
+    *,
+    width: int | None = None,
+    ruled: bool = False,
+) -> list[str]:
+    """Writes a report as a table whose columns line up; gives the headings for which there was no room.
+
+    With ``ruled`` lines stand around it and between its columns.
+    """
     shown = pl.concat([as_shown(part, fields) for part in parts], how="vertical_relaxed")
     cells = [
-        [str(value) if value is not None else "" for value in row] for row in _formatted(shown).iter_rows()
+        [for_terminal(str(value)) if value is not None else "" for value in row]
+        for row in _formatted(shown).iter_rows()
     ]
     headings = [field.heading for field in fields]
-    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
-    left = [shown.schema[heading] == pl.String and _is_text(shown[heading]) for heading in headings]
-    for row in (headings, ["-" * size for size in widths], *cells):
-        padded = (
-            cell.ljust(size) if flag else cell.rjust(size)
-            for cell, size, flag in zip(row, widths, left, strict=True)
-        )
-        out.write(("  ".join(padded).rstrip() + "\n").encode())
+    sizes = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
+    is_text = [shown.schema[heading] == pl.String and _is_text(shown[heading]) for heading in headings]
+    if width is None:
+        fitting = dict(enumerate(sizes))
+    else:
+        # What a row is about is said by its name, the last text, and by columns of three numbers.
+        names = [at for at, flag in enumerate(is_text) if flag][-1:]
+        triples = [at for at, field in enumerate(fields) if field.figure is Figure.TRIPLE]
+        least = [min(size, _LEAST_TEXT) if flag else size for size, flag in zip(sizes, is_text, strict=True)]
+        gap, edges = (len(_RULED_GAP), 4) if ruled else (len(_GAP), 0)
+        fitting = _fitting(sizes, least, [*names, *triples], width - edges, gap)
+    rule = ["-" * size for size in fitting.values()]
+    lines = [[headings[at] for at in fitting], rule, *([row[at] for at in fitting] for row in cells)]
+    for line in [rule, *lines, rule] if ruled else lines:
+        if ruled and line is rule:
+            out.write(f"+-{'-+-'.join(rule)}-+\n".encode())
+            continue
+        padded = [
+            (short(cell, size) if width is not None else cell).ljust(size)
+            if is_text[at]
+            else cell.rjust(size)
+            for cell, (at, size) in zip(line, fitting.items(), strict=True)
+        ]
+        text = f"| {_RULED_GAP.join(padded)} |" if ruled else _GAP.join(padded).rstrip()
+        out.write((text + "\n").encode())
+    return [heading for at, heading in enumerate(headings) if at not in fitting]
+
+
+def _fitting(
+    sizes: Sequence[int], least: Sequence[int], first: Sequence[int], width: int, gap: int
+) -> dict[int, int]:
+    """The columns that fit into ``width``, and their sizes: those of ``first``, then others from the left.
+
+    ``gap`` characters stand between two. No column is narrower than ``least``; the ones that could be wider
+    share the room that is left.
+    """
+    taken: list[int] = []
+    room = width + gap
+    for at in (*first, *(at for at in range(len(sizes)) if at not in first)):
+        if room < least[at] + gap:
+            break
+        room -= least[at] + gap
+        taken.append(at)
+    fitting = {at: least[at] for at in sorted(taken)}
+    for at in taken:
+        more = min(room, sizes[at] - least[at])
+        fitting[at] += more
+        room -= more
+    return fitting
 
 
 def write_parquet(parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: IO[bytes]) -> None:
@@ -96,7 +182,8 @@ def as_shown(frame: pl.DataFrame, fields: Sequence[Field]) -> pl.DataFrame:
 def as_numbers(frame: pl.DataFrame, fields: Sequence[Field]) -> pl.DataFrame:
     """``frame`` with the headings of ``fields`` and numbers rounded as nsys rounds them."""
     numbers = {
-        field.heading: _tenths(pl.col(field.column)) / 10
+        # Polars divides by a product with the reciprocal, which is no tenth.
+        field.heading: _shown(field, frame.schema[field.column]).cast(pl.Float64)
         if field.figure is Figure.TENTHS
         else (pl.col(field.column) / 1e6).round(3)
         if field.figure is Figure.MEGABYTES
@@ -123,16 +210,46 @@ def _shown(field: Field, dtype: pl.DataType) -> pl.Expr:
     return column
 
 
-def _tenths(value: pl.Expr) -> pl.Expr:
-    """``value``, which is not negative, in tenths, halves away from zero, judged on its exact digits.
+def _of_unit(field: Field, unit: str) -> Field:
+    """A field whose times are in another unit, in its heading; what has none stays."""
+    if "(ns)" not in field.heading:
+        return field
+    return Field(field.heading.replace("(ns)", f"({unit})"), field.column)
 
-    The product with ten rounds, so a value just below a half would pass for one. Eight times and
-    twice the value are exact, and so is what is left when the half is taken off in between.
+
+def _in_unit(part: pl.DataFrame, fields: Sequence[Field], unit: str, *, as_text: bool) -> pl.DataFrame:
+    """The times of ``part`` in another unit, as text or as numbers."""
+    changed = dict[str, pl.Expr]()
+    for field in fields:
+        if "(ns)" not in field.heading:
+            continue
+        has_tenths = field.figure is Figure.TENTHS
+        whole = _tenths(pl.col(field.column)) if has_tenths else pl.col(field.column)
+        digits = _UNIT_DIGITS[unit] + has_tenths
+        size = whole.abs()
+        sign = pl.when(whole < 0).then(pl.lit("-")).otherwise(pl.lit(""))
+        fraction = (size % 10**digits).cast(pl.String).str.pad_start(digits, "0")
+        text = sign + (size // 10**digits).cast(pl.String) + "." + fraction
+        changed[field.column] = text if as_text else text.cast(pl.Float64)
+    return part.with_columns(**changed)
+
+
+def _tenths(value: pl.Expr) -> pl.Expr:
+    """``value``, which is not negative, in tenths, halves away from zero, as SQLite 3.42 in nsys rounds.
+
+    Before it cuts the digits off, it adds three units in the sixteenth digit, so that a number counts as the
+    decimal it was meant as: 1607.35 as a half, though the nearest double is a little less. From 2**42, where
+    a double has no such digits, nothing is added.
     """
-    floor = (value.cast(pl.Float64) * 10).floor()
+    # The product with ten rounds; eight times and twice the value are exact, and so is what is left when the
+    # half is taken off in between.
+    number = value.cast(pl.Float64)
+    floor = (number * 10).floor()
     half = floor + 0.5
-    left = (value.cast(pl.Float64) * 8 - half) + value.cast(pl.Float64) * 2
-    return floor.cast(pl.Int64) + (left >= 0).cast(pl.Int64)
+    left = (number * 8 - half) + number * 2
+    added = pl.when(number < _NO_DIGITS_LEFT).then(number * 3e-15).otherwise(0.0)
+    # Null for what no whole number holds: times of a damaged file.
+    return floor.cast(pl.Int64, strict=False) + (left + added >= 0).cast(pl.Int64)
 
 
 def _formatted(shown: pl.DataFrame) -> pl.DataFrame:

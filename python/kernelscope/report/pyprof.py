@@ -1,14 +1,15 @@
 """PyProf's report as text: columns side by side, CSV as PyProf writes it, or values with spaces between."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
 
 import polars as pl
 
 from kernelscope.compat.pyprof import COLUMNS, Column
 from kernelscope.errors import InvalidArgumentError
+from kernelscope.escaping import for_csv
 from kernelscope.report.files import filled_file, print_or_write
+from kernelscope.report.json_document import dump
 
 _UNKNOWN = "-"
 
@@ -36,36 +37,40 @@ class Layout:
 
     def header(self) -> str:
         """The line of headers."""
-        return self._line([column.header for column in self.columns], is_header=True)
+        headers = pl.DataFrame({column.name: [column.header] for column in self.columns})
+        return self._lines(headers, is_header=True).item()
 
-    def line(self, row: Mapping[str, Any]) -> str:
-        """The line of a kernel, whose columns ``row`` has by name."""
-        return self._line([self._text(column, row) for column in self.columns])
+    def lines(self, part: pl.DataFrame) -> pl.Series:
+        """The lines of a part of PyProf's table, which has the columns by name."""
+        texts = {column.name: self._text(column) for column in self.columns}
+        return self._lines(part.select(**texts))
 
-    def _line(self, texts: list[str], *, is_header: bool = False) -> str:
+    def _lines(self, texts: pl.DataFrame, *, is_header: bool = False) -> pl.Series:
         if self.quoted:
-            return ",".join(f'"{text}"' for text in texts)
-        if not self.width:
-            return " ".join(texts)
-        pairs = zip(self.columns, texts, strict=True)
-        return "".join(self._padded(column, text, is_header=is_header) for column, text in pairs)
+            cells = [pl.format('"{}"', column.name) for column in self.columns]
+            # A header is no text of a trace.
+            texts = texts if is_header else for_csv(texts)
+        elif self.width:
+            cells = [self._padded(column, is_header=is_header) for column in self.columns]
+        else:
+            cells = [pl.col(column.name) for column in self.columns]
+        between = "," if self.quoted else "" if self.width else " "
+        return texts.select(pl.concat_str(cells, separator=between)).to_series()
 
-    def _padded(self, column: Column, text: str, *, is_header: bool) -> str:
-        width = column.width or self._flexible
+    def _padded(self, column: Column, *, is_header: bool) -> pl.Expr:
+        text, width = pl.col(column.name), column.width or self._flexible
         if column.type == pl.Int64 and not is_header:
-            return f"{text.partition('.')[0]:>{width}} "
-        return f"{text[:width]:{width}} "
+            return text.str.replace(r"\..*", "").str.pad_start(width) + " "
+        return text.str.slice(0, width).str.pad_end(width) + " "
 
-    def _text(self, column: Column, row: Mapping[str, Any]) -> str:
-        value = row[column.name]
-        if value is None:
-            return _UNKNOWN
-        if not isinstance(value, (list, tuple)):
-            return str(value)
-        values = cast("Sequence[object]", value)
-        if column.name == "trace" and self.width and values:
-            return str(values[-1]).rpartition("/")[2]
-        return _separator(column.name).join(map(str, values)) or _UNKNOWN
+    def _text(self, column: Column) -> pl.Expr:
+        value = pl.col(column.name)
+        if not isinstance(column.type, pl.List):
+            return value.cast(pl.String).fill_null(_UNKNOWN)
+        if column.name == "trace" and self.width:
+            return value.list.last().str.replace("(?s)^.*/", "").fill_null(_UNKNOWN)
+        items = value.cast(pl.List(pl.String)).list.join(_separator(column.name))
+        return pl.when(items != "").then(items).otherwise(pl.lit(_UNKNOWN))
 
 
 def _separator(column: str) -> str:
@@ -81,7 +86,7 @@ def write(frame: pl.DataFrame, form: str, out: Path | None) -> None:
         with filled_file(out) as path:
             frame.write_parquet(path)
         return
-    text = _csv(frame) if form == "csv" else frame.write_json() + "\n"
+    text = _csv(frame) if form == "csv" else dump(frame.to_dicts())
     print_or_write(text, out)
 
 
@@ -92,4 +97,8 @@ def _csv(frame: pl.DataFrame) -> str:
         else pl.col(name)
         for name, dtype in frame.schema.items()
     ]
-    return frame.select(texts).rename({name: COLUMNS[name].header for name in frame.columns}).write_csv()
+    return (
+        for_csv(frame.select(texts))
+        .rename({name: COLUMNS[name].header for name in frame.columns})
+        .write_csv()
+    )

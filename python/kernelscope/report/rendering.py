@@ -1,5 +1,6 @@
 """Chooses the form of a report and where it goes."""
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ def render(
     trace: "Trace",
     *,
     format: str = "text",  # noqa: A002 - as --format
-    out: Path | None = None,
+    out: str | os.PathLike[str] | None = None,
     top: int = 10,
     width: int | None = None,
     also: tuple[str, ...] = (),
@@ -39,6 +40,7 @@ def render(
         raise InvalidArgumentError(f"there is no format {format!r}; the formats are {', '.join(FORMATS)}")
     if top < 1:
         raise InvalidArgumentError(f"top must be at least 1, not {top}")
+    out = None if out is None else Path(out)
     if format in ("csv", "parquet"):
         if out is None:
             raise InvalidArgumentError(f"the format {format} is a folder of files: name it with --out")

@@ -13,9 +13,10 @@ from kernelscope.analysis.costs.attainable import summed
 from kernelscope.analysis.costs.counters import counters_with_operators
 from kernelscope.analysis.costs.limits import limited_work
 from kernelscope.analysis.costs.peaks import DevicePeaks
-from kernelscope.analysis.grouping import gather_rows
+from kernelscope.analysis.grouping import as_text, gather_rows
 from kernelscope.costs import ConventionName
-from kernelscope.report.json_document import SCHEMA_VERSION, describe, dump
+from kernelscope.escaping import for_csv
+from kernelscope.report.json_document import SCHEMA_VERSION, describe, dump, listed
 from kernelscope.trace import Trace
 
 
@@ -66,18 +67,23 @@ def _measured(trace: Trace) -> pl.DataFrame:
     """What hardware counters measured of each operator, beside what its model gives for the same calls."""
     kernels = counters_with_operators(trace).filter(pl.col("model_row").is_not_null())
     calls = kernels.unique("model_row", keep="first", maintain_order=True)
-    flops = pl.when(pl.col("modelled_flops").is_not_null().all()).then(pl.col("modelled_flops").sum())
     table = (
         calls.with_columns(gather_rows(calls["model_row"], trace.ops, "name")["name"].cast(pl.String))
         .group_by("name")
         .agg(
             pl.len().cast(pl.Int64).alias("calls"),
-            pl.col("operator_flops").sum().alias("measured_flops"),
-            flops,
+            _sum_of_all("operator_flops").alias("measured_flops"),
+            _sum_of_all("modelled_flops"),
         )
     )
     ratio = pl.when(pl.col("modelled_flops") > 0).then(pl.col("measured_flops") / pl.col("modelled_flops"))
-    return table.with_columns(ratio=ratio).sort(["measured_flops", "name"], descending=[True, False])
+    order = ["measured_flops", "name"]
+    return table.with_columns(ratio=ratio).sort(order, descending=[True, False], nulls_last=True)
+
+
+def _sum_of_all(column: str) -> pl.Expr:
+    """The sum of a column; null where any value is not known."""
+    return pl.when(pl.col(column).is_not_null().all()).then(pl.col(column).sum())
 
 
 def to_json(trace: Trace, answers: RooflineAnswers) -> str:
@@ -89,12 +95,16 @@ def to_json(trace: Trace, answers: RooflineAnswers) -> str:
             "convention": answers.convention,
             "by": answers.by,
             "gpus": [_device(entry) for entry in answers.devices],
-            "coverage": answers.coverage.to_dicts(),
-            "efficiency": answers.efficiency.to_dicts(),
-            "roofline": answers.table.to_dicts(),
-            "findings": answers.findings.to_dicts(),
-            "counters": answers.counters.to_dicts(),
-            "diagnostics": trace.diagnostics.with_columns(pl.col(pl.Categorical).cast(pl.String)).to_dicts(),
+            **listed(
+                {
+                    "coverage": answers.coverage,
+                    "efficiency": answers.efficiency,
+                    "roofline": answers.table,
+                    "findings": answers.findings,
+                    "counters": answers.counters,
+                    "diagnostics": as_text(trace.diagnostics),
+                }
+            ),
         }
     )
 
@@ -116,7 +126,7 @@ def _device(entry: DevicePeaks) -> dict[str, Any]:
 
 def to_csv(answers: RooflineAnswers) -> str:
     """The table as CSV."""
-    return answers.table.write_csv()
+    return for_csv(answers.table).write_csv()
 
 
 def to_parquet(answers: RooflineAnswers, out: Path) -> None:

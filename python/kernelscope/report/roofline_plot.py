@@ -1,12 +1,13 @@
 """The roofline as a log-log plot. Text of the trace in it is escaped."""
 
-import html
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
+from kernelscope.analysis.costs.achieved import known_pct
 from kernelscope.analysis.costs.peaks import DevicePeaks
+from kernelscope.escaping import for_html
 from kernelscope.report.names import short
 from kernelscope.report.parts import Figure
 from kernelscope.report.parts.charts import PALETTE
@@ -23,7 +24,7 @@ _DECADES = range(19)
 
 def roofline_figures(answers: RooflineAnswers) -> list[Figure]:
     """The plot, or nothing: a marker per row of the table, as large as its time, under the GPU's roofs."""
-    shown = _shown(answers)
+    shown = placed(answers)
     traces = [*_roofs(answers, shown), *_markers(answers, shown)]
     what = (
         f"Each marker is one {_kind(answers)}, as large as its GPU time. Right of the ridge computing limits"
@@ -45,34 +46,33 @@ def _kind(answers: RooflineAnswers) -> str:
     return " and ".join(answers.by) or "run"
 
 
-def _shown(answers: RooflineAnswers) -> pl.DataFrame:
-    """The rows that have a place in the plot."""
+def placed(answers: RooflineAnswers) -> pl.DataFrame:
+    """Returns the rows that have a place in the plot: those whose FLOPs and bytes are known."""
     return answers.table.filter((pl.col("flops_per_s") > 0) & (pl.col("intensity") > 0))
 
 
 def notes(answers: RooflineAnswers) -> list[str]:
     """What is to be said beside the plot: which roofs and which share of the time it lacks."""
-    shown = _shown(answers)
+    shown = placed(answers)
     unknown = dict.fromkeys(entry.note for entry in answers.devices if entry.gpu is None)
     found = [f"{note} Roofs are not shown." for note in unknown]
-    rows = answers.coverage.filter(pl.col("status").is_in(["exact", "estimate"]))
-    known = rows["linked_pct"].sum() if rows["linked_pct"].null_count() == 0 else None
+    known = known_pct(answers.coverage)
     if known is not None:
-        found.append(f"Costs are known for {known:.1f} % of the GPU time that has an operator.")
-    total = int(answers.table["device_ns"].sum())
+        found.append(f"FLOPs are known for {known:.1f} % of the GPU time.")
+    total = int(answers.coverage["device_ns"].sum())
     left = total - int(shown["device_ns"].sum())
     if total:
         found.append(
-            "Without FLOPs, and so not shown:"
-            f" {answers.table.height - shown.height} of {answers.table.height},"
-            f" {100 * left / total:.1f} % of the time."
+            "Not shown, as FLOPs or bytes are 0 or not known:"
+            f" {answers.table.height - shown.height} of {answers.table.height} rows,"
+            f" {100 * left / total:.1f} % of the GPU time."
         )
     return found
 
 
 def _markers(answers: RooflineAnswers, shown: pl.DataFrame) -> list[dict[str, Any]]:
     """A set of markers for each bound; the largest are drawn first, so that they hide none."""
-    total = int(answers.table["device_ns"].sum()) or 1
+    total = int(answers.coverage["device_ns"].sum()) or 1
     found: list[dict[str, Any]] = []
     bounds = shown["bound"].fill_null("unknown").unique().sort().to_list()
     for color, bound in zip(PALETTE, bounds, strict=False):
@@ -116,31 +116,43 @@ def _hover(row: dict[str, Any], by: tuple[str, ...], total: int) -> str:
     if row["estimate_ns"]:
         lines.append(f"estimated for {100 * row['estimate_ns'] / row['device_ns']:.0f} % of it")
     if row["flag"]:
-        lines.append(f"above a peak: {html.escape(row['flag'])}")
+        lines.append(f"above a peak: {for_html(row['flag'])}")
     return "<br>".join(lines)
 
 
 def _named(value: object) -> str:
-    return html.escape(short(None if value is None else str(value), _NAME_WIDTH))
+    return for_html(short(None if value is None else str(value), _NAME_WIDTH))
 
 
-def _roofs(answers: RooflineAnswers, shown: pl.DataFrame) -> list[dict[str, Any]]:
-    """The memory's slope and the flat roofs of the types that occur, for each kind of GPU."""
+class Roof(NamedTuple):
+    """What one kind of GPU can do at most: bytes/s of its memory, and FLOP/s by type."""
+
+    label: str
+    bandwidth: float
+    rates: dict[str, float]
+
+
+def roofs(answers: RooflineAnswers, shown: pl.DataFrame) -> list[Roof]:
+    """Returns the roofs of the types that occur in ``shown``, for each kind of GPU that is known."""
     types = [name for name in shown["limit_type"].drop_nulls().unique().sort().to_list() if name]
     kinds: dict[tuple[Any, ...], DevicePeaks] = {}
     for entry in answers.devices:
         kinds.setdefault((entry.gpu.key if entry.gpu else None, *sorted(entry.measured.items())), entry)
-    intensities = [value for value in shown["intensity"].to_list() if value > 0]
-    if not intensities:
-        return []
-    found: list[dict[str, Any]] = []
+    found: list[Roof] = []
     for entry in kinds.values():
         rates = {name: rate for name in types if (rate := entry.product(name, tensor_cores=True))}
-        if not entry.bandwidth or not rates:
-            continue
-        ends = (min(intensities) / 2, 2 * max(*intensities, max(rates.values()) / entry.bandwidth))
-        label = entry.gpu.key if entry.gpu else "measured"
-        found += _lines(label, entry.bandwidth, rates, ends)
+        if entry.bandwidth and rates:
+            found.append(Roof(entry.gpu.key if entry.gpu else "measured", entry.bandwidth, rates))
+    return found
+
+
+def _roofs(answers: RooflineAnswers, shown: pl.DataFrame) -> list[dict[str, Any]]:
+    """The memory's slope and the flat roofs of the types, for each kind of GPU."""
+    intensities = [value for value in shown["intensity"].to_list() if value > 0]
+    found: list[dict[str, Any]] = []
+    for label, bandwidth, rates in roofs(answers, shown) if intensities else ():
+        ends = (min(intensities) / 2, 2 * max(*intensities, max(rates.values()) / bandwidth))
+        found += _lines(label, bandwidth, rates, ends)
     return found
 
 

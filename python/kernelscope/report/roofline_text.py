@@ -6,6 +6,8 @@ import polars as pl
 from rich.console import RenderableType
 from rich.table import Table
 
+from kernelscope.analysis.costs.achieved import known_pct
+from kernelscope.analysis.costs.peaks import DevicePeaks
 from kernelscope.report import summary
 from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns, plain, share
 from kernelscope.report.names import safe
@@ -16,12 +18,14 @@ from kernelscope.units import format_count, format_ns
 PLAIN_WIDTH = 120
 """Characters of a text that no terminal is there for."""
 _MOST_STEPS = 12
+# What is printed as 100 %.
+_ALL_KNOWN_PCT = 99.95
 _STATES = {
     "exact": "known exactly",
     "estimate": "estimated",
     "unknown_dtype": "FLOPs only, the element type was not recorded",
     "missing_shape": "unknown, shapes were not recorded",
-    "unknown_op": "unknown, the operator has no model",
+    "unknown_op": "unknown, no model counts the operator",
     "unlinked": "without operator",
 }
 
@@ -45,16 +49,19 @@ def _peaks(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
     return parts
 
 
-def _peak_line(entry: Any) -> str:
+def _peak_line(entry: DevicePeaks) -> str:
     measured = ", ".join(f"{key} {_rate(value)}" for key, value in entry.measured.items())
     stated = f"measured {measured}" if measured else ""
     if entry.gpu is None:
-        return stated or f"{entry.note} Only achieved figures are shown."
+        return f"{entry.label}: {stated}" if stated else f"{entry.note} Only achieved figures are shown."
     gpu = entry.gpu
-    rates = {**gpu.vector, **gpu.matrix}
-    shown = ", ".join(f"{dtype} {_rate(value)}" for dtype, value in rates.items())
-    line = f"{gpu.key}: {shown} FLOP/s, dense; memory {_rate(gpu.bandwidth)}B/s"
-    return f"{line}; {stated}" if stated else line
+    rates = [f"{dtype} {_rate(value)}" for dtype, value in {**gpu.vector, **gpu.matrix}.items()]
+    shown = [f"{', '.join(rates)} FLOP/s, dense"] if rates else []
+    shown += [f"memory {_rate(gpu.bandwidth)}B/s"] if gpu.bandwidth else []
+    line = (
+        "; ".join((*shown, stated) if stated else shown) or "its maker states no peaks; give them as --peak"
+    )
+    return f"{entry.label}: {line}"
 
 
 def _coverage(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
@@ -64,7 +71,6 @@ def _coverage(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
         text = f"; its operators need {amount(known)}FLOP" if known else ""
         text = f"The trace has no GPU time{text}."
         return [heading("Costs"), note(text, shape)]
-    covered = sum(row["linked_pct"] for row in rows if row["status"] in ("exact", "estimate"))
     table = Table.grid(padding=(0, 2))
     for justify in ("left", "right", "right", "right"):
         table.add_column(justify=justify, no_wrap=True)
@@ -76,7 +82,7 @@ def _coverage(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
             of_linked,
             f"{row['device_pct']:.2f} %",
         )
-    title = f"Costs: known for {covered:.2f} % of the GPU time that has an operator"
+    title = f"Costs: FLOPs are known for {known_pct(answers.coverage):.2f} % of the GPU time"
     remark = "Shares of the time with an operator, and of all GPU time."
     return [heading(title), table, note(remark, shape)]
 
@@ -102,6 +108,9 @@ def _efficiency(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
     parts: list[RenderableType] = [heading(title), named_table(rows, "step", fields, shape)]
     if steps.height > len(rows):
         parts.append(note(f"and {format_count(steps.height - len(rows))} more", shape))
+    if (steps["known_pct"] < _ALL_KNOWN_PCT).any():
+        text = "FLOPs that are not known count as none: the figures are lower bounds."
+        parts.append(note(text, shape))
     return parts
 
 
@@ -109,7 +118,7 @@ def _roofs(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
     table = answers.table
     if table.is_empty() or not answers.devices:
         return []
-    total = table.select(pl.col("device_ns").sum()).item()
+    total = int(answers.coverage["device_ns"].sum())
     saveable = table.select(pl.col("saveable_ns").sum()).item()
     fields = [
         Field("device", ns("device_ns")),
@@ -162,7 +171,10 @@ def _counters(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
         Field("ratio", lambda row: "-" if row["ratio"] is None else f"{row['ratio']:.4f}"),
         Field("calls", count("calls")),
     ]
-    text = "Counted are scalar floating-point instructions; products on tensor cores and comparisons are not."
+    text = (
+        "Counted are scalar floating-point instructions, without comparisons, and operations of tensor cores"
+        " where they were collected."
+    )
     title = "FLOPs that hardware counters measured, and those of the models"
     return [
         heading(title),

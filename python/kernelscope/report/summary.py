@@ -1,21 +1,23 @@
 """What a trace says of itself: the head of a report, and the summary that ``kernelscope info`` prints."""
 
-import json
 import re
 import shutil
+import sys
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime, timezone
-from typing import cast
+from typing import Any, NamedTuple, cast
 
-import polars as pl
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 
+from kernelscope.analysis.gpu.devices import UNNAMED, working_devices
 from kernelscope.meta import TraceMeta
-from kernelscope.report.cells import Shape, plain
+from kernelscope.report.cells import Shape, plain, plain_console
 from kernelscope.report.findings import findings
+from kernelscope.report.json_document import dump, listed
 from kernelscope.report.names import safe
 from kernelscope.schema import TABLES
 from kernelscope.trace import Trace
@@ -81,42 +83,60 @@ def _version(key: str, value: str) -> str:
 
 def _gpus(trace: Trace) -> str:
     """The GPUs that worked, those of one name counted together."""
-    used = trace.gpu_ops.select(pl.col("device").drop_nulls().unique())
-    named = used.join(trace.devices.select("device", pl.col("name").cast(pl.String)), on="device", how="left")
-    kinds = (
-        named.group_by(pl.col("name").fill_null("unnamed GPU"))
-        .agg(pl.len(), pl.col("device").min())
-        .sort("device")
-    )
-    found = ", ".join(f"{number} x {name}" for name, number, _ in kinds.iter_rows())
+    working = working_devices(trace)
+    kinds = Counter(str(row.get("name") or UNNAMED) for row in working.values())
+    found = ", ".join(f"{number} x {name}" for name, number in kinds.items())
     described = trace.devices["name"].drop_nulls().len()
-    return found + (f" (of {described} in the machine)" if found and described > used.height else "")
+    return found + (f" (of {described} in the machine)" if found and described > len(working) else "")
 
 
-def to_json(trace: Trace) -> str:
-    """The summary as one JSON object."""
-    document = {
+class Verdict(NamedTuple):
+    """A law that holds for any trace, and what breaks it here: nothing where it holds.
+
+    ``of_file`` says that a fault is one of the file.
+    """
+
+    law: str
+    faults: list[str]
+    of_file: bool = False
+
+
+def to_json(trace: Trace, verdicts: list[Verdict] | None = None) -> str:
+    """The summary as one JSON object, with what became of the laws if they were asked."""
+    document: dict[str, Any] = {
         "trace": asdict(trace.meta),
         "tables": {name: frame.height for name, frame in trace.tables.items()},
-        "devices": trace.devices.to_dicts(),
-        "steps": trace.steps.select("step", "name", "start_ns", "total_ns").to_dicts(),
-        "diagnostics": trace.diagnostics.to_dicts(),
+        **listed(
+            {
+                "devices": trace.devices,
+                "steps": trace.steps.select("step", "name", "start_ns", "total_ns"),
+                "diagnostics": trace.diagnostics,
+            }
+        ),
     }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    if verdicts is not None:
+        document["laws"] = [verdict._asdict() for verdict in verdicts]
+    return dump(document)
 
 
-def print_text(trace: Trace) -> None:
-    """Prints the summary, as wide as the terminal."""
-    width = shutil.get_terminal_size((100, 24)).columns
-    # Names come from the trace and must not be read as rich's markup.
-    console = Console(width=width, markup=False, highlight=False, emoji=False)
-    console.print(safe(trace.meta.path), style="bold", soft_wrap=True)
-    console.print(_grid(_long_facts(trace)))
-    console.print(_counts(trace))
-    if trace.diagnostics.height:
-        console.print(_findings(trace.diagnostics))
-    else:
-        console.print("Nothing was repaired and nothing was lost.")
+def print_text(trace: Trace, verdicts: list[Verdict] | None = None) -> None:
+    """Prints the summary, as wide as the terminal, and what became of the laws if they were asked."""
+    console = plain_console(shutil.get_terminal_size((100, 24)).columns)
+    # rich itself would end the program where nobody reads on.
+    with console.capture() as captured:
+        console.print(safe(trace.meta.path), style="bold", soft_wrap=True)
+        console.print(_grid(_long_facts(trace)))
+        console.print(_counts(trace))
+        if trace.diagnostics.height:
+            console.print(_findings(trace))
+        else:
+            console.print("Nothing was repaired and nothing was lost.")
+        for law, faults, of_file in verdicts or ():
+            broken, style = ("FILE", "yellow") if of_file else ("BROKEN", "red")
+            console.print(f"{broken if faults else 'holds':<8}{law}", style=style if faults else None)
+            for fault in faults:
+                console.print(f"        {safe(fault)}")
+    sys.stdout.write(captured.get())
 
 
 def _long_facts(trace: Trace) -> dict[str, str | None]:
@@ -157,14 +177,14 @@ def _counts(trace: Trace) -> Table:
     return table
 
 
-def _findings(diagnostics: pl.DataFrame) -> Table:
+def _findings(trace: Trace) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("finding", no_wrap=True)
     table.add_column("severity", no_wrap=True)
     table.add_column("count", justify="right", no_wrap=True)
     table.add_column("where", overflow="fold")
     table.add_column("what was done", style="dim")
-    for finding in findings(diagnostics):
+    for finding in findings(trace):
         style = {"lost": "red", "repaired": "yellow"}.get(finding.severity, "")
         count, place = format_count(finding.count), finding.place or "-"
         table.add_row(finding.code, finding.severity, count, place, finding.message, style=style)
@@ -177,12 +197,19 @@ def _recorded(trace: Trace) -> str | None:
         return None
     start, end = extent
     took = format_ns(end - start)
-    base = trace.meta.base_time_ns
-    epoch = start if base is None and start >= _EPOCH_STAMP_NS else None if base is None else base + start
+    epoch = epoch_ns(trace, start)
     if epoch is None:
         return took
     when = datetime.fromtimestamp(epoch // 10**9, tz=timezone.utc)
     return f"{took} from {when:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def epoch_ns(trace: Trace, time_ns: int) -> int | None:
+    """Returns a time of the trace's clock as ns since 1970, or None where that is not known."""
+    base = trace.meta.base_time_ns
+    if base is None:
+        return time_ns if time_ns >= _EPOCH_STAMP_NS else None
+    return base + time_ns
 
 
 def _rank(meta: TraceMeta) -> str | None:

@@ -3,8 +3,10 @@
 from rich.console import RenderableType
 
 from kernelscope.report import summary, views
-from kernelscope.report.cells import Shape
+from kernelscope.report.cells import Shape, note
 from kernelscope.trace import Trace
+
+_GLOSSARY = "What a figure means: kernelscope schema --figures WORD"
 
 
 def parts(trace: Trace, also: tuple[str, ...], shape: Shape) -> list[RenderableType]:
@@ -12,4 +14,5 @@ def parts(trace: Trace, also: tuple[str, ...], shape: Shape) -> list[RenderableT
     shown = [view for view in views.every() if hasattr(view, "text") and not views.is_on_request(view)]
     shown.sort(key=lambda view: getattr(view, "TEXT_ORDER", view.ORDER))
     shown[-1:-1] = [views.named(name) for name in also]
-    return [summary.header(trace, shape), *(part for view in shown for part in view.text(trace, shape))]
+    texts = [part for view in shown for part in view.text(trace, shape)]
+    return [summary.header(trace, shape), *texts, note(_GLOSSARY, shape)]

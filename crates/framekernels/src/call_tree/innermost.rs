@@ -84,28 +84,6 @@ pub fn innermost(points: Points<'_>, slices: Nested<'_>, counts: impl Fn(u32) ->
     Some(found)
 }
 
-/// The positions of the slices of the `wanted` numbers and of all around them, in order.
-///
-/// Numbers of slices are `rows`, which ascend, and `parents` those of the slices around them.
-#[must_use]
-pub fn lineage(rows: &[u32], parents: &[u32], wanted: &[u32]) -> Vec<u32> {
-    let places = Positions::new(rows);
-    let mut is_met = vec![false; rows.len()];
-    let mut met = Vec::new();
-    for &row in wanted {
-        let mut next = row;
-        // Slices that were met have been followed up to the root.
-        while let (at, true) = (places.of(next), next != NONE) {
-            let Some(is_met) = is_met.get_mut(at as usize).filter(|is_met| !**is_met) else { break };
-            *is_met = true;
-            met.push(at);
-            next = parents.get(at as usize).copied().unwrap_or(NONE);
-        }
-    }
-    met.sort_unstable();
-    met
-}
-
 /// The slice that started last on each point's thread, before the point or with it.
 fn last_started(points: Points<'_>, slices: Nested<'_>) -> Vec<u32> {
     let start = |at: u32| points.starts.get(at as usize).copied().unwrap_or_default();

@@ -7,6 +7,7 @@
 mod forest;
 mod innermost;
 mod nest;
+mod own_time;
 mod paths;
 mod slices;
 mod tree;
@@ -15,10 +16,11 @@ mod tree;
 mod tests;
 
 pub use forest::{Circular, Forest, marked_around};
-pub use innermost::{Nested, Points, innermost, lineage};
+pub use innermost::{Nested, Points, innermost};
 pub use nest::{Slices, nest};
+pub use own_time::own_times;
 pub use paths::{Fold, Paths, fold_paths, folded, path_texts, texts_of_paths};
-pub use slices::{innermost_slices, marked_parents, nest_slices, slice_lineage};
+pub use slices::{innermost_slices, marked_parents, nest_slices};
 pub use tree::CallTree;
 
 pub use crate::frame::NONE;

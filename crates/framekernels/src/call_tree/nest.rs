@@ -22,17 +22,24 @@ pub struct Slices<'a, G = i64> {
 
 impl<G> Slices<'_, G> {
     #[inline]
-    fn time(&self, at: u32) -> (i64, i64) {
+    pub(super) fn time(&self, at: u32) -> (i64, i64) {
         let value = |times: &[i64]| times.get(at as usize).copied().unwrap_or_default();
         let start = value(self.starts);
         (start, start.saturating_add(value(self.lengths)))
     }
 
-    /// What intervals of a group are in order of.
+    /// The start, and the end backwards: what intervals of a group are in order of.
+    #[inline]
+    pub(super) fn span(&self, at: u32) -> (i64, Reverse<i64>) {
+        let (start, end) = self.time(at);
+        (start, Reverse(end))
+    }
+
+    /// The same, with what decides between intervals of one time.
     #[inline]
     pub(super) fn key(&self, at: u32) -> (i64, Reverse<i64>, u32) {
-        let (start, end) = self.time(at);
-        (start, Reverse(end), self.rows.get(at as usize).copied().unwrap_or(NONE))
+        let (start, end) = self.span(at);
+        (start, end, self.rows.get(at as usize).copied().unwrap_or(NONE))
     }
 }
 
@@ -95,7 +102,7 @@ impl Stack {
 /// The same for intervals in any order.
 fn nest_sorted<G: Copy + Eq + Hash>(slices: &Slices<'_, G>, counts: impl Fn(u32) -> bool) -> Vec<u32> {
     let mut parents = vec![NONE; slices.groups.len()];
-    for mut members in by_group(slices.groups, counts) {
+    for (_, mut members) in by_group(slices.groups, counts) {
         members.sort_by_key(|&at| slices.key(at));
         let mut stack = Stack::default();
         for at in members {
@@ -108,9 +115,12 @@ fn nest_sorted<G: Copy + Eq + Hash>(slices: &Slices<'_, G>, counts: impl Fn(u32)
     parents
 }
 
-/// The positions of the members of each group that count.
-fn by_group<G: Copy + Eq + Hash>(groups: &[G], counts: impl Fn(u32) -> bool) -> Vec<Vec<u32>> {
-    let mut members: Vec<Vec<u32>> = Vec::new();
+/// The groups with the positions of their members that count.
+pub(super) fn by_group<G: Copy + Eq + Hash>(
+    groups: &[G],
+    counts: impl Fn(u32) -> bool,
+) -> Vec<(G, Vec<u32>)> {
+    let mut members: Vec<(G, Vec<u32>)> = Vec::new();
     let mut known: HashMap<G, usize> = HashMap::new();
     let mut at = 0_u32;
     for run in groups.chunk_by(|a, b| a == b) {
@@ -118,9 +128,9 @@ fn by_group<G: Copy + Eq + Hash>(groups: &[G], counts: impl Fn(u32) -> bool) -> 
         let Some(&group) = run.first() else { continue };
         let place = *known.entry(group).or_insert(members.len());
         if place == members.len() {
-            members.push(Vec::new());
+            members.push((group, Vec::new()));
         }
-        if let Some(members) = members.get_mut(place) {
+        if let Some((_, members)) = members.get_mut(place) {
             members.extend((at..until).filter(|&at| counts(at)));
         }
         at = until;

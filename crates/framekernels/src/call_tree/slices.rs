@@ -2,8 +2,8 @@
 
 use arrow_array::RecordBatch;
 
-use super::{Nested, Points, Slices, innermost, lineage, marked_around, nest};
-use crate::frame::{Frame, NONE, Result, is_set, positions, rows_at, table};
+use super::{Nested, Points, Slices, innermost, marked_around, nest};
+use crate::frame::{Frame, NONE, Result, is_set, rows_at, table};
 use crate::numbering::Positions;
 
 /// The interval around each: its row as `parent_row`, null for none; see [`nest`].
@@ -33,14 +33,6 @@ pub fn innermost_slices(points: &Frame, slices: &Frame) -> Result<Option<RecordB
     let counts = slices.has("counts").then(|| slices.flags("counts")).transpose()?;
     let is_counted = |at: u32| counts.as_ref().is_none_or(|counts| is_set(counts, at as usize));
     innermost(points, nested, is_counted).map(|found| table([("row", rows_at(&rows, found))])).transpose()
-}
-
-/// The positions `at` of the slices of the `wanted` rows and of all around them, in order. See [`lineage`].
-///
-/// Columns: of `slices`, `row`, which ascends, and `parent_row` (null for none); of `wanted`, `row`.
-pub fn slice_lineage(slices: &Frame, wanted: &Frame) -> Result<RecordBatch> {
-    let (rows, parents) = (slices.u32_array("row")?, slices.u32_array("parent_row")?);
-    table([("at", positions(lineage(&rows, &parents, &wanted.u32_array("row")?)))])
 }
 
 /// The nearest marked slice around each marked one: `parent_row`, null for none. See [`marked_around`].

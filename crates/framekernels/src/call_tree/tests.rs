@@ -10,10 +10,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{
-    CallTree, Circular, Forest, NONE, Nested, Paths, Points, Slices, folded, innermost, lineage,
-    marked_around, nest, path_texts,
+    CallTree, Circular, Forest, NONE, Nested, Paths, Points, Slices, folded, innermost, marked_around, nest,
+    own_times, path_texts,
 };
 use crate::frame::{Frame, column, positions, table};
+
+/// Groups, starts, lengths and rows.
+type Columns = (Vec<i64>, Vec<i64>, Vec<i64>, Vec<u32>);
 
 /// Parents of calls in any order, names and values.
 fn calls() -> impl Strategy<Value = (Vec<u32>, Vec<u32>, Vec<i64>)> {
@@ -226,18 +229,32 @@ proptest! {
     }
 
     #[test]
-    fn a_lineage_is_all_that_is_on_the_ways_up(
-        (parents, _, _) in calls(),
-        wanted in vec(0..90_u32, 0..9),
+    fn each_moment_counts_for_what_started_last(
+        slices in vec((0..3_i64, 0..12_i64, 0..12_i64, any::<bool>()), 0..20),
     ) {
-        let rows: Vec<u32> = (0..parents.len() as u32).map(|at| 3 * at + 1).collect();
-        let above: Vec<u32> = parents.iter().map(|&at| rows.get(at as usize).copied().unwrap_or(NONE)).collect();
-        let is_wanted = |at: u32| wanted.contains(&(3 * at + 1));
-        let way = |at: u32| std::iter::successors(Some(at), |&at| parents.get(at as usize).copied().filter(|&at| at != NONE));
-        let all = 0..parents.len() as u32;
-        let expected: Vec<u32> =
-            all.clone().filter(|&at| all.clone().any(|from| is_wanted(from) && way(from).any(|met| met == at))).collect();
-        prop_assert_eq!(lineage(&rows, &above, &wanted), expected);
+        let part = |is_call: bool| {
+            let of = slices.iter().filter(|s| s.3 == is_call);
+            let (groups, times): (Vec<i64>, Vec<(i64, i64)>) = of.map(|s| (s.0, (s.1, s.2))).unzip();
+            let (starts, lengths): (Vec<i64>, Vec<i64>) = times.into_iter().unzip();
+            let rows: Vec<u32> = (0..groups.len() as u32).collect();
+            (groups, starts, lengths, rows)
+        };
+        let (calls, others) = (part(true), part(false));
+        let mut expected = vec![0; calls.0.len()];
+        for (group, moment) in (0..3_i64).flat_map(|group| (0..24_i64).map(move |moment| (group, moment))) {
+            let running = |of: &Columns, at: usize| {
+                of.0[at] == group && of.1[at] <= moment && moment < of.1[at] + of.2[at]
+            };
+            let key = |of: &Columns, at: usize| (of.1[at], -(of.1[at] + of.2[at]));
+            let called = (0..calls.0.len()).filter(|&at| running(&calls, at)).map(|at| (key(&calls, at), 0, at));
+            let beside = (0..others.0.len()).filter(|&at| running(&others, at)).map(|at| (key(&others, at), 1, at));
+            if let Some((_, 0, at)) = called.chain(beside).max() {
+                expected[at] += 1;
+            }
+        }
+        let [calls, others] = [&calls, &others]
+            .map(|of| Slices { groups: &of.0, starts: &of.1, lengths: &of.2, rows: &of.3 });
+        prop_assert_eq!(own_times(calls, others), expected);
     }
 
     #[test]

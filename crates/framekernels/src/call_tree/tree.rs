@@ -7,8 +7,8 @@ use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 
-use super::{Forest, Paths, Slices, nest};
-use crate::frame::{Frame, NONE, Result, column, invalid, is_set, positions, rows_at, table};
+use super::{Forest, Paths, Slices, own_times};
+use crate::frame::{Frame, Result, column, invalid, is_set, positions, rows_at, table};
 use crate::memory::Curve;
 use crate::numbering::Positions;
 
@@ -156,22 +156,19 @@ impl CallTree {
         Ok(())
     }
 
-    /// Subtracts from the column `into` of the calls with row `call` how long the slices last that lie in no
-    /// other slice. Slices without a call or a length are passed over.
+    /// Puts as `into` how long each call itself runs, and not a call or one of the `others` inside: see
+    /// [`own_times`]. What belongs to a merged call goes to the one into which it is merged.
     ///
-    /// Columns: of `slices`, `row`, `call`, `track`, `start_ns` and `dur_ns`.
-    pub fn subtract_outermost(&mut self, slices: &Frame, into: &str) -> Result<()> {
-        let (named, groups) = (slices.u32_array("call")?, slices.u32_array("track")?);
-        let (starts, lengths) = (slices.i64_array("start_ns")?, slices.i64_array("dur_ns")?);
-        let (rows, timed) = (slices.u32_array("row")?, slices.column("dur_ns")?);
-        let counts =
-            |at: u32| named.get(at as usize).is_some_and(|&call| call != NONE) && timed.is_valid(at as usize);
-        let around =
-            nest(Slices { groups: &groups, starts: &starts, lengths: &lengths, rows: &rows }, counts);
-        let outermost =
-            named.iter().zip(&around).map(|(&call, &around)| if around == NONE { call } else { NONE });
-        let calls = self.calls(outermost);
-        self.add_to(into, &calls, lengths.iter().map(|length| length.wrapping_neg()));
+    /// Columns: of both, `row`, `track`, `start_ns` and `dur_ns` (null is 0).
+    pub fn put_own_time(&mut self, calls: &Frame, others: &Frame, into: &str) -> Result<()> {
+        self.check(calls.height())?;
+        self.is_open = false;
+        let ([groups, starts, lengths], rows) = (times(calls)?, calls.u32_array("row")?);
+        let calls = Slices { groups: &groups, starts: &starts, lengths: &lengths, rows: &rows };
+        let ([groups, starts, lengths], rows) = (times(others)?, others.u32_array("row")?);
+        let others = Slices { groups: &groups, starts: &starts, lengths: &lengths, rows: &rows };
+        let kept: Vec<u32> = (0..self.forest.len() as u32).map(|at| self.forest.kept(at)).collect();
+        self.add_to(into, &kept, own_times(calls, others).into_iter());
         Ok(())
     }
 
@@ -302,6 +299,11 @@ impl CallTree {
     fn kept_only<V: Copy>(&self, values: &[V]) -> impl Iterator<Item = V> {
         values.iter().enumerate().filter(|&(at, _)| !self.forest.is_merged(at)).map(|(_, &value)| value)
     }
+}
+
+/// Threads, starts and lengths of slices.
+fn times(slices: &Frame) -> Result<[ScalarBuffer<i64>; 3]> {
+    Ok([slices.i64_array("track")?, slices.i64_array("start_ns")?, slices.i64_array("dur_ns")?])
 }
 
 /// The value at a place; 0 where there is none.

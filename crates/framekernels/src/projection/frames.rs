@@ -84,11 +84,13 @@ impl RangeProjector {
             ("gpu_start_ns", known(&all, |totals| totals.start)),
             ("gpu_end_ns", known(&all, |totals| totals.end)),
             ("gpu_busy_ns", known(&all, |totals| totals.busy)),
+            ("gpu_work_ns", known(&all, |totals| totals.work)),
             ("launches", known(&all, |totals| totals.launches.into())),
             ("gpu_ops", known(&all, |totals| totals.ops.into())),
             ("own_start_ns", known(&own, |totals| totals.start)),
             ("own_end_ns", known(&own, |totals| totals.end)),
             ("own_busy_ns", known(&own, |totals| totals.busy)),
+            ("own_work_ns", known(&own, |totals| totals.work)),
             ("own_launches", known(&own, |totals| totals.launches.into())),
             ("own_gpu_ops", known(&own, |totals| totals.ops.into())),
         ])

@@ -62,6 +62,7 @@ fn totals(calls: &[u32], work: &[Work]) -> Option<Totals> {
         launches: launches.len() as u32,
         ops: pieces.len() as u32,
         busy: busy.length(),
+        work: pieces.iter().map(|piece| piece.end - piece.start).sum(),
     })
 }
 

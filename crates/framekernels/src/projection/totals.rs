@@ -19,10 +19,12 @@ pub struct Totals {
     pub ops: u32,
     /// Time in which at least one piece runs.
     pub busy: i64,
+    /// Sum of their durations.
+    pub work: i64,
 }
 
 impl Totals {
-    const NOTHING: Self = Self { start: i64::MAX, end: i64::MIN, launches: 0, ops: 0, busy: 0 };
+    const NOTHING: Self = Self { start: i64::MAX, end: i64::MIN, launches: 0, ops: 0, busy: 0, work: 0 };
 
     /// Adds work that shares no moment with what is there, but for what [`Piece::is_alone`] excepts.
     fn merge(&mut self, other: &Self) {
@@ -31,6 +33,7 @@ impl Totals {
         self.launches = self.launches.saturating_add(other.launches);
         self.ops = self.ops.saturating_add(other.ops);
         self.busy = self.busy.saturating_add(other.busy);
+        self.work = self.work.saturating_add(other.work);
     }
 
     fn add_call(&mut self, work: &[Piece]) {
@@ -38,8 +41,10 @@ impl Totals {
         for piece in work {
             call.start = call.start.min(piece.start);
             call.end = call.end.max(piece.end);
+            let length = piece.end.saturating_sub(piece.start);
+            call.work = call.work.saturating_add(length);
             if piece.is_alone {
-                call.busy = call.busy.saturating_add(piece.end.saturating_sub(piece.start));
+                call.busy = call.busy.saturating_add(length);
             }
         }
         self.merge(&call);

@@ -82,16 +82,17 @@ impl TimelineIndex {
 }
 
 /// What is seen of `[start_ns, end_ns)` of a timeline on so many pixels, a row for each [`Mark`](super::Mark);
-/// nothing if that is more than `most` marks.
+/// nothing if that is more than `most` marks. Of the tracks `only`, if some are named.
 pub fn show(
     timeline: &Timeline,
     (start_ns, end_ns): (i64, i64),
     pixels: u32,
+    only: Option<&[u32]>,
     most: Option<usize>,
 ) -> Result<Option<RecordBatch>> {
     let view = View::new(start_ns, end_ns, pixels);
     let view = view.ok_or_else(|| invalid("a view needs time and at least one pixel"))?;
-    let Some(marks) = timeline.show(&view, most.unwrap_or(usize::MAX)) else { return Ok(None) };
+    let Some(marks) = timeline.show(&view, only, most.unwrap_or(usize::MAX)) else { return Ok(None) };
     let table = records!(marks, mark =>
         track: mark.track,
         lane: mark.lane,

@@ -14,6 +14,7 @@ mod tests;
 use std::cmp::Reverse;
 
 use arrow_buffer::ScalarBuffer;
+use hashbrown::HashSet;
 
 use pixels::Pixels;
 
@@ -126,45 +127,67 @@ pub struct Source {
 pub struct Timeline {
     /// By the number of their first event.
     sources: Vec<Source>,
-    tracks: Vec<Vec<u32>>,
+    tracks: Vec<Track>,
 }
+
+/// The events of a track by start, the longest first, and where a walk through them may begin.
+#[derive(Debug, Default)]
+struct Track {
+    events: Vec<u32>,
+    resumes: Vec<Resume>,
+}
+
+/// A place of a track with the events around it, so that a view needs nothing of what lies before.
+#[derive(Debug)]
+struct Resume {
+    /// How many events come before.
+    at: usize,
+    /// When the event before begins.
+    time: i64,
+    /// The events that hold a lane here, from the outermost.
+    open: Vec<u32>,
+}
+
+/// Events between two places at which a walk may begin.
+const SPACING: usize = if cfg!(test) { 3 } else { 1024 };
 
 impl Timeline {
     /// The timeline of the numbers of the events of each track, which come in any order.
-    pub fn new(sources: Vec<Source>, mut tracks: Vec<Vec<u32>>) -> Self {
+    pub fn new(sources: Vec<Source>, tracks: Vec<Vec<u32>>) -> Self {
         let events = Events::of(&sources);
-        for track in &mut tracks {
-            track.sort_by_key(|&id| {
-                let slice = events.event(id);
-                (slice.start, Reverse(slice.end), id)
-            });
-        }
+        let tracks = tracks.into_iter().map(|track| Track::new(track, &events)).collect();
         Self { sources, tracks }
     }
 
     /// The first start and the last end; `None` if there is nothing.
     pub fn extent(&self) -> Option<(i64, i64)> {
         let events = Events::of(&self.sources);
-        let first = self.tracks.iter().filter_map(|track| track.first());
+        let first = self.tracks.iter().filter_map(|track| track.events.first());
         let start = first.map(|&id| events.event(id).start).min()?;
-        let end = self.tracks.iter().flatten().map(|&id| events.event(id).end).max()?;
+        let end = self.tracks.iter().flat_map(|track| &track.events).map(|&id| events.event(id).end).max()?;
         Some((start, end))
     }
 
-    /// What `view` shows, by track, lane and start; `None` if that is more than `most` marks.
+    /// What `view` shows, by track, lane and start; `None` if that is more than `most` marks. Of the tracks
+    /// `only`, if some are named.
     ///
     /// Every event before its end has its say in which lane others lie, whether or not it is in view, so
-    /// lanes do not change with the view.
-    pub fn show(&self, view: &View, most: usize) -> Option<Vec<Mark>> {
+    /// lanes do not change with the view. Of what lies long before, only what is still open is looked at.
+    pub fn show(&self, view: &View, only: Option<&[u32]>, most: usize) -> Option<Vec<Mark>> {
         let events = Events::of(&self.sources);
         let mut marks = Vec::new();
+        let wanted: Option<HashSet<&u32>> = only.map(|numbers| numbers.iter().collect());
         for (number, track) in (0..).zip(&self.tracks) {
-            let mut stack = Stack::default();
+            if wanted.as_ref().is_some_and(|wanted| !wanted.contains(&number)) {
+                continue;
+            }
+            let (mut stack, rest) = track.before(view, &events);
             let mut lanes: Vec<Pixels> = Vec::new();
             let mut finished = marks.len();
-            let slices = track.iter().map(|&id| events.event(id));
-            for slice in slices.take_while(|slice| slice.start < view.end) {
-                let lane = stack.push(slice.start, slice.end);
+            let around: Vec<(usize, Slice)> =
+                stack.open.iter().map(|open| events.event(open.id)).enumerate().collect();
+            let inside = rest.iter().map(|&id| events.event(id)).take_while(|slice| slice.start < view.end);
+            for (lane, slice) in around.into_iter().chain(inside.map(|slice| (stack.push(&slice), slice))) {
                 if !view.shows_end_of(&slice) {
                     continue;
                 }
@@ -214,10 +237,53 @@ impl<'a> Events<'a> {
     }
 }
 
+impl Track {
+    /// A track of these events, which come in any order.
+    fn new(mut ids: Vec<u32>, events: &Events<'_>) -> Self {
+        ids.sort_by_key(|&id| {
+            let slice = events.event(id);
+            (slice.start, Reverse(slice.end), id)
+        });
+        let mut resumes = Vec::new();
+        let mut stack = Stack::default();
+        let mut last = 0;
+        for (before, &id) in ids.iter().enumerate() {
+            let slice = events.event(id);
+            stack.push(&slice);
+            let at = before + 1;
+            // What is open is kept once in as many events as are open, so that no depth takes more than the track.
+            if at - last >= SPACING.max(stack.open.len()) {
+                let open = stack.open.iter().map(|open| open.id).collect();
+                resumes.push(Resume { at, time: slice.start, open });
+                last = at;
+            }
+        }
+        Self { events: ids, resumes }
+    }
+
+    /// What is open at the last place before `view` at which a walk may begin, and the events from there on.
+    fn before(&self, view: &View, events: &Events<'_>) -> (Stack, &[u32]) {
+        // What holds no lane at a place has ended by the time at which the event before it begins.
+        let passed = self.resumes.partition_point(|resume| resume.time < view.start);
+        let Some(resume) = passed.checked_sub(1).and_then(|last| self.resumes.get(last)) else {
+            return (Stack::default(), &self.events);
+        };
+        let open = resume.open.iter().map(|&id| Open { end: events.event(id).end, id }).collect();
+        (Stack { open }, self.events.get(resume.at..).unwrap_or_default())
+    }
+}
+
+/// An event that holds a lane.
+#[derive(Debug)]
+struct Open {
+    end: i64,
+    id: u32,
+}
+
 /// The events that are open while a track is walked in order of (start, longest first).
 #[derive(Debug, Default)]
 struct Stack {
-    ends: Vec<i64>,
+    open: Vec<Open>,
 }
 
 impl Stack {
@@ -226,11 +292,11 @@ impl Stack {
     /// Only events on top are closed: one that ends earlier than an event in a lane below it keeps its
     /// lane taken until that event ends too.
     #[inline]
-    fn push(&mut self, start: i64, end: i64) -> usize {
-        while self.ends.last().is_some_and(|&open| open <= start) {
-            self.ends.pop();
+    fn push(&mut self, slice: &Slice) -> usize {
+        while self.open.last().is_some_and(|open| open.end <= slice.start) {
+            self.open.pop();
         }
-        self.ends.push(end);
-        self.ends.len() - 1
+        self.open.push(Open { end: slice.end, id: slice.id });
+        self.open.len() - 1
     }
 }

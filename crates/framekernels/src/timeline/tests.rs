@@ -23,10 +23,14 @@ fn shown(slices: &[(u32, Slice)], start: i64, end: i64, pixels: u32) -> Vec<Mark
     let sources = vec![source(0, &slices[..middle]), source(middle, &slices[middle..])];
     let timeline = Timeline::new(sources, tracks);
     let view = View::new(start, end, pixels).unwrap();
-    let marks = timeline.show(&view, usize::MAX).unwrap();
+    let marks = timeline.show(&view, None, usize::MAX).unwrap();
     // As many marks are shown, and no more.
-    assert_eq!(timeline.show(&view, marks.len()).as_ref(), Some(&marks));
-    assert!(marks.is_empty() || timeline.show(&view, marks.len() - 1).is_none());
+    assert_eq!(timeline.show(&view, None, marks.len()).as_ref(), Some(&marks));
+    assert!(marks.is_empty() || timeline.show(&view, None, marks.len() - 1).is_none());
+    // Some tracks show what they show among all.
+    let some = [0, 3, 7, 99];
+    let of_some: Vec<Mark> = marks.iter().copied().filter(|mark| some.contains(&mark.track)).collect();
+    assert_eq!(timeline.show(&view, Some(&some), of_some.len()), Some(of_some));
     marks
 }
 
@@ -103,5 +107,32 @@ proptest! {
         for lane in marks.chunk_by(|a, b| (a.track, a.lane) == (b.track, b.lane)) {
             prop_assert!(lane.len() <= 2 * pixels as usize + 2);
         }
+    }
+
+    #[test]
+    fn lanes_are_those_of_a_walk_from_the_beginning(slices in slices(), start in -10i64..100, span in 1i64..150) {
+        let end = start + span;
+        let mut expected = Vec::new();
+        for track in 0..8 {
+            let mut own: Vec<Slice> = slices.iter().filter(|s| s.0 == track).map(|s| s.1).collect();
+            own.sort_by_key(|s| (s.start, std::cmp::Reverse(s.end), s.id));
+            let mut open: Vec<i64> = Vec::new();
+            for s in own {
+                while open.last().is_some_and(|&end| end <= s.start) {
+                    open.pop();
+                }
+                // One nanosecond is a pixel, so that every event with a duration is a mark.
+                if s.start < end && s.end > start && s.end > s.start {
+                    expected.push((track, open.len() as u32, s.id));
+                }
+                open.push(s.end);
+            }
+        }
+        let marks = shown(&slices, start, end, span as u32);
+        let mut lanes: Vec<_> =
+            marks.iter().filter(|m| m.longest_ns > 0).map(|m| (m.track, m.lane, m.longest)).collect();
+        lanes.sort_unstable();
+        expected.sort_unstable();
+        prop_assert_eq!(lanes, expected);
     }
 }

@@ -20,6 +20,7 @@ use crate::options::DemoOptions;
 use crate::rank::{check, finish, play_steps, process, timeline, write_complete};
 use crate::timeline::MOVED;
 use crate::truth::Truth;
+pub(crate) use nsys::SCHEMA as NSYS_SCHEMA;
 use rows::{Database, Rows};
 
 /// When the job begins, after the start of the recording.

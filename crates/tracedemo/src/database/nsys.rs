@@ -5,7 +5,7 @@ use super::rows::{Inserts, RANGES, Recorder};
 /// Tables and rows as the exporter writes them, schema 3.24.
 pub(super) const NSYS: Recorder = Recorder { schema: SCHEMA, texts: "StringIds", inserts: INSERTS };
 
-const SCHEMA: &str = "
+pub(crate) const SCHEMA: &str = "
 CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE META_DATA_EXPORT (name TEXT NOT NULL, value TEXT);
 CREATE TABLE META_DATA_CAPTURE (name TEXT NOT NULL, value TEXT);

@@ -138,18 +138,12 @@ fn role(event: &Event) -> Option<usize> {
         "kernel" => Some(0),
         "gpu_memcpy" => Some(1),
         "gpu_memset" => Some(2),
-        "user_annotation" if event.name == "nccl:all_reduce" => Some(3),
         "cuda_runtime" | "cuda_driver" => Some(4),
         "user_annotation" if event.name.starts_with("ProfilerStep#") => None,
         "user_annotation" if loads => Some(5),
         "cpu_op" | "user_annotation" => Some(6),
         _ => None,
     }
-}
-
-/// Operators that stand for a collective.
-fn is_collective_op(event: &Event) -> bool {
-    event.category == "cpu_op" && (event.name.starts_with("c10d::") || event.name == "record_param_comms")
 }
 
 /// Time of each role in a window, one stretch between two bounds after the other.
@@ -194,9 +188,6 @@ fn steps_are_broken_down_by_priority() {
         assert_eq!(truth.steps.len(), windows.len());
         for (step, &(start, end, gpu_ops)) in truth.steps.iter().zip(&windows) {
             assert_eq!(step.parts, parts(&events, (start, end), role), "step {}", step.step);
-            let wide = |event: &Event| if is_collective_op(event) { Some(3) } else { role(event) };
-            let wide = parts(&events, (start, end), wide);
-            assert_eq!(step.parts_with_collective_ops, wide, "step {}", step.step);
             assert_eq!((step.start_ns, step.total_ns, step.gpu_ops), (start, end - start, gpu_ops));
             assert_eq!(step.parts.iter().sum::<i64>(), step.total_ns);
         }
@@ -213,8 +204,6 @@ fn steps_are_such_that_no_definition_drops_one() {
             assert!(pair[1].gpu_ops * 10 >= pair[0].gpu_ops * 9, "the last steps are no remnants");
             assert!(pair[0].start_ns + pair[0].total_ns <= pair[1].start_ns);
         }
-        let differs = |step: &StepTruth| step.parts != step.parts_with_collective_ops;
-        assert_eq!(truth.steps.iter().any(differs), truth.ranks > 1, "the two readings are told apart");
         let outlives =
             |step: &StepTruth| step.start_ns + step.total_ns > step.host_start_ns + step.host_dur_ns;
         assert!(truth.steps.iter().any(outlives), "kernels outlive their step");

@@ -1,18 +1,25 @@
 //! Where the time of a step went.
 //!
-//! At each instant of a step the first of seven activities that runs anywhere counts; what is left
-//! is `other`. Each part is what its activity covers of the time that the ones before left over, so
-//! the parts are disjoint and sum to the step.
+//! At each instant of a step the first of seven activities that runs counts, on any GPU and on each by
+//! itself; what is left is `other`. Each part is what its activity covers of the time that the ones before
+//! left over, so the parts are disjoint and sum to the step.
 
 use super::gpu::CopyKinds;
+use super::gpus::Gpus;
 use super::names::Activity;
 use super::order::Extents;
 use super::steps::StepSpan;
 use super::{NONE, side_by_side};
 use crate::schema::{Table, Tables};
+use crate::tracks::TrackTable;
 
-/// Number of activities: kernel, memcpy, memset, communication, runtime, dataloader, cpu exec.
-const ACTIVITIES: usize = 7;
+/// Number of activities of GPUs: kernel, memcpy, memset, communication.
+const OF_GPU: usize = 4;
+
+/// Number of activities of the host: runtime, dataloader, cpu exec.
+const OF_HOST: usize = 3;
+
+const ACTIVITIES: usize = OF_GPU + OF_HOST;
 
 /// Time of each activity in order of priority, then the rest, ns.
 pub(super) type Parts = [i64; ACTIVITIES + 1];
@@ -43,22 +50,53 @@ pub(super) struct Activities<'a> {
 /// What rows do, and the indices of the rows around them.
 type Nested<'a> = (&'a [Option<Activity>], &'a [u32]);
 
+/// The parts of each step: of all GPUs as one, and of each GPU.
+pub(super) struct Breakdown {
+    pub(super) anywhere: Vec<Parts>,
+    /// In the order of the GPUs; empty if there is none.
+    pub(super) on_gpus: Vec<Vec<Parts>>,
+}
+
 impl Activities<'_> {
     /// The breakdown of each step.
-    pub(super) fn breakdown(&self, spans: &[StepSpan], is_parallel: bool) -> Vec<Parts> {
+    pub(super) fn breakdown(
+        &self,
+        spans: &[StepSpan],
+        gpus: &Gpus,
+        tracks: &TrackTable,
+        is_parallel: bool,
+    ) -> Breakdown {
         let bounds: Vec<_> = spans.iter().map(|span| (span.start, span.end)).collect();
-        let (of_gpu, of_host) = side_by_side(is_parallel, || self.gpu_work(), || self.host_work());
-        let mut of_host = of_host.into_iter();
-        let both = of_gpu.map(|of_gpu| merge(of_gpu, of_host.next().unwrap_or_default()));
-        step_parts(&bounds, &both)
+        let (of_gpus, of_host) =
+            side_by_side(is_parallel, || self.gpu_work(|_| true), || self.host_work(|_| true));
+        let anywhere = step_parts(&bounds, &both(&of_gpus, &of_host));
+        let count = gpus.gpus.len();
+        if count < 2 {
+            return Breakdown { on_gpus: vec![anywhere.clone(); count], anywhere };
+        }
+        // Processes that share GPUs, and those that have none, are the host of several.
+        let mut hosts = vec![(vec![true; tracks.len()], of_host)];
+        let of_gpu = |gpu| {
+            let own = gpus.host_tracks(gpu, tracks);
+            let known = hosts.iter().position(|(tracks, _)| *tracks == own).unwrap_or_else(|| {
+                let host = self.host_work(|track| own[track as usize]);
+                hosts.push((own, host));
+                hosts.len() - 1
+            });
+            step_parts(&bounds, &both(&self.gpu_work(|work| gpus.runs_on(gpu, work)), &hosts[known].1))
+        };
+        Breakdown { on_gpus: (0..count).map(of_gpu).collect(), anywhere }
     }
 
-    /// When GPU work of each activity ran.
-    fn gpu_work(&self) -> [Intervals; ACTIVITIES] {
-        let mut unions: [Intervals; ACTIVITIES] = Default::default();
+    /// When GPU work of each activity ran, of the work that `is_own` takes by its index.
+    fn gpu_work(&self, is_own: impl Fn(u32) -> bool) -> [Intervals; OF_GPU] {
+        let mut unions: [Intervals; OF_GPU] = Default::default();
         let gpu_ops = &self.tables.gpu_ops;
         let extents = Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns);
         for (index, &communicates) in (0..gpu_ops.len() as u32).zip(self.is_communication) {
+            if !is_own(index) {
+                continue;
+            }
             let part = match gpu_ops.kind.get(index as usize) {
                 kind if kind.is_some() && kind == self.kinds.memcpy => Part::Memcpy,
                 kind if kind.is_some() && kind == self.kinds.memset => Part::Memset,
@@ -70,36 +108,61 @@ impl Activities<'_> {
         unions.map(finish)
     }
 
-    /// When the host was at each activity. A mark takes no time and adds none.
-    fn host_work(&self) -> [Intervals; ACTIVITIES] {
-        let mut unions: [Intervals; ACTIVITIES] = Default::default();
+    /// When the host was at each activity, on the tracks that `is_own` takes. A mark takes no time and adds
+    /// none.
+    fn host_work(&self, is_own: impl Fn(u32) -> bool) -> [Intervals; OF_HOST] {
+        let mut unions: [Intervals; OF_HOST] = Default::default();
         let Tables { ops, ranges, launches, .. } = self.tables;
-        add_nested(Extents::new(&ops.start_ns, &ops.dur_ns), self.ops, &mut unions);
-        add_nested(Extents::new(&ranges.start_ns, &ranges.dur_ns), self.ranges, &mut unions);
+        add_nested(Extents::new(&ops.start_ns, &ops.dur_ns), self.ops, &mut unions, |op| {
+            is_own(ops.track.values()[op])
+        });
+        add_nested(Extents::new(&ranges.start_ns, &ranges.dur_ns), self.ranges, &mut unions, |range| {
+            is_own(ranges.track.values()[range])
+        });
         let extents = Extents::new(&launches.start_ns, &launches.dur_ns);
-        let calls = &mut unions[Part::Runtime as usize];
-        (0..launches.len() as u32).for_each(|call| add(calls, extents.of(call)));
+        let calls = &mut unions[Part::Runtime as usize - OF_GPU];
+        for (call, &track) in (0..launches.len() as u32).zip(launches.track.values()) {
+            if is_own(track) {
+                add(calls, extents.of(call));
+            }
+        }
         unions.map(finish)
     }
 }
 
-/// Adds ops or ranges, without those that lie in one of the same or of a higher priority.
-fn add_nested(extents: Extents<'_>, (activities, parents): Nested<'_>, unions: &mut [Intervals; ACTIVITIES]) {
+/// The activities of GPUs and host in order of priority.
+fn both<'a>(
+    of_gpus: &'a [Intervals; OF_GPU],
+    of_host: &'a [Intervals; OF_HOST],
+) -> [&'a [(i64, i64)]; ACTIVITIES] {
+    let [kernel, memcpy, memset, communication] = of_gpus.each_ref().map(Vec::as_slice);
+    let [runtime, dataloader, cpu_exec] = of_host.each_ref().map(Vec::as_slice);
+    [kernel, memcpy, memset, communication, runtime, dataloader, cpu_exec]
+}
+
+/// Adds the ops or ranges that are taken, without those that lie in one of the same or of a higher priority.
+fn add_nested(
+    extents: Extents<'_>,
+    (activities, parents): Nested<'_>,
+    unions: &mut [Intervals; OF_HOST],
+    is_own: impl Fn(usize) -> bool,
+) {
     for (row, (&activity, &parent)) in (0..).zip(activities.iter().zip(parents)) {
-        let Some(part) = host_part(activity) else { continue };
+        let Some(part) = host_part(activity).filter(|_| is_own(row as usize)) else { continue };
         let around = if parent == NONE { None } else { host_part(activities[parent as usize]) };
         if around.is_none_or(|around| (part as usize) < around as usize) {
-            add(&mut unions[part as usize], extents.of(row));
+            add(&mut unions[part as usize - OF_GPU], extents.of(row));
         }
     }
 }
 
 /// The part of a step that an op, annotation or range counts as; none if it marks a step.
+///
+/// Ops of collectives start communication, or wait for it: the host executes them as others.
 fn host_part(activity: Option<Activity>) -> Option<Part> {
     match activity {
         Some(Activity::Step) => None,
         Some(Activity::DataLoading) => Some(Part::DataLoader),
-        Some(Activity::Communication) => Some(Part::Communication),
         _ => Some(Part::CpuExec),
     }
 }
@@ -134,20 +197,14 @@ fn finish(mut intervals: Intervals) -> Intervals {
     intervals
 }
 
-/// The union of two finished ones.
-fn merge(mut a: Intervals, b: Intervals) -> Intervals {
-    b.into_iter().for_each(|interval| add(&mut a, interval));
-    finish(a)
-}
-
 /// The parts of each of `steps`, which are `(start, end)` in order and do not overlap.
 ///
 /// `activities` are the instants at which each activity runs, on any thread, stream or device, as
 /// finished unions.
-fn step_parts(steps: &[(i64, i64)], activities: &[Intervals; ACTIVITIES]) -> Vec<Parts> {
+fn step_parts(steps: &[(i64, i64)], activities: &[&[(i64, i64)]; ACTIVITIES]) -> Vec<Parts> {
     // What lies before a step is passed over once; one step after the other, what is left of it stays
     // in the caches.
-    let mut waiting = activities.each_ref().map(Vec::as_slice);
+    let mut waiting = *activities;
     let (mut left, mut rest) = (Vec::new(), Vec::new());
     let of_step = |&(start, end): &(i64, i64)| {
         let mut parts = Parts::default();
@@ -222,7 +279,7 @@ mod tests {
     fn a_step_that_kernels_cover_leaves_nothing_to_the_rest() {
         let activities =
             [vec![(0, 100)], vec![(10, 20)], vec![], vec![], vec![(5, 10)], vec![], vec![(0, 35)]];
-        let parts = step_parts(&[(0, 100)], &activities.map(union));
+        let parts = step_parts(&[(0, 100)], &activities.map(union).each_ref().map(Vec::as_slice));
         assert_eq!(parts, [[100, 0, 0, 0, 0, 0, 0, 0]]);
     }
 
@@ -230,7 +287,8 @@ mod tests {
     fn one_interval_counts_in_every_step_it_touches() {
         let mut activities: [Intervals; ACTIVITIES] = Default::default();
         activities[0] = union(vec![(5, 25)]);
-        let parts = step_parts(&[(0, 10), (10, 10), (10, 20), (22, 30)], &activities);
+        let parts =
+            step_parts(&[(0, 10), (10, 10), (10, 20), (22, 30)], &activities.each_ref().map(Vec::as_slice));
         assert_eq!(parts.iter().map(|p| p[0]).collect::<Vec<_>>(), [5, 0, 10, 3]);
         assert_eq!(parts.iter().map(|p| p[ACTIVITIES]).collect::<Vec<_>>(), [5, 0, 0, 5]);
     }
@@ -250,8 +308,8 @@ mod tests {
                 at = start + length;
                 (start, at)
             }).collect();
-            let unions = std::array::from_fn(|i| union(activities[i].clone()));
-            let parts = step_parts(&steps, &unions);
+            let unions: [Intervals; ACTIVITIES] = std::array::from_fn(|i| union(activities[i].clone()));
+            let parts = step_parts(&steps, &unions.each_ref().map(Vec::as_slice));
             for (step, parts) in steps.iter().zip(&parts) {
                 let mut expected = Parts::default();
                 for t in step.0..step.1 {

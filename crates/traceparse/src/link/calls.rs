@@ -1,15 +1,17 @@
 //! The columns that GPU work, its launches and the steps decide.
 
-use super::breakdown::{Activities, Parts};
-use super::gpu::{self, CopyKinds, Correlations, GpuLinks, Processes};
+use super::breakdown::{Activities, Breakdown};
+use super::gpu::{self, CopyKinds, Correlations, GpuLinks};
+use super::gpus::{Gpu, Gpus};
 use super::launches::{self, ExternalIds};
 use super::names::Activity;
 use super::order::Extents;
+use super::processes::Processes;
 use super::ranges::Nesting;
 use super::steps::{self, StepSpan, Steps};
 use super::{Find, NONE, rows, side_by_side};
 use crate::options::ReadOptions;
-use crate::schema::{self, Column, Launches, StepRow, Symbol, Table, Tables};
+use crate::schema::{Column, GpuStepRow, Launches, StepRow, Symbol, Table, Tables};
 use crate::stats::Stats;
 
 /// Finds the columns and the table of steps; returns what stores them.
@@ -22,12 +24,17 @@ pub(super) fn find(
     let tables = &trace.tables;
     let Tables { ops, launches, gpu_ops, ranges, .. } = tables;
     let processes = Processes::find(tables, &trace.tracks);
+    let processes = processes.as_ref();
+    let call_keys = processes.map(|processes| processes.launch_keys(launches));
+    let call_ids = call_keys.as_ref().unwrap_or(&launches.correlation);
+    let op_keys = processes.map(|processes| processes.op_keys(ops));
+    let op_ids = op_keys.as_ref().unwrap_or(&ops.external_id);
     let mut id_stats = Stats::default();
     let (external_ids, (correlations, nesting, around)) = side_by_side(
         options.threads != Some(1),
-        || ExternalIds::new(ops, launches, gpu_ops, &mut id_stats),
+        || ExternalIds::new(tables, op_ids, processes, &mut id_stats),
         || {
-            let correlations = Correlations::new(launches, processes.as_ref(), stats);
+            let correlations = Correlations::new(launches, call_ids, processes, stats);
             let nesting = Nesting::find(tables, trace.tracks.len(), &trace.symbols);
             let around = launches::enclosing_operators(launches, ops, order, names, &trace.tracks);
             (correlations, nesting, around)
@@ -35,14 +42,15 @@ pub(super) fn find(
     );
     stats.merge(&id_stats);
     let launch_ops = launches::find_ops(launches, ops, around, &external_ids, stats);
-    let mut gpu = gpu::link(gpu_ops, &correlations, &launch_ops, &external_ids, stats);
+    let mut gpu = gpu::link(gpu_ops, &correlations, &launch_ops, &external_ids, processes, stats);
     let gpu_ranges = nesting.of_gpu_ops(&mut gpu);
     gpu::note_launches(launches, names, &gpu, &launch_ops, &nesting.launches, stats);
     let is_communication = gpu::communication(tables, names, &gpu.ops, CopyKinds::new(&trace.symbols));
-    let sync_launch_row = sync_launches(tables, &correlations);
-    let annotation_op_row = annotation_ops(tables, &external_ids);
+    let sync_launch_row = sync_launches(tables, &correlations, processes);
+    let annotation_op_row = annotation_ops(tables, &external_ids, processes);
     // The indices are as large as a column each, and no longer needed.
     drop((correlations, external_ids));
+    drop((call_keys, op_keys));
 
     let store_steps = find_steps(find, options, &gpu, &nesting, &is_communication, stats);
     let [launch_op_row, gpu_op_row] = [launch_ops.ops, gpu.ops].map(|found| rows(found, &ops.row));
@@ -80,7 +88,7 @@ fn find_steps(
     let Find { trace, names, vocabulary, tree, .. } = find;
     let Tables { ops, launches, gpu_ops, memory, ranges, .. } = &trace.tables;
     let is_parallel = options.threads != Some(1);
-    let steps = Steps::find(trace, names, options);
+    let steps = Steps::find(trace, names, &gpu.launches, options);
     let mut launch_steps = steps.of_calls(launches);
     let extents = Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns);
     let work = (0..gpu_ops.len() as u32).zip(&gpu.launches).map(|(index, &launch)| {
@@ -111,9 +119,10 @@ fn find_steps(
     };
     let tracked =
         [(&ops.track, &ops.start_ns), (&memory.track, &memory.start_ns), (&ranges.track, &ranges.start_ns)];
+    let gpus = Gpus::find(&trace.tables, &trace.tracks, &gpu.launches);
     let (parts, [op_step, memory_step, range_step]) = side_by_side(
         is_parallel,
-        || activities.breakdown(&spans, is_parallel),
+        || activities.breakdown(&spans, &gpus, &trace.tracks, is_parallel),
         || tracked.map(|(tracks, starts)| at(tracks, starts)),
     );
     let text = |activity: Activity| vocabulary.activity(activity);
@@ -125,8 +134,10 @@ fn find_steps(
         if communicates && !kinds.has(kind) { Some(text(Activity::Communication)) } else { kind }
     });
     let gpu_activity = gpu_activity.collect();
+    let phases: Vec<_> =
+        steps.hosts.iter().map(|host| host.serving.work.map(|work| vocabulary.serving(work))).collect();
     move |tables| {
-        store_steps(&steps, &spans, &parts, &mut tables.steps);
+        store_steps(&steps, &spans, &phases, &gpus.gpus, &parts, tables);
         let Tables { ops, launches, gpu_ops, memory, ranges, .. } = tables;
         (ops.activity, ops.step) = (op_activity, op_step);
         (ranges.activity, ranges.step) = (range_activity, range_step);
@@ -136,20 +147,33 @@ fn find_steps(
     }
 }
 
-/// Fills the table of steps.
-fn store_steps(steps: &Steps, spans: &[StepSpan], parts: &[Parts], table: &mut schema::Steps) {
-    for ((host, span), parts) in steps.hosts.iter().zip(spans).zip(parts) {
+/// Fills the tables of steps: of all GPUs as one, and of each.
+fn store_steps(
+    steps: &Steps,
+    spans: &[StepSpan],
+    phases: &[Option<Symbol>],
+    gpus: &[Gpu],
+    found: &Breakdown,
+    tables: &mut Tables,
+) {
+    for (at, ((host, span), parts)) in steps.hosts.iter().zip(spans).zip(&found.anywhere).enumerate() {
+        let total_ns = span.end.saturating_sub(span.start);
         let &[kernel_ns, memcpy_ns, memset_ns, communication_ns, ..] = parts;
         let &[.., runtime_ns, dataloader_ns, cpu_exec_ns, other_ns] = parts;
-        table.push(StepRow {
+        tables.steps.push(StepRow {
             step: host.number,
             name: host.name,
             row: host.row,
             start_ns: span.start,
-            total_ns: span.end.saturating_sub(span.start),
+            total_ns,
             host_start_ns: host.start,
             host_dur_ns: host.end.saturating_sub(host.start),
             is_partial: span.is_partial,
+            phase: phases[at],
+            requests: host.serving.requests,
+            tokens: host.serving.tokens,
+            key_tokens: host.serving.key_tokens,
+            confidence: steps.confidence,
             kernel_ns,
             memcpy_ns,
             memset_ns,
@@ -159,6 +183,27 @@ fn store_steps(steps: &Steps, spans: &[StepSpan], parts: &[Parts], table: &mut s
             cpu_exec_ns,
             other_ns,
         });
+        for (gpu, of_steps) in gpus.iter().zip(&found.on_gpus) {
+            let [kernel_ns, memcpy_ns, memset_ns, communication_ns, ..] = of_steps[at];
+            let [.., runtime_ns, dataloader_ns, cpu_exec_ns, other_ns] = of_steps[at];
+            tables.gpu_steps.push(GpuStepRow {
+                step: host.number,
+                name: host.name,
+                device: gpu.device,
+                pid: gpu.pid,
+                start_ns: span.start,
+                total_ns,
+                is_partial: span.is_partial,
+                kernel_ns,
+                memcpy_ns,
+                memset_ns,
+                communication_ns,
+                runtime_ns,
+                dataloader_ns,
+                cpu_exec_ns,
+                other_ns,
+            });
+        }
     }
 }
 
@@ -173,21 +218,31 @@ fn place_straddling_calls(launches: &Launches, steps: &Steps, launch_steps: &mut
 }
 
 /// The calls that synchronisations have their correlation ids from.
-fn sync_launches(tables: &Tables, correlations: &Correlations<'_>) -> Column<u32> {
+fn sync_launches(
+    tables: &Tables,
+    correlations: &Correlations<'_>,
+    processes: Option<&Processes>,
+) -> Column<u32> {
     let Tables { syncs, launches, .. } = tables;
     let calls = syncs.start_ns.values().iter().enumerate().map(|(index, &start)| {
-        let launch = correlations.launch(syncs.correlation.get(index), syncs.pid.get(index), start)?;
+        let pid = gpu::of_work(processes, syncs.pid.get(index), syncs.device.get(index));
+        let launch = correlations.launch(syncs.correlation.get(index), pid, start)?;
         launches.row.get(launch as usize)
     });
     calls.collect()
 }
 
 /// The annotations that GPU annotations image.
-fn annotation_ops(tables: &Tables, external_ids: &ExternalIds<'_>) -> Column<u32> {
+fn annotation_ops(
+    tables: &Tables,
+    external_ids: &ExternalIds<'_>,
+    processes: Option<&Processes>,
+) -> Column<u32> {
     let Tables { gpu_annotations, ops, .. } = tables;
     let annotations = gpu_annotations.start_ns.values().iter().enumerate().map(|(index, &start)| {
         let (id, name) = (gpu_annotations.external_id.get(index), gpu_annotations.name.get(index));
-        ops.row.get(external_ids.annotation(id, name, start)? as usize)
+        let pid = gpu::of_work(processes, None, gpu_annotations.device.get(index));
+        ops.row.get(external_ids.annotation(id, name, pid, start)? as usize)
     });
     annotations.collect()
 }

@@ -1,15 +1,12 @@
 //! From GPU work to its launch and its op.
 
-use hashbrown::HashMap;
-use std::collections::BTreeSet;
-
 use super::NONE;
 use super::ids::IdIndex;
 use super::launches::{Claim, ExternalIds, LaunchOps};
 use super::names::{Class, Link, Names};
+use super::processes::Processes;
 use crate::schema::{Column, GpuOps, Launches, Symbol, SymbolTable, Table, Tables};
 use crate::stats::{Code, Stats};
-use crate::tracks::TrackTable;
 
 /// Launch, op and link of every piece of GPU work, by index.
 pub(super) struct GpuLinks {
@@ -25,8 +22,13 @@ pub(super) struct Correlations<'a> {
 }
 
 impl<'a> Correlations<'a> {
-    pub(super) fn new(launches: &'a Launches, processes: Option<&'a Processes>, stats: &mut Stats) -> Self {
-        let ids = processes.map_or(&launches.correlation, |processes| &processes.keys);
+    /// The launches whose ids are `ids`: those of `processes` if they may collide.
+    pub(super) fn new(
+        launches: &'a Launches,
+        ids: &'a Column<i64>,
+        processes: Option<&'a Processes>,
+        stats: &mut Stats,
+    ) -> Self {
         let index = IdIndex::new(ids, launches.start_ns.values());
         stats.note_many(Code::DuplicateCorrelation, index.repeats(), None);
         Self { index, processes }
@@ -35,45 +37,15 @@ impl<'a> Correlations<'a> {
     /// The launch of work of process `pid` that starts at `start`.
     pub(super) fn launch(&self, correlation: Option<i64>, pid: Option<i64>, start: i64) -> Option<u32> {
         let id = correlation.filter(|&id| id != 0)?;
-        let key = self.processes.map_or(Some(id), |processes| processes.key(pid, id))?;
-        self.index.find(key, start)
+        let Some(processes) = self.processes else { return self.index.find(id, start) };
+        processes.candidates(pid, id).find_map(|key| self.index.find(key, start))
     }
 }
 
-/// Keeps apart the ids of processes, each of which counts for itself.
-pub(super) struct Processes {
-    /// What comes before the ids of a process: a multiple of `stride`.
-    bases: HashMap<Option<i64>, i64>,
-    /// Above every id.
-    stride: i64,
-    /// The ids of all launches in one sequence.
-    keys: Column<i64>,
-}
-
-impl Processes {
-    /// The processes of the launches, if the GPU work says which it belongs to.
-    pub(super) fn find(tables: &Tables, tracks: &TrackTable) -> Option<Self> {
-        let Tables { launches, gpu_ops, syncs, .. } = tables;
-        if gpu_ops.pid.is_all_null() && syncs.pid.is_all_null() {
-            return None;
-        }
-        let stride = launches.correlation.iter().flatten().max().unwrap_or(0).max(0).saturating_add(1);
-        let pids: Vec<_> = (0..tracks.len() as u32).map(|track| tracks.key(track).0.int()).collect();
-        let bases = pids.iter().copied().collect::<BTreeSet<_>>().into_iter().zip(0_i64..);
-        let bases = bases.map(|(pid, n)| (pid, n.saturating_mul(stride))).collect();
-        let mut processes = Self { bases, stride, keys: Column::default() };
-        let calls = launches.track.values().iter().zip(launches.correlation.iter());
-        let key = |(&track, id): (&u32, Option<i64>)| processes.key(*pids.get(track as usize)?, id?);
-        processes.keys = calls.map(key).collect();
-        Some(processes)
-    }
-
-    /// The id in one sequence for all processes.
-    #[inline]
-    fn key(&self, pid: Option<i64>, id: i64) -> Option<i64> {
-        let base = *self.bases.get(&pid)?;
-        if (0..self.stride).contains(&id) { base.checked_add(id) } else { None }
-    }
+/// The process of work, as far as it is known.
+#[inline]
+pub(super) fn of_work(processes: Option<&Processes>, pid: Option<i64>, device: Option<i32>) -> Option<i64> {
+    processes.map_or(pid, |processes| processes.of_work(pid, device))
 }
 
 /// Links every piece of GPU work. All work of one graph launch shares that launch and its op.
@@ -82,6 +54,7 @@ pub(super) fn link(
     correlations: &Correlations<'_>,
     launch_ops: &LaunchOps,
     external_ids: &ExternalIds<'_>,
+    processes: Option<&Processes>,
     stats: &mut Stats,
 ) -> GpuLinks {
     let rows = gpu_ops.len();
@@ -90,7 +63,8 @@ pub(super) fn link(
     let (mut outside, mut unconfirmed) = (0, 0);
     for (index, &start) in gpu_ops.start_ns.values().iter().enumerate() {
         let correlation = gpu_ops.correlation.get(index).filter(|&id| id != 0);
-        let launch = correlations.launch(correlation, gpu_ops.pid.get(index), start);
+        let pid = of_work(processes, gpu_ops.pid.get(index), gpu_ops.device.get(index));
+        let launch = correlations.launch(correlation, pid, start);
         found.launches[index] = launch.unwrap_or(NONE);
         outside += u64::from(launch.is_none() && correlation.is_some());
         if let Some(launch) = launch.map(|l| l as usize).filter(|&l| launch_ops.ops[l] != NONE) {
@@ -99,7 +73,7 @@ pub(super) fn link(
             continue;
         }
         // Nothing encloses GPU work on a thread, so an id that repeats the correlation stays unconfirmed.
-        let claim = external_ids.claim(gpu_ops.external_id.get(index), correlation, start, |_| false);
+        let claim = external_ids.claim(gpu_ops.external_id.get(index), correlation, pid, start, |_| false);
         unconfirmed += u64::from(matches!(claim, Claim::Unconfirmed));
         found.links.push(match claim {
             Claim::Op(op) => {
@@ -155,8 +129,8 @@ impl CopyKinds {
     }
 }
 
-/// Which GPU work is communication: by its name, by recorded collective arguments, or because a
-/// collective's op launched the kernel directly.
+/// Which GPU work is communication: by its name or category, by recorded collective arguments, or
+/// because a collective's op launched the kernel directly.
 pub(super) fn communication(
     tables: &Tables,
     names: &Names,
@@ -168,6 +142,7 @@ pub(super) fn communication(
         .zip(op_indices)
         .map(|(index, &op)| {
             names.is(&gpu_ops.name, index, Class::COMMUNICATION_KERNEL)
+                || names.is(&gpu_ops.category, index, Class::COMMUNICATION_KERNEL)
                 || (op != NONE
                     && names.is(&ops.name, op, Class::COMMUNICATION_OP)
                     && !kinds.has(gpu_ops.kind.get(index as usize)))

@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use super::NONE;
 use super::names::{Class, Names, step_number};
 use super::order::Extents;
+use super::periods::{self, Periods};
+use super::serving::{ServingStep, serving_step};
 use crate::options::ReadOptions;
-use crate::schema::{Ops, Ranges, Symbol, SymbolTable, Table, Tables};
+use crate::schema::{Column, Ranges, Symbol, SymbolTable, Table, Tables};
 use crate::trace::Trace;
 use crate::tracks::Ident;
 
@@ -43,6 +45,8 @@ pub(super) struct HostStep {
     pub(super) row: Option<u32>,
     pub(super) start: i64,
     pub(super) end: i64,
+    /// What the name of an engine's annotation tells.
+    pub(super) serving: ServingStep,
 }
 
 /// The steps that the host marked, in order of start.
@@ -51,45 +55,206 @@ pub(super) struct HostSteps {
     pub(super) hosts: Vec<HostStep>,
     /// Names of the annotations and ranges that mark steps, other than `ProfilerStep#N`.
     pub(super) marks: HashSet<Symbol>,
+    /// How sure steps are that were found and not marked.
+    pub(super) confidence: Option<f64>,
     /// The part of each step that a process marked itself; empty unless several processes did.
     pub(super) by_process: HashMap<Ident, IntervalTree>,
 }
 
-/// The steps that annotations mark, else ranges; without any, the whole trace as one step.
-pub(super) fn find(trace: &Trace, names: &Names, options: &ReadOptions) -> HostSteps {
+/// What a caller names steps that nobody marked: the periods of what is launched.
+const FOUND: &str = "found";
+
+/// The steps that annotations mark, else ranges; without any, the whole trace as one step. `launch_of` has the
+/// launch of each piece of GPU work.
+pub(super) fn find(trace: &Trace, names: &Names, launch_of: &[u32], options: &ReadOptions) -> HostSteps {
     let name = options.step_range.as_deref();
-    let found = match by_annotations(&trace.tables.ops, &trace.symbols, names, name) {
+    let found = match by_annotations(trace, names, name) {
         found if found.hosts.is_empty() => by_ranges(trace, name),
         found => return found,
     };
     if !found.hosts.is_empty() {
         return found;
     }
+    if name == Some(FOUND)
+        && let Some(found) = periods::find(&trace.tables, launch_of)
+    {
+        return of_periods(&found);
+    }
     HostSteps { hosts: whole_trace(&trace.tables, names).into_iter().collect(), ..found }
 }
 
-/// The steps that annotations called `name` mark, counted from 0, or that `ProfilerStep#N` do.
-fn by_annotations(ops: &Ops, symbols: &SymbolTable, names: &Names, name: Option<&str>) -> HostSteps {
-    let mark = name.and_then(|name| symbols.find(name));
-    let is_step = |op: &u32| match (name, mark) {
-        (Some(_), None) => false,
-        (Some(_), mark) => ops.name.get(*op as usize) == mark,
-        (None, _) => names.is(&ops.name, *op, Class::STEP),
+/// The steps that annotations mark whose names are like `name`, counted from 0; without a name those of
+/// `ProfilerStep#N`, else those of serving engines, counted from 0.
+fn by_annotations(trace: &Trace, names: &Names, name: Option<&str>) -> HostSteps {
+    let ops = &trace.tables.ops;
+    let numbers = match name {
+        Some(name) => uncounted(marks_like(&trace.symbols, name)),
+        None => annotation_marks(trace, names),
     };
-    let extents = Extents::new(&ops.start_ns, &ops.dur_ns);
-    let step = |op: u32| {
-        let (at, (start, end)) = (op as usize, extents.of(op));
-        let (name, row) = (ops.name.get(at), ops.row.get(at));
-        HostStep { number: name.and_then(|name| step_number(symbols.text(name))), name, row, start, end }
+    let marks = Marks::new(&trace.symbols, &ops.start_ns, &ops.dur_ns, &ops.name, &ops.row);
+    let tracks = ops.track.values();
+    let is_mark = |op: &u32| ops.name.get(*op as usize).is_some_and(|name| numbers.contains_key(&name));
+    let found: Vec<u32> = (0..ops.len() as u32).filter(is_mark).collect();
+    let by_process = by_process(trace, marks.extents, found.iter().map(|&op| (op, tracks[op as usize])));
+    let steps = if by_process.len() > 1 {
+        merge(&marks, &by_process, &numbers)
+    } else {
+        HostSteps { hosts: in_order(&marks, found, tracks, &numbers), ..HostSteps::default() }
     };
-    let mut hosts: Vec<HostStep> = (0..ops.len() as u32).filter(is_step).map(step).collect();
-    hosts.sort_by_key(|step| step.start);
-    if mark.is_some() {
-        for (number, step) in hosts.iter_mut().enumerate() {
-            step.number = i32::try_from(number).ok();
+    HostSteps { marks: numbers.into_keys().collect(), ..steps }
+}
+
+/// Periods as steps, counted from 0.
+fn of_periods(found: &Periods) -> HostSteps {
+    let step = |(&(start, end), number)| HostStep {
+        number: Some(number),
+        name: None,
+        row: None,
+        start,
+        end,
+        serving: ServingStep::default(),
+    };
+    let hosts = found.spans.iter().zip(0..).map(step).collect();
+    HostSteps { hosts, confidence: Some(found.confidence), ..HostSteps::default() }
+}
+
+/// Names that mark steps without a number in them.
+fn uncounted(names: impl IntoIterator<Item = Symbol>) -> HashMap<Symbol, Option<i32>> {
+    names.into_iter().map(|name| (name, None)).collect()
+}
+
+/// The names of `ProfilerStep#N` with their numbers, else those that serving engines give their steps.
+fn annotation_marks(trace: &Trace, names: &Names) -> HashMap<Symbol, Option<i32>> {
+    let (ops, symbols) = (&trace.tables.ops, &trace.symbols);
+    let named = |op: u32| ops.name.get(op as usize);
+    let profiled = (0..ops.len() as u32).filter(|&op| names.is(&ops.name, op, Class::STEP)).filter_map(named);
+    let numbers: HashMap<_, _> = profiled.map(|name| (name, step_number(symbols.text(name)))).collect();
+    if !numbers.is_empty() {
+        return numbers;
+    }
+    let of_engines = symbols.classify(|text| serving_step(text).is_some());
+    let is_annotation = |op: &u32| names.is(&ops.category, *op, Class::ANNOTATION_CATEGORY);
+    let annotations = (0..ops.len() as u32).filter(is_annotation).filter_map(named);
+    uncounted(annotations.filter(|name| of_engines.get(name.index()) == Some(&true)))
+}
+
+/// The names that are `name`, or like it where it is a pattern: `*` stands for any text, `?` for any character,
+/// and what stands between two `/` is a regular expression that a part of the name has to match.
+fn marks_like(symbols: &SymbolTable, name: &str) -> HashSet<Symbol> {
+    if let Some(mark) = symbols.find(name) {
+        return HashSet::from_iter([mark]);
+    }
+    let mut marks = HashSet::new();
+    let mut keep = |is_mark: &dyn Fn(&str) -> bool| {
+        symbols.for_each(|symbol, text| {
+            if is_mark(text) {
+                marks.insert(symbol);
+            }
+        });
+    };
+    if let Some(expression) = regular_expression(name) {
+        // One that is none was refused before the trace was read.
+        if let Ok(expression) = regex_lite::Regex::new(expression) {
+            keep(&|text| expression.is_match(text));
+        }
+    } else if name.contains(['*', '?']) {
+        keep(&|text| is_like(text, name));
+    }
+    marks
+}
+
+/// What stands between the slashes of a name of steps that is a regular expression.
+pub(super) fn regular_expression(name: &str) -> Option<&str> {
+    name.strip_prefix('/')?.strip_suffix('/').filter(|expression| !expression.is_empty())
+}
+
+/// Whether a text is like a pattern; in time of their product at most.
+fn is_like(text: &str, pattern: &str) -> bool {
+    let (text, pattern): (Vec<char>, Vec<char>) = (text.chars().collect(), pattern.chars().collect());
+    let (mut at, mut of_pattern) = (0, 0);
+    // Where the last star stands, and the text that it does not stand for yet.
+    let mut star: Option<(usize, usize)> = None;
+    while at < text.len() {
+        match (pattern.get(of_pattern), star) {
+            (Some('*'), _) => {
+                star = Some((of_pattern, at));
+                of_pattern += 1;
+            }
+            (Some(&wanted), _) if wanted == '?' || wanted == text[at] => {
+                at += 1;
+                of_pattern += 1;
+            }
+            (_, Some((place, until))) => {
+                star = Some((place, until + 1));
+                (of_pattern, at) = (place + 1, until + 1);
+            }
+            (_, None) => return false,
         }
     }
-    HostSteps { hosts, marks: mark.into_iter().collect(), ..HostSteps::default() }
+    pattern[of_pattern..].iter().all(|&c| c == '*')
+}
+
+/// The steps that ops of one process mark, without a number in the name counted from 0; one of those inside
+/// another is part of it.
+fn in_order(
+    marks: &Marks<'_>,
+    mut marked: Vec<u32>,
+    tracks: &[u32],
+    numbers: &HashMap<Symbol, Option<i32>>,
+) -> Vec<HostStep> {
+    marked.sort_by_key(|&op| (marks.extents.start(op), std::cmp::Reverse(marks.extents.end(op))));
+    let mut hosts: Vec<HostStep> = Vec::new();
+    let mut last_track = None;
+    for op in marked {
+        let track = tracks[op as usize];
+        let counted = i32::try_from(hosts.len()).ok();
+        let number = marks.name(op).and_then(|name| *numbers.get(&name)?);
+        let step = marks.step(op, number.or(counted));
+        let around = hosts.last_mut().filter(|around| {
+            number.is_none()
+                && last_track == Some(track)
+                && step.end <= around.end
+                && step.name != around.name
+        });
+        if let Some(around) = around {
+            around.serving = around.serving.or(step.serving);
+        } else {
+            hosts.push(step);
+            last_track = Some(track);
+        }
+    }
+    hosts
+}
+
+/// The ops or ranges that may mark steps.
+struct Marks<'a> {
+    symbols: &'a SymbolTable,
+    extents: Extents<'a>,
+    names: &'a Column<Symbol>,
+    rows: &'a Column<u32>,
+}
+
+impl<'a> Marks<'a> {
+    fn new(
+        symbols: &'a SymbolTable,
+        starts: &'a Column<i64>,
+        durations: &'a Column<i64>,
+        names: &'a Column<Symbol>,
+        rows: &'a Column<u32>,
+    ) -> Self {
+        Self { symbols, extents: Extents::new(starts, durations), names, rows }
+    }
+
+    fn name(&self, row: u32) -> Option<Symbol> {
+        self.names.get(row as usize)
+    }
+
+    /// The step that a row marks.
+    fn step(&self, row: u32, number: Option<i32>) -> HostStep {
+        let (name, (start, end)) = (self.name(row), self.extents.of(row));
+        let serving = name.and_then(|name| serving_step(self.symbols.text(name))).unwrap_or_default();
+        HostStep { number, name, row: self.rows.get(row as usize), start, end, serving }
+    }
 }
 
 /// From the first to the last operator; without operators annotations, then NVTX ranges, then GPU
@@ -103,7 +268,7 @@ fn whole_trace(tables: &Tables, names: &Names) -> Option<HostStep> {
         .or_else(|| span(0..ranges.len() as u32, Extents::new(&ranges.start_ns, &ranges.dur_ns)))
         .or_else(|| span(0..gpu_ops.len() as u32, Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns)))
         .or_else(|| span(0..launches.len() as u32, Extents::new(&launches.start_ns, &launches.dur_ns)))?;
-    Some(HostStep { number: None, name: None, row: None, start, end })
+    Some(HostStep { number: None, name: None, row: None, start, end, serving: ServingStep::default() })
 }
 
 fn span(indices: impl Iterator<Item = u32>, extents: Extents<'_>) -> Option<(i64, i64)> {
@@ -117,11 +282,13 @@ fn span(indices: impl Iterator<Item = u32>, extents: Extents<'_>) -> Option<(i64
 /// Each process counts its own ranges. A step of several processes lasts from the first of them to
 /// begin to the last to end.
 fn by_ranges(trace: &Trace, name: Option<&str>) -> HostSteps {
-    let numbers: HashMap<Symbol, Option<i32>> = match name {
-        Some(name) => trace.symbols.find(name).map(|mark| (mark, None)).into_iter().collect(),
+    let numbers = match name {
+        Some(name) => uncounted(marks_like(&trace.symbols, name)),
         None => detect(&trace.tables.ranges, &trace.symbols),
     };
-    let found = merge(trace, &marked(trace, &numbers), &numbers);
+    let ranges = &trace.tables.ranges;
+    let marks = Marks::new(&trace.symbols, &ranges.start_ns, &ranges.dur_ns, &ranges.name, &ranges.row);
+    let found = merge(&marks, &by_process(trace, marks.extents, marking(trace, &numbers)), &numbers);
     HostSteps { marks: numbers.into_keys().collect(), ..found }
 }
 
@@ -138,6 +305,10 @@ fn detect(ranges: &Ranges, symbols: &SymbolTable) -> HashMap<Symbol, Option<i32>
     }
     let best = counts.into_iter().find(|&(rank, count)| rank == 0 || count >= LEAST_STEPS);
     marks.retain(|_, (rank, _)| best.is_some_and(|(best, _)| best == *rank));
+    if marks.is_empty() {
+        let named = ranges.name.iter().flatten();
+        return uncounted(named.filter(|&name| serving_step(symbols.text(name)).is_some()));
+    }
     marks.into_iter().map(|(name, (_, number))| (name, number)).collect()
 }
 
@@ -153,19 +324,29 @@ fn step_name(text: &str) -> Option<(usize, Option<i32>)> {
     Some((rank + 1, number))
 }
 
-/// The ranges that mark steps, outermost only, by process; of the thread that has most of them.
-fn marked(trace: &Trace, numbers: &HashMap<Symbol, Option<i32>>) -> BTreeMap<i64, (Ident, Vec<u32>)> {
+/// The ranges whose names mark steps, with their tracks.
+fn marking(trace: &Trace, numbers: &HashMap<Symbol, Option<i32>>) -> impl Iterator<Item = (u32, u32)> {
     let ranges = &trace.tables.ranges;
     let mark = trace.symbols.find("mark");
-    let mut by_track: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for (index, &track) in (0..ranges.len() as u32).zip(ranges.track.values()) {
+    let is_step = move |&(index, _): &(u32, u32)| {
         let at = index as usize;
-        let is_step = ranges.name.get(at).is_some_and(|name| numbers.contains_key(&name));
-        if is_step && ranges.kind.get(at) != mark && ranges.dur_ns.get(at).is_some() {
-            by_track.entry(track).or_default().push(index);
-        }
+        ranges.name.get(at).is_some_and(|name| numbers.contains_key(&name))
+            && ranges.kind.get(at) != mark
+            && ranges.dur_ns.get(at).is_some()
+    };
+    (0..).zip(ranges.track.values().iter().copied()).filter(is_step)
+}
+
+/// What marks steps, outermost only, by process; of the thread that has most of them.
+fn by_process(
+    trace: &Trace,
+    extents: Extents<'_>,
+    marking: impl Iterator<Item = (u32, u32)>,
+) -> BTreeMap<i64, (Ident, Vec<u32>)> {
+    let mut by_track: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (index, track) in marking {
+        by_track.entry(track).or_default().push(index);
     }
-    let extents = Extents::new(&ranges.start_ns, &ranges.dur_ns);
     let mut by_process: BTreeMap<i64, (Ident, Vec<u32>)> = BTreeMap::new();
     for (track, mut rows) in by_track {
         rows.sort_by_key(|&row| (extents.start(row), std::cmp::Reverse(extents.end(row))));
@@ -186,13 +367,11 @@ fn marked(trace: &Trace, numbers: &HashMap<Symbol, Option<i32>>) -> BTreeMap<i64
 
 /// Steps of all processes by number, else by position.
 fn merge(
-    trace: &Trace,
+    marks: &Marks<'_>,
     marked: &BTreeMap<i64, (Ident, Vec<u32>)>,
     numbers: &HashMap<Symbol, Option<i32>>,
 ) -> HostSteps {
-    let ranges = &trace.tables.ranges;
-    let extents = Extents::new(&ranges.start_ns, &ranges.dur_ns);
-    let number_in_name = |row: u32| ranges.name.get(row as usize).and_then(|name| *numbers.get(&name)?);
+    let number_in_name = |row: u32| marks.name(row).and_then(|name| *numbers.get(&name)?);
     let mut steps: BTreeMap<i32, HostStep> = BTreeMap::new();
     let mut parts: Vec<(Ident, i32, u32)> = Vec::new();
     for (process, rows) in marked.values() {
@@ -203,21 +382,15 @@ fn merge(
             let counted = i32::try_from(position).unwrap_or(i32::MAX);
             let number = if are_named { number_in_name(row).unwrap_or(counted) } else { counted };
             parts.push((*process, number, row));
-            let (start, end) = extents.of(row);
-            let step = steps.entry(number).or_insert_with(|| HostStep {
-                number: Some(number),
-                name: ranges.name.get(row as usize),
-                row: ranges.row.get(row as usize),
-                start,
-                end,
-            });
+            let (start, end) = marks.extents.of(row);
+            let step = steps.entry(number).or_insert_with(|| marks.step(row, Some(number)));
             step.start = step.start.min(start);
             step.end = step.end.max(end);
         }
     }
     let mut hosts: Vec<HostStep> = steps.into_values().collect();
     hosts.sort_by_key(|step| (step.start, step.number));
-    let by_process = if marked.len() > 1 { indices(&hosts, &parts, extents) } else { HashMap::new() };
+    let by_process = if marked.len() > 1 { indices(&hosts, &parts, marks.extents) } else { HashMap::new() };
     HostSteps { hosts, by_process, ..HostSteps::default() }
 }
 
@@ -239,7 +412,25 @@ fn indices(
 
 #[cfg(test)]
 mod tests {
-    use super::step_name;
+    use super::{is_like, step_name};
+
+    #[test]
+    fn patterns() {
+        for (text, pattern, is) in [
+            ("execute_32", "execute_*", true),
+            ("execute_", "execute_*", true),
+            ("my execute_1", "execute_*", false),
+            ("a-b-c", "a*c", true),
+            ("a-b-c-d", "a*c", false),
+            ("ab", "a?", true),
+            ("a", "a?", false),
+            ("", "*", true),
+        ] {
+            assert_eq!(is_like(text, pattern), is, "{text} {pattern}");
+        }
+        let (text, pattern) = ("a".repeat(3000), "a*".repeat(40) + "b");
+        assert!(!is_like(&text, &pattern), "in good time");
+    }
 
     #[test]
     fn names_of_steps() {

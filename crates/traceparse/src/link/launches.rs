@@ -4,7 +4,8 @@ use super::NONE;
 use super::ids::IdIndex;
 use super::names::{Class, Names};
 use super::order::{Extents, TrackOrder, innermost_containers};
-use crate::schema::{GpuOps, Launches, Ops, Symbol, Table};
+use super::processes::Processes;
+use crate::schema::{Column, Launches, Ops, Symbol, Table, Tables};
 use crate::stats::{Code, Stats};
 use crate::tracks::TrackTable;
 
@@ -19,6 +20,7 @@ pub(super) struct ExternalIds<'a> {
     ops: &'a Ops,
     extents: Extents<'a>,
     index: IdIndex<'a>,
+    processes: Option<&'a Processes>,
     legacy: bool,
 }
 
@@ -33,9 +35,15 @@ pub(super) enum Claim {
 }
 
 impl<'a> ExternalIds<'a> {
-    pub(super) fn new(ops: &'a Ops, launches: &Launches, gpu_ops: &GpuOps, stats: &mut Stats) -> Self {
+    /// The ids of `ops` are `ids`: those of `processes` if they may collide.
+    pub(super) fn new(
+        Tables { ops, launches, gpu_ops, .. }: &'a Tables,
+        ids: &'a Column<i64>,
+        processes: Option<&'a Processes>,
+        stats: &mut Stats,
+    ) -> Self {
         let extents = Extents::new(&ops.start_ns, &ops.dur_ns);
-        let index = IdIndex::new(&ops.external_id, extents.starts());
+        let index = IdIndex::new(ids, extents.starts());
         stats.note_many(Code::DuplicateExternalId, index.repeats(), None);
         let of_launches = launches.external_id.iter().zip(launches.correlation.iter());
         let pairs = of_launches.chain(gpu_ops.external_id.iter().zip(gpu_ops.correlation.iter()));
@@ -48,19 +56,27 @@ impl<'a> ExternalIds<'a> {
         if legacy {
             stats.note_many(Code::LegacyExternalId, equal, None);
         }
-        Self { ops, extents, index, legacy }
+        Self { ops, extents, index, processes, legacy }
     }
 
-    /// What the external id of an event at `start` says; `encloses` tells whether an op encloses it.
+    /// The op of a process with an external id.
+    fn find(&self, id: i64, pid: Option<i64>, start: i64) -> Option<u32> {
+        let key = self.processes.map_or(Some(id), |processes| processes.key(pid, id))?;
+        self.index.find(key, start)
+    }
+
+    /// What the external id of an event of process `pid` at `start` says; `encloses` tells whether an op
+    /// encloses it.
     pub(super) fn claim(
         &self,
         external_id: Option<i64>,
         correlation: Option<i64>,
+        pid: Option<i64>,
         start: i64,
         encloses: impl Fn(u32) -> bool,
     ) -> Claim {
         let Some(id) = external_id.filter(|&id| id != 0 && !self.legacy) else { return Claim::Nothing };
-        let op = self.index.find(id, start);
+        let op = self.find(id, pid, start);
         if correlation == Some(id) && !op.is_some_and(encloses) {
             return Claim::Unconfirmed;
         }
@@ -72,9 +88,10 @@ impl<'a> ExternalIds<'a> {
         &self,
         external_id: Option<i64>,
         name: Option<Symbol>,
+        pid: Option<i64>,
         start: i64,
     ) -> Option<u32> {
-        let op = self.index.find(external_id?, start)?;
+        let op = self.find(external_id?, pid, start)?;
         (self.ops.name.get(op as usize) == name).then_some(op)
     }
 }
@@ -116,7 +133,8 @@ pub(super) fn find_ops(
                 && external_ids.extents.start(op) <= extents.start(launch)
                 && external_ids.extents.end(op) >= extents.end(launch)
         };
-        match external_ids.claim(id, launches.correlation.get(index), extents.start(launch), encloses) {
+        let pid = external_ids.processes.and_then(|found| found.of_track(launches.track.values()[index]));
+        match external_ids.claim(id, launches.correlation.get(index), pid, extents.start(launch), encloses) {
             Claim::Op(op) => {
                 found[index] = op;
                 by_id[index] = true;

@@ -7,15 +7,27 @@
 mod backward;
 mod breakdown;
 mod calls;
+mod captures;
+mod communication;
+mod emitted;
+mod filter;
 mod gpu;
+mod gpus;
 mod host_steps;
 mod ids;
+mod kernel_names;
 mod launches;
+mod layerwise;
 mod names;
+mod nccl_calls;
 mod ops;
 mod order;
+mod periods;
+mod present;
+mod processes;
 mod python;
 mod ranges;
+mod serving;
 mod steps;
 mod threads;
 
@@ -23,19 +35,34 @@ mod threads;
 mod tests;
 
 use crate::options::ReadOptions;
-use crate::schema::{Column, Steps, Tables};
+use crate::schema::{Column, GpuSteps, Steps, Tables};
 use crate::stats::Stats;
 use crate::trace::Trace;
 
+pub(crate) use captures::{has_replays, link_replays};
+pub use communication::HOST_OPS as HOST_COLLECTIVES;
+pub(crate) use emitted::with_sources;
+pub(crate) use filter::{filter, with_filtered};
 use names::{Names, Vocabulary};
 use ops::OpTree;
 use order::{Extents, TrackOrder};
+pub(crate) use present::Present;
+pub use serving::{Lengths, step_lengths};
+
+/// Says what is wrong with the name of steps that a caller gives, if anything.
+pub(crate) fn refuse_steps(name: &str) -> Option<String> {
+    let error = regex_lite::Regex::new(host_steps::regular_expression(name)?).err()?;
+    Some(format!("{name} is no regular expression for steps: {error}"))
+}
 
 /// No row.
 const NONE: u32 = u32::MAX;
 
 /// Fills every derived column, and the tables that follow from others.
 pub(crate) fn link(trace: &mut Trace, options: &ReadOptions) {
+    kernel_names::demangle(&mut trace.tables, &mut trace.symbols);
+    emitted::add_ops(trace, options);
+    layerwise::add(&mut trace.tables, &mut trace.symbols, options);
     let names = Names::new(&trace.symbols);
     let vocabulary = Vocabulary::new(&mut trace.symbols);
     let mut stats = Stats::default();
@@ -59,6 +86,7 @@ pub(crate) fn link(trace: &mut Trace, options: &ReadOptions) {
     store_ops(tables);
     store_calls(tables);
     store_callers(tables, &mut stats);
+    nccl_calls::describe(tables, &mut trace.symbols, &trace.tracks);
     clear_unfounded(tables, options);
     // Last, when nothing is held beside the tables: these are the largest columns.
     threads::store_idents(&mut trace.tables, &trace.tracks, options);
@@ -122,6 +150,7 @@ fn clear_unfounded(tables: &mut Tables, options: &ReadOptions) {
     if !(has_calls && has_host) {
         tables.gpu_ops.link = Column::default();
         tables.steps = Steps::default();
+        tables.gpu_steps = GpuSteps::default();
         tables.gpu_ops.step = Column::default();
         tables.launches.step = Column::default();
         tables.ops.step = Column::default();

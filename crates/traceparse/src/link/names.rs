@@ -1,11 +1,12 @@
 //! What an activity is: the names and patterns that say so, and the texts that columns say it with.
-//! Each distinct name is classified once.
+//! Each distinct name is classified once. What communicates is listed in [`communication`].
 
+use super::communication;
 use crate::schema::{Column, Ops, Symbol, SymbolTable};
 
 /// What is known of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Class(u16);
+pub(super) struct Class(u32);
 
 impl Class {
     /// `ProfilerStep#N`.
@@ -18,7 +19,7 @@ impl Class {
     pub(super) const DATALOADER: Self = Self(1 << 3);
     /// An op or annotation that stands for a collective or a point-to-point transfer.
     pub(super) const COMMUNICATION_OP: Self = Self(1 << 4);
-    /// A kernel that moves data between GPUs.
+    /// A kernel that exchanges data with other devices, or the category of such work.
     pub(super) const COMMUNICATION_KERNEL: Self = Self(1 << 5);
     /// A runtime call that starts GPU work.
     pub(super) const KERNEL_LAUNCH: Self = Self(1 << 6);
@@ -30,6 +31,25 @@ impl Class {
     pub(super) const WAIT: Self = Self(1 << 9);
     /// What PyTorch draws around code of the user, in some versions under the category of operators.
     pub(super) const WRAPPER: Self = Self(1 << 10);
+    /// A runtime call that launches a CUDA or HIP graph.
+    pub(super) const GRAPH_LAUNCH: Self = Self(1 << 11);
+    /// A runtime call that begins the capture of a graph.
+    pub(super) const CAPTURE_BEGIN: Self = Self(1 << 12);
+    /// A runtime call that ends the capture of a graph.
+    pub(super) const CAPTURE_END: Self = Self(1 << 13);
+    /// A runtime call that starts a copy and returns before it is done.
+    pub(super) const COPY_CALL: Self = Self(1 << 14);
+    /// A runtime call that starts a memset and returns before it is done.
+    pub(super) const MEMSET_CALL: Self = Self(1 << 15);
+    /// An operator or a node of PyTorch's, by its namespace or its ending.
+    pub(super) const OPERATOR: Self = Self(1 << 16);
+    /// A node of the backward pass, such as `MmBackward0`.
+    pub(super) const BACKWARD_NODE: Self = Self(1 << 17);
+
+    /// The classes of both.
+    pub(super) const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
 
     /// Whether any of the classes of `other` applies.
     #[inline]
@@ -38,18 +58,25 @@ impl Class {
     }
 
     fn of(text: &str) -> Self {
-        let checks: [(Self, bool); 11] = [
+        let checks: [(Self, bool); 18] = [
             (Self::STEP, step_number(text).is_some()),
             (Self::AUTOGRAD_NODE, text.starts_with("autograd::engine::evaluate_function")),
             (Self::OPTIMIZER, text.starts_with(OPTIMIZER_PREFIX)),
             (Self::DATALOADER, is_dataloader(text)),
-            (Self::COMMUNICATION_OP, COMMUNICATION_OPS.iter().any(|p| text.starts_with(p))),
-            (Self::COMMUNICATION_KERNEL, is_communication_kernel(text)),
+            (Self::COMMUNICATION_OP, communication::is_op(text)),
+            (Self::COMMUNICATION_KERNEL, communication::is_kernel(text)),
             (Self::KERNEL_LAUNCH, is_kernel_launch(text)),
             (Self::MODULE, text.starts_with(MODULE_PREFIX)),
             (Self::ANNOTATION_CATEGORY, text.eq_ignore_ascii_case("user_annotation")),
             (Self::WAIT, is_wait(text)),
             (Self::WRAPPER, WRAPPERS.contains(&text)),
+            (Self::GRAPH_LAUNCH, is_call(text, "GraphLaunch")),
+            (Self::CAPTURE_BEGIN, is_call(text, "StreamBeginCapture")),
+            (Self::CAPTURE_END, is_call(text, "StreamEndCapture")),
+            (Self::COPY_CALL, is_call(text, "Memcpy") && text.contains("Async")),
+            (Self::MEMSET_CALL, is_call(text, "Memset") && text.contains("Async")),
+            (Self::OPERATOR, is_backward_node(text) || NAMESPACES.iter().any(|own| text.starts_with(own))),
+            (Self::BACKWARD_NODE, is_backward_node(text)),
         ];
         Self(checks.iter().filter(|(_, applies)| *applies).fold(0, |bits, (class, _)| bits | class.0))
     }
@@ -107,6 +134,18 @@ vocabulary! {
         Backward = "backward",
         Optimizer = "optimizer",
     }
+    /// What a step of serving computes.
+    serving: Work {
+        Prefill = "prefill",
+        Decode = "decode",
+        Mixed = "mixed",
+    }
+    /// How the node of a captured graph was found that a piece of replayed work is.
+    replay: Replay {
+        Exact = "exact",
+        Aligned = "aligned",
+        Inferred = "inferred",
+    }
     /// How the op of a piece of GPU work was found, or why there is none.
     link: Link {
         ExternalId = "external_id",
@@ -119,57 +158,47 @@ vocabulary! {
     }
 }
 
-/// Beginnings of the names of collectives and of what wraps them on the host.
-const COMMUNICATION_OPS: &[&str] = &[
-    "nccl:",
-    "gloo:",
-    "mpi:",
-    "ucc:",
-    "xccl:",
-    "hccl:",
-    "c10d::",
-    "c10d_functional::",
-    "_c10d_functional::",
-    "record_param_comms",
-];
-
-/// Beginnings of the names of communication libraries' kernels.
-const COMMUNICATION_KERNELS: &[&str] = &["nccl", "rccl", "mscclKernel", "msccl::", "mscclpp", "nvshmem"];
-
-/// Parts of the qualified names of other kernels that exchange data between GPUs: vLLM, SGLang and
-/// AITER custom all-reduce, TensorRT-LLM and FlashInfer fused all-reduce, PyTorch symmetric memory,
-/// quick reduce, DeepEP.
-const CUSTOM_COMMUNICATION_KERNELS: &[&str] = &[
-    "cross_device_reduce",
-    "one_shot_all_reduce",
-    "two_shot_all_reduce",
-    "oneShotAllReduce",
-    "twoShotAllReduce",
-    "multimem_all_reduce",
-    "multimem_all_gather",
-    "multimem_one_shot_reduce",
-    "allreduce_fusion_kernel",
-    "allreduce_prototype",
-    "deep_ep::intranode::",
-    "deep_ep::internode::",
-    "deep_ep::internode_ll::",
-];
-
 const STEP_PREFIX: &str = "ProfilerStep#";
 const MODULE_PREFIX: &str = "nn.Module: ";
 const OPTIMIZER_PREFIX: &str = "Optimizer.";
+
+/// Beginnings of the names of operators and nodes, of PyTorch and of the libraries that it is used with.
+const NAMESPACES: [&str; 16] = [
+    "aten::",
+    "autograd::",
+    "c10d::",
+    "c10d_functional::",
+    "_c10d_functional::",
+    "cudnn::",
+    "fbgemm::",
+    "flash_attn::",
+    "inductor::",
+    "prim::",
+    "prims::",
+    "profiler::",
+    "quantized::",
+    "torch::autograd::",
+    "torchvision::",
+    "xformers::",
+];
 
 /// Names of annotations around the forward pass of a wrapped model.
 const WRAPPERS: [&str; 2] = ["DistributedDataParallel.forward", "DataParallel.forward"];
 
 /// Beginnings of the names of runtime and driver calls.
-const APIS: [&str; 5] = ["cuda", "hip", "mu", "sycl", "cu"];
+const APIS: [&str; 7] = ["cuda", "hip", "mu", "sycl", "cu", "ze", "tops"];
+
+/// Parts of the names of calls that start kernels and graphs: of CUDA, HIP and Level Zero, and of SYCL.
+const LAUNCHES: [&str; 4] = ["LaunchKernel", "LaunchCooperativeKernel", "GraphLaunch", "EnqueueKernelLaunch"];
+/// Beginning of the names of MTIA's.
+const MTIA_LAUNCH: &str = "runFunction";
+
+/// Other calls that wait for the device: of MTIA's runtime, and of SYCL's.
+const WAITS: [&str; 4] = ["synchronize", "synchronizeStream", "urQueueFinish", "urEventWait"];
 
 /// Calls of CUDA and HIP that wait for the GPU, without the prefix of the API.
 const WAITING_COPIES: [&str; 3] = ["Memcpy", "Memcpy2D", "Memcpy3D"];
 const WAITING_ALLOCATIONS: [&str; 4] = ["Malloc", "Free", "MemAlloc", "MemFree"];
-
-const ANONYMOUS: &str = "(anonymous namespace)";
 
 /// The number of a `ProfilerStep#N` annotation.
 pub(super) fn step_number(name: &str) -> Option<i32> {
@@ -177,8 +206,14 @@ pub(super) fn step_number(name: &str) -> Option<i32> {
 }
 
 /// The module instance that a frame's name tells, such as `Linear_3`.
-fn module_name(name: &str) -> Option<&str> {
+pub(super) fn module_name(name: &str) -> Option<&str> {
     name.strip_prefix(MODULE_PREFIX)
+}
+
+/// Whether a name is that of a node of the backward pass: `MmBackward0`, `AddBackward`.
+fn is_backward_node(name: &str) -> bool {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    stem.len() > "Backward".len() && stem.ends_with("Backward") && !stem.contains([' ', ':', '.', '#'])
 }
 
 fn is_dataloader(name: &str) -> bool {
@@ -186,8 +221,13 @@ fn is_dataloader(name: &str) -> bool {
         || (name.starts_with("enumerate(DataLoader)#") && name.ends_with(".__next__"))
 }
 
+/// Whether a name is that of a call of an API that begins with `call`, as `cuGraphLaunch_ptsz` is.
+fn is_call(name: &str, call: &str) -> bool {
+    APIS.iter().filter_map(|api| name.strip_prefix(api)).any(|rest| rest.starts_with(call))
+}
+
 fn is_kernel_launch(name: &str) -> bool {
-    ["LaunchKernel", "LaunchCooperativeKernel", "GraphLaunch"].iter().any(|part| name.contains(part))
+    LAUNCHES.iter().any(|part| name.contains(part)) || name.starts_with(MTIA_LAUNCH)
 }
 
 /// Whether a call is a synchronisation, a copy that returns when it is done, or an allocation or
@@ -198,7 +238,7 @@ fn is_wait(name: &str) -> bool {
         let word = call.find(|c: char| !c.is_alphanumeric() && c != '_').map_or(call, |end| &call[..end]);
         word.contains("Synchronize")
     };
-    if APIS.into_iter().filter_map(of_api).any(synchronises) {
+    if WAITS.contains(&name) || APIS.into_iter().filter_map(of_api).any(synchronises) {
         return true;
     }
     let is_copy = |call: &str| WAITING_COPIES.contains(&call);
@@ -208,17 +248,6 @@ fn is_wait(name: &str) -> bool {
     };
     ["cuda", "hip"].into_iter().filter_map(of_api).any(is_copy)
         || ["cuda", "hip", "cu"].into_iter().filter_map(of_api).any(is_allocation)
-}
-
-fn is_communication_kernel(name: &str) -> bool {
-    let name = name.strip_prefix("void ").unwrap_or(name);
-    if COMMUNICATION_KERNELS.iter().any(|prefix| name.starts_with(prefix)) {
-        return true;
-    }
-    // Template and call arguments name types of other kernels.
-    let arguments = name.match_indices(['<', '(']).find(|&(at, _)| !name[at..].starts_with(ANONYMOUS));
-    let qualified = arguments.map_or(name, |(at, _)| &name[..at]);
-    CUSTOM_COMMUNICATION_KERNELS.iter().any(|part| qualified.contains(part))
 }
 
 /// The class of every symbol.
@@ -266,7 +295,7 @@ impl Names {
 
     /// Whether an op is an annotation: by its category, or by a name that only annotations have.
     pub(super) fn is_annotation(&self, ops: &Ops, index: u32) -> bool {
-        let names = Class(Class::STEP.0 | Class::OPTIMIZER.0 | Class::DATALOADER.0 | Class::WRAPPER.0);
+        let names = Class::STEP.or(Class::OPTIMIZER).or(Class::DATALOADER).or(Class::WRAPPER);
         self.is(&ops.category, index, Class::ANNOTATION_CATEGORY) || self.is(&ops.name, index, names)
     }
 
@@ -283,39 +312,13 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use super::{Class, is_communication_kernel, is_wait, module_name, step_number};
-
-    #[test]
-    fn communication_kernels_by_name() {
-        for name in [
-            "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-            "ncclKernel_Broadcast_RING_LL_Sum_int8_t(ncclWorkElem)",
-            "rcclGenericKernel<2, 0>(ncclDevKernelArgsStorage<4096ul>)",
-            "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)",
-            "void aiter::cross_device_reduce_2stage<__hip_bfloat16, 8>(aiter::RankData*)",
-            "void c10d::(anonymous namespace)::two_shot_all_reduce_kernel<float, 16, 8>(float*)",
-            "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<1>(int)",
-            "void deep_ep::internode_ll::dispatch<true, false>(void*)",
-            "nvshmemi_transfer_rma",
-        ] {
-            assert!(is_communication_kernel(name), "{name}");
-        }
-        for name in [
-            "void at::native::vectorized_elementwise_kernel<4, cross_device_reduce_1stage>(int)",
-            "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>(nccl)",
-            "deep_ep::layout::get_dispatch_layout<256>(long const*)",
-            "Cijk_Ailk_Bljk_BBS_BH",
-            "triton_red_fused_all_reduce_0",
-            "",
-        ] {
-            assert!(!is_communication_kernel(name), "{name}");
-        }
-    }
+    use super::{Class, is_wait, module_name, step_number};
 
     #[test]
     fn calls_that_wait() {
         let waits = "cudaDeviceSynchronize cudaStreamSynchronize_ptsz hipEventSynchronize cuCtxSynchronize \
-            cudaMemcpy hipMemcpy2D cudaFree cudaMallocHost cuMemAlloc_v2 cuMemFreeHost";
+            cudaMemcpy hipMemcpy2D cudaFree cudaMallocHost cuMemAlloc_v2 cuMemFreeHost synchronizeStream \
+            zeEventHostSynchronize urQueueFinish";
         for name in waits.split(' ') {
             assert!(is_wait(name), "{name}");
         }
@@ -342,6 +345,20 @@ mod tests {
             ("hipExtModuleLaunchKernel", Class::KERNEL_LAUNCH, true),
             ("cudaGraphLaunch", Class::KERNEL_LAUNCH, true),
             ("cudaMemcpyAsync", Class::KERNEL_LAUNCH, false),
+            ("cuGraphLaunch_ptsz", Class::GRAPH_LAUNCH, true),
+            ("hipGraphLaunch", Class::GRAPH_LAUNCH, true),
+            ("cudaGraphLaunchHost", Class::CAPTURE_BEGIN, false),
+            ("hipStreamBeginCapture", Class::CAPTURE_BEGIN, true),
+            ("cuStreamBeginCapture_v2", Class::CAPTURE_BEGIN, true),
+            ("cudaStreamEndCapture", Class::CAPTURE_END, true),
+            ("cudaStreamIsCapturing", Class::CAPTURE_BEGIN, false),
+            ("cuMemcpyHtoDAsync_v2", Class::COPY_CALL, true),
+            ("hipMemcpy", Class::COPY_CALL, false),
+            ("cudaMemset2DAsync", Class::MEMSET_CALL, true),
+            ("zeCommandListAppendLaunchKernel", Class::KERNEL_LAUNCH, true),
+            ("urEnqueueKernelLaunch", Class::KERNEL_LAUNCH, true),
+            ("runFunction - job_prep_and_submit_for_execution", Class::KERNEL_LAUNCH, true),
+            ("enqueueCommand memcpyHtoDAsync", Class::KERNEL_LAUNCH, false),
         ] {
             assert_eq!(Class::of(name).is(class), is_of_class, "{name}");
         }

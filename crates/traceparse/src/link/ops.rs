@@ -111,7 +111,8 @@ pub(super) fn phases(all: OrderedOps<'_>, parents: &[u32], modules: &[u32], name
 
 fn phase(all: OrderedOps<'_>, op: u32, around: Phase, in_module: bool, names: &Names) -> Phase {
     let class = names.class(&all.ops.name, op);
-    if around == Phase::Backward || class.is(Class::AUTOGRAD_NODE) || all.forward_thread(op).is_some() {
+    let is_node = class.is(Class::AUTOGRAD_NODE) || class.is(Class::BACKWARD_NODE);
+    if around == Phase::Backward || is_node || all.forward_thread(op).is_some() {
         Phase::Backward
     } else if around == Phase::Optimizer || class.is(Class::OPTIMIZER) {
         Phase::Optimizer

@@ -25,6 +25,8 @@ pub(super) struct StepSpan {
 #[derive(Default)]
 pub(super) struct Steps {
     pub(super) hosts: Vec<HostStep>,
+    /// How sure steps are that were found and not marked.
+    pub(super) confidence: Option<f64>,
     index: IntervalTree,
     /// Per process, the parts of the steps that it marked itself; empty unless several processes did.
     by_process: HashMap<Ident, IntervalTree>,
@@ -35,13 +37,15 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// The steps that annotations or NVTX ranges mark; without any, the whole trace as one step.
-    pub(super) fn find(trace: &Trace, names: &Names, options: &ReadOptions) -> Self {
-        let HostSteps { hosts, marks, by_process } = host_steps::find(trace, names, options);
+    /// The steps that annotations or NVTX ranges mark; without any, the whole trace as one step. `launch_of` has
+    /// the launch of each piece of GPU work.
+    pub(super) fn find(trace: &Trace, names: &Names, launch_of: &[u32], options: &ReadOptions) -> Self {
+        let HostSteps { hosts, marks, confidence, by_process } =
+            host_steps::find(trace, names, launch_of, options);
         let processes = if by_process.is_empty() { 0 } else { trace.tracks.len() as u32 };
         let processes = (0..processes).map(|track| trace.tracks.key(track).0).collect();
         let index = IntervalTree::new(hosts.iter().enumerate().map(|(i, s)| (s.start, s.end, i as u32)));
-        Self { hosts, index, by_process, processes, marks }
+        Self { hosts, confidence, index, by_process, processes, marks }
     }
 
     /// The index of the steps as seen from a track.
@@ -100,8 +104,8 @@ impl Steps {
         }
         let mut previous_end = i64::MIN;
         // Nothing goes before a step that stands for the whole trace.
-        let is_marked = self.hosts.first().is_some_and(|step| step.name.is_some());
-        if let Some(first) = gpu.first().filter(|extent| is_marked && extent.count > 0) {
+        let is_step = self.hosts.first().is_some_and(|step| step.number.is_some());
+        if let Some(first) = gpu.first().filter(|extent| is_step && extent.count > 0) {
             let earlier = work.filter(|&(_, end, step)| step == NONE && end < first.start);
             previous_end = earlier.map(|(_, end, _)| end).max().unwrap_or(i64::MIN);
         }

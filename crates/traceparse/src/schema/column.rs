@@ -112,6 +112,12 @@ impl<T: Copy + Default> Column<T> {
         *self = Self { pending_nulls: self.len(), ..Self::default() };
     }
 
+    /// Keeps the rows that have a flag.
+    pub(crate) fn keep(&mut self, flags: &[bool]) {
+        let kept = self.iter().zip(flags).filter_map(|(value, &stays)| stays.then_some(value));
+        *self = kept.collect();
+    }
+
     /// Makes room for `factor` times the rows it has.
     ///
     /// Memory that is reserved and never used costs nothing; a column that grows by doubling leaves

@@ -4,7 +4,7 @@ use super::symbols::Symbol;
 use super::table::table;
 
 table! {
-    /// A training or inference step, and where its time went.
+    /// A training or inference step, and where its time went on any GPU and in any process.
     /// The eight parts are disjoint, in order of priority, and sum to `total_ns`.
     Steps, StepRow, "steps";
     recorded {
@@ -24,19 +24,67 @@ table! {
         host_dur_ns: i64 as duration,
         /// Whether the trace ends before the step's GPU work does: such a step is left out of averages.
         is_partial: bool,
+        /// What a step of serving computes, where its annotation says so: prefill, decode, or mixed.
+        phase: Option<Symbol>,
+        /// Requests of a step of serving.
+        requests: Option<i64>,
+        /// Tokens that go through the model in a step of serving, all requests together.
+        tokens: Option<i64>,
+        /// Keys that a step of serving attends to, those of earlier steps included, all requests together.
+        key_tokens: Option<i64>,
+        /// How sure a step is that nobody marked and that was found in what was launched: the share of its marks
+        /// that come in turn, 0 to 1; null for marked steps.
+        confidence: Option<f64>,
         /// A kernel runs that is not communication, ns.
         kernel_ns: i64 as duration,
         /// A copy runs, none of the above, ns.
         memcpy_ns: i64 as duration,
         /// A memset runs, none of the above, ns.
         memset_ns: i64 as duration,
-        /// Communication runs, none of the above, ns.
+        /// Communication runs on a GPU, none of the above, ns.
         communication_ns: i64 as duration,
         /// The host is inside a runtime call, none of the above, ns.
         runtime_ns: i64 as duration,
         /// The host loads data, none of the above, ns.
         dataloader_ns: i64 as duration,
-        /// The host runs an operator or annotation, none of the above, ns.
+        /// The host runs an operator or annotation, also one that starts a collective, none of the above, ns.
+        cpu_exec_ns: i64 as duration,
+        /// The rest, ns.
+        other_ns: i64 as duration,
+    }
+    derived {}
+}
+
+table! {
+    /// A step as one GPU and its process saw it: a row per step and GPU with work.
+    /// The eight parts are disjoint, in order of priority, and sum to `total_ns`. The host is the process
+    /// that launched on the GPU, and every process that launched on none.
+    GpuSteps, GpuStepRow, "gpu_steps";
+    recorded {
+        /// Step number, as in `steps`.
+        step: Option<i32>,
+        name, device,
+        /// Process that launched the work of the GPU; null where the source does not say.
+        pid: Option<i64>,
+        /// Start, ns, as in `steps`.
+        start_ns: i64 as time,
+        /// Wall time, ns, as in `steps`.
+        total_ns: i64 as duration,
+        /// Whether the trace ends before the step's GPU work does, as in `steps`.
+        is_partial: bool,
+        /// A kernel runs on the GPU that is not communication, ns.
+        kernel_ns: i64 as duration,
+        /// A copy runs, none of the above, ns.
+        memcpy_ns: i64 as duration,
+        /// A memset runs, none of the above, ns.
+        memset_ns: i64 as duration,
+        /// Communication runs on the GPU, none of the above, ns.
+        communication_ns: i64 as duration,
+        /// The host is inside a runtime call, none of the above, ns.
+        runtime_ns: i64 as duration,
+        /// The host loads data, none of the above, ns.
+        dataloader_ns: i64 as duration,
+        /// The host runs an operator or annotation, also one that starts a collective, none of the above, ns.
         cpu_exec_ns: i64 as duration,
         /// The rest, ns.
         other_ns: i64 as duration,

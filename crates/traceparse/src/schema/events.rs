@@ -31,17 +31,20 @@ table! {
 }
 
 table! {
-    /// One value of a counter sample or of a hardware-counter range; an event with several values has several rows.
+    /// One value of a counter sample, as of GPU metrics, or of a hardware-counter range; an event with several
+    /// values has several rows.
     Counters, CounterRow, "counters";
     recorded {
         row, name,
         /// Category as recorded (`cat`); that of hardware counters tells them from others.
         category: Option<Symbol>,
-        track, start_ns, dur_ns,
+        track, device, start_ns, dur_ns,
         /// Name of the value inside the event.
         counter: Symbol,
-        /// The value; null where it is no number.
+        /// The value; null where it is no number, or one that no GPU can have.
         value: Option<f64>,
+        /// Unit of a sampled GPU metric, as its name tells it: `%`, `MHz`; null where it tells none.
+        unit: Option<Symbol>,
     }
     derived { pid, tid, }
 }
@@ -74,13 +77,18 @@ table! {
 }
 
 table! {
-    /// A slice that no other table holds: profiler spans, profiling overhead, unknown categories.
+    /// A slice that no other table holds: profiler spans, profiling overhead, calls of the operating system and of
+    /// libraries beside CUDA, unknown categories.
     Spans, SpanRow, "spans";
     recorded {
         row, name, category,
         /// `ph` as recorded.
         kind: Symbol,
         track, start_ns, dur_ns, correlation, external_id,
+        /// On the creation of a node of a CUDA graph: its id.
+        graph_node_id: Option<u64> as id,
+        /// On the creation of a node of a CUDA graph that is a clone: the id of the node it was cloned from.
+        original_graph_node_id: Option<u64> as id,
     }
     derived { pid, tid, }
 }

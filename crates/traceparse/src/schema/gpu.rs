@@ -13,7 +13,7 @@ table! {
         name,
         /// Name of a kernel without namespaces, arguments and template arguments, where recorded.
         short_name: Option<Symbol>,
-        /// Name of a kernel as the compiler wrote it, where recorded.
+        /// Name of a kernel as the compiler wrote it, where recorded; of Kineto where `name` is another.
         mangled_name: Option<Symbol>,
         category, device, stream, start_ns, dur_ns, correlation, external_id,
         /// Context id.
@@ -77,8 +77,19 @@ table! {
         /// How the op or the range was found, or why there is none: external_id, containment,
         /// gpu_external_id, nvtx_range, no_op, no_launch, no_correlation.
         link: Option<Symbol>,
+        /// On work that a graph launch replayed: `row` in `captured_nodes` of the node that it is; null where no
+        /// capture is known, or several nodes may be it.
+        captured_node_row: Option<u32> as link,
+        /// `row` in `captured_ops` of the op that made this node when the graph was captured.
+        captured_op_row: Option<u32> as link,
+        /// How the node was found. `exact`: by the ids of nodes, or because the work of the whole launch is
+        /// that of the graph, name for name. `aligned`: the launch and the graph differ, and the node is the
+        /// same in every best alignment. `inferred`: the capture does not name its kernels, or its batch
+        /// size is the next larger one.
+        r#match: Option<Symbol>,
         step,
-        /// Whether the work is a collective or point-to-point transfer.
+        /// Whether the work is a collective or point-to-point transfer between devices, also one with a norm or an
+        /// addition fused into it.
         is_communication: Option<bool>,
         /// `communication` for a kernel or graph that is such, else its `kind`.
         activity: Option<Symbol>,
@@ -98,7 +109,7 @@ table! {
 }
 
 table! {
-    /// A synchronisation or event record on a stream, event or context; timed on the CPU.
+    /// A synchronisation or event record on a stream, event or context; timed on the CPU, but for MTIA's.
     Syncs, SyncRow, "syncs";
     recorded {
         row, name, category,
@@ -124,17 +135,20 @@ table! {
 }
 
 table! {
-    /// What is known of a collective: arguments recorded with an op or with the kernel that ran it.
+    /// What is known of a collective: arguments recorded with an op, an NVTX range or the kernel that ran it.
     Collectives, CollectiveRow, "collectives";
     recorded {
-        /// `row` of the op or GPU op that carries the arguments.
+        /// `row` of the op, GPU op or NVTX range that carries the arguments.
         row: u32 as link,
-        /// op or gpu_op: the table of that row.
+        /// op, gpu_op or range: the table of that row.
         source: Symbol,
         /// Collective name, such as `allreduce`.
         name: Option<Symbol>,
         /// Element type.
         dtype: Option<Symbol>,
+        /// Message size as NCCL tells it, bytes: what one rank gives to an all-gather and gets from a
+        /// reduce-scatter, and to each peer of an all-to-all, else the whole; several calls of one kernel added.
+        bytes: Option<i64>,
         /// Elements sent by this rank.
         in_elements: Option<i64>,
         /// Elements received by this rank.
@@ -157,6 +171,10 @@ table! {
         source_rank: Option<i64>,
         /// Receiving rank of a point-to-point transfer.
         destination_rank: Option<i64>,
+        /// Rank that a broadcast, reduce, gather or scatter begins or ends at.
+        root_rank: Option<i64>,
+        /// Operation of a reduction, where recorded.
+        reduction: Option<Symbol>,
         /// Sequence number in the group.
         sequence: Option<i64>,
         /// Identifier of the communicator's operation.

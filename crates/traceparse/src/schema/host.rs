@@ -25,7 +25,7 @@ table! {
         call_stack: Option<Symbol>,
         /// TorchScript module hierarchy as recorded.
         module_hierarchy: Option<Symbol>,
-        /// `Record function id`: joins with a PyTorch execution trace.
+        /// `Record function id`, or `op_id` in an NVTX range: joins with a PyTorch execution trace.
         record_function_id: Option<i64> as id,
         event_index, finished,
     }
@@ -36,8 +36,9 @@ table! {
         /// Number of enclosing ops on the thread.
         depth: Option<u32> as count,
         step,
-        /// What the op does, where its name says so: `step` (it marks one), `data_loading`, `communication` or
-        /// `optimizer` (a step of one, or its zeroing of gradients).
+        /// What the op does, where its name says so: `step` (it marks one), `data_loading`, `communication` (it
+        /// starts a collective or transfer, or waits for one) or `optimizer` (a step of one, or its zeroing of
+        /// gradients).
         activity: Option<Symbol>,
         /// Whether the op is an annotation of code and no operator: by its category, or by a name that only
         /// annotations have, such as `Optimizer.step#SGD.step`.
@@ -65,6 +66,14 @@ table! {
         api_version: Option<i32>,
         /// What the call returned; null for success, and where it is not recorded.
         error: Option<i32>,
+        /// Kernel that the call launches, where the call says it, as ROCm's does.
+        kernel: Option<Symbol>,
+        /// Launch grid as the call says it: blocks in x, y and z.
+        grid: Option<[i32; 3]>,
+        /// Thread block as the call says it: threads in x, y and z.
+        block: Option<[i32; 3]>,
+        /// Shared memory per block as the call says it, bytes.
+        shared_memory_bytes: Option<i32>,
     }
     derived {
         pid, tid,

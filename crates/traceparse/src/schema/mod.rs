@@ -3,6 +3,7 @@
 //! Nothing here knows a file format: readers push rows, the link stage fills the derived
 //! columns, and [`Tables::into_batches`] exports everything as Arrow.
 
+mod captures;
 mod column;
 mod context;
 mod events;
@@ -11,6 +12,7 @@ mod host;
 mod symbols;
 mod table;
 
+pub use captures::*;
 pub use column::{Cell, Column};
 pub use context::*;
 pub use events::*;
@@ -74,6 +76,18 @@ macro_rules! tables {
                 $( self.$field.change_rows(|row| row.wrapping_add(base)); )*
             }
 
+            /// Hands the row number of every event to `mark`.
+            pub(crate) fn mark_rows(&self, mark: &mut impl FnMut(u32)) {
+                $( self.$field.mark_rows(&mut *mark); )*
+            }
+
+            /// A number for a row that no event has.
+            pub(crate) fn next_row(&self) -> u32 {
+                let mut next = 0_u32;
+                self.mark_rows(&mut |row| next = next.max(row.saturating_add(1)));
+                next
+            }
+
             /// For each of so many tracks, whether an event is drawn on it.
             pub(crate) fn used_tracks(&self, tracks: usize) -> Vec<bool> {
                 let mut used = vec![false; tracks];
@@ -111,8 +125,12 @@ tables! {
     metadata: MetadataEvents,
     extra_args: ExtraArgs,
     steps: Steps,
+    gpu_steps: GpuSteps,
     devices: Devices,
     process_groups: ProcessGroups,
+    captured_graphs: CapturedGraphs,
+    captured_ops: CapturedOps,
+    captured_nodes: CapturedNodes,
     threads: Threads,
     diagnostics: Diagnostics,
 }

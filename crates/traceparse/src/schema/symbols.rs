@@ -67,6 +67,11 @@ impl SymbolTable {
         self.ends.is_empty()
     }
 
+    /// Hands every distinct text with its symbol to `visit`.
+    pub fn for_each(&self, mut visit: impl FnMut(Symbol, &str)) {
+        (0..self.len()).for_each(|id| visit(Symbol(id as u32), slice(&self.text, &self.ends, id)));
+    }
+
     /// Evaluates `property` once per distinct text; index the result with [`Symbol::index`].
     pub fn classify<T>(&self, property: impl Fn(&str) -> T) -> Vec<T> {
         (0..self.len()).map(|id| property(slice(&self.text, &self.ends, id))).collect()

@@ -86,6 +86,8 @@ pub trait Table: Default {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+    /// Keeps the rows that have a flag, while no derived column is set; returns how many are gone.
+    fn keep_rows(&mut self, flags: &[bool]) -> usize;
     /// All rows as one Arrow batch, of the columns that hold any value.
     ///
     /// Most optional columns are null throughout in most traces; they have no place in memory.
@@ -119,7 +121,18 @@ impl<'a> BatchBuilder<'a> {
     }
 }
 
-/// Applies a change to a column whose role concerns it: `rows` or `tracks`.
+/// The name of a column as users see it, without the mark of one that is a word of Rust.
+pub(crate) const fn column_name(written: &'static str) -> &'static str {
+    match written.as_bytes() {
+        [b'r', b'#', name @ ..] => match std::str::from_utf8(name) {
+            Ok(name) => name,
+            Err(_) => written,
+        },
+        _ => written,
+    }
+}
+
+/// Applies a change to a column whose role concerns it: `rows` or `tracks`, or hands its values over.
 macro_rules! change_by_role {
     (rows [row] $column:expr, $change:expr) => {
         $column.map_in_place(&$change)
@@ -131,6 +144,9 @@ macro_rules! change_by_role {
         $column.map_in_place(&$change)
     };
     (marks [track] $column:expr, $change:expr) => {
+        $column.iter().flatten().for_each(&mut *$change)
+    };
+    (own [row] $column:expr, $change:expr) => {
         $column.iter().flatten().for_each(&mut *$change)
     };
     ($change_of:ident [$($role:ident)?] $column:expr, $change:expr) => {{
@@ -194,7 +210,8 @@ macro_rules! shared_columns {
 }
 
 shared_columns! { $
-    /// Position of the event in the source; unique over all tables of the trace.
+    /// Position of the event in the source; unique over all tables of the trace, but that an operator which
+    /// PyTorch wrote as an NVTX range has the number of the range.
     row: u32 as row,
     /// Name as recorded; null where the event has none.
     name: Option<Symbol>,
@@ -267,10 +284,10 @@ macro_rules! define_table {
 
             /// Makes columns null whose names `is_wanted` refuses.
             pub(crate) fn keep_only(&mut self, is_wanted: impl Fn(&str) -> bool) {
-                $( if !is_wanted(stringify!($rcol)) {
+                $( if !is_wanted($crate::schema::table::column_name(stringify!($rcol))) {
                     self.$rcol.forget();
                 } )*
-                $( if !is_wanted(stringify!($dcol)) {
+                $( if !is_wanted($crate::schema::table::column_name(stringify!($dcol))) {
                     self.$dcol.forget();
                 } )*
             }
@@ -290,6 +307,11 @@ macro_rules! define_table {
                 $( $crate::schema::table::change_by_role!(tracks [$($rrole)?] self.$rcol, change); )*
             }
 
+            /// Hands the row numbers of its events to `mark`.
+            pub(crate) fn mark_rows(&self, mark: &mut impl FnMut(u32)) {
+                $( $crate::schema::table::change_by_role!(own [$($rrole)?] self.$rcol, mark); )*
+            }
+
             /// Hands every track that an event is drawn on to `mark`.
             pub(crate) fn mark_tracks(&self, mark: &mut impl FnMut(u32)) {
                 $( $crate::schema::table::change_by_role!(marks [$($rrole)?] self.$rcol, mark); )*
@@ -298,12 +320,12 @@ macro_rules! define_table {
 
         $( const _: () = assert!($crate::schema::table::Role::fits(
             $crate::schema::table::role_of!([$($rrole)?]),
-            stringify!($rcol),
+            $crate::schema::table::column_name(stringify!($rcol)),
             <$rty as $crate::schema::Cell>::IS_POSITION,
         )); )*
         $( const _: () = assert!($crate::schema::table::Role::fits(
             $crate::schema::table::role_of!([$($drole)?]),
-            stringify!($dcol),
+            $crate::schema::table::column_name(stringify!($dcol)),
             <$dty as $crate::schema::Cell>::IS_POSITION,
         )); )*
 
@@ -317,14 +339,14 @@ macro_rules! define_table {
             fn columns() -> Vec<$crate::schema::ColumnSpec> {
                 vec![
                     $( $crate::schema::ColumnSpec {
-                        name: stringify!($rcol),
+                        name: $crate::schema::table::column_name(stringify!($rcol)),
                         data_type: <$rty as $crate::schema::Cell>::data_type(),
                         nullable: <$rty as $crate::schema::Cell>::NULLABLE,
                         role: $crate::schema::table::role_of!([$($rrole)?]),
                         doc: concat!($($rdoc),+).trim().to_owned(),
                     }, )*
                     $( $crate::schema::ColumnSpec {
-                        name: stringify!($dcol),
+                        name: $crate::schema::table::column_name(stringify!($dcol)),
                         data_type: <$dty as $crate::schema::Cell>::data_type(),
                         nullable: true,
                         role: $crate::schema::table::role_of!([$($drole)?]),
@@ -337,11 +359,19 @@ macro_rules! define_table {
                 [$( self.$rcol.len() ),*].into_iter().next().unwrap_or(0)
             }
 
+            fn keep_rows(&mut self, flags: &[bool]) -> usize {
+                let gone = flags.iter().filter(|stays| !**stays).count();
+                if gone > 0 {
+                    $( self.$rcol.keep(flags); )*
+                }
+                gone
+            }
+
             fn into_batch(self, symbols: &$crate::schema::SymbolTable) -> arrow_array::RecordBatch {
                 let rows = $crate::schema::Table::len(&self);
                 let mut batch = $crate::schema::BatchBuilder::new(symbols);
-                $( batch.add::<$rty>(stringify!($rcol), self.$rcol); )*
-                $( batch.add::<$dty>(stringify!($dcol), self.$dcol); )*
+                $( batch.add::<$rty>($crate::schema::table::column_name(stringify!($rcol)), self.$rcol); )*
+                $( batch.add::<$dty>($crate::schema::table::column_name(stringify!($dcol)), self.$dcol); )*
                 batch.finish(rows)
             }
         }

@@ -134,13 +134,18 @@ fn every_category_has_a_table() {
     };
     for (table, phases, categories) in [
         ("ops", "X", "cpu_op,user_annotation"),
-        ("launches", "X", "cuda_runtime,cuda_driver,xpu_runtime"),
-        ("gpu_ops", "X", "kernel,gpu_memcpy,gpu_memset"),
-        ("gpu_annotations", "X", "gpu_user_annotation"),
-        ("syncs", "X", "cuda_sync"),
+        (
+            "launches",
+            "X",
+            "cuda_runtime,cuda_driver,xpu_runtime,mtia_runtime,Runtime,driver,hpu_op,gcu_driver",
+        ),
+        ("launches", "X", "privateuse1_runtime,privateuse1_driver"),
+        ("gpu_ops", "X", "kernel,gpu_memcpy,gpu_memset,GCU_MEMCPY,gcu_memset,mtia_ccp_events"),
+        ("gpu_annotations", "X", "gpu_user_annotation,GCU_USER_ANNOTATION"),
+        ("syncs", "X", "cuda_sync,xpu_sync,cuda_event"),
         ("python", "X", "python_function"),
         ("counters", "X", "cuda_profiler_range"),
-        ("spans", "X", "overhead,Trace,mtia_ccp_events,something new"),
+        ("spans", "X", "overhead,Trace,mtia_insight,collective_comm,something new"),
         ("instants", "i", "cpu_op"),
         ("flows", "s,f", "cpu_op"),
         ("counters", "C", "cpu_op"),
@@ -152,6 +157,8 @@ fn every_category_has_a_table() {
         }
     }
     assert_eq!(table_of("X", "kernel", "metrics: gemm"), "spans");
+    assert_eq!(table_of("X", "mtia_ccp_events", "event_wait"), "syncs");
+    assert_eq!(table_of("X", "mtia_ccp_events", "event_record"), "syncs");
     assert_eq!(table_of("i", "cpu_instant_event", "[memory]"), "memory");
     assert_eq!(table_of("X", "cpu_instant_event", "[OutOfMemory]"), "memory");
 }

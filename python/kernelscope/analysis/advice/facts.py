@@ -2,21 +2,69 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import cast
+from typing import NamedTuple, cast
 
 import polars as pl
 
+from kernelscope.analysis.advice.critical import Critical
 from kernelscope.analysis.advice.record import names_like, rows_like
 from kernelscope.analysis.advice.waits import Gaps, classified_gaps
+from kernelscope.analysis.gpu.time import temporal_breakdown
 from kernelscope.analysis.gpu.work import GpuWork
-from kernelscope.analysis.grouping import sum_by_group
-from kernelscope.analysis.intervals import merged
+from kernelscope.analysis.grouping import classes_of, positions, sum_by_group
+from kernelscope.analysis.intervals import Intervals, merged
 from kernelscope.analysis.kernels.tensor_cores import is_nvidia, kernel_flags
 from kernelscope.analysis.memory.records import AllocatorRecords
-from kernelscope.analysis.steps.breakdown import CATEGORIES, step_breakdown
+from kernelscope.analysis.steps.breakdown import CATEGORIES, step_breakdown, step_times
 from kernelscope.trace import Trace
 
+COMPILED = r"^Torch-Compiled Region|^CompiledFunction(?:Backward)?$|^## Call CompiledFxGraph"
+"""Names of what runs as torch.compile made it."""
+
+_REPLAYS = r"GraphLaunch"
+_CAPTURES = r"GraphInstantiate|EndCapture"
+_COMPILERS = r"\(dynamo_timed\)$|^_?compile_fx|^torch/_dynamo.*(?:_compile|convert_frame)|^CachingAutotuner"
+_LOADERS = r"^(?:cu|hip)(?:Module|Library)Load|^cudaLibraryLoad|^hipModuleLoad"
+_ALLOCATORS = (
+    r"^(?:cuda|hip|cu)(?:Malloc|Free|MemAlloc|MemFree|MemCreate|MemMap|MemUnmap|MemRelease)"
+    r"(?:_v2|Host|Managed)?$"
+)
+_FED, _COPYING = 0.05, 0.1
+# Beyond this share of its capacity a GPU has no room for a larger batch.
+_FULL = 0.8
 _OF_OPS = ("row", "parent_row", "name", "start_ns", "dur_ns", "step")
+
+
+class OnGpu(NamedTuple):
+    """Works of one GPU. ``who`` names it at the start of a sentence, where the trace has several."""
+
+    device: int | None
+    who: str
+    works: pl.DataFrame
+    spent_ns: int
+    kernel_ns: int
+    """The time of all ``kernels`` of the GPU, added."""
+
+    @property
+    def share(self) -> float:
+        """The works' part of the time of the GPU's kernels."""
+        return self.spent_ns / self.kernel_ns if self.kernel_ns else 0.0
+
+
+class PartOfSteps(NamedTuple):
+    """The time of one part over all whole steps: its mean over the GPUs, and the GPU that has most of it."""
+
+    mean_ns: int
+    worst_ns: int
+    device: int | None
+
+    @classmethod
+    def of(cls, devices: pl.Series, times: pl.Series) -> "PartOfSteps":
+        """Of the times of all GPUs."""
+        if times.is_empty():
+            return cls(0, 0, None)
+        worst = times.arg_max() or 0
+        return cls(round(cast(float, times.mean())), int(times[worst]), devices[worst])
 
 
 class Facts:
@@ -32,8 +80,8 @@ class Facts:
 
     @cached_property
     def breakdown(self) -> pl.DataFrame:
-        """The whole steps, with their parts."""
-        return step_breakdown(self.trace)
+        """The whole steps: see ``step_times``."""
+        return step_times(self.trace)
 
     @cached_property
     def total_ns(self) -> int:
@@ -41,9 +89,11 @@ class Facts:
         return int(self.breakdown["total_ns"].sum())
 
     @cached_property
-    def parts(self) -> Mapping[str, int]:
+    def parts(self) -> Mapping[str, "PartOfSteps"]:
         """The time of each part over all whole steps."""
-        return {name: int(self.breakdown[name].sum()) for name in CATEGORIES}
+        sums = step_breakdown(self.trace).group_by("device", "pid").agg(pl.col(CATEGORIES).sum())
+        sums = sums.sort("device", "pid")
+        return {name: PartOfSteps.of(sums["device"], sums[name]) for name in CATEGORIES}
 
     @cached_property
     def marked(self) -> bool:
@@ -107,14 +157,53 @@ class Facts:
         """Which rows of ``gpu_ops`` count among the ``kernels``."""
         return self.marked_kernels(self.kernels["works"] > 0)
 
-    def rows_of(self, marks: pl.Series | None = None, *columns: str) -> pl.DataFrame:
-        """The rows of ``gpu_ops`` that ``are_kernels``, of those only whose class is marked.
+    def rows_of(self, marks: pl.Series, *columns: str) -> pl.DataFrame:
+        """The rows of ``gpu_ops`` that are marked.
 
-        Columns: ``row``, ``dur_ns`` (0 where it is not known) and ``columns``.
+        Columns: ``row``, ``device``, ``dur_ns`` (0 where it is not known) and ``columns``.
         """
-        work = self.trace.gpu_ops.select("row", pl.col("dur_ns").fill_null(0), *columns)
-        is_wanted = self.are_kernels if marks is None else self.marked_kernels(marks)
-        return work.filter(is_wanted)
+        work = self.trace.gpu_ops.select("row", "device", pl.col("dur_ns").fill_null(0), *columns)
+        return work.filter(marks)
+
+    def on_gpus(self, works: pl.DataFrame) -> list[OnGpu]:
+        """``works`` by GPU, the one that they take longest first.
+
+        Columns: of ``works``, needs ``device`` and ``dur_ns``.
+        """
+        totals = dict(self.kernels.group_by("device").agg(pl.col("dur_ns").sum()).iter_rows())
+        parts = [
+            OnGpu(device, self.who(device), part, int(part["dur_ns"].sum()), totals.get(device, 0))
+            for (device,), part in works.group_by("device", maintain_order=True)
+        ]
+        return sorted(parts, key=lambda part: -part.spent_ns)
+
+    def who(self, device: object) -> str:
+        """A GPU at the start of a sentence; nothing where the trace has one."""
+        return f"GPU {device}: " if self._gpus > 1 and device is not None else ""
+
+    @cached_property
+    def _gpus(self) -> int:
+        return self.trace.gpu_ops["device"].drop_nulls().n_unique()
+
+    def saving_ns(self, works: pl.DataFrame, saved: str = "dur_ns", *, launched: bool = True) -> int:
+        """How much sooner whole steps would be done if works of a GPU took less time by ``saved``.
+
+        Never more than what the works cover of these steps and no other work of the GPU does. ``launched``:
+        whether the host would still launch them.
+
+        Columns: of ``works``, needs ``row``, ``dur_ns`` and ``saved``.
+        Units: ns.
+        """
+        spent = int(works["dur_ns"].sum())
+        if spent <= 0:
+            return 0
+        alone = self.critical.alone_ns(self.are_rows(works["row"]), launched=launched)
+        return alone * int(works[saved].sum()) // spent
+
+    def are_rows(self, rows: pl.Series) -> pl.Series:
+        """Which rows of ``gpu_ops`` are ``rows``."""
+        marks = pl.repeat(value=False, n=self.trace.gpu_ops.height, eager=True)
+        return marks.scatter(positions(self.trace.gpu_ops["row"], rows), values=True)
 
     def marked_kernels(self, marks: pl.Series) -> pl.Series:
         """Which rows of ``gpu_ops`` ``are_kernels`` of a class that is marked."""
@@ -146,6 +235,12 @@ class Facts:
         return names.is_in(names_like(names, pattern).implode()).fill_null(value=False)
 
     @cached_property
+    def communication(self) -> pl.DataFrame:
+        """The GPU work of whole steps that is communication: ``row``, ``device``, ``dur_ns``."""
+        marks = self.trace.gpu_ops["is_communication"].fill_null(value=False)
+        return self.rows_of(marks if self._are_inside is None else marks & self._are_inside)
+
+    @cached_property
     def updates(self) -> pl.Series:
         """Which rows of ``gpu_ops`` the optimizer launched, of those that count among the ``kernels``."""
         phase = self.trace.ops["phase"]
@@ -155,13 +250,116 @@ class Facts:
         return is_update & self.are_kernels
 
     @cached_property
+    def spans(self) -> pl.DataFrame:
+        """The time of whole steps, as parts that do not touch: ``start_ns``, ``end_ns``."""
+        end = pl.col("start_ns") + pl.col("total_ns")
+        return merged(self.breakdown.select("start_ns", end_ns=end), by=[])
+
+    @cached_property
+    def every_gap(self) -> Gaps:
+        """The gaps of GPUs, by what they waited for: see ``classified_gaps``."""
+        return classified_gaps(self.trace)
+
+    @cached_property
     def gaps(self) -> Gaps:
-        """The gaps of GPUs in whole steps, by what they waited for: see ``classified_gaps``."""
-        spans = None
-        if self.marked:
-            end = pl.col("start_ns") + pl.col("total_ns")
-            spans = merged(self.breakdown.select("start_ns", end_ns=end), by=[])
-        return classified_gaps(self.trace, self.inside, spans)
+        """Those before work of whole steps, and what of them lies in these."""
+        inside = self.every_gap.all.select(self._is_inside.fill_null(value=False)).to_series()
+        if inside.len() == 1:
+            inside = pl.repeat(inside[0], self.every_gap.all.height, eager=True)
+        return self.every_gap.counted(inside, self.spans)
+
+    @cached_property
+    def critical(self) -> Critical:
+        """Which moments of whole steps are held up by GPUs, and which by the host."""
+        return Critical(self.work, self.every_gap, self.spans)
+
+    def waits(self, cause: str) -> list[OnGpu]:
+        """The gaps that waited for the host by ``cause``, by GPU, the one that waited longest first.
+
+        What the host did that has rules of its own counts for these.
+        """
+        gaps = self.gaps.late.filter(pl.col("cause") == cause)
+        if cause in ("launch", "host") and self.explained.height:
+            ends = gaps.select("start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+            known = Intervals(self.explained.drop("name"), by=[]).hidden_ns(ends)
+            gaps = gaps.with_columns(dur_ns=gaps["dur_ns"] - known).filter(pl.col("dur_ns") > 0)
+        return self.on_gpus(gaps)
+
+    @cached_property
+    def waited(self) -> "dict[int | None, dict[str | None, int]]":
+        """How long each GPU waited in whole steps, by cause, the longest first."""
+        groups = classes_of(self.gaps.all.select("device", "cause"))
+        sums = groups.keys.hstack(sum_by_group(groups.of, self.gaps.all["dur_ns"], groups.keys.height))
+        found: dict[int | None, dict[str | None, int]] = {}
+        for device, cause, ns in sums.sort("sum", descending=True).select("device", "cause", "sum").rows():
+            found.setdefault(device, {})[cause] = ns
+        return found
+
+    @cached_property
+    def graph_launches(self) -> int:
+        """How many graphs are replayed."""
+        return rows_like(self.trace.launches.select("name"), _REPLAYS).height
+
+    @cached_property
+    def captures_graphs(self) -> bool:
+        """Whether graphs are captured or built, as before the first replay."""
+        return names_like(self.trace.launches["name"], _CAPTURES).len() > 0
+
+    @cached_property
+    def is_compiled(self) -> bool:
+        """Whether some of the program runs as torch.compile made it."""
+        return names_like(self.trace.ops["name"], COMPILED).len() > 0
+
+    @cached_property
+    def compiling(self) -> pl.DataFrame:
+        """What torch.compile did in whole steps to compile: see ``ops_named``."""
+        return self.ops_named(_COMPILERS)
+
+    @cached_property
+    def loads(self) -> pl.DataFrame:
+        """Calls that load the code of kernels in whole steps: see ``launches_named``."""
+        return self.launches_named(_LOADERS)
+
+    @cached_property
+    def explained(self) -> pl.DataFrame:
+        """What the host did in whole steps that has rules of its own: ``name``, ``start_ns``, ``dur_ns``."""
+        found = (self.compiling, self.loads, self.allocations)
+        return pl.concat(
+            calls.select(pl.col("name").cast(pl.String), "start_ns", "dur_ns") for calls in found
+        )
+
+    @cached_property
+    def allocations(self) -> pl.DataFrame:
+        """Calls for memory of a GPU in whole steps; the first of several fills the cache of the allocator.
+
+        Columns: those of ``launches_named``.
+        """
+        found = self.launches_named(_ALLOCATORS)
+        return found.filter(pl.col("step") != self.breakdown["step"].min()) if self.steps > 1 else found
+
+    @cached_property
+    def gives_back(self) -> bool:
+        """Whether the allocator gives memory back to the driver in whole steps, as where memory is short."""
+        return names_like(self.allocations["name"], "Free|Release|Unmap").len() > 0
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether Python frames or call stacks were recorded."""
+        stacks = self.trace.ops["call_stack"]
+        return self.trace.python.height > 0 or stacks.null_count() < stacks.len()
+
+    @cached_property
+    def may_grow(self) -> bool:
+        """Whether a larger batch could help: there is memory for it, and GPUs do not wait for its data."""
+        full = self.may_use("total_reserved_bytes", _FULL) or self.may_use("total_allocated_bytes", _FULL)
+        fed = self.share(self.parts["dataloader_ns"].worst_ns) < _FED and not self._copies_matter
+        return fed and not full and not self.records.failed.height and not self.gives_back
+
+    @cached_property
+    def _copies_matter(self) -> bool:
+        """Whether some GPU only copies for a good part of its time."""
+        shares = temporal_breakdown(self.trace)["memory_share"]
+        return bool((shares > _COPYING).any())
 
     def may_use(self, column: str, share: float) -> bool:
         """Whether some GPU's memory may exceed a share of its capacity, by a look at the totals.
@@ -199,8 +397,14 @@ class Facts:
 
     def ops_doing(self, activity: str) -> pl.DataFrame:
         """Operators and annotations in whole steps of an ``activity``."""
-        ops = self.trace.ops.select(*_OF_OPS, "activity")
-        return self.inside(ops.filter(pl.col("activity") == activity))
+        return self._doing(self.trace.ops, activity)
+
+    def ranges_doing(self, activity: str) -> pl.DataFrame:
+        """NVTX ranges in whole steps of an ``activity``."""
+        return self._doing(self.trace.ranges, activity)
+
+    def _doing(self, table: pl.DataFrame, activity: str) -> pl.DataFrame:
+        return self.inside(table.select(*_OF_OPS, "activity").filter(pl.col("activity") == activity))
 
     def launches_named(self, pattern: str) -> pl.DataFrame:
         """Runtime and driver calls in whole steps whose names match ``pattern``."""

@@ -1,53 +1,24 @@
-"""Rules about kernels and copies that need not be, or could run faster."""
+"""Rules about kernels that need not be, or could run faster."""
 
 from collections.abc import Iterator
 
 import polars as pl
 
+from kernelscope.analysis.advice.attention_rules import attention
 from kernelscope.analysis.advice.facts import Facts
-from kernelscope.analysis.advice.record import Advice, citing, counted, most_common, names_like, rule
+from kernelscope.analysis.advice.record import Advice, citing, counted, longest_names, most_common, rule
 from kernelscope.analysis.grouping import describe_by_group
 from kernelscope.analysis.ops.table import operator_flags
 from kernelscope.units import format_ns, format_percent
 
-_COPYING, _CONVERTING, _CHAINED, _OFF_TENSOR_CORES = 0.01, 0.02, 0.05, 0.05
-_TENSOR_CORES_SINCE, _TF32_SINCE = 7, 8
+_CONVERTING, _CHAINED, _OFF_TENSOR_CORES, _SMALL = 0.02, 0.05, 0.05, 0.2
+# Compute capabilities; the later has TF32, too.
+_TENSOR_CORES_SINCE, _BF16_SINCE = 7, 8
 
 # Kernels that multiply matrices, not those that prepare them.
 _PRODUCTS = r"(?i)gemm|gemv|wgrad|dgrad|fprop|winograd|convolve|scudnn|fmha|attention"
 _LAYOUTS = r"(?i)nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|batched_transpose|tensorTransform"
 _POINTWISE = r"(?:vectorized_|unrolled_|legacy_)?elementwise_kernel"
-_PAGEABLE = r"(?i)HtoD.*Pageable|Host-to-Device.*Pageable|Pageable *-> *Device|HostToDevice.*Pageable"
-
-
-@rule("Data is copied from pageable memory", _COPYING)
-def pageable_copies(facts: Facts) -> Iterator[Advice]:
-    """Copies to the GPU from memory that is not pinned."""
-    of, keys = facts.work.launches
-    is_copy = keys.select(pl.col("kind") == "memcpy").to_series().fill_null(value=False)
-    # Few traces have copies that take so long.
-    if (facts.share(int(facts.work.totals["sum"].filter(is_copy).sum())) or 0) <= _COPYING:
-        return
-    columns = ("row", "name", "dur_ns", "step", "bytes", "copy_kind", "source_memory")
-    copies = facts.inside(facts.trace.gpu_ops.select(columns).filter(is_copy.gather(of)))
-    stated = (pl.col("copy_kind") == "Host-to-Device") & (pl.col("source_memory") == "Pageable")
-    named = pl.col("name").is_in(names_like(copies["name"], _PAGEABLE).implode())
-    copies = copies.filter(stated.fill_null(value=False) | named.fill_null(value=False))
-    spent = int(copies["dur_ns"].sum())
-    value = facts.share(spent)
-    if value <= _COPYING:
-        return
-    size = int(copies["bytes"].sum())
-    rate = f", {size / spent:.1f} GB/s" if size and spent else ""
-    yield Advice(
-        f"{copies.height:,} x data was copied to the GPU from memory that is not pinned: "
-        f"{format_ns(spent)}{rate}.",
-        "Pin the memory (DataLoader(pin_memory=True)) and copy with non_blocking=True, while kernels run.",
-        value,
-        # What kernels hide is not gained.
-        saving_ns=min(spent, facts.parts["memcpy_ns"]),
-        cites=citing("gpu_ops", copies),
-    )
 
 
 @rule("Some products do not run on tensor cores", _OFF_TENSOR_CORES, "share of kernel time")
@@ -62,28 +33,36 @@ def off_tensor_cores(facts: Facts) -> Iterator[Advice]:
         return
     plain = counted & facts.named(_PRODUCTS) & ~on_tensor_cores.fill_null(value=True)
     eligible = operator_flags(facts.work.launches.keys.select("is_annotation", name="op"))["eligible"]
-    plain = facts.rows_of(plain & (eligible > 0), "name")
-    spent = int(plain["dur_ns"].sum())
-    value = spent / facts.kernel_ns
-    if value <= _OFF_TENSOR_CORES:
-        return
-    tf32 = ", or let float32 products use TF32" if capability >= _TF32_SINCE else ""
-    names = (
-        plain.group_by("name").agg(pl.col("dur_ns").sum()).sort("dur_ns", "name", descending=[True, False])
+    for gpu in facts.on_gpus(facts.rows_of(facts.marked_kernels(plain & (eligible > 0)), "name")):
+        if gpu.share <= _OFF_TENSOR_CORES:
+            continue
+        yield Advice(
+            f"{gpu.who}{format_percent(gpu.share)} of the kernel time is products on ordinary cores: "
+            f"{most_common(longest_names(gpu.works))}.",
+            f"{narrower_type(capability)} Sizes that are multiples of 8 help.",
+            gpu.share,
+            saving_ns=products_saving(facts, gpu.works),
+            device=gpu.device,
+            cites=citing("gpu_ops", gpu.works),
+        )
+
+
+def narrower_type(capability: float) -> str:
+    """How to have products run on tensor cores, on a GPU of NVIDIA's of this compute capability."""
+    if capability < _BF16_SINCE:
+        return (
+            "Compute in float16: torch.autocast(dtype=torch.float16) with a GradScaler where gradients flow."
+        )
+    return (
+        "Compute in bfloat16 (torch.autocast(dtype=torch.bfloat16)), or let float32 products use TF32 "
+        '(torch.set_float32_matmul_precision("high")).'
     )
-    yield Advice(
-        f"{format_percent(value)} of the kernel time is products on ordinary cores: "
-        f"{most_common(names['name'].cast(pl.String))}.",
-        f"Compute them in bfloat16 or float16{tf32}; sizes that are multiples of 8 help.",
-        value,
-        saving_ns=products_saving(facts, spent),
-        cites=citing("gpu_ops", plain),
-    )
 
 
-def products_saving(facts: Facts, spent_ns: int) -> int | None:
-    """What products that take ``spent_ns`` on ordinary cores could save at most on tensor cores.
+def products_saving(facts: Facts, works: pl.DataFrame) -> int | None:
+    """How much sooner steps would be done if products on ordinary cores ran on tensor cores.
 
+    Columns: of ``works``, all of one GPU, needs ``row`` and ``dur_ns``.
     Units: ns. Null where the GPU's peaks are not known.
     """
     from kernelscope.analysis.costs.peaks import device_peaks
@@ -91,8 +70,8 @@ def products_saving(facts: Facts, spent_ns: int) -> int | None:
     for peaks in device_peaks(facts.trace):
         plain, fast = peaks.plain("fp32"), peaks.product("bf16", tensor_cores=True)
         fast = fast if peaks.on_tensor_cores("bf16") else peaks.product("fp16", tensor_cores=True)
-        if plain and fast and fast > plain:
-            return round(spent_ns * (1 - plain / fast))
+        if plain and fast and fast > plain and peaks.on_tensor_cores("fp16"):
+            return round(facts.saving_ns(works) * (1 - plain / fast))
     return None
 
 
@@ -100,17 +79,20 @@ def products_saving(facts: Facts, spent_ns: int) -> int | None:
 def layout_conversions(facts: Facts) -> Iterator[Advice]:
     """Kernels that only turn channels-first tensors into channels-last ones, or back."""
     converting = facts.named(_LAYOUTS)
-    spent = int(facts.kernels["dur_ns"].filter(converting).sum())
-    if not facts.kernel_ns or spent / facts.kernel_ns <= _CONVERTING:
+    if facts.kernels["dur_ns"].filter(converting).sum() <= 0:
         return
-    found = facts.rows_of(converting)
-    yield Advice(
-        f"{counted(found.height, 'kernel')} that only convert layouts took {format_ns(spent)}.",
-        "Keep model and inputs in channels_last: model.to(memory_format=torch.channels_last).",
-        spent / facts.kernel_ns,
-        saving_ns=spent,
-        cites=citing("gpu_ops", found),
-    )
+    for gpu in facts.on_gpus(facts.rows_of(facts.marked_kernels(converting))):
+        if gpu.share <= _CONVERTING:
+            continue
+        yield Advice(
+            f"{gpu.who}{counted(gpu.works.height, 'kernel')} that only convert layouts took "
+            f"{format_ns(gpu.spent_ns)}.",
+            "Keep model and inputs in channels_last: model.to(memory_format=torch.channels_last).",
+            gpu.share,
+            saving_ns=facts.saving_ns(gpu.works, launched=False),
+            device=gpu.device,
+            cites=citing("gpu_ops", gpu.works),
+        )
 
 
 @rule("Elementwise operators run one kernel each", _CHAINED, "share of kernel time")
@@ -123,27 +105,60 @@ def elementwise_chains(facts: Facts) -> Iterator[Advice]:
     chains = _chains(facts, is_pointwise)
     # A fused kernel takes at least as long as the longest of those it replaces.
     count = chains["chain"].n_unique()
-    links = describe_by_group(chains["chain"], chains["dur_ns"], count)
-    saved = int((links["sum"] - links["max"]).sum())
-    value = saved / facts.kernel_ns
-    if value <= _CHAINED:
-        return
-    yield Advice(
-        f"{chains.height:,} elementwise kernels follow one another in {links.height:,} chains, up to "
-        f"{links['rows'].max()} in a row; together they took {format_ns(int(chains['dur_ns'].sum()))}.",
-        "Fuse them with torch.compile, or use a fused operator (layer norm, activation, optimizer).",
-        value,
-        saving_ns=saved,
-        cites=citing("gpu_ops", chains),
-    )
+    longest = describe_by_group(chains["chain"], chains["dur_ns"], count)["max"]
+    first = chains["chain"].is_first_distinct()
+    # Of each chain the first row stands for its fused kernel.
+    fused = pl.select(pl.when(first).then(longest[chains["chain"]]).otherwise(0)).to_series()
+    for gpu in facts.on_gpus(chains.with_columns(saved=chains["dur_ns"] - fused)):
+        value = int(gpu.works["saved"].sum()) / gpu.kernel_ns if gpu.kernel_ns else 0.0
+        if value <= _CHAINED:
+            continue
+        lengths = gpu.works["chain"].value_counts()["count"]
+        yield Advice(
+            f"{gpu.who}{gpu.works.height:,} elementwise kernels follow one another in "
+            f"{counted(lengths.len(), 'chain')}, up to {lengths.max()} in a row; together they took "
+            f"{format_ns(gpu.spent_ns)}.",
+            _fusing(facts),
+            value,
+            saving_ns=facts.saving_ns(gpu.works, "saved", launched=False),
+            device=gpu.device,
+            cites=citing("gpu_ops", gpu.works),
+        )
+
+
+def _fusing(facts: Facts) -> str:
+    if facts.is_compiled:
+        return "Compile what still runs eagerly (TORCH_LOGS=graph_breaks), or use a fused operator there."
+    return "Fuse them with torch.compile, or use a fused operator (layer norm, activation, optimizer)."
 
 
 def _chains(facts: Facts, is_pointwise: pl.Series) -> pl.DataFrame:
-    """Elementwise kernels in a row on a stream, in one step: ``row``, ``dur_ns``, ``chain``."""
+    """Elementwise kernels in a row on a stream, in one step: ``row``, ``device``, ``dur_ns``, ``chain``."""
     work = facts.trace.gpu_ops
-    # An optimizer that goes through parameters one by one makes chains of another kind.
-    marks = facts.marked_kernels(is_pointwise) & ~facts.updates
+    # An optimizer that goes through parameters one by one makes chains of another kind, attention too.
+    marks = facts.marked_kernels(is_pointwise) & ~facts.updates & ~attention(facts).marks
     streams = facts.work.on_streams.part(facts.are_kernels)
     chains = streams.runs(marks, work["step"] - (work["step"].min() or 0))
-    kernels = work.select("row", pl.col("dur_ns").fill_null(0))[chains["at"]]
+    kernels = work.select("row", "device", pl.col("dur_ns").fill_null(0))[chains["at"]]
     return kernels.with_columns(chain=chains["run"])
+
+
+@rule("Kernels leave multiprocessors empty", _SMALL, "share of kernel time")
+def small_grids(facts: Facts) -> Iterator[Advice]:
+    """Kernels with fewer blocks than the GPU has multiprocessors."""
+    blocks = facts.trace.gpu_ops["blocks_per_sm"]
+    is_small = ((blocks < 1) & (blocks > 0)).fill_null(value=False) & facts.are_kernels
+    for gpu in facts.on_gpus(facts.rows_of(is_small, "name", "blocks_per_sm")):
+        if gpu.share <= _SMALL:
+            continue
+        idle = (pl.col("dur_ns") * (1 - pl.col("blocks_per_sm"))).cast(pl.Int64)
+        batch = "Enlarge the batch, merge" if facts.may_grow else "Merge"
+        yield Advice(
+            f"{gpu.who}{format_percent(gpu.share)} of the kernel time has fewer blocks than the GPU has "
+            f"multiprocessors; longest: {most_common(longest_names(gpu.works))}.",
+            f"{batch} small operators, or run independent ones on several streams.",
+            gpu.share,
+            saving_ns=facts.saving_ns(gpu.works.with_columns(idle=idle), "idle"),
+            device=gpu.device,
+            cites=citing("gpu_ops", gpu.works),
+        )

@@ -5,73 +5,70 @@ from collections.abc import Iterator
 import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
-from kernelscope.analysis.advice.record import Advice, citing, counted, most_common, rule
-from kernelscope.analysis.advice.waits import LONGEST_LAUNCH_NS
-from kernelscope.analysis.grouping import classes_of, gather_rows, positions, sum_by_group
+from kernelscope.analysis.advice.record import Advice, citing, counted, most_common, names_like, rule
+from kernelscope.analysis.advice.remedies import (
+    WAITED_FOR,
+    fewer_launches,
+    other_work,
+    remedy,
+    serving_engine,
+    slow_call,
+)
+from kernelscope.analysis.advice.waits import LONGEST_LAUNCH_NS, longest_calls
+from kernelscope.analysis.grouping import gather_rows
 from kernelscope.units import format_ns, format_percent
 
-_LATE, _TINY, _SYNCING, _IDLE, _SMALL = 0.1, 0.5, 0.01, 0.1, 0.2
+_LATE, _TINY, _SYNCING, _IDLE, _FED = 0.1, 0.5, 0.01, 0.1, 0.05
 # About what one launch costs the host: a kernel that is shorter cannot keep up with its own launch.
 _TINY_NS = 10_000
 _FEWEST_KERNELS = 100
 _OPTIMIZER_KERNELS = 100
 
+_DECODING = r"context_0(?:\(|_).*generation_[1-9]"
 
-def _worst(gaps: pl.DataFrame) -> tuple[int | None, pl.DataFrame, int]:
-    """The GPU that waited longest, its gaps, and how long they are together."""
-    sums = gaps.group_by("device").agg(pl.col("dur_ns").sum())
-    if sums.is_empty():
-        return None, gaps, 0
-    device, waited = sums.sort("dur_ns", "device", descending=[True, False]).row(0)
-    of_device = gaps if sums.height == 1 else gaps.filter(pl.col("device").eq_missing(device))
-    return device, of_device, waited
+
+@rule("A serving engine launches its kernels one by one", _LATE)
+def serving_without_graphs(facts: Facts) -> Iterator[Advice]:
+    """GPUs that wait for the launches of a serving engine that replays no graphs."""
+    if facts.graph_launches or facts.captures_graphs:
+        return
+    engine = serving_engine(facts)
+    if engine is None:
+        return
+    for gpu in facts.waits("launch"):
+        value = facts.share(gpu.spent_ns)
+        if value <= _LATE:
+            continue
+        decoding = names_like(facts.trace.ops["name"], _DECODING).len()
+        steps = "steps that decode" if decoding else "steps"
+        yield Advice(
+            f"{gpu.who}No graph is replayed in {steps} of {engine}.",
+            fewer_launches(facts),
+            value,
+            saving_ns=gpu.spent_ns,
+            device=gpu.device,
+            cites=citing("gpu_ops", gpu.works),
+        )
 
 
 @rule("The host launches too slowly", _LATE)
 def launch_bound(facts: Facts) -> Iterator[Advice]:
     """GPUs that wait for the host to launch."""
-    device, gaps, waited = _worst(facts.gaps.late.filter(pl.col("cause") == "launch"))
-    value = facts.share(waited)
-    if value <= _LATE:
-        return
-    mean = format_ns(facts.kernel_ns / facts.kernel_count if facts.kernel_count else None)
-    yield Advice(
-        f"In {counted(gaps.height, 'gap')} the GPU waited {format_ns(waited)} for a launch; "
-        f"the mean kernel lasts {mean}.",
-        "Launch less: torch.compile, CUDA or HIP graphs, fused and foreach operators, larger batches.",
-        value,
-        saving_ns=waited,
-        device=device,
-        cites=citing("gpu_ops", gaps),
-    )
-
-
-@rule("The host does something else while the GPU waits", _LATE)
-def host_busy(facts: Facts) -> Iterator[Advice]:
-    """GPUs that wait while the host does something else than to launch."""
-    device, gaps, waited = _worst(facts.gaps.late.filter(pl.col("cause") == "host"))
-    value = facts.share(waited)
-    if value <= _LATE:
-        return
-    from kernelscope.analysis.launches.idle import longest_on_thread
-
-    until = pl.min_horizontal("launch_ns", pl.col("start_ns") + pl.col("dur_ns"))
-    hosts = longest_on_thread(facts.trace, gaps.with_columns(until_ns=until))
-    longest = (
-        hosts.group_by("host")
-        .agg(pl.col("host_ns").sum())
-        .sort("host_ns", "host", descending=[True, False], nulls_last=True)
-    )
-    doing = most_common(f"{name} ({format_ns(ns)})" for name, ns in longest.drop_nulls().iter_rows())
-    yield Advice(
-        f"In {counted(gaps.height, 'gap')} of more than {format_ns(LONGEST_LAUNCH_NS)} the GPU waited "
-        f"{format_ns(waited)}. Meanwhile on the launching thread: {doing or 'nothing that was recorded'}.",
-        "See what Python does there (with_stack=True); move it out of the step or to another thread.",
-        value,
-        saving_ns=waited,
-        device=device,
-        cites=citing("gpu_ops", gaps),
-    )
+    for gpu in facts.waits("launch"):
+        value = facts.share(gpu.spent_ns)
+        if value <= _LATE:
+            continue
+        mean = format_ns(facts.kernel_ns / facts.kernel_count if facts.kernel_count else None)
+        yield Advice(
+            f"{gpu.who}In {counted(gpu.works.height, 'gap')} the GPU waited {format_ns(gpu.spent_ns)} for a "
+            f"launch; the mean kernel lasts {mean}.",
+            fewer_launches(facts),
+            value,
+            saving_ns=gpu.spent_ns,
+            device=gpu.device,
+            cites=citing("gpu_ops", gpu.works),
+            cause=("serving_without_graphs",),
+        )
 
 
 @rule("Most kernels are too short to launch one by one", _TINY, "share of kernels")
@@ -83,98 +80,120 @@ def tiny_kernels(facts: Facts) -> Iterator[Advice]:
     value = int(is_tiny.sum()) / facts.kernel_count
     if value <= _TINY:
         return
-    tiny = facts.trace.gpu_ops.select("row", "name", pl.col("dur_ns").fill_null(0)).filter(is_tiny)
-    gaps = facts.gaps.late.filter(pl.col("cause") == "launch")
-    device, _, waited = _worst(gaps.filter(positions(tiny["row"], gaps["row"]).is_not_null()))
-    if facts.share(waited) <= _LATE / 2:
-        return
-    names = tiny.group_by("name").len().sort("len", "name", descending=[True, False])["name"].cast(pl.String)
-    yield Advice(
-        f"{format_percent(value)} of {facts.kernel_count:,} kernels last less than {format_ns(_TINY_NS)}, "
-        f"and the GPU waited {format_ns(waited)} for them; most often: {most_common(names)}.",
-        "Fuse them (torch.compile), replay them as a graph, or give each more to do.",
-        value,
-        saving_ns=waited,
-        device=device,
-        cites=citing("gpu_ops", tiny),
-    )
+    tiny = facts.rows_of(is_tiny, "name")
+    for gpu in facts.waits("launch"):
+        waits = gpu.works.join(tiny.select("row"), on="row", how="semi")
+        waited = int(waits["dur_ns"].sum())
+        if facts.share(waited) <= _LATE / 2:
+            continue
+        names = tiny.group_by("name").len().sort("len", "name", descending=[True, False])["name"]
+        yield Advice(
+            f"{gpu.who}{format_percent(value)} of {facts.kernel_count:,} kernels last less than "
+            f"{format_ns(_TINY_NS)}, and the GPU waited {format_ns(waited)} for them; most often: "
+            f"{most_common(names.cast(pl.String))}.",
+            fewer_launches(facts),
+            value,
+            saving_ns=waited,
+            device=gpu.device,
+            cites=citing("gpu_ops", waits),
+            cause=("serving_without_graphs", "launch_bound"),
+        )
+
+
+@rule("The host does something else while the GPU waits", _LATE)
+def host_busy(facts: Facts) -> Iterator[Advice]:
+    """GPUs that wait while the host does something else than to launch."""
+    for gpu in facts.waits("host"):
+        value = facts.share(gpu.spent_ns)
+        if value <= _LATE:
+            continue
+        doing, remedy = _doing(facts, gpu.works)
+        yield Advice(
+            f"{gpu.who}In {counted(gpu.works.height, 'gap')} of more than {format_ns(LONGEST_LAUNCH_NS)} the "
+            f"GPU waited {format_ns(gpu.spent_ns)}. Meanwhile on the launching thread: {doing}.",
+            remedy,
+            value,
+            saving_ns=gpu.spent_ns,
+            device=gpu.device,
+            cites=citing("gpu_ops", gpu.works),
+        )
+
+
+def _doing(facts: Facts, gaps: pl.DataFrame) -> tuple[str, str]:
+    """What the launching thread did in the gaps (operators, annotations, runtime calls), and what to do."""
+    from kernelscope.analysis.launches.idle import longest_on_thread
+
+    until = pl.min_horizontal("launch_ns", pl.col("start_ns") + pl.col("dur_ns"))
+    hosts = longest_on_thread(facts.trace, gaps.with_columns(until_ns=until))
+    calls = longest_calls(facts.trace, gaps)
+    found = pl.concat(
+        part.select(pl.col(name).cast(pl.String).alias("name"), ns=ns, is_call=pl.lit(is_call))
+        for part, name, ns, is_call in (
+            (hosts, "host", "host_ns", False), (calls, "name", "shared_ns", True)
+        )
+    )  # fmt: skip
+    known = facts.explained["name"].unique().implode()
+    longest = found.drop_nulls().filter(~pl.col("name").is_in(known)).group_by("name", "is_call")
+    longest = longest.agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False])
+    waited = int(gaps["dur_ns"].sum())
+    doing = most_common(f"{name[:40]} ({format_ns(ns)})" for name, _, ns in longest.iter_rows())
+    if not doing:
+        return "nothing that was recorded", other_work(facts)
+    name, is_call, ns = longest.row(0)
+    if 2 * ns < waited:
+        doing = f"mostly nothing that was recorded, then {doing}"
+    return doing, slow_call(name) if is_call and 2 * ns >= waited else other_work(facts)
 
 
 @rule("The host waits for the GPU, which then waits for the host", _SYNCING)
 def synchronising_calls(facts: Facts) -> Iterator[Advice]:
     """Gaps that open because the host had waited for the GPU."""
-    device, gaps, waited = _worst(facts.gaps.late.filter(pl.col("cause") == "sync"))
-    value = facts.share(waited)
-    if value <= _SYNCING:
-        return
-    calls = gather_rows(gaps["sync_row"].unique(), facts.trace.launches, "row", "name", "dur_ns", "op_row")
-    ops = gather_rows(calls["op_row"], facts.trace.ops, "name")["name"].cast(pl.String)
-    callers = calls.select(by=pl.coalesce(ops, pl.col("name").cast(pl.String)))
-    names = callers.group_by("by").len().sort("len", "by", descending=[True, False])
-    listed = most_common(f"{name} ({count:,} x)" for name, count in names.iter_rows())
-    yield Advice(
-        f"After {counted(calls.height, 'call')} that waited for the GPU it idled {format_ns(waited)}: "
-        f"{listed}.",
-        "Keep values on the GPU: no .item(), .cpu() or print in a step; copy with non_blocking=True.",
-        value,
-        saving_ns=waited,
-        device=device,
-        cites=citing("launches", calls),
-    )
-
-
-@rule("Kernels leave multiprocessors empty", _SMALL, "share of kernel time")
-def small_grids(facts: Facts) -> Iterator[Advice]:
-    """Kernels with fewer blocks than the GPU has multiprocessors."""
-    if not facts.kernel_ns:
-        return
-    work = facts.trace.gpu_ops
-    is_small = (work["blocks_per_sm"] < 1) & (work["blocks_per_sm"] > 0) & facts.are_kernels
-    value = int(work["dur_ns"].filter(is_small).sum()) / facts.kernel_ns
-    if value <= _SMALL:
-        return
-    small = work.select("row", "name", pl.col("dur_ns").fill_null(0), "blocks_per_sm").filter(is_small)
-    idle = small.select((pl.col("dur_ns") * (1 - pl.col("blocks_per_sm"))).sum()).item()
-    names = (
-        small.group_by("name").agg(pl.col("dur_ns").sum()).sort("dur_ns", "name", descending=[True, False])
-    )
-    yield Advice(
-        f"{format_percent(value)} of the kernel time has fewer blocks than the GPU has multiprocessors; "
-        f"longest: {most_common(names['name'].cast(pl.String))}.",
-        "Enlarge the batch or merge small operators, or run independent ones on several streams.",
-        value,
-        saving_ns=round(idle),
-        cites=citing("gpu_ops", small),
-    )
+    for gpu in facts.waits("sync"):
+        value = facts.share(gpu.spent_ns)
+        if value <= _SYNCING:
+            continue
+        of_calls = gpu.works["sync_row"].unique()
+        calls = gather_rows(of_calls, facts.trace.launches, "row", "name", "dur_ns", "op_row")
+        ops = gather_rows(calls["op_row"], facts.trace.ops, "name")["name"].cast(pl.String)
+        callers = calls.select(by=pl.coalesce(ops, pl.col("name").cast(pl.String)))
+        names = callers.group_by("by").len().sort("len", "by", descending=[True, False])
+        listed = most_common(f"{name} ({count:,} x)" for name, count in names.iter_rows())
+        yield Advice(
+            f"{gpu.who}After {counted(calls.height, 'call')} that waited for the GPU it idled "
+            f"{format_ns(gpu.spent_ns)}: {listed}.",
+            remedy(facts, "sync"),
+            value,
+            saving_ns=gpu.spent_ns,
+            device=gpu.device,
+            cites=citing("launches", calls),
+        )
 
 
 @rule("The GPU idles", _IDLE)
 def gpu_idle(facts: Facts) -> Iterator[Advice]:
-    """GPUs that do nothing for more than a tenth of the time, and what they wait for."""
-    device, gaps, waited = _worst(facts.gaps.all)
-    value = facts.share(waited)
-    if value <= _IDLE:
-        return
-    causes = {
-        "launch": "launches",
-        "host": "a host that did something else",
-        "sync": "the host after it had waited for the GPU",
-        "data": "data",
-        "queue": "events, copies or their turn",
-        None: "work whose launch was not recorded",
-    }
-    groups = classes_of(gaps.select("cause"))
-    sums = groups.keys.hstack(sum_by_group(groups.of, gaps["dur_ns"], groups.keys.height))
-    sums = sums.select("cause", "sum").sort("sum", descending=True)
-    listed = ", ".join(f"{format_ns(ns)} for {causes[cause]}" for cause, ns in sums.iter_rows())
-    yield Advice(
-        f"It did nothing for {format_percent(value)} of the step time: {listed}.",
-        "Begin with the largest cause; the advice about it says how.",
-        value,
-        saving_ns=waited,
-        device=device,
-        cites=citing("gpu_ops", gaps),
-    )
+    """GPUs that do nothing for more than a tenth of the time, by causes that no other rule speaks about."""
+    limits: dict[str | None, float] = {"launch": _LATE, "host": _LATE, "sync": _SYNCING, "data": 1.0}
+    if facts.share(facts.parts["dataloader_ns"].worst_ns) > _FED:
+        limits["data"] = 0.0
+    for device, causes in facts.waited.items():
+        left = {cause: ns for cause, ns in causes.items() if facts.share(ns) <= limits.get(cause, 1.0)}
+        waited = sum(left.values())
+        if facts.share(waited) <= _IDLE:
+            continue
+        listed = ", ".join(
+            f"{format_ns(ns)} for {WAITED_FOR[cause]}" for cause, ns in left.items() if 20 * ns > waited
+        )
+        is_left = pl.col("cause").cast(pl.String).is_in(list(left), nulls_equal=True)
+        gaps = facts.gaps.all.filter(pl.col("device").eq_missing(device) & is_left)
+        yield Advice(
+            f"{facts.who(device)}It did nothing for {format_percent(facts.share(waited))} of the step time: "
+            f"{listed}.",
+            remedy(facts, next(iter(left))),
+            facts.share(waited),
+            saving_ns=waited,
+            device=device,
+            cites=citing("gpu_ops", gaps),
+        )
 
 
 @rule("The optimizer updates parameters one by one", _OPTIMIZER_KERNELS, "kernels per step")
@@ -182,18 +201,23 @@ def optimizer_not_fused(facts: Facts) -> Iterator[Advice]:
     """An optimizer that launches kernels for each parameter."""
     if not facts.steps:
         return
-    value = int(facts.updates.sum()) / facts.steps
-    if value <= _OPTIMIZER_KERNELS:
-        return
-    kernels = facts.trace.gpu_ops.select("row", pl.col("dur_ns").fill_null(0)).filter(facts.updates)
-    gaps = facts.gaps.late.join(kernels.select("row"), on="row", how="semi")
-    device, _, waited = _worst(gaps.filter(pl.col("cause") == "launch"))
-    mean = format_ns(kernels.select(pl.col("dur_ns").mean()).item())
-    yield Advice(
-        f"It launches {value:,.0f} kernels in a step, which last {mean} on average.",
-        "Give the optimizer fused=True or foreach=True.",
-        value,
-        saving_ns=waited,
-        device=device,
-        cites=citing("gpu_ops", kernels),
-    )
+    waits = {gpu.device: gpu.works for gpu in facts.waits("launch")}
+    for gpu in facts.on_gpus(facts.rows_of(facts.updates)):
+        value = gpu.works.height / facts.steps
+        if value <= _OPTIMIZER_KERNELS:
+            continue
+        waited = 0
+        if gpu.device in waits:
+            waited = int(waits[gpu.device].join(gpu.works, on="row", how="semi")["dur_ns"].sum())
+        # What the shortest takes, every kernel takes that is launched; a fused one does so once.
+        least = int(gpu.works["dur_ns"].min() or 0)  # type: ignore[arg-type]
+        works = gpu.works.with_columns(saved=pl.lit(least))
+        yield Advice(
+            f"{gpu.who}It launches {value:,.0f} kernels in a step, which last "
+            f"{format_ns(gpu.spent_ns / gpu.works.height)} on average.",
+            "Give the optimizer fused=True or foreach=True.",
+            value,
+            saving_ns=waited + facts.saving_ns(works, "saved", launched=False),
+            device=gpu.device,
+            cites=citing("gpu_ops", gpu.works),
+        )

@@ -6,16 +6,27 @@ about the memory of the host.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import polars as pl
 
-from kernelscope.analysis.advice.facts import Facts
-from kernelscope.analysis.advice.record import Advice, Cited, citing, rule
+from kernelscope.analysis.advice.facts import Facts, PartOfSteps
+from kernelscope.analysis.advice.kernel_rules import narrower_type, products_saving
+from kernelscope.analysis.advice.record import Advice, Cited, citing, names_like, rule
+from kernelscope.analysis.advice.remedies import RULE_OF, WAITED_FOR, remedy, serving_engine
 from kernelscope.analysis.gpu.summary import gpu_summary
+from kernelscope.analysis.gpu.time import temporal_breakdown
+from kernelscope.analysis.gpu.unrecorded import unrecorded_activity
 from kernelscope.analysis.ops.table import call_eligibility, eligible_share
-from kernelscope.units import format_bytes, format_percent
+from kernelscope.units import format_bytes, format_ns, format_percent
 
 _DATA, _COMMUNICATION, _BUSY, _MEMORY = 0.05, 0.1, 0.5, 0.9
+# An engine that serves takes nearly all memory for its cache, as it is told to.
+_SERVING = (
+    "Nothing, if that is what the engine was told to take (--gpu-memory-utilization, --mem-fraction-static); "
+    "tell it less where other programs need memory."
+)
+_TRAINING = "Checkpoint activations, compute in a narrower type, or make the batch smaller."
 _NCCL_CAPABILITY = 3.5
 _TENSOR_CORES_SINCE = 7
 
@@ -23,16 +34,22 @@ _TENSOR_CORES_SINCE = 7
 @rule("Steps wait for data", _DATA)
 def data_loading(facts: Facts) -> Iterator[Advice]:
     """Steps that wait for data for more than a twentieth of their time."""
-    waited = facts.parts["dataloader_ns"]
-    value = facts.share(waited)
+    part = facts.parts["dataloader_ns"]
+    waited, value = part.worst_ns, facts.share(part.worst_ns)
     if value <= _DATA:
         return
+    idle = max((causes.get("data", 0) for causes in facts.waited.values()), default=0)
+    calls = facts.ops_doing("data_loading")
+    here = " The loader has no workers." if names_like(calls["name"], "_SingleProcess").len() else ""
+    meanwhile = f" In gaps between its works a GPU waited {format_ns(idle)} for it." if idle else ""
     yield Advice(
-        f"{format_percent(value)} of the step time passes while only data is loaded.",
-        "Give the DataLoader more workers (num_workers) and let them prefetch, or make samples cheaper.",
+        f"{facts.who(part.device)}{format_percent(value)} of the step time passes while only data is loaded"
+        f"{_on_average(facts, part)}.{meanwhile}{here}",
+        remedy(facts, "data"),
         value,
         saving_ns=waited,
-        cites=citing("ops", facts.ops_doing("data_loading")),
+        device=part.device if facts.who(part.device) else None,
+        cites=citing("ops", calls) if calls.height else citing("ranges", facts.ranges_doing("data_loading")),
     )
 
 
@@ -78,47 +95,86 @@ def _runs_nccl(facts: Facts) -> bool:
 @rule("Steps wait for communication", _COMMUNICATION)
 def communication(facts: Facts) -> Iterator[Advice]:
     """Steps that wait for communication for more than a tenth of their time."""
-    exposed = facts.parts["communication_ns"]
-    value = facts.share(exposed)
+    part = facts.parts["communication_ns"]
+    value = facts.share(part.worst_ns)
     if value <= _COMMUNICATION:
         return
-    gpu_ops = facts.trace.gpu_ops.select("row", "dur_ns", "step", "is_communication")
-    work = facts.inside(gpu_ops.filter(pl.col("is_communication").fill_null(value=False)))
-    cited, table = (work, "gpu_ops") if work.height else (_outermost(facts.ops_doing("communication")), "ops")
+    own = facts.communication.filter(pl.col("device").eq_missing(part.device))
     yield Advice(
-        f"{format_percent(value)} of the step time passes while ranks communicate and nothing is computed.",
-        "Compress gradients (DDP communication hooks), accumulate them over several steps, or enlarge the "
-        "batch; a larger one may need another learning rate or an optimizer such as LAMB.",
+        f"{facts.who(part.device)}{format_percent(value)} of the step time passes while ranks communicate "
+        f"and nothing is computed{_on_average(facts, part)}.",
+        _less_communication(facts),
         value,
-        saving_ns=exposed,
-        cites=citing(table, cited),
+        saving_ns=facts.saving_ns(own),
+        device=part.device if facts.who(part.device) else None,
+        cites=citing("gpu_ops", own),
     )
 
 
-def _outermost(calls: pl.DataFrame) -> pl.DataFrame:
-    """Those of ``calls`` that lie directly in none of the others."""
-    return calls.filter(~pl.col("parent_row").is_in(calls["row"].implode()).fill_null(value=False))
+def _on_average(facts: Facts, part: PartOfSteps) -> str:
+    """What GPUs have of a part on average, where the trace has several."""
+    several = facts.who(part.device)
+    return f" ({format_percent(facts.share(part.mean_ns))} on average over the GPUs)" if several else ""
+
+
+def _less_communication(facts: Facts) -> str:
+    if serving_engine(facts) is not None:
+        return (
+            "Spread a model over fewer GPUs (a smaller tensor parallel size), and have GPUs that reach one "
+            "another directly use the engine's own all-reduce (--disable-custom-all-reduce turns it off)."
+        )
+    batch = " A larger batch communicates less often; it may need another learning rate."
+    return (
+        "Compress gradients (DDP communication hooks), accumulate them over several steps (no_sync), or let "
+        f"communication overlap with the backward.{batch if facts.may_grow else ''}"
+    )
 
 
 @rule("GPUs run kernels less than half of the time", _BUSY, "share of time")
 def low_utilisation(facts: Facts) -> Iterator[Advice]:
-    """GPUs that compute for less than half of the time."""
+    """GPUs that compute for less than half of the time, as far as samples do not show other work."""
     idle = gpu_summary(facts.trace).filter((pl.col("utilisation") < _BUSY) & (pl.col("kernels") > 0))
+    idle = idle.join(unrecorded_activity(facts.trace), on="device", how="anti")
     if idle.is_empty():
         return
+    lowest = idle.sort("utilisation", "device").row(0, named=True)
     shares = idle.select("device", "utilisation").rows()
     listed = ", ".join(f"GPU {device} {format_percent(share)}" for device, share in shares[:8])
     more = f" and {len(shares) - 8} more" if len(shares) > 8 else ""
     of_idle = pl.col("device").is_in(idle["device"].implode())
     waits = facts.gaps.all.filter(of_idle)
+    kernels = facts.rows_of(facts.are_kernels).filter(of_idle)
+    cause, rest = _unused(facts, lowest)
     yield Advice(
-        f"Share of the time with a kernel: {listed}{more}.",
-        "Enlarge the batch, and see what the GPUs wait for.",
-        min(share for _, share in shares),
+        f"Share of the time with a kernel: {listed}{more}. {rest}",
+        remedy(facts, cause),
+        lowest["utilisation"],
         severity="medium",
         device=shares[0][0] if len(shares) == 1 else None,
-        cites=citing("gpu_ops", waits if waits.height else facts.rows_of(None, "device").filter(of_idle)),
+        cites=citing("gpu_ops", waits if waits.height else kernels),
+        cause=(RULE_OF[cause], "serving_without_graphs") if cause == "launch" else (RULE_OF[cause],),
     )
+
+
+def _unused(facts: Facts, gpu: dict[str, Any]) -> tuple[str | None, str]:
+    """What keeps a GPU from running kernels most of all, and how its time divides, in words.
+
+    Of ``gpu``, a row of ``gpu_summary``.
+    """
+    of_gpu = pl.col("device").eq_missing(gpu["device"])
+    time = temporal_breakdown(facts.trace).filter(of_gpu).row(0, named=True)
+    outside = gpu["window_ns"] - time["span_ns"]
+    who = "The least used of them" if facts.who(gpu["device"]) else "It"
+    if time["memory_ns"] > max(time["idle_ns"], outside):
+        return "copies", f"{who} only copies for {format_percent(time['memory_share'])} of the time."
+    waits = facts.waited.get(gpu["device"], {})
+    if outside > time["idle_ns"] or not waits:
+        share = format_percent(max(outside, 0) / gpu["window_ns"])
+        return "host", f"{who} has no work for {share} of it, before its first and after its last."
+    cause = next(iter(waits))
+    idle = format_percent(time["idle_share"])
+    idles = f"{who} idles for {idle} of the time from its first work to its last"
+    return cause, f"{idles}, and waits most of all for {WAITED_FOR[cause]}."
 
 
 @rule("Nothing runs on tensor cores", 0.0, "share of kernel time")
@@ -134,15 +190,16 @@ def mixed_precision(facts: Facts) -> Iterator[Advice]:
     if not share:
         return
     lowest = call_eligibility(facts.trace).lowest.select(op_row="row")
-    kernels = facts.rows_of(None, "op_row")
-    kernels = kernels.join(lowest, on="op_row", how="semi")
+    kernels = facts.rows_of(facts.are_kernels, "op_row").join(lowest, on="op_row", how="semi")
+    savings = [products_saving(facts, gpu.works) for gpu in facts.on_gpus(kernels)]
+    known = [saving for saving in savings if saving is not None]
     yield Advice(
         f"{format_percent(share)} of the kernel time is in operators that tensor cores could run, and none "
         "of their kernels uses them.",
-        "Compute in bfloat16 or float16 (torch.autocast), or let float32 products use TF32 "
-        '(torch.set_float32_matmul_precision("high")) where the GPU has it.',
+        narrower_type(capability),
         share,
-        severity="high" if share > 0.5 else "medium",
+        saving_ns=max(known, default=None),
+        severity=None if known else "high" if share > 0.5 else "medium",
         cites=citing("gpu_ops", kernels),
     )
 
@@ -152,15 +209,17 @@ def memory_near_capacity(facts: Facts) -> Iterator[Advice]:
     """GPUs whose memory is nearly all allocated at the peak."""
     if not facts.may_use("total_allocated_bytes", _MEMORY):
         return
+    serves = serving_engine(facts) is not None
     for row in facts.memory.iter_rows(named=True):
         share = row["peak_share"]
         if share is not None and share > _MEMORY:
             yield Advice(
                 f"{row['device']} had {format_bytes(row['peak_bytes'])} allocated at its peak, of "
                 f"{format_bytes(row['capacity_bytes'])}.",
-                "Checkpoint activations, compute in a narrower type, or make the batch smaller.",
+                _SERVING if serves else _TRAINING,
                 share,
-                severity="high",
+                severity="low" if serves else "high",
                 device=int(row["device"].removeprefix("GPU")),
                 cites=Cited("memory", (row["peak_row"],), 1),
+                cause=("out_of_memory",),
             )

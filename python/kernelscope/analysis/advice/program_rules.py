@@ -6,50 +6,25 @@ import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, Cited, citing, counted, most_common, rule
-from kernelscope.analysis.intervals import covered_ns
 from kernelscope.units import format_bytes, format_ns, format_percent
 
-_COMPILING, _LOADING, _ALLOCATING, _GROWING = 0.01, 0.01, 0.01, 0.01
+_LOADING, _ALLOCATING, _GROWING = 0.01, 0.01, 0.01
 _FULL, _FRAGMENTED = 0.8, 0.2
 _FEWEST_STEPS = 3
-
-_COMPILERS = r"\(dynamo_timed\)$|^_?compile_fx|^torch/_dynamo.*(?:_compile|convert_frame)|^CachingAutotuner"
-_LOADERS = r"^(?:cu|hip)(?:Module|Library)Load|^cudaLibraryLoad|^hipModuleLoad"
-_ALLOCATORS = (
-    r"^(?:cuda|hip|cu)(?:Malloc|Free|MemAlloc|MemFree|MemCreate|MemMap|MemUnmap|MemRelease)"
-    r"(?:_v2|Host|Managed)?$"
-)
-
-
-@rule("Steps compile", _COMPILING)
-def recompilation(facts: Facts) -> Iterator[Advice]:
-    """Compiling inside steps."""
-    found = facts.ops_named(_COMPILERS)
-    timed = found.select("start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0))
-    spent = int(covered_ns(timed, by=[]).item() or 0)
-    value = facts.share(spent)
-    if value <= _COMPILING:
-        return
-    yield Advice(
-        f"{format_ns(spent)} of the steps passed in torch.compile.",
-        "Warm up before profiling. If it goes on, see TORCH_LOGS=recompiles: mark changing sizes as dynamic, "
-        "and keep Python values that change out of compiled functions.",
-        value,
-        saving_ns=spent,
-        cites=citing("ops", found),
-    )
 
 
 @rule("Steps load the code of kernels", _LOADING)
 def module_loading(facts: Facts) -> Iterator[Advice]:
     """Loading the code of kernels inside steps."""
-    found = facts.launches_named(_LOADERS)
-    spent = int(found["dur_ns"].sum())
+    found = facts.loads
+    if found.is_empty():
+        return
+    spent = facts.critical.host_ns(found)
     value = facts.share(spent)
     if value <= _LOADING:
         return
     yield Advice(
-        f"{counted(found.height, 'call')} that load code took {format_ns(spent)}.",
+        f"{counted(found.height, 'call')} that load code held the steps up for {format_ns(spent)}.",
         "Run a few steps before the ones that are recorded: code is loaded when it is first used.",
         value,
         saving_ns=spent,
@@ -60,21 +35,20 @@ def module_loading(facts: Facts) -> Iterator[Advice]:
 @rule("Steps ask the driver for memory", _ALLOCATING)
 def allocator_calls(facts: Facts) -> Iterator[Advice]:
     """Memory of the device that is asked for and given back inside steps."""
-    found = facts.launches_named(_ALLOCATORS)
-    first = facts.breakdown["step"].min()
-    if facts.steps > 1:
-        # The first step fills the cache of the allocator.
-        found = found.filter(pl.col("step") != first)
-    spent = int(found["dur_ns"].sum())
+    found = facts.allocations
+    if found.is_empty():
+        return
+    spent = facts.critical.host_ns(found)
     value = facts.share(spent)
     if value <= _ALLOCATING:
         return
     names = found.group_by("name").len().sort("len", "name", descending=[True, False])
     listed = most_common(f"{name} ({count:,} x)" for name, count in names.iter_rows())
+    freed, less = ("; a free in a step says that the allocator gave its cache back", "less memory or ")
     yield Advice(
-        f"{listed} took {format_ns(spent)}; a free in a step says that the allocator gave its cache back.",
-        "Use less memory or steadier sizes, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and do not "
-        "call torch.cuda.empty_cache() in a step.",
+        f"{listed} held the steps up for {format_ns(spent)}{freed if facts.gives_back else ''}.",
+        f"Use {less if facts.gives_back else ''}steadier sizes, set "
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and leave torch.cuda.empty_cache() out of steps.",
         value,
         saving_ns=spent,
         cites=citing("launches", found),

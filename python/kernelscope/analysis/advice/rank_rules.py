@@ -4,6 +4,7 @@ What only a rule that speaks needs is imported when it does: most have nothing t
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import polars as pl
 
@@ -11,6 +12,25 @@ from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing, rule
 from kernelscope.units import format_ns, format_percent
 
+_COMMUNICATION = ("communication", "exposed_communication")
+_CAUSES = {
+    "compute": (
+        "its kernels take longer",
+        (
+            "Compare its clocks (nvidia-smi -q -d CLOCK,PERFORMANCE), its data and its share of the model "
+            "with another rank's."
+        ),
+    ),
+    "launch": (
+        "its host launches more slowly",
+        "Compare what else runs on its host, and bind its process to the cores next to its GPU (numactl).",
+    ),
+    "data": ("it waits for data", "Compare its storage and its DataLoader's workers with another rank's."),
+    "network": (
+        "its communication is slower",
+        "Compare its links with another rank's (nvidia-smi topo -m, NCCL_DEBUG=INFO).",
+    ),
+}
 _HIDDEN, _EXPOSED, _LATE, _UNEVEN = 0.5, 0.05, 0.05, 0.1
 
 
@@ -28,24 +48,42 @@ def exposed_communication(facts: Facts) -> Iterator[Advice]:
         .agg(pl.col("communication_ns", "overlap_ns", "exposed_ns").sum())
         .sort("exposed_ns", "device", descending=[True, False])
     )
-    if sums.is_empty():
-        return
-    device, total, overlap, exposed = sums.row(0)
-    share = facts.share(exposed)
-    if share <= _EXPOSED or not total or overlap / total >= _HIDDEN:
-        return
-    calls = facts.trace.gpu_ops.select("row", "dur_ns", "step", "device", "is_communication")
-    calls = calls.filter(pl.col("is_communication").fill_null(value=False))
-    calls = facts.inside(calls).filter(pl.col("device").eq_missing(device))
-    yield Advice(
-        f"Of {format_ns(total)} in which ranks communicate, {format_ns(exposed)} overlap with no computing.",
-        "Communicate while computing: gradient buckets of another size, prefetching of sharded parameters, "
-        "collectives with async_op=True.",
-        overlap / total,
-        saving_ns=exposed,
-        device=device,
-        cites=citing("gpu_ops", calls),
-    )
+    works = {gpu.device: gpu.works for gpu in facts.on_gpus(facts.communication)}
+    for device, total, overlap, exposed in sums.iter_rows():
+        if facts.share(exposed) <= _EXPOSED or not total or overlap / total >= _HIDDEN:
+            continue
+        yield Advice(
+            f"{facts.who(device)}Of {format_ns(total)} in which ranks communicate, {format_ns(exposed)} "
+            "overlap with no computing.",
+            "Communicate while computing: gradient buckets of another size, prefetching of sharded "
+            "parameters, collectives with async_op=True.",
+            overlap / total,
+            saving_ns=facts.saving_ns(works[device]),
+            device=device,
+            cites=citing("gpu_ops", works[device]),
+            cause=("communication",),
+        )
+
+
+def waits(ranks: Sequence[Facts]) -> dict[int | None, int]:
+    """How long each of several ranks waited, in communication that nothing hides, for others to come.
+
+    Units: ns.
+    """
+    if len(ranks) < 2:
+        return {}
+    from kernelscope.analysis.ranks.stragglers import rank_steps
+
+    steps = rank_steps([one.trace for one in ranks])
+    return dict(steps.group_by("rank").agg(pl.col("wait_ns").sum()).iter_rows())
+
+
+def without_waiting(rule_id: str, advice: Advice, wait_ns: int) -> Advice:
+    """The same advice, if it is about communication, without the time in which others had not come."""
+    if rule_id not in _COMMUNICATION or advice.saving_ns is None or not wait_ns:
+        return advice
+    evidence = f"{advice.evidence} For {format_ns(wait_ns)} of it a rank had not come."
+    return replace(advice, evidence=evidence, saving_ns=max(0, advice.saving_ns - wait_ns))
 
 
 @rule("A rank is slower than the others", _LATE)
@@ -54,20 +92,14 @@ def straggler(ranks: Sequence[Facts]) -> Iterator[Advice]:
     from kernelscope.analysis.ranks.stragglers import stragglers
 
     table = stragglers([one.trace for one in ranks], threshold=_LATE)
-    causes = {
-        "compute": "its kernels take longer",
-        "launch": "its host launches more slowly",
-        "data": "it waits for data",
-        "network": "its communication is slower",
-    }
     for (rank,), rows in table.group_by("rank", maintain_order=True):
         excess = int(rows["excess_ns"].sum())
         typical = int(rows["step_ns"].sum())
-        cause = rows["cause"].mode().sort()[0]
+        what, remedy = _CAUSES[rows["cause"].mode().sort()[0]]
         yield Advice(
-            f"Rank {rank} took {format_ns(excess)} longer than the median rank in {rows.height} steps: "
-            f"{causes[cause]}.",
-            "Compare its clocks, its data and its share of the model with another rank's.",
+            f"Rank {rank} took {format_ns(excess)} longer than the fastest quarter of the ranks in "
+            f"{rows.height} steps: {what}.",
+            remedy,
             excess / typical if typical else None,
             saving_ns=excess,
             rank=rank if isinstance(rank, int) else None,
@@ -77,7 +109,9 @@ def straggler(ranks: Sequence[Facts]) -> Iterator[Advice]:
 @rule("Ranks have different amounts of work", _UNEVEN, "share of the largest")
 def uneven_ranks(ranks: Sequence[Facts]) -> Iterator[Advice]:
     """Ranks whose GPUs compute for different times in a step."""
-    computing = [(one.trace.meta.rank, one.parts["kernel_ns"] / one.steps) for one in ranks if one.steps]
+    computing = [
+        (one.trace.meta.rank, one.parts["kernel_ns"].mean_ns / one.steps) for one in ranks if one.steps
+    ]
     if len(computing) < 2:
         return
     least, most = min(ns for _, ns in computing), max(ns for _, ns in computing)
@@ -89,4 +123,6 @@ def uneven_ranks(ranks: Sequence[Facts]) -> Iterator[Advice]:
             f"{format_ns(round(least))}: {format_percent(value)} less.",
             "Balance what ranks get: samples by length, layers of a pipeline, experts.",
             value,
+            rank=slow if isinstance(slow, int) else None,
+            cause=("straggler",),
         )

@@ -26,9 +26,10 @@ _NOTHING = Cited(None, (), 0)
 class Advice:
     """What a rule has to say about a trace.
 
-    ``value`` lies beyond the threshold of the rule. ``saving_ns`` is the time of all steps that would be gone
-    if the cause were gone altogether: more than that cannot be won; None where nobody can say. ``cites`` are
-    the rows that ``evidence`` speaks of.
+    ``value`` lies beyond the threshold of the rule. ``saving_ns`` is the time by which all steps would take
+    less without the cause: at most the wall time of what changes; None where nobody can say. ``cites`` are
+    the rows that ``evidence`` speaks of. ``cause`` names the rules that speak about the same cause and say
+    more: where one of them does, this is part of its evidence.
     """
 
     evidence: str
@@ -39,6 +40,7 @@ class Advice:
     device: int | None = None
     rank: int | None = None
     cites: Cited = _NOTHING
+    cause: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,9 @@ def citing(table: str, frame: pl.DataFrame, *, by: str = "dur_ns") -> Cited:
     return Cited(table, tuple(first["row"].to_list()), frame.height)
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str | None = None) -> str:
     """A number of things, in words: ``1 call``, ``2,000 calls``."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def most_common(names: Iterable[str | None], most: int = 3) -> str:
@@ -81,6 +83,15 @@ def most_common(names: Iterable[str | None], most: int = 3) -> str:
     shown = [name if len(name) <= 60 else name[:57] + "..." for name in known[:most]]
     rest = len(known) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
+
+
+def longest_names(works: pl.DataFrame) -> list[str | None]:
+    """The names of ``works``, the one that takes longest in all first.
+
+    Columns: of ``works``, needs ``name`` and ``dur_ns``.
+    """
+    sums = works.group_by("name").agg(pl.col("dur_ns").sum())
+    return sums.sort("dur_ns", "name", descending=[True, False])["name"].cast(pl.String).to_list()
 
 
 def names_like(names: pl.Series, pattern: str) -> pl.Series:

@@ -1,17 +1,32 @@
 """Asks all rules, and puts what they say into one table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.advice import kernel_rules, launching_rules, plugin_rules, program_rules, rank_rules
+from kernelscope.analysis.advice import (
+    attention_rules,
+    compile_rules,
+    copy_rules,
+    kernel_rules,
+    launching_rules,
+    plugin_rules,
+    program_rules,
+    rank_rules,
+    roofline_rules,
+)
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, Rule
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
-_MODULES = (plugin_rules, rank_rules, launching_rules, kernel_rules, program_rules)
+_MODULES = (
+    plugin_rules, rank_rules, launching_rules, copy_rules, kernel_rules, attention_rules, roofline_rules,
+    compile_rules, program_rules,
+)  # fmt: skip
+_OF_PLUGIN = tuple(found for found in vars(plugin_rules).values() if isinstance(found, Rule))
 _OF_RANKS = (rank_rules.straggler, rank_rules.uneven_ranks)
 RULES = tuple(
     found
@@ -22,7 +37,7 @@ RULES = tuple(
 """Every rule about one trace."""
 
 _SEVERITIES = ("high", "medium", "low")
-_HIGH, _MEDIUM = 0.2, 0.05
+_HIGH, _MEDIUM, _LEAST = 0.2, 0.05, 0.005
 
 _SCHEMA = {
     "id": pl.String,
@@ -40,6 +55,7 @@ _SCHEMA = {
     "table": pl.String,
     "rows": pl.List(pl.UInt32),
     "cited": pl.Int64,
+    "same_cause_as": pl.String,
 }
 
 
@@ -47,15 +63,17 @@ def recommendations(source: Trace | Sequence[Trace]) -> pl.DataFrame:
     """What could make a program faster, as far as its trace shows.
 
     ``source`` is a trace, or the traces of several ranks of a job: then each rank's advice stands beside
-    what only shows when ranks are compared. Only whole steps count. A rule that needs what is not known, or
-    that is for another make of GPU, gives no advice.
+    what only shows when ranks are compared. Only whole steps count. A rule that needs what is not known, that
+    is for another make of GPU, or whose cause costs less than 0.5 % of the step time gives no advice. What
+    shares a cause is one piece of advice; rules of the TensorBoard plugin have their rows in any case.
 
     Columns: ``id`` (of the rule), ``severity`` (high, medium, low), ``title``, ``evidence`` and ``remedy``
-        (sentences), ``value`` and ``threshold`` that it passed, both in ``unit``; ``saving_ns`` (time of all
-        steps that would be gone if the cause were gone altogether: no more than that can be won; null where
-        nobody can say) and ``saving_share`` (of the time of all steps); ``rank``, ``device`` (null for no one
-        in particular), and the rows of the trace that the evidence speaks of: ``table``, ``rows`` (up to 100
-        of its ``row`` numbers, the weightiest first) and ``cited`` (how many there are).
+        (sentences), ``value`` and ``threshold`` that it passed, both in ``unit``; ``saving_ns`` (by how much
+        the steps would take less without the cause, never more than the wall time of what it changes; null
+        where nobody can say) and ``saving_share`` (of the time of all steps); ``rank``, ``device`` (null for
+        no one in particular); the rows of the trace that the evidence speaks of: ``table``, ``rows`` (up to
+        100 of its ``row`` numbers, the weightiest first) and ``cited`` (how many there are); and
+        ``same_cause_as`` (the ``id`` of the advice that it is part of, or null).
     Units: ns; shares between 0 and 1. Savings of several rows overlap and cannot be added.
     Order: by severity, then by saving, largest first.
     Source: rules data_loading to memory_near_capacity are those of the TensorBoard plugin.
@@ -63,37 +81,108 @@ def recommendations(source: Trace | Sequence[Trace]) -> pl.DataFrame:
     """
     if isinstance(source, Sequence):
         ranks = [Facts(trace) for trace in source]
-        rows = [row for one in ranks for row in _asked(one)]
+        waits = rank_rules.waits(ranks)
+        rows = [_row(one, facts.total_ns) for facts in ranks for one in _asked(facts, waits)]
         longest = max((one.total_ns for one in ranks), default=0)
         if len(source) > 1:
-            rows += [_row(rule, advice, longest) for rule in _OF_RANKS for advice in rule.find(ranks)]
+            compared = [_Found(rule, advice) for rule in _OF_RANKS for advice in rule.find(ranks)]
+            rows += [_row(one, longest) for one in _merged(compared)]
         return _table(rows)
     return _of_trace(source)
 
 
 @per_trace
 def _of_trace(trace: Trace) -> pl.DataFrame:
-    return _table(list(_asked(Facts(trace))))
+    facts = Facts(trace)
+    return _table([_row(one, facts.total_ns) for one in _asked(facts, {})])
 
 
-def _asked(facts: Facts) -> Iterator[dict[str, object]]:
-    for rule in RULES:
-        for advice in rule.find(facts):
-            yield _row(rule, replace(advice, rank=facts.trace.meta.rank), facts.total_ns)
+class _Found(NamedTuple):
+    rule: Rule
+    advice: Advice
+    same_cause_as: str | None = None
+
+    @property
+    def id(self) -> str:
+        return self.rule.find.__name__
 
 
-def _row(rule: Rule, advice: Advice, total_ns: int) -> dict[str, object]:
+def _asked(facts: Facts, waits: Mapping[int | None, int]) -> Iterator[_Found]:
+    """What the rules say about a trace whose rank waited for others as long as ``waits`` say, if they do."""
+    rank = facts.trace.meta.rank
+    found = [_Found(rule, replace(advice, rank=rank)) for rule in RULES for advice in rule.find(facts)]
+    if rank in waits:
+        found = [
+            one._replace(advice=rank_rules.without_waiting(one.id, one.advice, waits[rank])) for one in found
+        ]
+    found = [one for one in found if one.rule in _OF_PLUGIN or _matters(one.advice, facts.total_ns)]
+    yield from _merged(found)
+
+
+def _matters(advice: Advice, total_ns: int) -> bool:
+    """Whether something could be won; nobody can say of what has no saving."""
+    return advice.saving_ns is None or advice.saving_ns >= _LEAST * total_ns
+
+
+def _merged(found: list[_Found]) -> list[_Found]:
+    """Advice of one cause as one: the evidence of what says less stands in what says more.
+
+    The plugin's rules keep their rows, which name the advice that they are part of.
+    """
+    kept: list[_Found] = []
+    parts: dict[int, list[str]] = {}
+    # What the plugin says is the most general, and comes last.
+    for one in sorted(found, key=lambda one: one.rule in _OF_PLUGIN):
+        whole = _whole(one, found)
+        if whole is None:
+            kept.append(one)
+            continue
+        parts.setdefault(id(whole.advice), []).append(one.advice.evidence)
+        if one.rule in _OF_PLUGIN:
+            own = replace(one.advice, remedy=whole.advice.remedy)
+            kept.append(one._replace(advice=own, same_cause_as=whole.id))
+    return [
+        one._replace(
+            advice=replace(one.advice, evidence=" ".join([one.advice.evidence, *parts[id(one.advice)]]))
+        )
+        if id(one.advice) in parts
+        else one
+        for one in kept
+    ]
+
+
+def _whole(part: _Found, found: list[_Found]) -> _Found | None:
+    """The advice that says more about the cause of ``part``, on its GPU; None if there is none."""
+    for cause in part.advice.cause:
+        for one in found:
+            if one.id == cause and all(map(_agree, _about(one), _about(part))):
+                return _whole(one, found) or one
+    return None
+
+
+def _about(found: _Found) -> tuple[int | None, int | None]:
+    return found.advice.rank, found.advice.device
+
+
+def _agree(one: int | None, other: int | None) -> bool:
+    """Whether two ranks or GPUs are the same, or one stands for all."""
+    return one is None or other is None or one == other
+
+
+def _row(found: _Found, total_ns: int) -> dict[str, object]:
+    rule, advice = found.rule, found.advice
     share = advice.saving_ns / total_ns if advice.saving_ns is not None and total_ns > 0 else None
-    found = {
-        "id": rule.find.__name__,
+    row = {
+        "id": found.id,
         "severity": advice.severity or _severity(share),
         "title": rule.title,
         "threshold": rule.threshold,
         "unit": rule.unit,
         "saving_share": share,
+        "same_cause_as": found.same_cause_as,
         **advice.cites._asdict(),
     }
-    return {name: found[name] if name in found else getattr(advice, name) for name in _SCHEMA}
+    return {name: row[name] if name in row else getattr(advice, name) for name in _SCHEMA}
 
 
 def _severity(share: float | None) -> str:

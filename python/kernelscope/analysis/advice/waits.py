@@ -1,10 +1,11 @@
 """What GPUs waited for in each gap between their works."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import polars as pl
 
+from kernelscope import _traceparse
+from kernelscope.analysis.grouping import positions
 from kernelscope.analysis.intervals import Intervals
 from kernelscope.analysis.launches.idle import with_launches, work_gaps
 from kernelscope.trace import Trace
@@ -22,26 +23,36 @@ class Gaps(NamedTuple):
     all: pl.DataFrame
     late: pl.DataFrame
 
+    def counted(self, inside: pl.Series, spans: pl.DataFrame) -> "Gaps":
+        """Those of ``all`` that are ``inside``, and of these what lies in ``spans``.
 
-def classified_gaps(
-    trace: Trace, inside: Callable[[pl.DataFrame], pl.DataFrame], spans: pl.DataFrame | None
-) -> Gaps:
+        Columns: of ``spans``, parts that do not touch, ``start_ns`` and ``end_ns``.
+        """
+        known = Intervals(spans, by=[])
+        ends = self.all.select("start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        lasting = known.hidden_ns(ends)
+        late = self.late.with_columns(lasting.gather(self.late["place"]).alias("dur_ns"))
+        every = self.all.with_columns(lasting.alias("dur_ns"))
+        return Gaps(every.filter(inside), late.filter(inside.gather(late["place"])))
+
+
+def classified_gaps(trace: Trace) -> Gaps:
     """Each gap in which a GPU idled between two works, and what it waited for.
 
     ``data``: the work after the gap was launched in it, and loading data took most of the time until then.
     ``sync``: it was launched in it after the host had waited for the GPU to be done. ``launch``: it was
     launched in it, as the host was late; ``host``: the same, but so late that the host must have done
     something else than to launch. ``queue``: it had been launched before, and waited for an event, a copy,
-    another stream, or only for its turn. Null where the launch was not recorded. ``inside`` picks the gaps
-    that count, by the ``step`` of the work after them, and of these only what lies in ``spans``, the time of
-    steps as parts that do not touch, if they are given.
+    another stream, or only for its turn. Null where the launch was not recorded.
 
-    Columns: ``row`` (of the work after the gap in ``gpu_ops``), ``device``, ``dur_ns``, ``cause``; of those
-        whose cause is ``data``, ``sync``, ``launch`` or ``host`` also ``start_ns``, ``sync_row`` (of the call
-        in ``launches``, for ``sync``), ``launch_ns`` and ``track`` (of the launch).
+    Columns: ``row`` (of the work after the gap in ``gpu_ops``), ``device``, ``step`` (of that work),
+        ``start_ns``, ``dur_ns``, ``cause``; of those whose cause is ``data``, ``sync``, ``launch`` or
+        ``host`` also ``place`` (in all), ``sync_row`` (of the call in ``launches`` that waited for the GPU
+        until the gap began), ``launch_ns`` and ``track`` (of the launch).
     Units: ns.
     """
-    gaps = inside(work_gaps(trace, "row", "device", "step"))
+    gaps = work_gaps(trace, "row", "device", "step")
+    gaps = gaps.with_columns(start_ns=trace.gpu_ops["start_ns"].gather(gaps["at"]) - gaps["dur_ns"])
     # Only what was launched in the gap can have waited for the host.
     places = gaps["is_late"].arg_true()
     late = with_launches(trace, gaps.select("at", "row", "device", "dur_ns")[places])
@@ -58,17 +69,8 @@ def classified_gaps(
     )
     causes = gaps.select(pl.when(~pl.col("is_late")).then(pl.lit("queue", _CAUSE))).to_series()
     causes = causes.scatter(late["place"], late["cause"]).alias("cause")
-    # What happens between steps says why a gap is there, and is no time of theirs.
-    lasting = gaps["dur_ns"] if spans is None else _within(spans, trace, gaps)
-    late = late.with_columns(lasting.gather(late["place"]))
-    return Gaps(gaps.select("row", "device", lasting, causes), late.drop("place", "data_row"))
-
-
-def _within(spans: pl.DataFrame, trace: Trace, gaps: pl.DataFrame) -> pl.Series:
-    """How much of each gap lies in the spans."""
-    ends = trace.gpu_ops["start_ns"].gather(gaps["at"])
-    places = pl.DataFrame({"start_ns": ends - gaps["dur_ns"], "end_ns": ends})
-    return Intervals(spans, by=[]).hidden_ns(places).alias("dur_ns")
+    every = gaps.select("row", "device", "step", "start_ns", "dur_ns", causes)
+    return Gaps(every, late.drop("data_row"))
 
 
 def _with_data(gaps: pl.DataFrame, trace: Trace) -> pl.DataFrame:
@@ -89,8 +91,10 @@ def _with_data(gaps: pl.DataFrame, trace: Trace) -> pl.DataFrame:
 
 
 def _with_syncs(gaps: pl.DataFrame, trace: Trace) -> pl.DataFrame:
-    """Adds the blocking call that began before the gap and ended in it, before the launch."""
-    calls = trace.launches.select(*_OF_CALLS).filter(pl.col("activity") == "wait")
+    """Adds the call that waited for the GPU: it began before the gap and ended in it, before the launch."""
+    calls = trace.launches.select(*_OF_CALLS)
+    is_wait = (calls["activity"] == "wait").fill_null(value=False)
+    calls = calls.filter(is_wait | _are_blocking_copies(trace))
     if calls.is_empty():
         return gaps.with_columns(sync_row=pl.lit(None, pl.UInt32))
     calls = calls.select(
@@ -102,3 +106,29 @@ def _with_syncs(gaps: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     )
     waited = (pl.col("_sync") <= pl.col("start_ns")) & (pl.col("_sync_end") <= pl.col("launch_ns"))
     return found.with_columns(sync_row=pl.when(waited).then("sync_row")).drop("_sync", "_sync_end")
+
+
+def _are_blocking_copies(trace: Trace) -> pl.Series:
+    """Which rows of ``launches`` copy and return only when the copy is done, as from pageable memory."""
+    copies = trace.gpu_ops.filter(pl.col("kind") == "memcpy")
+    places = positions(trace.launches["row"], copies["launch_row"])
+    calls = trace.launches["start_ns", "dur_ns"][places]
+    ends = calls["start_ns"] + calls["dur_ns"]
+    is_done = (copies["start_ns"] + copies["dur_ns"] <= ends).fill_null(value=False)
+    marks = pl.repeat(value=False, n=trace.launches.height, eager=True)
+    return marks.scatter(places.filter(is_done), values=True)
+
+
+def longest_calls(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
+    """The runtime call that lasted longest in each gap, on the thread that launched the work after it.
+
+    Columns: of ``gaps``, needs ``track``, ``start_ns`` and ``dur_ns``; gives ``name`` and ``shared_ns`` (of
+        the call in the gap), null where there was none.
+    Order: as the gaps.
+    """
+    asked = gaps.select("track", "start_ns", until_ns=pl.col("start_ns") + pl.col("dur_ns"))
+    calls = trace.launches.select(
+        "row", pl.lit(None, pl.UInt32).alias("parent_row"), "track", "start_ns", "dur_ns"
+    )
+    found = pl.DataFrame(_traceparse.longest_spans(asked, calls, trace.steps[["row"]].clear()))
+    return trace.launches.select("name")[found["at"]].hstack(found.select("shared_ns"))

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from kernelscope.analysis.costs.costed import KNOWN
 from kernelscope.analysis.costs.limits import LimitedWork, limited_work
 from kernelscope.analysis.costs.peaks import PRODUCTS
 from kernelscope.analysis.grouping import as_text
+from kernelscope.analysis.steps.occurrences import step_places
 from kernelscope.costs import ConventionName
 from kernelscope.trace import Trace
 
@@ -62,6 +64,12 @@ def coverage_of(trace: Trace, kinds: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def known_pct(coverage: pl.DataFrame) -> float | None:
+    """The share of all GPU time whose FLOPs are known, of the rows of :func:`cost_coverage`."""
+    known = coverage.filter(pl.col("status").is_in(KNOWN))["device_pct"]
+    return None if known.null_count() else float(known.sum())
+
+
 def cost_findings(kinds: pl.DataFrame) -> pl.DataFrame:
     """What kept costs from being known, one row per kind of it and operator, of the sums ``kinds``.
 
@@ -100,10 +108,11 @@ def efficiency(
     utilisation, with them hardware FLOPs utilisation. FLOPs that are not known count as none, so the figure
     is a lower bound where ``known_pct`` is below 100. A step that the recording cuts off is left out.
 
-    Columns: ``step`` (null for a trace without steps, taken as one), ``name``, ``total_ns`` (wall time),
-        ``device_ns`` (GPU time of the step, overlaps added), ``known_pct`` (of that, with a known cost),
-        ``flops``, ``flops_per_s``, ``mfu_pct``, ``peak_flops_per_s`` (the denominator), ``peak_type`` and
-        ``gpus``.
+    Columns: ``step`` (null for a trace without steps, taken as one; steps of one number, as of two cycles
+        of a profiler, have a row each), ``name``, ``total_ns`` (wall time),
+        ``device_ns`` (all GPU time of the step, also that of work without operator; overlaps added),
+        ``known_pct`` (of that, with known FLOPs), ``flops``, ``flops_per_s``, ``mfu_pct``,
+        ``peak_flops_per_s`` (the denominator), ``peak_type`` and ``gpus``.
     Units: ns; FLOP; FLOP/s; percent.
     Formula: mfu_pct = 100 * flops / (total_ns * 1e-9 * peak_flops_per_s).
     Order: by start.
@@ -117,17 +126,21 @@ def efficiency(
 def step_efficiency(trace: Trace, limited: LimitedWork) -> pl.DataFrame:
     """The rows of :func:`efficiency` for work whose limits are known."""
     work = limited.table
-    steps = trace.steps.filter(~pl.col("is_partial"))
+    place = pl.int_range(pl.len(), dtype=pl.UInt32).alias("step_place")
+    steps = trace.steps.with_columns(place).filter(~pl.col("is_partial"))
     marked = steps.filter(pl.col("step").is_not_null())
-    known = pl.col("status").is_in(["exact", "estimate", "unknown_dtype"])
     sums = [
-        pl.col("device_ns").sum(),
-        pl.col("device_ns").filter(known).sum().alias("_known_ns"),
+        pl.col("device_ns").filter(pl.col("status").is_in(KNOWN)).sum().alias("_known_ns"),
         pl.when(pl.col("flops").is_not_null().any()).then(pl.col("flops").sum()).alias("flops"),
     ]
     if marked.height:
-        table = steps.select("step", "name", "start_ns", "total_ns").join(
-            work.group_by("step").agg(sums), on="step", how="left"
+        times = trace.gpu_ops.group_by(step_places(trace).alias("step_place"))
+        times = times.agg(device_ns=pl.col("dur_ns").sum())
+        table = (
+            steps.select("step", "name", "start_ns", "total_ns", "step_place")
+            .join(times, on="step_place", how="left")
+            .join(work.group_by("step_place").agg(sums), on="step_place", how="left")
+            .with_columns(pl.col("device_ns", "_known_ns").fill_null(0))
         )
     else:
         extent = trace.extent()
@@ -137,11 +150,11 @@ def step_efficiency(trace: Trace, limited: LimitedWork) -> pl.DataFrame:
             pl.lit("the whole trace").alias("name"),
             pl.lit(extent[0] if extent else None, pl.Int64).alias("start_ns"),
             pl.lit(length, pl.Int64).alias("total_ns"),
-            "device_ns",
+            pl.lit(trace.gpu_ops["dur_ns"].sum(), pl.Int64).alias("device_ns"),
             "_known_ns",
             "flops",
         )
-    rate, dtype, count = _denominator(work)
+    rate, dtype, count = _denominator(trace, work)
     seconds = pl.col("total_ns") * 1e-9
     speed = pl.when(pl.col("total_ns") > 0).then(pl.col("flops") / seconds)
     share = pl.when(pl.col("device_ns") > 0).then(100.0 * pl.col("_known_ns") / pl.col("device_ns"))
@@ -151,7 +164,7 @@ def step_efficiency(trace: Trace, limited: LimitedWork) -> pl.DataFrame:
         "total_ns",
         "device_ns",
         share.alias("known_pct"),
-        pl.col("flops").round().cast(pl.Int64),
+        pl.col("flops").round().cast(pl.Int64, strict=False),
         speed.alias("flops_per_s"),
         (100.0 * speed / pl.lit(rate, pl.Float64)).alias("mfu_pct"),
         pl.lit(rate, pl.Float64).alias("peak_flops_per_s"),
@@ -160,12 +173,12 @@ def step_efficiency(trace: Trace, limited: LimitedWork) -> pl.DataFrame:
     )
 
 
-def _denominator(work: pl.DataFrame) -> tuple[float | None, str | None, int]:
+def _denominator(trace: Trace, work: pl.DataFrame) -> tuple[float | None, str | None, int]:
     """The peak of all GPUs in the type that most FLOPs of products are in, that type, and how many GPUs."""
     products = work.filter(
         pl.col("family").is_in(PRODUCTS) & (pl.col("flops") > 0) & pl.col("compute_peak").is_not_null()
     )
-    count = work["device"].drop_nulls().n_unique()
+    count = trace.gpu_ops["device"].drop_nulls().n_unique()
     if products.is_empty():
         return None, None, count
     types = products.group_by("limit_type").agg(pl.col("flops").sum()).sort("flops", "limit_type")

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from kernelscope.analysis.costs.costed import KNOWN
 from kernelscope.analysis.costs.limits import LimitedWork, limited_work, refined
 from kernelscope.analysis.costs.unique_costs import FIGURES
-from kernelscope.analysis.costs.work import TOLERANCE, count_operators
+from kernelscope.analysis.costs.work import count_operators
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.costs import ConventionName
 from kernelscope.trace import Trace
@@ -32,13 +33,13 @@ def roofline(
     FLOP/s by type, bytes/s as ``bandwidth``. Where the GPU is not known, attainable columns are null.
 
     Columns: those of ``by``; ``calls`` (operators), ``kernels`` (GPU ops), ``device_ns``, ``known_ns`` (the
-        part of it whose cost is known), ``estimate_ns`` (of that, as an estimate), ``flops``,
+        part of it whose FLOPs are known), ``estimate_ns`` (of that, as an estimate), ``flops``,
         ``bytes_read``, ``bytes_written``, ``intensity`` (FLOP per byte), ``flops_per_s`` and ``bytes_per_s``
         (over the time for which they are known), ``attainable_flops_per_s``, ``attainable_ns`` (the least
         time for that work), ``attained_pct``, ``bound`` (compute, memory; communication and bus for work
         that waits for other GPUs or the host), ``limit_type`` (the type whose peak limits), ``saveable_ns``,
         ``tensor_core_ns``, ``missed_ns`` (time of products that tensor cores can do and that ran without),
-        and ``flag`` (why more than 1.05 of a peak seems to be achieved).
+        and ``flag`` (why more than a peak seems to be achieved).
     Units: ns; FLOP; bytes; per second; percent.
     Formula: attainable_ns = max(flops / peak of the type, bytes / bandwidth) of each operator; attained_pct =
         attainable_ns / time; saveable_ns = share of the busy time - attainable_ns, not below 0. Work that
@@ -89,9 +90,9 @@ def _finished(table: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
         ),
     )
     table = table.with_columns(
-        flag=pl.when(pl.col("_over_ns") > TOLERANCE * pl.col("_bounded_ns")).then("_flag"),
+        flag=pl.when(pl.col("attainable_ns") > pl.col("_bounded_ns")).then("_flag"),
         **{
-            c: pl.col(c).round().cast(pl.Int64)
+            c: pl.col(c).round().cast(pl.Int64, strict=False)
             for c in (*FIGURES, "attainable_ns", "saveable_ns", "tensor_core_ns")
         },
     )
@@ -111,7 +112,7 @@ _RESULT = (
 
 def _sums() -> list[pl.Expr]:
     duration = pl.col("device_ns")
-    known = pl.col("status").is_in(["exact", "estimate", "unknown_dtype"])
+    known = pl.col("status").is_in(KNOWN)
     bounded = pl.col("attainable_ns").is_not_null()
     moved = pl.col("bytes_read") + pl.col("bytes_written")
 
@@ -136,9 +137,6 @@ def _sums() -> list[pl.Expr]:
         moved.filter(pl.col("flops").is_not_null()).sum().alias("_both_bytes"),
         duration.filter(pl.col("flops").is_not_null()).sum().alias("_flops_ns"),
         duration.filter(moved.is_not_null()).sum().alias("_bytes_ns"),
-        pl.max_horizontal(
-            pl.col("compute_ns").filter(bounded).sum(), pl.col("memory_ns").filter(bounded).sum()
-        ).alias("_over_ns"),
         of_longest("bound", "longest", pl.col("bound").is_not_null()).alias("bound"),
         of_longest("limit_type", "longest", pl.col("bound").is_not_null()).alias("limit_type"),
         of_longest("flag", "flagged", pl.col("flag").is_not_null()).alias("_flag"),

@@ -3,7 +3,8 @@
 Every GPU op goes to the innermost operator on its way up that has a computed cost. So a wrapper such as
 ``aten::linear`` is not counted beside the ``aten::addmm`` inside it. Where no operator on the way up has a
 cost, a gradient takes an estimate from its forward operator; else the work stays with the innermost operator
-that has a model, or the innermost of all, and its cost is unknown.
+that has a model, or the innermost of all, and its cost is unknown. So is that of kernels which a compiled
+region launched without an operator: what any of the many inside costs says nothing of them.
 """
 
 from typing import NamedTuple
@@ -14,14 +15,20 @@ from kernelscope import _traceparse
 from kernelscope.analysis.costs.hints import find_external_hints
 from kernelscope.analysis.costs.unique_costs import FIGURES, INPUTS, class_costs, operator_calls
 from kernelscope.analysis.grouping import Classes, classes_of, positions, taken
+from kernelscope.analysis.replays import with_replayed_ops
 from kernelscope.costs import ConventionName, Cost, find_dtype
 from kernelscope.costs.through_forward import FAMILIES, gradient_cost
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
+# AOTAutograd's node for the gradient of a whole compiled graph.
+_COMPILED_GRADIENT = r"\bCompiledFunctionBackward"
 # Conventions of tools that do not look inside an operator that they count.
 _OUTERMOST = frozenset({"torch", "tracelens"})
-_COMPUTED = ("exact", "estimate", "unknown_dtype")
+# The model of `fill_` and `zero_`.
+_FILL = "fill"
+KNOWN = ("exact", "estimate", "unknown_dtype")
+"""The states of a cost whose FLOPs are known."""
 
 
 class Costed(NamedTuple):
@@ -44,6 +51,7 @@ def costed_trace(trace: Trace, *, convention: ConventionName = "kernelscope") ->
 
     Raises: KeyError: there is no such convention.
     """
+    trace = with_replayed_ops(trace)
     anchors = None
     if trace.gpu_ops.height:
         anchors = trace.gpu_ops.select(pl.coalesce("op_row", "range_row")).to_series()
@@ -70,6 +78,13 @@ def cost_operators(trace: Trace, anchors: pl.Series | None, *, convention: Conve
     classes = set_apart(classes, positions(calls["row"], entries["row"]), entries["entry"])
     costs = class_costs(classes.keys, convention=convention, external_hints=external_hints)
     linked = calls.select("row", "parent_row", *links, classes.of.alias("class"))
+    if links:
+        in_compiled = pl.col("name").cast(pl.String).str.contains(_COMPILED_GRADIENT).fill_null(value=False)
+        linked = linked.with_columns(
+            forward_row=pl.when(~classes.spread(classes.keys.select(in_compiled).to_series())).then(
+                "forward_row"
+            )
+        )
     launched = None if anchors is None else anchors.alias("anchor").to_frame()
     work, owners = _traceparse.cost_owners(linked, _traits(costs), launched, convention in _OUTERMOST)
     owned = pl.DataFrame(owners)
@@ -101,7 +116,7 @@ def set_apart(classes: Classes, places: pl.Series, entries: pl.Series) -> Classe
 def _traits(costs: pl.DataFrame) -> pl.DataFrame:
     """What the attribution must know of each class."""
     products = pl.col("family").is_in(FAMILIES).fill_null(value=False)
-    computed = pl.col("status").is_in(_COMPUTED)
+    computed = pl.col("status").is_in(KNOWN)
     return costs.select(
         is_computed=computed,
         is_modelled=pl.col("model").is_not_null(),
@@ -139,13 +154,17 @@ def _costs_of_kinds(costs: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
 def _net(ops: pl.DataFrame, kinds: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Takes from an operator the cost of those inside it that count for themselves and do part of its work.
 
-    Those are operators of the same family, and all of them if the outer one is a wrapper.
+    Those are operators of the same family, all of them if the outer one is a wrapper, and one that fills as
+    many bytes as the outer one writes: the result, to which the rest is added.
     """
     inner = ops.select("kind", "outer").filter(pl.col("outer").is_not_null())
     family = kinds["family"].cast(pl.Categorical).to_physical()
     around = ops["kind"].gather(inner["outer"])
     same = family.gather(inner["kind"]).eq_missing(family.gather(around))
-    inner = inner.filter(kinds["composite"].gather(around) | same)
+    fills = (kinds["model"] == _FILL).fill_null(value=False).gather(inner["kind"])
+    written = kinds["bytes_written"]
+    fills &= (written.gather(inner["kind"]) == written.gather(around)).fill_null(value=False)
+    inner = inner.filter(kinds["composite"].gather(around) | same | fills)
     if inner.is_empty():
         return ops, kinds
     figures = {f"less_{column}": kinds[column].gather(inner["kind"]) for column in FIGURES}

@@ -16,6 +16,11 @@ CATEGORY = "cuda_profiler_range"
 # driver's are those that the runtime made.
 _LAUNCHES = (r"^cudaLaunchKernel", r"^(cuda|cu)Launch(Cooperative)?Kernel")
 _FLOPS = re.compile(r"^smsp__sass_thread_inst_executed_op_[fhd](?P<kind>fma|mul|add)_pred_on\.sum$")
+# Operations of tensor cores by the type of their factors, a multiply-add counting 2: without those that are
+# part of another counter, and without whole numbers.
+_TENSOR_FLOPS = re.compile(r"^sm__ops_path_tensor_src_(bf16|tf32|fp\d+)(_dst_fp\d+)?\.sum$")
+_TENSOR_INSTRUCTIONS = "sm__inst_executed_pipe_tensor.sum"
+"""What Kineto counts where ``kineto__tensor_core_insts`` is asked for."""
 _BYTES = re.compile(r"^dram__bytes(_read|_write)?\.sum$")
 _FIXED = {
     "row": pl.UInt32,
@@ -29,6 +34,8 @@ _FIXED = {
     "top_level_op": pl.String,
     "bottom_level_op": pl.String,
     "measured_flops": pl.Float64,
+    "tensor_instructions": pl.Float64,
+    "tensor_flops": pl.Float64,
     "measured_bytes": pl.Float64,
     "intensity": pl.Float64,
     "model_row": pl.UInt32,
@@ -43,15 +50,20 @@ def counters_with_operators(trace: Trace) -> pl.DataFrame:
 
     The recorder writes a range per kernel without saying which launch it belongs to; the profiler runs
     kernels one by one, so the n-th range is that of the n-th launch. Where there are not as many launches as
-    ranges, none is matched, and the columns on operators are null. FLOPs are those of the counters of scalar
-    instructions that a kernel executed (products on tensor cores are not among them).
+    ranges, none is matched, and the columns on operators are null. ``measured_flops`` are those of the
+    counters of scalar instructions, of which ``kineto__cuda_core_flops`` is nine. How many a tensor
+    instruction stands for depends on its shape and types, which no counter of instructions tells:
+    ``tensor_flops`` are known from counters of operations, or where no such instruction was executed.
 
     Columns: ``row``, ``name`` (of the kernel), ``start_ns``, ``dur_ns`` of the range; ``launch_row``,
         ``correlation`` and ``op_row`` of the launch; ``op_stack`` (names of the operators around it,
-        outermost first), ``top_level_op``, ``bottom_level_op``; ``measured_flops`` and ``measured_bytes``
-        (DRAM) by the counters, null where they were not collected, and ``intensity``; ``model_row`` (the
-        operator whose cost is compared), ``operator_flops`` (measured, over all its kernels),
-        ``modelled_flops`` and ``ratio`` (measured by modelled); then one column per counter, as recorded.
+        outermost first), ``top_level_op``, ``bottom_level_op``; ``measured_flops`` (scalar),
+        ``tensor_instructions``, ``tensor_flops`` and ``measured_bytes`` (DRAM) by the counters, null where
+        they were not collected; ``intensity``, all FLOPs by bytes; ``model_row`` (the operator whose cost is
+        compared), ``operator_flops`` (all FLOPs over all its kernels), ``modelled_flops`` and ``ratio``
+        (measured by modelled), all three null where tensor instructions are counted and their FLOPs are not
+        known; then one column per counter, by its name; one that is called like a column of these is
+        ``NAME (counter)``.
     Units: FLOP, a fused multiply-add counting 2; bytes; ns.
     Order: by start.
     Source: HolisticTraceAnalysis, hta/analyzers/cupti_counter_analysis.py; NVIDIA Nsight Compute
@@ -60,36 +72,70 @@ def counters_with_operators(trace: Trace) -> pl.DataFrame:
         ``counters_with_operators(trace).group_by("bottom_level_op").agg(pl.col("measured_flops").sum())``
     """
     ranges = trace.counters.filter(pl.col("category").cast(pl.String) == CATEGORY)
-    names = ranges["counter"].unique().cast(pl.String).drop_nulls().sort().to_list()
     if ranges.is_empty():
         return pl.DataFrame(schema=_FIXED)
-    wide = as_text(ranges).pivot(
-        "counter", index=["row", "name", "start_ns", "dur_ns"], values="value", aggregate_function="sum"
-    )
+    names = ranges["counter"].unique().cast(pl.String).drop_nulls().sort().to_list()
+    wide, columns = _by_counter(ranges, names)
     table = wide.sort("start_ns", "row").with_columns(
-        measured_flops=_weighted(names, _FLOPS), measured_bytes=_bytes(names)
+        measured_flops=_weighted(columns, _FLOPS),
+        tensor_instructions=pl.col(columns[_TENSOR_INSTRUCTIONS])
+        if _TENSOR_INSTRUCTIONS in columns
+        else pl.lit(None, pl.Float64),
+        tensor_flops=_weighted(columns, _TENSOR_FLOPS),
+        measured_bytes=_bytes(columns),
     )
-    table = table.with_columns(
-        intensity=pl.when(pl.col("measured_bytes") > 0).then(
-            pl.col("measured_flops") / pl.col("measured_bytes")
-        )
+    table = _with_all_flops(table).with_columns(
+        intensity=pl.when(pl.col("measured_bytes") > 0).then(pl.col("all_flops") / pl.col("measured_bytes"))
     )
     table = _with_launches(table, trace)
-    return _with_models(_with_stacks(table, trace), trace).select(*_FIXED, *names)
+    answer = _with_models(_with_stacks(table, trace), trace)
+    return answer.select(*_FIXED, **{_title(name): column for name, column in columns.items()})
 
 
-def _weighted(names: list[str], pattern: re.Pattern[str]) -> pl.Expr:
+def _by_counter(ranges: pl.DataFrame, names: list[str]) -> tuple[pl.DataFrame, dict[str, str]]:
+    """A row for each range, and which of its columns holds each counter.
+
+    A counter may be called like any column, so that columns have names that no other of the work has.
+    """
+    columns = {name: f"counter {place}" for place, name in enumerate(names)}
+    called = pl.col("counter").replace_strict(columns, default="counter", return_dtype=pl.String)
+    index = ["row", "name", "start_ns", "dur_ns"]
+    values = as_text(ranges.select(*index, "counter", "value")).with_columns(called)
+    wide = values.pivot("counter", index=index, values="value", aggregate_function="sum")
+    return wide, columns
+
+
+def _title(counter: str) -> str:
+    """The name of a counter's column."""
+    return f"{counter} (counter)" if counter in _FIXED else counter
+
+
+def _with_all_flops(table: pl.DataFrame) -> pl.DataFrame:
+    """Adds ``all_flops``, scalar and of tensor cores; null where there are such of unknown number."""
+    none = pl.when(pl.col("tensor_instructions") == 0).then(0.0)
+    table = table.with_columns(tensor_flops=pl.coalesce("tensor_flops", none))
+    is_known = pl.col("tensor_flops").is_not_null() | pl.col("tensor_instructions").is_null()
+    is_counted = pl.any_horizontal(pl.col("measured_flops", "tensor_flops").is_not_null())
+    flops = pl.sum_horizontal("measured_flops", "tensor_flops")
+    return table.with_columns(all_flops=pl.when(is_known & is_counted).then(flops))
+
+
+def _weighted(columns: dict[str, str], pattern: re.Pattern[str]) -> pl.Expr:
     """The sum of FLOPs over the counters that count them; null without any."""
-    matches = [(name, pattern.match(name)) for name in names]
-    terms = [pl.col(name) * (2 if match["kind"] == "fma" else 1) for name, match in matches if match]
+    matches = [(column, pattern.match(name)) for name, column in columns.items()]
+    terms = [
+        pl.col(column) * (2 if match.groupdict().get("kind") == "fma" else 1)
+        for column, match in matches
+        if match
+    ]
     return pl.sum_horizontal(terms) if terms else pl.lit(None, pl.Float64)
 
 
-def _bytes(names: list[str]) -> pl.Expr:
+def _bytes(columns: dict[str, str]) -> pl.Expr:
     """DRAM traffic: the counter of both directions, or those of each."""
-    found = [name for name in names if _BYTES.match(name)]
+    found = [name for name in columns if _BYTES.match(name)]
     both = [name for name in found if name == "dram__bytes.sum"] or found
-    return pl.sum_horizontal(pl.col(name) for name in both) if both else pl.lit(None, pl.Float64)
+    return pl.sum_horizontal(pl.col(columns[name]) for name in both) if both else pl.lit(None, pl.Float64)
 
 
 def _with_launches(table: pl.DataFrame, trace: Trace) -> pl.DataFrame:
@@ -137,7 +183,9 @@ def _with_models(table: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     )
     table = table.join(owner, on="row", how="left", maintain_order="left")
     known = pl.col("model_row").is_not_null()
-    total = pl.when(known).then(pl.col("measured_flops").sum().over("model_row"))
+    # Of an operator with a kernel whose FLOPs are not known those of all are not.
+    is_counted = pl.col("all_flops").is_not_null().all().over("model_row")
+    total = pl.when(known & is_counted).then(pl.col("all_flops").sum().over("model_row"))
     return table.with_columns(operator_flops=total).with_columns(
         ratio=pl.when(pl.col("modelled_flops") > 0).then(pl.col("operator_flops") / pl.col("modelled_flops"))
     )

@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 import polars as pl
 
+from kernelscope import _traceparse
+from kernelscope.analysis.call_tree import CallTree
 from kernelscope.analysis.costs.launch_sizes import attention_lengths, expert_sizes, list_dtype
 from kernelscope.analysis.grouping import Classes, as_text, classes_of, positions
 from kernelscope.costs import find_dtype
-from kernelscope.costs.bind import shape_of_input
+from kernelscope.costs.bind import shape_of_input, sizes_of_value
 from kernelscope.trace import Trace
 
 
@@ -28,7 +30,7 @@ class ExternalHints(NamedTuple):
 NOTHING = ExternalHints()
 
 _EXPERTS = r"::moe_forward"
-_ATTENTION = r"::unified_attention"
+_ATTENTION = r"::unified_(mla_)?attention|paged_attention_ragged|::mla_decode"
 
 
 class _Register:
@@ -54,8 +56,10 @@ def find_external_hints(
     found = [
         _of_gradients(calls, register),
         _of_parents(calls, representatives, register),
+        _of_children(calls, representatives, register),
         _of_lists(trace, calls, classes, register),
         _of_launches(trace, calls, representatives, register),
+        _of_steps(trace, calls, representatives, register),
         _of_collectives(trace, register),
     ]
     entries = pl.concat([frame.select("row", "entry") for frame in found])
@@ -75,7 +79,7 @@ def _numbered(frame: pl.DataFrame, by: list[str], entries: dict[tuple[object, ..
         [(*key, entry) for key, entry in entries.items()], schema=[*by, "entry"], orient="row"
     )
     numbers = numbers.with_columns(pl.col(column).cast(dtype) for column, dtype in schema.items())
-    numbered = frame.join(numbers, on=by, how="inner", maintain_order="left")
+    numbered = frame.join(numbers, on=by, how="inner", nulls_equal=True, maintain_order="left")
     return numbered.select("row", pl.col("entry").cast(pl.UInt32))
 
 
@@ -122,6 +126,32 @@ def _of_parents(calls: pl.DataFrame, representatives: pl.DataFrame, register: _R
     return pl.concat(frames) if frames else _frame([], [])
 
 
+# Calls inside that get the shape of the result: torch lays the table of ``index`` out as its result before it
+# picks, and sizes the result of ``nonzero`` when it has counted.
+_SIZED_BY = (("aten::index", "aten::as_strided"), ("aten::nonzero", "aten::resize_"))
+
+
+def _of_children(calls: pl.DataFrame, representatives: pl.DataFrame, register: _Register) -> pl.DataFrame:
+    """A result has the shape that the first call inside which shapes it was given as its second input."""
+    names = set(representatives["name"].unique().cast(pl.String))
+    frames: list[pl.DataFrame] = []
+    for outer, inner in _SIZED_BY:
+        if outer not in names or inner not in names:
+            continue
+        wanted = calls.filter(pl.col("name") == outer).select("row")
+        inside = calls.filter((pl.col("name") == inner) & pl.col("concrete_inputs").is_not_null())
+        inside = inside.filter(pl.col("parent_row").is_in(wanted["row"].implode()))
+        inside = inside.filter(pl.col("parent_row").is_first_distinct())
+        sized = inside.select(row="parent_row", values="concrete_inputs")
+        entries: dict[tuple[object, ...], int] = {}
+        for text in sized["values"].cast(pl.String).unique():
+            shape = sizes_of_value(text, 1)
+            if shape is not None:
+                entries[(text,)] = register.add(ExternalHints(output_dims=shape))
+        frames.append(_numbered(sized, ["values"], entries))
+    return pl.concat(frames) if frames else _frame([], [])
+
+
 def _of_lists(trace: Trace, calls: pl.DataFrame, classes: Classes, register: _Register) -> pl.DataFrame:
     """The element type of tensor lists stands in the names of the kernels that work on them."""
     has_list = pl.col("input_types").cast(pl.String).str.contains("TensorList", literal=True)
@@ -147,9 +177,9 @@ def _of_lists(trace: Trace, calls: pl.DataFrame, classes: Classes, register: _Re
 def _of_launches(
     trace: Trace, calls: pl.DataFrame, representatives: pl.DataFrame, register: _Register
 ) -> pl.DataFrame:
-    """What the names and grids of a call's kernels say of its experts, and annotations of its sequences."""
+    """What the names and grids of a call's kernels say of its experts."""
     names = representatives["name"].unique().drop_nulls()
-    sized = names.filter(names.cast(pl.String).str.contains(f"{_EXPERTS}|{_ATTENTION}"))
+    sized = names.filter(names.cast(pl.String).str.contains(_EXPERTS))
     if sized.is_empty() or trace.gpu_ops.is_empty():
         return _frame([], [])
     wanted = calls.select("row", "name", "input_dims").filter(pl.col("name").is_in(sized.implode()))
@@ -172,26 +202,48 @@ def _of_launches(
     entries: dict[tuple[object, ...], int] = {}
     for call in by_call.unique(by, keep="first").iter_rows(named=True):
         launched = [(kernel or "", grid) for kernel, grid in launches[call["launch"]].iter_rows()]
-        entry = _launched(call["name"] or "", call["input_dims"], launched, trace)
+        entry = _launched(call["input_dims"], launched)
         if entry != NOTHING:
             entries[tuple(call[column] for column in by)] = register.add(entry)
     return _numbered(by_call, by, entries)
 
 
-def _launched(
-    name: str, dims: str | None, kernels: list[tuple[str, list[int] | None]], trace: Trace
-) -> ExternalHints:
-    if "moe_forward" in name:
-        x, logits = shape_of_input(dims, 0), shape_of_input(dims, 1)
-        hints = expert_sizes(kernels, tokens=x, logits=logits) if x and logits else None
-        note = "the experts' sizes follow from the launched kernels"
-        return ExternalHints(hints=hints, note=note) if hints else NOTHING
-    query = shape_of_input(dims, 0)
-    texts = trace.ops.filter("is_annotation")["name"]
-    annotations = texts.unique().drop_nulls().cast(pl.String).to_list()
-    hints = attention_lengths(annotations, query) if query else None
-    note = "sequences as the step's annotation gives them; a window of the mask is not known and not counted"
+def _launched(dims: str | None, kernels: list[tuple[str, list[int] | None]]) -> ExternalHints:
+    x, logits = shape_of_input(dims, 0), shape_of_input(dims, 1)
+    hints = expert_sizes(kernels, tokens=x, logits=logits) if x and logits else None
+    note = "the experts' sizes follow from the launched kernels"
     return ExternalHints(hints=hints, note=note) if hints else NOTHING
+
+
+def _of_steps(
+    trace: Trace, calls: pl.DataFrame, representatives: pl.DataFrame, register: _Register
+) -> pl.DataFrame:
+    """The lengths of the sequences, from the annotation of the step that a call of attention lies in.
+
+    A call that lies in none, as on a thread of its own, has those of the trace's only step.
+    """
+    names = representatives["name"].unique().drop_nulls()
+    sized = names.filter(names.cast(pl.String).str.contains(_ATTENTION))
+    is_step = [_traceparse.step_lengths(name) is not None for name in names.cast(pl.String)]
+    steps = names.filter(pl.Series(is_step, dtype=pl.Boolean))
+    if sized.is_empty() or steps.is_empty() or trace.ops.is_empty():
+        return _frame([], [])
+    tree = CallTree(calls)
+    tree.keep_marked(calls["name"].is_in(steps.implode()).fill_null(value=False))
+    around = calls["name"].gather(positions(calls["row"], tree.kept()))
+    attending = calls.select("row", "name", "input_dims", around.alias("step"))
+    attending = attending.filter(pl.col("name").is_in(sized.implode()))
+    every = steps.cast(pl.String).to_list()
+    by = ["name", "input_dims", "step"]
+    entries: dict[tuple[object, ...], int] = {}
+    note = "sequences as the step's annotation gives them; a window of the mask is not known and not counted"
+    for name, dims, step in as_text(attending.select(by)).unique().iter_rows():
+        # The query of a page-wise operator stands behind its result and its workspace.
+        query = shape_of_input(dims, 2 if "ragged" in name else 0)
+        hints = attention_lengths(every if step is None else [step], query) if query else None
+        if hints:
+            entries[(name, dims, step)] = register.add(ExternalHints(hints=hints, note=note))
+    return _numbered(attending, by, entries)
 
 
 def _of_collectives(trace: Trace, register: _Register) -> pl.DataFrame:

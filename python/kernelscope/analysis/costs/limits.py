@@ -9,6 +9,7 @@ from kernelscope.analysis.costs.costed import Costed, costed_trace
 from kernelscope.analysis.costs.peaks import DevicePeaks, device_peaks, with_peaks
 from kernelscope.analysis.costs.unique_costs import FIGURES, INPUTS, operator_calls
 from kernelscope.analysis.costs.work import CostedWork
+from kernelscope.analysis.replays import with_replayed_ops
 from kernelscope.costs import ConventionName
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
@@ -21,10 +22,10 @@ class LimitedWork(NamedTuple):
     """GPU work whose operators are known, and what limits it.
 
     ``table`` has a row per kind of operators and class of work. Columns: ``name`` (of the operator),
-    ``model``, ``family``, ``dtype``, ``status``, ``kernel``, ``stream``, ``device``, ``step``, ``kind``;
-    ``op_flops``, ``op_bytes_read``, ``op_bytes_written`` and ``op_least_ns`` of one operator; and of all its
-    work ``pieces``, ``device_ns``, ``shares`` (in the work of operators), ``flops``, ``bytes_read``,
-    ``bytes_written``, ``attainable_ns``, ``compute_ns``, ``memory_ns``, ``bound``, ``compute_peak``,
+    ``model``, ``family``, ``dtype``, ``status``, ``kernel``, ``stream``, ``device``, ``step``,
+    ``step_place``, ``kind``; ``op_flops``, ``op_bytes_read``, ``op_bytes_written`` and ``op_least_ns`` of one
+    operator; and of all its work ``pieces``, ``device_ns``, ``shares`` (in the work of operators), ``flops``,
+    ``bytes_read``, ``bytes_written``, ``attainable_ns``, ``bound``, ``compute_peak``,
     ``limit_type``, ``saveable_ns``, ``tensor_core_ns``, ``missed_ns``; the time of the ``longest_ns`` piece
     and of the ``flagged_ns`` one with its ``flag``, and where these stand. Figures are float64.
     ``pieces`` has the ``pair`` of each piece of work, its row in the table, and its ``op`` in ``costed.ops``.
@@ -106,8 +107,6 @@ def _summed_by_pair(table: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
     missed = pl.when("is_timed").then("device_ns")
     return table.with_columns(
         **{column: pl.col(f"op_{column}") * pl.col("shares") for column in FIGURES},
-        compute_ns=pl.col("op_compute_ns") * pl.col("shares"),
-        memory_ns=pl.col("op_memory_ns") * pl.col("shares"),
         attainable_ns=pl.col("op_least_ns") * pl.col("shares"),
         saveable_ns=pl.when(pl.col("op_least_ns").is_not_null()).then("saveable_ns"),
         missed_ns=pl.when(pl.col("eligible") & ~cores)
@@ -141,6 +140,7 @@ def refined(trace: Trace, work: LimitedWork, columns: list[str]) -> LimitedWork:
     """
     if not columns:
         return work
+    trace = with_replayed_ops(trace)
     # Ranges that stand for operators have their inputs only.
     asked = [c for c in columns if c != "op_row"]
     of_calls = [c for c in asked if c in INPUTS]
@@ -168,15 +168,17 @@ _REASONS = {
     2: "its algorithm needs fewer operations than the direct product, which is counted",
     3: "its time is recorded in whole microseconds",
     4: "its cost is an estimate",
-    5: "more than the GPU can do: the recorded shapes or times are not those of this work",
+    5: "more than the GPU can do: the recorded shapes or times are not those of all of this work",
+    6: "less than 5 % above a peak: clocks above the stated one, and rounding",
 }
 
 
 def flags() -> pl.Expr:
-    """Why work seems to reach more than 1.05 of a peak, from the number of the ``reason``; null without one.
+    """Why work seems to reach more than a peak, from the number of the ``reason``; null without one.
 
-    Reasons, the first that explains it: the GPU's L2 holds part of what is read and written (at most its size
-    each way never passes through memory); the kernel's algorithm needs fewer operations than the direct one;
-    the duration is recorded in whole microseconds; the cost is an estimate; or none of them.
+    Reasons, the first that explains it: it is less than 5 % more; the GPU's L2 holds part of what is read and
+    written (at most its size each way never passes through memory); the kernel's algorithm needs fewer
+    operations than the direct one; the duration is recorded in whole microseconds; the cost is an
+    estimate; or none of them.
     """
     return pl.col("reason").replace_strict(_REASONS, default=None, return_dtype=pl.String)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from kernelscope.analysis.gpu.devices import UNNAMED, working_devices
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.hardware import Gpu, find_gpu, gpus
 from kernelscope.trace import Trace
@@ -17,9 +18,11 @@ PRODUCTS = frozenset(
         "convolution_backward",
         "gemm",
         "mixture_of_experts",
+        "packed_weights",
         "quantized",
         "recurrent",
         "state_space",
+        "triton_templates",
     }
 )
 """The families of operators that multiply matrices, which tensor cores can do."""
@@ -45,6 +48,12 @@ class DevicePeaks(NamedTuple):
     gpu: Gpu | None
     note: str
     measured: Mapping[str, float]
+
+    @property
+    def label(self) -> str:
+        """The name that the trace gives the GPU, and the key of the table that its peaks come from."""
+        name = self.name or UNNAMED
+        return f"{name} ({self.gpu.key})" if self.gpu else name
 
     @property
     def bandwidth(self) -> float | None:
@@ -94,19 +103,9 @@ def device_peaks(
         if key not in (*_TYPES, BANDWIDTH) or not value > 0:
             known = ", ".join((*_TYPES, BANDWIDTH))
             raise InvalidArgumentError(f"a peak is one of {known}, and positive, not {key} = {value}")
-    used = trace.gpu_ops["device"].drop_nulls().unique().sort().to_list()
-    described = {row["device"]: row for row in trace.devices.iter_rows(named=True)}
     named = _named(gpu) if gpu else None
-    kinds = {
-        (row["name"], row["total_memory_bytes"], row["sm_count"]) for row in described.values() if row["name"]
-    }
-    if len(kinds) == 1:
-        # A machine's GPUs are of one kind; recorders leave some of them out.
-        alike = next(row for row in described.values() if row["name"])
-        described |= {device: alike for device in used if not described.get(device, {}).get("name")}
     found: list[DevicePeaks] = []
-    for device in used:
-        row = described.get(device, {})
+    for device, row in working_devices(trace).items():
         name = str(row.get("name") or "")
         if named is not None:
             found.append(DevicePeaks(device, name, named, "", measured))
@@ -166,4 +165,5 @@ def _limits(peaks: DevicePeaks | None, kind: Mapping[str, object]) -> tuple[obje
     if product and dtype == "fp32" and known is None and rate is not None:
         dtype = "tf32" if peaks.on_tensor_cores("tf32") else "fp32"
     l2 = peaks.gpu.l2_bytes if peaks.gpu else None
-    return rate, peaks.bandwidth, l2, product and peaks.on_tensor_cores(own), dtype
+    known_type = None if rate is None else dtype
+    return rate, peaks.bandwidth, l2, product and peaks.on_tensor_cores(own), known_type

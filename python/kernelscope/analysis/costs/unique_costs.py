@@ -90,14 +90,14 @@ def _row(
 
 
 def operator_calls(trace: Trace) -> pl.DataFrame:
-    """Operators and annotations, and the NVTX ranges of a trace that has no operators.
+    """Operators and annotations; of a trace with NVTX ranges these, among which its operators are.
 
     PyTorch's ``emit_nvtx`` writes an operator's name and sizes into a range; it records neither types nor
     strides.
 
     Columns: ``row``, ``parent_row``, ``forward_row``, ``name``, and those of ``INPUTS``.
     """
-    if trace.ops.height or not trace.ranges.height:
+    if not trace.ranges.height:
         return trace.ops.select("row", "parent_row", "forward_row", "name", *INPUTS)
     unread = pl.lit(None, trace.ops.schema["input_types"])
     return trace.ranges.filter(pl.col("kind") == "push_pop").select(

@@ -10,6 +10,8 @@ from kernelscope.analysis.costs.costed import Costed
 from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.grouping import classes_of, sum_by_group
 from kernelscope.analysis.kernels.kernel_math import with_kernel_math
+from kernelscope.analysis.kernels.tensor_cores import kernel_flags
+from kernelscope.analysis.steps.occurrences import step_places
 from kernelscope.trace import Trace
 
 # Algorithms that need fewer multiply-adds than the direct product that is counted.
@@ -77,9 +79,7 @@ class PairedWork(NamedTuple):
     def _flagged(self, limits: pl.DataFrame) -> pl.DataFrame:
         """The pieces that seem to reach more than a peak, with the ``reason``; few of them do."""
         pairs, ops = self.pieces["pair"], self.ops.drop("cores", "math").rename({"device_ns": "op_ns"})
-        limit = pl.max_horizontal("compute_ns", "memory_ns")
-        most = limits.select(pl.when(pl.col("least_ns").is_not_null()).then(limit)).to_series()
-        is_over = most.gather(pairs) > TOLERANCE * ops["op_ns"].gather(self.pieces["op"])
+        is_over = limits["least_ns"].gather(pairs) > ops["op_ns"].gather(self.pieces["op"])
         pieces = self.pieces.select("pair", "op", "dur_ns", "at").filter(is_over)
         pieces = pieces.hstack(limits[pieces["pair"]]).hstack(ops[pieces["op"]])
         return pieces.with_columns(reason=_reason())
@@ -103,7 +103,9 @@ def _reason() -> pl.Expr:
     ticked = duration + _TICK_NS * pl.col("kernels")
     limit = pl.max_horizontal("compute_ns", "memory_ns")
     return (
-        pl.when(~over_compute & (pl.col("through_ns") <= TOLERANCE * duration))
+        pl.when(limit <= TOLERANCE * duration)
+        .then(6)
+        .when(~over_compute & (pl.col("through_ns") <= TOLERANCE * duration))
         .then(1)
         .when(over_compute & pl.col("needs_fewer"))
         .then(2)
@@ -119,12 +121,12 @@ class CostedWork:
     """The GPU work of a trace, with the operators of ``costed`` that it counts for.
 
     Columns of ``classes``, a row per class of equal work: ``kernel``, ``kind``, ``stream``, ``device``,
-    ``step``, ``is_communication``.
+    ``step``, ``step_place`` (see ``step_places``), ``is_communication``.
     """
 
     def __init__(self, trace: Trace, costed: Costed) -> None:
-        work = trace.gpu_ops
-        alike = classes_of(work.select("kind", "stream", "device", "step", "is_communication", kernel="name"))
+        work = trace.gpu_ops.select("kind", "stream", "device", "step", "is_communication", kernel="name")
+        alike = classes_of(work.with_columns(step_place=step_places(trace)))
         self._op, self._of_class, self.classes = costed.work, alike.of, alike.keys
         self._trace = trace
 
@@ -160,7 +162,9 @@ class CostedWork:
 
     @cached_property
     def _marked(self) -> pl.DataFrame:
-        return with_kernel_math(self.classes.with_columns(name="kernel"))
+        """The classes with ``math``, and with ``tensor_cores`` as every table of kernels has them."""
+        kernels = with_kernel_math(self.classes.with_columns(name="kernel"))
+        return kernel_flags(kernels, self._trace.devices)
 
     def labelled(self, found: pl.DataFrame) -> pl.DataFrame:
         """Replaces ``cores`` and ``math`` as numbers by ``tensor_cores`` and ``math`` as types."""

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from kernelscope.analysis.diff.host_attribution import attribute_time, claims
+from kernelscope.analysis.diff.kernel_keys import kernels_as_later
 from kernelscope.analysis.diff.op_pairs import Pairs, corresponding, operators
+from kernelscope.analysis.replays import with_replayed_ops
 from kernelscope.errors import NotRecordedError
 from kernelscope.trace import Trace
 
@@ -44,6 +46,7 @@ def compare(before: Trace, after: Trace) -> Comparison:
     Raises: NotRecordedError: a trace has nothing that takes time, or only one marks steps.
     Example: ``compare(ks.read("old.json"), ks.read("new.json")).steps``
     """
+    before, after = with_replayed_ops(before), with_replayed_ops(after)
     steps = diff_steps(before, after)
     pairs = corresponding(before, after, steps)
     names = _translated(before, after, pairs)
@@ -143,6 +146,9 @@ def _translated(before: Trace, after: Trace, pairs: Pairs) -> tuple[pl.DataFrame
     named = own[0].join(ops[0].rename({"row": "op_row"}), on="op_row", how="left")
     named = named.join(of_op, on="op_row", how="left")
     named = named.join(of_row, left_on="row", right_on="before", how="left")
+    kernels = [trace.gpu_ops.filter(pl.col("kind") == "kernel")["name"] for trace in (before, after)]
+    named = named.join(kernels_as_later(*kernels), on="name", how="left")
+    named = named.with_columns(_name=pl.coalesce("_name", "later_name"))
     first = named.select(
         "row",
         *(pl.coalesce(f"_{c}", c).alias(c) for c in _NAMES),

@@ -6,6 +6,7 @@ import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.grouping import positions
+from kernelscope.analysis.ranges.beside_operators import ranges_beside_operators
 from kernelscope.analysis.steps.breakdown import CATEGORIES
 from kernelscope.trace import Trace
 
@@ -44,7 +45,7 @@ def claims(trace: Trace) -> pl.DataFrame:
         kind=pl.lit("launch"),
         op_row=pl.coalesce("op_row", "range_row"),
     )
-    ranges = trace.ranges.filter(pl.col("kind") != "mark")
+    ranges = ranges_beside_operators(trace).filter(pl.col("kind") != "mark")
     parts = [work, launches, _host(trace.ops), _host(ranges)]
     return (
         pl.concat(parts)
@@ -69,8 +70,6 @@ def _host(slices: pl.DataFrame) -> pl.DataFrame:
         .then(last)
         .when(pl.col("activity") == "data_loading")
         .then(PRIORITIES["dataloader"])
-        .when(pl.col("activity") == "communication")
-        .then(PRIORITIES["communication"])
         .otherwise(PRIORITIES["cpu_exec"])
         .cast(pl.UInt8),
     )

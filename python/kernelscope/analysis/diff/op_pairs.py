@@ -29,18 +29,17 @@ class Pairs(NamedTuple):
 
 
 def operators(trace: Trace) -> pl.DataFrame:
-    """Operators and annotations, or the NVTX ranges of a trace without; steps are left out.
+    """Operators and annotations; of a trace with NVTX ranges these, among which its operators are; no steps.
 
     Columns: ``row``, ``name``, ``track``, ``depth``, ``step``, ``start_ns``, ``dur_ns``, ``module``,
         ``phase``, ``input_dims``.
     """
     columns = ("row", "name", "track", "depth", "step", "start_ns", "dur_ns", "activity")
-    if trace.ops.is_empty():
-        module = pl.lit(None, pl.Categorical).alias("module")
-        unknown = (module, pl.lit(None, pl.Categorical).alias("phase"))
-        frame = trace.ranges.filter(pl.col("kind") == "push_pop").select(
-            *columns, *unknown, input_dims="sizes"
-        )
+    if trace.ranges.height:
+        phases = trace.ops.select("row", "module", "phase")
+        ranges = trace.ranges.filter(pl.col("kind") == "push_pop").select(*columns, input_dims="sizes")
+        frame = ranges.join(phases, on="row", how="left", maintain_order="left")
+        frame = frame.select(*columns, "module", "phase", "input_dims")
     else:
         frame = trace.ops.select(*columns, "module", "phase", "input_dims")
     return frame.filter(pl.col("activity").ne_missing("step")).drop("activity")

@@ -21,7 +21,8 @@ def diff(before: Trace, after: Trace, *, by: str | Sequence[str] = KEYS) -> pl.D
 
     Steps of the same number correspond (of the same place, if no number is common), in them operators by a
     longest common subsequence of module, name, depth and shapes, and in those GPU work by name and order: so
-    a module that is numbered anew, or a kernel that took another's place, is compared with what it was.
+    a module that is numbered anew, or a kernel that took another's place, is compared with what it was. A
+    kernel that has no pair is compared with one of its name, whichever recorder's demangler wrote that.
     Each moment of a step belongs to one thing alone: of what runs then, to the first of kernel, copy, memset,
     communication, runtime call, data loading and other host work, and of these to what began last; a moment
     in which nothing was recorded belongs to the category ``other``. So the deltas sum to the difference of

@@ -72,7 +72,8 @@ def _copies(trace: Trace) -> pl.DataFrame:
         "bytes",
         "start_ns",
         end_ns=pl.col("start_ns") + duration.fill_null(0),
-        rate=pl.coalesce(counted, recorded).round().cast(pl.Int64),
+        # A size that no memory has may give a rate that no whole number holds.
+        rate=pl.coalesce(counted, recorded).round().cast(pl.Int64, strict=False),
     )
     short = pl.col("text").str.replace(r" ?\(.*$", "").cast(pl.Categorical)
     return by_name(copies, short=short).drop("name").rename({"short": "name"})

@@ -9,7 +9,7 @@ from kernelscope.analysis.grouping import sum_by_group
 from kernelscope.analysis.kernels.occupancy import IS_KERNEL
 from kernelscope.analysis.kernels.tensor_cores import kernel_flags
 from kernelscope.analysis.ops.table import operator_flags
-from kernelscope.analysis.steps.breakdown import step_breakdown
+from kernelscope.analysis.steps.breakdown import step_times
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
@@ -22,12 +22,11 @@ def gpu_summary(trace: Trace) -> pl.DataFrame:
 
     Steps that the recording cuts off do not count; a trace without steps counts whole.
 
-    Columns: ``device``, ``name``, ``total_memory_bytes``, ``compute_capability``, ``span_ns`` (the
-        time looked at), ``busy_ns`` (at least one kernel runs), ``idle_ns`` (neither kernel nor
-        copy nor memset runs), ``copy_ns`` (only copies or memsets run), ``utilisation`` (busy share
-        of the span), ``sm_efficiency`` (share of SMs with a block, over the span),
+    Columns: ``device``, ``name``, ``total_memory_bytes``, ``compute_capability``, ``window_ns`` (the
+        time looked at), ``busy_ns`` (at least one kernel runs), ``utilisation`` (busy share of the
+        window), ``sm_efficiency`` (share of SMs with a block, over the window),
         ``occupancy_pct`` (mean over the time of the kernels), ``tensor_core_share`` (of the time of
-        kernels that operators launched), ``kernels``, ``kernel_ns`` (summed over all kernels of
+        kernels that operators launched), ``kernels``, ``gpu_kernel_ns`` (summed over all kernels of
         the trace) and ``launch_metrics`` (recorded; derived, if some value follows from launch
         sizes and the limits of the device; null if unknown).
     Units: ns; bytes; shares between 0 and 1; percent for ``occupancy_pct``.
@@ -57,22 +56,20 @@ def gpu_summary(trace: Trace) -> pl.DataFrame:
     for part in parts:
         table = table.join(part, on="device", how="left")
     known = pl.lit(length if length > 0 else None, pl.Int64)
-    busy, active = pl.col("busy_ns").fill_null(0), pl.col("_active_ns").fill_null(0)
+    busy = pl.col("busy_ns").fill_null(0)
     return table.select(
         "device",
         "name",
         "total_memory_bytes",
         "compute_capability",
-        span_ns=known,
+        window_ns=known,
         busy_ns=busy,
-        idle_ns=known - active,
-        copy_ns=active - busy,
         utilisation=busy / known,
         sm_efficiency=pl.col("_sm_ns") / known,
         occupancy_pct="occupancy_pct",
         tensor_core_share="tensor_core_share",
         kernels=pl.col("kernels").fill_null(0),
-        kernel_ns=pl.col("kernel_ns").fill_null(0),
+        gpu_kernel_ns=pl.col("gpu_kernel_ns").fill_null(0),
         launch_metrics="launch_metrics",
     ).sort("device")
 
@@ -89,7 +86,7 @@ def inside_ns(works: pl.DataFrame, of: pl.Series, count: int, *, window: tuple[i
 
 def _span(trace: Trace) -> tuple[int, int]:
     """From the first step's start to the last one's end; without steps, over all GPU work."""
-    steps = step_breakdown(trace)
+    steps = step_times(trace)
     if steps.height:
         ends = steps["start_ns"] + steps["total_ns"]
         return cast(int, steps["start_ns"].min()), cast(int, ends.max())
@@ -106,12 +103,10 @@ def _described(devices: pl.DataFrame) -> pl.DataFrame:
 
 
 def _busy(work: GpuWork, classes: pl.DataFrame, span: tuple[int, int]) -> pl.DataFrame:
-    """For how long a kernel runs on each device, and for how long anything does."""
+    """For how long a kernel runs on each device."""
     is_other = classes.select((pl.col("kind") != "kernel").fill_null(value=True).cast(pl.UInt8)).to_series()
     covered = work.on_devices.covered_ns(is_other, of=work.launches.of, window=span)
-    return covered.group_by("device").agg(
-        busy_ns=pl.col("covered_ns").filter(pl.col("level") == 0).sum(), _active_ns=pl.col("covered_ns").max()
-    )
+    return covered.filter(pl.col("level") == 0).select("device", busy_ns="covered_ns")
 
 
 def _filled(work: GpuWork, classes: pl.DataFrame, span: tuple[int, int]) -> pl.DataFrame:
@@ -135,7 +130,7 @@ def _occupancy(classes: pl.DataFrame) -> pl.DataFrame:
 def _counts(classes: pl.DataFrame) -> pl.DataFrame:
     """How many kernels each device ran, and their time."""
     kernels = classes.filter(IS_KERNEL)
-    return kernels.group_by("device").agg(kernels=pl.col("works").sum(), kernel_ns=pl.col("dur_ns").sum())
+    return kernels.group_by("device").agg(kernels=pl.col("works").sum(), gpu_kernel_ns=pl.col("dur_ns").sum())
 
 
 def _tensor_core_share(classes: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:

@@ -13,8 +13,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-# Names are longer only where templates nest; what decides stands in front.
-_LONGEST = 2_000
+# Names are longer only where templates nest, to ten thousand characters; what decides stands in front.
+_LONGEST = 4_000
 _ANY_CASE = "(?i)"
 _CORES = {"yes": True, "no": False, "unknown": None}
 

@@ -62,7 +62,8 @@ def outermost_calls(trace: Trace, operator: str) -> pl.DataFrame:
     names = ops.select("name").unique().drop_nulls().with_columns(op=pl.col("name").cast(pl.String))
     names = names.filter(pl.col("op").str.contains(operator, literal=True))
     found = ops.join(names, on="name", how="inner").with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-    found = found.sort("track", "start_ns", "end_ns", descending=[False, False, True])
+    # Of calls of one time, the first recorded is around the others.
+    found = found.sort("track", "start_ns", "end_ns", "row", descending=[False, False, True, False])
     before = pl.col("end_ns").cum_max().shift(1).over("track")
     outermost = (pl.col("start_ns") >= before).fill_null(value=True)
     return found.filter(outermost).select(

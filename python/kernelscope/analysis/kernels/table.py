@@ -17,6 +17,7 @@ from kernelscope.analysis.grouping import (
 )
 from kernelscope.analysis.kernels.occupancy import IS_KERNEL, launch_limits
 from kernelscope.analysis.kernels.tensor_cores import ELIGIBLE_OPS, kernel_flags
+from kernelscope.analysis.replays import with_replayed_ops
 from kernelscope.trace import Trace
 
 _METRICS = ("calls", "total_ns", "mean_ns", "median_ns", "min_ns", "max_ns", "std_ns")
@@ -83,7 +84,8 @@ def _divided(trace: Trace, known: Classes, columns: list[str]) -> Classes:
     linked = [c for c in more if c not in trace.gpu_ops.columns]
     rows = trace.gpu_ops.select(known.of.alias("class"), *(c for c in more if c not in linked))
     if linked:
-        rows = rows.hstack(gather_rows(trace.gpu_ops["op_row"], trace.ops, *linked))
+        replayed = with_replayed_ops(trace)
+        rows = rows.hstack(gather_rows(replayed.gpu_ops["op_row"], replayed.ops, *linked))
     of, keys = classes_of(rows)
     return Classes(of, known.keys.select(pl.all().gather(keys["class"])).hstack(keys.drop("class")))
 

@@ -64,6 +64,10 @@ _MATRIX = re.compile("(?i)gemm|bmm_|matmul|conv|fmha|mha_|attention|attn|cutlass
 _PLAIN = re.compile("(?i)[sdcz]gemm|gemv|simt|splitkreduce")
 
 
+# The compute capability of the first GPU with tensor cores.
+_SINCE = 7
+
+
 def is_nvidia(devices: pl.DataFrame) -> pl.DataFrame:
     """The rows of ``devices`` that describe NVIDIA GPUs.
 
@@ -86,20 +90,20 @@ def kernel_flags(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
     The grammar of kernel names decides; of names that it does not know, the marks that tools look for.
 
     Columns: of ``kernels``, needs ``name`` and ``device``. Null where neither settles it: on AMD's GPUs, and
-        from compute capability 9 on for kernels that multiply matrices, most of which use them without
-        saying so.
+        for kernels that multiply matrices on GPUs that may have tensor cores (all but NVIDIA's of compute
+        capabilities below 7), which many use without saying so.
     """
     of_kernel, kinds = classes_of(kernels[["name", "device"]])
-    makes = devices.select_seq("device", _says_amd().alias("amd"), pl.col("compute_major") >= 9).rows()
-    amd, recent = ({make[0] for make in makes if make[at]} for at in (1, 2))
+    makes = devices.select_seq("device", _says_amd().alias("amd"), pl.col("compute_major") < _SINCE).rows()
+    amd, without = ({make[0] for make in makes if make[at]} for at in (1, 2))
     flags = [
-        _uses_tensor_cores(name, is_amd=device in amd, is_recent=device in recent)
+        _uses_tensor_cores(name, is_amd=device in amd, has_none=device in without)
         for name, device in kinds.iter_rows()
     ]
     return kernels.with_columns(tensor_cores=pl.Series(flags, dtype=pl.Boolean)[of_kernel])
 
 
-def _uses_tensor_cores(name: str | None, *, is_amd: bool, is_recent: bool) -> bool | None:
+def _uses_tensor_cores(name: str | None, *, is_amd: bool, has_none: bool) -> bool | None:
     if name is None:
         return None
     known = kernel_math(name).tensor_cores
@@ -108,7 +112,7 @@ def _uses_tensor_cores(name: str | None, *, is_amd: bool, is_recent: bool) -> bo
     is_marked, multiplies = _marks(name)
     if is_marked:
         return True
-    return None if is_amd or (is_recent and multiplies) else False
+    return None if is_amd or (multiplies and not has_none) else False
 
 
 # Several answers about one trace ask for the same names.

@@ -138,7 +138,7 @@ def with_launches(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
 def longest_on_thread(trace: Trace, waits: pl.DataFrame) -> pl.DataFrame:
     """The outermost operator or annotation, steps left out, that occupied a thread longest during each wait.
 
-    A trace without operators has NVTX ranges instead.
+    A trace with NVTX ranges has these instead, among which its operators are.
 
     Columns: of ``waits``, needs ``track`` (of the thread), ``start_ns``, ``until_ns``; gives ``host_row``,
         ``host``, ``host_ns``, null where there was none.
@@ -147,7 +147,8 @@ def longest_on_thread(trace: Trace, waits: pl.DataFrame) -> pl.DataFrame:
     """
     asked = waits[["track", "start_ns", "until_ns"]]
     spans = trace.ops
-    if spans.is_empty():
+    if trace.ranges.height:
+        # Operators are among them.
         spans = trace.ranges.filter(pl.col("kind") == "push_pop")
     times = spans[["row", "parent_row", "track", "start_ns", "dur_ns"]]
     found = pl.DataFrame(_traceparse.longest_spans(asked, times, trace.steps[["row"]]))

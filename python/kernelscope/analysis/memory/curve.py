@@ -92,8 +92,8 @@ def memory_summary(trace: Trace) -> pl.DataFrame:
         ``start_bytes`` and ``end_bytes`` (allocated before the first, null if not recorded, and after the
         last record), ``open_bytes`` and ``open_allocations`` (allocated in the recording and not freed in
         it), ``failures`` (that memory was out) and ``source`` (see :func:`memory_timeline`; peaks of summed
-        curves count from 0). Reserved columns are null where it was not recorded, open ones where addresses
-        were not.
+        curves count from 0). Reserved columns are null where it was not recorded, those of fragmentation
+        also where what was allocated is summed, open ones where addresses were not recorded.
     Units: ns; bytes; shares between 0 and 1.
     Order: by device.
     """
@@ -132,12 +132,11 @@ def _course(records: pl.DataFrame, course: dict[str, Any]) -> dict[str, Any]:
     # The allocator of the host reserves nothing.
     if most is None or most <= 0:
         return found
-    return found | {
-        "reserved_at_peak_bytes": peak["total_reserved_bytes"],
-        "peak_reserved_bytes": most,
-        "fragmentation_bytes": idle,
-        "fragmentation_share": idle / most,
-    }
+    found |= {"reserved_at_peak_bytes": peak["total_reserved_bytes"], "peak_reserved_bytes": most}
+    # A summed curve does not say what was allocated before it.
+    if course["has_totals"]:
+        found |= {"fragmentation_bytes": idle, "fragmentation_share": idle / most}
+    return found
 
 
 def _capacities(trace: Trace) -> dict[str, int | None]:

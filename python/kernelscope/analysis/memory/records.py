@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.call_tree import DEVICE_TYPES, HOST_TYPES, CallTree, innermost, lineage
-from kernelscope.analysis.grouping import classes_of, positions, taken
-from kernelscope.analysis.ops.table import operator_classes
+from kernelscope.analysis.call_tree import DEVICE_TYPES, HOST_TYPES, innermost, nest
+from kernelscope.analysis.grouping import classes_of, taken
 from kernelscope.memo import Memo, per_trace
 from kernelscope.trace import Trace
 
@@ -156,16 +155,13 @@ def _is_failure(names: pl.Series) -> pl.Series:
 def owners_of(records: pl.DataFrame, ops: pl.DataFrame) -> pl.Series:
     """``row`` of the innermost operator that ran on the thread of each record then; null for none.
 
-    An operator runs from its start until just before its end. Annotations are not operators.
+    An operator runs from its start until just before its end. Annotations are not operators, and hide none
+    that they overlap in part.
 
     Columns: of ``records``, needs ``track`` and ``start_ns``; ``ops`` is the table.
     Source: the memory view of the TensorBoard plugin.
     """
     moments = records.select("track", "start_ns", dur_ns=pl.lit(0, pl.Int64))
-    found = innermost(moments, ops)
-    # What the others are does not matter.
-    near = ops.select("row", "parent_row", "name", "is_annotation")[lineage(ops, found)]
-    classes = operator_classes(near)
-    tree = CallTree(near)
-    tree.retain_classes(classes, classes.keys["is_operator"])
-    return tree.kept().gather(positions(near["row"], found)).alias("op_row")
+    columns = ("row", "track", "start_ns", "dur_ns")
+    operators = ops.filter(~pl.col("is_annotation").fill_null(value=False)).select(columns)
+    return innermost(moments, nest(operators)).alias("op_row")

@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.call_tree import CallTree, marked_parents, nest
+from kernelscope.analysis.call_tree import CallTree, innermost, marked_parents, nest
 from kernelscope.analysis.grouping import Classes, classes_of, gather_rows, positions, sum_by_group
 from kernelscope.analysis.intervals import covered_ns
+from kernelscope.analysis.replays import replays, with_replayed_ops
 from kernelscope.trace import Trace
 
 FRAME = r"^nn\.Module: (?P<name>.*)$"
@@ -47,15 +48,18 @@ def module_calls(trace: Trace, costs: pl.DataFrame | None) -> ModuleCalls | None
 
     Null if there are none. ``costs`` has ``op_row`` and ``flops``.
     """
-    calls = _frames(trace.python)
+    replayed = with_replayed_ops(trace)
+    calls = _frames(replayed.python)
     if calls.height:
-        return _summed(trace, calls, _operators(trace.ops, calls), costs)
+        loose = _unowned(trace, calls)
+        return _summed(replayed, calls, _operators(replayed.ops, calls), costs, loose)
     for slices, link in ((trace.ops, "op_row"), (trace.ranges, "range_row")):
         names = classes_of(slices.select("name"))
         is_module = _says(names, LAYER)
         if is_module.any():
             calls = _nested(slices, is_module, slices["track" if "track" in slices.columns else "tid"])
-            return _summed(trace, calls, _around(slices, is_module, link), costs)
+            loose = _unowned(trace, calls) if link == "op_row" else None
+            return _summed(trace, calls, _around(slices, is_module, link), costs, loose)
     return None
 
 
@@ -83,7 +87,10 @@ def _operators(ops: pl.DataFrame, calls: pl.DataFrame) -> _Slices:
     # A gradient has the module of its forward operator, in whose call it does not lie.
     at = positions(calls["row"], ops["module_row"]).alias("call")
     into = ops["start_ns"] - calls["start_ns"].gather(at)
-    inside = (into >= 0) & (into < calls["dur_ns"].gather(at)) & (ops["track"] == calls["track"].gather(at))
+    lasts = calls["dur_ns"].gather(at)
+    # A replayed operator begins with the module that it was captured in, and neither takes time.
+    is_replayed = (into == 0) & (lasts == 0)
+    inside = (into >= 0) & ((into < lasts) | is_replayed) & (ops["track"] == calls["track"].gather(at))
     classes = classes_of(ops.select(at, inside.fill_null(value=False).alias("inside"), "is_annotation"))
     owner = classes.keys.select(
         calls["row"].gather(classes.keys["call"]).alias("call_row"),
@@ -103,7 +110,10 @@ def _around(slices: pl.DataFrame, is_module: pl.Series, link: str) -> _Slices:
     return _Slices(slices, classes_of(owner), link)
 
 
-def _summed(trace: Trace, calls: pl.DataFrame, found: _Slices, costs: pl.DataFrame | None) -> ModuleCalls:
+def _summed(
+    trace: Trace, calls: pl.DataFrame, found: _Slices, costs: pl.DataFrame | None, loose: pl.DataFrame | None
+) -> ModuleCalls:
+    """The calls and what belongs to them, with the work ``loose`` that no operator launched."""
     slices, owner, link = found
     keys = owner.keys
     tree = CallTree(slices)
@@ -122,16 +132,19 @@ def _summed(trace: Trace, calls: pl.DataFrame, found: _Slices, costs: pl.DataFra
     called = _outermost(tree, owner)
     operators = slices.select("start_ns", "dur_ns")[called].hstack(inside[owner.of.gather(called)])
     covered = _covered(calls, operators)
-    if link == "op_row":
-        sums = pl.concat([sums, _unowned(trace, calls)], how="diagonal")
+    if loose is not None:
+        sums = pl.concat([sums, loose], how="diagonal")
     return ModuleCalls(calls.hstack(covered), sums.select("call_row", "inside", *columns))
 
 
 def _self_time(tree: CallTree, slices: pl.DataFrame, owner: Classes) -> pl.Series:
-    """The time of the slices of each class without those inside."""
+    """The time of the operators of each class without those inside.
+
+    An annotation takes none: it would keep that of an operator which it overlaps in part.
+    """
     own = tree.copy_structure()
-    own.put(slices.select("dur_ns"))
-    own.subtract_children("dur_ns", into="self_ns")
+    is_operator = owner.spread(owner.keys["is_operator"])
+    own.put_own_time(slices.with_columns(pl.when(is_operator).then("dur_ns").otherwise(0)), into="self_ns")
     return own.class_sums(owner, ["self_ns"])["self_ns"]
 
 
@@ -180,13 +193,17 @@ def _covered(calls: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
 
 def _unowned(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
     """The work of kernels that Python launches itself, as Triton's do: in a module, but in no operator."""
-    work = trace.gpu_ops.select("launch_row", device_ns="dur_ns")
-    loose = work.filter(trace.gpu_ops["op_row"].is_null() & work["launch_row"].is_not_null())
+    replayed = replays(trace)
+    unknown = pl.repeat(None, trace.gpu_ops.height, dtype=pl.UInt32, eager=True)
+    modules = unknown if replayed is None else replayed.module_rows
+    work = trace.gpu_ops.select("launch_row", modules.alias("call_row"), device_ns="dur_ns")
+    ops = with_replayed_ops(trace).gpu_ops["op_row"]
+    loose = work.filter(ops.is_null() & work["launch_row"].is_not_null())
+    placed = loose.drop_nulls("call_row").select("call_row", "device_ns", inside=pl.lit(value=True))
+    loose = loose.filter(pl.col("call_row").is_null()).drop("call_row")
     columns = ("row", "track", "start_ns", "dur_ns")
     launches = gather_rows(loose["launch_row"].unique(), trace.launches, *columns).drop_nulls("row")
-    found = nest(pl.concat([calls.select(columns), launches]))
-    of_launch = gather_rows(loose["launch_row"], found, "parent_row")["parent_row"]
-    # A launch may lie in another.
-    is_call = positions(calls["row"], of_launch).is_not_null()
-    direct = loose.select(of_launch.alias("call_row"), "device_ns", inside=pl.lit(value=True))
-    return direct.filter(is_call)
+    around = innermost(launches, nest(calls.select(columns))).alias("call_row")
+    direct = loose.join(launches.select(around, launch_row="row"), on="launch_row", how="inner")
+    direct = direct.drop_nulls("call_row").select("call_row", "device_ns", inside=pl.lit(value=True))
+    return pl.concat([placed, direct])

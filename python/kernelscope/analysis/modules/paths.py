@@ -119,8 +119,7 @@ def hierarchy_calls(ops: pl.DataFrame) -> Placed:
     Columns: of the members, ``row``, ``phase``, ``self_ns`` and ``path_id``.
     """
     tree = CallTree(ops)
-    tree.put(ops.select("dur_ns"))
-    tree.subtract_children("dur_ns", into="self_ns")
+    tree.put_own_time(ops, into="self_ns")
     inside = ops.select("row", "phase", text="module_hierarchy").hstack(tree.columns(["self_ns"]))
     inside = inside.drop_nulls("text").with_columns(pl.col("text").cast(pl.String))
     ids: dict[tuple[str, ...], int] = {}

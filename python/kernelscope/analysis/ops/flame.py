@@ -1,7 +1,5 @@
 """Folded stacks, from which flame graphs are drawn."""
 
-from collections.abc import Sequence
-
 import polars as pl
 
 from kernelscope.analysis.call_tree import CallTree, nest
@@ -15,16 +13,16 @@ from kernelscope.analysis.ops.call_stacks import (
     split_frames,
     with_event_stacks,
 )
-from kernelscope.analysis.ops.host_events import call_slices, host_events, shown_name, timed_calls
+from kernelscope.analysis.ops.host_events import call_slices, host_events, shown_name, timed_calls, times_of
+from kernelscope.analysis.ranges.beside_operators import ranges_beside_operators
+from kernelscope.analysis.replays import replays, with_replayed_ops
+from kernelscope.analysis.timeline import thread_labels
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
 
 VIEWS = ("python", "module", "op")
-METRICS = ("self_cpu", "self_cuda")
-
-_METRIC = {"cpu_self_ns": "self_cpu", "device_self_ns": "self_cuda"}
-"""The metrics by the columns of ``timed_calls``."""
-_SELF = {metric: column for column, metric in _METRIC.items()}
+METRICS = {"self_cpu": "cpu_self_ns", "self_cuda": "device_self_ns"}
+"""With their columns of ``timed_calls``."""
 
 # What torch writes as "_", and whatever else could end a line.
 _SPECIAL = r"[ ;\p{Cc}\x{2028}\x{2029}]"
@@ -43,6 +41,7 @@ def folded_stacks(
     by: str = "python",
     metric: str = "self_cpu",
     aggregate: bool = True,
+    by_thread: bool = False,
     most_stacks: int | None = None,
 ) -> pl.DataFrame:
     """The time of each call stack, in the form of which flame graphs are drawn.
@@ -50,17 +49,19 @@ def folded_stacks(
     ``by`` says what a stack is made of. ``python``: Python frames, as torch's ``export_stacks`` has them, a
     gradient in the stack of its forward operator; where the profiler did not record call stacks
     (``verbose=True``) they are put together from the Python frames in the trace. ``op``: operators,
-    annotations, API calls and, for ``self_cuda``, GPU work; NVTX ranges in a trace without operators.
+    annotations, API calls and, for ``self_cuda``, GPU work; and NVTX ranges.
     ``module``: the same within the modules of the network, gradients in the module of their forward
     operator. ``metric`` is the host time (``self_cpu``) or the time of GPU work (``self_cuda``) that belongs
     to the end of the stack and to nothing below it.
 
-    With ``aggregate`` there is a row per stack; only the first ``most_stacks`` have a text, if that is given.
-    Without, there is one per event with a stack and at least a microsecond, in order of events: the lines of
-    ``export_stacks``.
+    With ``aggregate`` there is a row per stack, with ``by_thread`` per thread and stack, since the times of
+    threads, which run beside one another, are no sum; only the first ``most_stacks`` have a text, if that is
+    given. Without, there is one per event with a stack and at least a microsecond, in order of events: the
+    lines of ``export_stacks``.
 
-    Columns: ``stack`` (root first, ``;`` between frames; blanks, ``;`` and control characters are ``_``),
-        ``value_ns``, ``value_us`` (without its fraction, as torch writes it), ``events``.
+    Columns: ``thread`` (with ``by_thread``), ``stack`` (root first, ``;`` between frames; blanks, ``;`` and
+        control characters are ``_``), ``value_ns``, ``value_us`` (without its fraction, as torch writes it),
+        ``events``.
     Units: ns; us.
     Order: longest first, then by stack; without ``aggregate`` as the events.
     Raises: InvalidArgumentError: ``by`` or ``metric`` is unknown, or ``most_stacks`` is negative.
@@ -72,43 +73,60 @@ def folded_stacks(
         raise InvalidArgumentError(
             f"by= takes {', '.join(VIEWS)} and metric= {', '.join(METRICS)}, not {by!r} and {metric!r}"
         )
+    if by_thread and not aggregate:
+        raise InvalidArgumentError("by_thread= sums stacks, which aggregate=False leaves apart")
     if most_stacks is not None and most_stacks < 0:
         raise InvalidArgumentError(f"most_stacks must be 0 or more, not {most_stacks}")
-    return stack_tables(trace, by, [metric], aggregate=aggregate, most_stacks=most_stacks)[0]
-
-
-def stack_tables(
-    trace: Trace, by: str, metrics: Sequence[str], *, aggregate: bool = True, most_stacks: int | None = None
-) -> list[pl.DataFrame]:
-    """The table of :func:`folded_stacks` for each of several metrics, of one walk through the trace."""
-    if by == "python":
-        rows, trie = _python_rows(trace, metrics)
+    rows, trie = stack_rows(trace, by, metric)
+    own = rows.drop_nulls("value_ns")
+    most = own.height if most_stacks is None else most_stacks
+    if by_thread:
+        table = _by_thread(trace, trie, own, most)
+    elif aggregate:
+        table = trie.folded(own.select("path", "value_ns"), most=most)
     else:
-        rows, trie = _nested_rows(trace, metrics, with_modules=by == "module")
-    tables: list[pl.DataFrame] = []
-    for metric in metrics:
-        own = rows.select("row", "start_ns", "before", "path", value_ns=metric).drop_nulls("value_ns")
-        if aggregate:
-            most = own.height if most_stacks is None else most_stacks
-            table = trie.folded(own.select("path", "value_ns"), most=most)
-        else:
-            own = own.filter(pl.col("value_ns") >= _SHORTEST_NS).sort("start_ns", "before", "row")
-            paths = classes_of(own.select("path"))
-            stacks = paths.spread(trie.text_of(paths.keys["path"])).alias("stack")
-            table = own.select(stacks, "value_ns", events=pl.lit(1, pl.Int64)).filter(pl.col("stack") != "")
-        tables.append(table.select("stack", "value_ns", value_us=pl.col("value_ns") // 1000, events="events"))
-    return tables
+        own = own.filter(pl.col("value_ns") >= _SHORTEST_NS).sort("start_ns", "before", "row")
+        paths = classes_of(own.select("path"))
+        stacks = paths.spread(trie.text_of(paths.keys["path"])).alias("stack")
+        table = own.select(stacks, "value_ns", events=pl.lit(1, pl.Int64)).filter(pl.col("stack") != "")
+    columns = ["thread"] if by_thread else []
+    return table.select(*columns, "stack", "value_ns", value_us=pl.col("value_ns") // 1000, events="events")
 
 
-def _python_rows(trace: Trace, metrics: Sequence[str]) -> tuple[pl.DataFrame, Trie]:
+def _by_thread(trace: Trace, trie: Trie, own: pl.DataFrame, most: int) -> pl.DataFrame:
+    """The stacks of each thread; GPU work counts for the thread of its operator."""
+    labels = dict(thread_labels(trace.threads).select("track", "label").iter_rows())
+    # The calls of the runtime that belong to no operator have a number below 0 for their thread.
+    track = pl.col("track")
+    own = own.with_columns(track=pl.when(track < 0).then(-1 - track).otherwise(track))
+    tables = [
+        trie.folded(part.select("path", "value_ns"), most=most).with_columns(
+            thread=pl.lit(labels.get(thread, _UNLINKED))
+        )
+        for (thread,), part in own.group_by("track", maintain_order=True)
+    ]
+    # For the columns, where there is no thread.
+    tables.append(trie.folded(own.select("path", "value_ns").clear(), most=0).with_columns(thread=pl.lit("")))
+    return pl.concat(tables).sort("value_ns", "thread", descending=[True, False], maintain_order=True)
+
+
+def stack_rows(trace: Trace, by: str, metric: str) -> tuple[pl.DataFrame, Trie]:
+    """Returns ``row``, ``start_ns``, ``track``, ``path`` and ``value_ns`` of each event, and the paths."""
+    if by == "python":
+        return _python_rows(trace, metric)
+    return _nested_rows(trace, metric, with_modules=by == "module")
+
+
+def _python_rows(trace: Trace, metric: str) -> tuple[pl.DataFrame, Trie]:
     """Path and times of each host event, and the paths."""
     events, texts, trie = host_events(trace), recorded_stacks(trace), None
-    if texts["text"].null_count() == texts.height:
+    if not has_recorded_stacks(trace):
         texts, trie = _rebuilt_stacks(trace, events)
     tree = timed_calls(trace, events)
     stacked = with_event_stacks(trace, events, texts)
-    calls = stacked.select("row", "start_ns", before=-pl.col("dur_ns"), path="stack").filter(tree.is_kept())
-    rows = calls.hstack(tree.columns([_SELF[metric] for metric in metrics]).rename(_METRIC, strict=False))
+    calls = stacked.select("row", "start_ns", "track", before=-pl.col("dur_ns"), path="stack")
+    calls = calls.filter(tree.is_kept())
+    rows = calls.hstack(times_of(tree, [METRICS[metric]]).rename({METRICS[metric]: "value_ns"}))
     if trie is None:
         recorded = classes_of(rows.select("path"))
         frames = pl.element().str.replace_all(_SPECIAL, "_")
@@ -117,7 +135,37 @@ def _python_rows(trace: Trace, metrics: Sequence[str]) -> tuple[pl.DataFrame, Tr
         )
         trie = flat_trie(recorded.of, texts.to_series().to_list())
         rows = rows.with_columns(recorded.of.alias("path"))
-    return rows, trie
+    return (rows, trie) if metric == "self_cpu" else _with_captured_stacks(trace, rows, trie)
+
+
+def _with_captured_stacks(trace: Trace, rows: pl.DataFrame, trie: Trie) -> tuple[pl.DataFrame, Trie]:
+    """Gives replayed work the stacks in which it was captured."""
+    replayed = replays(trace)
+    if replayed is None:
+        return rows, trie
+    gpu_ops = replayed.trace.gpu_ops
+    stacks = gather_rows(gpu_ops["captured_node_row"], trace.captured_nodes, "call_stack")
+    tracks = gather_rows(gpu_ops["launch_row"], trace.launches, "track")
+    loose = gpu_ops.select(
+        "row",
+        "start_ns",
+        *stacks,
+        tracks["track"].cast(pl.Int64),
+        before=pl.lit(0, pl.Int64),
+        value_ns=pl.col("dur_ns").fill_null(0),
+    ).filter(gpu_ops["op_row"].is_null() & stacks["call_stack"].is_not_null())
+    captured = pl.concat([replayed.ops.select("row", "call_stack"), loose.select("row", "call_stack")])
+    distinct = classes_of(captured.select("call_stack"))
+    frames = pl.element().str.replace_all(_SPECIAL, "_")
+    split = distinct.keys["call_stack"].cast(pl.String).fill_null("").str.split(";")
+    texts = split.list.eval(frames).list.reverse().list.join(";").to_list()
+    paths = pl.DataFrame({"row": captured["row"], "captured": distinct.of + trie.paths.height})
+    rows = pl.concat([rows, loose.drop("call_stack")], how="diagonal")
+    rows = rows.join(paths, on="row", how="left", maintain_order="left")
+    rows = rows.with_columns(path=pl.coalesce("captured", "path")).drop("captured")
+    names = pl.int_range(len(trie.texts), len(trie.texts) + len(texts), dtype=pl.UInt32, eager=True)
+    added = names.alias("name").to_frame()
+    return rows, Trie(trie.path_of, pl.concat([trie.paths, added], how="diagonal"), [*trie.texts, *texts])
 
 
 def _rebuilt_stacks(trace: Trace, events: pl.DataFrame) -> tuple[pl.DataFrame, Trie]:
@@ -135,32 +183,55 @@ def _rebuilt_stacks(trace: Trace, events: pl.DataFrame) -> tuple[pl.DataFrame, T
     return events.select("row", paths.alias("text")), trie
 
 
+def has_recorded_stacks(trace: Trace) -> bool:
+    """Whether operators or Python frames have call stacks as texts."""
+    stacks = recorded_stacks(trace)["text"]
+    return stacks.null_count() < stacks.len()
+
+
+def python_frames(trace: Trace) -> pl.DataFrame:
+    """Returns the Python frames of which stacks are put together: ``row``, ``start_ns``, ``track``, ``path``.
+
+    Paths are those of :func:`stack_rows` by Python frames, and each is the frame's own.
+    """
+    trie = name_trie(trace.python, _frame_texts)
+    texts = pl.Series(trie.texts, dtype=pl.String).gather(trie.paths["name"]).gather(trie.path_of)
+    frames = trace.python.select("row", "start_ns", "track").with_columns(trie.path_of.alias("path"))
+    return frames.filter(texts != "")
+
+
 def _frame_texts(names: pl.DataFrame) -> pl.Series:
-    cleaned = names.select(_clean(pl.col("name").cast(pl.String)).alias("name"))
+    cleaned = names.select(clean_name(pl.col("name").cast(pl.String)).alias("name"))
     return cleaned.select(pl.when(~is_hidden_frame(pl.col("name"))).then("name")).to_series()
 
 
-def _nested_rows(trace: Trace, metrics: Sequence[str], *, with_modules: bool) -> tuple[pl.DataFrame, Trie]:
+def _nested_rows(trace: Trace, metric: str, *, with_modules: bool) -> tuple[pl.DataFrame, Trie]:
     """Path and times of each event and each piece of GPU work, and the paths."""
     nodes = _nodes(trace, with_modules=with_modules)
-    nodes = nodes.with_columns(self_cuda=pl.lit(0, pl.Int64))
-    if "self_cpu" in metrics:
+    if metric == "self_cpu":
         tree = CallTree(nodes)
-        tree.put(nodes.select("dur_ns"))
-        tree.subtract_children("dur_ns", into="self_cpu")
-        nodes = nodes.hstack(tree.columns(["self_cpu"]))
+        tree.put_own_time(nodes, into="value_ns")
+        nodes = nodes.hstack(tree.columns(["value_ns"]))
+    else:
+        nodes = nodes.with_columns(value_ns=pl.lit(0, pl.Int64))
     if with_modules:
-        # An operator that runs in no module lies in that of its forward operator.
-        nodes = nodes.with_columns(pl.coalesce("parent_row", "module_row").alias("parent_row"))
-    nodes = nodes.select("row", "parent_row", "name", "start_ns", *metrics, part=pl.lit(_HOST, pl.Int32))
-    if "self_cuda" in metrics:
-        nodes = pl.concat([nodes, _work(trace)], how="diagonal")
+        # An operator that runs in no module lies in that of its forward operator. A call of a module that
+        # began no earlier may lie in the operator itself.
+        begun = gather_rows(nodes["module_row"], trace.python, "start_ns")["start_ns"]
+        module = pl.when(begun < nodes["start_ns"]).then("module_row")
+        nodes = nodes.with_columns(pl.coalesce("parent_row", module).alias("parent_row"))
+    columns = ("row", "parent_row", "name", "start_ns", "track")
+    nodes = nodes.select(*columns, "value_ns", part=pl.lit(_HOST, pl.Int32))
+    if metric == "self_cuda":
+        work = _work(trace, with_modules=with_modules)
+        work = work.hstack(gather_rows(work["parent_row"], nodes, "track"))
+        nodes = pl.concat([nodes, work], how="diagonal")
     text = pl.col("name").cast(pl.String)
-    shown = pl.when(pl.col("part") == _HOST).then(shown_name(text).str.strip_prefix(_MODULE)).otherwise(text)
+    shown = pl.when(pl.col("part") == _HOST).then(shown_frame_name(text)).otherwise(text)
     alone = pl.when(pl.col("part") == _ALONE).then(pl.lit(f"{_UNLINKED};")).otherwise(pl.lit(""))
-    cleaned = alone + _clean(shown)
+    cleaned = alone + clean_name(shown)
     trie = name_trie(nodes, lambda names: names.select(cleaned).to_series(), keys=("name", "part"))
-    return nodes.select("row", "start_ns", *metrics, before=pl.lit(0), path=trie.path_of), trie
+    return nodes.select("row", "start_ns", "track", "value_ns", before=pl.lit(0), path=trie.path_of), trie
 
 
 def _nodes(trace: Trace, *, with_modules: bool) -> pl.DataFrame:
@@ -172,29 +243,54 @@ def _nodes(trace: Trace, *, with_modules: bool) -> pl.DataFrame:
         frames = trace.python.filter(names.spread(is_module))
     columns = ("row", "name", "start_ns", "dur_ns", "track", "module_row")
     parts = [call_slices(trace, frames).select(columns)]
-    if trace.ops.is_empty():
-        ranges = trace.ranges.filter(pl.col("kind") == "push_pop").select(
+    ranges = ranges_beside_operators(trace)
+    if ranges.height:
+        # On the tracks of operators, or of calls that belong to none.
+        track = pl.col("track").cast(pl.Int64)
+        ranges = ranges.filter(pl.col("kind") == "push_pop").select(
             "row", "name", "start_ns", pl.col("dur_ns").fill_null(0),
-            track=-1 - pl.col("track").cast(pl.Int64), module_row=pl.lit(None, pl.UInt32),
+            track=-1 - track if trace.ops.is_empty() else track, module_row=pl.lit(None, pl.UInt32),
         )  # fmt: skip
         parts.append(ranges)
-    return nest(pl.concat(parts))
+    nodes = nest(pl.concat(parts))
+    replayed = replays(trace)
+    if replayed is None:
+        return nodes
+    track = pl.col("track").cast(pl.Int64)
+    columns = ("row", "name", "start_ns", track, "module_row", "parent_row")
+    ops = replayed.ops.select(columns)
+    if with_modules:
+        # The outermost in a module lie there, and not in what launched the graph.
+        is_outermost = ~pl.col("parent_row").is_in(ops["row"].implode()).fill_null(value=False)
+        inside = pl.when(is_outermost).then(pl.coalesce("module_row", "parent_row")).otherwise("parent_row")
+        modules = replayed.modules.select("row", "name", "start_ns", track, "parent_row")
+        ops = pl.concat([ops.with_columns(inside.alias("parent_row")), modules], how="diagonal")
+    ops = ops.with_columns(dur_ns=pl.lit(0, pl.Int64))
+    return pl.concat([nodes, ops.select(nodes.columns)])
 
 
-def _work(trace: Trace) -> pl.DataFrame:
-    """GPU work as nodes below the operator or range that it belongs to."""
+def _work(trace: Trace, *, with_modules: bool) -> pl.DataFrame:
+    """GPU work as nodes below the operator or range that it belongs to, or the module it was captured in."""
     parent = pl.coalesce("op_row", "range_row")
-    return trace.gpu_ops.select(
+    replayed = replays(trace)
+    if with_modules and replayed is not None:
+        parent = pl.coalesce("op_row", replayed.module_rows, "range_row")
+    return with_replayed_ops(trace).gpu_ops.select(
         "row",
         parent_row=parent,
         name="name",
         start_ns="start_ns",
-        self_cuda=pl.col("dur_ns").fill_null(0),
+        value_ns=pl.col("dur_ns").fill_null(0),
         part=pl.when(parent.is_null()).then(_ALONE).otherwise(_LINKED).cast(pl.Int32),
     )
 
 
-def _clean(name: pl.Expr) -> pl.Expr:
-    """A name as a frame of a folded stack."""
+def shown_frame_name(name: pl.Expr) -> pl.Expr:
+    """Returns the name of an event as a frame has it, but for characters that would end one."""
+    return shown_name(name).str.strip_prefix(_MODULE)
+
+
+def clean_name(name: pl.Expr) -> pl.Expr:
+    """Returns a name as a frame of a folded stack."""
     text = name.str.slice(0, _LONGEST_NAME).str.replace_all(_SPECIAL, "_")
     return pl.when(text.str.len_bytes() > 0).then(text).otherwise(pl.lit(_UNNAMED))

@@ -1,9 +1,12 @@
 """The events of the host nested as calls, with their times, as torch.profiler sees them."""
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from kernelscope.analysis.call_tree import CallTree, nest
 from kernelscope.analysis.grouping import classes_of, gather_rows
+from kernelscope.analysis.replays import replays, with_replayed_ops
 from kernelscope.trace import Trace
 
 TIMES = ("cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
@@ -19,12 +22,21 @@ _HIDDEN = (
 
 
 def host_events(trace: Trace) -> pl.DataFrame:
-    """Operators, annotations, Python frames and runtime calls, nested per thread.
+    """Operators, annotations, Python frames and runtime calls, nested per thread; replayed operators, too.
 
     Columns: ``row``, ``start_ns``, ``dur_ns``, ``name`` (categorical), ``track``, ``is_python``,
         ``parent_row``; of operators also ``module_row``, ``input_dims`` and ``is_annotation``.
     """
     events = nest(call_slices(trace, trace.python))
+    replayed = replays(trace)
+    if replayed is not None:
+        added = replayed.ops.select(
+            pl.col("row", "parent_row", "start_ns", "name", "module_row", "input_dims", "is_annotation"),
+            dur_ns=pl.lit(0, pl.Int64),
+            track=pl.col("track").cast(pl.Int64),
+            is_python=pl.lit(value=False),
+        )
+        events = pl.concat([events, added.select(events.columns)])
     names = classes_of(events.select("name"))
     shown = names.keys.select(shown_name(pl.col("name").cast(pl.String)).cast(pl.Categorical)).to_series()
     return events.with_columns(names.spread(shown).alias("name"))
@@ -55,11 +67,26 @@ def shown_name(text: pl.Expr) -> pl.Expr:
 
 
 def timed_calls(trace: Trace, events: pl.DataFrame) -> CallTree:
-    """The tree of the host's events, repeats of a name being one, with the columns of ``TIMES``."""
+    """The tree of the host's events, repeats of a name being one: :func:`times_of` has their times."""
     tree = CallTree(events)
     tree.merge_repeats(events["name"])
     tree.put(events.select(cpu_total_ns="dur_ns"))
+    tree.put_own_time(events, into="_own_ns")
     tree.subtract_children("cpu_total_ns", into="cpu_self_ns")
-    tree.add(trace.gpu_ops.select(call="op_row", device_self_ns="dur_ns"))
+    tree.add(with_replayed_ops(trace).gpu_ops.select(call="op_row", device_self_ns="dur_ns"))
     tree.with_inner("device_self_ns", into="device_total_ns")
     return tree
+
+
+def times_of(tree: CallTree, names: Sequence[str]) -> pl.DataFrame:
+    """Columns of ``TIMES`` and others of a tree of :func:`timed_calls`, for the calls that are not merged.
+
+    Own time is as torch computes it: what the calls inside take is taken off, twice where these overlap in
+    part. Where less than nothing would be left, it is the time in which the call itself is the last that
+    started.
+    """
+    found = tree.columns([*names, "_own_ns"])
+    if "cpu_self_ns" in names:
+        own = pl.when(pl.col("cpu_self_ns") < 0).then("_own_ns").otherwise("cpu_self_ns")
+        found = found.with_columns(cpu_self_ns=own)
+    return found.drop("_own_ns")

@@ -11,6 +11,9 @@ from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.grouping import Classes, as_text, check_by, classes_of
 from kernelscope.analysis.kernels.tensor_cores import ELIGIBLE_OPS, kernel_flags
 from kernelscope.analysis.ops.call_stacks import with_call_stacks
+from kernelscope.analysis.ranges.annotations import work_beside_operators
+from kernelscope.analysis.ranges.projection import enclosing_pairs, launching_calls, recorded_annotations
+from kernelscope.analysis.replays import with_replayed_ops
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
@@ -23,6 +26,8 @@ _MEMORY = ("cpu_memory_bytes", "cpu_self_memory_bytes", "device_memory_bytes", "
 _ELIGIBLE = "eligible_inside"
 _TENSOR = ("_tc_total_ns", "_tc_self_ns", _ELIGIBLE)
 MEASURES = ("device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns")
+OWN_TIMES = ("device_self_ns", "host_self_ns")
+"""Those that have each moment once."""
 """What operators are compared by."""
 
 # Operators nest a dozen deep; a wrapper further up than this does not count the work.
@@ -36,12 +41,14 @@ def op_table(
 
     ``by`` takes any columns of the table ``ops``; ``call_stack`` is put together from Python frames in a
     trace where only these were recorded. With ``annotations`` the ranges of ``record_function`` and of the
-    profiler are rows too. With ``collapse`` an operator whose only
-    child has its own name counts as one call with it.
+    profiler are rows too; work counts for each that is open while it is launched, whatever operators lie
+    between or around. With ``collapse`` an operator whose only child has its own name counts as one call
+    with it.
 
     Columns: those of ``by``; ``calls``; ``host_total_ns`` (wall time), ``host_self_ns`` (less the
         operators and runtime calls inside), ``device_total_ns`` and ``device_self_ns`` (kernels,
-        copies and memsets launched inside, and inside but in no child), ``cpu_memory_bytes``,
+        copies and memsets launched inside, and inside but in no child; an annotation has as its own
+        what no operator launched), ``cpu_memory_bytes``,
         ``cpu_self_memory_bytes``, ``device_memory_bytes``, ``device_self_memory_bytes`` (allocated
         less freed meanwhile, on any thread), ``tc_eligible`` (whether tensor cores can run it),
         ``tc_self_pct`` and ``tc_total_pct`` (share of the device time that did). Device columns
@@ -62,6 +69,7 @@ def op_tables(
     trace: Trace, groupings: tuple[tuple[str, ...], ...], *, annotations: bool = False, collapse: bool = True
 ) -> list[pl.DataFrame]:
     """Returns what :func:`op_table` gives for each of ``groupings``, for little more than the time of one."""
+    trace = with_replayed_ops(trace)
     ops = with_call_stacks(trace) if any("call_stack" in group for group in groupings) else trace.ops
     # Calls are summed by everything that is asked for at once, and these few rows by what each table needs.
     classes = operator_classes(ops, chain.from_iterable(groupings))
@@ -71,6 +79,8 @@ def op_tables(
         # Each in a tree of its own, as every figure is a number for each call.
         part = tree.copy_structure()
         put(part, trace, classes)
+        if annotations:
+            _count_for_annotations(part, trace, names)
         sums = sums.hstack(part.class_sums(classes, names).select(names))
     sums = _known(sums, trace)
     wanted = pl.lit(value=True) if annotations else pl.col("is_operator")
@@ -105,10 +115,12 @@ def ops(trace: Trace, *, collapse: bool = True) -> pl.DataFrame:
     Columns: those of the table ``ops``, the metrics of :func:`op_table`, and ``is_operator`` (false
         for annotations, steps, data loading and optimizer steps).
     """
+    trace = with_replayed_ops(trace)
     classes = operator_classes(trace.ops)
     tree = _call_tree(trace, collapse=collapse)
     for put in _FIGURES:
         put(tree, trace, classes)
+    _count_for_annotations(tree, trace, (*_DEVICE, *_TENSOR))
     is_operator = classes.spread(classes.keys["is_operator"]).alias("is_operator")
     calls = trace.ops.with_columns(pl.col("dur_ns").fill_null(0), is_operator).filter(tree.is_kept())
     metrics = _known(tree.columns([*_METRICS, *_MEMORY, _ELIGIBLE]), trace)
@@ -123,13 +135,9 @@ def _call_tree(trace: Trace, *, collapse: bool) -> CallTree:
 
 
 def _put_host_time(tree: CallTree, trace: Trace, _: Classes) -> None:
-    """An operator's own time is what neither child operators nor runtime calls take.
-
-    A driver call inside a runtime call takes no time of its own.
-    """
+    """An operator's own time is what neither operators and annotations nor runtime calls inside take."""
     tree.put(trace.ops.select(host_total_ns="dur_ns"))
-    tree.subtract_children("host_total_ns", into="host_self_ns")
-    tree.less_outermost(trace.launches.with_columns(call="op_row"), into="host_self_ns")
+    tree.put_own_time(trace.ops, others=trace.launches, into="host_self_ns")
 
 
 def _put_device_time(tree: CallTree, trace: Trace, _: Classes) -> None:
@@ -153,6 +161,27 @@ def _add_work(tree: CallTree, trace: Trace, *, counts: Sequence[str] = (), sums:
     """Adds the GPU work of each call to it, as far as it counts: see :func:`_work_classes`."""
     work = trace.gpu_ops.select(call="op_row", value="dur_ns")
     tree.add_by_class(work, _work_classes(trace, GpuWork(trace).launches), counts=counts, sums=sums)
+
+
+def _count_for_annotations(tree: CallTree, trace: Trace, names: Sequence[str]) -> None:
+    """Adds to the columns ``names`` of annotations the GPU work that belongs to no operator inside them."""
+    if trace.gpu_ops.is_empty() or not trace.ops["is_annotation"].any():
+        return
+    # What is inside a merged annotation is inside the one that it is merged into.
+    kept = trace.ops["row"].filter(tree.is_kept())
+    for figures in (_DEVICE, _TENSOR):
+        wanted = [name for name in figures if name in names]
+        if wanted:
+            beside = work_beside_operators(trace, _is_tensor_work(trace) if figures is _TENSOR else None)
+            inside = pl.when(pl.col("row").is_in(kept.implode())).then(pl.col("total_ns", "works"))
+            beside = beside.with_columns(inside.fill_null(0))
+            known = zip(figures, ("total_ns", "self_ns", "works"), strict=False)
+            tree.add(beside.select(call="row", **{name: of for name, of in known if name in wanted}))
+
+
+def _is_tensor_work(trace: Trace) -> pl.Series:
+    classes = _work_classes(trace, GpuWork(trace).launches)
+    return classes.spread(classes.keys["_tc_self_ns"])
 
 
 def _put_host_memory(tree: CallTree, trace: Trace, _: Classes) -> None:
@@ -218,18 +247,19 @@ def _percent(part: str, whole: str) -> pl.Expr:
 
 
 def op_shares(trace: Trace, by: str | Sequence[str] = ("name",), *, top: int | None = None) -> pl.DataFrame:
-    """How operators share the four totals of time: own and total, on the device and on the host.
+    """How operators share the time, and the largest of them: own and total, on the device and on the host.
 
-    ``by`` groups as in :func:`kernelscope.analysis.op_table`. With ``top`` only so many rows of each total
-    are given, and one without a name for all others together.
+    ``by`` groups as in :func:`kernelscope.analysis.op_table`. With ``top`` only so many rows of each measure
+    are given, and of own times one without a name for all others together. Totals count what runs inside,
+    too: they overlap, so that they have no sum, no shares and no rest.
 
-    Columns: ``measure`` (``device_self_ns`` ...), those of ``by``, ``value_ns``, ``share`` (of the measure's
-        sum) and ``is_rest`` (true for the row of all others). Operators that took no time are left out.
-    Units: ns; shares between 0 and 1. Totals of operators count what runs inside them, too, so that such a
-        sum is more than the time that passed.
+    Columns: ``measure`` (``device_self_ns`` ...), those of ``by``, ``value_ns``, ``share`` (of the sum of own
+        times; null for totals) and ``is_rest`` (true for the row of all others). Operators that took no time
+        are left out.
+    Units: ns; shares between 0 and 1.
     Order: by measure, then by value, largest first.
     Raises: InvalidArgumentError: ``by`` names no column of ``ops``, or ``top`` is below 1.
-    Source: the four pies of the operator view of the TensorBoard plugin.
+    Source: the four pies of the operator view of the TensorBoard plugin, of which two add up what overlaps.
     """
     if top is not None and top < 1:
         raise InvalidArgumentError(f"top must be at least 1, not {top}")
@@ -243,11 +273,13 @@ def _shares(table: pl.DataFrame, measure: str, columns: list[str], top: int | No
     used = table.filter(pl.col(measure) > 0).sort(
         [measure, *columns], descending=[True, *(False for _ in columns)], nulls_last=True
     )
-    total = int(used[measure].sum())
+    total = int(used[measure].sum()) if measure in OWN_TIMES else 0
     rows = used.select(
         pl.lit(measure).alias("measure"), *columns, value_ns=measure, is_rest=pl.lit(value=False)
     )
-    if top is not None and rows.height > top:
+    if top is not None and measure not in OWN_TIMES:
+        rows = rows.head(top)
+    elif top is not None and rows.height > top:
         rest = int(rows["value_ns"][top:].sum())
         last = pl.DataFrame({"measure": [measure], "value_ns": [rest], "is_rest": [True]})
         rows = pl.concat([rows.head(top), last], how="diagonal")
@@ -259,31 +291,26 @@ def _shares(table: pl.DataFrame, measure: str, columns: list[str], top: int | No
 def op_kernels(trace: Trace, *, collapse: bool = True) -> pl.DataFrame:
     """The GPU work that ran for each operator, by name: what one sees when one opens an operator.
 
-    Work counts for the operator that launched it and for every one around that, as in the totals of
-    :func:`kernelscope.analysis.op_table`, whose ``collapse`` this is.
+    Work counts for the operator that launched it and for every one around that, and for annotations that
+    are open meanwhile, as in the totals of :func:`kernelscope.analysis.op_table`, whose ``collapse`` this is.
 
     Columns: ``op``, ``kind`` (kernel, memcpy, memset, graph), ``name``, ``calls``, ``total_ns``, ``self_ns``
         (of that, what the operator launched itself), ``min_ns``, ``max_ns`` and ``share`` (of the operator's
-        device time).
+        device time; null if that is 0).
     Units: ns; shares between 0 and 1.
     Order: by operator, then by total time, longest first.
     """
+    trace = with_replayed_ops(trace)
     ops = trace.ops.select("row", "parent_row", "name")
     kept = collapse_repeats(ops) if collapse else ops.select("row", kept="row")
+    in_annotations = _annotation_kernels(trace, kept)
     parents = ops.join(kept, on="row", how="inner").filter(pl.col("row") == pl.col("kept"))
     above = kept.select(parent_row="row", _parent="kept")
     parents = parents.join(above, on="parent_row", how="inner").select("row", "_parent")
     linked = trace.gpu_ops.select("op_row", "kind", "name", "dur_ns").join(
         kept.select(op_row="row", row="kept"), on="op_row", how="inner"
     )
-    duration = pl.col("dur_ns")
-    level = linked.group_by("row", "kind", "name").agg(
-        pl.len().cast(pl.Int64).alias("calls"),
-        duration.sum().alias("total_ns"),
-        duration.sum().alias("self_ns"),
-        duration.min().alias("min_ns"),
-        duration.max().alias("max_ns"),
-    )
+    level = _work_by_name(linked, pl.col("dur_ns"))
     levels = [level]
     # Of an operator around the one that launched it, work is not the own.
     level = level.with_columns(self_ns=pl.lit(0, pl.Int64))
@@ -291,14 +318,44 @@ def op_kernels(trace: Trace, *, collapse: bool = True) -> pl.DataFrame:
         climbed = level.join(parents, on="row", how="inner")
         level = _merged(climbed, [pl.col("_parent").alias("row"), "kind", "name"])
         levels.append(level)
-    named = pl.concat(levels).join(ops.select("row", op="name"), on="row", how="inner")
+    found = pl.concat(levels).join(recorded_annotations(trace), on="row", how="anti")
+    found = pl.concat([found, in_annotations])
+    named = found.join(ops.select("row", op="name"), on="row", how="inner")
+    whole = pl.col("total_ns").sum().over("op")
     table = _merged(named, ["op", "kind", "name"]).with_columns(
-        share=pl.col("total_ns") / pl.col("total_ns").sum().over("op")
+        share=pl.when(whole > 0).then(pl.col("total_ns") / whole)
     )
     return (
         as_text(table)
         .select("op", "kind", "name", "calls", "total_ns", "self_ns", "min_ns", "max_ns", "share")
         .sort(["op", "total_ns", "name", "kind"], descending=[False, True, False, False], nulls_last=True)
+    )
+
+
+def _annotation_kernels(trace: Trace, kept: pl.DataFrame) -> pl.DataFrame:
+    """What :func:`op_kernels` says of annotations: ``row``, and what it has of work of one name in each."""
+    annotations = recorded_annotations(trace)
+    pairs = enclosing_pairs(trace, annotations)
+    pairs = pairs.select(annotations["row"].gather(pairs["range"]), "launch_row", "is_innermost")
+    pairs = pairs.join(kept, on="row", how="inner")
+    innermost = pairs.filter("is_innermost").select("launch_row", _around="kept")
+    work = trace.gpu_ops.select("op_row", "kind", "name", "dur_ns", launching_calls(trace))
+    work = work.join(kept.select(op_row="row", _op="kept"), on="op_row", how="left")
+    work = work.join(innermost, on="launch_row", how="left")
+    inside = pairs.filter(pl.col("row") == pl.col("kept")).select("row", "launch_row")
+    found = work.join(inside, on="launch_row", how="inner")
+    is_own = pl.coalesce("_op", "_around") == pl.col("row")
+    return _work_by_name(found, pl.when(is_own).then("dur_ns").otherwise(0))
+
+
+def _work_by_name(work: pl.DataFrame, own: pl.Expr) -> pl.DataFrame:
+    duration = pl.col("dur_ns")
+    return work.group_by("row", "kind", "name").agg(
+        pl.len().cast(pl.Int64).alias("calls"),
+        duration.sum().alias("total_ns"),
+        own.sum().alias("self_ns"),
+        duration.min().alias("min_ns"),
+        duration.max().alias("max_ns"),
     )
 
 
@@ -328,6 +385,7 @@ def call_eligibility(trace: Trace) -> Eligibility:
     Units: ns.
     Source: the recommendations of the TensorBoard plugin.
     """
+    trace = with_replayed_ops(trace)
     classes = operator_classes(trace.ops)
     tree = _call_tree(trace, collapse=True)
     _put_eligible(tree, trace, classes)

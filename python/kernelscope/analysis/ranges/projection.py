@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.grouping import as_text, check_by
+from kernelscope.analysis.grouping import as_text, check_by, gather_rows
+from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
 _OWN = {
@@ -40,7 +41,7 @@ def nvtx_projection(trace: Trace, *, innermost: bool = False, domain: str | None
         ``gpu_busy_ns``, the time in which any of it runs; ``gpu_exclusive_ns``, the same for the work
         of which this is the innermost range; ``launches``, the calls; ``gpu_ops``, what they
         launched; ``parent_row``, the shortest range around it on its thread; ``depth``, the number
-        of ranges around it; ``children``, the ranges of which it is the parent.
+        of parents above it; ``children``, the ranges of which it is the parent.
     Units: ns on the trace's clock.
     Order: by start on the host, then as recorded.
     Source: ``nvtx_gpu_proj_trace`` of ``nsys stats``; docs/nsys.md has what differs.
@@ -119,7 +120,7 @@ def _recorded_ranges(trace: Trace, columns: Sequence[str], domain: str | None) -
         is_range = found["kind"] != "mark"
         found = found if is_range.all(ignore_nulls=False) else found.filter(is_range)
     else:
-        annotations = trace.ops.filter(pl.col("is_annotation") & pl.col("dur_ns").is_not_null())
+        annotations = recorded_annotations(trace)
         none = {name: pl.lit(None, trace.ranges.schema[name]) for name in wanted}
         known = {name: pl.col(name) for name in wanted if name in annotations.columns}
         kind = {"kind": pl.lit("annotation", pl.Categorical)}
@@ -131,14 +132,19 @@ def _recorded_ranges(trace: Trace, columns: Sequence[str], domain: str | None) -
     return found.drop([name for name in wanted if name not in columns])
 
 
+def recorded_annotations(trace: Trace) -> pl.DataFrame:
+    """The rows of ``ops`` that are annotations and whose end is known, and ``crosses_threads``: none does."""
+    known = trace.ops.filter(pl.col("is_annotation") & pl.col("dur_ns").is_not_null())
+    return known.with_columns(crosses_threads=pl.lit(value=False))
+
+
 def project(trace: Trace, ranges: pl.DataFrame, *, innermost: bool = False) -> pl.DataFrame:
     """Adds to each of ``ranges``, a frame of :func:`host_ranges`, its times on the GPU.
 
     Ranges without GPU work are left out; the others stay in order. :func:`nvtx_projection` documents
     the columns that are added.
     """
-    table = _projector(trace, ranges).project()
-    found = pl.DataFrame(table) if len(table) else _nothing()
+    found = times_on_gpu(trace, ranges)
     if innermost:
         found = found.filter(pl.col("own_launches").is_not_null()).with_columns(
             **{name: pl.col(own) for name, own in _OWN.items()}
@@ -169,17 +175,59 @@ def enclosing_pairs(trace: Trace, ranges: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(table) if len(table) else pl.DataFrame(schema=empty)
 
 
+def times_on_gpu(trace: Trace, ranges: pl.DataFrame, *, only: pl.Series | None = None) -> pl.DataFrame:
+    """The GPU time of each of ``ranges`` with GPU work, of which ``only`` says what counts.
+
+    ``ranges`` is a frame of :func:`host_ranges` or of :func:`recorded_annotations`.
+
+    Columns: ``range`` (a position in ``ranges``), ``parent`` (another), ``depth``, ``children``; of all work
+        and of that of which the range is the innermost (``own_``) ``gpu_start_ns``, ``gpu_end_ns``,
+        ``gpu_busy_ns``, ``gpu_work_ns`` (durations added), ``launches`` and ``gpu_ops``.
+    """
+    table = _projector(trace, ranges, only=only).project()
+    return pl.DataFrame(table) if len(table) else _nothing()
+
+
+@per_trace
+def launching_calls(trace: Trace) -> pl.Series:
+    """The row of the call that stands for the launch of each GPU work on the host; null for none.
+
+    It is the launch itself. Where an id names the operator, and the launch was not recorded or lies outside
+    the operator, as on a thread by another number, it is the operator.
+    """
+    work = trace.gpu_ops.select("launch_row", "op_row")
+    if work["op_row"].null_count() == work.height:
+        return work["launch_row"]
+    bounds = ("track", "start_ns", "dur_ns")
+    launches = gather_rows(work["launch_row"], trace.launches, *bounds)
+    ops = gather_rows(work["op_row"], trace.ops, *bounds).rename({name: f"op_{name}" for name in bounds})
+    end, op_end = (pl.col(f"{of}start_ns") + pl.col(f"{of}dur_ns").fill_null(0) for of in ("", "op_"))
+    is_inside = (pl.col("track") == pl.col("op_track")) & (op_end >= end)
+    is_inside &= pl.col("op_start_ns") <= pl.col("start_ns")
+    launch = pl.when(is_inside.fill_null(value=False)).then("launch_row")
+    found = pl.concat([work, launches, ops], how="horizontal")
+    return found.select(launch.otherwise(pl.coalesce("op_row", "launch_row"))).to_series()
+
+
 def _projector(
-    trace: Trace, ranges: pl.DataFrame, by: Mapping[str, pl.Expr] | None = None
+    trace: Trace,
+    ranges: pl.DataFrame,
+    by: Mapping[str, pl.Expr] | None = None,
+    *,
+    only: pl.Series | None = None,
 ) -> _traceparse.RangeProjector:
     """GPU work, the calls, and ``ranges`` in groups that agree in ``by``, ready to be related."""
     groups = by or {}
     projector = _traceparse.RangeProjector(list(groups))
-    for part in trace.gpu_ops.select("launch_row", "start_ns", "dur_ns").iter_slices(_PART_ROWS):
+    work = trace.gpu_ops.select(launching_calls(trace).alias("launch_row"), "start_ns", "dur_ns")
+    for part in (work if only is None else work.filter(only)).iter_slices(_PART_ROWS):
         projector.add_work(part)
     place = ["track", "start_ns", "dur_ns"]
     crosses = ranges["crosses_threads"].any()
-    for part in trace.launches.iter_slices(_PART_ROWS):
+    # Of operators only those that stand for a launch.
+    operators = trace.ops.select("row", "pid", *place)
+    operators = operators.filter(pl.col("row").is_in(launching_calls(trace).implode()))
+    for part in (*trace.launches.iter_slices(_PART_ROWS), operators):
         placed = _with_process(trace, part) if crosses else part
         projector.add_calls(placed.select("row", *place, *["process"] * crosses))
     for part in ranges.iter_slices(_PART_ROWS):
@@ -204,6 +252,7 @@ def _with_process(trace: Trace, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _nothing() -> pl.DataFrame:
-    numbers = ("gpu_start_ns", "gpu_end_ns", "gpu_busy_ns", "launches", "gpu_ops", *_OWN.values())
+    works = ("gpu_work_ns", "own_work_ns")
+    numbers = ("gpu_start_ns", "gpu_end_ns", "gpu_busy_ns", "launches", "gpu_ops", *works, *_OWN.values())
     indices = ("range", "parent", "depth", "children")
     return pl.DataFrame(schema={**dict.fromkeys(indices, pl.UInt32), **dict.fromkeys(numbers, pl.Int64)})

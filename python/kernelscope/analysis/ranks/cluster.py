@@ -4,23 +4,43 @@ They come from traces in memory or from the lazy frames of a lake, some ranks at
 does not grow with the number of ranks: a rank leaves a row per collective and a row per step.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
 import polars as pl
 
-from kernelscope.analysis.ranks.collective_calls import communication_calls, matched
-from kernelscope.analysis.ranks.rank_tables import RankTables, ranks_of, split_processes, trace_tables
+from kernelscope.analysis.ranks.collective_calls import (
+    CALL_SCHEMA,
+    COMMUNICATION,
+    communication_calls,
+    keyed,
+    lines_of,
+    matched,
+    numbered_lines,
+)
+from kernelscope.analysis.ranks.parts import Parts, Workshop
+from kernelscope.analysis.ranks.rank_tables import (
+    RECORDED,
+    RankTables,
+    processes_of,
+    ranks_of,
+    renumbered,
+    split_processes,
+    trace_tables,
+)
 from kernelscope.analysis.steps.breakdown import CATEGORIES
 from kernelscope.errors import InvalidArgumentError
+from kernelscope.memo import Memo
 from kernelscope.trace import Trace
 
-RANKS_AT_ONCE = 64
-"""Ranks of a lake whose tables are in memory at one time, at most."""
+RANKS_AT_ONCE = {"events": 64, "calls": 4096}
+"""Ranks of a lake whose tables, or of whose tables what they communicated, are in memory at one time."""
 
-EVENTS_AT_ONCE = 4_000_000
-"""Events of these ranks' traces, if more than one: what is needed of them takes some 200 MB."""
+ROWS_AT_ONCE = {"events": 4_000_000, "calls": 400_000}
+"""Events of these ranks' traces, or calls, if there is more than one rank: some 200 MB."""
 
 RANK_SCHEMA: dict[str, pl.DataType] = {
     "rank": pl.Int64(),
@@ -41,7 +61,6 @@ _STEP_SCHEMA: dict[str, pl.DataType] = {
 }
 
 
-@runtime_checkable
 class Lake(Protocol):
     """Tables of many ranks, as ``kernelscope.scan`` opens them."""
 
@@ -50,9 +69,13 @@ class Lake(Protocol):
         """The lazy frame of each table, in which ``rank`` is a column."""
         ...
 
+    def part(self, window: int, ranks: Sequence[int]) -> RankTables:
+        """The same of one window of some ranks."""
+        ...
+
     @property
     def manifest(self) -> pl.DataFrame:
-        """What is known of each rank: has columns of ``RANK_SCHEMA``."""
+        """What is known of each window of a rank: has ``window`` and columns of ``RANK_SCHEMA``."""
         ...
 
 
@@ -66,34 +89,87 @@ class Cluster:
 
     ranks: pl.DataFrame
     """A row per rank: ``RANK_SCHEMA``."""
-    calls: pl.DataFrame
-    """A row per collective or transfer that a rank took part in: ``CALL_SCHEMA``, what ``matched`` adds."""
+    calls: Parts
+    """A row per collective or transfer that a rank took part in: ``CALL_SCHEMA``, ``window``, what
+    ``matched`` adds. A collective lies in one part."""
     steps: pl.DataFrame
     """A row per step of a rank that is recorded whole, with its parts."""
+    memo: Memo = field(default_factory=Memo, repr=False, compare=False)
 
 
-def cluster_of(source: "Source | Cluster") -> Cluster:
-    """The small frames of ``source``.
+def cluster_of(
+    source: "Source | Cluster",
+    *,
+    memory: int | None = None,
+    executor: Executor | None = None,
+    folder: str | os.PathLike[str] | None = None,
+) -> Cluster:
+    """What questions about the ranks of ``source`` need.
 
     Asking several questions about one lake is faster with what this gives than with the lake.
 
+    ``memory`` is how many bytes a process may take for them, 4 GB if nothing is said. What the ranks
+    communicated lies in files where that would be more: in ``folder``, or where temporary files go. An
+    ``executor`` works on several parts at once, as of ``concurrent.futures`` or Dask's
+    ``client.get_executor(pure=False)``; its workers must see ``folder`` and the lake.
+
     Raises: InvalidArgumentError: two traces are of one rank, or there is none.
+        OSError: there is no room for the files.
+
+    Example: ``cluster_of(ks.scan("lake"), memory=2_000_000_000)``
     """
     if isinstance(source, Cluster):
         return source
     ranks: list[pl.DataFrame] = []
-    calls: list[pl.DataFrame] = []
-    steps: list[pl.DataFrame] = []
-    for known, tables in batches(source):
-        ranks.append(known)
-        calls.append(communication_calls(tables, ranks=known.height))
-        steps.append(_steps(tables))
+    blocks: list[_Block] = []
+    bases: dict[int, int | None] = {}
+    for window, known, tables in batches(source, size="calls"):
+        blocks.append(_Block(window, known.height, tables, _later(known, bases)))
+        ranks.append(known.filter(~pl.col("rank").is_in(list(bases))))
+        bases |= dict(ranks[-1].select("rank", "base_time_ns").iter_rows())
     if not ranks:
         raise InvalidArgumentError("there is no rank to look at")
-    known, made, split = split_processes(pl.concat(ranks), pl.concat(calls))
+    read = Parts(Workshop(memory, executor, folder), blocks)
+    steps, calls = read.gather(_steps), read.map(_calls)
+    known = pl.concat(ranks)
+    unrecorded = known.filter(pl.col("rank_from") != RECORDED)["rank"]
+    known, numbers = split_processes(known, calls.gather(processes_of, unrecorded).unique())
+    lines = numbered_lines(calls.gather(lines_of))
+    # Files go with the last that knows them: no more than those of two steps are there at a time.
+    calls = calls.exchange(_keyed, numbers, lines)
+    calls = calls.map(matched)
     # The parts of a step count the work of all processes: they say nothing of one.
-    whole = pl.concat(steps).filter(~pl.col("rank").is_in(split))
-    return Cluster(ranks=known.sort("rank"), calls=matched(made), steps=whole.sort("rank", "start_ns"))
+    whole = steps.filter(~pl.col("rank").is_in(numbers["rank"].implode()))
+    return Cluster(ranks=known.sort("rank"), calls=calls, steps=whole.sort("rank", "start_ns"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """One window of some ranks, as it is read."""
+
+    window: int
+    ranks: int
+    tables: RankTables
+    later: Mapping[int, int]
+
+
+def _keyed(calls: pl.DataFrame, numbers: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+    return keyed(renumbered(calls, numbers), lines)
+
+
+def _later(known: pl.DataFrame, bases: Mapping[int, int | None]) -> dict[int, int]:
+    """By how much the zero of a window is later than that of the rank's first one, in ns, where it is."""
+    rows = known.select("rank", "base_time_ns").drop_nulls().iter_rows()
+    later = {rank: base - first for rank, base in rows if (first := bases.get(rank)) is not None}
+    return {rank: by for rank, by in later.items() if by}
+
+
+def _shifted(frame: pl.DataFrame, later: Mapping[int, int]) -> pl.DataFrame:
+    """Counts the times of a window from the zero of its rank's first one."""
+    if not later:
+        return frame
+    by = pl.col("rank").replace_strict(later, default=0, return_dtype=pl.Int64)
+    return frame.with_columns(pl.col("start_ns") + by)
 
 
 def tables_in(source: Source, table: str) -> list[pl.LazyFrame]:
@@ -101,7 +177,7 @@ def tables_in(source: Source, table: str) -> list[pl.LazyFrame]:
 
     Raises: InvalidArgumentError: two traces are of one rank, or there is none.
     """
-    if isinstance(source, Lake):
+    if not isinstance(source, Trace | Sequence):
         return [source.tables[table]]
     traces = source if isinstance(source, Sequence) else [source]
     if not traces:
@@ -110,15 +186,18 @@ def tables_in(source: Source, table: str) -> list[pl.LazyFrame]:
     return [trace_tables(trace, rank)[table] for trace, rank in zip(traces, ranks, strict=True)]
 
 
-def batches(source: Source) -> Iterator[tuple[pl.DataFrame, RankTables]]:
-    """Some ranks at a time: what is known of them, and their tables."""
-    if isinstance(source, Lake):
-        yield from _lake_batches(source)
-    else:
+def batches(source: Source, *, size: str = "events") -> Iterator[tuple[int, pl.DataFrame, RankTables]]:
+    """One window of some ranks at a time: its number, what is known of them, and their tables.
+
+    ``size`` is what there are few of at a time: events, or calls if no more is asked for than these.
+    """
+    if isinstance(source, Trace | Sequence):
         yield from _trace_batches(source if isinstance(source, Sequence) else [source])
+    else:
+        yield from _lake_batches(source, size)
 
 
-def _trace_batches(traces: Sequence[Trace]) -> Iterator[tuple[pl.DataFrame, RankTables]]:
+def _trace_batches(traces: Sequence[Trace]) -> Iterator[tuple[int, pl.DataFrame, RankTables]]:
     for trace, (rank, origin) in zip(traces, ranks_of(traces), strict=True):
         meta = trace.meta
         row = {
@@ -129,49 +208,66 @@ def _trace_batches(traces: Sequence[Trace]) -> Iterator[tuple[pl.DataFrame, Rank
             "source": meta.path,
             "rank_from": origin,
         }
-        yield pl.DataFrame([row], schema=RANK_SCHEMA), trace_tables(trace, rank)
+        yield 0, pl.DataFrame([row], schema=RANK_SCHEMA), trace_tables(trace, rank)
 
 
-def _lake_batches(lake: Lake) -> Iterator[tuple[pl.DataFrame, RankTables]]:
+def _lake_batches(lake: Lake, size: str) -> Iterator[tuple[int, pl.DataFrame, RankTables]]:
     listed = lake.manifest
     usable = pl.col("rank").is_not_null()
     if "outcome" in listed.columns:
         usable &= pl.col("outcome") == "done"
-    known = listed.filter(usable).select(
+    listed = listed.filter(usable)
+    known = listed.select(
         (pl.col(name) if name in listed.columns else pl.lit(None)).cast(dtype).alias(name)
         for name, dtype in RANK_SCHEMA.items()
     )
-    doubled = known.filter(known["rank"].is_duplicated())["rank"].unique().sort().to_list()
-    if doubled:
+    doubled = listed.filter(listed.select("rank", "window").is_duplicated())["rank"].sort()
+    if doubled.len():
         raise InvalidArgumentError(f"rank {doubled[0]} is in the lake more than once: scan one run of it")
-    for ranks in _together(listed, known):
-        wanted = pl.col("rank").is_in(ranks)
-        tables = {name: frame.filter(wanted) for name, frame in lake.tables.items()}
-        yield known.filter(wanted).sort("rank"), tables
+    if size not in listed.columns or listed[size].null_count():
+        size = "events"
+    # Row numbers are those of a window; every window's are looked up by themselves.
+    for window in listed["window"].unique().sort():
+        of_window = known.filter(listed["window"] == window)
+        for ranks in _together(listed.filter(window=window), size):
+            some = of_window.filter(pl.col("rank").is_in(ranks)).sort("rank")
+            yield window, some, lake.part(window, ranks)
 
 
-def _together(listed: pl.DataFrame, known: pl.DataFrame) -> Iterator[list[int]]:
+def _together(listed: pl.DataFrame, size: str) -> Iterator[list[int]]:
     """Ranks in order, as many at a time as may be in memory."""
-    sizes: dict[int, int | None] = {}
-    if "events" in listed.columns:
-        sizes = dict(listed.filter(pl.col("rank").is_not_null()).select("rank", "events").iter_rows())
+    sizes = pl.col(size) if size in listed.columns else pl.lit(0)
     ranks: list[int] = []
-    events = 0
-    for rank in known["rank"].sort():
-        size = sizes.get(rank) or 0
-        if ranks and (len(ranks) == RANKS_AT_ONCE or events + size > EVENTS_AT_ONCE):
+    rows = 0
+    for rank, more in listed.select("rank", sizes.fill_null(0)).sort("rank").iter_rows():
+        if ranks and (len(ranks) == RANKS_AT_ONCE[size] or rows + more > ROWS_AT_ONCE[size]):
             yield ranks
-            ranks, events = [], 0
+            ranks, rows = [], 0
         ranks.append(rank)
-        events += size
+        rows += more
     if ranks:
         yield ranks
 
 
-def _steps(tables: RankTables) -> pl.DataFrame:
-    return (
-        tables["steps"]
+_TEXTS = tuple(name for name, dtype in CALL_SCHEMA.items() if dtype == pl.String)
+
+
+def _calls(block: _Block) -> pl.DataFrame:
+    """What ranks communicated: as their lake has it, else from their tables."""
+    if COMMUNICATION in block.tables:
+        found = block.tables[COMMUNICATION].select(list(CALL_SCHEMA)).collect()
+    else:
+        found = communication_calls(block.tables, ranks=block.ranks)
+    # Texts are few.
+    found = found.with_columns(pl.col(_TEXTS).cast(pl.Categorical), window=pl.lit(block.window, pl.Int64))
+    return _shifted(found, block.later)
+
+
+def _steps(block: _Block) -> pl.DataFrame:
+    found = (
+        block.tables["steps"]
         .filter(~pl.col("is_partial"))
         .select(pl.col(name).cast(dtype) for name, dtype in _STEP_SCHEMA.items())
         .collect()
     )
+    return _shifted(found, block.later)

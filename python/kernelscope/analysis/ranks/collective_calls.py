@@ -6,11 +6,19 @@ from typing import cast
 
 import polars as pl
 
+from kernelscope import _traceparse
 from kernelscope.analysis.intervals import Intervals
+from kernelscope.analysis.ranks.parts import BUCKETS
 from kernelscope.analysis.ranks.rank_tables import RankTables, gather_texts
 from kernelscope.costs import find_dtype
 from kernelscope.costs.bind import shape_of_input
 from kernelscope.costs.communication import collective_kind, message_bytes
+
+_FAR = 613
+"""How far lines begin from one another in the buckets: most collectives are the first of a group."""
+
+COMMUNICATION = "communication_calls"
+"""Name of the table that a lake keeps of them."""
 
 CALL_SCHEMA: dict[str, pl.DataType] = {
     "rank": pl.Int64(),
@@ -47,7 +55,9 @@ _KERNELS = {
 }
 _TYPE_IN_KERNEL = r"_(bf16|f16|f32|f64|i8|i32|i64|u32|u64)_"
 _TEXT = ("name", "dtype", "process_group", "process_group_ranks")
-_NUMBERS = ("in_elements", "out_elements", "group_size", "source_rank", "destination_rank", "sequence")
+_NUMBERS = (
+    "bytes", "in_elements", "out_elements", "group_size", "source_rank", "destination_rank", "sequence",
+)  # fmt: skip
 _ARGUMENTS = (*_TEXT, *_NUMBERS)
 _COMMUNICATES = pl.col("is_communication").fill_null(value=False)
 
@@ -111,21 +121,23 @@ def _with_arguments(tables: RankTables, work: pl.DataFrame) -> pl.DataFrame:
 
 def _host_calls(tables: RankTables) -> pl.DataFrame:
     """Collectives that the host runs itself."""
-    is_gloo = pl.col("name").cast(pl.Categorical).cat.starts_with("gloo:")
-    ops = tables["ops"].filter(is_gloo, ~pl.col("is_annotation"))
+    name = pl.col("name").cast(pl.Categorical)
+    is_own = pl.any_horizontal(name.cat.starts_with(start) for start in _traceparse.host_collectives())
+    ops = tables["ops"].filter(is_own, ~pl.col("is_annotation"))
     columns = ("rank", "row", "pid", "step", "start_ns", "dur_ns")
     return ops.select(*columns, pl.col("name").cast(pl.String), op_row="row").collect()
 
 
 def _with_messages(tables: RankTables, calls: pl.DataFrame) -> pl.DataFrame:
     """Kind, group, peers and bytes of each call."""
-    unsized = calls.filter(pl.col("in_elements").is_null() & pl.col("op_row").is_not_null())
+    is_unsized = pl.col("in_elements").is_null() & pl.col("bytes").is_null()
+    unsized = calls.filter(is_unsized & pl.col("op_row").is_not_null())
     if unsized.height:
         calls = _with_inputs(tables, calls, unsized)
-    in_range = calls.filter(pl.col("in_elements").is_null() & pl.col("range_row").is_not_null())
+    in_range = calls.filter(is_unsized & pl.col("range_row").is_not_null())
     if in_range.height:
         calls = _with_ranges(tables, calls, in_range)
-    by = ["name", "kernel", "dtype", "in_elements", "out_elements"]
+    by = ["name", "kernel", "dtype", "bytes", "group_size", "in_elements", "out_elements"]
     kinds = calls.select(by).unique()
     messages = [_message(*row) for row in kinds.iter_rows()]
     kinds = kinds.with_columns(
@@ -207,7 +219,13 @@ def _first_input(dims: str, types: str) -> tuple[int | None, str | None]:
 
 
 def _message(
-    name: str | None, kernel: str | None, dtype: str | None, sent: int | None, received: int | None
+    name: str | None,
+    kernel: str | None,
+    dtype: str | None,
+    size: int | None,
+    ranks: int | None,
+    sent: int | None,
+    received: int | None,
 ) -> tuple[str | None, int | None]:
     """What the call does, and the bytes of the message that bandwidths are quoted for."""
     # NCCL's own ranges are called like its functions.
@@ -215,6 +233,8 @@ def _message(
     if kind is None:
         text = (kernel or "").lower().replace("_", "")
         kind = next((kind for part, kind in _KERNELS.items() if part in text), None)
+    if size is not None:
+        return kind, _whole_message(kind, size, ranks)
     known = find_dtype(dtype) if dtype else None
     if known is None or sent is None:
         return kind, None
@@ -223,45 +243,94 @@ def _message(
     return kind, _possible(message_bytes(kind or "", sent, received or 0) * known.bytes)
 
 
+# Of these NCCL counts the part of one rank.
+_OF_ONE_RANK = {"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"}
+
+
+def _whole_message(kind: str | None, size: int, ranks: int | None) -> int | None:
+    """The bytes of a message of which NCCL told ``size``.
+
+    Source: NVIDIA/nccl, src/collectives.cc: what each function reports is its own count of elements.
+    """
+    if kind is None:
+        return None
+    if kind in _OF_ONE_RANK:
+        return None if ranks is None else _possible(size * ranks)
+    return size
+
+
 SYNCHRONISING = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 """Kinds that no rank can leave before the last one has come: only there is waiting what it looks like."""
 
 TRANSFERS = ("send", "recv", "send_recv")
 
 
-def matched(calls: pl.DataFrame) -> pl.DataFrame:
-    """The calls with the collective they belong to.
+_LINE = ["window", "group", "peer", "channel"]
 
-    Calls are one collective if they are of one process group and have one sequence number. Where a call of
-    the group has no number, they are if they come at the same place among the group's calls of their step.
-    Transfers are matched by their pair of ranks. Without a recorded group, the same kind of collective at
-    the same place of the step is taken for the same.
 
-    Columns: those of ``calls``; ``instance`` (number of the collective), ``matched_by`` (sequence or order),
-        ``ranks_seen`` (of the collective).
+def lines_of(calls: pl.DataFrame) -> pl.DataFrame:
+    """What tells which calls can be one collective, and whether all of its calls have a sequence number.
+
+    Calls of a line are of one process group and one window. Transfers are told apart by their pair of ranks,
+    and calls without a recorded group by their kind.
+
+    Columns: ``window``, ``group``, ``peer``, ``channel``, ``numbered``.
     """
+    numbered = pl.col("sequence").is_not_null().all()
+    return calls.with_columns(channel=_channel()).group_by(_LINE).agg(numbered=numbered)
+
+
+def numbered_lines(lines: pl.DataFrame) -> pl.DataFrame:
+    """The lines of all ranks, from those of some of them, each with a number in ``line``."""
+    return lines.group_by(_LINE).agg(pl.col("numbered").all()).with_row_index("line")
+
+
+def _channel() -> pl.Expr:
     transfer = pl.col("kind").is_in(TRANSFERS).fill_null(value=False)
-    channel = (
+    return (
         pl.when(transfer & pl.col("peer").is_not_null())
         .then(pl.lit("transfer"))
         .when(pl.col("group").is_null() | transfer)
-        .then(pl.col("kind"))
+        .then(pl.col("kind").cast(pl.String))
     )
-    lines = _numbered(calls.with_columns(channel=channel), ["group", "peer", "channel"], "line")
-    numbered = pl.col("sequence").is_not_null().all().over("line")
-    keyed = lines.drop("channel").with_columns(
-        key=pl.when(numbered).then("sequence").otherwise("step"),
-        matched_by=pl.when(numbered).then(pl.lit("sequence")).otherwise(pl.lit("order")),
-    )
+
+
+def keyed(calls: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+    """The calls of some ranks, all of each, with what those of one collective share over the ranks.
+
+    These are of one line and have one sequence number. Where a call of the line has no number, they are those
+    that come at the same place among the line's calls of their step; without a recorded group, the
+    same kind of collective at the same place of the step is taken for the same.
+
+    Columns: those of ``calls``; ``line``, ``key``, ``place``; ``matched_by`` (sequence or order); ``bucket``,
+        by which calls of one collective find each other.
+    """
+    found = calls.with_columns(channel=_channel()).join(lines, on=_LINE, how="left", nulls_equal=True)
+    found = found.with_columns(
+        key=pl.when("numbered").then("sequence").otherwise("step"),
+        matched_by=pl.when("numbered").then(pl.lit("sequence")).otherwise(pl.lit("order")),
+    ).drop("channel", "numbered")
     # Of the calls of a step this is the place; of one sequence number, which several kernels of a group of
     # transfers share, it distinguishes these.
     place = pl.int_range(pl.len()).over("rank", "line", "key")
-    keyed = keyed.sort("rank", "start_ns", "row").with_columns(place=place)
-    found = _numbered(keyed, ["line", "key", "place"], "instance").drop("line", "key", "place")
-    return found.with_columns(ranks_seen=pl.len().over("instance"))
+    found = found.sort("rank", "start_ns", "row").with_columns(place=place)
+    parts = (pl.col(name).cast(pl.Int64).fill_null(0) % BUCKETS for name in ("key", "place"))
+    mixed = pl.sum_horizontal(pl.col("line").cast(pl.Int64) * _FAR, *parts)
+    return found.with_columns(bucket=(mixed % BUCKETS).cast(pl.UInt32))
 
 
-def _numbered(frame: pl.DataFrame, columns: list[str], name: str) -> pl.DataFrame:
-    """Adds a number for each combination of ``columns``: quicker to group by than texts."""
-    numbers = frame.select(columns).unique(maintain_order=True).with_row_index(name)
-    return frame.join(numbers, on=columns, how="left", nulls_equal=True, maintain_order="left")
+def matched(calls: pl.DataFrame) -> pl.DataFrame:
+    """The calls of collectives of which all calls are here.
+
+    Columns: those of ``keyed``; ``instance`` (number of the collective among these), ``ranks_seen`` (of the
+        collective).
+    Order: by rank, then by time.
+    """
+    return numbered(calls.sort("rank", "start_ns", "row")).with_columns(ranks_seen=pl.len().over("instance"))
+
+
+def numbered(calls: pl.DataFrame) -> pl.DataFrame:
+    """Calls with the number of their collective, in the order of its first calls, in ``instance``."""
+    on = ["line", "key", "place"]
+    numbers = calls.select(on).unique(maintain_order=True).with_row_index("instance")
+    return calls.join(numbers, on=on, how="left", nulls_equal=True, maintain_order="left")

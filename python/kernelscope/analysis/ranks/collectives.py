@@ -5,12 +5,20 @@ from collections.abc import Sequence
 import polars as pl
 
 from kernelscope.analysis.grouping import check_by
-from kernelscope.analysis.ranks.clocks import aligned, clock_offsets
+from kernelscope.analysis.ranks.clocks import shifts
 from kernelscope.analysis.ranks.cluster import Cluster, Source, cluster_of
-from kernelscope.analysis.ranks.collective_calls import SYNCHRONISING
+from kernelscope.analysis.ranks.collective_calls import SYNCHRONISING, numbered
+from kernelscope.analysis.ranks.parts import Parts
 from kernelscope.costs.communication import bus_factor
+from kernelscope.errors import InvalidArgumentError
+from kernelscope.memo import per_trace
 
 _BY = ("kind", "group_size", "message_bytes")
+_FIGURES = (
+    *("ranks_seen", "group_size", "transfer_ns", "skew_ns", "total_ns", "wait_ns", "exposed_ns"),
+    *("algorithm_bytes_per_s", "bus_bytes_per_s"),
+)
+_FIRST = ("_rank", "_start_ns", "_row")
 _OF_INSTANCE = ("kind", "name", "group", "group_size", "dtype", "message_bytes", "step", "peer")
 
 
@@ -37,7 +45,9 @@ def communication(source: "Source | Cluster", by: str | Sequence[str] = _BY) -> 
     Example: ``communication([ks.read(p) for p in paths], by=("kind", "group"))``
     """
     columns = check_by(by, _OF_INSTANCE)
-    instances = collective_instances(source)
+    instances = instances_in_parts(cluster_of(source)).gather(
+        chosen, list(dict.fromkeys((*columns, *_FIGURES)))
+    )
     transfer = pl.col("transfer_ns")
     table = instances.group_by(columns).agg(
         pl.len().cast(pl.Int64).alias("collectives"),
@@ -75,9 +85,23 @@ def collective_instances(source: "Source | Cluster") -> pl.DataFrame:
         ``skew_ns`` are null, and bandwidths are those of the calls, waiting included.
     Order: by start.
     """
-    calls = rank_calls(source)
-    order = calls.sort("instance", "start_ns", "rank").group_by("instance", maintain_order=True)
-    instances = order.agg(
+    found = instances_in_parts(cluster_of(source)).gather(chosen, ())
+    found = found.sort(_FIRST).with_row_index("instance").drop(_FIRST)
+    return found.sort("start_ns", "instance")
+
+
+@per_trace
+def instances_in_parts(cluster: Cluster) -> Parts:
+    """The collectives in parts, with the rank, the start on its clock and the row of their first call."""
+    return cluster.calls.map(_instances_of, shifts(cluster))
+
+
+def _instances_of(calls: pl.DataFrame, shift: pl.DataFrame) -> pl.DataFrame:
+    firsts = calls.group_by("instance", maintain_order=True).agg(
+        pl.col("rank", "start_ns", "row").first().name.prefix("_")
+    )
+    order = _waits(calls, shift).sort("instance", "start_ns", "rank")
+    instances = order.group_by("instance", maintain_order=True).agg(
         *(pl.col(name).drop_nulls().first() for name in _OF_INSTANCE if name != "message_bytes"),
         pl.col("message_bytes").max(),
         pl.col("sequence", "matched_by", "ranks_seen").first(),
@@ -97,8 +121,14 @@ def collective_instances(source: "Source | Cluster") -> pl.DataFrame:
         instances.with_columns(pl.when(several).then(name).alias(name) for name in ("skew_ns", "wait_ns"))
         .with_columns(algorithm_bytes_per_s=rate)
         .with_columns(bus_bytes_per_s=pl.col("algorithm_bytes_per_s") * _factor(instances))
-        .sort("start_ns", "instance")
+        .join(firsts, on="instance", maintain_order="left")
+        .drop("instance")
     )
+
+
+def chosen(instances: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """Columns of collectives, all if none is named, with texts as such."""
+    return instances.select(columns or pl.all()).with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
 def collective_stragglers(source: "Source | Cluster") -> pl.DataFrame:
@@ -111,7 +141,13 @@ def collective_stragglers(source: "Source | Cluster") -> pl.DataFrame:
     Units: ns.
     Order: by ``held_up_ns``, largest first.
     """
-    calls = rank_calls(source).drop_nulls("wait_ns").sort("instance", "start_ns", "rank")
+    cluster = cluster_of(source)
+    found = cluster.calls.gather(_lateness, shifts(cluster)).group_by("rank").agg(pl.all().sum())
+    return found.sort("held_up_ns", "rank", descending=[True, False])
+
+
+def _lateness(calls: pl.DataFrame, shift: pl.DataFrame) -> pl.DataFrame:
+    calls = _waits(calls, shift).drop_nulls("wait_ns").sort("instance", "start_ns", "rank")
     rank, waited = pl.col("rank"), pl.col("wait_ns")
     calls = calls.select(
         "rank",
@@ -120,16 +156,12 @@ def collective_stragglers(source: "Source | Cluster") -> pl.DataFrame:
         is_last=rank == rank.last().over("instance"),
         others_waited_ns=waited.sum().over("instance") - waited,
     )
-    return (
-        calls.group_by("rank")
-        .agg(
-            collectives=pl.len().cast(pl.Int64),
-            times_last=pl.col("is_last").sum().cast(pl.Int64),
-            times_first=pl.col("is_first").sum().cast(pl.Int64),
-            held_up_ns=pl.col("others_waited_ns").filter("is_last").sum(),
-            waited_ns=waited.sum(),
-        )
-        .sort("held_up_ns", "rank", descending=[True, False])
+    return calls.group_by("rank").agg(
+        collectives=pl.len().cast(pl.Int64),
+        times_last=pl.col("is_last").sum().cast(pl.Int64),
+        times_first=pl.col("is_first").sum().cast(pl.Int64),
+        held_up_ns=pl.col("others_waited_ns").filter("is_last").sum(),
+        waited_ns=waited.sum(),
     )
 
 
@@ -143,9 +175,52 @@ def rank_calls(source: "Source | Cluster") -> pl.DataFrame:
     Units: ns on the common clock from the earliest base time.
     """
     cluster = cluster_of(source)
-    shift = aligned(cluster, clock_offsets(cluster))
-    calls = cluster.calls.join(shift, on="rank", how="left", maintain_order="left")
-    waits = pl.col("kind").is_in(SYNCHRONISING) & (pl.col("ranks_seen") > 1)
+    calls = cluster.calls.gather(_rank_calls, shifts(cluster)).sort("rank", "_start_ns", "row")
+    # Collectives of different parts have the same numbers.
+    own = ("line", "key", "place", "_start_ns")
+    return numbered(calls.drop("instance")).select(name for name in calls.columns if name not in own)
+
+
+def calls_of(source: "Source | Cluster", instance: int) -> pl.DataFrame:
+    """Each rank's part in the collective with the number ``instance``: its rows of ``rank_calls``.
+
+    Those of other collectives are not kept, so that it takes as much memory for a job of any length.
+
+    Raises: InvalidArgumentError: there is no such collective.
+    """
+    cluster = cluster_of(source)
+    firsts = _firsts(cluster)
+    if not 0 <= instance < firsts.height:
+        raise InvalidArgumentError(
+            f"the ranks have {firsts.height:,} collectives; there is no number {instance}"
+        )
+    found = cluster.calls.gather(_calls_of, shifts(cluster), *firsts.row(instance))
+    return found.with_columns(instance=pl.lit(instance, pl.UInt32)).sort("rank", "start_ns", "row")
+
+
+@per_trace
+def _firsts(cluster: Cluster) -> pl.DataFrame:
+    """The first call of each collective, in the order of their numbers."""
+    return instances_in_parts(cluster).gather(chosen, _FIRST).sort(_FIRST)
+
+
+def _calls_of(calls: pl.DataFrame, shift: pl.DataFrame, rank: int, start_ns: int, row: int) -> pl.DataFrame:
+    is_first = (pl.col("rank") == rank) & (pl.col("start_ns") == start_ns) & (pl.col("row") == row)
+    # A part that has not this collective has no such call.
+    own = calls.filter(is_first)["instance"]
+    found = _rank_calls(calls.filter(pl.col("instance").is_in(own.implode())), shift)
+    return found.drop("line", "key", "place", "_start_ns")
+
+
+def _rank_calls(calls: pl.DataFrame, shift: pl.DataFrame) -> pl.DataFrame:
+    texts = pl.col(pl.Categorical).cast(pl.String)
+    return _waits(calls, shift).with_columns(texts, calls["start_ns"].alias("_start_ns"))
+
+
+def _waits(calls: pl.DataFrame, shift: pl.DataFrame) -> pl.DataFrame:
+    """The calls on the common clock, with what each waited and what was exposed, in their order."""
+    calls = calls.join(shift, on="rank", how="left", maintain_order="left")
+    waits = pl.col("kind").cast(pl.String).is_in(SYNCHRONISING) & (pl.col("ranks_seen") > 1)
     wait = pl.col("dur_ns") - pl.col("dur_ns").min().over("instance")
     return (
         calls.with_columns(
@@ -156,6 +231,20 @@ def rank_calls(source: "Source | Cluster") -> pl.DataFrame:
         .with_columns(exposed_wait_ns=pl.min_horizontal(pl.col("wait_ns").fill_null(0), "exposed_ns"))
         .drop("shift_ns", "hidden_ns")
     )
+
+
+@per_trace
+def exposed_waits(cluster: Cluster) -> pl.DataFrame:
+    """How long each rank waited for others in each step while its device did not compute.
+
+    Columns: ``rank``, ``step``, ``exposed_wait_ns``.
+    """
+    found = cluster.calls.gather(_exposed_waits, shifts(cluster))
+    return found.group_by("rank", "step").agg(pl.col("exposed_wait_ns").sum())
+
+
+def _exposed_waits(calls: pl.DataFrame, shift: pl.DataFrame) -> pl.DataFrame:
+    return _waits(calls, shift).group_by("rank", "step").agg(pl.col("exposed_wait_ns").sum())
 
 
 def _agrees() -> pl.Expr:

@@ -4,7 +4,7 @@ import polars as pl
 
 from kernelscope.analysis.ranks.clocks import clock_offsets
 from kernelscope.analysis.ranks.cluster import Cluster, Source, cluster_of
-from kernelscope.analysis.ranks.collectives import collective_instances
+from kernelscope.analysis.ranks.collectives import chosen, instances_in_parts
 from kernelscope.analysis.ranks.stragglers import straggler_ranks
 from kernelscope.units import format_ns, format_percent
 
@@ -89,7 +89,8 @@ def _late_ranks(cluster: Cluster, threshold: float, slowed: set[int]) -> list[_R
 
 def _slow_links(cluster: Cluster) -> list[_Row]:
     """Groups, or pairs, that are slower than others at the same collective and size."""
-    instances = collective_instances(cluster).filter(pl.col("transfer_ns") > 0)
+    wanted = ("kind", "group_size", "message_bytes", "peer", "group", "transfer_ns")
+    instances = instances_in_parts(cluster).gather(chosen, wanted).filter(pl.col("transfer_ns") > 0)
     same = ["kind", "group_size", "message_bytes"]
     timed = instances.with_columns(link=pl.coalesce("peer", "group")).drop_nulls(["message_bytes", "link"])
     per_link = timed.group_by(*same, "link").agg(
@@ -105,7 +106,7 @@ def _slow_links(cluster: Cluster) -> list[_Row]:
     totals = slow.group_by("link").agg(
         lost.sum().alias("lost_ns"), pl.col("share").median(), pl.col("collectives").sum()
     )
-    members = cluster.calls.select("rank", link=pl.coalesce("peer", "group")).unique()
+    members = cluster.calls.gather(_members, totals["link"]).unique()
     members = members.group_by("link").agg(pl.col("rank").sort().alias("ranks"))
     rows: list[_Row] = []
     for link, lost_ns, share, collectives, ranks in totals.join(members, on="link").iter_rows():
@@ -115,6 +116,12 @@ def _slow_links(cluster: Cluster) -> list[_Row]:
         )
         rows.append(("slow_link", ranks, link, lost_ns, share, message))
     return rows
+
+
+def _members(calls: pl.DataFrame, links: pl.Series) -> pl.DataFrame:
+    """The ranks of each of ``links``."""
+    link = pl.coalesce(pl.col("peer", "group").cast(pl.String))
+    return calls.select("rank", link=link).filter(pl.col("link").is_in(links.implode())).unique()
 
 
 def _clocks(offsets: pl.DataFrame) -> list[_Row]:

@@ -62,38 +62,45 @@ def ranks_of(traces: Sequence[Trace]) -> list[tuple[int, str]]:
     return [(next(free), "place") if found is None else found for found in known]
 
 
-def split_processes(ranks: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, list[int]]:
+def processes_of(calls: pl.DataFrame, unrecorded: pl.Series) -> pl.DataFrame:
+    """The processes and devices that communicate, of the ranks that ``unrecorded`` names.
+
+    Columns: ``rank``, ``pid``, ``device``.
+    """
+    on_gpu = calls.filter(pl.col("rank").is_in(unrecorded.implode()) & pl.col("device").is_not_null())
+    return on_gpu.select("rank", "pid", "device").unique()
+
+
+def split_processes(ranks: pl.DataFrame, processes: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Makes each process that communicates a rank, where one trace has several.
 
     That is a trace that does not record its rank, as a database of all processes of a machine. Its ranks get
     the smallest numbers that no other trace has, in order of trace, process and device.
 
-    Columns: of ``ranks``, needs ``rank``, ``rank_from``; of ``calls``, ``rank``, ``pid``, ``device``.
-    Gives both anew, and the numbers of the traces that were split.
+    Columns: of ``ranks``, needs ``rank``, ``rank_from``; of ``processes``, ``rank``, ``pid``, ``device``.
+    Gives ``ranks`` anew, and of the processes of those that were split the ``number`` of each.
     """
-    unrecorded = ranks.filter(pl.col("rank_from") != RECORDED)["rank"]
-    on_gpu = calls.filter(pl.col("rank").is_in(unrecorded.implode()) & pl.col("device").is_not_null())
-    processes = on_gpu.select("rank", "pid", "device").unique().sort("rank", "pid", "device", nulls_last=True)
     processes = processes.filter(pl.len().over("rank") > 1)
-    if processes.is_empty():
-        return ranks, calls, []
-    split = processes["rank"].unique().sort().to_list()
-    whole = ~pl.col("rank").is_in(split)
+    processes = processes.sort("rank", "pid", "device", nulls_last=True)
+    whole = ~pl.col("rank").is_in(processes["rank"].implode())
     taken = set(ranks.filter(whole)["rank"])
     free = [n for n in range(processes.height + len(taken)) if n not in taken][: processes.height]
-    numbers = processes.with_columns(pl.Series("_number", free, dtype=pl.Int64))
-    on = ["rank", "pid", "device"]
+    numbers = processes.with_columns(pl.Series("number", free, dtype=pl.Int64))
+    of_ranks = ranks.filter(~whole).join(numbers.select("rank", "number"), on="rank")
+    of_ranks = of_ranks.with_columns(rank="number").select(ranks.columns)
+    return pl.concat([ranks.filter(whole), of_ranks]), numbers
+
+
+def renumbered(calls: pl.DataFrame, numbers: pl.DataFrame) -> pl.DataFrame:
+    """The calls of processes by the ``numbers`` that ``split_processes`` gives them."""
+    if numbers.is_empty():
+        return calls
+    whole = ~pl.col("rank").is_in(numbers["rank"].implode())
     of_gpu = calls.filter(~whole & pl.col("device").is_not_null())
-    of_gpu = of_gpu.join(numbers, on=on, how="inner", nulls_equal=True)
+    of_gpu = of_gpu.join(numbers, on=["rank", "pid", "device"], how="inner", nulls_equal=True)
     # What the host of a process communicates belongs to the first of its devices.
     of_host = calls.filter(~whole & pl.col("device").is_null())
     firsts = numbers.unique(["rank", "pid"], keep="first", maintain_order=True).drop("device")
     of_host = of_host.join(firsts, on=["rank", "pid"], how="inner", nulls_equal=True)
-    moved = pl.concat([of_gpu, of_host]).with_columns(rank="_number").drop("_number")
-    of_ranks = ranks.filter(~whole).join(numbers.select("rank", "_number"), on="rank")
-    of_ranks = of_ranks.with_columns(rank="_number").select(ranks.columns)
-    return (
-        pl.concat([ranks.filter(whole), of_ranks]),
-        pl.concat([calls.filter(whole), moved.select(calls.columns)]),
-        split,
-    )
+    moved = pl.concat([of_gpu, of_host]).with_columns(rank="number")
+    return pl.concat([calls.filter(whole), moved.select(calls.columns)])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from kernelscope.analysis.grouping import check_by
-from kernelscope.analysis.ranks.clocks import aligned, clock_offsets
+from kernelscope.analysis.ranks.clocks import shifts
 from kernelscope.analysis.ranks.cluster import Cluster, Source, cluster_of, tables_in
 from kernelscope.analysis.ranks.stragglers import rank_steps
 from kernelscope.schema import TABLES
@@ -31,6 +31,36 @@ def rank_heatmap(source: "Source | Cluster", *, value: str = "own_ns") -> pl.Dat
         .pivot("step", index="rank", values=value)
         .sort("rank")
     )
+
+
+def rank_cells(steps: pl.DataFrame, *, value: str, most_ranks: int, most_steps: int) -> pl.DataFrame:
+    """One value of each rank in each step, in at most so many rows and columns of cells.
+
+    Of more ranks or steps, neighbours share a cell, and it has the largest of their values: what one looks
+    for must not vanish in a mean. Steps without a number have no cell.
+
+    Columns: of ``steps``, needs ``rank``, ``step`` and ``value``, as ``rank_steps`` has them. Gives ``row``
+        and ``column`` of the cell, from 0; ``rank`` and ``step`` of the largest value; that as ``value_ns``;
+        ``median_ns`` (of the step, over its ranks).
+    Units: ns.
+    Order: by row, then by column.
+    """
+    known = steps.select("rank", "step", pl.col(value).alias("value_ns")).drop_nulls("step")
+    down = sharing(known["rank"].n_unique(), most_ranks)
+    across = sharing(known["step"].n_unique(), most_steps)
+    cells = known.with_columns(
+        row=(pl.col("rank").rank("dense").cast(pl.Int64) - 1) // down,
+        column=(pl.col("step").rank("dense").cast(pl.Int64) - 1) // across,
+        median_ns=pl.col("value_ns").median().over("step"),
+    )
+    order = cells.drop_nulls("value_ns").sort("value_ns", "rank", "step", descending=[True, False, False])
+    largest = order.unique(["row", "column"], keep="first", maintain_order=True)
+    return largest.select("row", "column", "rank", "step", "value_ns", "median_ns").sort("row", "column")
+
+
+def sharing(count: int, most: int) -> int:
+    """How many of ``count`` neighbours share a cell of ``rank_cells``, so that there are ``most`` at most."""
+    return max(-(-count // most), 1)
 
 
 def rank_quantiles(
@@ -113,8 +143,7 @@ def step_pace(source: "Source | Cluster") -> pl.DataFrame:
     Units: ns from the earliest base time.
     """
     cluster = cluster_of(source)
-    shift = aligned(cluster, clock_offsets(cluster))
-    steps = cluster.steps.select("rank", "step", "start_ns").join(shift, on="rank")
+    steps = cluster.steps.select("rank", "step", "start_ns").join(shifts(cluster), on="rank")
     steps = steps.with_columns(pl.col("start_ns") - pl.col("shift_ns")).sort("rank", "start_ns")
     # A median is a float64, which holds the time since a step began, but not epoch times.
     steps = steps.with_columns(after=pl.col("start_ns") - pl.col("start_ns").min().over("step"))

@@ -6,7 +6,7 @@ from kernelscope.analysis.gpu.time import first_class_ns, work_columns
 from kernelscope.analysis.gpu.work import CLASSES
 from kernelscope.analysis.intervals import covered_ns
 from kernelscope.analysis.ranks.cluster import Cluster, Source, batches, cluster_of
-from kernelscope.analysis.ranks.collectives import rank_calls
+from kernelscope.analysis.ranks.collectives import exposed_waits
 from kernelscope.analysis.ranks.rank_tables import RankTables
 
 CAUSES = ("compute", "launch", "data", "network")
@@ -30,9 +30,8 @@ def rank_steps(source: "Source | Cluster") -> pl.DataFrame:
     """
     cluster = cluster_of(source)
     on = ["rank", "step"]
-    waits = rank_calls(cluster).group_by(on).agg(pl.col("exposed_wait_ns").sum())
     steps = cluster.steps.unique(on, keep="first", maintain_order=True)
-    steps = steps.join(waits, on=on, how="left", nulls_equal=True, maintain_order="left")
+    steps = steps.join(exposed_waits(cluster), on=on, how="left", nulls_equal=True, maintain_order="left")
     wait = pl.min_horizontal(pl.col("exposed_wait_ns").fill_null(0), "communication_ns")
     return steps.with_columns(wait_ns=wait).select(
         "rank",
@@ -151,7 +150,12 @@ def rank_gpu_time(source: Source) -> pl.DataFrame:
 
     Example: ``rank_gpu_time(ks.scan("lake"))``
     """
-    return pl.concat([_of_some(tables) for _, tables in batches(source)]).sort(_BY, nulls_last=True)
+    parts = pl.concat([_of_some(tables) for _, _, tables in batches(source)])
+    # Those of several windows of a rank; a sum of nulls is 0, where they stand for no work of a kind.
+    table = parts.group_by(_BY).agg(pl.col(name).sum() for name in parts.columns if name not in _BY)
+    total = pl.col("communication_ns")
+    overlap = pl.when(total > 0).then(pl.col("overlap_ns") / total)
+    return table.with_columns(overlap=overlap).sort(_BY, nulls_last=True)
 
 
 def _of_some(tables: RankTables) -> pl.DataFrame:
@@ -171,5 +175,4 @@ def _of_some(tables: RankTables) -> pl.DataFrame:
         idle_ns=pl.col("span_ns") - pl.sum_horizontal(of_class),
         communication_ns=total,
         overlap_ns=overlap,
-        overlap=pl.when(total > 0).then(overlap / total),
     )

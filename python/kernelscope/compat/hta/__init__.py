@@ -5,5 +5,6 @@ wrong by its own definition they are not copied: see docs/analyses.md.
 """
 
 from kernelscope.lazy import import_lazily
+from kernelscope.trace import about_a_trace
 
-import_lazily(__name__)
+import_lazily(__name__, entry=about_a_trace)

@@ -50,10 +50,12 @@ def _all_rows(trace: Trace) -> pl.DataFrame:
         frame: pl.DataFrame = getattr(trace, table)
         absent = pl.lit(None, pl.Int64)
         has_stream = table in {"gpu_ops", "syncs"}
+        # It knows kernels by the names that were recorded.
+        name = pl.coalesce("mangled_name", "name") if table == "gpu_ops" else pl.col("name")
         frames.append(
             frame.select(
                 "row",
-                pl.col("name").cast(pl.String),
+                name.cast(pl.String).alias("name"),
                 pl.col("category").cast(pl.String).alias("cat")
                 if "category" in frame.columns
                 else pl.lit(_category(table)).alias("cat"),

@@ -4,5 +4,6 @@ docs/nsys.md lists where they differ from nsys, each with the proof that nsys is
 """
 
 from kernelscope.lazy import import_lazily
+from kernelscope.trace import about_a_trace
 
-import_lazily(__name__)
+import_lazily(__name__, entry=about_a_trace)

@@ -1,3 +1,5 @@
+from kernelscope.compat.nsys.pooling import Pool as Pool
+from kernelscope.compat.nsys.pooling import nsys_pooled as nsys_pooled
 from kernelscope.compat.nsys.report import BREAKDOWN as BREAKDOWN
 from kernelscope.compat.nsys.report import Field as Field
 from kernelscope.compat.nsys.report import Figure as Figure
@@ -7,5 +9,8 @@ from kernelscope.compat.nsys.reports import REPORTS as REPORTS
 from kernelscope.compat.nsys.reports import left_out_note as left_out_note
 from kernelscope.compat.nsys.reports import missing_reason as missing_reason
 from kernelscope.compat.nsys.reports import nsys_report as nsys_report
+from kernelscope.compat.nsys.reports import nsys_reports as nsys_reports
+from kernelscope.compat.nsys.reports import overhead_note as overhead_note
 from kernelscope.compat.nsys.reports import parse as parse
 from kernelscope.compat.nsys.reports import read_for as read_for
+from kernelscope.compat.nsys.reports import tables_for as tables_for

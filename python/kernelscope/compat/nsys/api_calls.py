@@ -33,9 +33,12 @@ def versioned_name(launches: pl.DataFrame) -> pl.Expr:
     return pl.coalesce(name + version, name) if "api_version" in launches.columns else name
 
 
+def _api_times(trace: Trace, question: Question) -> pl.DataFrame:
+    return selected(trace, trace.launches, question.by, "dur_ns", "name")
+
+
 def _api_sum(trace: Trace, question: Question) -> pl.DataFrame:
-    calls = selected(trace, trace.launches, question.by, "dur_ns", "name")
-    return ordered_summary(calls, question.by, "name")
+    return ordered_summary(_api_times(trace, question), question.by, "name")
 
 
 def _api_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
@@ -56,9 +59,13 @@ def _thread_priorities(trace: Trace) -> pl.DataFrame:
     return noted.select("track", priority="value").unique("track", keep="first", maintain_order=True)
 
 
-def _osrt_sum(trace: Trace, question: Question) -> pl.DataFrame:
+def _osrt_times(trace: Trace, question: Question) -> pl.DataFrame:
     spans = selected(trace, trace.spans, question.by, "dur_ns", "name", "category")
-    return ordered_summary(spans.filter(pl.col("category") == "osrt"), question.by, "name")
+    return spans.filter(pl.col("category") == "osrt").drop("category")
+
+
+def _osrt_sum(trace: Trace, question: Question) -> pl.DataFrame:
+    return ordered_summary(_osrt_times(trace, question), question.by, "name")
 
 
 def _kernels(trace: Trace, question: Question) -> pl.DataFrame:
@@ -139,6 +146,7 @@ REPORTS = (
         doc="CUDA API summary",
         fields=parse_fields(summary_headings("Num Calls"), "Name: name"),
         build=_api_sum,
+        sample=_api_times,
         sources=(RUNTIME,),
         tables={"launches": ("name", "dur_ns")},
         by=HOST_BY,
@@ -163,6 +171,7 @@ REPORTS = (
         doc="OS runtime summary",
         fields=parse_fields(summary_headings("Num Calls"), "Name: name"),
         build=_osrt_sum,
+        sample=_osrt_times,
         sources=("OSRT_API",),
         tables={"spans": ("name", "category", "dur_ns")},
         by=HOST_BY,

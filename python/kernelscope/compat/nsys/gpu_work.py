@@ -1,6 +1,7 @@
 """GPU work: summaries of kernels, copies, memsets and graphs, and a row for each."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import polars as pl
@@ -75,6 +76,18 @@ def _kernel_sum_by_range(trace: Trace, question: Question) -> Iterator[pl.DataFr
     yield from sums_by_text(frame.select("dur_ns", *keys), keys, "dur_ns", with_range_in_name, ascending=tied)
 
 
+def _kernel_times(trace: Trace, question: Question) -> pl.DataFrame:
+    return _work(trace, question, ("kernel",), "dur_ns", "name").select(*question.by, "name", "dur_ns")
+
+
+def _copy_times(trace: Trace, question: Question) -> pl.DataFrame:
+    return _work(trace, question, _COPIES, "dur_ns", "name").drop("kind")
+
+
+def _copy_sizes(trace: Trace, question: Question) -> pl.DataFrame:
+    return _work(trace, question, _COPIES, "bytes", "name").drop("kind")
+
+
 def _kernel_gb_sum(trace: Trace, question: Question) -> pl.DataFrame:
     frame = _work(trace, question, ("kernel",), "dur_ns", "name", "grid", "block")
     table = sizes_as_text(summary(frame, [*question.by, "grid", "block", "name"]))
@@ -82,12 +95,11 @@ def _kernel_gb_sum(trace: Trace, question: Question) -> pl.DataFrame:
 
 
 def _memory_time_sum(trace: Trace, question: Question) -> pl.DataFrame:
-    return ordered_summary(_work(trace, question, _COPIES, "dur_ns", "name"), question.by, "name")
+    return ordered_summary(_copy_times(trace, question), question.by, "name")
 
 
 def _memory_size_sum(trace: Trace, question: Question) -> pl.DataFrame:
-    sized = _work(trace, question, _COPIES, "bytes", "name")
-    table = spread(sized, [*question.by, "name"], "bytes", "bytes")
+    table = spread(_copy_sizes(trace, question), [*question.by, "name"], "bytes", "bytes")
     return in_order(table, "total_bytes", ascending=["name", *question.by])
 
 
@@ -128,12 +140,13 @@ _TRACE_COLUMNS = (
 
 
 def _gpu_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
-    del question
-    work = trace.gpu_ops.select(_TRACE_COLUMNS)
+    named = ("range_row",) if question.has("nvtx-name") else ()
+    work = trace.gpu_ops.select(*_TRACE_COLUMNS, *named, *kernel_name_columns(question))
     devices = _device_names(trace)
-    del trace
+    # Texts of ranges are all that names need of the trace; the rest goes.
+    trace = replace(trace, gpu_ops=trace.gpu_ops.clear())
     for chosen in ordered_parts(work["start_ns"]):
-        part = work[chosen]
+        part = with_kernel_names(work[chosen], trace, question)
         part = part.join(devices, on="device", how="left", maintain_order="left")
         # nsys shows the memory that a memset writes as that of a source.
         is_memset = pl.col("kind") == "memset"
@@ -166,6 +179,7 @@ REPORTS = (
         doc="CUDA GPU kernel summary",
         fields=parse_fields(summary_headings("Instances"), "Name: name"),
         build=_kernel_sum,
+        sample=_kernel_times,
         tables=_GPU,
     ),
     _kernel_report(
@@ -180,6 +194,7 @@ REPORTS = (
         doc="CUDA GPU copies and memsets by time",
         fields=parse_fields(summary_headings("Count"), "Operation: name"),
         build=_memory_time_sum,
+        sample=_copy_times,
         tables=_GPU,
     ),
     _copy_report(
@@ -191,11 +206,13 @@ REPORTS = (
             "Operation: name",
         ),
         build=_memory_size_sum,
+        sample=_copy_sizes,
+        sample_columns=("name", "bytes"),
         tables={"gpu_ops": ("kind", "name", "bytes")},
     ),
     _named_report(
         name="cuda_gpu_sum",
-        doc="CUDA GPU summary: kernels, copies, memsets and whole graphs",
+        doc="CUDA GPU summary: kernels, copies, memsets and graphs",
         fields=parse_fields(summary_headings("Instances"), "Category: category, Operation: name"),
         build=_gpu_sum,
         sources=(KERNEL, *MEMORY, GRAPH),
@@ -214,7 +231,7 @@ REPORTS = (
     ),
     Report(
         name="cuda_gpu_trace",
-        doc="CUDA GPU trace: every kernel, copy, memset and graph execution",
+        doc="CUDA GPU trace: each kernel, copy, memset and graph",
         fields=parse_fields(
             "Start (ns): start_ns, Duration (ns): dur_ns, CorrId: correlation",
             "GrdX: grid_x, GrdY: grid_y, GrdZ: grid_z, BlkX: block_x, BlkY: block_y, BlkZ: block_z",
@@ -226,5 +243,6 @@ REPORTS = (
         build=_gpu_trace,
         sources=(KERNEL, *MEMORY, GRAPH),
         tables={"gpu_ops": _TRACE_COLUMNS, "devices": ()},
+        arguments=("base", "mangled", "nvtx-name"),
     ),
 )

@@ -76,9 +76,15 @@ def _summary(name: str, doc: str, *kinds: str, by_style: bool = False) -> Report
         part = part.with_columns(range_text(part).alias("name"))
         return part.with_columns(style=_style()) if by_style else part
 
-    def build(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
+    def chosen(trace: Trace, question: Question) -> tuple[pl.DataFrame, list[str]]:
         ranges = selected(trace, trace.ranges, question.by, "row", "dur_ns", "kind", *TEXT_COLUMNS)
-        ranges, keys = text_keys(trace, ranges.filter(pl.col("kind").is_in(kinds)))
+        return text_keys(trace, ranges.filter(pl.col("kind").is_in(kinds)))
+
+    def sample(trace: Trace, question: Question) -> pl.DataFrame:
+        return finish(chosen(trace, question)[0]).select(*question.by, *shown, "dur_ns")
+
+    def build(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
+        ranges, keys = chosen(trace, question)
         del trace
         keys = [*question.by, *(("kind",) * by_style), *keys]
         ranges = ranges.select("dur_ns", *keys)
@@ -86,11 +92,14 @@ def _summary(name: str, doc: str, *kinds: str, by_style: bool = False) -> Report
         yield from sums_by_text(ranges, keys, "dur_ns", finish, ascending=tied)
 
     styles = ("Style: style",) * by_style
+    shown = (*("style",) * by_style, "name")
     return Report(
         name=name,
         doc=doc,
         fields=parse_fields(summary_headings("Instances"), *styles, "Range: name"),
         build=build,
+        sample=sample,
+        sample_columns=(*shown, "dur_ns"),
         sources=(NVTX,),
         tables={"ranges": ("dur_ns", "kind", *TEXT_COLUMNS), "extra_args": ()},
         by=HOST_BY,
@@ -163,6 +172,7 @@ def _outside(trace: Trace) -> pl.DataFrame:
             (end.max() - pl.col("start_ns").min()).alias("gpu_span_ns"),
             pl.col("launch_row").n_unique().cast(pl.Int64).alias("launches"),
         )
+        .with_columns(children=pl.lit(0, pl.Int64))
         .sort("pid", "tid")
     )
 
@@ -185,6 +195,13 @@ def _projection_sum(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
         sums={"range_ns": "dur_ns", "launches": "launches"},
         means={"mean_launches": "launches", "mean_depth": "depth", "mean_children": "children"},
     )
+
+
+def _projected_times(trace: Trace, question: Question) -> pl.DataFrame:
+    ranges, keys = _projected(trace)
+    rows = selected(trace, ranges, question.by, "gpu_span_ns", "kind", *keys)
+    rows = rows.with_columns(range_text(rows).alias("name"), style=_style())
+    return rows.select(*question.by, "name", "style", "gpu_span_ns")
 
 
 def _kernel_sum(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
@@ -287,6 +304,8 @@ REPORTS = (
             "Avg Num Child: mean_children",
         ),
         build=_projection_sum,
+        sample=_projected_times,
+        sample_columns=("name", "style", "gpu_span_ns"),
         tables=_TABLES,
         by=HOST_BY,
     ),

@@ -44,7 +44,7 @@ class Field:
 _FIGURES = {
     r"\(MB": Figure.MEGABYTES,
     "XYZ": Figure.TRIPLE,
-    r"%|Avg|Med|StdDev": Figure.TENTHS,
+    r"%|Avg|Med|StdDev|\bQ[13]\b": Figure.TENTHS,
     "": Figure.PLAIN,
 }
 
@@ -82,7 +82,7 @@ class Report:
     build: Callable[[Trace, Question], pl.DataFrame | Iterator[pl.DataFrame]]
     """Makes the report: as a whole, or part by part where it has a row per event."""
     sources: tuple[str, ...]
-    """Tables of nsys of which it needs any."""
+    """Tables of nsys of which it needs any; ``*`` stands for any end of a name."""
     tables: Mapping[str, Sequence[str]]
     """Tables and columns of the trace that it looks at."""
     by: tuple[str, ...] = ()
@@ -93,6 +93,11 @@ class Report:
     """Kinds of GPU work that it looks at; null for all."""
     only_launching: bool = False
     """Whether it looks only at calls that launched GPU work, and ranges around them."""
+
+    sample: Callable[[Trace, Question], pl.DataFrame] | None = None
+    """The single values that it sums up, of a trace, which several traces can share; null if they cannot."""
+    sample_columns: tuple[str, ...] = ("name", "dur_ns")
+    """Columns of ``sample`` beside those it is broken down by: the keys of its rows, last the value."""
 
     linked: bool = True
     """Whether it looks at links between its tables; if not, they are read one after the other."""

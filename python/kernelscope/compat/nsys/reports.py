@@ -3,24 +3,62 @@
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 
 import polars as pl
 
 from kernelscope.analysis.grouping import as_text
-from kernelscope.compat.nsys import api_calls, gpu_work, nvtx, rules, unified_memory
+from kernelscope.compat.nsys import api_calls, gpu_work, libraries, nvtx, recipes, rules, unified_memory
 from kernelscope.compat.nsys.names import TEXT_COLUMNS
 from kernelscope.compat.nsys.report import Question, Report
-from kernelscope.errors import InvalidArgumentError
+from kernelscope.errors import InvalidArgumentError, did_you_mean
 from kernelscope.trace import Trace, read, read_part
+from kernelscope.units import format_ns
 
-_MODULES = (gpu_work, api_calls, nvtx, unified_memory, rules)
+_MODULES = (gpu_work, api_calls, nvtx, unified_memory, libraries, rules, recipes)
 
 REPORTS: Mapping[str, Report] = MappingProxyType(
     {report.name: report for module in _MODULES for report in module.REPORTS}
 )
 """Every report by its name."""
+
+OLD_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "apigpusum": "cuda_api_gpu_sum",
+        "cudaapisum": "cuda_api_sum",
+        "cudaapitrace": "cuda_api_trace",
+        "gpukerngbsum": "cuda_gpu_kern_gb_sum",
+        "gpukernsum": "cuda_gpu_kern_sum",
+        "gpumemsizesum": "cuda_gpu_mem_size_sum",
+        "gpumemtimesum": "cuda_gpu_mem_time_sum",
+        "gpusum": "cuda_gpu_sum",
+        "gputrace": "cuda_gpu_trace",
+        "kernexecsum": "cuda_kern_exec_sum",
+        "kernexectrace": "cuda_kern_exec_trace",
+        "khrdebuggpusum": "opengl_khr_gpu_range_sum",
+        "khrdebugsum": "opengl_khr_range_sum",
+        "nvtxgpuproj": "nvtx_gpu_proj_trace",
+        "nvtxkernsum": "nvtx_kern_sum",
+        "nvtxppsum": "nvtx_pushpop_sum",
+        "nvtxpptrace": "nvtx_pushpop_trace",
+        "nvtxsesum": "nvtx_startend_sum",
+        "nvtxsssum": "nvtx_startend_sum",
+        "nvtxsum": "nvtx_sum",
+        "openaccsum": "openacc_sum",
+        "openmpevtsum": "openmp_sum",
+        "osrtsum": "osrt_sum",
+        "umcpupagefaults": "um_cpu_page_faults_sum",
+        "unifiedmemory": "um_sum",
+        "unifiedmemorytotals": "um_total_sum",
+        "vulkanapisum": "vulkan_api_sum",
+        "vulkanapitrace": "vulkan_api_trace",
+        "vulkangpumarkersum": "vulkan_gpu_marker_sum",
+        "vulkanmarkerssum": "vulkan_marker_sum",
+    }
+)
+"""What nsys called reports until 2022, and calls them since."""
 
 # Columns of GPU work that it is broken down by.
 _OF_GPU_WORK = {"device": "device", "stream": "stream", "process": "pid"}
@@ -50,16 +88,37 @@ def nsys_report(trace: Trace, report: str, *, by: Sequence[str] = ()) -> pl.Data
     return pl.concat(parts)
 
 
+def nsys_reports(traces: Mapping[str, Trace], report: str, *, by: Sequence[str] = ()) -> pl.DataFrame:
+    """The rows of :func:`nsys_report` for each of several databases, one below the other.
+
+    ``traces`` has each trace by what stands for it in the column ``file``, such as its path.
+
+    Columns: ``file``, then those of :func:`nsys_report`.
+    Order: of ``traces``, each in the order of its report.
+    Raises: what :func:`nsys_report` raises; InvalidArgumentError: there is no trace.
+    """
+    if not traces:
+        raise InvalidArgumentError("a report of several databases needs one at least")
+    parts = [
+        nsys_report(trace, report, by=by).select(pl.lit(name).alias("file"), pl.all())
+        for name, trace in traces.items()
+    ]
+    return pl.concat(parts, how="vertical_relaxed")
+
+
 def parse(text: str, *, by: Sequence[str] = ()) -> tuple[Report, Question]:
     """The report that ``text`` names, and what is asked of it.
 
     Raises: InvalidArgumentError: there is no such report, or it takes no such argument or breakdown.
     """
-    name, *parts = text.split(":")
-    report = REPORTS.get(name)
+    # A name goes on to the end: those of kernels and operators have colons.
+    front, is_named, chosen = text.partition(_NAME)
+    name, *parts = front.split(":")
+    report = REPORTS.get(OLD_NAMES.get(name, name))
     if report is None:
-        raise InvalidArgumentError(f"there is no report {name!r}; the reports are {', '.join(REPORTS)}")
-    arguments = dict(_pair(part) for part in parts)
+        meant = did_you_mean(name, REPORTS) or f"; the reports are {', '.join(REPORTS)}"
+        raise InvalidArgumentError(f"there is no report {name!r}{meant}")
+    arguments = dict(_pair(part) for part in parts) | ({"name": chosen} if is_named else {})
     for unknown in (key for key in arguments if key not in report.arguments):
         known = ", ".join(report.arguments) or "none"
         raise InvalidArgumentError(f"{name} takes no argument {unknown!r}; it takes {known}")
@@ -69,24 +128,16 @@ def parse(text: str, *, by: Sequence[str] = ()) -> tuple[Report, Question]:
     return report, Question(by=tuple(dict.fromkeys(by)), arguments=arguments)
 
 
+_NAME = ":name="
+
+
 def _pair(part: str) -> tuple[str, str]:
     key, _, value = part.partition("=")
     return key, value
 
 
-def read_for(
-    path: str | os.PathLike[str],
-    report: Report,
-    question: Question,
-    *,
-    strict: bool = False,
-    threads: int | None = None,
-    progress: Callable[[int, int], object] | None = None,
-) -> Trace:
-    """Reads of the file at ``path`` what a report needs, and nothing else of a database.
-
-    Raises: what ``kernelscope.read`` raises.
-    """
+def tables_for(report: Report, question: Question) -> dict[str, list[str]]:
+    """The tables of the trace that a report looks at, each with its columns or none for all."""
     tables = {name: list(columns) for name, columns in report.tables.items()}
     for name, column in (("base", "short_name"), ("mangled", "mangled_name")):
         if question.has(name):
@@ -102,7 +153,27 @@ def read_for(
     for name in _ON_HOST:
         if tables.get(name):
             tables[name] += _PLACE
-    options: dict[str, Any] = {"strict": strict, "threads": threads, "progress": progress}
+    return tables
+
+
+def read_for(
+    path: str | os.PathLike[str],
+    report: Report,
+    question: Question,
+    *,
+    strict: bool = False,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    **filters: Any,
+) -> Trace:
+    """Reads of the file at ``path`` what a report needs, and nothing else of a database.
+
+    ``filters`` are those of ``kernelscope.read``.
+
+    Raises: what ``kernelscope.read`` raises.
+    """
+    tables = tables_for(report, question)
+    options: dict[str, Any] = {"strict": strict, "threads": threads, "progress": progress, **filters}
     if not (report.linked or question.has("nvtx-name")):
         return _read_one_by_one(path, tables, options)
     return read_part(path, tables=tables, kinds=report.kinds, only_launching=report.only_launching, **options)
@@ -142,13 +213,13 @@ def missing_reason(trace: Trace, report: Report) -> str | None:
     if trace.meta.format != "nsys":
         return None
     filled: Collection[str] = trace.meta.properties.get("tables", {})
-    if any(source in filled for source in report.sources):
+    if any(fnmatchcase(table, source) for source in report.sources for table in filled):
         return None
     found = trace.diagnostics.filter(pl.col("source").cast(pl.String).is_in(report.sources))
     if (found["code"].cast(pl.String) == "captured_empty").any():
         return None
     messages = found["message"].cast(pl.String).to_list()
-    why = messages[0] if messages else "The database has no such table."
+    why = messages[0] if messages else "There is no such table, or it is empty."
     return f"{report.name}: {', '.join(report.sources)}: {why}"
 
 
@@ -161,3 +232,14 @@ def left_out_note(trace: Trace, report: Report) -> str | None:
         return None
     what = "pieces of GPU work" if report.kinds is None else f"GPU operations ({', '.join(report.kinds)})"
     return f"{report.name}: of {trace.gpu_ops.height} {what} {lost} have no call in the recording"
+
+
+def overhead_note(trace: Trace, report: Report) -> str | None:
+    """How much overhead of the profiler an idle rule counts as work of GPUs, if there is any."""
+    if report.name not in rules.COUNT_OVERHEAD:
+        return None
+    overhead = trace.spans.filter(pl.col("category") == "profiler_overhead")
+    if overhead.is_empty():
+        return None
+    took = format_ns(int(overhead["dur_ns"].sum()))
+    return f"{report.name}: {took} of profiler overhead count as work of GPUs, as in NVIDIA's guide"

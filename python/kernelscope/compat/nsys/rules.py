@@ -16,6 +16,9 @@ _ROWS = 50
 _GAP_MS = 500
 _THRESHOLD_PCT = 50
 _CHUNKS = 30
+COUNT_OVERHEAD = ("gpu_gaps", "gpu_time_util")
+"""Rules to which overhead of the profiler is work of the GPUs of its process."""
+
 # A copy of fewer bytes to the device is staged by the driver and does not block for long.
 _SMALL_COPY_BYTES = 64_000
 
@@ -50,12 +53,12 @@ def _busy(trace: Trace) -> Iterator[pl.DataFrame]:
         held = overhead.filter(pl.col("pid").eq_missing(pid))
         first = work[int(is_here.arg_max() or 0)]
         times = work.select("start_ns", "dur_ns").filter(is_here)
-        merged = _union(pl.concat([times, held.select(times.columns)]) if held.height else times)
+        merged = union_of(pl.concat([times, held.select(times.columns)]) if held.height else times)
         del times
         yield merged.with_columns(**{name: pl.lit(first[name][0], work.schema[name]) for name in _PLACE})
 
 
-def _union(times: pl.DataFrame) -> pl.DataFrame:
+def union_of(times: pl.DataFrame) -> pl.DataFrame:
     """The intervals of ``times``, those that overlap or touch as one."""
     times = times if times["start_ns"].is_sorted() else times.sort("start_ns")
     start, reach = times["start_ns"], (times["start_ns"] + times["dur_ns"]).cum_max()
@@ -202,14 +205,14 @@ REPORTS = (
     ),
     _idle_rule(
         name="gpu_time_util",
-        doc="Times in which a GPU is busy for less than threshold=PERCENT; chunks=N is the resolution",
+        doc="A GPU is busy less than threshold=PERCENT; chunks=N",
         fields=parse_fields("Row#: number, In-Use (%): busy_pct", _IDLE),
         build=_utilisation,
         arguments=("threshold", "chunks", "rows"),
     ),
     _copy_rule(
         name="cuda_memcpy_async",
-        doc="Asynchronous copies from or to pageable memory, which block",
+        doc="Asynchronous copies with pageable memory, which block",
         fields=_COPY_FIELDS,
         build=_pageable_copies,
         sources=MEMORY[:1],

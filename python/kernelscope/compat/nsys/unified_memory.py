@@ -6,6 +6,7 @@ from functools import partial
 import polars as pl
 
 from kernelscope.compat.nsys.report import MEMORY, Question, Report, in_order, parse_fields
+from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
 
 _CPU_FAULTS = "CUDA_UM_CPU_PAGE_FAULT_EVENTS"
@@ -51,10 +52,12 @@ def _by_address(trace: Trace) -> pl.DataFrame:
 
 
 def _sum(trace: Trace, question: Question) -> pl.DataFrame:
-    del question
+    text = question.arguments.get("rows", str(_MOST_ADDRESSES))
+    if not text.isdecimal():
+        raise InvalidArgumentError(f"rows={text} is no whole number from 0")
     rate = pl.when(pl.col("dur_ns") > 0).then(pl.col("bytes") * 1e9 / pl.col("dur_ns"))
     table = _by_address(trace).filter(pl.col("bytes") > 0).with_columns(bytes_per_s=rate)
-    return in_order(table, "bytes_per_s", ascending=["virtual_address"]).head(_MOST_ADDRESSES)
+    return in_order(table, "bytes_per_s", ascending=["virtual_address"]).head(int(text))
 
 
 def _total_sum(trace: Trace, question: Question) -> pl.DataFrame:
@@ -96,6 +99,7 @@ REPORTS = (
             *parse_fields("Migration Throughput (MB/s): bytes_per_s"),
         ),
         build=_sum,
+        arguments=("rows",),
     ),
     _migration_report(
         name="um_total_sum",

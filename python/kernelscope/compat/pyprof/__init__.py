@@ -6,5 +6,6 @@ that of PyProf with its known faults, otherwise they are repaired (``docs/pyprof
 """
 
 from kernelscope.lazy import import_lazily
+from kernelscope.trace import about_a_trace
 
-import_lazily(__name__)
+import_lazily(__name__, entry=about_a_trace)

@@ -1,6 +1,7 @@
 from kernelscope.compat.pyprof.markers import call_of_ops as call_of_ops
 from kernelscope.compat.pyprof.markers import captured_calls as captured_calls
 from kernelscope.compat.pyprof.records import NEEDED as NEEDED
+from kernelscope.compat.pyprof.records import NEEDED_OF_PROFILER as NEEDED_OF_PROFILER
 from kernelscope.compat.pyprof.records import KernelRecord as KernelRecord
 from kernelscope.compat.pyprof.records import format_record as format_record
 from kernelscope.compat.pyprof.records import read_records as read_records
@@ -8,6 +9,4 @@ from kernelscope.compat.pyprof.records import records as records
 from kernelscope.compat.pyprof.rows import COLUMNS as COLUMNS
 from kernelscope.compat.pyprof.rows import DEFAULT_COLUMNS as DEFAULT_COLUMNS
 from kernelscope.compat.pyprof.rows import Column as Column
-from kernelscope.compat.pyprof.rows import Row as Row
 from kernelscope.compat.pyprof.rows import pyprof_table as pyprof_table
-from kernelscope.compat.pyprof.rows import rows as rows

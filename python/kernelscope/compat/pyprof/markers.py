@@ -7,10 +7,10 @@ its operator. A kernel may lie in several numbered ranges.
 import ast
 import re
 import warnings
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import polars as pl
 from polars._typing import PolarsDataType
@@ -18,6 +18,7 @@ from polars._typing import PolarsDataType
 from kernelscope.analysis.call_tree import CallTree
 from kernelscope.analysis.grouping import positions
 from kernelscope.costs.pyprof import Marker, parse_marker
+from kernelscope.costs.types import find_dtype
 from kernelscope.trace import Trace
 
 # Frames of the machinery between a model and an operator. Later versions of torch renamed one of them.
@@ -36,87 +37,168 @@ MAX_LINE_CHARS = 4 << 20
 
 
 class Text(NamedTuple):
-    """The row of a range, its text, and the sizes of an operator's inputs where PyTorch appended them."""
+    """The text of a range or operator, and what is known of an operator's inputs.
 
-    row: int
-    text: str
-    sequence: int | None = None
-    sizes: str | None = None
-
-    def full(self) -> str:
-        """The text with its sequence number, as PyTorch wrote it before it appended more."""
-        is_plain = self.sequence is None or self.text.startswith("{")
-        return self.text if is_plain else f"{self.text}{_SEQUENCE}{self.sequence}"
-
-
-class Markers(NamedTuple):
-    """Texts by kind, each outermost first but for ``sequences``.
-
-    ``calls`` are the rows of the ranges of ``arguments``; ``node`` is the row of the outermost range that
-    is a call or an operator.
+    ``sizes``, ``types`` and ``values`` are lists as text: PyTorch appends sizes to ranges, its profiler
+    records all three. ``is_numbered`` says that each range with this text has a sequence number of its own.
     """
 
-    arguments: list[str]
-    calls: tuple[int, ...]
-    node: int | None
-    layers: list[str]
-    trace: list[str]
-    reprs: list[str]
-    sequences: list[str]
-    ids: list[int]
-    others: list[str]
+    text: str
+    sizes: str | None = None
+    types: str | None = None
+    values: str | None = None
+    is_numbered: bool = False
 
 
-def sort_markers(texts: Iterable[Text], *, compat: bool) -> Markers:
-    """The texts of the ranges around a launch, outermost first, by kind."""
-    found: list[tuple[int, str]] = []
-    numbered: list[int] = []
-    layers: list[str] = []
-    trace: list[str] = []
-    reprs: list[str] = []
-    # Each once, in order.
-    sequences: dict[tuple[str, int], None] = {}
-    others: dict[str, None] = {}
-    for entry in texts:
-        text = entry.full()
-        if "CheckpointFunctionBackward" in text:
-            continue
-        if _is_arguments(text, compat=compat):
-            found.append((entry.row, text))
+Kind = Literal["ignored", "arguments", "layer", "trace", "repr", "other"]
+
+
+def kind_of(text: str, *, compat: bool) -> Kind:
+    """What a range says by its text."""
+    if "CheckpointFunctionBackward" in text:
+        return "ignored"
+    if _is_arguments(text, compat=compat):
+        return "arguments"
+    if _LAYER in text if compat else text.startswith(_LAYER):
+        return "layer"
+    if "traceMarker" in text:
+        return "trace"
+    return "repr" if "strRepr" in text else "other"
+
+
+def text_with_number(text: str, number: int | None) -> str:
+    """The text as PyTorch wrote it, with its sequence number."""
+    return text if number is None else f"{text}{_SEQUENCE}{number}"
+
+
+class Meaning(NamedTuple):
+    """What the ranges around a launch say, each outermost first but for ``sequences``.
+
+    ``sequences`` are numbered texts with ``%d`` for the number, which differs from launch to launch.
+    ``calls`` are the places in the stack of the ranges of ``arguments``; ``node`` is the place of the
+    outermost range that is a call or a numbered operator.
+    """
+
+    layers: tuple[str, ...] = ()
+    trace: tuple[str, ...] = ()
+    reprs: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    sequences: tuple[str, ...] = ()
+    direction: str = "fprop"
+    mods: tuple[str, ...] = ("na",)
+    ops: tuple[str, ...] = ()
+    calls: tuple[int, ...] = ()
+    node: int | None = None
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether a kernel with this meaning belongs to the backward pass."""
+        return self.direction == "bprop"
+
+
+class _Numbered(NamedTuple):
+    """A numbered text: its place in the stack, its name, and its number if the text itself has it."""
+
+    place: int
+    name: str
+    number: int | None
+
+
+class Stack:
+    """The texts of the ranges around a launch, outermost first, sorted by kind.
+
+    Which numbered texts count depends on their numbers, so that one stack has several meanings.
+    """
+
+    def __init__(self, texts: Sequence[Text], *, compat: bool) -> None:
+        self._compat = compat
+        self._arguments: list[tuple[int, str]] = []
+        self._layers: list[str] = []
+        self._trace: list[str] = []
+        self._reprs: list[str] = []
+        # Each once, in order.
+        self._others: dict[str, None] = {}
+        self._node: int | None = None
+        self.numbered: list[_Numbered] = []
+        for place, entry in enumerate(texts):
+            self._add(place, entry)
+        self._meanings: dict[tuple[int, ...], Meaning] = {}
+        self._kept_of_one = self._pruned([0] * len(self.numbered))
+
+    def _add(self, place: int, entry: Text) -> None:
+        text, compat = entry.text, self._compat
+        kind = kind_of(text, compat=compat)
+        if kind == "arguments":
+            self._arguments.append((place, text))
             marker = marker_of(text)
-            if entry.sequence is not None and marker is not None:
-                sequences[marker.op, entry.sequence] = None
-        elif _LAYER in text if compat else text.startswith(_LAYER):
-            layers.append(text.split(":")[1] if compat else text.removeprefix(_LAYER))
-        elif "traceMarker" in text:
+            if entry.is_numbered and marker is not None:
+                self.numbered.append(_Numbered(place, marker.op, None))
+        elif kind == "layer":
+            self._layers.append(text.split(":")[1] if compat else text.removeprefix(_LAYER))
+        elif kind == "trace":
             # The last stack contains the others.
-            trace = _frames(text, compat=compat)
-        elif "strRepr" in text:
-            reprs.append(text)
-        else:
+            self._trace = _frames(text, compat=compat)
+        elif kind == "repr":
+            self._reprs.append(text)
+        elif kind == "other":
             if not compat and (operator := _operator_marker(entry)) is not None:
-                found.append((entry.row, operator))
-            sequence = _sequence(entry)
-            if sequence is None:
-                others[text] = None
+                self._arguments.append((place, operator))
+            numbered = _Numbered(place, text, None) if entry.is_numbered else _numbered_text(place, text)
+            if numbered is None:
+                self._others[text] = None
             else:
-                sequences[sequence] = None
-                numbered.append(entry.row)
-    arguments = [text for _, text in found]
-    innermost = arguments[-1] if arguments and not compat else ""
-    pruned = _pruned(sequences)
-    calls = tuple(row for row, _ in found)
-    return Markers(
-        arguments=arguments,
-        calls=calls,
-        node=next(iter((*calls, *numbered)), None),
-        layers=layers or marker_module(innermost),
-        trace=trace or marker_frames(innermost),
-        reprs=reprs,
-        sequences=[f"{name}{_SEQUENCE}{number}" for name, number in pruned],
-        ids=sorted({number for _, number in pruned}),
-        others=list(others),
-    )
+                self.numbered.append(numbered)
+                self._node = place if self._node is None else self._node
+
+    def kept(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """Places in ``numbered`` of the texts that count, if they have these ``numbers``, in order."""
+        is_one = numbers.count(numbers[0]) == len(numbers) if numbers else True
+        return self._kept_of_one if is_one else self._pruned(numbers)
+
+    def _pruned(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """In order of the number as text, without those that repeat the one before: a part of its name."""
+        first: dict[tuple[str, int], int] = {}
+        for at, (entry, number) in enumerate(zip(self.numbered, numbers, strict=True)):
+            first.setdefault((entry.name, number), at)
+        ordered = sorted(first, key=lambda entry: f"{entry[1]}{entry[0]}, seq")
+        kept = ordered[:1]
+        for before, entry in pairwise(ordered):
+            is_similar = entry[0] in before[0] or before[0] in entry[0]
+            if entry[1] != before[1] or not is_similar:
+                kept.append(entry)
+        return tuple(first[entry] for entry in kept)
+
+    def meaning(self, kept: tuple[int, ...]) -> Meaning:
+        """The meaning of the stack if the texts at ``kept`` count."""
+        known = self._meanings.get(kept)
+        if known is None:
+            known = self._meanings[kept] = self._meaning([self.numbered[at] for at in kept])
+        return known
+
+    def _meaning(self, numbered: Sequence[_Numbered]) -> Meaning:
+        compat = self._compat
+        arguments, others = [text for _, text in self._arguments], list(self._others)
+        names = [entry.name for entry in numbered]
+        innermost = arguments[-1] if arguments and not compat else ""
+        mods, ops = _functions(arguments, names, others, compat=compat)
+        calls = tuple(place for place, _ in self._arguments)
+        return Meaning(
+            layers=_writable(self._layers or marker_module(innermost)),
+            trace=_writable(self._trace or marker_frames(innermost)),
+            reprs=tuple(self._reprs),
+            arguments=tuple(arguments),
+            sequences=tuple(f"{name.replace('%', '%%')}{_SEQUENCE}%d" for name in names),
+            direction=_direction(names, others, compat=compat),
+            mods=_writable(mods),
+            ops=_writable(ops),
+            calls=calls,
+            node=calls[0] if calls else self._node,
+        )
+
+
+def _writable(texts: Iterable[str]) -> tuple[str, ...]:
+    """The texts of literals, which may say half a surrogate pair, as they can be written."""
+    return tuple(text.encode("utf-8", "replace").decode() for text in texts)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -173,52 +255,69 @@ def _is_arguments(text: str, *, compat: bool) -> bool:
 
 
 def _operator_marker(entry: Text) -> str | None:
-    """The marker of an operator with the sizes of its inputs, whose types PyTorch does not write."""
+    """The marker of an operator with its inputs, of whose types the ranges of PyTorch say nothing."""
     namespace, separator, op = entry.text.rpartition("::")
     if entry.sizes is None or not separator:
         return None
-    args = _arguments(entry.sizes)
+    args = _arguments(entry.sizes, entry.types, entry.values)
     return None if args is None else repr({"mod": namespace, "op": op, "args": args})
 
 
 @lru_cache(maxsize=1 << 12)
-def _arguments(sizes: str) -> list[dict[str, object]] | None:
+def _arguments(sizes: str, types: str | None, values: str | None) -> list[dict[str, object]] | None:
+    shapes = _list(sizes)
+    if shapes is None:
+        return None
+    known = [
+        (_list(text) or [None] * len(shapes)) if text else [None] * len(shapes) for text in (types, values)
+    ]
+    if any(len(found) != len(shapes) for found in known):
+        return None
+    return [_argument(*entry) for entry in zip(shapes, *known, strict=True)]
+
+
+def _list(text: str) -> list[object] | None:
+    """The list that a text is; null if it is none."""
     try:
-        values = parse_literal(sizes)
+        value = parse_literal(text)
     except ValueError:
         return None
-    return [_argument(value) for value in cast("list[object]", values)] if isinstance(values, list) else None
+    return cast("list[object]", value) if isinstance(value, list) else None
 
 
-def _argument(value: object) -> dict[str, object]:
+def _argument(shape: object, dtype: object, value: object) -> dict[str, object]:
     """A tensor, a list of tensors, or what has no sizes: a number, or a tensor without dimensions."""
-    sizes = _items(value)
+    sizes = _items(shape)
+    found = find_dtype(dtype) if isinstance(dtype, str) else None
+    known = UNKNOWN_DTYPE if found is None else found.name
     if sizes and all(isinstance(size, int) for size in sizes):
-        return {"name": "", "type": "tensor", "shape": tuple(sizes), "dtype": UNKNOWN_DTYPE}
+        return {"name": "", "type": "tensor", "shape": tuple(sizes), "dtype": known}
     if sizes:
         shapes = [tuple(cast("list[object]", shape)) for shape in sizes if isinstance(shape, list)]
         return {"name": "", "type": "list", "value": shapes}
+    if isinstance(value, str) and value:
+        return _scalar(value)
+    if found is not None:
+        return {"name": "", "type": "tensor", "shape": (), "dtype": known}
     return {"name": "", "type": "unknown", "value": None}
 
 
-def _sequence(entry: Text) -> tuple[str, int] | None:
-    """The name and the number of a text with a sequence number."""
-    if entry.sequence is not None:
-        return entry.text, entry.sequence
-    name, separator, rest = entry.text.partition(_SEQUENCE)
+def _scalar(text: str) -> dict[str, object]:
+    """A number, a text or several numbers, as the profiler wrote them."""
+    try:
+        value = parse_literal(text)
+    except ValueError:
+        value = text
+    value = tuple(cast("list[object]", value)) if isinstance(value, list) else value
+    return {"name": "", "type": type(value).__name__, "value": value}
+
+
+def _numbered_text(place: int, text: str) -> _Numbered | None:
+    """A text that says its sequence number itself; null if it says none."""
+    name, separator, rest = text.partition(_SEQUENCE)
     digits = rest.partition(",")[0].strip()
-    return (name, int(digits)) if separator and digits.isdecimal() and len(digits) < 19 else None
-
-
-def _pruned(sequences: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-    """In order of the number as text, without those that repeat the one before: a part of its name."""
-    ordered = sorted(sequences, key=lambda entry: f"{entry[1]}{entry[0]}, seq")
-    kept = ordered[:1]
-    for before, entry in pairwise(ordered):
-        is_similar = entry[0] in before[0] or before[0] in entry[0]
-        if entry[1] != before[1] or not is_similar:
-            kept.append(entry)
-    return kept
+    is_number = separator and digits.isdecimal() and len(digits) < 19
+    return _Numbered(place, name, int(digits)) if is_number else None
 
 
 def _frames(text: str, *, compat: bool) -> list[str]:
@@ -301,23 +400,24 @@ _NOT_SHOWN = ("torch", "autograd", "_backward", "::", "jit", "(anonymous namespa
 _COMPAT_BACKWARD = ("Backward, seq = ", "backward, seq = ", "Backward0, seq = ")
 
 
-def direction(markers: Markers, *, compat: bool) -> str:
+def _direction(names: Sequence[str], others: Sequence[str], *, compat: bool) -> str:
     """``bprop`` for a kernel of the backward pass, else ``fprop``."""
     if compat:
-        found = any(part in text for text in markers.sequences for part in _COMPAT_BACKWARD)
+        found = any(part in f"{name}{_SEQUENCE}" for name in names for part in _COMPAT_BACKWARD)
     else:
-        names = [text.partition(", seq = ")[0] for text in markers.sequences]
-        found = any(_BACKWARD_NODE.search(name) for name in names)
-        found = found or any(text.startswith(_ENGINE) for text in markers.others)
+        found = any(_BACKWARD_NODE.search(name.partition(_SEQUENCE)[0]) for name in names)
+        found = found or any(text.startswith(_ENGINE) for text in others)
     return "bprop" if found else "fprop"
 
 
-def functions(markers: Markers, *, compat: bool) -> tuple[list[str], list[str]]:
+def _functions(
+    arguments: Sequence[str], names: Sequence[str], others: Sequence[str], *, compat: bool
+) -> tuple[list[str], list[str]]:
     """Modules and functions around the kernel, outermost first: from arguments, else from numbered ranges."""
-    named = [marker for text in markers.arguments if (marker := marker_of(text)) is not None]
+    named = [marker for text in arguments if (marker := marker_of(text)) is not None]
     if named:
         return [marker.mod for marker in named], [marker.op for marker in named]
-    numbered = [text.partition(", seq = ")[0] for text in markers.sequences]
+    numbered = [name.partition(_SEQUENCE)[0] for name in names]
     if compat:
         ops = [_compat_operator(name) for name in numbered if name.endswith(("backward", "Backward"))]
     else:
@@ -325,7 +425,7 @@ def functions(markers: Markers, *, compat: bool) -> tuple[list[str], list[str]]:
     ops = ops or numbered
     if ops:
         return ["na"] * len(ops), ops
-    return ["na"], markers.others[:1] if compat else _innermost(markers.others)
+    return ["na"], list(others[:1]) if compat else _innermost(others)
 
 
 def _innermost(others: Sequence[str]) -> list[str]:
@@ -345,70 +445,3 @@ def _operator(node: str) -> str:
     """``Addmm`` for ``AddmmBackward0``, ``threshold`` for ``aten::threshold_backward``."""
     name = node.rpartition("::")[2]
     return _BACKWARD_SUFFIX.sub("", name) or name
-
-
-class Place(NamedTuple):
-    """The numbers of a kernel and its place among the kernels of its operator."""
-
-    ids: list[int]
-    alternate: list[int]
-    sub: int
-
-
-class CompatNumbering:
-    """Numbers the kernels of each operator as PyProf does: by sequence numbers, in the order of the file.
-
-    The state is one for the whole file, which mixes up the numbers of processes and threads.
-    """
-
-    def __init__(self) -> None:
-        self._sequence: int = -1
-        self._sub: int = -1
-        self._ops: list[str] = ["na"]
-
-    def place(self, ids: Sequence[int], ops: Sequence[str], mods: Sequence[str], way: str) -> Place:
-        """The numbers of the next kernel, whose ranges have the numbers ``ids`` in ascending order."""
-        numbers = [number for number in ids if number != 0] or list(ids)
-        if not numbers:
-            return Place([], [], 0)
-        if way == "bprop":
-            current = numbers[0]
-        else:
-            current = next((number for number in numbers if number > self._sequence), self._sequence)
-        is_cell = bool(ops) and ops[0] == "forward" and bool(mods) and mods[0] in _CELLS
-        is_same = list(ops) == self._ops and (current == self._sequence or is_cell)
-        sub = self._sub + 1 if is_same else 0
-        self._sequence, self._sub, self._ops = current, sub, list(ops)
-        return _split(numbers, current, sub)
-
-
-def _split(numbers: list[int], current: int, sub: int) -> Place:
-    """PyProf removes from the list that it walks, and so passes over the number behind each."""
-    own, alternate, at = list(numbers), list[int](), 0
-    while at < len(own):
-        if own[at] != current:
-            alternate.append(own.pop(at))
-        at += 1
-    return Place(own, sorted(set(alternate)), sub)
-
-
-class Numbering:
-    """Numbers the kernels of each operator by the ranges that they lie in, thread by thread."""
-
-    def __init__(self) -> None:
-        self._last: dict[Hashable, tuple[int | None, int]] = {}
-
-    def place(self, thread: Hashable, ids: Sequence[int], node: int | None, way: str) -> Place:
-        """The numbers of the thread's next kernel, which lies in the range ``node``.
-
-        Forward, the innermost range makes the node of the backward pass, and numbers grow inwards;
-        backward, the outermost is that node.
-        """
-        last, sub = self._last.get(thread, (None, -1))
-        sub = sub + 1 if node is not None and node == last else 0
-        self._last[thread] = (node, sub)
-        numbers = [number for number in ids if number != 0] or list(ids)
-        if not numbers:
-            return Place([], [], sub)
-        current = numbers[0] if way == "bprop" else numbers[-1]
-        return Place([current], [number for number in numbers if number != current], sub)

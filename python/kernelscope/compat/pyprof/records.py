@@ -4,23 +4,17 @@ A file has one Python dictionary per line, as text. Only literals are read, neve
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, cast
 
 import polars as pl
 
-from kernelscope.analysis.ranges.projection import enclosing_pairs
-from kernelscope.compat.pyprof.markers import (
-    CompatNumbering,
-    Numbering,
-    Text,
-    direction,
-    functions,
-    parse_literal,
-    sort_markers,
-)
+from kernelscope.analysis.grouping import classes_of
+from kernelscope.compat.pyprof.around import NO_NUMBERS, OF_RANGES, list_column
+from kernelscope.compat.pyprof.kernels import Kernels, kernels_of
+from kernelscope.compat.pyprof.markers import Meaning, parse_literal
 from kernelscope.errors import TraceFormatError
 from kernelscope.trace import Trace
 
@@ -90,11 +84,6 @@ class KernelRecord:
         return self.direction == "bprop"
 
 
-def format_record(record: KernelRecord) -> str:
-    """The line of a record, without its line feed."""
-    return repr({key: getattr(record, name) for key, name in _KEYS.items()})
-
-
 def parse_record(line: str) -> KernelRecord:
     """The record of a line.
 
@@ -114,9 +103,9 @@ def _checked(key: str, name: str, value: Any) -> Any:
     """The value of a field. Raises: ValueError: it is of another kind."""
     items = list(cast("list[object]", value)) if type(value) in (list, tuple) else None
     if name in _TEXTS:
-        fits = isinstance(value, str)
+        fits = _is_text(value)
     elif name in _TEXT_LISTS:
-        fits = items is not None and all(isinstance(item, str) for item in items)
+        fits = items is not None and all(map(_is_text, items))
     elif name in _NUMBER_LISTS:
         fits = items is not None and all(map(_is_whole, items))
     else:
@@ -127,7 +116,18 @@ def _checked(key: str, name: str, value: Any) -> Any:
 
 
 def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return type(value) is int and -_LIMIT <= value < _LIMIT
+
+
+_LIMIT = 1 << 63
+
+
+def _is_text(value: object) -> bool:
+    # Half a surrogate pair is in no text that can be written.
+    return isinstance(value, str) and (value.isascii() or not _SURROGATE.search(value))
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def _clipped(value: object) -> str:
@@ -135,19 +135,49 @@ def _clipped(value: object) -> str:
     return text if len(text) <= 40 else text[:40] + "..."
 
 
-def read_records(lines: Iterable[str], *, name: str = "the input") -> Iterator[KernelRecord]:
+_MOST_FOREIGN = 100
+
+
+def read_records(
+    lines: Iterable[str], *, name: str = "the input", on_loss: Callable[[int, str], object] | None = None
+) -> Iterator[KernelRecord]:
     """The records of the lines of a file; empty lines are passed by.
 
-    Raises: TraceFormatError: a line is no record; the message has its number.
+    ``on_loss`` is told the number of each line that is no record, and why; without it the first is an error.
+
+    Raises: TraceFormatError: a line is no record, and ``on_loss`` is null; or no line is one.
     """
+    found = False
+    foreign: list[tuple[int, str]] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            yield parse_record(line)
+            record = parse_record(line)
         except ValueError as error:
-            message = f"{name}: line {number} is no record of a kernel: {error}"
-            raise TraceFormatError(message, path=name) from None
+            if on_loss is None:
+                message = f"{name}: line {number} is no record of a kernel: {error}"
+                raise TraceFormatError(message, path=name) from None
+            if found:
+                on_loss(number, str(error))
+                continue
+            foreign.append((number, str(error)))
+            # A file that begins like this is another.
+            if len(foreign) == _MOST_FOREIGN:
+                break
+            continue
+        found = True
+        for loss in foreign:
+            cast("Callable[[int, str], object]", on_loss)(*loss)
+        foreign.clear()
+        yield record
+    if foreign:
+        number, why = foreign[0]
+        raise TraceFormatError(
+            f"{name}: is no trace, and holds no records of kernels as kernelscope parse writes them: "
+            f"line {number}: {why}",
+            path=name,
+        )
 
 
 NEEDED: dict[str, list[str]] = {
@@ -156,157 +186,182 @@ NEEDED: dict[str, list[str]] = {
         "pid",
     ],
     "launches": ["row", "pid", "tid", "start_ns", "dur_ns", "track"],
-    "ranges": ["row", "name", "domain", "kind", "track", "start_ns", "dur_ns", "sequence", "sizes"],
+    "ranges": [*OF_RANGES],
     "extra_args": ["row", "key", "value"],
+    "devices": [],
 }
-"""The tables and columns that ``records`` looks at, for ``kernelscope.read``."""
+"""The tables and columns of a database that ``records`` looks at, for ``kernelscope.read``."""
 
-
-# The NVTX domain of kernelscope.capture.
-_DOMAIN = "kernelscope"
-
-_COMPAT_REMOVED = ("void ", "at::", "cuda::", "native::", "(anonymous namespace)::")
-_NAMESPACES = re.compile(r"\b(?:at|cuda|native)::|\(anonymous namespace\)::|<unnamed>::")
-# Wrappers whose only template argument of interest is the kernel itself.
-_WRAPPER = re.compile(r"^(?:cutlass::(?:device_)?[Kk]ernel\d*|cutlass::Kernel\d*)$")
+NEEDED_OF_PROFILER: dict[str, list[str]] = {
+    "gpu_ops": [*NEEDED["gpu_ops"], "op_row"],
+    "launches": NEEDED["launches"],
+    "ops": [
+        *("row", "parent_row", "name", "track", "start_ns", "dur_ns", "sequence"),
+        *("input_dims", "input_types", "concrete_inputs"),
+    ],
+    "devices": [],
+}
+"""Those of a trace of PyTorch's profiler."""
 
 
 def records(trace: Trace, *, compat: bool = False) -> Iterator[KernelRecord]:
-    """The record of each kernel of a trace of NVTX ranges.
+    """The record of each kernel of a trace of NVTX ranges, or of the operators of PyTorch's profiler.
 
     Order: of the launches; with ``compat`` of the table of kernels, without those whose launch is not in
     the trace, as PyProf has it.
 
     Example: ``records(ks.read("report.sqlite", tables=NEEDED))``
     """
-    kernels = _kernels(trace, compat=compat)
-    around = _ranges_around(trace)
-    # Names of kernels and sizes of launches repeat.
-    names = lru_cache(maxsize=None)(compat_short_name if compat else short_name)
-    compat_numbering, numbering = CompatNumbering(), Numbering()
-    for kernel in kernels.iter_rows(named=True):
-        markers = sort_markers(around.get(kernel["launch_row"], ()), compat=compat)
-        way = direction(markers, compat=compat)
-        mods, ops = functions(markers, compat=compat)
-        if compat:
-            place = compat_numbering.place(markers.ids, ops, mods, way)
-        else:
-            place = numbering.place((kernel["pid"], kernel["tid"]), markers.ids, markers.node, way)
-        name = kernel["name"] or ""
-        yield KernelRecord(
-            short_name=names(name),
-            duration_ns=kernel["dur_ns"],
-            layers=markers.layers,
-            trace=markers.trace,
-            repr_markers=markers.reprs,
-            markers=markers.arguments,
-            sequence_markers=markers.sequences,
-            sequence_ids=place.ids,
-            sub=place.sub,
-            alternate_ids=place.alternate,
-            direction=way,
-            mods=mods,
-            ops=ops,
-            tid=kernel["tid"],
-            device=kernel["device"],
-            stream=kernel["stream"],
-            grid=tuple(kernel["grid"] or ()),
-            block=tuple(kernel["block"] or ()),
-            long_name=name,
-            pid=kernel["pid"],
-            calls=markers.calls,
-            node=markers.node,
-        )
+    kernels = kernels_of(trace, compat=compat)
+    for part in kernels.frame.iter_slices(_PART_ROWS):
+        for kernel in part.iter_rows(named=True):
+            yield _record(kernel, kernels)
 
 
-def _kernels(trace: Trace, *, compat: bool) -> pl.DataFrame:
-    """The kernels, with the thread and time of their launches."""
-    launches = trace.launches.select("tid", launch_row="row", launch_pid="pid", launch_start="start_ns")
-    kernels = (
-        trace.gpu_ops.filter(pl.col("kind") == "kernel")
-        .join(launches, on="launch_row", how="inner" if compat else "left")
-        .with_columns(pl.coalesce("launch_pid", "pid").alias("pid"))
+def _record(kernel: Mapping[str, Any], kernels: Kernels) -> KernelRecord:
+    of, first = cast("int", kernel["meaning"]), cast("int", kernel["first"])
+    meaning = kernels.meanings[of]
+
+    def row(place: int) -> int:
+        return kernels.rows[first + place]
+
+    return KernelRecord(
+        short_name=kernel["short_name"],
+        duration_ns=kernel["dur_ns"],
+        layers=list(meaning.layers),
+        trace=list(meaning.trace),
+        repr_markers=list(meaning.reprs),
+        markers=list(meaning.arguments),
+        sequence_markers=_sequence_markers(meaning, kernel["numbers"]),
+        sequence_ids=kernel["seq"],
+        sub=kernel["sub"],
+        alternate_ids=kernel["altseq"],
+        direction=meaning.direction,
+        mods=list(meaning.mods),
+        ops=list(meaning.ops),
+        tid=kernel["tid"],
+        device=kernel["device"],
+        stream=kernel["stream"],
+        grid=tuple(kernel["grid"] or ()),
+        block=tuple(kernel["block"] or ()),
+        long_name=kernel["long_name"],
+        pid=kernel["pid"],
+        calls=tuple(map(row, meaning.calls)),
+        node=None if meaning.node is None else row(meaning.node),
     )
-    order = ["row"] if compat else [pl.coalesce("launch_start", "start_ns"), pl.col("row")]
-    return kernels.sort(order)
 
 
-def _with_payloads(ranges: pl.DataFrame, extra_args: pl.DataFrame) -> pl.DataFrame:
-    """Gives ranges of ``kernelscope.capture`` the sequence numbers that are their payloads."""
-    is_ours = pl.col("domain").cast(pl.String) == _DOMAIN
-    if extra_args.is_empty() or not ranges.select(is_ours.any()).item():
-        return ranges
-    numbers = extra_args.filter(pl.col("key").cast(pl.String) == "int64Value").select(
-        "row", _payload=pl.col("value").cast(pl.String).cast(pl.Int64, strict=False)
+def _sequence_markers(meaning: Meaning, numbers: Sequence[int]) -> list[str]:
+    # Records that were read have their numbers in the texts.
+    own: Sequence[object] = numbers or [()] * len(meaning.sequences)
+    return [text % number for text, number in zip(meaning.sequences, own, strict=True)]
+
+
+def gathered(source: Iterable[KernelRecord]) -> Kernels:
+    """The kernels of records as columns."""
+    codes: dict[Meaning, int] = {}
+    rows: list[int] = []
+    parts: list[pl.DataFrame] = []
+    taken = iter(source)
+    while part := list(islice(taken, _PART_ROWS)):
+        meanings: list[int] = []
+        first: list[int] = []
+        for record in part:
+            meanings.append(codes.setdefault(_meaning(record), len(codes)))
+            first.append(len(rows))
+            rows += record.calls
+        parts.append(_columns(part, meanings, first))
+    return Kernels(pl.concat(parts or [_columns([], [], [])]), list(codes), pl.Series(rows, dtype=pl.UInt32))
+
+
+def _meaning(record: KernelRecord) -> Meaning:
+    return Meaning(
+        layers=tuple(record.layers),
+        trace=tuple(record.trace),
+        reprs=tuple(record.repr_markers),
+        arguments=tuple(record.markers),
+        sequences=tuple(text.replace("%", "%%") for text in record.sequence_markers),
+        direction=record.direction,
+        mods=tuple(record.mods),
+        ops=tuple(record.ops),
+        calls=tuple(range(len(record.calls))),
     )
-    joined = ranges.join(numbers, on="row", how="left", maintain_order="left")
-    return joined.with_columns(sequence=pl.coalesce("sequence", pl.when(is_ours).then("_payload")))
 
 
-def _ranges_around(trace: Trace) -> dict[int, list[Text]]:
-    """The ranges of its thread that begin before and end after each launch, outermost first, by its row."""
-    ranges = trace.ranges.filter((pl.col("kind") != "mark") & pl.col("dur_ns").is_not_null())
-    if ranges.is_empty():
-        return {}
-    ranges = _with_payloads(ranges, trace.extra_args).with_columns(crosses_threads=pl.lit(value=False))
-    columns = pl.col("name", "sizes").cast(pl.String)
-    texts = ranges.with_columns(columns).select("row", pl.col("name").fill_null(""), "sequence", "sizes")
-    # Work without a duration was launched, too.
-    work = trace.gpu_ops.with_columns(pl.col("dur_ns").fill_null(0))
-    pairs = enclosing_pairs(replace(trace, gpu_ops=work), ranges).select("range", "launch_row")
-    end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
-    extents = ranges.select("row", "start_ns", end_ns=end)[pairs["range"]]
-    calls = trace.launches.select(launch_row="row", launch_start="start_ns", launch_end=end)
-    pairs = pl.concat([pairs, extents], how="horizontal").join(calls, on="launch_row")
-    inside = (pl.col("start_ns") < pl.col("launch_start")) & (pl.col("end_ns") > pl.col("launch_end"))
-    pairs = pairs.filter(inside).sort("start_ns", -pl.col("end_ns"), "row")
-    known = [Text(*values) for values in texts.iter_rows()]
-    around: dict[int, list[Text]] = {}
-    for launch, at in zip(pairs["launch_row"].to_list(), pairs["range"].to_list(), strict=True):
-        around.setdefault(launch, []).append(known[int(at)])
-    return around
+def _columns(part: Sequence[KernelRecord], meanings: Sequence[int], first: Sequence[int]) -> pl.DataFrame:
+    def values(field: str) -> list[Any]:
+        return [getattr(record, field) for record in part]
+
+    names = ("short_name", "long_name")
+    return pl.DataFrame(
+        [
+            *(pl.Series(name, values(name), pl.String).cast(pl.Categorical) for name in names),
+            *(pl.Series(column, values(field), pl.Int64) for column, field in _NUMBERS.items()),
+            *(list_column(column, values(field)) for column, field in _LISTS.items()),
+            list_column("numbers", [()] * len(part)),
+            pl.Series("meaning", meanings, pl.UInt32),
+            pl.Series("first", first, pl.UInt32),
+        ]
+    )
 
 
-def compat_short_name(name: str) -> str:
-    """The short name as PyProf cuts it: empty or ambiguous for much of what is written today."""
-    text = name.partition("<")[0]
-    for part in _COMPAT_REMOVED:
-        text = text.replace(part, "")
-    return text.partition("(")[0]
+_NUMBERS = {
+    "dur_ns": "duration_ns", **{name: name for name in ("pid", "tid", "device", "stream", "sub")},
+}  # fmt: skip
+_LISTS = {"seq": "sequence_ids", "altseq": "alternate_ids", "grid": "grid", "block": "block"}
+_PART_ROWS = 1 << 14
 
 
-def short_name(name: str) -> str:
-    """The name of a kernel without return type, template arguments, parameters and PyTorch's namespaces.
+def record_lines(kernels: Kernels) -> Iterator[str]:
+    """The line of each kernel in a file of records, without its line feed."""
+    frame, meanings = kernels.frame, kernels.meanings
+    names = {name: classes_of(frame.select(name)) for name in ("short_name", "long_name")}
+    literals = {name: _literals(found.keys[name].cast(pl.String)) for name, found in names.items()}
+    literals |= {name: _literals(map(part, meanings)) for name, part in _OF_MEANING.items()}
+    sequences = [repr([*meaning.sequences]) for meaning in meanings]
+    for first in range(0, frame.height, _PART_ROWS):
+        part = frame.slice(first, _PART_ROWS)
+        of = dict.fromkeys(_OF_MEANING, part["meaning"])
+        of |= {name: found.of.slice(first, _PART_ROWS) for name, found in names.items()}
+        numbered = part.select("meaning", "numbers").iter_rows()
+        texts = [
+            *(literals[name][codes].alias(name) for name, codes in of.items()),
+            pl.Series("sequence_markers", [sequences[at] % tuple(own) for at, own in numbered], pl.String),
+            *(part.select(_literal(column).alias(name)).to_series() for name, column in _OF_KERNEL.items()),
+        ]
+        yield from pl.DataFrame(texts).select(pl.format(_LINE, *_KEYS.values())).to_series()
 
-    Example: ``void <unnamed>::softmax_warp_forward<float, 5>(float*)`` is ``softmax_warp_forward``.
-    """
-    bare, first = _without_arguments(_NAMESPACES.sub("", name))
-    # What stands before the last space outside of brackets is the return type.
-    bare = bare.strip().rpartition(" ")[2] if not bare.startswith("operator") else bare
-    if _WRAPPER.match(bare) and first:
-        inner = re.match(r"[\w:]+", first.strip())
-        bare = inner[0] if inner else bare
-    return bare or name
+
+def format_record(record: KernelRecord) -> str:
+    """The line of a record, without its line feed."""
+    return next(record_lines(gathered([record])))
 
 
-def _without_arguments(text: str) -> tuple[str, str]:
-    """``text`` up to its parameters and without what stands in angle brackets; and the first bracket."""
-    kept: list[str] = []
-    first: list[str] = []
-    depth = brackets = 0
-    for character in text:
-        if character == "<":
-            depth += 1
-            brackets += depth == 1
-            if depth == 1:
-                continue
-        elif character == ">" and depth:
-            depth -= 1
-            continue
-        if depth == 0:
-            if character == "(":
-                break
-            kept.append(character)
-        elif brackets == 1:
-            first.append(character)
-    return "".join(kept), "".join(first)
+def _literals(values: Iterable[object]) -> pl.Series:
+    return pl.Series(list(map(repr, values)), dtype=pl.String)
+
+
+def _literal(column: str) -> pl.Expr:
+    """A number or a list of numbers as Python writes it; launch sizes are tuples."""
+    if column not in _LISTS:
+        return pl.col(column).cast(pl.String).fill_null("None")
+    items = pl.col(column).cast(pl.List(pl.Int64)).fill_null(NO_NUMBERS)
+    joined = items.cast(pl.List(pl.String)).list.join(", ")
+    if column not in ("grid", "block"):
+        return pl.format("[{}]", joined)
+    comma = pl.when(items.list.len() == 1).then(pl.lit(",")).otherwise(pl.lit(""))
+    return pl.format("({}{})", joined, comma)
+
+
+_OF_MEANING: dict[str, Callable[[Meaning], object]] = {
+    "layers": lambda meaning: [*meaning.layers],
+    "trace": lambda meaning: [*meaning.trace],
+    "repr_markers": lambda meaning: [*meaning.reprs],
+    "markers": lambda meaning: [*meaning.arguments],
+    "direction": lambda meaning: meaning.direction,
+    "mods": lambda meaning: [*meaning.mods],
+    "ops": lambda meaning: [*meaning.ops],
+}
+_OF_KERNEL = {field: column for column, field in (_NUMBERS | _LISTS).items() if column != "pid"}
+# Braces of a format are doubled.
+_LINE = "{{" + ", ".join(f"{key!r}: {{}}" for key in _KEYS) + "}}"

@@ -1,15 +1,19 @@
-"""The 20 columns of PyProf's report: one row of them per kernel, and all rows as a frame."""
+"""The 20 columns of PyProf's report, a row for each kernel."""
 
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
 import polars as pl
 from polars._typing import PolarsDataType
 
+from kernelscope.analysis.grouping import classes_of
 from kernelscope.analysis.kernels.tensor_cores import kernel_flags
-from kernelscope.compat.pyprof.records import KernelRecord, records
-from kernelscope.compat.pyprof.work import NOTHING, Counts, compat_counts, work_of
+from kernelscope.compat.pyprof.around import NO_NUMBERS
+from kernelscope.compat.pyprof.forward import completed
+from kernelscope.compat.pyprof.kernels import Kernels, kernels_of
+from kernelscope.compat.pyprof.markers import Meaning
+from kernelscope.compat.pyprof.records import KernelRecord, gathered
+from kernelscope.compat.pyprof.work import Work, compat_work_of, work_of
 from kernelscope.costs.pyprof import Kernel
 from kernelscope.trace import Trace
 
@@ -59,172 +63,11 @@ DEFAULT_COLUMNS = ("idx", "dir", "sub", "mod", "op", "kernel", "params", "sil")
 """The columns that are shown unless others are asked for."""
 
 
-class Row(NamedTuple):
-    """The values of the 20 columns; what is not known is null.
-
-    ``aborts``: PyProf ends its report here. ``long_name`` is the whole name of the kernel.
-    """
-
-    idx: int
-    seq: list[int]
-    altseq: list[int]
-    tid: int | None
-    layer: list[str]
-    trace: list[str]
-    dir: str
-    sub: int
-    mod: str
-    op: str
-    kernel: str
-    params: str
-    sil: int | None
-    tc: str | None
-    device: int | None
-    stream: int | None
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    flops: float | None
-    bytes: float | None
-    aborts: bool = False
-    long_name: str = ""
-
-
-class ForwardKernels:
-    """Finds the forward kernel of a backward one: the last before it with its sequence number.
-
-    A number found among the alternate ones counts only where no kernel has it as its own.
-    """
-
-    def __init__(self) -> None:
-        self._own: dict[Hashable, KernelRecord] = {}
-        self._alternate: dict[Hashable, KernelRecord] = {}
-
-    def add(self, record: KernelRecord) -> None:
-        """Takes note of a kernel."""
-        if record.is_backward:
-            return
-        self._own.update(((record.pid, number), record) for number in record.sequence_ids)
-        self._alternate.update(((record.pid, number), record) for number in record.alternate_ids)
-
-    def find(self, record: KernelRecord, *, compat: bool) -> KernelRecord | None:
-        """The forward kernel of ``record``."""
-        numbers = record.sequence_ids[:1] if compat else [*record.sequence_ids, *record.alternate_ids]
-        for number in numbers:
-            found = self._own.get((record.pid, number)) or self._alternate.get((record.pid, number))
-            # An operator that needs no gradient has the number 0, or that of the next which does.
-            if found is not None and (compat or number != 0):
-                return found
-        return None
-
-
-def rows(records: Iterable[KernelRecord], *, compat: bool = False) -> Iterator[Row]:
-    """The row of each record, in order.
-
-    A kernel of the backward pass without a marker of its own gets marker, layer and trace of the forward
-    kernel that has its sequence number. With ``compat`` every kernel is counted by PyProf's models, and
-    the rows come one by one; else the work of a call is given to its longest kernel, for which all rows
-    are held.
-    """
-    completed = _completed_all(records, compat=compat)
-    if compat:
-        return (_row(index, record, _compat(record)) for index, record in enumerate(completed, start=1))
-    return iter(_shared_out(completed))
-
-
-def _completed_all(records: Iterable[KernelRecord], *, compat: bool) -> Iterator[KernelRecord]:
-    forward = ForwardKernels()
-    for record in records:
-        # A kernel is no forward kernel of its own, and only those before it count.
-        completed = _completed(record, forward, compat=compat)
-        forward.add(record)
-        yield completed
-
-
-_OF_FORWARD = ("markers", "repr_markers", "mods", "ops", "layers", "trace")
-
-
-def _completed(record: KernelRecord, forward: ForwardKernels, *, compat: bool) -> KernelRecord:
-    if not record.is_backward or (record.markers and compat):
-        return record
-    found = forward.find(record, compat=compat)
-    if found is None:
-        return record
-    if record.markers:
-        # Its own markers say what it computes; where in the model it stands, those of the forward pass.
-        return replace(record, layers=record.layers or found.layers, trace=record.trace or found.trace)
-    return replace(record, **{name: getattr(found, name) for name in _OF_FORWARD})
-
-
-def _kernel(record: KernelRecord) -> Kernel:
-    name = record.short_name.replace(" ", "_")
-    return Kernel(name, record.is_backward, record.sub, record.grid[0] if record.grid else 1)
-
-
-def _compat(record: KernelRecord) -> Counts:
-    text = record.markers[0] if record.markers else None
-    return NOTHING if text is None else compat_counts(text, _kernel(record))
-
-
-def _shared_out(records: Iterable[KernelRecord]) -> list[Row]:
-    """The rows, the work of each call at its longest kernel and 0 at the others."""
-    made: list[Row] = []
-    longest: dict[Hashable, int] = {}
-    groups: dict[Hashable, Hashable] = {}
-    for index, record in enumerate(records):
-        work = work_of(record, _kernel(record))
-        made.append(_row(index + 1, record, work.counts))
-        if work.call is None:
-            continue
-        # A file of records does not say which call it was: its kernels follow one another.
-        thread = (record.pid, record.tid)
-        group = work.call if record.calls else (thread, work.call, groups.get(thread))
-        if not record.calls and record.sub == 0:
-            groups[thread] = index
-            group = (thread, work.call, index)
-        best = longest.get(group)
-        longest[group] = index if best is None or (made[best].sil or 0) < (record.duration_ns or 0) else best
-        loser = {best, index} - {longest[group]}
-        for at in loser - {None}:
-            made[cast("int", at)] = made[cast("int", at)]._replace(flops=0, bytes=0)
-    return made
-
-
-def _row(index: int, record: KernelRecord, counts: Counts) -> Row:
-    return Row(
-        idx=index,
-        seq=record.sequence_ids,
-        altseq=record.alternate_ids,
-        tid=record.tid,
-        layer=record.layers,
-        trace=record.trace,
-        dir=record.direction,
-        sub=record.sub,
-        mod=(record.mods or [""])[0],
-        op=counts.op or (record.ops or [""])[0],
-        kernel=record.short_name.replace(" ", "_"),
-        params=counts.params,
-        sil=record.duration_ns,
-        tc=counts.tensor_cores,
-        device=record.device,
-        stream=record.stream,
-        grid=record.grid,
-        block=record.block,
-        flops=counts.flops,
-        bytes=counts.bytes,
-        aborts=counts.aborts,
-        long_name=record.long_name,
-    )
-
-
-_TYPES = {**{name: column.type for name, column in COLUMNS.items()}, "long_name": pl.String}
-# A compute capability from which on a kernel's name does not settle whether it uses tensor cores.
-_RECENT = 9
-
-
 def pyprof_table(source: "Trace | Iterable[KernelRecord]") -> pl.DataFrame:
     """PyProf's 20 columns, with its faults repaired: a row per kernel.
 
-    ``source`` is a trace with NVTX ranges, or the records of a file.
+    A kernel of the backward pass without a marker of its own gets marker, layer and trace of the forward
+    kernel that has its sequence number. ``source`` is a trace with NVTX ranges, or the records of a file.
 
     Columns: those of ``COLUMNS`` by name: ``seq``, ``altseq``, ``layer``, ``trace``, ``grid`` and ``block``
         as lists; ``tc`` is 1, 0 or null; ``flops`` and ``bytes`` are the work of a call at its longest
@@ -234,18 +77,132 @@ def pyprof_table(source: "Trace | Iterable[KernelRecord]") -> pl.DataFrame:
 
     Example: ``pyprof_table(ks.read("report.sqlite")).group_by("layer").agg(pl.col("sil").sum())``
     """
-    taken = records(source) if isinstance(source, Trace) else source
-    frame = _frame(list(rows(taken)))
-    devices = source.devices if isinstance(source, Trace) else _unknown_devices(frame)
-    named = frame.select("idx", name="long_name", device=pl.col("device").cast(pl.Int32))
-    flags = kernel_flags(named, devices).select("idx", tc="tensor_cores")
-    flagged = frame.drop("tc").join(flags, on="idx", how="left", maintain_order="left")
-    return flagged.with_columns(pl.col("tc").cast(pl.Int64)).select(*COLUMNS, "long_name")
+    kernels = kernels_of(source, compat=False) if isinstance(source, Trace) else gathered(source)
+    return pl.concat(table_parts(kernels, (*COLUMNS, "long_name")))
 
 
-def _frame(made: list[Row]) -> pl.DataFrame:
-    whole = {name: [getattr(row, name) for row in made] for name in _TYPES}
-    return pl.DataFrame([pl.Series(name, values, dtype=_TYPES[name]) for name, values in whole.items()])
+def table_parts(kernels: Kernels, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """The ``columns`` of :func:`pyprof_table`, each once, in parts, at least one."""
+    kernels = completed(kernels, compat=False)
+    kinds, of = _kinds(kernels, work_of)
+    frame = kernels.frame.with_columns(loses=_losers(kernels, kinds, of))
+    if "tc" in columns:
+        devices = _unknown_devices(frame) if kernels.devices is None else kernels.devices
+        named = frame.select(name="long_name", device=pl.col("device").cast(pl.Int32))
+        frame = frame.with_columns(uses=kernel_flags(named, devices)["tensor_cores"])
+    # What is beyond int64 is beyond any GPU: the sizes are not true.
+    known = {name: pl.col(name).cast(pl.Int64, strict=False) for name in ("flops", "bytes")}
+    own = {name: pl.when(~pl.col("loses")).then(value).otherwise(0) for name, value in known.items()}
+    own["tc"] = pl.col("uses").cast(pl.Int64)
+    for part in _parts(frame, kinds, of):
+        yield part.select(_value(name, own).alias(name) for name in dict.fromkeys(columns))
+
+
+def compat_parts(kernels: Kernels, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """What PyProf prints in the ``columns``, each once, in parts, at least one.
+
+    Columns: as in :func:`pyprof_table` with ``tc``, ``flops`` and ``bytes`` as text; and ``aborts``, where
+        PyProf ends its report.
+    """
+    kernels = completed(kernels, compat=True)
+    own = {name: pl.col(name).fill_null("") for name in ("mod", "op", "kernel", "params")}
+    for part in _parts(kernels.frame, *_kinds(kernels, compat_work_of)):
+        yield part.select(*(_value(name, own).alias(name) for name in dict.fromkeys(columns)), "aborts")
+
+
+_PART_ROWS = 1 << 16
+_OF_FRAME = {"idx": "idx", "sil": "dur_ns", **{
+    name: name for name in ("seq", "altseq", "tid", "sub", "device", "stream", "grid", "block", "long_name")
+}}  # fmt: skip
+
+
+def _value(name: str, own: Mapping[str, pl.Expr]) -> pl.Expr:
+    """A column of a part as it is shown."""
+    if name in own:
+        return own[name]
+    if name not in _OF_FRAME:
+        return pl.col(name)
+    value = pl.col(_OF_FRAME[name]).cast(pl.String if name == "long_name" else COLUMNS[name].type)
+    return value.fill_null(NO_NUMBERS) if name in ("grid", "block") else value
+
+
+def _parts(frame: pl.DataFrame, kinds: pl.DataFrame, of: pl.Series) -> Iterator[pl.DataFrame]:
+    """Kernels together with what is known of their kinds."""
+    numbered = frame.with_row_index("idx", offset=1)
+    for first in range(0, max(frame.height, 1), _PART_ROWS):
+        part = numbered.slice(first, _PART_ROWS)
+        yield pl.concat([part, kinds[of.slice(first, _PART_ROWS)]], how="horizontal")
+
+
+def _kinds(kernels: Kernels, count: Callable[[Meaning, Kernel], Work]) -> tuple[pl.DataFrame, pl.Series]:
+    """What kernels count, once for those that nothing distinguishes, and of which kind each kernel is.
+
+    Columns: ``dir``, ``layer``, ``trace``, ``mod``, ``op``, ``kernel``, ``params``, ``tc``, ``flops``,
+        ``bytes`` and ``aborts``, figures as text; ``place`` and ``text`` of the call that is counted.
+    """
+    grid_x = kernels.frame["grid"].cast(pl.List(pl.Int64)).list.first().fill_null(1)
+    of, keys = classes_of(kernels.frame.select("meaning", "short_name", "sub").with_columns(grid_x=grid_x))
+    rows = cast("Iterator[tuple[int, str, int, int]]", keys.iter_rows())
+    found = [
+        _kind(kernels.meanings[of_kind], Kernel(name.replace(" ", "_"), sub=sub, grid_x=grid_x), count)
+        for of_kind, name, sub, grid_x in rows
+    ]
+    return pl.DataFrame(found, schema=_KIND, orient="row"), of
+
+
+_KIND: dict[str, PolarsDataType] = {
+    "dir": pl.String, "layer": _TEXTS, "trace": _TEXTS, "mod": pl.String, "op": pl.String,
+    "kernel": pl.String, "params": pl.String, "tc": pl.String, "flops": pl.String, "bytes": pl.String,
+    "aborts": pl.Boolean, "place": pl.UInt32, "text": pl.String,
+}  # fmt: skip
+
+
+def _kind(meaning: Meaning, kernel: Kernel, count: Callable[[Meaning, Kernel], Work]) -> tuple[object, ...]:
+    counts, place, text = count(meaning, kernel._replace(backward=meaning.is_backward))
+    return (
+        meaning.direction,
+        meaning.layers,
+        meaning.trace,
+        (meaning.mods[0] if meaning.mods else "") or None,
+        counts.op or (meaning.ops[0] if meaning.ops else "") or None,
+        kernel.name or None,
+        counts.params or None,
+        counts.tensor_cores,
+        None if counts.flops is None else str(counts.flops),
+        None if counts.bytes is None else str(counts.bytes),
+        counts.aborts,
+        place,
+        text,
+    )
+
+
+def _losers(kernels: Kernels, kinds: pl.DataFrame, of: pl.Series) -> pl.Series:
+    """Whether a kernel is not the longest of its call, the first of equal ones: that has the work.
+
+    A file of records does not say which call it was: its kernels follow one another on their thread.
+    """
+    calls = kinds.select("place", text=pl.col("text").cast(pl.Categorical).to_physical())[of]
+    frame = kernels.frame.select("first", "sub", pl.col("dur_ns").fill_null(0)).with_columns(
+        calls, thread=classes_of(kernels.frame.select("pid", "tid")).of
+    )
+    number = pl.int_range(pl.len(), dtype=pl.UInt32)
+    begins = pl.col("text").is_not_null() & (pl.col("sub") == 0)
+    frame = frame.with_columns(
+        row=kernels.rows[frame["first"] + frame["place"]],
+        begun=pl.when(begins).then(number).forward_fill().over("thread"),
+    )
+    counted = frame.with_row_index("at").filter(pl.col("row").is_not_null() | pl.col("text").is_not_null())
+    of_call = pl.col("text").is_not_null()
+    keys = counted.select(
+        "row", "text", *(pl.when(of_call).then(name).alias(name) for name in ("thread", "begun"))
+    )
+    ordered = counted.select("at", "dur_ns", call=classes_of(keys).of).sort("call", -pl.col("dur_ns"), "at")
+    losers = ordered.filter(pl.col("call") == pl.col("call").shift())["at"]
+    return pl.repeat(value=False, n=frame.height, dtype=pl.Boolean, eager=True).scatter(losers, True)
+
+
+# A compute capability from which on a kernel's name does not settle whether it uses tensor cores.
+_RECENT = 9
 
 
 def _unknown_devices(frame: pl.DataFrame) -> pl.DataFrame:

@@ -10,8 +10,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple, cast
 
-from kernelscope.compat.pyprof.markers import UNKNOWN_DTYPE, marker_of
-from kernelscope.compat.pyprof.records import KernelRecord
+from kernelscope.compat.pyprof.markers import UNKNOWN_DTYPE, Meaning, marker_of
 from kernelscope.costs import Cost, cost_of
 from kernelscope.costs.pyprof import Kernel, Marker, PyProfCost, pyprof_cost
 
@@ -266,7 +265,12 @@ _INVALID = (LookupError, TypeError, ValueError, ArithmeticError)
 
 _PYTHON = ("torch", "Tensor", "torch.nn.functional")
 # Functions of Python whose operator has another name.
-_OPERATORS = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder", "and": "bitwise_and"} | {
+_OPERATORS = {
+    "cross_entropy": "cross_entropy_loss",
+    "truediv": "div",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "and": "bitwise_and",
     "or": "bitwise_or",
     "xor": "bitwise_xor",
     "invert": "bitwise_not",
@@ -278,13 +282,24 @@ _NAMED = {
     "conv3d": ("input", "weight", "bias", "stride", "padding", "dilation", "groups"),
     "linear": ("input", "weight", "bias"),
     "scaled_dot_product_attention": ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale"),
+    **dict.fromkeys(("add", "add_", "sub", "sub_"), ("input", "other", "alpha")),
+    **dict.fromkeys(("addcmul", "addcmul_", "addcdiv", "addcdiv_"), ("input", "tensor1", "tensor2", "value")),
+    **dict.fromkeys(("lerp", "lerp_"), ("input", "end", "weight")),
+    **dict.fromkeys(("addmm", "addmm_"), ("input", "mat1", "mat2", "beta", "alpha")),
+    **dict.fromkeys(("sum", "mean"), ("input", "dim", "keepdim")),
+    **dict.fromkeys(
+        ("max_pool1d", "max_pool2d", "max_pool3d"),
+        ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
+    ),
+    "cross_entropy_loss": ("input", "target", "weight"),
     "layer_norm": ("input", "normalized_shape", "weight", "bias", "eps"),
     "softmax": ("input", "dim"),
     "log_softmax": ("input", "dim"),
 }
 # Arguments that change no count.
 _IDLE = frozenset(
-    {"inplace", "training", "dtype", "out", "reduction", "eps", "momentum", "_stacklevel", "memory_format"}
+    "inplace training dtype out reduction eps momentum _stacklevel memory_format return_indices size_average "
+    "ignore_index reduce label_smoothing".split()
 )
 
 
@@ -302,8 +317,7 @@ class Counts(NamedTuple):
     aborts: bool = False
 
 
-NOTHING = Counts(None, NO_MARKER, 0, 0, "na")
-"""What PyProf prints for a kernel without a marker."""
+_NOTHING = Counts(None, NO_MARKER, 0, 0, "na")
 
 
 @lru_cache(maxsize=1 << 14)
@@ -311,7 +325,7 @@ def compat_counts(text: str, kernel: Kernel) -> Counts:
     """What PyProf prints for a kernel launched by the function that the marker ``text`` says."""
     marker = marker_of(text)
     if marker is None:
-        return NOTHING
+        return _NOTHING
     cost = pyprof_cost(marker, kernel)
     is_bias = marker.op == "linear" and not any(part in kernel.name for part in _LINEAR)
     if is_bias and not any(part in kernel.name for part in _BIAS):
@@ -379,7 +393,7 @@ def _operator(marker: Marker) -> str:
         op = op[2:-2]
         is_swapped = op[:1] in ("r", "i") and op[1:] in (*_OPERATORS, "add", "sub", "mul", "pow", "matmul")
         op = op[1:] if is_swapped else op
-        op = _OPERATORS.get(op, op)
+    op = _OPERATORS.get(op, op)
     return f"aten::{op}" if marker.mod in _PYTHON else f"{marker.mod}::{op}"
 
 
@@ -420,42 +434,61 @@ def _value(arg: Arg) -> str:
 
 
 class Work(NamedTuple):
-    """What a kernel counts, and the call that the count is of: null if it is the kernel's own."""
+    """What a kernel counts, and the call that the count is of: null if it is the kernel's own.
+
+    ``place`` is that of its range in the stack, ``text`` its marker where there are no ranges.
+    """
 
     counts: Counts
-    call: int | str | None = None
+    place: int | None = None
+    text: str | None = None
 
 
 _FAMILIES = frozenset("linear addmm addmm_ mm bmm matmul __matmul__ conv1d conv2d conv3d".split())
 _MULTIPLIES = re.compile(r"(?i)gemm|gemv|nvjet|cutlass|cudnn|dgrad|wgrad|xmma|winograd|conv(?!ert)|fft")
 _REDUCES = re.compile(r"(?i)splitkreduce|nchwtonhwc|nhwctonchw|offsets|elementwise|generatewinogradtiles")
+_BIAS_GRADIENT = "calc_bias_diff"
 _UNKNOWN = Counts(None, "", None, None, "na")
 
 
-def work_of(record: KernelRecord, kernel: Kernel) -> Work:
-    """What ``record`` counts.
+def compat_work_of(meaning: Meaning, kernel: Kernel) -> Work:
+    """What PyProf prints for a kernel around whose launch lies what ``meaning`` says."""
+    return Work(compat_counts(meaning.arguments[0], kernel) if meaning.arguments else _NOTHING)
+
+
+def work_of(meaning: Meaning, kernel: Kernel) -> Work:
+    """What a kernel counts around whose launch lies what ``meaning`` says.
 
     The outermost function around it that has a model counts as the call: what it calls is part of it. A
     kernel of the backward pass that lies in operators with sizes is counted by these, otherwise by its
     forward function.
     """
-    texts = [text for text in record.markers if marker_of(text) is not None]
+    texts = [text for text in meaning.arguments if marker_of(text) is not None]
     if not texts:
         return Work(_UNKNOWN)
     shown = compat_counts(texts[0], kernel)
     sizes = _sizes(texts[0])
     inputs = sizes if sizes is not None else shown.params.replace(NO_MARKER, "")
     shown = shown._replace(params=inputs, tensor_cores="na")
-    # Only ranges have rows, and only those of operators are work of the backward pass itself.
-    is_own = bool(record.calls) or not record.is_backward
-    if record.is_backward and not is_own:
+    # Only ranges have places, and only those of operators are work of the backward pass itself.
+    if meaning.is_backward and not meaning.calls:
         return Work(_of_gradient(texts[0], kernel, shown))
     for at, text in enumerate(texts):
         cost = operator_cost(text)
         if cost is not None:
-            call = record.calls[at] if at < len(record.calls) else text
-            return Work(shown._replace(flops=cost.flops, bytes=_moved(cost)), call)
-    return Work(shown._replace(flops=None, bytes=None))
+            counts = shown._replace(flops=cost.flops, bytes=_moved(cost))
+            return Work(counts, meaning.calls[at]) if meaning.calls else Work(counts, text=text)
+    return Work(_as_pyprof(texts[0], kernel, shown))
+
+
+def _as_pyprof(text: str, kernel: Kernel, shown: Counts) -> Counts:
+    """What PyProf's own model of a function counts at this kernel; nothing where it has none."""
+    marker = marker_of(text)
+    modelled = None if marker is None else pyprof_cost(marker, kernel)
+    if modelled is None or not modelled.modelled or shown.aborts:
+        return shown._replace(flops=None, bytes=None)
+    # Of convolutions PyProf prints fractions.
+    return shown._replace(flops=modelled.flops, bytes=modelled.bytes)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -476,9 +509,8 @@ def _of_gradient(text: str, kernel: Kernel, shown: Counts) -> Counts:
     unknown = shown._replace(flops=None, bytes=None)
     if marker is None:
         return unknown
-    if marker.op not in _FAMILIES:
-        modelled = pyprof_cost(marker, kernel)
-        return shown if modelled is not None and modelled.modelled else unknown
+    if marker.op not in _FAMILIES or kernel.name.startswith(_BIAS_GRADIENT):
+        return _as_pyprof(text, kernel, shown)
     if _REDUCES.search(kernel.name) or not _MULTIPLIES.search(kernel.name):
         return unknown
     # The bias has a gradient of its own.

@@ -3,14 +3,15 @@
 import json
 from collections.abc import Callable
 from math import prod
-from typing import Any, cast
+from typing import cast
 
 import polars as pl
 
 from kernelscope.analysis.grouping import as_text
 from kernelscope.trace import Trace
 
-Dims = list[list[int]]
+Dims = list[object]
+_MOST_DIMENSIONS = 64
 
 
 def with_flops(events: pl.DataFrame, trace: Trace) -> pl.DataFrame:
@@ -46,15 +47,25 @@ def _flops(name: str, dims: str, types: str | None, inputs: str | None) -> int:
         kinds = cast("list[str]", json.loads(types or "[]"))
         values = cast("list[str]", json.loads(inputs or "[]"))
         count = _FORMULAS[name](shapes, kinds, values)
-    except (ValueError, TypeError, IndexError, AttributeError, RecursionError):
+    except (ValueError, TypeError, LookupError, RecursionError):
         return 0
     return count if 0 <= count < 2**63 else 0
 
 
+def _sizes(values: object) -> list[int]:
+    """``values``, which stand in a file, as sizes: Python would repeat a list as often as a number says."""
+    found = cast("list[object]", values)
+    if not isinstance(values, list) or len(found) > _MOST_DIMENSIONS:
+        raise TypeError
+    if not all(type(size) is int and abs(size) < 2**63 for size in found):
+        raise TypeError
+    return cast("list[int]", found)
+
+
 def _convolution(shapes: Dims, _: list[str], values: list[str]) -> int:
-    batch, channels, *size = shapes[0]
-    filters, _per_group, *kernel = shapes[1]
-    stride, padding, dilation = (cast("list[int]", json.loads(values[at])) for at in (3, 4, 5))
+    batch, channels, *size = _sizes(shapes[0])
+    filters, _per_group, *kernel = _sizes(shapes[1])
+    stride, padding, dilation = (_sizes(json.loads(values[at])) for at in (3, 4, 5))
     groups = int(values[6])
     if not (len(size) == len(kernel) == len(stride) == len(padding) == len(dilation) == 2) or groups < 1:
         return 0
@@ -69,7 +80,7 @@ def _product(left: int) -> Callable[[Dims, list[str], list[str]], int]:
     """FLOPs of a matrix product whose factors are inputs ``left`` and ``left + 1``."""
 
     def flops(shapes: Dims, _: list[str], __: list[str]) -> int:
-        a, b = shapes[left], shapes[left + 1]
+        a, b = _sizes(shapes[left]), _sizes(shapes[left + 1])
         inner = a[-1]
         batch = a[0] if len(a) == 3 else 1
         return 2 * prod(a) * prod(b) // (inner * batch) if inner and batch else 0
@@ -78,12 +89,13 @@ def _product(left: int) -> Callable[[Dims, list[str], list[str]], int]:
 
 
 def _elementwise(shapes: Dims, kinds: list[str], _: list[str]) -> int:
+    sizes = _sizes(shapes[0])
     # A number in place of a tensor has an empty shape too.
-    is_tensor = bool(shapes[0]) or (bool(kinds) and kinds[0] not in {"Scalar", "", "ScalarList"})
-    return prod(shapes[0]) if is_tensor else 0
+    is_tensor = bool(sizes) or (bool(kinds) and kinds[0] not in ("Scalar", "", "ScalarList"))
+    return prod(sizes) if is_tensor else 0
 
 
-_FORMULAS: dict[str, Callable[[Dims, list[str], list[str]], Any]] = {
+_FORMULAS: dict[str, Callable[[Dims, list[str], list[str]], int]] = {
     "aten::conv2d": _convolution,
     "aten::mm": _product(0),
     "aten::addmm": _product(1),

@@ -5,7 +5,7 @@ import polars as pl
 from kernelscope.analysis.call_tree import DEVICE_TYPES, HOST_TYPES
 from kernelscope.analysis.grouping import as_text, classes_of
 from kernelscope.analysis.ops.call_stacks import recorded_stacks, split_frames, with_event_stacks
-from kernelscope.analysis.ops.host_events import TIMES, host_events, timed_calls
+from kernelscope.analysis.ops.host_events import TIMES, host_events, timed_calls, times_of
 from kernelscope.compat.torch_profiler.flops import with_flops
 from kernelscope.compat.torch_profiler.text import TableOptions, render
 from kernelscope.errors import InvalidArgumentError
@@ -135,7 +135,7 @@ def torch_events(trace: Trace, *, stacks: pl.DataFrame | None = None) -> pl.Data
     tree.put_memory(events, trace.memory, "cpu")
     tree.put_memory(events, trace.memory, "device")
     calls = events.drop("track", "parent_row").filter(tree.is_kept())
-    calls = calls.with_columns(pl.col("name").cast(pl.String), *tree.columns([*TIMES, *MEMORY]))
+    calls = calls.with_columns(pl.col("name").cast(pl.String), *times_of(tree, [*TIMES, *MEMORY]))
     parts = [calls, _loose_memory(trace, calls), _gpu_rows(trace)]
     return (
         pl.concat(parts, how="diagonal")

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 
 from kernelscope.errors import InvalidArgumentError
+from kernelscope.escaping import for_terminal
 
 _GAP = "  "
 _FLOPS = ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")
@@ -59,7 +60,8 @@ def render(averages: pl.DataFrame, options: TableOptions) -> str:
     """The table of the frame of :func:`kernelscope.compat.torch_profiler.key_averages`; empty for no rows."""
     if options.time_unit not in (None, *_UNITS):
         raise InvalidArgumentError(f"time_unit must be s, ms or us, not {options.time_unit!r}")
-    rows = _printable(_sorted(averages, options.sort_by)).to_dicts()
+    table = _sorted(averages, options.sort_by)
+    rows = [{name: _printable(cell) for name, cell in row.items()} for row in table.iter_rows(named=True)]
     if not rows:
         return ""
     cpu_ns = sum(row["cpu_self_ns"] for row in rows)
@@ -92,14 +94,11 @@ def _sorted(averages: pl.DataFrame, sort_by: str | None) -> pl.DataFrame:
     return means.sort(key, descending=True, maintain_order=True)
 
 
-def _printable(averages: pl.DataFrame) -> pl.DataFrame:
-    """Texts with a blank for each character that a terminal would act upon."""
-    control = r"[\p{Cc}\p{Cf}\u2028\u2029]"
-    clean = pl.col(pl.String).str.replace_all(control, " ")
-    frame = averages.with_columns(clean)
-    if "stack" not in averages.columns:
-        return frame
-    return frame.with_columns(pl.col("stack").list.eval(pl.element().str.replace_all(control, " ")))
+def _printable(value: Any) -> Any:
+    """A cell that no terminal acts upon; a stack is a list of them."""
+    if isinstance(value, list):
+        return [_printable(frame) for frame in cast("list[object]", value)]
+    return for_terminal(value) if isinstance(value, str) else value
 
 
 def _columns(rows: list[Row], options: TableOptions, cpu_ns: int, device_ns: int) -> list[_Column]:

@@ -9,6 +9,7 @@ import polars as pl
 
 from kernelscope import analysis
 from kernelscope.analysis.ranks.cluster import Cluster, Source
+from kernelscope.analysis.ranks.rank_views import rank_cells, sharing
 from kernelscope.report.html.libraries import check_libraries
 from kernelscope.report.html.page import write_views
 from kernelscope.report.parts import Fact, Facts, Figure, Group, Note, Part, View
@@ -51,7 +52,12 @@ class Job:
 
 
 def write_cluster_page(
-    source: Source, out: Path, *, title: str, sources: pl.DataFrame | None = None, notes: Sequence[str] = ()
+    source: "Source | Cluster",
+    out: Path,
+    *,
+    title: str,
+    sources: pl.DataFrame | None = None,
+    notes: Sequence[str] = (),
 ) -> None:
     """Writes the page about the ranks of ``source``; what stood at ``out`` is replaced when it is complete.
 
@@ -177,16 +183,13 @@ def ranks(job: Job) -> View:
 
 
 def _heat_map(steps: pl.DataFrame, value: str) -> Figure:
+    steps = steps.drop_nulls("step")
     numbers = steps["step"].unique().sort()
     names = steps["rank"].unique().sort()
-    across, down = -(-numbers.len() // _MOST_COLUMNS), -(-names.len() // _MOST_ROWS)
-    # The slowest of those that share a cell: what one looks for must not vanish in a mean.
-    cells = steps.select(
-        (pl.col("step").rank("dense") - 1) // across, (pl.col("rank").rank("dense") - 1) // down, value
-    )
-    cells = cells.group_by("rank", "step").agg(pl.col(value).max())
-    size, unit = time_unit(float(cells.select(pl.col(value).max()).item() or 1))
-    grid = cells.sort("step").pivot("step", index="rank", values=value).sort("rank").drop("rank")
+    across, down = sharing(numbers.len(), _MOST_COLUMNS), sharing(names.len(), _MOST_ROWS)
+    cells = rank_cells(steps, value=value, most_ranks=_MOST_ROWS, most_steps=_MOST_COLUMNS)
+    size, unit = time_unit(float(cells.select(pl.col("value_ns").max()).item() or 1))
+    grid = cells.sort("column").pivot("column", index="row", values="value_ns").sort("row").drop("row")
     rows = [[None if v is None else round(v / size, 4) for v in row] for row in grid.rows()]
     trace: dict[str, Any] = {
         "type": "heatmap",
@@ -298,10 +301,21 @@ def files(job: Job) -> View:
     """Where the ranks came from."""
     what = "The traces that the ranks were read from, and those that could not be read."
     if job.sources is None:
-        table = job.cluster.ranks.rename({"source": "file"})
+        table = _by_file_name(job.cluster.ranks)
     else:
-        table = job.sources.rename({"source": "file"}).sort("outcome", "rank", descending=[True, False])
+        table = _by_file_name(job.sources).sort("outcome", "rank", descending=[True, False])
     columns = (
         "rank", "outcome", "error", "file", "host", "format", "events", "lost", "first_step", "last_step",
     )  # fmt: skip
     return View("files", "Traces", what, [Table("files", "Traces", what, table, columns)])
+
+
+def _by_file_name(sources: pl.DataFrame) -> pl.DataFrame:
+    """The table with the name of each ``file``: a page may go to people whom the folders do not concern."""
+    name = pl.col("source").str.split("/").list.last()
+    table = sources.with_columns(file=name)
+    if "error" in table.columns:
+        errors = table.select("error", "source", "file").iter_rows()
+        shorter = [error and source and error.replace(source, file) for error, source, file in errors]
+        table = table.with_columns(pl.Series("error", shorter, dtype=pl.String))
+    return table.drop("source")

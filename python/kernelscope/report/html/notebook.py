@@ -1,9 +1,9 @@
 """Views as short, static HTML for notebooks: no script, a few rows of each table."""
 
-import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kernelscope.escaping import for_html
 from kernelscope.report.names import short
 from kernelscope.units import format_bytes, format_count, format_ns, format_percent
 
@@ -27,23 +27,23 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
 def to_static(payload: Mapping[str, Any]) -> str:
     """The payload of a view as HTML: its facts and notes, and the first rows of its tables."""
     parts = "".join(_part(part) for part in payload["parts"])
-    return f"<h3>{html.escape(payload['title'])}</h3><p>{html.escape(payload['what'])}</p>{parts}"
+    return f"<h3>{for_html(payload['title'])}</h3><p>{for_html(payload['what'])}</p>{parts}"
 
 
 def _part(part: Mapping[str, Any]) -> str:
     if part["kind"] == "group":
         return _part(part["choices"][0]["part"])
     if part["kind"] == "note":
-        return f"<p>{html.escape(part['text'])}</p>"
+        return f"<p>{for_html(part['text'])}</p>"
     if part["kind"] == "facts":
-        rows = "".join(f"<tr>{_cell(name)}{_cell(value)}</tr>" for name, value, _ in part["items"])
+        rows = "".join(f"<tr>{_cell(name)}{_cell(value)}</tr>" for name, value, *_ in part["items"])
         return f"<table>{rows}</table>"
     return _table(part) if part["kind"] == "table" and not part["hidden"] else ""
 
 
 def _table(part: Mapping[str, Any]) -> str:
     columns: Sequence[Mapping[str, str]] = part["columns"][:_MOST_COLUMNS]
-    head = "".join(f'<th title="{html.escape(c["what"])}">{html.escape(c["title"])}</th>' for c in columns)
+    head = "".join(f'<th title="{for_html(c["what"])}">{for_html(c["title"])}</th>' for c in columns)
     shown = min(part["rows"], _MOST_ROWS)
     body = "".join(
         "<tr>" + "".join(_cell(_text(part, at, row)) for at in range(len(columns))) + "</tr>"
@@ -51,7 +51,7 @@ def _table(part: Mapping[str, Any]) -> str:
     )
     left = part["all"] - shown
     more = f"<p>and {left:,} more</p>" if left else ""
-    return f"<h4>{html.escape(part['title'])}</h4><table><tr>{head}</tr>{body}</table>{more}"
+    return f"<h4>{for_html(part['title'])}</h4><table><tr>{head}</tr>{body}</table>{more}"
 
 
 def _text(part: Mapping[str, Any], at: int, row: int) -> str:
@@ -71,4 +71,4 @@ def _value(data: Sequence[Any] | Mapping[str, Sequence[Any]], row: int) -> Any:
 
 
 def _cell(text: str) -> str:
-    return f"<td>{html.escape(text)}</td>"
+    return f"<td>{for_html(text)}</td>"

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import html
 import json
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -10,15 +9,24 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kernelscope.escaping import for_html
 from kernelscope.report import views
 from kernelscope.report.files import write_bytes
 from kernelscope.report.html.libraries import check_libraries, pack, packed_libraries
-from kernelscope.report.names import safe
 from kernelscope.report.parts import Page, View
+from kernelscope.report.parts.glossary import Glossary
 from kernelscope.trace import Trace
 
-_SCRIPTS = ("format.js", "content.js", "tables.js", "figures.js", "timeline.js", "page.js")
-_STYLES = ("style.css",)
+_SCRIPTS = (
+    "format.js", "elements.js", "theme.js", "content.js", "tables.js", "figures.js", "timeline.js", "page.js",
+)  # fmt: skip
+_STYLES = ("theme.css", "style.css")
+_GLOSSARY = View(
+    "glossary",
+    "Glossary",
+    "What each figure means, in which unit it is, and of what whole a share is.",
+    [Glossary()],
+)
 
 
 def every_view(trace: Trace) -> list[View]:
@@ -37,7 +45,7 @@ def write_page(trace: Trace, out: Path) -> None:
     with ThreadPoolExecutor(1) as beside:
         libraries = beside.submit(packed_libraries)
         packed = [_packed(_view(view, trace)) for view in views.on_page()]
-        write_bytes(out, *_document(packed, title=safe(trace.meta.path), libraries=libraries.result()))
+        write_bytes(out, *_document(packed, title=Path(trace.meta.path).name, libraries=libraries.result()))
 
 
 def write_views(shown: list[View], out: Path, *, title: str) -> None:
@@ -45,7 +53,7 @@ def write_views(shown: list[View], out: Path, *, title: str) -> None:
 
     Raises: InvalidArgumentError: a library of the page is not installed. OSError: it cannot be written.
     """
-    write_bytes(out, *to_page(shown, title=safe(title), libraries=packed_libraries()))
+    write_bytes(out, *to_page(shown, title=title, libraries=packed_libraries()))
 
 
 def to_page(shown: list[View], *, title: str, libraries: dict[str, bytes]) -> list[bytes]:
@@ -70,14 +78,15 @@ def _packed(view: View) -> _Packed:
     return _Packed(menu, _block(f"view-{view.id}", pack(_json(view.payload()))))
 
 
-def _document(packed: list[_Packed], *, title: str, libraries: dict[str, bytes]) -> list[bytes]:
+def _document(shown: list[_Packed], *, title: str, libraries: dict[str, bytes]) -> list[bytes]:
+    packed = [*shown, _packed(_GLOSSARY)]
     menu = [view.menu for view in packed]
     blocks = [_block(f"library-{name}", content) for name, content in libraries.items()]
     blocks += [view.block for view in packed]
     text, fixed = _frame()
     holes = {
         **fixed,
-        "title": [_encoded(html.escape(title))],
+        "title": [_encoded(for_html(title))],
         "menu": [_json(menu).replace(b"<", b"\\u003c")],
         "blocks": [piece for block in blocks for piece in block],
     }

@@ -17,11 +17,15 @@ class Part:
 
 
 class Fact(NamedTuple):
-    """A figure of the overview: its name, its value as text with the unit, and what it means."""
+    """A figure of the overview: its name, its value as text with the unit, what it means, and its term.
+
+    ``term`` is the column of frames in which it stands, by which the glossary knows it.
+    """
 
     label: str
     value: str
     what: str = ""
+    term: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,23 @@
 """Turns the cells of a frame into what JSON can hold and a browser can show."""
 
-import html
 from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 
+from kernelscope.analysis.grouping import classes_of
+from kernelscope.escaping import for_html
 from kernelscope.report.names import safe, short
 
 _LABEL_WIDTH = 60
 _CELL_WIDTH = 56
-# Beyond this, JavaScript's numbers are no longer exact.
-_EXACT = 2**53
+EXACT = 2**53
+"""From here on JavaScript's numbers are no longer exact."""
 
 
 def label(name: str | None, width: int = _LABEL_WIDTH) -> str:
     """A name as a label of a figure: short, and never markup to Plotly."""
-    return html.escape(short(name, width), quote=False)
+    return for_html(short(name, width), quote=False)
 
 
 def written(name: str, dtype: pl.DataType) -> pl.Expr:
@@ -25,7 +26,7 @@ def written(name: str, dtype: pl.DataType) -> pl.Expr:
     if dtype.is_float():
         return pl.when(column.is_finite()).then(column.round_sig_figs(6))
     if dtype.is_unsigned_integer():
-        return pl.when(column < _EXACT).then(column)
+        return pl.when(column < EXACT).then(column)
     return column.cast(pl.String) if isinstance(dtype, (pl.Categorical, pl.Enum)) else column
 
 
@@ -40,6 +41,13 @@ def texts(series: pl.Series) -> dict[str, list[Any]]:
     shown = [_one_text(text) for text in distinct]
     brief = [short(text, _CELL_WIDTH) if len(text) > _CELL_WIDTH else None for text in distinct]
     return {"texts": shown, "short": brief, "of": [*map(places.get, rows)]}
+
+
+def texts_of_classes(column: pl.Series) -> tuple[dict[str, list[Any]], pl.Series]:
+    """The distinct texts of a long column as :func:`texts` gives them, and which of them each row has."""
+    classes = classes_of(column.to_frame())
+    distinct = texts(classes.keys.to_series())
+    return distinct, classes.spread(pl.Series(distinct["of"], dtype=pl.UInt32))
 
 
 def _one_text(text: str) -> str:

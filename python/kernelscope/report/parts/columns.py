@@ -19,6 +19,7 @@ CLUSTER_COLUMNS: dict[str, tuple[str, str, str]] = {
         "ns",
         "By how much it was later than the median rank, summed over its late steps.",
     ),
+    "over_median_ns": ("Over the median", "ns", "Own time less that of the median rank in the same step."),
     "late_steps": ("Late steps", "count", "Steps in which the rank straggled."),
     "rank_group": ("Group", "count", "Ranks that behave alike have the same number."),
     "transfer_ns": ("Transfer", "ns", "The shortest call: of the rank that waited for none."),
@@ -44,6 +45,12 @@ CLUSTER_COLUMNS: dict[str, tuple[str, str, str]] = {
     "format": ("Format", "text", "Who recorded it."),
     "first_step": ("First step", "count", "The number of the first step."),
     "last_step": ("Last step", "count", "The number of the last step."),
+    "run": ("Run", "text", "The folder of a job, or the run of a lake."),
+    "cycle": ("Cycle", "count", "Which recording of one process it is, by the time in the file's name."),
+    "window": ("Window", "count", "Which recording of the rank it is, from 0."),
+    "gpu_names": ("GPU", "text", "The GPUs of the machine."),
+    "recorded_ns": ("Recorded", "ns", "How long was recorded."),
+    "steps": ("Steps", "count", "How many steps have a number."),
 }
 
 
@@ -94,7 +101,10 @@ _NAMES = {
     "title": Column("Finding", "text", "What was found, in a few words."),
     "evidence": Column("Evidence", "sentence", "What of the trace it rests on."),
     "remedy": Column("What to do", "sentence", "What to do about it."),
-    "unit": Column("Unit", "text", "The unit of the value and the threshold."),
+    "unit": Column("Unit", "text", "The unit of the values; none where the recorder names none."),
+    "metric": Column(
+        "Metric", "text", "What of the GPU was sampled, by the name that the recorder gives it."
+    ),
     "id": Column("Rule", "text", "The name of the rule."),
     "kind": Column("Kind", "text", "What kind of work it is."),
     "call": Column("Call", "text", "The call that started the GPU work."),
@@ -104,18 +114,30 @@ _NAMES = {
     "path": Column("Path", "text", "The modules from the root to this one."),
     "state": Column("State", "text", "freed; open: not freed in the recording; older: allocated before it."),
     "parent_op": Column("Inside", "text", "The operator around that one."),
-    "phase": Column("Phase", "text", "forward, backward, optimizer or other."),
+    "phase": Column(
+        "Phase", "text", "forward, backward, optimizer or other; of serving, prefill, decode or mixed."
+    ),
     "source": Column("Source", "text", "recorded by the allocator, or summed from its records."),
     "table": Column("Table", "text", "A table of the trace; `kernelscope schema` documents it."),
+    "process": Column("Process", "text", "The number of the process."),
+    "thread": Column("Thread", "text", "The number of the thread."),
+    "api": Column("API function", "text", "The function that was called, with its version if it has one."),
 }
 
 _TIMES = {
     "total_ns": ("Total", "Summed duration."),
+    "ns_per_token": ("Per token", "Wall time of the steps over their tokens, of all requests together."),
+    "step_p50_ns": ("Step, median", "Half of the steps last no longer."),
+    "step_p90_ns": ("Step, 90 %", "Nine of ten steps last no longer."),
     "mean_ns": ("Mean", "Mean duration of a call."),
     "median_ns": ("Median", "Half of the calls take no longer."),
     "min_ns": ("Shortest", "The shortest call."),
     "max_ns": ("Longest", "The longest call."),
     "std_ns": ("Std. dev.", "Standard deviation over the calls."),
+    "q1_ns": ("First quartile", "A quarter of the calls take no longer."),
+    "q3_ns": ("Third quartile", "Three quarters of the calls take no longer."),
+    "from_ns": ("From", "The least duration that counts here."),
+    "to_ns": ("To", "The duration at which the next part begins; that of the last part counts here, too."),
     "start_ns": ("Start", "Start since the first event of the trace."),
     "dur_ns": ("Host time", "Time on the host."),
     "host_total_ns": ("Host total", "Wall time on the host, with what it calls."),
@@ -125,19 +147,29 @@ _TIMES = {
     "device_ns": ("Device", "GPU time; overlaps are added."),
     "gpu_span_ns": ("GPU span", "From the start of its first to the end of its last GPU work."),
     "gpu_busy_ns": ("GPU busy", "Time in which any of its GPU work runs."),
+    "image_ns": ("Image", "The durations of the spans that the recorder drew for it, added."),
     "gpu_exclusive_ns": ("GPU own", "The same for the work of which it is the innermost range."),
     "attainable_ns": ("Attainable", "The least time that the GPU's peaks allow for this work."),
     "saveable_ns": ("Saveable", "Busy time beyond the attainable."),
     "saving_ns": ("Saving", "Time that could be saved at most, as estimated."),
     "missed_ns": ("Without tensor cores", "Time of products that tensor cores could do and did not."),
-    "span_ns": ("Span", "The time looked at: from the first step's start to the last one's end."),
+    "window_ns": ("Time looked at", "From the first step's start to the last one's end."),
+    "span_ns": ("Span", "From the start of a GPU's first work to the end of its last."),
     "busy_ns": ("Busy", "At least one kernel runs."),
-    "idle_ns": ("Idle", "Neither kernel nor copy nor memset runs."),
-    "copy_ns": ("Copying only", "Only copies or memsets run."),
+    "idle_ns": (
+        "Idle",
+        "Neither kernel nor copy nor memset runs, from the first work to the end of the last.",
+    ),
     "kernel_ns": ("Kernel", "A kernel runs that is no communication."),
+    "gpu_kernel_ns": ("Kernel time", "Summed durations of all kernels of the trace."),
+    "time_ns": ("Running", "Time in which it ran on the GPU; what overlaps counts once."),
+    "covered_ns": ("Sampled", "Time in which a sample of the metric holds."),
+    "interval_ns": ("Sampling interval", "The median of the times between two samples."),
+    "gap_ns": ("Gap", "Time in which the GPU did nothing between two works."),
+    "host_ns": ("Host took", "How long the host was in that while the GPU waited."),
     "memcpy_ns": ("Memory copy", "A copy runs, and no kernel."),
     "memset_ns": ("Memory set", "A memset runs, and nothing of the above."),
-    "communication_ns": ("Communication", "Communication runs, and nothing of the above."),
+    "communication_ns": ("Communication", "Communication runs on a GPU, and nothing of the above."),
     "runtime_ns": ("Runtime call", "The host is inside a runtime call, and nothing of the above happens."),
     "dataloader_ns": ("Data loading", "The host loads data, and nothing of the above happens."),
     "cpu_exec_ns": ("Other host work", "The host runs an operator or annotation, and nothing of the above."),
@@ -167,7 +199,9 @@ _TIMES = {
 
 _COUNTS = {
     "calls": ("Calls", "How often it ran."),
+    "instances": ("Instances", "How many there are."),
     "kernels": ("Kernels", "GPU work items."),
+    "images": ("Images", "Spans that the recorder drew for it on streams."),
     "count": ("Count", "How many."),
     "ranges": ("Ranges", "How many ranges have this name."),
     "launches": ("Launches", "Calls with GPU work inside."),
@@ -199,6 +233,10 @@ _COUNTS = {
     "peak_step": ("Peak in step", "The step in which most was allocated."),
     "resident_blocks": ("Resident blocks", "Blocks that an SM can hold of this kernel."),
     "step": ("Step", "The number of the step."),
+    "samples": ("Samples", "How many samples of the metric were taken meanwhile."),
+    "steps": ("Steps", "How many whole steps."),
+    "requests": ("Requests", "Requests in a step of serving: the batch size."),
+    "tokens_sum": ("Tokens", "Tokens that the steps took through the model; null where none tells."),
 }
 
 _SIZES = {
@@ -228,6 +266,10 @@ _SIZES = {
 
 _RATES = {
     "flops": Column("FLOP", "FLOP", "Floating-point operations; a multiply-add counts 2."),
+    "measured_flops": Column("Measured", "FLOP", "What the GPU's counters say."),
+    "modelled_flops": Column("Modelled", "FLOP", "What the cost models say of the same kernels."),
+    "ratio": Column("Ratio", "number", "Measured over modelled."),
+    "tokens_per_s": Column("Tokens/s", "number", "Tokens over the wall time of the steps that tell them."),
     "flops_per_s": Column("Achieved", "FLOP/s", "FLOPs over the GPU time for which they are known."),
     "bytes_per_s": Column("Bandwidth", "B/s", "Compulsory bytes over the GPU time."),
     "attainable_flops_per_s": Column("Attainable", "FLOP/s", "What the peaks allow for this work."),
@@ -235,10 +277,16 @@ _RATES = {
     "intensity": Column("Intensity", "FLOP/B", "Arithmetic intensity: FLOPs per byte of memory traffic."),
     "attained_pct": Column("Attained", "percent", "Attainable time as a share of the time taken."),
     "mfu_pct": Column("FLOPs utilisation", "percent", "FLOPs over wall time, against the peak of all GPUs."),
-    "known_pct": Column("Cost known", "percent", "Share of the GPU time whose FLOPs are known."),
+    "known_pct": Column(
+        "Cost known", "percent", "Share of the GPU time whose FLOPs are known, also that without operator."
+    ),
     "linked_pct": Column("Of linked", "percent", "Share of the GPU time that has an operator."),
     "device_pct": Column("Of all", "percent", "Share of all GPU time."),
     "share_pct": Column("Share", "percent", "Share of the sum over all rows."),
+    "busy_pct": Column("In use", "percent", "Share of this part of the time in which the GPU works."),
+    "nccl_pct": Column("Communicating", "percent", "Share of it in which kernels that communicate run."),
+    "compute_pct": Column("Computing", "percent", "Share of it in which other kernels run."),
+    "overlap_pct": Column("Both", "percent", "Share of it in which kernels of both kinds run."),
     "occupancy_pct": Column(
         "Occupancy", "percent", "Warps of an SM in use while it runs, of those it can hold."
     ),
@@ -251,10 +299,13 @@ _RATES = {
     "tc_eligible": Column("TC eligible", "flag", "Whether tensor cores can run it."),
     "tensor_cores": Column("Tensor cores", "flag", "Whether any of its launches runs on tensor cores."),
     "share": Column("Share", "share", "Share of the sum."),
-    "compute_share": Column("Computing", "share", "Share of the span."),
-    "communication_share": Column("Communicating only", "share", "Share of the span."),
-    "memory_share": Column("Copying only", "share", "Share of the span."),
-    "idle_share": Column("Idle", "share", "Share of the span."),
+    "compute_share": Column("Computing", "share", "Share of the span in which something computes."),
+    "communication_share": Column("Communicating only", "share", "Share of the span: exposed communication."),
+    "memory_share": Column(
+        "Copying only", "share", "Share of the span in which only copies and memsets run."
+    ),
+    "linked_ns": Column("With operator", "ns", "Of work whose operator is known."),
+    "idle_share": Column("Idle", "share", "Share of the span in which nothing runs on the GPU."),
     "empty_share": Column("Empty", "share", "Share of the time in which no call waits in the queue."),
     "overlap": Column("Hidden", "share", "Share of the communication that computing hides."),
     "peak_share": Column("Of capacity", "share", "The peak as a share of the GPU's memory."),
@@ -263,6 +314,10 @@ _RATES = {
     "value": Column("Value", "number", "What was measured."),
     "threshold": Column("Threshold", "number", "The limit that it passed."),
     "mean": Column("Mean", "number", "Calls that wait, on average over time."),
+    "mean_value": Column(
+        "Mean value", "number", "Of what was sampled, weighted by the time that samples hold."
+    ),
+    "peak_value": Column("Highest value", "number", "Of what was sampled."),
     "p50": Column("Median", "number", "Calls that wait, at half of the changes at most."),
     "p90": Column("90 %", "number", "Calls that wait, at nine of ten changes at most."),
     "bytes_per_s_p50": Column("Median", "B/s", "Of single copies, the median."),
@@ -281,12 +336,41 @@ _RATES = {
     "peak_type": Column("Peak of", "text", "The type whose peak is meant."),
 }
 
+DIFF_COLUMNS: dict[str, tuple[str, str, str]] = {
+    "name_before": ("Was", "text", "What it was called in the earlier trace, where that differs."),
+    "op_before": ("Operator was", "text", "What the operator was called in the earlier trace."),
+    "module_before": ("Module was", "text", "What the module was called in the earlier trace."),
+    "before_ns": ("Before", "ns", "What it owns of a mean step of the earlier trace."),
+    "after_ns": ("After", "ns", "What it owns of a mean step of the later trace."),
+    "delta_ns": ("Change", "ns", "By how much a mean step became longer by it."),
+    "spread_ns": ("Spread", "ns", "How far single steps lie from their mean, of both traces together."),
+    "is_noise": ("Noise", "flag", "Whether the change is no larger than the spread."),
+    "calls_before": ("Calls before", "number", "Calls in a mean step of the earlier trace."),
+    "calls_after": ("Calls after", "number", "Calls in a mean step of the later trace."),
+    "calls_delta": ("Calls, change", "number", "How many more calls a mean step has."),
+    "host_ns_before": ("Host before", "ns", "Own time on the host in a mean step of the earlier trace."),
+    "host_ns_after": ("Host after", "ns", "Own time on the host in a mean step of the later trace."),
+    "host_delta_ns": ("Host, change", "ns", "By how much the own time on the host grew."),
+    "device_ns_before": ("Device before", "ns", "GPU work that it launched, in a step of the earlier trace."),
+    "device_ns_after": ("Device after", "ns", "GPU work that it launched, in a step of the later trace."),
+    "device_delta_ns": ("Device, change", "ns", "By how much the GPU work that it launched grew."),
+    "total_ns_before": ("Total before", "ns", "Time of all calls in a mean step of the earlier trace."),
+    "total_ns_after": ("Total after", "ns", "Time of all calls in a mean step of the later trace."),
+    "total_delta_ns": ("Total, change", "ns", "By how much the time of all calls grew."),
+    "mean_ns_before": ("Mean before", "ns", "Time of a call in the earlier trace."),
+    "mean_ns_after": ("Mean after", "ns", "Time of a call in the later trace."),
+    "flops_delta": ("FLOP, change", "FLOP", "How many more FLOPs a mean step has."),
+    "attained_pct_before": ("Attained before", "percent", "Attained, in the earlier trace."),
+    "attained_pct_after": ("Attained after", "percent", "Attained, in the later trace."),
+}
+"""Columns of comparisons of two traces: title, unit, and what each means."""
+
 COLUMNS: dict[str, Column] = {
     **_NAMES,
     **{name: Column(title, "ns", what) for name, (title, what) in _TIMES.items()},
     **{name: Column(title, "count", what) for name, (title, what) in _COUNTS.items()},
     **{name: Column(title, "bytes", what) for name, (title, what) in _SIZES.items()},
     **_RATES,
-    **{name: Column(*column) for name, column in CLUSTER_COLUMNS.items()},
+    **{name: Column(*column) for name, column in (CLUSTER_COLUMNS | DIFF_COLUMNS).items()},
 }
 """Every column by its name in the frames of :mod:`kernelscope.analysis`."""

@@ -38,24 +38,38 @@ class Table(Part):
 
     def payload(self) -> dict[str, Any]:
         """The part as the page's script takes it."""
-        given = {series.name: series for series in self.frame.get_columns()}
-        shown = [c for c in self.columns or given if c in given and c in COLUMNS]
-        filled = [c for c in shown if given[c].null_count() < self.frame.height or not self.frame.height]
-        # Sliced first: a table of a large trace may have a million rows.
-        frame = self.frame.head(MOST_ROWS).select_seq(written(name, given[name].dtype) for name in filled)
-        columns = frame.get_columns()
+        return {
+            **self.head(),
+            # Sliced first: a table of a large trace may have a million rows.
+            **self.cells(self.frame.head(MOST_ROWS)),
+            "opens": [list(entry) for entry in self.opens],
+            "hidden": self.hidden,
+        }
+
+    def head(self) -> dict[str, Any]:
+        """What stands above the rows: titles, columns, and how many rows there are."""
         return {
             "kind": self.kind,
             "id": self.id,
             "title": self.title,
             "what": self.what,
-            "columns": [_column(column, self.titles) for column in columns],
-            "data": [texts(column) if _is_text(column) else column.to_list() for column in columns],
-            "rows": frame.height,
+            "columns": [_column(self.frame[name], self.titles) for name in self.filled()],
             "all": self.all_rows or self.frame.height,
-            "opens": [list(entry) for entry in self.opens],
-            "hidden": self.hidden,
         }
+
+    def cells(self, rows: pl.DataFrame) -> dict[str, Any]:
+        """The cells of some ``rows`` of the frame, column by column."""
+        columns = rows.select_seq(written(name, rows[name].dtype) for name in self.filled()).get_columns()
+        return {
+            "data": [texts(column) if _is_text(column) else column.to_list() for column in columns],
+            "rows": rows.height,
+        }
+
+    def filled(self) -> list[str]:
+        """The columns that are shown: those that are known and not null throughout."""
+        given = {series.name: series for series in self.frame.get_columns()}
+        shown = [c for c in self.columns or given if c in given and c in COLUMNS]
+        return [c for c in shown if given[c].null_count() < self.frame.height or not self.frame.height]
 
 
 def column_sum(frame: pl.DataFrame, column: str) -> int:

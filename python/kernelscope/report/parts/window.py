@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.steps.breakdown import step_breakdown
+from kernelscope.analysis.ranges.beside_operators import ranges_beside_operators
+from kernelscope.analysis.steps.breakdown import step_times
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 from kernelscope.units import format_percent
@@ -34,7 +35,8 @@ class Window(NamedTuple):
 
 def host_events(trace: Trace) -> int:
     """Operators, calls, Python frames and ranges of ``trace``."""
-    return sum(frame.height for frame in (trace.ops, trace.launches, trace.python, trace.ranges))
+    ranges = ranges_beside_operators(trace)
+    return sum(frame.height for frame in (trace.ops, trace.launches, trace.python, ranges))
 
 
 def origin_ns(trace: Trace) -> int:
@@ -46,7 +48,7 @@ def origin_ns(trace: Trace) -> int:
 @per_trace
 def window_of(trace: Trace) -> Window:
     """``trace`` itself, or if it is large its median step or the middle of that; its middle without steps."""
-    return window_of_steps(trace, step_breakdown(trace), trace.extent())
+    return window_of_steps(trace, step_times(trace), trace.extent())
 
 
 def window_of_steps(trace: Trace, steps: pl.DataFrame, extent: tuple[int, int] | None) -> Window:

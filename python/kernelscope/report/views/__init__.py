@@ -4,8 +4,8 @@ A view has ``ORDER``, its place among the others, ``TABLES``, those of the trace
 it offers of: ``frames(trace)``, by the names of their files and of the keys of JSON; ``more_frames(trace)``,
 which only a folder of files has; ``text(trace, shape)``, the parts of the text; and ``page(trace)``, what the
 entry ``PAGE`` of the menu of the page shows. ``TEXT_ORDER`` and ``PAGE_ORDER`` are its places in the text and
-on the page where these are others.
-The text shows a view with ``ON_REQUEST = True`` only when asked for.
+on the page where these are others. ``NUMBERS`` has, by table, columns of the recorder's own numbers that it
+shows. The text shows a view with ``ON_REQUEST = True`` only when asked for.
 """
 
 from functools import cache
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 _NOT_SHOWN = ("id", "count")
-"""Roles of the columns that no view looks at: numbers of the recorder, and how many calls are around one."""
+"""Roles of columns that a view looks at only if it says so: numbers of the recorder, and how many calls are
+around one."""
 
 
 @cache
@@ -51,8 +52,16 @@ def required_tables(form: str) -> dict[str, list[str]] | None:
     if form == "parquet":
         return None
     needed = {name for view in (on_page() if form == "html" else every()) for name in view.TABLES}
+    # What replayed work was when its graph was captured is looked at wherever operators are.
+    needed |= {"captured_ops", "captured_nodes"} if "ops" in needed else set()
+    numbers: dict[str, set[str]] = {}
+    for view in every():
+        for name, columns in getattr(view, "NUMBERS", {}).items():
+            numbers.setdefault(name, set()).update(columns)
     return {
-        name: [c.name for c in table.columns if c.role not in _NOT_SHOWN][: None if name in needed else 1]
+        name: [c.name for c in table.columns if c.role not in _NOT_SHOWN or c.name in numbers.get(name, ())][
+            : None if name in needed else 1
+        ]
         for name, table in schema.TABLES.items()
     }
 

@@ -5,6 +5,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as TextTable
 from rich.text import Text
 
+from kernelscope.analysis.replays import with_replayed_ops
 from kernelscope.report.cells import Shape, heading, note
 from kernelscope.report.findings import findings
 from kernelscope.report.parts import Note, Page, Part
@@ -27,12 +28,11 @@ def frames(trace: Trace) -> dict[str, pl.DataFrame]:
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """What was wrong with the file, or that nothing was."""
-    diagnostics = frames(trace)["diagnostics"]
-    if diagnostics.is_empty():
+    if trace.diagnostics.is_empty():
         return [heading("The file"), note("Nothing was repaired and nothing was lost.", shape)]
     lines: list[RenderableType] = [heading("What was wrong or odd about the file")]
     styles = {"lost": "red", "repaired": "yellow"}
-    for finding in findings(diagnostics):
+    for finding in findings(trace):
         line = Text()
         line.append(f"{finding.count:>9,} ", style="bold")
         line.append(
@@ -61,7 +61,7 @@ def page(trace: Trace) -> list[Part]:
 
 
 def _findings(trace: Trace) -> list[Part]:
-    found = findings(trace.diagnostics.with_columns(pl.col(pl.Categorical).cast(pl.String)))
+    found = findings(trace)
     if not found:
         return [Note("Nothing was repaired and nothing was lost.")]
     rows = [(f.severity, f.count, f.message, f.place or None, f.code) for f in found]
@@ -85,7 +85,7 @@ def _tables(trace: Trace) -> Table:
 
 
 def _unlinked(trace: Trace) -> list[Part]:
-    work = trace.gpu_ops.select("op_row", "link", "dur_ns")
+    work = with_replayed_ops(trace).gpu_ops.select("op_row", "link", "dur_ns")
     loose = work.filter(pl.col("op_row").is_null())
     if loose.is_empty():
         return []

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from kernelscope.analysis.ops.flame import stack_tables
+from kernelscope.analysis.ops.flame import folded_stacks
 from kernelscope.report.parts import Figure, Group, Note, Page, Part
 from kernelscope.report.parts.cells import label
 from kernelscope.report.parts.charts import ICICLE_LAYOUT, icicle
@@ -22,6 +22,7 @@ PAGE = Page(
 )
 _MOST_STACKS = 1_500
 _MOST_DEEP = 60
+_MOST_THREADS = 8
 _KINDS = {
     "op": {"self_cuda": "operators, GPU time", "self_cpu": "operators, host time"},
     "module": {"self_cuda": "modules, GPU time"},
@@ -36,10 +37,10 @@ def page(trace: Trace) -> list[Part]:
     for by, titles in _KINDS.items():
         if by != "op" and missing.notes(trace, {"module": "modules"}.get(by, by)):
             continue
-        tables = stack_tables(window.trace, by, list(titles), most_stacks=_MOST_STACKS)
-        for (metric, title), stacks in zip(titles.items(), tables, strict=True):
-            if stacks.height:
-                choices.append((title, _figure(stacks, by, metric, title)))
+        for metric, title in titles.items():
+            for thread, stacks in _stacks(window.trace, by, metric):
+                name = f"{title}, {label(thread)}" if thread else title
+                choices.append((name, _figure(stacks, f"{by}-{metric}-{len(choices)}", name)))
     lacks = missing.notes(trace, "operators", "modules", "python")
     if not choices:
         return [*(lacks or [Note("No event of the trace takes time.", missing=True)])]
@@ -47,7 +48,23 @@ def page(trace: Trace) -> list[Part]:
     return [*notes, Group("stacks", "Stacks of", choices), *lacks]
 
 
-def _figure(stacks: pl.DataFrame, by: str, metric: str, title: str) -> Figure:
+def _stacks(trace: Trace, by: str, metric: str) -> list[tuple[str, pl.DataFrame]]:
+    """The stacks of GPU time, or of host time thread by thread: threads run beside one another."""
+    if metric == "self_cuda":
+        stacks = folded_stacks(trace, by=by, metric=metric, most_stacks=_MOST_STACKS)
+        return [("", stacks)] if stacks.height else []
+    stacks = folded_stacks(trace, by=by, metric=metric, by_thread=True, most_stacks=_MOST_STACKS)
+    # The thread that does most, which is not the one that sleeps, in front.
+    threads = (
+        stacks.group_by("thread")
+        .agg(pl.col("events").sum())
+        .sort("events", "thread", descending=[True, False])
+    )
+    names: list[str] = threads["thread"].head(_MOST_THREADS).to_list()
+    return [(name, stacks.filter(thread=name)) for name in names]
+
+
+def _figure(stacks: pl.DataFrame, place: str, title: str) -> Figure:
     shown = stacks.head(_MOST_STACKS)
     parents, names, totals = _frames(shown.select("stack", "value_ns").iter_rows())
     labels = {name: label(name, 60) for name in set(names)}
@@ -57,7 +74,7 @@ def _figure(stacks: pl.DataFrame, by: str, metric: str, title: str) -> Figure:
     if left:
         rest = format_ns(int(stacks["value_ns"][_MOST_STACKS:].sum()))
         what += f" The {left:,} stacks with the least time, {rest} together, are left out."
-    return Figure(f"flame-{by}-{metric}", f"Stacks of {title}", what, [trace], ICICLE_LAYOUT, height=560)
+    return Figure(f"flame-{place}", f"Stacks of {title}", what, [trace], ICICLE_LAYOUT, height=560)
 
 
 def _frames(stacks: Iterable[tuple[str, int]]) -> tuple[list[int], list[str], list[int]]:

@@ -40,7 +40,8 @@ def frames(trace: Trace) -> dict[str, pl.DataFrame]:
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """A row for each GPU that worked."""
-    gpus = analysis.gpu_summary(trace)
+    idle = analysis.temporal_breakdown(trace).select("device", "idle_share", "memory_share")
+    gpus = analysis.gpu_summary(trace).join(idle, on="device", how="left")
     if gpus.is_empty():
         return [heading("GPUs"), note("The trace has no GPU work.", shape)]
     rows = [
@@ -48,18 +49,20 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     ]
     fields = [
         Field("utilisation", lambda row: format_percent(row["utilisation"])),
+        Field("idle", lambda row: format_percent(row["idle_share"])),
         Field("SM efficiency", lambda row: format_percent(row["sm_efficiency"])),
         Field("occupancy", lambda row: format_percent(_ratio(row["occupancy_pct"]))),
         Field("tensor cores", lambda row: format_percent(row["tensor_core_share"])),
         Field("kernels", count("kernels")),
-        Field("kernel time", ns("kernel_ns")),
-        Field("idle", ns("idle_ns")),
-        Field("copying only", ns("copy_ns")),
+        Field("kernel time", ns("gpu_kernel_ns")),
+        Field("copying only", lambda row: format_percent(row["memory_share"])),
         Field("memory", lambda row: format_bytes(row["total_memory_bytes"])),
         Field("capability", lambda row: row["compute_capability"] or "-"),
     ]
-    span = gpus["span_ns"].max()
-    found: list[RenderableType] = [heading(f"GPUs over {format_ns(span if isinstance(span, int) else None)}")]
+    window = gpus["window_ns"].max()
+    found: list[RenderableType] = [
+        heading(f"GPUs over {format_ns(window if isinstance(window, int) else None)}")
+    ]
     found.append(named_table(rows, "GPU", fields, shape))
     if "derived" in gpus["launch_metrics"].to_list():
         text = "SM efficiency and occupancy follow in part from launch sizes and the limits of the device."

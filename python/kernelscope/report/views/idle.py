@@ -32,6 +32,7 @@ def frames(trace: Trace) -> dict[str, pl.DataFrame]:
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """What communication exposed, and idle time by cause and by what kept the host."""
     overlap, idle, idle_hosts = frames(trace).values()
+    span = int(analysis.temporal_breakdown(trace)["span_ns"].sum())
     if idle.is_empty() and overlap.is_empty():
         return []
     found: list[RenderableType] = []
@@ -52,7 +53,9 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
         Field("gaps", count("gaps")),
         Field("longest", ns("max_ns")),
     ]
-    found += [heading(f"GPU idle: {format_ns(total)}"), named_table(rows, "why", fields, shape)]
+    idle_share = format_percent(total / span)
+    title = f"GPU idle: {format_ns(total)}, {idle_share} of the time from the first work to the last"
+    found += [heading(title), named_table(rows, "why", fields, shape)]
     hosts = idle_hosts.filter(pl.col("host").is_not_null()).head(min(_MOST_HOSTS, shape.top))
     if hosts.height:
         named = [{**row, "name": row["host"]} for row in hosts.iter_rows(named=True)]

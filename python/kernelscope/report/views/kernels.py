@@ -7,9 +7,10 @@ from rich.console import RenderableType
 
 from kernelscope import analysis
 from kernelscope.analysis.grouping import sizes_as_text
+from kernelscope.analysis.replays import with_replayed_ops
 from kernelscope.report.cells import Field, Shape, count, heading, note, ns, share, top_table
-from kernelscope.report.parts import Figure, Group, Page, Part
-from kernelscope.report.parts.charts import donut, donut_height, donut_layout, slice_trace
+from kernelscope.report.parts import Group, Page, Part
+from kernelscope.report.parts.charts import donut
 from kernelscope.report.parts.tables import Table, with_share
 from kernelscope.report.views import missing
 from kernelscope.report.views.unlinked import unlinked
@@ -71,7 +72,7 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
         Field("tensor cores", lambda row: {True: "yes", False: "no", None: "-"}[row["tensor_cores"]]),
     ]
     found = top_table(table, "total_ns", f"Kernels: {format_ns(total)} in all", fields, shape)
-    for row in unlinked(trace.gpu_ops).iter_rows(named=True):
+    for row in unlinked(with_replayed_ops(trace).gpu_ops).iter_rows(named=True):
         reason = _REASONS.get(row["link"] or "", row["link"] or "for no known reason")
         events = format_count(row["events"]) + (" GPU event" if row["events"] == 1 else " GPU events")
         text = f"Without operator: {format_ns(row['dur_ns'])} in {events}, {reason}."
@@ -93,8 +94,7 @@ def page(trace: Trace) -> list[Part]:
     if kernels.is_empty():
         return [*missing.notes(trace, "kernels")]
     parts: list[Part] = [
-        donut("pie-kernels", "Time by kernel", "Summed durations of kernels by name.", kernels, "total_ns"),
-        _tensor_cores(kernels),
+        donut("pie-kernels", "Time by kernel", "Summed durations of kernels by name.", kernels, "total_ns")
     ]
     roofs = analysis.roofline(trace, "kernel").select("kernel", *_ROOFS)
     named = with_share(kernels, "total_ns").join(roofs, left_on="name", right_on="kernel", how="left")
@@ -116,22 +116,3 @@ def page(trace: Trace) -> list[Part]:
     ]
     lacks = missing.notes(trace, "launch_sizes", "gpu_limits")
     return [*parts, Group("grouping", "Group by", choices), *lacks]
-
-
-def _tensor_cores(kernels: pl.DataFrame) -> Figure:
-    sums = {
-        name: cast("int | None", kernels.filter(condition)["total_ns"].sum()) or 0
-        for name, condition in (
-            ("on tensor cores", pl.col("tensor_cores")),
-            ("without", ~pl.col("tensor_cores")),
-            ("not known", pl.col("tensor_cores").is_null()),
-        )
-    }
-    known = {name: value for name, value in sums.items() if value}
-    colors = {"on tensor cores": "--kernel", "without": "--rest", "not known": "--other"}
-    slices = slice_trace(list(known), list(known.values()), [colors[name] for name in known])
-    layout = donut_layout(format_ns(sum(known.values())))
-    what = "Kernel time on tensor cores, as the names of the kernels tell."
-    return Figure(
-        "pie-tensor-cores", "Tensor cores", what, [slices], layout, height=donut_height(9), narrow=True
-    )

@@ -54,12 +54,12 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
         return lacking(trace, "memory", "Memory", shape)
     fields = [
         Field("peak", _bytes("peak_bytes")),
-        Field("of memory", lambda row: format_percent(row["peak_share"])),
+        Field("of capacity", lambda row: format_percent(row["peak_share"])),
         Field("reserved", _bytes("peak_reserved_bytes")),
-        Field("idle", lambda row: format_percent(row["fragmentation_share"])),
+        Field("unused", lambda row: format_percent(row["fragmentation_share"])),
         Field("not freed", _bytes("open_bytes")),
         Field("allocations", count("allocations")),
-        Field("of together", _bytes("allocated_bytes")),
+        Field("allocated", _bytes("allocated_bytes")),
     ]
     rows = [{**row, "name": row["device"]} for row in summary.drop_nulls("device").iter_rows(named=True)]
     found: list[RenderableType] = [heading("Memory"), named_table(rows, "device", fields, shape)]

@@ -13,7 +13,7 @@ from kernelscope.trace import Trace
 ORDER = 130
 TABLES = (
     "ops", "launches", "gpu_ops", "python", "ranges", "syncs", "memory", "collectives", "counters", "steps",
-    "devices",
+    "gpu_steps", "devices",
 )  # fmt: skip
 """Those of every view that says why it is empty."""
 

@@ -6,10 +6,11 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
-from kernelscope.analysis.ops.table import op_tables
+from kernelscope.analysis.ops.table import OWN_TIMES, op_tables
 from kernelscope.report.cells import Field, Shape, count, heading, note, ns, share, top_table
 from kernelscope.report.parts import Group, Page, Part
 from kernelscope.report.parts.charts import donut
+from kernelscope.report.parts.columns import COLUMNS
 from kernelscope.report.parts.tables import Table, with_share
 from kernelscope.report.parts.window import window_of
 from kernelscope.report.views import missing
@@ -31,12 +32,6 @@ _MORE = {
     "shape": ("input shapes", ("name", "input_dims", "input_types")),
     "stack": ("call stack", ("name", "call_stack")),
     "module": ("module", ("name", "module")),
-}
-_PIES = {
-    "device_self_ns": ("Device self", "GPU time launched by the operator but by nothing that it calls."),
-    "device_total_ns": ("Device total", "GPU time launched by the operator and by what it calls."),
-    "host_self_ns": ("Host self", "Time on the host less operators and runtime calls inside."),
-    "host_total_ns": ("Host total", "Wall time on the host, with what it calls."),
 }
 
 
@@ -87,9 +82,10 @@ def page(trace: Trace) -> list[Part]:
     ops = tables["name"]
     if ops.is_empty():
         return [*missing.notes(trace, "operators")]
+    # Not of totals, which overlap.
     pies: list[Part] = [
-        donut(f"pie-{column}", title, what, ops, column)
-        for column, (title, what) in _PIES.items()
+        donut(f"pie-{column}", COLUMNS[column].title, COLUMNS[column].what, ops, column)
+        for column in OWN_TIMES
         if (ops[column] > 0).any()
     ]
     lacks = missing.notes(trace, "kernels", "links", "input_shapes", "call_stacks")

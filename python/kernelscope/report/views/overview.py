@@ -6,13 +6,14 @@ import polars as pl
 
 from kernelscope import analysis
 from kernelscope.analysis import CATEGORIES
+from kernelscope.analysis.steps.breakdown import mean_over_gpus
 from kernelscope.report.parts import Fact, Facts, Figure, Note, Page, Part
 from kernelscope.report.parts.charts import distinct, donut_height, donut_layout, slice_trace, time_unit
 from kernelscope.report.parts.columns import COLUMNS
 from kernelscope.report.parts.tables import Table
 from kernelscope.report.parts.window import origin_ns
 from kernelscope.report.summary import trace_facts
-from kernelscope.report.views import missing
+from kernelscope.report.views import missing, recommendations
 from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns, format_percent
 
@@ -35,30 +36,33 @@ def frames(trace: Trace) -> dict[str, pl.DataFrame]:
 def page(trace: Trace) -> list[Part]:
     """The overview."""
     parts: list[Part] = [_figures(trace), *_charts(trace), *_advice(trace), *_steps(trace), *_gpus(trace)]
-    if analysis.step_breakdown(trace).height != 1:
+    if analysis.step_times(trace).height != 1:
         parts.append(_file(trace))
     return parts
 
 
 def _figures(trace: Trace) -> Facts:
-    steps, found = analysis.step_breakdown(trace), analysis.overview(trace, costs=True).row(0, named=True)
+    steps, found = analysis.step_times(trace), analysis.overview(trace, costs=True).row(0, named=True)
     marked = steps["step"].null_count() < steps.height
     items = [
-        Fact("Steps", format_count(steps.height) if marked else "none marked", "Complete steps."),
+        Fact("Steps", format_count(steps.height) if marked else "none marked", "Complete steps.", "step"),
         Fact(
             "Mean step" if marked else "Duration",
             format_ns(_number(found["step_ns"])),
             "Wall time of a complete step.",
+            "total_ns",
         ),
-        Fact("GPU utilisation", _share(found["utilisation"]), "Share of the time in which a kernel runs."),
-        Fact(
-            "SM efficiency", _share(found["sm_efficiency"]), "Share of the SMs that have work, over the time."
-        ),
-        Fact("Occupancy", _percent(found["occupancy_pct"]), "Warps in use on a busy SM, of those it holds."),
-        Fact("Tensor cores", _share(found["tensor_core_share"]), "Share of operators' kernel time on them."),
+        _gpu_figure("GPU utilisation", _share(found["utilisation"]), "utilisation"),
+        _gpu_figure("SM efficiency", _share(found["sm_efficiency"]), "sm_efficiency"),
+        _gpu_figure("Occupancy", _percent(found["occupancy_pct"]), "occupancy_pct"),
+        _gpu_figure("Tensor cores", _share(found["tensor_core_share"]), "tensor_core_share"),
         _utilisation(found),
     ]
     return Facts("figures", "", items, tiles=True)
+
+
+def _gpu_figure(title: str, value: str, term: str) -> Fact:
+    return Fact(title, value, COLUMNS[term].what, term)
 
 
 def _number(value: object) -> float | None:
@@ -76,13 +80,13 @@ def _percent(value: object) -> str:
 def _utilisation(found: dict[str, object]) -> Fact:
     what = "FLOPs over wall time, against the peak of all GPUs (MFU)."
     if isinstance(found["known_pct"], float):
-        what += f" Costs are known for {found['known_pct']:.0f} % of the GPU time."
-    return Fact("FLOPs utilisation", _percent(found["mfu_pct"]), what)
+        what += f" FLOPs are known for {found['known_pct']:.1f} % of the GPU time."
+    return Fact("FLOPs utilisation", _percent(found["mfu_pct"]), what, "mfu_pct")
 
 
 def _advice(trace: Trace) -> list[Part]:
     """What to look at first."""
-    found = analysis.recommendations(trace)
+    found = recommendations.separate(trace)
     if found.is_empty():
         return []
     columns = ("title", "severity", "evidence", "saving_ns", "saving_share")
@@ -91,11 +95,16 @@ def _advice(trace: Trace) -> list[Part]:
 
 
 def _charts(trace: Trace) -> list[Part]:
-    steps = analysis.step_breakdown(trace)
+    steps = mean_over_gpus(analysis.step_breakdown(trace))
     parts: list[Part] = [*missing.notes(trace, "steps")]
     if steps.is_empty():
         return parts or [Note("The recording cuts off every step, so there is no whole one.", missing=True)]
-    return [*parts, _mean_step(steps), _bars(steps) if steps.height > 1 else _file(trace, wide=True)]
+    parts += [_mean_step(steps), _bars(steps) if steps.height > 1 else _file(trace, wide=True)]
+    gpus = analysis.mean_steps(trace)
+    if gpus.height > 1:
+        what = "Where the time of the mean step went on each GPU; the figure above is the mean of them."
+        parts.append(Table("mean-steps", "The mean step of each GPU", what, gpus))
+    return parts
 
 
 def _steps(trace: Trace) -> list[Part]:
@@ -103,8 +112,9 @@ def _steps(trace: Trace) -> list[Part]:
     if steps.is_empty():
         return []
     table = steps.with_columns(pl.col("start_ns") - origin_ns(trace))
-    columns = ("step", "name", "total_ns", *CATEGORIES, "start_ns")
-    what = "Every complete step; at each moment the first of the categories that happens counts."
+    gpu = ("device", "pid") if analysis.mean_steps(trace).height > 1 else ()
+    columns = ("step", "name", *gpu, "total_ns", *CATEGORIES, "start_ns")
+    what = "Every complete step on each GPU; at each moment the first of the categories that happens counts."
     return [Table("steps", "Steps", what, table, columns, titles={"total_ns": "Wall time"})]
 
 
@@ -117,7 +127,7 @@ def _bars(steps: pl.DataFrame) -> Figure:
         .agg(pl.col("step").first(), pl.col("total_ns", *CATEGORIES).mean())
     )
     mean = steps.select(pl.col("total_ns", *CATEGORIES).mean()).row(0, named=True)
-    # The steps of several processes in one file have the same numbers.
+    # A program that counts anew has several steps of one number.
     labels = ["mean", *distinct([str(step) for step in binned["step"].to_list()])]
     traces: list[dict[str, Any]] = []
     for column in CATEGORIES:
@@ -174,8 +184,8 @@ def _gpus(trace: Trace) -> list[Part]:
     if gpus.is_empty():
         return [*missing.notes(trace, "kernels")]
     columns = (
-        "device", "name", "utilisation", "sm_efficiency", "occupancy_pct", "tensor_core_share", "span_ns",
-        "busy_ns", "idle_ns", "copy_ns", "kernels", "total_memory_bytes", "compute_capability",
+        "device", "name", "utilisation", "sm_efficiency", "occupancy_pct", "tensor_core_share", "window_ns",
+        "busy_ns", "kernels", "total_memory_bytes", "compute_capability",
         "launch_metrics",
     )  # fmt: skip
     what = "How busy and how full each GPU was, from the start of the first step to the end of the last."

@@ -20,7 +20,7 @@ _STYLES = {"high": "red", "medium": "yellow", "low": "dim"}
 
 
 ORDER = 70
-TABLES = ("ops", "launches", "gpu_ops", "memory", "steps", "devices")
+TABLES = ("ops", "ranges", "launches", "gpu_ops", "memory", "counters", "steps", "gpu_steps", "devices")
 TEXT_ORDER = 15
 PAGE_ORDER = 10
 PAGE = Page(
@@ -29,9 +29,14 @@ PAGE = Page(
     "What could make the program faster, as far as its trace shows, the weightiest first.",
 )
 COLUMNS = (
-    "title", "severity", "evidence", "remedy", "saving_ns", "saving_share", "value", "threshold", "unit",
-    "table", "cited", "id",
+    "title", "severity", "device", "evidence", "remedy", "saving_ns", "saving_share", "cited",
 )  # fmt: skip
+"""What people read: the evidence says the value and what it passed, JSON has them as numbers."""
+
+
+def separate(trace: Trace) -> pl.DataFrame:
+    """Recommendations, those left out that are part of another."""
+    return analysis.recommendations(trace).filter(pl.col("same_cause_as").is_null())
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
@@ -41,9 +46,12 @@ def frames(trace: Trace) -> dict[str, pl.DataFrame]:
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """The weightiest few, each with its evidence and what to do; nothing where there is none."""
-    recommendations = analysis.recommendations(trace)
+    recommendations = separate(trace)
     if recommendations.is_empty():
         return []
+    # The GPUs of one kind of advice share a line, which is that of the worst.
+    recommendations = recommendations.with_columns(others=pl.col("id").count().over("id") - 1)
+    recommendations = recommendations.unique("id", keep="first", maintain_order=True)
     table = TextTable.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -60,20 +68,25 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
 def _advice(row: dict[str, Any], shape: Shape) -> Text:
     saving = row["saving_share"]
     won = "" if saving is None else f" At most {format_percent(saving)} of the step time can be won."
+    more = row["others"]
+    others = f" So it is on {more} other GPU{'s' if more > 1 else ''}." if more else ""
     text = Text(f"{row['title']}. ", style="bold" if shape.color else "")
-    return text.append_text(plain(f"{safe(row['evidence'])}{won} {row['remedy']}", shape))
+    return text.append_text(plain(f"{safe(row['evidence'])}{others}{won} {row['remedy']}", shape))
 
 
 def page(trace: Trace) -> list[Part]:
     """The recommendations."""
-    table = analysis.recommendations(trace)
+    table = separate(trace)
     if table.is_empty():
         return [Note("No rule has anything to say about this trace.")]
     what = (
-        "Each rests on rows of the trace. A saving is the time that would be gone if the cause were gone"
-        " altogether; savings overlap and cannot be added."
+        "Each rests on rows of the trace. A saving is the time by which the steps would take less without the"
+        " cause; savings overlap and cannot be added."
     )
-    return [Table("advice", "Recommendations", what, table.drop("rows"), COLUMNS), *_cited(table)]
+    return [
+        Table("advice", "Recommendations", what, table.drop("rows", "same_cause_as"), COLUMNS),
+        *_cited(table),
+    ]
 
 
 def _cited(table: pl.DataFrame) -> list[Part]:

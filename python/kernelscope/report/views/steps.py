@@ -1,5 +1,6 @@
 """Where the time of the steps went, as text."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -9,6 +10,7 @@ from rich.text import Text
 
 from kernelscope import analysis
 from kernelscope.analysis import CATEGORIES
+from kernelscope.analysis.steps.breakdown import mean_over_gpus
 from kernelscope.report.cells import Shape, heading, note, plain
 from kernelscope.report.names import short
 from kernelscope.trace import Trace
@@ -30,22 +32,23 @@ _MOST_STEPS = 20
 
 
 ORDER = 10
-TABLES = ("steps",)
+TABLES = ("steps", "gpu_steps")
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
-    every = analysis.step_breakdown(trace, include_partial=True)
+    every = analysis.step_times(trace, include_partial=True)
     return {
         "steps": every.select("step", "name", "start_ns", "total_ns", "is_partial"),
-        "breakdown": every.filter(~pl.col("is_partial")),
+        "breakdown": analysis.step_breakdown(trace),
     }
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """The mean step by category, and a bar for each step."""
     found_steps = frames(trace)
-    breakdown = found_steps["breakdown"]
+    breakdown = mean_over_gpus(found_steps["breakdown"])
+    gpus = analysis.mean_steps(trace)
     cut = found_steps["steps"]["is_partial"].sum()
     if breakdown.is_empty():
         text = "The trace has no steps and no operators to make one of."
@@ -53,7 +56,15 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     marked = breakdown["step"].null_count() < breakdown.height
     mean = breakdown.select(pl.col("total_ns", *CATEGORIES).mean()).row(0, named=True)
     title = f"Mean of {breakdown.height} steps" if breakdown.height > 1 else _only(breakdown, marked=marked)
-    found: list[RenderableType] = [heading(f"{title}: {format_ns(mean['total_ns'])}"), _mean(mean, shape)]
+    found: list[RenderableType] = [
+        heading(f"{title}: {format_ns(mean['total_ns'])}"),
+        _mean(mean, gpus, shape),
+    ]
+    if gpus.height > 1:
+        text = (
+            f"Means over {gpus.height} GPUs, with the GPU that has least kernel time, or most of the others."
+        )
+        found.append(note(text, shape))
     if breakdown.height > 1:
         found += [heading("Steps"), _steps(breakdown, shape)]
     if breakdown.height > _MOST_STEPS:
@@ -72,12 +83,12 @@ def _only(breakdown: pl.DataFrame, *, marked: bool) -> str:
     return f"Step {breakdown['step'][0]}" if marked else "The whole trace"
 
 
-def _mean(mean: dict[str, Any], shape: Shape) -> Table:
+def _mean(mean: dict[str, Any], gpus: pl.DataFrame, shape: Shape) -> Table:
     table = Table.grid(padding=(0, 2))
-    for justify in ("left", "right", "right", "left"):
+    for justify in ("left", "right", "right", "left", "left"):
         table.add_column(justify=justify, no_wrap=True)
     total = mean["total_ns"] or 1
-    room = min(shape.width - 50, _WIDEST_BAR)
+    room = min(shape.width - (50 if gpus.height < 2 else 70), _WIDEST_BAR)
     for column in CATEGORIES:
         name, letter, color = _LOOKS[column]
         if not mean[column]:
@@ -85,8 +96,22 @@ def _mean(mean: dict[str, Any], shape: Shape) -> Table:
         share = mean[column] / total
         bar = _cells(letter, round(share * room), color, shape)
         label = name if shape.color else f"{letter} {name}"
-        table.add_row("  " + label, format_ns(mean[column]), format_percent(share), bar)
+        worst = _worst(gpus, column, total) if gpus.height > 1 else ""
+        table.add_row("  " + label, format_ns(mean[column]), format_percent(share), worst, bar)
     return table
+
+
+def _worst(gpus: pl.DataFrame, column: str, total: float) -> str:
+    """The GPU that is worst in a part of the step, with its share."""
+    row = gpus.sort(column, descending=column != "kernel_ns", maintain_order=True).row(0, named=True)
+    return f"{gpu_label(row, gpus)} {format_percent(row[column] / total)}"
+
+
+def gpu_label(row: Mapping[str, Any], gpus: pl.DataFrame) -> str:
+    """What a row of ``mean_steps`` is called: its GPU, with the process where two have GPUs of one number."""
+    is_shared = gpus["device"].n_unique() < gpus.height
+    of_process = f" of process {row['pid']}" if is_shared else ""
+    return f"GPU {row['device']}{of_process}"
 
 
 def _steps(breakdown: pl.DataFrame, shape: Shape) -> Table:

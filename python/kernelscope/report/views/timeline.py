@@ -6,11 +6,9 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from kernelscope import analysis
-from kernelscope.analysis.grouping import classes_of
 from kernelscope.analysis.timeline import TimelineView
 from kernelscope.report.parts import Note, Page, Part
-from kernelscope.report.parts.cells import texts
+from kernelscope.report.parts.cells import texts_of_classes
 from kernelscope.report.parts.window import host_events, origin_ns, window_of
 from kernelscope.report.views import missing
 from kernelscope.trace import Trace
@@ -29,12 +27,17 @@ _MOST_MARKS = 60_000
 _MOST_STEPS = 2_000
 _MOST_EVENTS = 1_500_000
 """Host events of which a timeline is made; of more, it has the streams and a window of the rest."""
+_SHIFTED = (
+    "The line of a step is drawn on threads where its annotation begins, and on streams where the GPU has"
+    " done the work of the step before it: the host runs ahead of the GPU."
+)
 _TRACK = ["track_kind", "label", "device", "stream", "pid", "tid"]
 
 
 def page(trace: Trace) -> list[Part]:
     """The trace view."""
-    steps = analysis.step_breakdown(trace).filter(pl.col("step").is_not_null())
+    whole = trace.steps.filter(~pl.col("is_partial"), pl.col("step").is_not_null())
+    steps = whole.sort("start_ns", "step", maintain_order=True)
     is_large = host_events(trace) > _MOST_EVENTS
     levels = _levels_of_large(trace) if is_large else _levels(trace, steps)
     if not levels:
@@ -44,6 +47,8 @@ def page(trace: Trace) -> list[Part]:
         "Bars are events, or where many are narrower than a pixel, what takes most of that time. The median"
         " step is there in most detail; kernelscope convert --to perfetto writes every event."
     )
+    if steps.filter(pl.col("host_start_ns") != pl.col("start_ns")).height:
+        what += f" {_SHIFTED}"
     shown = Timeline("trace", "Timeline", what, tracks, levels, steps.head(_MOST_STEPS), origin_ns(trace))
     if not is_large:
         return [shown]
@@ -126,8 +131,8 @@ class Timeline(Part):
     def payload(self) -> dict[str, Any]:
         """The part as the page's script takes it."""
         every = pl.concat([level.marks[["name", "category", "number", "lane"]] for level in self.levels])
-        names, name_of = _texts(every["name"])
-        categories, category_of = _texts(every["category"])
+        names, name_of = texts_of_classes(every["name"])
+        categories, category_of = texts_of_classes(every["category"])
         deep = dict(every.group_by("number").agg(pl.col("lane").max() + 1).iter_rows())
         found: list[dict[str, Any]] = []
         at = 0
@@ -142,14 +147,15 @@ class Timeline(Part):
             "title": self.title,
             "what": self.what,
             "tracks": [
-                {"label": label, "lanes": deep.get(track, 0)}
-                for track, label in self.tracks[["number", "label"]].iter_rows()
+                {"label": label, "lanes": deep.get(track, 0), "kind": kind}
+                for track, label, kind in self.tracks[["number", "label", "track_kind"]].iter_rows()
             ],
             "names": names["texts"],
             "short": names["short"],
             "categories": categories["texts"],
             "levels": found,
             "steps": [list(row) for row in steps.iter_rows()],
+            "host_starts": (self.steps["host_start_ns"] - self.origin_ns).to_list(),
         }
 
     def _level(self, level: Level, names: pl.Series, categories: pl.Series) -> dict[str, Any]:
@@ -169,10 +175,3 @@ class Timeline(Part):
             "name": names.to_list(),
             "category": categories.to_list(),
         }
-
-
-def _texts(column: pl.Series) -> tuple[dict[str, list[Any]], pl.Series]:
-    """The distinct texts of a column as :func:`texts` tells them, and which of them each row has."""
-    classes = classes_of(column.to_frame())
-    distinct = texts(classes.keys.to_series())
-    return distinct, classes.spread(pl.Series(distinct["of"], dtype=pl.UInt32))

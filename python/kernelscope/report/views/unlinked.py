@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from kernelscope.analysis.replays import with_replayed_ops
 from kernelscope.trace import Trace
 
 ORDER = 150
@@ -10,7 +11,7 @@ TABLES = ("ops", "gpu_ops")
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
     """The frames of the view, by the names of their files."""
-    return {"unlinked": unlinked(trace.gpu_ops)}
+    return {"unlinked": unlinked(with_replayed_ops(trace).gpu_ops)}
 
 
 def unlinked(gpu_ops: pl.DataFrame) -> pl.DataFrame:

@@ -45,6 +45,8 @@ args! {
     DeviceId = "Device Id";
     CudaCallback = "cbid";
     HipCallback = "cid";
+    MangledName = "mangled name";
+    Kernel = "kernel";
     Device = "device";
     Context = "context";
     Stream = "stream";

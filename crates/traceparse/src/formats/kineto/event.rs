@@ -106,32 +106,46 @@ pub(crate) enum Class {
     Sync,
     Python,
     ProfilerRange,
+    /// What runs on an MTIA; names tell kernels, copies and events apart.
+    MtiaDevice,
+    /// What runs on an HPU, or a call of its runtime.
+    Hpu,
+    /// A collective, of a device if it says on which stream it ran.
+    Collective,
     Span,
 }
 
 impl Class {
-    /// The class of category `text`, in the spelling of any recorder version.
+    /// The class of category `text`, in the spelling of any recorder version and for any device.
     pub(crate) fn of(text: &str) -> Self {
-        match text.to_ascii_lowercase().as_str() {
-            "cpu_op" | "operator" | "user_annotation" | "python" | "hpu_op" => Self::Op,
-            "cuda_runtime"
-            | "cuda_driver"
-            | "runtime"
-            | "mtia_runtime"
-            | "glow_runtime"
-            | "xpu_runtime"
-            | "xpu_driver"
-            | "privateuse1_runtime"
-            | "privateuse1_driver" => Self::Launch,
+        let text = text.to_ascii_lowercase();
+        match text.as_str() {
+            "cpu_op" | "operator" | "user_annotation" | "python" => Self::Op,
+            "runtime" | "driver" => Self::Launch,
             "kernel" => Self::Kernel,
-            "gpu_memcpy" | "memcpy" => Self::Memcpy,
-            "gpu_memset" | "memset" => Self::Memset,
-            "gpu_user_annotation" => Self::GpuAnnotation,
-            "cuda_sync" | "xpu_sync" | "cuda_event" => Self::Sync,
+            "memcpy" => Self::Memcpy,
+            "memset" => Self::Memset,
+            "mtia_ccp_events" => Self::MtiaDevice,
+            "hpu_op" => Self::Hpu,
+            "collective_comm" => Self::Collective,
+            "cuda_event" => Self::Sync,
             "python_function" => Self::Python,
             "cuda_profiler_range" => Self::ProfilerRange,
-            _ => Self::Span,
+            _ => Self::of_any_device(&text),
         }
+    }
+
+    /// The class of a category that begins with the name of a device, such as `xpu_driver`.
+    fn of_any_device(text: &str) -> Self {
+        let endings = [
+            ("_runtime", Self::Launch),
+            ("_driver", Self::Launch),
+            ("_memcpy", Self::Memcpy),
+            ("_memset", Self::Memset),
+            ("_user_annotation", Self::GpuAnnotation),
+            ("_sync", Self::Sync),
+        ];
+        endings.into_iter().find(|(ending, _)| text.ends_with(ending)).map_or(Self::Span, |(_, class)| class)
     }
 }
 

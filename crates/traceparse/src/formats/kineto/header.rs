@@ -49,6 +49,8 @@ fn refuse_other_json(outline: &Outline, stats: &Stats) -> Result<()> {
         "baseTimeNanoseconds",
         "traceEvents",
     ];
+    // The first lines of what nsys exports as JSON are its texts, or an event.
+    const NSYS_KEYS: [&str; 2] = ["data", "Type"];
     let properties = &outline.properties;
     let known = KEYS.iter().any(|key| properties.contains_key(*key));
     let is_execution_trace = properties.contains_key("nodes") && properties.contains_key("schema");
@@ -56,6 +58,8 @@ fn refuse_other_json(outline: &Outline, stats: &Stats) -> Result<()> {
         "is a PyTorch execution trace; kernelscope reads the profiler's trace of the same run"
     } else if outline.arrays == 0 && !known && outline.is_lost() {
         "is no trace: it is no JSON and has no traceEvents"
+    } else if outline.arrays == 0 && !known && NSYS_KEYS.iter().any(|key| properties.contains_key(*key)) {
+        "is JSON but no trace; if nsys exported it, export SQLite: nsys export --type sqlite REPORT"
     } else if outline.arrays == 0 && !known && !properties.is_empty() {
         "is JSON but no trace: it has no traceEvents"
     } else if stats.seen > 0 && stats.kept == 0 && !known {

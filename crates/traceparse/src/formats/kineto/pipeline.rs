@@ -195,20 +195,20 @@ fn lock<T>(mutex: Mutex<T>) -> T {
 /// The buffers in circulation; their number bounds the memory of chunks in flight.
 struct Pool {
     /// The free ones, the last used behind the others; `None` once the pool is closed.
-    free: Mutex<Option<Vec<Piece>>>,
+    free: Mutex<Option<Vec<Box<Piece>>>>,
     returned: Condvar,
 }
 
 impl Pool {
     fn new(buffers: usize) -> Self {
-        let free = (0..buffers).map(|_| Piece::default()).collect();
+        let free = (0..buffers).map(|_| Box::default()).collect();
         Self { free: Mutex::new(Some(free)), returned: Condvar::new() }
     }
 
     /// A free buffer; waits for one, `None` once the pool is closed.
     ///
     /// The last that `thread` used, if it is free: in the caches of that processor it costs least to write.
-    fn take(&self, thread: usize) -> Option<Piece> {
+    fn take(&self, thread: usize) -> Option<Box<Piece>> {
         let mut free = guard(&self.free);
         loop {
             let pieces = free.as_mut()?;
@@ -222,7 +222,7 @@ impl Pool {
         }
     }
 
-    fn put(&self, piece: Piece) {
+    fn put(&self, piece: Box<Piece>) {
         if let Some(pieces) = &mut *guard(&self.free) {
             pieces.push(piece);
         }

@@ -10,6 +10,7 @@ use super::scan::{Kind, Raw};
 use super::text::{Form, decode_string};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::interner::Interner;
+use crate::metric_names::{gpu_of_process, unit};
 use crate::schema::*;
 use crate::stats::{Code, Stats};
 use crate::time::Fraction;
@@ -295,6 +296,7 @@ impl<'a> Add<'_, '_, '_, 'a> {
             dur_ns,
             correlation: self.int(Arg::Correlation),
             external_id: self.int(Arg::ExternalId),
+            ..Default::default()
         };
         self.batch.tables.spans.push(row);
     }
@@ -325,6 +327,9 @@ impl<'a> Add<'_, '_, '_, 'a> {
             values.push((Raw { kind: Kind::Text, bytes: b"" }, Raw::default()));
         }
         let track = self.track();
+        let device = self.sampled_gpu();
+        // Samples of GPU metrics are one value each, whose name is that of the event.
+        let unit = device.and(head.name).and_then(|name| self.unit(name));
         values.retain(|&(key, raw)| {
             let value = number::real(&raw);
             let is_lost = value.is_none() && !raw.is_null();
@@ -337,16 +342,34 @@ impl<'a> Add<'_, '_, '_, 'a> {
                 name: head.name,
                 category: head.category,
                 track,
+                device,
                 start_ns: head.start_ns,
                 dur_ns,
                 counter,
                 value,
+                unit,
             };
             self.batch.tables.counters.push(row);
             // What is no number stays an argument.
             is_lost
         });
         self.event.args.others = values;
+    }
+
+    /// The GPU whose metrics were sampled, which the process of the event names.
+    fn sampled_gpu(&self) -> Option<i32> {
+        let process = self.event.pid;
+        (process.kind == Kind::Text)
+            .then(|| std::str::from_utf8(process.bytes).ok())
+            .flatten()
+            .and_then(gpu_of_process)
+    }
+
+    /// The unit that the name of a sampled metric tells.
+    fn unit(&self, name: Symbol) -> Option<Symbol> {
+        let interner = &self.builder.interner;
+        let found = unit(interner.symbols().text(name)).map(str::to_owned)?;
+        Some(interner.intern_clean(&found))
     }
 
     pub(super) fn collective(&mut self, source: Symbol) {
@@ -369,6 +392,7 @@ impl<'a> Add<'_, '_, '_, 'a> {
             sequence: self.int(Arg::CollectiveSequence),
             comms_id: self.identifier(Arg::CommsId),
             is_async: self.boolean(Arg::IsAsync),
+            ..Default::default()
         };
         self.batch.tables.collectives.push(row);
     }

@@ -18,6 +18,8 @@ use crate::stats::Code;
 const ESTIMATE_AFTER: u64 = 4 << 20;
 
 /// A chunk on its way: what it was parsed to travels with it, and the memory of both is used again.
+///
+/// It travels in a box, since the columns of all tables take tens of kilobytes before they hold a row.
 #[derive(Debug, Default)]
 pub(crate) struct Piece {
     pub(crate) chunk: Chunk,
@@ -43,7 +45,7 @@ enum Mode {
 /// Takes chunks in order.
 pub(crate) struct Sequencer<'s> {
     rows: RowBuilder<'s>,
-    waiting: BTreeMap<u64, Piece>,
+    waiting: BTreeMap<u64, Box<Piece>>,
     next_index: u64,
     mode: Mode,
     /// Bytes of something that is not complete yet, and the offset of the first.
@@ -76,7 +78,7 @@ impl<'s> Sequencer<'s> {
     }
 
     /// Takes a piece; `recycle` gets every piece that is no longer needed.
-    pub(crate) fn accept(&mut self, piece: Piece, mut recycle: impl FnMut(Piece)) -> Result<()> {
+    pub(crate) fn accept(&mut self, piece: Box<Piece>, mut recycle: impl FnMut(Box<Piece>)) -> Result<()> {
         self.waiting.insert(piece.chunk.index, piece);
         while let Some(mut piece) = self.waiting.remove(&self.next_index) {
             self.next_index += 1;

@@ -20,8 +20,47 @@ impl Add<'_, '_, '_, '_> {
             Class::Sync => self.sync(head, dur_ns),
             Class::Python => self.python(head, dur_ns),
             Class::ProfilerRange => self.counters(head, dur_ns),
-            Class::Span => self.span(head, dur_ns),
+            Class::MtiaDevice => self.mtia_device(head, dur_ns),
+            Class::Hpu => self.hpu(head, dur_ns),
+            Class::Collective if self.has_stream() => self.gpu_op(self.builder.fixed.kernel, head, dur_ns),
+            Class::Collective | Class::Span => self.span(head, dur_ns),
         }
+    }
+
+    /// A wait for an event of another stream, or the record of one, occupies a stream but is no work.
+    fn mtia_device(&mut self, head: &Head, dur_ns: Option<i64>) {
+        match self.event.name.bytes {
+            b"event_wait" | b"event_record" => self.sync(head, dur_ns),
+            name if name.starts_with(b"dma") => self.gpu_op(self.builder.fixed.memcpy, head, dur_ns),
+            _ => self.gpu_op(self.builder.fixed.kernel, head, dur_ns),
+        }
+    }
+
+    /// Work of an engine says which event of the hardware it was recorded by; a call does not.
+    fn hpu(&mut self, head: &Head, dur_ns: Option<i64>) {
+        let recorded_by = self.event.args.others.iter().find(|(key, _)| key.bytes == b"HW event name");
+        let is_copy = |event: &[u8]| event.windows(3).any(|part| part.eq_ignore_ascii_case(b"DMA"));
+        match recorded_by.map(|(_, event)| is_copy(event.bytes)) {
+            Some(true) => self.gpu_op(self.builder.fixed.memcpy, head, dur_ns),
+            Some(false) => self.gpu_op(self.builder.fixed.kernel, head, dur_ns),
+            None => self.launch(head, dur_ns),
+        }
+    }
+
+    fn has_stream(&self) -> bool {
+        self.event.args.left(args::bit(Arg::Stream)) != 0
+    }
+
+    /// The bytes that were copied or set; for a copy MTIA calls them `size`.
+    fn bytes(&mut self, kind: Symbol) -> Option<i64> {
+        let bytes = self.int(Arg::Bytes);
+        if bytes.is_some() || kind != self.builder.fixed.memcpy {
+            return bytes;
+        }
+        let others = &mut self.event.args.others;
+        let at = others.iter().position(|(key, _)| key.bytes == b"size")?;
+        let (_, size) = others.remove(at);
+        self.integer(size)
     }
 
     fn op(&mut self, head: &Head, dur_ns: Option<i64>) {
@@ -62,6 +101,10 @@ impl Add<'_, '_, '_, '_> {
             correlation: self.int(Arg::Correlation),
             external_id: self.int(Arg::ExternalId),
             callback_id: self.small(Arg::CudaCallback).or_else(|| self.small(Arg::HipCallback)),
+            kernel: self.text_or_json(Arg::Kernel),
+            grid: self.triple(Arg::Grid),
+            block: self.triple(Arg::Block),
+            shared_memory_bytes: self.small(Arg::SharedMemory),
             ..Default::default()
         };
         self.batch.tables.launches.push(row);
@@ -79,6 +122,8 @@ impl Add<'_, '_, '_, '_> {
             row: self.row,
             kind,
             name: head.name,
+            // No recorder writes it: `convert --to perfetto` does.
+            mangled_name: self.text_or_json(Arg::MangledName),
             category: head.category,
             device,
             stream,
@@ -95,7 +140,7 @@ impl Add<'_, '_, '_, '_> {
             blocks_per_sm: self.real(Arg::BlocksPerSm),
             warps_per_sm: self.real(Arg::WarpsPerSm),
             occupancy_pct: self.real(Arg::Occupancy),
-            bytes: self.int(Arg::Bytes),
+            bytes: self.bytes(kind),
             bandwidth_gb_per_s: self.real(Arg::Bandwidth),
             graph_id,
             graph_node_id,
@@ -123,7 +168,7 @@ impl Add<'_, '_, '_, '_> {
     fn sync(&mut self, head: &Head, dur_ns: Option<i64>) {
         // -1 stands for unknown.
         let known = |id: &i64| *id >= 0;
-        let has_stream = self.event.args.left(args::bit(Arg::Stream)) != 0;
+        let has_stream = self.has_stream();
         let (device, stream) = self.device_and_stream();
         let row = SyncRow {
             row: self.row,

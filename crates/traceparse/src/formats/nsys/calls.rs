@@ -7,6 +7,7 @@ use crate::formats::sqlite::labels::NO_ID;
 use crate::formats::sqlite::source::columns;
 use crate::schema::{LaunchRow, Symbol, SyncRow, Tables};
 use crate::stats::Code;
+use crate::time::TIMES_NS;
 
 columns! { Call {
     START = "start" Required,
@@ -135,7 +136,9 @@ fn push_event(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: 
     let correlation = cells.correlation(Event::CORRELATION);
     // 0 is not collected: the call that recorded the event has the time at which it did.
     let call = correlation.and_then(|id| builder.recorder.events.call_start(pid, id));
-    let Some(start_ns) = cells.int(Event::AT).filter(|&at| at != 0).or(call) else {
+    let Some(start_ns) =
+        cells.int(Event::AT).filter(|&at| at != 0).or(call).filter(|at| TIMES_NS.contains(at))
+    else {
         cells.note(Code::MissingTime);
         return false;
     };

@@ -35,7 +35,8 @@ impl Records {
         let Some(table) = tables.iter().find(|table| catalog.has(table, &["name", "value"])) else {
             return records;
         };
-        let sql = format!("SELECT CAST(name AS TEXT), CAST(value AS TEXT) FROM {table} ORDER BY rowid");
+        let order = catalog.order(table);
+        let sql = format!("SELECT CAST(name AS TEXT), CAST(value AS TEXT) FROM {table} {order}");
         let Ok(mut statement) = connection.prepare(&sql) else { return records };
         let Ok(mut rows) = statement.query([]) else { return records };
         while let Ok(Some(row)) = rows.next() {
@@ -93,10 +94,11 @@ impl Records {
     }
 
     /// What it means that a table is not there or has no rows; nothing for tables that come and go.
-    pub(super) fn meaning_of_none(&self, feature: Feature, is_there: bool) -> Option<Code> {
+    ///
+    /// Only the records of the capture tell: an export may make every table there is.
+    pub(super) fn meaning_of_none(&self, feature: Feature) -> Option<Code> {
         match self.recorded(feature) {
             _ if feature == Feature::Any => None,
-            _ if is_there => Some(Code::CapturedEmpty),
             Some(true) => Some(Code::CapturedEmpty),
             Some(false) => Some(Code::NotCaptured),
             None => Some(Code::TableAbsent),
@@ -133,13 +135,13 @@ mod tests {
             ("CAPTURE_EVENT_TYPE", "Cuda"),
             ("PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE", "Node"),
         ]);
-        assert_eq!(said.meaning_of_none(Feature::Cuda, false), Some(Code::CapturedEmpty));
-        assert_eq!(said.meaning_of_none(Feature::Nvtx, false), Some(Code::NotCaptured));
-        assert_eq!(said.meaning_of_none(Feature::Nvtx, true), Some(Code::CapturedEmpty));
-        assert_eq!(said.meaning_of_none(Feature::WholeGraphs, false), Some(Code::NotCaptured));
-        assert_eq!(said.meaning_of_none(Feature::GpuMetrics, false), Some(Code::TableAbsent));
-        assert_eq!(said.meaning_of_none(Feature::Any, false), None);
-        assert_eq!(records(&[]).meaning_of_none(Feature::Cuda, false), Some(Code::TableAbsent));
+        assert_eq!(said.meaning_of_none(Feature::Cuda), Some(Code::CapturedEmpty));
+        // An empty table says nothing: `nsys export --lazy=false` makes it though it was not captured.
+        assert_eq!(said.meaning_of_none(Feature::Nvtx), Some(Code::NotCaptured));
+        assert_eq!(said.meaning_of_none(Feature::WholeGraphs), Some(Code::NotCaptured));
+        assert_eq!(said.meaning_of_none(Feature::GpuMetrics), Some(Code::TableAbsent));
+        assert_eq!(said.meaning_of_none(Feature::Any), None);
+        assert_eq!(records(&[]).meaning_of_none(Feature::Cuda), Some(Code::TableAbsent));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 use rusqlite::Connection;
 
 use super::identity::{GlobalId, Processes};
-use crate::formats::sqlite::catalog::Catalog;
+use crate::formats::sqlite::catalog::{Catalog, Rows};
 use crate::formats::sqlite::labels::NO_ID;
 
 /// A record of an event, as synchronisations refer to it.
@@ -27,7 +27,7 @@ impl EventIndex {
     pub(super) fn read(connection: &Connection, catalog: &Catalog, processes: Processes) -> Self {
         let mut index = Self::default();
         let table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
-        if catalog.table(table).is_none_or(|table| table.rowids.is_none()) {
+        if catalog.table(table).is_none_or(|table| table.rows == Rows::None) {
             return index;
         }
         let pid = |id: Option<i64>| id.map(|id| processes.pid(GlobalId(id)));

@@ -45,11 +45,6 @@ fn work(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, kind: &'static
     })
 }
 
-/// The node of a graph that work belongs to.
-fn graph_node(cells: &mut Cells<'_, '_>, cell: usize) -> Option<u64> {
-    cells.int(cell).map(i64::cast_unsigned).filter(|&id| id != 0)
-}
-
 columns! { Kernel after Work {
     NAME = "demangledName" Usual for [name],
     SHORT_NAME = "shortName" Usual for [short_name],
@@ -97,7 +92,7 @@ fn push_kernel(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables:
         dynamic_shared_memory_bytes: dynamic,
         local_memory_per_thread_bytes: cells.small(Kernel::LOCAL_PER_THREAD),
         graph_id: cells.int(Kernel::GRAPH).filter(|&id| id != 0),
-        graph_node_id: graph_node(cells, Kernel::GRAPH_NODE),
+        graph_node_id: cells.id(Kernel::GRAPH_NODE),
         ..work
     });
     true
@@ -149,7 +144,7 @@ fn push_copy(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &
         source_memory: builder.memory_kind(&MEMORY, cells.int(Memcpy::SOURCE_KIND)),
         destination_memory: builder.memory_kind(&MEMORY, cells.int(Memcpy::DESTINATION_KIND)),
         bytes: cells.int(Memcpy::BYTES),
-        graph_node_id: graph_node(cells, Memcpy::GRAPH_NODE),
+        graph_node_id: cells.id(Memcpy::GRAPH_NODE),
         ..work
     });
     if kind.is_some_and(|kind| MIGRATIONS.contains(&kind))
@@ -176,7 +171,7 @@ fn push_memset(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables:
         name: Some(builder.label("[CUDA memset]")),
         destination_memory: builder.memory_kind(&MEMORY, cells.int(Memset::MEMORY_KIND)),
         bytes: cells.int(Memset::BYTES),
-        graph_node_id: graph_node(cells, Memset::GRAPH_NODE),
+        graph_node_id: cells.id(Memset::GRAPH_NODE),
         ..work
     });
     true

@@ -6,12 +6,13 @@ use serde_json::Value;
 use super::capture::Feature;
 use super::identity::GlobalId;
 use super::names::Named;
+use super::payloads::Unreadable;
 use super::recording::{Builder, Source};
 use crate::formats::sqlite::catalog::Catalog;
 use crate::formats::sqlite::cells::Cells;
 use crate::formats::sqlite::source::columns;
 use crate::nvtx_text::{self, NvtxText};
-use crate::schema::{ExtraArgRow, MetadataRow, RangeRow, Symbol, Tables};
+use crate::schema::{CollectiveRow, ExtraArgRow, MetadataRow, RangeRow, Symbol, Tables};
 use crate::stats::Code;
 
 columns! { Nvtx {
@@ -114,7 +115,7 @@ fn range(
     };
     tables.ranges.push(row);
     if cells.int(NVTX.flag()) == Some(1) {
-        payload(builder, cells, tables);
+        payload(builder, cells, tables, name);
     }
 }
 
@@ -124,7 +125,7 @@ fn duration(builder: &Builder<'_, '_>, cells: &mut Cells<'_, '_>, start_ns: i64)
         return cells.duration(start_ns, end);
     }
     cells.note(Code::OpenRange);
-    builder.recorder.session_end.and_then(|end| end.max(start_ns).checked_sub(start_ns))
+    builder.recorder.session_end.and_then(|end| cells.duration(start_ns, end.max(start_ns)))
 }
 
 /// The text of an event: a registered one, or its own, taken apart.
@@ -201,37 +202,99 @@ pub(super) fn payload_sql(catalog: &Catalog) -> Option<String> {
     Some(format!("SELECT {} FROM NVTX_EVENTS WHERE rowid = ?1", columns.join(", ")))
 }
 
-/// Adds the payload of an event to the table of further arguments.
-fn payload(builder: &mut Builder<'_, '_>, cells: &Cells<'_, '_>, tables: &mut Tables) {
-    for (key, value) in payload_values(builder, cells.rowid) {
-        let key = builder.label(key);
-        let value = builder.texts.intern_clean(&value.to_string());
-        tables.extra_args.push(ExtraArgRow { row: cells.number, key, value });
+/// Names of fields in NCCL's payloads.
+pub(super) const COMMUNICATOR: &str = "NCCL communicator ID";
+const MESSAGE_BYTES: &str = "Message size [bytes]";
+
+/// Adds the payload of an event to the table of collectives if NCCL described a call with it, and what else it has
+/// to the table of further arguments.
+fn payload(
+    builder: &mut Builder<'_, '_>,
+    cells: &mut Cells<'_, '_>,
+    tables: &mut Tables,
+    name: Option<Symbol>,
+) {
+    let mut told = CollectiveRow { row: cells.number, name, ..Default::default() };
+    let mut is_collective = false;
+    for (key, value) in payload_values(builder, cells) {
+        if key == COMMUNICATOR || key == MESSAGE_BYTES {
+            is_collective = true;
+        }
+        let number = value.as_i64();
+        match key.as_str() {
+            COMMUNICATOR => {
+                let id = value.as_u64().map_or_else(|| value.to_string(), |id| format!("{id:#018x}"));
+                told.process_group = Some(builder.texts.intern_clean(&id));
+            }
+            MESSAGE_BYTES => told.bytes = number.filter(|&bytes| bytes >= 0),
+            "No. of ranks" => told.group_size = number,
+            "Rank" => told.rank = number,
+            "Peer rank" => told.destination_rank = number,
+            "Root" => told.root_rank = number,
+            "Reduction operation" => {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                told.reduction = Some(builder.texts.intern_clean(&text));
+            }
+            _ => {
+                let key = builder.texts.intern_clean(&key);
+                let value = builder.texts.intern_clean(&value.to_string());
+                tables.extra_args.push(ExtraArgRow { row: cells.number, key, value });
+            }
+        }
+    }
+    if is_collective {
+        told.source = builder.label("range");
+        tables.collectives.push(told);
     }
 }
 
-fn payload_values(builder: &mut Builder<'_, '_>, rowid: i64) -> Vec<(&'static str, Value)> {
+/// What a payload says, by name.
+fn payload_values(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>) -> Vec<(String, Value)> {
     const JSON_TEXT_ID: usize = 6;
-    let Builder { thread, strings, texts, .. } = builder;
+    const JSON_TEXT: usize = 7;
+    const BINARY: usize = 8;
+    let Builder { thread, strings, texts, recorder, .. } = builder;
     let Some(statement) = &mut thread.payload else { return Vec::new() };
-    let Ok(mut rows) = statement.query([rowid]) else { return Vec::new() };
+    let Ok(mut rows) = statement.query([cells.rowid]) else { return Vec::new() };
     let Ok(Some(row)) = rows.next() else { return Vec::new() };
     let mut values = Vec::new();
     for (at, &column) in PAYLOAD.iter().enumerate() {
         let value = match row.get_ref(at) {
             Ok(ValueRef::Integer(id)) if at == JSON_TEXT_ID => {
-                strings.find(id, texts).map(|(text, _)| Value::String(texts.text(text)))
+                let found = strings.find(id, texts);
+                found.map(|(text, _)| Value::String(texts.text(text)))
             }
             // Unsigned numbers are stored by their bits.
             Ok(ValueRef::Integer(bits)) if at == 0 => Some(Value::from(bits.cast_unsigned())),
             Ok(ValueRef::Integer(number)) => Some(Value::from(number)),
             Ok(ValueRef::Real(number)) => Some(Value::from(number)),
+            Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) if at == BINARY => {
+                match recorder.payloads.decode(bytes) {
+                    Ok(fields) => {
+                        values.extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value)));
+                    }
+                    Err(Unreadable::UnknownSchema) => cells.note(Code::UnknownPayload),
+                    Err(Unreadable::TooShort) => cells.note(Code::BadPayload),
+                }
+                None
+            }
             Ok(ValueRef::Text(text) | ValueRef::Blob(text)) => {
                 Some(Value::String(String::from_utf8_lossy(text).into_owned()))
             }
             Ok(ValueRef::Null) | Err(_) => None,
         };
-        values.extend(value.map(|value| (column, value)));
+        let fields = value.as_ref().filter(|_| matches!(at, JSON_TEXT_ID | JSON_TEXT)).and_then(json_fields);
+        match fields {
+            Some(fields) => values.extend(fields),
+            None => values.extend(value.map(|value| (column.to_owned(), value))),
+        }
     }
     values
+}
+
+/// The fields of a payload of NCCL that the export wrote as JSON.
+fn json_fields(text: &Value) -> Option<Vec<(String, Value)>> {
+    let Ok(Value::Object(fields)) = serde_json::from_str(text.as_str()?) else { return None };
+    let is_of_nccl = fields.contains_key(COMMUNICATOR) || fields.contains_key(MESSAGE_BYTES);
+    is_of_nccl.then(|| fields.into_iter().collect())
 }

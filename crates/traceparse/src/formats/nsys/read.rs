@@ -8,22 +8,23 @@ use super::identity::Processes;
 use super::launching::Launching;
 use super::machine::{self, Machine};
 use super::names::Names;
+use super::payloads::Payloads;
 use super::recording::{ColumnFlags, Recording, Source};
 use super::session::Session;
-use super::{calls, gpu_ops, memory, nvtx, spans};
+use super::{calls, gpu_ops, libraries, memory, metrics, network, nvtx, spans};
 use crate::error::Result;
 use crate::formats::format::{Format, OpenDatabase, Opened};
 use crate::formats::sqlite::builder::Shared;
-use crate::formats::sqlite::catalog::Catalog;
+use crate::formats::sqlite::catalog::{Catalog, Rows};
 use crate::formats::sqlite::plan::{Plan, Run};
 use crate::formats::sqlite::scan::{Order, Reading};
 use crate::options::ReadOptions;
-use crate::schema::Tables;
+use crate::schema::{Table, Tables};
 use crate::stats::{Code, Stats};
 use crate::trace::{Meta, Trace};
 
 /// Every table of events, in the order in which rows are numbered.
-static SOURCES: [&Source; 18] = [
+static SOURCES: [&Source; 54] = [
     &gpu_ops::KERNELS,
     &gpu_ops::COPIES,
     &gpu_ops::MEMSETS,
@@ -33,7 +34,8 @@ static SOURCES: [&Source; 18] = [
     &calls::EVENTS,
     &nvtx::NVTX,
     &memory::ALLOCATIONS,
-    &spans::METRICS,
+    &metrics::METRICS,
+    &metrics::GENERIC,
     &spans::OS_CALLS,
     &spans::OVERHEADS,
     &spans::PROFILER,
@@ -42,6 +44,41 @@ static SOURCES: [&Source; 18] = [
     &spans::MESSAGES,
     &memory::ON_CPU,
     &memory::ON_GPU,
+    &libraries::SYSTEM_CALLS,
+    &libraries::OPENMP_THREADS,
+    &libraries::OPENMP_PARALLEL,
+    &libraries::OPENMP_SYNC_WAITS,
+    &libraries::OPENMP_SYNCS,
+    &libraries::OPENMP_TASKS,
+    &libraries::OPENMP_MASTERS,
+    &libraries::OPENMP_REDUCTIONS,
+    &libraries::OPENMP_TASKS_CREATED,
+    &libraries::OPENMP_TASKS_SCHEDULED,
+    &libraries::OPENMP_CANCELS,
+    &libraries::OPENMP_MUTEX_WAITS,
+    &libraries::OPENMP_CRITICAL,
+    &libraries::OPENMP_MUTEX_RELEASES,
+    &libraries::OPENMP_LOCKS_MADE,
+    &libraries::OPENMP_LOCKS_GONE,
+    &libraries::OPENMP_WORK,
+    &libraries::OPENMP_DISPATCHES,
+    &libraries::OPENMP_FLUSHES,
+    &libraries::OPENACC_DATA,
+    &libraries::OPENACC_LAUNCHES,
+    &libraries::OPENACC_OTHERS,
+    &libraries::ENCODER,
+    &libraries::DECODER,
+    &libraries::JPEG,
+    &libraries::MPI_WAITS,
+    &libraries::MPI_OTHERS,
+    &libraries::VULKAN_MARKERS,
+    &libraries::MPI_MESSAGES,
+    &libraries::MPI_COLLECTIVES,
+    &libraries::VULKAN_CALLS,
+    &libraries::VULKAN_WORK,
+    &libraries::DEBUG,
+    &network::INTERFACES,
+    &network::SWITCHES,
 ];
 
 /// Tables of which an export of nsys has one, whatever was recorded.
@@ -77,6 +114,9 @@ impl Format for Nsys {
     }
 
     fn advice(&self, file: &Opened<'_>) -> Option<&'static str> {
+        if file.head().starts_with(b"\x89HDF\r\n\x1a\n") {
+            return Some("is HDF5; of what nsys exports use SQLite: nsys export --type sqlite REPORT");
+        }
         let extension = file.path.extension()?.to_str()?;
         let is_report = ["nsys-rep", "qdrep", "qdstrm"].iter().any(|own| extension.eq_ignore_ascii_case(own));
         is_report.then_some(
@@ -91,18 +131,24 @@ fn read(file: OpenDatabase, options: &ReadOptions) -> Result<Trace> {
     if session.is_newer() {
         stats.note(Code::NewerSchema, None);
     }
-    let plan = plan(&catalog, &session, options, &mut stats);
+    let machine = Machine::read(&connection, &catalog);
+    let plan = plan(&catalog, &session, &machine, options, &mut stats);
     let processes = Processes { machine: session.machine };
     let events = options.wants("syncs").then(|| EventIndex::read(&connection, &catalog, processes));
     let tables = SOURCES.iter().map(|source| source.name);
     let mut recording = Recording {
         processes,
-        machine: Machine::read(&connection, &catalog),
+        machine,
         events: events.unwrap_or_default(),
         names: Names::default(),
         session_end: options.wants("ranges").then(|| session.end_ns(&connection, &catalog, tables)).flatten(),
         wanted: ColumnFlags::new(options),
         launching: options.only_launching.then(Launching::default),
+        payloads: if options.wants("ranges") {
+            Payloads::read(&connection, &catalog)
+        } else {
+            Payloads::default()
+        },
         payload_sql: nvtx::payload_sql(&catalog),
     };
     let shared = Shared::default();
@@ -120,11 +166,21 @@ fn read(file: OpenDatabase, options: &ReadOptions) -> Result<Trace> {
     recording.names.resolve(&mut symbols, &mut tables.ranges);
     tables.renumber_tracks(&tracks.sort(&symbols));
     let row = plan.end.unwrap_or(next);
-    machine::add_devices(&connection, &catalog, &mut symbols, &mut tables);
+    machine::add_devices(&connection, &catalog, &recording.machine, &mut symbols, &mut tables);
     machine::add_names(&connection, &catalog, processes, &tracks, &mut symbols, &mut tables, row);
     machine::add_used_devices(&mut tables);
     note_devices(&tables, &recording.machine, &mut stats);
-    let described = plan.describe(&catalog, is_surroundings, &mut stats);
+    let whole_graphs = symbols
+        .find("graph")
+        .map_or(0, |graph| tables.gpu_ops.kind.values().iter().filter(|&&kind| kind == graph).count());
+    if recording.payloads.describe(nvtx::COMMUNICATOR) && tables.collectives.is_empty() {
+        stats.note_in(Code::PayloadsLeftOut, nvtx::NVTX.name, None);
+    }
+    stats.note_many(Code::GraphWithoutNodes, whole_graphs as u64, None);
+    let (_, has_only_metrics) = recording.machine.generic_metrics();
+    let is_beside =
+        |name: &str| is_surroundings(name) || has_only_metrics && name.starts_with("GENERIC_EVENT");
+    let described = plan.describe(&connection, &catalog, is_beside, &mut stats);
     let meta = Meta {
         compression: "none",
         file_bytes: database.file_bytes,
@@ -137,7 +193,18 @@ fn read(file: OpenDatabase, options: &ReadOptions) -> Result<Trace> {
 }
 
 /// What is read, of what feeds the tables and the kinds of work that `options` want.
-fn plan(catalog: &Catalog, session: &Session, options: &ReadOptions, stats: &mut Stats) -> Plan<Recording> {
+///
+/// Exports with a table of samples have the same as generic events.
+fn plan(
+    catalog: &Catalog,
+    session: &Session,
+    machine: &Machine,
+    options: &ReadOptions,
+    stats: &mut Stats,
+) -> Plan<Recording> {
+    let is_sampled = catalog.table(metrics::METRICS.name).is_some_and(|table| table.rows != Rows::None);
+    let is_generic =
+        !is_sampled && machine.generic_metrics().0 && catalog.has(metrics::GENERIC.name, &["typeId", "data"]);
     let kind = |source: &Source| match source.name {
         "CUPTI_ACTIVITY_KIND_KERNEL" => Some("kernel"),
         "CUPTI_ACTIVITY_KIND_MEMCPY" => Some("memcpy"),
@@ -145,11 +212,18 @@ fn plan(catalog: &Catalog, session: &Session, options: &ReadOptions, stats: &mut
         "CUPTI_ACTIVITY_KIND_GRAPH_TRACE" => Some("graph"),
         _ => None,
     };
+    let is_there = |source: &Source| match source.name {
+        "GPU_METRICS" => !is_generic,
+        "GENERIC_EVENTS" => is_generic,
+        _ => true,
+    };
     let is_wanted = |source: &&Source| {
-        options.wants(source.feeds) && kind(source).is_none_or(|kind| options.wants_kind(kind))
+        is_there(source)
+            && options.wants(source.feeds)
+            && kind(source).is_none_or(|kind| options.wants_kind(kind))
     };
     let sources = SOURCES.into_iter().filter(is_wanted);
-    let meaning_of_none = |feature, is_there| session.capture.meaning_of_none(feature, is_there);
+    let meaning_of_none = |feature, _| session.capture.meaning_of_none(feature);
     Plan::new(sources, catalog, meaning_of_none, options, stats).numbered_by_rowid()
 }
 
@@ -172,7 +246,7 @@ fn phases(plan: &Plan<Recording>, options: &ReadOptions) -> Vec<Range<usize>> {
 
 /// Tables that are read and hold no events.
 fn is_surroundings(name: &str) -> bool {
-    const NAMES: [&str; 16] = [
+    const NAMES: [&str; 24] = [
         "StringIds",
         "ANALYSIS_DETAILS",
         "META_DATA_CAPTURE",
@@ -187,6 +261,14 @@ fn is_surroundings(name: &str) -> bool {
         "TARGET_INFO_CUDA_DEVICE",
         "TARGET_INFO_CUDA_STREAM",
         "TARGET_INFO_CUDA_CONTEXT_INFO",
+        "TARGET_INFO_NIC_INFO",
+        "TARGET_INFO_NETWORK_METRICS",
+        "NIC_ID_MAP",
+        "MPI_RANKS",
+        "NVTX_PAYLOAD_SCHEMAS",
+        "NVTX_PAYLOAD_SCHEMA_ENTRIES",
+        "NVTX_PAYLOAD_ENUMS",
+        "NVTX_PAYLOAD_ENUM_ENTRIES",
         "sqlite_sequence",
         "sqlite_stat1",
     ];

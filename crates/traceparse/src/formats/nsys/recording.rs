@@ -9,7 +9,9 @@ use super::identity::{GlobalId, Processes};
 use super::launching::{Launching, Positions};
 use super::machine::Machine;
 use super::names::{Named, Names};
+use super::payloads::Payloads;
 use crate::formats::sqlite::{builder, source};
+use crate::metric_names::Scale;
 use crate::options::ReadOptions;
 use crate::schema::Symbol;
 
@@ -24,6 +26,7 @@ pub(super) struct Recording {
     pub(super) wanted: ColumnFlags,
     /// Calls that launched GPU work, where only those are wanted.
     pub(super) launching: Option<Launching>,
+    pub(super) payloads: Payloads,
     /// Fetches the payload of an NVTX event.
     pub(super) payload_sql: Option<String>,
 }
@@ -51,11 +54,21 @@ impl ColumnFlags {
     }
 }
 
+/// How a GPU metric is shown.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shown {
+    pub(super) name: Symbol,
+    pub(super) unit: Option<Symbol>,
+    pub(super) scale: Scale,
+}
+
 /// What one thread keeps beside its texts and tracks.
 pub(super) struct Thread<'c> {
     pub(super) names: HashMap<Named, Symbol>,
     pub(super) api_names: HashMap<Symbol, (Symbol, Option<i32>)>,
     pub(super) payload: Option<Statement<'c>>,
+    /// How each GPU metric is shown, by type and metric.
+    pub(super) metrics: HashMap<(Option<i64>, i64), Shown>,
     pub(super) positions: Positions,
 }
 
@@ -74,6 +87,7 @@ impl builder::Recorder for Recording {
             names: HashMap::new(),
             api_names: HashMap::new(),
             payload: self.payload_sql.as_deref().and_then(|sql| connection.prepare(sql).ok()),
+            metrics: HashMap::new(),
             positions: Positions::default(),
         }
     }

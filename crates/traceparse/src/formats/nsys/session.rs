@@ -130,7 +130,7 @@ fn target(connection: &Connection, catalog: &Catalog) -> Map<String, Value> {
     if !catalog.has(table, &["name", "value"]) {
         return Map::new();
     }
-    let sql = format!("SELECT name, value FROM {table} ORDER BY rowid");
+    let sql = format!("SELECT name, value FROM {table} {}", catalog.order(table));
     let Ok(mut statement) = connection.prepare(&sql) else { return Map::new() };
     let rows = statement.query_map([], |row| Ok((row.get(0)?, Value::String(row.get(1)?))));
     rows.map(|rows| rows.flatten().collect()).unwrap_or_default()

@@ -1,12 +1,11 @@
-//! Slices of other tables: the operating system, overhead, graph building; the recorder's own messages, and
-//! samples of GPU metrics.
+//! Slices of other tables: the operating system, overhead, graph building; and the recorder's own messages.
 
 use super::capture::Feature;
 use super::recording::{Builder, Source};
 use crate::formats::sqlite::cells::Cells;
 use crate::formats::sqlite::labels::listed;
 use crate::formats::sqlite::source::columns;
-use crate::schema::{CounterRow, InstantRow, SpanRow, Symbol, Tables};
+use crate::schema::{InstantRow, SpanRow, Symbol, Tables};
 use crate::stats::Code;
 
 columns! { OsCall {
@@ -25,18 +24,11 @@ pub(super) static OS_CALLS: Source =
 const WHOLE_CALL: i64 = 27;
 
 fn push_os_call(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-    let Some((start_ns, dur_ns)) = cells.extent(OsCall::START, OsCall::END) else { return false };
     let is_whole = cells.int(OsCall::EVENT_CLASS).is_none_or(|class| class == WHOLE_CALL);
-    tables.spans.push(SpanRow {
-        row: cells.number,
-        name: builder.string(cells, OsCall::NAME),
-        category: Some(builder.label(if is_whole { "osrt" } else { "osrt_cut" })),
-        kind: builder.label("X"),
-        track: builder.thread_track(cells.int(OsCall::GLOBAL_TID)),
-        start_ns,
-        dur_ns,
-        ..Default::default()
-    });
+    let category = if is_whole { "osrt" } else { "osrt_cut" };
+    let places = [OsCall::START, OsCall::END, OsCall::GLOBAL_TID];
+    let Some(span) = slice(builder, cells, places, category) else { return false };
+    tables.spans.push(SpanRow { name: builder.string(cells, OsCall::NAME), ..span });
     true
 }
 
@@ -71,19 +63,12 @@ pub(super) static OVERHEADS: Source =
     Source::new("CUPTI_ACTIVITY_KIND_OVERHEAD", "spans", Feature::Cuda, Overhead::ALL, push_overhead);
 
 fn push_overhead(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-    let Some((start_ns, dur_ns)) = cells.extent(Overhead::START, Overhead::END) else { return false };
+    let places = [Overhead::START, Overhead::END, Overhead::GLOBAL_TID];
+    let Some(span) = slice(builder, cells, places, "overhead") else { return false };
     let kind = cells.int(Overhead::KIND).map(|code| overhead_kind(builder, code));
-    tables.spans.push(SpanRow {
-        row: cells.number,
-        name: kind.or_else(|| builder.string(cells, Overhead::NAME)),
-        category: Some(builder.label("overhead")),
-        kind: builder.label("X"),
-        track: builder.thread_track(cells.int(Overhead::GLOBAL_TID)),
-        start_ns,
-        dur_ns,
-        correlation: cells.correlation(Overhead::CORRELATION),
-        external_id: None,
-    });
+    let name = kind.or_else(|| builder.string(cells, Overhead::NAME));
+    let correlation = cells.correlation(Overhead::CORRELATION);
+    tables.spans.push(SpanRow { name, correlation, ..span });
     true
 }
 
@@ -100,17 +85,44 @@ pub(super) static PROFILER: Source =
         push_named(builder, cells, tables, "profiler_overhead")
     });
 
-/// Creation and instantiation of graphs.
+columns! { Graph after Named {
+    NODE = "graphNodeId" Former for [graph_node_id],
+    ORIGINAL_NODE = "originalGraphNodeId" Former for [original_graph_node_id],
+} }
+
+/// Creation and instantiation of graphs; before schema 3.24 also of their nodes.
 pub(super) static GRAPHS: Source =
-    Source::new("CUDA_GRAPH_EVENTS", "spans", Feature::Any, Named::ALL, |builder, cells, tables| {
-        push_named(builder, cells, tables, "cuda_graph")
+    Source::new("CUDA_GRAPH_EVENTS", "spans", Feature::Any, Graph::ALL, |builder, cells, tables| {
+        let ids = [Graph::NODE, Graph::ORIGINAL_NODE].map(|cell| cells.id(cell));
+        let category = if ids[0].is_some() { GRAPH_NODE } else { "cuda_graph" };
+        push_node(builder, cells, tables, category, ids)
     });
 
-/// Creation of the nodes of graphs.
+columns! { GraphNode after Named {
+    NODE = "graphNodeId" Usual for [graph_node_id],
+    ORIGINAL_NODE = "originalGraphNodeId" Usual for [original_graph_node_id],
+} }
+
+/// Creation of the nodes of graphs, and their clones.
 pub(super) static GRAPH_NODES: Source =
-    Source::new("CUDA_GRAPH_NODE_EVENTS", "spans", Feature::Any, Named::ALL, |builder, cells, tables| {
-        push_named(builder, cells, tables, "cuda_graph_node")
+    Source::new("CUDA_GRAPH_NODE_EVENTS", "spans", Feature::Any, GraphNode::ALL, |builder, cells, tables| {
+        let ids = [GraphNode::NODE, GraphNode::ORIGINAL_NODE].map(|cell| cells.id(cell));
+        push_node(builder, cells, tables, GRAPH_NODE, ids)
     });
+
+const GRAPH_NODE: &str = "cuda_graph_node";
+
+fn push_node(
+    builder: &mut Builder<'_, '_>,
+    cells: &mut Cells<'_, '_>,
+    tables: &mut Tables,
+    category: &'static str,
+    [graph_node_id, original_graph_node_id]: [Option<u64>; 2],
+) -> bool {
+    let Some(span) = named(builder, cells, category) else { return false };
+    tables.spans.push(SpanRow { graph_node_id, original_graph_node_id, ..span });
+    true
+}
 
 fn push_named(
     builder: &mut Builder<'_, '_>,
@@ -118,18 +130,37 @@ fn push_named(
     tables: &mut Tables,
     category: &'static str,
 ) -> bool {
-    let Some((start_ns, dur_ns)) = cells.extent(Named::START, Named::END) else { return false };
-    tables.spans.push(SpanRow {
+    let Some(span) = named(builder, cells, category) else { return false };
+    tables.spans.push(span);
+    true
+}
+
+fn named(
+    builder: &mut Builder<'_, '_>,
+    cells: &mut Cells<'_, '_>,
+    category: &'static str,
+) -> Option<SpanRow> {
+    let span = slice(builder, cells, [Named::START, Named::END, Named::GLOBAL_TID], category)?;
+    Some(SpanRow { name: builder.string(cells, Named::NAME), ..span })
+}
+
+/// A slice of a thread, of which the cells hold start, end and thread; nothing where it has no place in time.
+pub(super) fn slice(
+    builder: &mut Builder<'_, '_>,
+    cells: &mut Cells<'_, '_>,
+    [start, end, thread]: [usize; 3],
+    category: &'static str,
+) -> Option<SpanRow> {
+    let (start_ns, dur_ns) = cells.extent(start, end)?;
+    Some(SpanRow {
         row: cells.number,
-        name: builder.string(cells, Named::NAME),
         category: Some(builder.label(category)),
         kind: builder.label("X"),
-        track: builder.thread_track(cells.int(Named::GLOBAL_TID)),
+        track: builder.thread_track(cells.int(thread)),
         start_ns,
         dur_ns,
         ..Default::default()
-    });
-    true
+    })
 }
 
 columns! { Message {
@@ -165,42 +196,5 @@ fn push_message(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables
         start_ns,
     };
     tables.instants.push(row);
-    true
-}
-
-columns! { Metric {
-    AT = "timestamp" Required,
-    TYPE = "typeId" Usual,
-    METRIC = "metricId" Usual,
-    VALUE = "value" Required,
-} }
-
-/// Samples of GPU metrics.
-pub(super) static METRICS: Source =
-    Source::new("GPU_METRICS", "counters", Feature::GpuMetrics, Metric::ALL, push_metric);
-
-/// The low bits of a type id are the GPU.
-const GPU_MASK: i64 = 0xff;
-
-fn push_metric(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-    let Some(start_ns) = cells.start(Metric::AT) else { return false };
-    let (kind, metric) = (cells.int(Metric::TYPE), cells.int(Metric::METRIC).unwrap_or(0));
-    let gpu = kind.map_or(0, |id| id & GPU_MASK);
-    let track_name = builder.coded("metrics of", gpu, |gpu| format!("GPU {gpu} metrics"));
-    let names = &builder.recorder.machine.metrics;
-    let name = |kind: i64| names.get(&(kind, metric)).cloned().unwrap_or_else(|| format!("metric {metric}"));
-    // Both ids are small: together they are one code.
-    let code = kind.unwrap_or(0).wrapping_mul(1 << 16).wrapping_add(metric);
-    let row = CounterRow {
-        row: cells.number,
-        name: Some(track_name),
-        category: Some(builder.label("gpu_metrics")),
-        track: builder.tracks.named(track_name),
-        start_ns,
-        dur_ns: None,
-        counter: builder.coded("metric", code, |_| name(kind.unwrap_or(0))),
-        value: cells.real(Metric::VALUE),
-    };
-    tables.counters.push(row);
     true
 }

@@ -3,11 +3,8 @@
 use super::recording::{Builder, Source};
 use crate::formats::sqlite::cells::Cells;
 use crate::formats::sqlite::source::columns;
-use crate::schema::{GpuOpRow, Symbol, Tables};
+use crate::schema::{GpuOpRow, Tables};
 use crate::stats::Code;
-
-/// Longest mangled name that is demangled: a name can repeat its parts, which takes room.
-const LONGEST_MANGLED: usize = 1 << 14;
 
 /// Kinds of memory (`CUpti_ActivityMemoryKind`), by number.
 const MEMORY: [&str; 8] =
@@ -67,11 +64,9 @@ pub(super) static SERIAL: Source =
 
 fn push_kernel(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
     let Some(work) = work(builder, cells, "kernel") else { return false };
-    let name = builder.text(cells, Kernel::NAME).map(|name| kernel_name(builder, name));
     let (fixed, dynamic) = (cells.small(Kernel::STATIC_SHARED), cells.small(Kernel::DYNAMIC_SHARED));
     tables.gpu_ops.push(GpuOpRow {
-        name: name.map(|(name, _)| name),
-        mangled_name: name.and_then(|(_, mangled)| mangled),
+        name: builder.text(cells, Kernel::NAME),
         grid: cells.triple([Kernel::GRID_X, Kernel::GRID_Y, Kernel::GRID_Z]),
         block: cells.triple([Kernel::BLOCK_X, Kernel::BLOCK_Y, Kernel::BLOCK_Z]),
         registers: cells.small(Kernel::REGISTERS),
@@ -82,14 +77,6 @@ fn push_kernel(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables:
         ..work
     });
     true
-}
-
-/// A kernel's name as people write it, and the one the compiler made if they differ.
-fn kernel_name(builder: &mut Builder<'_, '_>, name: Symbol) -> (Symbol, Option<Symbol>) {
-    let Builder { thread, texts, .. } = builder;
-    let derive = || texts.derive(name, |mangled| Some((demangle(mangled)?, ())));
-    let demangled = *thread.demangled.entry(name).or_insert_with(|| derive().map(|(name, ())| name));
-    demangled.map_or((name, None), |demangled| (demangled, Some(name)))
 }
 
 columns! { Memcpy after Work {
@@ -135,27 +122,4 @@ fn push_memset(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables:
         ..work
     });
     true
-}
-
-/// The name that a mangled one stands for.
-fn demangle(name: &str) -> Option<String> {
-    if !name.starts_with("_Z") || name.len() > LONGEST_MANGLED {
-        return None;
-    }
-    cpp_demangle::Symbol::new(name).ok()?.demangle().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::demangle;
-
-    #[test]
-    fn kernels_are_called_what_people_call_them() {
-        let mangled = "_ZN2at6native18elementwise_kernelILi512ELi1EZNS0_4fillEvEUliE_EEviT1_";
-        let name = demangle(mangled).unwrap();
-        assert!(name.starts_with("void at::native::elementwise_kernel<512, 1, "), "{name}");
-        assert_eq!(demangle("_Z4gemmPf").as_deref(), Some("gemm(float*)"));
-        assert_eq!(demangle("volta_sgemm_128x64_nn"), None);
-        assert_eq!(demangle("_Znonsense"), None);
-    }
 }

@@ -80,8 +80,7 @@ fn push_overhead(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, table
         track: builder.tracks.of(None, None),
         start_ns,
         dur_ns,
-        correlation: None,
-        external_id: None,
+        ..Default::default()
     };
     tables.spans.push(row);
     true

@@ -95,7 +95,7 @@ fn duration(builder: &Builder<'_, '_>, cells: &mut Cells<'_, '_>, start_ns: i64)
         return cells.duration(start_ns, end);
     }
     cells.note(Code::OpenRange);
-    builder.recorder.ends.session_end.and_then(|end| end.max(start_ns).checked_sub(start_ns))
+    builder.recorder.ends.session_end.and_then(|end| cells.duration(start_ns, end.max(start_ns)))
 }
 
 /// The track of the object that a marker is on, and whether that is a thread.

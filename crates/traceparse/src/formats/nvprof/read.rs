@@ -76,7 +76,7 @@ fn read(file: OpenDatabase, options: &ReadOptions) -> Result<Trace> {
     if let Some(version) = version(&connection, &catalog) {
         properties.insert("nvprof_file_version".to_owned(), json!(version));
     }
-    let described = plan.describe(&catalog, |name| BESIDE.contains(&name), &mut stats);
+    let described = plan.describe(&connection, &catalog, |name| BESIDE.contains(&name), &mut stats);
     properties.insert("tables".to_owned(), Value::Object(described));
     let meta = Meta {
         compression: "none",

@@ -1,6 +1,5 @@
 //! What is known of a recording before its events are read.
 
-use hashbrown::HashMap;
 use rusqlite::Connection;
 
 use super::ends::Ends;
@@ -15,12 +14,6 @@ pub(super) struct Recording {
     pub(super) ends: Ends,
 }
 
-/// What one thread keeps beside its texts and tracks.
-#[derive(Default)]
-pub(super) struct Thread {
-    pub(super) demangled: HashMap<Symbol, Option<Symbol>>,
-}
-
 /// A table of nvprof.
 pub(super) type Source = source::Source<Recording>;
 /// Turns rows of nvprof into rows of the trace.
@@ -29,12 +22,10 @@ pub(super) type Builder<'c, 's> = builder::Builder<'c, 's, Recording>;
 impl builder::Recorder for Recording {
     /// Every recording has every table.
     type Feature = ();
-    type Thread<'c> = Thread;
+    type Thread<'c> = ();
     const STRINGS: (&'static str, &'static str) = ("StringTable", "_id_");
 
-    fn thread(&self, _: &Connection) -> Thread {
-        Thread::default()
-    }
+    fn thread(&self, _: &Connection) {}
 }
 
 impl Builder<'_, '_> {

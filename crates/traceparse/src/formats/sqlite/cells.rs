@@ -4,6 +4,7 @@ use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
 use crate::stats::{Code, Stats};
+use crate::time::{LONGEST_NS, TIMES_NS};
 
 /// A row of a table. Cell 0 is the rowid, the others follow the columns of the table's declaration.
 pub(crate) struct Cells<'a, 'r> {
@@ -30,6 +31,11 @@ impl<'a> Cells<'a, '_> {
             return ValueRef::Null;
         }
         self.row.get_ref(cell).unwrap_or(ValueRef::Null)
+    }
+
+    /// Whether a row has nothing where the table has a column.
+    pub(crate) fn is_null(&self, cell: usize) -> bool {
+        self.present & (1 << cell) != 0 && matches!(self.value(cell), ValueRef::Null)
     }
 
     /// A whole number; null where the cell is null or no number.
@@ -59,8 +65,7 @@ impl<'a> Cells<'a, '_> {
     #[inline]
     pub(crate) fn usual(&mut self, cell: usize) -> Option<i64> {
         let value = self.int(cell);
-        let has_column = self.present & (1 << cell) != 0;
-        if value.is_none() && has_column && matches!(self.value(cell), ValueRef::Null) {
+        if value.is_none() && self.is_null(cell) {
             self.note(Code::UnexpectedNull);
         }
         value
@@ -129,10 +134,16 @@ impl<'a> Cells<'a, '_> {
         (id != 0).then_some(id)
     }
 
+    /// An id of 64 bits, which SQLite stores as a signed number; 0 is none.
+    #[inline]
+    pub(crate) fn id(&mut self, cell: usize) -> Option<u64> {
+        self.int(cell).map(i64::cast_unsigned).filter(|&id| id != 0)
+    }
+
     /// The start of an event; the event is lost without it.
     #[inline]
     pub(crate) fn start(&mut self, cell: usize) -> Option<i64> {
-        let start = self.int(cell);
+        let start = self.int(cell).filter(|start| TIMES_NS.contains(start));
         if start.is_none() {
             self.note(Code::MissingTime);
         }
@@ -153,7 +164,7 @@ impl<'a> Cells<'a, '_> {
     /// The duration between two instants.
     #[inline]
     pub(crate) fn duration(&mut self, start: i64, end: i64) -> Option<i64> {
-        let duration = end.checked_sub(start).filter(|&duration| duration >= 0);
+        let duration = end.checked_sub(start).filter(|duration| (0..=LONGEST_NS).contains(duration));
         if duration.is_none() {
             self.note(if end < start { Code::NegativeDuration } else { Code::BadNumber });
         }

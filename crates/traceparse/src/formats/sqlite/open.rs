@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::wal::Copy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::{Code, Stats};
 
@@ -18,31 +19,39 @@ pub(crate) struct Database {
     /// Whether pages are missing at its end.
     is_truncated: bool,
     pub(crate) file_bytes: u64,
+    /// What is read in place of the file; it must outlive the connections.
+    copy: Option<Copy>,
 }
 
 impl Database {
     /// Opens the database at `path`; what is wrong with the file as a whole goes to `stats`.
     pub(crate) fn open(path: &Path, stats: &mut Stats) -> Result<Self> {
-        let file_bytes = std::fs::metadata(path).map_err(|e| Error::from_io(&e))?.len();
-        let mut database = Self { uri: uri(path), is_truncated: false, file_bytes };
-        let unfinished = unfinished_writes(path);
-        match database.connect() {
-            Ok(_) => {}
-            Err(_) if unfinished.is_some() => {
-                let beside = unfinished.unwrap_or_default();
+        let copy = beside(path, "-wal").map(|log| Copy::new(path, &log)).transpose()?;
+        let file = copy.as_ref().map_or_else(|| path.to_owned(), Copy::path);
+        let file_bytes = std::fs::metadata(&file).map_err(|e| Error::from_io(&e))?.len();
+        let mut database = Self { uri: uri(&file), is_truncated: false, file_bytes, copy };
+        let journal = beside(path, "-journal");
+        match (database.connect(), &journal) {
+            (Ok(_), _) => {}
+            (Err(_), Some(journal)) => {
                 let message = format!(
-                    "is being written: its changes stand in {beside}; wait until the export is done, \
-                     or run: sqlite3 FILE 'PRAGMA journal_mode=DELETE'"
+                    "is being written: its changes stand in {}; wait until the export is done, \
+                     or run: sqlite3 FILE 'PRAGMA journal_mode=DELETE'",
+                    journal.display()
                 );
                 return Err(Error::new(ErrorKind::Damaged, message));
             }
-            Err(_) => {
+            (Err(_), None) => {
                 database.is_truncated = true;
                 database.connect()?;
                 stats.note(Code::TruncatedDatabase, Some(file_bytes));
             }
         }
-        if unfinished.is_some() {
+        if database.copy.is_some() {
+            stats.note(Code::WriteAheadLog, None);
+        }
+        // A journal may name other files to delete: it is not played back.
+        if journal.is_some() {
             stats.note(Code::UnfinishedWrites, None);
         }
         Ok(database)
@@ -97,15 +106,12 @@ fn uri(path: &Path) -> String {
     uri + "?mode=ro&immutable=1"
 }
 
-/// Name of a log or journal beside the database that holds changes.
-fn unfinished_writes(path: &Path) -> Option<String> {
-    ["-wal", "-journal"].into_iter().find_map(|suffix| {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(suffix);
-        let beside = PathBuf::from(beside);
-        let bytes = std::fs::metadata(&beside).map_or(0, |info| info.len());
-        (bytes > 0).then(|| beside.display().to_string())
-    })
+/// A log or journal beside the database that holds changes.
+fn beside(path: &Path, suffix: &str) -> Option<PathBuf> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    let beside = PathBuf::from(name);
+    std::fs::metadata(&beside).is_ok_and(|info| info.len() > 0).then_some(beside)
 }
 
 #[cfg(test)]

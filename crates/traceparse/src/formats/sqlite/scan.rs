@@ -118,22 +118,35 @@ impl<R: Recorder> Work<'_, R> {
 
     /// Reads one run; a damaged page costs what stands behind it in the run.
     fn read_run(&self, connection: &Connection, builder: &mut Builder<'_, '_, R>, run: Run) -> Result<Batch> {
-        let planned = &self.reading.plan.tables[run.table];
+        let Reading { database, plan, .. } = self.reading;
+        let planned = &plan.tables[run.table];
         let (source, present) = (planned.source, planned.present);
         let mut batch = self.order().spare.pop().unwrap_or_default();
-        let mut statement = connection.prepare(&planned.sql).map_err(|e| explain(&e))?;
+        let Ok(mut statement) = connection.prepare(&planned.sql) else {
+            batch.stats.note_in(Code::UnreadableTable, source.name, None);
+            return Ok(batch);
+        };
         let mut rows = statement.query([run.first, run.last]).map_err(|e| explain(&e))?;
-        let mut last = run.first;
+        let mut last = run.first.saturating_sub(1);
         loop {
-            let row = match rows.next() {
-                Ok(Some(row)) => row,
-                Ok(None) => return Ok(batch),
-                Err(_) => {
-                    batch.stats.note_in(Code::DamagedPages, source.name, Some(last));
-                    return Ok(batch);
-                }
+            let next = rows.next();
+            if let Ok(None) = next {
+                return Ok(batch);
+            }
+            let next = next.ok().flatten().map(|row| (row, row.get(0).unwrap_or(last.saturating_add(1))));
+            // Rowids fall where a page was overwritten, or is cut off and read as zeros.
+            let Some((row, rowid)) = next.filter(|&(_, rowid)| batch.rows == 0 || rowid > last) else {
+                let place = if batch.rows > 0 { Some(last) } else { planned.front(run) };
+                batch.stats.note_in(Code::DamagedPages, source.name, place);
+                batch.stats.note_rows(Code::MissingRows, planned.rows_behind(run, last), source.name);
+                return Ok(batch);
             };
-            last = row.get(0).unwrap_or(last);
+            last = rowid;
+            if planned.is_counted && u64::from(batch.rows) >= database.file_bytes {
+                let message =
+                    format!("is no recording: {} has more rows than the file has bytes", source.name);
+                return Err(Error::new(ErrorKind::Damaged, message));
+            }
             let number = if planned.shift.is_some() { (last - run.first) as u32 } else { batch.rows };
             batch.rows += 1;
             batch.stats.seen += 1;

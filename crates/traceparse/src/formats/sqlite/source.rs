@@ -1,7 +1,7 @@
 //! Declares the tables of a database: their columns, and what turns their rows into rows of the trace.
 
 use super::builder::{Builder, Recorder};
-use super::catalog::{Table, quoted};
+use super::catalog::{Rows, Table, quoted};
 use super::cells::Cells;
 use crate::options::ReadOptions;
 use crate::schema::Tables;
@@ -16,6 +16,8 @@ pub(crate) enum Need {
     Usual,
     /// It came with a later version.
     Newer,
+    /// Earlier versions wrote it here, later ones write it elsewhere.
+    Former,
 }
 
 /// A column that is read if it is there.
@@ -124,7 +126,8 @@ impl<R: Recorder> Source<R> {
         options: &ReadOptions,
         stats: &mut Stats,
     ) -> Option<(String, u64)> {
-        let mut cells = vec!["rowid".to_owned()];
+        let has_rowids = table.rows != Rows::InOrder;
+        let mut cells = vec![if has_rowids { "rowid" } else { "NULL" }.to_owned()];
         let mut is_readable = true;
         let mut present = 1;
         for column in self.columns {
@@ -142,11 +145,13 @@ impl<R: Recorder> Source<R> {
                 Need::Required => Code::UnreadableTable,
                 Need::Usual => Code::MissingColumn,
                 Need::Newer => Code::NewerColumn,
+                Need::Former => continue,
             };
             is_readable &= column.need != Need::Required;
             stats.note_column(code, self.name, column.name);
         }
-        let flagged = self.flagged.iter().filter(|column| options.wants("extra_args") && table.has(column));
+        let is_flagged = options.wants("extra_args") || options.wants("collectives");
+        let flagged = self.flagged.iter().filter(|column| is_flagged && table.has(column));
         let flagged: Vec<String> = flagged.map(|column| quoted(column)).collect();
         present |= u64::from(!flagged.is_empty()) << cells.len();
         cells.push(match flagged.as_slice() {
@@ -154,11 +159,12 @@ impl<R: Recorder> Source<R> {
             [one] => format!("{one} IS NOT NULL"),
             many => format!("coalesce({}) IS NOT NULL", many.join(", ")),
         });
-        let sql = format!(
-            "SELECT {} FROM {} WHERE rowid BETWEEN ?1 AND ?2 ORDER BY rowid",
-            cells.join(", "),
-            quoted(self.name)
-        );
+        let run = if has_rowids {
+            "WHERE rowid BETWEEN ?1 AND ?2 ORDER BY rowid"
+        } else {
+            "LIMIT ?2 OFFSET ?1 - 1"
+        };
+        let sql = format!("SELECT {} FROM {} {run}", cells.join(", "), quoted(self.name));
         is_readable.then_some((sql, present))
     }
 

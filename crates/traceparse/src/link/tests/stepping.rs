@@ -147,7 +147,8 @@ fn parts_in_order_of_priority_sum_to_the_step() {
     let trace = t.link();
     let s = &trace.tables.steps;
     let parts = [&s.kernel_ns, &s.memcpy_ns, &s.memset_ns, &s.communication_ns, &s.runtime_ns];
-    assert_eq!(parts.map(|part| part.values()[0]), [45, 20, 10, 200, 5]);
+    // The host starts the all-reduce from 500 on: communication is what its kernel does.
+    assert_eq!(parts.map(|part| part.values()[0]), [45, 20, 10, 150, 5]);
     let rest = [&s.dataloader_ns, &s.cpu_exec_ns, &s.other_ns, &s.total_ns];
-    assert_eq!(rest.map(|part| part.values()[0]), [100, 120, 500, 1000]);
+    assert_eq!(rest.map(|part| part.values()[0]), [100, 170, 500, 1000]);
 }

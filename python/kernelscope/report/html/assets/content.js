@@ -1,16 +1,4 @@
-/* Elements, and the content that the page unpacks. Text of a trace only ever enters as textContent. */
-
-function element(tag, options, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(options || {})) {
-    if (name === "text") made.textContent = value;
-    else if (name === "class") made.className = value;
-    else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
-  }
-  made.append(...children.filter((child) => child !== null));
-  return made;
-}
+/* The content that the page unpacks. */
 
 function decoded64(content) {
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(content);
@@ -63,13 +51,23 @@ function dataTables() {
   });
 }
 
-/* What a part means, behind a button. */
-function explanation(text) {
-  if (!text) return null;
-  return element("details", { class: "what" }, element("summary", { text: "What is this?" }), element("p", { text }));
+/* A title that leads to what it means. */
+function termLink(key, title) {
+  return element("a", { class: "term", href: `#glossary/${key}`, text: title });
+}
+
+/* What a part means and its columns, behind a button. */
+function explanation({ what, columns }) {
+  if (!what && !columns) return null;
+  const inside = [element("summary", { text: "What is this?" }), element("p", { text: what })];
+  if (columns) {
+    const links = columns.flatMap((column, at) => [at ? ", " : "Columns: ", termLink(column.key, column.title)]);
+    inside.push(element("p", {}, ...links));
+  }
+  return element("details", { class: "what" }, ...inside);
 }
 
 function heading(part, level) {
   if (!part.title) return null;
-  return element("div", { class: "head" }, element(level || "h2", { text: part.title }), explanation(part.what));
+  return element("div", { class: "head" }, element(level || "h2", { text: part.title }), explanation(part));
 }

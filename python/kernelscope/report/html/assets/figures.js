@@ -2,10 +2,6 @@
 
 const figures = new Set();
 
-function themeColor(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
-
 /* Replaces every text that names a colour of the style sheet. */
 function colored(value) {
   if (typeof value === "string") return value.startsWith("--") ? themeColor(value) : value;

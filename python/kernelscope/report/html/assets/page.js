@@ -8,6 +8,7 @@ const PARTS = {
   note: (part) => element("p", { class: part.missing ? "note missing" : "note", text: part.text }),
   timeline: (part) => new TimelinePart(part).section,
   group: (part, view) => groupElement(part, view),
+  glossary: (part) => glossaryElement(part),
 };
 /* Marks when the first view is drawn as far as the window shows it. */
 const INTERACTIVE = "kernelscope-interactive";
@@ -15,12 +16,23 @@ let shown = null;
 
 function factsElement(part) {
   const list = element("dl", { class: part.tiles ? "tiles" : "facts" });
-  for (const [name, value, what] of part.items) {
-    const inside = [element("dt", { text: name }), element("dd", { text: value, dir: "auto" })];
+  for (const [name, value, what, key] of part.items) {
+    const label = key ? element("dt", {}, termLink(key, name)) : element("dt", { text: name });
+    const inside = [label, element("dd", { text: value, dir: "auto" })];
     if (what && part.tiles) inside.push(element("dd", { class: "meaning", text: what }));
     list.append(element("div", what ? { title: what } : {}, ...inside));
   }
   return element("section", { class: part.wide ? "part wide" : "part", id: `part-${part.id}` }, heading(part), list);
+}
+
+/* The terms, where #glossary/key leads. */
+function glossaryElement(part) {
+  const list = element("dl", { class: "glossary" });
+  for (const [key, title, unit, what] of part.terms) {
+    const name = element("dt", { id: `part-${key}`, tabindex: "-1" }, title, " ", element("code", { text: key }));
+    list.append(name, element("dd", { text: ["text", "sentence", "flag"].includes(unit) ? what : `${what} Unit: ${unit}.` }));
+  }
+  return element("section", { class: "part wide" }, list);
 }
 
 /* Parts of which one is shown at a time. */
@@ -133,7 +145,11 @@ async function follow() {
   if (!known || !table) return;
   await chooseTable(table);
   if (row !== undefined) goToRow(table, Number(row));
-  else document.getElementById(`part-${table}`)?.scrollIntoView();
+  else {
+    const place = document.getElementById(`part-${table}`);
+    place?.scrollIntoView();
+    if (place?.tabIndex === -1) place.focus({ preventScroll: true });
+  }
 }
 
 /* Where the table stands in a group, shows it. */
@@ -145,45 +161,25 @@ async function chooseTable(id) {
   }
 }
 
-const THEMES = ["auto", "light", "dark"];
-
-function stored(name, value) {
-  // A browser may keep no storage for pages from a disk.
-  try {
-    if (value === undefined) return localStorage.getItem(name);
-    localStorage.setItem(name, value);
-  } catch {
-    return null;
-  }
-  return value;
-}
-
-function applyTheme(theme) {
-  const dark = theme === "dark" || (theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
-  document.documentElement.dataset.theme = dark ? "dark" : "light";
-  document.documentElement.classList.toggle("dark", dark);
-  document.getElementById("theme-button").textContent = { auto: "Theme: system", light: "Theme: light", dark: "Theme: dark" }[theme];
+/* Draws everything anew in the colours of the theme that now holds. */
+function redrawAll() {
   for (const part of themed) part.draw();
   return recolorFigures();
-}
-
-function themeButton() {
-  let theme = THEMES.includes(stored("kernelscope-theme")) ? stored("kernelscope-theme") : "auto";
-  document.getElementById("theme-button").addEventListener("click", () => {
-    theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
-    stored("kernelscope-theme", theme);
-    applyTheme(theme);
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => applyTheme(theme));
-  applyTheme(theme);
 }
 
 async function start() {
   // Begun first: it takes longest.
   plotly();
   buildMenu();
-  themeButton();
+  themeButton(redrawAll);
   window.addEventListener("hashchange", follow);
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[href^='#']");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    // In the cell of a notebook the page has no address of its own, and links would lead to the notebook's.
+    event.preventDefault();
+    location.hash = link.getAttribute("href");
+  });
   await follow();
   document.documentElement.dataset.ready = "yes";
 }

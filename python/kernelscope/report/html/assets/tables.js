@@ -129,7 +129,7 @@ function rowDetails({ view, table }, index) {
   table.columns.forEach((column, position) => {
     const value = cellOf(table, position, index);
     if (value === null) return;
-    list.append(element("dt", { text: column.title, title: column.what }));
+    list.append(element("dt", { title: column.what }, termLink(column.key, column.title)));
     list.append(element("dd", { text: show(value, column.unit), dir: "auto" }));
   });
   const box = element("div", { class: "row-details" }, list);

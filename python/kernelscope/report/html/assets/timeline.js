@@ -4,11 +4,8 @@ const LANE = 15;
 const GAP = 10;
 const TRACK_HEAD = 16;
 const AXIS = 34;
+const STEPS = 16;
 const MOST_LANES = 14;
-const CATEGORY_COLORS = {
-  kernel: "--kernel", memcpy: "--memcpy", memset: "--memset", graph: "--kernel", communication: "--communication",
-  launch: "--runtime", operator: "--c0", annotation: "--cpu-exec", range: "--c3", python: "--c8",
-};
 
 class TimelinePart {
   constructor(part) {
@@ -17,6 +14,10 @@ class TimelinePart {
     const whole = this.levels[0];
     this.whole = [whole.start, Math.max(whole.end, whole.start + 1)];
     this.range = [...this.whole];
+    /* Where the threads begin, if the host is at another step than the GPU: then steps have a line for each. */
+    const threads = part.tracks.findIndex((track) => track.kind !== "stream");
+    this.split = threads > 0 && part.steps.some(([start], index) => start !== part.host_starts[index]) ? threads : null;
+    this.onThreads = threads === 0;
     this.canvas = element("canvas", { tabindex: "0", role: "img", "aria-label": `${part.title}. ${part.what}` });
     this.details = element("p", { class: "note timeline-details", "aria-live": "polite", text: "Point at a bar, or click it, to see what it is." });
     this.listen();
@@ -105,7 +106,11 @@ class TimelinePart {
     const lanes = part.tracks.map((track) => Math.min(track.lanes, MOST_LANES));
     this.tops = [];
     let height = AXIS;
-    lanes.forEach((count) => { this.tops.push(height + TRACK_HEAD); height += TRACK_HEAD + count * LANE + GAP; });
+    lanes.forEach((count, index) => {
+      if (index === this.split) height += STEPS;
+      this.tops.push(height + TRACK_HEAD);
+      height += TRACK_HEAD + count * LANE + GAP;
+    });
     const ratio = window.devicePixelRatio || 1;
     canvas.style.height = `${height}px`;
     canvas.width = Math.round(width * ratio);
@@ -116,7 +121,7 @@ class TimelinePart {
     paint.textBaseline = "middle";
     this.shown = this.level();
     this.drawAxis(paint, width, height);
-    const colors = part.categories.map((name) => themeColor(CATEGORY_COLORS[name] || "--rest"));
+    const colors = part.categories.map((name) => themeColor(`--category-${name}`));
     part.tracks.forEach((track, index) => {
       paint.fillStyle = themeColor("--faint");
       paint.fillText(track.label, 4, this.tops[index] - TRACK_HEAD / 2, width - 8);
@@ -165,18 +170,30 @@ class TimelinePart {
       paint.fillRect(x, AXIS - 6, 1, 6);
       paint.fillText(show(Math.round(at), "ns"), x + 3, AXIS - 10);
     }
+    if (this.split === null) this.drawSteps(paint, width, 0, height, this.onThreads, "");
+    else {
+      const top = this.tops[this.split] - TRACK_HEAD - STEPS;
+      this.drawSteps(paint, width, 0, top, false, " on the GPU");
+      this.drawSteps(paint, width, top, height, true, " on the host");
+    }
+  }
+
+  /* The lines between steps from one height to another: of the host where annotations begin, else of the GPU. */
+  drawSteps(paint, width, top, bottom, ofHost, where) {
+    const [start, end] = this.range;
     const scale = width / (end - start);
     let free = -Infinity;
     paint.fillStyle = themeColor("--accent");
-    for (const [from, , number] of this.part.steps) {
-      const x = (from - start) * scale;
-      if (x < -1 || x > width || x < free) continue;
+    this.part.steps.forEach(([ofGpu, , number], index) => {
+      const x = ((ofHost ? this.part.host_starts[index] : ofGpu) - start) * scale;
+      if (x < -1 || x > width || x < free) return;
+      const text = `step ${number}${where}`;
       paint.globalAlpha = 0.35;
-      paint.fillRect(x, 0, 1, height);
+      paint.fillRect(x, top, 1, bottom - top);
       paint.globalAlpha = 1;
-      paint.fillText(`step ${number}`, x + 3, 8);
-      free = x + 52;
-    }
+      paint.fillText(text, x + 3, top + 8);
+      free = x + paint.measureText(text).width + 12;
+    });
   }
 
   /* Says what is drawn at a place. */

@@ -1,9 +1,12 @@
-"""The worker processes of a batch, as Linux knows them."""
+"""Processes, their workers and their files, as Linux knows them."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from pathlib import Path
+from typing import Any
 
 
 def workers_of(pid: int | str) -> list[int]:
@@ -28,6 +31,14 @@ def has_open(pid: int, name: str) -> bool:
         return any(os.readlink(link).endswith(name) for link in Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return False
+
+
+def wait_until_open(process: subprocess.Popen[Any], name: str) -> None:
+    """Waits until a process reads a file, so that it has more to do than to start."""
+    limit = time.monotonic() + 60
+    while not has_open(process.pid, name) and process.poll() is None:
+        assert time.monotonic() < limit
+        time.sleep(0.002)
 
 
 def is_alive(pid: int) -> bool:

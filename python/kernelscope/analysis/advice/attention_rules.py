@@ -1,0 +1,107 @@
+"""A rule about attention that runs as two products and a softmax."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import polars as pl
+
+from kernelscope.analysis.advice.facts import Facts
+from kernelscope.analysis.advice.record import Advice, citing, counted, names_like, rule
+from kernelscope.analysis.grouping import positions
+from kernelscope.memo import per_trace
+from kernelscope.trace import Trace
+from kernelscope.units import format_ns, format_percent
+
+_UNFUSED = 0.1
+# How many works, such as masks, scales, dropout and copies, lie between a product and the softmax at most.
+_BETWEEN = 8
+_PRODUCTS = r"(?:^|::)(?:bmm|baddbmm|matmul)(?:_out)?$"
+_SOFTMAX = r"(?i)softmax"
+_LOG_SOFTMAX = r"(?i)log_?softmax"
+
+
+class Attention(NamedTuple):
+    """Which rows of ``gpu_ops`` compute attention piece by piece, and which of them are its products."""
+
+    marks: pl.Series
+    products: pl.Series
+    softmaxes: int
+
+
+def attention(facts: Facts) -> Attention:
+    """The attention of a trace that is not fused."""
+    return _found(facts.trace)
+
+
+@per_trace
+def _found(trace: Trace) -> Attention:
+    works = trace.gpu_ops.select("device", "stream", "start_ns", "step", "kind", "name")
+    ops = trace.ops["name"][_places(trace, "ops", "op_row")]
+    ranges = trace.ranges["name"][_places(trace, "ranges", "range_row")]
+    is_softmax = (_like(ops, _SOFTMAX) | _like(ranges, _SOFTMAX) | _like(works["name"], _SOFTMAX)) & ~(
+        _like(ops, _LOG_SOFTMAX) | _like(ranges, _LOG_SOFTMAX)
+    )
+    is_softmax = is_softmax & (works["kind"] == "kernel").fill_null(value=False)
+    nothing = pl.repeat(value=False, n=works.height, eager=True)
+    if not is_softmax.any():
+        return Attention(nothing, nothing, 0)
+    is_product = _like(ops, _PRODUCTS) | _like(ranges, _PRODUCTS)
+    ordered = works.with_columns(softmax=is_softmax, product=is_product).with_row_index("at")
+    ordered = ordered.sort("device", "stream", "step", "start_ns", "at").with_row_index("place")
+    place = pl.when("product").then("place").cast(pl.Int64)
+    group = ["device", "stream", "step"]
+    found = ordered.with_columns(
+        before=place.forward_fill().over(group), after=place.backward_fill().over(group)
+    ).filter("softmax")
+    here = pl.col("place").cast(pl.Int64)
+    found = found.filter((here - pl.col("before") <= _BETWEEN) & (pl.col("after") - here <= _BETWEEN))
+    places = (
+        found.select(place=pl.int_ranges("before", pl.col("after") + 1)).explode("place")["place"].unique()
+    )
+    marks = nothing.scatter(ordered["at"][places.drop_nulls()], values=True)
+    return Attention(marks, marks & is_product, found.height)
+
+
+def _places(trace: Trace, table: str, column: str) -> pl.Series:
+    return positions(trace.tables[table]["row"], trace.gpu_ops[column])
+
+
+def _like(names: pl.Series, pattern: str) -> pl.Series:
+    return names.is_in(names_like(names, pattern).implode()).fill_null(value=False)
+
+
+@rule("Attention is not fused", _UNFUSED, "share of kernel time")
+def attention_not_fused(facts: Facts) -> Iterator[Advice]:
+    """A softmax between two batched products, whose matrix is written and read each time."""
+    if not facts.kernel_ns:
+        return
+    found = attention(facts)
+    for gpu in facts.on_gpus(facts.rows_of(found.marks & facts.are_kernels)):
+        if gpu.share <= _UNFUSED:
+            continue
+        # The products remain; what lies between them goes.
+        is_product = found.products.filter(facts.are_rows(gpu.works["row"]))
+        works = gpu.works.with_columns(saved=pl.when(~is_product).then("dur_ns").otherwise(0))
+        between = int(works["saved"].sum())
+        yield Advice(
+            f"{gpu.who}{counted(found.softmaxes, 'softmax', 'softmaxes')} between batched products: together "
+            f"{format_percent(gpu.share)} of the kernel time, {format_ns(between)} of it outside of the "
+            "products.",
+            _fused(facts),
+            gpu.share,
+            saving_ns=facts.saving_ns(works, "saved", launched=False),
+            device=gpu.device,
+            cites=citing("gpu_ops", gpu.works),
+        )
+
+
+def _fused(facts: Facts) -> str:
+    if names_like(facts.trace.ops["name"], r"_scaled_dot_product_attention_math").len():
+        return (
+            "scaled_dot_product_attention takes its math backend here: use float16 or bfloat16 and no mask "
+            "that needs gradients; torch.nn.attention.sdpa_kernel says why the fused ones refuse."
+        )
+    return (
+        "Use torch.nn.functional.scaled_dot_product_attention or FlashAttention "
+        '(attn_implementation="sdpa" or "flash_attention_2" in Transformers).'
+    )

@@ -1,0 +1,199 @@
+"""Flame graphs as trees: the frames of each thread, and the events that each frame is."""
+
+from typing import NamedTuple
+
+import polars as pl
+
+from kernelscope.analysis.ops.call_stacks import Trie
+from kernelscope.analysis.ops.flame import (
+    clean_name,
+    has_recorded_stacks,
+    python_frames,
+    shown_frame_name,
+    stack_rows,
+)
+from kernelscope.analysis.timeline import thread_labels
+from kernelscope.memo import per_trace
+from kernelscope.trace import Trace
+
+MOST_STACKS = 200_000
+"""Stacks that make up a tree at most, those of the most time; the others are said as ``left_ns``."""
+
+_NO_THREAD = "(no operator)"
+_KEYS = ("track", "path")
+_FRAMES = {
+    "parent": pl.UInt32,
+    "text": pl.String,
+    "track": pl.Int64,
+    "own_ns": pl.Int64,
+    "total_ns": pl.Int64,
+}
+_TABLES = ("ops", "launches", "python", "ranges", "gpu_ops")
+
+
+class FlameTree(NamedTuple):
+    """The frames of a flame graph, and where its events are.
+
+    ``frames`` has a row per frame, each behind its caller: ``parent`` (position; null for the root of a
+    thread), ``name``, ``category`` (of its events, as on the timeline, or ``module``, ``thread``, ``other``),
+    ``total_ns`` (of it and all that it called), ``own_ns`` and ``calls`` (how many events it is; null where
+    that was not recorded). ``events`` has the ``row`` of each event with its ``frame`` and ``start_ns``.
+    ``left_ns`` is the time of the stacks that were too many.
+    """
+
+    frames: pl.DataFrame
+    events: pl.DataFrame
+    left_ns: int
+
+
+@per_trace
+def flame_tree(
+    trace: Trace,
+    *,
+    by: str = "op",
+    metric: str = "self_cpu",
+    spans: tuple[tuple[int, int], ...] | None = None,
+) -> FlameTree:
+    """Returns the stacks of :func:`folded_stacks` with ``by_thread`` as a tree with a root per thread.
+
+    Only the time of what starts in one of ``spans`` (ns) counts, if these are given.
+
+    Units: ns. Order: the thread of the most time first, each frame behind its caller.
+    """
+    rows, trie = stack_rows(trace, by, metric)
+    track = pl.col("track").cast(pl.Int64)
+    # The calls of the runtime that belong to no operator have a number below 0 for their thread.
+    rows = rows.with_columns(track=pl.when(track < 0).then(-1 - track).otherwise(track))
+    counted = rows
+    if spans is not None:
+        counted = rows.filter(_inside(rows["start_ns"], spans))
+    sums = (
+        counted.drop_nulls(["value_ns", "path"])
+        .group_by(_KEYS)
+        .agg(pl.col("value_ns").sum())
+        .filter(pl.col("value_ns") > 0)
+        .with_columns(_thread_ns=pl.col("value_ns").sum().over("track"))
+        .sort("_thread_ns", "track", "value_ns", "path", descending=[True, False, True, False])
+    )
+    kept = sums if sums.height <= MOST_STACKS else sums.sort("value_ns", descending=True).head(MOST_STACKS)
+    left_ns = int(sums["value_ns"].sum()) - int(kept["value_ns"].sum())
+    frames, places = _grown(kept.select(*_KEYS, "value_ns"), trie)
+    labels = dict(thread_labels(trace.threads).select("track", "label").iter_rows())
+    frames = frames.with_columns(
+        name=pl.when(pl.col("parent").is_null())
+        .then(pl.col("track").replace_strict(labels, default=_NO_THREAD, return_dtype=pl.String))
+        .otherwise("text")
+    )
+    events = _events(trace, rows, places, by)
+    return FlameTree(_described(trace, frames, events, by), events, left_ns)
+
+
+def _inside(times: pl.Series, spans: tuple[tuple[int, int], ...]) -> pl.Series:
+    """Which of the times lie in one of ``spans``, which do not overlap."""
+    ordered = pl.DataFrame(sorted(spans), schema={"start": pl.Int64, "end": pl.Int64}, orient="row")
+    # None begins before the first.
+    ends = pl.concat([pl.Series([None], dtype=pl.Int64), ordered["end"]])
+    return (times < ends.gather(ordered["start"].search_sorted(times, side="right"))).fill_null(value=False)
+
+
+def _grown(sums: pl.DataFrame, trie: Trie) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The frames by caller, text, thread and times, and which of them each path is."""
+    above: list[int | None] = trie.paths["parent"].to_list()
+    names: list[int] = trie.paths["name"].to_list()
+    known: dict[tuple[int | None, str | int | None], int] = {}
+    place: dict[tuple[int | None, int], int] = {}
+    tracks: list[int | None] = []
+    own: list[int] = []
+
+    def frame(parent: int | None, text: str | int | None, track: int | None) -> int:
+        found = known.setdefault((parent, text), len(known))
+        if found == len(own):
+            own.append(0)
+            tracks.append(track)
+        return found
+
+    for track, path, value in sums.iter_rows():
+        chain: list[int] = []
+        at: int | None = path
+        while at is not None and (track, at) not in place:
+            chain.append(at)
+            at = above[at]
+        found = frame(None, track, track) if at is None else place[track, at]
+        for step in reversed(chain):
+            for text in filter(None, trie.texts[names[step]].split(";")):
+                found = frame(found, text, track)
+            place[track, step] = found
+        own[found] += value
+    parents = [parent for parent, _ in known]
+    totals = own.copy()
+    for number in range(len(totals) - 1, -1, -1):
+        above_it = parents[number]
+        if above_it is not None:
+            totals[above_it] += totals[number]
+    frames = pl.DataFrame(
+        {
+            "parent": parents,
+            "text": [None if parent is None else str(text) for parent, text in known],
+            "track": tracks,
+            "own_ns": own,
+            "total_ns": totals,
+        },
+        schema=_FRAMES,
+    )
+    places = pl.DataFrame(
+        {"track": [t for t, _ in place], "path": [p for _, p in place], "frame": list(place.values())},
+        schema={"track": pl.Int64, "path": pl.UInt32, "frame": pl.UInt32},
+    )
+    return frames, places
+
+
+def _events(trace: Trace, rows: pl.DataFrame, places: pl.DataFrame, by: str) -> pl.DataFrame:
+    """The events that frames are, or, where only texts of stacks were recorded, the events in them."""
+    if by == "python" and not has_recorded_stacks(trace):
+        rows = python_frames(trace)
+    # A path without a name of its own is that of the frame above it.
+    rows = rows.select("row", "start_ns", pl.col("track").cast(pl.Int64), pl.col("path").cast(pl.UInt32))
+    found = rows.join(places, on=_KEYS, how="inner", nulls_equal=True)
+    return found.select("frame", "row", "start_ns").sort("frame", "start_ns", "row")
+
+
+def _described(trace: Trace, frames: pl.DataFrame, events: pl.DataFrame, by: str) -> pl.DataFrame:
+    """The frames with the number of their events, their category and the name of their first event."""
+    counted = events.group_by("frame").agg(calls=pl.len(), row=pl.col("row").first())
+    found = frames.with_row_index("frame").join(counted, on="frame", how="left", maintain_order="left")
+    kinds = pl.concat([_kinds(trace, table) for table in _TABLES])
+    found = found.join(kinds, on="row", how="left", maintain_order="left")
+    is_root = pl.col("parent").is_null()
+    # What was replayed is no event of its own.
+    kind = pl.when(pl.col("row").is_not_null()).then(pl.col("category").fill_null("operator"))
+    category = pl.lit("python") if by == "python" else kind.fill_null("other")
+    # Of stacks that were recorded as texts nobody knows how often a frame was called.
+    counts = pl.lit(None, pl.UInt32) if by == "python" and has_recorded_stacks(trace) else pl.col("calls")
+    real = shown_frame_name(pl.col("event_name"))
+    name = pl.when(clean_name(real) == pl.col("text")).then(real).otherwise("name")
+    return found.select(
+        "parent",
+        name=name,
+        category=pl.when(is_root).then(pl.lit("thread")).otherwise(category),
+        total_ns="total_ns",
+        own_ns="own_ns",
+        calls=pl.when(~is_root).then(counts),
+    )
+
+
+def _kinds(trace: Trace, table: str) -> pl.DataFrame:
+    """The events of a table: ``row``, ``event_name`` and ``category``."""
+    frame = trace.tables[table]
+    if table == "gpu_ops":
+        communicates = pl.col("is_communication").fill_null(value=False)
+        category = (
+            pl.when(communicates).then(pl.lit("communication")).otherwise(pl.col("kind").cast(pl.String))
+        )
+    elif table == "ops":
+        category = pl.when("is_annotation").then(pl.lit("annotation")).otherwise(pl.lit("operator"))
+    elif table == "python":
+        # Among operators there are only the modules of the network.
+        category = pl.lit("module")
+    else:
+        category = pl.lit({"launches": "launch", "ranges": "range"}[table])
+    return frame.select("row", event_name=pl.col("name").cast(pl.String), category=category)

@@ -1,0 +1,73 @@
+"""``kernelscope sql``: asks the tables of a trace."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from kernelscope.cli import arguments
+from kernelscope.cli.arguments import Subparsers
+from kernelscope.cli.console import say
+from kernelscope.cli.reading import read_trace
+
+_FORMATS = ("text", "csv", "json")
+_ROWS = 1_000
+_SECONDS = 60
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Adds the subcommand."""
+    parser = subparsers.add_parser(
+        "sql",
+        help="ask the tables of a trace with SQL",
+        description="Answers a SELECT about the tables of a trace, which kernelscope schema lists. It can"
+        " neither read nor write files, and ends when its time is over.",
+    )
+    arguments.add_reading(parser)
+    parser.add_argument(
+        "statement",
+        metavar="STATEMENT",
+        help="such as: select name, sum(dur_ns) as ns from gpu_ops group by name",
+    )
+    parser.add_argument(
+        "--format", choices=_FORMATS, default="text", help="form of the answer (default: text)"
+    )
+    parser.add_argument("--out", type=Path, metavar="PATH", help="file to write to instead of stdout")
+    parser.add_argument(
+        "--rows",
+        type=arguments.positive,
+        default=_ROWS,
+        metavar="N",
+        help=f"rows at most (default: {_ROWS:,})",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=arguments.positive,
+        default=_SECONDS,
+        metavar="N",
+        help=f"time that the statement may take (default: {_SECONDS})",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Reads the trace and prints the answer."""
+    from kernelscope.queries import check_statement, sql
+    from kernelscope.report.answers import write_answer
+    from kernelscope.report.cells import text_width
+    from kernelscope.report.files import check_file, print_or_write
+
+    check_statement(options.statement)
+    check_file(options.out)
+    trace = read_trace(options)
+    # One more tells that there are more.
+    found = sql(trace, options.statement, rows=options.rows + 1, seconds=options.seconds)
+    width = text_width() if options.out is None else None
+    text, lacking = write_answer(found.head(options.rows), form=options.format, width=width)
+    print_or_write(text, options.out)
+    sys.stdout.flush()
+    if found.height > options.rows:
+        say(f"the first {options.rows:,} rows; --rows N has more")
+    if lacking:
+        columns = f"{len(lacking)} columns do" if len(lacking) > 1 else f"{lacking[0]} does"
+        say(f"{columns} not fit; --format csv has all")
+    return 0

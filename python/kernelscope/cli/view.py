@@ -1,0 +1,146 @@
+"""``kernelscope view``: looks into a trace, or many to choose from, in the browser."""
+
+import argparse
+import os
+import sys
+import threading
+import webbrowser
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelscope.cli import arguments
+from kernelscope.cli.arguments import Subparsers
+from kernelscope.cli.console import say, show
+from kernelscope.cli.inputs import STDIN, STDIN_NAME
+from kernelscope.cli.reading import read_file
+from kernelscope.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from kernelscope.trace import Trace
+    from kernelscope.view.choice import Choice, Shown
+    from kernelscope.view.session import Progress, Session
+
+_LARGEST_PORT = 65_535
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Adds the subcommand."""
+    parser = subparsers.add_parser(
+        "view",
+        help="look into a trace, a folder or a lake in the browser, or compare two traces",
+        description="Serves a page about a trace on this machine until Ctrl-C, and opens it in the browser."
+        " Of a folder or a lake it lists the traces, or ranks, and one click opens one."
+        " Of two traces it shows both timelines step by step, and what changed from the first to the second."
+        " The first line of the output is its address, with a token without which nothing is answered.",
+    )
+    arguments.add_reading(parser)
+    parser.add_argument("other", metavar="OTHER", nargs="?", help="a later trace to compare with")
+    parser.add_argument(
+        "--port", type=_port, default=0, metavar="N", help="port to listen at (default: any that is free)"
+    )
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address to listen at; another than 127.0.0.1 lets other machines ask that have the token, and"
+        " what is sent is not encrypted (default: 127.0.0.1)",
+    )
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serves the page until it is interrupted."""
+    from kernelscope.view.security import is_loopback, new_token
+    from kernelscope.view.server import address, listen, serve, server_of
+    from kernelscope.view.showing import has_screen
+
+    shown = _shown(options)
+    token = new_token()
+    server = server_of(shown, host=options.host, token=token)
+    listening = listen(options.host, options.port)
+    opened = address(listening, options.host, token)
+    show(opened)
+    sys.stdout.flush()
+    if not is_loopback(options.host):
+        say(
+            f"listening at {options.host}: other machines may ask, with the token of the address above, and"
+            " what is sent is not encrypted; ssh -L is safer"
+        )
+    if not options.no_browser and has_screen():
+        webbrowser.open(opened)
+    serve(shown, server, listening)
+    return 0
+
+
+def _shown(options: argparse.Namespace) -> "Shown":
+    """What is to be shown: nothing of it is read yet."""
+    from kernelscope.view.session import Pair
+
+    if options.other is None and os.path.isdir(options.trace):
+        chosen = _choice(options, options.trace)
+        if chosen is not None:
+            return chosen
+    if options.other is None:
+        return _session(options, options.trace, nullcontext())
+    if options.trace == options.other == STDIN:
+        raise InvalidArgumentError("standard input is one trace: name the file of the other")
+    one_bar = threading.Lock()
+    return Pair(*(_session(options, path, one_bar) for path in (options.trace, options.other)))
+
+
+def _choice(options: argparse.Namespace, path: str) -> "Choice | None":
+    """The traces of a folder or the ranks of a lake; None for a folder that is one trace."""
+    from kernelscope.batch.lake import scan
+    from kernelscope.batch.rank_folders import is_lake
+    from kernelscope.exports import is_export
+    from kernelscope.view.catalogue import Folder
+    from kernelscope.view.choice import Choice
+    from kernelscope.view.lake_ranks import LakeRanks
+
+    if is_export(path):
+        return None
+    if is_lake(Path(path)):
+        if options.strict or options.step_range is not None or options.capture is not None:
+            raise InvalidArgumentError(
+                f"{path} is a lake, whose traces were read already: kernelscope batch takes such options"
+            )
+        return Choice(LakeRanks(scan(path)))
+    return Choice(Folder(path, lambda file, watch: _read(options, file, watch)))
+
+
+def _read(options: argparse.Namespace, path: str, watch: "Progress") -> "Trace":
+    return read_file(
+        options,
+        path,
+        watch=watch,
+        threads=options.threads,
+        step_range=options.step_range,
+        capture=options.capture,
+    )
+
+
+def _session(options: argparse.Namespace, path: str, turn: "AbstractContextManager[object]") -> "Session":
+    """The session of a trace, which is read in its ``turn``: a terminal shows one bar at a time."""
+    from kernelscope.remote import is_url
+    from kernelscope.view.session import Session
+
+    is_file = path != STDIN and not is_url(path)
+    if is_file:
+        # A name that is wrong is told here, before there is a page to tell it.
+        os.stat(path)
+    name = Path(path).name if is_file else STDIN_NAME if path == STDIN else path
+
+    def read(watch: "Progress") -> "Trace":
+        with turn:
+            return _read(options, path, watch)
+
+    return Session(name, read, path=path if is_file else None)
+
+
+def _port(text: str) -> int:
+    value = int(text) if text.isascii() and text.isdigit() else -1
+    if not 0 <= value <= _LARGEST_PORT:
+        raise argparse.ArgumentTypeError(f"{text} is no port: name one from 0 to {_LARGEST_PORT:,}")
+    return value

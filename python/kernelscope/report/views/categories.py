@@ -1,0 +1,45 @@
+"""What the GPUs' time is spent on, by the names of kernels."""
+
+import polars as pl
+from rich.console import RenderableType
+
+from kernelscope import analysis
+from kernelscope.report.cells import Field, Shape, count, heading, lacking, named_table, ns
+from kernelscope.report.parts import Page, Part
+from kernelscope.report.parts.tables import Table
+from kernelscope.trace import Trace
+from kernelscope.units import format_percent
+
+ORDER = 105
+TABLES = ("gpu_ops", "ops", "ranges")
+PAGE = Page("categories", "Kernel categories", "What the GPUs' time is spent on, by the names of kernels.")
+ON_REQUEST = True
+
+
+def frames(trace: Trace) -> dict[str, pl.DataFrame]:
+    """The frames of the view, by the names of their files."""
+    return {"kernel_categories": analysis.kernel_categories(trace)}
+
+
+def text(trace: Trace, shape: Shape) -> list[RenderableType]:
+    """The categories that take longest."""
+    table = analysis.kernel_categories(trace).head(shape.top)
+    if table.is_empty():
+        return lacking(trace, "kernels", "Kernel categories", shape)
+    fields = [
+        Field("total", ns("total_ns")),
+        Field("share", lambda row: format_percent(row["share"])),
+        Field("calls", count("calls")),
+        Field("kernels", count("kernels")),
+    ]
+    rows = table.rename({"category": "name"}).to_dicts()
+    return [heading("Kernel categories"), named_table(rows, "category", fields, shape)]
+
+
+def page(trace: Trace) -> list[Part]:
+    """The categories of kernels as a table."""
+    table = analysis.kernel_categories(trace)
+    if table.is_empty():
+        return []
+    what = "GPU work by what it does, as the names of kernels say; also work without operators."
+    return [Table("kernel_categories", "Kernel categories", what, table)]

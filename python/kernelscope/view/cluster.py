@@ -1,0 +1,270 @@
+"""The ranks of a lake beside one another: each in each step, and who waited for whom in a collective."""
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+
+from kernelscope import analysis
+from kernelscope.analysis.ranks.cluster import Cluster
+from kernelscope.analysis.ranks.collectives import calls_of
+from kernelscope.analysis.ranks.parts import LEAST_MEMORY
+from kernelscope.analysis.ranks.rank_views import rank_cells, sharing
+from kernelscope.errors import InvalidArgumentError, NotRecordedError, did_you_mean
+from kernelscope.memo import per_trace
+from kernelscope.report.names import safe, short
+from kernelscope.report.parts.columns import COLUMNS
+from kernelscope.report.parts.tables import Table
+from kernelscope.view.choice import Choice
+from kernelscope.view.lake_ranks import LakeRanks
+from kernelscope.view.parameters import Parameters
+from kernelscope.view.places import SHORT
+from kernelscope.view.tables import Lead
+
+CELLS, COLLECTIVES = "cells", "collectives"
+"""The tables of this view."""
+
+_VALUES = {
+    "own_ns": "Own time",
+    "total_ns": "Wall time",
+    "compute_ns": "GPU work",
+    "network_ns": "Network",
+    "wait_ns": "Waiting",
+    "data_ns": "Loading data",
+    "launch_ns": "Launching",
+}
+"""What a cell of the heat map may show, and what that is called."""
+_MOST_CELLS = 300
+"""Rows and columns of the heat map."""
+_MOST_CALLS = 2_000
+_SPREADS, _USUAL_SPREAD, _LEAST_SPREAD = 4, 0.2, 0.05
+"""How far from the median colours end: so often the range of the middle half, or that share of the median if
+that is more; but no further than the largest value, if that is more than the last share away."""
+_COLLECTIVE_COLUMNS = (
+    "kind", "step", "wait_ns", "skew_ns", "transfer_ns", "first_rank", "last_rank", "message_bytes",
+    "bus_bytes_per_s", "ranks_seen", "group",
+)  # fmt: skip
+_OF_COLLECTIVE = (
+    "instance", "kind", "step", "ranks_seen", "group_size", "message_bytes", "skew_ns", "transfer_ns",
+    "wait_ns", "bus_bytes_per_s", "first_rank", "last_rank",
+)  # fmt: skip
+
+
+def is_cluster(choice: Choice) -> bool:
+    """Whether the traces are ranks on one clock."""
+    return isinstance(choice.catalogue, LakeRanks) and bool(choice.catalogue.runs)
+
+
+def cluster(choice: Choice, asked: Parameters) -> dict[str, Any]:
+    """Returns what is known of the ranks of a ``run``, the first one if none is named.
+
+    ``values`` are what the heat map can show, as name, title and meaning; ``tables`` the heads of two tables.
+    """
+    ranks, run = _of(choice, asked)
+    known = _cluster(choice, run=run)
+    return {
+        "run": run,
+        "runs": [[name, safe(name)] for name in ranks.runs],
+        "ranks": known.ranks.height,
+        "steps": _steps(choice, run=run)["step"].n_unique(),
+        "values": [[name, title, COLUMNS[name].what] for name, title in _VALUES.items()],
+        "tables": {name: _TABLES[name](choice, run).head() for name in _TABLES},
+    }
+
+
+def heat(choice: Choice, asked: Parameters) -> dict[str, Any]:
+    """Returns a ``value`` of each rank in each step, in ``down`` rows and ``across`` columns at most.
+
+    ``cells`` are columns: ``row``, ``column``, ``rank``, ``step``, ``value_ns``, ``median_ns`` (of the step
+    over all ranks) and ``cause``, where the rank straggles. Where neighbours share a cell, up to ``ranks`` by
+    ``steps`` of them, it has the largest. ``scale`` is where colours begin, the median, and where they end.
+    """
+    _, run = _of(choice, asked)
+    value = asked.text("value", "own_ns")
+    if value not in _VALUES:
+        raise NotRecordedError(f"steps have no value {value[:40]!r}{did_you_mean(value[:40], _VALUES)}")
+    down, across = (asked.between(name, 1, _MOST_CELLS, _MOST_CELLS) for name in ("down", "across"))
+    steps = _steps(choice, run=run)
+    cells = rank_cells(steps, value=value, most_ranks=down, most_steps=across)
+    causes = _stragglers(choice, run=run).select("rank", "step", "cause")
+    cells = cells.join(causes, on=["rank", "step"], how="left", maintain_order="left")
+    ranks, numbers = (steps[name].unique().sort().to_list() for name in ("rank", "step"))
+    together = sharing(len(ranks), down), sharing(len(numbers), across)
+    return {
+        "value": value,
+        "cells": cells.with_columns(pl.col("median_ns").round().cast(pl.Int64)).to_dict(as_series=False),
+        "ranks": {"first": ranks[:: together[0]], "last": ranks[-1:], "together": together[0]},
+        "steps": {"first": numbers[:: together[1]], "last": numbers[-1:], "together": together[1]},
+        "scale": _scale(steps[value]),
+    }
+
+
+def _scale(values: pl.Series) -> list[float]:
+    """Where colours begin, the median, where they end: one slow step does not make all others look alike."""
+    known = values.to_frame("ns").select(
+        middle=pl.col("ns").median(),
+        half=pl.col("ns").quantile(0.75) - pl.col("ns").quantile(0.25),
+        most=pl.col("ns").max(),
+    )
+    middle, half, most = (float(figure or 0) for figure in known.row(0))
+    furthest = max(most - middle, _LEAST_SPREAD * middle)
+    spread = min(max(_SPREADS * half, _USUAL_SPREAD * middle) or furthest, furthest)
+    return [max(middle - spread, 0.0), middle, middle + spread]
+
+
+def opening(choice: Choice, asked: Parameters) -> dict[str, Any]:
+    """Returns ``open``, the number of the trace that has a ``step`` of a ``rank``."""
+    _, run = _of(choice, asked)
+    rank, step = asked.whole("rank"), asked.whole("step")
+    number = _of_steps(choice, run=run).get((rank, step))
+    if number is None:
+        ranks = {other for other, _ in _of_steps(choice, run=run)}
+        what = f"rank {rank} has no step {step}" if rank in ranks else f"there is no rank {rank} with steps"
+        raise NotRecordedError(f"{what} in run {safe(run)[:40]}")
+    return {"open": number, "step": step}
+
+
+def collective(choice: Choice, asked: Parameters) -> dict[str, Any]:
+    """Returns the ranks of a collective on one clock, from when the first of them came.
+
+    Without a number, ``instance``, it is the one that was waited for longest. ``calls`` are columns, by rank:
+    ``rank``, ``open`` (the number of its trace), ``row`` (of the event), ``start``, ``length``, ``wait``
+    (null for kinds that do not wait for all) and ``offset`` (how far its clock was ahead). ``left`` is how
+    many ranks are left out.
+    """
+    ranks, run = _of(choice, asked)
+    instances = _instances(choice, run=run)
+    if instances.is_empty():
+        raise NotRecordedError("no trace of this lake has communication")
+    number = asked.whole("instance", int(instances["instance"][0]))
+    calls = calls_of(_cluster(choice, run=run), number).join(_clocks(choice, run=run), on="rank", how="left")
+    zero = int(calls.select(pl.col("start_ns").min()).item())
+    numbers = ranks.of_sources(run)
+    shown = calls.head(_MOST_CALLS)
+    places = shown.select("source", "window").iter_rows()
+    known = instances.filter(instance=number).row(0, named=True)
+    return {
+        **{name: known[name] for name in _OF_COLLECTIVE},
+        "name": safe(known["name"]),
+        "group": short(known["group"], SHORT),
+        "length": int(calls.select((pl.col("start_ns") + pl.col("dur_ns")).max()).item()) - zero,
+        "calls": {
+            "rank": shown["rank"].to_list(),
+            "open": [numbers.get(place) for place in places],
+            "row": shown["row"].to_list(),
+            "start": (shown["start_ns"] - zero).to_list(),
+            "length": shown["dur_ns"].to_list(),
+            "wait": shown["wait_ns"].to_list(),
+            "offset": shown["offset_ns"].to_list(),
+        },
+        "left": calls.height - shown.height,
+    }
+
+
+def table_of(choice: Choice, asked: Parameters) -> tuple[Table, Lead]:
+    """Returns a table of this view, and where its rows lead.
+
+    Raises: NotRecordedError: there is none of this name.
+    """
+    _, run = _of(choice, asked)
+    name = asked.text("table")
+    if name not in _TABLES:
+        raise NotRecordedError(f"there is no list {name[:40]!r}")
+    numbers = _of_steps(choice, run=run)
+
+    def lead(rows: pl.DataFrame) -> list[dict[str, Any] | None]:
+        if name == COLLECTIVES:
+            return [{"collective": instance} for instance in rows["instance"].to_list()]
+        places = rows.select("rank", "step").iter_rows()
+        return [{"open": numbers[place], "step": place[1]} if place in numbers else None for place in places]
+
+    return _TABLES[name](choice, run), lead
+
+
+def _cells_table(choice: Choice, run: str) -> Table:
+    what = (
+        "A row for each step of each rank; the furthest over the median of its step first. A click opens it."
+    )
+    columns = ("rank", "step", "over_median_ns", *_VALUES, "cause")
+    return Table(
+        CELLS, "Steps of all ranks", what, _rows(choice, run=run), columns,
+        titles={"total_ns": "Wall time", "compute_ns": "GPU work", "cause": "Late by"},
+    )  # fmt: skip
+
+
+def _collectives_table(choice: Choice, run: str) -> Table:
+    what = "Those first that were waited for longest, in the sum over the ranks. A click shows its ranks."
+    titles = {"wait_ns": "Waiting", "kind": "Collective"}
+    return Table(
+        COLLECTIVES, "All collectives", what, _instances(choice, run=run), _COLLECTIVE_COLUMNS, titles=titles
+    )
+
+
+_TABLES: dict[str, Callable[[Choice, str], Table]] = {CELLS: _cells_table, COLLECTIVES: _collectives_table}
+
+
+def _of(choice: Choice, asked: Parameters) -> tuple[LakeRanks, str]:
+    """The ranks of the lake, and the run that is asked for."""
+    choice.check()
+    ranks = choice.catalogue
+    if not isinstance(ranks, LakeRanks):
+        raise NotRecordedError(
+            "traces of a folder are not on one clock: kernelscope batch makes a lake of them"
+        )
+    if not ranks.runs:
+        raise NotRecordedError("no rank of this lake could be read")
+    run = asked.text("run", ranks.runs[0])
+    if run not in ranks.runs:
+        raise NotRecordedError(f"the lake has no run {safe(run)[:40]!r}")
+    return ranks, run
+
+
+@per_trace
+def _cluster(choice: Choice, *, run: str) -> Cluster:
+    """The small frames of all ranks; what they communicated lies in files where it is much."""
+    ranks = choice.catalogue
+    if not isinstance(ranks, LakeRanks):
+        raise InvalidArgumentError("only a lake has ranks on one clock")
+    return analysis.cluster_of(ranks.lake.of_run(run), memory=max(choice.most_bytes, LEAST_MEMORY))
+
+
+@per_trace
+def _steps(choice: Choice, *, run: str) -> pl.DataFrame:
+    return analysis.rank_steps(_cluster(choice, run=run)).drop_nulls("step")
+
+
+@per_trace
+def _stragglers(choice: Choice, *, run: str) -> pl.DataFrame:
+    return analysis.stragglers(_cluster(choice, run=run)).drop_nulls("step")
+
+
+@per_trace
+def _rows(choice: Choice, *, run: str) -> pl.DataFrame:
+    """Each step of each rank, how far it is over the median, and what made it late."""
+    steps = _steps(choice, run=run)
+    middle = pl.col("own_ns").median().over("step").round().cast(pl.Int64)
+    causes = _stragglers(choice, run=run).select("rank", "step", "cause")
+    found = steps.with_columns(over_median_ns=pl.col("own_ns") - middle).join(
+        causes, on=["rank", "step"], how="left", maintain_order="left"
+    )
+    return found.sort("over_median_ns", "step", "rank", descending=[True, False, False], nulls_last=True)
+
+
+@per_trace
+def _instances(choice: Choice, *, run: str) -> pl.DataFrame:
+    found = analysis.collective_instances(_cluster(choice, run=run))
+    return found.sort("wait_ns", "instance", descending=[True, False], nulls_last=True)
+
+
+@per_trace
+def _clocks(choice: Choice, *, run: str) -> pl.DataFrame:
+    """The source of each rank, and how far its clock was ahead."""
+    known = _cluster(choice, run=run)
+    offsets = analysis.clock_offsets(known).select("rank", "offset_ns")
+    return known.ranks.select("rank", "source").join(offsets, on="rank", how="left")
+
+
+@per_trace
+def _of_steps(choice: Choice, *, run: str) -> dict[tuple[int, int], int]:
+    ranks = choice.catalogue
+    return ranks.of_steps(run) if isinstance(ranks, LakeRanks) else {}

@@ -1,0 +1,59 @@
+"""The roofline: what operators achieve as named bubbles, below what the GPUs can do at most."""
+
+from typing import Any
+
+from kernelscope.memo import per_trace
+from kernelscope.report.names import safe, short
+from kernelscope.report.roofline import RooflineAnswers, answer
+from kernelscope.report.roofline_plot import placed, roofs
+from kernelscope.trace import Trace
+from kernelscope.view.parameters import Parameters
+
+MOST_BUBBLES = 200
+"""Bubbles of an answer at most, those of the most time."""
+
+_WIDTH = 40
+_FIGURES = (
+    "device_ns", "calls", "intensity", "flops_per_s", "bytes_per_s", "attained_pct", "bound", "limit_type",
+    "saveable_ns",
+)  # fmt: skip
+
+
+def roofline(trace: Trace, _asked: Parameters) -> dict[str, Any]:
+    """Returns the ``bubbles`` of the operators whose FLOPs and bytes are known, the most time first.
+
+    A bubble has its ``name``, ``short`` form, ``share`` of the GPU time, and the figures of the table.
+    Each of ``roofs`` is a kind of GPU: ``label``, ``bandwidth`` (bytes/s) and ``rates`` (FLOP/s) by type,
+    the highest first. ``left`` says how many bubbles are too small to be sent; the notes of the view say
+    what is unknown.
+    """
+    answers = _answers(trace)
+    known = placed(answers)
+    total = int(answers.coverage["device_ns"].sum()) or 1
+    shown = known.sort("device_ns", "name", descending=[True, False]).head(MOST_BUBBLES)
+    return {
+        "bubbles": [
+            {
+                "name": safe(row["name"]),
+                "short": short(row["name"], _WIDTH),
+                "share": row["device_ns"] / total,
+                **{name: row[name] for name in _FIGURES},
+            }
+            for row in shown.iter_rows(named=True)
+        ],
+        "roofs": [
+            {
+                "label": roof.label,
+                "bandwidth": roof.bandwidth,
+                "rates": sorted(roof.rates.items(), key=lambda item: -item[1]),
+            }
+            for roof in roofs(answers, known)
+        ],
+        "left": known.height - shown.height,
+    }
+
+
+@per_trace
+def _answers(trace: Trace) -> RooflineAnswers:
+    """The figures of the view's tables, by the name of the operator."""
+    return answer(trace, ("name",))

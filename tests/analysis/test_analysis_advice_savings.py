@@ -1,0 +1,335 @@
+"""What findings promise is what a program would save: each is run with and without its cause."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from advice_programs import H100
+from simulated import Simulated
+
+import kernelscope as ks
+from events import V100
+from kernelscope import analysis
+from kernelscope.analysis.advice.table import RULES
+from kernelscope.cli.main import main
+
+LEAST, MOST = 0.9, 1.1
+"""A promise is at least and at most this multiple of the time that is gone without the cause."""
+
+V100_32 = V100 | {"name": "Tesla V100-SXM2-32GB"}
+LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+ADD = "vectorized_elementwise_kernel<4, Add>"
+
+Build = Callable[[Simulated, bool], None]
+
+
+def kernels(program: Simulated, count: int = 10, dur: float = 60, **options: Any) -> None:
+    for _ in range(count):
+        program.run("k", dur, **options)
+
+
+def loading(program: Simulated, cause: bool) -> None:
+    program.work(LOADER, 400 if cause else 5, "user_annotation")
+    kernels(program)
+
+
+def launching(program: Simulated, cause: bool) -> None:
+    if cause:
+        kernels(program, 120, 6, host=12)
+    else:
+        # A graph: one launch, then its kernels, one after the other.
+        program.run("k", 6, host=12, call="cudaGraphLaunch")
+        for _ in range(119):
+            program.works += 1
+            program.kernel("k", program.busy[7], 6, program.works)
+            program.busy[7] += 6
+
+
+def serving(program: Simulated, cause: bool) -> None:
+    program.work("vllm::all_reduce", 2)
+    launching(program, cause)
+
+
+def other_work(program: Simulated, cause: bool) -> None:
+    kernels(program, 5)
+    program.work("json::loads", 2500 if cause else 10)
+    kernels(program, 5)
+
+
+def syncing(program: Simulated, cause: bool) -> None:
+    for _ in range(10):
+        program.run("k", 100)
+        if cause:
+            program.wait()
+            program.work("aten::item", 40)
+
+
+def queueing(program: Simulated, cause: bool) -> None:
+    kernels(program, 5)
+    kernels(program, 5, after=program.busy[7] + 300 if cause else 0)
+
+
+def optimizing(program: Simulated, cause: bool) -> None:
+    kernels(program, 2, 500)
+    durs = [3 + index % 3 for index in range(150)]
+    began = program.now
+    if cause:
+        for dur in durs:
+            program.run(ADD, dur, host=2.5, op="aten::add_")
+    else:
+        program.run("multi_tensor_apply_kernel", 3 + sum(dur - 3 for dur in durs), op="aten::_fused_adam_")
+    program.annotation("Optimizer.step#SGD.step", began - 0.5, program.now - began + 1)
+
+
+def pageable(program: Simulated, cause: bool) -> None:
+    for _ in range(6):
+        if cause:
+            program.copy_in("Pageable", 50, waits=True)
+        else:
+            program.copy_in("Pinned", 50, stream=20)
+        kernels(program, 2, 60)
+
+
+def copying(program: Simulated, cause: bool) -> None:
+    for _ in range(6):
+        if cause:
+            program.copy_in("Pinned", 150)
+        kernels(program, 2, 60)
+
+
+def small(program: Simulated, cause: bool) -> None:
+    kernels(program, 4, 100, **{"blocks per SM": 8})
+    kernels(program, 4, *((200,) if cause else (50,)), **{"blocks per SM": 0.25 if cause else 1})
+
+
+def products(program: Simulated, cause: bool) -> None:
+    # 15.7 TFLOP/s without tensor cores, 125 with them.
+    program.run("volta_h884gemm_128x64_ldg8_nn", 100, op="aten::mm")
+    name, dur = ("volta_sgemm_128x64_nn", 900) if cause else ("volta_h884gemm_64x64", 900 * 15.7 / 125)
+    program.run(name, dur, op="aten::mm")
+    kernels(program, 5, 40)
+
+
+def precise(program: Simulated, cause: bool) -> None:
+    name, dur = ("volta_sgemm_128x64_nn", 900) if cause else ("volta_h884gemm_64x64", 900 * 15.7 / 125)
+    program.run(name, dur, op="aten::mm")
+    kernels(program, 5, 40)
+
+
+def converting(program: Simulated, cause: bool) -> None:
+    for _ in range(6):
+        if cause:
+            program.run("void cudnn::ops::nchwToNhwcKernel<float>", 40)
+        program.run("sm80_xmma_fprop", 100)
+
+
+def chaining(program: Simulated, cause: bool) -> None:
+    for _ in range(6):
+        for dur in (40, 60, 50) if cause else (60,):
+            program.run(ADD, dur)
+        program.run("gemm", 80)
+
+
+def chaining_while_launching(program: Simulated, cause: bool) -> None:
+    """A host that launches too slowly launches less, too."""
+    for _ in range(6):
+        for dur in (40, 60, 50) if cause else (60,):
+            program.run(ADD, dur, host=70)
+        program.run("gemm", 60, host=70)
+
+
+def attending(program: Simulated, cause: bool) -> None:
+    for _ in range(4):
+        program.run("gemm", 100, op="aten::addmm")
+        if cause:
+            program.run("cutlass", 60, op="aten::bmm")
+            program.run(ADD, 50, op="aten::div")
+            program.run("cunn_SoftMaxForward<float>", 120, op="aten::_softmax")
+            program.run("cutlass", 60, op="aten::bmm")
+        else:
+            program.run("flash_fwd", 130, op="aten::_flash_attention_forward")
+
+
+def attainable(program: Simulated, cause: bool) -> None:
+    # 2 * 2048^3 FLOP at 15.7 TFLOP/s take 1,094 us.
+    dims = [[2048, 2048], [2048, 2048]]
+    program.run("volta_sgemm_128x64_nn", 1094 * 4 if cause else 1094 / 0.8, op="aten::mm", dims=dims)
+    kernels(program, 5, 40)
+
+
+def compiling(program: Simulated, cause: bool) -> None:
+    kernels(program, 2)
+    program.work("entire_frame_compile (dynamo_timed)", 800 if cause else 0, "user_annotation")
+    kernels(program, 8)
+
+
+def breaking(program: Simulated, cause: bool) -> None:
+    for part in range(5):
+        began = program.now
+        kernels(program, 2, 60)
+        if not cause and part < 4:
+            program.run("k", 20)
+        program.annotation(f"Torch-Compiled Region: {part}/0", began, program.now - began)
+        if cause and part < 4:
+            program.run("k", 20, host=250, op="aten::nonzero")
+
+
+def module_loads(program: Simulated, cause: bool) -> None:
+    kernels(program, 2)
+    if cause:
+        program.runtime("cuModuleLoadData", 400)
+    kernels(program, 8)
+
+
+def allocating(program: Simulated, cause: bool) -> None:
+    kernels(program, 2)
+    if cause and program.step:
+        program.runtime("cudaMalloc", 600)
+    kernels(program, 8)
+
+
+def communicating(program: Simulated, cause: bool) -> None:
+    kernels(program, 5, 100)
+    program.run("ncclDevKernel_AllReduce", 300, stream=9, after=program.busy[7] if cause else 0)
+    kernels(program, 5, 100, after=program.busy[9] if cause else 0)
+
+
+def half_hidden(program: Simulated, cause: bool) -> None:
+    kernels(program, 19, 100)
+    program.run("ncclDevKernel_AllReduce", 180, stream=9, after=program.busy[7] - (30 if cause else 180))
+
+
+PAIRS: dict[str, tuple[Build, dict[str, Any]]] = {
+    "data_loading": (loading, V100),
+    "launch_bound": (launching, V100),
+    "serving_without_graphs": (serving, V100),
+    "host_busy": (other_work, V100),
+    "synchronising_calls": (syncing, V100),
+    "gpu_idle": (queueing, V100),
+    "optimizer_not_fused": (optimizing, V100),
+    "pageable_copies": (pageable, V100),
+    "exposed_copies": (copying, V100),
+    "small_grids": (small, V100),
+    "off_tensor_cores": (products, V100_32),
+    "mixed_precision": (precise, V100_32),
+    "layout_conversions": (converting, V100),
+    "elementwise_chains": (chaining, V100),
+    "attention_not_fused": (attending, H100),
+    "below_attainable": (attainable, V100_32),
+    "recompilation": (compiling, V100),
+    "graph_breaks": (breaking, V100),
+    "module_loading": (module_loads, V100),
+    "allocator_calls": (allocating, V100),
+    "communication": (communicating, V100),
+    "exposed_communication": (half_hidden, V100),
+}
+
+# What nobody can say the worth of, or what always is part of another finding.
+WITHOUT = {
+    "data_parallel", "ddp_backend", "low_utilisation", "memory_near_capacity", "recompiled_functions",
+    "out_of_memory", "memory_growth", "fragmentation",
+}  # fmt: skip
+PARTS = {"tiny_kernels"}
+
+
+def simulated(
+    build: Build, device: dict[str, Any], folder: Path, *, cause: bool
+) -> tuple[float, pl.DataFrame]:
+    """How long a program takes, in us, and what is recommended for it."""
+    program = Simulated(device)
+    for _ in range(2):
+        program.begin()
+        build(program, cause)
+        program.end()
+    return program.length, analysis.recommendations(program.read(folder))
+
+
+def test_every_rule_is_run_with_and_without_its_cause() -> None:
+    assert {rule.find.__name__ for rule in RULES} == PAIRS.keys() | WITHOUT | PARTS
+
+
+@pytest.mark.parametrize("rule", PAIRS)
+def test_a_promise_is_what_the_program_takes_less_without_the_cause(tmp_path: Path, rule: str) -> None:
+    build, device = PAIRS[rule]
+    slow, table = simulated(build, device, tmp_path, cause=True)
+    fast, without = simulated(build, device, tmp_path, cause=False)
+    found = table.filter(id=rule)
+    assert found.height == 1, f"{rule} did not speak, but {table['id'].to_list()}"
+    promised, gone = found["saving_ns"].item() / 1000, slow - fast
+    assert LEAST * gone <= promised <= MOST * gone, f"{promised:,.0f} us of {gone:,.0f}"
+    assert rule not in without["id"].to_list()
+
+
+SLOW = {
+    "small_grids": (small, V100),
+    "off_tensor_cores": (products, V100_32),
+    "below_attainable": (attainable, V100_32),
+}
+
+
+@pytest.mark.parametrize("rule", SLOW)
+def test_nothing_is_promised_of_a_gpu_that_the_host_holds_up_anyway(tmp_path: Path, rule: str) -> None:
+    build, device = SLOW[rule]
+
+    def held_up(program: Simulated, cause: bool) -> None:
+        run = program.run
+
+        def slowly(*args: Any, **options: Any) -> float:
+            return run(*args, **options | {"host": 6000})
+
+        program.run = slowly  # type: ignore[method-assign]
+        build(program, cause)
+        program.run("k", 5)
+        program.run = run  # type: ignore[method-assign]
+
+    slow, table = simulated(held_up, device, tmp_path, cause=True)
+    fast, _ = simulated(held_up, device, tmp_path, cause=False)
+    assert slow - fast < 0.001 * slow
+    assert rule not in table["id"].to_list()
+    assert "launch_bound" in table["id"].to_list() or "host_busy" in table["id"].to_list()
+
+
+def test_streams_are_not_added(tmp_path: Path) -> None:
+    """Of copies on two streams at once each takes the time that both take."""
+
+    def both(program: Simulated, cause: bool) -> None:
+        kernels(program, 5)
+        for stream in (20, 21) if cause else ():
+            program.busy[stream] = program.busy[7]
+            program.copy_in("Pinned", 600, stream=stream)
+        kernels(program, 5, after=max(program.busy.values()))
+
+    slow, table = simulated(both, V100, tmp_path, cause=True)
+    fast, _ = simulated(both, V100, tmp_path, cause=False)
+    row = table.filter(id="exposed_copies").to_dicts()[0]
+    assert row["saving_ns"] == 1_200_000
+    assert row["saving_ns"] / 1000 == pytest.approx(slow - fast, rel=0.01)
+
+
+def test_each_gpu_has_its_own_figures(tmp_path: Path) -> None:
+    def two(program: Simulated, cause: bool) -> None:
+        for device, dur in ((0, 50), (1, 80 if cause else 1)):
+            for _ in range(5):
+                program.run("void cudnn::ops::nchwToNhwcKernel<float>", dur, stream=7 + device, device=device)
+                program.run("sm80_xmma_fprop", 100, stream=7 + device, device=device)
+
+    _, table = simulated(two, V100, tmp_path, cause=True)
+    found = table.filter(id="layout_conversions").sort("device")
+    assert found["device"].to_list() == [0, 1]
+    assert found["saving_ns"].to_list() == [500_000, 800_000]
+    assert [text[:6] for text in found["evidence"]] == ["GPU 0:", "GPU 1:"]
+
+
+def test_waiting_for_data_in_a_made_up_training_is_what_was_planted(tmp_path: Path) -> None:
+    """The generator makes its data loader late in some steps, and says by how much."""
+    made = tmp_path / "trace.json"
+    assert main(["demo", "--size", "3MB", "--truth", "--seed", "3", "--out", str(made)]) == 0
+    truth = json.loads(next(tmp_path.glob("*truth*")).read_text())
+    late = sum(step["dataloader_ns"] for step in truth["steps"])
+    table = analysis.recommendations(ks.read(made))
+    assert table.filter(id="data_loading")["saving_ns"].to_list() == [late]

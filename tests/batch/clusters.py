@@ -1,0 +1,92 @@
+"""A scheduler of Dask and its workers, as processes of their own on loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_START_S = 60
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Cluster:
+    """The processes; a test stops, kills and adds what it likes."""
+
+    def __init__(self, folder: Path, protocol: str, environment: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._environment = environment
+        self._client: Any = None
+        self.address = f"{protocol}://127.0.0.1:{free_port()}"
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.scheduler = self._begin("scheduler", "--host", self.address)
+
+    def add_worker(self, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Starts a worker of one thread, if ``options`` do not say otherwise."""
+        own = ["--nthreads", "1", "--no-nanny", "--local-directory", str(self._folder)]
+        worker = self._begin("worker", self.address, *own, *options, **environment)
+        self.workers.append(worker)
+        return worker
+
+    def _begin(self, kind: str, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, "--no-dashboard"]
+        own = {**os.environ, **self._environment, **environment}
+        return subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self._folder, env=own
+        )
+
+    @property
+    def client(self) -> Any:
+        """A client, to look from outside."""
+        if self._client is None:
+            from distributed import Client
+
+            self._client = Client(self.address, timeout=_START_S, set_as_default=False)
+        return self._client
+
+    def wait_for(self, workers: int) -> None:
+        """Waits until the scheduler has so many workers."""
+        wait_until(lambda: len(self.client.nthreads()) == workers)
+
+    def close(self) -> None:
+        """Ends all that is left."""
+        if self._client is not None:
+            self._client.close(timeout=1)
+        for process in (self.scheduler, *self.workers):
+            process.kill()
+        for process in (self.scheduler, *self.workers):
+            process.wait()
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Waits for a condition."""
+    deadline = time.monotonic() + _START_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@contextmanager
+def dask(folder: Path, *, workers: int = 0, protocol: str = "tcp", **environment: str) -> Iterator[Cluster]:
+    """A scheduler with workers that it knows."""
+    cluster = Cluster(folder, protocol, environment)
+    try:
+        for _ in range(workers):
+            cluster.add_worker()
+        if workers:
+            cluster.wait_for(workers)
+        yield cluster
+    finally:
+        cluster.close()
