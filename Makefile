@@ -8,11 +8,14 @@ SHELL := /bin/bash
 PYTHON ?= python3
 DEMO_SIZE ?= 100MB
 SIZES ?= 10MB 100MB 1GB
+SEED := 0
 
 VENV := .venv
 BIN := $(VENV)/bin
 # A file stays in one process, with what its tests share; tests/conftest.py says which files come first.
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+# The same cases every time but in test-long.
+CARGO_TEST = PROPTEST_RNG_SEED=$(SEED) cargo test --quiet --locked --workspace
 STAMPS := $(VENV)/.stamps
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --require-hashes -r
 # Declared by a macro, which cargo fmt does not look into.
@@ -44,8 +47,15 @@ test: lint test-rust test-python ## everything that CI runs
 
 .PHONY: test-quick
 test-quick: lint $(STAMPS)/test $(STAMPS)/extension ## lints, types, unit tests in Rust, tests of small traces; under 90 seconds
-	cargo test --quiet --locked --workspace --lib
+	$(CARGO_TEST) --lib
 	$(PYTEST) -m "not slow" --hypothesis-profile quick --ignore-glob='*torch*'
+
+.PHONY: test-long
+test-long: SEED := $(shell date +%s)
+test-long: $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/extension ## thousands of random cases, stops at random moments; SEED= repeats a run
+	@echo "repeat these cases with: make test-long SEED=$(SEED)"
+	PROPTEST_CASES=5000 $(CARGO_TEST)
+	$(PYTEST) --long --hypothesis-seed $(SEED)
 
 .PHONY: bench
 bench: $(STAMPS)/extension $(STAMPS)/bench ## measure speed and memory beside other readers; SIZES="400MB 4GB" BENCH=--help
@@ -93,7 +103,7 @@ lint-python: $(STAMPS)/test $(STAMPS)/extension
 
 .PHONY: test-rust
 test-rust:
-	cargo test --quiet --locked --workspace
+	$(CARGO_TEST)
 
 .PHONY: test-python
 test-python: $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/extension

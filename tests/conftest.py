@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+import draws
 from events import Events
 from kernelscope.cli import main
 
@@ -21,9 +22,26 @@ if TYPE_CHECKING:
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
-settings.register_profile("quick", max_examples=25)
+# The same cases every time; those of a long run follow from --hypothesis-seed.
+settings.register_profile("test", derandomize=True, deadline=None)
+settings.register_profile("quick", settings.get_profile("test"), max_examples=25)
+settings.register_profile("long", max_examples=1_000, deadline=None, print_blob=True)
 
 Completed = subprocess.CompletedProcess[str]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="draw thousands of cases from --hypothesis-seed")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Chooses how much is drawn, and from which seed, before anything is collected."""
+    option = config.option
+    draws.is_long = option.long
+    if draws.is_long:
+        option.hypothesis_seed = draws.seed = int(option.hypothesis_seed or 0)
+    option.hypothesis_profile = option.hypothesis_profile or ("long" if draws.is_long else "test")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import draws
 import kernelscope as ks
 from events import Events
 from kernelscope import analysis
@@ -29,7 +29,7 @@ from nvprof_database import Database as NvprofDatabase
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 HERE = Path(__file__).parent
-DRAWN = int(os.environ.get("KERNELSCOPE_HOSTILE", "10"))
+DRAWN = draws.count(4, 400)
 """How many files are drawn."""
 _PARTS = 2
 RED = "\x1b[31mred"
@@ -39,7 +39,12 @@ RED = "\x1b[31mred"
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_every_question_and_command_answers_or_says_why(part: int) -> None:
     size = DRAWN // _PARTS
-    command = [sys.executable, str(HERE / "hostile.py"), str(part * size), str((part + 1) * size)]
+    command = [
+        sys.executable,
+        str(HERE / "hostile.py"),
+        str(draws.seed + part * size),
+        str(draws.seed + (part + 1) * size),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import draws
 import kernelscope as ks
 from kernelscope import errors
 from kernelscope.cli import main
@@ -341,7 +342,6 @@ def test_no_figure_of_pyprof_is_missing() -> None:
             assert row[column] is not None or float(printed[header]) == 0, (row["op"], column)
 
 
-@settings(deadline=None)
 @given(st.text() | st.builds(lambda a, b: RECORD[:a] + RECORD[b:], st.integers(0, 400), st.integers(0, 400)))
 def test_any_line_is_a_record_or_refused(line: str) -> None:
     try:
@@ -379,7 +379,7 @@ STACKS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=draws.count(60, 1_200))
 @given(stacks=STACKS, compat=st.booleans())
 def test_lines_table_and_records_agree(
     tmp_path_factory: pytest.TempPathFactory, stacks: list[Any], compat: bool

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -437,7 +437,6 @@ def by_group(frame: pl.DataFrame, *figures: pl.Expr) -> pl.DataFrame:
     return groups.join(found, on="group", how="left", maintain_order="left").drop("group")
 
 
-@settings(deadline=None)
 @given(ROWS)
 def test_numbers_of_each_group_are_described(rows: list[tuple[int | None, int | None, float | None]]) -> None:
     frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
@@ -452,7 +451,6 @@ def test_numbers_of_each_group_are_described(rows: list[tuple[int | None, int | 
         assert row["std"] == (pytest.approx(statistics.stdev(known)) if len(known) > 1 else None)
 
 
-@settings(deadline=None)
 @given(ROWS)
 def test_means_are_weighted_as_polars_does(rows: list[tuple[int | None, int | None, float | None]]) -> None:
     frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")

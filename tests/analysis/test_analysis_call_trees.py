@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import draws
 from events import Events
 from kernelscope import analysis
 from kernelscope.analysis.call_tree import CallTree, collapse_repeats, innermost, nest, subtree_sums
@@ -43,7 +44,6 @@ def nest_slowly(intervals: list[tuple[int, int, int | None]]) -> dict[int, int |
     return parents
 
 
-@settings(deadline=None)
 @given(INTERVALS)
 def test_nest_equals_a_stack(intervals: list[tuple[int, int, int | None]]) -> None:
     nested = nest(frame_of(intervals))
@@ -68,7 +68,6 @@ def forests(draw: st.DrawFn) -> pl.DataFrame:
     return pl.DataFrame(data, schema={"row": ROW, "parent_row": ROW, "value": pl.Int64, "name": pl.String})
 
 
-@settings(deadline=None)
 @given(forests())
 def test_subtree_sums_equal_a_walk_from_the_leaves(forest: pl.DataFrame) -> None:
     totals = forest["value"].to_list()
@@ -94,7 +93,6 @@ def test_subtree_sums_refuse_a_circle() -> None:
         subtree_sums(circle, ["value"])
 
 
-@settings(deadline=None)
 @given(forests())
 def test_collapse_equals_deleting_one_by_one(forest: pl.DataFrame) -> None:
     parent: dict[int, int | None] = dict(forest.select("row", "parent_row").rows())
@@ -111,7 +109,6 @@ def test_collapse_equals_deleting_one_by_one(forest: pl.DataFrame) -> None:
     assert dict(collapse_repeats(forest).rows()) == kept
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -132,7 +129,6 @@ def test_rows_of_a_class_agree_in_all_columns(rows: list[tuple[object, ...]]) ->
         assert classes.keys.select(pl.all().gather(classes.of)).rows() == rows
 
 
-@settings(deadline=None)
 @given(forests(), st.lists(st.tuples(st.integers(-1, 31), st.one_of(st.none(), st.integers(0, 9)))))
 def test_sums_over_classes_count_what_calls_are_counted_as(
     forest: pl.DataFrame, linked: list[tuple[int, int | None]]
@@ -156,7 +152,6 @@ def test_sums_over_classes_count_what_calls_are_counted_as(
     assert {name: [calls, value] for name, calls, value in sums.rows()} == expected
 
 
-@settings(deadline=None)
 @given(st.data(), st.integers(1, 40))
 def test_calls_are_counted_as_the_nearest_marked_ones(data: st.DataObject, count: int) -> None:
     parents = [
@@ -325,7 +320,7 @@ SLICES = st.tuples(st.integers(0, 1), st.integers(0, 40), st.integers(0, 20), st
 POINTS = st.tuples(st.integers(0, 1), st.integers(0, 60), st.integers(0, 8))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=draws.count(150, 3_000))
 @given(st.lists(SLICES, min_size=1, max_size=20), st.lists(POINTS, min_size=1, max_size=10))
 def test_innermost_is_the_last_that_still_runs(slices: list[Any], points: list[Any]) -> None:
     schema = {"track": pl.UInt32, "start_ns": pl.Int64, "dur_ns": pl.Int64, "counts": pl.Boolean}

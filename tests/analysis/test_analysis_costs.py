@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import draws
 from events import V100, Events
 from kernelscope import analysis
 from kernelscope.analysis.costs.costed import set_apart
@@ -292,7 +293,7 @@ def busy_ns(work: pl.DataFrame) -> int:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=draws.count(60, 1_200), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(CALL, max_size=12), st.lists(WORK, max_size=12))
 def test_no_trace_costs_the_report(calls: list[Any], work: list[Any]) -> None:
     e = Events(V100 | {"name": "Tesla V100-SXM2-32GB"})
@@ -591,7 +592,6 @@ Piece = tuple[int, int | None, int]
 PIECES = st.tuples(st.integers(0, 3), st.none() | st.integers(0, 2500), st.integers(0, 2))
 
 
-@settings(deadline=None)
 @given(
     st.lists(PIECES, min_size=1, max_size=20),
     st.lists(st.integers(0, 1), min_size=4, max_size=4),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import draws
 from events import Events
 from kernelscope import analysis
 from kernelscope.analysis.gpu.summary import inside_ns
@@ -32,7 +33,6 @@ def instants(rows: pl.DataFrame) -> set[tuple[str, int]]:
     }
 
 
-@settings(deadline=None)
 @given(SPANS)
 def test_merged_is_the_union(spans: list[tuple[int, int, str]]) -> None:
     parts = merged(frame(spans), by=["group"])
@@ -47,7 +47,6 @@ def test_merged_is_the_union(spans: list[tuple[int, int, str]]) -> None:
     )
 
 
-@settings(deadline=None)
 @given(SPANS, SPANS)
 def test_hidden_is_what_both_have(
     spans: list[tuple[int, int, str]], cover: list[tuple[int, int, str]]
@@ -63,7 +62,6 @@ def test_hidden_is_what_both_have(
     assert hidden.to_list() == [len(instants(rows[place]) & marked) for place in range(rows.height)]
 
 
-@settings(deadline=None)
 @given(SPANS)
 def test_covered_time_by_group_and_level(spans: list[tuple[int, int, str]]) -> None:
     rows = frame(spans).with_row_index("level").with_columns(level=pl.col("level") % 3)
@@ -75,7 +73,6 @@ def test_covered_time_by_group_and_level(spans: list[tuple[int, int, str]]) -> N
         assert covered == len(upto)
 
 
-@settings(deadline=None)
 @given(SPANS, st.integers(0, 30), st.integers(0, 20))
 def test_classes_stand_for_their_intervals(
     spans: list[tuple[int, int, str]], first: int, length: int
@@ -103,7 +100,6 @@ def test_classes_stand_for_their_intervals(
         assert (count, inside) == (sum(one > 0 for one in own), sum(own))
 
 
-@settings(deadline=None)
 @given(SPANS)
 def test_gaps_are_what_nothing_covers(spans: list[tuple[int, int, str]]) -> None:
     rows = frame(spans).filter(pl.col("end_ns") >= pl.col("start_ns"))
@@ -125,7 +121,6 @@ def test_gaps_are_what_nothing_covers(spans: list[tuple[int, int, str]]) -> None
         assert instants(ends.filter(group=group)) == instants(whole) - instants(own)
 
 
-@settings(deadline=None)
 @given(SPANS)
 def test_filled_time_is_the_sum_up_to_one(spans: list[tuple[int, int, str]]) -> None:
     rows = frame(spans).filter(pl.col("end_ns") >= pl.col("start_ns"))
@@ -138,7 +133,6 @@ def test_filled_time_is_the_sum_up_to_one(spans: list[tuple[int, int, str]]) -> 
         assert filled == sum(min(1, share) for share in at)
 
 
-@settings(deadline=None)
 @given(SPANS)
 def test_runs_end_where_the_label_changes(spans: list[tuple[int, int, str]]) -> None:
     rows = frame(spans).with_row_index("at").with_columns(label=pl.col("at") % 2, marked=pl.col("at") % 5 > 0)
@@ -162,7 +156,6 @@ KEYS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(SPANS)
 def test_intervals_by_other_groups_are_as_if_new(spans: list[tuple[int, int, str]]) -> None:
     # Groups that lie in those of before, as streams do in GPUs; such that lie across them; and one of all.
@@ -175,7 +168,6 @@ def test_intervals_by_other_groups_are_as_if_new(spans: list[tuple[int, int, str
         assert regrouped.shared_ns().to_list() == pytest.approx(new.shared_ns().to_list())
 
 
-@settings(deadline=None)
 @given(SPANS)
 def test_shares_of_a_group_sum_to_what_it_covers(spans: list[tuple[int, int, str]]) -> None:
     rows = frame(spans)
@@ -185,7 +177,6 @@ def test_shares_of_a_group_sum_to_what_it_covers(spans: list[tuple[int, int, str
         assert own["shared"].sum() == pytest.approx(len(covered))
 
 
-@settings(deadline=None)
 @given(KEYS)
 def test_groups_agree_in_all_columns(
     keys: list[tuple[int | None, str | None, float | None, bool | None]],
@@ -221,7 +212,7 @@ def record(work: Work) -> Events:
     return events
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=draws.count(40, 800))
 @given(WORK)
 def test_every_moment_counts_once(work: Work) -> None:
     with TemporaryDirectory() as folder:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import draws
 import kernelscope as ks
 from events import Events
 from kernelscope import analysis
@@ -25,7 +26,7 @@ KERNELS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws.count(60, 1_200))
 @given(KERNELS, st.integers(1, 40))
 def test_stretches_add_up_to_what_ran(
     tmp_path_factory: pytest.TempPathFactory, kernels: list[tuple[int, int, float]], parts: int

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import draws
 import kernelscope as ks
 from events import Events
 from kernelscope import _traceparse, analysis
@@ -82,7 +83,7 @@ def test_without_a_launch_the_cause_is_unknown(tmp_path: Path) -> None:
     assert analysis.idle_summary(events.read(tmp_path)).select("cause", "idle_ns").rows() == [(None, 5 * US)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=draws.count(30, 600))
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(1, 20)), max_size=6),
     st.lists(st.tuples(st.integers(0, 100), st.integers(0, 30), st.integers(1, 9)), min_size=1, max_size=8),
@@ -153,7 +154,7 @@ def test_launches_and_their_work(tmp_path: Path) -> None:
     assert (graphs["launch_delay_ns_p50"], graphs["late"]) == (227.5 * US, 2)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=draws.count(30, 600))
 @given(
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 30), st.integers(0, 1)), min_size=1, max_size=12)
 )
@@ -310,7 +311,6 @@ ROWS = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(ROWS, st.lists(st.one_of(st.none(), st.integers(0, 70)), max_size=20))
 def test_rows_are_where_they_are(rows: list[int], asked: list[int | None]) -> None:
     table = pl.DataFrame({"row": pl.Series(rows, dtype=pl.UInt32)}).with_columns(

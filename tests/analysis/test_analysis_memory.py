@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import draws
 from events import V100, Events
 from kernelscope import analysis
 from kernelscope.analysis.memory.curve import memory_timeline
@@ -154,7 +155,7 @@ def test_operators_count_what_those_inside_allocate(tmp_path: Path) -> None:
     assert late.select("name", "increase_bytes").rows() == [("aten::mm", 100), ("aten::linear", 100)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws.count(60, 1_200))
 @given(
     st.lists(st.tuples(st.integers(0, 400), st.integers(-1000, 1000)), min_size=1, max_size=300),
     st.integers(4, 60),
@@ -181,7 +182,7 @@ def test_too_few_points_are_refused(tmp_path: Path) -> None:
         analysis.memory_timeline(events.read(tmp_path), max_points=3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws.count(60, 1_200))
 @given(st.data())
 def test_an_allocation_belongs_to_the_innermost_operator_that_runs(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

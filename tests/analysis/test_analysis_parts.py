@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from many_ranks import BASE_NS
 from polars.testing import assert_frame_equal
 
+import draws
 from kernelscope import analysis
 from kernelscope.analysis.ranks import cluster as clusters
 from kernelscope.analysis.ranks import parts
@@ -122,7 +123,7 @@ def same(one: Cluster, other: Cluster) -> None:
         assert_frame_equal(found, expected, check_exact=True)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=draws.count(60, 1_200))
 @given(lakes(), st.sampled_from([1, 2, 5, 40]), st.integers(1, 4))
 def test_parts_change_no_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: Lake, rows: int, ranks: int
@@ -138,7 +139,7 @@ def test_parts_change_no_answer(
     assert not list(tmp_path.iterdir()), "files go with what they are of"
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=draws.count(60, 1_200))
 @given(lakes())
 def test_collectives_are_matched_as_by_hand(monkeypatch: pytest.MonkeyPatch, lake: Any) -> None:
     """The rule in a few lines of Python, one call after the other."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from many_ranks import BASE_NS, Rank, training
 
+import draws
 import kernelscope as ks
 from events import Events
 from kernelscope import _traceparse, analysis
@@ -225,7 +226,7 @@ def test_computing_hides_communication(tmp_path: Path) -> None:
     assert (row["dur_ns"], row["exposed_ns"]) == (100_000, 100_000 - 30_000 - 20_000)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=draws.count(25, 500))
 @given(st.lists(st.integers(-5_000_000, 5_000_000), min_size=2, max_size=5), st.integers(0, 400))
 def test_clocks_are_found(offsets: list[int], jitter: int) -> None:
     """Ranks leave a collective within ``jitter`` ns of each other."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import draws
 import kernelscope as ks
 from kernelscope import _traceparse
 from kernelscope.batch.pool import ProcessPool
@@ -96,6 +97,16 @@ def wait_for_lake(process: subprocess.Popen[bytes], lake: Path) -> float:
     """Waits until a batch has its lake; gives when that was. While Python starts, nobody catches a signal."""
     wait_for(process, (lake / ".batch/lock").exists)
     return time.monotonic()
+
+
+def wait_for_moment(
+    process: subprocess.Popen[bytes], lake: Path, seconds: float, moment: int, *of: object
+) -> None:
+    """Waits until a batch has done some of its ranks; in a long run, any time within so many ``seconds``."""
+    if draws.is_long:
+        time.sleep(draws.random("moment", moment, *of).uniform(0, seconds))
+    else:
+        wait_for(process, lambda: len(list(lake.rglob("_entry.json"))) > 2 * moment)
 
 
 def wait_for(process: subprocess.Popen[bytes], is_so: Callable[[], bool]) -> None:

@@ -8,7 +8,6 @@ import gzip
 import json
 import multiprocessing
 import os
-import random
 import re
 import shutil
 import signal
@@ -24,8 +23,19 @@ from typing import Any
 
 import polars as pl
 import pytest
-from jobs import assert_same, assert_stopped, batch, files_of, finish, start, wait_for_lake, write_job
+from jobs import (
+    assert_same,
+    assert_stopped,
+    batch,
+    files_of,
+    finish,
+    start,
+    wait_for_lake,
+    wait_for_moment,
+    write_job,
+)
 
+import draws
 import kernelscope as ks
 from kernelscope.batch import manifest, manifest_file, sizing, work
 from kernelscope.batch.pool import ProcessPool
@@ -346,7 +356,7 @@ def test_what_cannot_be_a_lake(job: Path, tiny: Path) -> None:
         batch(job, tiny)
 
 
-MOMENTS = 10
+MOMENTS = draws.count(3, 40)
 
 
 @pytest.fixture(scope="module")
@@ -381,7 +391,7 @@ def test_coordinator_is_killed(
     expected, seconds = whole
     lake = tmp_path / "lake"
     process = start(large_job, lake)
-    time.sleep(random.Random(moment).uniform(0, seconds))
+    wait_for_moment(process, lake, seconds, moment)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert_is_whole(lake)
@@ -395,11 +405,10 @@ def test_worker_is_killed(large_job: Path, whole: tuple[Files, float], tmp_path:
     expected, seconds = whole
     lake = tmp_path / "lake"
     process = start(large_job, lake)
-    generator = random.Random(100 + moment)
-    time.sleep(generator.uniform(0, seconds))
+    wait_for_moment(process, lake, seconds, moment)
     workers = workers_of(process.pid)
     if workers:
-        os.kill(generator.choice(workers), signal.SIGKILL)
+        os.kill(draws.random(moment).choice(workers), signal.SIGKILL)
     finish(process)
     assert_same(lake, expected)
 

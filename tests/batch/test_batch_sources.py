@@ -26,6 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs import batch
 
+import draws
 import kernelscope as ks
 from kernelscope.batch import sizing
 from kernelscope.batch import workers as worker_pools
@@ -244,7 +245,7 @@ def source(number: int) -> Source:
     return Source(f"{number:03}", f"{number:03}", "file", number)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=draws.count(30, 600))
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=25), st.integers(1, 4), st.integers(300, 1200))
 def test_the_plan_never_exceeds_memory(extras: list[int], workers: int, memory: int) -> None:
     peaks = {source(number): WORKER_BYTES + extra * MB for number, extra in enumerate(extras)}

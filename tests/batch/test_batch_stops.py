@@ -4,19 +4,19 @@ been."""
 from __future__ import annotations
 
 import os
-import random
 import signal
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from jobs import assert_same, assert_stopped, files_of, finish, start, wait_for_lake
+from jobs import assert_same, assert_stopped, files_of, finish, start, wait_for_lake, wait_for_moment
 from test_jobs import trace
 
+import draws
 from process_tree import workers_of
 
-MOMENTS = 5
+MOMENTS = draws.count(2, 40)
 STOPS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
@@ -63,7 +63,7 @@ def test_the_coordinator_is_stopped(
     lake = tmp_path / "lake"
     process = start(traces, lake)
     wait_for_lake(process, lake)
-    time.sleep(random.Random(f"{stop} {moment}").uniform(0, seconds * 0.8))
+    wait_for_moment(process, lake, seconds * 0.8, moment, stop)
     process.send_signal(stop)
     assert_stopped(process)
     finish(start(traces, lake), timeout_s=120)
@@ -77,10 +77,9 @@ def test_a_worker_is_killed(
 ) -> None:
     expected, seconds = whole
     process = start(traces, tmp_path / "lake")
-    generator = random.Random(100 + moment)
-    time.sleep(generator.uniform(0.2, 0.9) * seconds)
+    wait_for_moment(process, tmp_path / "lake", seconds, moment)
     workers = workers_of(process.pid)
     if workers:
-        os.kill(generator.choice(workers), signal.SIGKILL)
+        os.kill(draws.random(moment).choice(workers), signal.SIGKILL)
     finish(process, timeout_s=120)
     assert_same(tmp_path / "lake", expected)

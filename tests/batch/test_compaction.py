@@ -17,6 +17,7 @@ from polars.exceptions import PanicException, PolarsError
 from polars.testing import assert_frame_equal
 from test_foreign_files import InThisThread, write_rank
 
+import draws
 import kernelscope as ks
 from kernelscope import _traceparse
 from kernelscope.batch import gathering
@@ -333,7 +334,7 @@ def perform(act: tuple[str, int, int], traces: Path, lake: Path, *, gathers: boo
         batch(traces, lake, executor=InThisThread(), prune=bool(number), run=run)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=draws.count(15, 300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(acts=ACTS, most=st.integers(2, 5))
 def test_a_compacted_lake_is_as_one_that_is_not(
     acts: list[tuple[str, int, int]], most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,7 +5,6 @@ Every row stays, the next run goes on, and nothing foreign is lost.
 
 from __future__ import annotations
 
-import random
 import shutil
 import signal
 import subprocess
@@ -20,11 +19,12 @@ from jobs import assert_stopped, batch, finish, wait_for
 from test_compaction import assert_same_content, content, gathered, write_traces
 from test_foreign_files import InThisThread
 
+import draws
 import kernelscope as ks
 from kernelscope.batch import gathering
 
 RANKS = 12
-MOMENTS = 4
+MOMENTS = draws.count(2, 40)
 STOPS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 # Three ranks fill a folder.
@@ -112,7 +112,7 @@ def seconds_of(begin: Callable[[], subprocess.Popen[bytes]], lake: Path) -> floa
 def test_compact_is_stopped(
     loose: Path, expected: dict[str, pl.DataFrame], tmp_path: Path, stop: signal.Signals
 ) -> None:
-    generator = random.Random(stop)
+    generator = draws.random(stop)
     lake = shutil.copytree(loose, tmp_path / "lake")
     seconds = seconds_of(lambda: start("compact", lake), lake)
     for moment in range(MOMENTS):
@@ -139,7 +139,7 @@ def test_compact_is_stopped(
 def test_a_batch_is_stopped_while_it_gathers(
     traces: Path, expected: dict[str, pl.DataFrame], tmp_path: Path, stop: signal.Signals
 ) -> None:
-    generator = random.Random(f"{stop} batch")
+    generator = draws.random(stop, "batch")
 
     def begin(lake: Path) -> subprocess.Popen[bytes]:
         return start("batch", traces, "--out", lake, "--workers", 2, "--no-summary")

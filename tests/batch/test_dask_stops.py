@@ -3,7 +3,6 @@ been."""
 
 from __future__ import annotations
 
-import random
 import signal
 import time
 from collections.abc import Iterator
@@ -11,15 +10,16 @@ from pathlib import Path
 
 import pytest
 from clusters import Cluster, dask
-from jobs import assert_same, assert_stopped, files_of, finish, start, wait_for_lake
+from jobs import assert_same, assert_stopped, files_of, finish, start, wait_for_lake, wait_for_moment
 from test_batch_stops import write_jobs
 
+import draws
 import kernelscope as ks
 
 pytest.importorskip("distributed", reason="Dask is not installed")
 pytestmark = pytest.mark.filterwarnings("default")
 
-MOMENTS = 5
+MOMENTS = draws.count(2, 40)
 STOPS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
@@ -61,7 +61,7 @@ def test_the_coordinator_is_stopped(
     lake = tmp_path / "lake"
     process = start(traces, lake, "--scheduler", cluster.address)
     wait_for_lake(process, lake)
-    time.sleep(random.Random(f"{stop} {moment}").uniform(0, seconds))
+    wait_for_moment(process, lake, seconds, moment, stop)
     process.send_signal(stop)
     assert_stopped(process)
     # The workers may be at work on the first one's traces yet.
@@ -75,12 +75,11 @@ def test_a_worker_is_killed(
 ) -> None:
     expected, seconds = whole
     lake = tmp_path / "lake"
-    generator = random.Random(100 + moment)
     cluster.wait_for(2)
     process = start(traces, lake, "--scheduler", cluster.address)
     wait_for_lake(process, lake)
-    time.sleep(generator.uniform(0, seconds))
-    worker = cluster.workers.pop(generator.randrange(2))
+    wait_for_moment(process, lake, seconds, moment)
+    worker = cluster.workers.pop(draws.random(moment).randrange(2))
     worker.kill()
     worker.wait()
     # Another one comes, as a batch system would see to.

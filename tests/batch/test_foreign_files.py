@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jobs import batch, files_of
 
+import draws
 import kernelscope as ks
 from events import Events
 from kernelscope.batch import manifest_file
@@ -369,7 +370,7 @@ def act(name: str, traces: Path, lake: Path) -> None:
     batch(traces, lake, executor=InThisThread(), **options)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=draws.count(25, 500), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(strays=STRAYS, acts=ACTS)
 @example(strays=[(1, [".batch", f"aside-{16 * '0f'}"], b"")], acts=[])
 @example(

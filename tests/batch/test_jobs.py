@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from jobs import batch, files_of
 from test_foreign_files import InThisThread
 
+import draws
 import kernelscope as ks
 from events import Events
 from kernelscope.batch.jobs import JOB_GAP_NS, arrange
@@ -333,7 +334,7 @@ def entries_of(drawn: list[dict[str, Any]]) -> list[Entry]:
     return [entry(number, **{**d, "end_ns": d["start_ns"] + d["length"]}) for number, d in enumerate(drawn)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=draws.count(300, 6_000))
 @given(ENTRIES, st.randoms(use_true_random=False))
 def test_laws_of_arrangement(drawn: list[dict[str, Any]], order: random.Random) -> None:
     entries = entries_of(drawn)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import draws
 import kernelscope
 from kernelscope.costs import CONVENTIONS, cost_of
 
@@ -20,7 +21,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402, N812
 from torch.utils.flop_counter import FlopCounterMode, flop_registry  # noqa: E402
 
-EXAMPLES = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(max_examples=draws.count(200, 4_000), suppress_health_check=[HealthCheck.too_slow])
 aten = torch.ops.aten
 
 SIZE = st.integers(1, 24)

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, seed, settings
 
+import draws
 import kernelscope as ks
 import slow_reader
 from kernelscope import analysis
@@ -19,7 +20,6 @@ from nvprof_database import Database as NvprofWriter
 from oracles.traces import ORACLES, SHARED, files
 from twin import beside, databases, drawn
 from twin.figures import Rows, compare
-from twin.test_twin import DRAWN
 
 RECORDED = [
     *files(SHARED / "traces" / "nsys", "*.sqlite"),
@@ -138,8 +138,8 @@ def work(random: Random, database: NvprofWriter, at: int, number: int) -> None:
         database.kernel(*times.values(), name, correlation=number, gridX=grid, **where)
 
 
-@seed(0)
-@settings(max_examples=max(DRAWN // 10, 1), deadline=None)
+@seed(draws.seed)
+@settings(max_examples=draws.count(60, 1_000))
 @given(chosen=drawn.randoms())
 def test_drawn_databases_of_nvprof(chosen: Random) -> None:
     with TemporaryDirectory() as folder:

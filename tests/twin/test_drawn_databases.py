@@ -1,19 +1,19 @@
-"""Answers about databases of several processes and GPUs beside SQL: on recorded ones and on 500 drawn."""
+"""Answers about databases of several processes and GPUs beside SQL: on recorded ones and on drawn ones."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
+import draws
 import kernelscope as ks
 from kernelscope import analysis
 from oracles.traces import SHARED, files
 from twin import databases, drawn_databases
 from twin.figures import compare
 
-DRAWN = int(os.environ.get("KERNELSCOPE_DRAWN_DATABASES", "500"))
+DRAWN = draws.count(100, 2_000)
 BATCH = 25
 
 
@@ -45,6 +45,6 @@ def test_recorded(path: Path) -> None:
 
 @pytest.mark.parametrize("first", range(0, DRAWN, BATCH))
 def test_drawn(first: int, tmp_path: Path) -> None:
-    for seed in range(first, first + BATCH):
+    for seed in range(draws.seed + first, draws.seed + first + BATCH):
         path = drawn_databases.write(tmp_path / f"{seed}.sqlite", seed)
         check_ranges(check_gpus(path), path)

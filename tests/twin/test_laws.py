@@ -18,17 +18,17 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 
+import draws
 import kernelscope as ks
 from events import Events
 from kernelscope import analysis
 from kernelscope.report import views
 from oracles.traces import TRACES, load_json, need
 from twin import drawn, transformed
-from twin.test_twin import DRAWN
 from twin.transformed import Document
 
 NAMES = ("mi250-minitoy-rocm", "eager-b200-rank0of8", "sampled-rank0of128", "qwen1.5-0.5b-h100")
-SOME = max(DRAWN // 100, 1)
+SOME = draws.count(10, 200)
 """How many drawn traces are written otherwise: each takes several readings."""
 # Numbers of the recorder.
 _IDS = (
@@ -169,7 +169,7 @@ def test_two_windows_add_up(name: str, tmp_path: Path) -> None:
     parts_add_up(document, tmp_path, nested=True)
 
 
-@settings(max_examples=SOME, deadline=None)
+@settings(max_examples=SOME)
 @given(events=drawn.traces())
 def test_drawn_traces_written_otherwise(events: Events) -> None:
     document: Document = {"schemaVersion": 1, "deviceProperties": events.devices}

@@ -1,6 +1,5 @@
 """Answers about one trace beside their slow twins: on recorded traces, on grown ones and on traces drawn."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,18 +11,17 @@ from typing import TypeVar
 import pytest
 from hypothesis import given, seed, settings
 
+import draws
 import kernelscope as ks
 from events import Events
 from kernelscope.check import LAWS, Law
 from oracles.traces import ORACLES, SHARED, TRACES, files, need
 from twin import beside, drawn
 
-DRAWN = int(os.environ.get("KERNELSCOPE_DRAWN", "2000"))
-"""How many traces are drawn."""
-ASKS_ALL = os.environ.get("KERNELSCOPE_ASKED") == "all"
-"""Whether each of them is asked about everything, which takes some four times as long."""
+DRAWN = draws.count(200, 4_000)
+"""How many traces are drawn; in a long run each is asked about everything, which takes four times as long."""
 _PARTS = 8
-# Else about so many subjects and laws, chosen anew for each trace.
+# Else each is asked about so many subjects and laws, chosen anew.
 _SUBJECTS_OF_ONE, _LAWS_OF_ONE = 2, 2
 _LARGE = 6_000
 """Events from which on each question is asked in one way only."""
@@ -81,14 +79,14 @@ def of_drawn(events: Events) -> tuple[ks.Trace, beside.Rows]:
 # In parts, which several workers take; each draws traces of its own, and the same ones every time.
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_drawn_traces(part: int) -> None:
-    @seed(part)
-    @settings(max_examples=DRAWN // _PARTS, deadline=None)
+    @seed(draws.seed + part)
+    @settings(max_examples=DRAWN // _PARTS)
     @given(events=drawn.traces(), chosen=drawn.randoms())
     def holds(events: Events, chosen: Random) -> None:
         trace, rows = of_drawn(events)
-        pick = beside.every if ASKS_ALL else One(chosen)
-        for subject in beside.SUBJECTS if ASKS_ALL else chosen.sample(beside.SUBJECTS, _SUBJECTS_OF_ONE):
+        pick = beside.every if draws.is_long else One(chosen)
+        for subject in beside.SUBJECTS if draws.is_long else chosen.sample(beside.SUBJECTS, _SUBJECTS_OF_ONE):
             subject(trace, rows, pick)
-        assert not faults(trace, LAWS if ASKS_ALL else chosen.sample(LAWS, _LAWS_OF_ONE))
+        assert not faults(trace, LAWS if draws.is_long else chosen.sample(LAWS, _LAWS_OF_ONE))
 
     holds()

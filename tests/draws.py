@@ -1,0 +1,22 @@
+"""How much the tests draw at random.
+
+``make test`` draws a few cases, the same ones every time. ``make test-long`` (``pytest --long``) draws
+thousands from a new seed, and prints the command that repeats them.
+"""
+
+from random import Random
+
+is_long = False
+"""Whether many cases are drawn; set before the tests are collected."""
+seed = 0
+"""What random cases are drawn from."""
+
+
+def count(few: int, many: int) -> int:
+    """How many cases of a kind are drawn: few in ``make test``, many in ``make test-long``."""
+    return many if is_long else few
+
+
+def random(*names: object) -> Random:
+    """Draws for what has these ``names``, the same for the same seed."""
+    return Random(" ".join(map(str, (seed, *names))))
