@@ -11,28 +11,6 @@ const TICK_ROOM = 130;
 const LETTER = 6.3;
 
 /**
- * A canvas in the size in which it is shown, ready to be drawn on.
- * @param {HTMLCanvasElement} canvas
- * @param {number} width
- * @param {number} height
- */
-export function prepared(canvas, width, height) {
-  const ratio = window.devicePixelRatio || 1;
-  const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
-  if (canvas.width !== wide || canvas.height !== high) {
-    canvas.width = wide;
-    canvas.height = high;
-    canvas.style.height = `${height}px`;
-  }
-  const paint = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  paint.setTransform(ratio, 0, 0, ratio, 0, 0);
-  paint.clearRect(0, 0, width, height);
-  paint.font = "11px system-ui, sans-serif";
-  paint.textBaseline = "middle";
-  return paint;
-}
-
-/**
  * @param {CanvasRenderingContext2D} paint
  * @param {Palette} palette
  * @param {[number, number]} range ns

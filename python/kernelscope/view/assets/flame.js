@@ -1,7 +1,7 @@
 /* Draws a flame graph on a canvas, a root below the other, and takes the mouse and the keys. */
 
 import { element, themeColor } from "./shared.js";
-import { prepared } from "./axis.js";
+import { drawSoon, prepared } from "./canvas.js";
 import { placeTip } from "./tip.js";
 import { fitting, textOn } from "./draw.js";
 
@@ -161,12 +161,7 @@ export class Flame {
   }
 
   draw() {
-    if (this.pending) return;
-    this.root.setAttribute("aria-busy", "true");
-    this.pending = requestAnimationFrame(() => {
-      this.pending = 0;
-      if (this.root.isConnected) this.drawNow();
-    });
+    drawSoon(this);
   }
 
   recolor() {

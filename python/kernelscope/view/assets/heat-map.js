@@ -1,7 +1,7 @@
 /* A heat map on a canvas: a row for each rank, a column for each step. It takes the mouse and the keys. */
 
 import { element, show, themeColor } from "./shared.js";
-import { prepared } from "./axis.js";
+import { drawSoon, prepared } from "./canvas.js";
 import { hatching, mixed } from "./draw.js";
 import { tickStep } from "./ticks.js";
 
@@ -155,16 +155,12 @@ export class HeatMap {
   }
 
   draw() {
-    if (this.pending) return;
-    this.root.setAttribute("aria-busy", "true");
-    this.pending = requestAnimationFrame(() => {
-      this.pending = 0;
-      if (this.root.isConnected && this.answer) this.drawNow(this.answer);
-    });
+    drawSoon(this);
   }
 
-  /** @param {Answer} answer */
-  drawNow(answer) {
+  drawNow() {
+    const { answer } = this;
+    if (!answer) return;
     const { cells, ranks, steps } = answer;
     const { wide, high } = this.size(answer);
     const width = this.holder.clientWidth;

@@ -1,7 +1,8 @@
 /* The timeline: what it shows of the trace, and how it is put on the screen. */
 
 import { element, show } from "./shared.js";
-import { AXIS_HEIGHT, MINIMAP_HEIGHT, busyShares, dayOf, drawAxis, drawMinimap, drawSteps, prepared } from "./axis.js";
+import { AXIS_HEIGHT, MINIMAP_HEIGHT, busyShares, dayOf, drawAxis, drawMinimap, drawSteps } from "./axis.js";
+import { drawSoon, prepared } from "./canvas.js";
 import { Palette, drawArrow, drawFrame, drawLane } from "./draw.js";
 import { LANE, Tracks, labels } from "./tracks.js";
 import { Windows } from "./windows.js";
@@ -206,12 +207,7 @@ export class Timeline {
   }
 
   draw() {
-    if (this.pending) return;
-    this.root.setAttribute("aria-busy", "true");
-    this.pending = requestAnimationFrame(() => {
-      this.pending = 0;
-      if (this.root.isConnected) this.drawNow();
-    });
+    drawSoon(this);
   }
 
   recolor() {
