@@ -1,16 +1,19 @@
 """Opens pages in an installed Chromium, and notes whatever it complains about."""
 
+from __future__ import annotations
+
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _LOCAL = ("file:", "blob:", "data:", "about:")
-_PATIENCE_MS = 60_000
+PATIENCE_MS = 60_000
 
 
 def chromium() -> str | None:
@@ -21,6 +24,8 @@ def chromium() -> str | None:
 @contextmanager
 def started(path: str) -> Iterator[Browser]:
     """The browser at ``path`` without a window."""
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as driver:
         # Chromium's sandbox does not work for root, who runs the tests inside a container.
         browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
@@ -30,22 +35,26 @@ def started(path: str) -> Iterator[Browser]:
             browser.close()
 
 
-class Opened:
-    """A page of kernelscope in a browser, and what went wrong in it."""
+class Visit:
+    """A page in a browser, and what went wrong in it."""
 
-    def __init__(self, browser: Browser, path: Path, **options: Any) -> None:
+    settled = "main[aria-busy=false]"
+    """What is there once a view is drawn."""
+
+    def __init__(self, browser: Browser, url: str, own: Sequence[str], **options: Any) -> None:
+        """Opens ``url``, which may ask for what begins with one of its ``own`` addresses only."""
+        self.url = url
         self.complaints: list[str] = []
-        self.page: Page = browser.new_context(**{"accept_downloads": True, **options}).new_page()
-        self.page.set_default_timeout(_PATIENCE_MS)
+        self.page: Page = browser.new_context(**options).new_page()
+        self.page.set_default_timeout(PATIENCE_MS)
         self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         self.page.on("dialog", lambda dialog: self._dialog(dialog))
-        self.page.on("request", lambda request: self._request(request.url))
-        self.url = path.resolve().as_uri()
+        self.page.on("request", lambda request: self._request(request.url, tuple(own)))
         self.open()
 
-    def _request(self, url: str) -> None:
-        if not url.startswith(_LOCAL):
+    def _request(self, url: str, own: tuple[str, ...]) -> None:
+        if not url.startswith(own):
             self.complaints.append(f"request: {url}")
 
     def _dialog(self, dialog: Any) -> None:
@@ -60,8 +69,8 @@ class Opened:
         self.settle()
 
     def settle(self) -> None:
-        """Waits until the view is drawn."""
-        self.page.wait_for_selector("main[aria-busy=false]")
+        """Waits until the view is drawn, with what it had to fetch."""
+        self.page.wait_for_selector(self.settled)
 
     def views(self) -> list[str]:
         """The views of the menu."""
@@ -75,11 +84,26 @@ class Opened:
         self.page.wait_for_selector(f"#menu a[data-view={view}][aria-current]", state="attached")
         self.settle()
 
-    def column(self, table: str, index: int) -> list[str]:
-        """The texts of a column of the rows that a table shows."""
-        cells = f"#part-{table} tbody tr:not(:has(td.details)) td:nth-child({index + 1})"
-        return [text.strip() for text in self.page.locator(cells).all_inner_texts()]
+    def assert_accessible(self, what: str = "") -> None:
+        """Nothing keeps who has a screen reader or a keyboard from the page, and nobody scrolls sideways."""
+        from axe_playwright_python.sync_playwright import Axe
+
+        found = Axe().run(self.page)
+        assert found.violations_count == 0, f"{what}: {found.generate_report()}"
+        assert self.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, what
 
     def close(self) -> None:
         """Closes the page."""
         self.page.context.close()
+
+
+class Opened(Visit):
+    """A page of kernelscope in a file."""
+
+    def __init__(self, browser: Browser, path: Path, **options: Any) -> None:
+        super().__init__(browser, path.resolve().as_uri(), _LOCAL, **{"accept_downloads": True, **options})
+
+    def column(self, table: str, index: int) -> list[str]:
+        """The texts of a column of the rows that a table shows."""
+        cells = f"#part-{table} tbody tr:not(:has(td.details)) td:nth-child({index + 1})"
+        return [text.strip() for text in self.page.locator(cells).all_inner_texts()]

@@ -13,7 +13,6 @@ import kernelscope as ks
 
 pytest.importorskip("playwright", reason="playwright, which drives the browser, is not installed")
 
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 from viewing import HOSTILE, PHONE, Served, Viewer, asked, served, visited
 
@@ -203,9 +202,7 @@ def test_axe_finds_nothing(browser: Browser, owlv2: Served, theme: str, options:
     viewer = Viewer(browser, owlv2, color_scheme=theme, **options)
     for place in ("#flame", "#flame?by=module&metric=self_cuda&frame=40&find=gemm"):
         viewer.open(place)
-        found = Axe().run(viewer.page)
-        assert found.violations_count == 0, f"{place}: {found.generate_report()}"
-        assert viewer.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, place
+        viewer.assert_accessible(place)
     assert viewer.complaints == []
     viewer.close()
 

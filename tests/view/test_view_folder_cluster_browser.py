@@ -9,7 +9,6 @@ import pytest
 
 pytest.importorskip("playwright", reason="playwright, which drives the browser, is not installed")
 
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 from ranks_job import STEP_US, US, Repeated, make_lake
 from viewing import PHONE, Served, Viewer, served, visited
@@ -221,9 +220,7 @@ def test_no_violation_and_no_overflow(browser: Browser, lake: Served, theme: str
         viewer = Viewer(browser, lake, color_scheme=theme, **options)
         for place in ("#steps", "#collectives?collective=1"):
             viewer.open(place)
-            found = Axe().run(viewer.page)
-            assert found.violations_count == 0, found.generate_report()
-            assert viewer.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            viewer.assert_accessible()
         assert viewer.complaints == []
         viewer.close()
 

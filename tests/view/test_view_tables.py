@@ -14,7 +14,6 @@ import kernelscope as ks
 
 pytest.importorskip("playwright", reason="playwright, which drives the browser, is not installed")
 
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 from viewing import HOSTILE, PHONE, Served, Viewer, asked, served, visited
 
@@ -172,8 +171,6 @@ def test_a_phone_shows_cards(browser: Browser, owlv2: Served, theme: str) -> Non
     assert box["height"] > 100
     page.locator(".order").first.select_option("calls")
     viewer.until(lambda: viewer.values.get("sort") == "calls")
-    found = Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
-    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    viewer.assert_accessible()
     assert viewer.complaints == []
     viewer.close()

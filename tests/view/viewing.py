@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import kernelscope as ks
+from browsing import PATIENCE_MS, Visit
 from kernelscope.view.choice import Shown
 from kernelscope.view.parameters import Parameters
 from kernelscope.view.server import address, listen, serve, server_of
 from kernelscope.view.session import Pair, Session
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 HOST = "127.0.0.1"
 TOKEN = "a-token-that-only-the-tests-know"
@@ -39,7 +40,6 @@ HOSTILE = (
     "long" * 25_000,
 )
 
-_PATIENCE_MS = 60_000
 _SETTLED = "main[aria-busy=false]:not(:has(:is(.timeline, .flame, .occurrences)[aria-busy=true]))"
 
 
@@ -144,51 +144,21 @@ def wait_until_read(viewer: Served) -> dict[str, Any]:
     return status
 
 
-class Viewer:
-    """The page of a viewer in a browser, and what went wrong in it."""
+class Viewer(Visit):
+    """The page of a viewer in a browser."""
+
+    settled = _SETTLED
 
     def __init__(self, browser: Browser, viewer: Served, **options: Any) -> None:
         self.served = viewer
-        self.complaints: list[str] = []
+        own = (f"http://{viewer.host}/", "blob:", "data:")
         size = {"width": 1440, "height": 900}
-        self.page: Page = browser.new_context(**{"viewport": size, **options}).new_page()
-        self.page.set_default_timeout(_PATIENCE_MS)
-        self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
-        self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
-        self.page.on("dialog", lambda dialog: self._dialog(dialog))
-        self.page.on("request", lambda request: self._request(request.url))
-        self.open()
-
-    def _dialog(self, dialog: Any) -> None:
-        self.complaints.append(f"dialog: {dialog.message}")
-        dialog.dismiss()
-
-    def _request(self, url: str) -> None:
-        if not url.startswith((f"http://{self.served.host}/", "blob:", "data:")):
-            self.complaints.append(f"request: {url}")
+        super().__init__(browser, viewer.url, own, **{"viewport": size, **options})
 
     def open(self, place: str = "", *, below: str = "") -> None:
         """Opens the viewer anew at ``place``, such as ``#timeline``, of the page ``below`` its address."""
-        self.page.goto("about:blank")
-        self.page.goto(self.served.url.replace("/?", f"/{below}?") + place)
-        self.page.wait_for_selector("html[data-ready]")
-        self.settle()
-
-    def settle(self) -> None:
-        """Waits until the view is drawn, with what it had to fetch."""
-        self.page.wait_for_selector(_SETTLED)
-
-    def show(self, view: str) -> None:
-        """Chooses a view in the menu."""
-        if self.page.locator("#menu-button").is_visible():
-            self.page.click("#menu-button")
-        self.page.click(f"#menu a[data-view={view}]")
-        self.page.wait_for_selector(f"#menu a[data-view={view}][aria-current]", state="attached")
-        self.settle()
-
-    def views(self) -> list[str]:
-        """The views of the menu."""
-        return self.page.eval_on_selector_all("#menu a", "links => links.map(link => link.dataset.view)")
+        self.url = self.served.url.replace("/?", f"/{below}?")
+        super().open(place)
 
     @property
     def values(self) -> dict[str, str]:
@@ -207,7 +177,7 @@ class Viewer:
 
     def until(self, holds: Callable[[], bool]) -> None:
         """Waits until something holds; the page's policy lets no test wait inside it."""
-        end = time.monotonic() + _PATIENCE_MS / 1_000
+        end = time.monotonic() + PATIENCE_MS / 1_000
         while not holds():
             assert time.monotonic() < end, "waited in vain"
             self.page.wait_for_timeout(20)
@@ -227,10 +197,6 @@ class Viewer:
         """The text of the details, once they are there."""
         self.page.wait_for_selector(".details[aria-busy=false] .panel")
         return self.page.inner_text(".panel")
-
-    def close(self) -> None:
-        """Closes the page."""
-        self.page.context.close()
 
 
 @contextmanager
