@@ -12,10 +12,11 @@ SEED := 0
 
 VENV := .venv
 BIN := $(VENV)/bin
-# A file stays in one process, with what its tests share; tests/conftest.py says which files come first.
-PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+# A process of one thread for each core. A file stays in one, with what its tests share; tests/conftest.py says which
+# files come first.
+PYTEST := POLARS_MAX_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 # The same cases every time but in test-long.
-CARGO_TEST = PROPTEST_RNG_SEED=$(SEED) cargo test --quiet --locked --workspace
+CARGO_TEST = PROPTEST_RNG_SEED=$(SEED) cargo test --quiet --locked --workspace --profile checked
 STAMPS := $(VENV)/.stamps
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --require-hashes -r
 # Declared by a macro, which cargo fmt does not look into.
@@ -24,7 +25,7 @@ RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name fuzz -prune -o \
 
 ##@ Use
 .PHONY: demo
-demo: $(STAMPS)/extension ## write a demo trace, analyse it, and say where the results are
+demo: $(STAMPS)/release ## write a demo trace, analyse it, and say where the results are
 	$(BIN)/kernelscope demo --size $(DEMO_SIZE) --ranks 2 --truth --out demo-output
 	$(BIN)/kernelscope analyze demo-output/rank0.pt.trace.json | tee demo-output/report.txt
 	$(BIN)/kernelscope analyze demo-output/rank0.pt.trace.json --format json --out demo-output/report.json
@@ -40,49 +41,52 @@ wheel: $(STAMPS)/venv ## build a wheel for every Python from 3.10 into dist/
 
 ##@ Develop
 .PHONY: build
-build: $(STAMPS)/extension ## build the extension into .venv
+build: $(STAMPS)/release ## build the extension into .venv
+
+.PHONY: install
+install: $(STAMPS)/torch ## install what the tests need
 
 .PHONY: test
 test: lint test-rust test-python ## everything that CI runs
 
 .PHONY: test-quick
-test-quick: lint $(STAMPS)/test $(STAMPS)/extension ## lints, types, unit tests in Rust, tests of small traces; under 90 seconds
+test-quick: lint $(STAMPS)/test $(STAMPS)/checked ## lints, types, unit tests in Rust, tests of small traces; under 90 seconds
 	$(CARGO_TEST) --lib
 	$(PYTEST) -m "not slow" --hypothesis-profile quick --ignore-glob='*torch*'
 
 .PHONY: test-long
 test-long: SEED := $(shell date +%s)
-test-long: $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/extension ## thousands of random cases, stops at random moments; SEED= repeats a run
+test-long: $(STAMPS)/torch $(STAMPS)/checked ## thousands of random cases, stops at random moments; SEED= repeats a run
 	@echo "repeat these cases with: make test-long SEED=$(SEED)"
 	PROPTEST_CASES=5000 $(CARGO_TEST)
-	$(PYTEST) --long --hypothesis-seed $(SEED)
+	$(PYTEST) --long --hypothesis-seed $(SEED) --timeout 3600 -o faulthandler_timeout=3630
 
 .PHONY: bench
-bench: $(STAMPS)/extension $(STAMPS)/bench ## measure speed and memory beside other readers; SIZES="400MB 4GB" BENCH=--help
+bench: $(STAMPS)/release $(STAMPS)/bench ## measure speed and memory beside other readers; SIZES="400MB 4GB" BENCH=--help
 	$(BIN)/python benches/run.py --sizes "$(SIZES)" $(BENCH)
 
 .PHONY: bench-page
-bench-page: $(STAMPS)/extension $(STAMPS)/test ## measure time, memory and size of the page of analyze; BENCH=--help
+bench-page: $(STAMPS)/release $(STAMPS)/test ## measure time, memory and size of the page of analyze; BENCH=--help
 	$(BIN)/python benches/page.py $(BENCH)
 
 .PHONY: bench-view
-bench-view: $(STAMPS)/extension $(STAMPS)/test ## measure the viewer in Chromium: first picture, windows, frames, memory; BENCH=--help
+bench-view: $(STAMPS)/release $(STAMPS)/test ## measure the viewer in Chromium: first picture, windows, frames, memory; BENCH=--help
 	$(BIN)/python benches/view.py $(BENCH)
 
 .PHONY: pictures
-pictures: $(STAMPS)/extension $(STAMPS)/test ## make the pictures of the README anew, with an installed Chromium
+pictures: $(STAMPS)/checked $(STAMPS)/test ## make the pictures of the README anew, with an installed Chromium
 	$(BIN)/python benches/pictures.py
 
 .PHONY: bench-databases
-bench-databases: $(STAMPS)/extension ## the same for databases of Nsight Systems; BENCH=--help
+bench-databases: $(STAMPS)/release ## the same for databases of Nsight Systems; BENCH=--help
 	$(BIN)/python benches/databases.py $(BENCH)
 
 .PHONY: bench-costs
-bench-costs: $(STAMPS)/extension ## time the cost models beside reading, on the files that bench left in benches/.data
+bench-costs: $(STAMPS)/release ## time the cost models beside reading, on the files that bench left in benches/.data
 	$(BIN)/python benches/costs.py benches/.data/*-1GB.json $(BENCH)
 
 .PHONY: bench-cluster
-bench-cluster: $(STAMPS)/extension $(STAMPS)/bench ## the same for jobs of many ranks; BENCH=--help
+bench-cluster: $(STAMPS)/release $(STAMPS)/bench ## the same for jobs of many ranks; BENCH=--help
 	$(BIN)/python benches/cluster.py $(BENCH)
 
 .PHONY: lint
@@ -92,10 +96,10 @@ lint: lint-rust lint-python ## format, lints, types and import arrows
 lint-rust:
 	cargo fmt --all --check
 	rustfmt --check $(FORMAT_MODULES)
-	cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
+	cargo clippy --quiet --locked --workspace --all-targets --profile checked -- -D warnings
 
 .PHONY: lint-python
-lint-python: $(STAMPS)/test $(STAMPS)/extension
+lint-python: $(STAMPS)/test $(STAMPS)/checked
 	$(BIN)/ruff check --quiet --no-cache # a kept answer does not see that a new file made an import first-party
 	$(BIN)/ruff format --quiet --check
 	$(BIN)/basedpyright
@@ -106,7 +110,7 @@ test-rust:
 	$(CARGO_TEST)
 
 .PHONY: test-python
-test-python: $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/extension
+test-python: $(STAMPS)/torch $(STAMPS)/checked
 	$(PYTEST)
 
 .PHONY: format
@@ -147,9 +151,11 @@ $(STAMPS)/run: requirements/run.txt $(STAMPS)/venv
 	@$(PIP) requirements/run.txt
 	@touch $@
 
-$(STAMPS)/extension: $(RUST_SOURCES) pyproject.toml $(STAMPS)/run
+# The extension as users get it, and as tests build it; each takes the place of the other.
+$(STAMPS)/release $(STAMPS)/checked: $(RUST_SOURCES) pyproject.toml $(STAMPS)/run
 	@echo "building the extension (a minute or two the first time)"
-	@VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin develop --release --locked >$(STAMPS)/build.log 2>&1 \
+	@rm -f $(STAMPS)/release $(STAMPS)/checked
+	@VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin develop --profile $(@F) --locked >$(STAMPS)/build.log 2>&1 \
 	  || { cat $(STAMPS)/build.log >&2; exit 1; }
 	@touch $@
 

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from waiting import LIMIT_S
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _LOCAL = ("file:", "blob:", "data:", "about:")
-PATIENCE_MS = 60_000
 
 
 def chromium() -> str | None:
@@ -46,7 +47,7 @@ class Visit:
         self.url = url
         self.complaints: list[str] = []
         self.page: Page = browser.new_context(**options).new_page()
-        self.page.set_default_timeout(PATIENCE_MS)
+        self.page.set_default_timeout(1_000 * LIMIT_S)
         self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         self.page.on("dialog", lambda dialog: self._dialog(dialog))

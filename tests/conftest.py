@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,6 +28,11 @@ settings.register_profile("test", derandomize=True, deadline=None)
 settings.register_profile("quick", settings.get_profile("test"), max_examples=25)
 settings.register_profile("long", max_examples=1_000, deadline=None, print_blob=True)
 
+# What programs need to run: where they and their libraries are, and how tests are run.
+_ENVIRONMENT = tuple(
+    "CARGO CI LANG LC_ LD_LIBRARY_PATH PATH POLARS_MAX_THREADS PYTEST PYTHONPATH RUST TMPDIR".split()
+)
+
 Completed = subprocess.CompletedProcess[str]
 
 
@@ -36,12 +42,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Chooses how much is drawn, and from which seed, before anything is collected."""
+    """Hides the environment, and chooses how much is drawn and from which seed, before all else."""
+    config.add_cleanup(_hide_environment())
     option = config.option
     draws.is_long = option.long
     if draws.is_long:
         option.hypothesis_seed = draws.seed = int(option.hypothesis_seed or 0)
     option.hypothesis_profile = option.hypothesis_profile or ("long" if draws.is_long else "test")
+
+
+def _hide_environment() -> Callable[[], None]:
+    """Leaves what programs need to run, and an empty home; gives what removes that."""
+    home = Path.home()
+    toolchain = {"CARGO_HOME": str(home / ".cargo"), "RUSTUP_HOME": str(home / ".rustup")}
+    kept = {name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT)}
+    empty = TemporaryDirectory(prefix="kernelscope-home-")
+    os.environ.clear()
+    os.environ.update({**toolchain, **kept, "HOME": empty.name})
+    return empty.cleanup
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -138,7 +156,6 @@ def process(tmp_path: Path) -> Callable[..., Completed]:
             encoding="utf-8",
             env={**os.environ, "COLUMNS": "100", **(env or {})},
             stdin=subprocess.DEVNULL,
-            timeout=60,
         )
 
     return run

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
+
+from waiting import wait_for
 
 
 def workers_of(pid: int | str) -> list[int]:
@@ -35,10 +36,13 @@ def has_open(pid: int, name: str) -> bool:
 
 def wait_until_open(process: subprocess.Popen[Any], name: str) -> None:
     """Waits until a process reads a file, so that it has more to do than to start."""
-    limit = time.monotonic() + 60
-    while not has_open(process.pid, name) and process.poll() is None:
-        assert time.monotonic() < limit
-        time.sleep(0.002)
+    wait_for(process, lambda: has_open(process.pid, name))
+
+
+def bytes_read(pid: int | str) -> int:
+    """Bytes that a process has read, from whatever it read; also of one that has ended and is a zombie."""
+    counts = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return int(counts["rchar"])
 
 
 def is_alive(pid: int) -> bool:

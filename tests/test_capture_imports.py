@@ -21,13 +21,13 @@ def test_only_capture_names_torch() -> None:
 def test_importing_it_imports_no_torch() -> None:
     heavy = "('torch', 'nvtx', 'polars')"
     code = f"import kernelscope.capture, sys; sys.exit(any(m in sys.modules for m in {heavy}))"
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_command_says_what_it_takes() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "kernelscope.capture", "--help"],
-        capture_output=True, check=False, encoding="utf-8", timeout=60,
+        capture_output=True, check=False, encoding="utf-8",
     )  # fmt: skip
     assert done.returncode == 0
     assert "nsys profile" in done.stdout

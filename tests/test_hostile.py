@@ -29,7 +29,7 @@ from nvprof_database import Database as NvprofDatabase
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 HERE = Path(__file__).parent
-DRAWN = draws.count(4, 400)
+DRAWN = draws.count(2, 400)
 """How many files are drawn."""
 _PARTS = 2
 RED = "\x1b[31mred"

@@ -194,7 +194,7 @@ def test_debug_build_warns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_release_build_does_not_warn() -> None:
-    assert not _traceparse.is_debug_build, "tests run on the build that users get"
+    assert not _traceparse.is_debug_build, "tests run on a build that is optimised, as that of users is"
 
 
 def test_every_public_name_exists() -> None:

@@ -91,9 +91,9 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (source / "formats/notes/mod.rs").write_text(FORMAT)
     _add_line(source / "formats/mod.rs", "    nvprof,\n", "    notes,\n")
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    build = "cargo build --quiet --offline --package traceparse-py --target-dir".split()
+    build = "cargo build --quiet --offline --profile checked --package traceparse-py --target-dir".split()
     subprocess.run([*build, target], cwd=copy, check=True)
-    library = max(target.glob("debug/lib_traceparse.*"), key=lambda path: path.suffix in {".so", ".dylib"})
+    library = max(target.glob("checked/lib_traceparse.*"), key=lambda path: path.suffix in {".so", ".dylib"})
     shutil.copy(library, copy / "python/kernelscope/_traceparse.abi3.so")
     return copy
 

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,10 +144,8 @@ def test_nothing_is_written(trace: ks.Trace, tmp_path: Path, statement: str) -> 
 
 
 def test_time_ends_a_statement(trace: ks.Trace) -> None:
-    begun = time.monotonic()
     with pytest.raises(TaskTimeoutError, match="took longer than 2 seconds, and was ended"):
         ks.sql(trace, LONG, seconds=2, memory_bytes=1 << 36)
-    assert time.monotonic() - begun < 20
 
 
 def test_memory_ends_a_statement(trace: ks.Trace) -> None:

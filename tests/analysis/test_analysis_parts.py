@@ -123,7 +123,7 @@ def same(one: Cluster, other: Cluster) -> None:
         assert_frame_equal(found, expected, check_exact=True)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=draws.count(60, 1_200))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=draws.count(20, 1_200))
 @given(lakes(), st.sampled_from([1, 2, 5, 40]), st.integers(1, 4))
 def test_parts_change_no_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: Lake, rows: int, ranks: int
@@ -139,7 +139,7 @@ def test_parts_change_no_answer(
     assert not list(tmp_path.iterdir()), "files go with what they are of"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=draws.count(60, 1_200))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=draws.count(30, 1_200))
 @given(lakes())
 def test_collectives_are_matched_as_by_hand(monkeypatch: pytest.MonkeyPatch, lake: Any) -> None:
     """The rule in a few lines of Python, one call after the other."""

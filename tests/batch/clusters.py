@@ -6,13 +6,12 @@ import os
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_START_S = 60
+from waiting import LIMIT_S, wait_until
 
 
 def free_port() -> int:
@@ -43,9 +42,8 @@ class Cluster:
     def _begin(self, kind: str, *options: str, **environment: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, "--no-dashboard"]
         own = {**os.environ, **self._environment, **environment}
-        return subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self._folder, env=own
-        )
+        # What they say is shown of a test that fails.
+        return subprocess.Popen(command, cwd=self._folder, env=own)
 
     @property
     def client(self) -> Any:
@@ -53,7 +51,7 @@ class Cluster:
         if self._client is None:
             from distributed import Client
 
-            self._client = Client(self.address, timeout=_START_S, set_as_default=False)
+            self._client = Client(self.address, timeout=LIMIT_S, set_as_default=False)
         return self._client
 
     def wait_for(self, workers: int) -> None:
@@ -68,14 +66,6 @@ class Cluster:
             process.kill()
         for process in (self.scheduler, *self.workers):
             process.wait()
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    """Waits for a condition."""
-    deadline = time.monotonic() + _START_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import draws
@@ -16,6 +16,7 @@ import kernelscope as ks
 from kernelscope import _traceparse
 from kernelscope.batch.pool import ProcessPool
 from kernelscope.batch.reports import BatchReport, RankReport
+from waiting import wait_for
 
 
 def write_job(folder: Path, *, ranks: int, size_bytes: int = 1_000_000, gzip: bool = False) -> Path:
@@ -87,9 +88,9 @@ def start(traces: Path, lake: Path | str, *more: str) -> subprocess.Popen[bytes]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
-def finish(process: subprocess.Popen[bytes], *, timeout_s: float = 60) -> None:
+def finish(process: subprocess.Popen[bytes]) -> None:
     """Waits for a batch that ends well."""
-    _, errors = process.communicate(timeout=timeout_s)
+    _, errors = process.communicate()
     assert process.returncode == 0, errors
 
 
@@ -110,18 +111,12 @@ def wait_for_moment(
         wait_for(process, lambda: sum("_entry.json" in files for *_, files in os.walk(lake)) > 2 * moment)
 
 
-def wait_for(process: subprocess.Popen[bytes], is_so: Callable[[], bool]) -> None:
-    """Waits until something is so, or a process has ended."""
-    while not is_so() and process.poll() is None:
-        time.sleep(0.005)
-
-
 def assert_stopped(process: subprocess.Popen[bytes]) -> bytes:
     """Waits for a batch that was sent a signal: it says that it was stopped, or had done all before.
 
     Gives what it said.
     """
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate()
     if b"the lake is" in b" ".join(errors.split()):
         # After its last word, while Python takes itself down, a signal has its plain effect.
         return errors

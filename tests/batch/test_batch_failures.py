@@ -43,6 +43,7 @@ from kernelscope.batch.reports import BatchReport, RankReport
 from kernelscope.cli.main import main
 from kernelscope.trace import read_part
 from process_tree import has_open, is_alive, workers_of
+from waiting import wait_for, wait_until
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Files = dict[str, bytes]
@@ -416,24 +417,19 @@ def test_worker_is_killed(large_job: Path, whole: tuple[Files, float], tmp_path:
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
 def test_workers_do_not_outlive_their_coordinator(large_job: Path, tmp_path: Path) -> None:
     process = start(large_job, tmp_path / "lake")
-    workers: list[int] = []
-    deadline = time.monotonic() + 30
-    while len(workers) < 2 and time.monotonic() < deadline:
-        workers = workers_of(process.pid)
-        time.sleep(0.01)
+    wait_for(process, lambda: len(workers_of(process.pid)) == 2)
+    workers = workers_of(process.pid)
     assert len(workers) == 2
     process.kill()
     process.communicate()
-    while any(is_alive(worker) for worker in workers) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not any(is_alive(worker) for worker in workers)
+    wait_until(lambda: not any(map(is_alive, workers)))
 
 
 @pytest.mark.usefixtures("interruptible")
 def test_interrupted(large_job: Path, whole: tuple[Files, float], tmp_path: Path) -> None:
     process = start(large_job, tmp_path / "lake")
     wait_for_lake(process, tmp_path / "lake")
-    time.sleep(whole[1] * 0.1)
+    wait_for_moment(process, tmp_path / "lake", whole[1], 0)
     process.send_signal(signal.SIGINT)
     assert_stopped(process)
     finish(start(large_job, tmp_path / "lake"))
@@ -454,7 +450,7 @@ def test_a_reader_that_leaves_early(
     read, write = os.pipe()
     os.close(read)
     other = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: write}
-    code = subprocess.run(command, check=False, timeout=60, **other).returncode
+    code = subprocess.run(command, check=False, **other).returncode
     os.close(write)
     assert code == ending
     whole = {name for name in undisturbed if name.startswith("run=")}
@@ -464,10 +460,9 @@ def test_a_reader_that_leaves_early(
 def test_terminated(large_job: Path, whole: tuple[Files, float], tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     process = start(large_job, lake)
-    while not list(lake.glob("run=*/rank=*/window=*")) and process.poll() is None:
-        time.sleep(0.002)
+    wait_for(process, lambda: bool(list(lake.glob("run=*/rank=*/window=*"))))
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate()
     assert process.returncode == 3
     assert b"stopped by SIGTERM" in errors
     assert b"Traceback" not in errors
@@ -582,13 +577,14 @@ def test_stopped_while_a_finalizer_runs(
 def test_asked_twice(tmp_path: Path, number: signal.Signals, code: int) -> None:
     """A batch that is at something that does not end, such as a storage, ends when it is asked again."""
     program = f"""
-import signal, sys, time
+import time
 from kernelscope.batch import coordinator
 from kernelscope.cli.main import main
-def run(*_, **__):
-    print("at work", flush=True)
-    while True:
-        time.sleep(1)
+def run(*_, stop, **__):
+    for said, is_so in (("at work", lambda: True), ("asked", stop), ("more", lambda: False)):
+        while not is_so():
+            time.sleep(0.01)
+        print(said, flush=True)
 coordinator.run = run
 main(["batch", ".", "--out", {str(tmp_path / "lake")!r}])
 """
@@ -598,10 +594,9 @@ main(["batch", ".", "--out", {str(tmp_path / "lake")!r}])
     assert process.stdout is not None
     assert process.stdout.readline() == b"at work\n"
     process.send_signal(number)
-    time.sleep(0.2)
-    assert process.poll() is None
+    assert process.stdout.readline() == b"asked\n"
     process.send_signal(number)
-    assert process.communicate(timeout=30) == (b"", b"")
+    assert process.communicate() == (b"", b"")
     assert process.returncode == code
 
 

@@ -19,6 +19,7 @@ from jobs import batch, files_of, write_job
 
 import kernelscope as ks
 from kernelscope import analysis, report
+from kernelscope.batch.lake import Lake
 from kernelscope.batch.sources import Source
 from kernelscope.compat import hta, nsys, pyprof, torch_profiler
 from kernelscope.errors import InvalidArgumentError
@@ -379,16 +380,19 @@ def _public_questions() -> list[Any]:
     return [pytest.param(getattr(p, name), id=f"{p.__name__}.{name}") for p, name in found]
 
 
+@pytest.fixture(scope="module")
+def lake(job: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    place = tmp_path_factory.mktemp("asked") / "lake"
+    batch(job, place)
+    return ks.scan(place)
+
+
 @pytest.mark.parametrize("ask", [p for p in _public_questions() if inspect.isfunction(p.values[0])])
-def test_a_lake_is_answered_or_told_that_it_cannot_be(
-    ask: Callable[..., Any], job: Path, tmp_path: Path
-) -> None:
+def test_a_lake_is_answered_or_told_that_it_cannot_be(ask: Callable[..., Any], lake: Lake) -> None:
     parameters = inspect.signature(ask).parameters
     traces = [name for name, p in parameters.items() if re.search("Trace|Source|Lake", str(p.annotation))]
     if not traces:
         pytest.skip("takes no trace")
-    ks.batch.run(job, tmp_path / "lake", workers=1)
-    lake = ks.scan(tmp_path / "lake")
     needed = {name: True for name, p in parameters.items() if p.default is p.empty}
     takes_lakes = "Source" in str(parameters[traces[0]].annotation) or "Lake" in str(
         parameters[traces[0]].annotation

@@ -27,6 +27,7 @@ from kernelscope.batch.sources import Source
 from kernelscope.batch.work import Result, Task, read_rank
 from kernelscope.errors import MemoryLimitError, TaskTimeoutError, WorkerDiedError
 from process_tree import has_open, is_alive, workers_of
+from waiting import LIMIT_S
 
 Run = Callable[..., CompletedProcess[str]]
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="finds the workers and their memory in /proc")
@@ -43,11 +44,11 @@ def test_a_task_that_hangs_is_ended_and_its_process_replaced() -> None:
         late = pool.submit_within(Limits(seconds=0.5), time.sleep, 600)
         after = pool.submit(os.getpid)
         with pytest.raises(TaskTimeoutError, match="--task-timeout"):
-            late.result(timeout=30)
-        assert after.result(timeout=30) != before
+            late.result()
+        assert after.result() != before
         # A limit is that of its task, and not of those after it.
         time.sleep(1)
-        assert pool.submit(os.getpid).result(timeout=30) == after.result()
+        assert pool.submit(os.getpid).result() == after.result()
 
 
 @ON_LINUX
@@ -56,8 +57,8 @@ def test_a_task_that_takes_memory_without_end_is_ended() -> None:
         endless = pool.submit_within(Limits(resident_bytes=300_000_000), deque, count())
         modest = pool.submit_within(Limits(resident_bytes=300_000_000), abs, -7)
         with pytest.raises(MemoryLimitError, match="several times what its size"):
-            endless.result(timeout=60)
-        assert modest.result(timeout=30) == 7
+            endless.result()
+        assert modest.result() == 7
 
 
 @contextmanager
@@ -126,7 +127,7 @@ def test_an_executor_of_others_with_a_task_that_hangs(
 
     def read(task: Task) -> Result:
         if "rank1" in task.source.name:
-            woken.wait(60)
+            woken.wait(LIMIT_S)
         return read_rank(task)
 
     monkeypatch.setattr(coordinator, "read_rank", read)
@@ -142,7 +143,7 @@ def test_an_executor_of_others_with_a_task_that_hangs(
 def test_an_executor_that_does_nothing(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_GRACE_S", 0.5)
     woken = threading.Event()
-    monkeypatch.setattr(coordinator, "read_rank", lambda _: woken.wait(60))
+    monkeypatch.setattr(coordinator, "read_rank", lambda _: woken.wait(LIMIT_S))
     with ThreadPoolExecutor(1) as executor:
         try:
             with pytest.raises(WorkerDiedError, match="does anything any more"):

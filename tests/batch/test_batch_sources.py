@@ -328,7 +328,7 @@ def test_progress_on_a_terminal(job: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "kernelscope", "batch", str(job), "--out", str(tmp_path / "lake")]
     done = subprocess.Popen([*command, "--no-summary"], stdout=subprocess.PIPE, stderr=follower)
     os.close(follower)
-    output, _ = done.communicate(timeout=60)
+    output, _ = done.communicate()
     shown = os.read(leader, 100_000).decode()
     os.close(leader)
     assert done.returncode == 0

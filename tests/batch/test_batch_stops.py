@@ -41,7 +41,7 @@ def whole(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[
     """The files of a lake that nobody disturbed, and how long it took."""
     lake = tmp_path_factory.mktemp("whole") / "lake"
     began = time.monotonic()
-    finish(start(traces, lake), timeout_s=120)
+    finish(start(traces, lake))
     return files_of(lake), time.monotonic() - began
 
 
@@ -66,7 +66,7 @@ def test_the_coordinator_is_stopped(
     wait_for_moment(process, lake, seconds * 0.8, moment, stop)
     process.send_signal(stop)
     assert_stopped(process)
-    finish(start(traces, lake), timeout_s=120)
+    finish(start(traces, lake))
     assert_same(lake, expected)
 
 
@@ -81,5 +81,5 @@ def test_a_worker_is_killed(
     workers = workers_of(process.pid)
     if workers:
         os.kill(draws.random(moment).choice(workers), signal.SIGKILL)
-    finish(process, timeout_s=120)
+    finish(process)
     assert_same(tmp_path / "lake", expected)

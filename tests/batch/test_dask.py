@@ -25,6 +25,7 @@ from kernelscope.batch.reports import BatchReport, RankReport
 from kernelscope.batch.sources import find
 from kernelscope.errors import SchedulerLostError, UnusableWorkersError
 from process_tree import has_open
+from waiting import LIMIT_S
 
 pytest.importorskip("distributed", reason="Dask is not installed")
 pytestmark = pytest.mark.filterwarnings("default")
@@ -65,9 +66,7 @@ def test_dask(cluster: Cluster, job: Path, undisturbed: Files, tmp_path: Path) -
 
 def stopped(command: Run, job: Path, lake: Path, address: str) -> str:
     """What a batch says that ends without having come to all ranks."""
-    began = time.monotonic()
     done = command("batch", job, "--out", lake, "--scheduler", address, "--no-summary")
-    assert time.monotonic() - began < 60
     assert done.returncode == 3, done.stderr
     said = [line for line in done.stderr.splitlines() if line.startswith("kernelscope: ")]
     assert "Traceback" not in done.stderr
@@ -339,7 +338,7 @@ def test_memory_is_that_of_a_worker_and_not_of_all(job: Path, tmp_path: Path) ->
     assert "and the largest worker of tcp://" in (failure.error or "")
 
 
-@pytest.mark.parametrize(("size", "patience_s"), [(200_000_000, 60), (400_000_000, 1)])
+@pytest.mark.parametrize(("size", "patience_s"), [(200_000_000, LIMIT_S), (400_000_000, 1)])
 def test_a_worker_does_at_once_what_it_has_memory_for(tmp_path: Path, size: int, patience_s: int) -> None:
     """Two threads, and room for one large task or for two small ones."""
     meeting = tmp_path / "meeting"
@@ -364,7 +363,7 @@ def test_a_worker_does_at_once_what_it_has_memory_for(tmp_path: Path, size: int,
         hands.wait()
         assert list(hands.rooms.values()) == [800_000_000 - dask_cluster._WORKER_BYTES]
         both = [hands.submit(limits, meet, number) for number in range(2)]
-        assert [task.result(timeout=90) for task in both] == [patience_s == 60] * 2
+        assert [task.result() for task in both] == [patience_s == LIMIT_S] * 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")

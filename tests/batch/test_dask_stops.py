@@ -42,7 +42,7 @@ def whole(
     lake = tmp_path_factory.mktemp("whole") / "lake"
     process = start(traces, lake, "--scheduler", cluster.address)
     began = wait_for_lake(process, lake)
-    finish(process, timeout_s=120)
+    finish(process)
     return files_of(lake), time.monotonic() - began
 
 
@@ -84,5 +84,5 @@ def test_a_worker_is_killed(
     worker.wait()
     # Another one comes, as a batch system would see to.
     cluster.add_worker()
-    finish(process, timeout_s=120)
+    finish(process)
     assert_same(lake, expected)

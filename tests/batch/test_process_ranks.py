@@ -13,6 +13,7 @@ import pytest
 from jobs import files_of
 from polars.testing import assert_frame_equal
 
+import draws
 import kernelscope as ks
 from kernelscope.batch import work
 from kernelscope.batch.reports import BatchReport, RankReport
@@ -101,7 +102,7 @@ def assert_ranks_are_processes(path: Path, lake: Path) -> None:
             assert_frame_equal(found, frame.select(kept).sort(order), categorical_as_str=True)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(draws.seed, draws.seed + draws.count(10, 400)))
 def test_ranks_of_drawn_databases(tmp_path: Path, seed: int) -> None:
     path = write(tmp_path / "report.sqlite", seed)
     if ks.read(path).gpu_ops["pid"].n_unique() < 2:

@@ -18,6 +18,7 @@ import polars as pl
 import pytest
 from rich.cells import cell_len
 
+import draws
 import kernelscope as ks
 from kernelscope.cli.analyze import on_request
 from kernelscope.report import FORMATS, render, required_tables
@@ -154,12 +155,12 @@ def test_files_of_tables_hold_all_of_them() -> None:
     assert [form for form in FORMATS if required_tables(form) is None] == ["parquet"]
 
 
-@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize("name", draws.some(TRACES, 5))
 def test_reports_of_real_traces_need_no_more(name: str, shared: Path, tmp_path: Path) -> None:
     check(shared / "traces" / name, tmp_path)
 
 
-@pytest.mark.parametrize("name", RANGES)
+@pytest.mark.parametrize("name", draws.some(RANGES, 4))
 def test_pages_of_odd_ranges_need_no_more(name: str, shared: Path, tmp_path: Path) -> None:
     path = shared / f"oracles/nsys-stats/edge/{name}.sqlite"
     whole, asked = (report_of(path, "html", tmp_path, some) for some in (None, required_tables("html")))

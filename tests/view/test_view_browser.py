@@ -14,7 +14,7 @@ import kernelscope as ks
 pytest.importorskip("playwright", reason="playwright, which drives the browser, is not installed")
 
 from playwright.sync_api import Browser
-from viewing import HOSTILE, PHONE, Served, Viewer, served, visited
+from viewing import HOSTILE, PHONE, Served, Viewer, each_look, served, visited
 
 from events import Events
 from kernelscope.view.session import Session
@@ -543,8 +543,7 @@ def test_every_view_is_drawn_and_nothing_complains(
     viewer.close()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("options", [{}, PHONE], ids=["screen", "phone"])
+@each_look
 def test_axe_finds_nothing(browser: Browser, owlv2: Served, theme: str, options: dict[str, Any]) -> None:
     viewer = Viewer(browser, owlv2, color_scheme=theme, **options)
     row = owlv2.ask("hit", text="gemm", n=0)["place"]["row"]

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("playwright", reason="playwright, which drives the browser, is not installed")
 
 from playwright.sync_api import Browser, expect
-from viewing import HOSTILE, PHONE, Served, Viewer, pair_of, served, visited
+from viewing import HOSTILE, Served, Viewer, each_look, pair_of, served, visited
 
 from events import Events
 
@@ -126,8 +126,7 @@ def test_a_part_of_the_waterfall_and_a_slice_lead_to_both(opened: Viewer) -> Non
     page.go_back()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("options", [{}, PHONE], ids=["screen", "phone"])
+@each_look
 def test_axe_finds_nothing(browser: Browser, two: Served, theme: str, options: dict[str, Any]) -> None:
     viewer = Viewer(browser, two, color_scheme=theme, **options)
     for place in ("", "#timeline?table=changes&change=1"):

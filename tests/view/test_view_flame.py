@@ -14,7 +14,7 @@ import kernelscope as ks
 pytest.importorskip("playwright", reason="playwright, which drives the browser, is not installed")
 
 from playwright.sync_api import Browser
-from viewing import HOSTILE, PHONE, Served, Viewer, asked, served, visited
+from viewing import HOSTILE, Served, Viewer, asked, each_look, served, visited
 
 from events import Events
 from kernelscope.analysis.ops.flame_tree import flame_tree
@@ -196,8 +196,7 @@ def test_a_search_says_how_much_is_meant(opened: Viewer) -> None:
     opened.until(lambda: opened.said(".flame-view .said") == "none")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("options", [{}, PHONE], ids=["screen", "phone"])
+@each_look
 def test_axe_finds_nothing(browser: Browser, owlv2: Served, theme: str, options: dict[str, Any]) -> None:
     viewer = Viewer(browser, owlv2, color_scheme=theme, **options)
     for place in ("#flame", "#flame?by=module&metric=self_cuda&frame=40&find=gemm"):

@@ -7,8 +7,7 @@ import os
 import shutil
 import sqlite3
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from kernelscope.view.catalogue import Folder
 from kernelscope.view.choice import Choice
 from kernelscope.view.headers import Header, header_of
 from kernelscope.view.session import Progress
+from waiting import wait_until
 
 JOB = {"backend": "nccl", "rank": 5, "world_size": 8}
 
@@ -55,19 +55,13 @@ def rows_of(folder: Path) -> pl.DataFrame:
 
 def wait_until_complete(viewer: Served) -> dict[str, Any]:
     wait_until_read(viewer)
-    end = time.monotonic() + 30
-    while not (known := viewer.ask("listing"))["complete"]:
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return known
+    wait_until(lambda: viewer.ask("listing")["complete"])
+    return viewer.ask("listing")
 
 
 def until_open(viewer: Served, number: int) -> dict[str, Any]:
-    end = time.monotonic() + 30
-    while (status := viewer.ask_below(number, "status"))["state"] == "reading":
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return status
+    wait_until(lambda: viewer.ask_below(number, "status")["state"] != "reading")
+    return viewer.ask_below(number, "status")
 
 
 @pytest.fixture(scope="module")
@@ -189,10 +183,7 @@ def test_one_that_cannot_be_read_says_so_and_is_read_again(viewer: Served, folde
     assert "text.json" in status["error"]
     write(folder / "b" / "text.json")
     try:
-        end = time.monotonic() + 30
-        while until_open(viewer, number)["state"] != "ready":
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        wait_until(lambda: until_open(viewer, number)["state"] == "ready")
     finally:
         (folder / "b" / "text.json").write_text("no trace")
 
@@ -294,13 +285,6 @@ class _Reads:
         """Nothing was made."""
 
 
-def _until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def _ready(choice: Choice, number: int) -> bool:
     return choice.session(number).status()["state"] == "ready"
 
@@ -314,12 +298,12 @@ def test_the_last_few_are_kept_within_a_bound_of_memory(reads: _Reads, tiny: Pat
     size = sum(frame.estimated_size() for frame in ks.read(tiny).tables.values())
     choice = Choice(reads, most_bytes=size * 2)
     choice.start(on_failure=lambda: None)
-    _until(lambda: choice.status()["state"] == "ready")
+    wait_until(lambda: choice.status()["state"] == "ready")
     for number in (0, 1, 0, 2):
-        _until(lambda number=number: _ready(choice, number))
-    _until(lambda: choice.kept == [0, 2])
+        wait_until(lambda number=number: _ready(choice, number))
+    wait_until(lambda: choice.kept == [0, 2])
     assert reads.read == [0, 1, 2]
-    _until(lambda: _ready(choice, 1))
+    wait_until(lambda: _ready(choice, 1))
     assert reads.read == [0, 1, 2, 1]
     choice.stop()
 
@@ -327,10 +311,10 @@ def test_the_last_few_are_kept_within_a_bound_of_memory(reads: _Reads, tiny: Pat
 def test_one_that_is_larger_than_the_bound_is_kept_alone(reads: _Reads) -> None:
     choice = Choice(reads, most_bytes=1)
     choice.start(on_failure=lambda: None)
-    _until(lambda: choice.status()["state"] == "ready")
+    wait_until(lambda: choice.status()["state"] == "ready")
     for number in (0, 1, 2):
-        _until(lambda number=number: _ready(choice, number))
-    _until(lambda: choice.kept == [2])
+        wait_until(lambda number=number: _ready(choice, number))
+    wait_until(lambda: choice.kept == [2])
     choice.stop()
 
 
@@ -341,14 +325,14 @@ def test_what_nobody_waits_for_makes_room_for_what_is_asked(
     reads.go.clear()
     choice = Choice(reads)
     choice.start(on_failure=lambda: None)
-    _until(lambda: choice.status()["state"] == "ready")
+    wait_until(lambda: choice.status()["state"] == "ready")
     choice.session(0)
-    _until(lambda: reads.read == [0])
+    wait_until(lambda: reads.read == [0])
     # Asked for all the time, the other one gets its turn.
-    _until(lambda: choice.session(1) is not None and reads.read == [0, 1])
+    wait_until(lambda: choice.session(1) is not None and reads.read == [0, 1])
     assert choice.kept == [1]
     reads.go.set()
-    _until(lambda: _ready(choice, 1))
+    wait_until(lambda: _ready(choice, 1))
     choice.stop()
 
 
@@ -356,7 +340,7 @@ def test_the_viewer_ends_while_traces_wait(reads: _Reads) -> None:
     reads.go.clear()
     choice = Choice(reads)
     choice.start(on_failure=lambda: None)
-    _until(lambda: choice.status()["state"] == "ready")
+    wait_until(lambda: choice.status()["state"] == "ready")
     for number in (0, 1, 2):
         choice.session(number)
     choice.stop()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("playwright", reason="playwright, which drives the browser, is not installed")
 
 from playwright.sync_api import Browser, expect
-from viewing import HOSTILE, PHONE, Served, Viewer, served, visited
+from viewing import HOSTILE, PHONE, Served, Viewer, each_look, served, visited
 
 import kernelscope as ks
 from kernelscope.cli import main
@@ -113,16 +114,15 @@ def test_a_trace_that_is_not_there_is_said(browser: Browser, many: Served) -> No
         viewer.refused(3)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@each_look
 def test_the_list_has_no_violation_and_fits_a_phone(
-    browser: Browser, many: Served, lake: Served, theme: str
+    browser: Browser, many: Served, lake: Served, theme: str, options: dict[str, Any]
 ) -> None:
     for source in (many, lake):
-        for options in ({}, PHONE):
-            viewer = Viewer(browser, source, color_scheme=theme, **options)
-            viewer.assert_accessible()
-            assert viewer.complaints == []
-            viewer.close()
+        viewer = Viewer(browser, source, color_scheme=theme, **options)
+        viewer.assert_accessible()
+        assert viewer.complaints == []
+        viewer.close()
 
 
 def test_touch_opens_a_trace(browser: Browser, many: Served) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ pytest.importorskip("playwright", reason="playwright, which drives the browser, 
 
 from playwright.sync_api import Browser, expect
 from ranks_job import STEP_US, US, Repeated, make_lake
-from viewing import PHONE, Served, Viewer, served, visited
+from viewing import PHONE, Served, Viewer, each_look, served, visited
 
 import kernelscope as ks
 from kernelscope.view.choice import Choice
@@ -214,15 +215,16 @@ def test_a_step_that_a_trace_has_not_is_said(opened: Viewer) -> None:
     assert "step" not in opened.values
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_violation_and_no_overflow(browser: Browser, lake: Served, theme: str) -> None:
-    for options in ({}, PHONE):
-        viewer = Viewer(browser, lake, color_scheme=theme, **options)
-        for place in ("#steps", "#collectives?collective=1"):
-            viewer.open(place)
-            viewer.assert_accessible()
-        assert viewer.complaints == []
-        viewer.close()
+@each_look
+def test_no_violation_and_no_overflow(
+    browser: Browser, lake: Served, theme: str, options: dict[str, Any]
+) -> None:
+    viewer = Viewer(browser, lake, color_scheme=theme, **options)
+    for place in ("#steps", "#collectives?collective=1"):
+        viewer.open(place)
+        viewer.assert_accessible()
+    assert viewer.complaints == []
+    viewer.close()
 
 
 def test_a_thousand_ranks_are_aggregated_and_say_so(browser: Browser, folder: Path) -> None:

@@ -13,7 +13,7 @@ import kernelscope as ks
 pytest.importorskip("playwright", reason="playwright, which drives the browser, is not installed")
 
 from playwright.sync_api import Browser
-from viewing import HOSTILE, PHONE, Served, Viewer, asked, served, visited
+from viewing import HOSTILE, Served, Viewer, asked, each_look, served, visited
 
 from events import Events
 from kernelscope.report.roofline import answer
@@ -105,8 +105,7 @@ def test_a_bubble_leads_to_the_table_and_to_the_timeline(browser: Browser, owlv2
         assert page.evaluate(REPEATED_TICKS) == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("options", [{}, PHONE], ids=["screen", "phone"])
+@each_look
 def test_axe_finds_nothing(browser: Browser, owlv2: Served, theme: str, options: dict[str, Any]) -> None:
     viewer = Viewer(browser, owlv2, color_scheme=theme, **options)
     viewer.open("#roofline?bubble=aten::bmm")

@@ -205,7 +205,7 @@ fn push_int(out: &mut Vec<u8>, value: i64) {
 
 /// Kineto prints nanoseconds as microseconds with exactly three decimals.
 fn push_micros(out: &mut Vec<u8>, ns: i64) {
-    debug_assert!(ns >= 0, "the trace starts long after the base time");
+    assert!(ns >= 0, "the trace starts long after the base time");
     push_int(out, ns / 1000);
     let digit = |divisor: i64| b'0' + (ns / divisor % 10) as u8;
     out.extend_from_slice(&[b'.', digit(100), digit(10), digit(1)]);

@@ -302,7 +302,7 @@ impl Library {
     /// Number of the block of memory called `key`; it keeps its address from step to step.
     pub(crate) fn block(&mut self, key: &str, bytes: i64, on_device: bool) -> u32 {
         if let Some(&id) = self.block_keys.get(key) {
-            debug_assert!((0..512).contains(&(self.blocks[id as usize].bytes - bytes)), "{key}");
+            assert!((0..512).contains(&(self.blocks[id as usize].bytes - bytes)), "{key}");
             return id;
         }
         // The caching allocator hands out multiples of 512 bytes, the CPU allocator of 64.

@@ -57,7 +57,7 @@ fn write_all(connection: &Connection, program: &Program) -> rusqlite::Result<()>
     connection.execute_batch(NSYS_SCHEMA)?;
     connection.execute_batch(SCHEMA)?;
     let mut file = File { connection, texts: HashMap::new() };
-    debug_assert_eq!(OPERATIONS, INITIALISED + 14);
+    assert_eq!(OPERATIONS, INITIALISED + 14);
     let communicator = COMMUNICATOR.to_le_bytes();
     let [ranks, rank, device] = [RANKS as i32, 0, 0].map(i32::to_le_bytes);
     let made = [&communicator[..], &ranks, &rank, &device, &[0; 4]].concat();

@@ -43,7 +43,7 @@ impl OpTree {
     }
 
     pub(super) fn store(self, ops: &mut Ops) {
-        debug_assert!(ops.len() < NONE as usize, "row indices fit");
+        assert!(ops.len() < NONE as usize, "row indices fit");
         ops.parent_row = rows(self.parents, &ops.row);
         ops.depth = Column::from_values(self.depths);
     }

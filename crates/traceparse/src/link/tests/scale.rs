@@ -6,7 +6,7 @@ use super::{Tiny, all};
 use crate::options::ReadOptions;
 
 /// Far above what linear work takes, far below what quadratic work takes.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(300);
 
 fn many(rows: i64, mut add: impl FnMut(&mut Tiny, i64)) -> crate::trace::Trace {
     let mut t = Tiny::default();
@@ -21,7 +21,7 @@ fn many(rows: i64, mut add: impl FnMut(&mut Tiny, i64)) -> crate::trace::Trace {
 
 #[test]
 fn many_ops_of_one_start_with_launches_and_arrows() {
-    let trace = many(200_000, |t, i| {
+    let trace = many(600_000, |t, i| {
         t.op("aten::mm", 7, 0..10, |r| (r.sequence, r.external_id) = (Some(1), Some(1)));
         t.launch(7, 0..10, 1, 1);
         t.kernel("k", 0..10, 1, 1);
@@ -33,21 +33,21 @@ fn many_ops_of_one_start_with_launches_and_arrows() {
 
 #[test]
 fn deep_nesting_of_ops_frames_and_steps() {
-    let depth = 100_000;
+    let depth = 500_000;
     let trace = many(depth, |t, i| {
         t.op("ProfilerStep#1", 7, i..3 * depth - i, |_| {});
         t.frame("nn.Module: A_0", 7, i..3 * depth - i);
         t.launch(7, depth + i..depth + i + 1, i, 0);
         t.kernel("k", depth + i..depth + i + 1, i, 0);
     });
-    assert_eq!(trace.tables.ops.depth.values().last(), Some(&99_999));
+    assert_eq!(trace.tables.ops.depth.values().last(), Some(&499_999));
     assert_eq!(trace.tables.python.parent_row.get(0), None);
-    assert_eq!(trace.tables.python.parent_row.iter().flatten().count(), 99_999);
+    assert_eq!(trace.tables.python.parent_row.iter().flatten().count(), 499_999);
 }
 
 #[test]
 fn staircases_of_partial_overlaps() {
-    let trace = many(200_000, |t, i| {
+    let trace = many(600_000, |t, i| {
         t.op("aten::mm", 7, i..i + 100_000, |_| {});
         t.frame("f", 7, i..i + 100_000);
         t.launch(7, i..i + 90_000, i + 1, 0);
