@@ -91,7 +91,7 @@ def browser() -> "Iterator[Browser]":
 
     path = chromium()
     if path is None:
-        pytest.skip("no Chromium is installed: apt-get install chromium")
+        pytest.skip("no Chromium is installed: apt-get install chromium-headless-shell")
     with started(path) as found:
         yield found
 

@@ -4,6 +4,8 @@ import dataclasses
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -118,6 +120,26 @@ def test_interrupt_stops_reading(large: Path) -> None:
         ks.read(large, threads=1)
     thread.join()
     assert bytes_read("self") - before < large.stat().st_size
+
+
+def test_a_program_may_end_while_a_thread_of_it_reads(large: Path) -> None:
+    program = """if True:
+        import sys, threading, time
+        import kernelscope as ks
+
+        class Late:
+            # The interpreter is going, and takes long enough for the thread to look for it.
+            def __del__(self, sleep=time.sleep):
+                sleep(0.5)
+
+        begun, late = threading.Event(), Late()
+        progress = lambda *_: begun.set()
+        options = {"threads": 1, "progress": progress}
+        threading.Thread(target=ks.read, args=sys.argv[1:], kwargs=options, daemon=True).start()
+        begun.wait()
+    """
+    done = subprocess.run([sys.executable, "-c", program, large], capture_output=True, check=False, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_other_threads_run_while_reading(large: Path) -> None:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 LIMIT_S = 240
 """For what ends a wait by itself and says more than a stack; less than the time limit of a test."""
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
-    """Waits until something is so."""
-    while not is_so():
+def wait_until(ask: Callable[[], T]) -> T:
+    """Asks until the answer is something, or true, and gives it."""
+    while not (answer := ask()):
         time.sleep(0.005)
+    return answer
 
 
 def wait_for(process: subprocess.Popen[Any], is_so: Callable[[], bool]) -> None:

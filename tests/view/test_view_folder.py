@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from viewing import HOSTILE, Served, served, wait_until_read
+from viewing import HOSTILE, Served, once_read, served, wait_until_read
 
 import kernelscope as ks
 from events import Events
@@ -60,8 +60,7 @@ def wait_until_complete(viewer: Served) -> dict[str, Any]:
 
 
 def until_open(viewer: Served, number: int) -> dict[str, Any]:
-    wait_until(lambda: viewer.ask_below(number, "status")["state"] != "reading")
-    return viewer.ask_below(number, "status")
+    return wait_until(lambda: once_read(viewer.ask_below(number, "status")))
 
 
 @pytest.fixture(scope="module")

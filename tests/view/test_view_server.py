@@ -299,6 +299,15 @@ def test_slow_clients_keep_nobody_waiting(viewer: Served) -> None:
         connection.close()
 
 
+def test_no_answer_waits_until_its_head_is_acknowledged() -> None:
+    with listen(HOST, 0) as listening:
+        connection = socket.create_connection(listening.getsockname())
+        accepted, _ = listening.accept()
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        accepted.close()
+        connection.close()
+
+
 def test_a_port_in_use_is_a_sentence() -> None:
     with listen(HOST, 0) as first:
         port = first.getsockname()[1]

@@ -147,8 +147,12 @@ def asked(**parameters: object) -> Parameters:
 
 def wait_until_read(viewer: Served) -> dict[str, Any]:
     """What the viewer says of its trace, once that is read or cannot be."""
-    wait_until(lambda: viewer.ask("status")["state"] != "reading")
-    return viewer.ask("status")
+    return wait_until(lambda: once_read(viewer.ask("status")))
+
+
+def once_read(status: dict[str, Any]) -> dict[str, Any] | None:
+    """A status, but for one that says that the trace is being read."""
+    return None if status["state"] == "reading" else status
 
 
 class Viewer(Visit):

@@ -79,10 +79,13 @@ fn wait<T>(
     loop {
         match receiver.recv_timeout(TICK) {
             Ok(outcome) => {
-                if let (Ok(Ok(_)), Some(callback)) = (&outcome, callback) {
-                    let total = shared.total.load(Relaxed);
-                    Python::attach(|py| callback.call1(py, (total, total)))?;
-                }
+                attached(|py| match (&outcome, callback) {
+                    (Ok(Ok(_)), Some(callback)) => {
+                        let total = shared.total.load(Relaxed);
+                        callback.call1(py, (total, total)).map(drop)
+                    }
+                    _ => Ok(()),
+                })?;
                 return Ok(outcome);
             }
             Err(RecvTimeoutError::Disconnected) => {
@@ -90,7 +93,7 @@ fn wait<T>(
                 return Ok(Ok(Err(gone)));
             }
             Err(RecvTimeoutError::Timeout) => {
-                if let Err(exception) = Python::attach(|py| look_up(py, shared, callback)) {
+                if let Err(exception) = attached(|py| look_up(py, shared, callback)) {
                     shared.stop.store(true, Relaxed);
                     let _ = receiver.recv_timeout(GRACE);
                     return Err(exception);
@@ -98,6 +101,16 @@ fn wait<T>(
             }
         }
     }
+}
+
+/// What `ask` gives. The thread of a program that ends meanwhile goes nowhere: nobody waits for it any more, and it
+/// must not return to an interpreter that is gone.
+fn attached<R>(ask: impl FnOnce(Python<'_>) -> R) -> R {
+    Python::try_attach(ask).unwrap_or_else(|| {
+        loop {
+            thread::park();
+        }
+    })
 }
 
 fn look_up(py: Python<'_>, shared: &Shared, callback: Option<&Py<PyAny>>) -> PyResult<()> {
