@@ -356,7 +356,8 @@ def test_schema(cli: Run) -> None:
     assert "op_row" in cli("schema", "gpu_ops").stdout
 
 
-def test_reader_of_the_output_may_leave(tmp_path: Path, cli: Run) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_reader_of_the_output_may_leave(tmp_path: Path, cli: Run, unbuffered: str) -> None:
     database = tmp_path / "demo.sqlite"
     assert cli("demo", "--kind", "nsys", "--size", "1MB", "--out", database).returncode == 0
     # One writes with print, the other through Polars.
@@ -366,6 +367,7 @@ def test_reader_of_the_output_may_leave(tmp_path: Path, cli: Run) -> None:
         done = subprocess.run(
             [sys.executable, "-m", "kernelscope", *arguments],
             stdout=writing, stderr=subprocess.PIPE, check=False,
+                env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )  # fmt: skip
         os.close(writing)
         assert (done.returncode, done.stderr) == (0, b"")

@@ -106,7 +106,9 @@ def _flushed(code: int) -> int:
 
 def _is_broken_pipe(error: OSError) -> bool:
     """Whether nobody reads our output any more. Polars raises a bare OSError, with the number as text."""
-    return isinstance(error, BrokenPipeError) or str(error).endswith(f"(os error {errno.EPIPE})")
+    # Of a file and of an object of Python.
+    texts = (f"(os error {errno.EPIPE})", f"[Errno {errno.EPIPE}]")
+    return isinstance(error, BrokenPipeError) or any(text in str(error) for text in texts)
 
 
 def _text(error: OSError) -> str:
