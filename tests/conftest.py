@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 # The same cases every time; those of a long run follow from --hypothesis-seed.
-settings.register_profile("test", derandomize=True, deadline=None)
+settings.register_profile("test", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("quick", settings.get_profile("test"), max_examples=25)
 settings.register_profile("long", max_examples=1_000, deadline=None, print_blob=True)
 

@@ -88,6 +88,8 @@ def test_examples(inputs: Path, tmp_path: Path, page: str) -> None:
     shown, absent = "", []
     for language, example in WITH_EXAMPLES[page]:
         program = PRELUDES.get(page, "") + example if language == "python" else example
+        # As many as one slow rank is seen among.
+        program = program.replace("--ranks 64", "--ranks 16")
         named = [name for name in OPTIONAL if re.search(rf"^(?:import|from) {name}\b", program, re.MULTILINE)]
         missing = [name for name in named if find_spec(name) is None]
         if missing or ELSEWHERE.match(example):

@@ -293,7 +293,7 @@ def busy_ns(work: pl.DataFrame) -> int:
 
 
 @pytest.mark.slow
-@settings(max_examples=draws.count(60, 1_200), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=draws.count(30, 1_200), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(CALL, max_size=12), st.lists(WORK, max_size=12))
 def test_no_trace_costs_the_report(calls: list[Any], work: list[Any]) -> None:
     e = Events(V100 | {"name": "Tesla V100-SXM2-32GB"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -9,9 +10,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
-from waiting import LIMIT_S, wait_until
+from waiting import LIMIT_S, wait_for, wait_until
 
 
 def free_port() -> int:
@@ -28,9 +30,12 @@ class Cluster:
         self._folder = folder
         self._environment = environment
         self._client: Any = None
-        self.address = f"{protocol}://127.0.0.1:{free_port()}"
         self.workers: list[subprocess.Popen[bytes]] = []
-        self.scheduler = self._begin("scheduler", "--host", self.address)
+        told = Path(mkdtemp(dir=folder)) / "scheduler.json"
+        options = ("--host", f"{protocol}://127.0.0.1:0", "--scheduler-file", str(told))
+        self.scheduler = self._begin("scheduler", *options)
+        wait_for(self.scheduler, lambda: told.exists() and told.read_text().endswith("}"))
+        self.address: str = json.loads(told.read_text())["address"]
 
     def add_worker(self, *options: str, **environment: str) -> subprocess.Popen[bytes]:
         """Starts a worker of one thread, if ``options`` do not say otherwise."""

@@ -357,7 +357,7 @@ def test_what_cannot_be_a_lake(job: Path, tiny: Path) -> None:
         batch(job, tiny)
 
 
-MOMENTS = draws.count(3, 40)
+MOMENTS = draws.count(2, 40)
 
 
 @pytest.fixture(scope="module")

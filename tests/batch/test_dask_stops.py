@@ -19,7 +19,7 @@ import kernelscope as ks
 pytest.importorskip("distributed", reason="Dask is not installed")
 pytestmark = pytest.mark.filterwarnings("default")
 
-MOMENTS = draws.count(2, 40)
+MOMENTS = draws.count(1, 40)
 STOPS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 

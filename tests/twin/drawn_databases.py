@@ -8,7 +8,7 @@ threads; launches lose their work, and works their launch.
 from __future__ import annotations
 
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -192,7 +192,12 @@ class Gpus:
 
 def moments(spans: Iterable[Any], start: int, end: int) -> Iterator[tuple[int, set[str]]]:
     """The stretches between any two bounds, with what runs in each."""
-    inside = [(max(a, start), min(b, end), kind) for a, b, kind in spans if b > start and a < end]
-    bounds = sorted({start, end, *(a for a, _, _ in inside), *(b for _, b, _ in inside)})
-    for low, high in pairwise(bounds):
-        yield high - low, {kind for a, b, kind in inside if a <= low and high <= b}
+    changes: defaultdict[int, Counter[str]] = defaultdict(Counter, {start: Counter(), end: Counter()})
+    for a, b, kind in spans:
+        if b > start and a < end:
+            changes[max(a, start)][kind] += 1
+            changes[min(b, end)][kind] -= 1
+    running: Counter[str] = Counter()
+    for low, high in pairwise(sorted(changes)):
+        running.update(changes[low])
+        yield high - low, {kind for kind, count in running.items() if count}

@@ -396,7 +396,7 @@ def test_what_is_wrong_is_one_sentence_and_an_exit_code(tmp_path: Path, tiny: Pa
     bad.write_text("no trace")
     with listen(HOST, 0) as taken:
         port = taken.getsockname()[1]
-        for arguments, code, words in (
+        asked = (
             ((tmp_path / "missing.json",), 1, "missing.json"),
             ((bad,), 1, "bad.json"),
             ((tiny, tmp_path / "missing.json"), 1, "missing.json"),
@@ -405,8 +405,10 @@ def test_what_is_wrong_is_one_sentence_and_an_exit_code(tmp_path: Path, tiny: Pa
             ((tiny, "--port", port), 1, f"port {port} of 127.0.0.1 is taken"),
             ((tiny, "--port", "70000"), 2, "is no port"),
             ((tiny, "--port", "x"), 2, "is no port"),
-        ):
-            ended, errors = Command(*map(str, arguments)).end()
+        )
+        commands = [Command(*map(str, arguments)) for arguments, *_ in asked]
+        for command, (_, code, words) in zip(commands, asked, strict=True):
+            ended, errors = command.end()
             assert ended == code, errors
             assert words in errors
             assert errors.count("\n") == 1, errors
