@@ -119,7 +119,7 @@ def test_no_finding_promises_more_than_the_wall_time_of_what_it_changes(
     check_promises(read(path))
 
 
-@settings(max_examples=draws.count(100, 2_000))
+@settings(max_examples=draws.count(50, 2_000))
 @given(events=drawn.traces())
 def test_promises_about_traces_drawn_at_random(events: Events) -> None:
     with TemporaryDirectory() as folder:

@@ -139,7 +139,7 @@ def work(random: Random, database: NvprofWriter, at: int, number: int) -> None:
 
 
 @seed(draws.seed)
-@settings(max_examples=draws.count(60, 1_000))
+@settings(max_examples=draws.count(30, 1_000))
 @given(chosen=drawn.randoms())
 def test_drawn_databases_of_nvprof(chosen: Random) -> None:
     with TemporaryDirectory() as folder:

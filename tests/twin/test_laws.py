@@ -28,7 +28,7 @@ from twin import drawn, transformed
 from twin.transformed import Document
 
 NAMES = ("mi250-minitoy-rocm", "eager-b200-rank0of8", "sampled-rank0of128", "qwen1.5-0.5b-h100")
-SOME = draws.count(10, 200)
+SOME = draws.count(6, 200)
 """How many drawn traces are written otherwise: each takes several readings."""
 # Numbers of the recorder.
 _IDS = (
