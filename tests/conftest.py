@@ -56,7 +56,7 @@ def _hide_environment() -> Callable[[], None]:
     home = Path.home()
     toolchain = {"CARGO_HOME": str(home / ".cargo"), "RUSTUP_HOME": str(home / ".rustup")}
     kept = {name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT)}
-    empty = TemporaryDirectory(prefix="kernelscope-home-")
+    empty = TemporaryDirectory(prefix="kernelscope-home-", ignore_cleanup_errors=True)
     os.environ.clear()
     os.environ.update({**toolchain, **kept, "HOME": empty.name})
     return empty.cleanup
@@ -65,14 +65,21 @@ def _hide_environment() -> Callable[[], None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks as slow what needs real or large traces, a browser or the workers of a batch.
 
-    Files with slow tests come first, so that no worker is left with one while the others are done.
+    Files with slow tests come first, so that no worker is left with one while the others are done. In a file
+    the tests of one trace follow one another, so that it is read once.
     """
     for item in items:
         names = {*item.path.parts, *getattr(item, "fixturenames", ())}
         if not names.isdisjoint(("batch", "oracles", "twin", "shared", "large", "browser")):
             item.add_marker(pytest.mark.slow)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    place = {path: at for at, path in enumerate(dict.fromkeys(item.path for item in items))}
+    items.sort(key=lambda item: (item.path not in slow, place[item.path], _path_of(item)))
+
+
+def _path_of(item: pytest.Item) -> str:
+    """The trace that a test is given; empty for tests that are given none."""
+    return str(item.callspec.params.get("path", "")) if hasattr(item, "callspec") else ""
 
 
 @pytest.fixture(scope="session")
