@@ -50,7 +50,7 @@ install: $(STAMPS)/torch ## install what the tests need
 test: lint test-rust test-python ## everything that CI runs
 
 .PHONY: test-quick
-test-quick: lint $(STAMPS)/test $(STAMPS)/checked ## lints, types, unit tests in Rust, tests of small traces; under 90 seconds
+test-quick: lint $(STAMPS)/test $(STAMPS)/checked ## lints, types, unit tests in Rust, tests of small traces
 	$(CARGO_TEST) --lib
 	$(PYTEST) -m "not slow" --hypothesis-profile quick --ignore-glob='*torch*'
 

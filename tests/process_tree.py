@@ -40,9 +40,15 @@ def wait_until_open(process: subprocess.Popen[Any], name: str) -> None:
 
 
 def bytes_read(pid: int | str) -> int:
-    """Bytes that a process has read, from whatever it read; also of one that has ended and is a zombie."""
+    """Bytes that a process has read, from whatever it read."""
     counts = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
     return int(counts["rchar"])
+
+
+def bytes_read_in_all(process: subprocess.Popen[Any]) -> int:
+    """The same of a process until it ends, which this waits for; its exit code is still to be asked for."""
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    return bytes_read(process.pid)
 
 
 def is_alive(pid: int) -> bool:

@@ -117,17 +117,15 @@ def test_from_the_first_finding_to_its_event_and_line_in_two_clicks(opened: View
 def test_every_finding_of_other_traces_shows_its_events(
     request: pytest.FixtureRequest, browser: Browser, which: str
 ) -> None:
-    viewer = Viewer(browser, request.getfixturevalue(which))
-    links = viewer.page.locator(".cause a.button").count()
-    assert links > 0
-    for place in range(links):
-        viewer.show("overview")
-        viewer.page.click(f".cause a.button >> nth={place}")
-        assert "events" in viewer.panel()
-        viewer.page.click(".panel .links button >> nth=0")
-        viewer.page.wait_for_selector(".panel h2 + .note:has-text(' from ')")
-    assert viewer.complaints == []
-    viewer.close()
+    with visited(browser, request.getfixturevalue(which)) as viewer:
+        links = viewer.page.locator(".cause a.button").count()
+        assert links > 0
+        for place in range(links):
+            viewer.show("overview")
+            viewer.page.click(f".cause a.button >> nth={place}")
+            assert "events" in viewer.panel()
+            viewer.page.click(".panel .links button >> nth=0")
+            viewer.page.wait_for_selector(".panel h2 + .note:has-text(' from ')")
 
 
 def test_a_search_steps_through_all_occurrences(opened: Viewer) -> None:
@@ -289,37 +287,35 @@ def test_a_click_tells_the_slice_and_a_double_click_fits_it(opened: Viewer) -> N
 
 
 def test_a_pointer_that_rests_is_told_what_comes_below_it(browser: Browser, owlv2: Served) -> None:
-    viewer = Viewer(browser, owlv2)
-    page = viewer.page
-    held: list[Any] = []
-    page.route("**/api/window*", lambda route: held.append(route))
-    page.click("#menu a[data-view=timeline]")
-    label = page.locator(".label.track", has_text="thread 21587").first.bounding_box()
-    area = page.locator(".marks").bounding_box()
-    assert label is not None
-    assert area is not None
-    viewer.until(lambda: len(held) == 2)
-    page.mouse.move(area["x"] + area["width"] / 2, label["y"] + 8)
-    # Of the whole trace, the picture of all and what is in sight.
-    assert page.get_attribute(".timeline", "aria-busy") == "true"
-    assert not page.locator(".tip").is_visible()
-    for route in held:
-        route.continue_()
-    page.locator(".tip", has_text="ProfilerStep#6").wait_for()
-    viewer.settle()
-    page.unroute("**/api/window*")
-    page.keyboard.press("Escape")
-    page.keyboard.press("0")
-    # What comes below it while the keys zoom is told, too.
-    page.mouse.move(area["x"] + area["width"] / 2, label["y"] + 4 * 17 + 8)
-    viewer.settle()
-    before = viewer.said(".tip")
-    for _ in range(20):
-        page.keyboard.press("w")
-    viewer.settle()
-    assert viewer.said(".tip") != before
-    assert viewer.complaints == []
-    viewer.close()
+    with visited(browser, owlv2) as viewer:
+        page = viewer.page
+        held: list[Any] = []
+        page.route("**/api/window*", lambda route: held.append(route))
+        page.click("#menu a[data-view=timeline]")
+        label = page.locator(".label.track", has_text="thread 21587").first.bounding_box()
+        area = page.locator(".marks").bounding_box()
+        assert label is not None
+        assert area is not None
+        viewer.until(lambda: len(held) == 2)
+        page.mouse.move(area["x"] + area["width"] / 2, label["y"] + 8)
+        # Of the whole trace, the picture of all and what is in sight.
+        assert page.get_attribute(".timeline", "aria-busy") == "true"
+        assert not page.locator(".tip").is_visible()
+        for route in held:
+            route.continue_()
+        page.locator(".tip", has_text="ProfilerStep#6").wait_for()
+        viewer.settle()
+        page.unroute("**/api/window*")
+        page.keyboard.press("Escape")
+        page.keyboard.press("0")
+        # What comes below it while the keys zoom is told, too.
+        page.mouse.move(area["x"] + area["width"] / 2, label["y"] + 4 * 17 + 8)
+        viewer.settle()
+        before = viewer.said(".tip")
+        for _ in range(20):
+            page.keyboard.press("w")
+        viewer.settle()
+        assert viewer.said(".tip") != before
 
 
 def test_a_window_that_is_refused_keeps_nobody_waiting(browser: Browser, owlv2: Served) -> None:
@@ -531,53 +527,47 @@ def test_sql_says_what_is_wrong(opened: Viewer) -> None:
 def test_every_view_is_drawn_and_nothing_complains(
     request: pytest.FixtureRequest, browser: Browser, which: str
 ) -> None:
-    viewer = Viewer(browser, request.getfixturevalue(which))
-    views = viewer.views()
-    assert views[:2] == ["overview", "timeline"]
-    assert len(views) > 10
-    for view in views:
-        viewer.show(view)
-        assert viewer.page.locator("main h1").count() == 1, view
-        assert viewer.page.locator("main :is(.card, .timeline, .flame, .note)").count() > 0, view
-    assert viewer.complaints == []
-    viewer.close()
+    with visited(browser, request.getfixturevalue(which)) as viewer:
+        views = viewer.views()
+        assert views[:2] == ["overview", "timeline"]
+        assert len(views) > 10
+        for view in views:
+            viewer.show(view)
+            assert viewer.page.locator("main h1").count() == 1, view
+            assert viewer.page.locator("main :is(.card, .timeline, .flame, .note)").count() > 0, view
 
 
 @each_look
 def test_axe_finds_nothing(browser: Browser, owlv2: Served, theme: str, options: dict[str, Any]) -> None:
-    viewer = Viewer(browser, owlv2, color_scheme=theme, **options)
-    row = owlv2.ask("hit", text="gemm", n=0)["place"]["row"]
-    places = [
-        "#overview",
-        f"#timeline?row={row}",
-        "#timeline?begin=1000&end=900000000",
-        "#kernels",
-        "#recommendations",
-        "#sql?q=select row, name, grid, start_ns, dur_ns from gpu_ops limit 30",
-    ]
-    for place in places:
-        viewer.open(place)
-        if "timeline" in place:
-            viewer.panel()
-        viewer.assert_accessible(place)
-    if not options:
-        viewer.page.click("#help-button")
-        viewer.assert_accessible()
-    assert viewer.complaints == []
-    viewer.close()
+    with visited(browser, owlv2, color_scheme=theme, **options) as viewer:
+        row = owlv2.ask("hit", text="gemm", n=0)["place"]["row"]
+        places = [
+            "#overview",
+            f"#timeline?row={row}",
+            "#timeline?begin=1000&end=900000000",
+            "#kernels",
+            "#recommendations",
+            "#sql?q=select row, name, grid, start_ns, dur_ns from gpu_ops limit 30",
+        ]
+        for place in places:
+            viewer.open(place)
+            if "timeline" in place:
+                viewer.panel()
+            viewer.assert_accessible(place)
+        if not options:
+            viewer.page.click("#help-button")
+            viewer.assert_accessible()
 
 
 def test_fingers_move_and_tap(browser: Browser, owlv2: Served) -> None:
-    viewer = Viewer(browser, owlv2, **PHONE)
-    viewer.show("timeline")
-    place = viewer.page.locator(".label.track", has_text="thread").first
-    place.wait_for()
-    label = place.bounding_box()
-    assert label is not None
-    viewer.page.touchscreen.tap(250, label["y"] + 8)
-    assert "ProfilerStep#6" in viewer.panel()
-    assert viewer.complaints == []
-    viewer.close()
+    with visited(browser, owlv2, **PHONE) as viewer:
+        viewer.show("timeline")
+        place = viewer.page.locator(".label.track", has_text="thread").first
+        place.wait_for()
+        label = place.bounding_box()
+        assert label is not None
+        viewer.page.touchscreen.tap(250, label["y"] + 8)
+        assert "ProfilerStep#6" in viewer.panel()
 
 
 def test_hostile_names_are_text_everywhere(browser: Browser, tmp_path: Path) -> None:
@@ -591,8 +581,7 @@ def test_hostile_names_are_text_everywhere(browser: Browser, tmp_path: Path) -> 
         kernel = {"External id": place + 1, "correlation": place + 1, "device": 0, "stream": 7}
         events.add("kernel", name, at + 100, 300, args=kernel, pid=0, tid=7)
     path = events.write(tmp_path / "<img src=x onerror=alert(9)>.json")
-    with served(path) as found:
-        viewer = Viewer(browser, found)
+    with served(path) as found, visited(browser, found) as viewer:
         for view in viewer.views():
             viewer.show(view)
         viewer.show("timeline")
@@ -610,8 +599,6 @@ def test_hostile_names_are_text_everywhere(browser: Browser, tmp_path: Path) -> 
         viewer.refused(2)
         assert page.locator("main img, main script, main b:has-text('bold'), header img").count() == 0
         assert "<img src=x" in page.inner_text("#file")
-        assert viewer.complaints == []
-        viewer.close()
 
 
 def test_ten_thousand_tracks_have_labels_and_marks_where_they_are_looked_at(
@@ -621,8 +608,7 @@ def test_ten_thousand_tracks_have_labels_and_marks_where_they_are_looked_at(
     for track in range(10_000):
         events.add("cpu_op", f"aten::op{track % 7}", track, 900, args={"External id": track + 1}, tid=track)
     events.add("cpu_op", "as long as the trace", 0, 20_000, tid=0)
-    with served(events.write(tmp_path / "tracks.json")) as found:
-        viewer = Viewer(browser, found)
+    with served(events.write(tmp_path / "tracks.json")) as found, visited(browser, found) as viewer:
         viewer.show("timeline")
         page = viewer.page
         labels = page.locator(".label")
@@ -641,8 +627,6 @@ def test_ten_thousand_tracks_have_labels_and_marks_where_they_are_looked_at(
         page.keyboard.press("Enter")
         page.wait_for_selector(".panel h2:has-text('as long as the trace')")
         page.locator(".label", has_text="thread 0").first.wait_for()
-        assert viewer.complaints == []
-        viewer.close()
 
 
 def test_reading_is_shown_and_so_is_a_failure(browser: Browser, tiny: Path) -> None:
@@ -666,13 +650,10 @@ def test_reading_is_shown_and_so_is_a_failure(browser: Browser, tiny: Path) -> N
 
 
 def test_a_trace_without_events_says_so(browser: Browser, tmp_path: Path) -> None:
-    with served(Events().write(tmp_path / "empty.json")) as found:
-        viewer = Viewer(browser, found)
+    with served(Events().write(tmp_path / "empty.json")) as found, visited(browser, found) as viewer:
         assert "no complete step" in viewer.page.inner_text(".verdict")
         viewer.show("timeline")
         assert "no events with a time" in viewer.page.inner_text("main")
-        assert viewer.complaints == []
-        viewer.close()
 
 
 def test_who_skips_to_the_content_stays_in_the_view(opened: Viewer) -> None:

@@ -119,19 +119,15 @@ def test_the_list_has_no_violation_and_fits_a_phone(
     browser: Browser, many: Served, lake: Served, theme: str, options: dict[str, Any]
 ) -> None:
     for source in (many, lake):
-        viewer = Viewer(browser, source, color_scheme=theme, **options)
-        viewer.assert_accessible()
-        assert viewer.complaints == []
-        viewer.close()
+        with visited(browser, source, color_scheme=theme, **options) as viewer:
+            viewer.assert_accessible()
 
 
 def test_touch_opens_a_trace(browser: Browser, many: Served) -> None:
-    viewer = Viewer(browser, many, **PHONE)
-    viewer.page.locator("tbody th a").nth(3).tap()
-    viewer.page.wait_for_selector("#above")
-    viewer.page.wait_for_selector("html[data-ready=yes]")
-    assert viewer.complaints == []
-    viewer.close()
+    with visited(browser, many, **PHONE) as viewer:
+        viewer.page.locator("tbody th a").nth(3).tap()
+        viewer.page.wait_for_selector("#above")
+        viewer.page.wait_for_selector("html[data-ready=yes]")
 
 
 def test_a_lake_lists_its_ranks_and_opens_rank_7(browser: Browser, lake: Served) -> None:

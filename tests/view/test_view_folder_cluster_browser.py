@@ -219,12 +219,10 @@ def test_a_step_that_a_trace_has_not_is_said(opened: Viewer) -> None:
 def test_no_violation_and_no_overflow(
     browser: Browser, lake: Served, theme: str, options: dict[str, Any]
 ) -> None:
-    viewer = Viewer(browser, lake, color_scheme=theme, **options)
-    for place in ("#steps", "#collectives?collective=1"):
-        viewer.open(place)
-        viewer.assert_accessible()
-    assert viewer.complaints == []
-    viewer.close()
+    with visited(browser, lake, color_scheme=theme, **options) as viewer:
+        for place in ("#steps", "#collectives?collective=1"):
+            viewer.open(place)
+            viewer.assert_accessible()
 
 
 def test_a_thousand_ranks_are_aggregated_and_say_so(browser: Browser, folder: Path) -> None:
@@ -250,12 +248,10 @@ def test_a_thousand_ranks_are_aggregated_and_say_so(browser: Browser, folder: Pa
 
 
 def test_touch_opens_a_rank(browser: Browser, lake: Served) -> None:
-    viewer = Viewer(browser, lake, **PHONE)
-    tab(viewer, "Collectives")
-    viewer.page.locator(".lanes .bars").nth(7).tap()
-    in_trace(viewer, 7)
-    assert viewer.complaints == []
-    viewer.close()
+    with visited(browser, lake, **PHONE) as viewer:
+        tab(viewer, "Collectives")
+        viewer.page.locator(".lanes .bars").nth(7).tap()
+        in_trace(viewer, 7)
 
 
 def test_runs_are_chosen(browser: Browser, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import kernelscope as ks
 pytest.importorskip("playwright", reason="playwright, which drives the browser, is not installed")
 
 from playwright.sync_api import Browser
-from viewing import HOSTILE, Served, Viewer, asked, each_look, served, visited
+from viewing import HOSTILE, Served, asked, each_look, served, visited
 
 from events import Events
 from kernelscope.report.roofline import answer
@@ -107,11 +107,9 @@ def test_a_bubble_leads_to_the_table_and_to_the_timeline(browser: Browser, owlv2
 
 @each_look
 def test_axe_finds_nothing(browser: Browser, owlv2: Served, theme: str, options: dict[str, Any]) -> None:
-    viewer = Viewer(browser, owlv2, color_scheme=theme, **options)
-    viewer.open("#roofline?bubble=aten::bmm")
-    viewer.assert_accessible()
-    assert viewer.complaints == []
-    viewer.close()
+    with visited(browser, owlv2, color_scheme=theme, **options) as viewer:
+        viewer.open("#roofline?bubble=aten::bmm")
+        viewer.assert_accessible()
 
 
 def test_names_of_a_file_stay_text(browser: Browser, owlv2: Served) -> None:

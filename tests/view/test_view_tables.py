@@ -161,16 +161,14 @@ def test_modules_open_and_fold(browser: Browser, owlv2: Served) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_phone_shows_cards(browser: Browser, owlv2: Served, theme: str) -> None:
-    viewer = Viewer(browser, owlv2, color_scheme=theme, **PHONE)
-    viewer.open("#kernels?filters=total_ns > 1 ms")
-    page = viewer.page
-    row = page.locator(".card.table tbody tr").first
-    box = row.bounding_box()
-    assert box is not None
-    assert box["width"] < 390
-    assert box["height"] > 100
-    page.locator(".order").first.select_option("calls")
-    viewer.until(lambda: viewer.values.get("sort") == "calls")
-    viewer.assert_accessible()
-    assert viewer.complaints == []
-    viewer.close()
+    with visited(browser, owlv2, color_scheme=theme, **PHONE) as viewer:
+        viewer.open("#kernels?filters=total_ns > 1 ms")
+        page = viewer.page
+        row = page.locator(".card.table tbody tr").first
+        box = row.bounding_box()
+        assert box is not None
+        assert box["width"] < 390
+        assert box["height"] > 100
+        page.locator(".order").first.select_option("calls")
+        viewer.until(lambda: viewer.values.get("sort") == "calls")
+        viewer.assert_accessible()

@@ -209,9 +209,9 @@ class Viewer(Visit):
 
 
 @contextmanager
-def visited(browser: Browser, viewer: Served) -> Iterator[Viewer]:
+def visited(browser: Browser, viewer: Served, **options: Any) -> Iterator[Viewer]:
     """The page of a viewer in a browser, which has nothing to complain of."""
-    found = Viewer(browser, viewer)
+    found = Viewer(browser, viewer, **options)
     yield found
     assert found.complaints == []
     found.close()

@@ -106,9 +106,10 @@ def _flushed(code: int) -> int:
 
 def _is_broken_pipe(error: OSError) -> bool:
     """Whether nobody reads our output any more. Polars raises a bare OSError, with the number as text."""
-    # Of a file and of an object of Python.
-    texts = (f"(os error {errno.EPIPE})", f"[Errno {errno.EPIPE}]")
-    return isinstance(error, BrokenPipeError) or any(text in str(error) for text in texts)
+    # In front where an object of Python failed, else behind; in between may stand a path.
+    text = str(error)
+    by_number = text.startswith(f"[Errno {errno.EPIPE}]") or text.endswith(f"(os error {errno.EPIPE})")
+    return isinstance(error, BrokenPipeError) or by_number
 
 
 def _text(error: OSError) -> str:
