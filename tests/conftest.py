@@ -25,9 +25,11 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 # The same cases every time; those of a long run follow from --hypothesis-seed.
 settings.register_profile("test", derandomize=True, deadline=None, max_examples=50)
-settings.register_profile("quick", settings.get_profile("test"), max_examples=25)
+settings.register_profile("quick", settings.get_profile("test"), max_examples=10)
 settings.register_profile("long", max_examples=1_000, deadline=None, print_blob=True)
 
+# Folders of tests, and fixtures, that take seconds.
+_SLOW = ("batch", "oracles", "twin", "shared", "large", "browser", "process")
 # What programs need to run: where they and their libraries are, and how tests are run.
 _ENVIRONMENT = tuple(
     "CARGO CI LANG LC_ LD_LIBRARY_PATH PATH POLARS_MAX_THREADS PYTEST PYTHONPATH RUST TMPDIR".split()
@@ -63,14 +65,14 @@ def _hide_environment() -> Callable[[], None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks as slow what needs real or large traces, a browser or the workers of a batch.
+    """Marks as slow what needs real or large traces, a browser, the workers of a batch or another process.
 
     Files with slow tests come first, so that no worker is left with one while the others are done. In a file
     the tests of one trace follow one another, so that it is read once.
     """
     for item in items:
         names = {*item.path.parts, *getattr(item, "fixturenames", ())}
-        if not names.isdisjoint(("batch", "oracles", "twin", "shared", "large", "browser")):
+        if _path_of(item) or not names.isdisjoint(_SLOW):
             item.add_marker(pytest.mark.slow)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     place = {path: at for at, path in enumerate(dict.fromkeys(item.path for item in items))}

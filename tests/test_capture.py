@@ -244,6 +244,7 @@ def test_nvtx_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_the_profiler_backend_is_read_back(tmp_path: Path) -> None:
     model = ResNet()
     with capture.profile(tmp_path, warmup=1, active=1, annotate=True, memory=False) as profiler:
@@ -269,6 +270,7 @@ def test_the_profiler_backend_is_read_back(tmp_path: Path) -> None:
 
 
 # Each cycle is written, so that none has to be kept.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Warning. Profiler clears events")
 def test_recordings_have_stacks_and_names(tmp_path: Path) -> None:
     """After the steps that are skipped, each cycle is a file."""
@@ -297,6 +299,7 @@ def test_every_device_that_torch_knows_is_recorded(monkeypatch: pytest.MonkeyPat
     assert set(asked["activities"]) == set(known)
 
 
+@pytest.mark.slow
 def test_a_page_beside_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     handler = capture.trace_handler(tmp_path, page=True)
     with torch.profiler.profile(on_trace_ready=handler):

@@ -38,6 +38,7 @@ def test_all_laws_hold(tmp_path: Path) -> None:
     assert [verdict for verdict in check(network(tmp_path)) if verdict.faults] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("law", "table", "column"),
     [
@@ -87,6 +88,7 @@ def test_a_fault_of_the_file_is_told_apart(cli: Callable[..., Any], tmp_path: Pa
     assert "BROKEN" not in done.stdout
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_laws(cli: Callable[..., Any], tmp_path: Path) -> None:
     network(tmp_path)
     done = cli("info", "--check", tmp_path / "trace.json")

@@ -174,6 +174,7 @@ def test_no_option_can_be_shortened() -> None:
     assert len(parsers) > 10
 
 
+@pytest.mark.slow
 def test_every_reader_takes_standard_input(tiny: Path, tmp_path: Path) -> None:
     database = write_training_steps(tmp_path / "steps.sqlite")
     trace = tiny.read_bytes()
@@ -203,6 +204,7 @@ def test_every_reader_takes_standard_input(tiny: Path, tmp_path: Path) -> None:
     assert (tmp_path / "stdin.perfetto.json").exists()
 
 
+@pytest.mark.slow
 def test_standard_input_without_a_trace() -> None:
     for content, message in ((b"", "is empty"), (b"text", "is no trace"), (b"{'a': 1}", "kernelscope prof")):
         done = subprocess.run(
@@ -252,6 +254,7 @@ def test_what_reads_a_file_that_is_no_trace(cli: Run, tmp_path: Path, command: s
         assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_name_that_ends_in_gz_is_compressed(cli: Run, tiny: Path, tmp_path: Path) -> None:
     for line in (
         "convert TRACE --to perfetto --out out.gz",
@@ -320,6 +323,7 @@ def test_terminal_without_unicode(process: Run, tmp_path: Path, command: str) ->
     assert "na?ve?.json" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["info", "analyze", "roofline --gpu h100-sxm5", "--help"])
 def test_no_color_is_no_escape_sequence(tiny: Path, command: str) -> None:
     shown = {}
@@ -338,6 +342,7 @@ def test_no_color_is_no_escape_sequence(tiny: Path, command: str) -> None:
     assert command == "--help" or b"\x1b" in shown[""]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["--help", "info TRACE", "analyze TRACE"])
 def test_output_that_is_closed(tiny: Path, command: str) -> None:
     line = f"{sys.executable} -m kernelscope {command.replace('TRACE', str(tiny))}"
@@ -356,6 +361,7 @@ def test_schema(cli: Run) -> None:
     assert "op_row" in cli("schema", "gpu_ops").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_reader_of_the_output_may_leave(tmp_path: Path, cli: Run, unbuffered: str) -> None:
     database = tmp_path / "demo.sqlite"

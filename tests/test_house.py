@@ -84,6 +84,7 @@ def test_files_are_short(suffix: str, most: int) -> None:
     assert {path: length for path, length in lengths.items() if length > most} == {}
 
 
+@pytest.mark.slow
 def test_functions_are_short() -> None:
     long = [
         f"{path.relative_to(ROOT)}: {node.name}"
@@ -127,6 +128,7 @@ def _leaks(tree: ast.Module, place: str) -> Iterator[str]:
             yield f"{place}:{node.lineno}: {called}"
 
 
+@pytest.mark.slow
 def test_text_leaves_the_package_made_safe() -> None:
     root = ROOT / "python/kernelscope"
     files = {str(path.relative_to(root)): path for path in root.rglob("*.py")}
@@ -148,6 +150,7 @@ def test_files_are_named_after_what_they_do() -> None:
     assert [path for suffix in (".rs", ".py") for path in _files(suffix) if path.stem in vague] == []
 
 
+@pytest.mark.slow
 def test_public_functions_say_what_they_do() -> None:
     silent: list[str] = []
     for path in (ROOT / "python").rglob("*.py"):

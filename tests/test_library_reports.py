@@ -254,6 +254,7 @@ SUMMARIES: list[tuple[str, Events, list[tuple[Any, ...]]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("report", "events", "rows"), SUMMARIES, ids=[case[0] for case in SUMMARIES])
 def test_summaries(recording: Recording, report: str, events: Events, rows: list[tuple[Any, ...]]) -> None:
     for source, name, start, end, values in events:
@@ -314,6 +315,7 @@ def test_congestion(recording: Recording) -> None:
         nsys_report(ks.read(path), "network_congestion:ticks_threshold=x")
 
 
+@pytest.mark.slow
 def test_older_exports_lack_columns(tmp_path: Path) -> None:
     """What a table does not have is not known, and costs no row."""
     schema = {"MPI_P2P_EVENTS": f"{_EVENT}, textId INTEGER", "VULKAN_API": _EVENT}

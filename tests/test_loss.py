@@ -92,6 +92,7 @@ def test_a_whole_database_is_silent(cli: Cli, whole: Path, command: str) -> None
     assert "lost" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_damaged_page_is_told_once_and_fails(cli: Cli, copy: Path, command: str) -> None:
     pages = pages_of(copy, KERNELS)

@@ -208,6 +208,7 @@ def test_rowids_that_do_not_fit_are_counted(make: Make) -> None:
     assert trace.meta.properties["tables"]["NVTX_EVENTS"]["row_of_rowid_0"] is None
 
 
+@pytest.mark.slow
 def test_threads_make_no_difference(make: Make) -> None:
     database = make()
     rows = (

@@ -101,6 +101,7 @@ def test_one_database_is_as_it_was(ranks: list[Path]) -> None:
         assert len(shared) >= 8, name
 
 
+@pytest.mark.slow
 def test_beside_loops(tmp_path: Path) -> None:
     for seed in range(0, 60, 3):
         paths = [drawn_databases.write(tmp_path / f"{n}.sqlite", n) for n in range(seed, seed + 3)]
@@ -144,6 +145,7 @@ def test_a_database_without_it_is_named(ranks: list[Path], tmp_path: Path, cli: 
     assert "36" in done.stdout
 
 
+@pytest.mark.slow
 def test_lakes(ranks: list[Path], tmp_path: Path, cli: Cli) -> None:
     done = batch.run(ranks, tmp_path / "lake", workers=1)
     assert not done.failed

@@ -78,6 +78,7 @@ def test_a_process_with_two_gpus(tmp_path: Path) -> None:
     assert set(works.select("device", "pid_of").rows()) == {(0, 70), (1, 70), (2, 80)}
 
 
+@pytest.mark.slow
 def test_two_ranks_in_one_file(tmp_path: Path) -> None:
     """Every rank of a file that holds two has the operators and steps that it has alone."""
     alone: list[ks.Trace] = []

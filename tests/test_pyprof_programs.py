@@ -379,6 +379,7 @@ STACKS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=draws.count(60, 1_200))
 @given(stacks=STACKS, compat=st.booleans())
 def test_lines_table_and_records_agree(

@@ -62,6 +62,7 @@ def test_rows_cut_an_answer_and_lists_stay_lists(trace: ks.Trace) -> None:
     assert ks.sql(trace, "select row from ranges").height == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
@@ -108,6 +109,7 @@ def test_a_statement_that_asks_for_a_file_is_refused(trace: ks.Trace, tmp_path: 
         ks.sql(trace, statement.format(path=path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["read_csv", "read_parquet", "read_json", "read_ipc"])
 def test_nothing_opens_a_file_even_if_a_statement_asks_for_it(
     trace: ks.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
@@ -143,6 +145,7 @@ def test_nothing_is_written(trace: ks.Trace, tmp_path: Path, statement: str) -> 
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_time_ends_a_statement(trace: ks.Trace) -> None:
     with pytest.raises(TaskTimeoutError, match="took longer than 2 seconds, and was ended"):
         ks.sql(trace, LONG, seconds=2, memory_bytes=1 << 36)
@@ -163,6 +166,7 @@ def test_a_process_that_fails_is_not_taken_for_one_without_memory(
         ks.sql(trace, "select 1 as one")
 
 
+@pytest.mark.slow
 def test_no_process_is_left(trace: ks.Trace) -> None:
     if not os.path.isdir("/proc"):
         pytest.skip("processes are counted in /proc")
@@ -174,6 +178,7 @@ def test_no_process_is_left(trace: ks.Trace) -> None:
     assert not [command for command in commands if b"query_process" in command]
 
 
+@pytest.mark.slow
 def test_the_command_prints_tables_csv_and_json(cli: Callable[..., Any], tiny: Path, tmp_path: Path) -> None:
     statement = "select row, name, grid, dur_ns, occupancy_pct from gpu_ops"
     done = cli("sql", tiny, statement)
@@ -199,6 +204,7 @@ def test_the_command_refuses_before_it_reads(cli: Callable[..., Any], tmp_path: 
     assert "has to begin with SELECT" in done.stderr
 
 
+@pytest.mark.slow
 def test_formulas_and_escapes_of_a_trace_reach_no_program(cli: Callable[..., Any], tmp_path: Path) -> None:
     events = Events()
     events.add("cpu_op", "=HYPERLINK(1)\x1b[31m", 0, 10, args={"External id": 1})

@@ -138,6 +138,7 @@ def test_histograms(recorded: Path, tmp_path: Path) -> None:
     assert nsys_report(trace, "cuda_gpu_kern_hist:name=none").is_empty()
 
 
+@pytest.mark.slow
 def test_histograms_keep_gpus_apart(tmp_path: Path) -> None:
     for seed in range(40):
         path = drawn_databases.write(tmp_path / f"{seed}.sqlite", seed)
@@ -154,6 +155,7 @@ def test_histograms_keep_gpus_apart(tmp_path: Path) -> None:
         assert found["instances"].sum() == len(kernels)
 
 
+@pytest.mark.slow
 def test_maps_beside_loops(tmp_path: Path) -> None:
     for seed in range(60):
         path = drawn_databases.write(tmp_path / f"{seed}.sqlite", seed)
@@ -168,6 +170,7 @@ def test_maps_beside_loops(tmp_path: Path) -> None:
             assert row["busy_pct"] == (100 * busy / length if length else None), (seed, row)
 
 
+@pytest.mark.slow
 def test_shares_of_communication_beside_loops(tmp_path: Path) -> None:
     for seed in range(40):
         path = drawn_databases.write(tmp_path / f"{seed}.sqlite", seed)
@@ -185,6 +188,7 @@ def test_shares_of_communication_beside_loops(tmp_path: Path) -> None:
                 assert row[f"{name}_pct"] == (100 * time / length if length else None), (seed, row)
 
 
+@pytest.mark.slow
 def test_paces_beside_sql(tmp_path: Path) -> None:
     for seed in range(60):
         path = drawn_databases.write(tmp_path / f"{seed}.sqlite", seed)

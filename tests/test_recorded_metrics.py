@@ -52,6 +52,7 @@ def is_same(one: float | None, other: float | None) -> bool:
     return one == other or (None not in (one, other) and one == pytest.approx(other))
 
 
+@pytest.mark.slow
 def test_tables_beside_loops(recorded: Path) -> None:
     trace, recording = ks.read(recorded), twin.Recording(recorded)
     some = [ACTIVE, CLOCK, "Compute Warps in Flight [Avg]"]

@@ -51,6 +51,7 @@ def test_every_replayed_node_has_the_range_that_it_was_captured_in(trace: ks.Tra
     )
 
 
+@pytest.mark.slow
 def test_samples_during_kernels_beside_loops(path: Path, trace: ks.Trace) -> None:
     recording = twin.Recording(path)
     expected = twin.table(recording, recording.of_kernels())
@@ -87,6 +88,7 @@ def test_the_time_with_kernels_is_the_time_that_multiprocessors_are_active(trace
         assert active == pytest.approx(share, abs=2)
 
 
+@pytest.mark.slow
 def test_a_sample_tells_of_the_time_after_it(trace: ks.Trace) -> None:
     """Shifted by a whole interval and not at all, it fits what kernels did less."""
     samples = trace.counters.filter(pl.col("counter") == ACTIVE).select("start_ns", "value").rows()

@@ -26,6 +26,7 @@ def written(folder: Path, *, seed: int, marks: bool = True) -> dict[str, tuple[P
     return {path.name: (path, json.loads(truth)) for path, truth in files}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recorder", RECORDERS)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_every_replayed_kernel_is_found(tmp_path: Path, recorder: str, seed: int) -> None:
@@ -94,6 +95,7 @@ def test_unmarked_steps_of_an_engine_are_found(tmp_path: Path, recorder: str) ->
     assert breakdown.height == trace.steps.height
 
 
+@pytest.mark.slow
 def test_unmarked_steps_of_training_are_found(tmp_path: Path) -> None:
     main(["demo", "--size", "6MB", "--seed", "3", "--out", str(tmp_path / "marked.json")])
     document = json.loads((tmp_path / "marked.json").read_text())

@@ -64,6 +64,7 @@ def test_several_reports_behind_one_option(cli: Cli, small: Path) -> None:
     assert (together.returncode, together.stdout) == (0, apart.stdout)
 
 
+@pytest.mark.slow
 def test_names_of_older_versions(cli: Cli, small: Path) -> None:
     assert set(OLD_NAMES.values()) <= set(REPORTS)
     for old, new in OLD_NAMES.items():

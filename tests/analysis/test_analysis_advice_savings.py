@@ -253,6 +253,7 @@ def test_every_rule_is_run_with_and_without_its_cause() -> None:
     assert {rule.find.__name__ for rule in RULES} == PAIRS.keys() | WITHOUT | PARTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", PAIRS)
 def test_a_promise_is_what_the_program_takes_less_without_the_cause(tmp_path: Path, rule: str) -> None:
     build, device = PAIRS[rule]

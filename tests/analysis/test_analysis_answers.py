@@ -404,6 +404,7 @@ def times_that_make_no_sense(events: Events) -> None:
         event["ts"], event["dur"] = (-(2**40), 2**41) if number % 2 else (2**52, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("fill", [only_host, only_gpu, one_event, only_memory, times_that_make_no_sense])
 def test_every_answer_has_its_columns_whatever_the_trace_lacks(

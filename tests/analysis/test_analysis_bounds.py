@@ -32,6 +32,7 @@ def both(tmp_path: Path) -> Comparison:
     return compare(steps(40, copies=False), steps(50, copies=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "is_broken"),
     [

@@ -320,6 +320,7 @@ SLICES = st.tuples(st.integers(0, 1), st.integers(0, 40), st.integers(0, 20), st
 POINTS = st.tuples(st.integers(0, 1), st.integers(0, 60), st.integers(0, 8))
 
 
+@pytest.mark.slow
 @settings(max_examples=draws.count(150, 3_000))
 @given(st.lists(SLICES, min_size=1, max_size=20), st.lists(POINTS, min_size=1, max_size=10))
 def test_innermost_is_the_last_that_still_runs(slices: list[Any], points: list[Any]) -> None:

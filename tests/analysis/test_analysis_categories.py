@@ -146,6 +146,7 @@ def test_files_without_rules_are_refused(text: str, says: str, tmp_path: Path) -
     assert categories.category_rules()[0].category == "communication"
 
 
+@pytest.mark.slow
 def test_names_of_real_traces_are_known() -> None:
     files = sorted((TRACES / "kineto").glob("*.json.gz")) + sorted((TRACES / "nsys").glob("*.sqlite"))
     if not files:

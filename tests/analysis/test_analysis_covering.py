@@ -212,6 +212,7 @@ def record(work: Work) -> Events:
     return events
 
 
+@pytest.mark.slow
 @settings(max_examples=draws.count(40, 800))
 @given(WORK)
 def test_every_moment_counts_once(work: Work) -> None:

@@ -84,6 +84,7 @@ def test_threads_that_do_as_much_are_paired_alike(tmp_path: Path) -> None:
     assert analysis.diff_operators(trace, again).is_empty()
 
 
+@pytest.mark.slow
 def test_a_slower_kernel_comes_first_with_its_operator_and_module(demo: Path, tmp_path: Path) -> None:
     """One kernel of one module takes 10 % longer in a copy: nothing else makes the difference."""
     trace = ks.read(demo)

@@ -26,6 +26,7 @@ KERNELS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=draws.count(60, 1_200))
 @given(KERNELS, st.integers(1, 40))
 def test_stretches_add_up_to_what_ran(

@@ -153,6 +153,7 @@ def is_same(one: float | None, other: float | None) -> bool:
     return one == other or (None not in (one, other) and one == pytest.approx(other))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_tables_beside_loops(tmp_path: Path, seed: int) -> None:
     path = draw(tmp_path / "drawn.sqlite", seed)
@@ -175,6 +176,7 @@ def test_tables_beside_loops(tmp_path: Path, seed: int) -> None:
             assert all(map(is_same, found[key], figures)), (by, key, found[key], figures)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_laws(tmp_path: Path, seed: int) -> None:
     trace = ks.read(draw(tmp_path / "drawn.sqlite", seed))

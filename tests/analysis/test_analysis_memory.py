@@ -155,6 +155,7 @@ def test_operators_count_what_those_inside_allocate(tmp_path: Path) -> None:
     assert late.select("name", "increase_bytes").rows() == [("aten::mm", 100), ("aten::linear", 100)]
 
 
+@pytest.mark.slow
 @settings(max_examples=draws.count(60, 1_200))
 @given(
     st.lists(st.tuples(st.integers(0, 400), st.integers(-1000, 1000)), min_size=1, max_size=300),
@@ -182,6 +183,7 @@ def test_too_few_points_are_refused(tmp_path: Path) -> None:
         analysis.memory_timeline(events.read(tmp_path), max_points=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=draws.count(60, 1_200))
 @given(st.data())
 def test_an_allocation_belongs_to_the_innermost_operator_that_runs(

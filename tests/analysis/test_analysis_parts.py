@@ -123,6 +123,7 @@ def same(one: Cluster, other: Cluster) -> None:
         assert_frame_equal(found, expected, check_exact=True)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=draws.count(20, 1_200))
 @given(lakes(), st.sampled_from([1, 2, 5, 40]), st.integers(1, 4))
 def test_parts_change_no_answer(
@@ -139,6 +140,7 @@ def test_parts_change_no_answer(
     assert not list(tmp_path.iterdir()), "files go with what they are of"
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=draws.count(30, 1_200))
 @given(lakes())
 def test_collectives_are_matched_as_by_hand(monkeypatch: pytest.MonkeyPatch, lake: Any) -> None:

@@ -74,6 +74,7 @@ def test_late_ranks(tmp_path: Path) -> None:
     assert analysis.collective_stragglers(traces[:1]).is_empty()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "sent", "received", "message", "factor"),
     [
@@ -226,6 +227,7 @@ def test_computing_hides_communication(tmp_path: Path) -> None:
     assert (row["dur_ns"], row["exposed_ns"]) == (100_000, 100_000 - 30_000 - 20_000)
 
 
+@pytest.mark.slow
 @settings(max_examples=draws.count(25, 500))
 @given(st.lists(st.integers(-5_000_000, 5_000_000), min_size=2, max_size=5), st.integers(0, 400))
 def test_clocks_are_found(offsets: list[int], jitter: int) -> None:
@@ -417,6 +419,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "cause", "finding"), FAULTS)
 def test_causes(tmp_path: Path, fault: str, cause: str, finding: str) -> None:
     faults: dict[str, Any] = {fault: {3: 240}}

@@ -28,7 +28,8 @@ class StorageServer:
         self._left = 0
         self.halved = ""
         """End of the path of a file of which half is sent, with the length of all."""
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        # Else it notices after half a second only that it is to end.
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         # Moto keeps what servers hold in the process.
         urllib.request.urlopen(urllib.request.Request(f"{self.url}/moto-api/reset", method="POST")).close()
 

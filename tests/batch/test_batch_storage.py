@@ -260,7 +260,7 @@ def web(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     folder = tmp_path / "web"
     folder.mkdir()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}", folder
     server.shutdown()
     server.server_close()

@@ -175,6 +175,7 @@ CALLS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 def test_written_bytes_are_those_of_the_results(name: str) -> None:
     with recording() as rows:
@@ -192,6 +193,7 @@ def test_written_bytes_are_those_of_the_results(name: str) -> None:
     assert cost.bytes_written == sum(tensor.nbytes for tensor in row.results), (row.name, row.texts, cost)
 
 
+@pytest.mark.slow
 def test_lists_need_a_named_type() -> None:
     with recording() as rows:
         torch.cat([_half(4, 3), _half(2, 3)])

@@ -115,6 +115,7 @@ def test_parquet_holds_every_table(trace: ks.Trace, tmp_path: Path) -> None:
         assert_frame_equal(pl.read_parquet(tmp_path / "out" / "tables" / f"{name}.parquet"), table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_the_same_twice(trace: ks.Trace, tmp_path: Path, form: str) -> None:
     for out in (tmp_path / "a", tmp_path / "b"):
@@ -137,6 +138,7 @@ def test_a_folder_keeps_its_other_files(trace: ks.Trace, tmp_path: Path) -> None
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_a_failure_leaves_the_old_results(
     trace: ks.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
@@ -229,6 +231,7 @@ def test_every_event_comes_back(tmp_path: Path, layout: str) -> None:
         assert getattr(again.meta, key) == getattr(trace.meta, key), key
 
 
+@pytest.mark.slow
 def test_parts_are_put_together(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = ks.read(demo)
     whole = written(trace, tmp_path / "whole.json")

@@ -382,6 +382,7 @@ def test_views_are_bounded(tmp_path: Path) -> None:
     assert "and 890 more" in many["overview"]._repr_html_()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["modules", "memory", "ranges", "communication"])
 def test_what_is_missing_is_said(tmp_path: Path, view: str) -> None:
     assert re.search(
@@ -389,6 +390,7 @@ def test_what_is_missing_is_said(tmp_path: Path, view: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_every_page_has_the_same_policy_and_names_no_folder(tiny: Path, tmp_path: Path) -> None:
     ks.batch.run(tiny, tmp_path / "lake", workers=1)
     for command in (

@@ -56,6 +56,7 @@ def text_of(trace: ks.Trace, folder: Path, **options: Any) -> str:
     return out.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [60, 80, 100, 160, 250])
 def test_no_line_is_wider_than_asked_for(tmp_path: Path, width: int) -> None:
     text = text_of(trace_of(tmp_path, steps=30, name=HOSTILE), tmp_path, width=width)
@@ -357,6 +358,7 @@ def part_of(view: dict[str, Any], name: str) -> dict[str, Any]:
     return next(part for part in view["parts"] if part.get("id") == name)
 
 
+@pytest.mark.slow
 def test_page_has_its_views(page: Path, lake: ks.batch.Lake) -> None:
     views = views_of(page)
     assert list(views) == VIEWS
@@ -371,12 +373,14 @@ def test_page_has_its_views(page: Path, lake: ks.batch.Lake) -> None:
     assert part_of(views["files"], "files")["rows"] == 17
 
 
+@pytest.mark.slow
 def test_page_stays_small(page: Path) -> None:
     """Data of 16 ranks; the libraries are the rest."""
     content = sum(len(gzip.compress(json.dumps(view).encode())) for view in views_of(page).values())
     assert content < 60_000
 
 
+@pytest.mark.slow
 def test_heat_map_of_many_ranks_and_steps() -> None:
     steps = pl.DataFrame({"rank": range(5_000)}).join(pl.DataFrame({"step": range(700)}), how="cross")
     slow = (pl.col("rank") == 4_321) & (pl.col("step") == 555)

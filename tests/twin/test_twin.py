@@ -23,9 +23,9 @@ DRAWN = draws.count(80, 4_000)
 _PARTS = 8
 # Else each is asked about so many subjects and laws, chosen anew.
 _SUBJECTS_OF_ONE, _LAWS_OF_ONE = 2, 2
-_LARGE = 6_000
+_LARGE = 2_000
 """Events from which on each question is asked in one way only, and few subjects are asked about."""
-_SUBJECTS_OF_LARGE = 4
+_SUBJECTS_OF_LARGE = 2
 T = TypeVar("T")
 
 RECORDED = [

@@ -35,6 +35,7 @@ def events_of(trace: ks.Trace) -> Iterator[dict[str, Any]]:
         yield from trace.tables[table].with_columns(pl.col("name").cast(pl.String)).iter_rows(named=True)
 
 
+@pytest.mark.slow
 def test_a_window_shows_every_event_in_it(trace: ks.Trace) -> None:
     found = windows.described(trace, asked())
     tracks = [track["track"] for track in found["tracks"]]
@@ -93,6 +94,7 @@ def test_a_lane_has_room_for_every_event(trace: ks.Trace) -> None:
     assert lanes == dict(deepest.iter_rows())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["gemm", "ATEN::", "cuda", "(", "nothing is called this"])
 def test_a_search_counts_what_a_loop_counts(trace: ks.Trace, text: str) -> None:
     events = [
@@ -112,6 +114,7 @@ def test_a_search_counts_what_a_loop_counts(trace: ks.Trace, text: str) -> None:
         assert place["start"] == events[n]["start_ns"] - origin_ns(trace)
 
 
+@pytest.mark.slow
 def test_an_exact_search_finds_the_name_alone(trace: ks.Trace) -> None:
     for name in ("aten::mul", "cudaLaunchKernel"):
         count = sum(event["name"] == name for event in events_of(trace))
@@ -133,6 +136,7 @@ def test_a_range_that_is_a_step_divides_as_the_step(trace: ks.Trace) -> None:
         assert {part["key"]: part["ns"] for part in parts} == {name: step[name] for name in CATEGORIES}
 
 
+@pytest.mark.slow
 def test_the_parts_of_any_range_sum_to_it(trace: ks.Trace) -> None:
     found = windows.described(trace, asked())
     length = found["end"] - found["start"]
@@ -153,6 +157,7 @@ def test_a_range_of_everything_has_every_kernel(trace: ks.Trace) -> None:
     assert kernels["data"][at] == expected["total_ns"].to_list()
 
 
+@pytest.mark.slow
 def test_details_lead_to_the_launch_and_the_operator(trace: ks.Trace) -> None:
     linked = trace.gpu_ops.filter(pl.col("launch_row").is_not_null() & pl.col("op_row").is_not_null())
     delays = dict(ks.analysis.launches(trace).select("row", "launch_delay_ns").iter_rows())
@@ -290,6 +295,7 @@ def test_filters_of_shares_and_texts() -> None:
             condition("x", "ns", bad)
 
 
+@pytest.mark.slow
 def test_every_view_and_table_is_answered(trace: ks.Trace) -> None:
     for view in tables.menu()["views"]:
         if view["id"] in ("overview", "timeline", "flame", "sql"):

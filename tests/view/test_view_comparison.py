@@ -99,6 +99,7 @@ def _slow_longest(
     return (max(row["dur_ns"] for row in inside), len(inside)) if inside else None
 
 
+@pytest.mark.slow
 def test_a_kernel_leads_to_its_longest_call_in_the_steps_that_are_shown(
     traces: tuple[ks.Trace, ks.Trace],
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_kernel_leads_to_its_longest_call_in_the_steps_that_are_shown(
     assert checked > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_leads_somewhere_and_a_part_to_an_event_of_it(
     traces: tuple[ks.Trace, ks.Trace], name: str

@@ -56,6 +56,7 @@ def refused(viewer: Served, name: str, **parameters: object) -> Reply:
     return viewer.request(f"/api/{name}?{urlencode(parameters)}", cookie=viewer.cookie)
 
 
+@pytest.mark.slow
 def test_cells_are_the_steps_of_ranks(viewer: Served) -> None:
     assert viewer.ask("listing")["cluster"] is True
     known = viewer.ask("cluster")
@@ -190,6 +191,7 @@ def test_a_thousand_ranks_need_no_whole_table(thousand: Choice, viewer: Served) 
     assert repeated.asked <= {"steps", "communication_calls"}
 
 
+@pytest.mark.slow
 def test_each_run_has_its_own_clock(tmp_path: Path) -> None:
     choice = choice_of(ks.scan(make_lake(tmp_path, ranks=3, steps=2, runs=("first", "second"))))
     assert [cluster.cluster(choice, asked(run=run))["ranks"] for run in ("first", "second")] == [3, 2]

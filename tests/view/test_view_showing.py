@@ -101,7 +101,7 @@ def test_a_cell_shows_the_trace(
     shown = ks.view(ks.read(tiny), server=server)
     (tmp_path / "cell.html").write_text(f"<!doctype html><title>A notebook</title>{shown._repr_html_()}")
     other = ThreadingHTTPServer((HOST, 0), partial(Notebook, directory=str(tmp_path)))
-    Thread(target=other.serve_forever, daemon=True).start()
+    Thread(target=other.serve_forever, args=(0.01,), daemon=True).start()
     page = browser.new_context().new_page()
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
