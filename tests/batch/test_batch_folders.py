@@ -124,7 +124,7 @@ def test_a_cut_archive_costs_itself(traces: Path, tmp_path: Path, packed: bool) 
     assert ks.scan(tmp_path / "lake").ranks.collect()["rank"].to_list() == [0, 1, 2, 5, 6, 7]
 
 
-def test_a_job_of_fewer_ranks(traces: Path, tmp_path: Path, process: Run) -> None:
+def test_a_job_of_fewer_ranks(traces: Path, tmp_path: Path, cli: Run) -> None:
     lake = tmp_path / "lake"
     batch(traces, lake, workers=1)
     batch(traces, lake, run="kept", workers=1)
@@ -133,12 +133,12 @@ def test_a_job_of_fewer_ranks(traces: Path, tmp_path: Path, process: Run) -> Non
     shutil.rmtree(traces)
     write_rank(traces / "again.rank0.json", 0, op="aten::mul")
     # What only the lake has is not replaced unasked.
-    done = process("batch", traces, "--out", lake, "--no-summary")
+    done = cli("batch", traces, "--out", lake, "--no-summary")
     assert done.returncode == 1
     told = " ".join(done.stderr.split())
     assert "whose traces are no more, left as they are; --prune takes them out: 0, 1, 2" in told
     assert ks.scan(lake, run="default").ranks.collect()["rank"].to_list() == [0, 1, 2, 9]
-    done = process("batch", traces, "--out", lake, "--no-summary", "--prune")
+    done = cli("batch", traces, "--out", lake, "--no-summary", "--prune")
     assert done.returncode == 0, done.stderr
     assert "taken out: 0, 1, 2" in " ".join(done.stderr.split())
     assert ks.scan(lake, run="default").ranks.collect()["rank"].to_list() == [0, 9]

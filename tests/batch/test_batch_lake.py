@@ -187,15 +187,15 @@ def test_a_table_without_rows_has_its_columns(job: Path, tmp_path: Path) -> None
     assert ranges.columns == [*(c.name for c in ks.schema.table("ranges").columns), "run", "rank", "window"]
 
 
-def test_command_line(process: Run, job: Path, tmp_path: Path) -> None:
-    done = process("batch", job, "--out", "lake", "--workers", "2", "--memory", "2GB", "--no-summary")
+def test_command_line(cli: Run, job: Path, tmp_path: Path) -> None:
+    done = cli("batch", job, "--out", "lake", "--workers", "2", "--memory", "2GB", "--no-summary")
     assert done.returncode == 0
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert {line["rank"] for line in lines} == {0, 1, 2}
     assert {line["status"] for line in lines} == {"done"}
     assert all(line["peak_bytes"] > 10_000_000 and line["seconds"] > 0 for line in lines)
     assert "3 traces in" in done.stderr
-    again = process("batch", job, "--out", "lake", "--no-json-lines", "--no-summary")
+    again = cli("batch", job, "--out", "lake", "--no-json-lines", "--no-summary")
     assert (again.returncode, again.stdout) == (0, "")
     assert "0 read, 3 unchanged" in again.stderr
 

@@ -337,10 +337,10 @@ def test_progress_on_a_terminal(job: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", [["--html", "page.html"], []])
-def test_page_from_the_command(process: Run, job: Path, tmp_path: Path, option: list[str]) -> None:
+def test_page_from_the_command(cli: Run, job: Path, tmp_path: Path, option: list[str]) -> None:
     if option:
         pytest.importorskip("itables", reason="itables, which ships the tables of the page, is not installed")
-    done = process("batch", job, "--out", "lake", "--no-json-lines", *option)
+    done = cli("batch", job, "--out", "lake", "--no-json-lines", *option)
     assert done.returncode == 0
     assert done.stdout.startswith("3 ranks, ")
     assert (tmp_path / "page.html").exists() == bool(option)

@@ -303,10 +303,10 @@ def test_what_a_web_server_answers(
         ks.read(f"{web[0]}/rank0.json")
 
 
-def test_a_web_server_that_is_away(process: Run) -> None:
+def test_a_web_server_that_is_away(cli: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/rank0.json"
-    done = process("info", url)
+    done = cli("info", url)
     assert done.returncode == 1
     assert one_sentence(done.stderr).startswith(f"kernelscope: {url}: the storage fails (")
 
@@ -411,11 +411,11 @@ def test_a_lake_is_written_and_gone_on_with(
 
 
 def test_the_command_writes_a_lake(
-    uploaded: str, process: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    uploaded: str, cli: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
-    done = process("batch", uploaded, "--out", "s3://traces/lake", "--html", "page.html")
+    done = cli("batch", uploaded, "--out", "s3://traces/lake", "--html", "page.html")
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 3)
     assert "the lake is s3://traces/lake" in " ".join(done.stderr.split())
     assert "aligned on collectives" in done.stderr
@@ -569,13 +569,13 @@ def test_a_storage_that_fails_while_a_lake_is_written(
     expected: dict[str, bytes],
     server: StorageServer,
     monkeypatch: pytest.MonkeyPatch,
-    process: Run,
+    cli: Run,
 ) -> None:
     server.fail(2, lambda request: request.startswith("PUT"))
     assert batch(f"{uploaded}/rank0*", "s3://traces/lake")[1].done == 1
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     server.fail(1000, lambda request: request.startswith("PUT") and "rank=2" in request)
-    done = process("batch", uploaded, "--out", "s3://traces/lake")
+    done = cli("batch", uploaded, "--out", "s3://traces/lake")
     assert done.returncode == 1
     assert "the storage fails" in done.stderr.splitlines()[-1]
     server.fail(0, str.isspace)

@@ -75,17 +75,20 @@ def stopped(command: Run, job: Path, lake: Path, address: str) -> str:
     return said[0]
 
 
-def test_no_scheduler(process: Run, job: Path, undisturbed: Files, begun: Path) -> None:
+def test_no_scheduler(
+    cli: Run, job: Path, undisturbed: Files, begun: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_cluster, "_CONNECT_S", 1.0)
     before = files_of(begun)
-    said = stopped(process, job, begun, f"tcp://127.0.0.1:{free_port()}")
+    said = stopped(cli, job, begun, f"tcp://127.0.0.1:{free_port()}")
     assert "does not answer" in said
     assert "see that it runs" in said
     assert_goes_on(job, begun, before, undisturbed)
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "nosuch://10.0.0.1:8786", "tcp://10.0.0.1"])
-def test_no_address(process: Run, job: Path, tmp_path: Path, address: str) -> None:
-    done = process("batch", job, "--out", tmp_path / "lake", "--scheduler", address)
+def test_no_address(cli: Run, job: Path, tmp_path: Path, address: str) -> None:
+    done = cli("batch", job, "--out", tmp_path / "lake", "--scheduler", address)
     assert done.returncode == 2
     assert "an address is such as tcp://10.0.0.1:8786" in done.stderr
     assert "Traceback" not in done.stderr
@@ -183,13 +186,13 @@ def other_package(folder: Path, content: str) -> str:
     ids=["without", "another version"],
 )
 def test_workers_without_this_kernelscope(
-    process: Run, job: Path, undisturbed: Files, begun: Path, tmp_path: Path, package: str, said: str
+    cli: Run, job: Path, undisturbed: Files, begun: Path, tmp_path: Path, package: str, said: str
 ) -> None:
     before = files_of(begun)
     with dask(tmp_path, workers=1) as cluster:
         cluster.add_worker(PYTHONPATH=other_package(tmp_path, package))
         cluster.wait_for(2)
-        error = stopped(process, job, begun, cluster.address)
+        error = stopped(cli, job, begun, cluster.address)
     assert f"1 workers of the scheduler {cluster.address} {said}" in error
     assert f"install {'kernelscope ' if 'import' in said else ''}{ks.__version__}" in error
     assert_goes_on(job, begun, before, undisturbed)
@@ -228,7 +231,7 @@ os.mkdir, os.stat = hiding(os.mkdir), hiding(os.stat)
 
 @pytest.mark.parametrize("hidden", ["lake", "traces"])
 def test_storage_that_is_not_shared(
-    process: Run, job: Path, undisturbed: Files, begun: Path, tmp_path: Path, hidden: str
+    cli: Run, job: Path, undisturbed: Files, begun: Path, tmp_path: Path, hidden: str
 ) -> None:
     before = files_of(begun)
     (tmp_path / "site").mkdir()
@@ -237,7 +240,7 @@ def test_storage_that_is_not_shared(
     with dask(tmp_path, workers=1) as cluster:
         cluster.add_worker(PYTHONPATH=paths, HIDDEN=str(begun if hidden == "lake" else job))
         cluster.wait_for(2)
-        said = stopped(process, job, begun, cluster.address)
+        said = stopped(cli, job, begun, cluster.address)
     what = f"cannot write into the lake {begun} (No such file or directory)"
     assert (what if hidden == "lake" else f"do not see {job}/rank") in said
     assert "must lie where all machines see them under the same paths" in said

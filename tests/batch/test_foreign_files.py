@@ -134,9 +134,9 @@ def test_a_stray_file_in_the_way_costs_its_rank_alone(lake: Path, traces: Path) 
     assert batch(traces, lake, run="late", executor=InThisThread())[1].done == 2
 
 
-def test_a_rank_stays_when_its_trace_breaks(lake: Path, traces: Path, process: Run) -> None:
+def test_a_rank_stays_when_its_trace_breaks(lake: Path, traces: Path, cli: Run) -> None:
     (traces / "rank1.json").write_text("no trace")
-    done = process("batch", traces, "--out", lake, "--no-summary")
+    done = cli("batch", traces, "--out", lake, "--no-summary")
     assert done.returncode == 1
     assert "as they were before, for their traces cannot be read now: 1" in " ".join(done.stderr.split())
     assert ranks_of(lake) == [0, 1, 2]
@@ -204,16 +204,16 @@ def test_paths_are_literal(traces: Path, tmp_path: Path, name: str) -> None:
     assert batch(traces, tmp_path / name, executor=InThisThread())[1].unchanged == 3
 
 
-def test_names_that_are_no_utf8(traces: Path, tmp_path: Path, process: Run) -> None:
+def test_names_that_are_no_utf8(traces: Path, tmp_path: Path, cli: Run) -> None:
     folder = Path(os.fsdecode(os.fsencode(traces) + b"/\xff\xfe"))
     folder.mkdir()
     shutil.move(traces / "rank1.json", folder / "rank1.json")
-    done = process("batch", traces, "--out", tmp_path / "lake")
+    done = cli("batch", traces, "--out", tmp_path / "lake")
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 3
     assert ks.scan(tmp_path / "lake").manifest["source"][1].endswith("/??/rank1.json")
     assert batch(traces, tmp_path / "lake", executor=InThisThread())[1].unchanged == 3
-    refused = process("batch", traces, "--out", os.fsencode(tmp_path).decode() + os.fsdecode(b"/la\xffke"))
+    refused = cli("batch", traces, "--out", os.fsencode(tmp_path).decode() + os.fsdecode(b"/la\xffke"))
     assert refused.returncode == 2
     assert "UTF-8" in refused.stderr
 

@@ -229,7 +229,7 @@ def test_folders_above_the_input_tell_nothing(tmp_path: Path) -> None:
     assert sorted(rank for _, rank, _ in found.values()) == [0, 1]
 
 
-def test_rank_from(tmp_path: Path, process: Run) -> None:
+def test_rank_from(tmp_path: Path, cli: Run) -> None:
     for job in ("x1", "x2"):
         for gpu in (3, 4):
             trace(tmp_path / f"traces/{job}/gpu{gpu}/rank0.json", rank=0, world_size=2, at_s=gpu)
@@ -240,7 +240,7 @@ def test_rank_from(tmp_path: Path, process: Run) -> None:
     assert manifest["rank_from"].unique().to_list() == ["pattern"]
     # Another pattern reads anew.
     options = ["--rank-from", r"x1/gpu(\d+)", "--no-summary"]
-    done = process("batch", tmp_path / "traces/x1", "--out", tmp_path / "lake", *options)
+    done = cli("batch", tmp_path / "traces/x1", "--out", tmp_path / "lake", *options)
     assert done.returncode == 0, done.stderr
     assert ks.scan(tmp_path / "lake", run="default").manifest["rank"].to_list() == [3, 4]
 
