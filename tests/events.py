@@ -52,9 +52,9 @@ class Events:
         where = {"pid": recorded["device"], "tid": recorded["stream"]}
         self.add("kernel", name, ts, dur, args=recorded, **where)
 
-    def copy(self, ts: float, dur: float, correlation: int) -> None:
-        args = {"device": 0, "stream": 7, "correlation": correlation, "bytes": 64}
-        self.add("gpu_memcpy", "Memcpy HtoD", ts, dur, args=args, pid=0, tid=7)
+    def copy(self, ts: float, dur: float, correlation: int, *, stream: int = 7) -> None:
+        args = {"device": 0, "stream": stream, "correlation": correlation, "bytes": 64}
+        self.add("gpu_memcpy", "Memcpy HtoD", ts, dur, args=args, pid=0, tid=stream)
 
     def memory(self, ts: float, size: int, *, device_type: int = 0) -> None:
         args = {"Bytes": size, "Device Type": device_type, "Device Id": device_type - 1}

@@ -14,6 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_HALF_EVEN, Decimal
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,24 @@ GENERATED = re.compile(r"triton_")
 
 def end(row: Row) -> int:
     return row["start_ns"] + (row["dur_ns"] or 0)
+
+
+def doubt(gpu_ops: list[Row]) -> None:
+    """Ends what contains a whole later operation of its stream where the next of any length begins."""
+    streams: dict[Any, list[Row]] = {}
+    for work in gpu_ops:
+        place = (work["device"], work["context"], work["stream"])
+        if None not in (work["device"], work["stream"]) and work["dur_ns"]:
+            streams.setdefault(place, []).append(work)
+    for works in streams.values():
+        works.sort(key=lambda work: work["start_ns"])
+        for at in reversed(range(len(works))):
+            work = works[at]
+            behind = takewhile(lambda other, work=work: other["start_ns"] < end(work), works[at + 1 :])
+            later = [other for other in behind if other["start_ns"] > work["start_ns"]]
+            if any(end(other) < end(work) for other in later):
+                work["recorded_dur_ns"] = work["dur_ns"]
+                work["dur_ns"] = later[0]["start_ns"] - work["start_ns"]
 
 
 def link(rows: dict[str, list[Row]]) -> None:
@@ -392,9 +411,9 @@ COLUMNS = {
     "ops": "row name category start_ns dur_ns external_id sequence forward_thread input_dims input_types "
     "input_strides concrete_inputs call_stack pid tid parent_row depth step activity is_annotation",
     "launches": "row name category start_ns dur_ns correlation external_id pid tid op_row step activity",
-    "gpu_ops": "row kind name mangled_name category device stream start_ns dur_ns correlation external_id "
-    "grid block registers shared_memory_bytes bytes graph_id blocks_per_sm warps_per_sm occupancy_pct "
-    "bandwidth_gb_per_s is_communication launch_row op_row link step activity",
+    "gpu_ops": "row kind name mangled_name category device context stream start_ns dur_ns recorded_dur_ns "
+    "correlation external_id grid block registers shared_memory_bytes bytes graph_id blocks_per_sm "
+    "warps_per_sm occupancy_pct bandwidth_gb_per_s is_communication launch_row op_row link step activity",
     "python": "row name start_ns dur_ns python_id python_parent_id module_id pid tid parent_row",
     "gpu_annotations": "row name device stream start_ns dur_ns external_id",
     "syncs": "row name category device stream start_ns dur_ns correlation",
@@ -482,6 +501,7 @@ class Reader:
     def read(self) -> dict[str, list[Row]]:
         for index, event in enumerate(self.top.get("traceEvents") or []):
             self.sort_in(index, event)
+        doubt(self.rows["gpu_ops"])
         link(self.rows)
         fill_activities(self.rows)
         steps = find_steps(self.rows)
@@ -581,6 +601,7 @@ def op_columns(args: Row) -> Row:
 def gpu_columns(args: Row, pid: Any, tid: Any) -> Row:
     return {
         "device": integer(args.get("device", pid)),
+        "context": integer(args.get("context")),
         "stream": stream(args.get("stream", str(tid).removeprefix("stream "))),
         "grid": args.get("grid"),
         "block": args.get("block"),
@@ -593,7 +614,7 @@ def gpu_columns(args: Row, pid: Any, tid: Any) -> Row:
         "bandwidth_gb_per_s": number(args.get("memory bandwidth (GB/s)")),
         "graph_id": integer(args.get("graph id")) or None,
         "collective": args.get("Collective name"),
-        **dict.fromkeys(("launch_row", "op_row", "step")),
+        **dict.fromkeys(("recorded_dur_ns", "launch_row", "op_row", "step")),
     }
 
 

@@ -140,7 +140,7 @@ def test_the_work_of_a_call_is_counted_once(capture: Capture) -> None:
     capture.kernel(LINEAR, "linear, seq = 5", count=3)
     capture.kernel(LINEAR, "linear, seq = 6")
     capture.database.connection.execute(
-        "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = end + 100 WHERE correlationId = 2"
+        "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = end + 100, streamId = 8 WHERE correlationId = 2"
     )
     rows = capture.table()
     assert start == 1000

@@ -378,6 +378,19 @@ def differences(trace: Trace) -> Iterator[str]:
             yield f"{format_count(changed.height)} activities differ"
 
 
+@_law("No work of a GPU contains a later one of its stream.")
+def serial(trace: Trace) -> Iterator[str]:
+    """What was recorded so has ended where the next one begins."""
+    stream = ("pid", "device", "context", "stream")
+    work = trace.gpu_ops.select(*stream, "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+    work = work.filter(pl.col("end_ns") > pl.col("start_ns")).drop_nulls(("device", "stream"))
+    ends = work.group_by(*stream, "start_ns").agg(pl.col("end_ns").min(), longest_ns=pl.col("end_ns").max())
+    ends = ends.sort("start_ns")
+    first_later = pl.col("end_ns").shift(-1).cum_min(reverse=True).over(stream)
+    if (broken := ends.filter(pl.col("longest_ns") > first_later).height) > 0:
+        yield f"{format_count(broken)} works contain a later one"
+
+
 @_law("The recorder gives every work a start behind that of its launch.", of_file=True)
 def clocks(trace: Trace) -> Iterator[str]:
     """Where the clocks of host and GPU differ, delays and queues are wrong by as much."""
@@ -426,6 +439,7 @@ LAWS = [
     costs,
     advice,
     differences,
+    serial,
     clocks,
     correlations,
 ]

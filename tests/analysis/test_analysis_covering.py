@@ -206,9 +206,9 @@ def record(work: Work) -> Events:
     for place, (start, length, what) in enumerate(work):
         events.call(start / 10, 0.1, place + 1)
         if what == "copy":
-            events.copy(start, length, place + 1)
+            events.copy(start, length, place + 1, stream=place)
         else:
-            events.kernel(what, start, length, place + 1, stream=place % 3)
+            events.kernel(what, start, length, place + 1, stream=place)
     return events
 
 

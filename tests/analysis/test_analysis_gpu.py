@@ -34,7 +34,7 @@ def test_stretches_add_up_to_what_ran(
 ) -> None:
     events = Events()
     for number, (start, dur, blocks) in enumerate(kernels):
-        events.kernel("k", start, dur, number + 1, **{"blocks per SM": blocks})
+        events.kernel("k", start, dur, number + 1, stream=number, **{"blocks per SM": blocks})
     trace = events.read(tmp_path_factory.mktemp("load"))
     table = analysis.gpu_timeline(trace, parts=parts)
     busy, full = {}, {}

@@ -144,6 +144,7 @@ def draw(path: Path, seed: int) -> Path:
             database.call(100 * number + 10 + call, 100 * number + 10 + call, correlation=correlation)
             begin = 100 * number + 20 + start
             places = {"deviceId": drawn.randint(0, 2), "demangledName": drawn.randint(1, 2)}
+            places["streamId"] = correlation
             length = drawn.choice([0, 1, 15, 40, 500])
             database.kernel(begin, begin + length, correlation=correlation, **places)
     return database.close()

@@ -60,6 +60,7 @@ ANSWERS = {
     "op_kernels",
     "gpu_timeline",
     "missing_views",
+    "doubts",
     "unlinked",
     "diagnostics",
 }
@@ -78,7 +79,7 @@ def test_json(trace: ks.Trace, capsys: pytest.CaptureFixture[str]) -> None:
     render(trace, format="json")
     document = json.loads(capsys.readouterr().out)
     assert document["schema_version"] == 1
-    assert list(document)[1:6] == ["trace", "steps", "breakdown", "ops", "kernels"]
+    assert list(document)[1:7] == ["trace", "doubts", "steps", "breakdown", "ops", "kernels"]
     assert document["trace"]["rank"] == 3
     assert document["trace"]["tables"]["gpu_ops"] == 1
     assert document["ops"] == analysis.op_table(trace).to_dicts()

@@ -102,7 +102,7 @@ class _Drawn:
         if self.happens(9):
             return
         start = begin + self.number(1, 200)
-        place = {"deviceId": self.random.choice(devices), "streamId": self.number(7, 8)}
+        place = {"deviceId": self.random.choice(devices), "streamId": self.correlation}
         stop = start + self.number(0, 300)
         if not self.happens(4):
             name = self.texts[self.random.choice(KERNELS)]

@@ -122,7 +122,7 @@ def ranges(random: Random, database: NvprofWriter, thread: int, within: tuple[in
 
 def work(random: Random, database: NvprofWriter, at: int, number: int) -> None:
     times = {"start": at, "end": at + random.randrange(30)}
-    where = {"deviceId": random.choice((0, 0, 1)), "contextId": 1, "streamId": random.choice((7, 8))}
+    where = {"deviceId": random.choice((0, 0, 1)), "contextId": 1, "streamId": random.randrange(2**31)}
     kind = random.randrange(4)
     if kind == 0:
         size = random.randrange(9) * 64

@@ -180,7 +180,7 @@ def steps(tmp_path: Path) -> Path:
         database.call(start + 100, start + 110, correlation=correlation)
         database.kernel(start + 900, start + 1_200, correlation=correlation)
         database.call(start + 100, start + 110, correlation=correlation + 1, globalTid=global_tid(7, 8))
-        database.kernel(start + 120, start + 130, correlation=correlation + 1)
+        database.kernel(start + 120, start + 130, correlation=correlation + 1, streamId=8)
     database.range("job", 1_050, 2_105, eventType=60)
     database.insert("NVTX_EVENTS", start=0, eventType=75, text="DOM", domainId=3, globalTid=global_tid(7, 7))
     return database.close()
@@ -281,8 +281,8 @@ REFUSED = [
 
 @pytest.fixture
 def places(tmp_path: Path) -> Path:
-    copies = "start INTEGER, end INTEGER, deviceId INTEGER, correlationId INTEGER, globalPid INTEGER,"
-    copies += " bytes INTEGER, copyKind INTEGER"
+    copies = "start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, streamId INTEGER,"
+    copies += " correlationId INTEGER, globalPid INTEGER, bytes INTEGER, copyKind INTEGER"
     calls = "start INTEGER, end INTEGER, eventClass INTEGER, globalTid INTEGER, nameId INTEGER"
     schema = {"CUPTI_ACTIVITY_KIND_MEMCPY": copies, "OSRT_API": calls}
     database = Database(tmp_path / "places.sqlite", schema=schema)
@@ -290,8 +290,8 @@ def places(tmp_path: Path) -> Path:
     database.call(100, 110)
     database.kernel(150, 200, deviceId=1)
     database.insert(
-        "CUPTI_ACTIVITY_KIND_MEMCPY", start=300, end=310, deviceId=2, correlationId=9, bytes=4, copyKind=1,
-        globalPid=global_pid(7),
+        "CUPTI_ACTIVITY_KIND_MEMCPY", start=300, end=310, deviceId=2, contextId=1, streamId=7,
+        correlationId=9, bytes=4, copyKind=1, globalPid=global_pid(7),
     )  # fmt: skip
     database.insert("OSRT_API", start=1, end=2, eventClass=27, globalTid=global_tid(8, 8), nameId=2)
     return database.close()

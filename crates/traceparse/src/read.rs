@@ -18,7 +18,7 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     refuse_unknown(options)?;
     let in_file = |error: Error| error.with_path(path);
     let (format, file) = formats::open(path).map_err(in_file)?;
-    let mut trace = format.read(file, &link::with_filtered(&link::with_sources(options))).map_err(in_file)?;
+    let mut trace = format.read(file, &widened(options)).map_err(in_file)?;
     trace.meta.format = format.name();
     if trace.stats.seen == 0 {
         trace.stats.note(Code::NoEvents, None);
@@ -27,6 +27,7 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
         trace.stats.refuse_loss().map_err(in_file)?;
     }
     refuse_absent(path, &trace, options).map_err(in_file)?;
+    link::end_where_the_next_begins(&mut trace.tables.gpu_ops, &mut trace.stats);
     link::filter(&mut trace, options).map_err(in_file)?;
     if format.needs_links(options) {
         link::link(&mut trace, options);
@@ -44,6 +45,11 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     Ok(trace)
 }
 
+/// What to read for what is wanted: what it follows from, too.
+fn widened(options: &ReadOptions) -> ReadOptions {
+    link::with_filtered(&link::with_sources(&link::with_neighbours(options)))
+}
+
 /// The traces of the captures, linked, with their paths as texts; the trace at `path` itself is none of them.
 fn read_captures(path: &Path, options: &ReadOptions, stats: &mut Stats) -> Result<Vec<(String, Trace)>> {
     let options_of_capture = of_everything(options);
@@ -52,6 +58,7 @@ fn read_captures(path: &Path, options: &ReadOptions, stats: &mut Stats) -> Resul
         let read = || -> Result<Trace> {
             let (format, file) = formats::open(capture)?;
             let mut trace = format.read(file, &options_of_capture)?;
+            link::end_where_the_next_begins(&mut trace.tables.gpu_ops, &mut trace.stats);
             link::link(&mut trace, &options_of_capture);
             Ok(trace)
         };

@@ -80,6 +80,7 @@ codes! {
     MissingName, "missing_name", Repaired, "An event has no name; its name is null.";
     MissingDuration, "missing_duration", Repaired, "A slice has no usable duration; its duration is null.";
     NegativeDuration, "negative_duration", Repaired, "A slice ends before it starts; its duration is null.";
+    ImpossibleDuration, "impossible_duration", Repaired, "GPU work that contains a whole later one of its stream, which cannot be: it ends where the next one begins, and `recorded_dur_ns` says how long it was recorded.";
     NumberAsText, "number_as_text", Repaired, "A number is written as text; it was read as a number.";
     BadNumber, "bad_number", Repaired, "A number cannot be read or is out of range; it is null.";
     BadValue, "bad_value", Repaired, "An argument is no valid JSON; it is kept as text.";

@@ -9,6 +9,7 @@ from kernelscope.analysis.diff.comparison import diff_steps as diff_steps
 from kernelscope.analysis.diff.tables import diff as diff
 from kernelscope.analysis.diff.tables import diff_kernels as diff_kernels
 from kernelscope.analysis.diff.tables import diff_operators as diff_operators
+from kernelscope.analysis.doubts import doubts as doubts
 from kernelscope.analysis.gpu.copy_bandwidth import memory_bandwidth as memory_bandwidth
 from kernelscope.analysis.gpu.copy_bandwidth import memory_bandwidth_summary as memory_bandwidth_summary
 from kernelscope.analysis.gpu.metrics import gpu_metric_table as gpu_metric_table

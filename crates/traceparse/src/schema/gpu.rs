@@ -16,6 +16,9 @@ table! {
         /// Name of a kernel as the compiler wrote it, where recorded; of Kineto where `name` is another.
         mangled_name: Option<Symbol>,
         category, device, stream, start_ns, dur_ns, correlation, external_id,
+        /// The duration as recorded, where it cannot be: work that contains a whole later one of its stream ends where
+        /// the next one begins, and `dur_ns` says so. Null where `dur_ns` is as recorded.
+        recorded_dur_ns: Option<i64> as duration,
         /// Context id.
         context: Option<i32> as id,
         /// Green context id.

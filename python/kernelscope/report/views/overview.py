@@ -13,7 +13,7 @@ from kernelscope.report.parts.columns import COLUMNS
 from kernelscope.report.parts.tables import Table
 from kernelscope.report.parts.window import origin_ns
 from kernelscope.report.summary import trace_facts
-from kernelscope.report.views import missing, recommendations
+from kernelscope.report.views import doubts, missing, recommendations
 from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns, format_percent
 
@@ -35,7 +35,14 @@ def frames(trace: Trace) -> dict[str, pl.DataFrame]:
 
 def page(trace: Trace) -> list[Part]:
     """The overview."""
-    parts: list[Part] = [_figures(trace), *_charts(trace), *_advice(trace), *_steps(trace), *_gpus(trace)]
+    parts: list[Part] = [
+        *doubts.notes(trace),
+        _figures(trace),
+        *_charts(trace),
+        *_advice(trace),
+        *_steps(trace),
+        *_gpus(trace),
+    ]
     if analysis.step_times(trace).height != 1:
         parts.append(_file(trace))
     return parts

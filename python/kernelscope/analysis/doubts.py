@@ -1,0 +1,102 @@
+"""What of the GPU work cannot be as it was recorded, or looks as if it were not."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from kernelscope.analysis.advice.record import rows_like
+from kernelscope.analysis.steps.breakdown import step_times
+from kernelscope.memo import per_trace
+from kernelscope.trace import Trace
+from kernelscope.units import format_count, format_ns, format_percent
+
+_KERNEL_LAUNCH = r"(?i)launch.*kernel"
+_NEARLY_ALL = 0.9
+_FEWEST = 10
+"""Operations of a step on a GPU, from which on one that has nearly all of their time is told."""
+_OF_GPU = ("step", "pid", "device")
+_SCHEMA = {
+    "doubt": pl.String,
+    "step": pl.Int64,
+    "events": pl.Int64,
+    "time_ns": pl.Int64,
+    "row": pl.UInt32,
+    "name": pl.String,
+    "text": pl.String,
+}
+
+
+@per_trace
+def doubts(trace: Trace) -> pl.DataFrame:
+    """Returns what of the GPU work of ``trace`` cannot be as recorded, or has to be seen before all else.
+
+    ``impossible_duration``: recorded time that no figure has; ``step_without_gpu_work``: kernels were
+    launched in a step, and none of them was recorded; ``one_operation``: of ten or more operations of a step
+    on a GPU one has at least 90 % of the time.
+
+    Columns: ``doubt`` (as above), ``step`` (null for the whole trace), ``events`` (operations not believed;
+        launches; operations of the step on the GPU), ``time_ns`` (recorded time not believed; that of the
+        one operation), ``row`` (of the operation in ``gpu_ops``; of several the one of which most is not
+        believed), ``name`` (of that operation) and ``text`` (a sentence).
+    Order: as above, then by step.
+    """
+    rows = [*_impossible(trace), *_without_work(trace), *_nearly_all(trace)]
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+def _impossible(trace: Trace) -> Iterator[dict[str, Any]]:
+    too_long = pl.col("recorded_dur_ns") - pl.col("dur_ns")
+    found = trace.gpu_ops.filter(too_long.is_not_null()).sort(too_long, descending=True, maintain_order=True)
+    if found.is_empty():
+        return
+    first = found.row(0, named=True)
+    total = int(found.select(too_long.sum()).item())
+    operations = "1 operation" if found.height == 1 else f"{format_count(found.height)} operations"
+    text = (
+        f"{format_ns(total)} of recorded GPU time is not believed: {operations} would contain later ones of"
+        f" the same stream. Recorded with {format_ns(first['recorded_dur_ns'])}, and ended after"
+        f" {format_ns(first['dur_ns'])}, where the next one begins: {first['name']}"
+    )
+    of_first = {"row": first["row"], "name": first["name"]}
+    yield {"doubt": "impossible_duration", "events": found.height, "time_ns": total, "text": text, **of_first}
+
+
+def _without_work(trace: Trace) -> Iterator[dict[str, Any]]:
+    steps = step_times(trace, include_partial=True).filter(pl.col("step").is_not_null())
+    if not trace.gpu_ops.is_empty():
+        # Of others is said that the recording ends before their work does.
+        steps = steps.filter(~pl.col("is_partial"))
+    launches = (
+        rows_like(trace.launches, _KERNEL_LAUNCH)
+        .group_by("step")
+        .agg(pl.len().cast(pl.Int64).alias("events"))
+    )
+    worked = trace.gpu_ops["step"].unique().implode()
+    idle = steps.select("step").unique().join(launches, on="step").filter(~pl.col("step").is_in(worked))
+    for step, events in idle.sort("step").iter_rows():
+        text = f"Step {step} launched {format_count(events)} kernels, and no GPU work of it was recorded."
+        yield {"doubt": "step_without_gpu_work", "step": step, "events": events, "text": text}
+
+
+def _nearly_all(trace: Trace) -> Iterator[dict[str, Any]]:
+    work = trace.gpu_ops.select("row", "name", "dur_ns", *_OF_GPU)
+    if trace.steps["step"].count():
+        work = work.filter(pl.col("step").is_not_null())
+    longest = pl.col("dur_ns").arg_max()
+    found = work.filter(pl.col("dur_ns") > 0).group_by(_OF_GPU, maintain_order=True).agg(
+        pl.len().cast(pl.Int64).alias("events"),
+        pl.col("dur_ns").max().alias("time_ns"),
+        pl.col("dur_ns").sum().alias("total_ns"),
+        pl.col("row", "name").get(longest),
+    )  # fmt: skip
+    share = pl.col("time_ns") / pl.col("total_ns")
+    found = found.with_columns(share=share).filter((share >= _NEARLY_ALL) & (pl.col("events") >= _FEWEST))
+    for row in found.sort("step", "device", nulls_last=True).iter_rows(named=True):
+        of = "of the trace" if row["step"] is None else f"of step {row['step']}"
+        text = (
+            f"One operation has {format_percent(row['share'])} of the GPU time {of} on GPU {row['device']},"
+            f" {format_ns(row['time_ns'])}. See first whether that can be: {row['name']}"
+        )
+        of_the_one = {name: row[name] for name in ("step", "events", "time_ns", "row", "name")}
+        yield {"doubt": "one_operation", "text": text, **of_the_one}

@@ -1,0 +1,36 @@
+"""What of the GPU work cannot be as recorded, or has to be looked at before all else."""
+
+import polars as pl
+from rich.console import RenderableType
+
+from kernelscope import analysis
+from kernelscope.report.cells import Shape, heading, note
+from kernelscope.report.names import safe
+from kernelscope.report.parts import Note, Part
+from kernelscope.trace import Trace
+
+ORDER = 5
+TABLES = ("gpu_ops", "launches", "steps")
+_MOST = 5
+
+
+def frames(trace: Trace) -> dict[str, pl.DataFrame]:
+    """The frames of the view, by the names of their files."""
+    return {"doubts": analysis.doubts(trace)}
+
+
+def text(trace: Trace, shape: Shape) -> list[RenderableType]:
+    """A sentence for each of the first few doubts; nothing where there is none."""
+    sentences = _sentences(trace)
+    return [heading("Doubts"), *(note(sentence, shape) for sentence in sentences)] if sentences else []
+
+
+def notes(trace: Trace) -> list[Part]:
+    """The same, for the first view of the page."""
+    return [Note(sentence) for sentence in _sentences(trace)]
+
+
+def _sentences(trace: Trace) -> list[str]:
+    texts = [safe(text) for text in analysis.doubts(trace)["text"]]
+    rest = len(texts) - _MOST
+    return [*texts[:_MOST], *([f"and {rest} more in --format json and html"] if rest > 0 else [])]

@@ -1,0 +1,179 @@
+"""Durations that cannot be, and steps of one operation or of none, are told and cost no figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import polars as pl
+import pytest
+
+import draws
+import kernelscope as ks
+import nvprof_database
+from events import Events
+from kernelscope import analysis
+from kernelscope.cli.main import main
+from kernelscope.trace import read_part
+from nsys_database import Database
+
+Span = tuple[float, float]
+"""A start and a duration, us."""
+
+
+def kineto(folder: Path, kernels: list[Span]) -> ks.Trace:
+    events = Events()
+    for place, (at, dur) in enumerate(kernels, 1):
+        events.call(at - 5, 2, place)
+        events.kernel("norm", at, dur, place)
+    return events.read(folder)
+
+
+def nsys(folder: Path, kernels: list[Span]) -> ks.Trace:
+    database = Database(folder / "report.sqlite")
+    return written(database, folder / "report.sqlite", kernels)
+
+
+def nvprof(folder: Path, kernels: list[Span]) -> ks.Trace:
+    database = nvprof_database.Database(folder / "report.nvprof")
+    return written(database, folder / "report.nvprof", kernels)
+
+
+def written(database: Any, path: Path, kernels: list[Span]) -> ks.Trace:
+    for place, (at, dur) in enumerate(kernels, 1):
+        database.call(int(1_000 * (at - 5)), int(1_000 * (at - 3)), correlation=place)
+        database.kernel(int(1_000 * at), int(1_000 * (at + dur)), correlation=place)
+    database.close()
+    return ks.read(path)
+
+
+@pytest.mark.parametrize("write", [kineto, nsys, nvprof])
+def test_a_duration_that_cannot_be_costs_no_figure(tmp_path: Path, write: Any) -> None:
+    trace = write(tmp_path, [(100, 50), (160, 2_000_000), (220, 50), (280, 50)])
+    assert trace.gpu_ops.sort("start_ns")["dur_ns"].to_list() == [50_000, 60_000, 50_000, 50_000]
+    assert trace.gpu_ops.sort("start_ns")["recorded_dur_ns"].to_list() == [None, 2 * 10**9, None, None]
+    assert trace.extent()[1] < 10**6 + trace.extent()[0]
+    assert analysis.kernel_table(trace)["total_ns"].sum() == 210_000
+    (finding,) = trace.diagnostics.filter(pl.col("severity") == "repaired").iter_rows(named=True)
+    assert (finding["code"], finding["count"]) == ("impossible_duration", 1)
+    (doubt,) = analysis.doubts(trace).iter_rows(named=True)
+    assert (doubt["doubt"], doubt["events"], doubt["time_ns"]) == ("impossible_duration", 1, 1_999_940_000)
+    assert doubt["row"] == trace.gpu_ops.sort("start_ns")["row"][1]
+    assert "2.000 s of recorded GPU time is not believed: 1 operation" in doubt["text"]
+    assert doubt["text"].endswith(doubt["name"])
+
+
+@pytest.mark.parametrize("seed", range(draws.count(4, 200)))
+def test_whatever_the_order_the_streams_and_the_names(tmp_path: Path, seed: int) -> None:
+    """Some operations of each stream last for ever; the answers are those of the same file without them."""
+    random = draws.random("doubts", seed)
+    right, wrong = Events(), Events()
+    for device in range(random.randint(1, 3)):
+        for stream in random.sample(range(1, 90), random.randint(1, 4)):
+            add_stream(random, right, wrong, device, stream)
+    pairs = list(zip(right.events, wrong.events, strict=True))
+    random.shuffle(pairs)
+    right.events, wrong.events = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    expected, found = right.read(tmp_path / "right"), wrong.read(tmp_path / "wrong")
+    assert found.gpu_ops.drop("recorded_dur_ns").equals(expected.gpu_ops.drop("recorded_dur_ns"))
+    assert analysis.doubts(expected).is_empty()
+    changed = sum(pair[0]["dur"] != pair[1]["dur"] for pair in pairs)
+    assert found.gpu_ops["recorded_dur_ns"].count() == changed > 0
+    assert analysis.doubts(found)["events"].to_list() == [changed]
+    assert analysis.kernel_table(found).equals(analysis.kernel_table(expected))
+
+
+def add_stream(random: Random, right: Events, wrong: Events, device: int, stream: int) -> None:
+    """Some work lasts for ever: the next begins where it ends, and takes time, too."""
+    at, lasts, last = 10.0, False, random.randint(3, 12)
+    for place in range(last + 1):
+        dur = random.choice((1.0, 20.5) if lasts or place == last else (0.0, 1.0, 20.5))
+        lasts = place < last and dur > 0 and (place == 0 or random.random() < 0.3)
+        cat, name = random.choice(
+            (("kernel", "gemm"), ("gpu_memcpy", "Memcpy HtoD"), ("kernel", "ncclAllReduce"))
+        )
+        args = {"device": device, "stream": stream, "correlation": len(right.events) + 1}
+        for events, time in ((right, dur), (wrong, random.choice((5e3, 1e6, 9e9)) if lasts else dur)):
+            events.add(cat, name, at, time, args=args, pid=device, tid=stream)
+        at += dur if lasts else dur + random.choice((0.0, 3.0))
+
+
+def test_what_is_real_is_not_doubted(tmp_path: Path) -> None:
+    events = Events()
+    events.kernel("overlaps the next", 0, 13, 1)
+    events.kernel("ends with the next", 10, 20, 2)
+    events.kernel("short", 28, 2, 3)
+    events.kernel("around one of no length", 40, 10, 4)
+    events.kernel("of no length", 45, 0, 5)
+    events.kernel("on another stream", 0, 100, 6, stream=8)
+    events.kernel("on another GPU", 0, 100, 7, device=1)
+    trace = events.read(tmp_path)
+    assert trace.gpu_ops["recorded_dur_ns"].null_count() == trace.gpu_ops.height
+    assert analysis.doubts(trace).is_empty()
+
+
+def test_a_time_is_asked_for_after_it_was_doubted(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    kineto(tmp_path, [(100, 50), (160, 2_000_000), (220, 50), (280, 50)])
+    late = ks.read(path, filter_time=(250_000, None))
+    assert late.gpu_ops["dur_ns"].to_list() == [50_000, 50_000]
+
+
+def test_a_part_of_a_trace_has_the_durations_of_the_whole(tmp_path: Path) -> None:
+    database = Database(tmp_path / "report.sqlite", schema={
+        "CUPTI_ACTIVITY_KIND_MEMSET": "start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER,"
+        " streamId INTEGER, correlationId INTEGER, globalPid INTEGER, value INTEGER, bytes INTEGER"
+    })  # fmt: skip
+    database.kernel(100, 9_000, correlation=1)
+    where = {"deviceId": 0, "contextId": 1, "streamId": 7, "globalPid": 7 << 24 | 1 << 48}
+    database.insert(
+        "CUPTI_ACTIVITY_KIND_MEMSET", start=200, end=250, correlationId=2, value=0, bytes=8, **where
+    )
+    database.close()
+    path, wanted = tmp_path / "report.sqlite", {"gpu_ops": ["dur_ns", "kind"]}
+    for trace in (ks.read(path), read_part(path, tables=wanted, kinds=["kernel"])):
+        assert trace.gpu_ops.filter(pl.col("kind") == "kernel")["dur_ns"].to_list() == [100]
+
+
+def test_a_step_whose_work_was_not_recorded(tmp_path: Path) -> None:
+    events = Events()
+    for step in range(3):
+        events.annotation(f"ProfilerStep#{step}", 1_000 * step, 1_000)
+        for call in range(2):
+            number = 10 * step + call
+            events.call(1_000 * step + 10 * call, 5, number + 1)
+            if step != 1:
+                events.kernel("k", 1_000 * step + 100 + 10 * call, 5, number + 1)
+    (doubt,) = analysis.doubts(events.read(tmp_path)).iter_rows(named=True)
+    assert (doubt["doubt"], doubt["step"], doubt["events"]) == ("step_without_gpu_work", 1, 2)
+    # Where the GPU was not recorded at all, of every step.
+    events.events = [event for event in events.events if event["cat"] != "kernel"]
+    assert analysis.doubts(events.read(tmp_path))["step"].to_list() == [0, 1, 2]
+    # Who recorded the host alone has no calls either.
+    events.events = [event for event in events.events if event["cat"] != "cuda_runtime"]
+    assert analysis.doubts(events.read(tmp_path)).is_empty()
+
+
+def test_one_operation_that_hides_all_others(tmp_path: Path) -> None:
+    events = Events()
+    for place in range(10):
+        events.kernel(f"k{place}", 100 * place, 10 if place < 9 else 810, place + 1)
+    (doubt,) = analysis.doubts(events.read(tmp_path)).iter_rows(named=True)
+    assert (doubt["doubt"], doubt["step"], doubt["events"], doubt["time_ns"]) == (
+        "one_operation",
+        None,
+        10,
+        810_000,
+    )
+    assert doubt["name"] == "k9"
+    assert "90.0 % of the GPU time of the trace on GPU 0, 810.0 us" in doubt["text"]
+    events.events.pop(0)
+    assert analysis.doubts(events.read(tmp_path)).is_empty()
+
+
+def test_doubts_come_before_everything_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kineto(tmp_path, [(100, 50), (160, 2_000_000), (220, 50), (280, 50)])
+    assert main(["analyze", str(tmp_path / "trace.json")]) == 0
+    said = capsys.readouterr().out
+    assert said.index("2.000 s of recorded GPU time is not believed") < said.index("The whole trace")
