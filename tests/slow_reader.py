@@ -35,6 +35,11 @@ def end(row: Row) -> int:
     return row["start_ns"] + (row["dur_ns"] or 0)
 
 
+def is_timed(work: Row) -> bool:
+    """Whether GPU work has a start, and not 0 for both its times."""
+    return work["start_ns"] is not None and (work["start_ns"], work["dur_ns"]) != (0, 0)
+
+
 def doubt(gpu_ops: list[Row]) -> None:
     """Ends what contains a whole later operation of its stream where the next of any length begins."""
     streams: dict[Any, list[Row]] = {}
@@ -501,6 +506,7 @@ class Reader:
     def read(self) -> dict[str, list[Row]]:
         for index, event in enumerate(self.top.get("traceEvents") or []):
             self.sort_in(index, event)
+        self.rows["gpu_ops"] = list(filter(is_timed, self.rows["gpu_ops"]))
         doubt(self.rows["gpu_ops"])
         link(self.rows)
         fill_activities(self.rows)

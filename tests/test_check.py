@@ -49,6 +49,7 @@ def test_all_laws_hold(tmp_path: Path) -> None:
         ("steps", "gpu_steps", pl.col("total_ns") + 1),
         ("device_time", "gpu_ops", pl.lit(999, pl.UInt32).alias("op_row")),
         ("costs", "gpu_ops", -pl.col("dur_ns")),
+        ("within", "gpu_ops", pl.col("start_ns") + 10**15 * (pl.col("row") == pl.col("row").max())),
         ("serial", "gpu_ops", pl.col("dur_ns") * 100),
         ("launched", "gpu_ops", pl.lit(999, pl.UInt32).alias("launch_row")),
         ("clocks", "launches", pl.col("start_ns") + 10**6),

@@ -317,8 +317,9 @@ def test_odd_values_are_repaired_and_counted(make: Make) -> None:
     database.kernel(130, 140, demangledName=999, correlation=-4)
     trace = ks.read(database.close())
     table = "CUPTI_ACTIVITY_KIND_KERNEL"
-    assert findings(trace, severity="lost") == {"missing_time": (1, table, 3)}
+    assert findings(trace, severity="lost") == {}
     assert findings(trace, severity="repaired") == {
+        "untimed_work": (1, table, 3),
         "missing_duration": (1, table, 5),
         "negative_duration": (1, table, 4),
         "bad_number": (1, table, 7),
@@ -329,7 +330,8 @@ def test_odd_values_are_repaired_and_counted(make: Make) -> None:
     kernels = trace.gpu_ops.select("start_ns", "dur_ns", "device", pl.col("name").is_null()).rows()
     assert kernels[:4] == [(1, 1, 0, False), (30, 10, 0, False), (90, None, 0, False), (100, None, 0, False)]
     assert kernels[4:] == [(110, 10, None, True), (130, 10, 0, True)]
-    assert (trace.meta.seen, trace.meta.kept, trace.meta.dropped) == (7, 6, 1)
+    assert trace.untimed_gpu_ops["recorded_start_ns"].to_list() == [None]
+    assert (trace.meta.seen, trace.meta.kept, trace.meta.dropped) == (7, 7, 0)
 
 
 def test_text_that_is_no_utf8(make: Make) -> None:

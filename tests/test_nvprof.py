@@ -130,13 +130,13 @@ def test_what_is_repaired_or_lost(make: Make) -> None:
     rows = {
         "negative_duration": database.kernel(50, 40),
         "missing_duration": database.kernel(50, None),
-        "missing_time": database.kernel(None, 40),
         "unknown_string": database.kernel(1, 2, 4711),
         "bad_number": database.kernel(1, 2, correlation=-3),
         "bad_utf8": database.kernel(1, 2, b"k\xff"),
         "wrong_type": database.kernel(17, 20, deviceId="gpu"),
     }
-    database.kernel(0, 0)
+    untimed = database.kernel(0, 0)
+    database.kernel(None, 40)
     markers = "CUPTI_ACTIVITY_KIND_MARKER"
     unclosed = database.range("open", 10, None)
     stray = database.marker(4, 20, id=99)
@@ -144,14 +144,14 @@ def test_what_is_repaired_or_lost(make: Make) -> None:
     trace = ks.read(database.close())
     found = findings(trace)
     for code, rowid in rows.items():
-        count = 2 if code == "missing_time" else 1
         if code != "wrong_type":
-            assert found[code] == (count, table, rowid), code
+            assert found[code] == (1, table, rowid), code
+    assert found["untimed_work"] == (2, table, untimed)
     assert found["range_without_start"] == (1, markers, stray)
     assert found["open_range"] == (2, markers, unclosed)
     wrong = trace.diagnostics.filter(code="wrong_type").select("source", "first_rowid").rows()
     assert sorted(wrong) == sorted([(table, rows["wrong_type"]), (markers, strange)])
-    assert trace.gpu_ops.height == 6
+    assert (trace.gpu_ops.height, trace.untimed_gpu_ops.height) == (6, 2)
     assert trace.meta.seen == trace.meta.kept + trace.meta.dropped
     assert trace.ranges.filter(name="open")["dur_ns"].to_list() == [30]
 

@@ -378,6 +378,17 @@ def differences(trace: Trace) -> Iterator[str]:
             yield f"{format_count(changed.height)} activities differ"
 
 
+@_law("No work of a GPU lies outside of the recording.")
+def within(trace: Trace) -> Iterator[str]:
+    """What has no time is in a table of its own; an hour, and ten times as long as half of all, is far."""
+    start, length = pl.col("start_ns"), pl.col("dur_ns").fill_null(0)
+    low, high = start.quantile(0.25), start.quantile(0.75)
+    far = pl.max_horizontal(10 * (high - low), 3_600 * 10**9)
+    is_lost = ((start == 0) & (length == 0)) | (start < low - far) | (start > high + far)
+    if (lost := trace.gpu_ops.filter(is_lost).height) > 0:
+        yield f"{format_count(lost)} works have no time in it"
+
+
 @_law("No work of a GPU contains a later one of its stream.")
 def serial(trace: Trace) -> Iterator[str]:
     """What was recorded so has ended where the next one begins."""
@@ -439,6 +450,7 @@ LAWS = [
     costs,
     advice,
     differences,
+    within,
     serial,
     clocks,
     correlations,

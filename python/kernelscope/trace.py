@@ -47,6 +47,7 @@ class Trace:
     ops: pl.DataFrame
     launches: pl.DataFrame
     gpu_ops: pl.DataFrame
+    untimed_gpu_ops: pl.DataFrame
     python: pl.DataFrame
     ranges: pl.DataFrame
     gpu_annotations: pl.DataFrame

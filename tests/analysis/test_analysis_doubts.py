@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 import draws
 import kernelscope as ks
@@ -177,3 +178,72 @@ def test_doubts_come_before_everything_else(tmp_path: Path, capsys: pytest.Captu
     assert main(["analyze", str(tmp_path / "trace.json")]) == 0
     said = capsys.readouterr().out
     assert said.index("2.000 s of recorded GPU time is not believed") < said.index("The whole trace")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"ts": 0, "dur": 0}, {"ts": None}, {"ts": "soon"}, {"ts": 0}, {"ts": 9e15}]
+)
+@pytest.mark.parametrize("bad", [1, 4])
+def test_work_without_a_time_is_in_no_figure(tmp_path: Path, wrong: dict[str, Any], bad: int) -> None:
+    """It keeps its links; every other answer is that of the file without it."""
+    now = 1_615_207_264_505_000
+    with_it, without = Events(), Events()
+    for events in (with_it, without):
+        events.annotation("ProfilerStep#1", now, 1_000)
+    for place in range(9):
+        at = now + 100 * place
+        for events in (with_it, without):
+            events.op("aten::mm", at, 50)
+            events.call(at + 5, 10, place + 1)
+        with_it.kernel("k", at + 30, 20, place + 1, stream=7 + place % 2)
+        if place % 2 == 1 and place < 2 * bad:
+            event = with_it.events[-1] | wrong
+            with_it.events[-1] = {key: value for key, value in event.items() if value is not None}
+        else:
+            without.events.append(with_it.events[-1])
+    found, expected = with_it.read(tmp_path / "found"), without.read(tmp_path / "expected")
+    assert found.untimed_gpu_ops.height == bad
+    assert found.extent() == expected.extent()
+    calls = found.launches.filter(pl.col("row").is_in(found.untimed_gpu_ops["launch_row"].implode()))
+    assert calls["op_row"].to_list() == found.untimed_gpu_ops["op_row"].to_list()
+    assert calls["correlation"].to_list() == found.untimed_gpu_ops["correlation"].to_list()
+    numbers = pl.exclude("^(.*_)?row$")
+    assert found.gpu_ops.select(numbers).equals(expected.gpu_ops.select(numbers))
+    for answer in (analysis.kernel_table, analysis.step_breakdown, analysis.idle_summary, analysis.timeline):
+        assert_frame_equal(answer(found).select(numbers), answer(expected).select(numbers))
+    counts = dict(found.diagnostics.select("code", "count").iter_rows())
+    assert counts["untimed_work"] == bad
+    # What was launched has work, if none with a time.
+    assert "launch_without_gpu_work" not in counts
+    assert found.meta.seen == found.meta.kept
+    (doubt,) = analysis.doubts(found).iter_rows(named=True)
+    assert (doubt["doubt"], doubt["events"]) == ("work_without_time", bad)
+    assert ks.read(tmp_path / "found" / "trace.json", device=0).untimed_gpu_ops.is_empty()
+
+
+def test_lengths_of_nothing_are_real(tmp_path: Path) -> None:
+    events = Events()
+    for place in range(4):
+        events.kernel("k", 1_000 + place, 0, place + 1)
+    events.kernel("from the beginning", 0, 5, 9, stream=8)
+    assert events.read(tmp_path).untimed_gpu_ops.is_empty()
+
+
+@pytest.mark.parametrize("writer", [Database, nvprof_database.Database])
+@pytest.mark.parametrize("times", [(0, 0), (None, None), (None, 500)])
+def test_databases_without_times(tmp_path: Path, writer: Any, times: tuple[Any, Any]) -> None:
+    database = writer(tmp_path / "report.sqlite")
+    for place in range(3):
+        database.call(100 * place + 10, 100 * place + 20, correlation=place + 1)
+        started = (100 * place + 30, 100 * place + 60) if place != 1 else times
+        database.kernel(*started, correlation=place + 1)
+    database.close()
+    trace = ks.read(tmp_path / "report.sqlite")
+    assert trace.gpu_ops["start_ns"].to_list() == [30, 230]
+    (lost,) = trace.untimed_gpu_ops.iter_rows(named=True)
+    assert lost["launch_row"] == trace.launches.filter(correlation=2)["row"].item()
+    assert (lost["stream"], lost["recorded_start_ns"], lost["recorded_dur_ns"]) == (7, None, None)
+    assert trace.diagnostics.filter(severity="lost").is_empty()
+    wanted = {"untimed_gpu_ops": ["correlation"]}
+    part = read_part(tmp_path / "report.sqlite", tables=wanted)
+    assert part.untimed_gpu_ops["correlation"].to_list() == [2]

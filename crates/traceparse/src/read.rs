@@ -23,11 +23,11 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     if trace.stats.seen == 0 {
         trace.stats.note(Code::NoEvents, None);
     }
+    link::doubt(&mut trace.tables, &mut trace.stats);
     if options.strict {
         trace.stats.refuse_loss().map_err(in_file)?;
     }
     refuse_absent(path, &trace, options).map_err(in_file)?;
-    link::end_where_the_next_begins(&mut trace.tables.gpu_ops, &mut trace.stats);
     link::filter(&mut trace, options).map_err(in_file)?;
     if format.needs_links(options) {
         link::link(&mut trace, options);
@@ -58,7 +58,7 @@ fn read_captures(path: &Path, options: &ReadOptions, stats: &mut Stats) -> Resul
         let read = || -> Result<Trace> {
             let (format, file) = formats::open(capture)?;
             let mut trace = format.read(file, &options_of_capture)?;
-            link::end_where_the_next_begins(&mut trace.tables.gpu_ops, &mut trace.stats);
+            link::doubt(&mut trace.tables, &mut trace.stats);
             link::link(&mut trace, &options_of_capture);
             Ok(trace)
         };

@@ -80,6 +80,7 @@ codes! {
     MissingName, "missing_name", Repaired, "An event has no name; its name is null.";
     MissingDuration, "missing_duration", Repaired, "A slice has no usable duration; its duration is null.";
     NegativeDuration, "negative_duration", Repaired, "A slice ends before it starts; its duration is null.";
+    UntimedWork, "untimed_work", Repaired, "GPU work without a usable time: without a start, at 0 without a length, or far outside of the recording; it is in `untimed_gpu_ops`, and no figure has it.";
     ImpossibleDuration, "impossible_duration", Repaired, "GPU work that contains a whole later one of its stream, which cannot be: it ends where the next one begins, and `recorded_dur_ns` says how long it was recorded.";
     NumberAsText, "number_as_text", Repaired, "A number is written as text; it was read as a number.";
     BadNumber, "bad_number", Repaired, "A number cannot be read or is out of range; it is null.";
@@ -244,12 +245,13 @@ impl Stats {
         lost.min_by_key(|(_, finding)| (finding.source.is_some(), finding.first_offset, finding.first_rowid))
     }
 
-    /// The first row of a database of which something is not known that every row tells.
+    /// The first row of a database of which something is not known that every row tells, or work without a time.
     fn first_unknown(&self) -> Option<(Code, Finding)> {
         const UNKNOWN: [Code; 4] =
             [Code::MissingDuration, Code::NegativeDuration, Code::UnexpectedNull, Code::ImpossibleMetric];
-        let found =
-            self.findings().filter(|(code, finding)| finding.source.is_some() && UNKNOWN.contains(code));
+        let found = self.findings().filter(|(code, finding)| {
+            *code == Code::UntimedWork || (finding.source.is_some() && UNKNOWN.contains(code))
+        });
         found.min_by_key(|(_, finding)| finding.first_rowid)
     }
 

@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 /// Times that a trace can have, from long before its zero to the year 2116. Ends of slices and
 /// differences of any two times stay inside of `i64`.
 pub(crate) const TIMES_NS: RangeInclusive<i64> = -(1 << 61)..=1 << 62;
+/// The start of GPU work that has none, until it is put into a table of its own.
+pub(crate) const NO_START: i64 = i64::MIN;
 /// Longest duration, some 36 years.
 pub(crate) const LONGEST_NS: i64 = 1 << 60;
 

@@ -31,18 +31,33 @@ _SCHEMA = {
 def doubts(trace: Trace) -> pl.DataFrame:
     """Returns what of the GPU work of ``trace`` cannot be as recorded, or has to be seen before all else.
 
+    ``work_without_time``: operations in ``untimed_gpu_ops``, which are in no figure;
     ``impossible_duration``: recorded time that no figure has; ``step_without_gpu_work``: kernels were
     launched in a step, and none of them was recorded; ``one_operation``: of ten or more operations of a step
     on a GPU one has at least 90 % of the time.
 
-    Columns: ``doubt`` (as above), ``step`` (null for the whole trace), ``events`` (operations not believed;
-        launches; operations of the step on the GPU), ``time_ns`` (recorded time not believed; that of the
-        one operation), ``row`` (of the operation in ``gpu_ops``; of several the one of which most is not
-        believed), ``name`` (of that operation) and ``text`` (a sentence).
+    Columns: ``doubt`` (as above), ``step`` (null for the whole trace), ``events`` (operations without a time;
+        operations not believed; launches; operations of the step on the GPU), ``time_ns`` (recorded time not
+        believed; that of the one operation), ``row`` (of the operation in its table: the first without a
+        time, that of which most is not believed, the one), ``name`` (of that operation) and ``text`` (a
+        sentence).
     Order: as above, then by step.
     """
-    rows = [*_impossible(trace), *_without_work(trace), *_nearly_all(trace)]
+    rows = [*_without_time(trace), *_impossible(trace), *_without_work(trace), *_nearly_all(trace)]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+def _without_time(trace: Trace) -> Iterator[dict[str, Any]]:
+    found = trace.untimed_gpu_ops
+    if found.is_empty():
+        return
+    several = " has" if found.height == 1 else "s have"
+    first = {"row": found["row"][0], "name": found["name"][0]}
+    text = (
+        f"{format_count(found.height)} GPU operation{several} no usable time, and no figure counts"
+        f" {'it' if found.height == 1 else 'them'}: {first['name']}"
+    )
+    yield {"doubt": "work_without_time", "events": found.height, "text": text, **first}
 
 
 def _impossible(trace: Trace) -> Iterator[dict[str, Any]]:

@@ -27,6 +27,7 @@ _DATABASES = ("nsys", "nvprof")
 # What leaves rows in their table, without a value that a figure may need.
 _NOT_KNOWN = (
     "missing_column", "missing_duration", "negative_duration", "unexpected_null", "unknown_string",
+    "untimed_work",
 )  # fmt: skip
 # A recording that begins inside a range has its end alone: no row of the file is missing.
 _NEVER_THERE = ("range_without_start",)

@@ -44,7 +44,9 @@ pub(super) fn find(
     let launch_ops = launches::find_ops(launches, ops, around, &external_ids, stats);
     let mut gpu = gpu::link(gpu_ops, &correlations, &launch_ops, &external_ids, processes, stats);
     let gpu_ranges = nesting.of_gpu_ops(&mut gpu);
-    gpu::note_launches(launches, names, &gpu, &launch_ops, &nesting.launches, stats);
+    let untimed = gpu::link_untimed(&tables.untimed_gpu_ops, &correlations, &launch_ops, processes);
+    let launched = gpu.launches.iter().chain(&untimed[0]);
+    gpu::note_launches(launches, names, launched, &launch_ops, &nesting.launches, stats);
     let is_communication = gpu::communication(tables, names, &gpu.ops, CopyKinds::new(&trace.symbols));
     let sync_launch_row = sync_launches(tables, &correlations, processes);
     let annotation_op_row = annotation_ops(tables, &external_ids, processes);
@@ -56,11 +58,16 @@ pub(super) fn find(
     let [launch_op_row, gpu_op_row] = [launch_ops.ops, gpu.ops].map(|found| rows(found, &ops.row));
     let [launch_range_row, gpu_range_row, range_parent_row] =
         [nesting.launches, gpu_ranges, nesting.parents].map(|found| rows(found, &ranges.row));
+    let [untimed_launches, untimed_ops] = untimed;
+    let untimed_launch_row = rows(untimed_launches, &launches.row);
+    let untimed_op_row = rows(untimed_ops, &ops.row);
     let gpu_launch_row = rows(gpu.launches, &launches.row);
     let gpu_link = gpu.links.iter().map(|&link| vocabulary.link(link)).collect();
     move |tables| {
         store_steps(tables);
-        let Tables { launches, gpu_ops, syncs, gpu_annotations, ranges, .. } = tables;
+        let Tables { launches, gpu_ops, untimed_gpu_ops, syncs, gpu_annotations, ranges, .. } = tables;
+        untimed_gpu_ops.launch_row = untimed_launch_row;
+        untimed_gpu_ops.op_row = untimed_op_row;
         launches.op_row = launch_op_row;
         launches.range_row = launch_range_row;
         gpu_ops.launch_row = gpu_launch_row;

@@ -1,4 +1,4 @@
-//! Durations of GPU work that cannot be what was recorded.
+//! GPU work that cannot be as it was recorded: outside of the recording, or longer than it can have run.
 //!
 //! The work of one stream runs one after the other, so work that contains a whole later one of its stream has
 //! ended before. Overlap in part is real: stamps of the end of one and the beginning of the next are not taken
@@ -8,23 +8,97 @@ use hashbrown::HashMap;
 
 use super::order::{Extents, TrackOrder};
 use crate::options::ReadOptions;
-use crate::schema::GpuOps;
+use crate::schema::{GpuOps, Table, Tables, UntimedGpuOpRow};
 use crate::stats::{Code, Stats};
+use crate::time::NO_START;
+
+const HOUR_NS: i64 = 3_600_000_000_000;
 
 /// What to read for what is wanted: how long work took is seen from all work of its stream.
 pub(crate) fn with_neighbours(options: &ReadOptions) -> ReadOptions {
     let mut widened = options.clone();
-    let is_asked = |column| options.wants_column("gpu_ops", column);
-    if options.wants("gpu_ops") && (is_asked("dur_ns") || is_asked("recorded_dur_ns")) {
-        widened.add("gpu_ops", &["start_ns", "dur_ns", "pid", "device", "context", "stream"]);
+    let is_asked = |column| options.wants("gpu_ops") && options.wants_column("gpu_ops", column);
+    if options.wants("gpu_ops") {
+        widened.add("gpu_ops", &["start_ns", "dur_ns"]);
+    }
+    if is_asked("dur_ns") || is_asked("recorded_dur_ns") {
+        widened.add("gpu_ops", &["pid", "device", "context", "stream"]);
+        widened.kinds = None;
+    }
+    if options.wants("untimed_gpu_ops") {
+        widened.add("gpu_ops", &["start_ns", "dur_ns", "kind", "name", "category", "device", "stream"]);
+        widened.add("gpu_ops", &["correlation", "external_id", "context", "pid", "bytes"]);
         widened.kinds = None;
     }
     widened
 }
 
+/// Takes out what has no usable time, and ends what is longer than it can be.
+pub(crate) fn doubt(tables: &mut Tables, stats: &mut Stats) {
+    take_untimed(tables, stats);
+    end_where_the_next_begins(&mut tables.gpu_ops, stats);
+}
+
+/// Moves work without a usable time into a table of its own.
+fn take_untimed(tables: &mut Tables, stats: &mut Stats) {
+    let works = &tables.gpu_ops;
+    let usable = usable_times(works);
+    for index in (0..works.len()).filter(|&index| !usable[index]) {
+        let start = works.start_ns.values()[index];
+        let dur = works.dur_ns.get(index);
+        tables.untimed_gpu_ops.push(UntimedGpuOpRow {
+            row: works.row.values()[index],
+            kind: works.kind.values()[index],
+            name: works.name.get(index),
+            category: works.category.get(index),
+            device: works.device.get(index),
+            stream: works.stream.get(index),
+            correlation: works.correlation.get(index),
+            external_id: works.external_id.get(index),
+            context: works.context.get(index),
+            pid: works.pid.get(index),
+            bytes: works.bytes.get(index),
+            recorded_start_ns: Some(start).filter(|&start| start != NO_START),
+            recorded_dur_ns: dur,
+        });
+    }
+    tables.gpu_ops.keep_rows(&usable);
+    // What has no start was counted where it was read.
+    let elsewhere = tables.untimed_gpu_ops.recorded_start_ns.iter().flatten().count();
+    stats.note_many(Code::UntimedWork, elsewhere as u64, None);
+}
+
+/// Which work has a time: not 0 without a length, where a recorder had none, and not far from where half of the others
+/// are.
+///
+/// Far is ten times as long as
+/// that half takes, and an hour at least: work is never so long in a queue when a recording begins or ends.
+fn usable_times(works: &GpuOps) -> Vec<bool> {
+    let starts = works.start_ns.values();
+    let has_time = |(&start, dur): (&i64, Option<i64>)| {
+        start != NO_START && (start != 0 || dur.is_none_or(|dur| dur != 0))
+    };
+    let mut usable: Vec<bool> = starts.iter().zip(works.dur_ns.iter()).map(has_time).collect();
+    let extremes = (starts.iter().min(), starts.iter().max());
+    if matches!(extremes, (Some(first), Some(last)) if last.saturating_sub(*first) <= HOUR_NS) {
+        return usable;
+    }
+    let mut others: Vec<i64> =
+        starts.iter().copied().filter(|&start| start != 0 && start != NO_START).collect();
+    let Some(quarter) = others.len().checked_sub(1).map(|last| last / 4) else { return usable };
+    let low = *others.select_nth_unstable(quarter).1;
+    let from_above = others.len() - 1 - quarter;
+    let high = *others.select_nth_unstable(from_above).1;
+    let far = high.saturating_sub(low).saturating_mul(10).max(HOUR_NS);
+    for (usable, &start) in usable.iter_mut().zip(starts) {
+        *usable &= start >= low.saturating_sub(far) && start <= high.saturating_add(far);
+    }
+    usable
+}
+
 /// Ends work that contains a whole later one of its stream where the next one begins, and keeps in
 /// `recorded_dur_ns` what was recorded.
-pub(crate) fn end_where_the_next_begins(gpu_ops: &mut GpuOps, stats: &mut Stats) {
+fn end_where_the_next_begins(gpu_ops: &mut GpuOps, stats: &mut Stats) {
     let ends = impossible(gpu_ops);
     if ends.is_empty() {
         return;

@@ -5,7 +5,7 @@ use super::ids::IdIndex;
 use super::launches::{Claim, ExternalIds, LaunchOps};
 use super::names::{Class, Link, Names};
 use super::processes::Processes;
-use crate::schema::{Column, GpuOps, Launches, Symbol, SymbolTable, Table, Tables};
+use crate::schema::{Column, GpuOps, Launches, Symbol, SymbolTable, Table, Tables, UntimedGpuOps};
 use crate::stats::{Code, Stats};
 
 /// Launch, op and link of every piece of GPU work, by index.
@@ -90,17 +90,34 @@ pub(super) fn link(
     found
 }
 
-/// Counts launches whose work or op is missing.
-pub(super) fn note_launches(
+/// The launch and the op of work whose time is not known; of launches with one id the last.
+pub(super) fn link_untimed(
+    works: &UntimedGpuOps,
+    correlations: &Correlations<'_>,
+    launch_ops: &LaunchOps,
+    processes: Option<&Processes>,
+) -> [Vec<u32>; 2] {
+    let launch = |index| {
+        let pid = of_work(processes, works.pid.get(index), works.device.get(index));
+        correlations.launch(works.correlation.get(index), pid, i64::MAX).unwrap_or(NONE)
+    };
+    let launches: Vec<u32> = (0..works.len()).map(launch).collect();
+    let op = |&launch: &u32| launch_ops.ops.get(launch as usize).copied().unwrap_or(NONE);
+    let ops = launches.iter().map(op).collect();
+    [launches, ops]
+}
+
+/// Counts launches whose work or op is missing; `launched` are those that have work.
+pub(super) fn note_launches<'l>(
     launches: &Launches,
     names: &Names,
-    gpu: &GpuLinks,
+    launched: impl Iterator<Item = &'l u32>,
     launch_ops: &LaunchOps,
     launch_ranges: &[u32],
     stats: &mut Stats,
 ) {
     let mut has_work = vec![false; launches.len()];
-    for &launch in gpu.launches.iter().filter(|&&launch| launch != NONE) {
+    for &launch in launched.filter(|&&launch| launch != NONE) {
         has_work[launch as usize] = true;
     }
     let count = |keep: &dyn Fn(u32) -> bool| (0..launches.len() as u32).filter(|&l| keep(l)).count() as u64;

@@ -42,7 +42,7 @@ use crate::trace::Trace;
 
 pub(crate) use captures::{has_replays, link_replays};
 pub use communication::HOST_OPS as HOST_COLLECTIVES;
-pub(crate) use doubts::{end_where_the_next_begins, with_neighbours};
+pub(crate) use doubts::{doubt, with_neighbours};
 pub(crate) use emitted::with_sources;
 pub(crate) use filter::{filter, with_filtered};
 use names::{Names, Vocabulary};

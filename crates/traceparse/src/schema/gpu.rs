@@ -100,6 +100,33 @@ table! {
 }
 
 table! {
+    /// GPU work whose time is not known: recorded at 0 or far outside of the recording, or without a start.
+    UntimedGpuOps, UntimedGpuOpRow, "untimed_gpu_ops";
+    recorded {
+        row,
+        /// kernel, memcpy, memset or graph.
+        kind: Symbol,
+        name, category, device, stream, correlation, external_id,
+        /// Context id.
+        context: Option<i32> as id,
+        /// Process that launched the work; null where the source does not say.
+        pid: Option<i64>,
+        /// Bytes copied or set.
+        bytes: Option<i64>,
+        /// The start as recorded, ns; null where none was, as databases say with 0 for start and end.
+        recorded_start_ns: Option<i64> as time,
+        /// The duration as recorded, ns.
+        recorded_dur_ns: Option<i64> as duration,
+    }
+    derived {
+        /// `row` of the call that launched the work.
+        launch_row: Option<u32> as link,
+        /// `row` of the op that the work belongs to.
+        op_row: Option<u32> as link,
+    }
+}
+
+table! {
     /// The span on a GPU stream of all work launched under one annotation; not work itself.
     GpuAnnotations, GpuAnnotationRow, "gpu_annotations";
     recorded {

@@ -112,6 +112,7 @@ tables! {
     ops: Ops,
     launches: Launches,
     gpu_ops: GpuOps,
+    untimed_gpu_ops: UntimedGpuOps,
     python: PythonFrames,
     ranges: Ranges,
     gpu_annotations: GpuAnnotations,

@@ -168,8 +168,9 @@ fn numbers_out_of_range_are_null() {
     assert_eq!(reading.rows("gpu_ops", "dur_ns correlation context bytes"), ["- | - | - | -"]);
     assert_eq!(reading.count(Code::BadNumber), 3);
     assert_eq!(reading.count(Code::MissingDuration), 1);
-    assert_eq!(reading.count(Code::MissingTime), 1);
-    assert_eq!(reading.events(), (2, 1, 1));
+    assert_eq!(reading.count(Code::UntimedWork), 1);
+    assert_eq!(reading.rows("untimed_gpu_ops", "name recorded_start_ns recorded_dur_ns"), ["k | - | 1000"]);
+    assert_eq!(reading.events(), (2, 2, 0));
 }
 
 #[test]

@@ -60,7 +60,13 @@ fn check_events(reading: &Reading, events: &[Value]) -> Result<(), TestCaseError
         let table = table_of(event);
         let is_on_gpu = matches!(table, "gpu_ops" | "gpu_annotations" | "syncs");
         let columns = if is_on_gpu { "row name start_ns" } else { "row name start_ns pid tid" };
-        let rows = tables.entry(table).or_insert_with(|| by_number(&reading.rows(table, columns)));
+        let rows = tables.entry(table).or_insert_with(|| {
+            let mut rows = by_number(&reading.rows(table, columns));
+            if table == "gpu_ops" {
+                rows.extend(by_number(&reading.rows("untimed_gpu_ops", "row name recorded_start_ns")));
+            }
+            rows
+        });
         let expected = expected(event);
         match rows.get(&row) {
             Some(found) if is_on_gpu => {

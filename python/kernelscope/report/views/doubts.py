@@ -10,7 +10,7 @@ from kernelscope.report.parts import Note, Part
 from kernelscope.trace import Trace
 
 ORDER = 5
-TABLES = ("gpu_ops", "launches", "steps")
+TABLES = ("gpu_ops", "untimed_gpu_ops", "launches", "steps")
 _MOST = 5
 
 

@@ -13,7 +13,7 @@ use crate::formats::interner::Interner;
 use crate::metric_names::{gpu_of_process, unit};
 use crate::schema::*;
 use crate::stats::{Code, Stats};
-use crate::time::Fraction;
+use crate::time::{Fraction, NO_START};
 use crate::tracks::{TrackKey, TrackTable};
 
 /// Tables and findings of a run of consecutive events; rows are numbered from 0.
@@ -162,11 +162,15 @@ impl<'a> Add<'_, '_, '_, 'a> {
             self.extra_args();
             return true;
         }
-        let Some(start_ns) = start_ns else {
-            self.note(Code::MissingTime);
-            return false;
-        };
         let (category, class) = self.category();
+        let is_work = matches!(phase, Some(b'X') | None) && class.is_work();
+        if start_ns.is_none() {
+            self.note(if is_work { Code::UntimedWork } else { Code::MissingTime });
+            if !is_work {
+                return false;
+            }
+        }
+        let start_ns = start_ns.unwrap_or(NO_START);
         let name = self.name();
         let head = Head { name, category, start_ns };
         let fixed = &self.builder.fixed;

@@ -22,14 +22,14 @@ columns! { Work {
     GLOBAL_PID = "globalPid" Usual for [pid device launch_row],
 } }
 
-/// When and where work ran, and for whom; nothing if its times are not known.
-fn work(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, kind: &'static str) -> Option<GpuOpRow> {
-    let (start_ns, dur_ns) = cells.extent(Work::START, Work::END)?;
+/// When and where work ran, and for whom.
+fn work(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, kind: &'static str) -> GpuOpRow {
+    let (start_ns, dur_ns) = cells.extent_of_work(Work::START, Work::END);
     let machine = &builder.recorder.machine;
     let pid = builder.pid(cells.int(Work::GLOBAL_PID));
     let (context, stream) = (cells.small(Work::CONTEXT), cells.usual(Work::STREAM));
     let device = cells.usual(Work::DEVICE).and_then(|_| cells.small(Work::DEVICE));
-    Some(GpuOpRow {
+    GpuOpRow {
         row: cells.number,
         start_ns,
         dur_ns,
@@ -42,7 +42,7 @@ fn work(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, kind: &'static
         correlation: cells.correlation(Work::CORRELATION),
         kind: builder.label(kind),
         ..Default::default()
-    })
+    }
 }
 
 columns! { Kernel after Work {
@@ -71,7 +71,7 @@ pub(super) static KERNELS: Source =
     Source::new("CUPTI_ACTIVITY_KIND_KERNEL", "gpu_ops", Feature::Cuda, Kernel::ALL, push_kernel);
 
 fn push_kernel(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-    let Some(work) = work(builder, cells, "kernel") else { return false };
+    let work = work(builder, cells, "kernel");
     let (fixed, dynamic) = (cells.small(Kernel::STATIC_SHARED), cells.small(Kernel::DYNAMIC_SHARED));
     // A launch without clusters has zeros here.
     let has_cluster = cells.int(Kernel::CLUSTER_X).is_some_and(|x| x > 0);
@@ -108,7 +108,7 @@ pub(super) static GRAPHS: Source =
     Source::new("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "gpu_ops", Feature::WholeGraphs, Graph::ALL, push_graph);
 
 fn push_graph(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-    let Some(work) = work(builder, cells, "graph") else { return false };
+    let work = work(builder, cells, "graph");
     let graph_id = cells.int(Graph::GRAPH);
     tables.gpu_ops.push(GpuOpRow {
         name: graph_id.map(|id| builder.coded("graph", id, |id| format!("[CUDA graph {id}]"))),
@@ -136,7 +136,7 @@ pub(super) static COPIES: Source =
 const MIGRATIONS: std::ops::RangeInclusive<i64> = 11..=13;
 
 fn push_copy(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-    let Some(work) = work(builder, cells, "memcpy") else { return false };
+    let work = work(builder, cells, "memcpy");
     let kind = cells.int(Memcpy::COPY_KIND);
     tables.gpu_ops.push(GpuOpRow {
         name: Some(builder.copy_name(kind)),
@@ -166,7 +166,7 @@ pub(super) static MEMSETS: Source =
     Source::new("CUPTI_ACTIVITY_KIND_MEMSET", "gpu_ops", Feature::Cuda, Memset::ALL, push_memset);
 
 fn push_memset(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-    let Some(work) = work(builder, cells, "memset") else { return false };
+    let work = work(builder, cells, "memset");
     tables.gpu_ops.push(GpuOpRow {
         name: Some(builder.label("[CUDA memset]")),
         destination_memory: builder.memory_kind(&MEMORY, cells.int(Memset::MEMORY_KIND)),

@@ -4,7 +4,6 @@ use super::recording::{Builder, Source};
 use crate::formats::sqlite::cells::Cells;
 use crate::formats::sqlite::source::columns;
 use crate::schema::{GpuOpRow, Tables};
-use crate::stats::Code;
 
 /// Kinds of memory (`CUpti_ActivityMemoryKind`), by number.
 const MEMORY: [&str; 8] =
@@ -20,15 +19,10 @@ columns! { Work {
     CORRELATION = "correlationId" Usual,
 } }
 
-/// When and where work ran; nothing if its times are not known. nvprof writes 0 for both where it could not
-/// collect them.
-fn work(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, kind: &'static str) -> Option<GpuOpRow> {
-    if cells.int(Work::START) == Some(0) && cells.int(Work::END) == Some(0) {
-        cells.note(Code::MissingTime);
-        return None;
-    }
-    let (start_ns, dur_ns) = cells.extent(Work::START, Work::END)?;
-    Some(GpuOpRow {
+/// When and where work ran. nvprof writes 0 for both times where it could not collect them.
+fn work(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, kind: &'static str) -> GpuOpRow {
+    let (start_ns, dur_ns) = cells.extent_of_work(Work::START, Work::END);
+    GpuOpRow {
         row: cells.number,
         start_ns,
         dur_ns,
@@ -39,7 +33,7 @@ fn work(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, kind: &'static
         correlation: cells.correlation(Work::CORRELATION),
         kind: builder.label(kind),
         ..Default::default()
-    })
+    }
 }
 
 columns! { Kernel after Work {
@@ -63,7 +57,7 @@ pub(super) static SERIAL: Source =
     Source::new("CUPTI_ACTIVITY_KIND_KERNEL", "gpu_ops", (), Kernel::ALL, push_kernel);
 
 fn push_kernel(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-    let Some(work) = work(builder, cells, "kernel") else { return false };
+    let work = work(builder, cells, "kernel");
     let (fixed, dynamic) = (cells.small(Kernel::STATIC_SHARED), cells.small(Kernel::DYNAMIC_SHARED));
     tables.gpu_ops.push(GpuOpRow {
         name: builder.text(cells, Kernel::NAME),
@@ -92,7 +86,7 @@ pub(super) static BETWEEN: Source =
     Source::new("CUPTI_ACTIVITY_KIND_MEMCPY2", "gpu_ops", (), Memcpy::ALL, push_copy);
 
 fn push_copy(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-    let Some(work) = work(builder, cells, "memcpy") else { return false };
+    let work = work(builder, cells, "memcpy");
     let kind = cells.int(Memcpy::COPY_KIND);
     tables.gpu_ops.push(GpuOpRow {
         name: Some(builder.copy_name(kind)),
@@ -114,7 +108,7 @@ pub(super) static MEMSETS: Source =
     Source::new("CUPTI_ACTIVITY_KIND_MEMSET", "gpu_ops", (), Memset::ALL, push_memset);
 
 fn push_memset(builder: &mut Builder<'_, '_>, cells: &mut Cells<'_, '_>, tables: &mut Tables) -> bool {
-    let Some(work) = work(builder, cells, "memset") else { return false };
+    let work = work(builder, cells, "memset");
     tables.gpu_ops.push(GpuOpRow {
         name: Some(builder.label("[CUDA memset]")),
         destination_memory: builder.memory_kind(&MEMORY, cells.int(Memset::MEMORY_KIND)),

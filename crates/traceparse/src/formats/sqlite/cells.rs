@@ -4,7 +4,7 @@ use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
 use crate::stats::{Code, Stats};
-use crate::time::{LONGEST_NS, TIMES_NS};
+use crate::time::{LONGEST_NS, NO_START, TIMES_NS};
 
 /// A row of a table. Cell 0 is the rowid, the others follow the columns of the table's declaration.
 pub(crate) struct Cells<'a, 'r> {
@@ -148,6 +148,18 @@ impl<'a> Cells<'a, '_> {
             self.note(Code::MissingTime);
         }
         start
+    }
+
+    /// Start and duration of GPU work, which is kept without a start, too; 0 for both stands for none.
+    #[inline]
+    pub(crate) fn extent_of_work(&mut self, start: usize, end: usize) -> (i64, Option<i64>) {
+        match self.int(start).filter(|start| TIMES_NS.contains(start)) {
+            Some(0) if self.int(end) == Some(0) => {}
+            Some(_) => return self.extent(start, end).unwrap_or((NO_START, None)),
+            None => {}
+        }
+        self.note(Code::UntimedWork);
+        (NO_START, None)
     }
 
     /// Start and duration of an event.
