@@ -17,6 +17,7 @@ from events import V100
 from kernelscope import analysis
 from kernelscope.analysis.advice.table import RULES
 from kernelscope.cli.main import main
+from nsys_database import Database, global_tid
 
 LEAST, MOST = 0.9, 1.1
 """A promise is at least and at most this multiple of the time that is gone without the cause."""
@@ -334,3 +335,18 @@ def test_waiting_for_data_in_a_made_up_training_is_what_was_planted(tmp_path: Pa
     late = sum(step["dataloader_ns"] for step in truth["steps"])
     table = analysis.recommendations(ks.read(made))
     assert table.filter(id="data_loading")["saving_ns"].to_list() == [late]
+
+
+def test_loading_that_begins_before_the_first_step_is_cited(tmp_path: Path) -> None:
+    """It belongs to no step, and counts in the one that it reaches into."""
+    database = Database(tmp_path / "report.sqlite")
+    database.range(LOADER, 0, 5_000, globalTid=global_tid(7, 8))
+    for step in range(2):
+        database.range(f"ProfilerStep#{step}", 1_000 + 9_000 * step, 10_000 + 9_000 * step)
+        database.call(6_000 + 9_000 * step, 6_010 + 9_000 * step, correlation=step + 1)
+        database.kernel(6_100 + 9_000 * step, 9_000 + 9_000 * step, correlation=step + 1)
+    trace = ks.read(database.close())
+    (found,) = analysis.recommendations(trace).filter(id="data_loading").iter_rows(named=True)
+    loading = trace.ranges.filter(pl.col("name").cast(pl.String).str.contains("DataLoader"))
+    assert found["rows"] == loading["row"].to_list()
+    assert loading["step"].to_list() == [None]

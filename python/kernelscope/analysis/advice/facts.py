@@ -396,15 +396,22 @@ class Facts:
         return self.inside(rows_like(self.trace.ops.select(_OF_OPS), pattern))
 
     def ops_doing(self, activity: str) -> pl.DataFrame:
-        """Operators and annotations in whole steps of an ``activity``."""
+        """Operators and annotations of an ``activity`` that belong to a whole step or reach into one."""
         return self._doing(self.trace.ops, activity)
 
     def ranges_doing(self, activity: str) -> pl.DataFrame:
-        """NVTX ranges in whole steps of an ``activity``."""
+        """NVTX ranges of an ``activity`` that belong to a whole step or reach into one."""
         return self._doing(self.trace.ranges, activity)
 
     def _doing(self, table: pl.DataFrame, activity: str) -> pl.DataFrame:
-        return self.inside(table.select(*_OF_OPS, "activity").filter(pl.col("activity") == activity))
+        rows = table.select(*_OF_OPS, "activity").filter(pl.col("activity") == activity)
+        if not self.marked:
+            return rows
+        begins, ends = self.breakdown["start_ns"], self.breakdown["start_ns"] + self.breakdown["total_ns"]
+        row_ends = rows["start_ns"] + rows["dur_ns"].fill_null(0)
+        begun = begins.sort().search_sorted(row_ends, side="left")
+        ended = ends.sort().search_sorted(rows["start_ns"], side="right")
+        return rows.filter(self._is_inside | (begun > ended))
 
     def launches_named(self, pattern: str) -> pl.DataFrame:
         """Runtime and driver calls in whole steps whose names match ``pattern``."""
