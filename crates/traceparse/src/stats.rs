@@ -245,13 +245,17 @@ impl Stats {
         lost.min_by_key(|(_, finding)| (finding.source.is_some(), finding.first_offset, finding.first_rowid))
     }
 
-    /// The first row of a database of which something is not known that every row tells, or work without a time.
+    /// The first row of a database of which something is not known that every row tells.
     fn first_unknown(&self) -> Option<(Code, Finding)> {
-        const UNKNOWN: [Code; 4] =
-            [Code::MissingDuration, Code::NegativeDuration, Code::UnexpectedNull, Code::ImpossibleMetric];
-        let found = self.findings().filter(|(code, finding)| {
-            *code == Code::UntimedWork || (finding.source.is_some() && UNKNOWN.contains(code))
-        });
+        const UNKNOWN: [Code; 5] = [
+            Code::UntimedWork,
+            Code::MissingDuration,
+            Code::NegativeDuration,
+            Code::UnexpectedNull,
+            Code::ImpossibleMetric,
+        ];
+        let found =
+            self.findings().filter(|(code, finding)| finding.source.is_some() && UNKNOWN.contains(code));
         found.min_by_key(|(_, finding)| finding.first_rowid)
     }
 
