@@ -184,11 +184,13 @@ def test_strict_refuses_rows_of_which_something_is_not_known(cli: Cli, whole: Pa
     ks.read(whole, strict=True)
 
 
-def test_rows_without_a_start_are_lost(cli: Cli, copy: Path) -> None:
+def test_rows_without_a_start_are_told(cli: Cli, copy: Path) -> None:
+    """They are in a table of their own, and in no sum."""
     execute(copy, f"UPDATE {KERNELS} SET start = NULL WHERE rowid IN (3, 4)")
     done = run(cli, "stats", copy)
-    assert done.returncode == 1
-    assert f"lost: 2 missing time ({KERNELS} rowid 3)" in done.stderr
+    assert done.returncode == 0
+    assert f"not known: 2 untimed work ({KERNELS} rowid 3)" in done.stderr
+    assert ks.read(copy).untimed_gpu_ops.height == 2
 
 
 # --- logs and journals beside the database

@@ -195,7 +195,7 @@ def test_groups_agree_in_all_columns(
 
 Work = list[tuple[int, int, str]]
 WORK = st.lists(
-    st.tuples(st.integers(0, 60), st.integers(0, 25), st.sampled_from(["gemm", "ncclDevKernel_X", "copy"])),
+    st.tuples(st.integers(1, 60), st.integers(0, 25), st.sampled_from(["gemm", "ncclDevKernel_X", "copy"])),
     min_size=1,
     max_size=14,
 )
