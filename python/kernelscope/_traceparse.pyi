@@ -37,7 +37,6 @@ def read(
     threads: int | None = None,
     step_range: str | None = None,
     tables: dict[str, list[str]] | None = None,
-    kinds: list[str] | None = None,
     only_launching: bool = False,
     filter_time: tuple[int | None, int | None] = (None, None),
     filter_nvtx: str | None = None,

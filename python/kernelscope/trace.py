@@ -221,7 +221,6 @@ def read_part(
     progress: Callable[[int, int], object] | None = None,
     step_range: str | None = None,
     tables: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
-    kinds: Sequence[str] | None = None,
     only_launching: bool = False,
     capture: CaptureOption = None,
     filter_time: str | tuple[int | None, int | None] | None = None,
@@ -232,9 +231,9 @@ def read_part(
 ) -> Trace:
     """Reads what a report on GPU work needs; see :func:`read`. Not public.
 
-    ``kinds`` names the kinds of GPU work that are wanted. With ``only_launching`` only API calls that
-    launched such work are, and NVTX ranges that enclose one of them. A database is read without the others;
-    other formats may have them. With ``of_no_process`` what belongs to none stays beside ``process``.
+    With ``only_launching`` only API calls that launched GPU work are wanted, and NVTX ranges that enclose one
+    of them. A database is read without the others; other formats may have them. With ``of_no_process`` what
+    belongs to none stays beside ``process``.
     """
     if threads is not None and threads < 1:
         raise InvalidArgumentError(f"threads must be at least 1, not {threads}")
@@ -246,7 +245,6 @@ def read_part(
             threads=threads,
             step_range=step_range,
             tables=None if tables is None else _wanted(tables),
-            kinds=None if kinds is None else list(kinds),
             only_launching=only_launching,
             filter_time=window or (None, None),
             filter_nvtx=filter_nvtx,

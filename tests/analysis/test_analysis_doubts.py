@@ -133,7 +133,7 @@ def test_a_part_of_a_trace_has_the_durations_of_the_whole(tmp_path: Path) -> Non
     )
     database.close()
     path, wanted = tmp_path / "report.sqlite", {"gpu_ops": ["dur_ns", "kind"]}
-    for trace in (ks.read(path), read_part(path, tables=wanted, kinds=["kernel"])):
+    for trace in (ks.read(path), read_part(path, tables=wanted)):
         assert trace.gpu_ops.filter(pl.col("kind") == "kernel")["dur_ns"].to_list() == [100]
 
 

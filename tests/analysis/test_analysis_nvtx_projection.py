@@ -205,9 +205,7 @@ def test_only_launching_ranges_are_enough(tmp_path: Path, seed: int) -> None:
     assert nvtx_projection(part).equals(nvtx_projection(whole))
 
 
-def test_kinds_and_launching_are_checked(tmp_path: Path) -> None:
+def test_launching_needs_its_tables(tmp_path: Path) -> None:
     path = Database(tmp_path / "a.sqlite").close()
-    with pytest.raises(ks.errors.InvalidArgumentError, match='no kind of GPU work "kernels"'):
-        read_part(path, kinds=["kernels"])
     with pytest.raises(ks.errors.InvalidArgumentError, match="ask for both"):
         read_part(path, tables=["ranges"], only_launching=True)

@@ -36,7 +36,7 @@ impl RawTrace {
 /// Reads the trace at `path`; `progress` is called with bytes done and bytes in all.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "keyword-only in Python")]
-#[pyo3(signature = (path, *, strict=false, threads=None, step_range=None, tables=None, kinds=None, only_launching=false, filter_time=(None, None), filter_nvtx=None, filter_processes=Vec::new(), filter_of_no_process=false, filter_devices=Vec::new(), captures=Vec::new(), captures_are_found=false, progress=None))]
+#[pyo3(signature = (path, *, strict=false, threads=None, step_range=None, tables=None, only_launching=false, filter_time=(None, None), filter_nvtx=None, filter_processes=Vec::new(), filter_of_no_process=false, filter_devices=Vec::new(), captures=Vec::new(), captures_are_found=false, progress=None))]
 pub(crate) fn read(
     py: Python<'_>,
     path: PathBuf,
@@ -44,7 +44,6 @@ pub(crate) fn read(
     threads: Option<usize>,
     step_range: Option<String>,
     tables: Option<BTreeMap<String, Vec<String>>>,
-    kinds: Option<Vec<String>>,
     only_launching: bool,
     filter_time: (Option<i64>, Option<i64>),
     filter_nvtx: Option<String>,
@@ -62,7 +61,6 @@ pub(crate) fn read(
             threads,
             step_range,
             tables,
-            kinds,
             only_launching,
             filter: Filter {
                 time: filter_time,

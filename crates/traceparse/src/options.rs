@@ -22,9 +22,6 @@ pub struct ReadOptions {
     /// table. The others are empty, other columns may be null, and a database is read only where it
     /// feeds what is wanted. Links to tables of a database that are not wanted are null.
     pub tables: Option<BTreeMap<String, Vec<String>>>,
-    /// Kinds of GPU work that are wanted (`kernel`, `memcpy`, `memset`, `graph`); `None` wants all.
-    /// The others may be missing.
-    pub kinds: Option<Vec<String>>,
     /// Whether only calls that launched GPU work are wanted, and NVTX ranges that enclose one of them.
     /// The others may be missing. Needs the tables `gpu_ops` and `launches`.
     pub only_launching: bool,
@@ -100,11 +97,6 @@ impl ReadOptions {
         const TOLD: [&str; 3] = ["captured_node_row", "captured_op_row", "match"];
         ["captured_graphs", "captured_ops", "captured_nodes"].iter().any(|table| self.wants(table))
             || (self.wants("gpu_ops") && TOLD.iter().any(|column| self.wants_column("gpu_ops", column)))
-    }
-
-    /// Whether a kind of GPU work is wanted.
-    pub(crate) fn wants_kind(&self, kind: &str) -> bool {
-        self.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|wanted| wanted == kind))
     }
 
     /// Whether a column of a wanted table is wanted.

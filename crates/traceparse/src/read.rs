@@ -85,7 +85,7 @@ fn refuse_absent(path: &Path, trace: &Trace, options: &ReadOptions) -> Result<()
         return Ok(());
     }
     let present = link::Present::of(trace);
-    let is_whole = options.tables.is_none() && options.kinds.is_none() && !options.only_launching;
+    let is_whole = options.tables.is_none() && !options.only_launching;
     if is_whole || present.has_all(filter) {
         return present.refuse_others(filter);
     }
@@ -94,13 +94,8 @@ fn refuse_absent(path: &Path, trace: &Trace, options: &ReadOptions) -> Result<()
     link::Present::of(&format.read(file, &of_everything(options))?).refuse_others(filter)
 }
 
-/// A name that no table, column or kind has would silently select nothing.
+/// A name that no table or column has would silently select nothing.
 fn refuse_unknown(options: &ReadOptions) -> Result<()> {
-    const KINDS: [&str; 4] = ["kernel", "memcpy", "memset", "graph"];
-    if let Some(unknown) = options.kinds.iter().flatten().find(|kind| !KINDS.contains(&kind.as_str())) {
-        let message = format!("there is no kind of GPU work {unknown:?}; the kinds are {}", KINDS.join(", "));
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
-    }
     if options.only_launching && !(options.wants("gpu_ops") && options.wants("launches")) {
         let message =
             "which calls launched GPU work is seen from the tables gpu_ops and launches: ask for both";

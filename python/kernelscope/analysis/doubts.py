@@ -5,13 +5,11 @@ from typing import Any
 
 import polars as pl
 
-from kernelscope.analysis.advice.record import rows_like
 from kernelscope.analysis.steps.breakdown import step_times
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns, format_percent
 
-_KERNEL_LAUNCH = r"(?i)launch.*kernel"
 _NEARLY_ALL = 0.9
 _FEWEST = 10
 """Operations of a step on a GPU, from which on one that has nearly all of their time is told."""
@@ -82,11 +80,8 @@ def _without_work(trace: Trace) -> Iterator[dict[str, Any]]:
     if not trace.gpu_ops.is_empty():
         # Of others is said that the recording ends before their work does.
         steps = steps.filter(~pl.col("is_partial"))
-    launches = (
-        rows_like(trace.launches, _KERNEL_LAUNCH)
-        .group_by("step")
-        .agg(pl.len().cast(pl.Int64).alias("events"))
-    )
+    launches = trace.launches.filter(pl.col("activity") == "launch")
+    launches = launches.group_by("step").agg(pl.len().cast(pl.Int64).alias("events"))
     worked = trace.gpu_ops["step"].unique().implode()
     idle = steps.select("step").unique().join(launches, on="step").filter(~pl.col("step").is_in(worked))
     for step, events in idle.sort("step").iter_rows():

@@ -144,7 +144,7 @@ def read_kernels(options: argparse.Namespace, path: str) -> "Kernels":
     with on_disk(path) as file:
         needs: dict[str, Any] = {"tables": NEEDED_OF_PROFILER}
         if is_database(file):
-            needs = {"tables": NEEDED, "kinds": ["kernel"], "only_launching": True}
+            needs = {"tables": NEEDED, "only_launching": True}
         # Nobody holds the trace, so that its tables go as soon as they were looked at.
         return kernels_of(read_file(options, file, **needs), compat=options.compat)
 

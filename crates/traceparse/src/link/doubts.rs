@@ -23,12 +23,10 @@ pub(crate) fn with_neighbours(options: &ReadOptions) -> ReadOptions {
     }
     if is_asked("dur_ns") || is_asked("recorded_dur_ns") {
         widened.add("gpu_ops", &["pid", "device", "context", "stream"]);
-        widened.kinds = None;
     }
     if options.wants("untimed_gpu_ops") {
         widened.add("gpu_ops", &["start_ns", "dur_ns", "kind", "name", "category", "device", "stream"]);
         widened.add("gpu_ops", &["correlation", "external_id", "context", "pid", "bytes"]);
-        widened.kinds = None;
     }
     widened
 }
@@ -68,11 +66,11 @@ fn take_untimed(tables: &mut Tables, stats: &mut Stats) {
     stats.note_many(Code::UntimedWork, elsewhere as u64, None);
 }
 
-/// Which work has a time: not 0 without a length, where a recorder had none, and not far from where half of the others
-/// are.
+/// Which work has a time: not 0 without a length, where a recorder had none, and not far from where half of
+/// the others are.
 ///
-/// Far is ten times as long as
-/// that half takes, and an hour at least: work is never so long in a queue when a recording begins or ends.
+/// Far is ten times as long as that half takes, and an hour at least: work is never so long in a queue when a
+/// recording begins or ends.
 fn usable_times(works: &GpuOps) -> Vec<bool> {
     let starts = works.start_ns.values();
     let has_time = |(&start, dur): (&i64, Option<i64>)| {

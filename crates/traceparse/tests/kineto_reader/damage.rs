@@ -174,6 +174,42 @@ fn numbers_out_of_range_are_null() {
 }
 
 #[test]
+fn only_gpu_work_is_kept_without_a_time() {
+    let untimed = |category: &str, name: &str, args: &str| {
+        let event =
+            r#"{"ph": "X", "cat": "CAT", "name": "NAME", "pid": 0, "tid": 7, "dur": 1, "args": {ARGS}}"#;
+        let event = event.replace("CAT", category).replace("NAME", name).replace("ARGS", args);
+        let reading = reading_events(event);
+        let kept = reading.count(Code::UntimedWork);
+        assert_eq!(reading.rows("untimed_gpu_ops", "name").len() as u64, kept);
+        assert_eq!(kept + reading.count(Code::MissingTime), 1);
+        assert_eq!(reading.events(), (1, kept, 1 - kept));
+        kept == 1
+    };
+    for (category, name, args) in [
+        ("kernel", "k", ""),
+        ("gpu_memcpy", "Memcpy HtoD", ""),
+        ("gpu_memset", "Memset", ""),
+        ("mtia_ccp_events", "matmul", ""),
+        ("hpu_op", "gemm", r#""HW event name": "MME""#),
+        ("collective_comm", "all_reduce", r#""stream": 3"#),
+    ] {
+        assert!(untimed(category, name, args), "{category} {name}");
+    }
+    for (category, name, args) in [
+        ("kernel", "[memory]", ""),
+        ("kernel", "metrics: k", ""),
+        ("mtia_ccp_events", "event_wait", ""),
+        ("hpu_op", "synLaunch", ""),
+        ("collective_comm", "all_reduce", ""),
+        ("cuda_runtime", "cudaLaunchKernel", ""),
+        ("gpu_user_annotation", "step", ""),
+    ] {
+        assert!(!untimed(category, name, args), "{category} {name}");
+    }
+}
+
+#[test]
 fn missing_fields() {
     let without = |field: &str| {
         let fields = ["ph", "cat", "name", "pid", "tid", "ts", "dur"];

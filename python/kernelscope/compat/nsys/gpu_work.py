@@ -170,8 +170,8 @@ def _device_names(trace: Trace) -> pl.DataFrame:
 
 
 _named_report = partial(Report, arguments=("base", "mangled", "nvtx-name"))
-_kernel_report = partial(_named_report, sources=(KERNEL,), kinds=("kernel",), by=GPU_BY)
-_copy_report = partial(Report, sources=MEMORY, kinds=_COPIES, by=GPU_BY)
+_kernel_report = partial(_named_report, sources=(KERNEL,), by=GPU_BY)
+_copy_report = partial(Report, sources=MEMORY, by=GPU_BY)
 
 REPORTS = (
     _kernel_report(

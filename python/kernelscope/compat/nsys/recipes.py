@@ -314,7 +314,6 @@ REPORTS = (
         build=_kernel_pace,
         sources=(KERNEL,),
         tables={"gpu_ops": (*_WORK, "name")},
-        kinds=("kernel",),
         arguments=("base", "mangled", "name"),
     ),
     Report(
@@ -327,7 +326,6 @@ REPORTS = (
         build=_histogram,
         sources=(KERNEL,),
         tables={"gpu_ops": ("kind", "pid", "device", "dur_ns", "name")},
-        kinds=("kernel",),
         arguments=("base", "mangled", "bins", "name"),
     ),
     Report(
@@ -360,7 +358,6 @@ REPORTS = (
         build=_nccl_map,
         sources=(KERNEL,),
         tables={"gpu_ops": (*_WORK, "name", "is_communication")},
-        kinds=("kernel",),
         arguments=("bins", "cumulative"),
     ),
 )

@@ -89,10 +89,10 @@ class Report:
     """What its rows can be broken down by."""
     arguments: tuple[str, ...] = ()
     """Names of the arguments it takes."""
-    kinds: tuple[str, ...] | None = None
-    """Kinds of GPU work that it looks at; null for all."""
     only_launching: bool = False
     """Whether it looks only at calls that launched GPU work, and ranges around them."""
+    kinds: tuple[str, ...] | None = None
+    """Kinds of GPU work of which it says how much has no call; null for all."""
 
     sample: Callable[[Trace, Question], pl.DataFrame] | None = None
     """The single values that it sums up, of a trace, which several traces can share; null if they cannot."""

@@ -176,7 +176,7 @@ def read_for(
     options: dict[str, Any] = {"strict": strict, "threads": threads, "progress": progress, **filters}
     if not (report.linked or question.has("nvtx-name")):
         return _read_one_by_one(path, tables, options)
-    return read_part(path, tables=tables, kinds=report.kinds, only_launching=report.only_launching, **options)
+    return read_part(path, tables=tables, only_launching=report.only_launching, **options)
 
 
 def _read_one_by_one(
@@ -227,11 +227,14 @@ def left_out_note(trace: Trace, report: Report) -> str | None:
     """How much GPU work is in no row because its call was not recorded, if there is any."""
     if not report.only_launching:
         return None
-    lost = trace.gpu_ops["launch_row"].null_count()
+    work, what = trace.gpu_ops, "pieces of GPU work"
+    if report.kinds is not None:
+        work = work.filter(pl.col("kind").is_in(report.kinds))
+        what = f"GPU operations ({', '.join(report.kinds)})"
+    lost = work["launch_row"].null_count()
     if not lost:
         return None
-    what = "pieces of GPU work" if report.kinds is None else f"GPU operations ({', '.join(report.kinds)})"
-    return f"{report.name}: of {trace.gpu_ops.height} {what} {lost} have no call in the recording"
+    return f"{report.name}: of {work.height} {what} {lost} have no call in the recording"
 
 
 def overhead_note(trace: Trace, report: Report) -> str | None:

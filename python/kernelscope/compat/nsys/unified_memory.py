@@ -85,9 +85,7 @@ _MOVED = parse_fields(
     "CPU Page Faults: cpu_faults, GPU PageFaults: gpu_faults",
 )
 
-_migration_report = partial(
-    Report, sources=(MEMORY[0], _CPU_FAULTS, _GPU_FAULTS), tables=_TABLES, kinds=("memcpy",)
-)
+_migration_report = partial(Report, sources=(MEMORY[0], _CPU_FAULTS, _GPU_FAULTS), tables=_TABLES)
 
 REPORTS = (
     _migration_report(

@@ -22,15 +22,15 @@ def frames(trace: Trace) -> dict[str, pl.DataFrame]:
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """A sentence for each of the first few doubts; nothing where there is none."""
     sentences = _sentences(trace)
-    return [heading("Doubts"), *(note(sentence, shape) for sentence in sentences)] if sentences else []
+    rest = len(sentences) - _MOST
+    shown = [*sentences[:_MOST], *([f"and {rest} more in --format json and html"] if rest > 0 else [])]
+    return [heading("Doubts"), *(note(sentence, shape) for sentence in shown)] if shown else []
 
 
 def notes(trace: Trace) -> list[Part]:
-    """The same, for the first view of the page."""
+    """A sentence for each doubt, for the first view of the page."""
     return [Note(sentence) for sentence in _sentences(trace)]
 
 
 def _sentences(trace: Trace) -> list[str]:
-    texts = [safe(text) for text in analysis.doubts(trace)["text"]]
-    rest = len(texts) - _MOST
-    return [*texts[:_MOST], *([f"and {rest} more in --format json and html"] if rest > 0 else [])]
+    return [safe(text) for text in analysis.doubts(trace)["text"]]

@@ -135,11 +135,6 @@ impl Class {
         }
     }
 
-    /// Whether it is always work of a GPU.
-    pub(crate) fn is_work(self) -> bool {
-        matches!(self, Self::Kernel | Self::Memcpy | Self::Memset)
-    }
-
     /// The class of a category that begins with the name of a device, such as `xpu_driver`.
     fn of_any_device(text: &str) -> Self {
         let endings = [

@@ -142,6 +142,16 @@ pub(super) struct Head {
     pub(super) start_ns: i64,
 }
 
+/// What decides which table an event belongs to.
+enum EventKind {
+    Memory,
+    Slice(Class),
+    Instant,
+    Flow,
+    Counter,
+    Span,
+}
+
 impl<'a> Add<'_, '_, '_, 'a> {
     pub(super) fn note(&mut self, code: Code) {
         self.batch.stats.note(code, Some(self.offset));
@@ -163,32 +173,43 @@ impl<'a> Add<'_, '_, '_, 'a> {
             return true;
         }
         let (category, class) = self.category();
-        let is_work = matches!(phase, Some(b'X') | None) && class.is_work();
+        let name = self.text(self.event.name);
+        let kind = self.kind_of_event(phase, name, class);
+        let is_work = matches!(kind, EventKind::Slice(Class::Kernel | Class::Memcpy | Class::Memset));
         if start_ns.is_none() {
             self.note(if is_work { Code::UntimedWork } else { Code::MissingTime });
-            if !is_work {
-                return false;
-            }
         }
-        let start_ns = start_ns.unwrap_or(NO_START);
-        let name = self.name();
+        let Some(start_ns) = start_ns.or(is_work.then_some(NO_START)) else { return false };
+        if phase.is_none() {
+            self.note(Code::MissingPhase);
+        }
+        if name.is_none() {
+            self.note(Code::MissingName);
+        }
         let head = Head { name, category, start_ns };
-        let fixed = &self.builder.fixed;
-        let is_memory = name == Some(fixed.memory) || name == Some(fixed.out_of_memory);
-        match phase {
-            Some(b'X' | b'i' | b'I') if is_memory => self.memory(&head),
-            Some(b'X') => self.slice(class, &head),
-            Some(b'i' | b'I' | b'R') => self.instant(&head),
-            Some(b's' | b't' | b'f') => self.flow(&head),
-            Some(b'C') => self.counters(&head, None),
-            Some(_) => self.span(&head, None),
-            None => {
-                self.note(Code::MissingPhase);
-                self.slice(class, &head);
-            }
+        match kind {
+            EventKind::Memory => self.memory(&head),
+            EventKind::Slice(class) => self.slice(class, &head),
+            EventKind::Instant => self.instant(&head),
+            EventKind::Flow => self.flow(&head),
+            EventKind::Counter => self.counters(&head, None),
+            EventKind::Span => self.span(&head, None),
         }
         self.extra_args();
         true
+    }
+
+    fn kind_of_event(&self, phase: Option<u8>, name: Option<Symbol>, class: Class) -> EventKind {
+        let fixed = &self.builder.fixed;
+        let is_memory = name == Some(fixed.memory) || name == Some(fixed.out_of_memory);
+        match phase {
+            Some(b'X' | b'i' | b'I') if is_memory => EventKind::Memory,
+            Some(b'X') | None => EventKind::Slice(self.class_of_slice(class)),
+            Some(b'i' | b'I' | b'R') => EventKind::Instant,
+            Some(b's' | b't' | b'f') => EventKind::Flow,
+            Some(b'C') => EventKind::Counter,
+            Some(_) => EventKind::Span,
+        }
     }
 
     /// The character that `ph` holds, NUL for a longer text; `None` without any.
@@ -224,14 +245,6 @@ impl<'a> Add<'_, '_, '_, 'a> {
             *self.builder.classes.entry(symbol).or_insert_with(|| Class::of(interner.symbols().text(symbol)));
         self.builder.last_category = Some((symbol, class));
         (Some(symbol), class)
-    }
-
-    fn name(&mut self) -> Option<Symbol> {
-        let name = self.text(self.event.name);
-        if name.is_none() {
-            self.note(Code::MissingName);
-        }
-        name
     }
 
     fn memory(&mut self, head: &Head) {
@@ -311,7 +324,10 @@ impl<'a> Add<'_, '_, '_, 'a> {
     }
 
     fn metadata(&mut self, start_ns: Option<i64>) {
-        let name = self.name();
+        let name = self.text(self.event.name);
+        if name.is_none() {
+            self.note(Code::MissingName);
+        }
         let value = match self.event.args.others.first().copied() {
             Some((_, value)) => {
                 self.event.args.others.remove(0);

@@ -6,13 +6,39 @@ use super::rows::{Add, Head};
 use crate::schema::*;
 
 impl Add<'_, '_, '_, '_> {
+    /// The class of a slice, whose name or arguments tell what its category leaves open.
+    pub(super) fn class_of_slice(&self, class: Class) -> Class {
+        let name = self.event.name.bytes;
+        match class {
+            // XPU metrics repeat the kernels they were measured on.
+            Class::Kernel if name.starts_with(b"metrics: ") => Class::Span,
+            // A wait for an event of another stream, or the record of one, occupies a stream but is no work.
+            Class::MtiaDevice if matches!(name, b"event_wait" | b"event_record") => Class::Sync,
+            Class::MtiaDevice if name.starts_with(b"dma") => Class::Memcpy,
+            Class::MtiaDevice => Class::Kernel,
+            Class::Hpu => self.class_on_hpu(),
+            Class::Collective if self.has_stream() => Class::Kernel,
+            Class::Collective => Class::Span,
+            class => class,
+        }
+    }
+
+    /// Work of an engine says which event of the hardware it was recorded by; a call does not.
+    fn class_on_hpu(&self) -> Class {
+        let recorded_by = self.event.args.others.iter().find(|(key, _)| key.bytes == b"HW event name");
+        let is_copy = |event: &[u8]| event.windows(3).any(|part| part.eq_ignore_ascii_case(b"DMA"));
+        match recorded_by.map(|(_, event)| is_copy(event.bytes)) {
+            Some(true) => Class::Memcpy,
+            Some(false) => Class::Kernel,
+            None => Class::Launch,
+        }
+    }
+
     pub(super) fn slice(&mut self, class: Class, head: &Head) {
         let dur_ns = self.duration();
         match class {
             Class::Op => self.op(head, dur_ns),
             Class::Launch => self.launch(head, dur_ns),
-            // XPU metrics repeat the kernels they were measured on.
-            Class::Kernel if self.event.name.bytes.starts_with(b"metrics: ") => self.span(head, dur_ns),
             Class::Kernel => self.gpu_op(self.builder.fixed.kernel, head, dur_ns),
             Class::Memcpy => self.gpu_op(self.builder.fixed.memcpy, head, dur_ns),
             Class::Memset => self.gpu_op(self.builder.fixed.memset, head, dur_ns),
@@ -20,30 +46,7 @@ impl Add<'_, '_, '_, '_> {
             Class::Sync => self.sync(head, dur_ns),
             Class::Python => self.python(head, dur_ns),
             Class::ProfilerRange => self.counters(head, dur_ns),
-            Class::MtiaDevice => self.mtia_device(head, dur_ns),
-            Class::Hpu => self.hpu(head, dur_ns),
-            Class::Collective if self.has_stream() => self.gpu_op(self.builder.fixed.kernel, head, dur_ns),
-            Class::Collective | Class::Span => self.span(head, dur_ns),
-        }
-    }
-
-    /// A wait for an event of another stream, or the record of one, occupies a stream but is no work.
-    fn mtia_device(&mut self, head: &Head, dur_ns: Option<i64>) {
-        match self.event.name.bytes {
-            b"event_wait" | b"event_record" => self.sync(head, dur_ns),
-            name if name.starts_with(b"dma") => self.gpu_op(self.builder.fixed.memcpy, head, dur_ns),
-            _ => self.gpu_op(self.builder.fixed.kernel, head, dur_ns),
-        }
-    }
-
-    /// Work of an engine says which event of the hardware it was recorded by; a call does not.
-    fn hpu(&mut self, head: &Head, dur_ns: Option<i64>) {
-        let recorded_by = self.event.args.others.iter().find(|(key, _)| key.bytes == b"HW event name");
-        let is_copy = |event: &[u8]| event.windows(3).any(|part| part.eq_ignore_ascii_case(b"DMA"));
-        match recorded_by.map(|(_, event)| is_copy(event.bytes)) {
-            Some(true) => self.gpu_op(self.builder.fixed.memcpy, head, dur_ns),
-            Some(false) => self.gpu_op(self.builder.fixed.kernel, head, dur_ns),
-            None => self.launch(head, dur_ns),
+            Class::Span | Class::MtiaDevice | Class::Hpu | Class::Collective => self.span(head, dur_ns),
         }
     }
 

@@ -192,7 +192,7 @@ fn read(file: OpenDatabase, options: &ReadOptions) -> Result<Trace> {
     Ok(Trace { meta, tables, symbols, tracks, stats })
 }
 
-/// What is read, of what feeds the tables and the kinds of work that `options` want.
+/// What is read, of what feeds the tables that `options` want.
 ///
 /// Exports with a table of samples have the same as generic events.
 fn plan(
@@ -205,23 +205,12 @@ fn plan(
     let is_sampled = catalog.table(metrics::METRICS.name).is_some_and(|table| table.rows != Rows::None);
     let is_generic =
         !is_sampled && machine.generic_metrics().0 && catalog.has(metrics::GENERIC.name, &["typeId", "data"]);
-    let kind = |source: &Source| match source.name {
-        "CUPTI_ACTIVITY_KIND_KERNEL" => Some("kernel"),
-        "CUPTI_ACTIVITY_KIND_MEMCPY" => Some("memcpy"),
-        "CUPTI_ACTIVITY_KIND_MEMSET" => Some("memset"),
-        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE" => Some("graph"),
-        _ => None,
-    };
     let is_there = |source: &Source| match source.name {
         "GPU_METRICS" => !is_generic,
         "GENERIC_EVENTS" => is_generic,
         _ => true,
     };
-    let is_wanted = |source: &&Source| {
-        is_there(source)
-            && options.wants(source.feeds)
-            && kind(source).is_none_or(|kind| options.wants_kind(kind))
-    };
+    let is_wanted = |source: &&Source| is_there(source) && options.wants(source.feeds);
     let sources = SOURCES.into_iter().filter(is_wanted);
     let meaning_of_none = |feature, _| session.capture.meaning_of_none(feature);
     Plan::new(sources, catalog, meaning_of_none, options, stats).numbered_by_rowid()

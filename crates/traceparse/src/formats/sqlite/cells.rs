@@ -153,24 +153,30 @@ impl<'a> Cells<'a, '_> {
     /// Start and duration of GPU work, which is kept without a start, too; 0 for both stands for none.
     #[inline]
     pub(crate) fn extent_of_work(&mut self, start: usize, end: usize) -> (i64, Option<i64>) {
-        match self.int(start).filter(|start| TIMES_NS.contains(start)) {
-            Some(0) if self.int(end) == Some(0) => {}
-            Some(_) => return self.extent(start, end).unwrap_or((NO_START, None)),
-            None => {}
-        }
-        self.note(Code::UntimedWork);
-        (NO_START, None)
+        let start = self.int(start).filter(|start| TIMES_NS.contains(start));
+        let end = self.int(end);
+        let Some(start) = start.filter(|&start| start != 0 || end != Some(0)) else {
+            self.note(Code::UntimedWork);
+            return (NO_START, None);
+        };
+        (start, self.ending(start, end))
     }
 
     /// Start and duration of an event.
     #[inline]
     pub(crate) fn extent(&mut self, start: usize, end: usize) -> Option<(i64, Option<i64>)> {
         let start = self.start(start)?;
-        let Some(end) = self.int(end) else {
+        let end = self.int(end);
+        Some((start, self.ending(start, end)))
+    }
+
+    /// The duration of what ends at `end`, if it does.
+    #[inline]
+    fn ending(&mut self, start: i64, end: Option<i64>) -> Option<i64> {
+        if end.is_none() {
             self.note(Code::MissingDuration);
-            return Some((start, None));
-        };
-        Some((start, self.duration(start, end)))
+        }
+        self.duration(start, end?)
     }
 
     /// The duration between two instants.
