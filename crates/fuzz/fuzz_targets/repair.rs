@@ -8,11 +8,11 @@ use traceparse::fuzzing;
 fuzz_target!(|input: &[u8]| {
     let [boundaries, bytes @ ..] = input else { return };
     let boundaries = usize::from(boundaries % 4);
-    let (json, reached) = fuzzing::rewrite_object(bytes, boundaries);
+    let (json, reached) = fuzzing::rewrite_event(bytes, boundaries);
     assert!(reached <= bytes.len());
     if let Some(json) = &json {
         assert!(fuzzing::is_object(json), "{:?}", String::from_utf8_lossy(json));
     }
     let seen = &bytes[..bytes.len().min(reached + fuzzing::LOOKAHEAD)];
-    assert_eq!(fuzzing::rewrite_object(seen, boundaries), (json, reached));
+    assert_eq!(fuzzing::rewrite_event(seen, boundaries), (json, reached));
 });

@@ -86,7 +86,7 @@ codes! {
     BadNumber, "bad_number", Repaired, "A number cannot be read or is out of range; it is null.";
     BadValue, "bad_value", Repaired, "An argument is no valid JSON; it is kept as text.";
     BareNonFinite, "bare_non_finite", Repaired, "A bare word such as nan or inf is no JSON; it was read as such.";
-    BadEscape, "bad_escape", Repaired, "A text has an invalid escape; the backslash was kept as it stands.";
+    BadEscape, "bad_escape", Repaired, "A text has an invalid escape: who wrote it escapes nothing, and its backslashes stand for themselves.";
     ControlCharacter, "control_character", Repaired, "A text has a raw control character; it was kept.";
     BadUtf8, "bad_utf8", Repaired, "A text is no valid UTF-8; the bad bytes were replaced.";
     TrailingComma, "trailing_comma", Repaired, "A list or object ends with a comma, or has one too many; it was ignored.";

@@ -9,4 +9,5 @@ mod reading;
 mod refused;
 mod slow;
 mod splits;
+mod unescaped;
 mod writer;

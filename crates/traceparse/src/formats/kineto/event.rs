@@ -22,6 +22,8 @@ pub(crate) struct RawEvent<'a> {
     has_args: bool,
     pub(crate) has_duplicate: bool,
     pub(crate) has_trailing_comma: bool,
+    /// Whether its writer escaped nothing, and whoever repaired it did.
+    pub(crate) is_unescaped: bool,
 }
 
 impl<'a> RawEvent<'a> {
@@ -35,6 +37,7 @@ impl<'a> RawEvent<'a> {
         self.has_args = false;
         self.has_duplicate = false;
         self.has_trailing_comma = false;
+        self.is_unescaped = false;
     }
 
     /// Parses the object at the cursor; the cursor then stands behind it.

@@ -196,18 +196,22 @@ impl<'r> Run<'r> {
         let window = &rest[..rest.len().min(REPAIR_WINDOW)];
         let sees_all = self.is_last || window.len() == REPAIR_WINDOW;
         for boundaries in 0..=REPAIR_BOUNDARIES {
-            let attempt = repair::rewrite_object(window, boundaries);
+            let attempt = repair::rewrite_event(window, boundaries, |json| is_event(json, rows));
             if !sees_all && attempt.reached + boundary::LOOKAHEAD > window.len() {
                 return Step::Wait;
             }
             match attempt.outcome {
                 Err(Halt::Crossed) => {}
                 Err(Halt::Failed) => break,
-                Ok(json) => {
-                    if add_repaired(&json, self.offset + start as u64, rows, batch) {
-                        return Step::Next(start + attempt.reached);
-                    }
-                    break;
+                Ok(found) => {
+                    let offset = self.offset + start as u64;
+                    let mut event = RawEvent::default();
+                    let parsed = event.parse(&mut Cursor::new(&found.json, 0), &mut rows.keys);
+                    debug_assert!(parsed.is_ok(), "it was accepted");
+                    event.is_unescaped = found.is_unescaped;
+                    batch.stats.note(Code::RepairedEvent, Some(offset));
+                    rows.add(&mut event, batch, offset);
+                    return Step::Next(start + found.end);
                 }
             }
         }
@@ -257,16 +261,11 @@ impl<'r> Run<'r> {
     }
 }
 
-/// Adds the event `json` was rewritten to; false if it still cannot be one event.
-fn add_repaired(json: &[u8], offset: u64, rows: &mut RowBuilder<'_>, batch: &mut Batch) -> bool {
+/// Whether `json` is one event.
+fn is_event(json: &[u8], rows: &mut RowBuilder<'_>) -> bool {
     let mut event = RawEvent::default();
     let parsed = event.parse(&mut Cursor::new(json, 0), &mut rows.keys);
     let is_timeless = event.ts.kind == Kind::Missing && event.phase.bytes != b"M";
     // A key twice, or one missing: the end of a text was found in the wrong place.
-    if parsed.is_err() || event.has_duplicate || event.phase.kind == Kind::Missing || is_timeless {
-        return false;
-    }
-    batch.stats.note(Code::RepairedEvent, Some(offset));
-    rows.add(&mut event, batch, offset);
-    true
+    parsed.is_ok() && !event.has_duplicate && event.phase.kind != Kind::Missing && !is_timeless
 }

@@ -20,7 +20,7 @@ impl<'a> Add<'_, '_, '_, 'a> {
             Kind::Text => self.note(Code::NumberAsText),
             _ => return None,
         }
-        let ns = micros_to_ns(raw.bytes, self.builder.fraction);
+        let ns = micros_to_ns(raw.bytes, self.builder.habits.fraction);
         // A fraction of two digits tells how the recorder pads.
         if let [.., b'.', first, second] = raw.bytes {
             self.batch.short_fractions.0 += u64::from(*second == b'0');

@@ -7,10 +7,10 @@ use crate::time::{self, Fraction};
 /// Bytes behind the place that an attempt reached which have a part in it.
 pub const LOOKAHEAD: usize = super::boundary::LOOKAHEAD;
 
-/// What the damaged object at the start of `bytes` is rewritten to, and how far it was looked at.
-pub fn rewrite_object(bytes: &[u8], boundaries: usize) -> (Option<Vec<u8>>, usize) {
-    let attempt = repair::rewrite_object(bytes, boundaries);
-    (attempt.outcome.ok(), attempt.reached)
+/// What the damaged event at the start of `bytes` is rewritten to, and how far it was looked at.
+pub fn rewrite_event(bytes: &[u8], boundaries: usize) -> (Option<Vec<u8>>, usize) {
+    let attempt = repair::rewrite_event(bytes, boundaries, |_| true);
+    (attempt.outcome.ok().map(|found| found.json), attempt.reached)
 }
 
 /// Whether the scanner reads `json` as one object up to its end.

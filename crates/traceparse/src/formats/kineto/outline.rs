@@ -317,8 +317,8 @@ fn mend(bytes: &[u8], is_last: bool) -> Result<(Value, usize), Trouble> {
     }
     let window = &bytes[..array.unwrap_or(bytes.len()).min(REPAIR_WINDOW)];
     let attempt = repair::rewrite_member(window);
-    let Ok(json) = attempt.outcome else { return Err(Trouble::Lost) };
-    Ok((damaged_value(&json), attempt.reached))
+    let Ok(found) = attempt.outcome else { return Err(Trouble::Lost) };
+    Ok((damaged_value(&found.json), found.end))
 }
 
 /// Position behind the `[` of `"traceEvents": [`.

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use super::events::{Gap, Run};
 use super::feed::Feed;
 use super::header;
-use super::rows::{Batch, RowBuilder, Shared};
+use super::rows::{Habits, RowBuilder, Shared};
 use super::sequence::{Piece, Sequencer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::format::{Bytes, Format, Opened};
@@ -37,10 +37,10 @@ impl Format for Kineto {
         let path = file.path;
         let bytes = file.into_bytes()?;
         let mark = if bytes.head.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
-        let mut trace = match read(bytes.without(mark), options, Fraction::Decimal)? {
-            Some(trace) => trace,
-            None => read(Bytes::open(path, mark)?, options, Fraction::Unpadded)?
-                .ok_or_else(|| Error::new(ErrorKind::Io, "changed while it was read"))?,
+        let mut trace = match read(bytes.without(mark), options, Habits::default())? {
+            Ok(trace) => trace,
+            Err(habits) => read(Bytes::open(path, mark)?, options, habits)?
+                .map_err(|_| Error::new(ErrorKind::Io, "changed while it was read"))?,
         };
         if mark > 0 {
             trace.stats.note(Code::ByteOrderMark, Some(0));
@@ -69,8 +69,8 @@ fn is_perfetto(head: &[u8]) -> bool {
     head.first() == Some(&0x0a) && head.iter().take(64).any(is_binary)
 }
 
-/// Reads a trace; `None` if its fractions turn out to be unpadded: it must be read anew.
-fn read(bytes: Bytes, options: &ReadOptions, fraction: Fraction) -> Result<Option<Trace>> {
+/// Reads a trace; if it turns out to be written otherwise than supposed, it must be read anew.
+fn read(bytes: Bytes, options: &ReadOptions, habits: Habits) -> Result<std::result::Result<Trace, Habits>> {
     let threads = options
         .threads
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
@@ -79,30 +79,29 @@ fn read(bytes: Bytes, options: &ReadOptions, fraction: Fraction) -> Result<Optio
     let shared = Shared::default();
     let work = Work {
         feed: Mutex::new(Feed::new(bytes.source, bytes.head, bytes.offset as u64, chunk_bytes)),
-        sequencer: Mutex::new(Sequencer::new(RowBuilder::new(&shared, fraction), options.strict)),
+        sequencer: Mutex::new(Sequencer::new(RowBuilder::new(&shared, habits), options.strict)),
         pool: Pool::new(2 * threads + 1),
         failed: AtomicBool::new(false),
         options,
     };
-    work.run_on(threads, &shared, fraction)?;
+    work.run_on(threads, &shared, habits)?;
     let source = lock(work.feed).into_source();
-    let Sequencer { outline, taken: Batch { tables, mut stats, short_fractions, .. }, .. } =
-        lock(work.sequencer);
-    let (short_zero, leading_zero) = short_fractions;
-    if fraction == Fraction::Decimal && short_zero > 0 && leading_zero == 0 {
-        return Ok(None);
+    let Sequencer { outline, taken, .. } = lock(work.sequencer);
+    if taken.habits() != habits {
+        return Ok(Err(taken.habits()));
     }
+    let (tables, mut stats) = (taken.tables, taken.stats);
     stats.merge(&source.stats);
     if outline.is_cut() && stats.get(Code::Truncated).is_none() {
         stats.note(Code::Truncated, Some(source.content_bytes));
     }
-    if fraction == Fraction::Unpadded {
+    if habits.fraction == Fraction::Unpadded {
         stats.note(Code::UnpaddedFraction, None);
     }
     if options.strict {
         stats.refuse_loss()?;
     }
-    header::finish(outline, tables, stats, &source, shared).map(Some)
+    header::finish(outline, tables, stats, &source, shared).map(Ok)
 }
 
 /// What the reading threads work on together.
@@ -116,11 +115,11 @@ struct Work<'w> {
 
 impl<'w> Work<'w> {
     /// Reads the whole content on so many threads.
-    fn run_on(&self, threads: usize, shared: &'w Shared, fraction: Fraction) -> Result<()> {
+    fn run_on(&self, threads: usize, shared: &'w Shared, habits: Habits) -> Result<()> {
         std::thread::scope(|scope| {
-            let start = |thread| scope.spawn(move || self.run(thread, shared, fraction));
+            let start = |thread| scope.spawn(move || self.run(thread, shared, habits));
             let others: Vec<_> = (1..threads).map(start).collect();
-            let mut outcome = self.run(0, shared, fraction);
+            let mut outcome = self.run(0, shared, habits);
             for other in others {
                 let result = other.join().unwrap_or_else(|_| {
                     Err(Error::new(ErrorKind::Io, "a reading thread failed; please report this"))
@@ -132,8 +131,8 @@ impl<'w> Work<'w> {
     }
 
     /// Reads, parses and delivers chunks until there are no more.
-    fn run(&self, thread: usize, shared: &'w Shared, fraction: Fraction) -> Result<()> {
-        let mut rows = RowBuilder::new(shared, fraction);
+    fn run(&self, thread: usize, shared: &'w Shared, habits: Habits) -> Result<()> {
+        let mut rows = RowBuilder::new(shared, habits);
         let result = self.run_with(thread, &mut rows);
         if result.is_err() {
             self.failed.store(true, Ordering::Relaxed);

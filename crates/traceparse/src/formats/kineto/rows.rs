@@ -7,7 +7,7 @@ use super::args::{Arg, KeyMap};
 use super::event::{Class, RawEvent};
 use super::number;
 use super::scan::{Kind, Raw};
-use super::text::{Form, decode_string};
+use super::text::{Backslashes, Form, decode_string};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::interner::Interner;
 use crate::metric_names::{gpu_of_process, unit};
@@ -25,6 +25,8 @@ pub(crate) struct Batch {
     pub(crate) rows: u32,
     /// Evidence for [`Fraction::Unpadded`]: short fractions that end in 0, and ones that begin with 0.
     pub(crate) short_fractions: (u64, u64),
+    /// Those in names.
+    pub(crate) backslashes: Backslashes,
 }
 
 impl Batch {
@@ -34,6 +36,7 @@ impl Batch {
         self.stats = Stats::default();
         self.rows = 0;
         self.short_fractions = (0, 0);
+        self.backslashes = Backslashes::default();
     }
 
     /// Appends the rows of `next`, renumbered to their place behind those of `self`.
@@ -47,8 +50,19 @@ impl Batch {
         self.rows = rows;
         self.short_fractions.0 += next.short_fractions.0;
         self.short_fractions.1 += next.short_fractions.1;
+        self.backslashes.add(next.backslashes);
         self.stats.merge(&next.stats);
         Ok(())
+    }
+
+    /// How the recorder wrote what is in the batch.
+    pub(crate) fn habits(&self) -> Habits {
+        let (short_zero, leading_zero) = self.short_fractions;
+        let is_unpadded = short_zero > 0 && leading_zero == 0;
+        Habits {
+            fraction: if is_unpadded { Fraction::Unpadded } else { Fraction::Decimal },
+            escapes_nothing: self.backslashes.mislead(),
+        }
     }
 
     /// Counts an element that is in no table.
@@ -57,6 +71,14 @@ impl Batch {
         self.stats.seen += 1;
         self.stats.dropped += 1;
     }
+}
+
+/// What only the whole of a trace tells of how it was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Habits {
+    pub(crate) fraction: Fraction,
+    /// Whether a backslash in a name stands for itself.
+    pub(crate) escapes_nothing: bool,
 }
 
 /// What all threads that read one trace share.
@@ -77,7 +99,7 @@ pub(crate) struct RowBuilder<'s> {
     classes: HashMap<Symbol, Class>,
     last_category: Option<(Symbol, Class)>,
     pub(super) fixed: FixedSymbols,
-    pub(super) fraction: Fraction,
+    pub(super) habits: Habits,
 }
 
 /// Symbols of the texts that the reader itself puts into tables.
@@ -93,7 +115,7 @@ pub(super) struct FixedSymbols {
 }
 
 impl<'s> RowBuilder<'s> {
-    pub(crate) fn new(shared: &'s Shared, fraction: Fraction) -> Self {
+    pub(crate) fn new(shared: &'s Shared, habits: Habits) -> Self {
         let interner = Interner::new(&shared.symbols);
         let texts = ["kernel", "memcpy", "memset", "op", "gpu_op", "[memory]", "[OutOfMemory]", "X"];
         let [kernel, memcpy, memset, op, gpu_op, memory, out_of_memory, slice] =
@@ -108,7 +130,7 @@ impl<'s> RowBuilder<'s> {
             classes: HashMap::new(),
             last_category: None,
             fixed,
-            fraction,
+            habits,
         }
     }
 
@@ -173,8 +195,9 @@ impl<'a> Add<'_, '_, '_, 'a> {
             return true;
         }
         let (category, class) = self.category();
-        let name = self.text(self.event.name);
+        let name = self.name();
         let kind = self.kind_of_event(phase, name, class);
+        self.batch.backslashes.invalid += u64::from(self.event.is_unescaped);
         let is_work = matches!(kind, EventKind::Slice(Class::Kernel | Class::Memcpy | Class::Memset));
         if start_ns.is_none() {
             self.note(if is_work { Code::UntimedWork } else { Code::MissingTime });
@@ -245,6 +268,16 @@ impl<'a> Add<'_, '_, '_, 'a> {
             *self.builder.classes.entry(symbol).or_insert_with(|| Class::of(interner.symbols().text(symbol)));
         self.builder.last_category = Some((symbol, class));
         (Some(symbol), class)
+    }
+
+    fn name(&mut self) -> Option<Symbol> {
+        let name = self.event.name;
+        if name.kind != Kind::EscapedText || self.event.is_unescaped {
+            return self.text(name);
+        }
+        self.batch.backslashes.count(name.bytes);
+        let is_unescaped = self.builder.habits.escapes_nothing;
+        self.symbol(name.bytes, if is_unescaped { Form::Unescaped } else { Form::Text })
     }
 
     fn memory(&mut self, head: &Head) {

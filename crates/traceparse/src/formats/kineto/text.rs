@@ -15,6 +15,8 @@ const MAX_DEPTH: usize = 256;
 pub(crate) enum Form {
     /// The inside of a string.
     Text,
+    /// The same of a recorder that escapes nothing.
+    Unescaped,
     /// A JSON value, kept as text in one spelling.
     Json,
 }
@@ -25,6 +27,7 @@ impl interner::Form for Form {
     fn decode(self, raw: &[u8]) -> (Cow<'_, str>, Repairs) {
         let (text, repairs) = match self {
             Self::Text => decode_string(raw),
+            Self::Unescaped => unescaped_string(raw),
             Self::Json => canonical_json(raw),
         };
         (text.into(), repairs)
@@ -73,39 +76,84 @@ impl Repairs {
 }
 
 /// The text between the quotes of a string token.
+///
+/// With one escape that is none, its writer knew of none, and every backslash stands for itself.
 pub(crate) fn decode_string(bytes: &[u8]) -> (String, Repairs) {
-    let mut repairs = Repairs::default();
-    if bytes.iter().any(|&b| b < b' ') {
-        repairs.add(Repairs::CONTROL);
-    }
-    let text = String::from_utf8_lossy(bytes);
-    if matches!(text, std::borrow::Cow::Owned(_)) {
-        repairs.add(Repairs::UTF8);
-    }
     if !bytes.contains(&b'\\') {
-        return (text.into_owned(), repairs);
+        return unescaped_string(bytes);
     }
+    let (text, mut repairs) = clean(bytes);
     let mut out = String::with_capacity(text.len());
     let mut rest = &*text;
     while let Some(at) = rest.find('\\') {
         out.push_str(&rest[..at]);
         rest = &rest[at + 1..];
-        match unescape(rest) {
-            Some((c, used)) => {
-                if c == char::REPLACEMENT_CHARACTER {
-                    repairs.add(Repairs::UTF8);
-                }
-                out.push(c);
-                rest = &rest[used..];
-            }
-            None => {
-                out.push('\\');
-                repairs.add(Repairs::ESCAPE);
-            }
+        let Some((c, used)) = unescape(rest) else { return unescaped_string(bytes) };
+        if c == char::REPLACEMENT_CHARACTER {
+            repairs.add(Repairs::UTF8);
         }
+        out.push(c);
+        rest = &rest[used..];
     }
     out.push_str(rest);
     (out, repairs)
+}
+
+/// The text between the quotes of a string token in which every backslash stands for itself.
+fn unescaped_string(bytes: &[u8]) -> (String, Repairs) {
+    let (text, mut repairs) = clean(bytes);
+    if bytes.contains(&b'\\') {
+        repairs.add(Repairs::ESCAPE);
+    }
+    (text.into_owned(), repairs)
+}
+
+fn clean(bytes: &[u8]) -> (Cow<'_, str>, Repairs) {
+    let mut repairs = Repairs::default();
+    if bytes.iter().any(|&b| b < b' ') {
+        repairs.add(Repairs::CONTROL);
+    }
+    let text = String::from_utf8_lossy(bytes);
+    if matches!(text, Cow::Owned(_)) {
+        repairs.add(Repairs::UTF8);
+    }
+    (text, repairs)
+}
+
+/// What the backslashes of texts tell of their writer, by how many texts.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Backslashes {
+    /// Those that are no escapes, or stand where a quote was not escaped: nobody escapes.
+    pub(crate) invalid: u64,
+    /// Those of `\n` and the like alone, which may be the beginning of a name behind a path's separator.
+    pub(crate) letters: u64,
+    /// Those of escaped backslashes and quotes, which hardly any but an escaping writer has.
+    pub(crate) escaped: u64,
+}
+
+impl Backslashes {
+    /// Counts a text with a backslash in it.
+    pub(crate) fn count(&mut self, bytes: &[u8]) {
+        let has_pair = bytes.windows(2).any(|pair| matches!(pair, br"\\" | b"\\\""));
+        *match has_pair {
+            _ if decode_string(bytes).1.contains(Repairs::ESCAPE) => &mut self.invalid,
+            true => &mut self.escaped,
+            false => &mut self.letters,
+        } += 1;
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.invalid += other.invalid;
+        self.letters += other.letters;
+        self.escaped += other.escaped;
+    }
+
+    /// Whether some of the texts would be read otherwise by who knows that their writer escapes nothing.
+    ///
+    /// A file that was put together has texts of several writers: the most count.
+    pub(crate) fn mislead(self) -> bool {
+        self.invalid > self.escaped && self.letters + self.escaped > 0
+    }
 }
 
 /// The character that the escape behind a backslash stands for, and the bytes it takes.
@@ -268,6 +316,7 @@ mod tests {
     fn escapes_are_decoded_and_bad_ones_kept() {
         assert_eq!(decode_string(br"a\n\u00e9\ud83d\ude00\/"), ("a\né😀/".into(), Repairs::default()));
         assert_eq!(decode_string(br"C:\Users\q\u12"), (r"C:\Users\q\u12".into(), Repairs::ESCAPE));
+        assert_eq!(decode_string(br"torch\nn\mod"), (r"torch\nn\mod".into(), Repairs::ESCAPE));
         assert_eq!(decode_string(br"\ud800x"), ("\u{fffd}x".into(), Repairs::UTF8));
         assert_eq!(decode_string(b"a\tb"), ("a\tb".into(), Repairs::CONTROL));
         assert_eq!(decode_string(b"a\xffb"), ("a\u{fffd}b".into(), Repairs::UTF8));
