@@ -1,10 +1,11 @@
 //! The columns that GPU work, its launches and the steps decide.
 
+use super::arrows;
 use super::breakdown::{Activities, Breakdown};
 use super::gpu::{self, CopyKinds, Correlations, GpuLinks};
 use super::gpus::{Gpu, Gpus};
 use super::launches::{self, ExternalIds};
-use super::names::Activity;
+use super::names::{Activity, Link};
 use super::order::Extents;
 use super::processes::Processes;
 use super::ranges::Nesting;
@@ -42,7 +43,8 @@ pub(super) fn find(
     );
     stats.merge(&id_stats);
     let launch_ops = launches::find_ops(launches, ops, around, &external_ids, stats);
-    let mut gpu = gpu::link(gpu_ops, &correlations, &launch_ops, &external_ids, processes, stats);
+    let arrows = arrows::ops_of_work(find);
+    let mut gpu = gpu::link(gpu_ops, &correlations, &launch_ops, &external_ids, processes, &arrows, stats);
     let gpu_ranges = nesting.of_gpu_ops(&mut gpu);
     let untimed = gpu::link_untimed(&tables.untimed_gpu_ops, &correlations, &launch_ops, processes);
     let launched = gpu.launches.iter().chain(&untimed[0]);
@@ -98,13 +100,22 @@ fn find_steps(
     let steps = Steps::find(trace, names, &gpu.launches, options);
     let mut launch_steps = steps.of_calls(launches);
     let extents = Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns);
+    // Of work that only an arrow leads to, the step in which that begins.
+    let step_of_arrow = |index: u32| match (gpu.links[index as usize], gpu.ops[index as usize] as usize) {
+        (Link::Arrow, op) => steps.at(ops.track.values()[op], ops.start_ns.values()[op]),
+        _ => NONE,
+    };
     let work = (0..gpu_ops.len() as u32).zip(&gpu.launches).map(|(index, &launch)| {
-        (extents.start(index), extents.end(index), launch_steps.get(launch as usize).copied().unwrap_or(NONE))
+        let step = launch_steps.get(launch as usize).copied().unwrap_or_else(|| step_of_arrow(index));
+        (extents.start(index), extents.end(index), step)
     });
     let spans = steps.delimit(work, stats);
     place_straddling_calls(launches, &steps, &mut launch_steps);
-    let gpu_step = gpu.launches.iter().zip(gpu_ops.start_ns.values()).map(|(&launch, &start)| {
-        if launch == NONE { steps::step_on_gpu(&spans, start) } else { launch_steps[launch as usize] }
+    let gpu_step = (0..gpu_ops.len() as u32).zip(&gpu.launches).map(|(index, &launch)| {
+        let known = launch_steps.get(launch as usize).copied();
+        known
+            .or_else(|| Some(step_of_arrow(index)).filter(|&step| step != NONE))
+            .unwrap_or_else(|| steps::step_on_gpu(&spans, extents.start(index)))
     });
     let gpu_step = steps.numbers(gpu_step);
     let launch_step = steps.numbers(launch_steps.iter().copied());

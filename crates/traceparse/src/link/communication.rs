@@ -39,6 +39,7 @@ const KERNELS: &[&str] = &[
     "oneccl",
     "xccl",
     "hccl",
+    "hcom",
     "collectivesubgraph",
     // Collectives of any origin: vLLM, SGLang, AITER, TensorRT-LLM, FlashInfer, PyTorch symmetric memory,
     // quick reduce.

@@ -1,5 +1,7 @@
 //! From GPU work to its launch and its op.
 
+use hashbrown::HashMap;
+
 use super::NONE;
 use super::ids::IdIndex;
 use super::launches::{Claim, ExternalIds, LaunchOps};
@@ -48,13 +50,14 @@ pub(super) fn of_work(processes: Option<&Processes>, pid: Option<i64>, device: O
     processes.map_or(pid, |processes| processes.of_work(pid, device))
 }
 
-/// Links every piece of GPU work. All work of one graph launch shares that launch and its op.
+/// Links every piece of GPU work; `arrows` are the ops from which one leads to it, by index. All work of one graph launch shares that launch and its op.
 pub(super) fn link(
     gpu_ops: &GpuOps,
     correlations: &Correlations<'_>,
     launch_ops: &LaunchOps,
     external_ids: &ExternalIds<'_>,
     processes: Option<&Processes>,
+    arrows: &HashMap<u32, u32>,
     stats: &mut Stats,
 ) -> GpuLinks {
     let rows = gpu_ops.len();
@@ -79,6 +82,10 @@ pub(super) fn link(
             Claim::Op(op) => {
                 found.ops[index] = op;
                 Link::GpuExternalId
+            }
+            _ if let Some(&op) = arrows.get(&(index as u32)) => {
+                found.ops[index] = op;
+                Link::Arrow
             }
             _ if launch.is_some() => Link::NoOp,
             _ if correlation.is_some() => Link::NoLaunch,

@@ -4,6 +4,7 @@
 //! threads share it, each with its own columns: GPU work and steps, ops, and Python frames. That of the
 //! GPU work has the most to do, and shares again.
 
+mod arrows;
 mod backward;
 mod breakdown;
 mod calls;

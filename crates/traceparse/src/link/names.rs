@@ -151,6 +151,7 @@ vocabulary! {
         ExternalId = "external_id",
         Containment = "containment",
         GpuExternalId = "gpu_external_id",
+        Arrow = "arrow",
         NvtxRange = "nvtx_range",
         NoOp = "no_op",
         NoLaunch = "no_launch",

@@ -118,6 +118,11 @@ impl<T: Copy + Default> Column<T> {
         *self = kept.collect();
     }
 
+    /// Puts the rows into this order of their indices.
+    pub(crate) fn reorder(&mut self, order: &[usize]) {
+        *self = order.iter().map(|&index| self.get(index)).collect();
+    }
+
     /// Makes room for `factor` times the rows it has.
     ///
     /// Memory that is reserved and never used costs nothing; a column that grows by doubling leaves

@@ -81,6 +81,11 @@ macro_rules! tables {
                 $( self.$field.mark_rows(&mut *mark); )*
             }
 
+            /// Puts the events of each table into the order of the source.
+            pub(crate) fn sort_rows(&mut self) {
+                $( self.$field.sort_rows(); )*
+            }
+
             /// A number for a row that no event has.
             pub(crate) fn next_row(&self) -> u32 {
                 let mut next = 0_u32;

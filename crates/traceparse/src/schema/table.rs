@@ -302,6 +302,18 @@ macro_rules! define_table {
                 $( $crate::schema::table::change_by_role!(rows [$($rrole)?] self.$rcol, change); )*
             }
 
+            /// Puts its events into the order of the source; derived columns must be unset.
+            pub(crate) fn sort_rows(&mut self) {
+                let mut rows = Vec::new();
+                self.mark_rows(&mut |row| rows.push(row));
+                if rows.is_sorted() {
+                    return;
+                }
+                let mut order: Vec<usize> = (0..rows.len()).collect();
+                order.sort_by_key(|&index| rows[index]);
+                $( self.$rcol.reorder(&order); )*
+            }
+
             /// Changes the numbers of tracks.
             pub(crate) fn change_tracks(&mut self, change: impl Fn(u32) -> u32) {
                 $( $crate::schema::table::change_by_role!(tracks [$($rrole)?] self.$rcol, change); )*

@@ -3,6 +3,7 @@
 
 mod compressed;
 mod damage;
+mod exporters;
 mod layouts;
 mod limits;
 mod reading;

@@ -4,6 +4,7 @@ use std::sync::PoisonError;
 
 use serde_json::Value;
 
+use super::exporters;
 use super::outline::Outline;
 use super::rows::Shared;
 use crate::error::{Error, ErrorKind, Result};
@@ -25,6 +26,7 @@ pub(crate) fn finish(
     let mut tracks = shared.tracks.into_inner().unwrap_or_else(PoisonError::into_inner);
     let renumbered = tracks.sort_used(&tables.used_tracks(tracks.len()), &symbols);
     tables.renumber_tracks(&renumbered);
+    exporters::sort_out(&mut tables, &tracks, &mut symbols);
     let properties = outline.properties;
     add_devices(&properties, &mut tables, &mut symbols);
     add_process_groups(&properties, &mut tables, &mut symbols);

@@ -2,13 +2,14 @@
 //!
 //! Bytes flow `feed` (chunks) -> `events` (one event after the other, on all threads) -> `rows` and
 //! `slices` (event to table row) -> `sequence` (back into file order) -> `header` (what stands around the
-//! events). `scan`, `members`, `event` and `args` find tokens; `text`, `number` and `fields` interpret them;
+//! events) and `exporters` (what only their process tells). `scan`, `members`, `event` and `args` find tokens; `text`, `number` and `fields` interpret them;
 //! `repair` mends what is no JSON.
 
 mod args;
 mod boundary;
 mod event;
 mod events;
+mod exporters;
 mod feed;
 mod fields;
 #[cfg(feature = "fuzzing")]
