@@ -40,7 +40,7 @@ def comparable(trace: ks.Trace) -> dict[str, pl.DataFrame]:
             frame = frame.join(tracks, on="track", how="left", maintain_order="left")
             frame = frame.drop("track").rename({"_track": "track"})
         if name == "extra_args":
-            frame = frame.sort("row", "key", "value")
+            frame = frame.filter(pl.col("value") != f'"{CATEGORY}"').sort("row", "key", "value")
         if name == "threads":
             frame = frame.sort("track")
         tables[name] = frame
@@ -53,9 +53,9 @@ def differences(before: ks.Trace, after: ks.Trace) -> list[str]:
     ours, theirs = comparable(before), comparable(after)
     for name, frame in ours.items():
         other = theirs[name]
-        if name == "threads":
-            # Arrows and curves may need a row that no recorded event is on.
-            other = other.filter(pl.col("track").is_in(frame["track"].implode()))
+        if name in ("threads", "metadata"):
+            # Arrows, curves and what overlaps may need a row that no recorded event is on.
+            other = other.filter(pl.col("track").is_in(ours["threads"]["track"].implode()))
         if frame.equals(other):
             continue
         if frame.height != other.height:

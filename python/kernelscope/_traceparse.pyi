@@ -239,6 +239,9 @@ class Intervals:
 def longest_spans(waits: Frame, spans: Frame, steps: Frame) -> ArrowTable:
     """The outermost span on its track with which each wait shares most time: ``at``, ``shared_ns``."""
 
+def nest_tracks(intervals: Frame) -> ArrowTable:
+    """The ``track`` of its ``group`` on which each interval nests with the others, from 0."""
+
 def find_rows(rows: Frame, wanted: Frame) -> ArrowTable:
     """Where each ``row`` of ``wanted`` stands in ``rows``: ``at``."""
 

@@ -27,6 +27,7 @@ passes! {
         call_tree::fold_paths(&paths, &texts, &calls, most);
     answer longest_spans(waits: Frame, spans: Frame, steps: Frame) -> ArrowTable =
         interval::longest_spans(&waits, &spans, &steps);
+    answer nest_tracks(intervals: Frame) -> ArrowTable = interval::nest_tracks(&intervals);
     answer find_rows(rows: Frame, wanted: Frame) -> ArrowTable = numbering::find_rows(&rows, &wanted);
     answer_watched attribute_windows(claims: Frame, windows: Vec<(i64, i64)>) -> ArrowTable =
         comparison::attribute_windows(&claims, &windows);

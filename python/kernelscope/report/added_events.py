@@ -16,20 +16,26 @@ _GRADIENT_FLOWS = ("fwdbwd", "forward_backward")
 _BUCKETS = 2000
 
 
-def added_events(trace: Trace) -> Iterator[pl.DataFrame]:
-    """Arrows that were not recorded, and curves of utilisation and memory.
+def added_events(trace: Trace, moved: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Arrows that were not recorded, curves of utilisation and memory, and names of tracks.
+
+    ``moved`` are the events that are drawn on further tracks: see ``further_tracks``.
 
     Arrows go from launches to GPU work and from operators to gradients; the curves are the share of time in
     which each GPU runs kernels, and the memory of each device.
 
     Columns: those of an event, without ``row``.
-    Order: arrows, then curves, each by time; a frame for each kind.
+    Order: arrows, then curves, each by time, then names; a frame for each kind.
     """
-    for make in (_launch_arrows, _gradient_arrows, _utilisation, _memory, _names):
+    tids = moved.select("row", "tid")
+    yield _launch_arrows(trace, tids)
+    yield _gradient_arrows(trace, tids)
+    for make in (_utilisation, _memory, _names):
         yield make(trace)
+    yield _names_of_further(moved)
 
 
-def _launch_arrows(trace: Trace) -> pl.DataFrame:
+def _launch_arrows(trace: Trace, tids: pl.DataFrame) -> pl.DataFrame:
     flows = trace.flows.filter(pl.col("category").cast(pl.String).is_in(_LAUNCH_FLOWS))
     ends = flows.group_by("id").agg(pl.col("kind").cast(pl.String).unique())
     both = ends.filter(pl.col("kind").list.contains("s") & pl.col("kind").list.contains("f"))
@@ -40,11 +46,12 @@ def _launch_arrows(trace: Trace) -> pl.DataFrame:
     alone = pl.len().over("correlation") == 1
     drawn = work.filter(alone).join(both, left_on="correlation", right_on="id", how="semi")
     work = work.join(drawn.select("row"), on="row", how="anti")
-    calls = trace.launches.select(launch_row="row", start_ns="start_ns", track="track")
-    return _arrows(trace, work.join(calls, on="launch_row", how="inner"), "launch", to_gpu=True)
+    calls = trace.launches.select(from_row="row", start_ns="start_ns", track="track")
+    pairs = work.rename({"launch_row": "from_row"}).join(calls, on="from_row", how="inner")
+    return _arrows(trace, pairs, tids, "launch", to_gpu=True)
 
 
-def _gradient_arrows(trace: Trace) -> pl.DataFrame:
+def _gradient_arrows(trace: Trace, tids: pl.DataFrame) -> pl.DataFrame:
     if trace.flows.filter(pl.col("category").cast(pl.String).is_in(_GRADIENT_FLOWS)).height:
         return pl.DataFrame()
     gradients = trace.ops.filter(pl.col("forward_row").is_not_null())
@@ -52,13 +59,20 @@ def _gradient_arrows(trace: Trace) -> pl.DataFrame:
     outermost = gradients.join(above, on="parent_row", how="left").filter(
         pl.col("_above").is_null() | (pl.col("_above") != pl.col("forward_row"))
     )
-    ends = outermost.select("row", "forward_row", _track="track", gpu_ns="start_ns")
-    forward = trace.ops.select(forward_row="row", start_ns="start_ns", track="track")
-    return _arrows(trace, ends.join(forward, on="forward_row", how="inner"), "gradient", to_gpu=False)
+    ends = outermost.select("row", from_row="forward_row", _track="track", gpu_ns="start_ns")
+    forward = trace.ops.select(from_row="row", start_ns="start_ns", track="track")
+    pairs = ends.join(forward, on="from_row", how="inner")
+    return _arrows(trace, pairs, tids, "gradient", to_gpu=False)
 
 
-def _arrows(trace: Trace, pairs: pl.DataFrame, name: str, *, to_gpu: bool) -> pl.DataFrame:
-    """Two ends for each pair, with ids that no recorded arrow has."""
+def _arrows(
+    trace: Trace, pairs: pl.DataFrame, tids: pl.DataFrame, name: str, *, to_gpu: bool
+) -> pl.DataFrame:
+    """Two ends for each pair, with ids that no recorded arrow has.
+
+    Columns: of ``pairs``, needs ``from_row``, ``track`` and ``start_ns``; ``row`` and ``gpu_ns``; ``device``
+        and ``stream``, or ``_track``. Of ``tids``, ``row`` and ``tid`` of events that are drawn elsewhere.
+    """
     if pairs.is_empty():
         return pl.DataFrame()
     tracks = trace.threads.select(
@@ -75,17 +89,31 @@ def _arrows(trace: Trace, pairs: pl.DataFrame, name: str, *, to_gpu: bool) -> pl
     pairs = pairs.sort("gpu_ns", "row").with_columns(
         id=pl.int_range(pl.len(), dtype=pl.Int64) * 2 + first + (0 if to_gpu else 1)
     )
+    for row, tid in (("from_row", "from_tid"), ("row", "to_tid")):
+        elsewhere = tids.rename({"row": row, "tid": tid})
+        pairs = pairs.join(elsewhere, on=row, how="left", maintain_order="left")
     event = {"cat": pl.lit(CATEGORY), "name": pl.lit(name), "id": pl.col("id")}
     start = pairs.join(tracks, on="track", how="left").select(
-        **event, ph=pl.lit("s"), ts="start_ns", pid="pid", tid="tid", pid_text="pid_text", tid_text="tid_text"
+        **event, ph=pl.lit("s"), ts="start_ns", **_placed("from_tid")
     )
     ends = {"ph": pl.lit("f"), "bp": pl.lit("e"), "ts": pl.col("gpu_ns")}
     if to_gpu:
-        end = pairs.select(**event, **ends, pid=pl.col("device").cast(pl.Int64), tid="stream")
+        tid = pl.coalesce("to_tid", pl.col("stream").cast(pl.Int64))
+        end = pairs.select(**event, **ends, pid=pl.col("device").cast(pl.Int64), tid=tid)
     else:
         placed = pairs.drop("track").join(tracks, left_on="_track", right_on="track", how="left")
-        end = placed.select(**event, **ends, pid="pid", tid="tid", pid_text="pid_text", tid_text="tid_text")
+        end = placed.select(**event, **ends, **_placed("to_tid"))
     return pl.concat([start, end], how="diagonal")
+
+
+def _placed(tid: str) -> dict[str, pl.Expr]:
+    """The place of an end of an arrow: that of its track, unless its event is drawn elsewhere."""
+    return {
+        "pid": pl.col("pid"),
+        "tid": pl.coalesce(tid, "tid"),
+        "pid_text": pl.col("pid_text"),
+        "tid_text": pl.when(pl.col(tid).is_null()).then("tid_text"),
+    }
 
 
 def _utilisation(trace: Trace) -> pl.DataFrame:
@@ -195,3 +223,17 @@ def _names(trace: Trace) -> pl.DataFrame:
         for event, column in text.items()
     ]
     return pl.concat(named)
+
+
+def _names_of_further(moved: pl.DataFrame) -> pl.DataFrame:
+    """The names of further tracks."""
+    tracks = moved.unique(["pid", "pid_text", "tid"], keep="first", maintain_order=True)
+    return tracks.select(
+        ph=pl.lit("M"),
+        cat=pl.lit(CATEGORY),
+        name=pl.lit("thread_name"),
+        pid="pid",
+        tid="tid",
+        pid_text="pid_text",
+        **{"s:name": pl.col("name")},
+    )

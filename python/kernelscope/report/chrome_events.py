@@ -108,8 +108,8 @@ _LAUNCH_ARGS = _IDS | {
     "j:block": "block",
     "n:shared memory": "shared_memory_bytes",
 }
-# Recorders draw synchronisations beside the stream, whose work they overlap.
-_SYNC_ROWS = 1_000_000
+SYNC_ROWS = 1_000_000
+"""Synchronisations are drawn so far from their stream, whose work they overlap, as recorders do."""
 _CATEGORIES = {"kernel": "kernel", "graph": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset"}
 _WHOLE = re.compile("-?(0|[1-9][0-9]*)")
 _METADATA_KEYS = {
@@ -158,6 +158,22 @@ def event_tables(trace: Trace) -> list[tuple[pl.DataFrame, Selected]]:
         for frame, events in tables
         if frame.height
     ]
+
+
+def slices_of(trace: Trace) -> tuple[list[pl.DataFrame], list[pl.DataFrame]]:
+    """The events with an end, which viewers nest: those of tracks, and those of GPUs.
+
+    Columns: at least ``row``, ``start_ns``, ``dur_ns``, and ``track``; or ``pid`` and ``tid``.
+    """
+    ranges = ranges_beside_operators(trace).filter(pl.col("kind") == "push_pop")
+    spans = trace.spans.filter(pl.col("kind") == "X")
+    counters = trace.counters.filter(pl.col("dur_ns").is_not_null()).unique("row")
+    on_gpu = [
+        frame.with_columns(pid="device", tid="stream") for frame in (trace.gpu_ops, trace.gpu_annotations)
+    ]
+    syncs = trace.syncs.with_columns(pid="device", tid=pl.col("stream").fill_null(0) + SYNC_ROWS)
+    on_threads = [trace.ops, trace.launches, trace.python, spans, counters, ranges]
+    return on_threads, [*on_gpu, syncs]
 
 
 def _text(column: str) -> pl.Expr:
@@ -243,7 +259,7 @@ def _annotations(part: pl.DataFrame) -> pl.DataFrame:
 
 def _syncs(part: pl.DataFrame) -> pl.DataFrame:
     events = _slices(_SYNC_ARGS, category=_text("category").fill_null("cuda_sync"))
-    return part.select("row", **events, pid="device", tid=pl.col("stream").fill_null(0) + _SYNC_ROWS)
+    return part.select("row", **events, pid="device", tid=pl.col("stream").fill_null(0) + SYNC_ROWS)
 
 
 def _metadata(place: Callable[..., pl.DataFrame], part: pl.DataFrame) -> pl.DataFrame:

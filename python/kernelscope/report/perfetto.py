@@ -10,6 +10,7 @@ from kernelscope import _traceparse
 from kernelscope.report.added_events import added_events
 from kernelscope.report.chrome_events import event_tables
 from kernelscope.report.files import filled_file
+from kernelscope.report.further_tracks import further_tracks, move
 from kernelscope.report.json_document import dump
 from kernelscope.trace import Trace
 
@@ -21,6 +22,8 @@ _FIELDS = ("id", "id2", "bind_id", "tts", "tdur", "cname")
 def write_perfetto(trace: Trace, out: Path) -> None:
     """Writes every event of ``trace`` into the file ``out``, and arrows and curves that a viewer shows.
 
+    What overlaps others of its track without nesting is drawn on a further track of it.
+
     Events keep their arguments, those of no column too, and their order. What the reader repaired is valid;
     what it dropped is not there. Added events have the category ``kernelscope``: see docs/convert.md.
     Memory is that of a part of the trace, whatever its size.
@@ -30,10 +33,13 @@ def write_perfetto(trace: Trace, out: Path) -> None:
     with filled_file(out) as path:
         writer = _traceparse.JsonEventWriter(path, dump(dict(trace.meta.properties)))
         extras = _extras(trace)
+        moved = further_tracks(trace)
         for first, end, frames in _parts(trace):
-            own = extras.filter(pl.col("row").is_between(first, end, closed="left"))
-            writer.write(frames, own)
-        for added in added_events(trace):
+            own, elsewhere = (
+                of.filter(pl.col("row").is_between(first, end, closed="left")) for of in (extras, moved)
+            )
+            writer.write([move(events, elsewhere) for events in frames], own)
+        for added in added_events(trace, moved):
             for part in added.iter_slices(_PART_ROWS) if added.height else ():
                 rows = pl.int_range(part.height, dtype=pl.UInt32, eager=True)
                 writer.write([part.with_columns(row=rows)], extras.clear())

@@ -9,10 +9,12 @@ mod open;
 mod share;
 #[cfg(test)]
 mod tests;
+mod tracks;
 mod tree;
 
 pub use busy::BusySet;
 pub use grouped::{Ends, GroupedIntervals, order_by_start, some_by_start};
 pub use intervals::{Intervals, longest_spans};
 pub use open::OpenIntervals;
+pub use tracks::nest_tracks;
 pub use tree::IntervalTree;

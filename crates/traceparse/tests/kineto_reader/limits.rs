@@ -1,11 +1,14 @@
 //! Huge and hostile files: they end, and in time that grows with their size and no faster.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use traceparse::Code;
+use traceparse::{Code, ReadOptions};
 
-use crate::reading::{Reading, document, op, reading, reading_events};
+use crate::reading::{Reading, document, op, pieces, reading, reading_events, reading_with};
 
 /// Bytes of a hostile file.
 const SIZE: usize = 20 << 20;
@@ -17,6 +20,20 @@ fn reading_in_time(text: Vec<u8>) -> Reading {
     let (sender, receiver) = channel();
     std::thread::spawn(move || sender.send(Box::new(reading(text))));
     *receiver.recv_timeout(PATIENCE).expect("reading ends")
+}
+
+#[test]
+fn a_thread_that_panics_ends_the_others() {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let text = document(vec![op("x"); 2_000].join(","));
+        let calls = AtomicU32::new(0);
+        let panics = move |_, _| calls.fetch_add(1, Ordering::Relaxed) < 5 || panic!("as planned");
+        let options = ReadOptions { progress: Some(Arc::new(panics)), ..pieces(100, 3) };
+        let outcome = catch_unwind(AssertUnwindSafe(|| reading_with(text, &options)));
+        sender.send(outcome.is_ok_and(|read| read.is_ok())).unwrap();
+    });
+    assert!(!receiver.recv_timeout(PATIENCE).expect("reading ends"));
 }
 
 fn filled(piece: &str) -> Vec<u8> {

@@ -133,12 +133,11 @@ impl<'w> Work<'w> {
     /// Reads, parses and delivers chunks until there are no more.
     fn run(&self, thread: usize, shared: &'w Shared, habits: Habits) -> Result<()> {
         let mut rows = RowBuilder::new(shared, habits);
-        let result = self.run_with(thread, &mut rows);
-        if result.is_err() {
-            self.failed.store(true, Ordering::Relaxed);
-            self.pool.close();
-        }
-        result
+        // Also where a thread panics: the others would wait for its buffer.
+        let stop = StopOthers(self);
+        self.run_with(thread, &mut rows)?;
+        std::mem::forget(stop);
+        Ok(())
     }
 
     fn run_with(&self, thread: usize, rows: &mut RowBuilder<'_>) -> Result<()> {
@@ -164,6 +163,16 @@ impl<'w> Work<'w> {
             guard(&self.sequencer).accept(piece, |piece| self.pool.put(piece))?;
         }
         Ok(())
+    }
+}
+
+/// Stops all threads when it is dropped.
+struct StopOthers<'a, 'w>(&'a Work<'w>);
+
+impl Drop for StopOthers<'_, '_> {
+    fn drop(&mut self) {
+        self.0.failed.store(true, Ordering::Relaxed);
+        self.0.pool.close();
     }
 }
 

@@ -187,6 +187,11 @@ impl<'a> Add<'_, '_, '_, 'a> {
         if self.event.has_trailing_comma || self.event.args.has_trailing_comma {
             self.note(Code::TrailingComma);
         }
+        // `convert --to perfetto` draws what overlaps elsewhere, and says where it was.
+        let others = &mut self.event.args.others;
+        if let Some(at) = others.iter().position(|(key, _)| key.bytes == b"recorded tid") {
+            self.event.tid = others.remove(at).1;
+        }
         let phase = self.phase();
         let start_ns = self.time(self.event.ts);
         if phase == Some(b'M') {
