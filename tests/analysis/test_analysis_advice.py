@@ -89,6 +89,28 @@ def test_an_idle_gpu_says_what_it_waited_for(advise: Advise) -> None:
     assert "190.0 us for events, copies or their turn, 60.00 us for launches" in row["evidence"]
 
 
+@pytest.mark.parametrize("name", ["cudaGraphLaunch", "hipGraphLaunch"])
+def test_time_between_the_nodes_of_a_graph_is_nobodys(advise: Advise, name: str) -> None:
+    program = Program()
+    program.call(5, 3, 1, name=name)
+    for node in range(8):
+        program.kernel("k", 10 + 100 * node, 20, 1)
+    # The replay after it was launched in time, and waited for its turn.
+    program.call(9, 3, 2, name=name)
+    program.kernel("k", 900, 20, 2)
+    table = advise(program)
+    row = spoke(table, "gpu_idle")
+    assert row["saving_ns"] == 170_000
+    assert "170.0 us for events, copies or their turn." in row["evidence"]
+    told = spoke(table, "low_utilisation")
+    assert "560.0 us lie between the nodes of graphs, in which the host has no part" in told["evidence"]
+    # With nothing else to wait for nothing is asked of the program.
+    program.events.pop()
+    table = advise(program)
+    silent(table, "gpu_idle")
+    assert spoke(table, "low_utilisation")["remedy"].startswith("Measure replays")
+
+
 def test_time_between_steps_is_no_idle_time_of_theirs(advise: Advise) -> None:
     program = Program()
     program.annotation("ProfilerStep#1", 5000, 1000)

@@ -8,7 +8,7 @@ import polars as pl
 
 from kernelscope.analysis.advice.critical import Critical
 from kernelscope.analysis.advice.record import names_like, rows_like
-from kernelscope.analysis.advice.waits import Gaps, classified_gaps
+from kernelscope.analysis.advice.waits import REPLAYS, Gaps, classified_gaps
 from kernelscope.analysis.gpu.time import temporal_breakdown
 from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.grouping import classes_of, positions, sum_by_group
@@ -21,7 +21,6 @@ from kernelscope.trace import Trace
 COMPILED = r"^Torch-Compiled Region|^CompiledFunction(?:Backward)?$|^## Call CompiledFxGraph"
 """Names of what runs as torch.compile made it."""
 
-_REPLAYS = r"GraphLaunch"
 _CAPTURES = r"GraphInstantiate|EndCapture"
 _COMPILERS = r"\(dynamo_timed\)$|^_?compile_fx|^torch/_dynamo.*(?:_compile|convert_frame)|^CachingAutotuner"
 _LOADERS = r"^(?:cu|hip)(?:Module|Library)Load|^cudaLibraryLoad|^hipModuleLoad"
@@ -298,7 +297,7 @@ class Facts:
     @cached_property
     def graph_launches(self) -> int:
         """How many graphs are replayed."""
-        return rows_like(self.trace.launches.select("name"), _REPLAYS).height
+        return rows_like(self.trace.launches.select("name"), REPLAYS).height
 
     @cached_property
     def captures_graphs(self) -> bool:

@@ -9,6 +9,7 @@ RULE_OF = {
     "host": "host_busy",
     "sync": "synchronising_calls",
     "queue": "gpu_idle",
+    "graph": "gpu_idle",
     None: "gpu_idle",
 }
 """By cause of a wait, the rule that speaks about it."""
@@ -19,6 +20,7 @@ WAITED_FOR = {
     "sync": "the host after it had waited for the GPU",
     "data": "data",
     "queue": "events, copies or their turn",
+    "graph": "the next node of a graph",
     None: "work whose launch was not recorded",
 }
 """By cause of a wait, what the GPU waited for, in words."""
@@ -44,6 +46,11 @@ _STATED = {
     "queue": (
         "The work had been launched in time: see which event or copy its stream waits for (wait_stream, "
         "wait_event), and leave out what need not be waited for."
+    ),
+    "graph": (
+        "Measure replays where nobody records their nodes (CUDA events around them, nsys "
+        "--cuda-graph-trace=graph) before anything is changed: recording each node slows them, and nothing "
+        "tells how much of these gaps that made."
     ),
     None: "Begin to record before the work is launched, and record the host, too, to see what it waits for.",
 }

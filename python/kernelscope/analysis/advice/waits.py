@@ -5,6 +5,7 @@ from typing import NamedTuple
 import polars as pl
 
 from kernelscope import _traceparse
+from kernelscope.analysis.advice.record import rows_like
 from kernelscope.analysis.grouping import positions
 from kernelscope.analysis.intervals import Intervals
 from kernelscope.analysis.launches.idle import with_launches, work_gaps
@@ -13,8 +14,11 @@ from kernelscope.trace import Trace
 LONGEST_LAUNCH_NS = 1_000_000
 """A host that only launches is never later than this: operators take microseconds to launch a kernel."""
 
+REPLAYS = r"GraphLaunch"
+"""Matches the names of calls that replay a graph."""
+
 _OF_CALLS = ("row", "activity", "start_ns", "dur_ns")
-_CAUSE = pl.Enum(["data", "sync", "launch", "host", "queue"])
+_CAUSE = pl.Enum(["data", "sync", "launch", "host", "queue", "graph"])
 
 
 class Gaps(NamedTuple):
@@ -43,7 +47,8 @@ def classified_gaps(trace: Trace) -> Gaps:
     ``sync``: it was launched in it after the host had waited for the GPU to be done. ``launch``: it was
     launched in it, as the host was late; ``host``: the same, but so late that the host must have done
     something else than to launch. ``queue``: it had been launched before, and waited for an event, a copy,
-    another stream, or only for its turn. Null where the launch was not recorded.
+    another stream, or only for its turn; ``graph``: the same between the nodes of one replay of a graph, in
+    which the host has no part. Null where the launch was not recorded.
 
     Columns: ``row`` (of the work after the gap in ``gpu_ops``), ``device``, ``step`` (of that work),
         ``start_ns``, ``dur_ns``, ``cause``; of those whose cause is ``data``, ``sync``, ``launch`` or
@@ -51,7 +56,7 @@ def classified_gaps(trace: Trace) -> Gaps:
         until the gap began), ``launch_ns`` and ``track`` (of the launch).
     Units: ns.
     """
-    gaps = work_gaps(trace, "row", "device", "step")
+    gaps = work_gaps(trace, "row", "device", "step", "launch_row")
     gaps = gaps.with_columns(start_ns=trace.gpu_ops["start_ns"].gather(gaps["at"]) - gaps["dur_ns"])
     # Only what was launched in the gap can have waited for the host.
     places = gaps["is_late"].arg_true()
@@ -67,7 +72,9 @@ def classified_gaps(trace: Trace) -> Gaps:
         .then(pl.lit("host", _CAUSE))
         .otherwise(pl.lit("launch", _CAUSE))
     )
-    causes = gaps.select(pl.when(~pl.col("is_late")).then(pl.lit("queue", _CAUSE))).to_series()
+    in_replay = pl.when(_are_in_replays(trace, gaps)).then(pl.lit("graph", _CAUSE))
+    launched = in_replay.otherwise(pl.lit("queue", _CAUSE))
+    causes = gaps.select(pl.when(~pl.col("is_late")).then(launched)).to_series()
     causes = causes.scatter(late["place"], late["cause"]).alias("cause")
     every = gaps.select("row", "device", "step", "start_ns", "dur_ns", causes)
     return Gaps(every, late.drop("data_row"))
@@ -106,6 +113,21 @@ def _with_syncs(gaps: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     )
     waited = (pl.col("_sync") <= pl.col("start_ns")) & (pl.col("_sync_end") <= pl.col("launch_ns"))
     return found.with_columns(sync_row=pl.when(waited).then("sync_row")).drop("_sync", "_sync_end")
+
+
+def _are_in_replays(trace: Trace, gaps: pl.DataFrame) -> pl.Series:
+    """Which gaps the replay of a graph has between its first work on the GPU and another.
+
+    Columns: of ``gaps``, needs ``device``, ``launch_row`` (of the work after it), ``start_ns``.
+    """
+    replays = rows_like(trace.launches.select("row", "name"), REPLAYS)["row"]
+    works = trace.gpu_ops.select("device", "launch_row", begins="start_ns")
+    works = works.filter(pl.col("launch_row").is_in(replays.implode()))
+    begins = works.group_by("device", "launch_row").agg(pl.col("begins").min())
+    found = gaps.select("device", "launch_row").join(
+        begins, on=["device", "launch_row"], how="left", nulls_equal=True, maintain_order="left"
+    )
+    return (found["begins"] <= gaps["start_ns"]).fill_null(value=False)
 
 
 def _are_blocking_copies(trace: Trace) -> pl.Series:
