@@ -88,7 +88,7 @@ pub(crate) fn decode_string(bytes: &[u8]) -> (String, Repairs) {
     while let Some(at) = rest.find('\\') {
         out.push_str(&rest[..at]);
         rest = &rest[at + 1..];
-        let Some((c, used)) = unescape(rest) else { return unescaped_string(bytes) };
+        let Some((c, used)) = unescape(rest.as_bytes()) else { return unescaped_string(bytes) };
         if c == char::REPLACEMENT_CHARACTER {
             repairs.add(Repairs::UTF8);
         }
@@ -134,12 +134,17 @@ pub(crate) struct Backslashes {
 impl Backslashes {
     /// Counts a text with a backslash in it.
     pub(crate) fn count(&mut self, bytes: &[u8]) {
-        let has_pair = bytes.windows(2).any(|pair| matches!(pair, br"\\" | b"\\\""));
-        *match has_pair {
-            _ if decode_string(bytes).1.contains(Repairs::ESCAPE) => &mut self.invalid,
-            true => &mut self.escaped,
-            false => &mut self.letters,
-        } += 1;
+        let (mut rest, mut is_escaped) = (bytes, false);
+        while let Some(at) = memchr::memchr(b'\\', rest) {
+            rest = &rest[at + 1..];
+            let Some((c, used)) = unescape(rest) else {
+                self.invalid += 1;
+                return;
+            };
+            is_escaped |= matches!(c, '"' | '\\');
+            rest = &rest[used..];
+        }
+        *if is_escaped { &mut self.escaped } else { &mut self.letters } += 1;
     }
 
     pub(crate) fn add(&mut self, other: Self) {
@@ -157,8 +162,8 @@ impl Backslashes {
 }
 
 /// The character that the escape behind a backslash stands for, and the bytes it takes.
-fn unescape(rest: &str) -> Option<(char, usize)> {
-    let simple = match rest.as_bytes().first()? {
+fn unescape(rest: &[u8]) -> Option<(char, usize)> {
+    let simple = match rest.first()? {
         b'"' => '"',
         b'\\' => '\\',
         b'/' => '/',
@@ -173,14 +178,14 @@ fn unescape(rest: &str) -> Option<(char, usize)> {
     Some((simple, 1))
 }
 
-fn unescape_unicode(rest: &str) -> Option<(char, usize)> {
+fn unescape_unicode(rest: &[u8]) -> Option<(char, usize)> {
     let unit = |from: usize| {
         let digits = rest.get(from..from + 4)?;
-        digits.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u32::from_str_radix(digits, 16).ok())?
+        digits.iter().try_fold(0, |unit, &digit| Some(16 * unit + char::from(digit).to_digit(16)?))
     };
     let high = unit(1)?;
     if (0xd800..0xdc00).contains(&high) {
-        let low = rest.get(5..7).filter(|s| *s == "\\u").and_then(|_| unit(7));
+        let low = rest.get(5..7).filter(|s| *s == br"\u").and_then(|_| unit(7));
         if let Some(low) = low.filter(|low| (0xdc00..0xe000).contains(low)) {
             let c = char::from_u32(0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00))?;
             return Some((c, 11));
