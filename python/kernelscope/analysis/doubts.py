@@ -85,7 +85,7 @@ def _without_work(trace: Trace) -> Iterator[dict[str, Any]]:
     worked = trace.gpu_ops["step"].unique().implode()
     idle = steps.select("step").unique().join(launches, on="step").filter(~pl.col("step").is_in(worked))
     for step, events in idle.sort("step").iter_rows():
-        text = f"Step {step} launched {format_count(events)} kernels, and no GPU work of it was recorded."
+        text = f"Step {step} launched GPU work {format_count(events)} times, and none of it was recorded."
         yield {"doubt": "step_without_gpu_work", "step": step, "events": events, "text": text}
 
 

@@ -1,40 +1,30 @@
-//! From GPU work to its op by an arrow, where a recorder writes no ids: PyTorch before Kineto, torch_npu.
+//! What the arrows of a trace connect: ops with their gradients, and with GPU work where a recorder writes no ids.
 
 use hashbrown::HashMap;
 
 use super::ids::IdIndex;
 use super::{Find, NONE};
-use crate::schema::{Column, Symbol, Table, Tables};
+use crate::schema::{Column, Flows, SymbolTable};
 
-/// The categories of such arrows.
-const CATEGORIES: [&str; 2] = ["cpu_to_cuda", "async_npu"];
+/// Where arrows of some `categories` begin and end, by their indices.
+pub(super) fn pairs(flows: &Flows, symbols: &SymbolTable, categories: [&str; 2]) -> Vec<[u32; 2]> {
+    let begins: Vec<usize> = flows.ends(symbols, categories, "s").collect();
+    let ids: Column<i64> = begins.iter().map(|&flow| flows.id.get(flow)).collect();
+    let starts: Vec<i64> = begins.iter().map(|&flow| flows.start_ns.values()[flow]).collect();
+    let index = IdIndex::new(&ids, &starts);
+    let pair = |end: usize| {
+        let begin = index.find(flows.id.get(end)?, flows.start_ns.values()[end])?;
+        Some([begins[begin as usize] as u32, end as u32])
+    };
+    flows.ends(symbols, categories, "f").filter_map(pair).collect()
+}
 
-/// The op from which an arrow leads to a piece of GPU work, by their indices.
+/// The ops from which arrows lead to GPU work, by the `row` of the arrow's end.
 pub(super) fn ops_of_work(find: Find<'_>) -> HashMap<u32, u32> {
     let Find { trace, order, tree, .. } = find;
-    let Tables { ops, gpu_ops, flows, .. } = &trace.tables;
-    let categories: Vec<Symbol> = CATEGORIES.iter().filter_map(|text| trace.symbols.find(text)).collect();
-    if categories.is_empty() || flows.is_empty() {
-        return HashMap::new();
-    }
-    let of_kind = |kind: &str| {
-        let kind = trace.symbols.find(kind);
-        let is_arrow =
-            |flow: usize| flows.category.get(flow).is_some_and(|found| categories.contains(&found));
-        (0..flows.len()).filter(move |&flow| kind.is_some() && flows.kind.get(flow) == kind && is_arrow(flow))
-    };
-    let at = |flow: usize| (flows.track.values()[flow], flows.start_ns.values()[flow]);
-    let begins: Vec<usize> = of_kind("s").collect();
-    let ids: Column<i64> = begins.iter().map(|&flow| flows.id.get(flow)).collect();
-    let starts: Vec<i64> = begins.iter().map(|&flow| at(flow).1).collect();
-    let index = IdIndex::new(&ids, &starts);
-    // Where arrows end: a stream, or a GPU where there are none, and a moment.
-    let place = |work: usize| gpu_ops.stream.get(work).or(gpu_ops.device.get(work).map(i64::from));
-    let works: HashMap<(Option<i64>, i64), u32> = (0..gpu_ops.len())
-        .filter(|&work| gpu_ops.correlation.get(work).is_none())
-        .map(|work| ((place(work), gpu_ops.start_ns.values()[work]), work as u32))
-        .collect();
-    let op_at = |(track, moment): (u32, i64)| {
+    let (ops, flows) = (&trace.tables.ops, &trace.tables.flows);
+    let op_at = |flow: u32| {
+        let (track, moment) = (flows.track.values()[flow as usize], flows.start_ns.values()[flow as usize]);
         let rows = order.track(track);
         let begun = rows.partition_point(|&op| ops.start_ns.values()[op as usize] <= moment);
         let mut op = *rows.get(begun.checked_sub(1)?)?;
@@ -47,11 +37,6 @@ pub(super) fn ops_of_work(find: Find<'_>) -> HashMap<u32, u32> {
         }
         (op != NONE).then_some(op)
     };
-    let pair = |end: usize| {
-        let (track, moment) = at(end);
-        let work = *works.get(&(trace.tracks.key(track).1.int(), moment))?;
-        let begin = begins[index.find(flows.id.get(end)?, moment)? as usize];
-        Some((work, op_at(at(begin))?))
-    };
-    of_kind("f").filter_map(pair).collect()
+    let found = pairs(flows, &trace.symbols, Flows::TO_WORK).into_iter();
+    found.filter_map(|[begin, end]| Some((flows.row.values()[end as usize], op_at(begin)?))).collect()
 }

@@ -3,10 +3,10 @@
 use hashbrown::HashMap;
 use std::hash::Hash;
 
-use super::NONE;
 use super::ids::IdIndex;
 use super::order::{Extents, TrackOrder};
-use crate::schema::{Column, Flows, Ops, Symbol, SymbolTable, Table};
+use super::{NONE, arrows};
+use crate::schema::{Flows, Ops, SymbolTable, Table};
 use crate::tracks::{Ident, TrackTable};
 
 /// How many ops of one start a flow looks at.
@@ -121,25 +121,9 @@ fn learned<K: Copy + Eq + Hash>(tracks: &HashMap<K, u32>, key: K) -> Option<u32>
 
 /// Pairs of forward and backward ops that arrows connect.
 fn flow_pairs(all: OrderedOps<'_>, flows: &Flows, symbols: &SymbolTable) -> Vec<(u32, u32)> {
-    let categories = ["fwdbwd", "forward_backward"].map(|text| symbols.find(text));
-    let is_pair =
-        |flow: usize| categories.contains(&flows.category.get(flow)) && flows.category.get(flow).is_some();
-    let (start_kind, end_kind) = (symbols.find("s"), symbols.find("f"));
-    let of_kind = |kind: Option<Symbol>| {
-        let flows_of_kind =
-            (0..flows.len()).filter(move |&flow| kind.is_some() && flows.kind.get(flow) == kind);
-        flows_of_kind.filter(|&flow| is_pair(flow))
-    };
-    let begins: Vec<usize> = of_kind(start_kind).collect();
-    let ids: Column<i64> = begins.iter().map(|&flow| flows.id.get(flow)).collect();
-    let starts: Vec<i64> = begins.iter().map(|&flow| flows.start_ns.values()[flow]).collect();
-    let index = IdIndex::new(&ids, &starts);
-    let ends = |flow: usize| (flows.track.values()[flow], flows.start_ns.values()[flow]);
-    let pair = |end: usize| {
-        let begin = begins[index.find(flows.id.get(end)?, ends(end).1)? as usize];
-        bind(all, ends(begin), ends(end))
-    };
-    of_kind(end_kind).filter_map(pair).collect()
+    let place = |flow: u32| (flows.track.values()[flow as usize], flows.start_ns.values()[flow as usize]);
+    let pairs = arrows::pairs(flows, symbols, ["fwdbwd", "forward_backward"]).into_iter();
+    pairs.filter_map(|[begin, end]| bind(all, place(begin), place(end))).collect()
 }
 
 /// The ops that the ends of an arrow lie on; where several start there, those whose numbers fit.

@@ -46,7 +46,7 @@ pub(super) fn find(
     let arrows = arrows::ops_of_work(find);
     let mut gpu = gpu::link(gpu_ops, &correlations, &launch_ops, &external_ids, processes, &arrows, stats);
     let gpu_ranges = nesting.of_gpu_ops(&mut gpu);
-    let untimed = gpu::link_untimed(&tables.untimed_gpu_ops, &correlations, &launch_ops, processes);
+    let untimed = gpu::link_untimed(&tables.untimed_gpu_ops, &correlations, &launch_ops, processes, &arrows);
     let launched = gpu.launches.iter().chain(&untimed[0]);
     gpu::note_launches(launches, names, launched, &launch_ops, &nesting.launches, stats);
     let is_communication = gpu::communication(tables, names, &gpu.ops, CopyKinds::new(&trace.symbols));

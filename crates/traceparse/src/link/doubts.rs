@@ -26,7 +26,7 @@ pub(crate) fn with_neighbours(options: &ReadOptions) -> ReadOptions {
     }
     if options.wants("untimed_gpu_ops") {
         widened.add("gpu_ops", &["start_ns", "dur_ns", "kind", "name", "category", "device", "stream"]);
-        widened.add("gpu_ops", &["correlation", "external_id", "context", "pid", "bytes"]);
+        widened.add("gpu_ops", &["correlation", "external_id", "arrow_row", "context", "pid", "bytes"]);
     }
     widened
 }
@@ -53,6 +53,7 @@ fn take_untimed(tables: &mut Tables, stats: &mut Stats) {
             stream: works.stream.get(index),
             correlation: works.correlation.get(index),
             external_id: works.external_id.get(index),
+            arrow_row: works.arrow_row.get(index),
             context: works.context.get(index),
             pid: works.pid.get(index),
             bytes: works.bytes.get(index),

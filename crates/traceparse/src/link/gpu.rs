@@ -50,7 +50,8 @@ pub(super) fn of_work(processes: Option<&Processes>, pid: Option<i64>, device: O
     processes.map_or(pid, |processes| processes.of_work(pid, device))
 }
 
-/// Links every piece of GPU work; `arrows` are the ops from which one leads to it, by index. All work of one graph launch shares that launch and its op.
+/// Links every piece of GPU work; `arrows` are the ops from which one leads to it, by the `row` of its end. All
+/// work of one graph launch shares that launch and its op.
 pub(super) fn link(
     gpu_ops: &GpuOps,
     correlations: &Correlations<'_>,
@@ -83,7 +84,7 @@ pub(super) fn link(
                 found.ops[index] = op;
                 Link::GpuExternalId
             }
-            _ if let Some(&op) = arrows.get(&(index as u32)) => {
+            _ if let Some(&op) = gpu_ops.arrow_row.get(index).and_then(|row| arrows.get(&row)) => {
                 found.ops[index] = op;
                 Link::Arrow
             }
@@ -97,20 +98,25 @@ pub(super) fn link(
     found
 }
 
-/// The launch and the op of work whose time is not known; of launches with one id the last.
+/// The launch and the op of work whose time is not known; of launches with one id the last. `arrows` are as for
+/// [`link`].
 pub(super) fn link_untimed(
     works: &UntimedGpuOps,
     correlations: &Correlations<'_>,
     launch_ops: &LaunchOps,
     processes: Option<&Processes>,
+    arrows: &HashMap<u32, u32>,
 ) -> [Vec<u32>; 2] {
     let launch = |index| {
         let pid = of_work(processes, works.pid.get(index), works.device.get(index));
         correlations.launch(works.correlation.get(index), pid, i64::MAX).unwrap_or(NONE)
     };
     let launches: Vec<u32> = (0..works.len()).map(launch).collect();
-    let op = |&launch: &u32| launch_ops.ops.get(launch as usize).copied().unwrap_or(NONE);
-    let ops = launches.iter().map(op).collect();
+    let op = |(index, &launch): (usize, &u32)| {
+        let by_arrow = || arrows.get(&works.arrow_row.get(index)?).copied();
+        launch_ops.ops.get(launch as usize).copied().or_else(by_arrow).unwrap_or(NONE)
+    };
+    let ops = launches.iter().enumerate().map(op).collect();
     [launches, ops]
 }
 

@@ -1,7 +1,7 @@
 //! Tables of moments, counters and whatever else an event may be.
 
-use super::symbols::Symbol;
-use super::table::table;
+use super::symbols::{Symbol, SymbolTable};
+use super::table::{Table, table};
 
 table! {
     /// An allocation, a free or an out-of-memory event of the caching allocator, or of the
@@ -74,6 +74,25 @@ table! {
         track, start_ns,
     }
     derived { pid, tid, }
+}
+
+impl Flows {
+    /// The categories of arrows to GPU work of PyTorch before Kineto, and of torch_npu.
+    pub(crate) const TO_WORK: [&'static str; 2] = ["cpu_to_cuda", "async_npu"];
+
+    /// The ends of one kind of arrows of some `categories`, by their indices.
+    pub(crate) fn ends(
+        &self,
+        symbols: &SymbolTable,
+        categories: [&str; 2],
+        kind: &str,
+    ) -> impl Iterator<Item = usize> {
+        let kind = symbols.find(kind);
+        let categories = categories.map(|text| symbols.find(text));
+        let is_of_category = move |found: Option<Symbol>| found.is_some() && categories.contains(&found);
+        let rows = if kind.is_some() { self.len() } else { 0 };
+        (0..rows).filter(move |&flow| self.kind.get(flow) == kind && is_of_category(self.category.get(flow)))
+    }
 }
 
 table! {

@@ -19,6 +19,8 @@ table! {
         /// The duration as recorded, where it cannot be: work that contains a whole later one of its stream ends where
         /// the next one begins, and `dur_ns` says so. Null where `dur_ns` is as recorded.
         recorded_dur_ns: Option<i64> as duration,
+        /// `row` in `flows` of the end of an arrow that leads to the work, where the recorder links by nothing else.
+        arrow_row: Option<u32> as link,
         /// Context id.
         context: Option<i32> as id,
         /// Green context id.
@@ -107,6 +109,8 @@ table! {
         /// kernel, memcpy, memset or graph.
         kind: Symbol,
         name, category, device, stream, correlation, external_id,
+        /// `row` in `flows` of the end of an arrow that leads to the work: see `gpu_ops`.
+        arrow_row: Option<u32> as link,
         /// Context id.
         context: Option<i32> as id,
         /// Process that launched the work; null where the source does not say.

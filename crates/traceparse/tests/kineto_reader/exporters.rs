@@ -101,6 +101,60 @@ fn npu(products: &[(i64, i64, u32)], keys: &[u32]) -> String {
     format!("[{}]", order.iter().map(|&index| &*events[index]).collect::<Vec<_>>().join(", "))
 }
 
+/// The operator and the task of one product, with the arrow between them, of a device and a stream.
+fn product(name: &str, device: i64, stream: i64, [host, on_npu]: [&str; 2]) -> String {
+    let pid = (7 << 10) | (1 << 5) | device;
+    format!(
+        r#"{{"ph": "M", "name": "process_name", "pid": {pid}, "tid": 0, "args": {{"name": "Ascend Hardware"}}}},
+        {{"ph": "X", "cat": "cpu_op", "name": "{name}", "pid": 100, "tid": 1, "ts": {host}, "dur": 5}},
+        {{"ph": "s", "name": "async_npu", "cat": "async_npu", "pid": 100, "tid": 1, "id": {host}, "ts": {host}}},
+        {{"ph": "f", "name": "async_npu", "cat": "async_npu", "pid": {pid}, "tid": {stream}, "id": {host},
+            "ts": {on_npu}}},
+        {{"ph": "X", "name": "{name}", "pid": {pid}, "tid": {stream}, "ts": {on_npu}, "dur": 5,
+            "args": {{"Task Type": "AI_CORE"}}}}"#
+    )
+}
+
+#[test]
+fn arrows_lead_to_a_device_and_a_stream() {
+    let products = [("a", 0, 3, ["100", "200"]), ("b", 1, 3, ["110", "200"]), ("c", 1, 4, ["120", "200"])];
+    let events = products.map(|(name, device, stream, starts)| product(name, device, stream, starts));
+    let found = reading(format!("[{}]", events.join(", ")));
+    assert_eq!(
+        works(&found),
+        [
+            "a | 0 | 3 | 200000 | 5000 | arrow | a",
+            "b | 1 | 3 | 200000 | 5000 | arrow | b",
+            "c | 1 | 4 | 200000 | 5000 | arrow | c"
+        ]
+    );
+}
+
+#[test]
+fn an_arrow_that_may_lead_to_two_works_leads_to_none() {
+    let events = [product("a", 0, 3, ["100", "200"]), product("b", 0, 3, ["110", "200"])];
+    let found = reading(format!("[{}]", events.join(", ")));
+    assert_eq!(
+        found.rows("gpu_ops", "name link op_row"),
+        ["a | no_correlation | -", "b | no_correlation | -"]
+    );
+}
+
+#[test]
+fn work_without_a_time_keeps_its_operator() {
+    let events = [product("a", 0, 3, ["100", "0"]), product("b", 0, 3, ["110", "200"])];
+    let found =
+        reading(format!("[{}]", events.join(", ")).replace(r#""ts": 0, "dur": 5"#, r#""ts": 0, "dur": 0"#));
+    assert_eq!(found.rows("untimed_gpu_ops", "name op_row"), [format!("a | {}", row_of(&found, "a"))]);
+    assert_eq!(works(&found), ["b | 0 | 3 | 200000 | 5000 | arrow | b"]);
+}
+
+/// The `row` of an op.
+fn row_of(reading: &Reading, op: &str) -> String {
+    let ops = reading.rows("ops", "row name").into_iter();
+    ops.filter_map(|row| Some(row.strip_suffix(&format!(" | {op}"))?.to_owned())).next().unwrap()
+}
+
 proptest! {
     #[test]
     fn work_of_an_npu(

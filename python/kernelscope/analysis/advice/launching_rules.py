@@ -173,12 +173,12 @@ def synchronising_calls(facts: Facts) -> Iterator[Advice]:
 def gpu_idle(facts: Facts) -> Iterator[Advice]:
     """GPUs that do nothing for more than a tenth of the time, by causes that no other rule speaks about."""
     limits: dict[str | None, float] = {"launch": _LATE, "host": _LATE, "sync": _SYNCING, "data": 1.0}
-    # The host has no part in what lies between the nodes of a graph, and recorders add to it.
-    limits["graph"] = -1.0
     if facts.share(facts.parts["dataloader_ns"].worst_ns) > _FED:
         limits["data"] = 0.0
     for device, causes in facts.waited.items():
-        left = {cause: ns for cause, ns in causes.items() if facts.share(ns) <= limits.get(cause, 1.0)}
+        # The host has no part in what lies between the nodes of a graph, and recorders add to it.
+        found = ((cause, ns) for cause, ns in causes.items() if cause != "graph")
+        left = {cause: ns for cause, ns in found if facts.share(ns) <= limits.get(cause, 1.0)}
         waited = sum(left.values())
         if facts.share(waited) <= _IDLE:
             continue

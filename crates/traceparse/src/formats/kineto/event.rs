@@ -22,7 +22,7 @@ pub(crate) struct RawEvent<'a> {
     has_args: bool,
     pub(crate) has_duplicate: bool,
     pub(crate) has_trailing_comma: bool,
-    /// Whether its writer escaped nothing, and whoever repaired it did.
+    /// Whether it was rewritten from an event whose writer escapes nothing.
     pub(crate) is_unescaped: bool,
 }
 

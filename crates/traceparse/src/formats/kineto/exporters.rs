@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use crate::schema::{
-    GpuAnnotationRow, GpuOpRow, LaunchRow, SpanRow, Symbol, SymbolTable, SyncRow, Table, Tables,
+    Flows, GpuAnnotationRow, GpuOpRow, LaunchRow, SpanRow, Symbol, SymbolTable, SyncRow, Table, Tables,
 };
 use crate::tracks::TrackTable;
 
@@ -110,6 +110,32 @@ pub(super) fn sort_out(tables: &mut Tables, tracks: &TrackTable, symbols: &mut S
     tables.ops = ops;
     tables.ops.keep_rows(&stays);
     tables.sort_rows();
+    bind_arrows(tables, &places, symbols);
+}
+
+/// Notes which arrows lead to which work: where they end, one piece begins. Where several do, none is sure.
+fn bind_arrows(tables: &mut Tables, places: &[Place], symbols: &SymbolTable) {
+    let Tables { gpu_ops, flows, .. } = tables;
+    let mut ends: HashMap<_, _> = HashMap::new();
+    for flow in flows.ends(symbols, Flows::TO_WORK, "f") {
+        let place = match places[flows.track.values()[flow] as usize] {
+            Place::Stream(device, stream) => (device, stream),
+            Place::RangesOfGpu(device) | Place::Collectives(device) => (device, None),
+            Place::AsRecorded | Place::Calls | Place::Spans => continue,
+        };
+        ends.insert((place, flows.start_ns.values()[flow]), flows.row.values()[flow]);
+    }
+    if ends.is_empty() {
+        return;
+    }
+    let place =
+        |work: usize| ((gpu_ops.device.get(work), gpu_ops.stream.get(work)), gpu_ops.start_ns.values()[work]);
+    let mut works: HashMap<_, u32> = HashMap::new();
+    for work in 0..gpu_ops.len() {
+        *works.entry(place(work)).or_default() += 1;
+    }
+    let arrow = |work| ends.get(&place(work)).filter(|_| works[&place(work)] == 1).copied();
+    gpu_ops.arrow_row = (0..gpu_ops.len()).map(arrow).collect();
 }
 
 /// What the events of each track are.
@@ -156,16 +182,18 @@ fn task_types(tables: &Tables, symbols: &SymbolTable) -> HashMap<u32, Symbol> {
 /// Which ranges (of a GPU, from start to end, with a number) contain a whole other one of their GPU; of equal
 /// ones all but the last do.
 fn around_others(ranges: impl Iterator<Item = (Option<i32>, (i64, i64), usize)>) -> HashSet<usize> {
-    let mut ranges: Vec<_> = ranges.collect();
+    // Time cannot count twice by a range without any.
+    let mut ranges: Vec<_> = ranges.filter(|(_, (start, end), _)| end > start).collect();
     ranges.sort_by_key(|&(device, (start, end), number)| (device, start, Reverse(end), number));
     let mut around = HashSet::new();
-    let mut open: Vec<(i64, usize)> = Vec::new();
     for on_gpu in ranges.chunk_by(|a, b| a.0 == b.0) {
-        open.clear();
-        for &(_, (start, end), number) in on_gpu {
-            open.retain(|&(open_end, _)| open_end > start);
-            around.extend(open.iter().filter(|&&(open_end, _)| open_end >= end).map(|&(_, outer)| outer));
-            open.push((end, number));
+        // When the first of those that begin later, or at once and behind this one, ends.
+        let mut first_end = i64::MAX;
+        for &(_, (_, end), number) in on_gpu.iter().rev() {
+            if first_end <= end {
+                around.insert(number);
+            }
+            first_end = first_end.min(end);
         }
     }
     around
@@ -177,7 +205,7 @@ mod tests {
 
     #[test]
     fn ranges_around_others_are_found() {
-        let ranges = [(0, 10), (1, 4), (2, 3), (5, 12), (20, 30), (20, 30), (40, 40)];
+        let ranges = [(0, 10), (1, 4), (2, 3), (5, 12), (20, 30), (20, 30), (40, 50), (50, 50), (45, 45)];
         let numbered = ranges.into_iter().enumerate().map(|(number, extent)| (Some(0), extent, number));
         assert_eq!(around_others(numbered), HashSet::from([0, 1, 4]));
         let apart = [(Some(0), (0, 10), 0), (Some(1), (1, 4), 1)];
