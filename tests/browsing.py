@@ -29,8 +29,9 @@ def chromium() -> str | None:
 @contextmanager
 def started(path: str) -> Iterator[Browser]:
     """The browser at ``path`` without a window."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=1_000 * LIMIT_S)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=_OPTIONS)
         try:

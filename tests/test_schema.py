@@ -30,7 +30,7 @@ def test_column_says_what_it_means_and_its_unit(table: schema.Table, column: sch
 
 def test_trace_has_an_attribute_per_table() -> None:
     fields = [field.name for field in dataclasses.fields(ks.Trace) if field.init]
-    assert fields == ["meta", *schema.TABLES]
+    assert fields == ["meta", *schema.TABLES, "parts"]
 
 
 def test_lookup() -> None:

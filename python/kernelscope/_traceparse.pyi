@@ -43,11 +43,14 @@ def read(
     filter_processes: list[int] = ...,
     filter_of_no_process: bool = False,
     filter_devices: list[int] = ...,
+    rank: int | None = None,
     captures: Sequence[str] = (),
     captures_are_found: bool = False,
     progress: Callable[[int, int], object] | None = None,
-) -> RawTrace:
-    """Reads the trace at ``path``; ``progress`` is called with bytes done and bytes in all.
+) -> list[RawTrace]:
+    """Reads the trace at ``path``, of each rank in it or of the one ``rank``.
+
+    ``progress`` is called with bytes done and bytes in all.
 
     ``captures`` are read if the trace replays graphs; with ``captures_are_found`` what cannot be read is a
     finding.

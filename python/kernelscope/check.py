@@ -38,6 +38,7 @@ _LINKS = {
     "op_row": "ops",
     "forward_row": "ops",
     "launch_row": "launches",
+    "arrow_row": "flows",
     "range_row": "ranges",
     "module_row": "python",
     "graph_row": "captured_graphs",
@@ -60,7 +61,13 @@ class Law(NamedTuple):
 
 def check(trace: Trace) -> list[Verdict]:
     """Returns every law with what breaks it in the answers about ``trace``, which must be read whole."""
-    return [Verdict(law.statement, list(law.find(trace)), law.of_file) for law in LAWS]
+    if not trace.parts:
+        return [Verdict(law.statement, list(law.find(trace)), law.of_file) for law in LAWS]
+    faults = [
+        [f"rank {part.meta.rank}: {fault}" for part in trace.parts for fault in law.find(part)]
+        for law in LAWS
+    ]
+    return [Verdict(law.statement, found, law.of_file) for law, found in zip(LAWS, faults, strict=True)]
 
 
 def _law(statement: str, *, of_file: bool = False) -> Callable[[Find], Law]:
@@ -76,7 +83,7 @@ def _differ(what: str, found: int, expected: int) -> Iterator[str]:
         yield f"{what}: {found:,} of {expected:,}"
 
 
-@_law("Every link leads to a row that is there.")
+@_law("Every link leads to a row that is there, of the same rank.")
 def links(trace: Trace) -> Iterator[str]:
     """Links to events that were not recorded are null."""
     for name, frame in trace.tables.items():

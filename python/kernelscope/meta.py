@@ -8,6 +8,8 @@ from typing import Any, cast
 
 # User metadata may end in _version, too.
 _VERSIONED = ("cuda_", "cupti_", "hip_", "nccl_", "roc", "xpu_", "mtia_")
+PLACES = ("dp", "ep", "pp", "cp", "tp")
+"""Where a rank is in parallelism over data, experts, the pipeline, context and tensors."""
 LARGEST_RANK = 2**31 - 1
 """Ranks and their number are ints of C in torch, NCCL and MPI."""
 # The most digits that a number of 64 bits has, and more than a float has.
@@ -48,6 +50,9 @@ class TraceMeta:
     dropped: int
     properties: Mapping[str, Any] = field(repr=False)
     """Everything that stands beside the events, as recorded."""
+    ranks: Mapping[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
+    """The ranks of a file into which several were merged, each with its ``label`` and the ``PLACES`` that it
+    tells; empty for the file of one rank."""
 
 
 def meta_from_raw(path: str, text: str) -> TraceMeta:
@@ -64,7 +69,7 @@ def meta_from_raw(path: str, text: str) -> TraceMeta:
         content_bytes=raw["content_bytes"],
         recorder=_recorder(raw["format"], properties),
         base_time_ns=raw["base_time_ns"],
-        rank=_rank(job.get("rank")),
+        rank=_rank(job.get("rank")) if raw["rank"] is None else raw["rank"],
         world_size=_rank(job.get("world_size")),
         backend=_text(job.get("backend")),
         host=_text(properties.get("host_name")),
@@ -75,7 +80,19 @@ def meta_from_raw(path: str, text: str) -> TraceMeta:
         kept=raw["kept"],
         dropped=raw["dropped"],
         properties=properties,
+        ranks={rank["rank"]: {"label": rank["label"], **rank["parts"]} for rank in raw["ranks"]},
     )
+
+
+def places_of(meta: TraceMeta) -> dict[str, Any]:
+    """The ``PLACES`` of the rank that a trace is of, as far as they are known."""
+    return {name: place for name, place in meta.ranks.get(meta.rank or 0, {}).items() if name in PLACES}
+
+
+def rank_text(meta: TraceMeta, rank: int) -> str:
+    """One of the ranks of a file of several, with its label."""
+    label = meta.ranks[rank]["label"]
+    return str(rank) if label is None else f"{rank} ({label})"
 
 
 def _recorder(trace_format: str, properties: Mapping[str, Any]) -> str | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import polars as pl
 
@@ -33,6 +33,9 @@ DTYPES: dict[str, pl.DataType] = {
     )
 }
 """The types of columns by their names in ``kernelscope.schema``."""
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -71,6 +74,8 @@ class Trace:
     diagnostics: pl.DataFrame
     memo: Memo = field(default_factory=Memo, init=False, compare=False)
     """What questions have found out: see :func:`kernelscope.memo.per_trace`."""
+    parts: "tuple[Trace, ...]" = field(default=(), compare=False)
+    """The trace of each rank, where the file holds several: every table then has a column ``rank``."""
 
     @property
     def tables(self) -> dict[str, pl.DataFrame]:
@@ -80,6 +85,7 @@ class Trace:
     def __repr__(self) -> str:
         meta = self.meta
         rank = "" if meta.rank is None else f", rank {meta.rank} of {meta.world_size or '?'}"
+        rank = f", ranks {', '.join(map(str, meta.ranks))}" if self.parts else rank
         counts = [
             f"  {name}: {format_count(frame.height)}" for name, frame in self.tables.items() if frame.height
         ]
@@ -97,6 +103,17 @@ class Trace:
             if frame.height
         )
         return f"<p>{for_html(head)}</p><table><tr><th>table</th><th>rows</th><th></th></tr>{rows}</table>"
+
+    def of_rank(self, rank: int) -> "Trace":
+        """The trace of one of several ranks in the file, as if it had been recorded alone.
+
+        Raises: InvalidArgumentError: there is no such rank.
+        """
+        found = next((part for part in self.parts or (self,) if part.meta.rank == rank), None)
+        if found is None:
+            known = ", ".join(map(str, self.meta.ranks)) or self.meta.rank
+            raise InvalidArgumentError(f"{self.meta.path}: no event is of the rank {rank}; there are {known}")
+        return found
 
     @per_trace
     def extent(self) -> tuple[int, int] | None:
@@ -131,7 +148,8 @@ def about_a_trace(value: Any, package: str) -> Any:
             expected[name] = (Trace, Iterable)
     if not expected:
         return value
-    names = list(inspect.signature(value).parameters)
+    signature = inspect.signature(value)
+    names = list(signature.parameters)
 
     @wraps(value)
     def checked(*args: Any, **options: Any) -> Any:
@@ -141,10 +159,59 @@ def about_a_trace(value: Any, package: str) -> Any:
                     f"{package}.{value.__name__} is about one trace, as kernelscope.read gives it, not about"
                     f" a {type(given).__name__}; docs/analyses.md lists what a lake answers"
                 )
+        if any(map(_has_several, (*args, *options.values()))) and not getattr(value, "knows_ranks", False):
+            return _of_each_rank(value, signature.bind(*args, **options), expected)
         return value(*args, **options)
 
     checked.__module__ = package
     return checked
+
+
+def knows_ranks(function: _Function) -> _Function:
+    """Marks a function that takes a trace of several ranks as it is: see :func:`about_a_trace`."""
+    vars(function)["knows_ranks"] = True
+    return function
+
+
+def every_rank(traces: Trace | Sequence[Trace]) -> list[Trace]:
+    """The trace of each rank in ``traces``, of which some may be of several."""
+    traces = [traces] if isinstance(traces, Trace) else traces
+    return [part for trace in traces for part in trace.parts or (trace,)]
+
+
+def _has_several(given: object) -> bool:
+    traces = cast("Sequence[object]", given) if isinstance(given, (list, tuple)) else (given,)
+    return any(isinstance(trace, Trace) and trace.parts for trace in traces)
+
+
+def _of_each_rank(
+    function: Callable[..., Any], given: inspect.BoundArguments, expected: Mapping[str, tuple[type, ...]]
+) -> Any:
+    """What ``function`` answers about each rank of a trace of several, in one frame with a column ``rank``.
+
+    Where it takes several traces the ranks are such.
+    """
+    for name, types in expected.items():
+        if Iterable in types and isinstance(given.arguments.get(name), Trace | Sequence):
+            given.arguments[name] = every_rank(given.arguments[name])
+    several = {
+        name: trace for name, trace in given.arguments.items() if isinstance(trace, Trace) and trace.parts
+    }
+    if not several:
+        return function(*given.args, **given.kwargs)
+    name, trace = next(iter(several.items()))
+    if len(several) > 1 or "DataFrame" not in str(inspect.signature(function).return_annotation):
+        raise InvalidArgumentError(
+            f"{trace.meta.path}: holds the ranks {', '.join(map(str, trace.meta.ranks))}, and"
+            f" {function.__name__} is about one: read it with rank=, or take one with Trace.of_rank"
+        )
+    answers: list[pl.DataFrame] = []
+    for part in trace.parts:
+        given.arguments[name] = part
+        answer: pl.DataFrame = function(*given.args, **given.kwargs)
+        rank = pl.lit(part.meta.rank, pl.Int32()).alias("rank")
+        answers.append(answer.select(rank, pl.exclude("rank")))
+    return pl.concat(answers, how="vertical_relaxed")
 
 
 def read(
@@ -160,6 +227,7 @@ def read(
     filter_nvtx: str | None = None,
     process: int | Sequence[int] | None = None,
     device: int | Sequence[int] | None = None,
+    rank: int | None = None,
 ) -> Trace:
     """Reads a profiler trace, whatever its format, era and compression.
 
@@ -192,12 +260,16 @@ def read(
     and not pushed what all threads of the process did. ``process`` and ``device`` are numbers of processes
     and GPUs; of the host's calls those whose work is all on other GPUs go.
 
+    A file into which several ranks were merged gives tables with a column ``rank``, ids and links of each
+    rank for themselves, and ``parts``, the trace of each; ``meta.ranks`` lists them. ``rank`` reads one, as
+    if it had been recorded alone. Questions about one trace are answered for each rank.
+
     Raises: TraceNotFoundError, TracePermissionError, NotAFileError: the path cannot be read.
         NotATraceError: the file is no trace of a known format.
         TraceFormatError: the trace is damaged beyond repair.
         StrictError: ``strict`` is set and something would be lost.
         InvalidArgumentError: nothing is called ``step_range`` or ``filter_nvtx``; there is no such process,
-            GPU, table or column; or ``filter_time`` is none.
+            GPU, rank, table or column; or ``filter_time`` is none.
 
     Example: ``ks.read("rank0.pt.trace.json.gz").gpu_ops.filter(kind="kernel")``
     Example: ``ks.read("report.sqlite", tables={"gpu_ops": ["name", "dur_ns"]})``
@@ -209,6 +281,7 @@ def read(
         trace = read_part(
             file, strict=strict, threads=threads, progress=progress, step_range=step_range, tables=tables,
             capture=capture, filter_time=filter_time, filter_nvtx=filter_nvtx, process=process, device=device,
+            rank=rank,
         )  # fmt: skip
     return replace(trace, meta=replace(trace.meta, path=os.fspath(path)))
 
@@ -228,6 +301,7 @@ def read_part(
     process: int | Sequence[int] | None = None,
     of_no_process: bool = False,
     device: int | Sequence[int] | None = None,
+    rank: int | None = None,
 ) -> Trace:
     """Reads what a report on GPU work needs; see :func:`read`. Not public.
 
@@ -239,7 +313,7 @@ def read_part(
         raise InvalidArgumentError(f"threads must be at least 1, not {threads}")
     window = parse_time_range(filter_time) if isinstance(filter_time, str) else filter_time
     with capture_files(path, capture) as captures:
-        raw = _traceparse.read(
+        found = _traceparse.read(
             path,
             strict=strict,
             threads=threads,
@@ -251,16 +325,26 @@ def read_part(
             filter_processes=_numbers(process),
             filter_of_no_process=of_no_process,
             filter_devices=_numbers(device),
+            rank=rank,
             captures=captures,
             captures_are_found=capture is None,
             progress=progress,
         )
-    tables_read = raw.take_tables()
-    frames = {name: _take_frame(tables_read, name) for name in list(tables_read)}
-    trace = Trace(meta=meta_from_raw(os.fspath(path), raw.meta), **frames)
+    traces = [_trace(path, raw) for raw in found]
     if step_range is not None and (tables is None or _FOR_STEPS.issubset(tables)):
-        _check_steps(trace, step_range)
-    return trace
+        for trace in traces:
+            _check_steps(trace, step_range)
+    if len(traces) == 1:
+        return traces[0]
+    from kernelscope.merged import merge
+
+    return merge(traces)
+
+
+def _trace(path: str | os.PathLike[str], raw: _traceparse.RawTrace) -> Trace:
+    tables = raw.take_tables()
+    frames: dict[str, Any] = {name: _take_frame(tables, name) for name in list(tables)}
+    return Trace(meta=meta_from_raw(os.fspath(path), raw.meta), **frames)
 
 
 def _numbers(given: int | Sequence[int] | None) -> list[int]:

@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value, json};
-use traceparse::{Filter, Meta, ReadOptions, Result, Stats};
+use traceparse::{Filter, Meta, RankName, ReadOptions, Result, Stats, Trace};
 
 use crate::frame::ArrowTable;
 use crate::watch;
@@ -21,6 +21,9 @@ pub(crate) struct RawTrace {
     batches: Vec<(&'static str, RecordBatch)>,
 }
 
+/// What each of [`RankName::parts`] counts.
+const PARTS: [&str; 5] = ["dp", "ep", "pp", "cp", "tp"];
+
 #[pymethods]
 impl RawTrace {
     /// Hands over every table by name; a second call finds none.
@@ -33,10 +36,10 @@ impl RawTrace {
     }
 }
 
-/// Reads the trace at `path`; `progress` is called with bytes done and bytes in all.
+/// Reads the trace at `path`, of each rank in it; `progress` is called with bytes done and bytes in all.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "keyword-only in Python")]
-#[pyo3(signature = (path, *, strict=false, threads=None, step_range=None, tables=None, only_launching=false, filter_time=(None, None), filter_nvtx=None, filter_processes=Vec::new(), filter_of_no_process=false, filter_devices=Vec::new(), captures=Vec::new(), captures_are_found=false, progress=None))]
+#[pyo3(signature = (path, *, strict=false, threads=None, step_range=None, tables=None, only_launching=false, filter_time=(None, None), filter_nvtx=None, filter_processes=Vec::new(), filter_of_no_process=false, filter_devices=Vec::new(), rank=None, captures=Vec::new(), captures_are_found=false, progress=None))]
 pub(crate) fn read(
     py: Python<'_>,
     path: PathBuf,
@@ -50,10 +53,11 @@ pub(crate) fn read(
     filter_processes: Vec<i64>,
     filter_of_no_process: bool,
     filter_devices: Vec<i32>,
+    rank: Option<i32>,
     captures: Vec<PathBuf>,
     captures_are_found: bool,
     progress: Option<&Bound<'_, PyAny>>,
-) -> PyResult<RawTrace> {
+) -> PyResult<Vec<RawTrace>> {
     let callback = progress.map(|callback| callback.clone().unbind());
     watch::run(py, callback.as_ref(), move |progress| {
         let options = ReadOptions {
@@ -69,6 +73,7 @@ pub(crate) fn read(
                 of_no_process: filter_of_no_process,
                 devices: filter_devices,
             },
+            rank,
             captures,
             captures_are_found,
             progress: Some(progress),
@@ -78,19 +83,28 @@ pub(crate) fn read(
     })
 }
 
-fn load(path: &std::path::Path, options: &ReadOptions) -> Result<RawTrace> {
-    let trace = traceparse::read(path, options)?;
-    let meta = describe(&trace.meta, &trace.stats).to_string();
-    Ok(RawTrace { meta, batches: trace.tables.into_batches(&trace.symbols) })
+fn load(path: &std::path::Path, options: &ReadOptions) -> Result<Vec<RawTrace>> {
+    let raw = |trace: Trace| {
+        let meta = describe(&trace.meta, &trace.stats).to_string();
+        RawTrace { meta, batches: trace.tables.into_batches(&trace.symbols) }
+    };
+    Ok(traceparse::read_ranks(path, options)?.into_iter().map(raw).collect())
 }
 
 fn describe(meta: &Meta, stats: &Stats) -> Value {
+    let rank = |name: &RankName| {
+        let parts = PARTS.into_iter().zip(name.parts);
+        let parts: BTreeMap<_, _> = parts.filter_map(|(part, place)| Some((part, place?))).collect();
+        json!({ "rank": name.number, "label": name.label, "parts": parts })
+    };
     json!({
         "format": meta.format,
         "compression": meta.compression,
         "file_bytes": meta.file_bytes,
         "content_bytes": meta.content_bytes,
         "base_time_ns": meta.base_time_ns,
+        "rank": meta.rank,
+        "ranks": meta.ranks.iter().map(rank).collect::<Vec<_>>(),
         "seen": stats.seen,
         "kept": stats.kept,
         "dropped": stats.dropped,

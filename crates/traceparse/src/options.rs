@@ -27,6 +27,8 @@ pub struct ReadOptions {
     pub only_launching: bool,
     /// Which events are wanted; links and all that follows from others are those of these events alone.
     pub filter: Filter,
+    /// The rank that is wanted of a file of several; `None` for all.
+    pub rank: Option<i32>,
     /// Traces in which the graphs were captured that the trace replays.
     pub captures: Vec<PathBuf>,
     /// Whether a capture that cannot be read is a finding, and no error.

@@ -4,8 +4,10 @@ use std::path::Path;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats;
+use crate::formats::format::Format;
 use crate::link;
 use crate::options::ReadOptions;
+use crate::ranks::split;
 use crate::schema::Tables;
 use crate::stats::{Code, Stats};
 use crate::trace::Trace;
@@ -13,8 +15,22 @@ use crate::trace::Trace;
 /// Reads the trace at `path`, whatever its format, into linked tables.
 ///
 /// # Errors
-/// When the file cannot be opened or is no trace; with [`ReadOptions::strict`], at the first loss.
+/// When the file cannot be opened, is no trace, or holds several ranks and none was chosen; with
+/// [`ReadOptions::strict`], at the first loss.
 pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
+    let [trace] = <[Trace; 1]>::try_from(read_ranks(path, options)?).map_err(|traces| {
+        let numbers: Vec<_> = traces.iter().filter_map(|trace| Some(trace.meta.rank?.to_string())).collect();
+        let message = format!("holds several ranks ({}): choose one", numbers.join(", "));
+        Error::new(ErrorKind::InvalidArgument, message).with_path(path)
+    })?;
+    Ok(trace)
+}
+
+/// The same of each rank in the file, as if it had been recorded alone; as a rule a file is of one.
+///
+/// # Errors
+/// As those of [`read`].
+pub fn read_ranks(path: &Path, options: &ReadOptions) -> Result<Vec<Trace>> {
     refuse_unknown(options)?;
     let in_file = |error: Error| error.with_path(path);
     let (format, file) = formats::open(path).map_err(in_file)?;
@@ -23,17 +39,28 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     if trace.stats.seen == 0 {
         trace.stats.note(Code::NoEvents, None);
     }
+    let mut traces = split(trace, options.rank).map_err(in_file)?;
+    for trace in &mut traces {
+        finish(path, format, trace, options)?;
+    }
+    Ok(traces)
+}
+
+/// Links a trace of a file, and leaves out what is not wanted of it.
+fn finish(path: &Path, format: &dyn Format, trace: &mut Trace, options: &ReadOptions) -> Result<()> {
+    // An error about a capture names that.
+    let in_file = |error: Error| error.with_path(path);
     link::doubt(&mut trace.tables, &mut trace.stats);
     if options.strict {
         trace.stats.refuse_loss().map_err(in_file)?;
     }
-    refuse_absent(path, &trace, options).map_err(in_file)?;
-    link::filter(&mut trace, options).map_err(in_file)?;
+    refuse_absent(path, trace, options).map_err(in_file)?;
+    link::filter(trace, options).map_err(in_file)?;
     if format.needs_links(options) {
-        link::link(&mut trace, options);
-        if options.wants_captures() && link::has_replays(&trace) {
+        link::link(trace, options);
+        if options.wants_captures() && link::has_replays(trace) {
             let captures = read_captures(path, options, &mut trace.stats)?;
-            link::link_replays(&mut trace, captures);
+            link::link_replays(trace, captures);
         }
     }
     trace.tables.keep_tables(options);
@@ -42,7 +69,7 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     }
     // A part of a trace still says what is wrong with the whole.
     trace.tables.diagnostics = trace.stats.to_table(&mut trace.symbols);
-    Ok(trace)
+    Ok(())
 }
 
 /// What to read for what is wanted: what it follows from, too.

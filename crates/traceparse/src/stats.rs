@@ -135,6 +135,7 @@ codes! {
     GraphWithoutNodes, "graph_without_nodes", Info, "Executions of whole CUDA graphs: nothing can be known of the work inside; recorded with `nsys profile --cuda-graph-trace=node`, each node is work of its own.";
     CaptureCutOff, "capture_cut_off", Info, "The end of a graph's capture is not in the trace; what is known is its beginning.";
     CaptureUnreadable, "capture_unreadable", Info, "A file beside the trace, in `capture_traces`, cannot be read as a trace.";
+    UnrankedEvent, "unranked_event", Info, "An event of no rank that is known, in a file of several; it is with the first rank's.";
     Filtered, "filtered", Info, "Events that the filters of the caller left out.";
     OverlappingSteps, "overlapping_steps", Info, "Steps overlap; each begins where the one before ends.";
 }

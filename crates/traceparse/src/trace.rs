@@ -2,10 +2,10 @@
 
 use crate::schema::{SymbolTable, Tables};
 use crate::stats::Stats;
-use crate::tracks::TrackTable;
+use crate::tracks::{Ident, TrackTable};
 
 /// What is known of the file as a whole.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Meta {
     /// Name of the format: `kineto`, `nsys` or `nvprof`.
     pub format: &'static str,
@@ -17,6 +17,10 @@ pub struct Meta {
     pub content_bytes: u64,
     /// Epoch time of the trace's zero, ns; null where the recorder did not store it.
     pub base_time_ns: Option<i64>,
+    /// The ranks that the file holds, where it is one of several.
+    pub ranks: Vec<RankName>,
+    /// Which of them the trace is of.
+    pub rank: Option<i32>,
     /// Everything that stands beside the events, in order of the file.
     pub properties: serde_json::Map<String, serde_json::Value>,
 }
@@ -34,4 +38,30 @@ pub struct Trace {
     pub tracks: TrackTable,
     /// Counts of events and findings.
     pub stats: Stats,
+    /// How the events of several ranks are told apart, until they are.
+    pub(crate) merged: Option<Merged>,
+}
+
+/// What a file says of a rank that it holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RankName {
+    /// The rank.
+    pub number: i32,
+    /// As the file labels it.
+    pub label: Option<String>,
+    /// Its places in parallelism over data, experts, the pipeline, context and tensors.
+    pub parts: [Option<i64>; 5],
+}
+
+/// The ranks of a file that holds several.
+#[derive(Debug, Default)]
+pub(crate) struct Merged {
+    /// In order of their numbers.
+    pub(crate) names: Vec<RankName>,
+    /// The rank of each row, as an index into `names`; none where that is not known.
+    pub(crate) of_rows: Vec<Option<u32>>,
+    /// How many events are of no rank that is known.
+    pub(crate) unranked: u64,
+    /// The process of each track, as its rank calls it.
+    pub(crate) pids: Vec<Ident>,
 }

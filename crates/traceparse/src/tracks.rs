@@ -72,6 +72,12 @@ impl TrackTable {
         self.keys[number as usize]
     }
 
+    /// The same tracks, in other processes; two may be one then, until they are sorted without the unused.
+    pub(crate) fn with_pids(&self, pids: &[Ident]) -> Self {
+        let keys = self.keys.iter().zip(pids).map(|(&(_, tid), &pid)| (pid, tid)).collect();
+        Self { keys, lookup: HashMap::new() }
+    }
+
     /// Number of tracks.
     pub fn len(&self) -> usize {
         self.keys.len()

@@ -250,7 +250,7 @@ class _Batch:
             if source is None or not parts:
                 continue
             if (entry.bytes, entry.mtime_ns) == (source.bytes, source.mtime_ns):
-                known = tuple(Part(tuple(processes), has_rest) for processes, has_rest in parts)
+                known = tuple(Part(tuple(processes), *rest) for processes, *rest in parts)
                 self._take_apart(source, source.split(known))
 
     def _take_apart(self, source: Source, parts: Sequence[Source]) -> None:

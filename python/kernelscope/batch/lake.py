@@ -19,9 +19,9 @@ from kernelscope.batch.manifest import LOG, MANIFEST, Entry, check_run, gathered
 from kernelscope.batch.manifest_file import Listed, read_manifest
 from kernelscope.batch.rank_folders import rank_folders
 from kernelscope.batch.reports import damage_notes
-from kernelscope.batch.work import RENAMED
 from kernelscope.errors import InvalidArgumentError, TraceNotFoundError
-from kernelscope.meta import TraceMeta
+from kernelscope.merged import RENAMED
+from kernelscope.meta import PLACES, TraceMeta
 from kernelscope.schema import TABLES
 from kernelscope.trace import DTYPES, Trace
 
@@ -35,15 +35,16 @@ _SCANNED = tuple("s3:// s3a:// gs:// gcs:// az:// adl:// abfs:// abfss:// http:/
 """What URLs begin with that Polars reads Parquet from."""
 
 _PLACES_NAMED = 4
-_RANK_COLUMNS = "run rank window base_time_ns world_size host source format".split()
-_MANIFEST_COLUMNS = (
-    "run rank window outcome source bytes content_bytes format recorder host world_size base_time_ns "
-    "rank_from first_step last_step steps step_offset events calls lost version fingerprint error error_kind"
-).split()
-_WHOLE_NUMBERS = frozenset(
-    "rank window bytes content_bytes world_size base_time_ns first_step last_step steps step_offset events"
-    " calls lost".split()
-)
+_RANK_COLUMNS = [*"run rank window base_time_ns world_size host source format".split(), *PLACES]
+_MANIFEST_COLUMNS = [
+    *"run rank window outcome source bytes content_bytes format recorder host world_size".split(),
+    *"base_time_ns rank_from first_step last_step steps step_offset events calls lost version".split(),
+    *("fingerprint", "error", "error_kind", *PLACES),
+]
+_WHOLE_NUMBERS = {
+    *"rank window bytes content_bytes world_size base_time_ns first_step last_step steps step_offset".split(),
+    *("events", "calls", "lost", *PLACES),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ class Lake:
     """The traces of many ranks: ``lake.gpu_ops`` and every other table of a trace is a lazy frame.
 
     ``lake.ranks`` has a row per window of a rank that is there: ``run``, ``rank``, ``window``,
-    ``base_time_ns``, ``world_size``, ``host``, ``source``, ``format``.
+    ``base_time_ns``, ``world_size``, ``host``, ``source``, ``format``, and where the rank is in parallelism
+    as far as its label says: ``dp``, ``ep``, ``pp``, ``cp``, ``tp``.
 
     Columns: those of the table (``kernelscope.schema``), then ``run``, ``rank`` and ``window``; what
         ``collectives`` calls ``rank``, the rank inside the process group, is ``group_rank``. Row numbers are
@@ -117,7 +119,7 @@ class Lake:
 
     def trace_of(self, entry: Entry, tables: Collection[str] = TABLES) -> Trace:
         """Reads the trace of an entry that is done; see :meth:`trace`. Only ``tables`` have rows."""
-        frames: dict[str, pl.DataFrame] = {}
+        frames: dict[str, Any] = {}
         for name in TABLES:
             back = {there: here for here, there in RENAMED.get(name, {}).items()}
             found = _scan_table(self.path, name, [entry] if name in tables else [])

@@ -35,20 +35,27 @@ _TRUTHS = ".truth.json"
 _SAMPLE = 64 * 1024
 _SAMPLES = 16
 
-_PROCESS = "::process="
-"""Between the name of a database and that of a process in it."""
+_PART = re.compile(r"::(process|rank)=-?[0-9]+$")
+"""What stands behind the name of a file of several ranks for one of them."""
 
 Kind = Literal["file", "member", "remote"]
 
 
 class Part(NamedTuple):
-    """Processes of a database that are a rank: the one that has GPU work comes first.
+    """What of a file is one rank: of a database processes, of which the one that has GPU work comes first.
 
-    Of several ranks the first has the processes without GPU work, too, and what belongs to no process.
+    Of several ranks the first has the processes without GPU work, too, and what belongs to no process. A file
+    into which ranks were merged says which event is of the ``rank``, and names no processes here.
     """
 
-    processes: tuple[int, ...]
-    has_rest: bool
+    processes: tuple[int, ...] = ()
+    has_rest: bool = False
+    rank: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What tells it apart in its file."""
+        return f"process={self.processes[0]}" if self.rank is None else f"rank={self.rank}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +84,8 @@ class Source:
     parts: tuple[Part, ...] = ()
 
     def split(self, parts: tuple[Part, ...]) -> "list[Source]":
-        """The ranks that a database of several processes is."""
-        return [
-            replace(self, name=f"{self.name}{_PROCESS}{part.processes[0]}", part=part, parts=parts)
-            for part in parts
-        ]
+        """The ranks that a file of several is."""
+        return [replace(self, name=f"{self.name}::{part.name}", part=part, parts=parts) for part in parts]
 
     @property
     def base(self) -> str:
@@ -140,7 +144,7 @@ class Source:
 
 def database_of(name: str) -> str:
     """The name of the source that a rank is a part of, or all of."""
-    return name.partition(_PROCESS)[0]
+    return _PART.sub("", name)
 
 
 def find(inputs: Iterable[str | os.PathLike[str]], lake: Path) -> list[Source]:

@@ -21,10 +21,9 @@ from kernelscope.batch.manifest import ENTRY, SCHEMA_KEY, SCHEMA_VERSION, Entry,
 from kernelscope.batch.rank_names import NOTHING, Told, told_by_name, told_by_pattern
 from kernelscope.batch.sources import Part, Source
 from kernelscope.errors import ChangedWhileReadError
+from kernelscope.merged import RENAMED
+from kernelscope.meta import places_of
 from kernelscope.trace import Trace
-
-RENAMED = {"collectives": {"rank": "group_rank"}}
-"""Columns whose names the partitions of a lake take."""
 
 ZSTD_LEVEL = 1
 """Of the files: half the time that the usual level 3 takes to write a trace, for files 3 % larger."""
@@ -64,7 +63,7 @@ class Result:
 
 
 class Split(NamedTuple):
-    """A database of several processes that have GPU work, each of which is a rank."""
+    """A file of several ranks: merged ones, or processes of a database that have GPU work."""
 
     parts: tuple[Part, ...]
 
@@ -72,7 +71,7 @@ class Split(NamedTuple):
 def read_rank(task: Task) -> Result | Split:
     """Reads a trace and writes its tables into a new folder of the batch's workplace.
 
-    Nothing is written of a database that is several ranks, which are then tasks of their own.
+    Nothing is written of a file that is several ranks, which are then tasks of their own.
 
     Raises: KernelscopeError: the trace cannot be read.
         ChangedWhileReadError: it is still being written.
@@ -103,6 +102,8 @@ def _fill(task: Task, folder: Path) -> Entry | Split:
     options = task.options if part is None else {**task.options, **_only(part)}
     with source.local(folder.parent) as path:
         trace = read_part(path, threads=task.threads, **options)
+        if trace.parts:
+            return Split(tuple(Part(rank=rank) for rank in trace.meta.ranks))
         told, meta = _identity(trace, task, path)
     # What questions about all ranks need, so that they need not open its large tables.
     calls = communication_calls(trace_tables(trace, 0), ranks=1).drop("rank")
@@ -127,7 +128,7 @@ def _fill(task: Task, folder: Path) -> Entry | Split:
         steps=tuple(step + place.step_offset for step in trace.steps["step"].drop_nulls().sort()),
         lost=int(trace.diagnostics.filter(severity="lost")["count"].sum()),
     )
-    tables = trace.tables if part is None else _without_others(trace.tables, part)
+    tables = trace.tables if part is None or not part.processes else _without_others(trace.tables, part)
     tables |= {COMMUNICATION: calls}
     # Or every table would live until the last one is written.
     del trace
@@ -138,7 +139,9 @@ def _fill(task: Task, folder: Path) -> Entry | Split:
 
 
 def _only(part: Part) -> dict[str, object]:
-    """The options of reading for what of a database is one rank."""
+    """The options of reading for what of a file is one rank."""
+    if part.rank is not None:
+        return {"rank": part.rank}
     return {"process": part.processes, "of_no_process": part.has_rest}
 
 
@@ -163,7 +166,7 @@ def _identity(trace: Trace, task: Task, path: Path) -> tuple[Told, dict[str, Any
     told = NOTHING if task.rank_from is None else told_by_pattern(task.rank_from, source.name)
     run = told.run
     is_of_one = trace.meta.format == "nsys" and meta["processes"] <= 1
-    pid = None if source.part is None else source.part.processes[0]
+    pid = source.part.processes[0] if source.part is not None and source.part.processes else None
     launch = launch_of(path, pid) if is_of_one else Launch(None, None, None)
     if told.rank is None and trace.meta.rank is not None and trace.meta.rank >= 0:
         told = Told(trace.meta.rank, "metadata")
@@ -191,15 +194,19 @@ def _describe(trace: Trace) -> dict[str, Any]:
     base, extent = trace.meta.base_time_ns or 0, trace.extent()
     start, end = (None, None) if extent is None else (base + extent[0], base + extent[1])
     groups = _groups(trace)
-    return meta | {
-        "versions": dict(trace.meta.versions),
-        "processes": trace.gpu_ops["pid"].drop_nulls().n_unique(),
-        "pid": _pid(trace),
-        "start_ns": start,
-        "end_ns": end,
-        "groups": groups,
-        "default_group": groups.get("0"),
-    }
+    return (
+        meta
+        | places_of(trace.meta)
+        | {
+            "versions": dict(trace.meta.versions),
+            "processes": trace.gpu_ops["pid"].drop_nulls().n_unique(),
+            "pid": _pid(trace),
+            "start_ns": start,
+            "end_ns": end,
+            "groups": groups,
+            "default_group": groups.get("0"),
+        }
+    )
 
 
 def _pid(trace: Trace) -> int | None:

@@ -90,6 +90,8 @@ def run(options: argparse.Namespace) -> int:
 
     if options.format not in _FOLDERS:
         check_file(options.out)
-    trace = read_trace(options, tables=required_tables(options.format), **arguments.filters_of(options))
+    trace = read_trace(
+        options, tables=required_tables(options.format), knows_ranks=True, **arguments.filters_of(options)
+    )
     render(trace, format=options.format, out=options.out, top=options.top, also=tuple(options.also))
     return 0

@@ -53,6 +53,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     )
     add_loss(parser)
     add_threads(parser)
+    add_rank(parser)
     add_step_range(parser)
     add_capture(parser)
 
@@ -69,6 +70,13 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
     """Adds the number of threads to read with."""
     parser.add_argument(
         "--threads", type=positive, metavar="N", help="threads to read with (default: one per core)"
+    )
+
+
+def add_rank(parser: argparse.ArgumentParser) -> None:
+    """Adds the choice of one rank of a file of several."""
+    parser.add_argument(
+        "--rank", type=_whole, metavar="N", help="rank to read of a file into which several were merged"
     )
 
 

@@ -44,6 +44,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     arguments.add_loss(parser)
     arguments.add_threads(parser)
+    arguments.add_rank(parser)
     arguments.add_step_range(parser)
     for side, trace in (("before", "A"), ("after", "B")):
         arguments.add_capture(parser, f"--capture-{side}", of=trace)
@@ -64,7 +65,14 @@ def run(options: argparse.Namespace) -> int:
     if options.before == options.after == STDIN:
         raise InvalidArgumentError("standard input is one trace: name the file of the other")
     before, after = (
-        read_file(options, path, threads=options.threads, step_range=options.step_range, capture=capture)
+        read_file(
+            options,
+            path,
+            threads=options.threads,
+            rank=options.rank,
+            step_range=options.step_range,
+            capture=capture,
+        )
         for path, capture in (
             (options.before, options.capture_before),
             (options.after, options.capture_after),

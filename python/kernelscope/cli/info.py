@@ -24,7 +24,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Reads the trace and prints what it holds."""
-    trace = read_trace(options)
+    trace = read_trace(options, knows_ranks=True)
 
     from kernelscope.report import summary
     from kernelscope.report.files import print_or_write

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelscope.cli.console import say
 from kernelscope.cli.inputs import STDIN, STDIN_NAME, on_disk
+from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -80,12 +81,16 @@ class Bar:
 
 
 def read_trace(
-    options: argparse.Namespace, *, tables: "Mapping[str, Sequence[str]] | None" = None, **filters: Any
+    options: argparse.Namespace,
+    *,
+    tables: "Mapping[str, Sequence[str]] | None" = None,
+    knows_ranks: bool = False,
+    **filters: Any,
 ) -> "Trace":
     """The trace of the arguments that ``arguments.add_reading`` adds, read with a progress bar.
 
-    ``tables`` are those that are needed, and the columns of each; all if null. ``filters`` are those of
-    ``arguments.filters_of``.
+    ``tables`` are those that are needed, and the columns of each; all if null. With ``knows_ranks`` it may be
+    of several ranks. ``filters`` are those of ``arguments.filters_of``.
     """
     return read_file(
         options,
@@ -94,6 +99,8 @@ def read_trace(
         step_range=options.step_range,
         tables=tables,
         capture=options.capture,
+        rank=options.rank,
+        knows_ranks=knows_ranks,
         **filters,
     )
 
@@ -104,12 +111,14 @@ def read_file(
     *,
     for_json: str | None = None,
     watch: Callable[[int, int], object] | None = None,
+    knows_ranks: bool = False,
     **reading: Any,
 ) -> "Trace":
     """The trace at ``path``, which may be a URL, or of standard input for ``-``, read with a progress bar.
 
     ``options`` are those of ``arguments.add_loss``, ``reading`` further ones of ``trace.read_part``; a
     command that reads no JSON names another in ``for_json``. ``watch`` is told how far reading is, too.
+    A file of several ranks is refused without ``knows_ranks``.
     """
     from kernelscope.trace import read_part
 
@@ -124,6 +133,13 @@ def read_file(
     # A file of standard input or of a URL is gone by now.
     name = STDIN_NAME if path == STDIN else path
     trace = trace if file == path else replace(trace, meta=replace(trace.meta, path=name))
+    if trace.parts and not knows_ranks:
+        from kernelscope.meta import rank_text
+
+        ranks = ", ".join(rank_text(trace.meta, rank) for rank in trace.meta.ranks)
+        raise InvalidArgumentError(
+            f"{name}: holds {len(trace.parts)} ranks: name one with --rank; there are {ranks}"
+        )
     tell_loss(trace, options)
     return trace
 

@@ -116,6 +116,7 @@ def _read(options: argparse.Namespace, path: str, watch: "Progress") -> "Trace":
         path,
         watch=watch,
         threads=options.threads,
+        rank=options.rank,
         step_range=options.step_range,
         capture=options.capture,
     )

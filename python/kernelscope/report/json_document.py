@@ -24,8 +24,19 @@ _ADDITIVE = frozenset(
 
 
 def to_json(trace: Trace) -> str:
-    """The report as JSON: ``schema_version``, ``trace``, then a list of rows per frame of a view."""
-    return dump({"schema_version": SCHEMA_VERSION, "trace": describe(trace), **listed(views.frames(trace))})
+    """The report as JSON: ``schema_version``, ``trace``, then a list of rows per frame of a view.
+
+    Of a trace of several ranks ``ranks`` has all that for each, in place of the lists.
+    """
+    if trace.parts:
+        answers: dict[str, Any] = {"ranks": [_answers(part) for part in trace.parts]}
+    else:
+        answers = listed(views.frames(trace))
+    return dump({"schema_version": SCHEMA_VERSION, "trace": describe(trace), **answers})
+
+
+def _answers(trace: Trace) -> dict[str, Any]:
+    return {"trace": describe(trace), **listed(views.frames(trace))}
 
 
 def listed(frames: Mapping[str, pl.DataFrame]) -> dict[str, Any]:

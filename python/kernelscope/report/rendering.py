@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelscope.errors import InvalidArgumentError
+from kernelscope.trace import knows_ranks
 
 if TYPE_CHECKING:
     from kernelscope.report.parts import View
@@ -15,6 +16,7 @@ FORMATS = ("text", "json", "csv", "parquet", "html")
 """The forms of a report."""
 
 
+@knows_ranks
 def render(
     trace: "Trace",
     *,
@@ -30,7 +32,9 @@ def render(
     need ``out``, a folder, and ``html`` a file, one page that works offline. What stood there before
     is replaced only when the new report is complete. ``top`` is the number of rows of each table of
     the text, ``width`` its columns: null for those of the terminal. ``also`` names views that the text
-    shows, too: those of ``report/views`` with ``ON_REQUEST``.
+    shows, too: those of ``report/views`` with ``ON_REQUEST``. Each of several ranks in ``trace`` has a
+    report of its own: in one text or JSON, in folders ``rank0`` and so on, or in pages called so before
+    their suffix.
 
     Raises: InvalidArgumentError: an unknown format, no folder for CSV or Parquet or file for HTML, or a
             package that the page needs is not installed.
@@ -41,6 +45,12 @@ def render(
     if top < 1:
         raise InvalidArgumentError(f"top must be at least 1, not {top}")
     out = None if out is None else Path(out)
+    if trace.parts and out is not None and format not in ("text", "json"):
+        for part in trace.parts:
+            place = f"rank{part.meta.rank}"
+            own = out.with_suffix(f".{place}{out.suffix}") if format == "html" else out / place
+            render(part, format=format, out=own)
+        return
     if format in ("csv", "parquet"):
         if out is None:
             raise InvalidArgumentError(f"the format {format} is a folder of files: name it with --out")

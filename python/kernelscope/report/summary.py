@@ -4,7 +4,7 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any, NamedTuple, cast
@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from kernelscope.analysis.gpu.devices import UNNAMED, working_devices
-from kernelscope.meta import TraceMeta
+from kernelscope.meta import TraceMeta, rank_text
 from kernelscope.report.cells import Shape, plain, plain_console
 from kernelscope.report.findings import findings
 from kernelscope.report.json_document import dump, listed
@@ -50,7 +50,7 @@ def trace_facts(trace: Trace) -> dict[str, str]:
         "format": format_text(meta),
         "events": events + (f", {format_count(meta.dropped)} dropped" if meta.dropped else ""),
         "recorder": meta.recorder or "",
-        "rank": "" if meta.rank is None else f"{meta.rank} of {meta.world_size or '?'}",
+        "rank": _rank(meta) or "",
         "host": meta.host or "",
         "GPUs": _gpus(trace),
         "versions": versions_text(meta),
@@ -145,15 +145,23 @@ def _long_facts(trace: Trace) -> dict[str, str | None]:
         "format": format_text(meta),
         "recorder": meta.recorder,
         "recorded": _recorded(trace),
-        "rank": _rank(meta),
+        "ranks" if meta.ranks and meta.rank is None else "rank": _rank(meta),
         "host": meta.host,
-        "GPUs": _devices(trace),
-        "steps": _steps(trace),
+        "GPUs": _of_ranks(trace, _devices),
+        "steps": _of_ranks(trace, _steps),
         "options": ", ".join(name for name, on in meta.flags.items() if on) or None,
         "versions": versions_text(meta) or None,
         "events": f"{format_count(meta.seen)} in the file = {format_count(meta.kept)} kept"
         f" + {format_count(meta.dropped)} dropped",
     }
+
+
+def _of_ranks(trace: Trace, fact: Callable[[Trace], str | None]) -> str | None:
+    """A fact about a trace, or about each of several ranks; those that agree stand together."""
+    if not trace.parts:
+        return fact(trace)
+    facts = Counter(fact(part) or "none" for part in trace.parts)
+    return "\n".join(f"{format_count(ranks)} ranks: {text}" for text, ranks in facts.items())
 
 
 def _grid(facts: Mapping[str, str | None]) -> Table:
@@ -213,6 +221,13 @@ def epoch_ns(trace: Trace, time_ns: int) -> int | None:
 
 
 def _rank(meta: TraceMeta) -> str | None:
+    if meta.ranks:
+        ranks = ", ".join(rank_text(meta, rank) for rank in meta.ranks)
+        return (
+            f"{ranks}, merged into the file"
+            if meta.rank is None
+            else f"{rank_text(meta, meta.rank)}, one of {len(meta.ranks)} in the file"
+        )
     if meta.rank is None:
         return None
     parts = [f"{meta.rank} of {meta.world_size}" if meta.world_size else str(meta.rank)]

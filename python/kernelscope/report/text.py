@@ -10,7 +10,12 @@ _GLOSSARY = "What a figure means: kernelscope schema --figures WORD"
 
 
 def parts(trace: Trace, also: tuple[str, ...], shape: Shape) -> list[RenderableType]:
-    """The header, every view that has a text, and before the last, on the file, those asked for."""
+    """The header, every view that has a text, and before the last, on the file, those asked for.
+
+    Of a trace of several ranks all that for each.
+    """
+    if trace.parts:
+        return [text for part in trace.parts for text in parts(part, also, shape)]
     shown = [view for view in views.every() if hasattr(view, "text") and not views.is_on_request(view)]
     shown.sort(key=lambda view: getattr(view, "TEXT_ORDER", view.ORDER))
     shown[-1:-1] = [views.named(name) for name in also]

@@ -112,10 +112,9 @@ impl<T: Copy + Default> Column<T> {
         *self = Self { pending_nulls: self.len(), ..Self::default() };
     }
 
-    /// Keeps the rows that have a flag.
-    pub(crate) fn keep(&mut self, flags: &[bool]) {
-        let kept = self.iter().zip(flags).filter_map(|(value, &stays)| stays.then_some(value));
-        *self = kept.collect();
+    /// The rows that have a flag.
+    pub(crate) fn chosen(&self, flags: &[bool]) -> Self {
+        self.iter().zip(flags).filter_map(|(value, &is_chosen)| is_chosen.then_some(value)).collect()
     }
 
     /// Puts the rows into this order of their indices.

@@ -113,6 +113,37 @@ macro_rules! tables {
     };
 }
 
+impl Tables {
+    /// The events of which `is_wanted` wants the row, and what more is known of them.
+    pub(crate) fn of_rows(&self, is_wanted: impl Fn(u32) -> bool) -> Self {
+        macro_rules! chosen {
+            ($($table:ident),*) => { Self {
+                $( $table: self.$table.chosen(
+                    &self.$table.row.values().iter().map(|&row| is_wanted(row)).collect::<Vec<_>>(),
+                ), )*
+                ..Self::default()
+            } };
+        }
+        chosen!(
+            ops,
+            launches,
+            gpu_ops,
+            python,
+            ranges,
+            gpu_annotations,
+            syncs,
+            memory,
+            collectives,
+            counters,
+            instants,
+            flows,
+            spans,
+            metadata,
+            extra_args
+        )
+    }
+}
+
 tables! {
     ops: Ops,
     launches: Launches,

@@ -22,7 +22,7 @@ impl Symbol {
 }
 
 /// Every distinct text of a trace, back to back in one buffer.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct SymbolTable {
     text: String,
     ends: Vec<usize>,

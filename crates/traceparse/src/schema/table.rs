@@ -276,6 +276,11 @@ macro_rules! define_table {
                 $( self.$rcol.append(&mut other.$rcol); )*
             }
 
+            /// The rows that have a flag; derived columns must be unset.
+            pub(crate) fn chosen(&self, flags: &[bool]) -> Self {
+                Self { $( $rcol: self.$rcol.chosen(flags), )* $( $dcol: $crate::schema::Column::default(), )* }
+            }
+
             /// Removes every row and keeps the memory.
             pub(crate) fn clear(&mut self) {
                 $( self.$rcol.clear(); )*
@@ -374,7 +379,7 @@ macro_rules! define_table {
             fn keep_rows(&mut self, flags: &[bool]) -> usize {
                 let gone = flags.iter().filter(|stays| !**stays).count();
                 if gone > 0 {
-                    $( self.$rcol.keep(flags); )*
+                    *self = self.chosen(flags);
                 }
                 gone
             }

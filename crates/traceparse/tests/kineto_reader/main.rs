@@ -6,6 +6,7 @@ mod damage;
 mod exporters;
 mod layouts;
 mod limits;
+mod merged;
 mod reading;
 mod refused;
 mod slow;

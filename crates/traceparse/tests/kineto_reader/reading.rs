@@ -9,7 +9,7 @@ use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt32Type, UInt64Ty
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
 use traceparse::schema::Tables;
-use traceparse::{Code, Error, Meta, ReadOptions, Stats, read};
+use traceparse::{Code, Error, Meta, ReadOptions, Stats, Trace, read};
 
 /// Tables with one row per event of the file; `counters` can have several.
 const EVENT_TABLES: &str = "ops launches gpu_ops untimed_gpu_ops python ranges gpu_annotations syncs memory counters instants \
@@ -51,6 +51,12 @@ impl PartialEq for Reading {
     fn eq(&self, other: &Self) -> bool {
         let own = (&self.tables, &self.stats, &self.meta.properties, self.meta.base_time_ns);
         own == (&other.tables, &other.stats, &other.meta.properties, other.meta.base_time_ns)
+    }
+}
+
+impl From<Trace> for Reading {
+    fn from(trace: Trace) -> Self {
+        Self { tables: trace.tables.into_batches(&trace.symbols), stats: trace.stats, meta: trace.meta }
     }
 }
 
@@ -154,8 +160,7 @@ pub(crate) fn reading_with(content: impl AsRef<[u8]>, options: &ReadOptions) -> 
 
 /// Reads a file with options.
 pub(crate) fn reading_of(path: &Path, options: &ReadOptions) -> Result<Reading, Error> {
-    let trace = read(path, options)?;
-    Ok(Reading { tables: trace.tables.into_batches(&trace.symbols), stats: trace.stats, meta: trace.meta })
+    read(path, options).map(Reading::from)
 }
 
 /// Reads `events`, separated by commas, inside a document.

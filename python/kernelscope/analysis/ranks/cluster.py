@@ -34,7 +34,8 @@ from kernelscope.analysis.ranks.rank_tables import (
 from kernelscope.analysis.steps.breakdown import CATEGORIES
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.memo import Memo
-from kernelscope.trace import Trace
+from kernelscope.meta import PLACES, places_of
+from kernelscope.trace import Trace, every_rank
 
 RANKS_AT_ONCE = {"events": 64, "calls": 4096}
 """Ranks of a lake whose tables, or of whose tables what they communicated, are in memory at one time."""
@@ -49,6 +50,7 @@ RANK_SCHEMA: dict[str, pl.DataType] = {
     "host": pl.String(),
     "source": pl.String(),
     "rank_from": pl.String(),
+    **dict.fromkeys(PLACES, pl.Int64()),
 }
 """Columns of the table of ranks; all but ``rank`` may be null."""
 
@@ -179,7 +181,7 @@ def tables_in(source: Source, table: str) -> list[pl.LazyFrame]:
     """
     if not isinstance(source, Trace | Sequence):
         return [source.tables[table]]
-    traces = source if isinstance(source, Sequence) else [source]
+    traces = every_rank(source)
     if not traces:
         raise InvalidArgumentError("there is no rank to look at")
     ranks = (rank for rank, _ in ranks_of(traces))
@@ -192,9 +194,18 @@ def batches(source: Source, *, size: str = "events") -> Iterator[tuple[int, pl.D
     ``size`` is what there are few of at a time: events, or calls if no more is asked for than these.
     """
     if isinstance(source, Trace | Sequence):
-        yield from _trace_batches(source if isinstance(source, Sequence) else [source])
+        yield from _trace_batches(every_rank(source))
     else:
         yield from _lake_batches(source, size)
+
+
+def rank_places(source: Source) -> pl.DataFrame:
+    """Where each rank is in parallelism, as far as its label says.
+
+    Columns: ``rank``, and ``kernelscope.meta.PLACES``.
+    """
+    known = pl.concat([known.select("rank", *PLACES) for _, known, _ in batches(source)])
+    return known.unique("rank", keep="first", maintain_order=True)
 
 
 def _trace_batches(traces: Sequence[Trace]) -> Iterator[tuple[int, pl.DataFrame, RankTables]]:
@@ -207,6 +218,7 @@ def _trace_batches(traces: Sequence[Trace]) -> Iterator[tuple[int, pl.DataFrame,
             "host": meta.host,
             "source": meta.path,
             "rank_from": origin,
+            **places_of(meta),
         }
         yield 0, pl.DataFrame([row], schema=RANK_SCHEMA), trace_tables(trace, rank)
 

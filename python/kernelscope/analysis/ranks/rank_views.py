@@ -6,8 +6,9 @@ import polars as pl
 
 from kernelscope.analysis.grouping import check_by
 from kernelscope.analysis.ranks.clocks import shifts
-from kernelscope.analysis.ranks.cluster import Cluster, Source, cluster_of, tables_in
+from kernelscope.analysis.ranks.cluster import Cluster, Source, cluster_of, rank_places, tables_in
 from kernelscope.analysis.ranks.stragglers import rank_steps
+from kernelscope.meta import PLACES
 from kernelscope.schema import TABLES
 
 _PARTS = ("compute_ns", "launch_ns", "data_ns", "network_ns", "wait_ns")
@@ -71,15 +72,18 @@ def rank_quantiles(
 ) -> pl.DataFrame:
     """Exact quantiles over all ranks of what steps took; not medians of the ranks' medians.
 
-    ``by`` is ``step`` for each step over the ranks, or ``rank`` for each rank over its steps.
+    ``by`` is ``step`` for each step over the ranks, ``rank`` for each rank over its steps, or where ranks are
+    in parallelism, as far as their labels say: ``dp``, ``ep``, ``pp``, ``cp``, ``tp``.
 
     Columns: those of ``by``; ``part`` (``total_ns``, ``own_ns`` or a part of ``rank_steps``); ``count``;
         ``mean_ns``; and ``q0`` to ``q100``, one per quantile, between neighbours in proportion.
     Units: ns.
     Order: by ``by``, then the parts as ``rank_steps`` has them.
     """
-    columns = check_by(by, ("step", "rank"))
-    long = rank_steps(source).unpivot(_VALUES, index=columns, variable_name="part", value_name="ns")
+    columns = check_by(by, ("step", "rank", *PLACES))
+    cluster = cluster_of(source)
+    steps = rank_steps(cluster).join(cluster.ranks.select("rank", *PLACES), on="rank", how="left")
+    long = steps.unpivot(_VALUES, index=columns, variable_name="part", value_name="ns")
     value = pl.col("ns")
     order = pl.col("part").replace_strict({name: place for place, name in enumerate(_VALUES)})
     return (
@@ -104,7 +108,8 @@ def table_quantiles(
     """Exact quantiles of a column of a table over the rows of all ranks; not medians of the ranks' medians.
 
     ``source`` is a list of traces, or a lake of many ranks, of which only the columns are read that are asked
-    for. ``by`` takes any columns of the table, and ``rank``.
+    for. ``by`` takes any columns of the table, ``rank``, and where ranks are in parallelism, as far as their
+    labels say: ``dp``, ``ep``, ``pp``, ``cp``, ``tp``.
 
     Columns: those of ``by``; ``count`` (of values), ``sum``, ``mean``, and ``q0`` to ``q100``, one per
         quantile, between neighbours in proportion.
@@ -112,11 +117,15 @@ def table_quantiles(
     Raises: InvalidArgumentError: there is no such table, or ``by`` or ``column`` names no column of it.
 
     Example: ``table_quantiles(ks.scan("lake"), by=("rank",), column="dur_ns")``
+    Example: ``table_quantiles(ks.read("merged-server.trace.json.gz"), by=("tp", "name"))``
     """
     check_by(table, TABLES)
     frames = tables_in(source, table)
     names = frames[0].collect_schema().names()
-    columns, _ = check_by(by, names), check_by(column, names)
+    columns, _ = check_by(by, [*names, *PLACES]), check_by(column, names)
+    if not set(PLACES).isdisjoint(columns):
+        places = rank_places(source).lazy()
+        frames = [frame.join(places, on="rank", how="left") for frame in frames]
     value = pl.col(column)
     text = [
         pl.col(name).cast(pl.String) for name in columns if frames[0].collect_schema()[name] == pl.Categorical

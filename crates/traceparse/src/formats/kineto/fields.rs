@@ -76,8 +76,12 @@ impl<'a> Add<'_, '_, '_, 'a> {
     }
 
     pub(super) fn device_and_stream(&mut self) -> (Option<i32>, Option<i64>) {
-        let pid = number::integer(&self.event.pid).and_then(|pid| i32::try_from(pid).ok());
-        let device = self.small(Arg::Device).or(pid);
+        let pid = number::integer(&self.event.pid);
+        let device = self.small(Arg::Device).or(pid.and_then(|pid| i32::try_from(pid).ok()));
+        if (pid.is_none() || device.map(i64::from) != pid) && !self.event.pid.is_null() {
+            let process = self.ident(self.event.pid);
+            self.batch.elsewhere.push((self.row, process));
+        }
         let stream = self.int(Arg::Stream).or_else(|| {
             let tid = self.event.tid;
             // The 2021 layout writes `stream 7`.

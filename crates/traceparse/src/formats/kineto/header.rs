@@ -4,19 +4,21 @@ use std::sync::PoisonError;
 
 use serde_json::Value;
 
-use super::exporters;
 use super::outline::Outline;
 use super::rows::Shared;
+use super::{exporters, merged};
 use crate::error::{Error, ErrorKind, Result};
 use crate::schema::{DeviceRow, ProcessGroupRow, Symbol, SymbolTable, Tables};
 use crate::source::Source;
 use crate::stats::Stats;
 use crate::trace::{Meta, Trace};
+use crate::tracks::Ident;
 
 /// Puts together what was read; an error if the file turned out to be no trace.
 pub(crate) fn finish(
     outline: Outline,
     mut tables: Tables,
+    elsewhere: &[(u32, Ident)],
     stats: Stats,
     source: &Source,
     shared: Shared,
@@ -27,6 +29,7 @@ pub(crate) fn finish(
     let renumbered = tracks.sort_used(&tables.used_tracks(tracks.len()), &symbols);
     tables.renumber_tracks(&renumbered);
     exporters::sort_out(&mut tables, &tracks, &mut symbols);
+    let merged = merged::find(&mut tables, &tracks, &mut symbols, elsewhere);
     let properties = outline.properties;
     add_devices(&properties, &mut tables, &mut symbols);
     add_process_groups(&properties, &mut tables, &mut symbols);
@@ -38,7 +41,7 @@ pub(crate) fn finish(
         properties,
         ..Meta::default()
     };
-    Ok(Trace { meta, tables, symbols, tracks, stats })
+    Ok(Trace { meta, tables, symbols, tracks, stats, merged })
 }
 
 /// Other tools write JSON too; a wrong file must not pass for an empty trace.

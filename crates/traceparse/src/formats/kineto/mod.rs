@@ -16,6 +16,7 @@ mod fields;
 pub mod fuzzing;
 mod header;
 mod members;
+mod merged;
 mod number;
 mod outline;
 mod pipeline;

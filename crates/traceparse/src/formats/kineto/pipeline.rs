@@ -90,7 +90,7 @@ fn read(bytes: Bytes, options: &ReadOptions, habits: Habits) -> Result<std::resu
     if taken.habits() != habits {
         return Ok(Err(taken.habits()));
     }
-    let (tables, mut stats) = (taken.tables, taken.stats);
+    let (tables, mut stats, elsewhere) = (taken.tables, taken.stats, taken.elsewhere);
     stats.merge(&source.stats);
     if outline.is_cut() && stats.get(Code::Truncated).is_none() {
         stats.note(Code::Truncated, Some(source.content_bytes));
@@ -101,7 +101,7 @@ fn read(bytes: Bytes, options: &ReadOptions, habits: Habits) -> Result<std::resu
     if options.strict {
         stats.refuse_loss()?;
     }
-    header::finish(outline, tables, stats, &source, shared).map(Ok)
+    header::finish(outline, tables, &elsewhere, stats, &source, shared).map(Ok)
 }
 
 /// What the reading threads work on together.

@@ -14,7 +14,7 @@ use crate::metric_names::{gpu_of_process, unit};
 use crate::schema::*;
 use crate::stats::{Code, Stats};
 use crate::time::{Fraction, NO_START};
-use crate::tracks::{TrackKey, TrackTable};
+use crate::tracks::{Ident, TrackKey, TrackTable};
 
 /// Tables and findings of a run of consecutive events; rows are numbered from 0.
 #[derive(Debug, Default)]
@@ -27,6 +27,8 @@ pub(crate) struct Batch {
     pub(crate) short_fractions: (u64, u64),
     /// Those in names.
     pub(crate) backslashes: Backslashes,
+    /// The processes of events of GPUs, by row, where a process is not the GPU's number.
+    pub(crate) elsewhere: Vec<(u32, Ident)>,
 }
 
 impl Batch {
@@ -37,6 +39,7 @@ impl Batch {
         self.rows = 0;
         self.short_fractions = (0, 0);
         self.backslashes = Backslashes::default();
+        self.elsewhere.clear();
     }
 
     /// Appends the rows of `next`, renumbered to their place behind those of `self`.
@@ -46,6 +49,7 @@ impl Batch {
             return Err(Error::new(ErrorKind::Damaged, message));
         };
         next.tables.shift_rows(self.rows);
+        self.elsewhere.extend(next.elsewhere.drain(..).map(|(row, process)| (row + self.rows, process)));
         self.tables.append(&mut next.tables);
         self.rows = rows;
         self.short_fractions.0 += next.short_fractions.0;

@@ -189,7 +189,7 @@ fn read(file: OpenDatabase, options: &ReadOptions) -> Result<Trace> {
         properties: session.properties(described),
         ..Meta::default()
     };
-    Ok(Trace { meta, tables, symbols, tracks, stats })
+    Ok(Trace { meta, tables, symbols, tracks, stats, merged: None })
 }
 
 /// What is read, of what feeds the tables that `options` want.
