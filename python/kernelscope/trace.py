@@ -286,7 +286,17 @@ def read(
     return replace(trace, meta=replace(trace.meta, path=os.fspath(path)))
 
 
-def read_part(
+def read_part(path: str | os.PathLike[str], **options: Any) -> Trace:
+    """Reads what a report on GPU work needs, with the ``options`` of :func:`read_ranks`. Not public."""
+    traces = read_ranks(path, **options)
+    if len(traces) == 1:
+        return traces[0]
+    from kernelscope.merged import merge
+
+    return merge(traces)
+
+
+def read_ranks(
     path: str | os.PathLike[str],
     *,
     strict: bool = False,
@@ -302,8 +312,8 @@ def read_part(
     of_no_process: bool = False,
     device: int | Sequence[int] | None = None,
     rank: int | None = None,
-) -> Trace:
-    """Reads what a report on GPU work needs; see :func:`read`. Not public.
+) -> list[Trace]:
+    """Reads the trace of each rank in a file, as a rule of one; see :func:`read`. Not public.
 
     With ``only_launching`` only API calls that launched GPU work are wanted, and NVTX ranges that enclose one
     of them. A database is read without the others; other formats may have them. With ``of_no_process`` what
@@ -334,11 +344,7 @@ def read_part(
     if step_range is not None and (tables is None or _FOR_STEPS.issubset(tables)):
         for trace in traces:
             _check_steps(trace, step_range)
-    if len(traces) == 1:
-        return traces[0]
-    from kernelscope.merged import merge
-
-    return merge(traces)
+    return traces
 
 
 def _trace(path: str | os.PathLike[str], raw: _traceparse.RawTrace) -> Trace:

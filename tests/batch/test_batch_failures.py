@@ -41,7 +41,7 @@ from kernelscope.batch import manifest, manifest_file, sizing, work
 from kernelscope.batch.pool import ProcessPool
 from kernelscope.batch.reports import BatchReport, RankReport
 from kernelscope.cli.main import main
-from kernelscope.trace import read_part
+from kernelscope.trace import read_ranks
 from process_tree import has_open, is_alive, workers_of
 from waiting import wait_for, wait_until
 
@@ -163,16 +163,16 @@ def test_a_lake_and_standard_input_are_no_inputs(cli: Run, traces: Path, tmp_pat
 
 def test_a_file_that_is_still_written(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     growing = traces / "rank1.pt.trace.json"
-    read = read_part
+    read = read_ranks
 
-    def read_and_grow(path: Path, **options: object) -> ks.Trace:
-        trace = read(path, **options)  # type: ignore[arg-type]
+    def read_and_grow(path: Path, **options: object) -> list[ks.Trace]:
+        traces = read(path, **options)  # type: ignore[arg-type]
         if path == growing:
             with growing.open("a") as file:
                 file.write("\n")
-        return trace
+        return traces
 
-    monkeypatch.setattr("kernelscope.trace.read_part", read_and_grow)
+    monkeypatch.setattr("kernelscope.trace.read_ranks", read_and_grow)
     with ThreadPoolExecutor(1) as executor:
         found, report = batch(traces, tmp_path / "lake", executor=executor)
     assert found == {"rank0": "done", "rank1": "failed", "rank2": "done"}

@@ -1,7 +1,7 @@
 //! Traces of several ranks in one file: each becomes a trace of its own, as if it had been recorded alone.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::schema::{Devices, Table};
+use crate::schema::{Devices, Table, Tables};
 use crate::stats::{Code, Stats};
 use crate::trace::{Merged, Meta, Trace};
 
@@ -28,7 +28,7 @@ pub(crate) fn split(mut trace: Trace, wanted: Option<i32>) -> Result<Vec<Trace>>
     };
     trace.stats.note_many(Code::UnrankedEvent, merged.unranked, None);
     let mut left = std::mem::take(&mut trace.stats);
-    let mut parts: Vec<Trace> = chosen.into_iter().map(|rank| part(&trace, &merged, rank)).collect();
+    let mut parts = parts(trace, &merged, &chosen);
     if wanted.is_some() {
         left.note_many(Code::Filtered, left.kept.saturating_sub(parts[0].stats.kept), None);
     } else {
@@ -45,26 +45,33 @@ fn unknown(rank: i32, known: &str) -> Error {
     Error::new(ErrorKind::InvalidArgument, format!("no event is of the rank {rank}; {known}"))
 }
 
-/// The trace of one rank.
-fn part(trace: &Trace, merged: &Merged, rank: usize) -> Trace {
-    let is_of_rank: Vec<bool> =
-        merged.of_rows.iter().map(|found| found.unwrap_or_default() as usize == rank).collect();
-    let mut tables = trace.tables.of_rows(|row| is_of_rank[row as usize]);
-    tables.devices = devices(&trace.tables.devices, merged.names.len(), rank);
-    if rank == 0 {
-        // The head of the file is that of the first.
-        tables.process_groups =
-            trace.tables.process_groups.chosen(&vec![true; trace.tables.process_groups.len()]);
+/// The traces of some ranks.
+fn parts(trace: Trace, merged: &Merged, ranks: &[usize]) -> Vec<Trace> {
+    let Trace { meta, tables, symbols, tracks, .. } = trace;
+    let mut places = vec![None; merged.names.len()];
+    ranks.iter().enumerate().for_each(|(place, &rank)| places[rank] = Some(place));
+    let place = |row: u32| places[merged.of_rows[row as usize].unwrap_or_default() as usize];
+    let mut counts = vec![0; merged.names.len()];
+    for rank in merged.of_rows.iter().flatten() {
+        counts[*rank as usize] += 1;
     }
-    let mut tracks = trace.tracks.with_pids(&merged.pids);
-    let renumbered = tracks.sort_used(&tables.used_tracks(tracks.len()), &trace.symbols);
-    tables.renumber_tracks(&renumbered);
-    let meta =
-        Meta { ranks: merged.names.clone(), rank: Some(merged.names[rank].number), ..trace.meta.clone() };
-    let rows = merged.of_rows.iter().filter(|&&found| found == Some(rank as u32)).count() as u64;
-    let mut stats = Stats::default();
-    (stats.seen, stats.kept) = (rows, rows);
-    Trace { meta, tables, symbols: trace.symbols.clone(), tracks, stats, merged: None }
+    let part = |(mut own, &rank): (Tables, &usize)| {
+        own.devices = devices(&tables.devices, merged.names.len(), rank);
+        if rank == 0 {
+            // The head of the file is that of the first.
+            let groups: Vec<usize> = (0..tables.process_groups.len()).collect();
+            own.process_groups = tables.process_groups.chosen(&groups);
+        }
+        let mut tracks = tracks.with_pids(&merged.pids);
+        let renumbered = tracks.sort_used(&own.used_tracks(tracks.len()), &symbols);
+        own.renumber_tracks(&renumbered);
+        let meta =
+            Meta { ranks: merged.names.clone(), rank: Some(merged.names[rank].number), ..meta.clone() };
+        let mut stats = Stats::default();
+        (stats.seen, stats.kept) = (counts[rank], counts[rank]);
+        Trace { meta, tables: own, symbols: symbols.clone(), tracks, stats, merged: None }
+    };
+    tables.split(ranks.len(), place).into_iter().zip(ranks).map(part).collect()
 }
 
 /// The GPUs of one rank: where every rank has described its own, those that it did.
@@ -73,5 +80,5 @@ fn devices(all: &Devices, ranks: usize, rank: usize) -> Devices {
     let nth = |at: usize| numbers[..at].iter().filter(|&&number| number == numbers[at]).count();
     let times = |at: usize| numbers.iter().filter(|&&number| number == numbers[at]).count();
     let is_own = |at: usize| nth(at) == if times(at) == ranks { rank } else { 0 };
-    all.chosen(&(0..numbers.len()).map(is_own).collect::<Vec<_>>())
+    all.chosen(&(0..numbers.len()).filter(|&at| is_own(at)).collect::<Vec<_>>())
 }

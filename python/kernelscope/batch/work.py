@@ -95,14 +95,14 @@ def read_rank(task: Task) -> Result | Split:
 def _fill(task: Task, folder: Path) -> Entry | Split:
     from kernelscope.analysis.ranks.collective_calls import COMMUNICATION, communication_calls
     from kernelscope.analysis.ranks.rank_tables import trace_tables
-    from kernelscope.trace import read_part
+    from kernelscope.trace import read_ranks
 
     source, part = task.source, task.source.part
     before, fingerprint = source.stamp(), source.fingerprint()
     options = task.options if part is None else {**task.options, **_only(part)}
     with source.local(folder.parent) as path:
-        trace = read_part(path, threads=task.threads, **options)
-        if trace.parts:
+        trace, *others = read_ranks(path, threads=task.threads, **options)
+        if others:
             return Split(tuple(Part(rank=rank) for rank in trace.meta.ranks))
         told, meta = _identity(trace, task, path)
     # What questions about all ranks need, so that they need not open its large tables.

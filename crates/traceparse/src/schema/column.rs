@@ -112,14 +112,18 @@ impl<T: Copy + Default> Column<T> {
         *self = Self { pending_nulls: self.len(), ..Self::default() };
     }
 
-    /// The rows that have a flag.
-    pub(crate) fn chosen(&self, flags: &[bool]) -> Self {
-        self.iter().zip(flags).filter_map(|(value, &is_chosen)| is_chosen.then_some(value)).collect()
+    /// Keeps the rows that have a flag.
+    pub(crate) fn keep(&mut self, flags: &[bool]) {
+        let kept = self.iter().zip(flags).filter_map(|(value, &stays)| stays.then_some(value));
+        *self = kept.collect();
     }
 
-    /// Puts the rows into this order of their indices.
-    pub(crate) fn reorder(&mut self, order: &[usize]) {
-        *self = order.iter().map(|&index| self.get(index)).collect();
+    /// The rows with these indices, in their order.
+    pub(crate) fn chosen(&self, indices: &[usize]) -> Self {
+        if self.is_all_null() {
+            return Self { pending_nulls: indices.len(), ..Self::default() };
+        }
+        indices.iter().map(|&index| self.get(index)).collect()
     }
 
     /// Makes room for `factor` times the rows it has.

@@ -114,17 +114,23 @@ macro_rules! tables {
 }
 
 impl Tables {
-    /// The events of which `is_wanted` wants the row, and what more is known of them.
-    pub(crate) fn of_rows(&self, is_wanted: impl Fn(u32) -> bool) -> Self {
-        macro_rules! chosen {
-            ($($table:ident),*) => { Self {
-                $( $table: self.$table.chosen(
-                    &self.$table.row.values().iter().map(|&row| is_wanted(row)).collect::<Vec<_>>(),
-                ), )*
-                ..Self::default()
-            } };
+    /// The events in so many parts, each in that which `part` gives for its row, with what more is known of them.
+    pub(crate) fn split(&self, parts: usize, part: impl Fn(u32) -> Option<usize>) -> Vec<Self> {
+        let mut found: Vec<Self> = (0..parts).map(|_| Self::default()).collect();
+        macro_rules! split {
+            ($($table:ident),*) => { $(
+                let mut indices = vec![Vec::new(); parts];
+                for (index, part) in self.$table.row.values().iter().map(|&row| part(row)).enumerate() {
+                    if let Some(part) = part {
+                        indices[part].push(index);
+                    }
+                }
+                for (found, indices) in found.iter_mut().zip(&indices) {
+                    found.$table = self.$table.chosen(indices);
+                }
+            )* };
         }
-        chosen!(
+        split!(
             ops,
             launches,
             gpu_ops,
@@ -140,7 +146,8 @@ impl Tables {
             spans,
             metadata,
             extra_args
-        )
+        );
+        found
     }
 }
 

@@ -276,9 +276,9 @@ macro_rules! define_table {
                 $( self.$rcol.append(&mut other.$rcol); )*
             }
 
-            /// The rows that have a flag; derived columns must be unset.
-            pub(crate) fn chosen(&self, flags: &[bool]) -> Self {
-                Self { $( $rcol: self.$rcol.chosen(flags), )* $( $dcol: $crate::schema::Column::default(), )* }
+            /// The rows with these indices, in their order; derived columns must be unset.
+            pub(crate) fn chosen(&self, indices: &[usize]) -> Self {
+                Self { $( $rcol: self.$rcol.chosen(indices), )* $( $dcol: $crate::schema::Column::default(), )* }
             }
 
             /// Removes every row and keeps the memory.
@@ -316,7 +316,7 @@ macro_rules! define_table {
                 }
                 let mut order: Vec<usize> = (0..rows.len()).collect();
                 order.sort_by_key(|&index| rows[index]);
-                $( self.$rcol.reorder(&order); )*
+                *self = self.chosen(&order);
             }
 
             /// Changes the numbers of tracks.
@@ -379,7 +379,7 @@ macro_rules! define_table {
             fn keep_rows(&mut self, flags: &[bool]) -> usize {
                 let gone = flags.iter().filter(|stays| !**stays).count();
                 if gone > 0 {
-                    *self = self.chosen(flags);
+                    $( self.$rcol.keep(flags); )*
                 }
                 gone
             }
