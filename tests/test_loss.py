@@ -253,15 +253,44 @@ def test_a_journal_beside_the_database_is_a_loss(cli: Cli, copy: Path) -> None:
 
 
 def test_a_renamed_table_is_lost_and_not_empty(cli: Cli, copy: Path) -> None:
-    execute(copy, f"ALTER TABLE {KERNELS} RENAME TO {KERNELS}_V2")
+    execute(copy, f"ALTER TABLE {KERNELS} RENAME TO {KERNELS}_OLD")
     trace = ks.read(copy)
     assert _codes_of(trace, KERNELS) == ["renamed_table"]
     done = run(cli, "stats", copy)
     assert done.returncode == 1
-    assert f"1 renamed table ({KERNELS}_V2 with 4,000 rows)" in done.stderr
+    assert f"1 renamed table ({KERNELS}_OLD with 4,000 rows)" in done.stderr
     assert "nothing of it happened" not in done.stderr
     places = {finding.code: finding.place for finding in report_findings(trace)}
-    assert places["unread_table"] == f"{KERNELS}_V2 with 4,000 rows"
+    assert places["unread_table"] == f"{KERNELS}_OLD with 4,000 rows"
+
+
+@pytest.mark.parametrize("table", [KERNELS, "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME", "StringIds"])
+def test_a_table_with_a_version_behind_its_name_is_read(copy: Path, table: str) -> None:
+    execute(
+        copy,
+        "INSERT INTO NVTX_EVENTS (start, end, eventType, text, domainId, globalTid)"
+        " SELECT min(start), max(end), 59, 'all', 0, globalTid"
+        " FROM CUPTI_ACTIVITY_KIND_RUNTIME GROUP BY globalTid",
+    )
+    expected = ks.read(copy)
+    assert expected.ranges.height
+    execute(
+        copy,
+        f"ALTER TABLE {table} RENAME TO {table}_V3",
+        f"CREATE TABLE {table}_V2 AS SELECT * FROM {table}_V3 LIMIT 1",
+        f"CREATE TABLE {table} AS SELECT * FROM {table}_V3 LIMIT 0",
+    )
+    trace = ks.read(copy)
+    assert trace.diagnostics.filter(code="versioned_table")["count"].to_list() == [1]
+    for name in ("gpu_ops", "launches", "ranges", "ops", "steps"):
+        names = ["name", "start_ns", "dur_ns", "step"]
+        found, wanted = (
+            t.tables[name].select(pl.col(names[: 4 if name != "steps" else 2]).cast(pl.String))
+            for t in (trace, expected)
+        )
+        assert found.sort(pl.all()).equals(wanted.sort(pl.all())), name
+    works = trace.gpu_ops.join(trace.launches, left_on="launch_row", right_on="row")
+    assert works.height == expected.gpu_ops["launch_row"].count()
 
 
 def test_a_table_that_is_not_there_tells_what_the_capture_says(copy: Path) -> None:

@@ -109,6 +109,7 @@ codes! {
     MissingColumn, "missing_column", Info, "The table lacks a column that this version of nsys should write; its values are null.";
     UnreadableTable, "unreadable_table", Lost, "The table lacks a column that is needed to read it, or cannot be read at all; its rows are missing.";
     RenamedTable, "renamed_table", Lost, "There is no such table, and one that begins with its name is not read: its rows are missing.";
+    VersionedTable, "versioned_table", Info, "A table has a version behind its name, such as `NVTX_EVENTS_V2`, and none of the plain name has rows; it was read under that name.";
     UnreadTable, "unread_table", Info, "Tables that hold rows and are not read; they are listed in the properties.";
     NewerSchema, "newer_schema", Info, "The schema of the export is newer than those this reader was tested with.";
     DamagedPages, "damaged_pages", Lost, "Pages of the database are damaged; rows behind the given one are missing up to the next that could be read.";

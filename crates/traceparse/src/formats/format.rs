@@ -95,7 +95,7 @@ impl<'p> Opened<'p> {
         let mut stats = Stats::default();
         let database = Database::open(path, &mut stats)?;
         let connection = database.connect()?;
-        let catalog = Catalog::read(&connection)?;
+        let catalog = Catalog::read(&connection, &database.versions)?;
         Ok(Self { path, content: Content::Database(OpenDatabase { database, connection, catalog, stats }) })
     }
 

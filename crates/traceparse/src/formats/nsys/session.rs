@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::capture::Records;
 use super::identity::GlobalId;
-use crate::formats::sqlite::catalog::{Catalog, quoted};
+use crate::formats::sqlite::catalog::Catalog;
+use crate::formats::sqlite::open::quoted;
 
 /// The greatest schema that was tested with.
 const NEWEST_SCHEMA: (i64, i64) = (3, 25);

@@ -3,7 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 use rusqlite::Connection;
 
-use super::open::explain;
+use super::open::{Version, explain, quoted};
 use crate::error::Result;
 
 /// The tables and views of a database.
@@ -53,8 +53,18 @@ impl Table {
 }
 
 impl Catalog {
-    /// Probes every table.
-    pub(crate) fn read(connection: &Connection) -> Result<Self> {
+    /// Probes every table; those of `versions` are read under their plain names alone.
+    pub(crate) fn read(connection: &Connection, versions: &[Version]) -> Result<Self> {
+        let mut catalog = Self::recorded(connection)?;
+        for version in versions {
+            catalog.tables.remove(&version.table);
+            let view = Table::probe(connection, &version.plain, true);
+            catalog.tables.insert(version.plain.clone(), view);
+        }
+        Ok(catalog)
+    }
+
+    fn recorded(connection: &Connection) -> Result<Self> {
         let sql = "SELECT name, type = 'view', sql LIKE '%recursive%' FROM sqlite_master \
                    WHERE type IN ('table', 'view') ORDER BY rowid";
         let mut statement = connection.prepare(sql).map_err(|e| explain(&e))?;
@@ -157,9 +167,4 @@ fn find_rows(connection: &Connection, name: &str, is_view: bool) -> Rows {
         (Ok(None), Ok(None)) => Rows::None,
         _ => Rows::Damaged,
     }
-}
-
-/// A name as SQL takes it.
-pub(crate) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -13,12 +13,32 @@ use crate::stats::{Code, Stats};
 /// Page cache of one connection, KiB: a scan reads every page once.
 const CACHE_KIB: i64 = 4 << 10;
 
+/// A table with a version behind its name, such as `NVTX_EVENTS_V2`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Version {
+    /// The name without it.
+    pub(crate) plain: String,
+    number: u32,
+    /// The name of the table.
+    pub(crate) table: String,
+}
+
+impl Version {
+    fn of(table: &str) -> Option<Self> {
+        let (plain, number) = table.rsplit_once('_')?;
+        let number = number.strip_prefix(['V', 'v'])?.parse().ok()?;
+        Some(Self { plain: plain.to_owned(), number, table: table.to_owned() })
+    }
+}
+
 /// A database on disk, from which connections are made.
 pub(crate) struct Database {
     uri: String,
     /// Whether pages are missing at its end.
     is_truncated: bool,
     pub(crate) file_bytes: u64,
+    /// Tables of a version that are read under the plain name.
+    pub(crate) versions: Vec<Version>,
     /// What is read in place of the file; it must outlive the connections.
     copy: Option<Copy>,
 }
@@ -29,7 +49,8 @@ impl Database {
         let copy = beside(path, "-wal").map(|log| Copy::new(path, &log)).transpose()?;
         let file = copy.as_ref().map_or_else(|| path.to_owned(), Copy::path);
         let file_bytes = std::fs::metadata(&file).map_err(|e| Error::from_io(&e))?.len();
-        let mut database = Self { uri: uri(&file), is_truncated: false, file_bytes, copy };
+        let mut database =
+            Self { uri: uri(&file), is_truncated: false, file_bytes, versions: Vec::new(), copy };
         let journal = beside(path, "-journal");
         match (database.connect(), &journal) {
             (Ok(_), _) => {}
@@ -47,6 +68,8 @@ impl Database {
                 stats.note(Code::TruncatedDatabase, Some(file_bytes));
             }
         }
+        database.versions = versions(&database.connect()?);
+        stats.note_many(Code::VersionedTable, database.versions.len() as u64, None);
         if database.copy.is_some() {
             stats.note(Code::WriteAheadLog, None);
         }
@@ -71,8 +94,36 @@ impl Database {
         let tables =
             connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get::<_, i64>(0));
         tables.map_err(|e| explain(&e))?;
+        for Version { plain, table, .. } in &self.versions {
+            let view = |columns: &str| {
+                let (plain, table) = (quoted(plain), quoted(table));
+                connection
+                    .execute_batch(&format!("CREATE TEMP VIEW {plain} AS SELECT {columns} FROM {table}"))
+            };
+            view("rowid AS rowid, *").map_err(|e| explain(&e))?;
+        }
         Ok(connection)
     }
+}
+
+/// The latest version of each table of which nothing else is there.
+fn versions(connection: &Connection) -> Vec<Version> {
+    let has_rows = |table: &str| {
+        connection
+            .prepare(&format!("SELECT rowid FROM {} LIMIT 1", quoted(table)))
+            .is_ok_and(|mut rows| rows.exists([]).unwrap_or(false))
+    };
+    let names = || -> rusqlite::Result<Vec<String>> {
+        let mut names = connection.prepare("SELECT name FROM sqlite_master WHERE type = 'table'")?;
+        names.query_map([], |row| row.get(0))?.collect()
+    };
+    // Of a damaged list nobody knows what is not in it.
+    let names = names().unwrap_or_default();
+    let mut found: Vec<Version> = names.iter().filter_map(|name| Version::of(name)).collect();
+    found.retain(|version| has_rows(&version.table) && !has_rows(&version.plain));
+    found.sort_by(|a, b| b.cmp(a));
+    found.dedup_by(|older, newer| older.plain == newer.plain);
+    found
 }
 
 /// The error for what SQLite says.
@@ -87,6 +138,11 @@ pub(crate) fn explain(error: &rusqlite::Error) -> Error {
         _ => (ErrorKind::Damaged, "cannot be read as an SQLite database"),
     };
     Error::new(kind, format!("{what} ({error}); if the export was cut short, run nsys export again"))
+}
+
+/// A name as SQL takes it.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// The path as a URI that takes every byte of it literally.

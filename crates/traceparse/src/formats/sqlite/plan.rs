@@ -4,7 +4,8 @@ use rusqlite::Connection;
 use serde_json::{Map, Value, json};
 
 use super::builder::Recorder;
-use super::catalog::{Catalog, Rows, Table, quoted};
+use super::catalog::{Catalog, Rows, Table};
+use super::open::quoted;
 use super::source::Source;
 use crate::options::ReadOptions;
 use crate::stats::{Code, Stats};

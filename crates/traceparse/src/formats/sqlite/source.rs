@@ -1,8 +1,9 @@
 //! Declares the tables of a database: their columns, and what turns their rows into rows of the trace.
 
 use super::builder::{Builder, Recorder};
-use super::catalog::{Rows, Table, quoted};
+use super::catalog::{Rows, Table};
 use super::cells::Cells;
+use super::open::quoted;
 use crate::options::ReadOptions;
 use crate::schema::Tables;
 use crate::stats::{Code, Stats};
