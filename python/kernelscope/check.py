@@ -61,13 +61,14 @@ class Law(NamedTuple):
 
 def check(trace: Trace) -> list[Verdict]:
     """Returns every law with what breaks it in the answers about ``trace``, which must be read whole."""
+    return [Verdict(law.statement, list(_faults(law, trace)), law.of_file) for law in LAWS]
+
+
+def _faults(law: Law, trace: Trace) -> Iterator[str]:
+    """What breaks a law, in each of several ranks."""
     if not trace.parts:
-        return [Verdict(law.statement, list(law.find(trace)), law.of_file) for law in LAWS]
-    faults = [
-        [f"rank {part.meta.rank}: {fault}" for part in trace.parts for fault in law.find(part)]
-        for law in LAWS
-    ]
-    return [Verdict(law.statement, found, law.of_file) for law, found in zip(LAWS, faults, strict=True)]
+        return law.find(trace)
+    return (f"rank {part.meta.rank}: {fault}" for part in trace.parts for fault in law.find(part))
 
 
 def _law(statement: str, *, of_file: bool = False) -> Callable[[Find], Law]:

@@ -21,9 +21,6 @@ pub(crate) struct RawTrace {
     batches: Vec<(&'static str, RecordBatch)>,
 }
 
-/// What each of [`RankName::parts`] counts.
-const PARTS: [&str; 5] = ["dp", "ep", "pp", "cp", "tp"];
-
 #[pymethods]
 impl RawTrace {
     /// Hands over every table by name; a second call finds none.
@@ -93,7 +90,7 @@ fn load(path: &std::path::Path, options: &ReadOptions) -> Result<Vec<RawTrace>> 
 
 fn describe(meta: &Meta, stats: &Stats) -> Value {
     let rank = |name: &RankName| {
-        let parts = PARTS.into_iter().zip(name.parts);
+        let parts = RankName::PARTS.into_iter().zip(name.parts);
         let parts: BTreeMap<_, _> = parts.filter_map(|(part, place)| Some((part, place?))).collect();
         json!({ "rank": name.number, "label": name.label, "parts": parts })
     };

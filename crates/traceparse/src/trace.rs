@@ -49,8 +49,13 @@ pub struct RankName {
     pub number: i32,
     /// As the file labels it.
     pub label: Option<String>,
-    /// Its places in parallelism over data, experts, the pipeline, context and tensors.
+    /// Its places, each in what [`RankName::PARTS`] has there.
     pub parts: [Option<i64>; 5],
+}
+
+impl RankName {
+    /// What labels of ranks count: parallelism over data, experts, the pipeline, context and tensors.
+    pub const PARTS: [&'static str; 5] = ["dp", "ep", "pp", "cp", "tp"];
 }
 
 /// The ranks of a file that holds several.

@@ -6,6 +6,7 @@ from typing import cast
 import polars as pl
 
 from kernelscope.analysis.call_tree import DEVICE_TYPES
+from kernelscope.report.chrome_events import places_of_tracks
 from kernelscope.trace import Trace
 
 CATEGORY = "kernelscope"
@@ -75,13 +76,7 @@ def _arrows(
     """
     if pairs.is_empty():
         return pl.DataFrame()
-    tracks = trace.threads.select(
-        "track",
-        "pid",
-        "tid",
-        pid_text=pl.col("pid_text").cast(pl.String),
-        tid_text=pl.col("tid_text").cast(pl.String),
-    )
+    tracks = places_of_tracks(trace.threads)
     # Those beyond are far from what comes next to the others.
     recorded = trace.flows["id"].filter(trace.flows["id"] < 2**62).max()
     first = (cast("int", recorded) if recorded is not None else 0) + 1
@@ -168,13 +163,7 @@ def _memory(trace: Trace) -> pl.DataFrame:
         return pl.DataFrame()
     is_gpu = pl.col("device_type").is_in(DEVICE_TYPES)
     name = pl.when(is_gpu).then(pl.format("GPU {} memory", "device_id")).otherwise(pl.lit("CPU memory"))
-    tracks = trace.threads.select(
-        "track",
-        _pid="pid",
-        _tid="tid",
-        pid_text=pl.col("pid_text").cast(pl.String),
-        tid_text=pl.col("tid_text").cast(pl.String),
-    )
+    tracks = places_of_tracks(trace.threads).rename({"pid": "_pid", "tid": "_tid"})
     return (
         known.sort("start_ns")
         .join(tracks, on="track", how="left", maintain_order="left")

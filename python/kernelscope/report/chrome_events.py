@@ -228,11 +228,14 @@ def _collective() -> dict[str, pl.Expr]:
     return named
 
 
+def places_of_tracks(threads: pl.DataFrame) -> pl.DataFrame:
+    """Where the events of each track are drawn: ``track``, ``pid``, ``tid``, ``pid_text``, ``tid_text``."""
+    return threads.select("track", "pid", "tid", _text("pid_text"), _text("tid_text"))
+
+
 def _placed(threads: pl.DataFrame) -> Callable[[pl.DataFrame, dict[str, pl.Expr]], pl.DataFrame]:
     """What makes events of rows that are drawn on a track."""
-    tracks = threads.select(
-        "track", _pid="pid", _tid="tid", _pid_text=_text("pid_text"), _tid_text=_text("tid_text")
-    )
+    tracks = places_of_tracks(threads).select("track", pl.exclude("track").name.prefix("_"))
 
     def place(part: pl.DataFrame, columns: dict[str, pl.Expr]) -> pl.DataFrame:
         joined = part.join(tracks, on="track", how="left", maintain_order="left")

@@ -1,6 +1,7 @@
 """Further tracks for events that overlap others of their track without nesting, which viewers drop or cut."""
 
 import json
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -21,8 +22,9 @@ def further_tracks(trace: Trace) -> pl.DataFrame:
         of the event as JSON); ``pid`` and ``pid_text`` of the process; ``name`` of the track.
     Order: by row.
     """
-    places = _places(trace)
-    slices = _slices(trace, places)
+    on_threads, on_gpus = slices_of(trace)
+    places = _places(trace, on_gpus)
+    slices = _slices(places, on_threads, on_gpus)
     found = pl.DataFrame(_traceparse.nest_tracks(slices.select("group", "start_ns", "dur_ns")))
     slices = slices.with_columns(found["track"])
     moved = slices.filter(pl.col("track") > 0)
@@ -49,14 +51,13 @@ def move(events: pl.DataFrame, moved: pl.DataFrame) -> pl.DataFrame:
     return events.with_columns(tid, recorded, *texts).drop("_tid", "_recorded")
 
 
-def _places(trace: Trace) -> pl.DataFrame:
+def _places(trace: Trace, on_gpus: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Where events are drawn: tracks, and streams of GPUs that are none, each with a number, ``group``."""
     tracks = trace.threads.select(
         pl.col("pid", "tid"),
         pl.col("pid_text", "tid_text", "thread_name").cast(pl.String),
         group=pl.col("track").cast(pl.UInt32),
     )
-    _, on_gpus = slices_of(trace)
     streams = pl.concat([frame.select(pl.col("pid", "tid").cast(pl.Int64)).unique() for frame in on_gpus])
     streams = streams.unique().sort("pid", "tid").with_columns(stream=pl.format("stream {}", "tid"))
     numbers = pl.col("pid_text").is_null() & pl.col("tid_text").is_null()
@@ -67,9 +68,10 @@ def _places(trace: Trace) -> pl.DataFrame:
     return pl.concat([tracks, streams], how="diagonal")
 
 
-def _slices(trace: Trace, places: pl.DataFrame) -> pl.DataFrame:
+def _slices(
+    places: pl.DataFrame, on_threads: Sequence[pl.DataFrame], on_gpus: Sequence[pl.DataFrame]
+) -> pl.DataFrame:
     """Every event with an end, with the number of its place: ``row``, ``group``, ``start_ns``, ``dur_ns``."""
-    on_threads, on_gpus = slices_of(trace)
     frames = [
         frame.select("row", pl.col("track").cast(pl.UInt32).alias("group"), "start_ns", "dur_ns")
         for frame in on_threads

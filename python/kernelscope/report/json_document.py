@@ -28,15 +28,12 @@ def to_json(trace: Trace) -> str:
 
     Of a trace of several ranks ``ranks`` has all that for each, in place of the lists.
     """
-    if trace.parts:
-        answers: dict[str, Any] = {"ranks": [_answers(part) for part in trace.parts]}
-    else:
-        answers = listed(views.frames(trace))
-    return dump({"schema_version": SCHEMA_VERSION, "trace": describe(trace), **answers})
+    return dump({"schema_version": SCHEMA_VERSION, **_answers(trace)})
 
 
 def _answers(trace: Trace) -> dict[str, Any]:
-    return {"trace": describe(trace), **listed(views.frames(trace))}
+    ranks = [_answers(part) for part in trace.parts]
+    return {"trace": describe(trace), **({"ranks": ranks} if ranks else listed(views.frames(trace)))}
 
 
 def listed(frames: Mapping[str, pl.DataFrame]) -> dict[str, Any]:

@@ -222,12 +222,9 @@ def epoch_ns(trace: Trace, time_ns: int) -> int | None:
 
 def _rank(meta: TraceMeta) -> str | None:
     if meta.ranks:
-        ranks = ", ".join(rank_text(meta, rank) for rank in meta.ranks)
-        return (
-            f"{ranks}, merged into the file"
-            if meta.rank is None
-            else f"{rank_text(meta, meta.rank)}, one of {len(meta.ranks)} in the file"
-        )
+        if meta.rank is not None:
+            return f"{rank_text(meta, meta.rank)}, one of {len(meta.ranks)} in the file"
+        return f"{', '.join(rank_text(meta, rank) for rank in meta.ranks)}, merged into the file"
     if meta.rank is None:
         return None
     parts = [f"{meta.rank} of {meta.world_size}" if meta.world_size else str(meta.rank)]

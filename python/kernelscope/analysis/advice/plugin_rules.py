@@ -173,9 +173,12 @@ def _unused(facts: Facts, gpu: dict[str, Any]) -> tuple[str | None, str]:
         return "host", f"{who} has no work for {share} of it, before its first and after its last."
     cause = next(iter(waits))
     idle = format_percent(time["idle_share"])
-    in_graphs = waits.get("graph", 0)
-    note = f" {format_ns(in_graphs)} lie between the nodes of graphs" if in_graphs else ""
-    note += ", in which the host has no part and recording adds time." if in_graphs else ""
+    note = ""
+    if in_graphs := waits.get("graph", 0):
+        note = (
+            f" {format_ns(in_graphs)} lie between the nodes of graphs, in which the host has no part and"
+            " recording adds time."
+        )
     idles = f"{who} idles for {idle} of the time from its first work to its last"
     return cause, f"{idles}, and waits most of all for {WAITED_FOR[cause]}.{note}"
 

@@ -9,9 +9,6 @@ use crate::tracks::{Ident, TrackTable};
 
 /// Numbers of processes are raised by no less.
 const LEAST_RAISE: i64 = 1000;
-/// What labels of ranks count: parallelism over data, experts, the pipeline, context and tensors.
-const PARTS: [&str; 5] = ["dp", "ep", "pp", "cp", "tp"];
-
 /// How a file tells of which rank an event is.
 enum Way {
     /// By a label before the process (SGLang: `[TP00-DP01] 83`): the rank, and the process without it.
@@ -55,6 +52,8 @@ pub(super) fn find(
     symbols: &mut SymbolTable,
     elsewhere: &[(u32, Ident)],
 ) -> Option<Merged> {
+    let elsewhere: HashMap<u32, Ident> = elsewhere.iter().copied().collect();
+    let elsewhere = &elsewhere;
     let told = told(tables, symbols);
     let found = labels(tracks, symbols, elsewhere).or_else(|| raised(tables, tracks, elsewhere));
     let (way, names) = found.or_else(|| members(tables, tracks, elsewhere, &told))?;
@@ -67,7 +66,6 @@ pub(super) fn find(
         of_rows[row as usize] = rank;
         unranked += u64::from(rank.is_none());
     }
-    let elsewhere: HashMap<u32, Ident> = elsewhere.iter().copied().collect();
     let own_devices = |rows: &Column<u32>, devices: &Column<i32>| -> Column<i32> {
         let own = |(&row, device): (&u32, Option<i32>)| {
             let recorded = device.map(|device| Ident::Int(device.into()));
@@ -88,10 +86,9 @@ pub(super) fn find(
 fn processes_of_events(
     tables: &Tables,
     tracks: &TrackTable,
-    elsewhere: &[(u32, Ident)],
+    elsewhere: &HashMap<u32, Ident>,
 ) -> Vec<(u32, Ident)> {
     let mut events = Vec::new();
-    let places: HashMap<u32, Ident> = elsewhere.iter().copied().collect();
     let Tables { gpu_ops, gpu_annotations, syncs, .. } = tables;
     let of_gpus = [
         (&gpu_ops.row, &gpu_ops.device),
@@ -101,7 +98,7 @@ fn processes_of_events(
     for (rows, devices) in of_gpus {
         let place = |(&row, device): (&u32, Option<i32>)| {
             let device = device.map_or(Ident::Missing, |device| Ident::Int(device.into()));
-            (row, places.get(&row).copied().unwrap_or(device))
+            (row, elsewhere.get(&row).copied().unwrap_or(device))
         };
         events.extend(rows.values().iter().zip(devices.iter()).map(place));
     }
@@ -119,10 +116,10 @@ fn processes_of_events(
 fn labels(
     tracks: &TrackTable,
     symbols: &mut SymbolTable,
-    elsewhere: &[(u32, Ident)],
+    elsewhere: &HashMap<u32, Ident>,
 ) -> Option<(Way, Vec<RankName>)> {
     let of_tracks = (0..tracks.len() as u32).map(|track| tracks.key(track).0);
-    let pids = of_tracks.chain(elsewhere.iter().map(|&(_, pid)| pid)).filter_map(Ident::text);
+    let pids = of_tracks.chain(elsewhere.values().copied()).filter_map(Ident::text);
     let mut parted = Vec::new();
     for pid in pids.collect::<BTreeSet<_>>() {
         if let Some((label, own)) = label_of(symbols.text(pid)) {
@@ -161,7 +158,8 @@ fn counts(label: &str) -> BTreeMap<String, i64> {
     let words = label.split(['-', ',', '/', '|']).filter_map(|word| {
         let digits = word.find(|c: char| c.is_ascii_digit())?;
         let name = word[..digits].trim_matches([' ', '_', ':', '=', '#']).to_ascii_lowercase();
-        (name == "rank" || PARTS.contains(&&*name)).then_some((name, word[digits..].trim().parse().ok()?))
+        (name == "rank" || RankName::PARTS.contains(&&*name))
+            .then_some((name, word[digits..].trim().parse().ok()?))
     });
     words.collect()
 }
@@ -170,7 +168,7 @@ fn counts(label: &str) -> BTreeMap<String, i64> {
 fn named(label: &str) -> RankName {
     let mut counts = counts(label);
     let number = counts.remove("rank").and_then(|number| i32::try_from(number).ok());
-    let parts = PARTS.map(|part| counts.get(part).copied());
+    let parts = RankName::PARTS.map(|part| counts.get(part).copied());
     RankName { number: number.unwrap_or(-1), label: Some(label.to_owned()), parts }
 }
 
@@ -182,7 +180,7 @@ fn numbered(mut names: Vec<RankName>) -> Vec<RankName> {
         let are_apart = numbers.iter().collect::<BTreeSet<_>>().len() == names.len();
         (are_apart && numbers.iter().all(|&number| number >= 0)).then_some(numbers)
     };
-    let by_part = || (0..PARTS.len()).rev().find_map(|part| numbers_by(&|name| name.parts[part]));
+    let by_part = || (0..RankName::PARTS.len()).rev().find_map(|part| numbers_by(&|name| name.parts[part]));
     let found = numbers_by(&|name| Some(name.number.into())).or_else(by_part);
     let numbers = found.unwrap_or_else(|| (0..names.len() as i32).collect());
     for (name, number) in names.iter_mut().zip(numbers) {
@@ -193,12 +191,16 @@ fn numbered(mut names: Vec<RankName>) -> Vec<RankName> {
 }
 
 /// The ranks by numbers that were raised: those of GPUs tell by how much.
-fn raised(tables: &Tables, tracks: &TrackTable, elsewhere: &[(u32, Ident)]) -> Option<(Way, Vec<RankName>)> {
+fn raised(
+    tables: &Tables,
+    tracks: &TrackTable,
+    elsewhere: &HashMap<u32, Ident>,
+) -> Option<(Way, Vec<RankName>)> {
     let Tables { gpu_ops, launches, .. } = tables;
     let mut differences = BTreeSet::new();
     let mut raised_works = 0;
-    for &(row, pid) in elsewhere {
-        if let Ok(work) = gpu_ops.row.values().binary_search(&row) {
+    for (row, pid) in elsewhere {
+        if let Ok(work) = gpu_ops.row.values().binary_search(row) {
             differences.insert(pid.int()?.checked_sub(gpu_ops.device.get(work)?.into())?);
             raised_works += 1;
         }
@@ -238,7 +240,7 @@ fn told(tables: &Tables, symbols: &SymbolTable) -> HashMap<u32, i32> {
 fn members(
     tables: &Tables,
     tracks: &TrackTable,
-    elsewhere: &[(u32, Ident)],
+    elsewhere: &HashMap<u32, Ident>,
     told: &HashMap<u32, i32>,
 ) -> Option<(Way, Vec<RankName>)> {
     let works = tables.gpu_ops.row.values();

@@ -52,8 +52,8 @@ impl Database {
         let mut database =
             Self { uri: uri(&file), is_truncated: false, file_bytes, versions: Vec::new(), copy };
         let journal = beside(path, "-journal");
-        match (database.connect(), &journal) {
-            (Ok(_), _) => {}
+        let connection = match (database.connect(), &journal) {
+            (Ok(connection), _) => connection,
             (Err(_), Some(journal)) => {
                 let message = format!(
                     "is being written: its changes stand in {}; wait until the export is done, \
@@ -64,11 +64,12 @@ impl Database {
             }
             (Err(_), None) => {
                 database.is_truncated = true;
-                database.connect()?;
+                let connection = database.connect()?;
                 stats.note(Code::TruncatedDatabase, Some(file_bytes));
+                connection
             }
-        }
-        database.versions = versions(&database.connect()?);
+        };
+        database.versions = versions(&connection);
         stats.note_many(Code::VersionedTable, database.versions.len() as u64, None);
         if database.copy.is_some() {
             stats.note(Code::WriteAheadLog, None);
@@ -95,12 +96,9 @@ impl Database {
             connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get::<_, i64>(0));
         tables.map_err(|e| explain(&e))?;
         for Version { plain, table, .. } in &self.versions {
-            let view = |columns: &str| {
-                let (plain, table) = (quoted(plain), quoted(table));
-                connection
-                    .execute_batch(&format!("CREATE TEMP VIEW {plain} AS SELECT {columns} FROM {table}"))
-            };
-            view("rowid AS rowid, *").map_err(|e| explain(&e))?;
+            let (plain, table) = (quoted(plain), quoted(table));
+            let view = format!("CREATE TEMP VIEW {plain} AS SELECT rowid AS rowid, * FROM {table}");
+            connection.execute_batch(&view).map_err(|e| explain(&e))?;
         }
         Ok(connection)
     }
