@@ -60,6 +60,26 @@ def test_events_of_streams_are_no_work(tmp_path: Path) -> None:
     ]
 
 
+def test_synchronisations_and_collectives_of_an_xpu(tmp_path: Path) -> None:
+    events = Events()
+    events.op("record_param_comms", 10, 30)
+    events.add("xpu_runtime", "urEnqueueKernelLaunch", 12, 3, args={"correlation": 5, "External id": 1})
+    args = {"correlation": 5, "External id": 1, "device": 0, "stream": 3}
+    events.add("kernel", "oneccl_reduce_base<float, 2, 16>", 50, 20, pid=0, tid=3, args=args)
+    # What oneCCL says of the call is the host's.
+    events.add("collective_comm", "xccl::allreduce", 15, 20, args={"Communicator_id": 1})
+    events.add("xpu_runtime", "zeEventHostSynchronize", 60, 15, args={"correlation": 9})
+    events.add("xpu_sync", "zeEventHostSynchronize", 60, 15, pid=-1, args={"correlation": 9})
+    trace = events.read(tmp_path)
+    assert trace.gpu_ops.select("op_row", "is_communication").rows() == [(0, True)]
+    assert trace.syncs.select("category", "launch_row").rows() == [("xpu_sync", 4)]
+    assert trace.launches.select("activity").to_series().to_list() == ["launch", "wait"]
+    (gpu,) = analysis.gpu_summary(trace).to_dicts()
+    assert (gpu["device"], gpu["busy_ns"]) == (0, 20_000)
+    (step,) = analysis.step_breakdown(trace).to_dicts()
+    assert step["communication_ns"] == 20_000
+
+
 def test_engines_of_an_hpu(tmp_path: Path) -> None:
     """Each is a stream; what names no event of the hardware is a call."""
     events = Events()

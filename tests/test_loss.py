@@ -122,6 +122,14 @@ def test_a_database_cut_to_a_quarter_fails(cli: Cli, copy: Path, command: str) -
     assert run(cli, command, copy, "--allow-loss").returncode == 0
 
 
+def test_a_database_cut_within_its_last_page_fails(cli: Cli, copy: Path) -> None:
+    copy.write_bytes(copy.read_bytes()[:-1])
+    assert "truncated_database" in ks.read(copy).diagnostics["code"].cast(pl.String).to_list()
+    done = run(cli, "info", copy)
+    assert done.returncode == 1
+    assert "truncated database" in done.stderr
+
+
 def test_what_stands_in_front_of_a_cut_is_read(copy: Path) -> None:
     content = copy.read_bytes()
     copy.write_bytes(content[: len(content) // 2])

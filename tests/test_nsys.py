@@ -14,9 +14,10 @@ from random import Random
 import polars as pl
 import pytest
 
+import draws
 import kernelscope as ks
 from kernelscope import analysis, errors
-from nsys_database import Database, findings, write_training_steps
+from nsys_database import Database, findings, global_pid, global_tid, write_training_steps
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -52,6 +53,42 @@ def test_a_launch_in_a_range(make: Make) -> None:
     assert trace.extra_args.select("key", "value").rows() == [("input_op_ids", "[(8,0)]")]
     assert findings(trace, severity="lost") == {}
     assert findings(trace, severity="repaired") == {}
+
+
+@pytest.mark.parametrize("seed", range(draws.count(20, 1_000)))
+def test_calls_outside_ranges_of_their_thread_are_in_the_only_one_of_the_process(
+    make: Make, seed: int
+) -> None:
+    random, database = draws.random("ranges of processes", seed), make()
+    ranges, calls = [], []
+    for number in range(random.randint(1, 8)):
+        start, thread, pid = random.randint(0, 60), random.randint(1, 3), random.randint(7, 8)
+        end, crosses = start + random.randint(0, 60), random.random() < 0.7
+        other = {"endGlobalTid": global_tid(pid, 99)} if crosses else {}
+        where = {"globalTid": global_tid(pid, thread), "eventType": 60, **other}
+        database.range(str(number), start, end, **where)
+        ranges.append((start, end, pid, None if crosses else thread, str(number)))
+    for place in range(1, random.randint(2, 13)):
+        start, thread, pid = random.randint(0, 100), random.randint(1, 3), random.randint(7, 8)
+        end = start + random.randint(0, 9)
+        database.call(start, end, correlation=place, globalTid=global_tid(pid, thread))
+        database.kernel(start + 200, start + 201, correlation=place, globalPid=global_pid(pid))
+        calls.append((start, end, pid, thread))
+    trace = ks.read(database.close())
+    names = trace.ranges.select(range_row="row", range="name")
+    found = trace.gpu_ops.join(names, on="range_row", how="left").select("correlation", "range", "link")
+    for correlation, name, link in found.iter_rows():
+        start, end, pid, thread = calls[correlation - 1]
+        around = [r for r in ranges if r[0] <= start and end <= r[1] and r[2] == pid]
+        own = [r for r in around if r[3] == thread]
+        of_process = [r for r in around if r[3] is None]
+        if own:
+            first = max(r[0] for r in own)
+            assert name in {r[4] for r in own if r[0] == first}
+        else:
+            assert name == (of_process[0][4] if len(of_process) == 1 else None)
+        several = len(of_process) > 1 and not own
+        assert link == ("nvtx_range" if name else "several_ranges" if several else "no_op")
 
 
 def test_ids_of_processes_are_kept_apart(make: Make) -> None:

@@ -116,6 +116,23 @@ def test_threads_marks_and_ranges_of_processes(make: Make) -> None:
     assert (call["tid"], call["range_row"]) == (2**32 - 5, kinds["on a thread"]["row"])
 
 
+def test_ranges_of_a_process_enclose_calls_of_its_threads(make: Make) -> None:
+    database = make()
+    database.range("one", 0, 50, objectKind=1)
+    database.range("two", 30, 90, objectKind=1)
+    for place, at in enumerate((10, 35, 60, 95), 1):
+        database.call(at, at + 2, correlation=place, tid=100 + place)
+        database.kernel(at + 100, at + 101, correlation=place)
+    trace = ks.read(database.close())
+    names = trace.ranges.select(range_row="row", range="name")
+    works = trace.gpu_ops.sort("start_ns").join(names, on="range_row", how="left", maintain_order="left")
+    assert works.select("range", "link").rows() == [
+        ("one", "nvtx_range"), (None, "several_ranges"), ("two", "nvtx_range"), (None, "no_op"),
+    ]  # fmt: skip
+    projected = ks.analysis.nvtx_projection(trace)
+    assert projected.select("name", "launches").rows() == [("one", 2), ("two", 2)]
+
+
 def test_ends_may_stand_before_starts(make: Make) -> None:
     database = make()
     database.marker(4, 90, id=1)

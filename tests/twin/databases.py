@@ -156,9 +156,9 @@ class NvprofDatabase(_Tables):
             pid, tid, _ = struct.unpack("<IIi", row["objectId"])
             stop, start = ends.get(row["id"]), row["timestamp"]
             times = {"row": row["row"], "start_ns": start, "dur_ns": None if stop is None else stop - start}
-            # One of the process says nothing of threads, and encloses no calls of them.
+            # One of the process encloses the calls of all its threads.
             is_pushed = row["objectKind"] == _OF_THREAD
-            place = {"thread": (pid, tid) if is_pushed else None, "pid": pid, "crosses": False}
+            place = {"thread": (pid, tid) if is_pushed else None, "pid": pid, "crosses": not is_pushed}
             found.append({**times, **place, **_said(texts.get(row["name"], ""), is_pushed=is_pushed)})
         return found
 
@@ -217,7 +217,7 @@ def _timed(row: dict[str, Any]) -> Row:
 
 
 def around(rows: Rows) -> dict[int, list[Row]]:
-    """The ranges that enclose each call which launched work, the one that starts last at the end."""
+    """The ranges that enclose each call which launched work, the innermost at the end."""
     launching = {work["launch_row"] for work in rows["gpu_ops"]} - {None}
     known = [row for row in rows["ranges"] if row["dur_ns"] is not None]
     of_threads = grouped(known, lambda row: row["thread"])
@@ -237,9 +237,9 @@ def around(rows: Rows) -> dict[int, list[Row]]:
     return found
 
 
-def _place(row: Row) -> tuple[int, int, bool, int]:
-    """Of one time, a range that another thread ended is around those of the thread itself."""
-    return row["start_ns"], -end(row), not row["crosses"], row["row"]
+def _place(row: Row) -> tuple[bool, int, int, int]:
+    """A range of the process is around those of the thread itself."""
+    return not row["crosses"], row["start_ns"], -end(row), row["row"]
 
 
 def nvtx_projection(rows: Rows) -> Figures:

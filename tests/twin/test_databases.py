@@ -77,12 +77,13 @@ def compare_ranges(trace: ks.Trace, rows: Rows) -> None:
     names = trace.ranges.select("row", "domain", "name")
     keys = {row: tuple(None if v is None else str(v) for v in key) for row, *key in names.iter_rows()}
     compare(analysis.nvtx_table(trace), databases.sums_by(projection, keys), "domain", "name")
-    innermost = {row: ranges[-1]["row"] for row, ranges in databases.around(rows).items() if ranges}
+    around = databases.around(rows)
     linked = dict(trace.gpu_ops.select("row", "range_row").iter_rows())
     for work in rows["gpu_ops"]:
-        # The thread's own ranges come first; one that another thread ended stands for none.
-        found = innermost.get(work["launch_row"])
-        assert linked[work["row"]] in (found, None), work["row"]
+        # Of several ranges of the process none is that of the work.
+        enclosing = around.get(work["launch_row"]) or [{"row": None, "crosses": False}]
+        is_sure = not enclosing[-1]["crosses"] or len(enclosing) == 1
+        assert linked[work["row"]] == (enclosing[-1]["row"] if is_sure else None), work["row"]
 
 
 def draw(random: Random, path: Path) -> Path:

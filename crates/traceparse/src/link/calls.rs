@@ -36,7 +36,7 @@ pub(super) fn find(
         || ExternalIds::new(tables, op_ids, processes, &mut id_stats),
         || {
             let correlations = Correlations::new(launches, call_ids, processes, stats);
-            let nesting = Nesting::find(tables, trace.tracks.len(), &trace.symbols);
+            let nesting = Nesting::find(tables, &trace.tracks, &trace.symbols);
             let around = launches::enclosing_operators(launches, ops, order, names, &trace.tracks);
             (correlations, nesting, around)
         },

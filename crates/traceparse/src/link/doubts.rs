@@ -84,7 +84,11 @@ fn usable_times(works: &GpuOps) -> Vec<bool> {
     }
     let mut others: Vec<i64> =
         starts.iter().copied().filter(|&start| start != 0 && start != NO_START).collect();
-    let Some(quarter) = others.len().checked_sub(1).map(|last| last / 4) else { return usable };
+    if others.is_empty() {
+        return usable;
+    }
+    // Of three works the one in the middle is half of them.
+    let quarter = (others.len() + 1) / 4;
     let low = *others.select_nth_unstable(quarter).1;
     let from_above = others.len() - 1 - quarter;
     let high = *others.select_nth_unstable(from_above).1;

@@ -153,6 +153,7 @@ vocabulary! {
         GpuExternalId = "gpu_external_id",
         Arrow = "arrow",
         NvtxRange = "nvtx_range",
+        SeveralRanges = "several_ranges",
         NoOp = "no_op",
         NoLaunch = "no_launch",
         NoCorrelation = "no_correlation",

@@ -1,29 +1,38 @@
 //! How NVTX ranges nest, and which calls they enclose.
 
+use std::collections::BTreeSet;
+
+use hashbrown::{HashMap, HashSet};
+
 use super::NONE;
 use super::gpu::GpuLinks;
 use super::names::Link;
 use super::order::{Extents, TrackOrder, innermost_containers, innermost_enclosing};
 use crate::schema::{SymbolTable, Table, Tables};
+use crate::tracks::{Ident, TrackTable};
 
 /// Parents and depths of ranges, and the ranges of launches, by index.
 pub(super) struct Nesting {
     /// Innermost enclosing push/pop range of each push/pop range.
     pub(super) parents: Vec<u32>,
     pub(super) depths: Vec<u32>,
-    /// Innermost range of the thread that encloses each launch.
+    /// Innermost range of the thread that encloses each launch, else the only one of its process that does.
     pub(super) launches: Vec<u32>,
+    /// Launches that only ranges of their process enclose, and more than one.
+    disputed: HashSet<u32>,
 }
 
 impl Nesting {
     /// Ranges with one pair of bounds nest in the order in which they were recorded.
-    pub(super) fn find(tables: &Tables, track_count: usize, symbols: &SymbolTable) -> Self {
+    pub(super) fn find(tables: &Tables, tracks: &TrackTable, symbols: &SymbolTable) -> Self {
         let Tables { ranges, launches, .. } = tables;
         if ranges.is_empty() {
-            return Self { parents: Vec::new(), depths: Vec::new(), launches: vec![NONE; launches.len()] };
+            let launches = vec![NONE; launches.len()];
+            return Self { parents: Vec::new(), depths: Vec::new(), launches, disputed: HashSet::new() };
         }
+        let track_count = tracks.len();
         let extents = Extents::new(&ranges.start_ns, &ranges.dur_ns);
-        let [push_pop, mark] = ["push_pop", "mark"].map(|kind| symbols.find(kind));
+        let [push_pop, start_end, mark] = ["push_pop", "start_end", "mark"].map(|kind| symbols.find(kind));
         let kinds = ranges.kind.values();
         let is = |range: u32, kind| Some(kinds[range as usize]) == kind;
         let order = TrackOrder::new(ranges.track.values(), track_count, extents, |r| !is(r, mark));
@@ -31,7 +40,7 @@ impl Nesting {
         let is_of_thread = |range: u32| ranges.end_tid.get(range as usize).is_none();
         let calls = Extents::new(&launches.start_ns, &launches.dur_ns);
         let call_order = TrackOrder::new(launches.track.values(), track_count, calls, |_| true);
-        let launch_ranges = innermost_containers(
+        let mut launch_ranges = innermost_containers(
             &order,
             extents,
             is_of_thread,
@@ -40,6 +49,11 @@ impl Nesting {
             launches.len(),
         );
         drop(call_order);
+        let of_process = (0..ranges.len() as u32).filter(|&range| {
+            let is_of_no_thread = || tracks.key(ranges.track.values()[range as usize]).1 == Ident::Missing;
+            is(range, start_end) && (!is_of_thread(range) || is_of_no_thread())
+        });
+        let disputed = add_ranges_of_processes(tables, tracks, of_process.collect(), &mut launch_ranges);
         let is_stack = order.indices().iter().all(|&range| is(range, push_pop));
         let stack = if is_stack {
             order
@@ -54,18 +68,66 @@ impl Nesting {
             let parent = parents[range as usize];
             depths[range as usize] = if parent == NONE { 0 } else { depths[parent as usize] + 1 };
         }
-        Self { parents, depths, launches: launch_ranges }
+        Self { parents, depths, launches: launch_ranges, disputed }
     }
 
     /// The range of each piece of GPU work: that of its launch. Notes how work without an op is placed.
     pub(super) fn of_gpu_ops(&self, gpu: &mut GpuLinks) -> Vec<u32> {
         let range = |&launch: &u32| self.launches.get(launch as usize).copied().unwrap_or(NONE);
         let ranges: Vec<u32> = gpu.launches.iter().map(range).collect();
-        for (link, &range) in gpu.links.iter_mut().zip(&ranges) {
-            if range != NONE && matches!(link, Link::NoOp) {
-                *link = Link::NvtxRange;
+        for ((link, &range), launch) in gpu.links.iter_mut().zip(&ranges).zip(&gpu.launches) {
+            *link = match link {
+                Link::NoOp if range != NONE => Link::NvtxRange,
+                Link::NoOp if self.disputed.contains(launch) => Link::SeveralRanges,
+                _ => continue,
             }
         }
         ranges
     }
+}
+
+/// Gives launches without a range the only one of `of_process` that is open while they last; returns those that
+/// several enclose, of which none can be told from the others.
+fn add_ranges_of_processes(
+    tables: &Tables,
+    tracks: &TrackTable,
+    mut of_process: Vec<u32>,
+    found: &mut [u32],
+) -> HashSet<u32> {
+    let Tables { ranges, launches, .. } = tables;
+    let mut disputed = HashSet::new();
+    let (extents, calls) =
+        (Extents::new(&ranges.start_ns, &ranges.dur_ns), Extents::new(&launches.start_ns, &launches.dur_ns));
+    of_process.sort_by_key(|&range| extents.start(range));
+    let mut processes: HashMap<Ident, (Vec<u32>, Vec<u32>)> = HashMap::new();
+    for range in of_process {
+        let process = processes.entry(tracks.key(ranges.track.values()[range as usize]).0).or_default();
+        process.0.push(range);
+    }
+    for call in (0..found.len() as u32).filter(|&call| found[call as usize] == NONE) {
+        if let Some(process) = processes.get_mut(&tracks.key(launches.track.values()[call as usize]).0) {
+            process.1.push(call);
+        }
+    }
+    for (begin, mut loose) in processes.into_values() {
+        loose.sort_by_key(|&call| calls.start(call));
+        let mut begin = begin.into_iter().peekable();
+        let mut open = BTreeSet::new();
+        for call in loose {
+            let (start, end) = calls.of(call);
+            while let Some(range) = begin.next_if(|&range| extents.start(range) <= start) {
+                open.insert((extents.end(range), range));
+            }
+            while open.first().is_some_and(|&(until, _)| until < start) {
+                open.pop_first();
+            }
+            let mut enclosing = open.range((end, 0)..).map(|&(_, range)| range);
+            match (enclosing.next(), enclosing.next()) {
+                (Some(range), None) => found[call as usize] = range,
+                (Some(_), Some(_)) => _ = disputed.insert(call),
+                _ => {}
+            }
+        }
+    }
+    disputed
 }

@@ -80,7 +80,9 @@ table! {
         /// `row` of the op that made the call.
         op_row: Option<u32> as link,
         /// `row` in `ranges` of the innermost NVTX range of the thread that encloses the call. Ranges of
-        /// PyTorch's `emit_nvtx` are its operators, so this is what `op_row` is in other traces.
+        /// PyTorch's `emit_nvtx` are its operators, so this is what `op_row` is in other traces. Where the thread
+        /// has none, that of the process (a start/end range that another thread ended) if it is the only one that
+        /// encloses the call.
         range_row: Option<u32> as link,
         step,
         /// What the call does, where its name says so: `launch` (it starts a kernel or a graph) or `wait` (the

@@ -31,8 +31,9 @@ def nvtx_projection(trace: Trace, *, innermost: bool = False, domain: str | None
 
     GPU work belongs to every range that encloses the call which launched it: a range of the same
     thread that starts no later and ends no earlier, of any domain and style, or a range of the same
-    process that another thread ended. With ``innermost`` it belongs only to the one that starts
-    last. ``domain`` looks at the ranges of one domain alone, as if there were no others; the default
+    process that another thread ended, or that has no thread, as with nvprof. With ``innermost`` it
+    belongs only to the one of its thread that starts last, or of its process where its thread has
+    none. ``domain`` looks at the ranges of one domain alone, as if there were no others; the default
     domain is ``""``. A trace without NVTX ranges is projected by the annotations of its profiler.
 
     Columns: ``row``, ``kind``, ``pid``, ``tid``, ``start_ns``, ``dur_ns``, ``name``, ``domain``,
@@ -114,7 +115,7 @@ def host_ranges(trace: Trace, *columns: str, domain: str | None = None) -> pl.Da
 
 def _recorded_ranges(trace: Trace, columns: Sequence[str], domain: str | None) -> pl.DataFrame:
     """The columns of :func:`host_ranges`, also of ranges whose end was not recorded."""
-    wanted = tuple(dict.fromkeys((*columns, "kind", "domain", "end_tid")))
+    wanted = tuple(dict.fromkeys((*columns, "kind", "domain", "tid", "end_tid")))
     if trace.ranges.height or trace.ops.is_empty():
         found = trace.ranges.select(wanted)
         is_range = found["kind"] != "mark"
@@ -128,7 +129,8 @@ def _recorded_ranges(trace: Trace, columns: Sequence[str], domain: str | None) -
     if domain is not None:
         name = pl.col("domain").cast(pl.String)
         found = found.filter(name.is_null() if domain == "" else name == domain)
-    found = found.with_columns(crosses_threads=pl.col("end_tid").is_not_null())
+    of_no_thread = (pl.col("kind") == "start_end") & pl.col("tid").is_null()
+    found = found.with_columns(crosses_threads=pl.col("end_tid").is_not_null() | of_no_thread)
     return found.drop([name for name in wanted if name not in columns])
 
 

@@ -97,6 +97,7 @@ def _unlinked(trace: Trace) -> list[Part]:
     )
     what = (
         "GPU work whose operator is not known. no_op: launched outside every operator; nvtx_range: inside"
-        " an NVTX range; no_launch: launched before the recording began."
+        " an NVTX range; several_ranges: while several of the process were open;"
+        " no_launch: launched before the recording began."
     )
     return [Table("unlinked", "GPU work without operator", what, frame)]

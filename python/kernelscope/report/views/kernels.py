@@ -21,6 +21,7 @@ _ROOFS = ("intensity", "flops_per_s", "attained_pct", "bound")
 _REASONS = {
     "no_op": "launched outside every operator",
     "nvtx_range": "launched inside an NVTX range",
+    "several_ranges": "launched while several NVTX ranges of the process were open",
     "no_launch": "launched before the recording began",
     "no_correlation": "without a correlation id",
 }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use crate::schema::{
     Flows, GpuAnnotationRow, GpuOpRow, LaunchRow, SpanRow, Symbol, SymbolTable, SyncRow, Table, Tables,
 };
-use crate::tracks::TrackTable;
+use crate::tracks::{Ident, TrackTable};
 
 /// The process of GPU work before Kineto; its threads are the GPUs.
 const LEGACY: &str = "CUDA functions";
@@ -50,8 +50,16 @@ enum Place {
 }
 
 /// Puts the events of such processes into the tables that they belong to.
-pub(super) fn sort_out(tables: &mut Tables, tracks: &TrackTable, symbols: &mut SymbolTable) {
-    let places = places(tables, tracks, symbols);
+///
+/// `own` is what a process is called without the label of a rank; `elsewhere` gets the processes that have one.
+pub(super) fn sort_out(
+    tables: &mut Tables,
+    tracks: &TrackTable,
+    symbols: &mut SymbolTable,
+    elsewhere: &mut Vec<(u32, Ident)>,
+    own: impl Fn(Ident) -> Ident,
+) {
+    let places = places(tables, tracks, symbols, &own);
     if places.iter().all(|&place| place == Place::AsRecorded) {
         return;
     }
@@ -67,9 +75,10 @@ pub(super) fn sort_out(tables: &mut Tables, tracks: &TrackTable, symbols: &mut S
         (start, start.saturating_add(ops.dur_ns.get(index).unwrap_or(0)))
     };
     let around = around_others((0..ops.len()).filter_map(|index| match place(index) {
-        Place::RangesOfGpu(device) => Some((device, extent(index), index)),
+        Place::RangesOfGpu(_) => Some((ops.track.values()[index], extent(index), index)),
         _ => None,
     }));
+    let labelled = |track: u32| Some(tracks.key(track).0).filter(|&pid| own(pid) != pid);
     let mut stays = vec![false; ops.len()];
     for (index, stays) in stays.iter_mut().enumerate() {
         let (row, name, track) = (ops.row.values()[index], ops.name.get(index), ops.track.values()[index]);
@@ -81,6 +90,9 @@ pub(super) fn sort_out(tables: &mut Tables, tracks: &TrackTable, symbols: &mut S
             let span = SpanRow { row, kind: slice, name, track, start_ns, dur_ns, ..Default::default() };
             tables.spans.push(span);
         };
+        if place(index) != Place::AsRecorded {
+            elsewhere.extend(labelled(track).map(|pid| (row, pid)));
+        }
         match place(index) {
             Place::AsRecorded => *stays = true,
             Place::RangesOfGpu(device) if around.contains(&index) => {
@@ -110,17 +122,24 @@ pub(super) fn sort_out(tables: &mut Tables, tracks: &TrackTable, symbols: &mut S
     tables.ops = ops;
     tables.ops.keep_rows(&stays);
     tables.sort_rows();
-    bind_arrows(tables, &places, symbols);
+    bind_arrows(tables, &places, symbols, labelled, &elsewhere.iter().copied().collect());
 }
 
 /// Notes which arrows lead to which work: where they end, one piece begins. Where several do, none is sure.
-fn bind_arrows(tables: &mut Tables, places: &[Place], symbols: &SymbolTable) {
+fn bind_arrows(
+    tables: &mut Tables,
+    places: &[Place],
+    symbols: &SymbolTable,
+    labelled: impl Fn(u32) -> Option<Ident>,
+    elsewhere: &HashMap<u32, Ident>,
+) {
     let Tables { gpu_ops, flows, .. } = tables;
     let mut ends: HashMap<_, _> = HashMap::new();
     for flow in flows.ends(symbols, Flows::TO_WORK, "f") {
-        let place = match places[flows.track.values()[flow] as usize] {
-            Place::Stream(device, stream) => (device, stream),
-            Place::RangesOfGpu(device) | Place::Collectives(device) => (device, None),
+        let track = flows.track.values()[flow];
+        let place = match places[track as usize] {
+            Place::Stream(device, stream) => (labelled(track), device, stream),
+            Place::RangesOfGpu(device) | Place::Collectives(device) => (labelled(track), device, None),
             Place::AsRecorded | Place::Calls | Place::Spans => continue,
         };
         ends.insert((place, flows.start_ns.values()[flow]), flows.row.values()[flow]);
@@ -128,8 +147,10 @@ fn bind_arrows(tables: &mut Tables, places: &[Place], symbols: &SymbolTable) {
     if ends.is_empty() {
         return;
     }
-    let place =
-        |work: usize| ((gpu_ops.device.get(work), gpu_ops.stream.get(work)), gpu_ops.start_ns.values()[work]);
+    let place = |work: usize| {
+        let process = elsewhere.get(&gpu_ops.row.values()[work]).copied();
+        ((process, gpu_ops.device.get(work), gpu_ops.stream.get(work)), gpu_ops.start_ns.values()[work])
+    };
     let mut works: HashMap<_, u32> = HashMap::new();
     for work in 0..gpu_ops.len() {
         *works.entry(place(work)).or_default() += 1;
@@ -139,7 +160,12 @@ fn bind_arrows(tables: &mut Tables, places: &[Place], symbols: &SymbolTable) {
 }
 
 /// What the events of each track are.
-fn places(tables: &Tables, tracks: &TrackTable, symbols: &SymbolTable) -> Vec<Place> {
+fn places(
+    tables: &Tables,
+    tracks: &TrackTable,
+    symbols: &SymbolTable,
+    own: impl Fn(Ident) -> Ident,
+) -> Vec<Place> {
     let metadata = &tables.metadata;
     let named = |kind: &str| {
         let kind = symbols.find(kind);
@@ -151,11 +177,12 @@ fn places(tables: &Tables, tracks: &TrackTable, symbols: &SymbolTable) -> Vec<Pl
     let of_tracks: HashMap<_, _> = named("thread_name").collect();
     let is_npu = of_pids.values().any(|&name| name == NPU);
     let place = |track: u32| {
-        let (pid, tid) = tracks.key(track);
+        let (recorded, tid) = tracks.key(track);
+        let pid = own(recorded);
         if pid.text().is_some_and(|text| symbols.text(text) == LEGACY) {
             return Place::RangesOfGpu(tid.int().and_then(|device| i32::try_from(device).ok()));
         }
-        let Some(&process) = of_pids.get(&pid).filter(|_| is_npu) else { return Place::AsRecorded };
+        let Some(&process) = of_pids.get(&recorded).filter(|_| is_npu) else { return Place::AsRecorded };
         // The number of the process, of how it is sorted, and of the device.
         let device = pid.int().map(|pid| if pid < 1 << 10 { 0 } else { (pid & 31) as i32 });
         let thread = of_tracks.get(&track).copied().unwrap_or_default();
@@ -179,17 +206,17 @@ fn task_types(tables: &Tables, symbols: &SymbolTable) -> HashMap<u32, Symbol> {
     rows.filter(|((_, found), _)| **found == key).map(|((&row, _), &value)| (row, value)).collect()
 }
 
-/// Which ranges (of a GPU, from start to end, with a number) contain a whole other one of their GPU; of equal
+/// Which ranges (of a track, from start to end, with a number) contain a whole other one of their track; of equal
 /// ones all but the last do.
-fn around_others(ranges: impl Iterator<Item = (Option<i32>, (i64, i64), usize)>) -> HashSet<usize> {
+fn around_others(ranges: impl Iterator<Item = (u32, (i64, i64), usize)>) -> HashSet<usize> {
     // Time cannot count twice by a range without any.
     let mut ranges: Vec<_> = ranges.filter(|(_, (start, end), _)| end > start).collect();
-    ranges.sort_by_key(|&(device, (start, end), number)| (device, start, Reverse(end), number));
+    ranges.sort_by_key(|&(track, (start, end), number)| (track, start, Reverse(end), number));
     let mut around = HashSet::new();
-    for on_gpu in ranges.chunk_by(|a, b| a.0 == b.0) {
+    for on_track in ranges.chunk_by(|a, b| a.0 == b.0) {
         // When the first of those that begin later, or at once and behind this one, ends.
         let mut first_end = i64::MAX;
-        for &(_, (_, end), number) in on_gpu.iter().rev() {
+        for &(_, (_, end), number) in on_track.iter().rev() {
             if first_end <= end {
                 around.insert(number);
             }
@@ -206,9 +233,9 @@ mod tests {
     #[test]
     fn ranges_around_others_are_found() {
         let ranges = [(0, 10), (1, 4), (2, 3), (5, 12), (20, 30), (20, 30), (40, 50), (50, 50), (45, 45)];
-        let numbered = ranges.into_iter().enumerate().map(|(number, extent)| (Some(0), extent, number));
+        let numbered = ranges.into_iter().enumerate().map(|(number, extent)| (0, extent, number));
         assert_eq!(around_others(numbered), HashSet::from([0, 1, 4]));
-        let apart = [(Some(0), (0, 10), 0), (Some(1), (1, 4), 1)];
+        let apart = [(0, (0, 10), 0), (1, (1, 4), 1)];
         assert!(around_others(apart.into_iter()).is_empty());
     }
 }

@@ -18,7 +18,7 @@ use crate::tracks::Ident;
 pub(crate) fn finish(
     outline: Outline,
     mut tables: Tables,
-    elsewhere: &[(u32, Ident)],
+    mut elsewhere: Vec<(u32, Ident)>,
     stats: Stats,
     source: &Source,
     shared: Shared,
@@ -28,8 +28,10 @@ pub(crate) fn finish(
     let mut tracks = shared.tracks.into_inner().unwrap_or_else(PoisonError::into_inner);
     let renumbered = tracks.sort_used(&tables.used_tracks(tracks.len()), &symbols);
     tables.renumber_tracks(&renumbered);
-    exporters::sort_out(&mut tables, &tracks, &mut symbols);
-    let merged = merged::find(&mut tables, &tracks, &mut symbols, elsewhere);
+    let labels = merged::labels(&tracks, &mut symbols, &elsewhere);
+    let own = |pid| labels.as_ref().map_or(pid, |(way, _)| way.own(pid));
+    exporters::sort_out(&mut tables, &tracks, &mut symbols, &mut elsewhere, own);
+    let merged = merged::find(&mut tables, &tracks, &symbols, &elsewhere, labels);
     let properties = outline.properties;
     add_devices(&properties, &mut tables, &mut symbols);
     add_process_groups(&properties, &mut tables, &mut symbols);

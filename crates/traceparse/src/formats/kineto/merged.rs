@@ -10,7 +10,7 @@ use crate::tracks::{Ident, TrackTable};
 /// Numbers of processes are raised by no less.
 const LEAST_RAISE: i64 = 1000;
 /// How a file tells of which rank an event is.
-enum Way {
+pub(super) enum Way {
     /// By a label before the process (SGLang: `[TP00-DP01] 83`): the rank, and the process without it.
     Labels(HashMap<Ident, (u32, Ident)>),
     /// By numbers of processes that were raised by a multiple of this; the factors of the ranks.
@@ -33,7 +33,7 @@ impl Way {
     }
 
     /// The process as its rank calls it.
-    fn own(&self, pid: Ident) -> Ident {
+    pub(super) fn own(&self, pid: Ident) -> Ident {
         match (self, pid) {
             (Self::Labels(of_pids), _) => of_pids.get(&pid).map_or(pid, |&(_, own)| own),
             (&Self::Raised(by, _), Ident::Int(number)) if self.rank(pid).is_some() => {
@@ -44,18 +44,19 @@ impl Way {
     }
 }
 
-/// The ranks of a file of several. `elsewhere` are the processes of events of GPUs, by row, where the process is
-/// not the GPU's number.
+/// The ranks of a file of several: of `labels` if there are any. `elsewhere` are the processes of events of GPUs, by
+/// row, where the process is not the GPU's number.
 pub(super) fn find(
     tables: &mut Tables,
     tracks: &TrackTable,
-    symbols: &mut SymbolTable,
+    symbols: &SymbolTable,
     elsewhere: &[(u32, Ident)],
+    labels: Option<(Way, Vec<RankName>)>,
 ) -> Option<Merged> {
     let elsewhere: HashMap<u32, Ident> = elsewhere.iter().copied().collect();
     let elsewhere = &elsewhere;
     let told = told(tables, symbols);
-    let found = labels(tracks, symbols, elsewhere).or_else(|| raised(tables, tracks, elsewhere));
+    let found = labels.or_else(|| raised(tables, tracks, elsewhere));
     let (way, names) = found.or_else(|| members(tables, tracks, elsewhere, &told))?;
     let mut of_rows = vec![None; tables.next_row() as usize];
     let mut unranked = 0;
@@ -113,13 +114,13 @@ fn processes_of_events(
 }
 
 /// The ranks by the labels of processes.
-fn labels(
+pub(super) fn labels(
     tracks: &TrackTable,
     symbols: &mut SymbolTable,
-    elsewhere: &HashMap<u32, Ident>,
+    elsewhere: &[(u32, Ident)],
 ) -> Option<(Way, Vec<RankName>)> {
     let of_tracks = (0..tracks.len() as u32).map(|track| tracks.key(track).0);
-    let pids = of_tracks.chain(elsewhere.values().copied()).filter_map(Ident::text);
+    let pids = of_tracks.chain(elsewhere.iter().map(|&(_, pid)| pid)).filter_map(Ident::text);
     let mut parted = Vec::new();
     for pid in pids.collect::<BTreeSet<_>>() {
         if let Some((label, own)) = label_of(symbols.text(pid)) {

@@ -101,7 +101,7 @@ fn read(bytes: Bytes, options: &ReadOptions, habits: Habits) -> Result<std::resu
     if options.strict {
         stats.refuse_loss()?;
     }
-    header::finish(outline, tables, &elsewhere, stats, &source, shared).map(Ok)
+    header::finish(outline, tables, elsewhere, stats, &source, shared).map(Ok)
 }
 
 /// What the reading threads work on together.

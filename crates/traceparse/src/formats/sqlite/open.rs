@@ -64,11 +64,18 @@ impl Database {
             }
             (Err(_), None) => {
                 database.is_truncated = true;
-                let connection = database.connect()?;
-                stats.note(Code::TruncatedDatabase, Some(file_bytes));
-                connection
+                database.connect()?
             }
         };
+        // SQLite opens a file that ends within its last page. A log may hold more pages than the file.
+        let is_short = || {
+            Ok::<_, Error>(
+                number(&connection, "page_count")? * number(&connection, "page_size")? > file_bytes,
+            )
+        };
+        if database.is_truncated || (database.copy.is_none() && is_short()?) {
+            stats.note(Code::TruncatedDatabase, Some(file_bytes));
+        }
         database.versions = versions(&connection);
         stats.note_many(Code::VersionedTable, database.versions.len() as u64, None);
         if database.copy.is_some() {
@@ -102,6 +109,12 @@ impl Database {
         }
         Ok(connection)
     }
+}
+
+/// What a setting with a number says.
+fn number(connection: &Connection, pragma: &str) -> Result<u64> {
+    let value = connection.pragma_query_value(None, pragma, |row| row.get::<_, u32>(0));
+    value.map(u64::from).map_err(|e| explain(&e))
 }
 
 /// The latest version of each table of which nothing else is there.
