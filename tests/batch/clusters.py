@@ -45,7 +45,9 @@ class Cluster:
         return worker
 
     def _begin(self, kind: str, *options: str, **environment: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, "--no-dashboard"]
+        # Without a dashboard a scheduler serves its state all the same, at a port that another test may have.
+        page = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, *page]
         own = {**os.environ, **self._environment, **environment}
         # What they say is shown of a test that fails.
         return subprocess.Popen(command, cwd=self._folder, env=own)

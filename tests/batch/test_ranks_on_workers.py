@@ -29,7 +29,7 @@ def dask(folder: Path) -> Generator[Executor]:
     distributed = pytest.importorskip("distributed", reason="Dask is not installed")
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=str(folder)
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", local_directory=str(folder)
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
