@@ -144,6 +144,7 @@ def test_columns_fit_80_characters_when_piped(cli: Cli, tmp_path: Path) -> None:
     database.insert("StringIds", id=1000, value=name)
     database.call(0, 5, correlation=1)
     database.kernel(10, 1_000_000_010, correlation=1, demangledName=1000)
+    database.connection.execute("UPDATE ANALYSIS_DETAILS SET duration = 2000000000")
     path = database.close()
     for arguments in ([], ["-r", "cuda_gpu_kern_sum", "--format", "column"], ["--list"]):
         done = cli("stats", path, *arguments)

@@ -100,6 +100,26 @@ def add_stream(random: Random, right: Events, wrong: Events, device: int, stream
         at += dur if lasts else dur + random.choice((0.0, 3.0))
 
 
+def test_work_longer_than_the_capture_ends_with_it(tmp_path: Path) -> None:
+    """Nothing follows on its stream; what ends a little late is real."""
+    last, late = (700, 1_000_001), (800, 900)
+    events = Events()
+    events.add("Trace", "PyTorch Profiler (0)", 0, 1_000, pid="Spans", tid="PyTorch Profiler")
+    for number, (at, dur) in enumerate((last, late), 1):
+        events.call(at - 5, 2, number)
+        events.kernel("norm", at, dur, number, stream=number)
+    database = Database(tmp_path / "report.sqlite")  # of a session of 1,000 us
+    for number, (at, dur) in enumerate((last, late), 1):
+        database.call(1_000 * at - 5_000, 1_000 * at, correlation=number)
+        database.kernel(1_000 * at, 1_000 * (at + dur), correlation=number, streamId=number)
+    for trace in (events.read(tmp_path), ks.read(database.close())):
+        works = trace.gpu_ops.sort("start_ns").select("dur_ns", "recorded_dur_ns")
+        assert works.rows() == [(300_000, 1_000_001_000), (900_000, None)]
+        (doubt,) = analysis.doubts(trace).iter_rows(named=True)
+        assert (doubt["doubt"], doubt["events"]) == ("impossible_duration", 1)
+        assert read_part(trace.meta.path, tables={"gpu_ops": ["dur_ns"]}).gpu_ops["dur_ns"].sum() == 1_200_000
+
+
 def test_what_is_real_is_not_doubted(tmp_path: Path) -> None:
     events = Events()
     events.kernel("overlaps the next", 0, 13, 1)

@@ -47,7 +47,7 @@ fn unknown(rank: i32, known: &str) -> Error {
 
 /// The traces of some ranks.
 fn parts(trace: Trace, merged: &Merged, ranks: &[usize]) -> Vec<Trace> {
-    let Trace { meta, tables, symbols, tracks, .. } = trace;
+    let Trace { meta, tables, symbols, tracks, capture, .. } = trace;
     let mut places = vec![None; merged.names.len()];
     ranks.iter().enumerate().for_each(|(place, &rank)| places[rank] = Some(place));
     let place = |row: u32| places[merged.of_rows[row as usize].unwrap_or_default() as usize];
@@ -69,7 +69,7 @@ fn parts(trace: Trace, merged: &Merged, ranks: &[usize]) -> Vec<Trace> {
             Meta { ranks: merged.names.clone(), rank: Some(merged.names[rank].number), ..meta.clone() };
         let mut stats = Stats::default();
         (stats.seen, stats.kept) = (counts[rank], counts[rank]);
-        Trace { meta, tables: own, symbols: symbols.clone(), tracks, stats, merged: None }
+        Trace { meta, tables: own, symbols: symbols.clone(), tracks, stats, capture, merged: None }
     };
     tables.split(ranks.len(), place).into_iter().zip(ranks).map(part).collect()
 }

@@ -81,7 +81,7 @@ codes! {
     MissingDuration, "missing_duration", Repaired, "A slice has no usable duration; its duration is null.";
     NegativeDuration, "negative_duration", Repaired, "A slice ends before it starts; its duration is null.";
     UntimedWork, "untimed_work", Repaired, "GPU work without a usable time: without a start, at 0 without a length, or far outside of the recording; it is in `untimed_gpu_ops`, and no figure has it.";
-    ImpossibleDuration, "impossible_duration", Repaired, "GPU work that contains a whole later one of its stream, which cannot be: it ends where the next one begins, and `recorded_dur_ns` says how long it was recorded.";
+    ImpossibleDuration, "impossible_duration", Repaired, "GPU work that contains a whole later one of its stream, or is longer than the capture, which cannot be: it ends where the next one begins, or with the capture, and `recorded_dur_ns` says how long it was recorded.";
     NumberAsText, "number_as_text", Repaired, "A number is written as text; it was read as a number.";
     BadNumber, "bad_number", Repaired, "A number cannot be read or is out of range; it is null.";
     BadValue, "bad_value", Repaired, "An argument is no valid JSON; it is kept as text.";

@@ -38,6 +38,8 @@ pub struct Trace {
     pub tracks: TrackTable,
     /// Counts of events and findings.
     pub stats: Stats,
+    /// When the recorder recorded, from when to when, where the file says so.
+    pub(crate) capture: Option<(i64, i64)>,
     /// How the events of several ranks are told apart, until they are.
     pub(crate) merged: Option<Merged>,
 }

@@ -2,9 +2,10 @@
 //!
 //! The work of one stream runs one after the other, so work that contains a whole later one of its stream has
 //! ended before. Overlap in part is real: stamps of the end of one and the beginning of the next are not taken
-//! by one clock. So is work of no length inside another, in files of whole microseconds.
+//! by one clock. So is work of no length inside another, in files of whole microseconds. Where nothing follows, work
+//! that lasts longer than the whole capture has ended before, too.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::order::{Extents, TrackOrder};
 use crate::options::ReadOptions;
@@ -32,9 +33,9 @@ pub(crate) fn with_neighbours(options: &ReadOptions) -> ReadOptions {
 }
 
 /// Takes out what has no usable time, and ends what is longer than it can be.
-pub(crate) fn doubt(tables: &mut Tables, stats: &mut Stats) {
+pub(crate) fn doubt(tables: &mut Tables, capture: Option<(i64, i64)>, stats: &mut Stats) {
     take_untimed(tables, stats);
-    end_where_the_next_begins(&mut tables.gpu_ops, stats);
+    end_what_is_too_long(&mut tables.gpu_ops, capture, stats);
 }
 
 /// Moves work without a usable time into a table of its own.
@@ -99,10 +100,19 @@ fn usable_times(works: &GpuOps) -> Vec<bool> {
     usable
 }
 
-/// Ends work that contains a whole later one of its stream where the next one begins, and keeps in
-/// `recorded_dur_ns` what was recorded.
-fn end_where_the_next_begins(gpu_ops: &mut GpuOps, stats: &mut Stats) {
-    let ends = impossible(gpu_ops);
+/// Ends work that contains a whole later one of its stream where the next one begins, and what is longer than all of
+/// `capture` where that ends; keeps in `recorded_dur_ns` what was recorded.
+fn end_what_is_too_long(gpu_ops: &mut GpuOps, capture: Option<(i64, i64)>, stats: &mut Stats) {
+    let mut ends = impossible(gpu_ops);
+    if let Some((begin, end)) = capture {
+        let mended: HashSet<u32> = ends.iter().map(|&(index, _)| index).collect();
+        let starts = gpu_ops.start_ns.values().iter();
+        let is_longer = |(index, (&start, dur)): (u32, (&i64, Option<i64>))| {
+            (start < end && dur? > end.saturating_sub(begin) && !mended.contains(&index))
+                .then_some((index, end))
+        };
+        ends.extend((0..).zip(starts.zip(gpu_ops.dur_ns.iter())).filter_map(is_longer));
+    }
     if ends.is_empty() {
         return;
     }
@@ -162,7 +172,7 @@ fn streams(gpu_ops: &GpuOps) -> (Vec<u32>, usize) {
 mod tests {
     use proptest::prelude::*;
 
-    use super::end_where_the_next_begins;
+    use super::end_what_is_too_long;
     use crate::schema::{GpuOpRow, GpuOps, Table};
     use crate::stats::{Code, Stats};
 
@@ -179,7 +189,7 @@ mod tests {
 
     fn mended(works: &[Work]) -> (Vec<Work>, Vec<Option<i64>>, u64) {
         let (mut table, mut stats) = (table(works), Stats::default());
-        end_where_the_next_begins(&mut table, &mut stats);
+        end_what_is_too_long(&mut table, None, &mut stats);
         let rows = 0..table.len();
         let count = stats.get(Code::ImpossibleDuration).map_or(0, |finding| finding.count);
         let works =
@@ -224,7 +234,7 @@ mod tests {
             let work = GpuOpRow { start_ns: 10, dur_ns: Some(5), stream: Some(7), ..Default::default() };
             table.push(GpuOpRow { pid, device: Some(device), context, ..work });
         }
-        end_where_the_next_begins(&mut table, &mut Stats::default());
+        end_what_is_too_long(&mut table, None, &mut Stats::default());
         assert_eq!(table.dur_ns.get(0), Some(100));
     }
 

@@ -17,7 +17,7 @@ table! {
         mangled_name: Option<Symbol>,
         category, device, stream, start_ns, dur_ns, correlation, external_id,
         /// The duration as recorded, where it cannot be: work that contains a whole later one of its stream ends where
-        /// the next one begins, and `dur_ns` says so. Null where `dur_ns` is as recorded.
+        /// the next one begins, and what is longer than the capture with that; `dur_ns` says so. Null where `dur_ns` is as recorded.
         recorded_dur_ns: Option<i64> as duration,
         /// `row` in `flows` of the end of an arrow that leads to the work, where the recorder links by nothing else.
         arrow_row: Option<u32> as link,

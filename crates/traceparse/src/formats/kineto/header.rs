@@ -8,7 +8,7 @@ use super::outline::Outline;
 use super::rows::Shared;
 use super::{exporters, merged};
 use crate::error::{Error, ErrorKind, Result};
-use crate::schema::{DeviceRow, ProcessGroupRow, Symbol, SymbolTable, Tables};
+use crate::schema::{DeviceRow, ProcessGroupRow, Spans, Symbol, SymbolTable, Table, Tables};
 use crate::source::Source;
 use crate::stats::Stats;
 use crate::trace::{Meta, Trace};
@@ -43,7 +43,19 @@ pub(crate) fn finish(
         properties,
         ..Meta::default()
     };
-    Ok(Trace { meta, tables, symbols, tracks, stats, merged })
+    let capture = capture(&tables.spans, &symbols);
+    Ok(Trace { meta, tables, symbols, tracks, stats, capture, merged })
+}
+
+/// What the spans of the profiler itself cover.
+fn capture(spans: &Spans, symbols: &SymbolTable) -> Option<(i64, i64)> {
+    let category = Some(symbols.find("Trace")?);
+    let own = (0..spans.len()).filter(|&span| spans.category.get(span) == category);
+    let extents = own.filter_map(|span| {
+        let start = spans.start_ns.values()[span];
+        Some((start, start.saturating_add(spans.dur_ns.get(span)?)))
+    });
+    extents.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)))
 }
 
 /// Other tools write JSON too; a wrong file must not pass for an empty trace.

@@ -181,6 +181,7 @@ fn read(file: OpenDatabase, options: &ReadOptions) -> Result<Trace> {
     let is_beside =
         |name: &str| is_surroundings(name) || has_only_metrics && name.starts_with("GENERIC_EVENT");
     let described = plan.describe(&connection, &catalog, is_beside, &mut stats);
+    let capture = session.extent();
     let meta = Meta {
         compression: "none",
         file_bytes: database.file_bytes,
@@ -189,7 +190,7 @@ fn read(file: OpenDatabase, options: &ReadOptions) -> Result<Trace> {
         properties: session.properties(described),
         ..Meta::default()
     };
-    Ok(Trace { meta, tables, symbols, tracks, stats, merged: None })
+    Ok(Trace { meta, tables, symbols, tracks, stats, capture, merged: None })
 }
 
 /// What is read, of what feeds the tables that `options` want.

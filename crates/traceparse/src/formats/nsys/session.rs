@@ -77,6 +77,13 @@ impl Session {
         start.checked_sub(self.shift_ns())
     }
 
+    /// When the session began and ended on the trace's clock, where that is recorded.
+    pub(super) fn extent(&self) -> Option<(i64, i64)> {
+        let start = if self.is_normalized() { self.start_utc_ns? } else { 0 };
+        let start = start.checked_add(self.shift_ns())?;
+        Some((start, start.checked_add(self.duration_ns?)?))
+    }
+
     /// End of the session on the trace's clock: as recorded, else the end of the last event.
     pub(super) fn end_ns<'a>(
         &self,
@@ -84,16 +91,12 @@ impl Session {
         catalog: &Catalog,
         mut tables: impl Iterator<Item = &'a str>,
     ) -> Option<i64> {
-        let start = if self.is_normalized() { self.start_utc_ns } else { Some(0) };
-        let recorded = start
-            .zip(self.duration_ns)
-            .and_then(|(start, duration)| start.checked_add(duration)?.checked_add(self.shift_ns()));
         let last_end = |table: &str| {
             let sql =
                 catalog.has(table, &["end"]).then(|| format!("SELECT max(end) FROM {}", quoted(table)))?;
             connection.query_row(&sql, [], |row| row.get::<_, Option<i64>>(0)).ok().flatten()
         };
-        recorded.or_else(|| tables.by_ref().filter_map(last_end).max())
+        self.extent().map(|(_, end)| end).or_else(|| tables.by_ref().filter_map(last_end).max())
     }
 
     /// Everything beside the events, as JSON.

@@ -85,7 +85,7 @@ fn read(file: OpenDatabase, options: &ReadOptions) -> Result<Trace> {
         properties,
         ..Meta::default()
     };
-    Ok(Trace { meta, tables, symbols, tracks, stats, merged: None })
+    Ok(Trace { meta, tables, symbols, tracks, stats, capture: None, merged: None })
 }
 
 /// The version of the file.
