@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 pytest.importorskip("playwright", reason="playwright, which drives the browser, is not installed")
 
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 from viewing import HOSTILE, PHONE, Served, Viewer, each_look, served, visited
 
 import kernelscope as ks
@@ -18,6 +19,8 @@ from kernelscope.cli import main
 from kernelscope.view.catalogue import Folder
 from kernelscope.view.choice import Choice
 from kernelscope.view.lake_ranks import LakeRanks
+from kernelscope.view.session import Progress
+from waiting import wait_until
 
 RANKS = 16
 
@@ -154,3 +157,57 @@ def test_thousands_of_files_do_not_freeze_the_list(browser: Browser, tmp_path: P
         assert page.locator("tbody tr").count() <= 50
         page.fill(".card-head input", "rank2999.")
         expect(page.locator("tbody tr")).to_have_count(1)
+
+
+class _Held(Folder):
+    """A folder whose files are looked into once they are let go."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path), lambda path, watch: ks.read(path, progress=watch))
+        self.let_go = Event()
+
+    def __enter__(self) -> None:
+        """A test that fails lets go, too."""
+
+    def __exit__(self, *_: object) -> None:
+        self.let_go.set()
+
+    def look_inside(self, advance: Progress) -> None:
+        self.let_go.wait()
+        super().look_inside(advance)
+
+
+@pytest.mark.parametrize("stays", [True, False], ids=["focused", "left"])
+@pytest.mark.parametrize("known", ["", ', "deviceProperties": [{"id": 0, "name": "H100"}]'], ids=["", "gpus"])
+def test_what_is_typed_before_all_is_known_is_not_lost(
+    browser: Browser, tmp_path: Path, known: str, stays: bool
+) -> None:
+    """The last file is looked into before the list asks for what was typed, and may add a column."""
+    for rank in range(8):
+        (tmp_path / f"rank{rank}.json").write_text(f'{{"distributedInfo": {{"rank": {rank}}}{known}}}')
+    held = _Held(tmp_path)
+    choice, asked = Choice(held), list[Route]()
+    with served(tmp_path, choice) as many, held, visited(browser, many) as viewer:
+        page = viewer.page
+        page.clock.install(time=0)
+        viewer.open()
+        page.route("**/api/listing?*", lambda route: asked.append(route))
+        page.clock.pause_at(10**6)
+        viewer.until(lambda: bool(asked))
+        field = page.get_by_role("searchbox")
+        field.fill("rank7.")
+        if not stays:
+            field.blur()
+        held.let_go.set()
+        wait_until(lambda: choice.is_complete)
+        asked.pop().continue_()
+        expect(page.locator(".choose > [role=status]")).to_have_text("")
+        viewer.settle()
+        page.clock.run_for(1_000)
+        expect(page.locator(".said")).to_have_text("1 of 8 rows")
+        assert field.input_value() == "rank7."
+        heads, row = page.locator("thead tr:first-child th"), page.locator("tbody tr > *")
+        cells = dict(zip(heads.all_inner_texts(), row.all_inner_texts(), strict=True))
+        size = (tmp_path / "rank7.json").stat().st_size
+        added = {"GPU": "H100"} if known and not stays else {}
+        assert cells == {"Trace": "rank7.json", "Rank": "7", "Bytes": f"{size} B", **added}

@@ -58,11 +58,15 @@ def table(trace: Trace, asked: Parameters) -> dict[str, Any]:
 
 
 def page_of(shown: Table, asked: Parameters, lead: Lead) -> dict[str, Any]:
-    """Returns the rows of a table that are asked for, as :func:`table` does, led to by what ``lead`` says."""
+    """Returns the rows of a table that are asked for, as :func:`table` does, led to by what ``lead`` says.
+
+    ``keys`` are the columns of ``data``: more may be known than when the head was asked for.
+    """
     rows = rows_of(shown, asked)
     offset, limit = asked.between("offset", 0, 2**31, 0), asked.between("limit", 1, _MOST_ROWS, 100)
     part = rows.slice(offset, limit)
     return {
+        "keys": shown.filled(),
         **shown.cells(part),
         "offset": offset,
         "matches": rows.height,

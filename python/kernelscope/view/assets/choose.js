@@ -92,9 +92,15 @@ async function watch() {
     listed = await ask("listing");
   }
   progress.textContent = "";
+  const isShown = tables?.root.isConnected;
+  // The fields are ahead of the address until it is renewed.
+  const renewed = isShown ? tables?.renew() : null;
   // Who types into a field keeps it.
-  if (listed.table.columns.length !== columns && !main.querySelector("input:focus")) tables = null;
-  if (!tables || tables.root.isConnected) await showView(current());
+  if (listed.table.columns.length !== columns && !main.querySelector("input:focus")) {
+    tables = null;
+    if (isShown) await showView(current());
+  }
+  await renewed;
 }
 
 async function start() {

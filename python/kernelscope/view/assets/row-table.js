@@ -21,7 +21,10 @@ export class RowTable {
     this.body = element("tbody", { role: "rowgroup" });
     this.said = element("span", { class: "said", role: "status" });
     this.field = element("input", { type: "search", placeholder: "Search", "aria-label": `Search ${head.title}`, spellcheck: "false" });
-    this.field.addEventListener("input", () => this.later(() => { this.search = this.field.value; }));
+    this.field.addEventListener("input", () => {
+      this.search = this.field.value;
+      this.later();
+    });
     const step = (text, label, by) => element("button", { type: "button", text, "aria-label": label, onclick: () => this.step(by) });
     this.before = step("‹", "The page before", -PAGE);
     this.after = step("›", "The next page", PAGE);
@@ -85,21 +88,19 @@ export class RowTable {
 
   filterField(column) {
     const field = element("input", { type: "text", placeholder: EXAMPLES[column.unit] ?? "> 1", "aria-label": `Filter ${column.title}`, spellcheck: "false" });
-    // What is cleared has no more letters to wait for.
-    field.addEventListener("input", () => this.later(() => { this.filters[column.key] = field.value.trim(); }, field.value ? WAIT_MS : 0));
+    field.addEventListener("input", () => {
+      this.filters[column.key] = field.value.trim();
+      // What is cleared has no more letters to wait for.
+      this.later(field.value ? WAIT_MS : 0);
+    });
     return field;
   }
 
-  /** Looks again once nobody types. @param {() => void} change @param {number} [wait] ms */
-  later(change, wait = WAIT_MS) {
+  /** Looks again once nobody types. @param {number} [wait] ms */
+  later(wait = WAIT_MS) {
     clearTimeout(this.timer);
-    const now = () => {
-      change();
-      this.offset = 0;
-      this.load();
-    };
-    if (wait) this.timer = window.setTimeout(now, wait);
-    else now();
+    this.offset = 0;
+    this.timer = window.setTimeout(() => this.load(), wait);
   }
 
   step(by) {
@@ -130,7 +131,9 @@ export class RowTable {
     return { ...head.asked, view, table: head.id, sort, descending: this.descending ? 1 : 0, search, filters, turned: [...this.turned].join(",") };
   }
 
+  /** Shows the rows as the fields have it, and the address, too, unless it is what was followed. */
   async load(noted = true) {
+    clearTimeout(this.timer);
     const question = this.question();
     const { sort, search, offset } = this;
     // Another view may have been chosen meanwhile.
@@ -149,7 +152,8 @@ export class RowTable {
   }
 
   fill(answer) {
-    this.body.replaceChildren(...bodyRows(this.head.columns, answer, (number) => this.turn(number)));
+    const data = this.head.columns.map(({ key }) => answer.data[answer.keys.indexOf(key)]);
+    this.body.replaceChildren(...bodyRows(this.head.columns, { ...answer, data }, (number) => this.turn(number)));
     this.putColumns();
     this.order.value = this.sort;
     this.heads.forEach((title) => {

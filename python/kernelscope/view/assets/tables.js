@@ -39,6 +39,11 @@ export class TablesView {
     return element("section", { class: "group" }, element("label", {}, `${part.title} `, choice), ...tables);
   }
 
+  /** Asks for the rows anew, as the fields have it. */
+  async renew() {
+    await Promise.all(this.tables.map((table) => table.load()));
+  }
+
   /** @param {Record<string, string>} values of the address */
   async follow(values) {
     await Promise.all(this.tables.map((table, place) => table.follow(place === 0 ? values : {})));
