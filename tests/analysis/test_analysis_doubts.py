@@ -120,6 +120,26 @@ def test_work_longer_than_the_capture_ends_with_it(tmp_path: Path) -> None:
         assert read_part(trace.meta.path, tables={"gpu_ops": ["dur_ns"]}).gpu_ops["dur_ns"].sum() == 1_200_000
 
 
+@pytest.mark.parametrize(
+    ("name", "pid", "is_capture"),
+    [
+        ("PyTorch Profiler (0)", "Spans", True),
+        ("PyTorch Profiler (0)", "[TP00] Spans", True),
+        ("__cupti_profiler__ (-1)", "Spans", False),
+        ("PyTorch Profiler (0)", "Phases", False),
+        ("warm up", 7, False),
+    ],
+)
+def test_only_the_profilers_own_span_is_the_capture(
+    tmp_path: Path, name: str, pid: str | int, is_capture: bool
+) -> None:
+    events = Events()
+    events.add("Trace", name, 0, 100, pid=pid, tid="PyTorch Profiler")
+    events.kernel("norm", 10, 500, 1)
+    trace = events.read(tmp_path)
+    assert trace.gpu_ops["recorded_dur_ns"].to_list() == [500_000 if is_capture else None]
+
+
 def test_what_is_real_is_not_doubted(tmp_path: Path) -> None:
     events = Events()
     events.kernel("overlaps the next", 0, 13, 1)

@@ -94,8 +94,11 @@ fn add_ranges_of_processes(
     mut of_process: Vec<u32>,
     found: &mut [u32],
 ) -> HashSet<u32> {
-    let Tables { ranges, launches, .. } = tables;
     let mut disputed = HashSet::new();
+    if of_process.is_empty() {
+        return disputed;
+    }
+    let Tables { ranges, launches, .. } = tables;
     let (extents, calls) =
         (Extents::new(&ranges.start_ns, &ranges.dur_ns), Extents::new(&launches.start_ns, &launches.dur_ns));
     of_process.sort_by_key(|&range| extents.start(range));

@@ -56,7 +56,7 @@ pub(super) fn sort_out(
     tables: &mut Tables,
     tracks: &TrackTable,
     symbols: &mut SymbolTable,
-    elsewhere: &mut Vec<(u32, Ident)>,
+    elsewhere: &mut HashMap<u32, Ident>,
     own: impl Fn(Ident) -> Ident,
 ) {
     let places = places(tables, tracks, symbols, &own);
@@ -122,7 +122,7 @@ pub(super) fn sort_out(
     tables.ops = ops;
     tables.ops.keep_rows(&stays);
     tables.sort_rows();
-    bind_arrows(tables, &places, symbols, labelled, &elsewhere.iter().copied().collect());
+    bind_arrows(tables, &places, symbols, labelled, elsewhere);
 }
 
 /// Notes which arrows lead to which work: where they end, one piece begins. Where several do, none is sure.

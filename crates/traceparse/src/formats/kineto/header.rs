@@ -1,5 +1,6 @@
 //! What stands around the events: devices, process groups, base time; and the finished trace.
 
+use std::collections::HashMap;
 use std::sync::PoisonError;
 
 use serde_json::Value;
@@ -12,13 +13,13 @@ use crate::schema::{DeviceRow, ProcessGroupRow, Spans, Symbol, SymbolTable, Tabl
 use crate::source::Source;
 use crate::stats::Stats;
 use crate::trace::{Meta, Trace};
-use crate::tracks::Ident;
+use crate::tracks::{Ident, TrackTable};
 
 /// Puts together what was read; an error if the file turned out to be no trace.
 pub(crate) fn finish(
     outline: Outline,
     mut tables: Tables,
-    mut elsewhere: Vec<(u32, Ident)>,
+    elsewhere: Vec<(u32, Ident)>,
     stats: Stats,
     source: &Source,
     shared: Shared,
@@ -28,9 +29,11 @@ pub(crate) fn finish(
     let mut tracks = shared.tracks.into_inner().unwrap_or_else(PoisonError::into_inner);
     let renumbered = tracks.sort_used(&tables.used_tracks(tracks.len()), &symbols);
     tables.renumber_tracks(&renumbered);
+    let mut elsewhere: HashMap<u32, Ident> = elsewhere.into_iter().collect();
     let labels = merged::labels(&tracks, &mut symbols, &elsewhere);
     let own = |pid| labels.as_ref().map_or(pid, |(way, _)| way.own(pid));
     exporters::sort_out(&mut tables, &tracks, &mut symbols, &mut elsewhere, own);
+    let capture = capture(&tables.spans, &tracks, &symbols, own);
     let merged = merged::find(&mut tables, &tracks, &symbols, &elsewhere, labels);
     let properties = outline.properties;
     add_devices(&properties, &mut tables, &mut symbols);
@@ -43,15 +46,22 @@ pub(crate) fn finish(
         properties,
         ..Meta::default()
     };
-    let capture = capture(&tables.spans, &symbols);
     Ok(Trace { meta, tables, symbols, tracks, stats, capture, merged })
 }
 
-/// What the spans of the profiler itself cover.
-fn capture(spans: &Spans, symbols: &SymbolTable) -> Option<(i64, i64)> {
-    let category = Some(symbols.find("Trace")?);
-    let own = (0..spans.len()).filter(|&span| spans.category.get(span) == category);
-    let extents = own.filter_map(|span| {
+/// What the spans of the profiler itself cover. `own` is what a process is called without the label of a rank.
+fn capture(
+    spans: &Spans,
+    tracks: &TrackTable,
+    symbols: &SymbolTable,
+    own: impl Fn(Ident) -> Ident,
+) -> Option<(i64, i64)> {
+    let process = symbols.find("Spans").map(Ident::Text)?;
+    let is_profiler = |&span: &usize| {
+        let name = spans.name.get(span).map_or("", |name| symbols.text(name));
+        own(tracks.key(spans.track.values()[span]).0) == process && name.starts_with("PyTorch Profiler")
+    };
+    let extents = (0..spans.len()).filter(is_profiler).filter_map(|span| {
         let start = spans.start_ns.values()[span];
         Some((start, start.saturating_add(spans.dur_ns.get(span)?)))
     });

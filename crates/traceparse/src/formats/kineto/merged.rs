@@ -50,11 +50,9 @@ pub(super) fn find(
     tables: &mut Tables,
     tracks: &TrackTable,
     symbols: &SymbolTable,
-    elsewhere: &[(u32, Ident)],
+    elsewhere: &HashMap<u32, Ident>,
     labels: Option<(Way, Vec<RankName>)>,
 ) -> Option<Merged> {
-    let elsewhere: HashMap<u32, Ident> = elsewhere.iter().copied().collect();
-    let elsewhere = &elsewhere;
     let told = told(tables, symbols);
     let found = labels.or_else(|| raised(tables, tracks, elsewhere));
     let (way, names) = found.or_else(|| members(tables, tracks, elsewhere, &told))?;
@@ -117,10 +115,10 @@ fn processes_of_events(
 pub(super) fn labels(
     tracks: &TrackTable,
     symbols: &mut SymbolTable,
-    elsewhere: &[(u32, Ident)],
+    elsewhere: &HashMap<u32, Ident>,
 ) -> Option<(Way, Vec<RankName>)> {
     let of_tracks = (0..tracks.len() as u32).map(|track| tracks.key(track).0);
-    let pids = of_tracks.chain(elsewhere.iter().map(|&(_, pid)| pid)).filter_map(Ident::text);
+    let pids = of_tracks.chain(elsewhere.values().copied()).filter_map(Ident::text);
     let mut parted = Vec::new();
     for pid in pids.collect::<BTreeSet<_>>() {
         if let Some((label, own)) = label_of(symbols.text(pid)) {
