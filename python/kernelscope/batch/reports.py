@@ -43,6 +43,7 @@ class RankReport:
     def to_line(self) -> str:
         """The report as a line of JSON."""
         entry = self.entry
+        meta = glance(entry.meta)
         value = {
             "source": entry.source,
             "status": self.status,
@@ -50,8 +51,8 @@ class RankReport:
             "rank": entry.rank,
             "window": entry.window,
             "bytes": entry.bytes,
-            "content_bytes": entry.meta.get("content_bytes"),
-            "events": entry.meta.get("seen"),
+            "content_bytes": meta.get("content_bytes"),
+            "events": meta.get("seen"),
             "lost": entry.lost,
             "error": entry.error,
             "error_kind": entry.error_kind,

@@ -1,11 +1,13 @@
 """``kernelscope batch``: the traces of all ranks into a lake."""
 
 import argparse
+import contextlib
+import gc
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -26,6 +28,8 @@ STOPPED = 3
 """Exit code if there are sources that the batch did not come to."""
 _PATIENCE_S = 10
 """How long a batch may take to come to the end of what it is at."""
+_COLLECTED = 100_000
+"""New objects until Python looks for cycles among them."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
 
@@ -157,7 +161,7 @@ def _fill(options: argparse.Namespace, watch: "Watch", stop: "_Stop") -> "BatchR
     from kernelscope.batch import coordinator
     from kernelscope.cli.batch_progress import ignoring_closed_pipes
 
-    with stop:
+    with stop, _collecting_seldom():
         with watch:
             report = coordinator.run(
                 options.inputs,
@@ -177,6 +181,17 @@ def _fill(options: argparse.Namespace, watch: "Watch", stop: "_Stop") -> "BatchR
         with ignoring_closed_pipes():
             watch.conclude(report, run=options.run_name)
     return report
+
+
+@contextlib.contextmanager
+def _collecting_seldom() -> Generator[None]:
+    """Has Python look for cycles seldom: among what is kept of each trace to the end it would look at all again."""
+    before = gc.get_threshold()
+    gc.set_threshold(_COLLECTED, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 class _Stop:

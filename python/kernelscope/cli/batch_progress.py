@@ -45,7 +45,9 @@ class Watch:
             self._failed[rank.entry.source] = None
         if self._json_lines:
             sys.stdout.write(rank.to_line())
-            sys.stdout.flush()
+            # Those that are unchanged are all known at once.
+            if rank.status != "unchanged":
+                sys.stdout.flush()
         if rank.status == "failed" and len(self._failed) <= _SHOWN_FAILURES:
             self._say(f"{rank.entry.error}")
         if time.monotonic() - self._shown >= _EVERY_S[self._terminal]:
@@ -98,6 +100,7 @@ class Watch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with ignoring_closed_pipes():
+            sys.stdout.flush()
             self._clear()
 
 
