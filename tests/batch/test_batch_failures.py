@@ -441,7 +441,7 @@ def test_interrupted(large_job: Path, whole: tuple[Files, float], tmp_path: Path
 def test_a_reader_that_leaves_early(
     job: Path, undisturbed: Files, tmp_path: Path, stream: str, ending: int
 ) -> None:
-    """``batch | head`` fills the lake to the end, and says by its exit code how that went; again if all is there."""
+    """``batch | head`` fills the lake to the end, and says by its exit code how that went; twice over."""
     traces = [str(job)]
     if ending:
         (tmp_path / "rank9.json").write_text("no trace")

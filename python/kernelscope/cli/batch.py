@@ -185,7 +185,7 @@ def _fill(options: argparse.Namespace, watch: "Watch", stop: "_Stop") -> "BatchR
 
 @contextlib.contextmanager
 def _collecting_seldom() -> Generator[None]:
-    """Has Python look for cycles seldom: among what is kept of each trace to the end it would look at all again."""
+    """Has Python look for cycles seldom: it would look at all that is kept of each trace again and again."""
     before = gc.get_threshold()
     gc.set_threshold(_COLLECTED, *before[1:])
     try:
