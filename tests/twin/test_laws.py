@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 import draws
 import kernelscope as ks
@@ -171,6 +171,7 @@ def test_two_windows_add_up(name: str, tmp_path: Path) -> None:
 
 @settings(max_examples=SOME)
 @given(events=drawn.traces())
+@example(events=drawn.draw(Random(772_934_033_303_508_224)))  # A window leaves out what makes a work impossible.
 def test_drawn_traces_written_otherwise(events: Events) -> None:
     document: Document = {"schemaVersion": 1, "deviceProperties": events.devices}
     document["traceEvents"] = events.events
@@ -185,7 +186,7 @@ def test_drawn_traces_written_otherwise(events: Events) -> None:
         same(answers(renamed, without=_IDS), answers(trace, without=_IDS))
         for change in (transformed.shuffled, transformed.later):
             assert _known(read(change(document), folder, transformed.write_compact)) == _known(trace)
-        parts_add_up(document, folder, nested=False)
+        parts_add_up(transformed.believed(document), folder, nested=False)
 
 
 def _known(trace: ks.Trace) -> dict[str, dict[Any, Any]]:

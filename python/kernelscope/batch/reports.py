@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -157,20 +156,23 @@ def consistency_warnings(entries: Iterable[Entry], *, run: str) -> list[str]:
     ranks: dict[int | None, list[Entry]] = {}
     for entry in done:
         ranks.setdefault(entry.rank, []).append(entry)
-    steps = {
-        rank: tuple(sorted(step for e in windows for step in e.steps)) for rank, windows in ranks.items()
-    }
+    steps: dict[tuple[int, ...], list[int | None]] = {}
+    for rank, windows in ranks.items():
+        steps.setdefault(tuple(sorted(step for e in windows for step in e.steps)), []).append(rank)
     lost = [entry.rank for entry in done if entry.lost]
     kept = [entry.rank for entry in done if entry.error is not None]
     vague = [entry.rank for entry in done if entry.fingerprint.startswith(BY_ITS_ENDS)]
-    recordings = [_recording(entry) for entry in done]
-    several = [recording.rank for recording in recordings if recording.processes > 1]
+    # Nearly all of many ranks were recorded alike.
+    recordings: dict[_Recording, list[int | None]] = {}
+    for entry in done:
+        recordings.setdefault(_recording(entry), []).append(entry.rank)
+    several = [rank for recording, its in recordings.items() if recording.processes > 1 for rank in its]
     found = [
-        _missing(recordings),
-        _differing("world size", ((recording.rank, recording.world_size) for recording in recordings)),
-        _differing("format", ((recording.rank, recording.format) for recording in recordings)),
-        _differing("recorder", ((recording.rank, recording.recorder) for recording in recordings)),
-        _differing("versions", ((recording.rank, recording.versions) for recording in recordings)),
+        _missing([recording.world_size for recording in recordings], ranks),
+        _differing("world size", ((recording.world_size, its) for recording, its in recordings.items())),
+        _differing("format", ((recording.format, its) for recording, its in recordings.items())),
+        _differing("recorder", ((recording.recorder, its) for recording, its in recordings.items())),
+        _differing("versions", ((recording.versions, its) for recording, its in recordings.items())),
         _differing("steps", steps.items()),
         _SEVERAL.format(_named(several)) if several else None,
         f"ranks as they were before, for their traces cannot be read now: {_named(kept)}" if kept else None,
@@ -183,7 +185,6 @@ def consistency_warnings(entries: Iterable[Entry], *, run: str) -> list[str]:
 class _Recording(NamedTuple):
     """What a trace says of how it was recorded."""
 
-    rank: int | None
     world_size: object
     format: object
     recorder: object
@@ -194,7 +195,6 @@ class _Recording(NamedTuple):
 def _recording(entry: Entry) -> _Recording:
     meta = glance(entry.meta)
     return _Recording(
-        rank=entry.rank,
         world_size=meta.get("world_size"),
         format=meta.get("format"),
         recorder=meta.get("recorder"),
@@ -203,10 +203,9 @@ def _recording(entry: Entry) -> _Recording:
     )
 
 
-def _missing(recordings: Sequence[_Recording]) -> str | None:
+def _missing(world_sizes: Iterable[object], there: Collection[int | None]) -> str | None:
     """Which ranks of the job are not there, if the traces say how many it has."""
-    sizes = [size for recording in recordings if isinstance(size := recording.world_size, int)]
-    world, there = max(sizes, default=0), {recording.rank for recording in recordings}
+    world = max((size for size in world_sizes if isinstance(size, int)), default=0)
     # The size may be any number that stands in a file.
     first = list(islice((rank for rank in range(world) if rank not in there), _NAMED))
     if not first:
@@ -215,13 +214,16 @@ def _missing(recordings: Sequence[_Recording]) -> str | None:
     return f"of {format_count(world)} ranks these are missing: {_named(first, count=missing)}"
 
 
-def _differing(what: str, values: Iterable[tuple[int | None, object]]) -> str | None:
+def _differing(what: str, groups: Iterable[tuple[object, Sequence[int | None]]]) -> str | None:
     """Which ranks differ from most in ``what``; those that do not say are left out."""
-    known = [(rank, seen) for rank, seen in values if seen not in (None, ())]
+    known: dict[object, list[int | None]] = {}
+    for seen, ranks in groups:
+        if seen not in (None, ()):
+            known.setdefault(seen, []).extend(ranks)
     if not known:
         return None
-    usual, _ = Counter(seen for _, seen in known).most_common(1)[0]
-    others = [rank for rank, seen in known if seen != usual]
+    usual = max(known, key=lambda seen: len(known[seen]))
+    others = [rank for seen, ranks in known.items() if seen != usual for rank in ranks]
     return f"other {what} than most ranks: {_named(others)}" if others else None
 
 
