@@ -60,10 +60,11 @@ def local_path(url: str) -> Path | None:
     return Path(url.removeprefix("file://")).absolute() if url.startswith("file://") else None
 
 
-def find(url: str, is_trace: Callable[[str], bool]) -> Iterator[tuple[str, int]]:
-    """URL and size of every trace that ``url`` names: a file, a folder and all below it, or a pattern.
+def find(url: str, is_trace: Callable[[str], bool]) -> Iterator[tuple[str, str, int]]:
+    """URL, path below ``url`` and size of every trace it names: a file, a folder and all below, a pattern.
 
-    A name with the signs of a pattern is that of a file or folder first.
+    A name with the signs of a pattern is that of a file or folder first. URLs begin with the first name of
+    their storage, whichever one was given, and the path of what lies below no folder is its name.
 
     Raises: TraceNotFoundError: there is nothing.
         TracePermissionError, StorageError: the storage does not answer, or not us.
@@ -75,8 +76,10 @@ def find(url: str, is_trace: Callable[[str], bool]) -> Iterator[tuple[str, int]]
         found = {}
     if not found:
         raise TraceNotFoundError(f"{url}: no trace there", path=url)
+    top = path.rstrip("/") + "/"
     for name, size in found.items():
-        yield files.unstrip_protocol(name), size
+        below = name.removeprefix(top) if name.startswith(top) else name.rpartition("/")[2]
+        yield files.unstrip_protocol(name), below, size
 
 
 def _found(files: Any, path: str, is_trace: Callable[[str], bool]) -> dict[str, int]:
@@ -222,8 +225,10 @@ class Storage:
                 self._files.pipe_file(self._path(name), content, mode="create")
             except FileExistsError:
                 return False
-            except FileNotFoundError:
-                raise StorageError(f"{self.url}: there is no such bucket", path=self.url) from None
+            except Exception as error:
+                if _is_gone(error):
+                    raise StorageError(f"{self.url}: there is no such bucket", path=self.url) from None
+                raise
             return True
 
         return _ask(f"{self.url}/{name}", create)
@@ -310,15 +315,23 @@ def _explained(url: str, error: Exception) -> Exception:
         # The file system for the web says that there is no file, whatever was in the way.
         error = error.__cause__
     text = " ".join((str(error) or type(error).__name__).split())[:_TEXT_MOST]
-    status = getattr(error, "status", None)
-    if isinstance(error, FileNotFoundError) or status in _GONE:
+    if _is_gone(error):
         return TraceNotFoundError(f"{url}: no such file", path=url)
     if (
         isinstance(error, PermissionError)
-        or status in _REFUSED
+        or _status(error) in _REFUSED
         or "credential" in f"{type(error).__name__} {text}".lower()
     ):
         return TracePermissionError(
             f"{url}: the storage refuses ({text}); it takes credentials from the environment", path=url
         )
     return StorageError(f"{url}: the storage fails ({text})", path=url)
+
+
+def _is_gone(error: Exception) -> bool:
+    return isinstance(error, FileNotFoundError) or _status(error) in _GONE
+
+
+def _status(error: Exception) -> object:
+    """The status code of HTTP, as aiohttp or as Azure's library calls it."""
+    return getattr(error, "status", getattr(error, "status_code", None))

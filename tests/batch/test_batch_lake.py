@@ -219,6 +219,23 @@ def test_usage(cli: Run, arguments: list[str], message: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("error", [OSError("no account"), pl.exceptions.ComputeError("no account")])
+def test_a_batch_without_a_summary_has_not_failed(
+    cli: Run, job: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> str:
+        raise error
+
+    monkeypatch.setattr("kernelscope.cli.batch._in_process", fail)
+    done = cli("batch", job, "--out", "lake")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "kernelscope: no summary: no account")
+
+
+def test_a_lake_lists_its_tables(job: Path, tmp_path: Path) -> None:
+    batch(job, tmp_path / "lake")
+    assert {*ks.schema.TABLES, "ranks", "manifest", "trace"} <= {*dir(ks.scan(tmp_path / "lake"))}
+
+
 def test_what_a_lake_has_not(job: Path, tmp_path: Path) -> None:
     with pytest.raises(ks.errors.TraceNotFoundError, match="kernelscope batch"):
         ks.scan(tmp_path)

@@ -23,6 +23,7 @@ from test_batch_stops import start, write_jobs
 
 import draws
 import kernelscope as ks
+from events import Events
 from kernelscope import remote
 from kernelscope.batch import gathering
 from kernelscope.cli.main import main
@@ -166,6 +167,17 @@ def test_names_are_literal(server: StorageServer, tiny: Path, tmp_path: Path) ->
     assert ks.read("s3://traces/exp[1]/rank0 a%20b.json").ops.height == 2
     _, report = batch("s3://traces/exp[1]", tmp_path / "lake")
     assert [entry.source for entry in report.entries.values()] == ["s3://traces/exp[1]/rank0 a%20b.json"]
+
+
+@pytest.mark.parametrize("protocol", ["s3", "s3a"])
+def test_a_storage_of_two_names_is_one(server: StorageServer, tmp_path: Path, protocol: str) -> None:
+    events = Events()
+    events.op("aten::mm", 0, 10)
+    storage().put_file(str(events.write(tmp_path / "trace.json")), "traces/named/host1_rank3/trace.json")
+    _, report = batch(f"{protocol}://traces/named", tmp_path / "lake")
+    (entry,) = report.entries.values()
+    found = (entry.source, entry.rank, entry.rank_from)
+    assert found == ("s3://traces/named/host1_rank3/trace.json", 3, "folder")
 
 
 def test_what_is_not_there(uploaded: str, tmp_path: Path) -> None:

@@ -171,7 +171,8 @@ def test_two_windows_add_up(name: str, tmp_path: Path) -> None:
 
 @settings(max_examples=SOME)
 @given(events=drawn.traces())
-@example(events=drawn.draw(Random(772_934_033_303_508_224)))  # A window leaves out what makes a work impossible.
+# A window of it leaves out what makes a work impossible.
+@example(events=drawn.draw(Random(772_934_033_303_508_224)))
 def test_drawn_traces_written_otherwise(events: Events) -> None:
     document: Document = {"schemaVersion": 1, "deviceProperties": events.devices}
     document["traceEvents"] = events.events

@@ -65,7 +65,9 @@ def later(document: Document) -> Document:
 def believed(document: Document) -> Document:
     """Durations of GPU work as they are read: a window may leave out what made one impossible."""
     changed = deepcopy(document)
-    works = [event for event in changed["traceEvents"] if _kind(event) in _WORK and event["name"] != "event_wait"]
+    works = [
+        event for event in changed["traceEvents"] if _kind(event) in _WORK and event["name"] != "event_wait"
+    ]
     rows: list[slow_reader.Row] = [
         {
             **{name: work["args"].get(name) for name in ("device", "context", "stream")},

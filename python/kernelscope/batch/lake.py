@@ -142,7 +142,7 @@ class Lake:
         raise AttributeError(f"a lake has no attribute {name!r}")
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *TABLES, RANKS})
+        return sorted({*object.__dir__(self), *TABLES, RANKS})
 
 
 def scan(lake: str | os.PathLike[str], *, run: str | None = None, ranks: Sequence[int] | None = None) -> Lake:

@@ -174,9 +174,7 @@ def _expand(given: str, lake: Path) -> Iterator[Source]:
     if given == "-":
         raise InvalidArgumentError("standard input is not there when a batch goes on; name files or folders")
     if remote.is_url(given):
-        top = given.rstrip("/") + "/"
-        for path, size in remote.find(given, _is_trace):
-            inside = path.removeprefix(top) if path.startswith(top) else path.rpartition("/")[2]
+        for path, inside, size in remote.find(given, _is_trace):
             yield Source(path, path, "remote", size, inside=inside)
         return
     path = Path(given).absolute()

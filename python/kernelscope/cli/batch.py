@@ -238,14 +238,18 @@ class _Stop:
 
 def _summarize(lake: Path | str, runs: list[str], memory: int | None, *, to: TextIO) -> None:
     """Says what to look at first. The batch has not failed where that is not known."""
+    from polars.exceptions import PolarsError
+
     from kernelscope.errors import KernelscopeError
 
     try:
-        for run in runs:
-            # Safe by line.
-            to.write(_in_process(make_text, lake, run, memory))
-    except KernelscopeError as error:
+        text = "".join(_in_process(make_text, lake, run, memory) for run in runs)
+    except (KernelscopeError, PolarsError, OSError) as error:
+        # The tables of a lake in a storage are read by Polars, which looks for credentials in its own way.
         say(f"no summary: {error}")
+    else:
+        # Safe by line.
+        to.write(text)
 
 
 def _in_process(make: Callable[..., T], lake: Path | str, run: str, *more: object) -> "T":
