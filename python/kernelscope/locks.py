@@ -56,4 +56,14 @@ def has_ended(holder: str) -> bool:
         return True
     except OSError:
         return False
-    return False
+    return _is_zombie(int(found[1]))
+
+
+def _is_zombie(process: int) -> bool:
+    """Whether a process is dead, though nobody took its exit code, as often in containers."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_bytes()
+    except OSError:
+        return False
+    # The name before it, in brackets, may hold anything.
+    return status.rpartition(b") ")[2][:1] in (b"Z", b"X")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Generator
@@ -54,6 +55,14 @@ def test_what_a_killed_process_left_goes_with_the_next_folder(tmp_path: Path) ->
     new.remove()
     PartFolder(tmp_path).remove()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says in /proc that a process is a zombie")
+def test_a_process_whose_exit_code_nobody_took_has_ended() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert locks.has_ended(f"process {process.pid} on {socket.gethostname()}")
+    assert not locks.has_ended(locks.this_process())
 
 
 def test_what_is_not_known_to_be_left_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
