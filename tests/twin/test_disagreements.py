@@ -166,3 +166,11 @@ def test_a_call_at_the_very_end_of_a_step_is_in_it(tmp_path: Path) -> None:
     events.kernel("sgemm", 210, 20, 2)
     found = analysis.efficiency(events.read(tmp_path))
     assert found.select("step", "device_ns").rows() == [(0, 10_000), (0, 20_000)]
+
+
+def test_a_gpu_that_is_used_for_half_of_the_time_is_used_enough(tmp_path: Path) -> None:
+    events = Events(V100, {**V100, "id": 1})
+    events.kernel("sgemm", 0, 16, 1)
+    events.kernel("sgemm", 22, 22, 2, device=1)
+    (found,) = analysis.recommendations(events.read(tmp_path)).filter(id="low_utilisation").to_dicts()
+    assert (found["device"], found["value"]) == (0, pytest.approx(16 / 44))

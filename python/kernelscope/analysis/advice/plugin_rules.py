@@ -133,7 +133,9 @@ def _less_communication(facts: Facts) -> str:
 @rule("GPUs run kernels less than half of the time", _BUSY, "share of time")
 def low_utilisation(facts: Facts) -> Iterator[Advice]:
     """GPUs that compute for less than half of the time, as far as samples do not show other work."""
-    idle = gpu_summary(facts.trace).filter((pl.col("utilisation") < _BUSY) & (pl.col("kernels") > 0))
+    # The share itself may be a bit off: Polars multiplies by the reciprocal of what all rows are divided by.
+    is_little = pl.col("busy_ns") < _BUSY * pl.col("window_ns")
+    idle = gpu_summary(facts.trace).filter(is_little & (pl.col("kernels") > 0))
     idle = idle.join(unrecorded_activity(facts.trace), on="device", how="anti")
     if idle.is_empty():
         return
