@@ -20,6 +20,7 @@ from playwright.sync_api import Browser
 from rich.cells import cell_len
 
 import kernelscope as ks
+from events import Events
 from kernelscope import _traceparse
 from kernelscope.report import cluster_text, render
 from kernelscope.report.html import cluster
@@ -405,6 +406,22 @@ def test_page_in_a_browser(browser: Browser, page: Path) -> None:
         assert opened.complaints == []
     finally:
         opened.close()
+
+
+def test_steps_without_a_number_are_in_no_range(tmp_path: Path) -> None:
+    traces: list[ks.Trace] = []
+    for rank, names in enumerate((("ProfilerStep#1", "ProfilerStep#2"), ())):
+        events = Events()
+        for at, name in enumerate(names):
+            events.annotation(name, 100 * at, 100)
+        for at in range(2):
+            events.op("aten::mm", 100 * at, 50)
+            events.call(100 * at + 10, 5, at + 1)
+            events.kernel("sgemm", 100 * at + 20, 30, at + 1)
+        traces.append(events.read(tmp_path / f"{rank}", distributedInfo={"rank": rank, "world_size": 2}))
+    assert cluster_text.to_text(traces[:1]).startswith("1 rank, 2 steps, 1 to 2, ")
+    assert cluster_text.to_text(traces).startswith("2 ranks, 3 steps, ")
+    assert "1 to 2" not in cluster_text.to_text(traces)
 
 
 def test_ranks_without_steps_and_collectives(tiny: Path, tmp_path: Path) -> None:

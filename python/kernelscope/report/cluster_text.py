@@ -47,9 +47,10 @@ def _head(cluster: Cluster, steps: pl.DataFrame) -> str:
     text = f"{format_count(ranks)} ranks{where}" if ranks != 1 else "1 rank"
     if steps.is_empty():
         return f"{text}; no step is recorded whole"
-    numbers = steps["step"].drop_nulls()
-    which = f", {numbers.min()} to {numbers.max()}" if numbers.n_unique() > 1 else ""
-    count = steps["step"].n_unique()
+    numbers = steps["step"]
+    count = numbers.n_unique()
+    is_range = count > 1 and not numbers.has_nulls()
+    which = f", {numbers.min()} to {numbers.max()}" if is_range else ""
     middle = format_ns(_total(steps.select(pl.col("total_ns").median())))
     return f"{text}, {count} step{'s' if count != 1 else ''}{which}, {middle} in the median"
 
