@@ -102,7 +102,8 @@ def assert_ranks_are_processes(path: Path, lake: Path) -> None:
             assert_frame_equal(found, frame.select(kept).sort(order), categorical_as_str=True)
 
 
-@pytest.mark.parametrize("seed", range(draws.seed, draws.seed + draws.count(10, 400)))
+# In the last one a process has GPU work and no call.
+@pytest.mark.parametrize("seed", [*range(draws.seed, draws.seed + draws.count(10, 400)), 20_261_293])
 def test_ranks_of_drawn_databases(tmp_path: Path, seed: int) -> None:
     path = write(tmp_path / "report.sqlite", seed)
     if ks.read(path).gpu_ops["pid"].n_unique() < 2:

@@ -177,6 +177,8 @@ def _identity(trace: Trace, task: Task, path: Path) -> tuple[Told, dict[str, Any
         told = told_by_name(source.inside)
     size = launch.world_size if meta["world_size"] is None else meta["world_size"]
     parts = {"parts": source.parts} if source.parts else {}
+    # A process may have GPU work, and no call that tells its id.
+    parts |= {} if pid is None else {"pid": pid}
     return told, {**meta, **parts, "world_size": size, "told_rank": told.rank, "told_run": run}
 
 
