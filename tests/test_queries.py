@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -164,6 +165,31 @@ def test_a_process_that_fails_is_not_taken_for_one_without_memory(
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(InternalError, match="failed with exit code 1"):
         ks.sql(trace, "select 1 as one")
+
+
+# In a process of its own: one that waits for itself can only be ended from outside.
+_ASKING = """
+import sys, threading
+import kernelscope as ks
+
+def ask():
+    answers.append(ks.sql(trace, "SELECT count(*) AS n FROM ops").item())
+
+
+trace, answers = ks.read(sys.argv[1]), []
+question = threading.Thread(target=ask)
+question.start()
+while question.is_alive():
+    assert trace.ops.height == 20_000
+assert answers == [20_000]
+"""
+
+
+def test_others_may_use_the_tables_meanwhile(tmp_path: Path) -> None:
+    events = Events()
+    for at in range(20_000):
+        events.op("aten::mm", 10 * at, 5)
+    subprocess.run([sys.executable, "-c", _ASKING, events.write(tmp_path / "trace.json")], check=True)
 
 
 @pytest.mark.slow

@@ -123,7 +123,9 @@ def _tell(given: IO[bytes], order: Mapping[str, object], frames: Mapping[str, pl
     given.write(json.dumps({**order, "tables": list(frames)}).encode() + b"\n")
     for frame in frames.values():
         buffer = io.BytesIO()
-        frame.write_ipc_stream(buffer)
+        # Polars locks a frame that it writes, and waits for Python: a thread that asks this frame meanwhile
+        # would wait for the lock and keep Python from it, for ever.
+        frame.clone().write_ipc_stream(buffer)
         given.write(b"%d\n" % buffer.tell())
         given.write(buffer.getbuffer())
 
