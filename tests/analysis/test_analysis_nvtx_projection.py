@@ -119,7 +119,9 @@ def test_the_table_equals_the_sums_of_the_projection(tmp_path: Path, by: list[st
             work = (start + 20 * call, start + 35 * call + 50)
             launch(database, start + 10 + 30 * call, work, correlation=10 * at + call)
     trace = ks.read(database.close())
-    summed = ("gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "launches", "gpu_ops")
+    summed = (
+        "gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "other_thread_ns", "launches", "gpu_ops"
+    )  # fmt: skip
     projection = nvtx_projection(trace)
     sums = [pl.col(name).sum() for name in ("dur_ns", *summed) if name not in by]
     expected = projection.group_by(by).agg(pl.len().cast(pl.Int64).alias("ranges"), *sums)

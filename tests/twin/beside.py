@@ -30,6 +30,7 @@ from twin import (
     screens,
     stacks,
 )  # fmt: skip
+from twin.callers import put_callers
 from twin.figures import Figures, Rows, compare, equal
 from twin.training import Training
 
@@ -347,4 +348,6 @@ SUBJECTS = (
 def read_both(path: Path, *, threads: int | None = None) -> tuple[ks.Trace, Rows]:
     """A trace, and its rows by the slow reader, which is told what mangled names stand for."""
     trace = ks.read(path, threads=threads)
-    return trace, slow_reader.read(path, slow_reader.demangled(trace.gpu_ops.iter_rows(named=True)))
+    rows = slow_reader.read(path, slow_reader.demangled(trace.gpu_ops.iter_rows(named=True)))
+    put_callers(rows)
+    return trace, rows

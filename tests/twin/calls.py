@@ -30,14 +30,19 @@ def launching(rows: Rows) -> Iterator[tuple[Row, Row | None]]:
 
 
 def around(rows: Rows) -> Iterator[tuple[Row, list[Row]]]:
-    """Each GPU work with the annotations that are open on its thread at the launch, the innermost last."""
+    """Each GPU work with the annotations that are open at the launch, the innermost last.
+
+    Those of the thread that launches it are inside those of the thread that waits for its backward pass.
+    """
     opened = grouped((op for op in rows["ops"] if op["is_annotation"]), lambda op: op["track"])
     found: dict[int, list[Row]] = {}
     for work, place in launching(rows):
         if place is not None and place["row"] not in found:
-            enclosing = [op for op in opened.get(place["track"], ()) if _encloses(op, place)]
-            enclosing.sort(key=lambda op: (op["start_ns"], -end(op), op["row"]))
-            found[place["row"]] = enclosing
+            found[place["row"]] = []
+            for track in (place.get("caller_track"), place["track"]):
+                enclosing = [op for op in opened.get(track, ()) if _encloses(op, {**place, "track": track})]
+                enclosing.sort(key=lambda op: (op["start_ns"], -end(op), op["row"]))
+                found[place["row"]] += enclosing
         yield work, [] if place is None else found[place["row"]]
 
 

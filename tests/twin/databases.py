@@ -12,7 +12,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from slow_reader import ARGUMENTS, COMMUNICATION_KERNEL, Row, end, length
+from slow_reader import ARGUMENTS, COMMUNICATION_KERNEL, Row, end, length, nest
+from twin.callers import put_callers
 from twin.figures import Figures, Rows, duration, grouped, spans
 
 WORKS = {
@@ -25,6 +26,7 @@ _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _PUSH_POP, _START_END = 59, 60
 _ORDER = (*WORKS, _RUNTIME)
 # What PyTorch's emit_nvtx writes.
+_SEQUENCE = re.compile(r", seq = (\d+)")
 _APPENDED = re.compile(r"(, seq = \d+)?(, op_id = \d+)?(, sizes = \[.*\])?(, input_op_ids = \[.*\])?$")
 _OPERATOR = re.compile(r"^(aten|autograd|c10d|torch::autograd|profiler)::|^[^ :.#]+Backward\d*$")
 
@@ -168,7 +170,9 @@ def _said(text: str, *, is_pushed: bool) -> Row:
     name = _APPENDED.sub("", text)
     is_operator = _OPERATOR.search(name) is not None or ", seq = " in text or ", sizes = " in text
     is_one = is_operator if is_pushed and (is_operator or name != text) else None
-    return {"name": name, "is_operator": is_one, "is_annotation": not is_operator}
+    number = _SEQUENCE.search(text)
+    numbered = {"sequence": int(number[1]) if number else None, "forward_thread": None, "activity": None}
+    return {"name": name, "is_operator": is_one, "is_annotation": not is_operator, **numbered}
 
 
 def _together(works: list[Row], calls: list[Row], ranges: list[Row]) -> Rows:
@@ -178,6 +182,9 @@ def _together(works: list[Row], calls: list[Row], ranges: list[Row]) -> Rows:
         row["dur_ns"] = last - row["start_ns"] if row["dur_ns"] is None else row["dur_ns"]
     ops = [row for row in ranges if row["is_operator"] is not None]
     of_threads = grouped((op for op in ops if op["is_operator"]), lambda op: op["thread"])
+    for row in [*ops, *calls]:
+        row["track"] = row["thread"]
+    nest(ops)
     for call in calls:
         near = of_threads.get(call["thread"], ())
         inside = [op for op in near if op["start_ns"] <= call["start_ns"] and end(call) <= end(op)]
@@ -185,8 +192,10 @@ def _together(works: list[Row], calls: list[Row], ranges: list[Row]) -> Rows:
     op_rows = {call["row"]: call["op_row"] for call in calls}
     for work in works:
         work["op_row"] = op_rows.get(work["launch_row"])
-    empty: Rows = {name: [] for name in ("python", "memory", "devices", "steps", "spans")}
-    return {**empty, "ops": ops, "gpu_ops": works, "launches": calls, "ranges": ranges}
+    empty: Rows = {name: [] for name in ("python", "memory", "devices", "steps", "spans", "flows")}
+    rows = {**empty, "ops": ops, "gpu_ops": works, "launches": calls, "ranges": ranges}
+    put_callers(rows)
+    return rows
 
 
 def _described(row: dict[str, Any], kind: str, call: Row | None) -> Row:
@@ -228,12 +237,17 @@ def around(rows: Rows) -> dict[int, list[Row]]:
             continue
         start, stop = call["start_ns"], end(call)
         near = [*of_threads.get(call["thread"], ()), *crossing.get(call["pid"], ())]
+        near += of_threads.get(call["caller_track"], ())
         inside = {
             row["row"]: row
             for row in near
             if row["start_ns"] <= start and stop <= row["start_ns"] + row["dur_ns"]
         }
-        found[call["row"]] = sorted(inside.values(), key=_place)
+        # A range of the thread that waits for the call is around those of the call's own thread.
+        by_place = sorted(inside.values(), key=_place)
+        found[call["row"]] = sorted(
+            by_place, key=lambda row, call=call: (not row["crosses"]) + (row["thread"] == call["thread"])
+        )
     return found
 
 

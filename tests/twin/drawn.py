@@ -2,8 +2,8 @@
 
 Calls nest on several threads, some overlap in part; launches start no work, one work or the many of a graph
 on several streams and GPUs, or are lost; operators begin on one thread and go on on another; memory is
-allocated and freed; Python frames and modules are around; gradients follow the operators of the forward pass.
-Several steps may have one number.
+allocated and freed; Python frames and modules are around; gradients follow the operators of the forward
+pass, on any thread. Several steps may have one number.
 """
 
 from random import Random
@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from events import V100, Events
 
-OPS = ("aten::mm", "aten::linear", "aten::add_", "c10d::allreduce_", "MmBackward0", "aten::copy_")
+NODE = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+OPS = ("aten::mm", "aten::linear", "aten::add_", "c10d::allreduce_", "MmBackward0", "aten::copy_", NODE)
 GRADIENT = "autograd::engine::evaluate_function: MmBackward0"
 ANNOTATIONS = ("nccl:all_reduce", "Optimizer.step#SGD.step", "my range", "enumerate(DataLoader)#_BaseIter")
 KERNELS = (
@@ -33,7 +34,10 @@ RECORDERS = {
 }
 """The categories of calls, kernels and copies, and the name of a copy, of each device."""
 CALLS = ("cudaLaunchKernel", "cuLaunchKernelEx", "cudaMemcpyAsync", "cudaDeviceSynchronize")
-FRAMES = ("nn.Module: Net_0", "nn.Module: Linear_0", "train.py(12): step", "nn.Module: Linear_1")
+FRAMES = (
+    "nn.Module: Net_0", "nn.Module: Linear_0", "train.py(12): step", "nn.Module: Linear_1",
+    "torch/_tensor.py(5): backward", "torch/autograd/graph.py(8): _engine_run_backward",
+)  # fmt: skip
 MOST_EVENTS = 70
 LENGTH = 300
 PROCESS = 7

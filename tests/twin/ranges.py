@@ -9,6 +9,8 @@ from slow_reader import Row, end, length, threads_of
 from twin.calls import around, launching
 from twin.figures import Figures, Rows, duration, spans
 
+_SUMMED = ("gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "other_thread_ns", "launches", "gpu_ops")
+
 
 class Projected:
     """What was launched while each annotation was open, and that of which it is the innermost."""
@@ -17,7 +19,7 @@ class Projected:
         self.inside: defaultdict[int, list[Row]] = defaultdict(list)
         self.innermost: defaultdict[int, list[Row]] = defaultdict(list)
         self.annotations = [op for op in rows["ops"] if op["is_annotation"]]
-        self.call = {work["row"]: None if call is None else call["row"] for work, call in launching(rows)}
+        self.call = {work["row"]: call for work, call in launching(rows)}
         for work, opened in around(rows):
             for op in opened:
                 self.inside[op["row"]].append(work)
@@ -35,8 +37,13 @@ class Projected:
             "gpu_span_ns": 0 if first is None or last is None else last - first,
             "gpu_busy_ns": length(spans(works)),
             "gpu_exclusive_ns": length(spans(self.innermost[op["row"]])),
+            "other_thread_ns": sum(duration(work) for work in works if self._track(work) != op["track"]),
             "gpu_ops": len(works),
         }
+
+    def _track(self, work: Row) -> int | None:
+        call = self.call[work["row"]]
+        return None if call is None else call["track"]
 
 
 def annotation_table(rows: Rows, *by: str) -> Figures:
@@ -52,7 +59,7 @@ def annotation_table(rows: Rows, *by: str) -> Figures:
             sums[name] = merge(known) if known else None
     for sums in found.values():
         if not rows["gpu_ops"]:
-            sums |= {name: None for name in sums if name.startswith(("gpu_", "device_"))}
+            sums |= {name: None for name in sums if name.startswith(("gpu_", "device_", "other_"))}
     return found
 
 
@@ -67,7 +74,7 @@ def nvtx_projection(rows: Rows) -> Figures:
         works = projected.inside[row]
         figures = projected.figures(op)
         del figures["device_total_ns"]
-        calls = {projected.call[work["row"]] for work in works}
+        calls = {call["row"] for work in works if (call := projected.call[work["row"]]) is not None}
         place = {"parent_row": parent, "depth": depth, "launches": len(calls)}
         if works:
             found[row] = {**figures, **place, "start_ns": op["start_ns"], "dur_ns": op["dur_ns"]}
@@ -93,6 +100,6 @@ def nvtx_table(rows: Rows) -> Figures:
     for row, figures in nvtx_projection(rows).items():
         sums = found.setdefault((None, names[row]), {"ranges": 0})
         sums["ranges"] += 1
-        for name in ("dur_ns", "gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "launches", "gpu_ops"):
+        for name in ("dur_ns", *_SUMMED):
             sums[name] = sums.get(name, 0) + (figures[name] or 0)
     return found

@@ -32,7 +32,7 @@ class Training:
         started_in = running_at(frames, rows["ops"])
         own = {row: frame["row"] for row, frame in started_in.items()}
         self.phases = self._phases(own)
-        self.modules = self._inherited(own)
+        self.modules = self._of_callers() | self._inherited(own)
 
     def _forwards(self) -> dict[int, int]:
         """By the arrows, else by sequence number on the thread that the profiler's index means."""
@@ -132,6 +132,15 @@ class Training:
             if row not in own or self.frames[own[row]]["start_ns"] < since[row]:
                 found[row] = module
         return found
+
+    def _of_callers(self) -> dict[int, int]:
+        """The module that the thread which waits for an operator is in."""
+        moved = [
+            {**op, "track": op["caller_track"]}
+            for op in self.rows["ops"]
+            if op.get("caller_track") is not None
+        ]
+        return {row: frame["row"] for row, frame in running_at(list(self.frames.values()), moved).items()}
 
 
 def is_module(frame: Row) -> bool:

@@ -29,6 +29,14 @@ pub struct Enclosure {
 impl Enclosure {
     /// Finds every pair of a range and a call that it encloses.
     pub fn find(ranges: &[HostRange], calls: &[Call]) -> Self {
+        let mut found = Self::on_threads(ranges, calls);
+        found.add_callers(ranges, calls);
+        found.add_crossing(ranges, calls);
+        found
+    }
+
+    /// Finds the pairs in which the range and the call are of one thread.
+    fn on_threads(ranges: &[HostRange], calls: &[Call]) -> Self {
         let mut found =
             Self { parents: vec![NONE; ranges.len()], chains: vec![NONE; calls.len()], ..Self::default() };
         let mut calls_of: HashMap<u32, Vec<u32>> = HashMap::new();
@@ -48,12 +56,12 @@ impl Enclosure {
             }
         }
         found.settle_innermost(ranges);
-        found.add_crossing(ranges, calls);
         found
     }
 
     /// The innermost range of the thread that encloses a call: that with the latest start, the shortest
-    /// of several, the last recorded of equal ones. Without any, one of the process; else [`NONE`].
+    /// of several, the last recorded of equal ones. Without any, one of the thread that waits for the call,
+    /// then one of the process; else [`NONE`].
     pub fn innermost(&self, call: u32) -> u32 {
         self.innermost.get(call as usize).copied().unwrap_or(NONE)
     }
@@ -148,6 +156,31 @@ impl Enclosure {
                 *innermost = range;
             }
         }
+    }
+
+    /// Adds the ranges of threads that wait for a call.
+    fn add_callers(&mut self, ranges: &[HostRange], calls: &[Call]) {
+        let is_waited_for = |call: &Call| call.caller != NONE && call.caller != call.thread;
+        let waited: Vec<u32> =
+            (0_u32..).zip(calls).filter(|(_, call)| is_waited_for(call)).map(|(index, _)| index).collect();
+        if waited.is_empty() {
+            return;
+        }
+        let moved = |&call: &u32| Call { thread: calls[call as usize].caller, ..calls[call as usize] };
+        let there = Self::on_threads(ranges, &waited.iter().map(moved).collect::<Vec<_>>());
+        for (at, &call) in (0_u32..).zip(&waited) {
+            let chain = &mut self.chains[call as usize];
+            if *chain == NONE {
+                *chain = there.chains[at as usize];
+            } else {
+                there.for_each_nested(at, |range| self.loose.push((range, call)));
+            }
+            let innermost = &mut self.innermost[call as usize];
+            if *innermost == NONE {
+                *innermost = there.innermost(at);
+            }
+        }
+        self.loose.extend(there.loose.iter().map(|&(range, at)| (range, waited[at as usize])));
     }
 
     /// Adds the ranges that another thread ended, which say something about the process only.

@@ -36,15 +36,18 @@ impl RangeProjector {
         Ok(())
     }
 
-    /// Adds calls: columns `row`, `start_ns`, `dur_ns` (0 if null), `track`, and `process` if ranges cross
-    /// threads.
+    /// Adds calls: columns `row`, `start_ns`, `dur_ns` (0 if null), `track`, and, if ranges cross threads or
+    /// threads wait for others, `process` and `caller_track`.
     pub fn add_calls(&mut self, calls: &Frame) -> Result<()> {
         let (rows, tracks) = (calls.values::<UInt32Type>("row")?, calls.values::<UInt32Type>("track")?);
         let (starts, lengths) = (calls.values::<Int64Type>("start_ns")?, calls.i64_array("dur_ns")?);
         let process = process_of(calls)?;
+        let callers = calls.has("caller_track").then(|| calls.u32_array("caller_track")).transpose()?;
         for (at, &row) in rows.iter().enumerate() {
             let (start, end) = (starts[at], starts[at].saturating_add(lengths[at].max(0)));
-            self.projector.add_call(row, Call { start, end, thread: tracks[at], process: process(at) });
+            let caller = callers.as_ref().map_or(NONE, |callers| callers[at]);
+            let call = Call { start, end, thread: tracks[at], process: process(at), caller };
+            self.projector.add_call(row, call);
         }
         Ok(())
     }
@@ -87,6 +90,7 @@ impl RangeProjector {
             ("gpu_work_ns", known(&all, |totals| totals.work)),
             ("launches", known(&all, |totals| totals.launches.into())),
             ("gpu_ops", known(&all, |totals| totals.ops.into())),
+            ("other_thread_ns", known(&all, |totals| totals.other_thread)),
             ("own_start_ns", known(&own, |totals| totals.start)),
             ("own_end_ns", known(&own, |totals| totals.end)),
             ("own_busy_ns", known(&own, |totals| totals.busy)),
@@ -111,6 +115,7 @@ impl RangeProjector {
             gpu_exclusive_ns: of.1.exclusive_ns,
             launches: of.1.launches,
             gpu_ops: of.1.gpu_ops,
+            other_thread_ns: of.1.other_thread_ns,
         )
     }
 

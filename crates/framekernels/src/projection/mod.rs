@@ -4,7 +4,8 @@
 //! earlier: both ends count. It encloses calls of its own thread only, unless one thread started and
 //! another ended it: such a range encloses calls of its whole process. The GPU work of a call belongs
 //! to every range that encloses the call, and the range reaches on the GPU from the start of the first
-//! to the end of the last of that work.
+//! to the end of the last of that work. A call that a thread makes while another waits for it, as threads
+//! of autograd do, belongs to the ranges of both.
 //!
 //! Most ranges of a thread nest, and what nests is a tree in which a call needs only its innermost
 //! range; see [`Enclosure`]. Work is added up from the leaves to the roots, so the cost does not grow
@@ -53,6 +54,8 @@ pub struct Call {
     pub thread: u32,
     /// Process of the thread.
     pub process: i64,
+    /// Thread that waits for it; [`NONE`] if none does.
+    pub caller: u32,
 }
 
 /// A piece of GPU work, in ns.

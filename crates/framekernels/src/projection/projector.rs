@@ -29,6 +29,8 @@ pub struct GroupSums {
     pub launches: i64,
     /// Sum of their work.
     pub gpu_ops: i64,
+    /// Sum of the durations of the work that other threads launched.
+    pub other_thread_ns: i64,
 }
 
 /// Collects GPU work, then the calls, then the ranges, and relates them.
@@ -117,6 +119,7 @@ impl Projector {
             sums.exclusive_ns = sums.exclusive_ns.wrapping_add(own.busy);
             sums.launches += i64::from(all.launches);
             sums.gpu_ops += i64::from(all.ops);
+            sums.other_thread_ns = sums.other_thread_ns.wrapping_add(all.other_thread);
         }
         self.sums
     }
@@ -175,13 +178,15 @@ struct CallStarts {
 
 impl CallStarts {
     fn new(calls: &[Call]) -> Self {
-        Self { of_threads: by(calls, |call| call.thread), of_processes: None }
+        let threads = |call: &Call| [Some(call.thread), Some(call.caller).filter(|&track| track != NONE)];
+        Self { of_threads: by(calls, threads), of_processes: None }
     }
 
     /// Whether any of `calls`, those of which this was made, starts inside `range`.
     fn any_in(&mut self, range: &HostRange, calls: &[Call]) -> bool {
         let starts = if range.crosses_threads {
-            let processes = self.of_processes.get_or_insert_with(|| by(calls, |call| call.process));
+            let processes =
+                self.of_processes.get_or_insert_with(|| by(calls, |call| [Some(call.process), None]));
             processes.get(&range.process)
         } else {
             self.of_threads.get(&range.thread)
@@ -193,10 +198,15 @@ impl CallStarts {
     }
 }
 
-fn by<K: std::hash::Hash + Eq>(calls: &[Call], key: impl Fn(&Call) -> K) -> HashMap<K, Vec<i64>> {
+fn by<K: std::hash::Hash + Eq>(
+    calls: &[Call],
+    keys: impl Fn(&Call) -> [Option<K>; 2],
+) -> HashMap<K, Vec<i64>> {
     let mut found: HashMap<K, Vec<i64>> = HashMap::new();
     for call in calls {
-        found.entry(key(call)).or_default().push(call.start);
+        for key in keys(call).into_iter().flatten() {
+            found.entry(key).or_default().push(call.start);
+        }
     }
     for starts in found.values_mut() {
         // In order as a rule, which a stable sort makes use of.

@@ -12,8 +12,10 @@ use crate::interval::BusySet;
 const SESSION_END: i64 = 40;
 
 fn encloses(range: &HostRange, call: &Call) -> bool {
-    let is_near =
-        if range.crosses_threads { range.process == call.process } else { range.thread == call.thread };
+    let is_near = match range.crosses_threads {
+        true => range.process == call.process,
+        false => range.thread == call.thread || range.thread == call.caller,
+    };
     is_near && range.start <= call.start && range.end >= call.end
 }
 
@@ -35,12 +37,14 @@ fn ranges() -> impl Strategy<Value = Vec<HostRange>> {
 }
 
 fn calls() -> impl Strategy<Value = Vec<Call>> {
-    let call = (0u32..4, 0i64..36, 0i64..5);
-    let build = |(thread, start, length): (u32, i64, i64)| Call {
+    let call = (0u32..4, 0i64..36, 0i64..5, 0u32..4);
+    let build = |(thread, start, length, waiting): (u32, i64, i64, u32)| Call {
         start,
         end: start + length,
         thread,
         process: process_of(thread),
+        // The other thread of the process for one of four, for one the thread itself.
+        caller: [NONE, NONE, thread ^ 1, thread][waiting as usize],
     };
     proptest::collection::vec(call.prop_map(build), 0..16)
 }
@@ -51,8 +55,10 @@ fn work() -> impl Strategy<Value = Vec<Work>> {
     proptest::collection::vec(piece.prop_map(build), 0..30)
 }
 
-fn totals(calls: &[u32], work: &[Work]) -> Option<Totals> {
+/// The totals of `calls`, the indices of some of `all`, for a range of a thread.
+fn totals(calls: &[u32], work: &[Work], thread: u32, all: &[Call]) -> Option<Totals> {
     let pieces: Vec<&Work> = work.iter().filter(|piece| calls.contains(&piece.call)).collect();
+    let of_others = pieces.iter().filter(|piece| all[piece.call as usize].thread != thread);
     let mut busy = BusySet::default();
     pieces.iter().for_each(|piece| busy.insert(piece.start, piece.end));
     let launches: BTreeSet<u32> = pieces.iter().map(|piece| piece.call).collect();
@@ -63,18 +69,21 @@ fn totals(calls: &[u32], work: &[Work]) -> Option<Totals> {
         ops: pieces.len() as u32,
         busy: busy.length(),
         work: pieces.iter().map(|piece| piece.end - piece.start).sum(),
+        other_thread: of_others.map(|piece| piece.end - piece.start).sum(),
     })
 }
 
-/// The innermost range of a call, of its thread if there is any.
+/// The innermost range of a call: of its thread if there is any, else of the thread that waits, else of the process.
 fn innermost(ranges: &[HostRange], call: &Call) -> u32 {
-    let of = |crossing: bool| {
-        let enclosing =
-            (0..ranges.len() as u32).filter(|&r| encloses(&ranges[r as usize], call)).collect::<Vec<_>>();
-        let alike = enclosing.into_iter().filter(|&r| ranges[r as usize].crosses_threads == crossing);
-        alike.max_by_key(|&range| nesting_key(ranges, range))
+    let of = |is_near: &dyn Fn(&HostRange) -> bool| {
+        let enclosing = (0..ranges.len() as u32).filter(|&r| encloses(&ranges[r as usize], call));
+        let near = enclosing.filter(|&r| is_near(&ranges[r as usize]));
+        near.max_by_key(|&range| nesting_key(ranges, range))
     };
-    of(false).or_else(|| of(true)).unwrap_or(NONE)
+    of(&|range| !range.crosses_threads && range.thread == call.thread)
+        .or_else(|| of(&|range| !range.crosses_threads))
+        .or_else(|| of(&|_| true))
+        .unwrap_or(NONE)
 }
 
 fn parent(ranges: &[HostRange], with_work: &[u32], range: u32) -> u32 {
@@ -108,15 +117,16 @@ fn by_search(ranges: &[HostRange], calls: &[Call], work: &[Work]) -> Vec<Project
     let own = |range: u32| {
         all_calls().filter(|&call| innermost(ranges, &calls[call as usize]) == range).collect::<Vec<_>>()
     };
-    let with_work: Vec<u32> =
-        (0..ranges.len() as u32).filter(|&range| totals(&enclosed(range), work).is_some()).collect();
+    let with_work: Vec<u32> = (0..ranges.len() as u32)
+        .filter(|&range| totals(&enclosed(range), work, 0, calls).is_some())
+        .collect();
     let parents: Vec<u32> = with_work.iter().map(|&range| parent(ranges, &with_work, range)).collect();
     let parent_of = |range: u32| with_work.binary_search(&range).map_or(NONE, |at| parents[at]);
     let projected = with_work.iter().zip(&parents).filter_map(|(&range, &parent)| {
         Some(Projected {
             range,
-            all: totals(&enclosed(range), work)?,
-            own: totals(&own(range), work),
+            all: totals(&enclosed(range), work, ranges[range as usize].thread, calls)?,
+            own: totals(&own(range), work, ranges[range as usize].thread, calls),
             parent,
             depth: std::iter::successors(Some(parent), |&up| Some(parent_of(up)))
                 .take_while(|&up| up != NONE)
@@ -162,7 +172,8 @@ fn stack_of(depth: i64) -> (Vec<HostRange>, Vec<Call>, Vec<Work>) {
         process: 0,
         crosses_threads: false,
     };
-    let call = |level: i64| Call { start: 2 * level, end: 2 * level + 1, thread: 0, process: 0 };
+    let call =
+        |level: i64| Call { start: 2 * level, end: 2 * level + 1, thread: 0, process: 0, caller: NONE };
     let work = |level: i64| Work { call: level as u32, start: 10 * level, end: 10 * level + 5 };
     ((0..depth).map(range).collect(), (0..depth).map(call).collect(), (0..depth).map(work).collect())
 }

@@ -21,10 +21,13 @@ pub struct Totals {
     pub busy: i64,
     /// Sum of their durations.
     pub work: i64,
+    /// Sum of the durations of those that another thread launched than the range's.
+    pub other_thread: i64,
 }
 
 impl Totals {
-    const NOTHING: Self = Self { start: i64::MAX, end: i64::MIN, launches: 0, ops: 0, busy: 0, work: 0 };
+    const NOTHING: Self =
+        Self { start: i64::MAX, end: i64::MIN, launches: 0, ops: 0, busy: 0, work: 0, other_thread: 0 };
 
     /// Adds work that shares no moment with what is there, but for what [`Piece::is_alone`] excepts.
     fn merge(&mut self, other: &Self) {
@@ -34,9 +37,11 @@ impl Totals {
         self.ops = self.ops.saturating_add(other.ops);
         self.busy = self.busy.saturating_add(other.busy);
         self.work = self.work.saturating_add(other.work);
+        self.other_thread = self.other_thread.saturating_add(other.other_thread);
     }
 
-    fn add_call(&mut self, work: &[Piece]) {
+    /// Adds the work of a call of the range's thread, or of another.
+    fn add_call(&mut self, work: &[Piece], is_of_thread: bool) {
         let mut call = Self { launches: 1, ops: work.len() as u32, ..Self::NOTHING };
         for piece in work {
             call.start = call.start.min(piece.start);
@@ -47,6 +52,7 @@ impl Totals {
                 call.busy = call.busy.saturating_add(length);
             }
         }
+        call.other_thread = if is_of_thread { 0 } else { call.work };
         self.merge(&call);
     }
 }
@@ -124,13 +130,15 @@ impl RangeTotals {
 }
 
 fn totals_under(enclosure: &Enclosure, ranges: &[HostRange], calls: &[Call], work: &[Work]) -> RangeTotals {
-    // A range has the work of one thread, or of one process if it crosses threads.
-    let crosses = ranges.iter().any(|range| range.crosses_threads);
+    // A range has the work of one thread, or of one process if threads wait for others or ranges cross them.
+    let crosses =
+        ranges.iter().any(|range| range.crosses_threads) || calls.iter().any(|call| call.caller != NONE);
     let place = |call: &Call| if crosses { call.process } else { i64::from(call.thread) };
     let work = WorkOfCalls::new(work, calls, place);
     let with_work = ranges_with_work(ranges.len(), enclosure, &work);
-    let all = enclosed_totals(enclosure, &work, &with_work);
-    let own = own_totals(enclosure, &work, &with_work);
+    let is_of_thread = |range: u32, call: u32| ranges[range as usize].thread == calls[call as usize].thread;
+    let all = enclosed_totals(enclosure, &work, &with_work, is_of_thread);
+    let own = own_totals(enclosure, &work, &with_work, is_of_thread);
     RangeTotals { ranges: with_work.indices, all, own }
 }
 
@@ -255,13 +263,19 @@ fn ranges_with_work(ranges: usize, enclosure: &Enclosure, work: &WorkOfCalls) ->
 ///
 /// Totals are passed on from the leaves to the roots of the chains. What stands pair by pair is not passed
 /// on. Only of work that runs beside other work it matters which moments it takes.
-fn enclosed_totals(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWork) -> Vec<Totals> {
+fn enclosed_totals(
+    enclosure: &Enclosure,
+    work: &WorkOfCalls,
+    with_work: &WithWork,
+    is_of_thread: impl Fn(u32, u32) -> bool,
+) -> Vec<Totals> {
     let mut all = vec![Totals::NOTHING; with_work.indices.len()];
     // The moments of ranges whose parent is still to come.
     let mut shared = BusyTimes::new();
     for call in work.calls() {
-        let Some(position) = with_work.position(enclosure.chains[call as usize]) else { continue };
-        all[position as usize].add_call(work.of(call));
+        let innermost = enclosure.chains[call as usize];
+        let Some(position) = with_work.position(innermost) else { continue };
+        all[position as usize].add_call(work.of(call), is_of_thread(innermost, call));
         for (start, end) in work.shared(call) {
             shared.entry(position).or_default().insert(start, end);
         }
@@ -289,7 +303,7 @@ fn enclosed_totals(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWo
     add_unions(&mut all, loose);
     for &(range, call) in enclosure.loose.iter().filter(|&&(_, call)| !work.of(call).is_empty()) {
         if let Some(position) = with_work.position(range) {
-            all[position as usize].add_call(work.of(call));
+            all[position as usize].add_call(work.of(call), is_of_thread(range, call));
         }
     }
     all
@@ -317,12 +331,18 @@ fn add_unions(totals: &mut [Totals], unions: BusyTimes) {
 }
 
 /// The work of calls by their innermost range.
-fn own_totals(enclosure: &Enclosure, work: &WorkOfCalls, with_work: &WithWork) -> Vec<Totals> {
+fn own_totals(
+    enclosure: &Enclosure,
+    work: &WorkOfCalls,
+    with_work: &WithWork,
+    is_of_thread: impl Fn(u32, u32) -> bool,
+) -> Vec<Totals> {
     let mut own = vec![Totals::NOTHING; with_work.indices.len()];
     let mut shared = BusyTimes::new();
     for call in work.calls() {
-        let Some(position) = with_work.position(enclosure.innermost(call)) else { continue };
-        own[position as usize].add_call(work.of(call));
+        let innermost = enclosure.innermost(call);
+        let Some(position) = with_work.position(innermost) else { continue };
+        own[position as usize].add_call(work.of(call), is_of_thread(innermost, call));
         for (start, end) in work.shared(call) {
             shared.entry(position).or_default().insert(start, end);
         }

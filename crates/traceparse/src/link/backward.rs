@@ -22,7 +22,7 @@ pub(super) struct OrderedOps<'a> {
 }
 
 impl OrderedOps<'_> {
-    fn sequence(&self, op: u32) -> Option<i64> {
+    pub(super) fn sequence(&self, op: u32) -> Option<i64> {
         self.ops.sequence.get(op as usize)
     }
 
@@ -31,7 +31,7 @@ impl OrderedOps<'_> {
         self.sequence(op).filter(|_| self.forward_thread(op).is_none())
     }
 
-    fn track(&self, op: u32) -> u32 {
+    pub(super) fn track(&self, op: u32) -> u32 {
         self.ops.track.values()[op as usize]
     }
 
@@ -108,14 +108,14 @@ pub(super) fn forward_ops(all: OrderedOps<'_>, flows: &Flows, symbols: &SymbolTa
 }
 
 /// Takes note of the track that a key means: [`NONE`] where the evidence disagrees.
-fn learn<K: Eq + Hash>(tracks: &mut HashMap<K, u32>, key: K, track: u32) {
+pub(super) fn learn<K: Eq + Hash>(tracks: &mut HashMap<K, u32>, key: K, track: u32) {
     let known = tracks.entry(key).or_insert(track);
     if *known != track {
         *known = NONE;
     }
 }
 
-fn learned<K: Copy + Eq + Hash>(tracks: &HashMap<K, u32>, key: K) -> Option<u32> {
+pub(super) fn learned<K: Copy + Eq + Hash>(tracks: &HashMap<K, u32>, key: K) -> Option<u32> {
     tracks.get(&key).copied().filter(|&track| track != NONE)
 }
 

@@ -45,6 +45,10 @@ impl Class {
     pub(super) const OPERATOR: Self = Self(1 << 16);
     /// A node of the backward pass, such as `MmBackward0`.
     pub(super) const BACKWARD_NODE: Self = Self(1 << 17);
+    /// A Python frame that enters autograd's engine, such as `_engine_run_backward`.
+    pub(super) const RUNS_BACKWARD: Self = Self(1 << 18);
+    /// A Python frame of a function called `backward` or `grad`.
+    pub(super) const CALLS_BACKWARD: Self = Self(1 << 19);
 
     /// The classes of both.
     pub(super) const fn or(self, other: Self) -> Self {
@@ -58,7 +62,7 @@ impl Class {
     }
 
     fn of(text: &str) -> Self {
-        let checks: [(Self, bool); 18] = [
+        let checks: [(Self, bool); 20] = [
             (Self::STEP, step_number(text).is_some()),
             (Self::AUTOGRAD_NODE, text.starts_with("autograd::engine::evaluate_function")),
             (Self::OPTIMIZER, text.starts_with(OPTIMIZER_PREFIX)),
@@ -77,6 +81,8 @@ impl Class {
             (Self::MEMSET_CALL, is_call(text, "Memset") && text.contains("Async")),
             (Self::OPERATOR, is_backward_node(text) || NAMESPACES.iter().any(|own| text.starts_with(own))),
             (Self::BACKWARD_NODE, is_backward_node(text)),
+            (Self::RUNS_BACKWARD, text.contains("run_backward")),
+            (Self::CALLS_BACKWARD, BACKWARD_CALLS.contains(&function_name(text))),
         ];
         Self(checks.iter().filter(|(_, applies)| *applies).fold(0, |bits, (class, _)| bits | class.0))
     }
@@ -198,6 +204,9 @@ const MTIA_LAUNCH: &str = "runFunction";
 /// Other calls that wait for the device: of MTIA's runtime, and of SYCL's.
 const WAITS: [&str; 4] = ["synchronize", "synchronizeStream", "urQueueFinish", "urEventWait"];
 
+/// Functions of PyTorch that run a backward pass and return when it is done.
+const BACKWARD_CALLS: [&str; 2] = ["backward", "grad"];
+
 /// Calls of CUDA and HIP that wait for the GPU, without the prefix of the API.
 const WAITING_COPIES: [&str; 3] = ["Memcpy", "Memcpy2D", "Memcpy3D"];
 const WAITING_ALLOCATIONS: [&str; 4] = ["Malloc", "Free", "MemAlloc", "MemFree"];
@@ -216,6 +225,11 @@ pub(super) fn module_name(name: &str) -> Option<&str> {
 fn is_backward_node(name: &str) -> bool {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     stem.len() > "Backward".len() && stem.ends_with("Backward") && !stem.contains([' ', ':', '.', '#'])
+}
+
+/// The function in the name of a Python frame, such as `backward` in `torch/_tensor.py(570): backward`.
+fn function_name(frame: &str) -> &str {
+    frame.rsplit_once("): ").map_or(frame, |(_, function)| function)
 }
 
 fn is_dataloader(name: &str) -> bool {

@@ -3,7 +3,7 @@
 use super::backward::{self, OrderedOps};
 use super::names::{Class, Names, Phase};
 use super::order::{Extents, TrackOrder, innermost_containers};
-use super::{Find, NONE, rows};
+use super::{Find, NONE, callers, rows};
 use crate::schema::{Column, Ops, PythonFrames, Symbol, Table, Tables};
 use crate::stats::{Code, Stats};
 
@@ -60,6 +60,8 @@ pub(super) fn find(find: Find<'_>) -> impl FnOnce(&mut Tables) + Send + use<> {
     let phases = phases(all, &tree.parents, &modules, names);
     let frames = Extents::new(&python.start_ns, &python.dur_ns);
     inherit_modules(all, &tree.parents, &forwards, frames, &mut modules);
+    let callers = callers::of_ops(all, &tree.parents, &phases, &forwards, python, names);
+    add_modules_of_callers(all, &callers, python, names, &mut modules);
     let module = |&frame: &u32| python.name.get(frame as usize).map(|name| vocabulary.module(name));
     let module: Column<Symbol> = modules.iter().map(module).collect();
     let module_row = rows(modules, &python.row);
@@ -68,6 +70,7 @@ pub(super) fn find(find: Find<'_>) -> impl FnOnce(&mut Tables) + Send + use<> {
     let is_annotation = (0..ops.len() as u32).map(|op| names.is_annotation(ops, op)).collect();
     move |Tables { ops, .. }| {
         ops.forward_row = forward_row;
+        ops.caller_track = Column::from_sentinel(callers, NONE);
         ops.phase = Column::from_values(phase);
         ops.is_annotation = Column::from_values(is_annotation);
         ops.module = module;
@@ -157,5 +160,24 @@ pub(super) fn inherit_modules(
         if !called_again {
             modules[index] = module;
         }
+    }
+}
+
+/// Gives ops without a module the innermost module that their caller is in.
+fn add_modules_of_callers(
+    all: OrderedOps<'_>,
+    callers: &[u32],
+    python: &PythonFrames,
+    names: &Names,
+    modules: &mut [u32],
+) {
+    let is_open = |op: u32| callers[op as usize] != NONE && modules[op as usize] == NONE;
+    if python.is_empty() || !(0..modules.len() as u32).any(is_open) {
+        return;
+    }
+    let order = TrackOrder::new(callers, all.tracks.len(), all.extents, is_open);
+    let found = enclosing_modules(all.ops, &order, python, names, all.tracks.len());
+    for &op in order.indices() {
+        modules[op as usize] = found[op as usize];
     }
 }

@@ -47,8 +47,9 @@ table! {
         phase: Option<Symbol>,
         /// On a backward op: `row` of the forward op it differentiates.
         forward_row: Option<u32> as link,
-        /// Innermost `nn.Module` instance that the op ran in, such as `Linear_3`; a backward op has its
-        /// forward op's.
+        caller_track,
+        /// Innermost `nn.Module` instance that the op ran in, such as `Linear_3`. A backward op has its forward
+        /// op's, else the one that the thread which called `backward` is in.
         module: Option<Symbol>,
         /// `row` in `python` of that module's call.
         module_row: Option<u32> as link,
@@ -89,6 +90,7 @@ table! {
         /// host waits until the GPU has done its work, as in a synchronisation, a copy that is not
         /// asynchronous, or an allocation of memory).
         activity: Option<Symbol>,
+        caller_track,
     }
 }
 

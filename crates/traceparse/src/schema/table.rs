@@ -241,6 +241,9 @@ shared_columns! { $
     tid: Option<i64> as id,
     /// Number of the profiler step the row belongs to.
     step: Option<i32>,
+    /// Track of the thread that called `backward`, where a thread of autograd runs the backward pass for it. The
+    /// annotations and NVTX ranges that are open on the calling thread contain this row's GPU operations.
+    caller_track: Option<u32> as track,
 }
 
 /// Defines a table all of whose columns are written out.

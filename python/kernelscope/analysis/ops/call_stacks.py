@@ -83,7 +83,7 @@ def with_call_stacks(trace: Trace) -> pl.DataFrame:
 
     The stack of an operator is the innermost frame with a line of source that runs around it, and the frames
     that called that one, leaf first and with ``;`` between, as recorders write it. Frames deeper than 256 are
-    left out. An operator outside all frames has none: the autograd engine runs no Python.
+    left out. A backward operator outside all frames has the stack of the thread that called ``backward``.
     """
     ops = trace.ops
     if ops["call_stack"].null_count() < ops.height or trace.python.is_empty():
@@ -97,6 +97,11 @@ def with_call_stacks(trace: Trace) -> pl.DataFrame:
     trie = name_trie(frames, lambda names: names.select(text).to_series())
     of_frame = frames.select(frame="row", path=trie.path_of)
     around = innermost(ops, trace.python, counts=is_source).alias("frame").to_frame()
+    waited_for = around["frame"].is_null() & ops["caller_track"].is_not_null()
+    if waited_for.any():
+        called = ops.with_columns(pl.when(waited_for).then("caller_track").alias("track"))
+        of_caller = innermost(called, trace.python, counts=is_source).alias("frame")
+        around = pl.select(frame=pl.coalesce(around["frame"], of_caller))
     paths = around.join(of_frame, on="frame", how="left", maintain_order="left").select("path")
     stacks = classes_of(paths)
     texts = trie.text_of(stacks.keys["path"], root_first=False)

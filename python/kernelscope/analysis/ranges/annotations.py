@@ -9,7 +9,9 @@ from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.ranges.projection import recorded_annotations, times_on_gpu
 from kernelscope.trace import Trace
 
-_ON_GPU = ("device_total_ns", "gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "gpu_ops")
+_ON_GPU = (
+    "device_total_ns", "gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "other_thread_ns", "gpu_ops",
+)  # fmt: skip
 _IMAGES = ("images", "image_ns")
 
 
@@ -17,15 +19,18 @@ def annotation_table(trace: Trace, by: str | Sequence[str] = ("name",)) -> pl.Da
     """Returns what annotations cost on the host and on the GPU, summed over those that agree in ``by``.
 
     GPU work belongs to every annotation that is open on the thread which launches it, from the start to the
-    end of the launch, whatever operators lie between or around. ``by`` takes any columns of the table
-    ``ops``: with ``("row", "name")`` each annotation has a row of its own. Annotations of one group that lie
-    inside one another count each for itself; ``gpu_exclusive_ns`` alone has every piece of work once.
+    end of the launch, whatever operators lie between or around. Work that a thread of autograd launches
+    also belongs to the annotations that are open on the thread which called ``backward``. ``by`` takes any
+    columns of the table ``ops``: with ``("row", "name")`` each annotation has a row of its own. Annotations
+    of one group that lie inside one another count each for itself; ``gpu_exclusive_ns`` alone has every
+    piece of work once.
 
     Columns: those of ``by``; ``calls``; ``host_total_ns``; ``device_total_ns`` (durations of the work,
         added); ``gpu_start_ns`` and ``gpu_end_ns`` (of the first and the last work of all);
         ``gpu_span_ns`` (from the start of the first work of an annotation to the end of its last);
         ``gpu_busy_ns`` (time in which any work of an annotation runs); ``gpu_exclusive_ns`` (the same for
-        the work of which it is the innermost annotation); ``gpu_ops`` (works); ``images`` and ``image_ns``
+        the work of which it is the innermost annotation); ``other_thread_ns`` (the part of
+        ``device_total_ns`` that other threads launched); ``gpu_ops`` (works); ``images`` and ``image_ns``
         (the spans that the recorder drew for them on streams, ``gpu_user_annotation``, also those whose
         annotation is not known, which have no call). Columns of the GPU are null in a trace without GPU
         work, those of images in one without images.
@@ -68,6 +73,7 @@ def _of_instances(found: pl.DataFrame) -> pl.DataFrame:
         _row="row",
         device_total_ns="gpu_work_ns",
         gpu_span_ns=pl.col("gpu_end_ns") - pl.col("gpu_start_ns"),
+        other_thread_ns="other_thread_ns",
         gpu_exclusive_ns=pl.col("own_busy_ns").fill_null(0),
     )
 

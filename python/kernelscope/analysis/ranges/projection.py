@@ -18,31 +18,34 @@ _OWN = {
 }
 _PART_ROWS = 1 << 17
 _PLACE = ("row", "kind", "pid", "tid", "start_ns", "dur_ns")
-_SUMMED = ("gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "launches", "gpu_ops")
+_SUMMED = ("gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "other_thread_ns", "launches", "gpu_ops")
 _OF_RANGES = ("name", "domain", "category", "op_id", "sequence")
 _ON_GPU = (
-    "gpu_start_ns", "gpu_end_ns", "gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "launches", "gpu_ops",
-    "parent_row", "depth", "children",
+    "gpu_start_ns", "gpu_end_ns", "gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "other_thread_ns",
+    "launches", "gpu_ops", "parent_row", "depth", "children",
 )  # fmt: skip
 
 
 def nvtx_projection(trace: Trace, *, innermost: bool = False, domain: str | None = None) -> pl.DataFrame:
     """Returns the time of each NVTX range with GPU work under it on the GPU.
 
-    GPU work belongs to every range that encloses the call which launched it: a range of the same
-    thread that starts no later and ends no earlier, of any domain and style, or a range of the same
-    process that another thread ended, or that has no thread, as with nvprof. With ``innermost`` it
-    belongs only to the one of its thread that starts last, or of its process where its thread has
-    none. ``domain`` looks at the ranges of one domain alone, as if there were no others; the default
-    domain is ``""``. A trace without NVTX ranges is projected by the annotations of its profiler.
+    GPU work belongs to every range that encloses the call which launched it: a range of the same thread
+    that starts no later and ends no earlier, of any domain and style, or a range of the same process that
+    another thread ended, or that has no thread, as with nvprof. Work that a thread of autograd launches
+    also belongs to the ranges that are open on the thread which called ``backward``. With ``innermost`` it
+    belongs only to the one of its thread that starts last, where its thread has none to that of the calling
+    thread, else to that of its process. ``domain`` looks at the ranges of one domain alone, as if there
+    were no others; the default domain is ``""``. A trace without NVTX ranges is projected by the
+    annotations of its profiler.
 
     Columns: ``row``, ``kind``, ``pid``, ``tid``, ``start_ns``, ``dur_ns``, ``name``, ``domain``,
         ``category``, ``op_id`` and ``sequence`` of the range; ``gpu_start_ns``, ``gpu_end_ns`` and
-        ``gpu_span_ns``, from the start of its first to the end of its last GPU work;
-        ``gpu_busy_ns``, the time in which any of it runs; ``gpu_exclusive_ns``, the same for the work
-        of which this is the innermost range; ``launches``, the calls; ``gpu_ops``, what they
-        launched; ``parent_row``, the shortest range around it on its thread; ``depth``, the number
-        of parents above it; ``children``, the ranges of which it is the parent.
+        ``gpu_span_ns``, from the start of its first to the end of its last GPU work; ``gpu_busy_ns``, the
+        time in which any of it runs; ``gpu_exclusive_ns``, the same for the work of which this is the
+        innermost range; ``other_thread_ns``, the durations of the work that other threads launched, added;
+        ``launches``, the calls; ``gpu_ops``, what they launched; ``parent_row``, the shortest range around
+        it on its thread; ``depth``, the number of parents above it; ``children``, the ranges of which it is
+        the parent.
     Units: ns on the trace's clock.
     Order: by start on the host, then as recorded.
     Source: ``nvtx_gpu_proj_trace`` of ``nsys stats``; docs/nsys.md has what differs.
@@ -65,7 +68,8 @@ def nvtx_table(
     ``gpu_busy_ns``; ``gpu_exclusive_ns`` has every piece of work once.
 
     Columns: those of ``by`` (any of ``nvtx_projection``), ``ranges``, ``dur_ns`` (on the host),
-        ``gpu_span_ns``, ``gpu_busy_ns``, ``gpu_exclusive_ns``, ``launches``, ``gpu_ops``.
+        ``gpu_span_ns``, ``gpu_busy_ns``, ``gpu_exclusive_ns``, ``other_thread_ns``, ``launches``,
+        ``gpu_ops``.
     Units: ns.
     Order: by exclusive time, longest first, then by the columns ``by``.
     Raises: InvalidArgumentError: ``by`` names no such column.
@@ -140,13 +144,16 @@ def recorded_annotations(trace: Trace) -> pl.DataFrame:
     return known.with_columns(crosses_threads=pl.lit(value=False))
 
 
-def project(trace: Trace, ranges: pl.DataFrame, *, innermost: bool = False) -> pl.DataFrame:
+def project(
+    trace: Trace, ranges: pl.DataFrame, *, innermost: bool = False, callers: bool = True
+) -> pl.DataFrame:
     """Adds to each of ``ranges``, a frame of :func:`host_ranges`, its times on the GPU.
 
-    Ranges without GPU work are left out; the others stay in order. :func:`nvtx_projection` documents
-    the columns that are added.
+    Without ``callers`` a range has only what its own thread launched, as in ``nsys stats``. Ranges without
+    GPU work are left out; the others stay in order. :func:`nvtx_projection` documents the columns that are
+    added.
     """
-    found = times_on_gpu(trace, ranges)
+    found = times_on_gpu(trace, ranges, callers=callers)
     if innermost:
         found = found.filter(pl.col("own_launches").is_not_null()).with_columns(
             **{name: pl.col(own) for name, own in _OWN.items()}
@@ -158,6 +165,7 @@ def project(trace: Trace, ranges: pl.DataFrame, *, innermost: bool = False) -> p
         (found["gpu_end_ns"] - found["gpu_start_ns"]).alias("gpu_span_ns"),
         found["gpu_busy_ns"],
         found["own_busy_ns"].fill_null(0).alias("gpu_exclusive_ns"),
+        found["other_thread_ns"],
         found["launches"],
         found["gpu_ops"],
         ranges["row"].gather(found["parent"]).alias("parent_row"),
@@ -166,27 +174,30 @@ def project(trace: Trace, ranges: pl.DataFrame, *, innermost: bool = False) -> p
     )
 
 
-def enclosing_pairs(trace: Trace, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Every pair of a range and a call with GPU work that it encloses.
+def enclosing_pairs(trace: Trace, ranges: pl.DataFrame, *, callers: bool = True) -> pl.DataFrame:
+    """Every pair of a range and a call with GPU work that it encloses; ``callers`` as for :func:`project`.
 
     Columns: ``range`` (position in ``ranges``, a frame of :func:`host_ranges`), ``launch_row`` and
         ``is_innermost``.
     """
-    table = _projector(trace, ranges).pairs()
+    table = _projector(trace, ranges, callers=callers).pairs()
     empty = {"range": pl.UInt32, "launch_row": pl.UInt32, "is_innermost": pl.Boolean}
     return pl.DataFrame(table) if len(table) else pl.DataFrame(schema=empty)
 
 
-def times_on_gpu(trace: Trace, ranges: pl.DataFrame, *, only: pl.Series | None = None) -> pl.DataFrame:
+def times_on_gpu(
+    trace: Trace, ranges: pl.DataFrame, *, only: pl.Series | None = None, callers: bool = True
+) -> pl.DataFrame:
     """The GPU time of each of ``ranges`` with GPU work, of which ``only`` says what counts.
 
     ``ranges`` is a frame of :func:`host_ranges` or of :func:`recorded_annotations`.
 
     Columns: ``range`` (a position in ``ranges``), ``parent`` (another), ``depth``, ``children``; of all work
         and of that of which the range is the innermost (``own_``) ``gpu_start_ns``, ``gpu_end_ns``,
-        ``gpu_busy_ns``, ``gpu_work_ns`` (durations added), ``launches`` and ``gpu_ops``.
+        ``gpu_busy_ns``, ``gpu_work_ns`` (durations added), ``launches`` and ``gpu_ops``; ``other_thread_ns``,
+        the part of ``gpu_work_ns`` that other threads launched.
     """
-    table = _projector(trace, ranges, only=only).project()
+    table = _projector(trace, ranges, only=only, callers=callers).project()
     return pl.DataFrame(table) if len(table) else _nothing()
 
 
@@ -217,26 +228,37 @@ def _projector(
     by: Mapping[str, pl.Expr] | None = None,
     *,
     only: pl.Series | None = None,
+    callers: bool = True,
 ) -> _traceparse.RangeProjector:
-    """GPU work, the calls, and ``ranges`` in groups that agree in ``by``, ready to be related."""
+    """GPU work, the calls, and ``ranges`` in groups that agree in ``by``, ready to be related.
+
+    ``callers`` as for :func:`project`.
+    """
     groups = by or {}
     projector = _traceparse.RangeProjector(list(groups))
     work = trace.gpu_ops.select(launching_calls(trace).alias("launch_row"), "start_ns", "dur_ns")
     for part in (work if only is None else work.filter(only)).iter_slices(_PART_ROWS):
         projector.add_work(part)
     place = ["track", "start_ns", "dur_ns"]
-    crosses = ranges["crosses_threads"].any()
+    calling = ["caller_track"] * (callers and _has_callers(trace))
+    crosses = bool(calling) or ranges["crosses_threads"].any()
     # Of operators only those that stand for a launch.
-    operators = trace.ops.select("row", "pid", *place)
+    operators = trace.ops.select("row", "pid", *place, *calling)
     operators = operators.filter(pl.col("row").is_in(launching_calls(trace).implode()))
     for part in (*trace.launches.iter_slices(_PART_ROWS), operators):
         placed = _with_process(trace, part) if crosses else part
-        projector.add_calls(placed.select("row", *place, *["process"] * crosses))
+        projector.add_calls(placed.select("row", *place, *calling, *["process"] * crosses))
     for part in ranges.iter_slices(_PART_ROWS):
         placed = _with_process(trace, part) if crosses else part
         extent = placed.select(*place, *["process", "crosses_threads"] * crosses, **groups)
         projector.add_ranges(extent)
     return projector
+
+
+def _has_callers(trace: Trace) -> bool:
+    """Whether a thread of autograd launched anything for another thread."""
+    tables = (trace.launches, trace.ops)
+    return any(table["caller_track"].null_count() < table.height for table in tables)
 
 
 def _with_process(trace: Trace, frame: pl.DataFrame) -> pl.DataFrame:
@@ -255,6 +277,7 @@ def _with_process(trace: Trace, frame: pl.DataFrame) -> pl.DataFrame:
 
 def _nothing() -> pl.DataFrame:
     works = ("gpu_work_ns", "own_work_ns")
-    numbers = ("gpu_start_ns", "gpu_end_ns", "gpu_busy_ns", "launches", "gpu_ops", *works, *_OWN.values())
+    sums = ("gpu_busy_ns", "other_thread_ns", "launches", "gpu_ops")
+    numbers = ("gpu_start_ns", "gpu_end_ns", *sums, *works, *_OWN.values())
     indices = ("range", "parent", "depth", "children")
     return pl.DataFrame(schema={**dict.fromkeys(indices, pl.UInt32), **dict.fromkeys(numbers, pl.Int64)})

@@ -138,7 +138,7 @@ def _push_pop_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
 
 def _projected(trace: Trace) -> tuple[pl.DataFrame, list[str]]:
     """Every range with GPU work, and the columns in which their texts differ."""
-    return text_keys(trace, project(trace, host_ranges(trace, *TEXT_COLUMNS)))
+    return text_keys(trace, project(trace, host_ranges(trace, *TEXT_COLUMNS), callers=False))
 
 
 def _projection_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
@@ -160,7 +160,7 @@ def _projection_trace(trace: Trace, question: Question) -> Iterator[pl.DataFrame
 
 def _outside(trace: Trace) -> pl.DataFrame:
     """GPU work whose call lies in no range, by thread."""
-    inside = enclosing_pairs(trace, host_ranges(trace)).select("launch_row").unique()
+    inside = enclosing_pairs(trace, host_ranges(trace), callers=False).select("launch_row").unique()
     work = trace.gpu_ops.select("launch_row", "start_ns", "dur_ns").drop_nulls()
     left = work.join(inside, on="launch_row", how="anti")
     left = left.join(trace.launches.select("pid", "tid", launch_row="row"), on="launch_row")
@@ -211,7 +211,7 @@ def _kernel_sum(trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
     kernels = with_kernel_names(kernels.filter(pl.col("kind") == "kernel"), trace, question)
     kernels = kernels.select("row", "launch_row", "dur_ns", "name")
     ranges = host_ranges(trace, *TEXT_COLUMNS)
-    pairs = enclosing_pairs(trace, ranges).select("range", "launch_row")
+    pairs = enclosing_pairs(trace, ranges, callers=False).select("range", "launch_row")
     ranges, keys = text_keys(trace, ranges)
     keys = [*keys, "kind", "pid", "tid"]
     ranges = ranges.select(keys).with_row_index("range")

@@ -87,7 +87,7 @@ def _range_pace(trace: Trace, question: Question) -> pl.DataFrame:
 
 def _projection_pace(trace: Trace, question: Question) -> pl.DataFrame:
     name = _name(question)
-    projected = _ranges_called(trace, project(trace, host_ranges(trace, *TEXT_COLUMNS)), name)
+    projected = _ranges_called(trace, project(trace, host_ranges(trace, *TEXT_COLUMNS), callers=False), name)
     times = projected.select("row", "pid", "tid", start_ns="gpu_start_ns", dur_ns="gpu_span_ns")
     return _pace(times, "pid", "tid")
 

@@ -57,7 +57,9 @@ def _ranges_around(trace: Trace) -> Around:
     ranges = _with_payloads(ranges, trace.extra_args)
     # Work without a duration was launched, too.
     work = trace.gpu_ops.select("row", "launch_row", "op_row", "start_ns", pl.col("dur_ns").fill_null(0))
-    found = enclosing_pairs(replace(trace, gpu_ops=work), ranges).select("launch_row", place="range")
+    found = enclosing_pairs(replace(trace, gpu_ops=work), ranges, callers=False).select(
+        "launch_row", place="range"
+    )
     parts = (_inside(part, ranges, trace.launches) for part in found.iter_slices(_PART_ROWS))
     found = pl.concat([found.clear(), *parts])
     end = pl.col("start_ns") + pl.col("dur_ns")

@@ -149,6 +149,10 @@ _TIMES = {
     "gpu_busy_ns": ("GPU busy", "Time in which any of its GPU work runs."),
     "image_ns": ("Image", "The durations of the spans that the recorder drew for it, added."),
     "gpu_exclusive_ns": ("GPU own", "The same for the work of which it is the innermost range."),
+    "other_thread_ns": (
+        "From other threads",
+        "GPU time that other threads launched for it; overlaps are added.",
+    ),
     "attainable_ns": ("Attainable", "The least time that the GPU's peaks allow for this work."),
     "saveable_ns": ("Saveable", "Busy time beyond the attainable."),
     "saving_ns": ("Saving", "Time that could be saved at most, as estimated."),

@@ -22,8 +22,8 @@ PAGE = Page(
 )
 ON_REQUEST = True
 _COLUMNS = (
-    "name", "calls", "gpu_busy_ns", "gpu_exclusive_ns", "gpu_span_ns", "device_total_ns", "host_total_ns",
-    "gpu_ops", "images", "image_ns",
+    "name", "calls", "gpu_busy_ns", "gpu_exclusive_ns", "gpu_span_ns", "device_total_ns", "other_thread_ns",
+    "host_total_ns", "gpu_ops", "images", "image_ns",
 )  # fmt: skip
 _NONE = "The trace has no annotations. Record some with torch.profiler.record_function."
 
@@ -65,7 +65,10 @@ def page(trace: Trace) -> list[Part]:
         else ("Host time by annotation", "host_total_ns")
     )
     what = "Time of the work of which the annotation is the innermost." if on_gpu else "Summed durations."
-    about = "Work counts for every annotation that is open on the thread which launches it."
+    about = (
+        "Work counts for every annotation that is open on the thread which launches it, and on the thread "
+        "that waits for it in the backward pass."
+    )
     return [
         bars("annotation-bars", title, what, table, column),
         Table("annotations", "Annotations", about, table, _COLUMNS),

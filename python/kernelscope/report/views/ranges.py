@@ -19,8 +19,8 @@ TABLES = missing.TABLES
 PAGE_ORDER = 86
 PAGE = Page("ranges", "NVTX ranges", "NVTX ranges of the program, their time on the host and on the GPU.")
 _COLUMNS = (
-    "name", "domain", "ranges", "gpu_exclusive_ns", "gpu_busy_ns", "gpu_span_ns", "dur_ns", "launches",
-    "gpu_ops",
+    "name", "domain", "ranges", "gpu_exclusive_ns", "gpu_busy_ns", "gpu_span_ns", "other_thread_ns", "dur_ns",
+    "launches", "gpu_ops",
 )  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def frames(trace: Trace) -> dict[str, pl.DataFrame]:
 def range_table(trace: Trace) -> pl.DataFrame:
     """NVTX ranges by domain and name, those without GPU work too, their own GPU time first."""
     keys = ["domain", "name"]
-    gpu = ("gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "launches", "gpu_ops")
+    gpu = ("gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "other_thread_ns", "launches", "gpu_ops")
     if trace.ranges.is_empty():
         numbers = ("ranges", "dur_ns", *gpu)
         return pl.DataFrame(schema={**dict.fromkeys(keys, pl.String), **dict.fromkeys(numbers, pl.Int64)})
