@@ -36,9 +36,10 @@ def comparable(trace: ks.Trace) -> dict[str, pl.DataFrame]:
         for column in (c for c in _ROWS if c in frame.columns):
             rows = frame.select(_row=column).join(places, on="_row", how="left", maintain_order="left")
             frame = frame.with_columns(rows["_place"].alias(column))
-        if "track" in frame.columns:
-            frame = frame.join(tracks, on="track", how="left", maintain_order="left")
-            frame = frame.drop("track").rename({"_track": "track"})
+        for column in (c for c in ("track", "caller_track") if c in frame.columns):
+            of_track = tracks.rename({"track": column})
+            frame = frame.join(of_track, on=column, how="left", maintain_order="left")
+            frame = frame.drop(column).rename({"_track": column})
         if name == "extra_args":
             frame = frame.filter(pl.col("value") != f'"{CATEGORY}"').sort("row", "key", "value")
         if name == "threads":
