@@ -35,9 +35,9 @@ def end(row: Row) -> int:
     return row["start_ns"] + (row["dur_ns"] or 0)
 
 
-def is_timed(work: Row) -> bool:
-    """Whether GPU work has a start, and not 0 for both its times."""
-    return work["start_ns"] is not None and (work["start_ns"], work["dur_ns"]) != (0, 0)
+def is_timed(event: Row) -> bool:
+    """Whether an event has a start, and not 0 for both its times."""
+    return event["start_ns"] is not None and (event["start_ns"], event["dur_ns"]) != (0, 0)
 
 
 def doubt(gpu_ops: list[Row]) -> None:
@@ -506,7 +506,8 @@ class Reader:
     def read(self) -> dict[str, list[Row]]:
         for index, event in enumerate(self.top.get("traceEvents") or []):
             self.sort_in(index, event)
-        self.rows["gpu_ops"] = list(filter(is_timed, self.rows["gpu_ops"]))
+        for table in ("ops", "launches", "python", "gpu_ops"):
+            self.rows[table] = list(filter(is_timed, self.rows[table]))
         doubt(self.rows["gpu_ops"])
         link(self.rows)
         fill_activities(self.rows)

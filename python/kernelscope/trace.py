@@ -51,6 +51,7 @@ class Trace:
     launches: pl.DataFrame
     gpu_ops: pl.DataFrame
     untimed_gpu_ops: pl.DataFrame
+    untimed_events: pl.DataFrame
     python: pl.DataFrame
     ranges: pl.DataFrame
     gpu_annotations: pl.DataFrame

@@ -256,8 +256,9 @@ def test_work_without_a_time_is_in_no_figure(tmp_path: Path, wrong: dict[str, An
     # What was launched has work, if none with a time.
     assert "launch_without_gpu_work" not in counts
     assert found.meta.seen == found.meta.kept
-    (doubt,) = analysis.doubts(found).iter_rows(named=True)
-    assert (doubt["doubt"], doubt["events"]) == ("work_without_time", bad)
+    told = dict(analysis.doubts(found).select("doubt", "events").iter_rows())
+    many = {"events_without_time": bad} if bad > 1 else {}
+    assert told == {**many, "work_without_time": bad}
     assert ks.read(tmp_path / "found" / "trace.json", device=0).untimed_gpu_ops.is_empty()
 
 

@@ -50,7 +50,7 @@ pub fn read_ranks(path: &Path, options: &ReadOptions) -> Result<Vec<Trace>> {
 fn finish(path: &Path, format: &dyn Format, trace: &mut Trace, options: &ReadOptions) -> Result<()> {
     // An error about a capture names that.
     let in_file = |error: Error| error.with_path(path);
-    link::doubt(&mut trace.tables, trace.capture, &mut trace.stats);
+    link::doubt(trace);
     if options.strict {
         trace.stats.refuse_loss().map_err(in_file)?;
     }
@@ -85,7 +85,7 @@ fn read_captures(path: &Path, options: &ReadOptions, stats: &mut Stats) -> Resul
         let read = || -> Result<Trace> {
             let (format, file) = formats::open(capture)?;
             let mut trace = format.read(file, &options_of_capture)?;
-            link::doubt(&mut trace.tables, trace.capture, &mut trace.stats);
+            link::doubt(&mut trace);
             link::link(&mut trace, &options_of_capture);
             Ok(trace)
         };

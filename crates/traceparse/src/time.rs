@@ -7,6 +7,8 @@ use std::ops::RangeInclusive;
 pub(crate) const TIMES_NS: RangeInclusive<i64> = -(1 << 61)..=1 << 62;
 /// The start of GPU work that has none, until it is put into a table of its own.
 pub(crate) const NO_START: i64 = i64::MIN;
+/// An hour, in ns.
+pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 /// Longest duration, some 36 years.
 pub(crate) const LONGEST_NS: i64 = 1 << 60;
 

@@ -1,4 +1,4 @@
-"""What of the GPU work cannot be as it was recorded, or looks as if it were not."""
+"""Recorded values that cannot be right, or that need a look before everything else."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from kernelscope.analysis.steps.breakdown import step_times
+from kernelscope.analysis.untimed import many_untimed
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns, format_percent
@@ -27,22 +28,47 @@ _SCHEMA = {
 
 @per_trace
 def doubts(trace: Trace) -> pl.DataFrame:
-    """Returns what of the GPU work of ``trace`` cannot be as recorded, or has to be seen before all else.
+    """Returns recorded values of ``trace`` that cannot be right, or that need a look before everything else.
 
-    ``work_without_time``: operations in ``untimed_gpu_ops``, which are in no figure;
-    ``impossible_duration``: recorded time that no figure has; ``step_without_gpu_work``: kernels were
-    launched in a step, and none of them was recorded; ``one_operation``: of ten or more operations of a step
-    on a GPU one has at least 90 % of the time.
+    ``events_without_time``: more than 5 % of the events have no timestamp, and no figure counts them;
+    advice on idle time and launches is left out. ``work_without_time``: operations in ``untimed_gpu_ops``,
+    which are in no figure; ``impossible_duration``: recorded time that no figure has;
+    ``step_without_gpu_work``: kernels were launched in a step, and none of them was recorded;
+    ``one_operation``: of ten or more operations of a step on a GPU one has at least 90 % of the time.
 
-    Columns: ``doubt`` (as above), ``step`` (null for the whole trace), ``events`` (operations without a time;
-        operations not believed; launches; operations of the step on the GPU), ``time_ns`` (recorded time not
-        believed; that of the one operation), ``row`` (of the operation in its table: the first without a
-        time, that of which most is not believed, the one), ``name`` (of that operation) and ``text`` (a
-        sentence).
+    Columns: ``doubt`` (as above), ``step`` (null for the whole trace), ``events`` (events or operations
+        without a time; operations not believed; launches; operations of the step on the GPU), ``time_ns``
+        (recorded time not believed; that of the one operation), ``row`` (of the operation in its table: the
+        first without a time, that of which most is not believed, the one), ``name`` (of that operation) and
+        ``text`` (a sentence).
     Order: as above, then by step.
     """
-    rows = [*_without_time(trace), *_impossible(trace), *_without_work(trace), *_nearly_all(trace)]
+    rows = [
+        *_many_without_time(trace),
+        *_without_time(trace),
+        *_impossible(trace),
+        *_without_work(trace),
+        *_nearly_all(trace),
+    ]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+def _many_without_time(trace: Trace) -> Iterator[dict[str, Any]]:
+    found = many_untimed(trace)
+    if found is None:
+        return
+    listed = ", ".join(
+        f"{format_count(count)} {noun}{'' if count == 1 else 's'}" for noun, count in found.counts.items()
+    )
+    since = "spread over the recording"
+    if found.since_ns is not None:
+        moment = f"{format_ns(found.since_ns)} after the first event"
+        since = f"from {moment} on" if found.since_ns else "from the first event on"
+    text = (
+        f"{format_percent(found.share)} of the events have no timestamp, {since}: {listed}. They are excluded"
+        " from all figures, and there is no advice on idle time and launches."
+    )
+    yield {"doubt": "events_without_time", "events": sum(found.counts.values()), "text": text}
 
 
 def _without_time(trace: Trace) -> Iterator[dict[str, Any]]:

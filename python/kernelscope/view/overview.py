@@ -12,7 +12,7 @@ from kernelscope.report.parts.columns import COLUMNS
 from kernelscope.report.parts.tables import Table, with_share
 from kernelscope.report.parts.window import origin_ns
 from kernelscope.report.summary import trace_facts
-from kernelscope.report.views import missing, recommendations
+from kernelscope.report.views import doubts, missing, recommendations
 from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns, format_percent
 from kernelscope.view.parameters import Parameters
@@ -45,7 +45,7 @@ def overview(trace: Trace, _asked: Parameters) -> dict[str, Any]:
     # The GPUs of one kind of advice share a line, which is that of the worst.
     causes = recommendations.separate(trace).unique("id", keep="first", maintain_order=True)
     kernels = with_share(analysis.kernel_table(trace), "total_ns")
-    notes = [note.text for note in missing.notes(trace, "steps", "kernels")]
+    missed = [note.text for note in missing.notes(trace, "steps", "kernels")]
     return {
         "verdict": verdict(figures, causes),
         "step_ns": figures["step_ns"],
@@ -60,7 +60,7 @@ def overview(trace: Trace, _asked: Parameters) -> dict[str, Any]:
             if figures[key] is not None
         ],
         "facts": [[name, safe(value)] for name, value in trace_facts(trace).items() if value],
-        "notes": notes,
+        "notes": [*doubts.sentences(trace), *missed],
     }
 
 

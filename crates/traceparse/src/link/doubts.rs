@@ -1,4 +1,5 @@
-//! GPU work that cannot be as it was recorded: outside of the recording, or longer than it can have run.
+//! What cannot be as it was recorded: events without a time, and GPU work that is outside of the recording or
+//! longer than it can have run.
 //!
 //! The work of one stream runs one after the other, so work that contains a whole later one of its stream has
 //! ended before. Overlap in part is real: stamps of the end of one and the beginning of the next are not taken
@@ -8,12 +9,12 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::order::{Extents, TrackOrder};
+use super::untimed;
 use crate::options::ReadOptions;
 use crate::schema::{GpuOps, Table, Tables, UntimedGpuOpRow};
 use crate::stats::{Code, Stats};
-use crate::time::NO_START;
-
-const HOUR_NS: i64 = 3_600_000_000_000;
+use crate::time::{HOUR_NS, NO_START};
+use crate::trace::Trace;
 
 /// What to read for what is wanted: how long work took is seen from all work of its stream.
 pub(crate) fn with_neighbours(options: &ReadOptions) -> ReadOptions {
@@ -29,13 +30,15 @@ pub(crate) fn with_neighbours(options: &ReadOptions) -> ReadOptions {
         widened.add("gpu_ops", &["start_ns", "dur_ns", "kind", "name", "category", "device", "stream"]);
         widened.add("gpu_ops", &["correlation", "external_id", "arrow_row", "context", "pid", "bytes"]);
     }
+    untimed::add_needed(&mut widened, options);
     widened
 }
 
 /// Takes out what has no usable time, and ends what is longer than it can be.
-pub(crate) fn doubt(tables: &mut Tables, capture: Option<(i64, i64)>, stats: &mut Stats) {
-    take_untimed(tables, stats);
-    end_what_is_too_long(&mut tables.gpu_ops, capture, stats);
+pub(crate) fn doubt(trace: &mut Trace) {
+    take_untimed(&mut trace.tables, &mut trace.stats);
+    untimed::take(trace);
+    end_what_is_too_long(&mut trace.tables.gpu_ops, trace.capture, &mut trace.stats);
 }
 
 /// Moves work without a usable time into a table of its own.

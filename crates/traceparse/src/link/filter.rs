@@ -86,8 +86,9 @@ pub(crate) fn filter(trace: &mut Trace, options: &ReadOptions) -> Result<()> {
     let Tables { launches, gpu_ops: works, syncs: waits, gpu_annotations, .. } = &mut trace.tables;
     left_out += launches.keep_rows(&calls) + works.keep_rows(&gpu_ops);
     left_out += waits.keep_rows(&syncs) + gpu_annotations.keep_rows(&annotations);
-    // Nobody can say whether work without a time is in what was asked for.
+    // Nobody can say whether what has no time is in what was asked for.
     left_out += std::mem::take(&mut trace.tables.untimed_gpu_ops).len();
+    left_out += std::mem::take(&mut trace.tables.untimed_events).len();
     keep_details(&mut trace.tables);
     trace.stats.note_many(Code::Filtered, left_out as u64, None);
     Ok(())

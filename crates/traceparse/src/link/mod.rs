@@ -33,6 +33,7 @@ mod ranges;
 mod serving;
 mod steps;
 mod threads;
+mod untimed;
 
 #[cfg(test)]
 mod tests;

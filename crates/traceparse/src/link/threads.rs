@@ -34,7 +34,7 @@ pub(super) fn store_idents(tables: &mut Tables, tracks: &TrackTable, options: &R
             }
         )* };
     }
-    store!(ops, launches, python, ranges, memory, counters, instants, flows, spans, metadata);
+    store!(ops, launches, python, ranges, memory, counters, instants, flows, spans, metadata, untimed_events);
 }
 
 /// The table `threads`: one row per track, with what metadata events say of it; the last of each kind counts.

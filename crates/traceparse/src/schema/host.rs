@@ -117,6 +117,23 @@ table! {
 }
 
 table! {
+    /// A host event without a timestamp: recorded at 0 without a duration. It is in no other table and in no
+    /// figure.
+    UntimedEvents, UntimedEventRow, "untimed_events";
+    recorded {
+        row,
+        /// operator, annotation, call (of a runtime or driver), frame (of Python) or memory.
+        kind: Symbol,
+        name, category, track, correlation, external_id,
+        /// The start as recorded, ns.
+        recorded_start_ns: Option<i64> as time,
+        /// The duration as recorded, ns.
+        recorded_dur_ns: Option<i64> as duration,
+    }
+    derived { pid, tid, }
+}
+
+table! {
     /// An NVTX range or mark.
     Ranges, RangeRow, "ranges";
     recorded {

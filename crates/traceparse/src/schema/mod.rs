@@ -156,6 +156,7 @@ tables! {
     launches: Launches,
     gpu_ops: GpuOps,
     untimed_gpu_ops: UntimedGpuOps,
+    untimed_events: UntimedEvents,
     python: PythonFrames,
     ranges: Ranges,
     gpu_annotations: GpuAnnotations,

@@ -210,6 +210,38 @@ fn only_gpu_work_is_kept_without_a_time() {
 }
 
 #[test]
+fn host_events_at_zero_without_a_duration_have_no_time() {
+    let at_zero = |category: &str| {
+        let event =
+            r#"{"ph": "X", "cat": "CAT", "name": "e", "pid": 0, "tid": 7, "ts": 0, "dur": 0, "args": {}}"#;
+        let reading = reading_events(format!("{}, {}", event.replace("CAT", category), op("a")));
+        assert_eq!(reading.events(), (2, 2, 0));
+        (reading.findings().join(" "), reading.rows("untimed_events", "kind name").concat())
+    };
+    for (category, code, kind) in [
+        ("cpu_op", "untimed_operators", "operator | e"),
+        ("user_annotation", "untimed_annotations", "annotation | e"),
+        ("cuda_runtime", "untimed_calls", "call | e"),
+        ("python_function", "untimed_frames", "frame | e"),
+        ("kernel", "untimed_work", ""),
+    ] {
+        assert_eq!(at_zero(category), (code.to_owned(), kind.to_owned()), "{category}");
+    }
+}
+
+#[test]
+fn moments_at_zero_have_no_time_where_all_others_are_far_away() {
+    let events = |other: &str| {
+        let memory = r#"{"ph": "i", "s": "t", "name": "[memory]", "pid": 7, "tid": 7, "ts": 0, "args": {}}"#;
+        reading_events(format!("{memory}, {}", op("a").replace("\"ts\": 1.5", other)))
+    };
+    assert_eq!(events("\"ts\": 1.5").rows("memory", "start_ns"), ["0"]);
+    let far = events("\"ts\": 1700000000000000.5");
+    assert_eq!(far.rows("untimed_events", "kind recorded_start_ns"), ["memory | 0"]);
+    assert_eq!(far.findings(), ["untimed_memory"]);
+}
+
+#[test]
 fn missing_fields() {
     let without = |field: &str| {
         let fields = ["ph", "cat", "name", "pid", "tid", "ts", "dur"];

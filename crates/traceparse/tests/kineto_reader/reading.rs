@@ -12,8 +12,8 @@ use traceparse::schema::Tables;
 use traceparse::{Code, Error, Meta, ReadOptions, Stats, Trace, read};
 
 /// Tables with one row per event of the file; `counters` can have several.
-const EVENT_TABLES: &str = "ops launches gpu_ops untimed_gpu_ops python ranges gpu_annotations syncs memory counters instants \
-    flows spans metadata";
+const EVENT_TABLES: &str = "ops launches gpu_ops untimed_gpu_ops untimed_events python ranges gpu_annotations syncs memory \
+    counters instants flows spans metadata";
 
 /// A file that is removed in the end.
 pub(crate) struct TraceFile(PathBuf);

@@ -27,7 +27,7 @@ _OPTIMIZER_KERNELS = 100
 _DECODING = r"context_0(?:\(|_).*generation_[1-9]"
 
 
-@rule("A serving engine launches its kernels one by one", _LATE)
+@rule("A serving engine launches its kernels one by one", _LATE, needs_all_times=True)
 def serving_without_graphs(facts: Facts) -> Iterator[Advice]:
     """GPUs that wait for the launches of a serving engine that replays no graphs."""
     if facts.graph_launches or facts.captures_graphs:
@@ -51,7 +51,7 @@ def serving_without_graphs(facts: Facts) -> Iterator[Advice]:
         )
 
 
-@rule("The host launches too slowly", _LATE)
+@rule("The host launches too slowly", _LATE, needs_all_times=True)
 def launch_bound(facts: Facts) -> Iterator[Advice]:
     """GPUs that wait for the host to launch."""
     for gpu in facts.waits("launch"):
@@ -71,7 +71,7 @@ def launch_bound(facts: Facts) -> Iterator[Advice]:
         )
 
 
-@rule("Most kernels are too short to launch one by one", _TINY, "share of kernels")
+@rule("Most kernels are too short to launch one by one", _TINY, "share of kernels", needs_all_times=True)
 def tiny_kernels(facts: Facts) -> Iterator[Advice]:
     """Kernels so short that launching them takes longer, on a GPU that waits for launches."""
     if facts.kernel_count < _FEWEST_KERNELS:
@@ -100,7 +100,7 @@ def tiny_kernels(facts: Facts) -> Iterator[Advice]:
         )
 
 
-@rule("The host does something else while the GPU waits", _LATE)
+@rule("The host does something else while the GPU waits", _LATE, needs_all_times=True)
 def host_busy(facts: Facts) -> Iterator[Advice]:
     """GPUs that wait while the host does something else than to launch."""
     for gpu in facts.waits("host"):
@@ -145,7 +145,7 @@ def _doing(facts: Facts, gaps: pl.DataFrame) -> tuple[str, str]:
     return doing, slow_call(name) if is_call and 2 * ns >= waited else other_work(facts)
 
 
-@rule("The host waits for the GPU, which then waits for the host", _SYNCING)
+@rule("The host waits for the GPU, which then waits for the host", _SYNCING, needs_all_times=True)
 def synchronising_calls(facts: Facts) -> Iterator[Advice]:
     """Gaps that open because the host had waited for the GPU."""
     for gpu in facts.waits("sync"):
@@ -169,7 +169,7 @@ def synchronising_calls(facts: Facts) -> Iterator[Advice]:
         )
 
 
-@rule("The GPU idles", _IDLE)
+@rule("The GPU idles", _IDLE, needs_all_times=True)
 def gpu_idle(facts: Facts) -> Iterator[Advice]:
     """GPUs that do nothing for more than a tenth of the time, by causes that no other rule speaks about."""
     limits: dict[str | None, float] = {"launch": _LATE, "host": _LATE, "sync": _SYNCING, "data": 1.0}
@@ -198,7 +198,12 @@ def gpu_idle(facts: Facts) -> Iterator[Advice]:
         )
 
 
-@rule("The optimizer updates parameters one by one", _OPTIMIZER_KERNELS, "kernels per step")
+@rule(
+    "The optimizer updates parameters one by one",
+    _OPTIMIZER_KERNELS,
+    "kernels per step",
+    needs_all_times=True,
+)
 def optimizer_not_fused(facts: Facts) -> Iterator[Advice]:
     """An optimizer that launches kernels for each parameter."""
     if not facts.steps:

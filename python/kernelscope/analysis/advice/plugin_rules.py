@@ -31,7 +31,7 @@ _NCCL_CAPABILITY = 3.5
 _TENSOR_CORES_SINCE = 7
 
 
-@rule("Steps wait for data", _DATA)
+@rule("Steps wait for data", _DATA, needs_all_times=True)
 def data_loading(facts: Facts) -> Iterator[Advice]:
     """Steps that wait for data for more than a twentieth of their time."""
     part = facts.parts["dataloader_ns"]
@@ -130,7 +130,7 @@ def _less_communication(facts: Facts) -> str:
     )
 
 
-@rule("GPUs run kernels less than half of the time", _BUSY, "share of time")
+@rule("GPUs run kernels less than half of the time", _BUSY, "share of time", needs_all_times=True)
 def low_utilisation(facts: Facts) -> Iterator[Advice]:
     """GPUs that compute for less than half of the time, as far as samples do not show other work."""
     # The share itself may be a bit off: Polars multiplies by the reciprocal of what all rows are divided by.

@@ -52,13 +52,15 @@ class Rule:
     unit: str
     """Of the threshold, and of the values of its advice."""
     find: Callable[..., Iterator[Advice]]
+    needs_all_times: bool = False
+    """Whether the advice rests on idle time or launches, and is void if many events have no timestamp."""
 
 
 def rule(
-    title: str, threshold: float, unit: str = "share of step time"
+    title: str, threshold: float, unit: str = "share of step time", *, needs_all_times: bool = False
 ) -> Callable[[Callable[..., Iterator[Advice]]], Rule]:
     """Makes a rule of the function that finds its advice."""
-    return partial(Rule, title, threshold, unit)
+    return partial(Rule, title, threshold, unit, needs_all_times=needs_all_times)
 
 
 def citing(table: str, frame: pl.DataFrame, *, by: str = "dur_ns") -> Cited:

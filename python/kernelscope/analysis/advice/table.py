@@ -19,6 +19,7 @@ from kernelscope.analysis.advice import (
 )
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, Rule
+from kernelscope.analysis.untimed import many_untimed
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
@@ -63,9 +64,11 @@ def recommendations(source: Trace | Sequence[Trace]) -> pl.DataFrame:
     """What could make a program faster, as far as its trace shows.
 
     ``source`` is a trace, or the traces of several ranks of a job: then each rank's advice stands beside
-    what only shows when ranks are compared. Only whole steps count. A rule that needs what is not known, that
-    is for another make of GPU, or whose cause costs less than 0.5 % of the step time gives no advice. What
-    shares a cause is one piece of advice; rules of the TensorBoard plugin have their rows in any case.
+    what only shows when ranks are compared. Only whole steps count. A rule that needs what is not known,
+    that is for another make of GPU, or whose cause costs less than 0.5 % of the step time gives no advice.
+    Rules about idle time and launches give none if more than 5 % of the events have no timestamp (see
+    ``doubts``). What shares a cause is one piece of advice; rules of the TensorBoard plugin have their rows
+    in any case.
 
     Columns: ``id`` (of the rule), ``severity`` (high, medium, low), ``title``, ``evidence`` and ``remedy``
         (sentences), ``value`` and ``threshold`` that it passed, both in ``unit``; ``saving_ns`` (by how much
@@ -110,7 +113,9 @@ class _Found(NamedTuple):
 def _asked(facts: Facts, waits: Mapping[int | None, int]) -> Iterator[_Found]:
     """What the rules say about a trace whose rank waited for others as long as ``waits`` say, if they do."""
     rank = facts.trace.meta.rank
-    found = [_Found(rule, replace(advice, rank=rank)) for rule in RULES for advice in rule.find(facts)]
+    lacks_times = many_untimed(facts.trace) is not None
+    rules = [rule for rule in RULES if not (lacks_times and rule.needs_all_times)]
+    found = [_Found(rule, replace(advice, rank=rank)) for rule in rules for advice in rule.find(facts)]
     if rank in waits:
         found = [
             one._replace(advice=rank_rules.without_waiting(one.id, one.advice, waits[rank])) for one in found

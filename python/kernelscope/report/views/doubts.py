@@ -1,4 +1,4 @@
-"""What of the GPU work cannot be as recorded, or has to be looked at before all else."""
+"""Recorded values that cannot be right, or that need a look before everything else."""
 
 import polars as pl
 from rich.console import RenderableType
@@ -10,7 +10,7 @@ from kernelscope.report.parts import Note, Part
 from kernelscope.trace import Trace
 
 ORDER = 5
-TABLES = ("gpu_ops", "untimed_gpu_ops", "launches", "steps")
+TABLES = ("gpu_ops", "untimed_gpu_ops", "untimed_events", "ops", "launches", "python", "memory", "steps")
 _MOST = 5
 
 
@@ -21,16 +21,17 @@ def frames(trace: Trace) -> dict[str, pl.DataFrame]:
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     """A sentence for each of the first few doubts; nothing where there is none."""
-    sentences = _sentences(trace)
-    rest = len(sentences) - _MOST
-    shown = [*sentences[:_MOST], *([f"and {rest} more in --format json and html"] if rest > 0 else [])]
+    found = sentences(trace)
+    rest = len(found) - _MOST
+    shown = [*found[:_MOST], *([f"and {rest} more in --format json and html"] if rest > 0 else [])]
     return [heading("Doubts"), *(note(sentence, shape) for sentence in shown)] if shown else []
 
 
 def notes(trace: Trace) -> list[Part]:
     """A sentence for each doubt, for the first view of the page."""
-    return [Note(sentence) for sentence in _sentences(trace)]
+    return [Note(sentence) for sentence in sentences(trace)]
 
 
-def _sentences(trace: Trace) -> list[str]:
+def sentences(trace: Trace) -> list[str]:
+    """A sentence for each doubt."""
     return [safe(text) for text in analysis.doubts(trace)["text"]]
