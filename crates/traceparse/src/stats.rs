@@ -102,6 +102,7 @@ codes! {
     UnconfirmedExternalId, "unconfirmed_external_id", Info, "An external id equals the event's own correlation id and no op of that id encloses it; it was not used.";
     DuplicateExternalId, "duplicate_external_id", Info, "Several ops have one external id; the last that starts before the event counts.";
     DuplicateCorrelation, "duplicate_correlation", Info, "Several launches have one correlation id; the last that starts before the work counts.";
+    LaunchByExternalId, "launch_by_external_id", Info, "GPU operations without a usable correlation id. Their launches were found by external id, kind and order.";
     LaunchOutsideTrace, "launch_outside_trace", Info, "GPU work whose launch is not in the trace, as at the start of a recording.";
     LaunchWithoutGpuWork, "launch_without_gpu_work", Info, "A kernel launch has no GPU work in the trace, as at its end or while a graph is captured.";
     NoOpForLaunch, "no_op_for_launch", Info, "A launch of GPU work lies in no operator.";

@@ -10,7 +10,7 @@ use super::order::Extents;
 use super::processes::Processes;
 use super::ranges::Nesting;
 use super::steps::{self, StepSpan, Steps};
-use super::{Find, NONE, rows, side_by_side};
+use super::{Find, NONE, external_order, rows, side_by_side};
 use crate::options::ReadOptions;
 use crate::schema::{Column, GpuStepRow, Launches, StepRow, Symbol, Table, Tables};
 use crate::stats::Stats;
@@ -45,10 +45,13 @@ pub(super) fn find(
     let launch_ops = launches::find_ops(launches, ops, around, &external_ids, stats);
     let arrows = arrows::ops_of_work(find);
     let mut gpu = gpu::link(gpu_ops, &correlations, &launch_ops, &external_ids, processes, &arrows, stats);
+    if !external_ids.are_untrusted() {
+        external_order::link(find, &launch_ops, processes, &mut gpu, stats);
+    }
     let gpu_ranges = nesting.of_gpu_ops(&mut gpu);
     let untimed = gpu::link_untimed(&tables.untimed_gpu_ops, &correlations, &launch_ops, processes, &arrows);
     let launched = gpu.launches.iter().chain(&untimed[0]);
-    gpu::note_launches(launches, names, launched, &launch_ops, &nesting.launches, stats);
+    gpu::note_launches(tables, names, &gpu, launched, &launch_ops, &nesting.launches, stats);
     let is_communication = gpu::communication(tables, names, &gpu.ops, CopyKinds::new(&trace.symbols));
     let sync_launch_row = sync_launches(tables, &correlations, processes);
     let annotation_op_row = annotation_ops(tables, &external_ids, processes);

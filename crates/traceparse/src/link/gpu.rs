@@ -64,13 +64,12 @@ pub(super) fn link(
     let rows = gpu_ops.len();
     let mut found =
         GpuLinks { launches: vec![NONE; rows], ops: vec![NONE; rows], links: Vec::with_capacity(rows) };
-    let (mut outside, mut unconfirmed) = (0, 0);
+    let mut unconfirmed = 0;
     for (index, &start) in gpu_ops.start_ns.values().iter().enumerate() {
         let correlation = gpu_ops.correlation.get(index).filter(|&id| id != 0);
         let pid = of_work(processes, gpu_ops.pid.get(index), gpu_ops.device.get(index));
         let launch = correlations.launch(correlation, pid, start);
         found.launches[index] = launch.unwrap_or(NONE);
-        outside += u64::from(launch.is_none() && correlation.is_some());
         if let Some(launch) = launch.map(|l| l as usize).filter(|&l| launch_ops.ops[l] != NONE) {
             found.ops[index] = launch_ops.ops[launch];
             found.links.push(if launch_ops.by_id[launch] { Link::ExternalId } else { Link::Containment });
@@ -93,7 +92,6 @@ pub(super) fn link(
             _ => Link::NoCorrelation,
         });
     }
-    stats.note_many(Code::LaunchOutsideTrace, outside, None);
     stats.note_many(Code::UnconfirmedExternalId, unconfirmed, None);
     found
 }
@@ -120,10 +118,11 @@ pub(super) fn link_untimed(
     [launches, ops]
 }
 
-/// Counts launches whose work or op is missing; `launched` are those that have work.
+/// Counts launches whose work or op is missing, and work whose launch is; `launched` are those that have work.
 pub(super) fn note_launches<'l>(
-    launches: &Launches,
+    Tables { launches, gpu_ops, .. }: &Tables,
     names: &Names,
+    found: &GpuLinks,
     launched: impl Iterator<Item = &'l u32>,
     launch_ops: &LaunchOps,
     launch_ranges: &[u32],
@@ -137,6 +136,10 @@ pub(super) fn note_launches<'l>(
     let idle = count(&|l| !has_work[l as usize] && names.is(&launches.name, l, Class::KERNEL_LAUNCH));
     let has_place = |l: usize| launch_ops.ops[l] != NONE || launch_ranges[l] != NONE;
     let orphans = count(&|l| has_work[l as usize] && !has_place(l as usize));
+    let is_outside = |(launch, id): (&u32, Option<i64>)| *launch == NONE && id.is_some_and(|id| id != 0);
+    let outside =
+        found.launches.iter().zip(gpu_ops.correlation.iter()).filter(|&pair| is_outside(pair)).count();
+    stats.note_many(Code::LaunchOutsideTrace, outside as u64, None);
     stats.note_many(Code::LaunchWithoutGpuWork, idle, None);
     stats.note_many(Code::NoOpForLaunch, orphans, None);
 }

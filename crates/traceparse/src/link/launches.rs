@@ -59,6 +59,11 @@ impl<'a> ExternalIds<'a> {
         Self { ops, extents, index, processes, legacy }
     }
 
+    /// Whether the ids of launches and GPU work are correlation ids.
+    pub(super) fn are_untrusted(&self) -> bool {
+        self.legacy
+    }
+
     /// The op of a process with an external id.
     fn find(&self, id: i64, pid: Option<i64>, start: i64) -> Option<u32> {
         let key = self.processes.map_or(Some(id), |processes| processes.key(pid, id))?;

@@ -13,6 +13,7 @@ mod captures;
 mod communication;
 mod doubts;
 mod emitted;
+mod external_order;
 mod filter;
 mod gpu;
 mod gpus;

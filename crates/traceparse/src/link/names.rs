@@ -45,6 +45,10 @@ impl Class {
     pub(super) const OPERATOR: Self = Self(1 << 16);
     /// A node of the backward pass, such as `MmBackward0`.
     pub(super) const BACKWARD_NODE: Self = Self(1 << 17);
+    /// A runtime call that starts a copy, whether it waits for it or not.
+    pub(super) const STARTS_COPY: Self = Self(1 << 20);
+    /// A runtime call that starts a memset, whether it waits for it or not.
+    pub(super) const STARTS_MEMSET: Self = Self(1 << 21);
     /// A Python frame that enters autograd's engine, such as `_engine_run_backward`.
     pub(super) const RUNS_BACKWARD: Self = Self(1 << 18);
     /// A Python frame of a function called `backward` or `grad`.
@@ -62,7 +66,7 @@ impl Class {
     }
 
     fn of(text: &str) -> Self {
-        let checks: [(Self, bool); 20] = [
+        let checks: [(Self, bool); 22] = [
             (Self::STEP, step_number(text).is_some()),
             (Self::AUTOGRAD_NODE, text.starts_with("autograd::engine::evaluate_function")),
             (Self::OPTIMIZER, text.starts_with(OPTIMIZER_PREFIX)),
@@ -81,6 +85,8 @@ impl Class {
             (Self::MEMSET_CALL, is_call(text, "Memset") && text.contains("Async")),
             (Self::OPERATOR, is_backward_node(text) || NAMESPACES.iter().any(|own| text.starts_with(own))),
             (Self::BACKWARD_NODE, is_backward_node(text)),
+            (Self::STARTS_COPY, is_call(text, "Memcpy")),
+            (Self::STARTS_MEMSET, is_call(text, "Memset")),
             (Self::RUNS_BACKWARD, text.contains("run_backward")),
             (Self::CALLS_BACKWARD, BACKWARD_CALLS.contains(&function_name(text))),
         ];
@@ -157,6 +163,7 @@ vocabulary! {
         ExternalId = "external_id",
         Containment = "containment",
         GpuExternalId = "gpu_external_id",
+        ExternalIdOrder = "external_id_order",
         Arrow = "arrow",
         NvtxRange = "nvtx_range",
         SeveralRanges = "several_ranges",

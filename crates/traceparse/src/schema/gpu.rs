@@ -80,7 +80,8 @@ table! {
         /// `row` in `ranges` of the NVTX range that the call which launched the work lies in: see `launches`.
         range_row: Option<u32> as link,
         /// How the op or the range was found, or why there is none: external_id, containment,
-        /// gpu_external_id, arrow, nvtx_range, several_ranges (of the process enclose the call), no_op, no_launch,
+        /// gpu_external_id, external_id_order (the launch was found by external id, kind and order, without a
+        /// correlation id), arrow, nvtx_range, several_ranges (of the process enclose the call), no_op, no_launch,
         /// no_correlation.
         link: Option<Symbol>,
         /// On work that a graph launch replayed: `row` in `captured_nodes` of the node that it is; null where no

@@ -21,7 +21,7 @@ WAITED_FOR = {
     "data": "data",
     "queue": "events, copies or their turn",
     "graph": "the next node of a graph",
-    None: "work whose launch was not recorded",
+    None: "work whose launch is not known",
 }
 """By cause of a wait, what the GPU waited for, in words."""
 
