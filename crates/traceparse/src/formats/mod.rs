@@ -1,8 +1,9 @@
 //! The formats of traces, each in a folder of its own.
 //!
 //! A format is a module with a constant `FORMAT` that implements [`Format`], and its name in the list below.
-//! Formats never import one another. All share `interner`, and those of databases what stands in `sqlite`.
+//! Formats never import one another. All share `interner` and `foreign`, and those of databases what stands in `sqlite`.
 
+mod foreign;
 pub(crate) mod format;
 pub(crate) mod interner;
 pub(crate) mod sqlite;
@@ -41,15 +42,14 @@ fn refusal(file: &Opened<'_>) -> Error {
     let head = file.head();
     let message = match file.catalog() {
         Some(catalog) if catalog.tables().next().is_none() => "is an SQLite database without tables",
-        Some(_) => {
-            "is an SQLite database, but not an export of nsys: it has none of the tables that nsys writes"
-        }
+        Some(catalog) => foreign::database(catalog).unwrap_or(
+            "is an SQLite database, but not an export of nsys: it has none of the tables that nsys writes",
+        ),
         None if head.is_empty() => "is empty",
         None if head.trim_ascii_start().is_empty() => "holds nothing but white space",
         None if head.starts_with(b"PK\x03\x04") => "is a zip archive; unpack it and name the trace inside",
-        None => FORMATS
-            .iter()
-            .find_map(|format| format.advice(file))
+        None => foreign::binary(file.path, head)
+            .or_else(|| FORMATS.iter().find_map(|format| format.advice(file)))
             .unwrap_or("is no trace: expected the JSON of the PyTorch profiler, plain or compressed"),
     };
     Error::new(ErrorKind::UnknownFormat, message)

@@ -9,6 +9,7 @@ use super::outline::Outline;
 use super::rows::Shared;
 use super::{exporters, merged};
 use crate::error::{Error, ErrorKind, Result};
+use crate::formats::foreign;
 use crate::schema::{DeviceRow, ProcessGroupRow, Spans, Symbol, SymbolTable, Table, Tables};
 use crate::source::Source;
 use crate::stats::Stats;
@@ -26,6 +27,12 @@ pub(crate) fn finish(
 ) -> Result<Trace> {
     refuse_other_json(&outline, &stats)?;
     let mut symbols = shared.symbols.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let hosts = [tables.ops.len(), tables.launches.len(), tables.gpu_ops.len(), tables.python.len()];
+    if hosts == [0; 4]
+        && let Some(message) = foreign::events(&tables.spans, &symbols)
+    {
+        return Err(Error::new(ErrorKind::UnknownFormat, message));
+    }
     let mut tracks = shared.tracks.into_inner().unwrap_or_else(PoisonError::into_inner);
     let renumbered = tracks.sort_used(&tables.used_tracks(tracks.len()), &symbols);
     tables.renumber_tracks(&renumbered);
@@ -82,9 +89,8 @@ fn refuse_other_json(outline: &Outline, stats: &Stats) -> Result<()> {
     const NSYS_KEYS: [&str; 2] = ["data", "Type"];
     let properties = &outline.properties;
     let known = KEYS.iter().any(|key| properties.contains_key(*key));
-    let is_execution_trace = properties.contains_key("nodes") && properties.contains_key("schema");
-    let message = if is_execution_trace {
-        "is a PyTorch execution trace; kernelscope reads the profiler's trace of the same run"
+    let message = if let Some(message) = foreign::json(properties) {
+        message
     } else if outline.arrays == 0 && !known && outline.is_lost() {
         "is no trace: it is no JSON and has no traceEvents"
     } else if outline.arrays == 0 && !known && NSYS_KEYS.iter().any(|key| properties.contains_key(*key)) {
