@@ -118,6 +118,13 @@ def test_python_tells_the_caller_where_no_forward_does(tmp_path: Path) -> None:
     for name in (engine, "torch/_tensor.py(570): backward", "torch/autograd/__init__.py(400): grad",
                  "<built-in method run_backward of torch._C._EngineBase object at 0x7f00>"):  # fmt: skip
         assert events((name, MAIN)) == mine, name
+    # An annotation on a thread of its own that is only named as nodes are is none.
+    events_of_name = Training()
+    events_of_name.annotated("backward", 0, 900)
+    events_of_name.annotated("LossBackward", 10, 800, tid=OTHER)
+    events_of_name.launch(20, 10, tid=OTHER)
+    events_of_name.frame(engine, 0, 900)
+    assert found(events_of_name.read(tmp_path)) == {"backward": (0, 0), "LossBackward": (10, 0)}
     # The frame of the engine counts before a function that only has the name.
     assert events((engine, MAIN), ("train.py(3): backward", OTHER)) == mine
     assert events((engine, MAIN), (engine, OTHER)) == nothing

@@ -45,7 +45,9 @@ pub(super) fn of_ops(
 ) -> Vec<u32> {
     let mut callers = vec![NONE; parents.len()];
     let mut backward = Backward { all, parents, phases, roots: Vec::new() };
-    backward.roots = all.order.indices().iter().copied().filter(|&op| backward.is_root(op)).collect();
+    // An annotation may be named as nodes are.
+    let is_node = |&op: &u32| backward.is_root(op) && !names.is_annotation(all.ops, op);
+    backward.roots = all.order.indices().iter().copied().filter(is_node).collect();
     if backward.roots.is_empty() {
         return callers;
     }
