@@ -225,13 +225,12 @@ class Storage:
                 self._files.pipe_file(self._path(name), content, mode="create")
             except FileExistsError:
                 return False
-            except Exception as error:
-                if _is_gone(error):
-                    raise StorageError(f"{self.url}: there is no such bucket", path=self.url) from None
-                raise
             return True
 
-        return _ask(f"{self.url}/{name}", create)
+        try:
+            return _ask(f"{self.url}/{name}", create)
+        except TraceNotFoundError:
+            raise StorageError(f"{self.url}: there is no such bucket", path=self.url) from None
 
     def send(self, names: Mapping[str, Path]) -> None:
         """Copies files from here, several at a time."""
@@ -315,23 +314,16 @@ def _explained(url: str, error: Exception) -> Exception:
         # The file system for the web says that there is no file, whatever was in the way.
         error = error.__cause__
     text = " ".join((str(error) or type(error).__name__).split())[:_TEXT_MOST]
-    if _is_gone(error):
+    # The status code of HTTP, as aiohttp or as Azure's library calls it.
+    status: object = getattr(error, "status", getattr(error, "status_code", None))
+    if isinstance(error, FileNotFoundError) or status in _GONE:
         return TraceNotFoundError(f"{url}: no such file", path=url)
     if (
         isinstance(error, PermissionError)
-        or _status(error) in _REFUSED
+        or status in _REFUSED
         or "credential" in f"{type(error).__name__} {text}".lower()
     ):
         return TracePermissionError(
             f"{url}: the storage refuses ({text}); it takes credentials from the environment", path=url
         )
     return StorageError(f"{url}: the storage fails ({text})", path=url)
-
-
-def _is_gone(error: Exception) -> bool:
-    return isinstance(error, FileNotFoundError) or _status(error) in _GONE
-
-
-def _status(error: Exception) -> object:
-    """The status code of HTTP, as aiohttp or as Azure's library calls it."""
-    return getattr(error, "status", getattr(error, "status_code", None))

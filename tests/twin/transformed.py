@@ -16,8 +16,8 @@ Document = dict[str, Any]
 _IDS = ("External id", "external id", "correlation", "Record function id")
 _HOST = ("cpu_op", "user_annotation", "python_function", "cpu_instant_event")
 _CALLS = ("_runtime", "_driver")
-_GPU = ("kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cuda_sync", "mtia_ccp_events")
 _WORK = ("kernel", "gpu_memcpy", "gpu_memset", "mtia_ccp_events")
+_GPU = (*_WORK, "gpu_user_annotation", "cuda_sync")
 
 
 def _kind(event: Document) -> str:

@@ -169,10 +169,13 @@ def consistency_warnings(entries: Iterable[Entry], *, run: str) -> list[str]:
     several = [rank for recording, its in recordings.items() if recording.processes > 1 for rank in its]
     found = [
         _missing([recording.world_size for recording in recordings], ranks),
-        _differing("world size", ((recording.world_size, its) for recording, its in recordings.items())),
-        _differing("format", ((recording.format, its) for recording, its in recordings.items())),
-        _differing("recorder", ((recording.recorder, its) for recording, its in recordings.items())),
-        _differing("versions", ((recording.versions, its) for recording, its in recordings.items())),
+        *(
+            _differing(
+                name.replace("_", " "),
+                ((getattr(recording, name), its) for recording, its in recordings.items()),
+            )
+            for name in ("world_size", "format", "recorder", "versions")
+        ),
         _differing("steps", steps.items()),
         _SEVERAL.format(_named(several)) if several else None,
         f"ranks as they were before, for their traces cannot be read now: {_named(kept)}" if kept else None,

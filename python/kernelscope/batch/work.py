@@ -177,9 +177,9 @@ def _identity(trace: Trace, task: Task, path: Path) -> tuple[Told, dict[str, Any
         told = told_by_name(source.inside)
     size = launch.world_size if meta["world_size"] is None else meta["world_size"]
     parts = {"parts": source.parts} if source.parts else {}
-    # A process may have GPU work, and no call that tells its id.
-    parts |= {} if pid is None else {"pid": pid}
-    return told, {**meta, **parts, "world_size": size, "told_rank": told.rank, "told_run": run}
+    # The process of a part may have GPU work, and no call that tells its id.
+    main = _main_process(trace) if pid is None else pid
+    return told, {**meta, **parts, "pid": main, "world_size": size, "told_rank": told.rank, "told_run": run}
 
 
 _DESCRIBED = (
@@ -202,7 +202,6 @@ def _describe(trace: Trace) -> dict[str, Any]:
         | {
             "versions": dict(trace.meta.versions),
             "processes": trace.gpu_ops["pid"].drop_nulls().n_unique(),
-            "pid": _pid(trace),
             "start_ns": start,
             "end_ns": end,
             "groups": groups,
@@ -211,7 +210,7 @@ def _describe(trace: Trace) -> dict[str, Any]:
     )
 
 
-def _pid(trace: Trace) -> int | None:
+def _main_process(trace: Trace) -> int | None:
     """The process that did most of what the host did."""
     hosts = pl.concat(trace.tables[name].select("pid") for name in ("ops", "launches", "ranges"))
     counted = hosts.drop_nulls().group_by("pid").len().sort("len", "pid", descending=[True, False])
