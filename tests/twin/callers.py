@@ -28,7 +28,11 @@ def _callers(rows: Rows) -> dict[int, int]:
     nodes = [op for op in ops if training.phases[op["row"]] == "backward"]
     root_of: dict[int, int] = {}
     for op in sorted(nodes, key=lambda op: op["depth"]):
-        root_of[op["row"]] = root_of.get(op["parent_row"], op["row"])
+        # An annotation may be named as nodes are.
+        root = root_of.get(op["parent_row"], None if op["is_annotation"] else op["row"])
+        if root is not None:
+            root_of[op["row"]] = root
+    nodes = [op for op in nodes if op["row"] in root_of]
     members = grouped(nodes, lambda op: root_of[op["row"]])
     roots = [op for op in nodes if root_of[op["row"]] == op["row"]]
     found: dict[int, int] = {}

@@ -42,12 +42,14 @@ impl Enclosure {
         let mut calls_of: HashMap<u32, Vec<u32>> = HashMap::new();
         for (index, call) in (0_u32..).zip(calls) {
             calls_of.entry(call.thread).or_default().push(index);
+            calls_of.entry(call.caller).or_default();
         }
         for calls_of_thread in calls_of.values_mut() {
             sort_calls(calls_of_thread, calls);
         }
-        for (thread, order) in by_thread(ranges) {
-            let calls_of_thread = calls_of.get(&thread).map_or(&[][..], Vec::as_slice);
+        // Ranges of threads that neither make a call nor wait for one enclose nothing.
+        for (thread, order) in by_thread(ranges, |thread| calls_of.contains_key(&thread)) {
+            let calls_of_thread = &calls_of[&thread];
             found.sweep(ranges, &order, calls, calls_of_thread);
             if let Some(odd) = found.odd.get(&thread) {
                 for &range in odd {
@@ -214,10 +216,11 @@ impl Enclosure {
     }
 }
 
-/// The ranges of each thread in the order in which they nest.
-fn by_thread(ranges: &[HostRange]) -> BTreeMap<u32, Vec<u32>> {
+/// The ranges of each wanted thread in the order in which they nest.
+fn by_thread(ranges: &[HostRange], is_wanted: impl Fn(u32) -> bool) -> BTreeMap<u32, Vec<u32>> {
     let mut threads: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for (index, range) in (0_u32..).zip(ranges).filter(|(_, range)| !range.crosses_threads) {
+    let of_thread = |range: &HostRange| !range.crosses_threads && is_wanted(range.thread);
+    for (index, range) in (0_u32..).zip(ranges).filter(|(_, range)| of_thread(range)) {
         threads.entry(range.thread).or_default().push(index);
     }
     for order in threads.values_mut() {

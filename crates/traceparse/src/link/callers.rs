@@ -4,14 +4,14 @@
 //! Annotations, modules and Python lines of the backward pass are on the waiting thread.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap};
 
 use hashbrown::{HashMap, HashSet};
 
-use super::NONE;
 use super::backward::{OrderedOps, learn, learned};
 use super::names::{Class, Names, Phase};
 use super::order::Extents;
+use super::{NONE, ranges};
 use crate::schema::{Column, PythonFrames, Symbol, SymbolTable, Table, Tables};
 use crate::tracks::{Ident, TrackTable};
 
@@ -24,8 +24,9 @@ const MOST_HOPS: usize = 8;
 /// The backward pass: its ops, and the outermost op of each node of the graph.
 struct Backward<'a> {
     all: OrderedOps<'a>,
-    parents: &'a [u32],
     phases: &'a [Phase],
+    /// The outermost op around each op; [`NONE`] for ops outside of any node.
+    roots_of: Vec<u32>,
     /// In the order of tracks and starts.
     roots: Vec<u32>,
 }
@@ -44,10 +45,7 @@ pub(super) fn of_ops(
     names: &Names,
 ) -> Vec<u32> {
     let mut callers = vec![NONE; parents.len()];
-    let mut backward = Backward { all, parents, phases, roots: Vec::new() };
-    // An annotation may be named as nodes are.
-    let is_node = |&op: &u32| backward.is_root(op) && !names.is_annotation(all.ops, op);
-    backward.roots = all.order.indices().iter().copied().filter(is_node).collect();
+    let backward = Backward::new(all, parents, phases, names);
     if backward.roots.is_empty() {
         return callers;
     }
@@ -56,21 +54,27 @@ pub(super) fn of_ops(
     backward.by_python(python, names, &mut callers);
     backward.by_neighbours(&mut callers);
     backward.follow(&mut callers);
-    // Parents come before their children in the order.
-    for &op in all.order.indices().iter().filter(|&&op| backward.has(op) && !backward.is_root(op)) {
-        callers[op as usize] = callers[parents[op as usize] as usize];
+    for (op, &root) in backward.roots_of.iter().enumerate().filter(|&(_, &root)| root != NONE) {
+        callers[op] = callers[root as usize];
     }
     callers
 }
 
-impl Backward<'_> {
-    fn has(&self, op: u32) -> bool {
-        self.phases[op as usize] == Phase::Backward
-    }
-
-    fn is_root(&self, op: u32) -> bool {
-        let parent = self.parents[op as usize];
-        self.has(op) && (parent == NONE || !self.has(parent))
+impl<'a> Backward<'a> {
+    fn new(all: OrderedOps<'a>, parents: &[u32], phases: &'a [Phase], names: &Names) -> Self {
+        let mut found = Self { all, phases, roots_of: vec![NONE; parents.len()], roots: Vec::new() };
+        // Parents come before their children in the order.
+        for &op in all.order.indices().iter().filter(|&&op| phases[op as usize] == Phase::Backward) {
+            let around = found.roots_of.get(parents[op as usize] as usize).copied().unwrap_or(NONE);
+            // An annotation may be named as nodes are.
+            if around != NONE {
+                found.roots_of[op as usize] = around;
+            } else if !names.is_annotation(all.ops, op) {
+                found.roots_of[op as usize] = op;
+                found.roots.push(op);
+            }
+        }
+        found
     }
 
     fn process(&self, track: u32) -> Ident {
@@ -84,12 +88,9 @@ impl Backward<'_> {
 
     /// Takes the track of the forward op of each root, or of the first op inside that has one.
     fn by_forward(&self, forwards: &[u32], callers: &mut [u32]) {
-        let mut roots = vec![NONE; self.parents.len()];
-        for &op in self.all.order.indices().iter().filter(|&&op| self.has(op)) {
-            let root = if self.is_root(op) { op } else { roots[self.parents[op as usize] as usize] };
-            roots[op as usize] = root;
-            let forward = forwards[op as usize];
-            if forward != NONE && callers[root as usize] == NONE {
+        for &op in self.all.order.indices() {
+            let (root, forward) = (self.roots_of[op as usize], forwards[op as usize]);
+            if root != NONE && forward != NONE && callers[root as usize] == NONE {
                 let track = self.all.track(forward);
                 let is_of_process = self.process(track) == self.process(self.all.track(op));
                 callers[root as usize] = if is_of_process { track } else { NONE };
@@ -107,7 +108,8 @@ impl Backward<'_> {
             return;
         }
         let mut tracks = HashMap::new();
-        for &op in self.all.order.indices().iter().filter(|&&op| !self.has(op)) {
+        let is_before = |op: &&u32| self.phases[**op as usize] != Phase::Backward;
+        for &op in self.all.order.indices().iter().filter(is_before) {
             if let Some(key) = key(op) {
                 learn(&mut tracks, key, self.all.track(op));
             }
@@ -240,38 +242,23 @@ impl OpenFrames {
     }
 }
 
-/// Finds the caller of each launch: of the op on its thread that made it, else, on a thread that is named as one of
-/// autograd, the only other thread of the process that launches kernels and has a push/pop range around the launch.
-pub(super) fn of_launches(
-    tables: &Tables,
-    tracks: &TrackTable,
-    symbols: &SymbolTable,
-    names: &Names,
-) -> Column<u32> {
-    let Tables { ops, launches, .. } = tables;
-    let row_tracks = launches.track.values();
-    let of_op = |launch: usize| {
-        let op = ops.row.values().binary_search(&launches.op_row.get(launch)?).ok()?;
-        ops.caller_track.get(op).filter(|_| ops.track.values()[op] == row_tracks[launch])
-    };
-    let mut callers = vec![NONE; launches.len()];
-    if !ops.caller_track.is_all_null() {
-        for (launch, caller) in callers.iter_mut().enumerate() {
-            *caller = of_op(launch).unwrap_or(NONE);
-        }
+/// Takes the caller of each launch: that of the op on its thread that made it. `launch_ops` are indices of ops.
+pub(super) fn of_launches(Tables { ops, launches, .. }: &Tables, launch_ops: &[u32]) -> Column<u32> {
+    if ops.caller_track.is_all_null() {
+        return Column::from_sentinel(vec![NONE; launch_ops.len()], NONE);
     }
-    by_ranges(tables, tracks, symbols, names, &mut callers);
-    Column::from_sentinel(callers, NONE)
+    let of_op = |(&op, track): (&u32, &u32)| {
+        let caller = ops.caller_track.get(op as usize)?;
+        (ops.track.values()[op as usize] == *track).then_some(caller)
+    };
+    let callers = launch_ops.iter().zip(launches.track.values()).map(|pair| of_op(pair).unwrap_or(NONE));
+    Column::from_sentinel(callers.collect(), NONE)
 }
 
-fn by_ranges(
-    tables: &Tables,
-    tracks: &TrackTable,
-    symbols: &SymbolTable,
-    names: &Names,
-    callers: &mut [u32],
-) {
-    let Tables { launches, ranges, threads, .. } = tables;
+/// Finds further callers of launches on threads that are named as those of autograd: the only other thread of the
+/// process that launches kernels and has a push/pop range around the launch.
+pub(super) fn add_by_ranges(tables: &mut Tables, tracks: &TrackTable, symbols: &SymbolTable, names: &Names) {
+    let Tables { launches, ranges, threads, .. } = &*tables;
     let is_autograd =
         |name: Option<Symbol>| name.is_some_and(|name| symbols.text(name).starts_with(AUTOGRAD_THREAD));
     let of_autograd: HashSet<u32> = (threads.track.values().iter().zip(threads.thread_name.iter()))
@@ -281,41 +268,26 @@ fn by_ranges(
     if of_autograd.is_empty() || ranges.is_empty() {
         return;
     }
-    let calls = Extents::new(&launches.start_ns, &launches.dur_ns);
-    let row_tracks = launches.track.values();
+    let track = |call: u32| launches.track.values()[call as usize];
     // A thread that only loads data starts copies, but no kernels.
     let launching: HashSet<u32> = (0..launches.len() as u32)
         .filter(|&call| names.is(&launches.name, call, Class::KERNEL_LAUNCH))
-        .map(|call| row_tracks[call as usize])
+        .map(track)
         .filter(|track| !of_autograd.contains(track))
         .collect();
-    let mut open: Vec<u32> = (0..launches.len() as u32)
-        .filter(|&call| callers[call as usize] == NONE && of_autograd.contains(&row_tracks[call as usize]))
-        .collect();
-    open.sort_by_key(|&call| calls.start(call));
-    // Outermost ranges: a thread is in one of them at a time.
-    let extents = Extents::new(&ranges.start_ns, &ranges.dur_ns);
-    let mut around: Vec<u32> = (0..ranges.len() as u32)
+    let mut callers: Vec<u32> = launches.caller_track.iter().map(|caller| caller.unwrap_or(NONE)).collect();
+    let is_open = |&call: &u32| callers[call as usize] == NONE && of_autograd.contains(&track(call));
+    let open = (0..launches.len() as u32).filter(is_open).collect();
+    let around = (0..ranges.len() as u32)
         .filter(|&range| ranges.depth.get(range as usize) == Some(0))
         .filter(|&range| launching.contains(&ranges.track.values()[range as usize]))
         .collect();
-    around.sort_by_key(|&range| extents.start(range));
-    let mut around = around.into_iter().peekable();
-    let mut running: HashMap<Ident, BTreeSet<(i64, u32)>> = HashMap::new();
-    for call in open {
-        let (start, end) = calls.of(call);
-        while let Some(range) = around.next_if(|&range| extents.start(range) <= start) {
-            let track = ranges.track.values()[range as usize];
-            running.entry(tracks.key(track).0).or_default().insert((extents.end(range), track));
-        }
-        let Some(running) = running.get_mut(&tracks.key(row_tracks[call as usize]).0) else { continue };
-        while running.first().is_some_and(|&(until, _)| until < start) {
-            running.pop_first();
-        }
-        let mut enclosing = running.range((end, 0)..).map(|&(_, track)| track);
-        let first = enclosing.next();
-        if enclosing.all(|track| Some(track) == first) {
+    ranges::enclosing_in_process(tables, tracks, around, open, |call, enclosing| {
+        let mut waiting = enclosing.map(|range| ranges.track.values()[range as usize]);
+        let first = waiting.next();
+        if waiting.all(|track| Some(track) == first) {
             callers[call as usize] = first.unwrap_or(NONE);
         }
-    }
+    });
+    tables.launches.caller_track = Column::from_sentinel(callers, NONE);
 }

@@ -10,7 +10,7 @@ use super::order::Extents;
 use super::processes::Processes;
 use super::ranges::Nesting;
 use super::steps::{self, StepSpan, Steps};
-use super::{Find, NONE, external_order, rows, side_by_side};
+use super::{Find, NONE, callers, external_order, rows, side_by_side};
 use crate::options::ReadOptions;
 use crate::schema::{Column, GpuStepRow, Launches, StepRow, Symbol, Table, Tables};
 use crate::stats::Stats;
@@ -45,22 +45,23 @@ pub(super) fn find(
     let launch_ops = launches::find_ops(launches, ops, around, &external_ids, stats);
     let arrows = arrows::ops_of_work(find);
     let mut gpu = gpu::link(gpu_ops, &correlations, &launch_ops, &external_ids, processes, &arrows, stats);
+    let kinds = CopyKinds::new(&trace.symbols);
     if !external_ids.are_untrusted() {
-        external_order::link(find, &launch_ops, processes, &mut gpu, stats);
+        external_order::link(find, kinds, &launch_ops, processes, &mut gpu, stats);
     }
     let gpu_ranges = nesting.of_gpu_ops(&mut gpu);
     let untimed = gpu::link_untimed(&tables.untimed_gpu_ops, &correlations, &launch_ops, processes, &arrows);
     let launched = gpu.launches.iter().chain(&untimed[0]);
     gpu::note_launches(tables, names, &gpu, launched, &launch_ops, &nesting.launches, stats);
-    let is_communication = gpu::communication(tables, names, &gpu.ops, CopyKinds::new(&trace.symbols));
+    let is_communication = gpu::communication(tables, names, &gpu.ops, kinds);
     let sync_launch_row = sync_launches(tables, &correlations, processes);
     let annotation_op_row = annotation_ops(tables, &external_ids, processes);
     // The indices are as large as a column each, and no longer needed.
     drop((correlations, external_ids));
     drop((call_keys, op_keys));
 
-    let store_steps = find_steps(find, options, &gpu, &nesting, &is_communication, stats);
-    let [launch_op_row, gpu_op_row] = [launch_ops.ops, gpu.ops].map(|found| rows(found, &ops.row));
+    let store_steps = find_steps(find, options, &gpu, &nesting, &is_communication, kinds, stats);
+    let gpu_op_row = rows(gpu.ops, &ops.row);
     let [launch_range_row, gpu_range_row, range_parent_row] =
         [nesting.launches, gpu_ranges, nesting.parents].map(|found| rows(found, &ranges.row));
     let [untimed_launches, untimed_ops] = untimed;
@@ -70,10 +71,11 @@ pub(super) fn find(
     let gpu_link = gpu.links.iter().map(|&link| vocabulary.link(link)).collect();
     move |tables| {
         store_steps(tables);
-        let Tables { launches, gpu_ops, untimed_gpu_ops, syncs, gpu_annotations, ranges, .. } = tables;
+        tables.launches.caller_track = callers::of_launches(tables, &launch_ops.ops);
+        let Tables { ops, launches, gpu_ops, untimed_gpu_ops, syncs, gpu_annotations, ranges, .. } = tables;
         untimed_gpu_ops.launch_row = untimed_launch_row;
         untimed_gpu_ops.op_row = untimed_op_row;
-        launches.op_row = launch_op_row;
+        launches.op_row = rows(launch_ops.ops, &ops.row);
         launches.range_row = launch_range_row;
         gpu_ops.launch_row = gpu_launch_row;
         gpu_ops.op_row = gpu_op_row;
@@ -95,6 +97,7 @@ fn find_steps(
     gpu: &GpuLinks,
     nesting: &Nesting,
     is_communication: &[bool],
+    kinds: CopyKinds,
     stats: &mut Stats,
 ) -> impl FnOnce(&mut Tables) + use<> {
     let Find { trace, names, vocabulary, tree, .. } = find;
@@ -130,7 +133,6 @@ fn find_steps(
         let activity = |index| names.activity(column, index, steps.is_mark(column.get(index as usize)));
         (0..column.len() as u32).map(activity).collect::<Vec<_>>()
     });
-    let kinds = CopyKinds::new(&trace.symbols);
     let activities = Activities {
         tables: &trace.tables,
         ops: (&of_ops, &tree.parents),

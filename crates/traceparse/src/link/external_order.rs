@@ -9,18 +9,11 @@ use super::launches::LaunchOps;
 use super::names::{Class, Link, Names};
 use super::processes::Processes;
 use super::{Find, NONE};
-use crate::schema::{GpuOps, Launches, Tables};
+use crate::schema::{GpuOps, Launches, Symbol, Tables};
 use crate::stats::{Code, Stats};
 
-/// Process, external id and kind of GPU operations, and of the calls that start such.
-type Key = (Option<i64>, i64, Kind);
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
-    Kernel,
-    Memcpy,
-    Memset,
-}
+/// Process, external id and kind of GPU operations, and of the calls that start such. Kernels have no kind.
+type Key = (Option<i64>, i64, Option<Symbol>);
 
 /// Finds the launches of GPU operations whose correlation id leads to none.
 ///
@@ -29,13 +22,13 @@ enum Kind {
 /// no call launches for several operators.
 pub(super) fn link(
     find: Find<'_>,
+    kinds: CopyKinds,
     launch_ops: &LaunchOps,
     processes: Option<&Processes>,
     gpu: &mut GpuLinks,
     stats: &mut Stats,
 ) {
     let Tables { gpu_ops, launches, .. } = &find.trace.tables;
-    let kinds = CopyKinds::new(&find.trace.symbols);
     let has_id = |&op: &u32| gpu.launches[op as usize] == NONE && external_id(gpu_ops, op).is_some();
     let open: Vec<u32> = (0..gpu.launches.len() as u32).filter(has_id).collect();
     let shared = shared_correlations(&open, gpu_ops);
@@ -57,7 +50,7 @@ pub(super) fn link(
     for call in 0..launches.start_ns.len() as u32 {
         let pid = processes.and_then(|found| found.of_track(launches.track.values()[call as usize]));
         let id = launches.external_id.get(call as usize);
-        if let Some((id, kind)) = id.zip(kind_of_call(launches, call, find.names))
+        if let Some((id, kind)) = id.zip(kind_of_call(launches, call, find.names, kinds))
             && let Some([_, calls]) = groups.get_mut(&(pid, id, kind))
         {
             calls.push(call);
@@ -91,23 +84,19 @@ fn shared_correlations(open: &[u32], gpu_ops: &GpuOps) -> HashSet<i64> {
         .collect()
 }
 
-fn kind_of_op(gpu_ops: &GpuOps, op: u32, kinds: CopyKinds) -> Option<Kind> {
-    let kind = gpu_ops.kind.get(op as usize)?;
-    Some(match kind {
-        kind if Some(kind) == kinds.memcpy => Kind::Memcpy,
-        kind if Some(kind) == kinds.memset => Kind::Memset,
-        _ => Kind::Kernel,
-    })
+fn kind_of_op(gpu_ops: &GpuOps, op: u32, kinds: CopyKinds) -> Option<Option<Symbol>> {
+    let kind = gpu_ops.kind.get(op as usize);
+    kind.is_some().then(|| kind.filter(|_| kinds.has(kind)))
 }
 
-fn kind_of_call(launches: &Launches, call: u32, names: &Names) -> Option<Kind> {
+fn kind_of_call(launches: &Launches, call: u32, names: &Names, kinds: CopyKinds) -> Option<Option<Symbol>> {
     let class = names.class(&launches.name, call);
     if class.is(Class::STARTS_COPY) {
-        Some(Kind::Memcpy)
+        kinds.memcpy.map(Some)
     } else if class.is(Class::STARTS_MEMSET) {
-        Some(Kind::Memset)
+        kinds.memset.map(Some)
     } else {
         // A replayed graph is many kernels of one call.
-        (class.is(Class::KERNEL_LAUNCH) && !class.is(Class::GRAPH_LAUNCH)).then_some(Kind::Kernel)
+        (class.is(Class::KERNEL_LAUNCH) && !class.is(Class::GRAPH_LAUNCH)).then_some(None)
     }
 }

@@ -98,8 +98,7 @@ pub(crate) fn link(trace: &mut Trace, options: &ReadOptions) {
     threads::store_idents(&mut trace.tables, &trace.tracks, options);
     trace.tables.threads = threads::threads(&trace.tables.metadata, &trace.tracks, &trace.symbols);
     threads::add_used_devices(&mut trace.tables);
-    let callers = callers::of_launches(&trace.tables, &trace.tracks, &trace.symbols, &names);
-    trace.tables.launches.caller_track = callers;
+    callers::add_by_ranges(&mut trace.tables, &trace.tracks, &trace.symbols, &names);
     // Of a part of a trace nobody can say what is missing.
     if Tables::NAMES.iter().all(|table| options.wants(table)) {
         trace.stats.merge(&stats);

@@ -66,6 +66,8 @@ impl Class {
     }
 
     fn of(text: &str) -> Self {
+        let (copies, sets, is_async) =
+            (is_call(text, "Memcpy"), is_call(text, "Memset"), text.contains("Async"));
         let checks: [(Self, bool); 22] = [
             (Self::STEP, step_number(text).is_some()),
             (Self::AUTOGRAD_NODE, text.starts_with("autograd::engine::evaluate_function")),
@@ -75,20 +77,20 @@ impl Class {
             (Self::COMMUNICATION_KERNEL, communication::is_kernel(text)),
             (Self::KERNEL_LAUNCH, is_kernel_launch(text)),
             (Self::MODULE, text.starts_with(MODULE_PREFIX)),
-            (Self::ANNOTATION_CATEGORY, text.eq_ignore_ascii_case("user_annotation")),
+            (Self::ANNOTATION_CATEGORY, is_annotation_category(text)),
             (Self::WAIT, is_wait(text)),
             (Self::WRAPPER, WRAPPERS.contains(&text)),
             (Self::GRAPH_LAUNCH, is_call(text, "GraphLaunch")),
             (Self::CAPTURE_BEGIN, is_call(text, "StreamBeginCapture")),
             (Self::CAPTURE_END, is_call(text, "StreamEndCapture")),
-            (Self::COPY_CALL, is_call(text, "Memcpy") && text.contains("Async")),
-            (Self::MEMSET_CALL, is_call(text, "Memset") && text.contains("Async")),
+            (Self::COPY_CALL, copies && is_async),
+            (Self::MEMSET_CALL, sets && is_async),
             (Self::OPERATOR, is_backward_node(text) || NAMESPACES.iter().any(|own| text.starts_with(own))),
             (Self::BACKWARD_NODE, is_backward_node(text)),
-            (Self::STARTS_COPY, is_call(text, "Memcpy")),
-            (Self::STARTS_MEMSET, is_call(text, "Memset")),
+            (Self::STARTS_COPY, copies),
+            (Self::STARTS_MEMSET, sets),
             (Self::RUNS_BACKWARD, text.contains("run_backward")),
-            (Self::CALLS_BACKWARD, BACKWARD_CALLS.contains(&function_name(text))),
+            (Self::CALLS_BACKWARD, is_backward_call(text)),
         ];
         Self(checks.iter().filter(|(_, applies)| *applies).fold(0, |bits, (class, _)| bits | class.0))
     }
@@ -234,9 +236,15 @@ fn is_backward_node(name: &str) -> bool {
     stem.len() > "Backward".len() && stem.ends_with("Backward") && !stem.contains([' ', ':', '.', '#'])
 }
 
-/// The function in the name of a Python frame, such as `backward` in `torch/_tensor.py(570): backward`.
-fn function_name(frame: &str) -> &str {
-    frame.rsplit_once("): ").map_or(frame, |(_, function)| function)
+/// Whether a Python frame is of a function that runs a backward pass, such as `torch/_tensor.py(570): backward`.
+fn is_backward_call(frame: &str) -> bool {
+    let place = BACKWARD_CALLS.iter().find_map(|function| frame.strip_suffix(function));
+    place.is_some_and(|place| place.is_empty() || place.ends_with("): "))
+}
+
+/// Whether a category is that of annotations.
+pub(super) fn is_annotation_category(category: &str) -> bool {
+    category.eq_ignore_ascii_case("user_annotation")
 }
 
 fn is_dataloader(name: &str) -> bool {

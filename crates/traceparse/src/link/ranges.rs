@@ -8,7 +8,7 @@ use super::NONE;
 use super::gpu::GpuLinks;
 use super::names::Link;
 use super::order::{Extents, TrackOrder, innermost_containers, innermost_enclosing};
-use crate::schema::{SymbolTable, Table, Tables};
+use crate::schema::{Column, SymbolTable, Table, Tables};
 use crate::tracks::{Ident, TrackTable};
 
 /// Parents and depths of ranges, and the ranges of launches, by index.
@@ -91,46 +91,49 @@ impl Nesting {
 fn add_ranges_of_processes(
     tables: &Tables,
     tracks: &TrackTable,
-    mut of_process: Vec<u32>,
+    of_process: Vec<u32>,
     found: &mut [u32],
 ) -> HashSet<u32> {
     let mut disputed = HashSet::new();
     if of_process.is_empty() {
         return disputed;
     }
-    let Tables { ranges, launches, .. } = tables;
-    let (extents, calls) =
-        (Extents::new(&ranges.start_ns, &ranges.dur_ns), Extents::new(&launches.start_ns, &launches.dur_ns));
-    of_process.sort_by_key(|&range| extents.start(range));
-    let mut processes: HashMap<Ident, (Vec<u32>, Vec<u32>)> = HashMap::new();
-    for range in of_process {
-        let process = processes.entry(tracks.key(ranges.track.values()[range as usize]).0).or_default();
-        process.0.push(range);
-    }
-    for call in (0..found.len() as u32).filter(|&call| found[call as usize] == NONE) {
-        if let Some(process) = processes.get_mut(&tracks.key(launches.track.values()[call as usize]).0) {
-            process.1.push(call);
+    let loose = (0..found.len() as u32).filter(|&call| found[call as usize] == NONE).collect();
+    enclosing_in_process(tables, tracks, of_process, loose, |call, enclosing| {
+        match (enclosing.next(), enclosing.next()) {
+            (Some(range), None) => found[call as usize] = range,
+            (Some(_), Some(_)) => _ = disputed.insert(call),
+            _ => {}
         }
-    }
-    for (begin, mut loose) in processes.into_values() {
-        loose.sort_by_key(|&call| calls.start(call));
-        let mut begin = begin.into_iter().peekable();
-        let mut open = BTreeSet::new();
-        for call in loose {
-            let (start, end) = calls.of(call);
-            while let Some(range) = begin.next_if(|&range| extents.start(range) <= start) {
-                open.insert((extents.end(range), range));
-            }
-            while open.first().is_some_and(|&(until, _)| until < start) {
-                open.pop_first();
-            }
-            let mut enclosing = open.range((end, 0)..).map(|&(_, range)| range);
-            match (enclosing.next(), enclosing.next()) {
-                (Some(range), None) => found[call as usize] = range,
-                (Some(_), Some(_)) => _ = disputed.insert(call),
-                _ => {}
-            }
-        }
-    }
+    });
     disputed
+}
+
+/// Calls `found` with each of `calls` whose process has one of `ranges`, and with those that enclose it.
+pub(super) fn enclosing_in_process(
+    tables: &Tables,
+    tracks: &TrackTable,
+    mut ranges: Vec<u32>,
+    mut calls: Vec<u32>,
+    mut found: impl FnMut(u32, &mut dyn Iterator<Item = u32>),
+) {
+    let extents = Extents::new(&tables.ranges.start_ns, &tables.ranges.dur_ns);
+    let times = Extents::new(&tables.launches.start_ns, &tables.launches.dur_ns);
+    let process = |tracks_of: &Column<u32>, index: u32| tracks.key(tracks_of.values()[index as usize]).0;
+    ranges.sort_by_key(|&range| extents.start(range));
+    calls.sort_by_key(|&call| times.start(call));
+    let mut begin = ranges.into_iter().peekable();
+    // By process: the ends of the ranges that have begun.
+    let mut open: HashMap<Ident, BTreeSet<(i64, u32)>> = HashMap::new();
+    for call in calls {
+        let (start, end) = times.of(call);
+        while let Some(range) = begin.next_if(|&range| extents.start(range) <= start) {
+            open.entry(process(&tables.ranges.track, range)).or_default().insert((extents.end(range), range));
+        }
+        let Some(open) = open.get_mut(&process(&tables.launches.track, call)) else { continue };
+        while open.first().is_some_and(|&(until, _)| until < start) {
+            open.pop_first();
+        }
+        found(call, &mut open.range((end, 0)..).map(|&(_, range)| range));
+    }
 }

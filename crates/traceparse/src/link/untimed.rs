@@ -1,5 +1,6 @@
 //! Host events without a timestamp: recorded at 0 without a duration.
 
+use super::names::is_annotation_category;
 use crate::options::ReadOptions;
 use crate::schema::{Column, Symbol, Table, Tables, UntimedEventRow};
 use crate::stats::Code;
@@ -36,7 +37,7 @@ pub(super) fn take(trace: &mut Trace) {
         (Code::UntimedMemory, "memory"),
     ];
     let is_annotation = |category: Option<Symbol>| {
-        category.is_some_and(|category| symbols.text(category).eq_ignore_ascii_case("user_annotation"))
+        category.is_some_and(|category| is_annotation_category(symbols.text(category)))
     };
     let of_op = |category| if is_annotation(category) { annotation } else { operator };
     let memory_is_timed =
