@@ -85,7 +85,7 @@ codes! {
     UntimedAnnotations, "untimed_annotations", Repaired, "Annotations without a timestamp: at 0 without a duration. They are in `untimed_events` and excluded from all figures.";
     UntimedCalls, "untimed_calls", Repaired, "Runtime and driver calls without a timestamp: at 0 without a duration. They are in `untimed_events` and excluded from all figures.";
     UntimedFrames, "untimed_frames", Repaired, "Python frames without a timestamp: at 0 without a duration. They are in `untimed_events` and excluded from all figures.";
-    UntimedMemory, "untimed_memory", Repaired, "Memory events without a timestamp: at 0 without a duration. They are in `untimed_events` and excluded from all figures.";
+    UntimedMemory, "untimed_memory", Repaired, "Memory events without a timestamp: recorded at 0. They are in `untimed_events` and excluded from all figures.";
     ImpossibleDuration, "impossible_duration", Repaired, "GPU work that contains a whole later one of its stream, or is longer than the capture, which cannot be: it ends where the next one begins, or with the capture, and `recorded_dur_ns` says how long it was recorded.";
     NumberAsText, "number_as_text", Repaired, "A number is written as text; it was read as a number.";
     BadNumber, "bad_number", Repaired, "A number cannot be read or is out of range; it is null.";

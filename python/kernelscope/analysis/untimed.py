@@ -31,9 +31,9 @@ _TABLES = {
 class Untimed(NamedTuple):
     """The events without a timestamp.
 
-    ``share`` is their share of all operators, API calls, GPU operations, Python frames and memory events,
-    ``counts`` their number by kind. ``since_ns`` is the time from the first event to the moment from which on
-    timestamps are missing; null if they are missing here and there.
+    ``share`` is their share of all operators, API calls, GPU operations, Python frames and memory events that
+    were read, ``counts`` their number by kind. ``since_ns`` is the time from the first event to the moment
+    from which on timestamps are missing; null if they are missing here and there.
     """
 
     share: float
@@ -64,13 +64,7 @@ def many_untimed(trace: Trace) -> Untimed | None:
 def _by_table(trace: Trace) -> dict[str, pl.DataFrame]:
     """The events without a timestamp by the table that they would be in."""
     kind = pl.col("kind").cast(pl.String)
-    tables = {
-        "ops": ("operator", "annotation"),
-        "launches": ("call",),
-        "python": ("frame",),
-        "memory": ("memory",),
-    }
-    found = {table: trace.untimed_events.filter(kind.is_in(kinds)) for table, kinds in tables.items()}
+    found = {table: trace.untimed_events.filter(kind.is_in(kinds)) for table, kinds in _TABLES.items()}
     return {**found, "gpu_ops": trace.untimed_gpu_ops}
 
 
