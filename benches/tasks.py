@@ -197,7 +197,7 @@ def nvtx_projection(parse: Any, read_for: Any, project: Any, add_up: Any, path: 
     add_up(trace)
 
 
-@task(*_NSYS, "kernelscope.report.nsys_stats:write")
+@task(*_NSYS, "kernelscope.report.compat.nsys:write")
 def nsys_parquet(parse: Any, read_for: Any, write: Any, path: str, name: str) -> None:
     """A report of nsys into a Parquet file."""
     report, question = parse(name)

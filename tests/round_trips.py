@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 import kernelscope as ks
-from kernelscope.report.added_events import CATEGORY
+from kernelscope.report.perfetto.added_events import CATEGORY
 
 _ROWS = ("row", "parent_row", "launch_row", "op_row", "range_row", "forward_row", "module_row", "arrow_row")
 # What a file says of its own bytes, and not of its events.

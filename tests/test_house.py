@@ -104,12 +104,12 @@ def test_functions_are_short() -> None:
 # Where text leaves the package, and what for: everything else goes through these.
 _PRINTS = {
     "capture/__main__.py": "an error, made safe",
-    "cli/batch.py": "lines that cluster_text made safe",
+    "cli/batch.py": "lines that report.text.cluster made safe",
     "cli/batch_progress.py": "JSON in ASCII, and progress in place",
     "cli/console.py": "lines and messages, made safe",
-    "report/cells.py": "tables of cells that are safe",
+    "report/text/cells.py": "tables of cells that are safe",
     "report/files.py": "texts of the writers",
-    "report/summary.py": "tables of cells that are safe",
+    "report/text/summary.py": "tables of cells that are safe",
 }
 
 
@@ -148,7 +148,7 @@ def test_text_leaves_the_package_made_safe() -> None:
     "line", ["print(name)", "sys.stdout.write(name)", "frame.write_csv(path)", "html.escape(name)"]
 )
 def test_a_leak_is_found(line: str) -> None:
-    assert list(_leaks(ast.parse(line), "report/text.py"))
+    assert list(_leaks(ast.parse(line), "report/text/trace.py"))
 
 
 def test_files_are_named_after_what_they_do() -> None:

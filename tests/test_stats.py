@@ -18,7 +18,7 @@ import pytest
 import kernelscope as ks
 from kernelscope.compat.nsys import REPORTS, Field, Figure, nsys_report
 from kernelscope.compat.nsys.reports import OLD_NAMES
-from kernelscope.report import nsys_stats
+from kernelscope.report.compat import nsys
 from nsys_database import Database, global_pid
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -328,4 +328,4 @@ def test_numbers_are_rounded_as_sqlite_does() -> None:
 
 def tenths(values: list[float]) -> list[str]:
     fields = [Field("x", "x", Figure.TENTHS)]
-    return nsys_stats.as_shown(pl.DataFrame({"x": values}), fields)["x"].to_list()
+    return nsys.as_shown(pl.DataFrame({"x": values}), fields)["x"].to_list()

@@ -16,7 +16,7 @@ from kernelscope.analysis.intervals import covered_ns
 from kernelscope.analysis.ranges.projection import enclosing_pairs, recorded_annotations
 from kernelscope.analysis.replays import with_replayed_ops
 from kernelscope.report import views
-from kernelscope.report.summary import Verdict
+from kernelscope.report.text.summary import Verdict
 from kernelscope.schema import TABLES
 from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns

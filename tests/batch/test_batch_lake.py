@@ -23,7 +23,7 @@ from kernelscope.batch.lake import Lake
 from kernelscope.batch.sources import Source
 from kernelscope.compat import hta, nsys, pyprof, torch_profiler
 from kernelscope.errors import InvalidArgumentError
-from kernelscope.report import cluster_text
+from kernelscope.report.text.cluster import to_text
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -302,7 +302,7 @@ def test_clock_offsets(faulty: Job) -> None:
 
 def test_summary_names_them(faulty: Job) -> None:
     lake, truth = faulty
-    text = cluster_text.to_text(lake)
+    text = to_text(lake)
     assert text.startswith("64 ranks on 8 hosts")
     first = text.split("\n2. ")[0]
     assert f"Rank {truth['slow_rank']['rank']} is late" in first

@@ -15,7 +15,7 @@ from traces import NO_SHARED, ORACLES, SHARED, need, read, rows_of, text_of
 
 import kernelscope as ks
 from kernelscope.compat.nsys import missing_reason, parse, read_for
-from kernelscope.report import nsys_stats
+from kernelscope.report.compat import nsys
 
 TRACES = SHARED / "traces" / "nsys"
 STATS = ORACLES / "nsys-stats"
@@ -108,7 +108,7 @@ def ours(database: Path, text: str, whole: ks.Trace | None = None) -> str:
     if missing_reason(trace, report) is not None:
         return ""
     out = io.BytesIO()
-    nsys_stats.write_csv(report.parts(trace, question), report.fields_by(question.by), out)
+    nsys.write_csv(report.parts(trace, question), report.fields_by(question.by), out)
     return out.getvalue().decode().rstrip("\n")
 
 

@@ -19,8 +19,8 @@ from kernelscope.cli import main
 from kernelscope.compat import pyprof
 from kernelscope.compat.pyprof.records import gathered, record_lines
 from kernelscope.compat.pyprof.rows import compat_parts
-from kernelscope.report.added_events import CATEGORY
 from kernelscope.report.conversion import convert
+from kernelscope.report.perfetto.added_events import CATEGORY
 from round_trips import differences
 
 TIMES = {"cpu_time_total": "cpu_total_ns", "self_cpu_time_total": "cpu_self_ns"}

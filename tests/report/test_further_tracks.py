@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import draws
 import kernelscope as ks
 from events import Events
-from kernelscope.report.added_events import CATEGORY
+from kernelscope.report.perfetto.added_events import CATEGORY
 from round_trips import differences
 
 

@@ -17,8 +17,8 @@ import kernelscope as ks
 from kernelscope import _traceparse, analysis
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.report import FORMATS, render
-from kernelscope.report.added_events import CATEGORY
 from kernelscope.report.conversion import TARGETS, convert
+from kernelscope.report.perfetto.added_events import CATEGORY
 from round_trips import differences
 
 ANSWERS = {
@@ -236,7 +236,7 @@ def test_every_event_comes_back(tmp_path: Path, layout: str) -> None:
 def test_parts_are_put_together(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = ks.read(demo)
     whole = written(trace, tmp_path / "whole.json")
-    monkeypatch.setattr("kernelscope.report.perfetto._PART_ROWS", 97)
+    monkeypatch.setattr("kernelscope.report.perfetto.writing._PART_ROWS", 97)
     assert written(trace, tmp_path / "parts.json") == whole
 
 

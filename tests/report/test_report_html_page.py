@@ -212,7 +212,7 @@ def test_no_other_report_imports_the_page(tiny: Path, tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = done.stdout.split()
-    assert "kernelscope.report.text" in loaded
+    assert "kernelscope.report.text.trace" in loaded
     page = ("kernelscope.report.html", "plotly", "itables")
     assert not [name for name in loaded if name.startswith(page)]
 

@@ -22,10 +22,11 @@ from rich.cells import cell_len
 import kernelscope as ks
 from events import Events
 from kernelscope import _traceparse
-from kernelscope.report import cluster_text, render
+from kernelscope.report import render
 from kernelscope.report.html import cluster
 from kernelscope.report.html.cluster import write_cluster_page
 from kernelscope.report.names import safe, short
+from kernelscope.report.text.cluster import to_text
 
 HOSTILE = "[bold red]k[/] :smile: \x1b[2J\u202e 核心 " + "é" * 200
 
@@ -419,9 +420,9 @@ def test_steps_without_a_number_are_in_no_range(tmp_path: Path) -> None:
             events.call(100 * at + 10, 5, at + 1)
             events.kernel("sgemm", 100 * at + 20, 30, at + 1)
         traces.append(events.read(tmp_path / f"{rank}", distributedInfo={"rank": rank, "world_size": 2}))
-    assert cluster_text.to_text(traces[:1]).startswith("1 rank, 2 steps, 1 to 2, ")
-    assert cluster_text.to_text(traces).startswith("2 ranks, 3 steps, ")
-    assert "1 to 2" not in cluster_text.to_text(traces)
+    assert to_text(traces[:1]).startswith("1 rank, 2 steps, 1 to 2, ")
+    assert to_text(traces).startswith("2 ranks, 3 steps, ")
+    assert "1 to 2" not in to_text(traces)
 
 
 def test_ranks_without_steps_and_collectives(tiny: Path, tmp_path: Path) -> None:
@@ -442,7 +443,7 @@ def test_ranks_without_steps_and_collectives(tiny: Path, tmp_path: Path) -> None
         "steps",
         "clocks",
     ]
-    text = cluster_text.to_text(lake)
+    text = to_text(lake)
     assert text.startswith("1 rank")
     assert "No rank is slower than the others." in text
     assert "All communication is hidden behind computation, or there is none." in text
@@ -452,4 +453,4 @@ def test_nothing_to_look_at(tmp_path: Path) -> None:
     (tmp_path / "rank0.json").write_text("no trace")
     ks.batch.run(tmp_path / "rank0.json", tmp_path / "lake")
     with pytest.raises(ks.errors.InvalidArgumentError, match="no rank"):
-        cluster_text.to_text(ks.scan(tmp_path / "lake"))
+        to_text(ks.scan(tmp_path / "lake"))

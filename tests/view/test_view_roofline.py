@@ -16,7 +16,7 @@ from playwright.sync_api import Browser
 from viewing import HOSTILE, Served, asked, each_look, served, visited
 
 from events import Events
-from kernelscope.report.roofline import answer
+from kernelscope.report.roofline.answers import answer
 from kernelscope.view import roofline
 
 # The ranges of which an axis would say one text twice, or have more ticks than fit.

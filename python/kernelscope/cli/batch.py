@@ -263,9 +263,9 @@ def _in_process(make: Callable[..., T], lake: Path | str, run: str, *more: objec
 def make_text(lake: str, run: str, memory: int | None) -> str:
     """What to look at first in ``run`` of ``lake``."""
     from kernelscope.batch import scan
-    from kernelscope.report import cluster_text
+    from kernelscope.report.text.cluster import to_text
 
-    return cluster_text.to_text(_cluster(scan(lake, run=run), memory))
+    return to_text(_cluster(scan(lake, run=run), memory))
 
 
 def write_page(lake: str, run: str, memory: int | None, out: str) -> None:

@@ -55,9 +55,9 @@ def run(options: argparse.Namespace) -> int:
     """Reads both traces, writes what changed, and fails if a bound is broken."""
     from kernelscope.analysis.diff.bounds import judge, parse_bound
     from kernelscope.analysis.diff.comparison import compare
-    from kernelscope.report.cells import text_width
     from kernelscope.report.differences import render_differences
     from kernelscope.report.files import check_file, print_or_write
+    from kernelscope.report.text.cells import text_width
 
     # What is wrong with a bound is said before anything is read.
     bounds = [parse_bound(text) for text in options.fail_on]

@@ -26,8 +26,8 @@ def run(options: argparse.Namespace) -> int:
     """Reads the trace and prints what it holds."""
     trace = read_trace(options, knows_ranks=True)
 
-    from kernelscope.report import summary
     from kernelscope.report.files import print_or_write
+    from kernelscope.report.text import summary
 
     verdicts = None
     if options.check:

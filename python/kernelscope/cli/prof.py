@@ -15,7 +15,7 @@ from kernelscope.errors import InvalidArgumentError, NotAFileError, TraceNotFoun
 
 if TYPE_CHECKING:
     from kernelscope.compat.pyprof.kernels import Kernels
-    from kernelscope.report.pyprof import Layout
+    from kernelscope.report.compat.pyprof import Layout
 
 _DEFAULT = "idx,dir,sub,mod,op,kernel,params,sil"
 
@@ -70,8 +70,8 @@ def run(options: argparse.Namespace) -> int:
     import polars as pl
 
     from kernelscope.compat.pyprof.rows import table_parts
+    from kernelscope.report.compat.pyprof import Layout, write
     from kernelscope.report.files import check_file
-    from kernelscope.report.pyprof import Layout, write
 
     check_file(options.out)
     if options.input == STDIN and sys.stdin is not None and sys.stdin.isatty():

@@ -116,11 +116,11 @@ def read_file(
 ) -> "Trace":
     """The trace at ``path``, which may be a URL, or of standard input for ``-``, read with a progress bar.
 
-    ``options`` are those of ``arguments.add_loss``, ``reading`` further ones of ``trace.read_part``; a
+    ``options`` are those of ``arguments.add_loss``, ``reading`` further ones of ``reading.read_part``; a
     command that reads no JSON names another in ``for_json``. ``watch`` is told how far reading is, too.
     A file of several ranks is refused without ``knows_ranks``.
     """
-    from kernelscope.trace import read_part
+    from kernelscope.reading import read_part
 
     with on_disk(path, for_json=for_json) as file, Bar("reading") as bar:
 

@@ -86,14 +86,12 @@ def run(options: argparse.Namespace) -> int:
     failures = _load(options.costs)
     trace = read_trace(options)
 
-    from kernelscope.report import roofline
+    from kernelscope.report.roofline.answers import answer, to_csv, to_json, to_parquet
 
     by = () if options.by == "run" else tuple(options.by.split(","))
-    answers = roofline.answer(
-        trace, by, gpu=options.gpu, peak=peak, convention=options.convention, failures=failures
-    )
+    answers = answer(trace, by, gpu=options.gpu, peak=peak, convention=options.convention, failures=failures)
     if options.format == "parquet":
-        roofline.to_parquet(answers, options.out)
+        to_parquet(answers, options.out)
         return 0
     if options.format == "html":
         from kernelscope.report.html.page import write_views
@@ -104,12 +102,12 @@ def run(options: argparse.Namespace) -> int:
         write_views([view], options.out, title=Path(trace.meta.path).name)
         return 0
     if options.format == "text":
-        from kernelscope.report.cells import write_parts
-        from kernelscope.report.roofline_text import PLAIN_WIDTH, parts
+        from kernelscope.report.roofline.text import PLAIN_WIDTH, parts
+        from kernelscope.report.text.cells import write_parts
 
         write_parts(partial(parts, trace, answers), options.out, top=options.top, plain_width=PLAIN_WIDTH)
         return 0
-    text = roofline.to_json(trace, answers) if options.format == "json" else roofline.to_csv(answers)
+    text = to_json(trace, answers) if options.format == "json" else to_csv(answers)
     print_or_write(text, options.out)
     return 0
 

@@ -53,8 +53,8 @@ def run(options: argparse.Namespace) -> int:
     """Reads the trace and prints the answer."""
     from kernelscope.queries import check_statement, sql
     from kernelscope.report.answers import write_answer
-    from kernelscope.report.cells import text_width
     from kernelscope.report.files import check_file, print_or_write
+    from kernelscope.report.text.cells import text_width
 
     check_statement(options.statement)
     check_file(options.out)

@@ -170,8 +170,8 @@ def _title(name: str) -> str:
 
 def _print_one(options: argparse.Namespace, name: str, by: list[str], head: bytes, out: IO[bytes]) -> None:
     """Writes ``head`` and the report; raises before both if it is about what was not recorded."""
-    from kernelscope.report import nsys_stats
-    from kernelscope.report.cells import text_width
+    from kernelscope.report.compat import nsys
+    from kernelscope.report.text.cells import text_width
 
     fields, parts = options.sources.made(name, by)
     if not options.report:
@@ -179,7 +179,7 @@ def _print_one(options: argparse.Namespace, name: str, by: list[str], head: byte
     out.write(head)
     width = text_width() if options.out is None else None
     form, unit = options.format, options.timeunit
-    lacking = nsys_stats.write(parts, fields, out, form=form, width=width, time_unit=unit)
+    lacking = nsys.write(parts, fields, out, form=form, width=width, time_unit=unit)
     if lacking:
         out.flush()
         columns = f"{len(lacking)} columns do" if len(lacking) > 1 else f"{lacking[0]} does"

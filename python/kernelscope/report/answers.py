@@ -6,7 +6,7 @@ import polars as pl
 
 from kernelscope.compat.nsys import Field
 from kernelscope.escaping import for_csv
-from kernelscope.report import nsys_stats
+from kernelscope.report.compat import nsys
 from kernelscope.report.json_document import dump
 
 
@@ -37,5 +37,5 @@ def write_answer(frame: pl.DataFrame, *, form: str, width: int | None = None) ->
     ]
     out = io.BytesIO()
     fields = [Field(name, name) for name in plain.columns]
-    lacking = nsys_stats.write([plain.with_columns(floats)], fields, out, form="column", width=width)
+    lacking = nsys.write([plain.with_columns(floats)], fields, out, form="column", width=width)
     return out.getvalue().decode(), lacking

@@ -8,7 +8,7 @@ from kernelscope.analysis.ops.flame import METRICS, VIEWS, folded_stacks
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.report.files import filled_folder, write_text
 from kernelscope.report.json_document import describe, dump
-from kernelscope.report.perfetto import write_perfetto
+from kernelscope.report.perfetto.writing import write_perfetto
 from kernelscope.trace import Trace
 
 TARGETS = ("parquet", "arrow", "perfetto", "folded")

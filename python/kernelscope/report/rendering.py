@@ -71,8 +71,8 @@ def render(
 
         print_or_write(to_json(trace), out)
         return
-    from kernelscope.report.cells import write_parts
-    from kernelscope.report.text import parts
+    from kernelscope.report.text.cells import write_parts
+    from kernelscope.report.text.trace import parts
 
     write_parts(partial(parts, trace, also), out, top=top, width=width)
 

@@ -11,7 +11,7 @@ from kernelscope.report.names import safe, short
 from kernelscope.report.parts.columns import COLUMNS
 from kernelscope.report.parts.tables import Table, with_share
 from kernelscope.report.parts.window import origin_ns
-from kernelscope.report.summary import trace_facts
+from kernelscope.report.text.summary import trace_facts
 from kernelscope.report.views import doubts, missing, recommendations
 from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns, format_percent

@@ -4,8 +4,8 @@ from typing import Any
 
 from kernelscope.memo import per_trace
 from kernelscope.report.names import safe, short
-from kernelscope.report.roofline import RooflineAnswers, answer
-from kernelscope.report.roofline_plot import placed, roofs
+from kernelscope.report.roofline.answers import RooflineAnswers, answer
+from kernelscope.report.roofline.plot import placed, roofs
 from kernelscope.trace import Trace
 from kernelscope.view.parameters import Parameters
 

@@ -13,7 +13,7 @@ from kernelscope.memo import per_trace
 from kernelscope.report.names import safe
 from kernelscope.report.parts.cells import texts_of_classes
 from kernelscope.report.parts.window import origin_ns
-from kernelscope.report.summary import epoch_ns
+from kernelscope.report.text.summary import epoch_ns
 from kernelscope.trace import Trace
 from kernelscope.view.parameters import Parameters
 

@@ -6,10 +6,10 @@ from rich.table import Table as TextTable
 from rich.text import Text
 
 from kernelscope.analysis.replays import with_replayed_ops
-from kernelscope.report.cells import Shape, heading, note
 from kernelscope.report.findings import findings
 from kernelscope.report.parts import Note, Page, Part
 from kernelscope.report.parts.tables import Table
+from kernelscope.report.text.cells import Shape, heading, note
 from kernelscope.trace import Trace
 
 ORDER = 160

@@ -4,9 +4,9 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
-from kernelscope.report.cells import Shape, heading, note
 from kernelscope.report.names import safe
 from kernelscope.report.parts import Note, Part
+from kernelscope.report.text.cells import Shape, heading, note
 from kernelscope.trace import Trace
 
 ORDER = 5

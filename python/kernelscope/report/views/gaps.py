@@ -3,8 +3,8 @@
 from rich.console import RenderableType
 
 from kernelscope import analysis
-from kernelscope.report.cells import Field, Shape, heading, named_table, note, ns
 from kernelscope.report.names import safe
+from kernelscope.report.text.cells import Field, Shape, heading, named_table, note, ns
 from kernelscope.trace import Trace
 from kernelscope.units import format_ns
 

@@ -8,13 +8,13 @@ from rich.console import RenderableType
 
 from kernelscope import analysis
 from kernelscope.analysis.gpu.unrecorded import unrecorded_activity
-from kernelscope.report.cells import Field, Shape, count, heading, named_table, note
 from kernelscope.report.names import safe
 from kernelscope.report.parts import Figure, Note, Page, Part
 from kernelscope.report.parts.cells import label
 from kernelscope.report.parts.charts import PALETTE, time_unit
 from kernelscope.report.parts.tables import Table
 from kernelscope.report.parts.window import origin_ns
+from kernelscope.report.text.cells import Field, Shape, count, heading, named_table, note
 from kernelscope.report.views import missing
 from kernelscope.trace import Trace
 from kernelscope.units import format_ns

@@ -4,7 +4,7 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
-from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns, share
+from kernelscope.report.text.cells import Field, Shape, count, heading, named_table, note, ns, share
 from kernelscope.trace import Trace
 from kernelscope.units import format_ns, format_percent
 

@@ -8,10 +8,10 @@ from rich.console import RenderableType
 from kernelscope import analysis
 from kernelscope.analysis.grouping import sizes_as_text
 from kernelscope.analysis.replays import with_replayed_ops
-from kernelscope.report.cells import Field, Shape, count, heading, note, ns, share, top_table
 from kernelscope.report.parts import Group, Page, Part
 from kernelscope.report.parts.charts import donut
 from kernelscope.report.parts.tables import Table, with_share
+from kernelscope.report.text.cells import Field, Shape, count, heading, note, ns, share, top_table
 from kernelscope.report.views import missing
 from kernelscope.report.views.unlinked import unlinked
 from kernelscope.trace import Trace

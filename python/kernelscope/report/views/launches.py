@@ -4,7 +4,7 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
-from kernelscope.report.cells import Field, Shape, count, heading, lacking, named_table, ns
+from kernelscope.report.text.cells import Field, Shape, count, heading, lacking, named_table, ns
 from kernelscope.report.views import missing
 from kernelscope.trace import Trace
 from kernelscope.units import format_percent

@@ -7,11 +7,11 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
-from kernelscope.report.cells import Field, Shape, count, heading, lacking, named_table
 from kernelscope.report.parts import Figure, Note, Page, Part
 from kernelscope.report.parts.charts import byte_unit, time_unit
 from kernelscope.report.parts.tables import MOST_ROWS, Table
 from kernelscope.report.parts.window import origin_ns, window_of
+from kernelscope.report.text.cells import Field, Shape, count, heading, lacking, named_table
 from kernelscope.report.views import missing
 from kernelscope.trace import Trace
 from kernelscope.units import format_bytes, format_percent

@@ -5,9 +5,9 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from kernelscope import analysis
-from kernelscope.report.cells import Shape, heading, note, plain
 from kernelscope.report.names import safe
 from kernelscope.report.parts import Note
+from kernelscope.report.text.cells import Shape, heading, note, plain
 from kernelscope.trace import Trace
 
 ORDER = 130

@@ -4,11 +4,11 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
-from kernelscope.report.cells import Field, Shape, count, heading, lacking, named_table, note, ns
 from kernelscope.report.parts import Figure, Page, Part
 from kernelscope.report.parts.cells import label
 from kernelscope.report.parts.charts import ICICLE_LAYOUT, icicle
 from kernelscope.report.parts.tables import Table
+from kernelscope.report.text.cells import Field, Shape, count, heading, lacking, named_table, note, ns
 from kernelscope.report.views import missing
 from kernelscope.trace import Trace
 

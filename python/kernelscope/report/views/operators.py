@@ -7,12 +7,12 @@ from rich.console import RenderableType
 
 from kernelscope import analysis
 from kernelscope.analysis.ops.table import OWN_TIMES, op_tables
-from kernelscope.report.cells import Field, Shape, count, heading, note, ns, share, top_table
 from kernelscope.report.parts import Group, Page, Part
 from kernelscope.report.parts.charts import donut
 from kernelscope.report.parts.columns import COLUMNS
 from kernelscope.report.parts.tables import Table, with_share
 from kernelscope.report.parts.window import window_of
+from kernelscope.report.text.cells import Field, Shape, count, heading, note, ns, share, top_table
 from kernelscope.report.views import missing
 from kernelscope.trace import Trace
 

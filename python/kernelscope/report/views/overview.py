@@ -12,7 +12,7 @@ from kernelscope.report.parts.charts import distinct, donut_height, donut_layout
 from kernelscope.report.parts.columns import COLUMNS
 from kernelscope.report.parts.tables import Table
 from kernelscope.report.parts.window import origin_ns
-from kernelscope.report.summary import trace_facts
+from kernelscope.report.text.summary import trace_facts
 from kernelscope.report.views import doubts, missing, recommendations
 from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns, format_percent

@@ -6,10 +6,10 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope.analysis.ranges.projection import range_sums
-from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns, share
 from kernelscope.report.parts import Note, Page, Part
 from kernelscope.report.parts.charts import bars
 from kernelscope.report.parts.tables import Table
+from kernelscope.report.text.cells import Field, Shape, count, heading, named_table, note, ns, share
 from kernelscope.report.views import missing
 from kernelscope.trace import Trace
 from kernelscope.units import format_count

@@ -7,11 +7,11 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope.compat.nsys import nsys_report
-from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns
 from kernelscope.report.parts import Figure, Page, Part
 from kernelscope.report.parts.charts import PALETTE, time_unit
 from kernelscope.report.parts.tables import Table
 from kernelscope.report.parts.window import origin_ns
+from kernelscope.report.text.cells import Field, Shape, count, heading, named_table, note, ns
 from kernelscope.report.views import missing
 from kernelscope.trace import Trace
 from kernelscope.units import format_ns, format_percent

@@ -8,10 +8,10 @@ from rich.table import Table as TextTable
 from rich.text import Text
 
 from kernelscope import analysis
-from kernelscope.report.cells import Shape, heading, note, plain
 from kernelscope.report.names import safe
 from kernelscope.report.parts import Note, Page, Part
 from kernelscope.report.parts.tables import Table
+from kernelscope.report.text.cells import Shape, heading, note, plain
 from kernelscope.trace import Trace
 from kernelscope.units import format_percent
 

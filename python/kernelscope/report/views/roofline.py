@@ -8,7 +8,7 @@ from kernelscope.report.views import missing
 from kernelscope.trace import Trace
 
 if TYPE_CHECKING:
-    from kernelscope.report.roofline import RooflineAnswers
+    from kernelscope.report.roofline.answers import RooflineAnswers
 
 ORDER = 82
 TABLES = missing.TABLES
@@ -31,14 +31,14 @@ _COLUMNS = (
 def page(trace: Trace) -> list[Part]:
     """The roofline of the operators."""
     # The text has no such view, and shall not wait for the cost models.
-    from kernelscope.report.roofline import answer
+    from kernelscope.report.roofline.answers import answer
 
     return roofline_parts(trace, answer(trace, ("name",)))
 
 
 def roofline_parts(trace: Trace, answers: "RooflineAnswers") -> list[Part]:
     """The roofline of the rows of ``answers``."""
-    from kernelscope.report.roofline_plot import notes, roofline_figures
+    from kernelscope.report.roofline.plot import notes, roofline_figures
 
     if answers.table.is_empty():
         text = "No GPU work has an operator, so there is nothing to hold against the roofs."

@@ -4,9 +4,9 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
-from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns
 from kernelscope.report.parts import Figure, Note, Page, Part
 from kernelscope.report.parts.tables import Table
+from kernelscope.report.text.cells import Field, Shape, count, heading, named_table, note, ns
 from kernelscope.trace import Trace
 from kernelscope.units import format_count
 

@@ -11,8 +11,8 @@ from rich.text import Text
 from kernelscope import analysis
 from kernelscope.analysis import CATEGORIES
 from kernelscope.analysis.steps.breakdown import mean_over_gpus
-from kernelscope.report.cells import Shape, heading, note, plain
 from kernelscope.report.names import short
+from kernelscope.report.text.cells import Shape, heading, note, plain
 from kernelscope.trace import Trace
 from kernelscope.units import format_ns, format_percent
 

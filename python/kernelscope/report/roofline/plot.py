@@ -11,8 +11,8 @@ from kernelscope.escaping import for_html
 from kernelscope.report.names import short
 from kernelscope.report.parts import Figure
 from kernelscope.report.parts.charts import PALETTE
-from kernelscope.report.roofline import RooflineAnswers
-from kernelscope.report.roofline_text import amount
+from kernelscope.report.roofline.answers import RooflineAnswers
+from kernelscope.report.roofline.text import amount
 from kernelscope.units import format_ns
 
 # Diameters of markers, pixels: of the smallest share of the time, and of all of it.

@@ -6,7 +6,7 @@ from typing import cast
 import polars as pl
 
 from kernelscope.analysis.call_tree import DEVICE_TYPES
-from kernelscope.report.chrome_events import places_of_tracks
+from kernelscope.report.perfetto.chrome_events import places_of_tracks
 from kernelscope.trace import Trace
 
 CATEGORY = "kernelscope"

@@ -15,10 +15,10 @@ from rich.table import Table
 
 from kernelscope.analysis.gpu.devices import UNNAMED, working_devices
 from kernelscope.meta import TraceMeta, rank_text
-from kernelscope.report.cells import Shape, plain, plain_console
 from kernelscope.report.findings import findings
 from kernelscope.report.json_document import dump, listed
 from kernelscope.report.names import safe
+from kernelscope.report.text.cells import Shape, plain, plain_console
 from kernelscope.schema import TABLES
 from kernelscope.trace import Trace
 from kernelscope.units import format_bytes, format_count, format_ns

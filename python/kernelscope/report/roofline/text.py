@@ -8,10 +8,10 @@ from rich.table import Table
 
 from kernelscope.analysis.costs.achieved import known_pct
 from kernelscope.analysis.costs.peaks import DevicePeaks
-from kernelscope.report import summary
-from kernelscope.report.cells import Field, Shape, count, heading, named_table, note, ns, plain, share
 from kernelscope.report.names import safe
-from kernelscope.report.roofline import RooflineAnswers
+from kernelscope.report.roofline.answers import RooflineAnswers
+from kernelscope.report.text import summary
+from kernelscope.report.text.cells import Field, Shape, count, heading, named_table, note, ns, plain, share
 from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns
 

@@ -7,11 +7,11 @@ from typing import cast
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.report.added_events import added_events
-from kernelscope.report.chrome_events import event_tables
 from kernelscope.report.files import filled_file
-from kernelscope.report.further_tracks import further_tracks, move
 from kernelscope.report.json_document import dump
+from kernelscope.report.perfetto.added_events import added_events
+from kernelscope.report.perfetto.chrome_events import event_tables
+from kernelscope.report.perfetto.further_tracks import further_tracks, move
 from kernelscope.trace import Trace
 
 _PART_ROWS = 50_000

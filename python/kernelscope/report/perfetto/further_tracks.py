@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.report.chrome_events import slices_of
+from kernelscope.report.perfetto.chrome_events import slices_of
 from kernelscope.trace import Trace
 
 RECORDED_TID = "recorded tid"

@@ -2,8 +2,9 @@
 
 from rich.console import RenderableType
 
-from kernelscope.report import summary, views
-from kernelscope.report.cells import Shape, note
+from kernelscope.report import views
+from kernelscope.report.text import summary
+from kernelscope.report.text.cells import Shape, note
 from kernelscope.trace import Trace
 
 _GLOSSARY = "What a figure means: kernelscope schema --figures WORD"

@@ -1,0 +1,1 @@
+"""Text and tables as the tools write them that kernelscope replaces."""

@@ -1,0 +1,1 @@
+"""Export to JSON that Perfetto and chrome://tracing open."""

@@ -1,0 +1,1 @@
+"""The roofline: its answers, its picture and its text."""
