@@ -3,7 +3,7 @@
 import ast
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from kernelscope import analysis
@@ -23,17 +23,10 @@ def _modules() -> dict[str, Path]:
     }
 
 
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a module, those under conditions too, but not those in functions."""
-    for statement in body:
-        yield statement
-        if isinstance(statement, (ast.If, ast.Try)):
-            yield from _statements([*statement.body, *statement.orelse])
-
-
 def _imports(path: Path, modules: Mapping[str, Path]) -> set[str]:
+    """The modules that a file imports, also where a function does so when it is called."""
     found: set[str] = set()
-    for statement in _statements(ast.parse(path.read_text(encoding="utf-8")).body):
+    for statement in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(statement, ast.Import):
             found |= {alias.name for alias in statement.names}
         elif isinstance(statement, ast.ImportFrom):

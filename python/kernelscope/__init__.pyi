@@ -10,7 +10,7 @@ from kernelscope.batch import scan as scan
 from kernelscope.errors import KernelscopeError as KernelscopeError
 from kernelscope.meta import TraceMeta as TraceMeta
 from kernelscope.queries import sql as sql
+from kernelscope.reading import read as read
 from kernelscope.report import convert as convert
 from kernelscope.trace import Trace as Trace
-from kernelscope.trace import read as read
 from kernelscope.view.showing import view as view

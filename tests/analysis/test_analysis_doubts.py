@@ -16,7 +16,7 @@ import nvprof_database
 from events import Events
 from kernelscope import analysis
 from kernelscope.cli.main import main
-from kernelscope.trace import read_part
+from kernelscope.reading import read_part
 from nsys_database import Database
 
 Span = tuple[float, float]

@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 
 import kernelscope as ks
 from kernelscope.analysis import nvtx_projection, nvtx_table, ops
-from kernelscope.trace import read_part
+from kernelscope.reading import read_part
 from nsys_database import MACHINE, Database, global_tid
 
 GRAPHS = {

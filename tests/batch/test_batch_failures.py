@@ -41,7 +41,7 @@ from kernelscope.batch import manifest, manifest_file, sizing, work
 from kernelscope.batch.pool import ProcessPool
 from kernelscope.batch.reports import BatchReport, RankReport
 from kernelscope.cli.main import main
-from kernelscope.trace import read_ranks
+from kernelscope.reading import read_ranks
 from process_tree import has_open, is_alive, workers_of
 from waiting import wait_for, wait_until
 
@@ -172,7 +172,7 @@ def test_a_file_that_is_still_written(traces: Path, tmp_path: Path, monkeypatch:
                 file.write("\n")
         return traces
 
-    monkeypatch.setattr("kernelscope.trace.read_ranks", read_and_grow)
+    monkeypatch.setattr("kernelscope.reading.read_ranks", read_and_grow)
     with ThreadPoolExecutor(1) as executor:
         found, report = batch(traces, tmp_path / "lake", executor=executor)
     assert found == {"rank0": "done", "rank1": "failed", "rank2": "done"}

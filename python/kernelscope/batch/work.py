@@ -95,7 +95,7 @@ def read_rank(task: Task) -> Result | Split:
 def _fill(task: Task, folder: Path) -> Entry | Split:
     from kernelscope.analysis.ranks.collective_calls import COMMUNICATION, communication_calls
     from kernelscope.analysis.ranks.rank_tables import trace_tables
-    from kernelscope.trace import read_ranks
+    from kernelscope.reading import read_ranks
 
     source, part = task.source, task.source.part
     before, fingerprint = source.stamp(), source.fingerprint()

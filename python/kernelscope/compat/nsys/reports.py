@@ -14,7 +14,8 @@ from kernelscope.compat.nsys import api_calls, gpu_work, libraries, nvtx, recipe
 from kernelscope.compat.nsys.names import TEXT_COLUMNS
 from kernelscope.compat.nsys.report import Question, Report
 from kernelscope.errors import InvalidArgumentError, did_you_mean
-from kernelscope.trace import Trace, read, read_part
+from kernelscope.reading import read, read_part
+from kernelscope.trace import Trace
 from kernelscope.units import format_ns
 
 _MODULES = (gpu_work, api_calls, nvtx, unified_memory, libraries, rules, recipes)
