@@ -74,6 +74,7 @@ def test_every_view_is_drawn_and_nothing_complains(real: Opened) -> None:
             "section.table thead th:is(:not([title]), [title=''])",
         ):
             assert page.locator(without).count() == 0, (view, without)
+        real.assert_accessible(view)
     assert real.complaints == []
 
 

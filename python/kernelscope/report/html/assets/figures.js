@@ -57,7 +57,7 @@ const FIGURE_OPTIONS = {
 };
 
 function figureElement(part) {
-  const place = element("div", { class: "figure", role: "img", "aria-label": `${part.title}. ${part.what}` });
+  const place = element("div", { class: "figure", role: "figure", "aria-label": `${part.title}. ${part.what}` });
   place.style.minHeight = `${part.height}px`;
   const section = element("section", { class: part.narrow ? "part narrow" : part.wide ? "part wide" : "part", id: `part-${part.id}` }, heading(part), place);
   section.draw = async () => {

@@ -105,6 +105,8 @@ function drawTable(DataTable, view, table, place) {
     },
     language: { search: "", searchPlaceholder: "Search this table", info: "_START_ to _END_ of _TOTAL_" },
   });
+  // Landmarks of one page have different names.
+  api.table().container().querySelector("nav")?.setAttribute("aria-label", `Pages of ${table.title}`);
   shownTables.set(table.id, { api, view, table });
 }
 
