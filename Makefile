@@ -21,6 +21,10 @@ STAMPS := $(VENV)/.stamps
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --require-hashes -r
 # Declared by a macro, which cargo fmt does not look into.
 FORMAT_MODULES := --edition 2024 $(wildcard crates/traceparse/src/formats/*/mod.rs)
+RUST := $(shell awk -F'"' '/^rust-version/ { print $$2 }' Cargo.toml)
+HAS_RUST := command -v cargo >/dev/null && printf '%s\n' $(RUST) "$$(cargo --version | cut -d' ' -f2)" | sort -CV
+# bash reads it before each command: it says where Rust is, if that was installed into .venv.
+export BASH_ENV := $(CURDIR)/$(STAMPS)/rust
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print)
 
 ##@ Use
@@ -36,7 +40,7 @@ demo: $(STAMPS)/release ## write a demo trace, analyse it, and say where the res
 	@echo "Now your own trace: $(BIN)/kernelscope analyze TRACE"
 
 .PHONY: wheel
-wheel: $(STAMPS)/venv ## build a wheel for every Python from 3.10 into dist/
+wheel: $(STAMPS)/rust ## build a wheel for every Python from 3.10 into dist/
 	$(BIN)/maturin build --release --locked --out dist
 
 ##@ Develop
@@ -93,7 +97,7 @@ bench-cluster: $(STAMPS)/release $(STAMPS)/bench ## the same for jobs of many ra
 lint: lint-rust lint-python ## format, lints, types and import arrows
 
 .PHONY: lint-rust
-lint-rust:
+lint-rust: $(STAMPS)/rust
 	cargo fmt --all --check
 	rustfmt --check $(FORMAT_MODULES)
 	cargo clippy --quiet --locked --workspace --all-targets --profile checked -- -D warnings
@@ -106,7 +110,7 @@ lint-python: $(STAMPS)/test $(STAMPS)/checked
 	$(BIN)/lint-imports --no-logo
 
 .PHONY: test-rust
-test-rust:
+test-rust: $(STAMPS)/rust
 	$(CARGO_TEST)
 
 .PHONY: test-python
@@ -123,7 +127,7 @@ format: $(STAMPS)/test ## format Rust and Python
 .PHONY: lock
 lock: $(STAMPS)/test ## renew requirements/*.txt from requirements/*.in
 	$(BIN)/python -m pip --quiet install uv
-	cd requirements && for name in build run test torch bench; do \
+	cd requirements && for name in build rust run test torch bench; do \
 	  ../$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
 	    --no-header --no-emit-index-url --annotation-style line $$name.in -o $$name.txt; done
 
@@ -140,14 +144,24 @@ help:
 # Stamps: each says that what it is named after is installed, and is renewed when its inputs change.
 
 $(STAMPS)/venv: requirements/build.txt
-	@command -v cargo >/dev/null || { echo "Rust is needed: install a toolchain with cargo, version 1.88 or later." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or later is needed; name it with make PYTHON=..." >&2; exit 1; }
 	@echo "installing the build tools into $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) requirements/build.txt
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/run: requirements/run.txt $(STAMPS)/venv
+# A toolchain of the machine that is too old is neither used nor changed; nothing needs root.
+$(STAMPS)/rust: requirements/rust.txt $(STAMPS)/venv
+	@rm -f $@
+	@if $(HAS_RUST); then touch $@; exit; fi; \
+	echo "no Rust $(RUST) or later is installed: downloading it into $(VENV)/rust (155 MB; 650 MB on the disk)"; \
+	export RUSTUP_HOME="$(CURDIR)/$(VENV)/rust/rustup" CARGO_HOME="$(CURDIR)/$(VENV)/rust/cargo" RUSTUP_INIT_SKIP_PATH_CHECK=yes; \
+	{ $(PIP) requirements/rust.txt && $(BIN)/python -m puccinialin --location $(VENV)/rust && \
+	  "$$CARGO_HOME/bin/rustup" component add clippy rustfmt; } >$(STAMPS)/rust.log 2>&1 \
+	  || { echo "Rust is needed: install a toolchain with cargo, version $(RUST) or later." >&2; exit 1; }; \
+	printf 'export %s="%s"\n' RUSTUP_HOME "$$RUSTUP_HOME" CARGO_HOME "$$CARGO_HOME" PATH '$$CARGO_HOME/bin:$$PATH' >$@
+
+$(STAMPS)/run: requirements/run.txt $(STAMPS)/rust
 	@$(PIP) requirements/run.txt
 	@touch $@
 
