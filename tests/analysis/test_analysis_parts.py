@@ -22,13 +22,27 @@ from kernelscope.analysis.ranks.cluster import RANK_SCHEMA, Cluster, Lake, clust
 from kernelscope.analysis.ranks.collective_calls import CALL_SCHEMA, COMMUNICATION, SYNCHRONISING, TRANSFERS
 from kernelscope.analysis.ranks.parts import LEAST_MEMORY
 from kernelscope.analysis.steps.breakdown import CATEGORIES
+from kernelscope.schema import TABLES
+from kernelscope.trace import DTYPES
 
 QUESTIONS = (
     *("cluster_findings", "stragglers", "communication", "clock_offsets", "collective_instances"),
     *("collective_stragglers", "rank_calls", "rank_steps", "rank_quantiles", "step_pace", "rank_groups"),
 )
 _STEPS = {"rank": pl.Int64, "step": pl.Int32, "start_ns": pl.Int64, "total_ns": pl.Int64}
-STEP_SCHEMA = {**_STEPS, **dict.fromkeys(CATEGORIES, pl.Int64), "is_partial": pl.Boolean}
+STEP_SCHEMA = {
+    **_STEPS,
+    **dict.fromkeys(CATEGORIES, pl.Int64),
+    "is_partial": pl.Boolean,
+    "row": pl.UInt32,
+    "host_start_ns": pl.Int64,
+    "host_dur_ns": pl.Int64,
+}
+
+
+def _empty(table: str) -> pl.LazyFrame:
+    columns = {column.name: DTYPES[column.dtype] for column in TABLES[table].columns}
+    return pl.LazyFrame(schema={**columns, "rank": pl.Int64, "window": pl.Int64})
 
 
 class DrawnLake:
@@ -40,6 +54,7 @@ class DrawnLake:
         self.tables = {
             COMMUNICATION: pl.DataFrame(calls, schema=calls_schema, orient="row").lazy(),
             "steps": pl.DataFrame(steps, schema={**STEP_SCHEMA, "window": pl.Int64}, orient="row").lazy(),
+            **{name: _empty(name) for name in ("ops", "collectives", "process_groups")},
         }
         counted = self.tables[COMMUNICATION].group_by("rank", "window").agg(calls=pl.len().cast(pl.Int64))
         listed = listed.join(counted.collect(), on=["rank", "window"], how="left")
@@ -61,7 +76,9 @@ def lakes(draw: st.DrawFn) -> DrawnLake:
     repeats = draw(st.integers(1, 3))
     row = 0
     for rank in ranks:
-        numbered = draw(st.sampled_from([True, True, True, False]))
+        numbered, identified = draw(
+            st.sampled_from([(True, True), (True, False), (False, True), (False, False)])
+        )
         clock = draw(st.integers(-5_000, 5_000)) * 1000
         for window in range(draw(st.integers(1, 2))):
             host = draw(st.sampled_from(["a", "b", None]))
@@ -71,17 +88,18 @@ def lakes(draw: st.DrawFn) -> DrawnLake:
             for step in range(draw(st.integers(0, 3))):
                 at = 1_000_000 * (3 * window + step + 1) + clock
                 parts = [draw(st.integers(0, 400)) * 1000 for _ in CATEGORIES]
-                steps.append((rank, step, at, sum(parts), *parts, draw(st.booleans()), window))
+                steps.append((rank, step, at, sum(parts), *parts, draw(st.booleans()), None, at, 0, window))
                 for place, line in enumerate(lines):
                     if draw(st.integers(0, 7)) == 0:
                         continue
-                    sequence = (3 * window + step) * 100 + place if numbered else None
+                    number = (3 * window + step) * 100 + place
+                    ids = number if numbered else None, 2**63 + 2 * number if identified else None
                     for again in range(draw(st.sampled_from([1, 1, repeats]))):
                         row += 1
                         start = at + 100_000 * place + 30_000 * again + draw(st.integers(0, 9_000))
                         dur = draw(st.integers(0, 20_000))
                         hidden = draw(st.integers(0, dur))
-                        calls.append(_call(rank, window, line, sequence, row, (step, start, dur, hidden)))
+                        calls.append(_call(rank, window, line, ids, row, (step, start, dur, hidden)))
     return DrawnLake(windows, calls, steps)
 
 
@@ -100,11 +118,18 @@ _Line = tuple[str | None, str | None, int | None, str | None]
 
 
 def _call(
-    rank: int, window: int, line: _Line, sequence: int | None, row: int, times: tuple[int, int, int, int]
+    rank: int,
+    window: int,
+    line: _Line,
+    ids: tuple[int | None, int | None],
+    row: int,
+    times: tuple[int, int, int, int],
 ) -> Any:
     kind, group, size, peer = line
-    said = (rank, row, kind, kind, group, size, sequence, "Float", None if row % 5 == 0 else 4096, peer)
-    return (*said, 7, None if row % 9 == 0 else 0, 20, *times, window)
+    said = (rank, row, kind, kind, group, size, *ids, "Float", None if row % 5 == 0 else 4096, peer)
+    step, start, dur, hidden = times
+    issued = start - row * 7_919 % 20_000 if row % 9 == 0 else None
+    return (*said, 7, None if row % 9 == 0 else 0, 20, step, "forward", issued, start, dur, hidden, window)
 
 
 def answers(cluster: Cluster) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -145,26 +170,31 @@ def test_parts_change_no_answer(
 @given(lakes())
 def test_collectives_are_matched_as_by_hand(monkeypatch: pytest.MonkeyPatch, lake: Any) -> None:
     """The rule in a few lines of Python, one call after the other."""
-    calls = lake.tables[COMMUNICATION].sort("rank", "start_ns", "row").collect().to_dicts()
+    calls = lake.tables[COMMUNICATION].collect().to_dicts()
+    calls.sort(key=lambda call: (call["rank"], call["issued_ns"] or call["start_ns"], call["row"]))
     lines: defaultdict[Any, list[Any]] = defaultdict(list)
     for call in calls:
         passes_on = call["kind"] in TRANSFERS
         channel = call["kind"] if passes_on or call["group"] is None else None
-        channel = "transfer" if passes_on and call["peer"] is not None else channel
+        if passes_on and call["peer"] is not None:
+            is_first = str(call["rank"]) == call["peer"].split("-")[0]
+            channel = "both" if call["kind"] == "send_recv" else is_first == (call["kind"] == "send")
         lines[call["window"], call["group"], call["peer"], channel].append(call)
     instances: defaultdict[Any, list[Any]] = defaultdict(list)
     for line, members in lines.items():
-        numbered = all(call["sequence"] is not None for call in members)
+        given = [all(call[name] is not None for call in members) for name in ("sequence", "comms_id")]
+        name = "sequence" if given[0] else "comms_id" if given[1] else "step"
         places: defaultdict[Any, int] = defaultdict(int)
         for call in members:
-            key = call["sequence" if numbered else "step"]
+            key = call[name]
             instances[line, key, places[call["rank"], key]].append(call)
             places[call["rank"], key] += 1
     expected = {}
     for members in instances.values():
         shortest = min(call["dur_ns"] for call in members)
         for call in members:
-            waits = len(members) > 1 and call["kind"] in SYNCHRONISING
+            kinds = (*SYNCHRONISING, *TRANSFERS) if call["device"] is None else SYNCHRONISING
+            waits = len(members) > 1 and call["kind"] in kinds
             expected[call["row"]] = len(members), call["dur_ns"] - shortest if waits else None
     with monkeypatch.context() as patch:
         patch.setattr(parts, "ROW_BYTES", LEAST_MEMORY // 5)

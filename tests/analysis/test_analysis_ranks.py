@@ -186,6 +186,68 @@ def test_kernels_of_one_number_are_told_apart(tmp_path: Path) -> None:
     assert sorted(instances.select("sequence", "ranks_seen").rows()) == [(5, 2), (5, 2), (6, 2)]
 
 
+@pytest.mark.parametrize("sequences", [[[None] * 3, [None] * 3], [[5, 6, 7], [6, 7, 8]]])
+def test_ids_match_where_no_number_is_recorded(tmp_path: Path, sequences: list[list[int | None]]) -> None:
+    """The second rank's recording began one collective later; ids are hashes of up to 64 bits."""
+    ids = {5: 2**64 - 1, 6: 2**63 + 12, 7: 77, 8: 2**63 + 10}
+    jobs = [Rank(rank, 2) for rank in (0, 1)]
+    for job, numbers, begins in zip(jobs, sequences, (5, 6), strict=True):
+        for place, number in enumerate(numbers):
+            known = {"Seq": number, "Comms_Id": ids[begins + place]}
+            job.collective(100 + 50 * place, 20, launched=50 + 50 * place, **known)
+    instances = instances_of(tmp_path, *jobs)
+    by = "comms_id" if sequences[0][0] is None else "sequence"
+    assert sorted(instances.select("ranks_seen", "matched_by").rows()) == [(1, by), (1, by), (2, by), (2, by)]
+
+
+def test_order_matches_where_an_id_is_missing(tmp_path: Path) -> None:
+    jobs = [Rank(rank, 2) for rank in (0, 1)]
+    for job in jobs:
+        job.collective(100, 20, launched=50, Comms_Id=9 if job.rank else None)
+    assert instances_of(tmp_path, *jobs).select("ranks_seen", "matched_by").rows() == [(2, "order")]
+
+
+def grouped_job() -> Rank:
+    """One all-reduce of the forward pass and two of the backward pass, in two process groups."""
+    job = Rank(0, 4)
+    pair = {"Process_Group_Name": "1", "Process_Group_Ranks": "[0, 1]", "Group_size": 2}
+    job.add("cpu_op", "aten::linear", 10, 10, **{"Sequence number": 1})
+    job.collective(100, 40, launched=12, **pair)
+    job.add("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 30, 20)
+    job.collective(200, 50, launched=32)
+    job.collective(300, 60, launched=34, **pair)
+    job.kernel(90, 20, launched=60)
+    job.kernel(310, 100, launched=62)
+    return job
+
+
+def test_overlap_by_group_and_phase(tmp_path: Path) -> None:
+    trace = grouped_job().read(tmp_path)
+    of_groups = analysis.comm_comp_overlap(trace, by=("group",)).sort("group")
+    assert of_groups.select("group", "calls", "communication_ns", "exposed_ns").rows() == [
+        ("0 [0,1,2,3]", 1, 50_000, 50_000),
+        ("1 [0,1]", 2, 100_000, 40_000),
+    ]
+    both = analysis.comm_comp_overlap(trace, by=("group", "phase")).sort("group", "phase")
+    assert both.select("group", "phase", "overlap_ns").rows() == [
+        ("0 [0,1,2,3]", "backward", 0),
+        ("1 [0,1]", "backward", 50_000),
+        ("1 [0,1]", "forward", 10_000),
+    ]
+    found = analysis.communication([trace], by=("group", "phase")).sort("group", "phase")
+    assert found.select("phase", "collectives", "total_ns", "exposed_ns").rows() == [
+        ("backward", 1, 50_000, 50_000),
+        ("backward", 1, 60_000, 10_000),
+        ("forward", 1, 40_000, 30_000),
+    ]
+
+
+def test_nothing_overlaps_without_communication(tmp_path: Path) -> None:
+    job = Rank(0, 1)
+    job.kernel(90, 20, launched=60)
+    assert analysis.comm_comp_overlap(job.read(tmp_path), by=("group", "phase")).is_empty()
+
+
 def test_order_counts_inside_a_step(tmp_path: Path) -> None:
     """A collective that only one rank has before the first step shifts nothing."""
     jobs = [Rank(rank, 2) for rank in (0, 1)]
@@ -430,7 +492,7 @@ def test_causes(tmp_path: Path, fault: str, cause: str, finding: str) -> None:
     ]
     assert late[f"{cause}_excess_ns"].to_list() == [240 * US] * 5
     ranks = analysis.straggler_ranks(traces)
-    assert ranks.rows() == [(3, cause, 5, 5, 5 * 240 * US)]
+    assert ranks.rows() == [(3, cause, None, 5, 5, 5 * 240 * US)]
     (row,) = analysis.cluster_findings(traces).to_dicts()
     assert (row["finding"], row["ranks"]) == (finding, [3])
     assert (row["lost_ns"], row["value"]) == (5 * 240 * US, 240 * US)

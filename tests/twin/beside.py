@@ -228,7 +228,7 @@ def compare_ranks(trace: ks.Trace, rows: Rows, pick: Pick) -> None:
     recorded = trace.meta.rank
     cluster = analysis.cluster_of(trace)
     told = analysis.rank_calls(cluster).to_dicts()
-    said = {row["row"]: {name: row[name] for name in ranks.SAID} for row in told}
+    said = {row["row"]: {name: row[name] for name in (*ranks.SAID, *ranks.SAID_ON_HOST)} for row in told}
     offsets = dict(analysis.clock_offsets(cluster).select("rank", "offset_ns").iter_rows())
     shifts = {rank: offset or 0 for rank, offset in offsets.items()}
     calls = ranks.calls_of(rows, said, shifts, recorded)

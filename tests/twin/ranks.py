@@ -10,12 +10,16 @@ from collections import defaultdict
 from statistics import median
 from typing import Any
 
-from slow_reader import Interval, Row, end, intersect, length
+from slow_reader import COMMUNICATION_OP, Interval, Row, end, intersect, length, subtract
 from twin.figures import Figures, Rows, duration, grouped, mean, quantile, share, spans
 from twin.gpu import comm_comp_overlap, temporal_breakdown
 
-SAID = ("kind", "name", "group", "group_size", "sequence", "dtype", "message_bytes", "peer", "pid")
+SAID = (
+    "kind", "name", "group", "group_size", "sequence", "comms_id", "dtype", "message_bytes", "peer", "pid",
+)  # fmt: skip
 """What is given of a call, by its row."""
+SAID_ON_HOST = ("issued_ns", "step")
+"""What is given of one that the host runs, too: when and in which step it was called."""
 WAITING = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"}
 PASSED_ON = {"send", "recv", "send_recv"}
 _CUT = {"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"}
@@ -30,8 +34,12 @@ def calls_of(rows: Rows, said: dict[int, Row], shifts: dict[int, int], rank: int
     busy: dict[Any, list[Interval]] = {device: spans(works) for device, works in computing.items()}
     anywhere = spans(work for work in kernels if not work["is_communication"])
     found = [_call(work, said, busy.get(work["device"], [])) for work in kernels if work["is_communication"]]
-    hosts = [op for op in rows["ops"] if op["row"] in said and not op["is_annotation"]]
-    found += [_call({**op, "device": None}, said, anywhere) for op in hosts]
+    hosts = [_call({**op, "device": None}, said, anywhere) for op in rows["ops"] if op["row"] in said]
+    for call in hosts:
+        call.update({name: said[call["row"]][name] for name in SAID_ON_HOST})
+    if not any(computing.values()):
+        _expose_on_host(hosts, rows["ops"])
+    found += hosts
     _give_ranks(found, rank)
     found = [call for call in found if call["rank"] is not None]
     for call in found:
@@ -44,7 +52,20 @@ def _call(event: Row, said: dict[int, Row], computing: list[Interval]) -> Row:
     taken = duration(event)
     hidden = length(intersect([(event["start_ns"], end(event))], computing)) if taken else 0
     kept = {name: event[name] for name in ("row", "start_ns", "device", "step")}
-    return {**kept, **said[event["row"]], "dur_ns": taken, "exposed_ns": taken - hidden}
+    told = {name: said[event["row"]][name] for name in SAID}
+    return {**kept, **told, "issued_ns": None, "dur_ns": taken, "exposed_ns": taken - hidden}
+
+
+def _expose_on_host(calls: list[Row], ops: list[Row]) -> None:
+    """Without a GPU operators hide what the host communicates; of several calls at a time the last counts."""
+    parents = {op["parent_row"] for op in ops}
+    leaves = [op for op in ops if op["row"] not in parents and not op["is_annotation"]]
+    computing = spans(op for op in leaves if not COMMUNICATION_OP.match(op["name"] or ""))
+    for call in calls:
+        order = (call["start_ns"], call["row"])
+        later = spans(other for other in calls if (other["start_ns"], other["row"]) > order)
+        own = subtract(spans([call]), later)
+        call["exposed_ns"] = length(subtract(own, computing))
 
 
 def _give_ranks(calls: list[Row], rank: int | None) -> None:
@@ -62,30 +83,43 @@ def _give_ranks(calls: list[Row], rank: int | None) -> None:
         call["rank"] = first if call["device"] is None else numbers[call["pid"], call["device"]]
 
 
+def _order(call: Row) -> tuple[int, int]:
+    return (call["at_ns"] if call["issued_ns"] is None else call["issued_ns"], call["row"])
+
+
 def _match(calls: list[Row]) -> None:
     """By process group and number; where one of a group has none, by the place in the step."""
 
     def line(call: Row) -> Any:
         passed_on = call["kind"] in PASSED_ON
         channel = call["kind"] if call["group"] is None or passed_on else None
-        channel = "transfer" if passed_on and call["peer"] is not None else channel
+        if passed_on and call["peer"] is not None:
+            is_first = str(call["rank"]) == call["peer"].partition("-")[0]
+            channel = "both" if call["kind"] == "send_recv" else is_first == (call["kind"] == "send")
         return call["group"], call["peer"], channel
 
     for name, members in grouped(calls, line).items():
-        numbered = all(call["sequence"] is not None for call in members)
+        numbers = ("sequence", "comms_id")
+        by = next((name for name in numbers if all(call[name] is not None for call in members)), "order")
         for of_rank in grouped(members, lambda call: call["rank"]).values():
             places: defaultdict[Any, int] = defaultdict(int)
-            for call in sorted(of_rank, key=lambda call: (call["start_ns"], call["row"])):
-                key = call["sequence"] if numbered else call["step"]
+            for call in sorted(of_rank, key=_order):
+                key = call["step" if by == "order" else by]
                 call["instance"] = (name, key, places[key])
-                call["matched_by"] = "sequence" if numbered else "order"
+                call["matched_by"] = by
                 places[key] += 1
     for members in grouped(calls, lambda call: call["instance"]).values():
         shortest = min(call["dur_ns"] for call in members)
         for call in members:
-            waits = call["kind"] in WAITING and len(members) > 1
+            kinds = WAITING if call["device"] is not None else WAITING | PASSED_ON
+            waits = call["kind"] in kinds and len(members) > 1
             call["ranks_seen"] = len(members)
             call["wait_ns"] = call["dur_ns"] - shortest if waits else None
+
+
+def _is_unknown(call: Row) -> bool:
+    """Whether it is not known which of the rank's groups the call is of."""
+    return (call["group"] or "").startswith("unknown (rank ")
 
 
 def rank_calls(calls: list[Row]) -> Figures:
@@ -93,7 +127,7 @@ def rank_calls(calls: list[Row]) -> Figures:
     names = ("dur_ns", "wait_ns", "exposed_ns", "ranks_seen", "matched_by", "step", "kind")
     found: Figures = {}
     for call in calls:
-        waited = min(call["wait_ns"] or 0, call["exposed_ns"])
+        waited = call["exposed_ns"] if _is_unknown(call) else min(call["wait_ns"] or 0, call["exposed_ns"])
         figures = {**{name: call[name] for name in names}, "start_ns": call["at_ns"]}
         found[call["rank"], call["row"]] = {**figures, "exposed_wait_ns": waited}
     return found
@@ -198,9 +232,12 @@ def rank_steps(rows: Rows, calls: list[Row], rank: int) -> Figures:
     if len({call["rank"] for call in calls}) > 1:
         return {}
     found: Figures = {}
-    for step in sorted(rows["steps"], key=lambda step: step["start_ns"]):
-        if step["is_partial"] or (rank, step["step"]) in found:
-            continue
+    whole = [step for step in rows["steps"] if not step["is_partial"]]
+    firsts = {step["step"]: step for step in sorted(whole, key=lambda step: step["start_ns"], reverse=True)}
+    on_gpu = ("kernel_ns", "memcpy_ns", "memset_ns", "communication_ns")
+    if not any(step[part] for step in firsts.values() for part in on_gpu):
+        return {(rank, number): _on_host(step, calls) for number, step in firsts.items()}
+    for step in firsts.values():
         idle = step["runtime_ns"] + step["cpu_exec_ns"] + step["other_ns"]
         found[rank, step["step"]] = {
             "start_ns": step["start_ns"],
@@ -214,6 +251,24 @@ def rank_steps(rows: Rows, calls: list[Row], rank: int) -> Figures:
             "own_ns": step["total_ns"],
         }
     return found
+
+
+def _on_host(step: Row, calls: list[Row]) -> Row:
+    """The parts of a step of a rank without GPU work."""
+    own = [call for call in calls if call["step"] == step["step"] and call["device"] is None]
+    works = step["total_ns"] - step["dataloader_ns"]
+    communication = min(sum(call["exposed_ns"] for call in own), works)
+    waits = min(sum(call["exposed_ns"] for call in own if _is_unknown(call)), communication)
+    return {
+        "start_ns": step["start_ns"],
+        "total_ns": step["total_ns"],
+        "compute_ns": works - communication,
+        "launch_ns": 0,
+        "data_ns": step["dataloader_ns"],
+        "network_ns": communication - waits,
+        "wait_ns": waits,
+        "own_ns": step["total_ns"] - waits,
+    }
 
 
 def step_pace(rows: Rows, steps: Figures, shift: int) -> Figures:

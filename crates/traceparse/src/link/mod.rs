@@ -17,6 +17,7 @@ mod external_order;
 mod filter;
 mod gpu;
 mod gpus;
+mod host_collectives;
 mod host_steps;
 mod ids;
 mod kernel_names;
@@ -94,6 +95,9 @@ pub(crate) fn link(trace: &mut Trace, options: &ReadOptions) {
     store_callers(tables, &mut stats);
     nccl_calls::describe(tables, &mut trace.symbols, &trace.tracks);
     clear_unfounded(tables, options);
+    if options.wants("collectives") {
+        host_collectives::describe(trace);
+    }
     // Last, when nothing is held beside the tables: these are the largest columns.
     threads::store_idents(&mut trace.tables, &trace.tracks, options);
     trace.tables.threads = threads::threads(&trace.tables.metadata, &trace.tracks, &trace.symbols);

@@ -171,10 +171,11 @@ table! {
 }
 
 table! {
-    /// What is known of a collective: arguments recorded with an op, an NVTX range or the kernel that ran it.
+    /// What is known of a collective: arguments recorded with an op, an NVTX range or the kernel that ran it; and
+    /// what the host runs itself, as gloo does.
     Collectives, CollectiveRow, "collectives";
     recorded {
-        /// `row` of the op, GPU op or NVTX range that carries the arguments.
+        /// `row` of the op, GPU op or NVTX range that carries the arguments, or of the op that is the collective.
         row: u32 as link,
         /// op, gpu_op or range: the table of that row.
         source: Symbol,
@@ -217,6 +218,8 @@ table! {
         comms_id: Option<u64>,
         /// Whether the call returned before completion.
         is_async: Option<bool>,
+        /// `row` of the op, such as `c10d::allreduce_`, that handed the collective over to a thread of gloo or MPI.
+        call_row: Option<u32> as link,
     }
     derived {}
 }

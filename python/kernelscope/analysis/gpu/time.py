@@ -9,6 +9,7 @@ from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.intervals import Intervals, merged
 from kernelscope.trace import Trace
 
+_OF_CALLS = ("group", "phase")
 _OVERLAP: dict[str, pl.DataType] = {
     "calls": pl.Int64(),
     "communication_ns": pl.Int64(),
@@ -49,7 +50,8 @@ def temporal_breakdown(trace: Trace) -> pl.DataFrame:
 def comm_comp_overlap(trace: Trace, by: str | Sequence[str] = ("device",)) -> pl.DataFrame:
     """How much of the communication computing hides, and how much is exposed.
 
-    ``by`` takes any columns of the table ``gpu_ops``, such as ``device``, ``stream``, ``name`` or ``step``.
+    ``by`` takes any columns of the table ``gpu_ops``, such as ``device``, ``stream``, ``name`` or ``step``,
+    and ``group`` (process group and its ranks) and ``phase`` (of the operator that called it).
     What overlaps inside a group counts once. Computing on the same GPU hides communication.
 
     Columns: those of ``by``; ``calls``; ``communication_ns`` (some communication of the group runs),
@@ -59,20 +61,23 @@ def comm_comp_overlap(trace: Trace, by: str | Sequence[str] = ("device",)) -> pl
     Order: by exposed time, longest first.
     Raises: InvalidArgumentError: ``by`` names no such column.
     """
-    return overlaps(trace, [check_by(by, trace.gpu_ops.columns)])[0]
+    return overlaps(trace, [check_by(by, [*trace.gpu_ops.columns, *_OF_CALLS])])[0]
 
 
 def overlaps(trace: Trace, groupings: Sequence[Sequence[str]]) -> list[pl.DataFrame]:
     """The table of ``comm_comp_overlap`` for each of several groupings, at the cost of about one.
 
-    ``groupings``: lists of columns of ``gpu_ops``.
+    ``groupings``: lists of columns of ``gpu_ops``, and ``group`` and ``phase``.
     """
-    if not trace.gpu_ops["is_communication"].any():
-        missing = [pl.lit(None, dtype).alias(name) for name, dtype in _OVERLAP.items()]
-        return [as_text(trace.gpu_ops.select(by).clear()).with_columns(missing) for by in groupings]
     needed = {"device": None, **{name: None for columns in groupings for name in columns}}
     needed.pop("start_ns", None)
-    calls = trace.gpu_ops.lazy().filter("is_communication").select(work_columns(*needed)).collect()
+    work = trace.gpu_ops.lazy().filter("is_communication")
+    if not needed.keys().isdisjoint(_OF_CALLS):
+        work = work.join(_calls(trace), on="row", how="left", maintain_order="left")
+    calls = work.select(work_columns(*needed)).collect()
+    if calls.is_empty():
+        missing = [pl.lit(None, dtype).alias(name) for name, dtype in _OVERLAP.items()]
+        return [as_text(calls.select(by)).with_columns(missing) for by in groupings]
     ends = ["device", "start_ns", "end_ns"]
     computing = GpuWork(trace).computing
     parts = [merged(calls, by=["device", *(name for name in by if name != "device")]) for by in groupings]
@@ -84,6 +89,15 @@ def overlaps(trace: Trace, groupings: Sequence[Sequence[str]]) -> list[pl.DataFr
         tables.append(_overlap(calls, own, list(columns)))
         done += part.height
     return tables
+
+
+def _calls(trace: Trace) -> pl.LazyFrame:
+    """Group and phase of what a trace communicates: ``row``, ``group``, ``phase``."""
+    from kernelscope.analysis.ranks.collective_calls import communication_calls
+    from kernelscope.analysis.ranks.rank_tables import trace_tables
+
+    calls = communication_calls(trace_tables(trace, 0), ranks=1)
+    return calls.filter(pl.col("device").is_not_null()).select("row", *_OF_CALLS).lazy()
 
 
 def _overlap(calls: pl.DataFrame, spans: pl.DataFrame, columns: list[str]) -> pl.DataFrame:

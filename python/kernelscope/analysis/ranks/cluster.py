@@ -21,6 +21,7 @@ from kernelscope.analysis.ranks.collective_calls import (
     matched,
     numbered_lines,
 )
+from kernelscope.analysis.ranks.host_phases import host_phases
 from kernelscope.analysis.ranks.parts import Parts, Workshop
 from kernelscope.analysis.ranks.rank_tables import (
     RECORDED,
@@ -96,6 +97,8 @@ class Cluster:
     ``matched`` adds. A collective lies in one part."""
     steps: pl.DataFrame
     """A row per step of a rank that is recorded whole, with its parts."""
+    phases: pl.DataFrame
+    """A row per phase of a step, of ranks without GPU work: ``PHASE_SCHEMA``."""
     memo: Memo = field(default_factory=Memo, repr=False, compare=False)
 
 
@@ -132,7 +135,7 @@ def cluster_of(
     if not ranks:
         raise InvalidArgumentError("there is no rank to look at")
     read = Parts(Workshop(memory, executor, folder), blocks)
-    steps, calls = read.gather(_steps), read.map(_calls)
+    steps, phases, calls = read.gather(_steps), read.gather(_phases), read.map(_calls)
     known = pl.concat(ranks)
     unrecorded = known.filter(pl.col("rank_from") != RECORDED)["rank"]
     known, numbers = split_processes(known, calls.gather(processes_of, unrecorded).unique())
@@ -141,8 +144,13 @@ def cluster_of(
     calls = calls.exchange(_keyed, numbers, lines)
     calls = calls.map(matched)
     # The parts of a step count the work of all processes: they say nothing of one.
-    whole = steps.filter(~pl.col("rank").is_in(numbers["rank"].implode()))
-    return Cluster(ranks=known.sort("rank"), calls=calls, steps=whole.sort("rank", "start_ns"))
+    is_whole = ~pl.col("rank").is_in(numbers["rank"].implode())
+    return Cluster(
+        ranks=known.sort("rank"),
+        calls=calls,
+        steps=steps.filter(is_whole).sort("rank", "start_ns"),
+        phases=phases.filter(is_whole),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +179,7 @@ def _shifted(frame: pl.DataFrame, later: Mapping[int, int]) -> pl.DataFrame:
     if not later:
         return frame
     by = pl.col("rank").replace_strict(later, default=0, return_dtype=pl.Int64)
-    return frame.with_columns(pl.col("start_ns") + by)
+    return frame.with_columns(pl.col("^(start|issued)_ns$") + by)
 
 
 def tables_in(source: Source, table: str) -> list[pl.LazyFrame]:
@@ -283,3 +291,7 @@ def _steps(block: _Block) -> pl.DataFrame:
         .collect()
     )
     return _shifted(found, block.later)
+
+
+def _phases(block: _Block) -> pl.DataFrame:
+    return host_phases(block.tables, _steps(block))

@@ -6,8 +6,8 @@ from typing import cast
 
 import polars as pl
 
-from kernelscope import _traceparse
 from kernelscope.analysis.intervals import Intervals
+from kernelscope.analysis.ranks.host_calls import computing_on_host, host_calls, last_begun
 from kernelscope.analysis.ranks.parts import BUCKETS
 from kernelscope.analysis.ranks.rank_tables import RankTables, gather_texts
 from kernelscope.costs import find_dtype
@@ -16,6 +16,9 @@ from kernelscope.costs.communication import collective_kind, message_bytes
 
 _FAR = 613
 """How far lines begin from one another in the buckets: most collectives are the first of a group."""
+
+UNKNOWN_GROUP = "unknown"
+"""Beginning of the group of a call of which the rank has several groups: ``unknown (rank 3)``."""
 
 COMMUNICATION = "communication_calls"
 """Name of the table that a lake keeps of them."""
@@ -28,6 +31,7 @@ CALL_SCHEMA: dict[str, pl.DataType] = {
     "group": pl.String(),
     "group_size": pl.Int64(),
     "sequence": pl.Int64(),
+    "comms_id": pl.UInt64(),
     "dtype": pl.String(),
     "message_bytes": pl.Int64(),
     "peer": pl.String(),
@@ -35,12 +39,16 @@ CALL_SCHEMA: dict[str, pl.DataType] = {
     "device": pl.Int32(),
     "stream": pl.Int64(),
     "step": pl.Int32(),
+    "phase": pl.String(),
+    "issued_ns": pl.Int64(),
     "start_ns": pl.Int64(),
     "dur_ns": pl.Int64(),
     "hidden_ns": pl.Int64(),
 }
-"""Columns of ``communication_calls``. ``kind`` is what the collective does, ``peer`` the pair of ranks of a
-transfer, ``hidden_ns`` how long the device computed meanwhile."""
+"""Columns of ``communication_calls``. ``kind`` is what the collective does, ``comms_id`` names it on all
+ranks, ``peer`` is the pair of ranks of a transfer, ``phase`` that of the operator that called it,
+``issued_ns`` the start of the call that gave it to a thread of the host, ``hidden_ns`` how long the device
+computed meanwhile."""
 
 # A kernel's name says what it does where no arguments were recorded; the longer names in front. One that
 # sends and receives runs all-to-alls, too: what it moved is not known.
@@ -57,6 +65,7 @@ _TYPE_IN_KERNEL = r"_(bf16|f16|f32|f64|i8|i32|i64|u32|u64)_"
 _TEXT = ("name", "dtype", "process_group", "process_group_ranks")
 _NUMBERS = (
     "bytes", "in_elements", "out_elements", "group_size", "source_rank", "destination_rank", "sequence",
+    "comms_id",
 )  # fmt: skip
 _ARGUMENTS = (*_TEXT, *_NUMBERS)
 _COMMUNICATES = pl.col("is_communication").fill_null(value=False)
@@ -67,30 +76,50 @@ def communication_calls(tables: RankTables, *, ranks: int) -> pl.DataFrame:
 
     Columns: ``CALL_SCHEMA``.
     """
-    calls = _with_arguments(tables, _gpu_calls(tables))
-    calls = pl.concat([calls, _host_calls(tables)], how="diagonal")
+    calls = _with_phases(tables, _with_arguments(tables, _gpu_calls(tables)))
+    calls = pl.concat([calls, host_calls(tables)], how="diagonal")
     if calls.is_empty():
         return pl.DataFrame(schema=CALL_SCHEMA)
     calls = _with_messages(tables, calls)
     on_gpu, on_host = calls.filter(pl.col("device").is_not_null()), calls.filter(pl.col("device").is_null())
     # A single rank needs no column of its own, which would be as long as the table.
     of_rank = ["rank"] if ranks > 1 else []
-    # What the host communicates, the work of any of its GPUs hides.
     computing = (
         _kernels(tables).filter(~_COMMUNICATES).select("rank", "device", "start_ns", "dur_ns").collect()
     )
+    has_gpu = pl.col("rank").is_in(computing["rank"].unique().implode())
     calls = pl.concat(
-        [_hidden(computing, on_gpu, [*of_rank, "device"]), _hidden(computing, on_host, of_rank)]
+        [
+            _hidden(computing, on_gpu, [*of_rank, "device"]),
+            # What the host communicates, the work of any of its GPUs hides.
+            _hidden(computing, on_host.filter(has_gpu), of_rank),
+            _hidden_on_host(tables, on_host.filter(~has_gpu)),
+        ]
     )
     return calls.select(pl.col(name).cast(dtype) for name, dtype in CALL_SCHEMA.items())
 
 
 def _hidden(computing: pl.DataFrame, calls: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-    """Adds how long kernels compute, of those that agree in ``by``, during each of ``calls``."""
+    """Adds how long the intervals of ``computing`` that agree in ``by`` last during each of ``calls``."""
     if calls.is_empty():
         return calls.with_columns(hidden_ns=pl.lit(None, pl.Int64))
     spans = calls.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
     return calls.with_columns(Intervals(computing, by=by).hidden_ns(spans))
+
+
+def _hidden_on_host(tables: RankTables, calls: pl.DataFrame) -> pl.DataFrame:
+    """Adds how long operators compute during each of ``calls`` of ranks without a GPU, or a later call runs.
+
+    A host that waits for several calls waits for the last: each moment counts for one call.
+    """
+    if calls.is_empty():
+        return calls.with_columns(hidden_ns=pl.lit(None, pl.Int64))
+    calls = calls.with_row_index("call")
+    parts = _hidden(computing_on_host(tables, calls["rank"].unique()), last_begun(calls), ["rank"])
+    exposed = parts.group_by("call").agg(exposed_ns=(pl.col("dur_ns") - pl.col("hidden_ns")).sum())
+    calls = calls.join(exposed, on="call", how="left", maintain_order="left").drop("call")
+    hidden = pl.col("dur_ns") - pl.col("exposed_ns").fill_null(0)
+    return calls.with_columns(hidden_ns=hidden).drop("exposed_ns")
 
 
 def _kernels(tables: RankTables) -> pl.LazyFrame:
@@ -119,13 +148,11 @@ def _with_arguments(tables: RankTables, work: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns(pl.coalesce(c, f"{c}_op").alias(c) for c in _ARGUMENTS)
 
 
-def _host_calls(tables: RankTables) -> pl.DataFrame:
-    """Collectives that the host runs itself."""
-    name = pl.col("name").cast(pl.Categorical)
-    is_own = pl.any_horizontal(name.cat.starts_with(start) for start in _traceparse.host_collectives())
-    ops = tables["ops"].filter(is_own, ~pl.col("is_annotation"))
-    columns = ("rank", "row", "pid", "step", "start_ns", "dur_ns")
-    return ops.select(*columns, pl.col("name").cast(pl.String), op_row="row").collect()
+def _with_phases(tables: RankTables, calls: pl.DataFrame) -> pl.DataFrame:
+    """The phase of the operator that launched each kernel."""
+    wanted = calls.select("rank", row="op_row").unique().drop_nulls()
+    phases = gather_texts(tables["ops"], wanted, phase="phase").rename({"row": "op_row"})
+    return calls.join(phases, on=["rank", "op_row"], how="left", maintain_order="left")
 
 
 def _with_messages(tables: RankTables, calls: pl.DataFrame) -> pl.DataFrame:
@@ -150,10 +177,12 @@ def _with_messages(tables: RankTables, calls: pl.DataFrame) -> pl.DataFrame:
     peers = pl.col("source_rank").is_not_null() & pl.col("destination_rank").is_not_null()
     transfer = pl.col("kind").is_in(["send", "recv", "send_recv"])
     ranks = pl.col("process_group_ranks").str.replace_all(" ", "", literal=True).fill_null("")
-    return calls.with_columns(
-        group=pl.concat_str(pl.col("process_group"), pl.lit(" "), ranks).str.strip_chars_end(" "),
-        peer=pl.when(transfer & peers).then(pl.format("{}-{}", *pair)),
-    )
+    group = pl.concat_str(pl.col("process_group"), pl.lit(" "), ranks).str.strip_chars_end(" ")
+    if "is_of_unknown_group" in calls.columns:
+        # Calls of different ranks that may be of different groups are not matched.
+        unknown = pl.format(f"{UNKNOWN_GROUP} (rank {{}})", "rank")
+        group = pl.when(pl.col("is_of_unknown_group")).then(unknown).otherwise(group)
+    return calls.with_columns(group=group, peer=pl.when(transfer & peers).then(pl.format("{}-{}", *pair)))
 
 
 def _with_inputs(tables: RankTables, calls: pl.DataFrame, unsized: pl.DataFrame) -> pl.DataFrame:
@@ -269,27 +298,32 @@ _LINE = ["window", "group", "peer", "channel"]
 
 
 def lines_of(calls: pl.DataFrame) -> pl.DataFrame:
-    """What tells which calls can be one collective, and whether all of its calls have a sequence number.
+    """What tells which calls can be one collective, and whether all of its calls have a number or an id.
 
     Calls of a line are of one process group and one window. Transfers are told apart by their pair of ranks,
     and calls without a recorded group by their kind.
 
-    Columns: ``window``, ``group``, ``peer``, ``channel``, ``numbered``.
+    Columns: ``window``, ``group``, ``peer``, ``channel``, ``numbered``, ``identified``.
     """
-    numbered = pl.col("sequence").is_not_null().all()
-    return calls.with_columns(channel=_channel()).group_by(_LINE).agg(numbered=numbered)
+    numbered, identified = (pl.col(name).is_not_null().all() for name in ("sequence", "comms_id"))
+    lines = calls.with_columns(channel=_channel()).group_by(_LINE)
+    return lines.agg(numbered=numbered, identified=identified)
 
 
 def numbered_lines(lines: pl.DataFrame) -> pl.DataFrame:
     """The lines of all ranks, from those of some of them, each with a number in ``line``."""
-    return lines.group_by(_LINE).agg(pl.col("numbered").all()).with_row_index("line")
+    return lines.group_by(_LINE).agg(pl.col("numbered", "identified").all()).with_row_index("line")
 
 
 def _channel() -> pl.Expr:
     transfer = pl.col("kind").is_in(TRANSFERS).fill_null(value=False)
+    # One rank sends what the other receives.
+    is_first = pl.col("rank").cast(pl.String) == pl.col("peer").cast(pl.String).str.split("-").list.first()
+    is_up = is_first == (pl.col("kind") == "send")
+    both = pl.when(pl.col("kind") == "send_recv").then(pl.lit("both"))
     return (
         pl.when(transfer & pl.col("peer").is_not_null())
-        .then(pl.lit("transfer"))
+        .then(both.when(is_up).then(pl.lit("up")).otherwise(pl.lit("down")))
         .when(pl.col("group").is_null() | transfer)
         .then(pl.col("kind").cast(pl.String))
     )
@@ -298,22 +332,32 @@ def _channel() -> pl.Expr:
 def keyed(calls: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     """The calls of some ranks, all of each, with what those of one collective share over the ranks.
 
-    These are of one line and have one sequence number. Where a call of the line has no number, they are those
-    that come at the same place among the line's calls of their step; without a recorded group, the
-    same kind of collective at the same place of the step is taken for the same.
+    These are of one line and have one sequence number, or where a call of the line has none, one id. Where a
+    call has neither, they are those that come at the same place among the line's calls of their step; without
+    a recorded group, the same kind of collective at the same place of the step is taken for the same.
 
-    Columns: those of ``calls``; ``line``, ``key``, ``place``; ``matched_by`` (sequence or order); ``bucket``,
-        by which calls of one collective find each other.
+    Columns: those of ``calls``; ``line``, ``key``, ``place``; ``matched_by`` (sequence, comms_id or order);
+        ``bucket``, by which calls of one collective find each other.
     """
     found = calls.with_columns(channel=_channel()).join(lines, on=_LINE, how="left", nulls_equal=True)
     found = found.with_columns(
-        key=pl.when("numbered").then("sequence").otherwise("step"),
-        matched_by=pl.when("numbered").then(pl.lit("sequence")).otherwise(pl.lit("order")),
-    ).drop("channel", "numbered")
+        # Ids are hashes of 64 bits.
+        key=pl.when("numbered")
+        .then("sequence")
+        .when("identified")
+        .then((pl.col("comms_id") // 2).cast(pl.Int64))
+        .otherwise("step"),
+        matched_by=pl.when("numbered")
+        .then(pl.lit("sequence"))
+        .when("identified")
+        .then(pl.lit("comms_id"))
+        .otherwise(pl.lit("order")),
+    ).drop("channel", "numbered", "identified")
     # Of the calls of a step this is the place; of one sequence number, which several kernels of a group of
     # transfers share, it distinguishes these.
     place = pl.int_range(pl.len()).over("rank", "line", "key")
-    found = found.sort("rank", "start_ns", "row").with_columns(place=place)
+    # Two threads of gloo may begin in another order than that in which they got their work.
+    found = found.sort("rank", pl.coalesce("issued_ns", "start_ns"), "row").with_columns(place=place)
     parts = (pl.col(name).cast(pl.Int64).fill_null(0) % BUCKETS for name in ("key", "place"))
     mixed = pl.sum_horizontal(pl.col("line").cast(pl.Int64) * _FAR, *parts)
     return found.with_columns(bucket=(mixed % BUCKETS).cast(pl.UInt32))

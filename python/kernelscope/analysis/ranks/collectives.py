@@ -7,7 +7,7 @@ import polars as pl
 from kernelscope.analysis.grouping import check_by
 from kernelscope.analysis.ranks.clocks import shifts
 from kernelscope.analysis.ranks.cluster import Cluster, Source, cluster_of
-from kernelscope.analysis.ranks.collective_calls import SYNCHRONISING, numbered
+from kernelscope.analysis.ranks.collective_calls import SYNCHRONISING, TRANSFERS, UNKNOWN_GROUP, numbered
 from kernelscope.analysis.ranks.parts import Parts
 from kernelscope.costs.communication import bus_factor
 from kernelscope.errors import InvalidArgumentError
@@ -19,7 +19,7 @@ _FIGURES = (
     *("algorithm_bytes_per_s", "bus_bytes_per_s"),
 )
 _FIRST = ("_rank", "_start_ns", "_row")
-_OF_INSTANCE = ("kind", "name", "group", "group_size", "dtype", "message_bytes", "step", "peer")
+_OF_INSTANCE = ("kind", "name", "group", "group_size", "dtype", "message_bytes", "step", "phase", "peer")
 
 
 def communication(source: "Source | Cluster", by: str | Sequence[str] = _BY) -> pl.DataFrame:
@@ -28,7 +28,7 @@ def communication(source: "Source | Cluster", by: str | Sequence[str] = _BY) -> 
     ``source`` is a list of traces, or a lake of many ranks. Collectives are matched over the ranks by process
     group and sequence number, else by order; ranks that are missing are not waited for. ``by`` takes any
     columns of ``collective_instances`` that say what a collective is: ``kind``, ``name``, ``group``,
-    ``group_size``, ``dtype``, ``message_bytes``, ``step``, ``peer``.
+    ``group_size``, ``dtype``, ``message_bytes``, ``step``, ``phase``, ``peer``.
 
     Columns: those of ``by``; ``collectives``; ``calls`` (of all ranks); ``total_ns`` (of all calls),
         ``wait_ns`` (of that, for ranks that came later; null where nothing is known of others),
@@ -42,7 +42,7 @@ def communication(source: "Source | Cluster", by: str | Sequence[str] = _BY) -> 
     Raises: InvalidArgumentError: ``by`` names no such column, or two traces are of one rank.
     Source: NVIDIA/nccl-tests, doc/PERFORMANCE.md.
 
-    Example: ``communication([ks.read(p) for p in paths], by=("kind", "group"))``
+    Example: ``communication([ks.read(p) for p in paths], by=("group", "phase"))``
     """
     columns = check_by(by, _OF_INSTANCE)
     instances = instances_in_parts(cluster_of(source)).gather(
@@ -72,12 +72,13 @@ def collective_instances(source: "Source | Cluster") -> pl.DataFrame:
     """Each collective of the ranks: who came last, how long the others waited, how fast it was.
 
     Columns: ``instance``, ``kind``, ``name``, ``group`` (name and ranks of the process group), ``group_size``
-        (as recorded, else null), ``dtype``, ``message_bytes``, ``step``, ``peer`` (the pair of a transfer),
-        ``sequence``, ``matched_by`` (sequence or order), ``ranks_seen``; ``start_ns`` (of the first rank, on
-        the common clock), ``first_rank``, ``last_rank`` (whose kernel began first and last), ``skew_ns``
-        (between these two); ``transfer_ns`` (the shortest call: of the rank that waited for none),
-        ``total_ns``, ``wait_ns`` and ``exposed_ns`` (summed over the ranks); ``algorithm_bytes_per_s`` and
-        ``bus_bytes_per_s``; ``agrees`` (all ranks have the same kind and, but for all_to_all, size).
+        (as recorded, else null), ``dtype``, ``message_bytes``, ``step``, ``phase`` (of the operator that
+        called it), ``peer`` (the pair of a transfer), ``sequence``, ``matched_by`` (sequence, comms_id or
+        order), ``ranks_seen``; ``start_ns`` (of the first rank, on the common clock), ``first_rank``,
+        ``last_rank`` (whose kernel began first and last), ``skew_ns`` (between these two); ``transfer_ns``
+        (the shortest call: of the rank that waited for none), ``total_ns``, ``wait_ns`` and ``exposed_ns``
+        (summed over the ranks); ``algorithm_bytes_per_s`` and ``bus_bytes_per_s``; ``agrees`` (all ranks have
+        the same kind and, but for all_to_all, size).
     Units: ns on the common clock from the earliest base time; bytes a second.
     Formula: a rank waits for what its call lasts longer than the shortest. Algorithm bandwidth is
         ``message_bytes / transfer_ns``, bus bandwidth that times the share of the message that crosses a
@@ -220,15 +221,21 @@ def _rank_calls(calls: pl.DataFrame, shift: pl.DataFrame) -> pl.DataFrame:
 def _waits(calls: pl.DataFrame, shift: pl.DataFrame) -> pl.DataFrame:
     """The calls on the common clock, with what each waited and what was exposed, in their order."""
     calls = calls.join(shift, on="rank", how="left", maintain_order="left")
-    waits = pl.col("kind").cast(pl.String).is_in(SYNCHRONISING) & (pl.col("ranks_seen") > 1)
+    kind = pl.col("kind").cast(pl.String)
+    # A thread of the host that sends or receives waits for the other rank, as a kernel need not.
+    synchronises = kind.is_in(SYNCHRONISING) | (kind.is_in(TRANSFERS) & pl.col("device").is_null())
+    waits = synchronises & (pl.col("ranks_seen") > 1)
     wait = pl.col("dur_ns") - pl.col("dur_ns").min().over("instance")
+    # Where the group is not known, nobody can say how long the transfer took: as a rule the smaller part.
+    is_unknown = pl.col("group").cast(pl.String).str.starts_with(UNKNOWN_GROUP).fill_null(value=False)
+    waited = pl.when(is_unknown).then("exposed_ns").otherwise(pl.col("wait_ns").fill_null(0))
     return (
         calls.with_columns(
-            pl.col("start_ns") - pl.col("shift_ns"),
+            pl.col("start_ns", "issued_ns") - pl.col("shift_ns"),
             wait_ns=pl.when(waits).then(wait),
             exposed_ns=pl.col("dur_ns") - pl.col("hidden_ns"),
         )
-        .with_columns(exposed_wait_ns=pl.min_horizontal(pl.col("wait_ns").fill_null(0), "exposed_ns"))
+        .with_columns(exposed_wait_ns=pl.min_horizontal(waited, "exposed_ns"))
         .drop("shift_ns", "hidden_ns")
     )
 
@@ -237,14 +244,17 @@ def _waits(calls: pl.DataFrame, shift: pl.DataFrame) -> pl.DataFrame:
 def exposed_waits(cluster: Cluster) -> pl.DataFrame:
     """How long each rank waited for others in each step while its device did not compute.
 
-    Columns: ``rank``, ``step``, ``exposed_wait_ns``.
+    Columns: ``rank``, ``step``, ``exposed_wait_ns``, ``exposed_on_host_ns`` (of what the host communicates,
+        waiting included).
     """
     found = cluster.calls.gather(_exposed_waits, shifts(cluster))
-    return found.group_by("rank", "step").agg(pl.col("exposed_wait_ns").sum())
+    return found.group_by("rank", "step").agg(pl.col("exposed_wait_ns", "exposed_on_host_ns").sum())
 
 
 def _exposed_waits(calls: pl.DataFrame, shift: pl.DataFrame) -> pl.DataFrame:
-    return _waits(calls, shift).group_by("rank", "step").agg(pl.col("exposed_wait_ns").sum())
+    on_host = pl.col("exposed_ns").filter(pl.col("device").is_null()).sum()
+    waits = _waits(calls, shift).group_by("rank", "step")
+    return waits.agg(pl.col("exposed_wait_ns").sum(), exposed_on_host_ns=on_host)
 
 
 def _agrees() -> pl.Expr:

@@ -4,6 +4,7 @@ import polars as pl
 
 from kernelscope.analysis.ranks.clocks import clock_offsets
 from kernelscope.analysis.ranks.cluster import Cluster, Source, cluster_of
+from kernelscope.analysis.ranks.collective_calls import UNKNOWN_GROUP
 from kernelscope.analysis.ranks.collectives import chosen, instances_in_parts
 from kernelscope.analysis.ranks.stragglers import straggler_ranks
 from kernelscope.units import format_ns, format_percent
@@ -20,6 +21,12 @@ _SAYS = {
     "data": "its data loader is later than the others'",
     "network": "its collectives last longer once all ranks have come",
 }
+_SAYS_OF_PHASES = {
+    "forward": "its host works longer for the forward pass than the others'",
+    "backward": "its host works longer for the backward pass than the others'",
+    "optimizer": "its host works longer for the optimizer than the others'",
+    "other": "its host works longer than the others', before or after the forward and the backward pass",
+}
 _SLOW_SHARE = 0.8
 """A group, or a pair of ranks, has a slow link if its bandwidth is below this share of its peers'."""
 
@@ -33,6 +40,7 @@ FINDING_SCHEMA: dict[str, pl.DataType] = {
     "finding": pl.String(),
     "ranks": pl.List(pl.Int64()),
     "group": pl.String(),
+    "phase": pl.String(),
     "lost_ns": pl.Float64(),
     "value": pl.Float64(),
     "message": pl.String(),
@@ -50,9 +58,9 @@ def cluster_findings(source: "Source | Cluster", *, threshold: float = 0.05) -> 
 
     Columns: ``finding`` (slow_rank, slow_launch, late_data_loader, slow_network, slow_link or clock_offset),
         ``ranks`` (it is about), ``group`` (process group or pair of ranks of a link, host of a clock, else
-        null), ``lost_ns`` (what it cost each rank that waited, over the steps recorded; null for a clock),
-        ``value`` (excess in ns per step; share of the peers' bandwidth; offset in ns), ``message`` (a
-        sentence).
+        null), ``phase`` (that takes longer on a slow rank without GPU work), ``lost_ns`` (what it cost each
+        rank that waited, over the steps recorded; null for a clock), ``value`` (excess in ns per step; share
+        of the peers' bandwidth; offset in ns), ``message`` (a sentence).
     Units: ns.
     Order: by time lost, most first, clocks last, the largest offset first.
     """
@@ -68,7 +76,7 @@ def cluster_findings(source: "Source | Cluster", *, threshold: float = 0.05) -> 
     )
 
 
-_Row = tuple[str, list[int], str | None, float | None, float, str]
+_Row = tuple[str, list[int], str | None, str | None, float | None, float, str]
 
 
 def _late_ranks(cluster: Cluster, threshold: float, slowed: set[int]) -> list[_Row]:
@@ -77,13 +85,14 @@ def _late_ranks(cluster: Cluster, threshold: float, slowed: set[int]) -> list[_R
         (pl.col("steps") > 1) | (pl.col("of_steps") == 1)
     )
     rows: list[_Row] = []
-    for rank, cause, steps, of_steps, excess in (
+    for rank, cause, phase, steps, of_steps, excess in (
         straggler_ranks(cluster, threshold=threshold).filter(often).iter_rows()
     ):
         if cause != "network" or rank not in slowed:
             when = f"in {steps} of {of_steps} steps, by {format_ns(excess / steps)} on average"
-            message = f"Rank {rank} is late {when}: {_SAYS[cause]}."
-            rows.append((_NAMES[cause], [rank], None, excess, excess / steps, message))
+            says = _SAYS[cause] if phase is None else _SAYS_OF_PHASES[phase]
+            message = f"Rank {rank} is late {when}: {says}."
+            rows.append((_NAMES[cause], [rank], None, phase, excess, excess / steps, message))
     return rows
 
 
@@ -93,6 +102,7 @@ def _slow_links(cluster: Cluster) -> list[_Row]:
     instances = instances_in_parts(cluster).gather(chosen, wanted).filter(pl.col("transfer_ns") > 0)
     same = ["kind", "group_size", "message_bytes"]
     timed = instances.with_columns(link=pl.coalesce("peer", "group")).drop_nulls(["message_bytes", "link"])
+    timed = timed.filter(~pl.col("link").str.starts_with(UNKNOWN_GROUP))
     per_link = timed.group_by(*same, "link").agg(
         pl.col("transfer_ns").median(), pl.len().cast(pl.Int64).alias("collectives")
     )
@@ -114,7 +124,7 @@ def _slow_links(cluster: Cluster) -> list[_Row]:
             f"Group {link} has {format_percent(share)} of the bandwidth that others have in the same "
             f"collectives, {collectives} of them."
         )
-        rows.append(("slow_link", ranks, link, lost_ns, share, message))
+        rows.append(("slow_link", ranks, link, None, lost_ns, share, message))
     return rows
 
 
@@ -142,5 +152,5 @@ def _clocks(offsets: pl.DataFrame) -> list[_Row]:
     for whose, of_host, ranks, offset, residual in apart.iter_rows():
         side = "ahead" if offset > 0 else "behind"
         message = f"The clock of {whose} is {format_ns(abs(offset))} {side}, to within {format_ns(residual)}."
-        rows.append(("clock_offset", ranks, of_host, None, offset, message))
+        rows.append(("clock_offset", ranks, of_host, None, None, offset, message))
     return rows

@@ -7,6 +7,7 @@ from kernelscope.analysis.gpu.work import CLASSES
 from kernelscope.analysis.intervals import covered_ns
 from kernelscope.analysis.ranks.cluster import Cluster, Source, batches, cluster_of
 from kernelscope.analysis.ranks.collectives import exposed_waits
+from kernelscope.analysis.ranks.host_phases import ON_GPU
 from kernelscope.analysis.ranks.rank_tables import RankTables
 
 CAUSES = ("compute", "launch", "data", "network")
@@ -25,21 +26,29 @@ def rank_steps(source: "Source | Cluster") -> pl.DataFrame:
         copies and memsets run), ``launch_ns`` (the GPU idles while the host works or nothing is recorded),
         ``data_ns`` (it idles while the host loads data), ``network_ns`` (only communication runs, and all
         ranks of the collective have come), ``wait_ns`` (only communication runs, and a rank has not come:
-        of the collectives that kernels of no other kind hide); ``own_ns`` (total without waiting).
+        of the collectives that kernels of no other kind hide); ``own_ns`` (total without waiting). The host
+        of a rank without GPU work computes unless it loads data, or communicates and no operator runs.
     Units: ns. The four parts and ``wait_ns`` sum to ``total_ns``.
     """
     cluster = cluster_of(source)
     on = ["rank", "step"]
     steps = cluster.steps.unique(on, keep="first", maintain_order=True)
     steps = steps.join(exposed_waits(cluster), on=on, how="left", nulls_equal=True, maintain_order="left")
+    has_gpu = pl.sum_horizontal(pl.col(ON_GPU).sum().over("rank")) > 0
+    works = pl.col("total_ns") - pl.col("dataloader_ns")
+    on_host = pl.min_horizontal(pl.col("exposed_on_host_ns").fill_null(0), works)
+    communication = pl.when(has_gpu).then("communication_ns").otherwise(on_host)
+    steps = steps.with_columns(has_gpu.alias("has_gpu"), communication.alias("communication_ns"))
     wait = pl.min_horizontal(pl.col("exposed_wait_ns").fill_null(0), "communication_ns")
+    on_gpu = pl.sum_horizontal("kernel_ns", "memcpy_ns", "memset_ns")
+    launch = pl.sum_horizontal("runtime_ns", "cpu_exec_ns", "other_ns")
     return steps.with_columns(wait_ns=wait).select(
         "rank",
         "step",
         "start_ns",
         "total_ns",
-        compute_ns=pl.sum_horizontal("kernel_ns", "memcpy_ns", "memset_ns"),
-        launch_ns=pl.sum_horizontal("runtime_ns", "cpu_exec_ns", "other_ns"),
+        compute_ns=pl.when("has_gpu").then(on_gpu).otherwise(works - pl.col("communication_ns")),
+        launch_ns=pl.when("has_gpu").then(launch).otherwise(0),
         data_ns="dataloader_ns",
         network_ns=pl.col("communication_ns") - pl.col("wait_ns"),
         wait_ns="wait_ns",
@@ -55,16 +64,19 @@ def stragglers(source: "Source | Cluster", *, threshold: float = 0.05) -> pl.Dat
     ``threshold`` of the median step, and if it stands out: its own time, or one part of it, exceeds what is
     typical by that much and by more than three times the ranks' usual distance from the typical. What is
     typical of a part is the median over the ranks, of an even number the smaller of the two in the middle.
+    For ranks without GPU work, the median step is the longer of that of the ranks and that of all steps.
 
     Columns: ``step``, ``rank``, ``cause`` (compute, launch, data or network: the part that exceeds the
-        typical most), ``own_ns``, ``excess_ns`` (over the fastest quarter), ``compute_excess_ns``,
-        ``launch_excess_ns``, ``data_excess_ns``, ``network_excess_ns``, ``step_ns`` (median over ranks),
-        ``ranks`` (that have the step).
+        typical most), ``phase`` (forward, backward, optimizer or other: the one that exceeds the typical most
+        on the host, where the cause is compute and the rank has no GPU work), ``own_ns``, ``excess_ns`` (over
+        the fastest quarter), ``compute_excess_ns``, ``launch_excess_ns``, ``data_excess_ns``,
+        ``network_excess_ns``, ``step_ns`` (median over ranks), ``ranks`` (that have the step).
     Units: ns.
     Order: by step, the slowest rank first. A step in which nobody straggles has no row, and neither has one
         that fewer than two ranks have.
     """
-    steps = rank_steps(source)
+    cluster = cluster_of(source)
+    steps = rank_steps(cluster)
     fastest = pl.col("own_ns").quantile(0.25, interpolation="lower").over("step")
     compared = steps.with_columns(
         *((pl.col(part) - _middle(pl.col(part)).over("step")).alias(_excess(part)) for part in _PARTS),
@@ -72,7 +84,11 @@ def stragglers(source: "Source | Cluster", *, threshold: float = 0.05) -> pl.Dat
         step_ns=_middle(pl.col("total_ns")).over("step"),
         ranks=pl.len().cast(pl.Int64).over("step"),
     )
-    least = threshold * pl.col("step_ns")
+    # What interrupts a host does so in short steps, too.
+    is_host = pl.col("rank").is_in(cluster.phases["rank"].unique().implode())
+    usual = pl.col("step_ns").quantile(0.5, interpolation="higher")
+    usual = pl.when(is_host).then(pl.max_horizontal("step_ns", usual)).otherwise("step_ns")
+    least = threshold * usual
     stands_out = [
         (pl.col(name) > least) & (pl.col(name) > 3 * _middle(pl.col(name).abs()).over("step"))
         for name in ("excess_ns", *map(_excess, _PARTS))
@@ -80,20 +96,36 @@ def stragglers(source: "Source | Cluster", *, threshold: float = 0.05) -> pl.Dat
     late = compared.filter(
         (pl.col("ranks") > 1) & (pl.col("excess_ns") > least) & pl.any_horizontal(stands_out)
     )
-    return late.select(
-        "step",
-        "rank",
-        # The first of equal ones.
-        pl.concat_list(map(_excess, _PARTS))
-        .list.arg_max()
-        .replace_strict(dict(enumerate(CAUSES)))
-        .alias("cause"),
-        "own_ns",
-        "excess_ns",
-        *map(_excess, _PARTS),
-        "step_ns",
-        "ranks",
-    ).sort("step", "excess_ns", "rank", descending=[False, True, False], nulls_last=True)
+    # The first of equal ones.
+    cause = pl.concat_list(map(_excess, _PARTS)).list.arg_max().replace_strict(dict(enumerate(CAUSES)))
+    late = late.join(_slow_phases(cluster), on=["rank", "step"], how="left", nulls_equal=True)
+    return (
+        late.with_columns(cause=cause)
+        .select(
+            "step",
+            "rank",
+            "cause",
+            pl.when(cause="compute").then("phase").alias("phase"),
+            "own_ns",
+            "excess_ns",
+            *map(_excess, _PARTS),
+            "step_ns",
+            "ranks",
+        )
+        .sort("step", "excess_ns", "rank", descending=[False, True, False], nulls_last=True)
+    )
+
+
+def _slow_phases(cluster: Cluster) -> pl.DataFrame:
+    """The phase for which each host works longer than is typical by most, in each step.
+
+    Columns: ``rank``, ``step``, ``phase``.
+    """
+    phases = cluster.phases.unique(["rank", "step", "phase"], keep="first", maintain_order=True)
+    typical = _middle(pl.col("phase_ns")).over("step", "phase")
+    order = phases.with_columns(excess_ns=pl.col("phase_ns") - typical)
+    order = order.sort("excess_ns", "phase", descending=[True, False])
+    return order.group_by("rank", "step", maintain_order=True).agg(pl.col("phase").first())
 
 
 def _middle(values: pl.Expr) -> pl.Expr:
@@ -108,23 +140,23 @@ def _excess(part: str) -> str:
 def straggler_ranks(source: "Source | Cluster", *, threshold: float = 0.05) -> pl.DataFrame:
     """How often each rank straggled, by what, and how much it held the others up.
 
-    Columns: ``rank``, ``cause`` (of most of the excess), ``steps`` (it straggled in), ``of_steps``,
-        ``excess_ns`` (summed over these steps).
+    Columns: ``rank``, ``cause`` and ``phase`` (of most of the excess), ``steps`` (it straggled in),
+        ``of_steps``, ``excess_ns`` (summed over these steps).
     Units: ns.
     Order: by excess, largest first. Ranks that never straggled are left out.
     """
     cluster = cluster_of(source)
     late = stragglers(cluster, threshold=threshold)
-    by_cause = late.group_by("rank", "cause").agg(
+    by_cause = late.group_by("rank", "cause", "phase").agg(
         pl.len().cast(pl.Int64).alias("steps"), pl.col("excess_ns").sum()
     )
-    main = by_cause.sort("rank", "excess_ns", "cause", descending=[False, True, False])
+    main = by_cause.sort("rank", "excess_ns", "cause", "phase", descending=[False, True, False, False])
     of_steps = cluster.steps.group_by("rank").agg(pl.col("step").n_unique().cast(pl.Int64).alias("of_steps"))
     return (
         main.group_by("rank", maintain_order=True)
-        .agg(pl.col("cause").first(), pl.col("steps", "excess_ns").sum())
+        .agg(pl.col("cause", "phase").first(), pl.col("steps", "excess_ns").sum())
         .join(of_steps, on="rank", how="left")
-        .select("rank", "cause", "steps", "of_steps", "excess_ns")
+        .select("rank", "cause", "phase", "steps", "of_steps", "excess_ns")
         .sort("excess_ns", "rank", descending=[True, False])
     )
 

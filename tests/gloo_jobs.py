@@ -1,0 +1,190 @@
+"""Small training jobs of several ranks on gloo, in which one rank is late in every second step.
+
+``python tests/gloo_jobs.py ddp 2 traces --delay-ms 200`` writes a trace of each rank; the traces in
+``tests/recorded/gloo`` were made so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn, optim
+from torch.distributed.device_mesh import init_device_mesh
+from torch.profiler import ProfilerActivity, profile, schedule
+
+LATE_RANK = 1
+LATE_PHASES = {"ddp": "forward", "fsdp": "backward", "tp": "optimizer", "pp": "forward"}
+"""The phase in which the rank is late, by the parallelism of the job: data, sharded, tensor and pipeline."""
+
+_WIDTH = 32
+_MICRO_BATCHES = 4
+
+
+class Sleep:
+    """Sleeps where it is asked to, once in each step that is late."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.is_due = False
+
+    def now(self, *_: Any) -> None:
+        if self.is_due:
+            self.is_due = False
+            time.sleep(self.seconds)
+
+
+class Block(nn.Module):
+    """Two layers, between which the forward or the backward pass may be late."""
+
+    def __init__(self, sleep: Sleep, phase: str) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(_WIDTH, 2 * _WIDTH), nn.Linear(2 * _WIDTH, _WIDTH)
+        self.sleep, self.phase = sleep, phase
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(self.up(batch))
+        if self.phase == "forward":
+            self.sleep.now()
+        if self.phase == "backward":
+            hidden = LateBackward.apply(hidden, self.sleep)
+        return batch + self.down(hidden)
+
+
+class LateBackward(torch.autograd.Function):
+    """Changes nothing, and sleeps in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, batch: torch.Tensor, sleep: Sleep) -> torch.Tensor:
+        ctx.sleep = sleep
+        return batch.view_as(batch)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        ctx.sleep.now()
+        return gradients[0], None
+
+
+def _trained(model: nn.Module, sleep: Sleep, phase: str) -> Callable[[], None]:
+    optimizer = optim.SGD(model.parameters(), 1e-3)
+    if phase == "optimizer":
+        optimizer.register_step_pre_hook(sleep.now)
+
+    def step() -> None:
+        model(torch.ones(8, _WIDTH)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def _ddp(sleep: Sleep, phase: str) -> Callable[[], None]:
+    model = nn.Sequential(Block(sleep, phase), Block(Sleep(0), phase))
+    return _trained(nn.parallel.DistributedDataParallel(model), sleep, phase)
+
+
+def _fsdp(sleep: Sleep, phase: str) -> Callable[[], None]:
+    from torch.distributed.fsdp import fully_shard
+
+    model = nn.Sequential(Block(sleep, phase), Block(Sleep(0), phase))
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for block in model:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return _trained(model, sleep, phase)
+
+
+def _tp(sleep: Sleep, phase: str) -> Callable[[], None]:
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    model = nn.Sequential(Block(sleep, phase), Block(Sleep(0), phase))
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for block in model:
+        parallelize_module(block, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    return _trained(model, sleep, phase)
+
+
+def _pp(sleep: Sleep, phase: str) -> Callable[[], None]:
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    stage = PipelineStage(Block(sleep, phase), rank, ranks, torch.device("cpu"))
+    optimizer = optim.SGD(stage.submod.parameters(), 1e-3)
+    pipeline = Schedule1F1B(stage, _MICRO_BATCHES, loss_fn=nn.functional.mse_loss)
+    batch, target = torch.ones(8 * _MICRO_BATCHES, _WIDTH), torch.zeros(8 * _MICRO_BATCHES, _WIDTH)
+
+    def step() -> None:
+        if rank == 0:
+            pipeline.step(batch)
+        elif rank == ranks - 1:
+            pipeline.step(target=target, losses=[])
+        else:
+            pipeline.step()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+_JOBS = {"ddp": _ddp, "fsdp": _fsdp, "tp": _tp, "pp": _pp}
+
+
+def train(rank: int, kind: str, ranks: int, folder: str, port: int, delay_s: float, steps: int) -> None:
+    """Trains as one rank, and writes its trace: ``KIND-rankN.json.gz``. Steps with odd numbers are late."""
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    dist.init_process_group("gloo", rank=rank, world_size=ranks)
+    sleep = Sleep(delay_s)
+    step = _JOBS[kind](sleep, LATE_PHASES[kind])
+    for _ in range(3):
+        step()
+    path = Path(folder) / f"{kind}-rank{rank}.json"
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        record_shapes=True,
+        schedule=schedule(wait=0, warmup=1, active=steps, repeat=1),
+        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
+    ) as profiler:
+        for number in range(steps + 1):
+            sleep.is_due = rank == LATE_RANK and number % 2 == 1
+            step()
+            profiler.step()
+    with gzip.open(f"{path}.gz", "wb") as packed:
+        packed.write(path.read_bytes())
+    path.unlink()
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def run(kind: str, ranks: int, folder: Path, *, delay_s: float, steps: int = 8) -> list[Path]:
+    """Runs a job, and returns the traces of its ranks."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.multiprocessing.spawn(train, (kind, ranks, str(folder), port, delay_s, steps), nprocs=ranks)
+    return [folder / f"{kind}-rank{rank}.json.gz" for rank in range(ranks)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=sorted(_JOBS))
+    parser.add_argument("ranks", type=int)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--delay-ms", type=float, default=200)
+    parser.add_argument("--steps", type=int, default=4)
+    options = parser.parse_args()
+    run(options.kind, options.ranks, options.folder, delay_s=options.delay_ms / 1000, steps=options.steps)
+
+
+if __name__ == "__main__":
+    main()
