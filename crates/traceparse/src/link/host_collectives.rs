@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::backward::{learn, learned};
 use super::communication;
+use super::names::{Class, Names};
 use super::order::Extents;
 use crate::schema::{CollectiveRow, Ops, ProcessGroups, Symbol, SymbolTable, Table};
 use crate::trace::Trace;
@@ -45,7 +46,7 @@ const MOST_WAITING: usize = 256;
 type Kind<'a> = &'a str;
 
 /// Adds a row for each collective and transfer that the host runs, unless the recorder described it.
-pub(super) fn describe(trace: &mut Trace) {
+pub(super) fn describe(trace: &mut Trace, names: &Names) {
     let Trace { meta, tables, symbols, tracks, .. } = trace;
     let is_host = symbols.classify(|text| communication::HOST_OPS.iter().any(|own| text.starts_with(own)));
     if !is_host.contains(&true) {
@@ -68,7 +69,7 @@ pub(super) fn describe(trace: &mut Trace) {
     if works.is_empty() {
         return;
     }
-    let host = Host { ops: &tables.ops, texts, tracks, sizes: Sizes::new(&tables.ops, texts) };
+    let host = Host { ops: &tables.ops, texts, tracks, sizes: Sizes::new(&tables.ops, texts, names) };
     let calls = host.calls_of(&works);
     let groups = Groups::new(&tables.process_groups, texts);
     let rows: Vec<(CollectiveRow, Option<String>)> = host
@@ -191,10 +192,10 @@ impl<'a> Host<'a> {
                 |rank: i64| group.and_then(|group| group.ranks.get(usize::try_from(rank).ok()?).copied());
             let argument = |at: usize| self.number(call?, at);
             let kind = self.kind(work);
-            let peer = argument(2).and_then(member);
+            let peer = || argument(2).and_then(member);
             let (source_rank, destination_rank) = match kind {
-                "send" => (own_rank, peer),
-                "recv" => (peer, own_rank),
+                "send" => (own_rank, peer()),
+                "recv" => (peer(), own_rank),
                 _ => (None, None),
             };
             let in_elements = self.sizes.total(self.ops, work);
@@ -264,11 +265,11 @@ fn kinds_of_call(name: &str) -> Option<&'static [Kind<'static>]> {
 struct Sizes(HashMap<Symbol, Vec<i64>>);
 
 impl Sizes {
-    fn new(ops: &Ops, texts: &SymbolTable) -> Self {
-        let communicates = texts.classify(communication::is_op);
+    fn new(ops: &Ops, texts: &SymbolTable, names: &Names) -> Self {
         let mut found = HashMap::new();
-        for (name, dims) in ops.name.iter().zip(ops.input_dims.iter()) {
-            if let Some((_, dims)) = name.zip(dims).filter(|(name, _)| communicates[name.index()]) {
+        let communicates = |&op: &u32| names.is(&ops.name, op, Class::COMMUNICATION_OP);
+        for op in (0..ops.len() as u32).filter(communicates) {
+            if let Some(dims) = ops.input_dims.get(op as usize) {
                 found.entry(dims).or_insert_with(|| sizes(texts.text(dims)));
             }
         }

@@ -96,7 +96,7 @@ pub(crate) fn link(trace: &mut Trace, options: &ReadOptions) {
     nccl_calls::describe(tables, &mut trace.symbols, &trace.tracks);
     clear_unfounded(tables, options);
     if options.wants("collectives") {
-        host_collectives::describe(trace);
+        host_collectives::describe(trace, &names);
     }
     // Last, when nothing is held beside the tables: these are the largest columns.
     threads::store_idents(&mut trace.tables, &trace.tracks, options);

@@ -21,7 +21,7 @@ from kernelscope.analysis.ranks.collective_calls import (
     matched,
     numbered_lines,
 )
-from kernelscope.analysis.ranks.host_phases import host_phases
+from kernelscope.analysis.ranks.host_phases import host_phases, host_ranks
 from kernelscope.analysis.ranks.parts import Parts, Workshop
 from kernelscope.analysis.ranks.rank_tables import (
     RECORDED,
@@ -129,13 +129,14 @@ def cluster_of(
     blocks: list[_Block] = []
     bases: dict[int, int | None] = {}
     for window, known, tables in batches(source, size="calls"):
-        blocks.append(_Block(window, known.height, tables, _later(known, bases)))
+        blocks.append(_Block(window, known["rank"].to_list(), tables, _later(known, bases)))
         ranks.append(known.filter(~pl.col("rank").is_in(list(bases))))
         bases |= dict(ranks[-1].select("rank", "base_time_ns").iter_rows())
     if not ranks:
         raise InvalidArgumentError("there is no rank to look at")
     read = Parts(Workshop(memory, executor, folder), blocks)
-    steps, phases, calls = read.gather(_steps), read.gather(_phases), read.map(_calls)
+    steps, calls = read.gather(_steps), read.map(_calls)
+    phases = read.gather(_phases, frozenset(host_ranks(steps)))
     known = pl.concat(ranks)
     unrecorded = known.filter(pl.col("rank_from") != RECORDED)["rank"]
     known, numbers = split_processes(known, calls.gather(processes_of, unrecorded).unique())
@@ -158,7 +159,7 @@ class _Block:
     """One window of some ranks, as it is read."""
 
     window: int
-    ranks: int
+    ranks: Sequence[int]
     tables: RankTables
     later: Mapping[int, int]
 
@@ -277,7 +278,7 @@ def _calls(block: _Block) -> pl.DataFrame:
     if COMMUNICATION in block.tables:
         found = block.tables[COMMUNICATION].select(list(CALL_SCHEMA)).collect()
     else:
-        found = communication_calls(block.tables, ranks=block.ranks)
+        found = communication_calls(block.tables, ranks=len(block.ranks))
     # Texts are few.
     found = found.with_columns(pl.col(_TEXTS).cast(pl.Categorical), window=pl.lit(block.window, pl.Int64))
     return _shifted(found, block.later)
@@ -293,5 +294,5 @@ def _steps(block: _Block) -> pl.DataFrame:
     return _shifted(found, block.later)
 
 
-def _phases(block: _Block) -> pl.DataFrame:
-    return host_phases(block.tables, _steps(block))
+def _phases(block: _Block, hosts: frozenset[int]) -> pl.DataFrame:
+    return host_phases(block.tables, [rank for rank in block.ranks if rank in hosts])

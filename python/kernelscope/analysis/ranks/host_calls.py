@@ -12,6 +12,12 @@ _NUMBERS = ("in_elements", "out_elements", "group_size", "source_rank", "destina
 _NEVER = (1 << 63) - 1
 
 
+def runs_on_host(name: pl.Expr) -> pl.Expr:
+    """Whether an operator of this name is a collective or transfer that the host runs itself."""
+    text = name.cast(pl.Categorical)
+    return pl.any_horizontal(text.cat.starts_with(start) for start in _traceparse.host_collectives())
+
+
 def host_calls(tables: RankTables) -> pl.DataFrame:
     """What the host communicates, in the step and the phase in which it was called.
 
@@ -19,9 +25,11 @@ def host_calls(tables: RankTables) -> pl.DataFrame:
         arguments as ``collectives`` has them; ``is_of_unknown_group`` (the rank has several groups, and which
         of them communicates is not known).
     """
-    name = pl.col("name").cast(pl.Categorical)
-    is_own = pl.any_horizontal(name.cat.starts_with(start) for start in _traceparse.host_collectives())
-    own = tables["ops"].filter(is_own).select(*_ON, "pid", "step", "phase", "start_ns", "dur_ns")
+    own = (
+        tables["ops"]
+        .filter(runs_on_host(pl.col("name")))
+        .select(*_ON, "pid", "step", "phase", "start_ns", "dur_ns")
+    )
     texts = pl.col("name", "dtype", "process_group", "process_group_ranks").cast(pl.String)
     told = tables["collectives"].filter(pl.col("source").cast(pl.String) == "op")
     calls = own.join(told.select(*_ON, "call_row", texts, *_NUMBERS), on=_ON).collect()

@@ -1,12 +1,12 @@
 """What the host of a rank without a GPU does in each step: how long it works for each phase of training."""
 
+from collections.abc import Iterable
+
 import polars as pl
 
 from kernelscope.analysis.intervals import Intervals
 from kernelscope.analysis.ranks.host_calls import computing_on_host, host_calls
 from kernelscope.analysis.ranks.rank_tables import RankTables
-
-PHASES = ("forward", "backward", "optimizer", "other")
 
 PHASE_SCHEMA: dict[str, pl.DataType] = {
     "rank": pl.Int64(),
@@ -19,18 +19,22 @@ ON_GPU = ("kernel_ns", "memcpy_ns", "memset_ns", "communication_ns")
 """The parts of a step that a GPU works."""
 
 
-def host_phases(tables: RankTables, steps: pl.DataFrame) -> pl.DataFrame:
-    """How long the host works for each phase of each step, of the ranks without GPU work.
+def host_ranks(steps: pl.DataFrame) -> pl.Series:
+    """The ranks in none of whose ``steps`` a GPU works, which have ``rank`` and ``ON_GPU``."""
+    is_idle = pl.sum_horizontal(pl.col(ON_GPU).sum()) == 0
+    return steps.group_by("rank", maintain_order=True).agg(is_idle.alias("is_idle")).filter("is_idle")["rank"]
+
+
+def host_phases(tables: RankTables, ranks: Iterable[int]) -> pl.DataFrame:
+    """How long the host works for each phase of each step of ``ranks``, which have no GPU work.
 
     The thread that marks the steps is the host. Between two operators it works for the phase of the first, or
     if that is of none, of the second; before the first of a step for none. It does not work while a
     collective runs and no operator computes.
 
-    Columns: of ``steps``, needs ``rank``, ``step`` and ``ON_GPU``; gives ``PHASE_SCHEMA``.
+    Columns: ``PHASE_SCHEMA``.
     Units: ns.
     """
-    idle = pl.sum_horizontal(pl.col(ON_GPU).sum()) == 0
-    ranks = steps.group_by("rank", maintain_order=True).agg(idle.alias("idle")).filter("idle")["rank"]
     found = [_phases(_of_rank(tables, rank)) for rank in ranks]
     return pl.concat([pl.DataFrame(schema=PHASE_SCHEMA), *found])
 

@@ -7,7 +7,7 @@ from kernelscope.analysis.gpu.work import CLASSES
 from kernelscope.analysis.intervals import covered_ns
 from kernelscope.analysis.ranks.cluster import Cluster, Source, batches, cluster_of
 from kernelscope.analysis.ranks.collectives import exposed_waits
-from kernelscope.analysis.ranks.host_phases import ON_GPU
+from kernelscope.analysis.ranks.host_phases import host_ranks
 from kernelscope.analysis.ranks.rank_tables import RankTables
 
 CAUSES = ("compute", "launch", "data", "network")
@@ -34,7 +34,7 @@ def rank_steps(source: "Source | Cluster") -> pl.DataFrame:
     on = ["rank", "step"]
     steps = cluster.steps.unique(on, keep="first", maintain_order=True)
     steps = steps.join(exposed_waits(cluster), on=on, how="left", nulls_equal=True, maintain_order="left")
-    has_gpu = pl.sum_horizontal(pl.col(ON_GPU).sum().over("rank")) > 0
+    has_gpu = ~pl.col("rank").is_in(host_ranks(steps).implode())
     works = pl.col("total_ns") - pl.col("dataloader_ns")
     on_host = pl.min_horizontal(pl.col("exposed_on_host_ns").fill_null(0), works)
     communication = pl.when(has_gpu).then("communication_ns").otherwise(on_host)

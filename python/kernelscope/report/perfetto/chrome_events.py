@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from kernelscope import _traceparse
 from kernelscope.analysis.grouping import sizes_as_text
 from kernelscope.analysis.ranges.beside_operators import ranges_beside_operators
+from kernelscope.analysis.ranks.host_calls import runs_on_host
 from kernelscope.trace import Trace
 
 Selected = Callable[[pl.DataFrame], pl.DataFrame]
@@ -124,9 +124,7 @@ def event_tables(trace: Trace) -> list[tuple[pl.DataFrame, Selected]]:
     """Every table of events in order of rows, with what makes events of a part of it."""
     place = _placed(trace.threads)
     # What the host runs is found by its name when the file is read.
-    name = pl.col("name").cast(pl.String).fill_null("")
-    is_host = pl.any_horizontal(name.str.starts_with(own) for own in _traceparse.host_collectives())
-    collectives = trace.collectives.filter(~is_host)
+    collectives = trace.collectives.filter(~runs_on_host(pl.col("name")).fill_null(value=False))
 
     def with_collective(source: str, events: Selected) -> Selected:
         of = collectives.filter(pl.col("source") == source).select("row", **_collective())
