@@ -45,7 +45,7 @@ TASKS = {
     "The kernel summary as a frame": ("nsys_report", "cuda_gpu_kern_sum"),
     "The sums of projected ranges as a frame": ("nsys_report", "nvtx_gpu_proj_sum"),
     "`nvtx_projection`, and its sums by name": ("nvtx_projection",),
-    "Every piece of GPU work into a Parquet file": ("nsys_parquet", "cuda_gpu_trace"),
+    "Every GPU operation into a Parquet file": ("nsys_parquet", "cuda_gpu_trace"),
 }  # fmt: skip
 """Task of tasks.py and its arguments after the path, by title."""
 BOUNDS: tuple[tuple[str, str, float, str], ...] = (

@@ -83,7 +83,7 @@ def test_a_fault_of_the_file_is_told_apart(cli: Callable[..., Any], tmp_path: Pa
     events.write(tmp_path / "trace.json")
     broken = [verdict for verdict in check(ks.read(tmp_path / "trace.json")) if verdict.faults]
     assert [verdict.of_file for verdict in broken] == [True]
-    assert "1 of 1 works start before their launch, by up to 60.00 us" in broken[0].faults[0]
+    assert "1 of 1 operations start before their launch, by up to 60.00 us" in broken[0].faults[0]
     done = cli("info", "--check", tmp_path / "trace.json")
     assert done.returncode == 0
     assert done.stdout.count("\nFILE ") == 1

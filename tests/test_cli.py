@@ -206,7 +206,11 @@ def test_every_reader_takes_standard_input(tiny: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_standard_input_without_a_trace() -> None:
-    for content, message in ((b"", "is empty"), (b"text", "is no trace"), (b"{'a': 1}", "kernelscope prof")):
+    for content, message in (
+        (b"", "is empty"),
+        (b"text", "is not a trace"),
+        (b"{'a': 1}", "kernelscope prof"),
+    ):
         done = subprocess.run(
             [sys.executable, "-m", "kernelscope", "info", "-"],
             input=content, capture_output=True, check=False,
@@ -228,7 +232,7 @@ def test_json_is_no_database(cli: Run, tiny: Path, packed: str) -> None:
         path.write_bytes(gzip.compress(tiny.read_bytes()))
     done = cli("stats", path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"kernelscope: {path}: is JSON and no database: use kernelscope analyze\n"
+    assert done.stderr == f"kernelscope: {path}: is JSON, not a database: use kernelscope analyze\n"
 
 
 @pytest.mark.parametrize(
@@ -276,8 +280,9 @@ def test_a_place_that_cannot_be_written_is_told_before_the_trace_is_read(cli: Ru
     for line in ("analyze nope.json --format json", "roofline nope.json", "diff nope.json nope.json"):
         done = cli(*line.split(), "--out", "absent/out.json")
         assert done.returncode == 1
+        absent = tmp_path / "absent"
         assert done.stderr == (
-            f"kernelscope: absent/out.json: cannot be written: there is no folder {tmp_path / 'absent'}\n"
+            f"kernelscope: absent/out.json: cannot be written: the folder {absent} does not exist\n"
         )
 
 
@@ -467,7 +472,7 @@ def test_a_step_range_that_is_not_there_is_refused(cli: Run, tmp_path: Path, com
     done = cli(command[0], *files, *command[1:], "--step-range", "trian")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.endswith(
-        "named.json: no annotation or range is called 'trian'; there are 'forward', 'train';"
+        "named.json: no annotation or range has the name 'trian'; there are 'forward', 'train';"
         " did you mean train?\n"
     )
 
@@ -479,7 +484,7 @@ def test_a_step_range_that_is_not_there_is_refused_for_databases(cli: Run, tmp_p
     path = database.close()
     done = cli("analyze", path, "--step-range", "nosuch")
     assert done.returncode == 2
-    assert "no annotation or range is called 'nosuch'; there are none" in done.stderr
+    assert "no annotation or range has the name 'nosuch'; there are none" in done.stderr
 
 
 def test_place_that_cannot_be_written(cli: Run, tiny: Path) -> None:
@@ -720,4 +725,4 @@ def test_a_trace_without_gpu_work(cli: Run, tmp_path: Path) -> None:
     events.op("aten::mm", 1, 5, Input_Dims=[[8, 64], [64, 32]], Input_type=["float", "float"])
     done = cli("roofline", events.write(tmp_path / "host.json"))
     assert done.returncode == 0
-    assert "no GPU work" in done.stdout
+    assert "no GPU operations" in done.stdout

@@ -106,7 +106,7 @@ def test_a_damaged_table_is_named(database: Path, tmp_path: Path, cli: Run) -> N
     assert done.returncode == 1
     assert done.stderr.count("\n") <= 2
     assert f"{damaged}: cannot be read" in " ".join(done.stderr.split())
-    with pytest.raises(errors.TraceFormatError, match="export it again"):
+    with pytest.raises(errors.TraceFormatError, match="Export it again"):
         ks.read(folder)
 
 
@@ -155,7 +155,9 @@ def test_a_report_is_exported_where_nsys_is(nsys: Path, database: Path, tmp_path
     assert "export --type=sqlite --include-blobs=true" in nsys.read_text()
     assert cli("stats", "-r", "cuda_gpu_kern_sum", report).returncode == 0
     report.write_bytes(b"damaged")
-    with pytest.raises(errors.TraceFormatError, match="nsys export ended with 1: Failed to open report"):
+    with pytest.raises(
+        errors.TraceFormatError, match="nsys export failed with exit code 1: Failed to open report"
+    ):
         ks.read(report)
 
 

@@ -134,5 +134,5 @@ def test_idle_time_is_not_blamed_on_a_launch_that_was_not_recorded(tmp_path: Pat
         events.ran("kernel", number, 1_000 * number + 500)
     advice = analysis.recommendations(events.read(tmp_path))
     (idle,) = advice.filter(id="gpu_idle")["evidence"].to_list()
-    assert "whose launch is not known" in idle
+    assert "with an unknown launch" in idle
     assert "not recorded" not in " ".join(advice["evidence"].to_list())

@@ -178,12 +178,12 @@ def test_overlapping_captures_share_a_file(tmp_path: Path) -> None:
 def test_within_another_profiler_a_warning_says_so(tmp_path: Path) -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as other:
         with (
-            pytest.warns(UserWarning, match="another profiler"),
+            pytest.warns(UserWarning, match="another PyTorch profiler"),
             capture.profile_captures(tmp_path, eager=True),
         ):
             pass
         with (
-            pytest.warns(UserWarning, match="another profiler"),
+            pytest.warns(UserWarning, match="another PyTorch profiler"),
             capture.profile_captures(tmp_path, eager=False),
         ):
             captured(Graph(), Layer(), 2)

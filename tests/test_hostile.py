@@ -93,7 +93,7 @@ def test_a_job_is_as_large_as_a_file_says() -> None:
     ]
     found = reports.consistency_warnings(entries, run="default")
     assert found[0].startswith(
-        "of 4,611,686,018,427,387,904 ranks these are missing: 1, 3, 4, 5, 6, 7, 8, 9 and"
+        "4,611,686,018,427,387,904 ranks expected, missing: 1, 3, 4, 5, 6, 7, 8, 9 and"
     )
 
 

@@ -274,7 +274,7 @@ def test_what_was_not_recorded_is_said(tmp_path: Path, cli: Cli, report: str) ->
     database.kernel(0, 10)
     done = cli("stats", database.close(), "-r", report)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "There is no such table, or it is empty." in done.stderr
+    assert "The table is missing or empty." in done.stderr
 
 
 def test_vulkan_calls(recording: Recording) -> None:
@@ -311,7 +311,7 @@ def test_congestion(recording: Recording) -> None:
     ]
     assert table(path, "network_congestion") == rows
     assert table(path, "network_congestion:ticks_threshold=50000") == rows[2:]
-    with pytest.raises(ks.errors.InvalidArgumentError, match="ticks_threshold=x is no whole number"):
+    with pytest.raises(ks.errors.InvalidArgumentError, match="ticks_threshold=x is not a whole number"):
         nsys_report(ks.read(path), "network_congestion:ticks_threshold=x")
 
 

@@ -160,15 +160,15 @@ def test_what_is_about_one_rank_asks_which(
 ) -> None:
     trace = ks.read(path)
     with pytest.raises(
-        ks.errors.InvalidArgumentError, match="holds the ranks 0, 1, 2, and convert is about one"
+        ks.errors.InvalidArgumentError, match="contains the ranks 0, 1, 2, but convert needs one"
     ):
         ks.convert(trace, "perfetto", tmp_path / "out.json")
-    with pytest.raises(ks.errors.InvalidArgumentError, match="no event is of the rank 3; there are 0, 1, 2"):
+    with pytest.raises(ks.errors.InvalidArgumentError, match="no event belongs to rank 3; there are 0, 1, 2"):
         trace.of_rank(3)
-    with pytest.raises(ks.errors.InvalidArgumentError, match="no event is of the rank 3; there are 0, 1, 2"):
+    with pytest.raises(ks.errors.InvalidArgumentError, match="no event belongs to rank 3; there are 0, 1, 2"):
         ks.read(path, rank=3)
     assert main(["roofline", str(path)]) == 2
-    assert "name one with --rank; there are 0 (TP00-DP00), 1 (TP01-DP01)" in capsys.readouterr().err
+    assert "Choose one with --rank: 0 (TP00-DP00), 1 (TP01-DP01)" in capsys.readouterr().err
     assert main(["roofline", str(path), "--rank", "1"]) == 0
 
 

@@ -250,7 +250,7 @@ def test_another_program_s_database(tmp_path: Path) -> None:
     for table in SCHEMA:
         if table.startswith("CUPTI_ACTIVITY_KIND_"):
             database.connection.execute(f"DROP TABLE {table}")
-    with pytest.raises(errors.NotATraceError, match="not an export of nsys"):
+    with pytest.raises(errors.NotATraceError, match="not an nsys export"):
         ks.read(database.close())
 
 

@@ -213,22 +213,22 @@ RECORD = (
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("nonsense", "line 2 is no record of a kernel: it is no literal"),
-        ("[1]", "it is no dictionary"),
+        ("nonsense", "line 2 is not a record of a kernel: it is not a literal"),
+        ("[1]", "it is not a dictionary"),
         ("{'kShortName': 'k'}", "it has no 'kDuration'"),
         (RECORD.replace("'seqId': []", "'seqId': ['5']"), "'seqId' is ['5']"),
         (RECORD.replace("'kDuration': 5", "'kDuration': True"), "'kDuration' is True"),
         (RECORD.replace("'tid': 1", "'tid': 9223372036854775808"), "'tid' is 9223372036854775808"),
         (RECORD.replace("'op': []", r"'op': ['\ud800']"), r"'op' is ['\ud800']"),
-        ("__import__('os').abort()", "it is no literal"),
-        ("(" * 5000, "it is no literal"),
-        ("{'a': " * 50_000, "it is no literal"),
+        ("__import__('os').abort()", "it is not a literal"),
+        ("(" * 5000, "it is not a literal"),
+        ("{'a': " * 50_000, "it is not a literal"),
     ],
 )
 def test_lines_that_are_no_records(line: str, message: str) -> None:
     with pytest.raises(errors.TraceFormatError) as caught:
         list(pyprof.read_records([RECORD, line], name="net.dict"))
-    assert str(caught.value).startswith("net.dict: line 2 is no record")
+    assert str(caught.value).startswith("net.dict: line 2 is not a record")
     assert message in str(caught.value)
 
 
@@ -241,10 +241,12 @@ def test_a_bad_line_costs_itself(
     assert run("prof", "-c", "idx,kernel", path) == 1
     out, err = capsys.readouterr()
     assert out.splitlines() == ["Idx Kernel", "1 k", "2 k"]
-    assert "2 lines are no record of a kernel and left out; line 1: it is no literal" in " ".join(err.split())
+    assert "2 lines are skipped (not a valid kernel record); line 1: it is not a literal" in " ".join(
+        err.split()
+    )
     assert run("prof", "-c", "idx", "--allow-loss", path) == 0
     assert run("prof", "-c", "idx", "--strict", path) == 1
-    assert "line 1 is no record of a kernel" in " ".join(capsys.readouterr().err.split())
+    assert "line 1 is not a record of a kernel" in " ".join(capsys.readouterr().err.split())
 
 
 def test_another_file_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -252,7 +254,7 @@ def test_another_file_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixtur
     path.write_text("# Notes\n\nNothing of PyProf.\n")
     assert run("prof", path) == 1
     message = " ".join(capsys.readouterr().err.split())
-    assert "notes.md: is no trace, and holds no records of kernels" in message
+    assert "notes.md: is not a trace, and contains no kernel records" in message
 
 
 def tensor(*shape: int, dtype: str = "float32") -> dict[str, object]:
@@ -447,7 +449,7 @@ def test_standard_input(
     ("arguments", "message"),
     [
         (["-c", "idx,nope"], "no column 'nope'; the columns are idx,seq"),
-        (["-w", "20"], "at least 55 wide"),
+        (["-w", "20"], "at least 55 characters"),
         (["--format", "parquet"], "--out"),
         (["--compat", "--format", "json"], "--compat"),
         (["-w", "-1"], "at least 0"),
@@ -482,6 +484,6 @@ def test_where_pyprof_aborts_the_report_goes_on(capture: Capture, capsys: pytest
     assert run("prof", "--compat", "-c", "idx,flops", path) == 0
     out, err = capsys.readouterr()
     assert out.splitlines() == ["Idx FLOPs", "1 -", "2 32768"]
-    assert "at 1 of these kernels PyProf ends its report" in err
+    assert "PyProf aborts its report with an error at 1 of these kernels" in err
     assert run("prof", "-c", "idx,params,flops,bytes", path) == 0
     assert capsys.readouterr().out.splitlines()[1].split()[-2:] == ["32768", "5632"]

@@ -67,17 +67,17 @@ def test_rows_cut_an_answer_and_lists_stay_lists(trace: ks.Trace) -> None:
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
-        ("", "has to begin with SELECT"),
-        ("drop table ops", "has to begin with SELECT or WITH, and not as in 'drop table ops'"),
-        ("create table x as select * from ops", "has to begin with SELECT"),
-        ("show tables", "has to begin with SELECT"),
-        ("/* select */ delete from ops", "has to begin with SELECT"),
+        ("", "must begin with SELECT"),
+        ("drop table ops", "must begin with SELECT or WITH, not with 'drop table ops'"),
+        ("create table x as select * from ops", "must begin with SELECT"),
+        ("show tables", "must begin with SELECT"),
+        ("/* select */ delete from ops", "must begin with SELECT"),
         ("select * from opps", "there is no table 'opps'; did you mean ops?"),
         ("select * from zzz", "there is no table 'zzz'; the tables are ops, launches"),
         ("select nam from ops", 'unable to find column "nam"; valid columns: ["row", "name"'),
         ("select 1; select 2", "one (and only one) statement"),
-        ("select , from ops", "cannot be answered"),
-        ("select name + row * 'x' from ops group by", "cannot be answered"),
+        ("select , from ops", "cannot answer"),
+        ("select name + row * 'x' from ops group by", "cannot answer"),
     ],
 )
 def test_what_makes_no_sense_is_one_sentence(trace: ks.Trace, statement: str, words: str) -> None:
@@ -106,7 +106,7 @@ def test_what_makes_no_sense_is_one_sentence(trace: ks.Trace, statement: str, wo
 def test_a_statement_that_asks_for_a_file_is_refused(trace: ks.Trace, tmp_path: Path, statement: str) -> None:
     path = tmp_path / "secret.csv"
     path.write_text(SECRET)
-    with pytest.raises(InvalidArgumentError, match="reads files, and a statement may ask the tables"):
+    with pytest.raises(InvalidArgumentError, match="reads files, but a statement may only query the tables"):
         ks.sql(trace, statement.format(path=path))
 
 
@@ -148,7 +148,7 @@ def test_nothing_is_written(trace: ks.Trace, tmp_path: Path, statement: str) -> 
 
 @pytest.mark.slow
 def test_time_ends_a_statement(trace: ks.Trace) -> None:
-    with pytest.raises(TaskTimeoutError, match="took longer than 2 seconds, and was ended"):
+    with pytest.raises(TaskTimeoutError, match="took longer than 2 seconds and was stopped"):
         ks.sql(trace, LONG, seconds=2, memory_bytes=1 << 36)
 
 
@@ -220,14 +220,14 @@ def test_the_command_prints_tables_csv_and_json(cli: Callable[..., Any], tiny: P
     assert out.read_text().splitlines() == lines
     cut = cli("sql", tiny, "select row from ops", "--rows", "1")
     assert len(cut.stdout.splitlines()) == 3
-    assert cut.stderr == "kernelscope: the first 1 rows; --rows N has more\n"
+    assert cut.stderr == "kernelscope: the first 1 rows; pass --rows N for more\n"
     assert "columns do not fit; --format csv has all" in cli("sql", tiny, "select * from ops").stderr
 
 
 def test_the_command_refuses_before_it_reads(cli: Callable[..., Any], tmp_path: Path) -> None:
     done = cli("sql", tmp_path / "missing.json", "drop table ops")
     assert done.returncode == 2
-    assert "has to begin with SELECT" in done.stderr
+    assert "must begin with SELECT" in done.stderr
 
 
 @pytest.mark.slow

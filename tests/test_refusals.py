@@ -41,15 +41,15 @@ def plane(name: bytes, *, number: bytes = b"") -> bytes:
 
 FILES = {
     "export.sqlite": (bytes(4096), "nsys export --type sqlite --force-overwrite true REPORT"),
-    "a.ncu-rep": (b"NVR\x00\x10\x00\x00\x00", "report of Nsight Compute"),
-    "renamed": (b"NVR\x00\x10\x00\x00\x00", "report of Nsight Compute"),
+    "a.ncu-rep": (b"NVR\x00\x10\x00\x00\x00", "Nsight Compute report"),
+    "renamed": (b"NVR\x00\x10\x00\x00\x00", "Nsight Compute report"),
     "host.xplane.pb": (plane(b"/host:CPU", number=b"\x08\x02"), "XPlane protobuf"),
     "device.pb": (plane(b"/device:GPU:0"), "XPlane protobuf"),
     "task.pb": (plane(b"Task Environment"), "XPlane protobuf"),
     "trace.pftrace": (b"\x0a\xd3\x02\x08\x00\x12", "Perfetto protobuf"),
     "nccl_trace_rank_0": (packed(version="2.10", pg_config={}, entries=[]), "flight recorder"),
     "snapshot.pickle": (packed(segments=[], device_traces=[]), "memory snapshot"),
-    "weights.pkl": (packed(weights=[1, 2]), "never loaded"),
+    "weights.pkl": (packed(weights=[1, 2]), "never loads"),
 }
 
 
@@ -87,7 +87,7 @@ def test_json_of_the_profiler_plugin_of_nccl(tmp_path: Path) -> None:
     path = tmp_path / "plugin.json"
     # It ends every line with a comma, and writes no closing bracket when it is killed.
     path.write_text("[\n" + "".join(json.dumps(event) + ",\n" for event in events))
-    assert "profiler plugin of NCCL" in refusal(path)
+    assert "NCCL profiler plugin" in refusal(path)
     # One event of a host, and it is a trace.
     path.write_text(json.dumps([*events, {**events[0], "ph": "X", "cat": "cpu_op", "dur": 1}]))
     assert ks.read(path).ops.height == 1
@@ -98,7 +98,7 @@ def test_json_of_the_profiler_plugin_of_nccl(tmp_path: Path) -> None:
     [
         (("rocpd_info_node_0000a", "rocpd_kernel_dispatch_0000a", "rocpd_string_0000a"), "rocpd convert"),
         (("rocpd_api", "rocpd_op", "rocpd_string"), "RocmProfileData"),
-        (("notes",), "not an export of nsys"),
+        (("notes",), "not an nsys export"),
         ((), "without tables"),
     ],
 )

@@ -167,7 +167,7 @@ def test_steps_of_serving(tmp_path: Path) -> None:
     by_pattern = ks.read(path, step_range="execute_*")
     assert by_pattern.steps["step"].to_list() == [0]
     assert ks.read(path, step_range="forward_?").steps["name"].to_list() == ["forward_3"]
-    with pytest.raises(ks.errors.InvalidArgumentError, match="is called"):
+    with pytest.raises(ks.errors.InvalidArgumentError, match="has the name"):
         ks.read(path, step_range="nothing_*")
     # The profiler's own steps come first.
     events.annotation("ProfilerStep#7", 0, 190)

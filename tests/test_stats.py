@@ -125,11 +125,11 @@ def test_what_was_not_recorded_is_no_empty_answer(cli: Cli, small: Path) -> None
     ("arguments", "message"),
     [
         (["-r", "nonsense"], "there is no report 'nonsense'"),
-        (["-r", "cuda_api_sum:base"], "takes no argument 'base'"),
+        (["-r", "cuda_api_sum:base"], "has no argument 'base'"),
         (["-r", "cuda_api_sum", "--by", "device"], "cannot be broken down by 'device'"),
-        (["-r", "gpu_gaps:gap=x"], "gap=x is no whole number"),
+        (["-r", "gpu_gaps:gap=x"], "gap=x is not a whole number"),
         (["-r", "cuda_api_sum", "--format", "parquet"], "name it with --out"),
-        (["--format", "parquet", "--out", "x"], "writes one report into one file"),
+        (["--format", "parquet", "--out", "x"], "writes one report to one file"),
     ],
 )
 def test_usage(cli: Cli, small: Path, arguments: list[str], message: str) -> None:
@@ -175,7 +175,7 @@ def test_without_a_report_the_summaries_are_shown(cli: Cli, tmp_path: Path) -> N
     assert "kernel_39" in done.stdout
     assert "kernel_15" in done.stdout
     assert "kernel_14" not in done.stdout
-    assert "the first 25 rows; --report cuda_gpu_kern_sum has all" in done.stderr
+    assert "the first 25 rows; --report cuda_gpu_kern_sum shows all" in done.stderr
     # What was not recorded is said, and is no failure.
     assert "osrt_sum" in done.stderr
     assert "(osrt_sum)" not in done.stdout
@@ -184,7 +184,7 @@ def test_without_a_report_the_summaries_are_shown(cli: Cli, tmp_path: Path) -> N
 def test_no_database(cli: Cli) -> None:
     done = cli("stats")
     assert done.returncode == 2
-    assert "name a database" in done.stderr
+    assert "pass a database" in done.stderr
 
 
 def test_list_names_every_report(cli: Cli) -> None:
@@ -199,7 +199,7 @@ def test_work_without_a_call_is_counted(cli: Cli, tmp_path: Path) -> None:
     database.kernel(30, 40, correlation=2)
     done = cli("stats", database.close(), "-r", "cuda_kern_exec_trace")
     assert len(lines(done.stdout)) == 2
-    assert "of 2 GPU operations (kernel) 1 have no call in the recording" in done.stderr
+    assert "1 of 2 GPU operations (kernel) have no call in the recording" in done.stderr
 
 
 def test_one_function_is_one_row_whatever_its_version(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_idle_rules_say_that_overhead_of_the_profiler_is_work(cli: Cli, tmp_path
     path = database.close()
     done = cli("stats", path, "-r", "gpu_gaps:gap=0")
     assert [line.split(",")[1:3] for line in lines(done.stdout)[1:]] == [["1000000", "4000000"]]
-    assert "gpu_gaps: 4.000 ms of profiler overhead count as work of GPUs" in done.stderr
+    assert "gpu_gaps: 4.000 ms of profiler overhead count as GPU operations" in done.stderr
     assert "overhead" not in cli("stats", path, "-r", "cuda_gpu_kern_sum").stderr
 
 

@@ -1,7 +1,7 @@
-"""Reads GPU profiler traces and answers where the time went.
+"""Reads GPU profiler traces and shows where the time went.
 
-``kernelscope.read(path)`` gives a :class:`Trace` of linked Polars frames; the questions are
-in ``kernelscope.analysis``, and ``kernelscope.schema`` documents every table and column.
+``kernelscope.read(path)`` returns a :class:`Trace` of linked Polars frames. ``kernelscope.analysis`` contains
+the questions, and ``kernelscope.schema`` documents every table and column.
 """
 
 import warnings

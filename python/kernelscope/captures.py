@@ -1,4 +1,4 @@
-"""The traces in which the graphs were captured that a trace replays."""
+"""Traces with the captures of the graphs that a trace replays."""
 
 import contextlib
 import os
@@ -10,22 +10,22 @@ from kernelscope import remote
 from kernelscope.errors import TraceNotFoundError
 
 CaptureOption: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None"
-"""A capture or several, or folders of them; null for what lies beside the trace."""
+"""One or several captures, or folders of them; null for the default location next to the trace."""
 
 FOLDER = "capture_traces"
-"""The folder beside a trace whose files are its captures."""
+"""Folder next to a trace with its captures."""
 
 _ENDINGS = (".json", ".json.gz", ".json.zst", ".sqlite", ".sqlite3", ".db")
 
 
 @contextlib.contextmanager
 def capture_files(trace: str | os.PathLike[str], capture: CaptureOption) -> Generator[list[str]]:
-    """The files that ``capture`` names, or those that lie in ``capture_traces`` beside ``trace``.
+    """Returns the files in ``capture``, or those in ``capture_traces`` next to ``trace``.
 
-    A folder stands for the traces in it, a URL for a copy that goes when the context ends.
+    A folder includes the traces in it. A URL is copied to a file that is removed at the end of the context.
 
-    Raises: TraceNotFoundError: a capture does not exist, or a folder has no traces.
-        StorageError: a URL cannot be read.
+    Raises: TraceNotFoundError: a capture does not exist, or a folder contains no traces. StorageError: a URL
+        cannot be read.
     """
     if capture is None:
         beside = Path(trace).parent / FOLDER

@@ -1,7 +1,7 @@
-"""Laws that hold for the answers about any trace: ``kernelscope info --check TRACE``.
+"""Laws that hold for all answers about any trace: ``kernelscope info --check TRACE``.
 
-Each law is asked of the public answers, so that what holds here holds for what a user sees: an answer that
-breaks one is a fault of kernelscope. What breaks a law for recorders is a fault of the file, and said to be.
+Each law is checked on public answers, so it holds for the results that users see. An answer that violates a
+law is a bug of kernelscope. A violated law about profilers is reported as a fault of the file.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns
 
 _MOST_ROUNDING = 1e-6
-"""What sums of shares may be off, by their largest value."""
+"""Tolerance of sums of shares, relative to their largest value."""
 # Differences, and moments on the trace's clock, may lie on either side of 0.
 _SIGNED = ("_delta_ns", "offset_ns", "start_ns", "at_ns", "first_ns", "last_ns", "end_ns", "until_ns")
 # Of a peak, an achieved rate may be above 100 where a flag says why.
@@ -48,11 +48,11 @@ _LINKS = {
 
 
 Find = Callable[[Trace], Iterator[str]]
-"""Says what breaks a law."""
+"""Yields descriptions of violations."""
 
 
 class Law(NamedTuple):
-    """A law, and what finds that breaks it; ``of_file`` where that is for the recorder to keep."""
+    """A law and the function that finds violations; ``of_file`` if the profiler is responsible."""
 
     statement: str
     find: Find
@@ -60,7 +60,7 @@ class Law(NamedTuple):
 
 
 def check(trace: Trace) -> list[Verdict]:
-    """Returns every law with what breaks it in the answers about ``trace``, which must be read whole."""
+    """Returns every law with its violations in the answers about ``trace``, which must be read completely."""
     return [Verdict(law.statement, list(_faults(law, trace)), law.of_file) for law in LAWS]
 
 
@@ -84,9 +84,9 @@ def _differ(what: str, found: int, expected: int) -> Iterator[str]:
         yield f"{what}: {found:,} of {expected:,}"
 
 
-@_law("Every link leads to a row that is there, of the same rank.")
+@_law("Every link leads to an existing row of the same rank.")
 def links(trace: Trace) -> Iterator[str]:
-    """Links to events that were not recorded are null."""
+    """Checks that links to unrecorded events are null."""
     for name, frame in trace.tables.items():
         for column in TABLES[name].columns:
             target = _LINKS.get(column.name, name if column.name == "parent_row" else None)
@@ -98,9 +98,9 @@ def links(trace: Trace) -> Iterator[str]:
                 yield f"{name}.{column.name}: {format_count(lost)} lead nowhere"
 
 
-@_law("What lies in another call lies in its time and on its thread.")
+@_law("A nested call is within the time of its parent and on the same thread.")
 def nesting(trace: Trace) -> Iterator[str]:
-    """Of operators; Python frames are placed by the caller that was recorded."""
+    """Checks operators. Python frames are placed by their recorded caller."""
     end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
     ops = trace.ops.select("row", "parent_row", "track", "start_ns", end_ns=end)
     inner = ops.join(ops, left_on="parent_row", right_on="row", suffix="_of_parent")
@@ -110,12 +110,12 @@ def nesting(trace: Trace) -> Iterator[str]:
         | (pl.col("track") != pl.col("track_of_parent"))
     )
     if outside.height:
-        yield f"{format_count(outside.height)} operators leave the one around them"
+        yield f"{format_count(outside.height)} operators extend beyond the enclosing one"
 
 
-@_law("No time, number or rate is negative, and no share is outside of its whole.")
+@_law("No time, number or rate is negative, and no share exceeds its whole.")
 def ranges(trace: Trace) -> Iterator[str]:
-    """Of all answers that reports show and folders hold."""
+    """Checks all answers in reports and folders."""
     for name, frame in views.frames(trace, more=True).items():
         for column, values in zip(frame.columns, frame.iter_columns(), strict=True):
             if not values.dtype.is_numeric() or column.endswith(_SIGNED):
@@ -127,7 +127,7 @@ def ranges(trace: Trace) -> Iterator[str]:
                 yield f"{name}.{column} has {low:,.0f}"
             whole = _whole(column)
             if whole and not (low >= 0 and high <= whole * (1 + _MOST_ROUNDING)):
-                yield f"{name}.{column} lies between {low:g} and {high:g}, not 0 and {whole}"
+                yield f"{name}.{column} ranges from {low:g} to {high:g}, not from 0 to {whole}"
 
 
 def _whole(column: str) -> int | None:
@@ -139,7 +139,7 @@ def _whole(column: str) -> int | None:
 
 @_law("The parts of a step sum to it.")
 def steps(trace: Trace) -> Iterator[str]:
-    """Of whole steps and of those that were cut off, on any GPU and on each."""
+    """Checks complete and partial steps, over all GPUs and on each."""
     for frame in (trace.steps, trace.gpu_steps):
         sums = frame.select("step", "total_ns", parts_ns=pl.sum_horizontal(analysis.CATEGORIES))
         for step, total, parts in sums.filter(pl.col("parts_ns") != pl.col("total_ns")).iter_rows():
@@ -148,7 +148,7 @@ def steps(trace: Trace) -> Iterator[str]:
 
 @_law("Each moment of a GPU is computing, communicating, copying or idle.")
 def gpu_time(trace: Trace) -> Iterator[str]:
-    """In one of these only, from the first work of a GPU to the end of its last."""
+    """Checks that categories are disjoint, from the first to the last operation of a GPU."""
     found = analysis.temporal_breakdown(trace)
     parts = pl.sum_horizontal("compute_ns", "communication_ns", "memory_ns", "idle_ns")
     for device, span, sums in found.select("device", "span_ns", parts=parts).iter_rows():
@@ -156,9 +156,9 @@ def gpu_time(trace: Trace) -> Iterator[str]:
             yield f"GPU {device}: {sums:,} of {span:,} ns"
 
 
-@_law("All GPU time belongs to an operator or to none, once.")
+@_law("All GPU time is counted once, with its operator or without one.")
 def device_time(trace: Trace) -> Iterator[str]:
-    """The self time of operators and annotations, and of the work that none launched or had open."""
+    """Compares with the self time of operators and annotations, plus unlinked operations."""
     if trace.gpu_ops.is_empty() or trace.ops.is_empty():
         return
     ops = int(analysis.op_table(trace, annotations=True)["device_self_ns"].sum())
@@ -169,12 +169,12 @@ def device_time(trace: Trace) -> Iterator[str]:
     unlinked = int(with_replayed_ops(trace).gpu_ops.filter(is_alone)["dur_ns"].sum())
     total = int(trace.gpu_ops["dur_ns"].sum())
     if ops + unlinked != total:
-        yield f"operators have {ops:,} ns and no operator {unlinked:,} ns, of {total:,} ns"
+        yield f"operators have {ops:,} ns and unlinked operations {unlinked:,} ns, of {total:,} ns"
 
 
 @_law("No moment of a thread counts for two operators.")
 def host_time(trace: Trace) -> Iterator[str]:
-    """Of the own time of operators and annotations."""
+    """Compares with the own time of operators and annotations."""
     ends = trace.ops.select("track", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0))
     covered = int(covered_ns(ends, by=["track"])["covered_ns"].sum())
     own = int(analysis.op_table(trace, annotations=True)["host_self_ns"].sum())
@@ -182,9 +182,9 @@ def host_time(trace: Trace) -> Iterator[str]:
         yield f"operators have {own:,} ns in {covered:,} ns"
 
 
-@_law("The kernels' table holds the time of all kernels.")
+@_law("The table of kernels contains the time of all kernels.")
 def kernels(trace: Trace) -> Iterator[str]:
-    """By name, by operator and by launch."""
+    """Checks by name, by operator and by launch."""
     total = int(trace.gpu_ops.filter(pl.col("kind") == "kernel")["dur_ns"].sum())
     tables = {
         "kernel_table": analysis.kernel_table(trace),
@@ -196,9 +196,9 @@ def kernels(trace: Trace) -> Iterator[str]:
             yield f"{name}: {found:,} of {total:,} ns"
 
 
-@_law("Coverage, roofline and efficiency agree on the GPU time whose cost is known.")
+@_law("Coverage, roofline and efficiency agree on the GPU time with known costs.")
 def coverage(trace: Trace) -> Iterator[str]:
-    """And on all of it, with the work that no operator launched."""
+    """Also checks the total, including operations without an operator."""
     found = analysis.cost_coverage(trace)
     total, linked = int(trace.gpu_ops["dur_ns"].sum()), pl.col("status") != "unlinked"
     if (covered := int(found["device_ns"].sum())) != total:
@@ -207,7 +207,7 @@ def coverage(trace: Trace) -> Iterator[str]:
     for column, states in {"device_ns": linked, "known_ns": pl.col("status").is_in(KNOWN)}.items():
         rows, covered = int(roofs[column].sum()), int(found.filter(states)["device_ns"].sum())
         if rows != covered:
-            yield f"{column} of the roofline is {rows:,}, that of the coverage {covered:,}"
+            yield f"{column} of the roofline is {rows:,}, but {covered:,} in the coverage"
     times = dict(trace.gpu_ops.group_by("step").agg(pl.col("dur_ns").sum()).iter_rows())
     cut_off = set(trace.steps.filter("is_partial")["step"].drop_nulls())
     # Several steps of one number share its work, also those that are cut off.
@@ -221,9 +221,9 @@ def coverage(trace: Trace) -> Iterator[str]:
             yield f"the efficiency knows {share:g} %, the coverage {known_pct(found):g} %"
 
 
-@_law("Nothing achieves more than a peak without a reason.")
+@_law("Nothing exceeds a peak without a reason.")
 def peaks(trace: Trace) -> Iterator[str]:
-    """Of the rows by operator and of each call. An estimate is a reason, and what L2 can hold."""
+    """Checks the rows by operator and by call. Estimates and the L2 are accepted reasons."""
     for by in ("name", "op_row"):
         over = analysis.roofline(trace, by=by).filter(
             (pl.col("attained_pct") > 100) & pl.col("flag").is_null()
@@ -232,28 +232,28 @@ def peaks(trace: Trace) -> Iterator[str]:
             yield f"{format_count(over.height)} rows by {by}, up to {over['attained_pct'].max():g} %"
 
 
-@_law("A cost is not negative, and known if its state says so.")
+@_law("A cost is not negative, and is known exactly if its state says so.")
 def costs(trace: Trace) -> Iterator[str]:
-    """FLOPs are known of what is exact or an estimate."""
+    """Checks that FLOPs are known for exact and estimated costs."""
     found = analysis.costs(trace)
     figures = pl.col("flops", "bytes_read", "bytes_written", "device_ns", "tensor_core_ns")
     if negative := found.filter(pl.any_horizontal(figures < 0)).height:
         yield f"{format_count(negative)} operators have a negative cost"
     if unlike := found.filter(pl.col("status").is_in(KNOWN) != pl.col("flops").is_not_null()).height:
-        yield f"{format_count(unlike)} operators have FLOPs and are unknown, or are known without"
+        yield f"{format_count(unlike)} operators have FLOPs but are unknown, or are known but have none"
 
 
-@_law("A GPU idles between its works, and never else.")
+@_law("A GPU is idle exactly between its operations.")
 def idle(trace: Trace) -> Iterator[str]:
-    """The gaps, their summary and the division of the time of each GPU agree."""
+    """Compares the gaps, their summary and the time breakdown of each GPU."""
     breakdown = _total(analysis.temporal_breakdown(trace), "idle_ns")
     yield from _differ("the gaps in ns", _total(analysis.idle_gaps(trace), "dur_ns"), breakdown)
     yield from _differ("their summary in ns", _total(analysis.idle_summary(trace), "idle_ns"), breakdown)
 
 
-@_law("No GPU runs kernels for longer than the time looked at.")
+@_law("No GPU runs kernels for longer than the observed time.")
 def busy(trace: Trace) -> Iterator[str]:
-    """And the figures at a glance are of all GPUs."""
+    """Also compares with the key figures over all GPUs."""
     found = analysis.gpu_summary(trace).filter(pl.col("busy_ns") > pl.col("window_ns"))
     for device, window, part in found.select("device", "window_ns", "busy_ns").iter_rows():
         yield f"GPU {device}: {part:,} of {window:,} ns"
@@ -262,9 +262,9 @@ def busy(trace: Trace) -> Iterator[str]:
     yield from _differ("kernels at a glance", analysis.overview(trace)["kernels"][0], kernels.height)
 
 
-@_law("Communication is hidden by computing or exposed.")
+@_law("Communication is either hidden by computation or exposed.")
 def overlap(trace: Trace) -> Iterator[str]:
-    """And exposed communication is that of the division of the time of each GPU."""
+    """Also compares exposed communication with the time breakdown of each GPU."""
     found = analysis.comm_comp_overlap(trace)
     parts = _total(found, "overlap_ns") + _total(found, "exposed_ns")
     yield from _differ("the parts in ns", parts, _total(found, "communication_ns"))
@@ -274,18 +274,18 @@ def overlap(trace: Trace) -> Iterator[str]:
 
 @_law("Every call that enters a queue leaves it.")
 def queues(trace: Trace) -> Iterator[str]:
-    """No queue is ever shorter than nothing, and all are empty in the end."""
+    """Checks that no queue is negative, and that all are empty at the end."""
     length = pl.col("queue_length")
     found = analysis.queue_length(trace).group_by("device", "stream", maintain_order=True)
     for device, stream, least, last in found.agg(length.min(), length.last().alias("last")).iter_rows():
         # A call may be recorded later than its work.
         if last != 0:
-            yield f"GPU {device} stream {stream}: from {least:,} to {last:,} in the end"
+            yield f"GPU {device} stream {stream}: from {least:,} to {last:,} at the end"
 
 
-@_law("Launches have all work whose call was recorded.")
+@_law("Launches include all operations whose call was recorded.")
 def launched(trace: Trace) -> Iterator[str]:
-    """Each once, and the summary sums them up."""
+    """Checks that each occurs once, and that the summary sums them."""
     linked = trace.gpu_ops.drop_nulls("launch_row")
     yield from _differ("launches", analysis.launches(trace).height, linked.height)
     summary = analysis.launch_summary(trace)
@@ -293,9 +293,9 @@ def launched(trace: Trace) -> Iterator[str]:
     yield from _differ("their time in ns", _total(summary, "gpu_dur_ns_sum"), _total(linked, "dur_ns"))
 
 
-@_law("What ran for an operator is what its table shows when it is opened.")
+@_law("Opening an operator shows everything that ran for it.")
 def opened(trace: Trace) -> Iterator[str]:
-    """Of operators and annotations."""
+    """Checks operators and annotations."""
     if trace.gpu_ops.is_empty():
         return
     kernels = analysis.op_kernels(trace)
@@ -304,9 +304,9 @@ def opened(trace: Trace) -> Iterator[str]:
         yield from _differ(f"{column} of all", _total(kernels, column), _total(tables, of_table))
 
 
-@_law("An annotation's own time is part of its busy time, which is part of its span.")
+@_law("The own time of an annotation is part of its busy time, which is part of its span.")
 def annotations(trace: Trace) -> Iterator[str]:
-    """Busy time is also no longer than the works of it, added."""
+    """Also checks that busy time is at most the sum of the operations."""
     found = analysis.annotation_table(trace, by=("row", "name")).drop_nulls("gpu_busy_ns")
     wholes = pl.min_horizontal("gpu_span_ns", "device_total_ns")
     broken = (pl.col("gpu_exclusive_ns") > pl.col("gpu_busy_ns")) | (pl.col("gpu_busy_ns") > wholes)
@@ -314,9 +314,9 @@ def annotations(trace: Trace) -> Iterator[str]:
         yield f"{name}"
 
 
-@_law("A module has what it did itself and what the modules in it did.")
+@_law("The time of a module is its own plus the time of its submodules.")
 def modules(trace: Trace) -> Iterator[str]:
-    """And no piece of work is in two modules."""
+    """Also checks that no operation is in two modules."""
     found = analysis.module_table(trace).drop_nulls("device_total_ns")
     inner = found.group_by(path="parent_path").agg(inner_ns=pl.col("device_total_ns").sum())
     sums = found.join(inner, on="path", how="left")
@@ -330,27 +330,27 @@ def modules(trace: Trace) -> Iterator[str]:
 
 @_law("Each allocation was freed or is open.")
 def allocations(trace: Trace) -> Iterator[str]:
-    """The list of allocations and the summary of each device agree, and no peak is below an end."""
+    """Compares the list of allocations with the summary of each device, and peaks with final values."""
     summary = analysis.memory_summary(trace).drop_nulls("open_bytes")
     held = analysis.memory_allocations(trace).filter(state="open")
     held = held.filter(pl.col("device").is_in(summary["device"].implode()))
     yield from _differ("open bytes", _total(held, "bytes"), _total(summary, "open_bytes"))
     for device, peak, end in summary.select("device", "peak_bytes", "end_bytes").iter_rows():
         if end > peak:
-            yield f"{device} ends with {end:,} bytes, and its peak is {peak:,}"
+            yield f"{device} ends with {end:,} bytes, but its peak is {peak:,}"
 
 
-@_law("Flame graphs of operators have all time of the GPUs, once.")
+@_law("Flame graphs of operators contain all GPU time once.")
 def flames(trace: Trace) -> Iterator[str]:
-    """By operator and by module."""
+    """Checks by operator and by module."""
     for by in ("op", "module"):
         found = analysis.folded_stacks(trace, by=by, metric="self_cuda", most_stacks=0)
         yield from _differ(f"by {by} in ns", _total(found, "value_ns"), _total(trace.gpu_ops, "dur_ns"))
 
 
-@_law("The timeline shows all works, and no two of a lane at once.")
+@_law("The timeline shows all operations, and no two in a lane at the same time.")
 def lanes(trace: Trace) -> Iterator[str]:
-    """Of streams; what has no duration at the very end cannot be seen."""
+    """Checks streams. An event without a duration at the very end is not visible."""
     if trace.gpu_ops.is_empty():
         return
     shown = analysis.timeline(trace, kinds=("stream",))
@@ -360,12 +360,12 @@ def lanes(trace: Trace) -> Iterator[str]:
     yield from _differ("their time in ns", _total(shown, "busy_ns"), _total(seen, "dur_ns"))
     before = pl.col("end_ns").shift(1).over("track", "lane")
     if (crowded := shown.filter(pl.col("start_ns") < before).height) > 0:
-        yield f"{format_count(crowded)} overlap the one before"
+        yield f"{format_count(crowded)} overlap the previous one"
 
 
-@_law("Advice cites rows that are there, and promises no more than the time of all steps.")
+@_law("Advice refers to existing rows and promises at most the time of all steps.")
 def advice(trace: Trace) -> Iterator[str]:
-    """Each with the rows it rests on."""
+    """Checks each with the rows it refers to."""
     columns = ("id", "table", "rows", "cited", "saving_share")
     for rule, table, rows, cited, share in analysis.recommendations(trace).select(columns).iter_rows():
         if share is not None and not 0 <= share <= 1:
@@ -374,33 +374,36 @@ def advice(trace: Trace) -> Iterator[str]:
             continue
         known = trace.tables[table]["row"]
         if not pl.Series(rows, dtype=known.dtype).is_in(known.implode()).all() or cited < len(rows):
-            yield f"{rule} cites rows of {table} that are not there"
+            yield f"{rule} refers to rows of {table} that do not exist"
 
 
 @_law("A trace does not differ from itself.")
 def differences(trace: Trace) -> Iterator[str]:
-    """In what makes steps slower."""
+    """Checks the causes of slower steps."""
     if trace.extent() is not None:
         changed = analysis.diff(trace, trace).filter(pl.col("delta_ns") != 0)
         if changed.height:
             yield f"{format_count(changed.height)} activities differ"
 
 
-@_law("No work of a GPU lies outside of the recording.")
+@_law("No GPU operation is outside the recording.")
 def within(trace: Trace) -> Iterator[str]:
-    """What has no time is in a table of its own; an hour, and ten times as long as half of all, is far."""
+    """Finds operations that are more than an hour, and ten times the extent of half of all, outside.
+
+    Operations without a timestamp are in another table.
+    """
     start, length = pl.col("start_ns"), pl.col("dur_ns").fill_null(0)
     quarter = (pl.len() + 1) // 4
     low, high = (start.sort(descending=down).get(quarter, null_on_oob=True) for down in (False, True))
     far = pl.max_horizontal(10 * (high - low), 3_600 * 10**9)
     is_lost = ((start == 0) & (length == 0)) | (start < low - far) | (start > high + far)
     if (lost := trace.gpu_ops.filter(is_lost).height) > 0:
-        yield f"{format_count(lost)} works have no time in it"
+        yield f"{format_count(lost)} operations have no timestamp inside it"
 
 
-@_law("No work of a GPU contains a later one of its stream.")
+@_law("No GPU operation contains a later one of its stream.")
 def serial(trace: Trace) -> Iterator[str]:
-    """What was recorded so has ended where the next one begins."""
+    """Such operations were cut where the next one begins."""
     stream = ("pid", "device", "context", "stream")
     work = trace.gpu_ops.select(*stream, "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
     work = work.filter(pl.col("end_ns") > pl.col("start_ns")).drop_nulls(("device", "stream"))
@@ -408,26 +411,26 @@ def serial(trace: Trace) -> Iterator[str]:
     ends = ends.sort("start_ns")
     first_later = pl.col("end_ns").shift(-1).cum_min(reverse=True).over(stream)
     if (broken := ends.filter(pl.col("longest_ns") > first_later).height) > 0:
-        yield f"{format_count(broken)} works contain a later one"
+        yield f"{format_count(broken)} operations contain a later one"
 
 
-@_law("The recorder gives every work a start behind that of its launch.", of_file=True)
+@_law("The recorded start of every operation is after its launch.", of_file=True)
 def clocks(trace: Trace) -> Iterator[str]:
-    """Where the clocks of host and GPU differ, delays and queues are wrong by as much."""
+    """If the clocks of host and GPU differ, delays and queues are wrong by the difference."""
     calls = trace.launches.select(launch_row="row", call_ns="start_ns")
     pairs = trace.gpu_ops.select("launch_row", "start_ns").join(calls, on="launch_row")
     early = pairs.select(early_ns=pl.col("call_ns") - pl.col("start_ns")).filter(pl.col("early_ns") > 0)
     if early.height:
         longest = cast(int, early["early_ns"].max())
         yield (
-            f"{format_count(early.height)} of {format_count(pairs.height)} works start before their launch,"
-            f" by up to {format_ns(longest)}: the clocks of host and GPU differ"
+            f"{format_count(early.height)} of {format_count(pairs.height)} operations start before "
+            f"their launch, by up to {format_ns(longest)}: the clocks of host and GPU differ"
         )
 
 
-@_law("The recorder gives every launch an id of its own.", of_file=True)
+@_law("Every recorded launch has a unique id.", of_file=True)
 def correlations(trace: Trace) -> Iterator[str]:
-    """Of several calls with one id, work may be linked to the wrong one."""
+    """If several calls share an id, operations may be linked to the wrong one."""
     calls = trace.launches.drop_nulls("correlation").filter(pl.col("correlation") > 0)
     repeated = int(calls.select("pid", "correlation").is_duplicated().sum())
     if repeated:

@@ -1,6 +1,6 @@
 """The exceptions of the package.
 
-Every class derives from :class:`KernelscopeError` and from the builtin that people catch.
+Every class derives from :class:`KernelscopeError` and from the matching builtin exception.
 """
 
 import contextlib
@@ -9,9 +9,9 @@ from collections.abc import Generator, Iterable
 
 
 class KernelscopeError(Exception):
-    """Base of every error that the package raises on purpose.
+    """Base of every error that the package raises intentionally.
 
-    ``path`` is the file and ``offset`` the byte in its uncompressed content, where known.
+    ``path`` is the file and ``offset`` the byte in its uncompressed content, if known.
     """
 
     path: str | None
@@ -37,7 +37,7 @@ class TraceNotFoundError(KernelscopeError, FileNotFoundError):
 
 
 class TracePermissionError(KernelscopeError, PermissionError):
-    """The path may not be read."""
+    """No permission to read the path."""
 
     def __init__(self, message: str, *, path: str | None = None, offset: int | None = None) -> None:
         super().__init__(message, path=path, offset=offset)
@@ -46,47 +46,47 @@ class TracePermissionError(KernelscopeError, PermissionError):
 
 
 class NotAFileError(KernelscopeError, OSError):
-    """The path is a folder, or no file with a trace in it."""
+    """The path is a folder, or is not a file with a trace."""
 
 
 class TraceReadError(KernelscopeError, OSError):
-    """The operating system failed while the file was read."""
+    """The operating system reported an error while the file was read."""
 
 
 class StorageError(KernelscopeError, ConnectionError):
-    """A storage behind a URL does not answer, or fails."""
+    """A remote storage does not answer, or fails."""
 
 
 class NotATraceError(KernelscopeError, ValueError):
-    """The file is no trace of a known format."""
+    """The file is not a trace of a known format."""
 
 
 class TraceFormatError(KernelscopeError, ValueError):
-    """The trace is damaged beyond what can be repaired."""
+    """The trace is damaged beyond repair."""
 
 
 class StrictError(TraceFormatError):
-    """Strict reading met what tolerant reading repairs or drops."""
+    """Strict reading found something that tolerant reading repairs or drops."""
 
 
 class InvalidArgumentError(KernelscopeError, ValueError):
-    """An argument makes no sense."""
+    """An argument is invalid."""
 
 
 class NotRecordedError(KernelscopeError, LookupError):
-    """The recording lacks what the question is about: it was not set up for it."""
+    """The recording was configured without the required data."""
 
 
 class LakeBusyError(KernelscopeError, BlockingIOError):
-    """Another batch is writing into the lake."""
+    """Another batch is writing to the lake."""
 
 
 class LakeFullError(KernelscopeError, OSError):
-    """The disk under a lake is full, or the quota used up; the lake is whole."""
+    """The disk under a lake is full, or the quota is exhausted. Ranks in the lake are complete."""
 
 
 class RankTakenError(KernelscopeError, ValueError):
-    """The place of a rank is taken: by another trace of the same run, or by a file that no batch wrote."""
+    """The place of a rank is occupied by another trace of the same run, or by a file that no batch wrote."""
 
 
 class ChangedWhileReadError(KernelscopeError, OSError):
@@ -94,7 +94,7 @@ class ChangedWhileReadError(KernelscopeError, OSError):
 
 
 class TaskTimeoutError(KernelscopeError, TimeoutError):
-    """A trace was not read, or a statement not answered, within its time; the process was ended."""
+    """A trace was not read, or a statement not answered, within its time limit. The process was stopped."""
 
 
 class MemoryLimitError(KernelscopeError, ValueError):
@@ -102,32 +102,32 @@ class MemoryLimitError(KernelscopeError, ValueError):
 
 
 class WorkerDiedError(KernelscopeError, RuntimeError):
-    """The process that read a trace was killed, or fell over."""
+    """The process that read a trace was killed or crashed."""
 
 
 class SchedulerLostError(KernelscopeError, ConnectionError):
-    """The scheduler that a batch works through went away."""
+    """The connection to the scheduler of a batch was lost."""
 
 
 class BatchStoppedError(KernelscopeError, RuntimeError):
-    """A batch was asked to end before its work was done."""
+    """A batch was stopped before it was done."""
 
 
 class UnusableWorkersError(KernelscopeError, RuntimeError):
-    """The workers of a scheduler cannot do the work: there are none, or they lack what the batch needs."""
+    """The workers of a scheduler cannot run the batch: there are none, or they lack something."""
 
 
 class ServerError(KernelscopeError, OSError):
-    """The viewer cannot listen where it was told to."""
+    """The viewer cannot listen on the requested address."""
 
 
 class InternalError(KernelscopeError, RuntimeError):
-    """A fault of the package itself; please report it."""
+    """A bug of the package. Please report it."""
 
 
 @contextlib.contextmanager
 def naming(copy: str, path: str) -> Generator[None]:
-    """Names in errors what the user gave in place of the temporary copy that was read."""
+    """Replaces the temporary copy in error messages by the name that the user passed."""
     try:
         yield
     except KernelscopeError as error:
@@ -137,7 +137,7 @@ def naming(copy: str, path: str) -> Generator[None]:
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """The end of a sentence about a name that is not known: the one that was probably meant, or nothing."""
+    """Returns the end of a sentence about an unknown name with the closest match, or nothing."""
     # What only an error needs must not cost the start of the program.
     from difflib import get_close_matches
 

@@ -1,8 +1,7 @@
-"""Makes text of a trace safe for where it goes: one function for each destination.
+"""Makes text of a trace safe for its destination, with one function per destination.
 
-Names, paths and arguments in a trace are whatever somebody put there. A terminal acts upon escape sequences,
-a spreadsheet upon formulas, Markdown and HTML upon marks. Nothing else in the package prints or escapes text,
-which a test checks.
+Names, paths and arguments in a trace are untrusted. Terminals interpret escape sequences, spreadsheets
+formulas, and Markdown and HTML markup. A test checks that nothing else in the package prints or escapes text.
 """
 
 import html
@@ -27,7 +26,7 @@ _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]|~"} | {"<": "&lt;", ">":
 
 
 def for_terminal(text: str) -> str:
-    """``text`` in one line, with a blank for what a terminal would act upon."""
+    """Returns ``text`` in one line, with blanks for characters that a terminal would interpret."""
     # Nearly every text is printable, which is known in a tenth of the time that looking for marks takes.
     if text.isprintable():
         return text
@@ -36,9 +35,9 @@ def for_terminal(text: str) -> str:
 
 
 def for_csv(frame: "pl.DataFrame") -> "pl.DataFrame":
-    """``frame`` with texts that no spreadsheet takes for a formula and no terminal acts upon.
+    """Returns ``frame`` with texts that neither a spreadsheet nor a terminal interprets.
 
-    A text that would be a formula gets an apostrophe in front; numbers stay as they are.
+    A text that would be a formula is prefixed with an apostrophe. Numbers do not change.
     """
     import polars as pl
 
@@ -59,13 +58,15 @@ def _for_csv(column: "pl.Series") -> "pl.Series":
 
 
 def for_markdown(text: str) -> str:
-    """``text`` of which Markdown makes nothing but text, in one line."""
+    """Returns ``text`` in one line, escaped so that Markdown shows it unchanged."""
     return for_terminal(text).translate(_SPECIAL)
 
 
 def for_html(text: str, *, quote: bool = True) -> str:
-    """``text`` of which HTML and SVG make nothing but text, in attributes too; Plotly's labels are HTML.
+    """Returns ``text`` escaped so that HTML and SVG show it unchanged, also in attributes.
 
-    Without ``quote`` quotation marks stay, which are marks in attributes only.
+    Plotly's labels are HTML.
+
+    Without ``quote``, quotation marks are kept, which have a meaning only in attributes.
     """
     return html.escape(for_terminal(text), quote=quote)

@@ -1,7 +1,7 @@
-"""What nsys writes besides SQLite, as the database that it would have been.
+"""Converts other exports of nsys to the equivalent database.
 
-Folders of one Parquet or Arrow file per table (``nsys export --type parquetdir`` and ``arrowdir``) have the
-tables and columns of the SQLite export. Reports (``.nsys-rep``) are exported by nsys, where it is installed.
+Folders with one Parquet or Arrow file per table (``nsys export --type parquetdir`` and ``arrowdir``) have the
+tables and columns of the SQLite export. Reports (``.nsys-rep``) are exported by nsys, if it is installed.
 """
 
 import contextlib
@@ -29,19 +29,21 @@ _MARKS = {
 }
 _REPORTS = {".nsys-rep", ".qdrep"}
 _ROWS = 200_000
-"""Rows in memory at a time."""
+"""Number of rows in memory at a time."""
 _ARROW_FILE = b"ARROW1"
 _SAID_MOST = 300
 
 
 @contextlib.contextmanager
 def as_database(path: str | os.PathLike[str]) -> Generator[str | os.PathLike[str]]:
-    """The database for an export or a report of nsys, which goes when the context ends; else ``path`` itself.
+    """Returns the database for an export or a report of nsys; otherwise ``path`` itself.
+
+    It is removed at the end of the context.
 
     Errors about the database name ``path``.
 
-    Raises: TraceFormatError: a table of the export cannot be read, or nsys does not export the report.
-        OSError: there is no space for the database.
+    Raises: TraceFormatError: a table of the export cannot be read, or nsys cannot export the report. OSError:
+        there is no space for the database.
     """
     tables = _tables(path)
     nsys = shutil.which("nsys") if Path(path).suffix in _REPORTS and Path(path).is_file() else None
@@ -59,7 +61,7 @@ def as_database(path: str | os.PathLike[str]) -> Generator[str | os.PathLike[str
 
 
 def is_export(path: str | os.PathLike[str]) -> bool:
-    """Whether a folder is one that nsys exported: a trace, and not several."""
+    """Returns whether a folder is an nsys export: one trace, not several."""
     return bool(_tables(path))
 
 
@@ -88,7 +90,7 @@ def _gather(tables: dict[str, Path], database: str) -> None:
             except (pl.exceptions.PolarsError, sqlite3.DatabaseError) as error:
                 reason = str(error).partition("\n")[0][:_SAID_MOST]
                 raise TraceFormatError(
-                    f"{file}: cannot be read ({reason}); export it again", path=str(file)
+                    f"{file}: cannot be read ({reason}). Export it again", path=str(file)
                 ) from error
             connection.execute("COMMIT")
 
@@ -158,7 +160,9 @@ def _export(nsys: str, report: str | os.PathLike[str], database: str) -> None:
     if done.returncode or not os.path.exists(database):
         said = " ".join((done.stderr or done.stdout).split())[-_SAID_MOST:]
         path = os.fspath(report)
-        raise TraceFormatError(f"{path}: nsys export ended with {done.returncode}: {said}", path=path)
+        raise TraceFormatError(
+            f"{path}: nsys export failed with exit code {done.returncode}: {said}", path=path
+        )
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""Packages that import a name when it is first used, as their stubs list them.
+"""Packages that import names on first use, as listed in their stubs.
 
 Importing everything would make ``kernelscope --help`` wait for Polars, and a small trace for the cost models.
 """
@@ -43,9 +43,9 @@ class _LazyPackage(ModuleType):
 
 
 def import_lazily(package: str, *, entry: Callable[[Any, str], Any] | None = None) -> None:
-    """Has ``package`` import the names of its stub when they are used; ``__all__`` lists them.
+    """Makes ``package`` import the names in its stub on first use; ``__all__`` lists them.
 
-    ``entry(value, package)`` gives what the package hands out in place of a value.
+    ``entry(value, package)`` returns the object that the package provides in place of a value.
     """
     module = sys.modules[package]
     with open(f"{module.__file__}i", encoding="utf-8") as stub:

@@ -1,4 +1,4 @@
-"""Lock files: a process has one as long as it lives, and the system lets go of it when it dies."""
+"""Lock files. A process holds one until it exits, and the system releases it if the process dies."""
 
 import fcntl
 import os
@@ -11,14 +11,14 @@ _HOLDER = re.compile(r"process (\d{1,9}) on (\S+)")
 
 
 def this_process() -> str:
-    """How this process is called in the locks that it has."""
+    """Returns the name of this process in its locks."""
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def take(path: Path) -> TextIO | None:
-    """The lock file, made if it is not there, and held while it is open; null if another process has it.
+    """Opens the lock file, creating it if needed, and locks it. Returns None if another process holds it.
 
-    What its last holder wrote is in it.
+    The content written by its last holder is kept.
     """
     file = path.open("a+", encoding="utf-8")
     try:
@@ -33,20 +33,20 @@ def take(path: Path) -> TextIO | None:
 
 
 def sign(lock: TextIO) -> None:
-    """Writes into a lock who has it."""
+    """Writes the holder into a lock."""
     lock.truncate(0)
     lock.write(this_process())
     lock.flush()
 
 
 def is_of_this_machine(holder: str) -> bool:
-    """Whether ``holder`` is the name of a process here, one that has ended or not."""
+    """Returns whether ``holder`` names a process of this machine, running or not."""
     found = _HOLDER.fullmatch(holder)
     return found is not None and found[2] == socket.gethostname()
 
 
 def has_ended(holder: str) -> bool:
-    """Whether it is certain that a process has ended: it was one of this machine, and is no more."""
+    """Returns whether a process has certainly ended: it was on this machine, and no longer exists."""
     found = _HOLDER.fullmatch(holder)
     if found is None or not is_of_this_machine(holder):
         return False

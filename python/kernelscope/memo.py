@@ -1,4 +1,4 @@
-"""The one memo: answers about a trace that several questions need are worked out once."""
+"""The only memo: answers about a trace that several questions need are computed once."""
 
 from collections.abc import Callable, Hashable
 from functools import wraps
@@ -10,7 +10,7 @@ _Answer = TypeVar("_Answer")
 
 
 class Memo:
-    """The answers about one trace. A copy, a changed one too, begins without any."""
+    """Answers about one trace. A copy, even a modified one, starts without any."""
 
     __slots__ = ("_answers", "_locks")
 
@@ -22,7 +22,7 @@ class Memo:
         return Memo, ()
 
     def find(self, key: Hashable, answer: Callable[[], _Answer]) -> _Answer:
-        """Returns what stands under ``key``, or works it out. Other threads that ask for it wait."""
+        """Returns the value of ``key``, computing it if needed. Other threads that request it wait."""
         if key not in self._answers:
             # A dictionary gives every thread the same lock.
             with self._locks.setdefault(key, RLock()):
@@ -42,11 +42,11 @@ _Trace = TypeVar("_Trace", bound=_Remembering)
 def per_trace(
     question: Callable[Concatenate[_Trace, _Options], _Answer],
 ) -> Callable[Concatenate[_Trace, _Options], _Answer]:
-    """Has ``question(trace, ...)`` answered once for a trace and its options, which must be hashable.
+    """Computes ``question(trace, ...)`` once per trace and options, which must be hashable.
 
-    An option that is left out is its default, so options with one are keyword-only.
+    An omitted option equals its default, so options with defaults are keyword-only.
 
-    The answers are kept as long as the trace, so this is for what several questions ask.
+    Answers are kept as long as the trace, so this is only for results that several questions need.
     """
     defaults: dict[str, Hashable] = getattr(question, "__kwdefaults__", None) or {}
 

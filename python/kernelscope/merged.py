@@ -9,14 +9,15 @@ import polars as pl
 from kernelscope.trace import Trace
 
 RENAMED = {"collectives": {"rank": "group_rank"}}
-"""Columns whose names the column of ranks takes, here and in a lake."""
+"""Columns that are renamed because the column of ranks uses their name, here and in a lake."""
 
 
 def merge(ranks: Sequence[Trace]) -> Trace:
-    """One trace of several ``ranks``, with them as its ``parts``.
+    """Merges several ``ranks`` into one trace, with them as its ``parts``.
 
-    Its tables are theirs, each with a column ``rank`` in front, in the order of the file; numbers of tracks
-    are counted on from rank to rank. ``diagnostics`` counts the findings of all, and has no such column.
+    Its tables are the concatenated tables of the ranks, each with a column ``rank`` first, in the order of
+    the file. Track numbers continue from rank to rank. ``diagnostics`` sums the counts of all ranks, and has
+    no such column.
     """
     first = ranks[0].meta
     meta = replace(first, rank=None, **{

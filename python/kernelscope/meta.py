@@ -1,4 +1,4 @@
-"""What is known of a trace file as a whole."""
+"""Properties of a trace file as a whole."""
 
 import json
 import re
@@ -9,9 +9,9 @@ from typing import Any, cast
 # User metadata may end in _version, too.
 _VERSIONED = ("cuda_", "cupti_", "hip_", "nccl_", "roc", "xpu_", "mtia_")
 PLACES = ("dp", "ep", "pp", "cp", "tp")
-"""Where a rank is in parallelism over data, experts, the pipeline, context and tensors."""
+"""Places of a rank in data, expert, pipeline, context and tensor parallelism."""
 LARGEST_RANK = 2**31 - 1
-"""Ranks and their number are ints of C in torch, NCCL and MPI."""
+"""Largest rank: ranks and world sizes are C ints in torch, NCCL and MPI."""
 # The most digits that a number of 64 bits has, and more than a float has.
 _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 _MOST_DIGITS = 400
@@ -20,11 +20,10 @@ _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_m
 
 @dataclass(frozen=True, slots=True)
 class TraceMeta:
-    """What is known of the file as a whole; what the recorder did not store is null.
+    """Properties of the file as a whole. Values that the profiler did not store are null.
 
-    ``base_time_ns`` is the epoch time of the trace's zero: add it to a ``start_ns``.
-    ``seen`` counts the events of the file; each is either kept in one table or dropped, and
-    ``diagnostics`` says why.
+    ``base_time_ns`` is the epoch time of the trace's zero: add it to a ``start_ns``. ``seen`` counts the
+    events of the file. Each is either kept in one table or dropped, and ``diagnostics`` gives the reason.
     """
 
     path: str
@@ -33,7 +32,7 @@ class TraceMeta:
     file_bytes: int
     content_bytes: int
     recorder: str | None
-    """Which recorder wrote the file and when it was current, as far as the file says."""
+    """Profiler that wrote the file, with its approximate date, if the file contains them."""
     base_time_ns: int | None
     rank: int | None
     world_size: int | None
@@ -41,22 +40,22 @@ class TraceMeta:
     host: str | None
     trace_id: str | None
     flags: Mapping[str, bool]
-    """Recorder options that the file stores, such as ``with_stack``. One that is not here was
-    off, or the recorder did not store it."""
+    """Profiler options that the file stores, such as ``with_stack``. A missing option was off, or the
+    profiler did not store it."""
     versions: Mapping[str, str]
-    """Versions the recorder stored, such as ``cuda_runtime_version``."""
+    """Versions that the profiler stored, such as ``cuda_runtime_version``."""
     seen: int
     kept: int
     dropped: int
     properties: Mapping[str, Any] = field(repr=False)
-    """Everything that stands beside the events, as recorded."""
+    """All other contents of the file outside its events, as recorded."""
     ranks: Mapping[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
-    """The ranks of a file into which several were merged, each with its ``label`` and the ``PLACES`` that it
-    tells; empty for the file of one rank."""
+    """Ranks of a merged file, each with its ``label`` and the ``PLACES`` in it; empty for the file of one
+    rank."""
 
 
 def meta_from_raw(path: str, text: str) -> TraceMeta:
-    """The metadata of the file at ``path`` from the JSON in which the reader says what it found."""
+    """Returns the metadata of the file at ``path``, from the JSON of the reader."""
     raw: dict[str, Any] = json.loads(text, parse_int=_number)
     properties: dict[str, Any] = raw["properties"]
     distributed: object = properties.get("distributedInfo")
@@ -85,12 +84,12 @@ def meta_from_raw(path: str, text: str) -> TraceMeta:
 
 
 def places_of(meta: TraceMeta) -> dict[str, Any]:
-    """The ``PLACES`` of the rank that a trace is of, as far as they are known."""
+    """Returns the known ``PLACES`` of the rank of a trace."""
     return {name: place for name, place in meta.ranks.get(meta.rank or 0, {}).items() if name in PLACES}
 
 
 def rank_text(meta: TraceMeta, rank: int) -> str:
-    """One of the ranks of a file of several, with its label."""
+    """Returns one of the ranks of a merged file as text, with its label."""
     label = meta.ranks[rank]["label"]
     return str(rank) if label is None else f"{rank} ({label})"
 

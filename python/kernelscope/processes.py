@@ -1,13 +1,13 @@
-"""How processes of our own are started."""
+"""Starts processes of kernelscope."""
 
 import sys
 
 
 def command_of(module: str) -> list[str]:
-    """The command that runs ``main`` of a module of this package in a Python of its own.
+    """Returns the command that runs ``main`` of a module of this package in a new Python process.
 
-    The process imports from where this one does. ``python -m`` would look into the folder that it is started
-    in first, which may be one of traces, and import a ``polars.py`` that lies there.
+    The process has the import path of this one. ``python -m`` would look first into the working directory,
+    which may contain traces, and import a ``polars.py`` from there.
     """
     paths = [path for path in sys.path if path]
     code = f"import sys; sys.path[:] = {paths!r}; from {module} import main; sys.exit(main())"

@@ -1,8 +1,8 @@
-"""SQL over the tables of a trace: answered by a process of its own, which can be ended and opens no file.
+"""SQL over the tables of a trace, run by a separate process that can be stopped and opens no file.
 
-Polars' SQL has table functions that read files, and nothing stops a statement that has begun. So a statement
-is looked at before it is run, and then runs where the system refuses to open files, with a limit of memory,
-until its time is over.
+Polars' SQL has table functions that read files, and a running statement cannot be interrupted. So a statement
+is checked first, and then runs in a process in which the system refuses to open files, with a memory limit
+and a time limit.
 """
 
 import io
@@ -45,16 +45,18 @@ def sql(
     seconds: float = 60.0,
     memory_bytes: int = 2 << 30,
 ) -> pl.DataFrame:
-    """Returns what a ``SELECT`` says about the tables of ``trace``, by the names of ``kernelscope.schema``.
+    """Returns the result of a ``SELECT`` over the tables of ``trace``.
 
-    ``rows`` cuts the answer. The dialect is that of Polars.
+    The tables have the names of ``kernelscope.schema``.
 
-    Columns: those of the statement; names are text. Numbers of events, such as ``row`` and ``op_row``, lead
-        to the tables and to the timeline.
+    ``rows`` limits the number of rows. The dialect is Polars SQL.
 
-    Raises: InvalidArgumentError: the statement is none of SQL, is no question, names what is not there, or
-        asks for a file. TaskTimeoutError: it takes longer than ``seconds``. MemoryLimitError: it needs more
-        than ``memory_bytes`` beside the tables, which Linux alone can tell.
+    Columns: the columns of the statement; names are text. Event numbers, such as ``row`` and ``op_row``,
+        refer to the tables and the timeline.
+
+    Raises: InvalidArgumentError: the statement is not SQL, is not a query, uses an unknown name, or reads a
+        file. TaskTimeoutError: it takes longer than ``seconds``. MemoryLimitError: it needs more than
+        ``memory_bytes`` in addition to the tables (Linux only).
 
     Example: ``ks.sql(trace, "select name, sum(dur_ns) as total_ns from gpu_ops group by name")``
     """
@@ -82,7 +84,7 @@ def sql(
             timer.cancel()
             process.kill()
     if out_of_time.is_set():
-        raise TaskTimeoutError(f"the statement took longer than {seconds:g} seconds, and was ended")
+        raise TaskTimeoutError(f"the statement took longer than {seconds:g} seconds and was stopped")
     head, _, answer = said.partition(b"\n")
     if not head:
         raise _ended(process.returncode, memory_bytes)
@@ -93,15 +95,15 @@ def sql(
 
 
 def check_statement(statement: str) -> None:
-    """Raises InvalidArgumentError if a statement changes something, or asks for a file."""
+    """Raises InvalidArgumentError if a statement modifies data or reads a file."""
     if not _QUESTION.match(statement):
         begin = " ".join(statement.split())[:40]
-        raise InvalidArgumentError(f"a statement has to begin with SELECT or WITH, and not as in {begin!r}")
+        raise InvalidArgumentError(f"a statement must begin with SELECT or WITH, not with {begin!r}")
     found = _OF_FILES.search(statement)
     if found is not None:
         raise InvalidArgumentError(
-            f"{found[1]} reads files, and a statement may ask the tables of the trace only:"
-            f" {', '.join(TABLES)}"
+            f"{found[1]} reads files, but a statement may only query the tables of the trace: "
+            f"{', '.join(TABLES)}"
         )
 
 
@@ -136,7 +138,9 @@ def _ended(code: int, memory_bytes: int) -> KernelscopeError:
         return InternalError(f"the process that answers statements failed with exit code {code}")
     how = signal.Signals(-code).name if code < 0 else "out of memory"
     most = format_bytes(memory_bytes)
-    return MemoryLimitError(f"the statement needs more than {most} of memory beside the tables ({how})")
+    return MemoryLimitError(
+        f"the statement needs more than {most} of memory in addition to the tables ({how})"
+    )
 
 
 def _sentence(error: str) -> str:
@@ -146,4 +150,4 @@ def _sentence(error: str) -> str:
     if missing:
         meant = did_you_mean(missing[1], TABLES) or f"; the tables are {', '.join(TABLES)}"
         return f"there is no table {missing[1]!r}{meant}"
-    return f"the statement cannot be answered: {text}"
+    return f"cannot answer the statement: {text}"

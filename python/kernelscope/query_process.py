@@ -1,4 +1,4 @@
-"""The process that answers a statement of SQL about frames that it is given, and opens nothing."""
+"""The process that runs an SQL statement over given frames, and opens nothing."""
 
 import io
 import json
@@ -9,13 +9,13 @@ from typing import Any
 import polars as pl
 
 NO_MEMORY = 3
-"""The exit code where Python itself got no memory; what is below it ends with a signal."""
+"""Exit code if Python ran out of memory. Failures of lower levels end the process with a signal."""
 
 _STREAMS = 3
 
 
 def main() -> None:
-    """Reads a statement and frames from standard input; writes an error or null, and the answer."""
+    """Reads a statement and frames from standard input; writes an error or null, and the result."""
     given = sys.stdin.buffer
     order = json.loads(given.readline())
     frames = {

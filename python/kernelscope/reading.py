@@ -32,47 +32,44 @@ def read(
     device: int | Sequence[int] | None = None,
     rank: int | None = None,
 ) -> Trace:
-    """Reads a profiler trace, whatever its format, era and compression.
+    """Reads a profiler trace of any supported format, version and compression.
 
-    ``path`` may be a URL, such as ``s3://bucket/rank0.json``: it is copied to a temporary file first. It may
-    be the folder that ``nsys export --type parquetdir`` or ``arrowdir`` wrote, and a report (``.nsys-rep``)
-    where nsys is installed: either becomes a temporary SQLite database first.
+    ``path`` may be a URL, such as ``s3://bucket/rank0.json``, which is copied to a temporary file first. It
+    may be a folder written by ``nsys export --type parquetdir`` or ``arrowdir``, or a report (``.nsys-rep``)
+    if nsys is installed. Both are converted to a temporary SQLite database first.
 
-    A bad event is repaired or dropped and counted in ``trace.diagnostics``; with ``strict``
-    the first loss raises instead. ``threads`` is the number of threads to parse with, all
-    cores if null. ``progress`` is called about ten times a second with bytes done and bytes
-    in all (0 while unknown); what it raises stops the reading. ``step_range`` names the
-    annotation or NVTX range that delimits steps in place of ``ProfilerStep#N`` and of those of serving
-    engines; ``*`` stands for any text and ``?`` for any character, as in ``execute_*``, and what stands
-    between two ``/`` is a regular expression that a part of the name matches. ``found`` finds the periods
-    of what is launched where nothing is called so; ``confidence`` of ``steps`` says how sure they are.
-    ``tables`` names the tables that are wanted, and may map each to the columns that are: the others are
-    empty, other columns may be null, links to tables that are not wanted are null, and a database is read
-    only where it feeds what is wanted.
+    A bad event is repaired or dropped and counted in ``trace.diagnostics``; with ``strict`` the first loss
+    raises instead. ``threads`` is the number of parser threads (default: all cores). ``progress`` is called
+    about ten times a second with the bytes read and the total (0 while unknown). An exception in it stops the
+    read. ``step_range`` names the annotation or NVTX range that delimits steps, instead of ``ProfilerStep#N``
+    and serving engines' steps. ``*`` matches any text and ``?`` any character, as in ``execute_*``. A
+    text between two ``/`` is a regular expression that matches part of the name. ``found`` uses the periods
+    of the launches if there are no such names; ``confidence`` in ``steps`` rates them. ``tables`` selects
+    tables, and may map each to its required columns. The other tables are empty, other columns may be null,
+    links to unselected tables are null, and only the required parts of a database are read.
 
-    ``capture`` names the traces, or folders of them, in which the CUDA or HIP graphs were captured that this
-    trace replays: replayed work then has the operators of the capture. Captures in the trace itself and, if
-    it is null, in a folder ``capture_traces`` beside the trace are found; none is read for a trace that
-    replays nothing.
+    ``capture`` names the traces, or folders of traces, with the captures of the CUDA or HIP graphs that this
+    trace replays: replayed operations then have the operators of the capture. Captures in the trace itself
+    and, by default, in a folder ``capture_traces`` next to the trace are found automatically. None is read
+    for a trace without replays.
 
-    Filters leave events out before anything is linked, so that the trace is as if nothing else had been
-    recorded; how many is the finding ``filtered``. ``filter_time`` is first and last moment on the trace's
-    clock, in ns or as text such as ``1s/2s``, either open; an event that reaches in stays whole.
-    ``filter_nvtx`` names an NVTX range or annotation as ``range[@domain][/index]``, the first without an
-    index: what its thread did in it stays, and the GPU work that this launched; of a range that was started
-    and not pushed what all threads of the process did. ``process`` and ``device`` are numbers of processes
-    and GPUs; of the host's calls those whose work is all on other GPUs go.
+    Filters exclude events before linking, as if nothing else had been recorded. The diagnostic ``filtered``
+    counts them. ``filter_time`` is the first and last moment on the trace's clock, in ns or as text such as
+    ``1s/2s``; either may be open. An event that overlaps it is kept whole. ``filter_nvtx`` names an NVTX
+    range or annotation as ``range[@domain][/index]`` (default: the first). It keeps the activity of its
+    thread inside it, and the GPU operations launched by that; for a start/end range, the activity of all
+    threads of the process. ``process`` and ``device`` are numbers of processes and GPUs. Host calls whose
+    operations are all on other GPUs are excluded.
 
-    A file into which several ranks were merged gives tables with a column ``rank``, ids and links of each
-    rank for themselves, and ``parts``, the trace of each; ``meta.ranks`` lists them. ``rank`` reads one, as
-    if it had been recorded alone. Questions about one trace are answered for each rank.
+    A file of several merged ranks gives tables with a column ``rank``, with separate ids and links per rank,
+    and ``parts``, the trace of each; ``meta.ranks`` lists them. ``rank`` reads one of them, as if it had been
+    recorded alone. Questions about one trace are answered for each rank.
 
-    Raises: TraceNotFoundError, TracePermissionError, NotAFileError: the path cannot be read.
-        NotATraceError: the file is no trace of a known format.
-        TraceFormatError: the trace is damaged beyond repair.
-        StrictError: ``strict`` is set and something would be lost.
-        InvalidArgumentError: nothing is called ``step_range`` or ``filter_nvtx``; there is no such process,
-            GPU, rank, table or column; or ``filter_time`` is none.
+    Raises: TraceNotFoundError, TracePermissionError, NotAFileError: the path cannot be read. NotATraceError:
+        the file is not a trace of a known format. TraceFormatError: the trace is damaged beyond repair.
+        StrictError: ``strict`` is set and something would be lost. InvalidArgumentError: nothing has the name
+        ``step_range`` or ``filter_nvtx``; the process, GPU, rank, table or column does not exist; or
+        ``filter_time`` is invalid.
 
     Example: ``ks.read("rank0.pt.trace.json.gz").gpu_ops.filter(kind="kernel")``
     Example: ``ks.read("report.sqlite", tables={"gpu_ops": ["name", "dur_ns"]})``
@@ -90,7 +87,10 @@ def read(
 
 
 def read_part(path: str | os.PathLike[str], **options: Any) -> Trace:
-    """Reads what a report on GPU work needs, with the ``options`` of :func:`read_ranks`. Not public."""
+    """Reads the data for a report on GPU operations, with the ``options`` of :func:`read_ranks`.
+
+    Not public.
+    """
     traces = read_ranks(path, **options)
     return traces[0] if len(traces) == 1 else merge(traces)
 
@@ -112,11 +112,11 @@ def read_ranks(
     device: int | Sequence[int] | None = None,
     rank: int | None = None,
 ) -> list[Trace]:
-    """Reads the trace of each rank in a file, as a rule of one; see :func:`read`. Not public.
+    """Reads the trace of each rank in a file (usually one); see :func:`read`. Not public.
 
-    With ``only_launching`` only API calls that launched GPU work are wanted, and NVTX ranges that enclose one
-    of them. A database is read without the others; other formats may have them. With ``of_no_process`` what
-    belongs to none stays beside ``process``.
+    ``only_launching`` requests only API calls that launched GPU operations, and NVTX ranges that enclose such
+    calls. A database is read without the others; other formats may contain them. ``of_no_process`` keeps
+    events of no process in addition to ``process``.
     """
     if threads is not None and threads < 1:
         raise InvalidArgumentError(f"threads must be at least 1, not {threads}")
@@ -182,13 +182,12 @@ def _check_steps(trace: Trace, name: str) -> None:
     more = f" and {len(names) - _NAMES_LISTED} more" if len(names) > _NAMES_LISTED else ""
     if name == "found":
         raise InvalidArgumentError(
-            f"{trace.meta.path}: what is launched has no periods that are sure; there are {listed}{more} to"
-            " delimit steps",
+            f"{trace.meta.path}: the launches have no reliable periods; {listed}{more} can delimit steps",
             path=trace.meta.path,
         )
     raise InvalidArgumentError(
-        f"{trace.meta.path}: no annotation or range is called {name!r}; there are {listed}{more}"
-        f"{did_you_mean(name, names[:_NAMES_COMPARED])}",
+        f"{trace.meta.path}: no annotation or range has the name {name!r}; there are "
+        f"{listed}{more}{did_you_mean(name, names[:_NAMES_COMPARED])}",
         path=trace.meta.path,
     )
 

@@ -1,4 +1,4 @@
-"""Files behind URLs, through fsspec: whatever file systems the user installed for it."""
+"""Files behind URLs, through fsspec and its installed file systems."""
 
 import contextlib
 import errno
@@ -24,17 +24,18 @@ from kernelscope.errors import (
 T = TypeVar("T")
 
 PATIENCE_S = 60.0
-"""How long a storage may neither answer nor send anything; file systems retry on their own within it."""
+"""Time without an answer or data after which a storage counts as failed, in seconds. File systems retry
+within it."""
 
 BY_ITS_ENDS = "ends-"
-"""Begins the fingerprint of a file of which the storage knows neither a version nor a time."""
+"""Prefix of the fingerprint of a file without a version or a time in its storage."""
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::[A-Za-z][A-Za-z0-9+.-]+:/)")
 _LOOK_S = 0.5
 _LISTING_S = 600.0
-"""How long a list of a million files may take."""
+"""Time limit for listing a million files, in seconds."""
 _SLOWEST = 1_000_000
-"""Bytes per second below which sending counts as failed."""
+"""Bytes per second below which an upload counts as failed."""
 _END = 64 * 1024
 # What storages say of a file's content, and when it was changed; each has names of its own.
 _CONTENT = "ETag etag md5Hash content_md5 Content-MD5 Digest crc32c generation VersionId version_id checksum"
@@ -46,28 +47,30 @@ _GONE, _REFUSED = (404, 410), (401, 403)
 
 
 def is_url(path: object) -> TypeGuard[str]:
-    """Whether ``path`` is a URL; a ``Path`` never is one."""
+    """Returns whether ``path`` is a URL. A ``Path`` never is."""
     return isinstance(path, str) and _URL.match(path) is not None
 
 
 def is_storage(path: object) -> TypeGuard[str]:
-    """Whether ``path`` is the URL of something else than a file of this machine."""
+    """Returns whether ``path`` is the URL of something other than a local file."""
     return is_url(path) and not path.startswith("file:")
 
 
 def local_path(url: str) -> Path | None:
-    """The file that a ``file://`` URL names; None for other URLs."""
+    """Returns the file of a ``file://`` URL, or None for other URLs."""
     return Path(url.removeprefix("file://")).absolute() if url.startswith("file://") else None
 
 
 def find(url: str, is_trace: Callable[[str], bool]) -> Iterator[tuple[str, str, int]]:
-    """URL, path below ``url`` and size of every trace it names: a file, a folder and all below, a pattern.
+    """Returns the URL, path below ``url`` and size of every trace in it.
 
-    A name with the signs of a pattern is that of a file or folder first. URLs begin with the first name of
-    their storage, whichever one was given, and the path of what lies below no folder is its name.
+    It is a file, a folder with all files below it, or a pattern.
 
-    Raises: TraceNotFoundError: there is nothing.
-        TracePermissionError, StorageError: the storage does not answer, or not us.
+    A name with pattern characters is a file or folder, if it exists. URLs start with the canonical name of
+    their storage. The path of a file outside any folder is its name.
+
+    Raises: TraceNotFoundError: there is nothing. TracePermissionError, StorageError: the storage does not
+        answer, or refuses access.
     """
     files, path = _open(url)
     try:
@@ -75,7 +78,7 @@ def find(url: str, is_trace: Callable[[str], bool]) -> Iterator[tuple[str, str, 
     except TraceNotFoundError:
         found = {}
     if not found:
-        raise TraceNotFoundError(f"{url}: no trace there", path=url)
+        raise TraceNotFoundError(f"{url}: no trace at this address", path=url)
     top = path.rstrip("/") + "/"
     for name, size in found.items():
         below = name.removeprefix(top) if name.startswith(top) else name.rpartition("/")[2]
@@ -114,12 +117,14 @@ def _is_web(files: Any) -> bool:
 
 
 def fingerprint(url: str) -> str:
-    """What identifies a file's content: what the storage says of it, else its first and last bytes as well.
+    """Returns a value that identifies a file's content.
 
-    Of a web server that gives neither ETag nor digest, a file that was changed in the middle only, with the
-    same length within the same second, passes for what it was.
+    It consists of version data of the storage, otherwise also of the first and last bytes.
 
-    Raises: TraceNotFoundError, TracePermissionError, StorageError: the storage does not give it.
+    If a web server provides neither ETag nor digest, a change only in the middle of a file, with the same
+    length and within the same second, goes unnoticed.
+
+    Raises: TraceNotFoundError, TracePermissionError, StorageError: the storage does not provide it.
     """
     files, path = _open(url)
     info: dict[str, Any] = _ask(url, lambda: files.info(path))
@@ -133,7 +138,10 @@ def fingerprint(url: str) -> str:
 
 
 def read_ends(url: str, size: int, head: int, tail: int) -> tuple[bytes, bytes]:
-    """The first and the last bytes of a file; no last ones where a web server gives files as a whole only."""
+    """Returns the first and the last bytes of a file.
+
+    The last ones are missing if a web server sends only whole files.
+    """
     files, path = _open(url)
     if _is_web(files):
         return _ask(url, lambda: _web_ends(files, path, size, head, tail))
@@ -154,12 +162,14 @@ def _web_ends(files: Any, path: str, size: int, head: int, tail: int) -> tuple[b
 
 @contextlib.contextmanager
 def local_copy(url: str, folder: Path | None = None) -> Generator[Path]:
-    """A file with the content, in ``folder`` or where temporary files are; it goes when the context ends.
+    """Provides a local copy that is removed at the end of the context.
+
+    It is in ``folder`` or the folder for temporary files.
 
     A ``file://`` URL is the file itself. Errors about the copy name the URL.
 
-    Raises: TraceNotFoundError, TracePermissionError, StorageError: the storage does not give it whole.
-        OSError: there is no space for the copy.
+    Raises: TraceNotFoundError, TracePermissionError, StorageError: the storage does not provide the whole
+        file. OSError: there is no space for the copy.
     """
     there = local_path(url)
     if there is not None:
@@ -182,13 +192,13 @@ def _fetch(url: str, copy: Path) -> None:
     _ask(url, lambda: files.get_file(path, str(copy)), progress=arrived)
     # More than the storage says is what a web server had compressed.
     if arrived() < size:
-        raise StorageError(f"{url}: only {arrived()} of {size} bytes arrived", path=url)
+        raise StorageError(f"{url}: received only {arrived()} of {size} bytes", path=url)
 
 
 class Storage:
-    """The files below a URL, by their names from there on, and what may be done with them.
+    """The files below a URL, by their relative names, and operations on them.
 
-    Raises: TracePermissionError, StorageError: the storage does not answer, or not us.
+    Raises: TracePermissionError, StorageError: the storage does not answer, or refuses access.
     """
 
     def __init__(self, url: str) -> None:
@@ -199,7 +209,7 @@ class Storage:
         return f"{self._root}/{name}"
 
     def sizes(self) -> dict[str, int]:
-        """Every file with its size."""
+        """Returns every file with its size."""
         try:
             found: dict[str, Any] = _ask(
                 self.url, lambda: self._files.find(self._root, detail=True), patience_s=_LISTING_S
@@ -210,15 +220,15 @@ class Storage:
         return {name[begin:]: int(info.get("size") or 0) for name, info in found.items()}
 
     def read(self, name: str) -> bytes:
-        """The content of a file."""
+        """Returns the content of a file."""
         return _ask(f"{self.url}/{name}", lambda: self._files.cat_file(self._path(name)))
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes a file, in one step for those who read it."""
+        """Writes a file atomically for readers."""
         _ask(f"{self.url}/{name}", lambda: self._files.pipe_file(self._path(name), content))
 
     def create(self, name: str, content: bytes) -> bool:
-        """Writes a file if there is none; says whether there was none."""
+        """Writes a file if it does not exist. Returns whether it was written."""
 
         def create() -> bool:
             try:
@@ -230,17 +240,17 @@ class Storage:
         try:
             return _ask(f"{self.url}/{name}", create)
         except TraceNotFoundError:
-            raise StorageError(f"{self.url}: there is no such bucket", path=self.url) from None
+            raise StorageError(f"{self.url}: the bucket does not exist", path=self.url) from None
 
     def send(self, names: Mapping[str, Path]) -> None:
-        """Copies files from here, several at a time."""
+        """Uploads local files, several at a time."""
         here, there = [str(path) for path in names.values()], [self._path(name) for name in names]
         most_s = PATIENCE_S + sum(path.stat().st_size for path in names.values()) / _SLOWEST
         if names:
             _ask(self.url, lambda: self._files.put(here, there), patience_s=most_s)
 
     def remove(self, names: Sequence[str]) -> None:
-        """Removes files; those that are gone already are no error."""
+        """Deletes files. Missing files are not an error."""
 
         def remove() -> None:
             # Not all by one call, which takes names for patterns.
@@ -324,6 +334,6 @@ def _explained(url: str, error: Exception) -> Exception:
         or "credential" in f"{type(error).__name__} {text}".lower()
     ):
         return TracePermissionError(
-            f"{url}: the storage refuses ({text}); it takes credentials from the environment", path=url
+            f"{url}: the storage refused access ({text}); credentials come from the environment", path=url
         )
-    return StorageError(f"{url}: the storage fails ({text})", path=url)
+    return StorageError(f"{url}: the storage failed ({text})", path=url)

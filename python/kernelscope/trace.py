@@ -1,4 +1,4 @@
-"""A trace in memory: one frame per table, and what is known of the file."""
+"""A trace in memory: one frame per table, and properties of the file."""
 
 import inspect
 import re
@@ -29,7 +29,7 @@ DTYPES: dict[str, pl.DataType] = {
         pl.UInt64(),
     )
 }
-"""The types of columns by their names in ``kernelscope.schema``."""
+"""Types of columns by their names in ``kernelscope.schema``."""
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -39,8 +39,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class Trace:
     """A trace: one Polars frame per table. ``kernelscope.schema`` documents every column.
 
-    A table that the source does not have is empty and has all its columns. Times are int64
-    nanoseconds on the trace's own clock; a missing value is null.
+    A table that the source does not have is empty with all its columns. Times are int64 nanoseconds on the
+    trace's own clock. Missing values are null.
     """
 
     meta: TraceMeta
@@ -71,9 +71,9 @@ class Trace:
     threads: pl.DataFrame
     diagnostics: pl.DataFrame
     memo: Memo = field(default_factory=Memo, init=False, compare=False)
-    """What questions have found out: see :func:`kernelscope.memo.per_trace`."""
+    """Answers of questions; see :func:`kernelscope.memo.per_trace`."""
     parts: "tuple[Trace, ...]" = field(default=(), compare=False)
-    """The trace of each rank, where the file holds several: every table then has a column ``rank``."""
+    """The trace of each rank, if the file contains several: every table then has a column ``rank``."""
 
     @property
     def tables(self) -> dict[str, pl.DataFrame]:
@@ -103,19 +103,21 @@ class Trace:
         return f"<p>{for_html(head)}</p><table><tr><th>table</th><th>rows</th><th></th></tr>{rows}</table>"
 
     def of_rank(self, rank: int) -> "Trace":
-        """The trace of one of several ranks in the file, as if it had been recorded alone.
+        """Returns the trace of one of several ranks in the file, as if it had been recorded alone.
 
         Raises: InvalidArgumentError: there is no such rank.
         """
         found = next((part for part in self.parts or (self,) if part.meta.rank == rank), None)
         if found is None:
             known = ", ".join(map(str, self.meta.ranks)) or self.meta.rank
-            raise InvalidArgumentError(f"{self.meta.path}: no event is of the rank {rank}; there are {known}")
+            raise InvalidArgumentError(
+                f"{self.meta.path}: no event belongs to rank {rank}; there are {known}"
+            )
         return found
 
     @per_trace
     def extent(self) -> tuple[int, int] | None:
-        """First start and last end of host and GPU work, or of NVTX ranges; null if there is none.
+        """First start and last end of host and GPU activity, or of NVTX ranges; null if there is none.
 
         Units: ns on the trace's clock.
         """
@@ -130,10 +132,12 @@ class Trace:
 
 
 def about_a_trace(value: Any, package: str) -> Any:
-    """A public function of ``package`` that takes traces, with a check that it gets them; else ``value``.
+    """Wraps a public function of ``package`` that takes traces with a check of its arguments.
 
-    A lake has lazy frames of many ranks under the names of a trace's tables, so that a question about one
-    trace would fail in the middle of it.
+    Other values are returned unchanged.
+
+    A lake has lazy frames of many ranks under the names of a trace's tables, so a question about one trace
+    would fail halfway through.
     """
     if not inspect.isfunction(value):
         return value
@@ -154,8 +158,9 @@ def about_a_trace(value: Any, package: str) -> Any:
         for name, given in (*zip(names, args, strict=False), *options.items()):
             if name in expected and (isinstance(given, str) or not isinstance(given, expected[name])):
                 raise InvalidArgumentError(
-                    f"{package}.{value.__name__} is about one trace, as kernelscope.read gives it, not about"
-                    f" a {type(given).__name__}; docs/analyses.md lists what a lake answers"
+                    f"{package}.{value.__name__} needs one trace, as returned by kernelscope.read, "
+                    f"not a {type(given).__name__}; docs/analyses.md lists the questions that a lake "
+                    "answers"
                 )
         if any(map(_has_several, (*args, *options.values()))) and not getattr(value, "knows_ranks", False):
             return _of_each_rank(value, signature.bind(*args, **options), expected)
@@ -166,13 +171,13 @@ def about_a_trace(value: Any, package: str) -> Any:
 
 
 def knows_ranks(function: _Function) -> _Function:
-    """Marks a function that takes a trace of several ranks as it is: see :func:`about_a_trace`."""
+    """Marks a function that accepts a trace of several ranks; see :func:`about_a_trace`."""
     vars(function)["knows_ranks"] = True
     return function
 
 
 def every_rank(traces: Trace | Sequence[Trace]) -> list[Trace]:
-    """The trace of each rank in ``traces``, of which some may be of several."""
+    """Returns the trace of each rank in ``traces``, some of which may contain several."""
     traces = [traces] if isinstance(traces, Trace) else traces
     return [part for trace in traces for part in trace.parts or (trace,)]
 
@@ -200,8 +205,8 @@ def _of_each_rank(
     name, trace = next(iter(several.items()))
     if len(several) > 1 or "DataFrame" not in str(inspect.signature(function).return_annotation):
         raise InvalidArgumentError(
-            f"{trace.meta.path}: holds the ranks {', '.join(map(str, trace.meta.ranks))}, and"
-            f" {function.__name__} is about one: read it with rank=, or take one with Trace.of_rank"
+            f"{trace.meta.path}: contains the ranks {', '.join(map(str, trace.meta.ranks))}, but "
+            f"{function.__name__} needs one: read it with rank=, or select one with Trace.of_rank"
         )
     answers: list[pl.DataFrame] = []
     for part in trace.parts:

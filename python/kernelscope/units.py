@@ -1,4 +1,4 @@
-"""Turns nanoseconds, bytes and counts into text for people, and sizes back into bytes."""
+"""Formats nanoseconds, bytes and counts as text for people, and parses sizes."""
 
 import re
 from decimal import Decimal
@@ -15,7 +15,7 @@ _UNKNOWN = "-"
 
 
 def format_ns(ns: float | None) -> str:
-    """A duration with four significant digits and the unit that suits it.
+    """A duration with four significant digits and a suitable unit.
 
     Units: ``ns`` in nanoseconds; null is shown as ``-``.
 
@@ -46,7 +46,7 @@ def format_bytes(size: float | None) -> str:
 
 
 def format_count(count: int | None) -> str:
-    """A whole number with separators between thousands; null is shown as ``-``."""
+    """An integer with thousands separators; null is shown as ``-``."""
     return _UNKNOWN if count is None else f"{count:,}"
 
 
@@ -59,15 +59,15 @@ def format_percent(share: float | None) -> str:
 
 
 def parse_bytes(text: str) -> int:
-    """The number of bytes that ``text`` names: ``100MB`` is decimal, ``100MiB`` binary.
+    """Parses a number of bytes: ``100MB`` is decimal, ``100MiB`` binary.
 
-    Raises: InvalidArgumentError: the text is no size.
+    Raises: InvalidArgumentError: the text is not a size.
 
     Example: ``parse_bytes("1.5GB")`` is ``1500000000``.
     """
     match = _SIZE.fullmatch(text)
     if match is None or (match[3] and not match[2]):
-        raise InvalidArgumentError(f"{text!r} is no size; write for example 100MB, 1.5GB or 64MiB")
+        raise InvalidArgumentError(f"{text!r} is not a size; write for example 100MB, 1.5GB or 64MiB")
     factor = _DECIMAL[match[2].upper()]
     if match[3]:
         factor = 1024 ** (len(str(factor)) // 3)
@@ -75,9 +75,9 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_time_range(text: str) -> tuple[int | None, int | None]:
-    """The first and the last moment that ``text`` names, in ns; either may be left out.
+    """Parses the first and the last moment of a time range, in ns; either may be omitted.
 
-    Raises: InvalidArgumentError: the text is no such range, or ends before it begins.
+    Raises: InvalidArgumentError: the text is not a time range, or ends before it starts.
 
     Example: ``parse_time_range("1s/2500ms")`` is ``(1000000000, 2500000000)``.
     """
@@ -86,7 +86,7 @@ def parse_time_range(text: str) -> tuple[int | None, int | None]:
     if not separator or (start is None and end is None):
         raise InvalidArgumentError(_no_time_range(text))
     if start is not None and end is not None and end < start:
-        raise InvalidArgumentError(f"the time {text!r} ends before it begins")
+        raise InvalidArgumentError(f"the time {text!r} ends before it starts")
     return start, end
 
 
@@ -98,12 +98,12 @@ def _parse_moment(text: str, whole: str) -> int | None:
         raise InvalidArgumentError(_no_time_range(whole))
     moment = round(Decimal(match[1]) * _TIME_UNITS[match[2] or ""])
     if not -(2**63) <= moment < 2**63:
-        raise InvalidArgumentError(f"{whole!r} is further than a trace's clock counts")
+        raise InvalidArgumentError(f"{whole!r} is outside the range of a trace clock")
     return moment
 
 
 def _no_time_range(text: str) -> str:
-    return f"{text!r} is no time; write START/END in ns or with a unit, for example 1s/2s, 500ms/ or /1000"
+    return f"{text!r} is not a time; write START/END in ns or with a unit, for example 1s/2s, 500ms/ or /1000"
 
 
 def _four_digits(value: float) -> str:

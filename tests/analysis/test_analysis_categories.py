@@ -133,8 +133,8 @@ def test_rules_of_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("[[rule]]\ncategory = 1\n", "0 rules"), ("[[rule", "cannot be read"), ('{"a": 1}', "0 rules"),
-     ("", "0 rules"), ('[[rule]]\ncategory = "a"\npattern = "(?=b)"\n', "look-around")],
+    [("[[rule]]\ncategory = 1\n", "0 category"), ("[[rule", "cannot be read"), ('{"a": 1}', "0 category"),
+     ("", "0 category"), ('[[rule]]\ncategory = "a"\npattern = "(?=b)"\n', "look-around")],
 )  # fmt: skip
 def test_files_without_rules_are_refused(text: str, says: str, tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"

@@ -211,7 +211,7 @@ def test_traces_without_steps_or_operators(tmp_path: Path) -> None:
     before, after = first.read(tmp_path / "a"), second.read(tmp_path / "b")
     assert analysis.diff(before, after).select("op", "name", "delta_ns").rows() == [(None, "alone", 5_000)]
     nothing = Events().read(tmp_path)
-    with pytest.raises(NotRecordedError, match="nothing that takes time"):
+    with pytest.raises(NotRecordedError, match="nothing with a duration"):
         analysis.diff(nothing, after)
     with pytest.raises(NotRecordedError, match="marks no steps"):
         analysis.diff(layers(1).read(tmp_path / "c"), after)

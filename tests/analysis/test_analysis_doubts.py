@@ -61,7 +61,7 @@ def test_a_duration_that_cannot_be_costs_no_figure(tmp_path: Path, write: Any) -
     (doubt,) = analysis.doubts(trace).iter_rows(named=True)
     assert (doubt["doubt"], doubt["events"], doubt["time_ns"]) == ("impossible_duration", 1, 1_999_940_000)
     assert doubt["row"] == trace.gpu_ops.sort("start_ns")["row"][1]
-    assert "2.000 s of recorded GPU time is not believed: 1 operation" in doubt["text"]
+    assert "2.000 s of recorded GPU time is impossible and not counted: 1 operation" in doubt["text"]
     assert doubt["text"].endswith(doubt["name"])
 
 
@@ -217,7 +217,9 @@ def test_doubts_come_before_everything_else(tmp_path: Path, capsys: pytest.Captu
     kineto(tmp_path, [(100, 50), (160, 2_000_000), (220, 50), (280, 50)])
     assert main(["analyze", str(tmp_path / "trace.json")]) == 0
     said = capsys.readouterr().out
-    assert said.index("2.000 s of recorded GPU time is not believed") < said.index("The whole trace")
+    assert said.index("2.000 s of recorded GPU time is impossible and not counted") < said.index(
+        "The whole trace"
+    )
 
 
 @pytest.mark.parametrize(

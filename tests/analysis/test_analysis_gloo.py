@@ -223,7 +223,7 @@ def test_the_late_rank_is_named_with_its_phase_and_how_late_it_is(tmp_path: Path
     ]
     (row,) = analysis.cluster_findings(traces).to_dicts()
     assert (row["finding"], row["ranks"], row["phase"], row["value"]) == ("slow_rank", [1], phase, 3 * MS)
-    assert row["message"].startswith("Rank 1 is late in 2 of 4 steps, by 3.000 ms on average: its host works")
+    assert row["message"].startswith("Rank 1 is late in 2 of 4 steps, by 3.000 ms on average: its host takes")
 
 
 def test_two_ranks_that_are_alike_have_no_finding(tmp_path: Path) -> None:

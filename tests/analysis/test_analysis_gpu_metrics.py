@@ -113,7 +113,7 @@ def test_nothing_is_sampled(tmp_path: Path) -> None:
     assert analysis.gpu_metric_timeline(trace).is_empty()
     for by in ("kernel", "op", "range", "host_range", "step"):
         assert analysis.gpu_metric_table(trace, by).is_empty()
-    with pytest.raises(InvalidArgumentError, match="by='stream' is none of kernel, op"):
+    with pytest.raises(InvalidArgumentError, match="by='stream' is not one of kernel, op"):
         analysis.gpu_metric_table(trace, "stream")
     with pytest.raises(InvalidArgumentError, match="end after it starts"):
         analysis.gpu_metric_timeline(trace, window=(5, 5))

@@ -298,7 +298,7 @@ def test_remedies_are_those_of_the_recorder(tmp_path: Path) -> None:
         remedies[call] = dict(
             analysis.missing_views(events.read(tmp_path)).select("view", "remedy").iter_rows()
         )
-    assert "up to PyTorch of May 2026" in remedies["cudaLaunchKernel"]["counters"]
+    assert "until May 2026" in remedies["cudaLaunchKernel"]["counters"]
     assert "rocprofv3" in remedies["hipLaunchKernel"]["counters"]
     for view in ("counters", "ranges", "synchronisation"):
         assert "nsys" not in remedies["hipLaunchKernel"][view]

@@ -209,5 +209,5 @@ def test_only_launching_ranges_are_enough(tmp_path: Path, seed: int) -> None:
 
 def test_launching_needs_its_tables(tmp_path: Path) -> None:
     path = Database(tmp_path / "a.sqlite").close()
-    with pytest.raises(ks.errors.InvalidArgumentError, match="ask for both"):
+    with pytest.raises(ks.errors.InvalidArgumentError, match="request both"):
         read_part(path, tables=["ranges"], only_launching=True)

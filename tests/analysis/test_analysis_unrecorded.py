@@ -10,7 +10,7 @@ from kernelscope.analysis.gpu.unrecorded import unrecorded_activity
 from metrics_database import SHARE, MetricsDatabase, unpack_recorded
 from twin import metrics as twin
 
-TITLE = "GPUs run kernels less than half of the time"
+TITLE = "GPUs run kernels for less than half of the time"
 
 
 def drawn(path: Path, values: list[int], *, gpu: int = 0) -> ks.Trace:

@@ -280,7 +280,7 @@ def test_full_disk(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(work, "_write", full)
     with (
         ThreadPoolExecutor(1) as executor,
-        pytest.raises(ks.errors.LakeFullError, match="2 ranks are in the lake"),
+        pytest.raises(ks.errors.LakeFullError, match="2 ranks are complete in the lake"),
     ):
         batch(traces, tmp_path / "lake", executor=executor)
     assert ks.scan(tmp_path / "lake").gpu_ops.collect()["rank"].n_unique() == 2
@@ -351,7 +351,7 @@ def test_a_source_that_becomes_another_rank(tiny: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_a_lake(job: Path, tiny: Path) -> None:
-    with pytest.raises(ks.errors.InvalidArgumentError, match="a URL is text with two slashes"):
+    with pytest.raises(ks.errors.InvalidArgumentError, match="pass a URL as text with two slashes"):
         batch(job, Path("s3://bucket/lake"))
     with pytest.raises(ks.errors.InvalidArgumentError, match="is a file"):
         batch(job, tiny)
@@ -524,7 +524,7 @@ def test_a_broken_executor(job: Path, undisturbed: Files, tmp_path: Path) -> Non
     """An executor that gives up all its tasks: what is in the lake stays, and a second call goes on."""
     with process_pool() as executor:
         executor.submit(os.kill, executor.submit(os.getpid).result(), signal.SIGKILL).exception()
-        with pytest.raises(ks.errors.WorkerDiedError, match="takes no more work"):
+        with pytest.raises(ks.errors.WorkerDiedError, match="accepts no more tasks"):
             batch(job, tmp_path / "lake", executor=executor)
     batch(job, tmp_path / "lake")
     assert_same(tmp_path / "lake", undisturbed)
@@ -603,7 +603,7 @@ main(["batch", ".", "--out", {str(tmp_path / "lake")!r}])
 def test_a_caller_stops_a_batch(job: Path, tmp_path: Path, undisturbed: Files) -> None:
     """From another thread, or after so many ranks; the next call goes on."""
     done: list[str] = []
-    with pytest.raises(ks.errors.BatchStoppedError, match="second run goes on"):
+    with pytest.raises(ks.errors.BatchStoppedError, match="next run resumes"):
         ks.batch.run(
             job,
             tmp_path / "lake",

@@ -136,7 +136,7 @@ def test_a_job_of_fewer_ranks(traces: Path, tmp_path: Path, cli: Run) -> None:
     done = cli("batch", traces, "--out", lake, "--no-summary")
     assert done.returncode == 1
     told = " ".join(done.stderr.split())
-    assert "whose traces are no more, left as they are; --prune takes them out: 0, 1, 2" in told
+    assert "whose traces no longer exist, left unchanged; --prune removes them: 0, 1, 2" in told
     assert ks.scan(lake, run="default").ranks.collect()["rank"].to_list() == [0, 1, 2, 9]
     done = cli("batch", traces, "--out", lake, "--no-summary", "--prune")
     assert done.returncode == 0, done.stderr

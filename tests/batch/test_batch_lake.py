@@ -205,8 +205,8 @@ def test_command_line(cli: Run, job: Path, tmp_path: Path) -> None:
     [
         (["batch", "nowhere", "--out", "lake"], "nowhere"),
         (["batch", ".", "--out", "../lake-beside"], "found no trace"),
-        (["batch", ".", "--out", "lake"], "that is an input"),
-        (["batch", ".", "--out", "."], "that is an input"),
+        (["batch", ".", "--out", "lake"], "is the input"),
+        (["batch", ".", "--out", "."], "is the input"),
         (["batch", ".", "--out", "lake", "--run", "a/b"], "letters"),
         (["batch", ".", "--out", "lake", "--workers", "0"], "at least 1"),
         (["batch", "."], "--out"),
@@ -418,7 +418,7 @@ def test_a_lake_is_answered_or_told_that_it_cannot_be(ask: Callable[..., Any], l
         ask(**dict.fromkeys(traces, lake))
     else:
         for value in (lake, lake.gpu_ops, "lake/", None):
-            with pytest.raises(InvalidArgumentError, match="is about one trace"):
+            with pytest.raises(InvalidArgumentError, match="needs one trace"):
                 ask(**needed | dict.fromkeys(traces, value))
     assert pickle.loads(pickle.dumps(ask)) is ask
 

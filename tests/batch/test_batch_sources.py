@@ -170,7 +170,7 @@ def test_a_replaced_trace_behind_a_url(job: Path, tmp_path: Path, version: dict[
         statuses.append(batch(f"web://{trace}", tmp_path / "lake", executor=executor)[0]["rank0"])
     assert statuses == ["done", "unchanged", "done"]
     warnings = consistency_warnings(report.entries.values(), run="default")
-    assert any("neither a version nor a time" in text for text in warnings) == is_vague
+    assert any("neither a version nor a modification time" in text for text in warnings) == is_vague
 
 
 def test_urls_that_lead_nowhere(tmp_path: Path) -> None:
@@ -304,12 +304,12 @@ def test_consistency_warnings(job: Path, tmp_path: Path) -> None:
     entries = ks.scan(tmp_path / "lake").entries
     assert consistency_warnings(entries, run="default") == []
     assert consistency_warnings(entries, run="other") == []
-    assert consistency_warnings(entries[:2], run="default") == ["of 3 ranks these are missing: 2"]
+    assert consistency_warnings(entries[:2], run="default") == ["3 ranks expected, missing: 2"]
     odd = replace(entries[1], lost=3, steps=(99,), meta={**entries[1].meta, "format": "nsys"})
     assert consistency_warnings([entries[0], odd, entries[2]], run="default") == [
         "other format than most ranks: 1",
         "other steps than most ranks: 1",
-        "ranks that lost events, which their diagnostics name: 1",
+        "ranks that lost events, see their diagnostics: 1",
     ]
 
 
@@ -359,4 +359,4 @@ def test_processes_of_a_database(tmp_path: Path) -> None:
     # A trace of JSON that has several stays one rank, and it is said.
     both = [replace(entry, meta={**entry.meta, "processes": 2}) for entry in lake.entries]
     (doubt,) = [text for text in consistency_warnings(both, run="default") if "several processes" in text]
-    assert "not in steps: 0, 1;" in doubt
+    assert "not in steps: 0, 1." in doubt

@@ -214,7 +214,7 @@ def test_without_credentials(
     for arguments in (["info", f"{uploaded}/rank0.pt.trace.json"], ["batch", uploaded, "--out", "lake"]):
         done = process(*arguments)
         assert done.returncode == 1
-        assert "it takes credentials from the environment" in one_sentence(done.stderr)
+        assert "credentials come from the environment" in one_sentence(done.stderr)
 
 
 def test_an_endpoint_that_is_away(uploaded: str, server: StorageServer, process: Run) -> None:
@@ -296,11 +296,11 @@ def test_a_web_server(web: tuple[str, Path], job: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("status", "expected", "text"),
     [
-        (401, ks.errors.TracePermissionError, "the storage refuses .*401"),
-        (403, ks.errors.TracePermissionError, "the storage refuses .*403"),
+        (401, ks.errors.TracePermissionError, "the storage refused access .*401"),
+        (403, ks.errors.TracePermissionError, "the storage refused access .*403"),
         (404, ks.errors.TraceNotFoundError, "no such file$"),
         (410, ks.errors.TraceNotFoundError, "no such file$"),
-        (503, ks.errors.StorageError, "the storage fails .*503"),
+        (503, ks.errors.StorageError, "the storage failed .*503"),
     ],
 )
 def test_what_a_web_server_answers(
@@ -320,7 +320,7 @@ def test_a_web_server_that_is_away(cli: Run) -> None:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/rank0.json"
     done = cli("info", url)
     assert done.returncode == 1
-    assert one_sentence(done.stderr).startswith(f"kernelscope: {url}: the storage fails (")
+    assert one_sentence(done.stderr).startswith(f"kernelscope: {url}: the storage failed (")
 
 
 def upload(lake: Path, url: str) -> None:
@@ -360,7 +360,7 @@ def test_a_storage_that_is_busy_while_a_lake_is_read(
 
 def test_no_lake_there(server: StorageServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for url in ("s3://traces/lake", f"file://{tmp_path}/lake"):
-        with pytest.raises(ks.errors.TraceNotFoundError, match="no lake"):
+        with pytest.raises(ks.errors.TraceNotFoundError, match="is not a lake"):
             ks.scan(url)
     with pytest.raises(ks.errors.InvalidArgumentError, match=r"memory://lake: lakes are read from s3://"):
         ks.scan("memory://lake")
@@ -496,7 +496,7 @@ def test_ranks_are_gathered_in_a_storage(
     uploaded: str, server: StorageServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     url = "s3://traces/my [1] lake"
-    with pytest.raises(ks.errors.TraceNotFoundError, match="no lake"):
+    with pytest.raises(ks.errors.TraceNotFoundError, match="is not a lake"):
         ks.batch.compact(url)
     monkeypatch.setattr(gathering, "MOST_RANKS", 2)
     batch(uploaded, url)
@@ -589,7 +589,7 @@ def test_a_storage_that_fails_while_a_lake_is_written(
     server.fail(1000, lambda request: request.startswith("PUT") and "rank=2" in request)
     done = cli("batch", uploaded, "--out", "s3://traces/lake")
     assert done.returncode == 1
-    assert "the storage fails" in done.stderr.splitlines()[-1]
+    assert "the storage failed" in done.stderr.splitlines()[-1]
     server.fail(0, str.isspace)
     assert batch(uploaded, "s3://traces/lake")[1].failed == 0
     assert lake_there("s3://traces/lake") == expected
@@ -598,9 +598,9 @@ def test_a_storage_that_fails_while_a_lake_is_written(
 def test_where_no_lake_can_be_written(
     uploaded: str, server: StorageServer, monkeypatch: pytest.MonkeyPatch, process: Run
 ) -> None:
-    with pytest.raises(ks.errors.InvalidArgumentError, match="is no lake; name a place of its own"):
+    with pytest.raises(ks.errors.InvalidArgumentError, match=r"is not a lake\. Choose a new location"):
         batch(uploaded, uploaded)
-    with pytest.raises(ks.errors.StorageError, match="no such bucket"):
+    with pytest.raises(ks.errors.StorageError, match="bucket does not exist"):
         batch(uploaded, "s3://nobucket/lake")
     storage().pipe_file("traces/held/.batch/lock", b"process 1 on elsewhere")
     with pytest.raises(ks.errors.LakeBusyError, match=r"process 1 on elsewhere .* remove s3://traces/held/"):

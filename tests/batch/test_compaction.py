@@ -287,7 +287,7 @@ def test_a_foreign_manifest_is_not_written_over(traces: Path, tmp_path: Path) ->
     pl.DataFrame({"a": [1]}).write_parquet(kept / "manifest.parquet")
     before = files_of(kept)
     for act in (lambda: batch(traces, kept, executor=InThisThread()), lambda: ks.batch.compact(kept)):
-        with pytest.raises(ks.errors.InvalidArgumentError, match=r"manifest\.parquet is in the way"):
+        with pytest.raises(ks.errors.InvalidArgumentError, match=r"manifest\.parquet was not written"):
             act()
     assert {name: file for name, file in files_of(kept).items() if name != ".batch/lock"} == before
 
@@ -353,6 +353,6 @@ def test_a_compacted_lake_is_as_one_that_is_not(
 def test_the_command(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     batch(traces, tmp_path / "lake", executor=InThisThread())
     assert main(["compact", str(tmp_path / "lake")]) == 0
-    assert capsys.readouterr().out == f"{tmp_path / 'lake'}: 5 of 5 ranks are gathered, in 1 folder\n"
+    assert capsys.readouterr().out == f"{tmp_path / 'lake'}: merged 5 of 5 ranks into 1 folder\n"
     assert main(["compact", str(traces)]) == 1
-    assert "no lake" in capsys.readouterr().err
+    assert "is not a lake" in capsys.readouterr().err

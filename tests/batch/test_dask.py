@@ -82,7 +82,7 @@ def test_no_scheduler(
     before = files_of(begun)
     said = stopped(cli, job, begun, f"tcp://127.0.0.1:{free_port()}")
     assert "does not answer" in said
-    assert "see that it runs" in said
+    assert "Check that it is running" in said
     assert_goes_on(job, begun, before, undisturbed)
 
 
@@ -90,7 +90,7 @@ def test_no_scheduler(
 def test_no_address(cli: Run, job: Path, tmp_path: Path, address: str) -> None:
     done = cli("batch", job, "--out", tmp_path / "lake", "--scheduler", address)
     assert done.returncode == 2
-    assert "an address is such as tcp://10.0.0.1:8786" in done.stderr
+    assert "an address looks like tcp://10.0.0.1:8786" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -108,7 +108,7 @@ def test_a_scheduler_that_goes_away(
     before = files_of(begun)
     with dask(tmp_path, workers=1) as cluster:
         leave = once(lambda: cluster.scheduler.send_signal(stop))
-        with pytest.raises(SchedulerLostError, match="a second run goes on"):
+        with pytest.raises(SchedulerLostError, match="the next run resumes"):
             ks.batch.run(job, begun, workers=1, scheduler=cluster.address, on_rank=leave)
     assert_goes_on(job, begun, before, undisturbed)
 
@@ -131,7 +131,7 @@ def test_a_scheduler_without_workers(
     monkeypatch.setattr(dask_cluster, "_WORKERS_PATIENCE_S", 1.0)
     before = files_of(begun)
     with dask(tmp_path) as cluster:
-        assert "has no workers; start some (dask worker tcp://" in stopped(cli, job, begun, cluster.address)
+        assert "has no workers. Start some (dask worker tcp://" in stopped(cli, job, begun, cluster.address)
     assert_goes_on(job, begun, before, undisturbed)
 
 
@@ -142,7 +142,7 @@ def test_all_workers_gone(
     before = files_of(begun)
     with dask(tmp_path, workers=1) as cluster:
         leave = once(cluster.workers[0].kill)
-        with pytest.raises(UnusableWorkersError, match="has no workers; start some"):
+        with pytest.raises(UnusableWorkersError, match=r"has no workers\. Start some"):
             ks.batch.run(job, begun, workers=1, scheduler=cluster.address, on_rank=leave)
     assert_goes_on(job, begun, before, undisturbed)
 
@@ -241,9 +241,9 @@ def test_storage_that_is_not_shared(
         cluster.add_worker(PYTHONPATH=paths, HIDDEN=str(begun if hidden == "lake" else job))
         cluster.wait_for(2)
         said = stopped(cli, job, begun, cluster.address)
-    what = f"cannot write into the lake {begun} (No such file or directory)"
-    assert (what if hidden == "lake" else f"do not see {job}/rank") in said
-    assert "must lie where all machines see them under the same paths" in said
+    what = f"cannot write to the lake {begun} (No such file or directory)"
+    assert (what if hidden == "lake" else f"cannot access {job}/rank") in said
+    assert "must have the same paths on all machines" in said
     assert_goes_on(job, begun, before, undisturbed)
 
 
@@ -317,9 +317,9 @@ def test_tls_without_the_right_certificates(
         return process(*arguments, env=settings)
 
     said = stopped(command, job, begun, address)
-    expected = {"nothing": "needs certificates: name them in DASK_DISTRIBUTED__COMM__TLS__CA_FILE"}
-    expected["no file"] = "the certificates cannot be read"
-    assert expected.get(given, "both use TLS, with certificates of one authority, or neither") in said
+    expected = {"nothing": "needs certificates: set DASK_DISTRIBUTED__COMM__TLS__CA_FILE"}
+    expected["no file"] = "cannot read the certificates"
+    assert expected.get(given, "both use TLS with certificates of one authority, or both do not") in said
     assert_goes_on(job, begun, before, undisturbed)
 
 
@@ -338,7 +338,7 @@ def test_memory_is_that_of_a_worker_and_not_of_all(job: Path, tmp_path: Path) ->
     assert found == {"rank0": "done", "rank1": "failed", "rank2": "done"}
     (failure,) = report.failures
     assert failure.error_kind == "MemoryLimitError"
-    assert "and the largest worker of tcp://" in (failure.error or "")
+    assert "but the largest worker of tcp://" in (failure.error or "")
 
 
 @pytest.mark.parametrize(("size", "patience_s"), [(200_000_000, LIMIT_S), (400_000_000, 1)])

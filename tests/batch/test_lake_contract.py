@@ -71,7 +71,7 @@ def test_an_earlier_lake_is_gone_on_with(kept: Path, tmp_path: Path) -> None:
         (traces / f"rank{rank}.pt.trace.json").unlink()
     found, report = batch(traces, kept)
     assert found == {"rank2": "done"}
-    assert any("no more, left as they are; --prune takes them out: 0, 1" in note for note in report.notes)
+    assert any("no longer exist, left unchanged; --prune removes them: 0, 1" in note for note in report.notes)
     after = files_of(kept)
     assert {name: after[name] for name in before} == before
     assert len(ks.scan(kept).entries) == 4

@@ -87,7 +87,7 @@ def test_text_that_makes_no_sense(
     (lake / MANIFEST).write_bytes(content.getvalue())
     monkeypatch.setattr(manifest_file, "_name", lambda _: manifest_file.log_head(head, lake).follows)  # type: ignore[union-attr]
     head = (lake / LOG).read_bytes().splitlines()[0]
-    with pytest.raises(ks.errors.InvalidArgumentError, match=r"where a batch writes something else: remove "):
+    with pytest.raises(ks.errors.InvalidArgumentError, match=r"which no batch writes there. Remove "):
         _ = [(len(e.meta), len(e.files), len(e.options)) for e in manifest_file.read_manifest(lake).entries]
 
 

@@ -255,4 +255,4 @@ def test_nothing_is_faster_than_the_gpu(trace: ks.Trace) -> None:
     # Half of attention by its parts: 16 MB that the kernel before has just written.
     assert above["name"].to_list() == ["aten::copy_"]
     assert above["bytes_read"].item() < L2_BYTES
-    assert above["flag"].to_list() == ["part of what it reads and writes stays in L2"]
+    assert above["flag"].to_list() == ["part of its reads and writes stays in L2"]

@@ -236,7 +236,7 @@ def test_names(name: str, memory: int | None, sms: int | None, key: str) -> None
     [
         ("AMD Radeon Graphics", 68_702_699_520, 104, "not in the table"),
         ("", None, None, "not in the table"),
-        ("NVIDIA GeForce RTX 3080", 12_622_168_064, 70, "another size"),
+        ("NVIDIA GeForce RTX 3080", 12_622_168_064, 70, "differs in size"),
         ("NVIDIA GeForce RTX 3080 Laptop GPU", None, None, "not in the table"),
         ("NVIDIA GeForce RTX 3080 Ti Laptop GPU", None, None, "not in the table"),
         ("NVIDIA GeForce RTX 4090 D", None, None, "not in the table"),

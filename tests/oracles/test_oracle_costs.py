@@ -70,7 +70,7 @@ def test_nothing_exceeds_physics(path: Path) -> None:
         assert table["attained_pct"].null_count() == table.height
     over = long.filter((pl.col("attained_pct") > 105.0) & pl.col("flag").is_null())
     assert over.is_empty()
-    unexplained = long.filter(pl.col("flag").str.starts_with("more than the GPU can do"))
+    unexplained = long.filter(pl.col("flag").str.starts_with("above the limit of the GPU"))
     assert unexplained.is_empty()
     work = trace.gpu_ops.filter(pl.col("dur_ns") > 0)
     ends = work.select(pl.col("start_ns").min(), end=(pl.col("start_ns") + pl.col("dur_ns")).max())

@@ -131,7 +131,8 @@ def test_a_figure_is_the_same_everywhere(path: Path, tmp_path: Path) -> None:
     if idle:
         share = format_percent(idle / times["span_ns"].sum())
         assert (
-            f"GPU idle: {format_ns(idle)}, {share} of the time from the first work to the last" in said.text
+            f"GPU idle: {format_ns(idle)}, {share} of the time between the first and last operation"
+            in said.text
         )
     exposed = sum(row["exposed_ns"] for row in said.json["overlap"])
     assert exposed == times["communication_ns"].sum()

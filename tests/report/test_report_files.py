@@ -94,7 +94,7 @@ def test_json_writes_what_json_cannot_as_null(tmp_path: Path) -> None:
     out = tmp_path / "report.json"
     render(ks.read(path), format="json", out=out)
     text = out.read_bytes().decode("utf-8")
-    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -396,13 +396,13 @@ def test_command(cli: Callable[..., subprocess.CompletedProcess[str]], demo: Pat
     assert (tmp_path / "rank0.perfetto.json").read_bytes() == (tmp_path / "one.json").read_bytes()
     wrong = cli("convert", demo, "--to", "csv", "--out", tmp_path / "x")
     assert wrong.returncode == 2
-    assert "a trace converts to parquet, arrow, perfetto, folded, not csv" in wrong.stderr
+    assert "the targets of a conversion are parquet, arrow, perfetto, folded, not csv" in wrong.stderr
 
 
 def test_nonsense_is_refused(demo: Path, tmp_path: Path) -> None:
     trace = ks.read(demo)
     for to in ("csv", [], ["parquet", "svg"]):
-        with pytest.raises(InvalidArgumentError, match="converts to"):
+        with pytest.raises(InvalidArgumentError, match="targets of a conversion"):
             convert(trace, to, tmp_path / "x")
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidArgumentError, match="is a file"):

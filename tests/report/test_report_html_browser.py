@@ -202,7 +202,7 @@ def test_a_row_opens_and_shows_its_kernels(opened: Opened) -> None:
     button.press("Enter")
     assert button.get_attribute("aria-expanded") == "true"
     details = opened.page.locator("#part-ops td.details")
-    assert details.locator("h3", has_text="GPU work").count() == 1
+    assert details.locator("h3", has_text="GPU operations").count() == 1
     assert details.locator(".related tbody tr").count() >= 1
     assert opened.page.evaluate("location.hash").startswith("#operators/ops/")
 

@@ -255,7 +255,7 @@ def test_of_a_large_step_the_middle_is_shown(tmp_path: Path, monkeypatch: pytest
     assert whole.trace is trace
     monkeypatch.setattr(window, "MOST_EVENTS", 6)
     found = window.window_of_steps(trace, steps, (first, last))
-    assert " % of step 2, whose length is the median, from its middle" in found.remark
+    assert " % of step 2, which has the median duration, from its middle" in found.remark
     assert 0 < window.host_events(found.trace) <= 6
     starts = found.trace.ops["start_ns"]
     assert starts.is_between(first + half + half // 4, last - half // 4).all()
@@ -312,7 +312,7 @@ def test_the_timeline_of_a_large_trace_has_the_threads_of_a_step(
     assert [track["label"] for track in shown["tracks"]] == [t["label"] for t in whole[0]["tracks"]]
     assert [len(level["track"]) for level in shown["levels"]] == [5, 5, 4]
     assert [len(level["track"]) for level in whole[0]["levels"]] == [20, 20, 4]
-    assert "threads are shown in step" in note["text"]
+    assert "threads are shown for step" in note["text"]
 
 
 def test_steps_are_marked_where_the_host_and_where_the_gpu_takes_them_up(tmp_path: Path) -> None:

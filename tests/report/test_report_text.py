@@ -118,7 +118,7 @@ def test_damage_is_shown(tmp_path: Path) -> None:
     good = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2}'
     path.write_text('{"schemaVersion": 1, "traceEvents": [' + good + ", " + good[:40])
     text = text_of(ks.read(path), tmp_path, width=80)
-    assert "What was wrong or odd about the file" in text
+    assert "Faults and oddities of the file" in text
     assert "lost" in text
     assert "First at byte" in text
 
@@ -135,7 +135,7 @@ def test_empty_trace(tmp_path: Path) -> None:
     path = tmp_path / "empty.json"
     path.write_text('{"schemaVersion": 1, "traceEvents": []}')
     text = text_of(ks.read(path), tmp_path)
-    for part in ("no steps", "no operators", "no kernels", "no GPU work"):
+    for part in ("neither steps nor operators", "no operators", "no kernels", "no GPU operations"):
         assert part in text
 
 
@@ -172,12 +172,12 @@ def test_colour_on_a_terminal_only(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_the_weightiest_advice_stands_in_the_text(tmp_path: Path) -> None:
     text = text_of(trace_of(tmp_path, steps=3, name=HOSTILE), tmp_path, width=100)
-    start = text.index("What to do")
+    start = text.index("Recommendations")
     assert text.index("Steps") < start < text.index("Operators by")
     assert "The host launches too slowly" in text[start:]
     # That the GPU is hardly used has the same cause, and is said with it.
-    assert "Share of the time with a kernel" in text[start:]
-    assert "GPUs run kernels less than half of the time" not in text
+    assert "Share of time with a kernel" in text[start:]
+    assert "GPUs run kernels for less than half of the time" not in text
     # The name of a kernel is quoted in the evidence, and stays text.
     assert "\x1b" not in text
 
@@ -186,7 +186,7 @@ def test_nothing_is_said_where_there_is_no_advice(tmp_path: Path) -> None:
     path = tmp_path / "host.json"
     op = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 5}
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [op]}))
-    assert "What to do" not in text_of(ks.read(path), tmp_path)
+    assert "Recommendations" not in text_of(ks.read(path), tmp_path)
 
 
 def test_advice_is_in_the_json(tmp_path: Path) -> None:
@@ -244,9 +244,9 @@ def test_text(trace: ks.Trace, capsys: pytest.CaptureFixture[str]) -> None:
         "1",
         "80.00 us",
     ]
-    assert any(line.startswith("between works in the queue") and "4.000 us" in line for line in lines)
+    assert any(line.startswith("between operations in the queue") and "4.000 us" in line for line in lines)
     (operator,) = [
-        line for line in lines[lines.index("What the host did meanwhile") :] if "aten::slow" in line
+        line for line in lines[lines.index("Host activity during that time") :] if "aten::slow" in line
     ]
     assert "80.00 us" in operator
 

@@ -27,11 +27,11 @@ _FEWER = re.compile("(?i)winograd|fft|gcgemm|cgemm|strassen")
 _WIDER = {"fp16": "fp32", "bf16": "fp32", "fp8": "fp32", "tf32": "fp32"}
 _TOLERANCE, _TICK_NS = 1.05, 1_000
 _WHY = {
-    1: "part of what it reads and writes stays in L2",
-    2: "its algorithm needs fewer operations than the direct product, which is counted",
+    1: "part of its reads and writes stays in L2",
+    2: "its algorithm needs fewer operations than the direct product that is counted",
     3: "its time is recorded in whole microseconds",
     4: "its cost is an estimate",
-    5: "more than the GPU can do: the recorded shapes or times are not those of all of this work",
+    5: "above the limit of the GPU: the recorded shapes or times do not cover all of these operations",
     6: "less than 5 % above a peak: clocks above the stated one, and rounding",
 }
 

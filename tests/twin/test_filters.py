@@ -207,15 +207,15 @@ def test_ranges_by_name_domain_and_index(steps: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"filter_nvtx": "stop"}, 'no NVTX range or annotation is called "stop"'),
-        ({"filter_nvtx": "step/3"}, 'there are 3 ranges called "step", and they count from 0'),
-        ({"filter_nvtx": "job@DOM"}, "are in the domains default: write it as RANGE@DOMAIN"),
-        ({"process": 9}, "no event is of the process 9; there are 7"),
-        ({"device": [0, 4]}, "no event is of the GPU 4; there are 0"),
-        ({"filter_time": "1s"}, "'1s' is no time; write START/END in ns or with a unit"),
-        ({"filter_time": "2s/1s"}, "ends before it begins"),
-        ({"filter_time": "/"}, "is no time"),
-        ({"filter_time": "1h/"}, "is no time"),
+        ({"filter_nvtx": "stop"}, 'no NVTX range or annotation has the name "stop"'),
+        ({"filter_nvtx": "step/3"}, 'there are 3 ranges with the name "step", numbered from 0'),
+        ({"filter_nvtx": "job@DOM"}, "are in the domains default: write RANGE@DOMAIN"),
+        ({"process": 9}, "no event belongs to the process 9; there are 7"),
+        ({"device": [0, 4]}, "no event belongs to the GPU 4; there are 0"),
+        ({"filter_time": "1s"}, "'1s' is not a time; write START/END in ns or with a unit"),
+        ({"filter_time": "2s/1s"}, "ends before it starts"),
+        ({"filter_time": "/"}, "is not a time"),
+        ({"filter_time": "1h/"}, "is not a time"),
     ],
 )
 def test_what_is_not_there_is_refused(steps: Path, option: dict[str, Any], message: str) -> None:
@@ -269,13 +269,13 @@ def test_commands(steps: Path, cli: Callable[..., Any]) -> None:
 
 # Of one process with work on GPU 1 alone, one that copies on GPU 2, and one that only calls the system.
 REFUSED = [
-    ("cuda_gpu_kern_sum", "--process", "9", "no event is of the process 9; there are 7, 8"),
-    ("cuda_gpu_mem_time_sum", "--device", "0", "no event is of the GPU 0; there are 1, 2"),
-    ("nvtx_sum", "--device", "4", "no event is of the GPU 4; there are 1, 2"),
-    ("nvtx_gpu_proj_sum", "--process", "9", "no event is of the process 9; there are 7, 8"),
-    ("osrt_sum", "--device", "3", "no event is of the GPU 3; there are 1, 2"),
-    ("osrt_sum", "--process", "77", "no event is of the process 77; there are 7, 8"),
-    ("gpu_gaps", "--process", "10", "no event is of the process 10; there are 7, 8"),
+    ("cuda_gpu_kern_sum", "--process", "9", "no event belongs to the process 9; there are 7, 8"),
+    ("cuda_gpu_mem_time_sum", "--device", "0", "no event belongs to the GPU 0; there are 1, 2"),
+    ("nvtx_sum", "--device", "4", "no event belongs to the GPU 4; there are 1, 2"),
+    ("nvtx_gpu_proj_sum", "--process", "9", "no event belongs to the process 9; there are 7, 8"),
+    ("osrt_sum", "--device", "3", "no event belongs to the GPU 3; there are 1, 2"),
+    ("osrt_sum", "--process", "77", "no event belongs to the process 77; there are 7, 8"),
+    ("gpu_gaps", "--process", "10", "no event belongs to the process 10; there are 7, 8"),
 ]
 
 
@@ -324,5 +324,7 @@ def test_numbers_of_what_a_report_does_not_read_are_known(places: Path, cli: Cal
 
 def test_numbers_of_gpus_are_no_processes_of_a_trace_of_pytorch() -> None:
     path = need(TRACES / "resnet50-v100-2021.json.gz")
-    with pytest.raises(ks.errors.InvalidArgumentError, match="no event is of the process 0; there are 25738"):
+    with pytest.raises(
+        ks.errors.InvalidArgumentError, match="no event belongs to the process 0; there are 25738"
+    ):
         ks.read(path, process=0)

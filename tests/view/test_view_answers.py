@@ -169,7 +169,9 @@ def test_details_lead_to_the_launch_and_the_operator(trace: ks.Trace) -> None:
         facts = {fact[0]: fact[1] for part in found["parts"] for fact in part["facts"]}
         assert facts["Delay"] == delays[work["row"]]
         back = details.details(trace, asked(row=work["launch_row"]))
-        assert work["row"] in [link["place"]["row"] for link in back["links"] if link["kind"] == "GPU work"]
+        assert work["row"] in [
+            link["place"]["row"] for link in back["links"] if link["kind"] == "GPU operation"
+        ]
 
 
 def test_places_are_where_the_timeline_draws_them(trace: ks.Trace) -> None:
@@ -291,7 +293,7 @@ def test_filters_of_shares_and_texts() -> None:
     assert frame.filter(condition("text", "text", "a*")).height == 0
     assert frame.filter(condition("flag", "flag", "yes")).height == 1
     for bad in ("> x", "> 1 parsec", "..", ">", "1 ms 2"):
-        with pytest.raises(InvalidArgumentError, match="is no number of this column"):
+        with pytest.raises(InvalidArgumentError, match="is not a number of this column"):
             condition("x", "ns", bad)
 
 

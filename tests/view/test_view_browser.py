@@ -174,7 +174,7 @@ def test_a_range_tells_its_breakdown(opened: Viewer) -> None:
     assert shown[1] == pytest.approx(end, abs=2)
     # A row of its kernels leads to the kernel.
     page.click(".panel td button >> nth=0")
-    page.wait_for_selector(".panel h3:has-text('GPU work')")
+    page.wait_for_selector(".panel h3:has-text('GPU operation')")
 
 
 def test_keys_move_zoom_fit_and_mark(opened: Viewer) -> None:
@@ -458,7 +458,7 @@ def test_tables_sort_search_filter_and_lead_to_the_timeline(opened: Viewer) -> N
     opened.until(lambda: opened.said(".card.table .said").startswith(f"{long} of "))
     table.locator("input[aria-label='Filter Total']").fill("> 1 parsec")
     page.wait_for_selector("#notice:not([hidden])")
-    assert "no number of this column" in page.inner_text("#notice")
+    assert "not a number of this column" in page.inner_text("#notice")
     opened.refused(1)
     table.locator("input[aria-label='Filter Total']").fill("")
     rows.first.locator("button.link").click()
@@ -518,7 +518,7 @@ def test_sql_says_what_is_wrong(opened: Viewer) -> None:
     assert "reads files" in opened.page.inner_text(".answer [role=alert]")
     opened.page.fill(".sql textarea", "select <b>x</b> from ops")
     opened.page.click("text=Run")
-    opened.page.wait_for_selector(".answer [role=alert]:has-text('cannot be answered')")
+    opened.page.wait_for_selector(".answer [role=alert]:has-text('cannot answer')")
     assert opened.page.locator(".answer b").count() == 0
     opened.refused(2)
 
@@ -672,5 +672,5 @@ def test_two_tabs_and_a_server_that_is_gone(browser: Browser, tiny: Path) -> Non
         assert one.complaints == other.complaints == []
         other.close()
     one.page.click("#menu a[data-view=kernels]")
-    one.page.wait_for_selector("main .note:has-text('The viewer has ended')")
+    one.page.wait_for_selector("main .note:has-text('The viewer has stopped')")
     one.close()

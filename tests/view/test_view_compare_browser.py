@@ -88,7 +88,7 @@ def test_other_steps_are_aligned_and_kept_in_the_address(opened: Viewer) -> None
     page.wait_for_selector(".aligned:not([data-moved])")
     assert opened.values["b"] == "2"
     assert len(set(axes(opened))) == 1
-    page.locator("table[aria-label='What makes the difference'] tbody th button").nth(1).click()
+    page.locator("table[aria-label='Causes of the difference'] tbody th button").nth(1).click()
     found = opened.served.ask("events", table="changes", change=1, steps="0,2")["sides"]
     expect(page.locator(".chosen a").nth(1)).to_have_attribute(
         "href", f"1/#timeline?row={found[1]['place']['row']}"
@@ -145,7 +145,7 @@ def test_hostile_names_stay_text(browser: Browser, tmp_path: Path) -> None:
             events.add("kernel", name, at + 100, 300 + 50 * number, args=kernel, pid=0, tid=7)
         paths.append(events.write(tmp_path / f"<img src=x onerror=alert({number})>.json"))
     with served(paths[0], pair_of(*paths)) as found, visited(browser, found) as viewer:
-        rows = viewer.page.locator("table[aria-label='What makes the difference'] tbody th button")
+        rows = viewer.page.locator("table[aria-label='Causes of the difference'] tbody th button")
         for place in range(rows.count()):
             rows.nth(place).click()
             expect(viewer.page.locator(".chosen[aria-busy=false] p")).not_to_have_count(0)

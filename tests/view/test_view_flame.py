@@ -232,4 +232,4 @@ def test_hostile_names_stay_text(browser: Browser, tmp_path: Path) -> None:
 def test_a_trace_without_events_says_so(browser: Browser, tmp_path: Path) -> None:
     with served(Events().write(tmp_path / "empty.json")) as found, visited(browser, found) as viewer:
         viewer.show("flame")
-        assert "No event of the trace takes time" in viewer.page.inner_text("main")
+        assert "No event of the trace has" in viewer.page.inner_text("main")

@@ -79,9 +79,9 @@ def test_a_frame_leads_to_both_timelines(browser: Browser, two: Served) -> None:
         expect(page.locator(".chosen p")).to_have_count(2)
         item = page.locator(".flame-diff [role=treeitem]")
         assert "+20.00 us (+50.0 %)" in (item.text_content() or "")
-        page.select_option("[aria-label='Frames are as wide as']", "before")
+        page.select_option("[aria-label='Width of frames']", "before")
         page.fill("[aria-label='Search frames']", "copy")
         # It takes no time before, and so has no width.
         viewer.until(lambda: viewer.said(".flame-diff .said") == "none")
-        page.select_option("[aria-label='Frames are as wide as']", "after")
+        page.select_option("[aria-label='Width of frames']", "after")
         viewer.until(lambda: viewer.said(".flame-diff .said") == "1 frame")

@@ -99,7 +99,7 @@ def test_what_cannot_be_read_is_listed_with_its_error(folder: Path) -> None:
     errors = rows_of(folder).filter(pl.col("error").is_not_null()).select("file", "error")
     assert errors["file"].to_list() == ["cut.json.gz", "empty.json", "text.json"]
     assert ["damaged" in errors["error"][0], "is empty" in errors["error"][1]] == [True, True]
-    assert "begins as no trace does" in errors["error"][2]
+    assert "does not begin like a trace" in errors["error"][2]
 
 
 def test_headers_agree_with_what_reading_finds(shared: Path) -> None:
@@ -343,5 +343,5 @@ def test_the_viewer_ends_while_traces_wait(reads: _Reads) -> None:
     for number in (0, 1, 2):
         choice.session(number)
     choice.stop()
-    with pytest.raises(NotRecordedError, match="the viewer ends"):
+    with pytest.raises(NotRecordedError, match="the viewer is closing"):
         choice.session(0) if not choice.kept else choice._begin(0, reads.opening(0))

@@ -103,7 +103,7 @@ def test_a_filter_of_a_column_and_the_keyboard_choose_a_rank(opened: Viewer) -> 
 def test_a_file_that_is_no_trace_is_listed_and_says_why(opened: Viewer) -> None:
     page = opened.page
     row = page.locator("tbody tr", has_text="broken.json")
-    expect(row).to_contain_text("begins as no trace does")
+    expect(row).to_contain_text("does not begin like a trace")
     row.locator("a").click()
     expect(page.locator(".note.missing")).to_contain_text("broken.json")
     page.click("#above")
@@ -137,7 +137,7 @@ def test_a_lake_lists_its_ranks_and_opens_rank_7(browser: Browser, lake: Served)
     with visited(browser, lake) as viewer:
         page = viewer.page
         expect(page.locator(".said")).to_have_text(f"{RANKS + 2} rows")
-        expect(page.locator("tbody tr", has_text="broken.json")).to_contain_text("no trace")
+        expect(page.locator("tbody tr", has_text="broken.json")).to_contain_text("not a trace")
         # Each rank has one window.
         assert "Window" not in page.inner_text("thead")
         chosen(viewer, "7")

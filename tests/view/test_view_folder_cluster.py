@@ -108,8 +108,8 @@ def test_a_cell_opens_its_rank_and_the_timeline_knows_the_step(viewer: Served) -
 @pytest.mark.parametrize(
     ("name", "parameters", "says"),
     [
-        ("opening", {"rank": 99, "step": 3}, "no rank 99"),
-        ("opening", {"rank": -1, "step": 3}, "no rank -1"),
+        ("opening", {"rank": 99, "step": 3}, "rank 99 does not exist"),
+        ("opening", {"rank": -1, "step": 3}, "rank -1 does not exist"),
         ("opening", {"rank": 7, "step": 99}, "rank 7 has no step 99"),
         ("opening", {"rank": 7, "step": -(10**29)}, "rank 7 has no step"),
         ("opening", {"rank": "7.0", "step": 3}, "whole number"),
@@ -201,7 +201,7 @@ def test_each_run_has_its_own_clock(tmp_path: Path) -> None:
         "rank 1 of first",
         "rank 1 of second",
     ]
-    with pytest.raises(NotRecordedError, match="no rank 2"):
+    with pytest.raises(NotRecordedError, match="rank 2 does not exist"):
         cluster.opening(choice, asked(run="second", rank=2, step=0))
 
 

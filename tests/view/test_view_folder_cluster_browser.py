@@ -77,7 +77,7 @@ def test_from_a_collective_to_rank_7_at_that_time_and_back(opened: Viewer) -> No
     page.locator("[aria-label='All collectives'] tbody tr").nth(4).get_by_role("button").click()
     expect(page.locator(".collective h2")).to_have_text("all_reduce, step 4")
     expect(page.locator(".collective [role=status]")).to_contain_text(
-        "Rank 7 came last, 300.0 us after rank 0"
+        "Rank 7 arrived last, 300.0 us after rank 0"
     )
     assert page.locator(".lanes tbody tr").count() == RANKS
     place = page.url
@@ -139,14 +139,14 @@ def test_cells_say_what_they_are_to_mouse_keyboard_and_readers(opened: Viewer) -
     ):
         page.keyboard.press(key)
         expect(page.locator(".heat [role=gridcell]")).to_contain_text(f"Rank {at[0]}, step {at[1]},")
-    page.get_by_label("What a cell shows").select_option("wait_ns")
+    page.get_by_label("Value of a cell").select_option("wait_ns")
     expect(page.locator(".heat [role=gridcell]")).to_contain_text("Waiting 300.0 us")
     page.keyboard.press("Tab")
     page.get_by_role("grid").focus()
     page.keyboard.press("Enter")
     in_trace(opened, 0)
     back(opened)
-    assert page.get_by_label("What a cell shows").input_value() == "wait_ns"
+    assert page.get_by_label("Value of a cell").input_value() == "wait_ns"
 
 
 def test_the_table_of_steps_leads_where_the_cells_do(opened: Viewer) -> None:
@@ -201,7 +201,7 @@ def test_addresses_of_what_is_not_there_say_so(browser: Browser, lake: Served, p
 
 def test_odd_values_of_the_address_show_the_usual(opened: Viewer) -> None:
     opened.open("#steps?value=colour&rank=x&step=-4")
-    assert opened.page.get_by_label("What a cell shows").input_value() == "own_ns"
+    assert opened.page.get_by_label("Value of a cell").input_value() == "own_ns"
     opened.open("#steps?rank=99&step=99")
     opened.page.focus(".heat")
     expect(opened.page.locator(".heat [role=gridcell]")).to_contain_text("Rank 15, step 5")
@@ -211,7 +211,7 @@ def test_odd_values_of_the_address_show_the_usual(opened: Viewer) -> None:
 
 def test_a_step_that_a_trace_has_not_is_said(opened: Viewer) -> None:
     opened.open("#timeline?step=77", below="3/")
-    expect(opened.page.locator("#notice")).to_have_text("This trace has no whole step 77.")
+    expect(opened.page.locator("#notice")).to_have_text("This trace has no complete step 77.")
     assert "step" not in opened.values
 
 
@@ -237,9 +237,7 @@ def test_a_thousand_ranks_are_aggregated_and_say_so(browser: Browser, folder: Pa
         viewer.open("#steps?rank=777&step=3")
         page.focus(".heat")
         expect(page.locator(".heat [role=gridcell]")).to_contain_text("Rank 777, step 3")
-        expect(page.locator(".heat [role=gridcell]")).to_contain_text(
-            "the longest of those that share the cell"
-        )
+        expect(page.locator(".heat [role=gridcell]")).to_contain_text("the longest of several cells")
         page.keyboard.press("Enter")
         in_trace(viewer, 777)
         back(viewer)

@@ -66,5 +66,5 @@ def test_sql_leads_to_the_timeline(opened: Viewer) -> None:
     opened.page.wait_for_selector(".answer tbody button")
     first = opened.page.inner_text(".answer tbody th >> nth=0")
     opened.page.click(".answer tbody button >> nth=0")
-    opened.page.wait_for_selector(".panel h3:has-text('GPU work')")
+    opened.page.wait_for_selector(".panel h3:has-text('GPU operation')")
     assert opened.values["row"] == first

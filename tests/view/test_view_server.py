@@ -75,7 +75,7 @@ def test_nothing_is_answered_without_the_token(viewer: Served, path: str) -> Non
 def test_other_hosts_are_refused(viewer: Served, host: str) -> None:
     reply = viewer.request("/api/status", host=host, cookie=viewer.cookie)
     assert reply.status == 403
-    assert "no name of the viewer" in reply.error
+    assert "not valid here" in reply.error
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:9999", "LOCALHOST", "[::1]:80"])
@@ -97,7 +97,7 @@ def test_this_machine_may_be_asked_through_a_tunnel(viewer: Served, host: str) -
 def test_other_sites_are_refused(viewer: Served, headers: dict[str, str]) -> None:
     reply = viewer.request("/api/status", cookie=viewer.cookie, **headers)
     assert reply.status == 403
-    assert "its own page only" in reply.error
+    assert "only its own page" in reply.error
 
 
 def test_the_page_itself_may_ask(viewer: Served) -> None:
@@ -121,7 +121,7 @@ def test_links_of_other_pages_lead_to_the_page_only(viewer: Served) -> None:
 def test_writing_is_refused(viewer: Served, method: str, path: str) -> None:
     reply = viewer.request(path, method=method, cookie=viewer.cookie)
     assert reply.status == 405
-    assert "only shows" in reply.error
+    assert "is read-only" in reply.error
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_every_answer_keeps_the_page_to_itself(viewer: Served) -> None:
     ("question", "parameters", "words"),
     [
         ("window", {}, "lacks start="),
-        ("window", {"start": "1e9", "end": 5, "pixels": 5}, "takes a whole number, not '1e9'"),
+        ("window", {"start": "1e9", "end": 5, "pixels": 5}, "must be a whole number, not '1e9'"),
         ("window", {"start": "٣", "end": 5, "pixels": 5}, "whole number"),
         ("window", {"start": "9" * 4000, "end": 5, "pixels": 5}, "whole number"),
         ("window", {"start": 0, "end": 9, "pixels": 5, "tracks": "-1"}, "numbers from 0"),
@@ -176,10 +176,10 @@ def test_every_answer_keeps_the_page_to_itself(viewer: Served) -> None:
         (
             "table",
             {"view": "kernels", "table": "kernels", "filters": "total_ns > x"},
-            "no number of this column",
+            "not a number of this column",
         ),
         ("evidence", {"id": "nothing"}, "no finding"),
-        ("sql", {"statement": "drop table ops"}, "has to begin with SELECT"),
+        ("sql", {"statement": "drop table ops"}, "must begin with SELECT"),
         ("sql", {"statement": "select * from read_csv('/etc/passwd')"}, "reads files"),
     ],
 )
@@ -311,11 +311,11 @@ def test_no_answer_waits_until_its_head_is_acknowledged() -> None:
 def test_a_port_in_use_is_a_sentence() -> None:
     with listen(HOST, 0) as first:
         port = first.getsockname()[1]
-        with pytest.raises(ServerError, match=rf"port {port} of 127.0.0.1 is taken by another"):
+        with pytest.raises(ServerError, match=rf"port {port} of 127.0.0.1 is in use by another"):
             listen(HOST, port)
-    with pytest.raises(ServerError, match=r"nothing can listen at 203\.0\.113\.7"):
+    with pytest.raises(ServerError, match=r"cannot listen on 203\.0\.113\.7"):
         listen("203.0.113.7", 0)
-    with pytest.raises(ServerError, match=r"nothing can listen at no\.such"):
+    with pytest.raises(ServerError, match=r"cannot listen on no\.such"):
         listen("no.such.host.invalid", 0)
 
 
@@ -400,10 +400,10 @@ def test_what_is_wrong_is_one_sentence_and_an_exit_code(tmp_path: Path, tiny: Pa
             ((bad,), 1, "bad.json"),
             ((tiny, tmp_path / "missing.json"), 1, "missing.json"),
             ((tiny, bad), 1, "bad.json"),
-            (("-", "-"), 2, "standard input is one trace"),
-            ((tiny, "--port", port), 1, f"port {port} of 127.0.0.1 is taken"),
-            ((tiny, "--port", "70000"), 2, "is no port"),
-            ((tiny, "--port", "x"), 2, "is no port"),
+            (("-", "-"), 2, "standard input contains one trace"),
+            ((tiny, "--port", port), 1, f"port {port} of 127.0.0.1 is in use"),
+            ((tiny, "--port", "70000"), 2, "is not a port"),
+            ((tiny, "--port", "x"), 2, "is not a port"),
         )
         commands = [Command(*map(str, arguments)) for arguments, *_ in asked]
         for command, (_, code, words) in zip(commands, asked, strict=True):
@@ -422,7 +422,7 @@ def test_a_host_that_others_reach_is_said(
     monkeypatch.setattr(server, "serve", lambda _session, _server, listening: listening.close())
     done = cli("view", tiny, "--host", "0.0.0.0", "--no-browser")
     assert done.returncode == 0
-    assert "other machines may ask" in done.stderr
+    assert "other machines can connect" in done.stderr
     assert "not encrypted" in done.stderr
     assert f"http://{socket.gethostname()}:" in done.stdout
     assert cli("view", tiny, "--no-browser").stderr == ""
@@ -432,4 +432,4 @@ def test_answers_are_json_that_any_browser_takes(viewer: Served) -> None:
     for name in ("timeline", "overview", "menu", "status"):
         reply = viewer.request(f"/api/{name}", cookie=viewer.cookie)
         assert reply.headers["content-type"] == "application/json"
-        json.loads(reply.body, parse_constant=lambda _: pytest.fail("no JSON"))
+        json.loads(reply.body, parse_constant=lambda _: pytest.fail("not JSON"))

@@ -139,11 +139,11 @@ def test_a_port_that_is_taken_is_said_and_one_that_nobody_may_have_costs_only_th
     notebook: None, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = ks.read(tiny)
-    with listen(HOST, 0) as taken, pytest.raises(ServerError, match="is taken"):
+    with listen(HOST, 0) as taken, pytest.raises(ServerError, match="is in use"):
         ks.view(trace, port=taken.getsockname()[1])
 
     def refuse(_host: str, _port: int) -> None:
-        raise ServerError("nothing can listen")
+        raise ServerError("cannot listen on")
 
     monkeypatch.setattr(showing, "listen", refuse)
     assert ks.view(trace).url is None
@@ -152,7 +152,7 @@ def test_a_port_that_is_taken_is_said_and_one_that_nobody_may_have_costs_only_th
 
 
 def test_without_a_notebook_a_server_is_needed(tiny: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="only a notebook shows a trace; kernelscope analyze"):
+    with pytest.raises(InvalidArgumentError, match="only a notebook can show a trace; kernelscope analyze"):
         ks.view(ks.read(tiny), server=False)
 
 

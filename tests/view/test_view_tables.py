@@ -126,7 +126,7 @@ def test_columns_are_chosen_and_kept_in_the_address(browser: Browser, owlv2: Ser
         assert table.locator("input[aria-label='Filter Total']").input_value() == "> 1 ms"
         table.locator("input[aria-label='Filter Total']").fill("> 1 parsec")
         page.wait_for_selector(".card.table [role=alert]:not([hidden])")
-        assert "no number of this column" in page.inner_text(".card.table [role=alert]")
+        assert "not a number of this column" in page.inner_text(".card.table [role=alert]")
         viewer.refused(1)
 
 

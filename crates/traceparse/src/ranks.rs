@@ -13,7 +13,7 @@ pub(crate) fn split(mut trace: Trace, wanted: Option<i32>) -> Result<Vec<Trace>>
         let own = trace.meta.properties.get("distributedInfo").and_then(|info| info.get("rank"));
         return match wanted {
             Some(rank) if own.and_then(serde_json::Value::as_i64) != Some(rank.into()) => {
-                Err(unknown(rank, "the file is not of several ranks"))
+                Err(unknown(rank, "the file does not contain several ranks"))
             }
             _ => Ok(vec![trace]),
         };
@@ -42,7 +42,7 @@ pub(crate) fn split(mut trace: Trace, wanted: Option<i32>) -> Result<Vec<Trace>>
 }
 
 fn unknown(rank: i32, known: &str) -> Error {
-    Error::new(ErrorKind::InvalidArgument, format!("no event is of the rank {rank}; {known}"))
+    Error::new(ErrorKind::InvalidArgument, format!("no event belongs to rank {rank}; {known}"))
 }
 
 /// The traces of some ranks.

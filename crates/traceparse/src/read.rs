@@ -20,7 +20,7 @@ use crate::trace::Trace;
 pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     let [trace] = <[Trace; 1]>::try_from(read_ranks(path, options)?).map_err(|traces| {
         let numbers: Vec<_> = traces.iter().filter_map(|trace| Some(trace.meta.rank?.to_string())).collect();
-        let message = format!("holds several ranks ({}): choose one", numbers.join(", "));
+        let message = format!("contains several ranks ({}): choose one", numbers.join(", "));
         Error::new(ErrorKind::InvalidArgument, message).with_path(path)
     })?;
     Ok(trace)
@@ -125,7 +125,7 @@ fn refuse_absent(path: &Path, trace: &Trace, options: &ReadOptions) -> Result<()
 fn refuse_unknown(options: &ReadOptions) -> Result<()> {
     if options.only_launching && !(options.wants("gpu_ops") && options.wants("launches")) {
         let message =
-            "which calls launched GPU work is seen from the tables gpu_ops and launches: ask for both";
+            "the tables gpu_ops and launches together show which calls launched GPU operations: request both";
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
     if let Some(message) = options.step_range.as_deref().and_then(link::refuse_steps) {

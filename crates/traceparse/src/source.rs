@@ -50,7 +50,7 @@ impl Source {
         let file = File::open(path).map_err(in_file)?;
         let info = file.metadata().map_err(in_file)?;
         if info.is_dir() {
-            let message = "is a folder; name a trace file in it";
+            let message = "is a folder. Pass a trace file in it";
             return Err(Error::new(ErrorKind::NotAFile, message).with_path(path));
         }
         let mut input = Input::new(file);

@@ -1,7 +1,7 @@
 """Questions about a trace: frames in, frames out.
 
-Every function takes a :class:`kernelscope.Trace` and gives a ``polars.DataFrame`` whose columns its
-documentation names with their units. Unknown is null, never 0.
+Every function takes a :class:`kernelscope.Trace` and returns a ``polars.DataFrame``. Its documentation lists
+the columns with their units. Unknown values are null, never 0.
 """
 
 from kernelscope.lazy import import_lazily

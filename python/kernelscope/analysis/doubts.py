@@ -1,4 +1,4 @@
-"""Recorded values that cannot be right, or that need a look before everything else."""
+"""Recorded values that are impossible, or that should be checked before everything else."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,8 @@ from kernelscope.units import format_count, format_ns, format_percent
 
 _NEARLY_ALL = 0.9
 _FEWEST = 10
-"""Operations of a step on a GPU, from which on one that has nearly all of their time is told."""
+"""Minimum number of operations of a step on a GPU for reporting that one of them has nearly all of their
+time."""
 _OF_GPU = ("step", "pid", "device")
 _SCHEMA = {
     "doubt": pl.String,
@@ -28,19 +29,20 @@ _SCHEMA = {
 
 @per_trace
 def doubts(trace: Trace) -> pl.DataFrame:
-    """Returns recorded values of ``trace`` that cannot be right, or that need a look before everything else.
+    """Returns recorded values of ``trace`` that are impossible or should be checked before everything else.
 
-    ``events_without_time``: more than 5 % of the events have no timestamp, and no figure counts them;
-    advice on idle time and launches is left out. ``work_without_time``: operations in ``untimed_gpu_ops``,
-    which are in no figure; ``impossible_duration``: recorded time that no figure has;
-    ``step_without_gpu_work``: kernels were launched in a step, and none of them was recorded;
-    ``one_operation``: of ten or more operations of a step on a GPU one has at least 90 % of the time.
+    ``events_without_time``: more than 5 % of the events have no timestamp; they are excluded from all
+    figures, and there is no advice on idle time and launches. ``work_without_time``: operations in
+    ``untimed_gpu_ops``, excluded from all figures. ``impossible_duration``: recorded time excluded from all
+    figures.
+    ``step_without_gpu_work``: kernels were launched in a step, but none of them was recorded.
+    ``one_operation``: of at least ten operations of a step on a GPU, one has at least 90 % of the time.
 
-    Columns: ``doubt`` (as above), ``step`` (null for the whole trace), ``events`` (events or operations
-        without a time; operations not believed; launches; operations of the step on the GPU), ``time_ns``
-        (recorded time not believed; that of the one operation), ``row`` (of the operation in its table: the
-        first without a time, that of which most is not believed, the one), ``name`` (of that operation) and
-        ``text`` (a sentence).
+    Columns: ``doubt`` (as above), ``step`` (null for the whole trace), ``events`` (number of events or
+        operations without a timestamp, of impossible operations, of launches, or of operations of the step on
+        the GPU), ``time_ns`` (excluded time; time of the one operation), ``row`` (of the operation in its
+        table: the first without a timestamp, the one with the most excluded time, or the one), ``name`` (of
+        that operation) and ``text`` (a sentence).
     Order: as above, then by step.
     """
     rows = [
@@ -65,8 +67,8 @@ def _many_without_time(trace: Trace) -> Iterator[dict[str, Any]]:
         moment = f"{format_ns(found.since_ns)} after the first event"
         since = f"from {moment} on" if found.since_ns else "from the first event on"
     text = (
-        f"{format_percent(found.share)} of the events have no timestamp, {since}: {listed}. They are excluded"
-        " from all figures, and there is no advice on idle time and launches."
+        f"{format_percent(found.share)} of the events have no timestamp, {since}: {listed}. They are "
+        "excluded from all figures, and there is no advice on idle time and launches."
     )
     yield {"doubt": "events_without_time", "events": sum(found.counts.values()), "text": text}
 
@@ -78,8 +80,8 @@ def _without_time(trace: Trace) -> Iterator[dict[str, Any]]:
     several = " has" if found.height == 1 else "s have"
     first = {"row": found["row"][0], "name": found["name"][0]}
     text = (
-        f"{format_count(found.height)} GPU operation{several} no usable time, and no figure counts"
-        f" {'it' if found.height == 1 else 'them'}: {first['name']}"
+        f"{format_count(found.height)} GPU operation{several} no usable timestamp and "
+        f"{'is' if found.height == 1 else 'are'} excluded from all figures: {first['name']}"
     )
     yield {"doubt": "work_without_time", "events": found.height, "text": text, **first}
 
@@ -93,9 +95,9 @@ def _impossible(trace: Trace) -> Iterator[dict[str, Any]]:
     total = int(found.select(too_long.sum()).item())
     operations = "1 operation" if found.height == 1 else f"{format_count(found.height)} operations"
     text = (
-        f"{format_ns(total)} of recorded GPU time is not believed: {operations} would contain later ones of"
-        f" the same stream. Recorded with {format_ns(first['recorded_dur_ns'])}, and ended after"
-        f" {format_ns(first['dur_ns'])}, where the next one begins: {first['name']}"
+        f"{format_ns(total)} of recorded GPU time is impossible and not counted: {operations} would "
+        f"contain later ones of the same stream. Recorded with {format_ns(first['recorded_dur_ns'])}, "
+        f"cut after {format_ns(first['dur_ns'])}, where the next one begins: {first['name']}"
     )
     of_first = {"row": first["row"], "name": first["name"]}
     yield {"doubt": "impossible_duration", "events": found.height, "time_ns": total, "text": text, **of_first}
@@ -111,7 +113,10 @@ def _without_work(trace: Trace) -> Iterator[dict[str, Any]]:
     worked = trace.gpu_ops["step"].unique().implode()
     idle = steps.select("step").unique().join(launches, on="step").filter(~pl.col("step").is_in(worked))
     for step, events in idle.sort("step").iter_rows():
-        text = f"Step {step} launched GPU work {format_count(events)} times, and none of it was recorded."
+        text = (
+            f"Step {step} launched GPU operations {format_count(events)} times, but none of them was "
+            "recorded."
+        )
         yield {"doubt": "step_without_gpu_work", "step": step, "events": events, "text": text}
 
 
@@ -131,8 +136,9 @@ def _nearly_all(trace: Trace) -> Iterator[dict[str, Any]]:
     for row in found.sort("step", "device", nulls_last=True).iter_rows(named=True):
         of = "of the trace" if row["step"] is None else f"of step {row['step']}"
         text = (
-            f"One operation has {format_percent(row['share'])} of the GPU time {of} on GPU {row['device']},"
-            f" {format_ns(row['time_ns'])}. See first whether that can be: {row['name']}"
+            f"One operation takes {format_percent(row['share'])} of the GPU time {of} on GPU "
+            f"{row['device']}, {format_ns(row['time_ns'])}. Check first whether this is plausible: "
+            f"{row['name']}"
         )
         of_the_one = {name: row[name] for name in ("step", "events", "time_ns", "row", "name")}
         yield {"doubt": "one_operation", "text": text, **of_the_one}

@@ -1,4 +1,4 @@
-"""Groups rows, describes the values of each group, and gathers rows by their numbers."""
+"""Groups rows, summarises the values of each group, and gathers rows by number."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from kernelscope.errors import InvalidArgumentError
 
 
 def check_by(by: str | Sequence[str], known: Iterable[str]) -> list[str]:
-    """The columns of ``by`` as a list.
+    """Returns the columns of ``by`` as a list.
 
     Raises: InvalidArgumentError: ``by`` is empty, or names an unknown column or one twice.
     """
@@ -19,7 +19,7 @@ def check_by(by: str | Sequence[str], known: Iterable[str]) -> list[str]:
     unknown = [c for c in columns if c not in allowed]
     if unknown:
         raise InvalidArgumentError(
-            f"cannot group by {', '.join(unknown)}; known are {', '.join(sorted(allowed))}"
+            f"cannot group by {', '.join(unknown)}; possible are {', '.join(sorted(allowed))}"
         )
     if not columns or len(set(columns)) != len(columns):
         raise InvalidArgumentError("by= needs one or more different columns")
@@ -27,23 +27,23 @@ def check_by(by: str | Sequence[str], known: Iterable[str]) -> list[str]:
 
 
 def as_text(frame: pl.DataFrame) -> pl.DataFrame:
-    """Categories as plain text, so that a result can be joined, sorted and written anywhere."""
+    """Converts categories to plain text, so that a result can be joined, sorted and written anywhere."""
     return frame.with_columns_seq(pl.col(pl.Categorical).cast(pl.String))
 
 
 def size_text(column: str) -> pl.Expr:
-    """The three numbers of a launch size as text, such as ``[80, 1, 1]``."""
+    """Returns the three numbers of a launch size as text, such as ``[80, 1, 1]``."""
     return pl.format("[{}, {}, {}]", *(pl.col(column).arr.get(axis) for axis in range(3))).alias(column)
 
 
 def sizes_as_text(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with launch sizes as text, for what takes no lists."""
+    """Returns the frame with launch sizes as text, for formats without lists."""
     sizes = (name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Array))
     return frame.with_columns(size_text(name) for name in sizes)
 
 
 def by_name(frame: pl.DataFrame, **flags: pl.Expr) -> pl.DataFrame:
-    """Adds columns that depend on ``name`` only, evaluated once per distinct name.
+    """Adds columns that depend only on ``name``, evaluated once per distinct name.
 
     Each expression refers to the text of the name as column ``text``.
     """
@@ -53,18 +53,21 @@ def by_name(frame: pl.DataFrame, **flags: pl.Expr) -> pl.DataFrame:
 
 
 class Classes(NamedTuple):
-    """``of`` has the class of each row, a position in ``keys``, which has a row for each class."""
+    """``of`` has the class of each row: a position in ``keys``, which has one row per class."""
 
     of: pl.Series
     keys: pl.DataFrame
 
     def spread(self, values: pl.Series) -> pl.Series:
-        """The value of the class of each row."""
+        """Returns the value of the class of each row."""
         return values[self.of]
 
 
 def classes_of(keys: pl.DataFrame) -> Classes:
-    """The classes of the rows of ``keys`` that agree in all columns, in order of their first rows."""
+    """Returns the classes of the rows of ``keys`` with equal values in all columns.
+
+    They are in order of first occurrence.
+    """
     columns = [codes(column) for column in keys]
     # Columns without a value divide nothing, and most optional ones have none.
     known = [column for column in columns if column.null_count() < column.len()]
@@ -73,7 +76,7 @@ def classes_of(keys: pl.DataFrame) -> Classes:
 
 
 def codes(values: pl.Series) -> pl.Series:
-    """Numbers that are equal where ``values`` are, and null where these are."""
+    """Returns numbers that are equal if ``values`` are, and null if these are."""
     if values.dtype == pl.String:
         values = values.cast(pl.Categorical)
     if isinstance(values.dtype, pl.Categorical | pl.Enum):
@@ -86,15 +89,15 @@ def codes(values: pl.Series) -> pl.Series:
 
 
 def taken(table: _traceparse.ArrowTable, column: str) -> pl.Series:
-    """A column of what Rust gives."""
+    """Wraps a result of Rust as a column."""
     return pl.DataFrame(table)[column]
 
 
 def describe_by_group(groups: pl.Series, values: pl.Series, count: int) -> pl.DataFrame:
-    """A description of the whole numbers of each of ``count`` groups.
+    """Summarises the integers of each of ``count`` groups.
 
-    Columns: ``rows`` (of the group), ``sum``, ``mean``, ``median``, ``min``, ``max`` and ``std`` (of a
-        sample; null for one number).
+    Columns: ``rows`` (of the group), ``sum``, ``mean``, ``median``, ``min``, ``max`` and ``std`` (sample
+        standard deviation; null for one number).
     """
     value = pl.col("value")
     return _of_groups(
@@ -110,7 +113,7 @@ def describe_by_group(groups: pl.Series, values: pl.Series, count: int) -> pl.Da
 
 
 def sum_by_group(groups: pl.Series, values: pl.Series, count: int) -> pl.DataFrame:
-    """How many rows each of ``count`` groups has, and the sum of its whole numbers: ``rows``, ``sum``."""
+    """Returns the row count and the sum of the integers of each of ``count`` groups: ``rows``, ``sum``."""
     return _of_groups(groups, values, count)
 
 
@@ -121,9 +124,9 @@ def _of_groups(groups: pl.Series, values: pl.Series, count: int, **figures: pl.E
 
 
 def weighted_means(groups: pl.Series, weights: pl.Series, values: pl.Series, count: int) -> pl.Series:
-    """The mean of the values of each of ``count`` groups, weighted by whole numbers.
+    """Returns the mean of the values of each of ``count`` groups, weighted by integers.
 
-    Where the weights of the rows that have a value sum to nothing, all weigh the same. Null without values.
+    If the weights of the rows with a value sum to 0, all have equal weight. Null without values.
     """
     frame = pl.DataFrame({"group": groups.cast(pl.UInt32), "weight": weights, "value": values.fill_nan(None)})
     weight, value = pl.col("weight").fill_null(0), pl.col("value")
@@ -134,7 +137,7 @@ def weighted_means(groups: pl.Series, weights: pl.Series, values: pl.Series, cou
 
 
 def of_every(found: pl.DataFrame, group: str, count: int) -> pl.DataFrame:
-    """A row for each of ``count`` groups: that of ``found`` with its number, of nulls where there is none."""
+    """Returns one row for each of ``count`` groups: the row of ``found`` with its number, or nulls."""
     found = found.drop_nulls(group)
     places = pl.repeat(None, count, dtype=pl.UInt32, eager=True)
     places = places.scatter(found[group], pl.int_range(found.height, dtype=pl.UInt32, eager=True))
@@ -142,17 +145,20 @@ def of_every(found: pl.DataFrame, group: str, count: int) -> pl.DataFrame:
 
 
 def positions(rows: pl.Series, wanted: pl.Series) -> pl.Series:
-    """Where each of ``wanted`` stands in ``rows``, of which none is there twice; null for null and for none.
+    """Returns the position of each of ``wanted`` in ``rows``, whose values are unique.
 
-    Fast where ``rows`` ascend, and ``wanted`` nearly do.
+    It is null if the value is null or absent.
+
+    Fast if ``rows`` ascend, and ``wanted`` nearly do.
     """
     found = _traceparse.find_rows(rows.to_frame("row"), wanted.to_frame("row"))
     return pl.DataFrame(found).to_series()
 
 
 def gather_rows(rows: pl.Series, table: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """The ``columns`` of the rows of these numbers; null where there is none.
+    """Returns the ``columns`` of the rows with these numbers; null if there is none.
 
-    Columns: of ``table``, needs ``row`` and ``columns``; gives ``columns``, one row for each of ``rows``.
+    Columns: ``table`` needs ``row`` and ``columns``. The result has ``columns``, one row for each of
+    ``rows``.
     """
     return table[list(columns)][positions(table["row"], rows)]

@@ -1,6 +1,6 @@
-"""What intervals cover: their union, its length, the gaps in it, and how much of others it hides.
+"""Coverage of intervals: their union, its length, its gaps, and the part of other intervals that it hides.
 
-Groups come in the order of the values of their columns, with null first.
+Groups are in the order of the values of their columns, with null first.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ _MOST_CODES = 2**32
 
 
 class Intervals:
-    """Intervals of groups, put into order once for all that is asked of them.
+    """Intervals of groups, sorted once for all questions about them.
 
-    Columns: of ``frame``, needs ``start_ns``, ``end_ns`` or ``dur_ns``, and ``by``, which say what belongs to
-        a group. Those without an end or a duration are empty.
+    Columns: ``frame`` needs ``start_ns``, ``end_ns`` or ``dur_ns``, and ``by``, which define the groups.
+        Intervals without an end or a duration are empty.
     """
 
     def __init__(self, frame: pl.DataFrame, *, by: list[str]) -> None:
@@ -25,45 +25,47 @@ class Intervals:
         self._sorted = _traceparse.Intervals(grouped(frame, group_codes(frame, by)))
 
     def union(self) -> pl.DataFrame:
-        """The union of each group, as disjoint parts that do not touch, in order.
+        """Returns the union of each group as disjoint, separate intervals in order.
 
-        Columns: ``by``, ``start_ns``, ``end_ns``. Empty intervals, and those that end before they start,
-            cover nothing.
+        Columns: ``by``, ``start_ns``, ``end_ns``. Empty intervals, and those that end before they start, are
+            ignored.
         """
         return self._of_groups(self._sorted.union())
 
     def covered_ns(
         self, levels: pl.Series, *, of: pl.Series | None = None, window: tuple[int, int] | None = None
     ) -> pl.DataFrame:
-        """Time during which an interval of each level, or of a lower one, is open, up to a group's largest.
+        """Returns the time with an open interval of each level or a lower one, up to the largest level of a
+        group.
 
-        ``levels`` has a small number for each interval, or if ``of`` says which class each is of, for each
-        class; what lies outside of ``window`` counts nothing.
+        ``levels`` has a small number for each interval, or for each class if ``of`` gives the class of each
+        interval. Time outside ``window`` does not count.
 
-        Columns: ``by``, ``level`` and ``covered_ns``. Intervals that end before they start count nothing.
+        Columns: ``by``, ``level`` and ``covered_ns``. Intervals that end before they start are ignored.
         """
         frame = levels.cast(pl.UInt8).alias("level").to_frame()
         return self._of_groups(self._sorted.covered(frame, _of_class(of), window))
 
     def gaps(self, launches: pl.Series, calls: pl.DataFrame) -> pl.DataFrame:
-        """The gaps between the intervals of each group, and whether the one after each was launched in it.
+        """Returns the gaps between the intervals of each group, and whether the next interval was launched in
+        its gap.
 
         ``launches`` has the position in ``calls`` of the call that launched each interval, if it is known.
 
-        Columns: of ``calls``, needs ``start_ns``. Gives ``at``, the position of the interval that ends a gap;
-            ``dur_ns`` of the gap; ``is_late``, null where there is no call.
+        Columns: ``calls`` needs ``start_ns``. The result has ``at``, the position of the interval that ends a
+            gap; ``dur_ns`` of the gap; ``is_late``, null without a call.
         Order: by group, then time.
         """
         launched = launches.alias("launch").to_frame()
         return pl.DataFrame(self._sorted.gaps(launched, calls.select("start_ns")))
 
     def queues(self, launches: pl.Series, calls: pl.DataFrame) -> pl.DataFrame:
-        """Every change of the number of calls whose first interval of a group has not started.
+        """Returns every change of the number of calls whose first interval of a group has not started.
 
-        For the arguments see :meth:`gaps`.
+        See :meth:`gaps` for the arguments.
 
-        Columns: ``at``, the position of the interval; ``enters``, whether its call enters the queue, or else
-            leaves it; ``length`` from then on; ``lasts_ns``, until the next change, 0 after the last.
+        Columns: ``at``, the position of the interval; ``enters``, whether its call enters or leaves the
+            queue; ``length`` from then on; ``lasts_ns``, until the next change, 0 after the last.
         Order: by group, then time; at one instant calls enter before others leave.
         """
         launched = launches.alias("launch").to_frame()
@@ -72,39 +74,39 @@ class Intervals:
     def filled_ns(
         self, shares: pl.Series, *, of: pl.Series | None = None, window: tuple[int, int] | None = None
     ) -> pl.DataFrame:
-        """The integral of the summed share of the intervals of each group that are open, at most 1.
+        """Returns the integral over the summed share, capped at 1, of the open intervals of each group.
 
-        What lies outside of ``window`` counts nothing, and intervals without a share above 0 do not either.
-        ``shares`` are those of intervals, or of classes: see :meth:`covered_ns`.
+        Time outside ``window``, and intervals without a positive share, do not count. ``shares`` belong to
+        intervals, or to classes; see :meth:`covered_ns`.
 
-        Columns: ``by`` and ``filled_ns``; groups in which none counts are left out.
+        Columns: ``by`` and ``filled_ns``. Groups without counted intervals are left out.
         """
         frame = shares.cast(pl.Float64).alias("share").to_frame()
         return self._of_groups(self._sorted.filled(frame, _of_class(of), window))
 
     def runs(self, marks: pl.Series, labels: pl.Series) -> pl.DataFrame:
-        """The intervals of a group that follow one another, are marked and have one label, two or more.
+        """Returns runs of two or more consecutive marked intervals of a group with equal labels.
 
-        ``labels`` are whole numbers below 2^32 - 1; null is a label, too.
+        ``labels`` are integers below 2^32 - 1; null is a label, too.
 
-        Columns: ``at`` (the position of an interval) and ``run`` (a number from 0 on).
-        Order: by group, then time.
+        Columns: ``at`` (the position of an interval) and ``run`` (a number from 0). Order: by group, then
+        time.
         """
         frame = pl.DataFrame({"marked": marks, "label": labels.cast(pl.UInt32)})
         return pl.DataFrame(self._sorted.runs(frame))
 
     def shared_ns(self) -> pl.Series:
-        """The part of each interval in the time that its group covers, as fractions.
+        """Returns the part of each interval in the covered time of its group, with fractions.
 
-        A moment is shared equally by the intervals that last in it; those that end before they start have no
-        part.
+        The open intervals share each moment equally. Intervals that end before they start have no part.
         """
         return pl.DataFrame(self._sorted.shared()).to_series()
 
     def regrouped(self, values: pl.DataFrame, groups: "pl.Series | None") -> "Intervals":
-        """The same intervals by the columns of ``values``, with the answer of :func:`group_codes` for them.
+        """Returns the same intervals grouped by the columns of ``values``, with the result of
+        :func:`group_codes` for them.
 
-        Nothing has to be put into order again where each of the new groups lies in one of the old.
+        No sorting is needed if each of the new groups is part of one old group.
         """
         regrouped = copy(self)
         frame = None if groups is None else groups.alias("group").to_frame()
@@ -112,9 +114,9 @@ class Intervals:
         return regrouped
 
     def part(self, marks: pl.Series, *, of: pl.Series | None = None) -> "Intervals":
-        """Those that are marked, in the same order; their positions are still those in all.
+        """Returns the marked intervals in the same order. Their positions refer to all intervals.
 
-        ``marks`` are those of intervals, or of classes: see :meth:`covered_ns`.
+        ``marks`` belong to intervals, or to classes; see :meth:`covered_ns`.
         """
         part = copy(self)
         marked = marks.alias("marked").to_frame()
@@ -122,9 +124,10 @@ class Intervals:
         return part
 
     def hidden_ns(self, frame: pl.DataFrame) -> pl.Series:
-        """How much of each interval of ``frame`` lies in these, in the order of ``frame``.
+        """Returns the part of each interval of ``frame`` that these intervals cover, in the order of
+        ``frame``.
 
-        Columns: of ``frame``, needs ``start_ns``, ``end_ns`` and ``by``.
+        Columns: ``frame`` needs ``start_ns``, ``end_ns`` and ``by``.
         Units: ns.
         """
         groups = pl.DataFrame(self._sorted.groups())
@@ -145,15 +148,15 @@ class Intervals:
 
 
 def merged(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
-    """The union of the intervals of each group: see :class:`Intervals`."""
+    """Returns the union of the intervals of each group; see :class:`Intervals`."""
     return Intervals(frame, by=by).union()
 
 
 def covered_ns(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
-    """Time during which at least one interval of a group is open.
+    """Returns the time with at least one open interval of a group.
 
-    Columns: of ``frame``, needs ``start_ns``, ``end_ns`` and ``by``; gives ``by`` and ``covered_ns``.
-        Intervals that end before they start count nothing.
+    Columns: ``frame`` needs ``start_ns``, ``end_ns`` and ``by``. The result has ``by`` and ``covered_ns``.
+        Intervals that end before they start are ignored.
     """
     every = pl.repeat(0, frame.height, dtype=pl.UInt8, eager=True)
     found = Intervals(frame, by=by).covered_ns(every)
@@ -161,12 +164,12 @@ def covered_ns(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
 
 
 def grouped(frame: pl.DataFrame, groups: pl.Series | None) -> pl.DataFrame:
-    """The intervals of a frame with the number of the group of each, for the questions above.
+    """Returns the intervals of a frame with their group numbers, for the questions above.
 
     An interval without an end is empty.
 
-    Columns: ``start_ns``; ``end_ns``, or ``dur_ns`` where the frame has no ends; and ``group``, unless all
-        are of one.
+    Columns: ``start_ns``; ``end_ns``, or ``dur_ns`` if the frame has no ends; and ``group``, unless there is
+        only one.
     """
     if "end_ns" in frame.columns:
         start, end = (pl.col(name).cast(pl.Int64) for name in ("start_ns", "end_ns"))
@@ -178,9 +181,9 @@ def grouped(frame: pl.DataFrame, groups: pl.Series | None) -> pl.DataFrame:
 
 
 def group_codes(frame: pl.DataFrame, by: Sequence[str]) -> pl.Series | None:
-    """A number for each row that rows share which agree in ``by``, in the order of their values.
+    """Returns a number for each row, equal for rows that agree in ``by``, in the order of their values.
 
-    None where all rows agree.
+    Returns None if all rows agree.
     """
     codes, count = None, 1
     for name in by:

@@ -1,4 +1,4 @@
-"""Which views of a trace stay empty, and which option of the profiler would have filled them."""
+"""Views of a trace without data, and the profiler options that would record it."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -14,10 +14,9 @@ _LAYERS = r"^layer:|nn\.Module: |^\[pl\]\[module\]"
 
 
 class View(NamedTuple):
-    """A view: how to see that a trace has nothing for it, what is missing, and what would record it.
+    """A view: how to detect that it has no data, the missing data, and how to record it.
 
-    There is a remedy for each recorder; that of Kineto stands for those that have none. ``rocm`` is Kineto on
-    AMD's GPUs.
+    There is one remedy per profiler; the remedy of Kineto is the default. ``rocm`` is Kineto on AMD GPUs.
     """
 
     is_empty: Callable[[Trace], bool]
@@ -30,15 +29,14 @@ class View(NamedTuple):
 
 @per_trace
 def missing_views(trace: Trace) -> pl.DataFrame:
-    """The views for which ``trace`` has nothing to show, each with the reason and the remedy as sentences.
+    """Views without data in ``trace``, each with the reason and the remedy as sentences.
 
-    A view that is not a row has something to show. The views are: ``steps``, ``operators``, ``input_shapes``,
+    A view that is not a row has data. The views are: ``steps``, ``operators``, ``input_shapes``,
     ``call_stacks``, ``python``, ``modules``, ``phases``, ``kernels``, ``launch_sizes``, ``gpu_limits``,
     ``links``, ``memory``, ``memory_lifetimes``, ``memory_reserved``, ``roofline``, ``ranges``,
     ``communication``, ``synchronisation``, ``counters`` (of kernels) and ``gpu_metrics`` (sampled).
 
-    Columns: ``view``, ``why`` (what the trace does not have) and ``remedy`` (what to record it with).
-    Order: as above.
+    Columns: ``view``, ``why`` (the missing data) and ``remedy`` (how to record it). Order: as above.
     Example: ``dict(missing_views(trace).select("view", "remedy").iter_rows()).get("memory")``
     """
     recorder = "rocm" if _is_rocm(trace) else trace.meta.format
@@ -110,7 +108,7 @@ _EMIT_SHAPES = "Record with emit_nvtx(record_shapes=True), or with kernelscope.c
 VIEWS: Mapping[str, View] = {
     "steps": View(
         _no_values("steps", "step"),
-        "The trace marks no steps; what is in it counts as one.",
+        "The trace marks no steps, so it counts as one step.",
         kineto="Call prof.step() after every iteration, or name a range with --step-range.",
         nsys="Mark iterations with torch.cuda.nvtx.range_push, and name the range with --step-range.",
     ),
@@ -119,7 +117,7 @@ VIEWS: Mapping[str, View] = {
     ),
     "input_shapes": View(
         _no_shapes,
-        "The shapes of the operators' inputs were not recorded.",
+        "The shapes of operator inputs were not recorded.",
         kineto="Profile with record_shapes=True.",
         nsys=_EMIT_SHAPES,
         nvprof=_EMIT_SHAPES,
@@ -139,12 +137,12 @@ VIEWS: Mapping[str, View] = {
     "modules": View(
         _no_modules,
         "Calls of nn.Module were not recorded.",
-        kineto="Profile with with_stack=True: it records every nn.Module.",
+        kineto="Profile with with_stack=True, which records every nn.Module.",
         nsys="Run the program with kernelscope.capture, which opens a range for every module.",
     ),
     "phases": View(
         _no_values("ops", "phase"),
-        "No operator is known to be forward, backward or optimizer.",
+        "The phase (forward, backward, optimizer) of the operators is unknown.",
         kineto=_CPU,
         nsys=_NSYS_OPS,
     ),
@@ -152,18 +150,18 @@ VIEWS: Mapping[str, View] = {
     "launch_sizes": View(
         _no_values("gpu_ops", "grid"),
         "Launch sizes of kernels were not recorded, so occupancy is unknown.",
-        kineto="Profile GPU work with a recent PyTorch; older ones leave them out on AMD's GPUs.",
+        kineto="Profile GPU operations with a recent PyTorch. Older versions omit launch sizes on AMD GPUs.",
         nsys=_NSYS_CUDA,
     ),
     "gpu_limits": View(
         _no_values("devices", "sm_count"),
         "The GPUs are not described, so occupancy and peaks are unknown.",
-        kineto="Record with PyTorch 1.9 or later and export_chrome_trace; name the GPU with --gpu.",
-        nsys="Export again with nsys export --type sqlite; name the GPU with --gpu.",
+        kineto="Record with PyTorch 1.9 or later and export_chrome_trace, or name the GPU with --gpu.",
+        nsys="Export again with nsys export --type sqlite, or name the GPU with --gpu.",
     ),
     "links": View(
         _no_links,
-        "No GPU work could be linked to the operator that launched it.",
+        "No GPU operation could be linked to the operator that launched it.",
         kineto=_CPU,
         nsys=_NSYS_OPS,
     ),
@@ -175,19 +173,19 @@ VIEWS: Mapping[str, View] = {
     ),
     "memory_lifetimes": View(
         _no_values("memory", "address"),
-        "Addresses of allocations were not recorded, so none can be matched with its free.",
+        "Addresses of allocations were not recorded, so no allocation can be matched with its free.",
         kineto="Profile with profile_memory=True and PyTorch 1.10 or later.",
         nsys="Record with nsys profile --cuda-memory-usage=true.",
     ),
     "memory_reserved": View(
         _no_values("memory", "total_reserved_bytes"),
-        "How much the allocator reserves was not recorded, so fragmentation is unknown.",
+        "Reserved memory was not recorded, so fragmentation is unknown.",
         kineto="Profile with profile_memory=True and PyTorch 1.10 or later.",
-        nsys="Profile with torch.profiler, profile_memory=True: nsys does not see the allocator.",
+        nsys="Profile with torch.profiler and profile_memory=True: nsys does not record the allocator.",
     ),
     "roofline": View(
         _no_shapes,
-        "Without input shapes neither FLOPs nor bytes are known.",
+        "Without input shapes, FLOPs and bytes are unknown.",
         kineto="Profile with record_shapes=True.",
         nsys=_EMIT_SHAPES,
         nvprof=_EMIT_SHAPES,
@@ -201,8 +199,8 @@ VIEWS: Mapping[str, View] = {
     ),
     "communication": View(
         _no_communication,
-        "No collective ran while the trace was recorded.",
-        kineto="Profile a step of a distributed job; PyTorch 2.2 or later records sizes and groups.",
+        "No collective ran during the recording.",
+        kineto="Profile a step of a distributed job. PyTorch 2.2 or later records sizes and groups.",
         nsys=_NSYS_CUDA,
     ),
     "synchronisation": View(
@@ -210,17 +208,21 @@ VIEWS: Mapping[str, View] = {
         "Waits between streams and events were not recorded.",
         kineto="Profile with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True).",
         nsys=_NSYS_CUDA,
-        rocm="Kineto records no waits between streams on AMD's GPUs.",
+        rocm="Kineto records no waits between streams on AMD GPUs.",
     ),
     "counters": View(
         _no_counters,
         "No hardware counters of kernels were recorded.",
         # Kineto took its range profiler out in June 2026, and samples counters since August (PR 1530).
-        kineto="Profile with experimental_config=_ExperimentalConfig(profiler_metrics=[...]),"
-        " up to PyTorch of May 2026; later ones only sample whole GPUs.",
-        nsys="nsys counts nothing of kernels: profile with torch.profiler up to PyTorch of May 2026, with"
-        " experimental_config=_ExperimentalConfig(profiler_metrics=[...]).",
-        rocm="Kineto counts nothing on AMD's GPUs: record with rocprofv3 --pmc.",
+        kineto=(
+            "Profile with experimental_config=_ExperimentalConfig(profiler_metrics=[...]) and PyTorch "
+            "until May 2026. Later versions only sample whole GPUs."
+        ),
+        nsys=(
+            "nsys records no counters of kernels. Profile with torch.profiler of PyTorch until May 2026 "
+            "and experimental_config=_ExperimentalConfig(profiler_metrics=[...])."
+        ),
+        rocm="Kineto records no counters on AMD GPUs: record with rocprofv3 --pmc.",
     ),
     "gpu_metrics": View(
         _no_values("counters", "device"),

@@ -1,4 +1,4 @@
-"""The figures of a trace at a glance."""
+"""Key figures of a trace."""
 
 import polars as pl
 
@@ -17,19 +17,19 @@ _EFFICIENCY = {
 
 
 def overview(trace: Trace, *, costs: bool = False) -> pl.DataFrame:
-    """Returns the figures of a trace as one row, so that the rows of many ranks can stand below each other.
+    """Key figures of a trace as one row, so that the rows of many ranks can be concatenated.
 
-    Without ``costs`` FLOPs are not computed, and what follows from them is null.
+    Without ``costs``, FLOPs are not computed, and figures derived from them are null.
 
     Columns: ``rank``, ``world_size``, ``host``, ``format``; ``gpus`` (that ran a kernel), ``gpu_name`` (of
-        the first); ``steps`` (whole ones), ``partial_steps``; ``step_ns`` and the eight parts of a step, as
-        means over the whole steps and over the GPUs (``mean_steps`` has each); ``utilisation``,
+        the first); ``steps`` (complete ones), ``partial_steps``; ``step_ns`` and the eight parts of a step,
+        as means over the complete steps and over the GPUs (``mean_steps`` has each); ``utilisation``,
         ``sm_efficiency``, ``occupancy_pct`` and ``tensor_core_share`` (means over the GPUs that ran a kernel,
-        the last two weighted by the time of their kernels; null if unknown of one); ``tc_eligible_share``
-        (of the kernel time of operators, in those that tensor cores could run); ``kernels``,
-        ``gpu_kernel_ns`` (summed over all kernels), ``operators`` (calls of operators and
-        annotations), ``launches``; ``flops_per_step``, ``mfu_pct`` (of all steps together), ``known_pct``
-        (of the GPU time, with known FLOPs), ``peak_flops_per_s`` and ``peak_type``.
+        the last two weighted by the time of their kernels; null if unknown for one); ``tc_eligible_share``
+        (share of operators' kernel time in operators that could run on tensor cores); ``kernels``,
+        ``gpu_kernel_ns`` (summed over all kernels), ``operators`` (calls of operators and annotations),
+        ``launches``; ``flops_per_step``, ``mfu_pct`` (over all steps), ``known_pct`` (of the GPU time, with
+        known FLOPs), ``peak_flops_per_s`` and ``peak_type``.
     Units: ns; shares between 0 and 1; percent; FLOP; FLOP/s.
     Source: the overview of the TensorBoard plugin.
     """

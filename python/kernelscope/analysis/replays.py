@@ -1,4 +1,4 @@
-"""A trace with the operators that its replayed graphs were captured from, as if each replay had run them."""
+"""A trace with the operators from the captures of its replayed graphs, as if each replay had run them."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -20,11 +20,11 @@ _SEPARATOR = "/"
 
 
 class Replays(NamedTuple):
-    """What launches of graphs replayed.
+    """Operators and modules replayed by graph launches.
 
-    ``trace`` has the replayed operators and modules behind the others, and work that names these operators.
-    ``ops`` and ``modules`` are only these rows, of ``ops`` and ``python``. ``module_rows`` has for each piece
-    of GPU work the ``row`` of the module that it was captured in, in this launch; null for none.
+    ``trace`` has the replayed operators and modules after the others, and operations refer to these
+    operators. ``ops`` and ``modules`` are only these rows, of ``ops`` and ``python``. ``module_rows`` has for
+    each GPU operation the ``row`` of its module in the capture, for this launch; null for none.
     """
 
     trace: Trace
@@ -34,10 +34,10 @@ class Replays(NamedTuple):
 
 
 def with_replayed_ops(trace: Trace) -> Trace:
-    """Returns ``trace`` with the operators of replayed work: see :class:`Replays`.
+    """Returns ``trace`` with the operators of replayed operations; see :class:`Replays`.
 
-    Such an operator lies in what launched its graph, began with the launch and took no time of the host.
-    Returns the trace itself if none of its work was found in a capture.
+    Such an operator is inside the caller of its graph launch, starts with the launch and takes no host time.
+    Returns the trace itself if none of its operations was found in a capture.
     """
     found = replays(trace)
     return trace if found is None else found.trace
@@ -45,7 +45,7 @@ def with_replayed_ops(trace: Trace) -> Trace:
 
 @per_trace
 def replays(trace: Trace) -> Replays | None:
-    """Returns what the launches of graphs replayed, as far as captures tell; None if they tell nothing."""
+    """Returns the operators replayed by graph launches according to the captures, or None."""
     work = trace.gpu_ops.select("launch_row", "captured_op_row", "captured_node_row")
     if trace.captured_nodes.is_empty() or work["captured_node_row"].null_count() == work.height:
         return None

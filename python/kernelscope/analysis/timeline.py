@@ -1,4 +1,4 @@
-"""What a screen can show of a trace: its streams and threads, per pixel instead of per event."""
+"""Timeline of streams and threads, per pixel instead of per event."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
 
 KINDS = ("stream", "thread", "python")
-"""Kinds of tracks, in the order in which they are shown."""
+"""Kinds of tracks in display order."""
 
 _MOST_PIXELS = 1 << 20
 _TRACKS = ("track", "track_kind", "label", "device", "stream", "pid", "tid")
@@ -22,7 +22,7 @@ _OF_THREAD = ("track",)
 
 
 class TimelineView:
-    """The timeline of a trace, built once and shown in as many views as are wanted.
+    """Timeline of a trace, built once for any number of views.
 
     Example: ``view = TimelineView(trace); levels = [view.show(pixels=1000 * 4**n) for n in range(4)]``
     """
@@ -65,7 +65,8 @@ class TimelineView:
         pixels: int = 2000,
         only: Sequence[int] | None = None,
     ) -> pl.DataFrame:
-        """What is seen of ``[start_ns, end_ns)``; see :func:`timeline`. Of the tracks ``only``, if named."""
+        """Returns the visible rows of ``[start_ns, end_ns)``, optionally ``only`` of some tracks; see
+        :func:`timeline`."""
         numbers = None if only is None else list(only)
         return self._labelled(self._index.show(*self._range(start_ns, end_ns, pixels), pixels, numbers))
 
@@ -78,7 +79,7 @@ class TimelineView:
         pixels: int = 2000,
         only: Sequence[int] | None = None,
     ) -> pl.DataFrame | None:
-        """The same, or None if it has more than ``most`` rows, which is known before they are made."""
+        """Like ``show``, but returns None if there are more than ``most`` rows, without building them."""
         numbers = None if only is None else list(only)
         marks = self._index.show(*self._range(start_ns, end_ns, pixels), pixels, numbers, most)
         return None if marks is None else self._labelled(marks)
@@ -88,8 +89,8 @@ class TimelineView:
         end = self.end_ns if end_ns is None else end_ns
         if not start < end or not 0 < pixels <= _MOST_PIXELS:
             raise InvalidArgumentError(
-                f"a view needs an end behind its start and 1 to {_MOST_PIXELS:,} pixels,"
-                f" not [{start}, {end}) on {pixels}"
+                f"a view needs an end after its start and 1 to {_MOST_PIXELS:,} pixels, not [{start}, "
+                f"{end}) on {pixels}"
             )
         return start, end
 
@@ -119,23 +120,23 @@ def timeline(
     pixels: int = 2000,
     kinds: Sequence[str] = ("stream", "thread"),
 ) -> pl.DataFrame:
-    """What a screen of ``pixels`` pixels can show of ``[start_ns, end_ns)``, the whole trace if not said.
+    """Timeline of ``[start_ns, end_ns)`` (default: the whole trace) for a screen of ``pixels`` pixels.
 
-    A track is a GPU stream, or a thread with its operators, annotations, NVTX ranges and API calls; with
-    ``python`` among ``kinds`` also the Python frames of a thread. The events of a track lie in lanes as in
-    a call stack, so no two of a lane overlap, and lanes are the same in every view. An event at least a
-    pixel wide is a row of its own, with its own start and end even where they lie outside the view. All
-    narrower events of a lane in one pixel are one row. So a lane has at most about two rows per pixel,
-    however large the trace is; :class:`kernelscope.analysis.timeline.TimelineView` answers several views
-    of one trace without sorting its events anew.
+    A track is a GPU stream, or a thread with its operators, annotations, NVTX ranges and API calls. With
+    ``python`` among ``kinds``, Python frames of a thread are tracks, too. The events of a track are in lanes
+    as in a call stack. No two events of a lane overlap, and lanes are the same in every view. An event at
+    least one pixel wide has its own row, with its own start and end even outside the view. All narrower
+    events of a lane in one pixel share a row. So a lane has at most about two rows per pixel, independent of
+    the size of the trace. :class:`kernelscope.analysis.timeline.TimelineView` answers several views of one
+    trace without sorting its events again.
 
-    Columns: ``track`` (number, in the order to show), ``track_kind`` (stream, thread or python), ``label``,
-        ``device``, ``stream``, ``pid``, ``tid``; ``lane`` (events around it), ``start_ns``, ``end_ns``,
-        ``busy_ns``, ``busy_share`` (of the time between the two; null where that is none), ``events`` (that
-        start here); of the name that takes most of the time ``name``, ``category`` (kernel, memcpy, memset,
-        graph, communication; operator, annotation, range, launch; python), ``row`` (of its longest event)
-        and ``name_ns``; ``longest_name``, ``longest_row`` and ``longest_ns`` (whole duration) of the longest
-        event.
+    Columns: ``track`` (number, in display order), ``track_kind`` (stream, thread or python), ``label``,
+        ``device``, ``stream``, ``pid``, ``tid``; ``lane`` (number of enclosing events), ``start_ns``,
+        ``end_ns``, ``busy_ns``, ``busy_share`` (of the time between start and end; null if that is 0),
+        ``events`` (number that start here); for the name with most of the time ``name``, ``category``
+        (kernel, memcpy, memset, graph, communication; operator, annotation, range, launch; python), ``row``
+        (of its longest event) and ``name_ns``; ``longest_name``, ``longest_row`` and ``longest_ns`` (whole
+        duration) of the longest event.
     Units: ns on the trace's clock.
     Order: by track, lane and start.
     Raises: InvalidArgumentError: the range is empty, ``pixels`` is not 1 to 1,048,576, or a kind is unknown.
@@ -199,9 +200,11 @@ def _sources(trace: Trace, kind: str) -> list[_Source]:
 
 
 def thread_labels(threads: pl.DataFrame) -> pl.DataFrame:
-    """The threads with their names, or else their numbers: ``track``, ``pid``, ``tid`` and ``label``.
+    """Returns the threads with their names, or otherwise their numbers.
 
-    Columns: of ``threads``, as in the table of the trace.
+    The columns are ``track``, ``pid``, ``tid`` and ``label``.
+
+    Columns: ``threads`` has those of the table of the trace.
     """
     tid = pl.coalesce(pl.col("tid").cast(pl.String), pl.col("tid_text").cast(pl.String), pl.lit("?"))
     label = pl.coalesce(pl.col("thread_name").cast(pl.String), pl.format("thread {}", tid))

@@ -1,4 +1,4 @@
-"""Events without a timestamp: how many there are, and from when on."""
+"""Events without a timestamp: their number, and the moment from which timestamps are missing."""
 
 from typing import NamedTuple, cast
 
@@ -8,9 +8,9 @@ from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
 _SHARE = 0.05
-"""Share of events without a timestamp above which idle time and launches say nothing reliable."""
+"""Share of events without a timestamp above which idle time and launches are unreliable."""
 _CLEAN = 0.9
-"""Share of events that have a timestamp before the moment at which they stop, and have none after it."""
+"""Minimum share of events with a timestamp before the moment from which timestamps are missing."""
 _NOUNS = {
     "operator": "operator",
     "annotation": "annotation",
@@ -25,7 +25,7 @@ _TABLES = {
     "python": ("frame",),
     "memory": ("memory",),
 }
-"""The kinds of events that would be in each table."""
+"""Kinds of events in each table."""
 
 
 class Untimed(NamedTuple):
@@ -33,7 +33,7 @@ class Untimed(NamedTuple):
 
     ``share`` is their share of all operators, API calls, GPU operations, Python frames and memory events that
     were read, ``counts`` their number by kind. ``since_ns`` is the time from the first event to the moment
-    from which on timestamps are missing; null if they are missing here and there.
+    from which timestamps are missing; null if missing timestamps are spread over the trace.
     """
 
     share: float

@@ -1,7 +1,7 @@
-"""Many traces at once: one Parquet data set per table, read by as many workers as there are cores.
+"""Batches of traces: one Parquet data set per table, read by one worker per core.
 
-``run`` fills a lake, ``scan`` opens one. Nothing here holds more than a few lines per trace, however many
-there are: tables exist in the workers only.
+``run`` fills a lake, ``scan`` opens one. Tables exist only in the workers. The coordinator keeps a few lines
+per trace.
 """
 
 from kernelscope.lazy import import_lazily

@@ -1,6 +1,6 @@
-"""Ranks that wait in the staging folder for their place: until all traces of a job are read, nobody knows it.
+"""Ranks that wait in the staging folder for their place, which is unknown until all traces of a job are read.
 
-They outlive a batch that is stopped, and their traces need not be read again.
+They survive an interrupted batch, so their traces are not read again.
 """
 
 import re
@@ -14,20 +14,25 @@ _ASIDE = re.compile(r"aside-[0-9a-f]{32}")
 
 
 def is_aside(name: str) -> bool:
-    """Whether a folder of the staging folder has this name."""
+    """Returns whether a folder of the staging folder has such a name."""
     return _ASIDE.fullmatch(name) is not None
 
 
 def set_aside(folder: Path) -> Path:
-    """Lets the finished folder of a rank wait beside its batch's workplace, where the next one finds it."""
+    """Moves the finished folder of a rank next to its batch's working directory.
+
+    The next batch finds it there.
+    """
     return folder.rename(folder.parent.with_name(f"aside-{uuid.uuid4().hex}"))
 
 
 def asides(lake: Path) -> Iterator[tuple[Path, Entry]]:
-    """The ranks that wait, with their folders. What a machine that lost power left of others is removed.
+    """Returns the waiting ranks with their folders.
 
-    A folder without an entry that a batch wrote is of somebody else: a rank that waits has one from the
-    first.
+    Incomplete folders left after a power failure are removed.
+
+    A folder without an entry written by a batch belongs to someone else, because a waiting rank has an entry
+    from the start.
     """
     for folder in sorted(staging(lake).iterdir()):
         if not is_aside(folder.name) or folder.is_symlink() or not (folder / ENTRY).is_file():

@@ -1,4 +1,4 @@
-"""Makes the files of a lake as few as they can be."""
+"""Reduces the number of files of a lake."""
 
 import os
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from kernelscope.errors import TraceNotFoundError
 
 
 class Compaction(NamedTuple):
-    """What became of a lake: its windows of ranks, how many of them are gathered, and into how many folders.
+    """Result of a compaction: the number of rank windows, of merged windows, and of their folders.
 
-    ``notes`` say what is odd about the lake, a sentence each.
+    ``notes`` describe oddities of the lake, one sentence each.
     """
 
     ranks: int
@@ -27,15 +27,15 @@ class Compaction(NamedTuple):
 def compact(
     lake: str | os.PathLike[str], *, on_share: Callable[[int, int], object] | None = None
 ) -> Compaction:
-    """Gathers the small ranks of a lake: the tables of up to 1,024 in a file each, of about 128 MB at most.
+    """Merges the small ranks of a lake: the tables of up to 1,024 ranks into files of at most about 128 MB.
 
-    A batch does so itself as ranks come, but leaves those that do not fill a file. What is in the lake stays
-    the same, and readers that go by the manifest find every rank once at any moment; stopped, a second call
-    goes on. ``lake`` may be a URL. ``on_share`` is called with the number of shares done and in all.
+    A batch merges ranks while it runs, but leaves those that do not fill a file. The contents of the lake do
+    not change, and readers that use the manifest find every rank exactly once at any moment. An interrupted
+    call is resumed by the next one. ``lake`` may be a URL. ``on_share`` is called with the number of shares
+    done and in total.
 
-    Raises: TraceNotFoundError: there is no lake.
-        LakeBusyError: a batch is writing into it.
-        StorageError: the storage does not answer; a second call goes on.
+    Raises: TraceNotFoundError: there is no lake. LakeBusyError: a batch is writing to it. StorageError: the
+        storage does not answer; call again to resume.
 
     Example: ``ks.batch.compact("lake/")``
     """
@@ -44,7 +44,7 @@ def compact(
             return _compact(mirror.folder, on_share, mirror)
     path = (remote.local_path(os.fspath(lake)) or Path(lake)).absolute()
     if not rank_folders.is_lake(path):
-        raise TraceNotFoundError(f"{path}: no lake; kernelscope batch makes one", path=str(path))
+        raise TraceNotFoundError(f"{path}: is not a lake; create one with kernelscope batch", path=str(path))
     return _compact(path, on_share, None)
 
 

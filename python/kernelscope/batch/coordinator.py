@@ -1,4 +1,4 @@
-"""Leads a batch: finds what there is to do, hands it to workers, and puts what they make into its place."""
+"""Coordinates a batch: finds tasks, assigns them to workers, and moves their results into place."""
 
 import contextlib
 import errno
@@ -34,7 +34,7 @@ from kernelscope.units import format_bytes
 
 DEFAULT_RUN = "default"
 _LOOKED_AT = 100
-"""Traces that every worker of a scheduler is asked for."""
+"""Number of traces whose visibility every worker of a scheduler checks."""
 
 
 def run(
@@ -54,31 +54,29 @@ def run(
     on_rank: Callable[[RankReport, BatchReport], object] | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> BatchReport:
-    """Reads all traces of ``inputs`` into the lake ``out``, a rank at a time on every core.
+    """Reads all traces of ``inputs`` into the lake ``out``, one rank per core at a time.
 
-    Inputs are files, folders, tar archives and URLs of fsspec. A source that is in the lake already, and
-    has not changed, is not read again; so a batch that was stopped, however, goes on where it was. A source
-    that cannot be read is recorded with its error, and the others go on. ``run`` names the job, so that a
-    lake can hold several; further jobs that are found among the inputs get numbers. ``workers`` is the number
-    of processes, one per core if null. ``memory`` is what they may use together, four fifths of what is free
-    if null. ``executor`` is used in place of processes of our own; ``scheduler`` is the address of one of
-    Dask, whose workers must see ``inputs`` and ``out`` under the same paths, and ``memory`` then what each of
-    them may use. ``out`` may be a URL: processes of this machine
-    then fill a temporary folder, and each rank is sent from there. ``rank_from`` is a regular expression that
-    finds the rank in the path of a trace, and maybe its run, as groups of these names; docs/cluster.md says
-    how ranks and runs are found without. ``prune`` takes ranks out of the run whose traces are no more.
-    ``task_timeout`` is how long one trace may take, by default 300 s and a second for each megabyte.
-    ``on_rank`` is called as each source is finished. ``stop`` is asked between tasks, several times a second:
-    once it is true the workers are ended, and what they were at waits for a second call.
+    Inputs are files, folders, tar archives and fsspec URLs. Sources that are in the lake already and
+    unchanged are skipped, so an interrupted batch resumes where it stopped. A source that cannot be read is
+    recorded with its error, and the others continue. ``run`` names the job, so that a lake can contain
+    several. Further jobs among the inputs get numbers. ``workers`` is the number of processes (default: one
+    per core). ``memory`` limits them together (default: 80 % of the free memory). ``executor`` replaces the
+    processes. ``scheduler`` is the address of a Dask scheduler whose workers access ``inputs`` and ``out``
+    under the same paths; ``memory`` then limits each worker. ``out`` may be a URL: processes of this machine
+    then fill a temporary folder, from which each rank is uploaded. ``rank_from`` is a regular expression that
+    finds the rank, and optionally the run, in the path of a trace, as groups of these names. docs/cluster.md
+    describes how ranks and runs are found without it. ``prune`` removes ranks of the run whose traces no
+    longer exist. ``task_timeout`` limits the time per trace (default: 300 s plus one second per megabyte).
+    ``on_rank`` is called for each finished source. ``stop`` is polled several times a second between tasks.
+    When it returns true, the workers are stopped, and unfinished tasks are left for the next call.
 
     Units: ``memory`` in bytes, ``task_timeout`` in seconds.
-    Raises: LakeBusyError: another batch is writing into the lake.
-        LakeFullError: the disk is full; what is in the lake is whole.
-        BatchStoppedError: ``stop`` was true; a second call goes on.
-        StorageError: the storage of ``out`` does not answer; a second call goes on.
-        SchedulerLostError: the scheduler is not there, or went away; a second call goes on.
-        UnusableWorkersError: it has no workers, or such that cannot do the work; a second call goes on.
-        TraceNotFoundError, InvalidArgumentError: the inputs name nothing that could be read.
+    Raises: LakeBusyError: another batch is writing to the lake. LakeFullError: the disk is full; ranks in the
+        lake are complete. BatchStoppedError: ``stop`` returned true; call again to resume. StorageError: the
+        storage of ``out`` does not answer; call again to resume. SchedulerLostError: the scheduler does not
+        exist, or the connection was lost; call again to resume. UnusableWorkersError: it has no workers, or
+        some cannot run the batch; call again to resume. TraceNotFoundError, InvalidArgumentError: the inputs
+        contain nothing that can be read.
 
     Example: ``ks.batch.run("traces/", "lake/", memory=8_000_000_000)``
     """
@@ -91,7 +89,9 @@ def run(
     hands = _Hands(workers, memory, executor, scheduler, task_timeout)
     if remote.is_storage(out):
         if scheduler is not None:
-            raise InvalidArgumentError(f"{out}: through a scheduler, a lake is a folder that all workers see")
+            raise InvalidArgumentError(
+                f"{out}: with a scheduler, a lake is a folder that all workers can access"
+            )
         with mirrored(out, on_rank) as mirror:
             report = _run_here(inputs, mirror.folder, asked, hands, mirror.note, mirror)
         report.lake = out
@@ -108,7 +108,7 @@ class _Asked(NamedTuple):
     rank_from: str | None
     prune: bool
     stop: Callable[[], bool]
-    """Whether to end before all is done."""
+    """Returns whether to stop before everything is done."""
 
     @property
     def options(self) -> dict[str, object]:
@@ -136,7 +136,7 @@ def _run_here(
 ) -> BatchReport:
     """Reads the traces into a lake that is a folder, maybe an ``image``."""
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)", os.fspath(out)):
-        raise InvalidArgumentError(f"{os.fspath(out)}: a URL is text with two slashes, and no Path")
+        raise InvalidArgumentError(f"{os.fspath(out)}: pass a URL as text with two slashes, not as a Path")
     lake = (remote.local_path(os.fspath(out)) or Path(out)).absolute()
     given = [os.fspath(name) for name in ([inputs] if isinstance(inputs, (str, os.PathLike)) else inputs)]
     rank_folders.check_out(lake, given)
@@ -192,7 +192,8 @@ def _explained(error: OSError, lake: Path, report: BatchReport) -> OSError:
         return error
     there = sum(entry.outcome == "done" for entry in report.entries.values())
     return LakeFullError(
-        f"{lake}: no space left; {there} ranks are in the lake and whole; free some space and run again",
+        f"{lake}: no space left on the device. {there} ranks are complete in the lake. Free some "
+        "space and run again",
         path=str(lake),
     )
 
@@ -275,7 +276,7 @@ class _Batch:
     def _check(self) -> None:
         """Ends the batch if it was asked to."""
         if self._asked.stop():
-            raise BatchStoppedError("stopped; what was done is in the lake, and a second run goes on")
+            raise BatchStoppedError("stopped. Finished ranks are in the lake, and the next run resumes")
 
     def _prepare(self, source: Source, waiting: dict[Source, int]) -> None:
         try:
@@ -478,7 +479,9 @@ class _Batch:
         entry, state = aside.entry, self._state
         try:
             if not state.is_free(entry):
-                raise RankTakenError(f"{entry.source}: {entry.place.folder} in the lake is taken; run again")
+                raise RankTakenError(
+                    f"{entry.source}: {entry.place.folder} in the lake is already in use; run again"
+                )
             state.commit(aside.folder, entry)
         except RankTakenError as error:
             self._fail_entry(entry, error)
@@ -520,12 +523,13 @@ class _Batch:
 
 def _copied(entry: Entry, first: str) -> RankTakenError:
     return RankTakenError(
-        f"{entry.source}: holds the same recording as {first}, which the lake has; take one of them out",
+        f"{entry.source}: contains the same recording as {first}, which is in the lake already. "
+        "Remove one of them",
         path=entry.source,
     )
 
 
 def _too_large(source: Source | Move, peak: int, limit: str) -> MemoryLimitError:
     return MemoryLimitError(
-        f"{source.name}: reading it takes about {format_bytes(peak)}, and {limit}", path=source.name
+        f"{source.name}: reading it needs about {format_bytes(peak)}, but {limit}", path=source.name
     )

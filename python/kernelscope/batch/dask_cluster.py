@@ -1,8 +1,7 @@
-"""The workers of a Dask scheduler: whether they can do the work of a batch, and how much each at once.
+"""The workers of a Dask scheduler: whether they can run the batch, and how many tasks fit on each.
 
-A worker that was looked at offers the memory it has for traces as a resource of Dask, of which every task
-takes its share. So the scheduler never gives a worker more than fits, and nothing to workers that came later
-until they were looked at, too.
+A checked worker offers its memory for traces as a Dask resource, and every task takes its share. So the
+scheduler never assigns more than fits, and assigns nothing to later workers until they are checked, too.
 """
 
 import contextlib
@@ -24,17 +23,18 @@ from kernelscope.errors import InvalidArgumentError, SchedulerLostError, Unusabl
 
 _RESOURCE = "kernelscope_bytes"
 _WORKER_BYTES = 150_000_000
-"""A worker of Dask between traces: 134 MB were measured."""
+"""Memory of an idle Dask worker between traces, in bytes: 134 MB were measured."""
 _CONNECT_S = 10.0
 _ANSWER_S = 5.0
 _WORKERS_ANSWER_S = 20.0
 _LOOK_S = 1.0
 _PATIENCE_S = 15.0
-"""How long a scheduler may not answer before it counts as gone."""
+"""Time without an answer after which a scheduler counts as lost, in seconds."""
 _WORKERS_PATIENCE_S = 30.0
-"""How long a scheduler may be without workers: batch systems start them one by one, and anew."""
+"""Time that a scheduler may be without workers, in seconds: batch systems start them one by one, and restart
+them."""
 _NAMED = 3
-"""Workers or files that a message names."""
+"""Maximum number of workers or files that a message names."""
 _TLS = "DASK_DISTRIBUTED__COMM__TLS__"
 _QUIET = (
     *("distributed", "distributed.client", "distributed.comm", "distributed.core", "asyncio", "tornado"),
@@ -43,27 +43,27 @@ _QUIET = (
 
 
 class Needs(NamedTuple):
-    """What all workers of a batch must see under the same paths as the process that leads it."""
+    """Paths that all workers of a batch must access under the same names as the coordinator."""
 
     folder: str
-    """A folder of the lake, to write into."""
+    """A folder of the lake, to write to."""
     files: Sequence[str] = ()
-    """Some of the traces."""
+    """A sample of the traces."""
 
 
 class Offer(NamedTuple):
-    """What a worker says of itself."""
+    """Capabilities that a worker reports."""
 
     room: int
-    """Bytes that it has for traces."""
+    """Bytes available for traces."""
     refused: str | None
-    """Why it cannot write into the lake."""
+    """Reason why it cannot write to the lake."""
     missing: Sequence[str]
-    """Files that it does not see."""
+    """Files that it cannot access."""
 
 
 async def offer(needs: Needs, memory: int | None, dask_worker: Any) -> Offer:
-    """Says what the worker it runs in can do, and offers its memory if that is all that is needed."""
+    """Returns the capabilities of the worker it runs in, and offers its memory if they are sufficient."""
     probe = Path(needs.folder) / f"probe-{uuid.uuid4().hex}"
     refused = None
     try:
@@ -82,15 +82,15 @@ async def offer(needs: Needs, memory: int | None, dask_worker: Any) -> Offer:
 
 
 class DaskCluster:
-    """The workers behind a client, as many as there are at the time."""
+    """The current workers behind a client."""
 
     def __init__(
         self, client: Any, address: str, needs: Needs, workers: int | None, memory: int | None
     ) -> None:
-        """Starts with no workers.
+        """Starts without workers.
 
-        ``workers`` is how many tasks are done at once, at most; ``memory`` is what each worker may use, as
-        much as its own limit says if null.
+        ``workers`` limits the number of concurrent tasks. ``memory`` limits each worker (default: the
+        worker's own limit).
         """
         self.address = address
         self.tasks = 0
@@ -118,7 +118,7 @@ class DaskCluster:
             time.sleep(0.05)
 
     def submit(self, limits: Limits, function: Callable[..., Any], argument: object) -> "Future[Any]":
-        """Has a worker call ``function(argument)`` that has room for it; Dask knows no other limits."""
+        """Runs ``function(argument)`` on a worker with enough room. Dask has no other limits."""
         key = f"kernelscope-{uuid.uuid4().hex}"
         share = {_RESOURCE: max(limits.expected_bytes - WORKER_BYTES, 0)}
         future: Future[Any] = self._executor.submit(function, argument, key=key, resources=share)
@@ -127,12 +127,12 @@ class DaskCluster:
         return future
 
     def look(self) -> "list[Future[Any]]":
-        """Looks at who is there, once a second, and gives the tasks that no worker will take any more.
+        """Checks the workers once a second, and returns the tasks that no worker will accept any more.
 
-        Dask does not look again at those that no worker had the resources for.
+        Dask does not reconsider tasks for which no worker had the resources.
 
-        Raises: SchedulerLostError: the scheduler does not answer any more.
-            UnusableWorkersError: there are no workers, or one cannot do the work.
+        Raises: SchedulerLostError: the scheduler does not answer any more. UnusableWorkersError: there are no
+            workers, or one cannot run the batch.
         """
         now = time.monotonic()
         if now < self._next_look:
@@ -158,8 +158,8 @@ class DaskCluster:
             self._manned = self._answered
         elif now - self._manned > _WORKERS_PATIENCE_S:
             raise UnusableWorkersError(
-                f"the scheduler {self.address} has no workers; start some (dask worker {self.address}) and"
-                " run again: what was done is in the lake"
+                f"the scheduler {self.address} has no workers. Start some (dask worker "
+                f"{self.address}) and run again; finished ranks are in the lake"
             )
         self.rooms = {worker: room for worker, room in self.rooms.items() if worker in there}
         new = there.keys() - self.rooms.keys()
@@ -185,7 +185,9 @@ class DaskCluster:
         wrong = [worker for worker, version in others.items() if isinstance(version, str)]
         if wrong:
             raise self._unusable(
-                wrong, f"have kernelscope {others[wrong[0]]}", f"install {__version__}, which runs here"
+                wrong,
+                f"have kernelscope {others[wrong[0]]}",
+                f"install {__version__}, the version that runs here",
             )
         # What is left has gone in the meantime.
         asked = [worker for worker in workers if worker in versions and worker not in others]
@@ -196,16 +198,16 @@ class DaskCluster:
         return {worker: told.room for worker, told in found.items()}
 
     def _check(self, told: Offer, found: Mapping[str, Offer]) -> None:
-        shared = "the lake and the traces must lie where all machines see them under the same paths"
+        shared = "the lake and the traces must have the same paths on all machines"
         if told.refused is not None:
             blind = [worker for worker, other in found.items() if other.refused is not None]
             folder = Path(self._needs.folder).parents[1]
-            raise self._unusable(blind, f"cannot write into the lake {folder} ({told.refused})", shared)
+            raise self._unusable(blind, f"cannot write to the lake {folder} ({told.refused})", shared)
         # A trace that has gone in the meantime costs only itself.
         missing = [name for name in told.missing if os.path.exists(name)]
         if missing:
             blind = [worker for worker, other in found.items() if other.missing]
-            raise self._unusable(blind, f"do not see {missing[0]}", shared)
+            raise self._unusable(blind, f"cannot access {missing[0]}", shared)
 
     def _unusable(self, workers: Sequence[str], what: str, remedy: str) -> UnusableWorkersError:
         some = ", ".join(workers[:_NAMED]) + (" and others" if len(workers) > _NAMED else "")
@@ -221,22 +223,25 @@ class DaskCluster:
             )
         except TimeoutError:
             raise self._unusable(
-                workers, f"were asked, and some do not answer for {_WORKERS_ANSWER_S:.0f} s", "restart those"
+                workers,
+                f"were asked, and some have not answered for {_WORKERS_ANSWER_S:.0f} s",
+                "restart those",
             ) from None
 
     def lost(self) -> SchedulerLostError:
-        """The error of a scheduler that is not there any more."""
+        """Returns the error for a lost scheduler."""
         return SchedulerLostError(
-            f"the scheduler {self.address} went away; what was done is in the lake, and a second run goes on"
+            f"lost the connection to the scheduler {self.address}. Finished ranks are in the lake, "
+            "and the next run resumes"
         )
 
 
 @contextlib.contextmanager
 def connect(address: str) -> Generator[Any]:
-    """A client of the scheduler at ``address``, such as ``tcp://10.0.0.1:8786``.
+    """Returns a client of the scheduler at ``address``, such as ``tcp://10.0.0.1:8786``.
 
-    Raises: InvalidArgumentError: Dask is not installed, or that is no address.
-        SchedulerLostError: nothing answers there.
+    Raises: InvalidArgumentError: Dask is not installed, or the address is invalid. SchedulerLostError:
+        nothing answers there.
     """
     try:
         distributed: Any = importlib.import_module("distributed")
@@ -248,8 +253,9 @@ def connect(address: str) -> Generator[Any]:
             client: Any = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)
         except (OSError, TimeoutError, RuntimeError) as error:
             raise SchedulerLostError(
-                f"the scheduler {address} does not answer: {error}; see that it runs, that this machine"
-                " reaches it, and that both use TLS, with certificates of one authority, or neither"
+                f"the scheduler {address} does not answer: {error}. Check that it is running, that "
+                "this machine can reach it, and that both use TLS with certificates of one "
+                "authority, or both do not"
             ) from None
         try:
             yield client
@@ -265,7 +271,7 @@ def _check_address(distributed: Any, address: str) -> None:
         addressing.get_address_host_port(address, strict=True)
     except ValueError as error:
         raise InvalidArgumentError(
-            f"--scheduler {address}: {error}; an address is such as tcp://10.0.0.1:8786"
+            f"--scheduler {address}: {error}; an address looks like tcp://10.0.0.1:8786"
         ) from None
     if not address.startswith("tls://"):
         return
@@ -273,13 +279,13 @@ def _check_address(distributed: Any, address: str) -> None:
         has_certificates = distributed.Security().get_connection_args("client")["ssl_context"] is not None
     except OSError as error:
         raise SchedulerLostError(
-            f"--scheduler {address}: the certificates cannot be read ({error}); see {_TLS}CA_FILE,"
-            f" {_TLS}CLIENT__CERT and {_TLS}CLIENT__KEY"
+            f"--scheduler {address}: cannot read the certificates ({error}); see {_TLS}CA_FILE, "
+            f"{_TLS}CLIENT__CERT and {_TLS}CLIENT__KEY"
         ) from None
     if not has_certificates:
         raise SchedulerLostError(
-            f"--scheduler {address} needs certificates: name them in {_TLS}CA_FILE, {_TLS}CLIENT__CERT and"
-            f" {_TLS}CLIENT__KEY, or in Dask's configuration"
+            f"--scheduler {address} needs certificates: set {_TLS}CA_FILE, {_TLS}CLIENT__CERT and "
+            f"{_TLS}CLIENT__KEY, or configure them in Dask"
         )
 
 

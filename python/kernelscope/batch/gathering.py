@@ -1,9 +1,11 @@
-"""Gathers small ranks: a file has a table of many, so that a lake of 100,000 ranks has thousands of files.
+"""Merges small ranks into files that contain a table of many ranks.
 
-What is gathered is written beside what the lake has, then the manifest says so, and then the former files go.
-So a reader that goes by the manifest finds each rank once, wherever this was stopped: what the manifest does
-not name is removed by the next batch. Row groups are copied as they are, so that one never holds rows of two
-ranks.
+A lake of 100,000 ranks then has thousands of files.
+
+Merged files are written next to the existing ones, then the manifest is updated, and then the old files are
+removed. So a reader that uses the manifest finds each rank exactly once, even after an interruption. The next
+batch removes files that the manifest does not name. Row groups are copied unchanged, so none contains rows of
+two ranks.
 """
 
 import json
@@ -29,36 +31,36 @@ from kernelscope.batch.manifest import (
 )
 
 TARGET_BYTES = 128 << 20
-"""How large the largest table of a folder becomes."""
+"""Maximum size of the largest table of a folder, in bytes."""
 MOST_RANKS = 1024
-"""Ranks in one folder: the footer of a file grows with each."""
+"""Maximum number of ranks in a folder: the footer of a file grows with each."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatheredFolder:
-    """A folder of gathered ranks as it is found in a lake."""
+    """A folder of merged ranks in a lake."""
 
     path: Path
     inside: str
     """Its path in the lake."""
     sizes: Mapping[str, int]
-    """The size that each of its tables must have."""
+    """Required size of each of its tables."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all tables have their sizes."""
+        """Returns whether all tables have their sizes."""
         try:
             return all(os.stat(self.path / f"{n}.parquet").st_size == size for n, size in self.sizes.items())
         except OSError:
             return False
 
     def entries(self) -> list[Entry | None]:
-        """What was gathered, in order; null for what is damaged."""
+        """Returns the entries of the merged ranks, in order; None for damaged ones."""
         with (self.path / ENTRIES).open("rb") as file:
             return [read_entry(line, self.path) for line in islice(file, 1, None)]
 
     def remove(self, lake: Path) -> None:
-        """Removes what a batch wrote: out of sight in one step, unless there are files of others."""
+        """Removes the files that a batch wrote, hiding them in one step unless there are files of others."""
         own = {ENTRIES, *(f"{name}.parquet" for name in self.sizes)}
         if own.issuperset(os.listdir(self.path)):
             doomed = staging(lake) / f"discarded-{uuid.uuid4().hex}"
@@ -70,7 +72,10 @@ class GatheredFolder:
 
 
 def gathered_folders(lake: Path, strangers: list[str]) -> Iterator[GatheredFolder]:
-    """The folders of gathered ranks in a lake. ``strangers`` gets what in them no batch wrote."""
+    """Returns the folders of merged ranks in a lake.
+
+    ``strangers`` collects files in them that no batch wrote.
+    """
     for run in sorted(lake.glob("run=*")):
         if run.is_symlink() or not run.is_dir():
             continue
@@ -89,7 +94,7 @@ def gathered_folders(lake: Path, strangers: list[str]) -> Iterator[GatheredFolde
 
 
 def gathered_folder(lake: Path, inside: str) -> GatheredFolder | None:
-    """The folder of gathered ranks that is at ``inside``; null if no batch wrote one there."""
+    """Returns the folder of merged ranks at ``inside``, or None if no batch wrote one there."""
     sizes = _sizes(lake / inside)
     return None if sizes is None else GatheredFolder(lake / inside, inside, sizes)
 
@@ -107,7 +112,7 @@ def _sizes(folder: Path) -> dict[str, int] | None:
 
 @dataclass(slots=True)
 class Heap:
-    """How many ranks there are, and how large they are at most together in one table."""
+    """Number of ranks, and their maximum total size in one table."""
 
     ranks: int = 0
     bytes: int = 0
@@ -119,22 +124,22 @@ class Heap:
 
     @property
     def is_enough(self) -> bool:
-        """Whether they may fill a folder."""
+        """Returns whether they can fill a folder."""
         return self.ranks >= MOST_RANKS or self.bytes >= TARGET_BYTES
 
 
 def full_shares(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """What to gather while more ranks come: only as many at once as fill a folder."""
+    """Returns the ranks to merge while more ranks arrive: only enough at a time to fill a folder."""
     return [share for share, is_full in _shares(e for e in entries if e.gathered is None) if is_full]
 
 
 def swept_shares(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """What is left in the folders of which some ranks were replaced or taken out."""
+    """Returns the remaining ranks of folders from which some were replaced or removed."""
     return [living for home, living in _by_home(entries).items() if len(living) < _count(home)]
 
 
 def all_shares(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """What to gather so that a lake has as few files as it can, and none of its folders is small."""
+    """Returns the ranks to merge so that a lake has as few files as possible, and no small folders."""
     entries = list(entries)
     homes = _by_home(entries)
     loose = [entry for entry in entries if entry.outcome == "done" and entry.gathered is None]
@@ -199,10 +204,10 @@ def _shares(entries: Iterable[Entry]) -> Iterator[tuple[list[Entry], bool]]:
 
 
 def write_share(lake: Path, share: Sequence[Entry], folders: Mapping[str, GatheredFolder]) -> list[str]:
-    """Gathers ranks of one run into new folders of it; gives the folder of each.
+    """Merges ranks of one run into new folders of it, and returns the folder of each.
 
-    ``folders`` are those that have some of them already. There is more than one new folder if the tables have
-    not all the same columns.
+    ``folders`` are those that contain some of the ranks already. There are several new folders if the tables
+    do not all have the same columns.
 
     Raises: OSError: the tables cannot be read or written.
     """

@@ -1,7 +1,7 @@
-"""Which traces are of one job, which of one rank, and in which order: runs, ranks and windows.
+"""Determines the runs, ranks and windows of traces: which belong to one job, and in which order.
 
-What a trace records of itself decides, never the order in which traces were read, so that a batch that was
-stopped ends in the same lake as one that was not. docs/cluster.md states the rule.
+Only the recorded contents of the traces decide, never the order in which they were read, so that an
+interrupted batch ends in the same lake as an uninterrupted one. docs/cluster.md states the rule.
 """
 
 from collections import Counter, defaultdict
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from kernelscope.batch.manifest import Entry, Key, Place
 
 JOB_GAP_NS = 600 * 10**9
-"""How far apart the recordings of the ranks of one job may be, clocks that are wrong included."""
+"""Maximum distance between the recordings of the ranks of one job, including wrong clocks, in ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class _Recording:
 
     key: Key
     rank: int | None
-    """As it tells: null where it does not."""
+    """World size as recorded; null if unknown."""
     told_run: str | None
     world_size: int | None
     default_group: str | None
     process: Hashable
-    """What two windows of one process agree in; its content where the process is not known."""
+    """Identity shared by two windows of one process; the content if the process is unknown."""
     host: str
     pid: int
     groups: dict[str, str]
@@ -70,7 +70,7 @@ class _Process:
 
 
 class Arrangement(NamedTuple):
-    """Where each trace belongs, and of which other one a trace is a copy."""
+    """Place of each trace, and the original of each copy."""
 
     places: dict[Key, Place]
     copies: dict[Key, Key]
@@ -84,10 +84,10 @@ def arrange(
     taken: Collection[str],
     named: Mapping[Key, str],
 ) -> Arrangement:
-    """The places of the traces ``entries``, which were asked for as one run.
+    """Returns the places of the traces ``entries``, which were requested as one run.
 
-    Of several recordings of the same thing those in ``kept`` stay, else the first by name. The names in
-    ``taken`` are those of other runs of the lake; ``named`` has those that jobs of traces have already.
+    Of several recordings of the same data, those in ``kept`` stay, otherwise the first by name. ``taken`` has
+    the names of other runs of the lake, ``named`` the names already given to jobs.
     """
     every = sorted(map(_recording, entries), key=lambda r: (r.key not in kept, r.key))
     recordings, copies = _without_copies(every)
@@ -226,11 +226,11 @@ _ORDER: Callable[[Any], Any] = attrgetter("start", "end", "key")
 
 
 def separate(items: Sequence[_T]) -> list[list[_T]]:
-    """Divides what was recorded at several times, in order of time, so that a part has no rank twice.
+    """Divides recordings made at several times, in order of time, so that no part contains a rank twice.
 
-    It is cut where nothing was recorded, at the longest such time first, and no more than it must be. What
-    overlaps is divided by folders if they hold no rank twice, else the first of each rank goes together, the
-    second, and so on.
+    Cuts are made where nothing was recorded, at the longest pause first, and as few as possible. Overlapping
+    recordings are divided by folder if no folder contains a rank twice. Otherwise the first recording of each
+    rank forms a part, then the second, and so on.
     """
     waiting, parts = [sorted(items, key=_ORDER)], list[list[_T]]()
     while waiting:

@@ -1,4 +1,4 @@
-"""Opens a lake: a lazy frame per table, over all ranks."""
+"""Opens a lake: one lazy frame per table, over all ranks."""
 
 import contextlib
 import os
@@ -26,13 +26,13 @@ from kernelscope.schema import TABLES
 from kernelscope.trace import DTYPES, Trace
 
 PLACE: dict[str, pl.DataType] = {"run": pl.String(), "rank": pl.Int64(), "window": pl.Int64()}
-"""Columns at the end of every table that say where a row is from."""
+"""Columns at the end of every table that identify the source of a row."""
 
 RANKS = "ranks"
 """Name of the table of ranks."""
 
 _SCANNED = tuple("s3:// s3a:// gs:// gcs:// az:// adl:// abfs:// abfss:// http:// https://".split())
-"""What URLs begin with that Polars reads Parquet from."""
+"""URL schemes from which Polars reads Parquet."""
 
 _PLACES_NAMED = 4
 _RANK_COLUMNS = [*"run rank window base_time_ns world_size host source format".split(), *PLACES]
@@ -49,42 +49,42 @@ _WHOLE_NUMBERS = {
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """The traces of many ranks: ``lake.gpu_ops`` and every other table of a trace is a lazy frame.
+    """Traces of many ranks: ``lake.gpu_ops`` and every other table of a trace is a lazy frame.
 
-    ``lake.ranks`` has a row per window of a rank that is there: ``run``, ``rank``, ``window``,
-    ``base_time_ns``, ``world_size``, ``host``, ``source``, ``format``, and where the rank is in parallelism
-    as far as its label says: ``dp``, ``ep``, ``pp``, ``cp``, ``tp``.
+    ``lake.ranks`` has one row per window of an available rank: ``run``, ``rank``, ``window``,
+    ``base_time_ns``, ``world_size``, ``host``, ``source``, ``format``, and its place in parallelism if its
+    label contains it: ``dp``, ``ep``, ``pp``, ``cp``, ``tp``.
 
-    Columns: those of the table (``kernelscope.schema``), then ``run``, ``rank`` and ``window``; what
-        ``collectives`` calls ``rank``, the rank inside the process group, is ``group_rank``. Row numbers are
-        unique within a window of a rank.
+    Columns: the columns of the table (``kernelscope.schema``), then ``run``, ``rank`` and ``window``. The
+        column ``rank`` of ``collectives``, the rank inside the process group, is named ``group_rank``. Row
+        numbers are unique within a window of a rank.
     """
 
     path: Path | str
     """The folder, or its URL."""
     entries: tuple[Entry, ...] = field(repr=False)
-    """What became of each source, failed ones included."""
+    """Result of each source, including failed ones."""
     tables: Mapping[str, pl.LazyFrame] = field(repr=False)
     """Every lazy frame by the name of its table."""
 
     def part(self, window: int, ranks: Sequence[int]) -> Mapping[str, pl.LazyFrame]:
-        """The tables of one window of some ranks: no file of another one is looked at."""
+        """Returns the tables of one window of some ranks without accessing other files."""
         wanted = set(ranks)
         return _Tables(
             self.path, [entry for entry in self.entries if entry.window == window and entry.rank in wanted]
         )
 
     def of_run(self, run: str) -> "Lake":
-        """The lake without other runs than ``run``."""
+        """Returns the lake with only the run ``run``."""
         entries = tuple(entry for entry in self.entries if entry.run == run)
         return Lake(self.path, entries, _Tables(self.path, entries))
 
     def trace(self, rank: int, *, run: str | None = None, window: int | None = None) -> Trace:
-        """Reads one rank as a trace: its tables are the lake's rows of it, without those of other ranks.
+        """Reads one rank as a trace: its tables are the lake's rows of the rank, without the rank columns.
 
-        ``run`` and ``window`` may be left out where the rank has one of each. Steps have the numbers that
-        the lake gives them. What the lake does not keep of a file, such as the options of its recorder, is
-        not in ``meta``.
+        ``run`` and ``window`` may be omitted if the rank has one of each. Steps have the numbers assigned by
+        the lake. File properties that the lake does not keep, such as the options of the profiler, are
+        missing in ``meta``.
 
         Raises: InvalidArgumentError: there is no such rank, or several.
 
@@ -103,13 +103,13 @@ class Lake:
                 f", {what} {one}" for what, one in (("run", run), ("window", window)) if one is not None
             )
             places = ", ".join(entry.place.folder for entry in found[:_PLACES_NAMED])
-            several = f" more than once ({places}): name its run and window" if found else ""
+            several = f" more than once ({places}): specify its run and window" if found else ""
             has = "has" if found else "has no"
             raise InvalidArgumentError(f"{self.path} {has} rank {rank}{named}{several}")
         return self.trace_of(found[0])
 
     def traces(self, tables: Collection[str] = TABLES) -> Iterator[Trace]:
-        """Reads each window of each rank as a trace, by run, rank and window; only ``tables`` have rows.
+        """Reads each window of each rank as a trace, by run, rank and window. Only ``tables`` have rows.
 
         ``meta.path`` is its source. See :meth:`trace`.
         """
@@ -118,7 +118,7 @@ class Lake:
             yield self.trace_of(entry, tables)
 
     def trace_of(self, entry: Entry, tables: Collection[str] = TABLES) -> Trace:
-        """Reads the trace of an entry that is done; see :meth:`trace`. Only ``tables`` have rows."""
+        """Reads the trace of a finished entry; see :meth:`trace`. Only ``tables`` have rows."""
         frames: dict[str, Any] = {}
         for name in TABLES:
             back = {there: here for here, there in RENAMED.get(name, {}).items()}
@@ -128,12 +128,12 @@ class Lake:
 
     @property
     def manifest(self) -> pl.DataFrame:
-        """A row per source: where it came from, what became of it, and what its trace is about."""
+        """Returns one row per source: its location, its result, and properties of its trace."""
         return _table(self.entries, _MANIFEST_COLUMNS)
 
     @property
     def runs(self) -> list[str]:
-        """The runs that have ranks."""
+        """Names of the runs with ranks."""
         return sorted({entry.run for entry in self.entries if entry.outcome == "done"})
 
     def __getattr__(self, name: str) -> pl.LazyFrame:
@@ -146,16 +146,15 @@ class Lake:
 
 
 def scan(lake: str | os.PathLike[str], *, run: str | None = None, ranks: Sequence[int] | None = None) -> Lake:
-    """Opens the lake that a batch wrote, without reading any table.
+    """Opens a lake written by a batch without reading any table.
 
-    Ranks that a batch has not finished are not there, and those that are there are whole, also while
-    a batch is under way. It replaces and gathers files: a lake that was opened before must then be opened
-    anew. ``run`` and ``ranks`` leave out the others. ``lake`` may be a URL (s3, gs, az, http, https, file);
-    Polars reads the tables there, with credentials from the environment.
+    Ranks that a batch has not finished are absent, and all others are complete, even while a batch runs. A
+    batch replaces and merges files, after which an open lake must be opened again. ``run`` and ``ranks``
+    select runs and ranks. ``lake`` may be a URL (s3, gs, az, http, https, file); Polars reads the tables
+    there, with credentials from the environment.
 
-    Raises: TraceNotFoundError: there is no lake.
-        TracePermissionError, StorageError: the storage does not answer, or not us.
-        InvalidArgumentError: the lake has no such run or rank.
+    Raises: TraceNotFoundError: there is no lake. TracePermissionError, StorageError: the storage does not
+        answer, or refuses access. InvalidArgumentError: the lake has no such run or rank.
 
     Example: ``ks.scan("lake/").gpu_ops.group_by("rank").agg(pl.col("dur_ns").sum()).collect()``
     """
@@ -167,7 +166,7 @@ def scan(lake: str | os.PathLike[str], *, run: str | None = None, ranks: Sequenc
         raise InvalidArgumentError(f"{path} has no run {check_run(run)!r}")
     for rank in ranks or ():
         if rank not in known:
-            raise InvalidArgumentError(f"{path} has no rank {rank}; see the manifest for what failed")
+            raise InvalidArgumentError(f"{path} has no rank {rank}; the manifest lists failed ranks")
     return Lake(path, entries, _Tables(path, entries))
 
 
@@ -198,7 +197,7 @@ def _fetch(url: str, copy: Path) -> None:
 
 def _listed(folder: Path, lake: Path | str) -> Listed:
     if not any((folder / name).is_file() for name in (LOG, MANIFEST)):
-        raise TraceNotFoundError(f"{lake}: no lake; kernelscope batch makes one", path=str(lake))
+        raise TraceNotFoundError(f"{lake}: is not a lake; create one with kernelscope batch", path=str(lake))
     return read_manifest(folder)
 
 
@@ -237,7 +236,7 @@ def _holders(entries: Sequence[Entry]) -> list[Entry]:
 
 def _warn(lake: Path | str, listed: Listed) -> None:
     note = damage_notes(listed.lines, is_torn=listed.is_torn)[0]
-    warnings.warn(f"{lake}: {note}; the next batch repairs the manifest", stacklevel=5)
+    warnings.warn(f"{lake}: {note}. The next batch repairs the manifest", stacklevel=5)
 
 
 def _is_wanted(entry: Entry, run: str | None, ranks: Collection[int] | None) -> bool:

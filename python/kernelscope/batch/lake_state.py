@@ -1,4 +1,4 @@
-"""What is in a lake while a batch works on it: the entry of each trace, who holds which place, what waits."""
+"""State of a lake during a batch: the entry of each trace, the owner of each place, and waiting ranks."""
 
 import hashlib
 import os
@@ -16,15 +16,15 @@ from kernelscope.batch.rank_folders import RankFolder, own_names
 from kernelscope.batch.reports import damage_notes, stranger_notes
 
 _TICK_NS = 2_000_000_000
-"""What changed less than this before it was read may have changed again within one tick of the file
-system."""
+"""A change more recent than this before reading may hide another change within one tick of the file system,
+in ns."""
 
 _Where: TypeAlias = str
-"""A place's folder in the lake."""
+"""Folder of a place in the lake."""
 
 
 class Aside(NamedTuple):
-    """A trace that waits for its place, and what reading it took."""
+    """A trace that waits for its place, and the resources used for reading it."""
 
     folder: Path
     entry: Entry
@@ -33,20 +33,20 @@ class Aside(NamedTuple):
 
 
 class Image(Protocol):
-    """What a lake that is the image of one in a storage must be told while ranks are gathered."""
+    """Updates required by a local image of a remote lake while ranks are merged."""
 
     def fetch(self, entry: Entry) -> None:
-        """Brings the tables of a trace into the image."""
+        """Downloads the tables of a trace into the image."""
 
     def send_gathered(self, inside: str) -> None:
-        """Sends a new folder."""
+        """Uploads a new folder."""
 
     def conclude(self) -> None:
-        """Sends the manifest, then removes what is no more in the image."""
+        """Uploads the manifest, then deletes remote files that are no longer in the image."""
 
 
 class LakeState:
-    """The ranks of a lake, and the changes of them."""
+    """The ranks of a lake, and changes to them."""
 
     def __init__(self, lake: Path, image: Image | None = None) -> None:
         self.lake = lake
@@ -69,7 +69,7 @@ class LakeState:
         self._saved_arranged: dict[str, str] = {}
 
     def load(self, sources: Collection[str]) -> None:
-        """Reads what is in the lake, whatever became of the batch that wrote it."""
+        """Reads the contents of the lake, even after an interrupted batch."""
         listed = manifest_file.read_manifest(self.lake)
         if listed.is_plain:
             self._saved = listed.entries
@@ -94,7 +94,7 @@ class LakeState:
         self._remove_unnamed()
 
     def save(self) -> None:
-        """Writes the manifest anew if it does not have just the entries."""
+        """Writes the manifest again if it does not have exactly these entries."""
         order = manifest_file.in_order(self.entries.values())
         if (order, self._arranged) != (self._saved, self._saved_arranged):
             manifest_file.rewrite(self.lake, order, self._arranged)
@@ -175,25 +175,25 @@ class LakeState:
         return True
 
     def done(self, run: str) -> dict[Key, Entry]:
-        """The traces in the lake that were asked for as ``run``."""
+        """Returns the traces in the lake that were requested as ``run``."""
         return {
             key: entry for key, entry in self.entries.items() if entry.outcome == "done" and key[0] == run
         }
 
     def latest(self, key: Key) -> Entry | None:
-        """What is known of a source; of what waits that, for it is newer."""
+        """Returns the latest entry of a source; a waiting entry is newer than one in place."""
         aside = self.asides.get(key)
         return self.entries.get(key) if aside is None else aside.entry
 
     def settle(self, run: str) -> None:
-        """Notes that the traces of a run are where they belong."""
+        """Records that the traces of a run are in their final places."""
         for key, entry in self.done(run).items():
             if not entry.settled:
                 self.entries[key] = replace(entry, settled=True)
         self._arranged[run] = self._origin(run)
 
     def is_settled(self, run: str) -> bool:
-        """Whether the traces of a run are where they belong, as an earlier batch found of just these."""
+        """Returns whether an earlier batch found exactly these traces of a run in their final places."""
         if any(key[0] == run for key in self.asides) or any(e.error for e in self.done(run).values()):
             return False
         return run in self._arranged and self._arranged[run] == self._origin(run)
@@ -208,20 +208,21 @@ class LakeState:
         return hashlib.blake2b(whole.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     def is_surely_unchanged(self, entry: Entry, ctime_ns: int | None) -> bool:
-        """Whether the system saw no change of a source, times included, since the lake has it."""
+        """Returns whether the file system shows no change of a source, including its timestamps, since the
+        lake has it."""
         if ctime_ns is None or entry.ctime_ns != ctime_ns:
             return False
         # Of what is gathered, only a time that is sure was kept.
         return entry.gathered is not None or self._written_ns.get(entry.key, 0) - ctime_ns > _TICK_NS
 
     def is_free(self, entry: Entry) -> bool:
-        """Whether nobody else holds the place of ``entry``, as far as that is known."""
+        """Returns whether no other known trace owns the place of ``entry``."""
         return entry.rank is not None and self._holders.get(entry.place.folder) in (None, entry.key)
 
     def commit(self, folder: Path, entry: Entry) -> None:
-        """Puts the finished folder of a trace into its place, and takes away what the lake had of it.
+        """Moves the finished folder of a trace to its place, and removes its previous data from the lake.
 
-        Raises: RankTakenError: there is something in the way that no batch wrote.
+        Raises: RankTakenError: the place contains files that no batch wrote.
         """
         where = entry.place.folder
         rank_folders.commit(self.lake, folder, entry, self._own.get(where, ()))
@@ -233,37 +234,37 @@ class LakeState:
         self.record(entry)
 
     def record(self, entry: Entry) -> None:
-        """Notes what became of a source."""
+        """Records the result of a source."""
         self._saved = None
         manifest_file.append(self.lake, [entry])
         self.entries[entry.key] = entry
 
     def wait(self, aside: Aside) -> None:
-        """Lets a trace that was read, or written anew, wait for its place."""
+        """Lets a trace that was read or rewritten wait for its place."""
         waiting = aside._replace(folder=set_aside(aside.folder))
         self.drop_aside(aside.entry.key)
         self.asides[aside.entry.key] = waiting
 
     def drop_aside(self, key: Key) -> None:
-        """Removes what waits of a source."""
+        """Removes the waiting data of a source."""
         aside = self.asides.pop(key, None)
         if aside is not None:
             manifest.remove_rank(aside.folder)
 
     def leave(self, key: Key) -> None:
-        """Takes a trace that waits for another place out of the one that it has."""
+        """Removes a trace that waits for another place from its current one."""
         there = self.entries.get(key)
         if there is not None and there.place.folder != self.asides[key].entry.place.folder:
             self._discard(there)
 
     def forget(self, entry: Entry) -> None:
-        """Takes a trace out of the lake."""
+        """Removes a trace from the lake."""
         self.drop_aside(entry.key)
         self._discard(entry)
         self.entries.pop(entry.key, None)
 
     def rename(self, old: Entry, new: Entry) -> None:
-        """Notes that the source of a trace is elsewhere now."""
+        """Records the new location of the source of a trace."""
         if new.gathered is None:
             self._write_entry(new)
         del self.entries[old.key]
@@ -284,7 +285,7 @@ class LakeState:
         manifest.replace_file(self.lake, path, entry.own_line().encode())
 
     def gather(self, share: Sequence[Entry]) -> None:
-        """Puts the tables of some ranks into files that they share."""
+        """Merges the tables of some ranks into shared files."""
         if self._image is not None:
             for entry in share:
                 self._image.fetch(entry)
@@ -316,12 +317,12 @@ class LakeState:
         return written_ns - entry.ctime_ns > _TICK_NS
 
     def other_runs(self, run: str) -> set[str]:
-        """The names of runs that hold what was asked for as others."""
+        """Returns the names of runs that contain traces requested under other runs."""
         return {entry.run for key, entry in self.entries.items() if entry.outcome == "done" and key[0] != run}
 
 
 def _damaged(entry: Entry, folder: Path) -> Entry:
-    error = f"{entry.source}: what the lake has of rank {entry.rank} is damaged, see {folder}"
+    error = f"{entry.source}: rank {entry.rank} is damaged in the lake, see {folder}"
     return replace(entry, outcome="failed", error=error, error_kind="LakeDamagedError")
 
 

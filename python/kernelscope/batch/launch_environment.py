@@ -1,7 +1,7 @@
-"""The rank that an nsys database records of the process it is about: its environment, or MPI.
+"""The rank of the process that an nsys database describes, from its environment or MPI.
 
-Databases hold the whole environment of the program that was launched, secrets included; nothing but the
-variables named here leaves the query.
+Databases contain the whole environment of the launched program, including secrets. The query returns only the
+variables named here.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from urllib.parse import quote
 from kernelscope.meta import LARGEST_RANK
 
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID")
-"""Variables with the rank, what a program sets for itself before what starts programs."""
+"""Variables with the rank: set by the program itself first, then by launchers."""
 _SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
 _MOST_VARIABLES = 10_000
 
@@ -30,7 +30,7 @@ _MPI = """
 
 
 class Launch(NamedTuple):
-    """What is known of how a process was started; null where nothing is."""
+    """Known properties of the launch of a process; null if unknown."""
 
     rank: int | None
     rank_from: str | None
@@ -38,9 +38,10 @@ class Launch(NamedTuple):
 
 
 def launch_of(database: Path, pid: int | None) -> Launch:
-    """What an nsys database says of its only process, or of ``pid``.
+    """Returns the recorded properties of the only process of an nsys database, or of ``pid``.
 
-    Of several processes the environment is that of what started them, and tells how many there are at most.
+    If there are several processes, the environment belongs to their launcher, and gives only an upper bound
+    of their number.
     """
     with contextlib.closing(sqlite3.connect(f"file:{quote(str(database))}?immutable=1", uri=True)) as opened:
         variables = _variables(opened)

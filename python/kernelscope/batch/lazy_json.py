@@ -1,4 +1,4 @@
-"""JSON that is parsed when it is first looked into: of 100,000 ranks in a lake most are not."""
+"""JSON that is parsed on first access, since most of 100,000 ranks in a lake are never accessed."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -8,9 +8,9 @@ from kernelscope.errors import InvalidArgumentError
 
 
 class LazyJson(Mapping[str, Any]):
-    """What ``read`` makes of a text, which is taken for whole until somebody looks into it.
+    """The result of ``read`` on a text, which is assumed valid until it is accessed.
 
-    Raises: InvalidArgumentError: when it is looked into, and makes no sense.
+    Raises: InvalidArgumentError: the text is invalid when it is accessed.
     """
 
     __slots__ = ("_read", "_text", "_value")
@@ -22,21 +22,22 @@ class LazyJson(Mapping[str, Any]):
 
     @property
     def value(self) -> Mapping[str, Any]:
-        """What is in it, which is kept."""
+        """Returns the parsed value and keeps it."""
         if self._value is None:
             self._value = self.glance()
         return self._value
 
     def glance(self) -> Mapping[str, Any]:
-        """What is in it, which is not kept: of 100,000 ranks that takes hundreds of megabytes."""
+        """Returns the parsed value without keeping it: for 100,000 ranks that would take hundreds of
+        megabytes."""
         if self._value is not None:
             return self._value
         try:
             return self._read(self._text)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise InvalidArgumentError(
-                f"the manifest of a lake has {self._text[:60]!r} where a batch writes something else:"
-                " remove manifest.parquet and manifest.jsonl, and run the batch again"
+                f"the manifest of a lake contains {self._text[:60]!r}, which no batch writes there. "
+                "Remove manifest.parquet and manifest.jsonl, and run the batch again"
             ) from None
 
     def __getitem__(self, name: str) -> Any:
@@ -63,14 +64,14 @@ class LazyJson(Mapping[str, Any]):
 
 
 def glance(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same to look into once; what is parsed for that is not kept."""
+    """Returns an object for one access whose parsed value is not kept."""
     return value.glance() if isinstance(value, LazyJson) else value
 
 
 def read_object(text: str) -> Mapping[str, Any]:
-    """The object that a text is.
+    """Parses a text into an object.
 
-    Raises: ValueError, TypeError: it is none.
+    Raises: ValueError, TypeError: it is not an object.
     """
     value: Mapping[str, Any] = json.loads(text)
     if not isinstance(value, dict):

@@ -1,9 +1,9 @@
-"""What a lake says of each of its sources.
+"""Entries of a lake, one for each of its sources.
 
-A trace that is done is one folder, ``run=NAME/rank=N/window=N``, which holds its tables and its entry, and
-which takes its place with a single rename (``rank_folders.py``), or it is a part of the files of many
-(``gathering.py``). The manifest (``manifest_file.py``) repeats the entries of all traces, and has those of
-the sources that failed.
+A finished trace is one folder, ``run=NAME/rank=N/window=N``, which contains its tables and its entry, and is
+moved into place by a single rename (``rank_folders.py``), or it is part of the files of many ranks
+(``gathering.py``). The manifest (``manifest_file.py``) repeats the entries of all traces, and contains the
+entries of failed sources.
 """
 
 import contextlib
@@ -24,24 +24,25 @@ from kernelscope.meta import LARGEST_RANK
 
 ENTRY = "_entry.json"
 ENTRIES = "_entries.jsonl"
-"""Of a folder of gathered ranks: first the sizes of its tables, then the entries in the order of the rows."""
+"""Header of a folder of merged ranks: the sizes of its tables, followed by the entries in the order of the
+rows."""
 MANIFEST = "manifest.parquet"
 LOG = "manifest.jsonl"
-"""What came after the manifest was written; all of it, in lakes of schema 1."""
+"""Log of changes after the manifest was written; the whole manifest in lakes of schema 1."""
 LOCK = "lock"
 STAGING = ".batch"
-"""Folder of a lake for what is not finished; nobody but a batch looks into it."""
+"""Folder of a lake for unfinished data, accessed only by batches."""
 
 SCHEMA_VERSION = 2
-"""Of entries and tables. It grows when who knows the former one would misread them."""
+"""Version of entries and tables. It is raised if readers of the previous version would misinterpret them."""
 
 SCHEMA_KEY = "kernelscope:schema_version"
-"""Where a Parquet file says which version of columns it has, in its metadata."""
+"""Key in a Parquet file's metadata for the version of its columns."""
 
 _FIRST_LINES = 100
-"""Lines in which an entry must be, or the file is that of another program."""
+"""Number of lines within which an entry must occur; otherwise the file belongs to another program."""
 _FOOTER = 1 << 20
-"""Bytes in which the footer of a manifest is."""
+"""Number of bytes that contain the footer of a manifest."""
 
 _RUN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 _TABLE = re.compile(r"[a-z][a-z_]*")
@@ -58,9 +59,9 @@ Key: TypeAlias = tuple[str, str]
 
 
 class Place(NamedTuple):
-    """Where in a lake a trace is, as its tables say, too: its run, its rank and which of its windows.
+    """Place of a trace in a lake, also stored in its tables: run, rank and window.
 
-    ``step_offset`` is what the numbers of its steps are larger by than those that were recorded.
+    ``step_offset`` is the difference between its step numbers and the recorded ones.
     """
 
     run: str
@@ -76,15 +77,14 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What became of a source. What is not known, such as the rank of a broken file, is null.
+    """Result of a source. Unknown values, such as the rank of a broken file, are null.
 
-    ``bytes``, ``mtime_ns``, ``ctime_ns``, ``fingerprint`` and ``version`` say whether a source must be read
-    again.
-    ``asked_run`` is the run that the batch was asked for; ``run`` is that of the job which the trace is of.
-    ``files`` has rows and bytes of each table's file; a table without rows has no file. ``settled`` says, in
-    the manifest only, that ``run`` was chosen with all traces of the batch known: the job is called so from
-    then on. ``gathered`` is the folder of its run that holds its tables with those of others, in the manifest
-    only; null if they are in a folder of its own.
+    ``bytes``, ``mtime_ns``, ``ctime_ns``, ``fingerprint`` and ``version`` determine whether a source must be
+    read again. ``asked_run`` is the run requested from the batch; ``run`` is the run of the job that the
+    trace belongs to. ``files`` has rows and bytes of each table's file; a table without rows has no file.
+    ``settled`` (only in the manifest) says that ``run`` was chosen with all traces of the batch known: the
+    job keeps this name from then on. ``gathered`` (only in the manifest) is the folder of its run with its
+    tables merged with others; null if they are in a folder of their own.
     """
 
     source: str
@@ -113,29 +113,29 @@ class Entry:
 
     @property
     def key(self) -> Key:
-        """A source has one entry for each run that was asked for."""
+        """Key of the entry: a source has one entry for each requested run."""
         return self.asked_run, self.source
 
     @property
     def place(self) -> Place:
-        """Where the trace is in the lake."""
+        """Place of the trace in the lake."""
         return Place(self.run, self.rank, self.window, self.step_offset)
 
     def own_line(self) -> str:
-        """The line that lies beside the tables."""
+        """Returns the line stored next to the tables."""
         return self.own().to_line()
 
     def own(self) -> "Entry":
-        """The entry that lies beside the tables."""
+        """Returns the entry stored next to the tables."""
         return replace(self, settled=False, gathered=None)
 
     @property
     def home(self) -> str:
-        """The folder in the lake that has its tables, with those of others or alone."""
+        """Returns the folder in the lake that contains its tables, merged or alone."""
         return self.place.folder if self.gathered is None else f"run={self.run}/{self.gathered}"
 
     def moved(self, place: Place) -> "Entry":
-        """The entry of the same trace in another place, in a folder of its own."""
+        """Returns the entry of the same trace in another place, in a folder of its own."""
         return replace(self, gathered=None, **place._asdict())
 
     def to_line(self) -> str:
@@ -147,7 +147,7 @@ class Entry:
         )
 
     def folder(self, lake: Path) -> Path:
-        """The folder that has its tables."""
+        """Folder that contains its tables."""
         return lake / self.home
 
 
@@ -155,10 +155,10 @@ ENTRY_FIELDS = frozenset(field.name for field in fields(Entry))
 
 
 def entry_from(line: bytes) -> Entry:
-    """The entry that ``to_line`` wrote, here or in another version; fields that are unknown are left out.
+    """Parses an entry written by ``to_line`` in this or another version. Unknown fields are left out.
 
-    Raises: InvalidArgumentError: a version wrote it that this one does not understand.
-        ValueError, TypeError, KeyError, AttributeError: it is damaged.
+    Raises: InvalidArgumentError: a version that this one does not understand wrote it. ValueError, TypeError,
+        KeyError, AttributeError: it is damaged.
     """
     value: dict[str, Any] = json.loads(line)
     value |= {"files": _files(value["files"]), "steps": tuple(value["steps"])}
@@ -168,24 +168,24 @@ def entry_from(line: bytes) -> Entry:
 
 
 def entry_from_values(value: dict[str, Any]) -> Entry:
-    """The entry with these fields, of which those of several values are read.
+    """Returns the entry with these fields, with composite fields parsed.
 
     Raises: as ``entry_from``.
     """
     version: object = value.get("schema_version", SCHEMA_VERSION)
     if not isinstance(version, int):
-        raise TypeError("the version is no number")
+        raise TypeError("the version is not a number")
     if version > SCHEMA_VERSION:
         raise InvalidArgumentError(_later(version))
     if not _makes_sense(value):
-        raise TypeError("a value that no entry has")
+        raise TypeError("no entry has this value")
     return Entry(**value)
 
 
 def read_files(text: str) -> Mapping[str, tuple[int, int]]:
-    """The files of an entry from JSON.
+    """Parses the files of an entry from JSON.
 
-    Raises: ValueError, TypeError, AttributeError: no entry has such.
+    Raises: ValueError, TypeError, AttributeError: the value is invalid.
     """
     return _files(json.loads(text))
 
@@ -194,20 +194,20 @@ def _files(value: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     """Rows and bytes by the names of tables, which lead nowhere else."""
     files = {name: (int(rows), int(size)) for name, (rows, size) in value.items()}
     if not all(map(_TABLE.fullmatch, files)):
-        raise ValueError("no name of a table")
+        raise ValueError("not the name of a table")
     return files
 
 
 def check_version(version: int, lake: Path) -> None:
-    """Raises InvalidArgumentError if a later version wrote into ``lake``."""
+    """Raises InvalidArgumentError if a later version wrote to ``lake``."""
     if version > SCHEMA_VERSION:
         raise InvalidArgumentError(f"{lake}: {_later(version)}")
 
 
 def _later(version: int) -> str:
     return (
-        f"a later version of kernelscope wrote into this lake (schema {version}, known is"
-        f" {SCHEMA_VERSION}); update kernelscope"
+        f"a later version of kernelscope wrote this lake (schema {version}, supported is "
+        f"{SCHEMA_VERSION}). Update kernelscope"
     )
 
 
@@ -232,9 +232,9 @@ def _is_small(number: object) -> bool:
 
 
 def check_run(run: str) -> str:
-    """The name of a run, which becomes the name of a folder.
+    """Checks the name of a run, which becomes the name of a folder.
 
-    Raises: InvalidArgumentError: it cannot be one.
+    Raises: InvalidArgumentError: the name is invalid.
     """
     if not _RUN.fullmatch(run):
         raise InvalidArgumentError(f"run {run!r}: use up to 100 letters, digits, '_', '.', '+' and '-'")
@@ -242,13 +242,16 @@ def check_run(run: str) -> str:
 
 
 def gathered_count(folder: str) -> int | None:
-    """How many traces were gathered into a folder of this name; null if no batch gives folders such a one."""
+    """Returns the number of traces in a folder of merged ranks from its name.
+
+    It is None if no batch uses such a name.
+    """
     found = _GATHERED.fullmatch(folder)
     return None if found is None else int(found[1])
 
 
 def read_entry(line: bytes, lake: Path) -> Entry | None:
-    """The entry of a line of ``lake``; null if it is damaged.
+    """Returns the entry of a line of ``lake``, or None if it is damaged.
 
     Raises: InvalidArgumentError: a later version wrote it.
     """
@@ -263,8 +266,8 @@ def read_entry(line: bytes, lake: Path) -> Entry | None:
 class LogHead(NamedTuple):
     """The first line of a log.
 
-    ``follows`` names the content of the manifest's file that it goes on from. ``arranged`` has, for each run
-    that was asked for, a digest of what the places of its traces follow from, if they have these places.
+    ``follows`` identifies the content of the manifest file that the log continues. ``arranged`` has, for each
+    requested run, a digest of the data that determines the places of its traces, if they are in these places.
     """
 
     follows: str
@@ -276,7 +279,7 @@ class LogHead(NamedTuple):
 
 
 def log_head(line: bytes, lake: Path) -> LogHead | None:
-    """The head of a log from its first line; null if that is an entry.
+    """Returns the head of a log from its first line, or None if that is an entry.
 
     Raises: InvalidArgumentError: a later version wrote it.
     """
@@ -293,7 +296,7 @@ def log_head(line: bytes, lake: Path) -> LogHead | None:
 
 
 def has_own_manifest(folder: Path) -> bool:
-    """Whether ``folder`` has a manifest that a batch wrote: other programs give theirs the same name."""
+    """Returns whether ``folder`` has a manifest written by a batch: other programs use the same name."""
     try:
         with (folder / MANIFEST).open("rb") as file:
             file.seek(0, os.SEEK_END)
@@ -315,7 +318,7 @@ def has_own_manifest(folder: Path) -> bool:
 
 
 def has_own_lock(lake: Path) -> bool:
-    """Whether a batch was at work in ``lake``, maybe without getting far."""
+    """Returns whether a batch has run in ``lake``, even if it was interrupted early."""
     try:
         return _HELD.fullmatch((lake / STAGING / LOCK).read_text(encoding="utf-8")) is not None
     except (OSError, ValueError):
@@ -323,16 +326,16 @@ def has_own_lock(lake: Path) -> bool:
 
 
 def replace_file(lake: Path, path: Path, content: bytes) -> None:
-    """Writes a file of the lake anew, in one step for those who read it."""
+    """Replaces a file of the lake atomically for readers."""
     waiting = staging(lake) / f"waiting-{uuid.uuid4().hex}"
     waiting.write_bytes(content)
     waiting.replace(path)
 
 
 def staging(lake: Path) -> Path:
-    """The folder for what is not finished.
+    """Returns the folder for unfinished data.
 
-    Raises: InvalidArgumentError: there is a link in its place, and the batch would empty what it leads to.
+    Raises: InvalidArgumentError: a link is in its place, and the batch would empty its target.
     """
     folder = lake / STAGING
     refuse_link(folder)
@@ -341,15 +344,16 @@ def staging(lake: Path) -> Path:
 
 
 def refuse_link(path: Path) -> None:
-    """Raises InvalidArgumentError if ``path``, in which a batch would write or remove, is a link."""
+    """Raises InvalidArgumentError if ``path``, in which a batch would write or delete, is a link."""
     if path.is_symlink():
-        raise InvalidArgumentError(f"{path} is a link, and a lake holds its own files only: remove it")
+        raise InvalidArgumentError(f"{path} is a link, but a lake contains only files of its own: remove it")
 
 
 def workplace(lake: Path) -> Path:
-    """A new folder for what a batch has under way.
+    """Creates a new working directory for a batch.
 
-    Its workers on other machines may outlive it, and must not come between the next one's.
+    Workers of an interrupted batch on other machines may outlive it, and must not interfere with the next
+    one.
     """
     folder = staging(lake) / f"work-{uuid.uuid4().hex}"
     folder.mkdir()
@@ -357,12 +361,12 @@ def workplace(lake: Path) -> Path:
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether something in the staging folder has the name of what a batch has under way."""
+    """Returns whether a name in the staging folder belongs to unfinished data of a batch."""
     return _UNFINISHED.fullmatch(name) is not None
 
 
 def clear_staging(lake: Path) -> None:
-    """Removes what a killed batch left unfinished, and nothing else."""
+    """Removes unfinished data of a killed batch, and nothing else."""
     for path in staging(lake).iterdir():
         if not is_unfinished(path.name):
             continue
@@ -376,7 +380,7 @@ def clear_staging(lake: Path) -> None:
 
 
 def remove_rank(folder: Path) -> None:
-    """Removes the files of ranks that are out of sight, and their folder if nothing else is in it."""
+    """Removes the hidden files of ranks, and their folder if it is otherwise empty."""
     for path in folder.iterdir():
         if path.name in (ENTRY, ENTRIES) or (path.suffix == ".parquet" and _TABLE.fullmatch(path.stem)):
             path.unlink(missing_ok=True)
@@ -386,7 +390,7 @@ def remove_rank(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(lake: Path) -> Generator[None]:
-    """Holds the lake while the context lasts. The system lets go of the lock when its holder dies.
+    """Locks the lake during the context. The system releases the lock when its holder dies.
 
     Raises: LakeBusyError: another batch holds it.
     """
@@ -396,13 +400,15 @@ def locked(lake: Path) -> Generator[None]:
     if lock is None:
         holder = path.read_text(encoding="utf-8", errors="replace").strip() or "another process"
         raise LakeBusyError(
-            f"{lake}: {holder} is writing into this lake; wait for it, or choose another --out, or remove"
-            f" {path} if that machine is lost"
+            f"{lake}: {holder} is writing to this lake. Wait until it is done, choose another --out, "
+            f"or remove {path} if that machine is lost"
         )
     with lock:
         lock.seek(0)
         if not _HELD.fullmatch(lock.read(1000)):
-            raise InvalidArgumentError(f"{path} is no lock of a batch: remove it, or choose another --out")
+            raise InvalidArgumentError(
+                f"{path} is not the lock of a batch: remove it, or choose another --out"
+            )
         locks.sign(lock)
         try:
             yield

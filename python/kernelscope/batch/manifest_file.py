@@ -1,8 +1,8 @@
-"""The manifest of a lake: a Parquet file of all entries, and a log of what came after it.
+"""The manifest of a lake: a Parquet file of all entries, and a log of later changes.
 
-The first line of the log names the content of the file that it goes on from. So a batch that is stopped
-between writing the one and beginning the other anew leaves a log that counts no more, as all of it stands in
-the file. Readers take the log first, for a file that is newer than a log has all of it.
+The first line of the log identifies the content of the file that it continues. If a batch is stopped after
+writing the file and before starting a new log, the old log no longer counts, because the file contains all of
+it. Readers read the log first, because a file that is newer than a log contains all of it.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ from kernelscope.batch.manifest import (
 from kernelscope.errors import InvalidArgumentError
 
 _JSON = ("options", "meta", "files")
-"""Columns that hold JSON: what differs from one kind of trace to the next."""
+"""Columns with JSON, whose contents differ between kinds of traces."""
 
 _PLAIN: dict[str, pl.DataType] = {
     "run": pl.String(),
@@ -63,16 +63,17 @@ _PLAIN: dict[str, pl.DataType] = {
     "gathered": pl.String(),
 }
 _SCHEMA = _PLAIN | dict.fromkeys(_JSON, pl.String()) | {"folder": pl.String(), "raw": pl.String()}
-"""``raw`` has the whole entry as JSON where a value of it fits no column, such as a path that is no UTF-8."""
+"""``raw`` has the whole entry as JSON if a value fits no column, such as a path that is not UTF-8."""
 
 _Row: TypeAlias = dict[str, Any]
 
 
 class Listed(NamedTuple):
-    """What a manifest has: the last entry of each source, and what of it is damaged.
+    """Contents of a manifest: the last entry of each source, and its damage.
 
     ``lines`` are the numbers of damaged lines of the log. ``is_torn`` is whether the file cannot be read.
-    ``is_plain`` is whether the file alone has it all, in order. ``arranged`` is that of the ``LogHead``.
+    ``is_plain`` is whether the file alone contains everything, in order. ``arranged`` is that of the
+    ``LogHead``.
     """
 
     entries: list[Entry]
@@ -83,14 +84,14 @@ class Listed(NamedTuple):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether entries may be missing."""
+        """Returns whether entries may be missing."""
         return self.is_torn or bool(self.lines)
 
 
 def read_manifest(lake: Path) -> Listed:
-    """The entries as the manifest has them; none if there is no manifest.
+    """Returns the entries of the manifest; none if there is no manifest.
 
-    Raises: InvalidArgumentError: a later version wrote it, or another program.
+    Raises: InvalidArgumentError: a later version or another program wrote it.
     """
     log = _content(lake / LOG)
     file = _content(lake / MANIFEST)
@@ -134,7 +135,7 @@ def read_manifest(lake: Path) -> Listed:
 def _foreign(lake: Path, error: Exception) -> Exception:
     if isinstance(error, InvalidArgumentError):
         return error
-    return InvalidArgumentError(f"{lake / MANIFEST} is in the way, and no batch wrote it: move it elsewhere")
+    return InvalidArgumentError(f"{lake / MANIFEST} was not written by a batch: move it elsewhere")
 
 
 def _content(path: Path) -> bytes | None:
@@ -225,7 +226,7 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def rewrite(lake: Path, entries: Iterable[Entry], arranged: Mapping[str, str]) -> None:
-    """Writes all entries into the file, in order, and begins the log anew."""
+    """Writes all entries to the file, in order, and starts a new log."""
     buffer = BytesIO()
     frame = _frame(in_order(entries))
     frame.write_parquet(buffer, compression_level=1, metadata={SCHEMA_KEY: str(SCHEMA_VERSION)})
@@ -242,7 +243,7 @@ def _frame(entries: list[Entry]) -> pl.DataFrame:
 
 
 _NO_VALUE = (PolarsError, OverflowError, TypeError, ValueError)
-"""What Polars raises for a value that fits no column."""
+"""Exceptions that Polars raises for a value that fits no column."""
 
 
 def _table(rows: list[_Row]) -> pl.DataFrame:

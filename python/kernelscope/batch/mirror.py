@@ -1,9 +1,9 @@
-"""Lakes in a storage: a batch fills a folder here, and what it finishes is sent there.
+"""Remote lakes: a batch fills a local folder, and finished ranks are uploaded.
 
-The folder is an image of the lake: ranks that are there already have their entries, and files without
-content that have the sizes of their tables, so that a batch goes on from it as from any lake. A storage
-cannot rename a folder: a rank is there once its entry is, which is sent last, and removed first where a rank
-is replaced. What is gathered is sent before the manifest that names it, and what it replaces goes after that.
+The folder is an image of the lake. Existing ranks have their entries and empty files with the sizes of their
+tables, so that a batch resumes as with any lake. A storage cannot rename a folder. So a rank exists as soon
+as its entry does, which is uploaded last, and deleted first when a rank is replaced. Merged files are
+uploaded before the manifest that names them, and the files they replace are deleted afterwards.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ OnRank = Callable[[RankReport, BatchReport], object]
 
 
 class Mirror:
-    """The image of a lake in ``folder``, and what of it is in the storage."""
+    """The image of a lake in ``folder``, and its state in the storage."""
 
     def __init__(self, storage: Storage, folder: Path, on_rank: OnRank | None) -> None:
         self._storage = storage
@@ -59,10 +59,10 @@ class Mirror:
         self._sent_at = time.monotonic()
 
     def load(self, *, is_new: bool) -> None:
-        """Makes the image; with ``is_new`` of what may be no lake yet.
+        """Creates the image. With ``is_new``, the lake may not exist yet.
 
-        Raises: InvalidArgumentError: what is there is no lake.
-            TraceNotFoundError: nothing is there, and it may not be new.
+        Raises: InvalidArgumentError: the location is not a lake. TraceNotFoundError: nothing is there, and it
+            may not be new.
         """
         sizes = self._storage.sizes()
         self._fetch_manifest(sizes, is_new=is_new)
@@ -98,11 +98,12 @@ class Mirror:
                     (self.folder / name).write_bytes(content)
         elif any(not name.startswith(f"{STAGING}/") for name in sizes):
             raise InvalidArgumentError(
-                f"{self._storage.url}: has files, and is no lake; name a place of its own for the lake"
+                f"{self._storage.url}: contains files but is not a lake. Choose a new location for the lake"
             )
         elif not is_new:
             raise TraceNotFoundError(
-                f"{self._storage.url}: no lake; kernelscope batch makes one", path=self._storage.url
+                f"{self._storage.url}: is not a lake; create one with kernelscope batch",
+                path=self._storage.url,
             )
         else:
             self._storage.write(LOG, b"")
@@ -147,7 +148,7 @@ class Mirror:
         self._hollow.add(name)
 
     def note(self, rank: RankReport, batch: BatchReport) -> None:
-        """Sends a rank that was finished."""
+        """Uploads a finished rank."""
         batch.lake = self._storage.url
         entry = rank.entry
         place = _place(entry)
@@ -176,7 +177,7 @@ class Mirror:
         self._imitate(place, entry)
 
     def fetch(self, entry: Entry) -> None:
-        """Brings the tables of a rank into the image, and of those that it was gathered with."""
+        """Downloads the tables of a rank, and of the ranks merged with it, into the image."""
         for table in entry.files:
             name = f"{entry.home}/{table}.parquet"
             if name in self._hollow:
@@ -184,9 +185,9 @@ class Mirror:
                 self._hollow.discard(name)
 
     def send_gathered(self, inside: str) -> None:
-        """Sends a new folder of gathered ranks.
+        """Uploads a new folder of merged ranks.
 
-        Their entries come first, and say whose the tables are if the manifest never comes.
+        Their entries come first, so that the tables have owners even if the manifest is never uploaded.
         """
         paths = {f"{inside}/{path.name}": path for path in sorted((self.folder / inside).iterdir())}
         entries = paths.pop(f"{inside}/{ENTRIES}")
@@ -215,7 +216,7 @@ class Mirror:
         self._sent_at = time.monotonic()
 
     def conclude(self) -> None:
-        """Sends the manifest, and removes what the batch took out of the lake."""
+        """Uploads the manifest, and deletes data that the batch removed from the lake."""
         self._send_manifest()
         for place in [place for place in self._there if not (self.folder / place).exists()]:
             # The entry says until the end whose the tables are.
@@ -243,12 +244,11 @@ def _is_whole(entry: Entry | None, sizes: dict[str, int]) -> bool:
 
 @contextlib.contextmanager
 def mirrored(url: str, on_rank: OnRank | None, *, is_new: bool = True) -> Generator[Mirror]:
-    """The image of the lake at ``url`` while the context lasts, which no other batch writes into.
+    """Locks the lake at ``url`` during the context and returns its image.
 
-    Raises: LakeBusyError: another batch holds the lake.
-        InvalidArgumentError: what is there is no lake.
-        TraceNotFoundError: nothing is there, and the lake may not be new.
-        StorageError: the storage does not answer; a second batch goes on.
+    Raises: LakeBusyError: another batch holds the lake. InvalidArgumentError: the location is not a lake.
+        TraceNotFoundError: nothing is there, and the lake may not be new. StorageError: the storage does not
+        answer; the next batch resumes.
     """
     storage = Storage(url)
     _lock(storage)
@@ -280,7 +280,7 @@ def _lock(storage: Storage) -> None:
     other = storage.read(_LOCK).decode(errors="replace")[:200]
     if not locks.has_ended(other):
         raise LakeBusyError(
-            f"{storage.url}: {other} is writing into this lake; wait for it, or remove {storage.url}/{_LOCK}"
-            " if it is gone"
+            f"{storage.url}: {other} is writing to this lake. Wait until it is done, or remove "
+            f"{storage.url}/{_LOCK} if it no longer exists"
         )
     storage.write(_LOCK, holder.encode())

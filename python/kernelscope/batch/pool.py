@@ -1,7 +1,7 @@
-"""Processes that work side by side; the death of one costs one task.
+"""Worker processes. If one dies, only its task fails.
 
-``concurrent.futures.ProcessPoolExecutor`` gives up all its tasks when the system kills one process. Its
-processes also outlive a parent that was killed, and need a ``__main__`` that can be imported twice.
+``concurrent.futures.ProcessPoolExecutor`` aborts all tasks when the system kills one process. Its processes
+also outlive a killed parent, and need a ``__main__`` that can be imported twice.
 """
 
 import contextlib
@@ -35,41 +35,41 @@ SETTINGS = {
     "_RJEM_MALLOC_CONF": "dirty_decay_ms:100,muzzy_decay_ms:0,narenas:1,tcache:false",
     "MALLOC_TRIM_THRESHOLD_": "131072",
 }
-"""How Polars and the C library give memory back, which the other workers wait for.
+"""How Polars and the C library return memory that other workers wait for.
 
-One trace after the other peaks by a fifth lower with them. To give back every page at once would make writing
-a table a third slower.
+They lower the peak of consecutive traces by a fifth. Returning every page immediately would make writing a
+table a third slower.
 """
 
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LOOK_S = 0.1
-"""How often it is looked at what tasks take."""
+"""Interval between checks of the resources of tasks, in seconds."""
 
 
 class Limits(NamedTuple):
-    """What a task may take; null for as much as it likes."""
+    """Limits of a task; null for no limit."""
 
     seconds: float | None = None
     resident_bytes: int | None = None
-    """Of the process; known on Linux only."""
+    """Memory of the process; measured on Linux only."""
     expected_bytes: int = 0
-    """What its size lets expect of the process."""
+    """Expected memory of the process, from the size of its input."""
 
 
 NO_LIMITS = Limits()
 
 
 class ProcessPool(Executor):
-    """An executor of worker processes. ``submit`` takes functions that can be imported.
+    """An executor of worker processes. ``submit`` accepts functions that can be imported.
 
-    A process starts with the first task that finds none idle. A task whose process dies fails with
-    ``WorkerDiedError``, and the next one gets a new process. So does what exceeds its limits: it is ended,
-    with ``TaskTimeoutError`` or ``MemoryLimitError``.
+    A process is started by the first task that finds none idle. A task whose process dies fails with
+    ``WorkerDiedError``, and the next one gets a new process. A task that exceeds its limits is stopped with
+    ``TaskTimeoutError`` or ``MemoryLimitError``.
     """
 
     def __init__(self, workers: int, *, threads: int) -> None:
-        """``workers`` processes in which Polars has ``threads`` threads each."""
+        """Creates ``workers`` processes, each with ``threads`` Polars threads."""
         self._environment = {**os.environ, **SETTINGS, "POLARS_MAX_THREADS": str(threads)}
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="kernelscope-batch")
         self._own = threading.local()
@@ -82,7 +82,7 @@ class ProcessPool(Executor):
         return self._threads.submit(self._run, fn, args, kwargs, NO_LIMITS)
 
     def submit_within(self, limits: Limits, fn: Callable[..., T], *args: object) -> "Future[T]":
-        """Runs ``fn(*args)`` in one of the processes, and ends it if it takes more than ``limits``."""
+        """Runs ``fn(*args)`` in one of the processes, and stops it if it exceeds ``limits``."""
         return self._threads.submit(self._run, fn, args, {}, limits)
 
     def _watch(self) -> None:
@@ -91,7 +91,7 @@ class ProcessPool(Executor):
                 worker.check()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
-        """Ends the processes: after their tasks, or at once if not to ``wait``."""
+        """Stops the processes: after their tasks, or immediately without ``wait``."""
         if not wait:
             for worker in self._all:
                 worker.kill()
@@ -101,7 +101,7 @@ class ProcessPool(Executor):
             worker.close()
 
     def pids(self) -> list[int]:
-        """Ids of the processes that are alive."""
+        """Ids of the running processes."""
         return [worker.process.pid for worker in self._all if worker.process.poll() is None]
 
     def _run(
@@ -162,12 +162,12 @@ class _Worker:
             seconds, most, _ = self._limits
             if seconds is not None and time.monotonic() - self._began > seconds:
                 self._ended = TaskTimeoutError(
-                    f"was not done after {seconds:,.0f} s, and the worker was ended; see --task-timeout"
+                    f"was not done after {seconds:,.0f} s, so the worker was stopped; see --task-timeout"
                 )
             elif most is not None and _resident_bytes(self.process.pid) > most:
                 self._ended = MemoryLimitError(
-                    f"took more than {format_bytes(most)}, several times what its size lets expect, and the"
-                    " worker was ended"
+                    f"needed more than {format_bytes(most)}, several times the estimate for its size, "
+                    "so the worker was stopped"
                 )
             if self._ended is not None:
                 self.process.kill()
@@ -196,14 +196,14 @@ def _cause(status: int) -> str:
     if status == -9:
         return "the system killed the worker (signal 9), probably because memory ran out; see --memory"
     if status < 0:
-        return f"the worker died of signal {-status}"
+        return f"the worker was killed by signal {-status}"
     return f"the worker ended with exit code {status}"
 
 
 def main() -> None:
-    """Reads functions with their arguments from stdin, and writes what they give to stdout.
+    """Reads functions with their arguments from stdin, and writes their results to stdout.
 
-    When stdin ends, nobody waits for an answer any more, and the process stops where it is.
+    When stdin is closed, nobody waits for an answer, and the process exits immediately.
     """
     # Ctrl-C goes to all processes of a terminal; the one that leads decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

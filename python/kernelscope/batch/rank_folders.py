@@ -1,8 +1,8 @@
-"""The folders of the ranks of a lake: what in them a batch wrote, and how a rank takes and leaves its place.
+"""The folders of the ranks of a lake: the files that a batch wrote, and how ranks are moved in and out.
 
-Other files may lie anywhere in a lake: notes, what a file manager or a network file system leaves. A batch
-removes what the entry of a rank names, and no more. A rank among such files is put into its place file by
-file, its entry first, so that an entry names all that a batch wrote beside it, wherever it was stopped.
+Other files may be anywhere in a lake: notes, or files of a file manager or a network file system. A batch
+removes only the files named in the entry of a rank. If there are such files, a rank is moved into place file
+by file, its entry first, so that the entry names all files of the batch even after an interruption.
 """
 
 import contextlib
@@ -47,22 +47,24 @@ class RankFolder:
     """Its path in the lake."""
     entry: Entry | None
     sizes: dict[str, int | None]
-    """The size of every file in it but the entry; null for what is no file."""
+    """Size of every file in it except the entry; null if it is not a regular file."""
     written_ns: int
-    """When the entry was written."""
+    """Time at which the entry was written."""
 
     def has_whole(self, entry: Entry) -> bool:
-        """Whether files have their sizes: a machine that lost power may have renamed what it never wrote."""
+        """Returns whether files have their sizes: after a power failure, renamed files may be incomplete."""
         return all(self.sizes.get(f"{name}.parquet") == size for name, (_, size) in entry.files.items())
 
 
 def rank_folders(
     lake: Path, strangers: list[str], listed: Mapping[str, Entry] | None = None
 ) -> Iterator[RankFolder]:
-    """The folders of ranks, in order. ``strangers`` gets what no batch wrote: names inside the lake.
+    """Returns the folders of ranks, in order.
 
-    ``listed`` has entries of the manifest by the folders they are of: one that is as long as the one in the
-    folder is taken for that.
+    ``strangers`` collects names inside the lake that no batch wrote.
+
+    ``listed`` has entries of the manifest by their folders. An entry with the length of the one in the folder
+    is used in its place.
 
     Raises: InvalidArgumentError: there is a link where a batch removes files.
     """
@@ -125,23 +127,23 @@ def _look(path: Path, inside: str, lake: Path, listed: Entry | None) -> RankFold
 
 
 def own_names(entry: Entry) -> set[str]:
-    """The files that a batch wrote for a rank."""
+    """Returns the files that a batch wrote for a rank."""
     return {ENTRY, *(f"{name}.parquet" for name in entry.files)}
 
 
 def check_out(lake: Path, inputs: Collection[str]) -> None:
-    """Refuses an ``--out`` in which a batch would write among files of others.
+    """Refuses an ``--out`` in which a batch would write among other files.
 
-    Raises: InvalidArgumentError: it is no folder, a folder of something else, or a part of an input.
+    Raises: InvalidArgumentError: it is not a folder, contains other files, or is part of an input.
     """
     try:
         str(lake).encode()
     except UnicodeEncodeError:
         raise InvalidArgumentError(
-            f"{lake}: the path of a lake must be UTF-8, or no reader opens it"
+            f"{lake}: the path of a lake must be UTF-8, otherwise no reader can open it"
         ) from None
     if os.path.lexists(lake) and not lake.is_dir():
-        raise InvalidArgumentError(f"{lake} is a file; name a folder for the lake")
+        raise InvalidArgumentError(f"{lake} is a file. Pass a folder for the lake")
     for path in (lake / STAGING, lake / STAGING / LOCK):
         refuse_link(path)
     real = Path(os.path.realpath(lake))
@@ -149,14 +151,16 @@ def check_out(lake: Path, inputs: Collection[str]) -> None:
         folder = Path(os.path.realpath(given.removeprefix("file://")))
         if folder == real or folder in real.parents:
             raise InvalidArgumentError(
-                f"{lake} is {given} or lies in it, and that is an input; name a folder beside it for the lake"
+                f"{lake} is the input {given} or is inside it. Pass a folder outside it for the lake"
             )
     if not is_lake(lake) and any(_sorted(lake)):
-        raise InvalidArgumentError(f"{lake} holds other files and is no lake; name a new or an empty folder")
+        raise InvalidArgumentError(
+            f"{lake} contains other files and is not a lake. Pass a new or an empty folder"
+        )
 
 
 def is_lake(folder: Path) -> bool:
-    """Whether a batch made ``folder``."""
+    """Returns whether a batch created ``folder``."""
     if has_own_manifest(folder):
         return True
     if not has_own_lock(folder):
@@ -167,25 +171,23 @@ def is_lake(folder: Path) -> bool:
 
 
 def commit(lake: Path, folder: Path, entry: Entry, own: Collection[str]) -> None:
-    """Puts the finished folder of a rank into its place, in one step unless there are files of others.
+    """Moves the finished folder of a rank into place, atomically unless there are files of others.
 
-    ``own`` has the names of the files that a batch wrote there before.
+    ``own`` has the names of the files that a batch wrote there earlier.
 
-    Raises: RankTakenError: there is something in the way that no batch wrote.
+    Raises: RankTakenError: the place contains files that no batch wrote.
     """
     place = entry.folder(lake)
     above = place.parent.parent
     refuse_link(above)
     for path in (above, place.parent, place):
         if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
-            raise RankTakenError(f"{path} is in the way, and no batch made it: move it elsewhere")
+            raise RankTakenError(f"{path} was not created by a batch: move it elsewhere")
     place.parent.mkdir(parents=True, exist_ok=True)
     strangers = _strangers(place, own)
     in_the_way = sorted(strangers & own_names(entry))
     if in_the_way:
-        raise RankTakenError(
-            f"{place / in_the_way[0]} is in the way, and no batch wrote it: move it elsewhere"
-        )
+        raise RankTakenError(f"{place / in_the_way[0]} was not written by a batch: move it elsewhere")
     if not strangers:
         discard(lake, place, own)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -199,9 +201,9 @@ def commit(lake: Path, folder: Path, entry: Entry, own: Collection[str]) -> None
 
 
 def discard(lake: Path, place: Path, own: Collection[str]) -> None:
-    """Removes the files ``own`` of a rank, and its folder: out of sight in one step, then from the disk.
+    """Removes the files ``own`` of a rank, and its folder: hidden in one step, then deleted.
 
-    Where there are files of others, these stay, and the folder with them.
+    Files of others stay, together with the folder.
     """
     if _strangers(place, own):
         _unlink(place, own, entry_too=True)

@@ -1,4 +1,4 @@
-"""The rank that a name tells: of a file, of a folder that it lies in, or by the user's pattern."""
+"""The rank in a name: of a file, of its folder, or found by the user's pattern."""
 
 import re
 from typing import NamedTuple
@@ -18,7 +18,7 @@ _PATTERN_MOST = 1_000
 
 
 class Told(NamedTuple):
-    """What a trace tells of its place: its rank, what says so, and the run that a pattern names."""
+    """Place of a trace as found: its rank, the source of the rank, and the run found by a pattern."""
 
     rank: int | None
     rank_from: str | None
@@ -26,14 +26,14 @@ class Told(NamedTuple):
 
 
 NOTHING = Told(None, None)
-"""What most names tell."""
+"""Result for most names."""
 
 
 def rank_from_name(name: str) -> int | None:
-    """Returns the rank in a file's name; None if there is none.
+    """Returns the rank in a file's name, or None if there is none.
 
-    ``rank12.pt.trace.json.gz``, ``trace_rank-3.json`` and ``report.7.sqlite`` do; the numbers of times,
-    dates, versions and processes do not.
+    ``rank12.pt.trace.json.gz``, ``trace_rank-3.json`` and ``report.7.sqlite`` contain one; numbers of times,
+    dates, versions and processes are not ranks.
     """
     stem = _SUFFIXES.sub("", name)
     named = _NAMED.findall(stem)
@@ -43,9 +43,9 @@ def rank_from_name(name: str) -> int | None:
 
 
 def told_by_name(path: str) -> Told:
-    """What the last part of a path tells, or else the innermost folder that names a rank.
+    """Returns the rank in the last part of a path, otherwise in the innermost folder that names a rank.
 
-    ``path`` begins where the input that it was found in ends: what lies above is no part of the job.
+    ``path`` is relative to the input in which it was found: folders above it are not part of the job.
     """
     *folders, base = _SEPARATORS.split(path)
     rank = rank_from_name(base)
@@ -60,7 +60,7 @@ def told_by_name(path: str) -> Told:
 
 
 def check_pattern(pattern: str) -> None:
-    """Refuses a pattern for ranks that is none.
+    """Checks a pattern for ranks.
 
     Raises: InvalidArgumentError: it cannot be compiled, is too long, or has no group for the rank.
     """
@@ -68,9 +68,12 @@ def check_pattern(pattern: str) -> None:
 
 
 def told_by_pattern(pattern: str, name: str) -> Told:
-    """What ``pattern`` finds in the name of a source: its group ``rank`` or first group, its group ``run``.
+    """Returns the match of ``pattern`` in the name of a source.
 
-    It is a regular expression of Rust's regex, which takes time in proportion to the name for any pattern.
+    It consists of its group ``rank`` or first group, and its group ``run``.
+
+    It is a regular expression of Rust's regex, whose time is linear in the length of the name for any
+    pattern.
 
     Raises: InvalidArgumentError: as for ``check_pattern``.
     """
@@ -78,13 +81,13 @@ def told_by_pattern(pattern: str, name: str) -> Told:
     from polars.exceptions import PolarsError
 
     if len(pattern) > _PATTERN_MOST:
-        raise InvalidArgumentError(f"--rank-from: a pattern of more than {_PATTERN_MOST} characters")
+        raise InvalidArgumentError(f"--rank-from: a pattern has at most {_PATTERN_MOST} characters")
     try:
         text = name.encode("utf-8", "replace").decode()
         row = pl.Series([text]).str.extract_groups(pattern).struct.unnest().row(0, named=True)
     except PolarsError as error:
         reason = " ".join(str(error).split())[-200:]
-        raise InvalidArgumentError(f"--rank-from {pattern!r} is no regular expression: {reason}") from None
+        raise InvalidArgumentError(f"--rank-from {pattern!r} is not a regular expression: {reason}") from None
     if not row:
         raise InvalidArgumentError(
             f"--rank-from {pattern!r} has no group: put the digits of the rank into parentheses,"

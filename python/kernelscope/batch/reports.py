@@ -1,4 +1,4 @@
-"""What a batch reports while it runs, and at its end."""
+"""Progress and result of a batch."""
 
 import json
 import time
@@ -14,25 +14,26 @@ from kernelscope.remote import BY_ITS_ENDS
 from kernelscope.units import format_count
 
 _NAMED = 8
-"""Ranks that are named; there may be a thousand."""
+"""Maximum number of ranks that a message names; there may be a thousand."""
 
 _SEVERAL = (
-    "ranks with the work of several processes, which are distinguished in collectives but not in steps: {}; "
-    "profile each process into a file of its own to compare their steps"
+    "ranks with several processes, which are separate in collectives but not in steps: {}. Profile "
+    "each process into its own file to compare their steps"
 )
 
 _VAGUE = (
-    "ranks of which the storage gives neither a version nor a time, so that a change between the first and "
-    "the last 64 KiB of a file as long goes unnoticed: {}; a new --out reads them anew"
+    "ranks whose storage provides neither a version nor a modification time: {}. A change between "
+    "the first and the last 64 KiB of a file of the same length is not noticed; a new --out reads "
+    "them again"
 )
 
 Status = Literal["done", "unchanged", "failed", "waiting"]
-"""``waiting``: read, but which rank or window it is shows when the others are."""
+"""``waiting``: read, but the rank or window is not known before the others are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankReport:
-    """What became of a source in this batch, and what it took."""
+    """Result of a source in this batch, and the resources used."""
 
     entry: Entry
     status: Status
@@ -63,7 +64,7 @@ class RankReport:
 
 @dataclass(slots=True)
 class BatchReport:
-    """How far a batch is: sources by what became of them, out of ``total``; and all entries of the lake."""
+    """Progress of a batch: sources by result, out of ``total``; and all entries of the lake."""
 
     lake: Path | str
     """The folder of the lake, or its URL."""
@@ -79,22 +80,22 @@ class BatchReport:
     started: float = field(default_factory=time.monotonic)
     entries: dict[Key, Entry] = field(default_factory=dict[Key, Entry])
     notes: list[str] = field(default_factory=list[str])
-    """What is odd about the lake itself, a sentence each."""
+    """Oddities of the lake itself, one sentence each."""
 
     @property
     def finished(self) -> int:
-        """Sources that nothing is left to do for."""
+        """Number of finished sources."""
         return self.done + self.unchanged + self.failed + self.waiting
 
     @property
     def failures(self) -> list[Entry]:
-        """The entries that have an error."""
+        """Returns the entries that have an error."""
         return [entry for entry in self.entries.values() if entry.error is not None]
 
 
 def damage_notes(lines: Sequence[int], *, is_torn: bool) -> list[str]:
-    """Returns sentences about what of a manifest is damaged: ``lines`` of its log, its file."""
-    again = "written anew from the ranks' own entries"
+    """Returns sentences about damage to a manifest: ``lines`` of its log, its file."""
+    again = "rebuilt from the ranks' own entries"
     notes = [f"the manifest is damaged, and {again}"] if is_torn else []
     return [*notes, f"damaged lines of the manifest, {again}: {_named(lines)}"] if lines else notes
 
@@ -104,17 +105,20 @@ def stranger_notes(names: Sequence[str]) -> list[str]:
     if not names:
         return []
     more = f" and {format_count(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
-    return [f"in the lake, but not written by a batch, and left alone: {', '.join(names[:_NAMED])}{more}"]
+    return [f"in the lake but not written by a batch, and left unchanged: {', '.join(names[:_NAMED])}{more}"]
 
 
 def left_over_notes(ranks: Sequence[int], run: str, *, pruned: bool) -> list[str]:
-    """Returns a sentence about the ranks of ``run`` that have no trace any more."""
-    then = "taken out" if pruned else "left as they are; --prune takes them out"
-    return [f"ranks of run {run} whose traces are no more, {then}: {_named(ranks)}"]
+    """Returns a sentence about the ranks of ``run`` that no longer have a trace."""
+    then = "taken out" if pruned else "left unchanged; --prune removes them"
+    return [f"ranks of run {run} whose traces no longer exist, {then}: {_named(ranks)}"]
 
 
 def run_notes(entries: Collection[Entry]) -> list[str]:
-    """Returns sentences about the runs that were found in what was asked for as one, and their ranks."""
+    """Returns sentences about the runs among traces that were requested as one run.
+
+    They also describe their ranks.
+    """
     ranks: dict[str, set[int | None]] = {}
     for entry in entries:
         ranks.setdefault(entry.run, set()).add(entry.rank)
@@ -124,13 +128,13 @@ def run_notes(entries: Collection[Entry]) -> list[str]:
         sizes = [f"{run} ({_count(len(ranks[run]), 'rank')})" for run in runs]
         more = f" and {format_count(len(sizes) - _NAMED)} more" if len(sizes) > _NAMED else ""
         notes.append(
-            f"traces of {format_count(len(sizes))} jobs, which are runs: {', '.join(sizes[:_NAMED])}{more}"
+            f"traces of {format_count(len(sizes))} jobs, one run each: {', '.join(sizes[:_NAMED])}{more}"
         )
     numbered = sum(entry.rank_from in (None, "order") for entry in entries)
     if numbered > 1:
         notes.append(
-            f"{format_count(numbered)} traces of which neither content nor name tells the rank are numbered"
-            " by host, process and name; --rank-from finds ranks in other names"
+            f"{format_count(numbered)} traces have no rank in content or name and are numbered by "
+            "host, process and name; --rank-from finds ranks in other names"
         )
     return notes
 
@@ -140,7 +144,7 @@ def _count(number: int, what: str) -> str:
 
 
 def runs_of(entries: Iterable[Entry], *, asked: str) -> list[str]:
-    """Returns the runs that were found in what was asked for as one, those of most ranks first."""
+    """Returns the runs among traces that were requested as one run, the run with the most ranks first."""
     ranks: dict[str, set[int | None]] = {}
     for entry in entries:
         if entry.outcome == "done" and entry.asked_run == asked:
@@ -149,7 +153,7 @@ def runs_of(entries: Iterable[Entry], *, asked: str) -> list[str]:
 
 
 def consistency_warnings(entries: Iterable[Entry], *, run: str) -> list[str]:
-    """Returns a sentence for each oddity of the ranks of ``run``: missing, different, or cut."""
+    """Returns a sentence for each oddity of the ranks of ``run``: missing, different, or cut ranks."""
     done = [entry for entry in entries if entry.outcome == "done" and entry.run == run]
     if not done:
         return []
@@ -178,9 +182,11 @@ def consistency_warnings(entries: Iterable[Entry], *, run: str) -> list[str]:
         ),
         _differing("steps", steps.items()),
         _SEVERAL.format(_named(several)) if several else None,
-        f"ranks as they were before, for their traces cannot be read now: {_named(kept)}" if kept else None,
+        f"ranks with an earlier state because their traces cannot be read now: {_named(kept)}"
+        if kept
+        else None,
         _VAGUE.format(_named(vague)) if vague else None,
-        f"ranks that lost events, which their diagnostics name: {_named(lost)}" if lost else None,
+        f"ranks that lost events, see their diagnostics: {_named(lost)}" if lost else None,
     ]
     return [text for text in found if text is not None]
 
@@ -214,7 +220,7 @@ def _missing(world_sizes: Iterable[object], there: Collection[int | None]) -> st
     if not first:
         return None
     missing = world - sum(rank is not None and rank < world for rank in there)
-    return f"of {format_count(world)} ranks these are missing: {_named(first, count=missing)}"
+    return f"{format_count(world)} ranks expected, missing: {_named(first, count=missing)}"
 
 
 def _differing(what: str, groups: Iterable[tuple[object, Sequence[int | None]]]) -> str | None:

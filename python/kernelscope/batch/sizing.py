@@ -1,4 +1,4 @@
-"""How much memory reading a trace will take, known before it is read."""
+"""Estimates the memory for reading a trace before it is read."""
 
 import os
 import sys
@@ -9,24 +9,26 @@ from kernelscope.batch.manifest import Entry
 from kernelscope.batch.sources import Source
 
 WORKER_BYTES = 110_000_000
-"""A worker before it reads: the interpreter, Polars and the reader; and small tables."""
+"""Memory of a worker before it reads, in bytes: the interpreter, Polars, the reader, and small tables."""
 JSON_SHARE = 0.5
-"""Peak of reading and writing, per byte of JSON: 0.48 is the most that was measured, for compact files."""
+"""Peak of reading and writing, in bytes per byte of JSON: the measured maximum is 0.48, for compact files."""
 _DATABASE_SHARE = 1.2
-"""The same per byte of an nsys or nvprof database: 1.07 is the most that was measured."""
+"""The same per byte of an nsys or nvprof database: the measured maximum is 1.07."""
 _PATIENCE_S = 300.0
 _SLOWEST = 1_000_000
-"""Bytes of a file per second, of the slowest storage that is waited for; a disk gives several hundred times
-that."""
+"""Throughput of the slowest supported storage, in bytes per second.
+
+A disk is several hundred times faster.
+"""
 _GZIP, _ZSTD, _SQLITE = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"SQLite format 3\0"
 _USUAL_RATIO = 12
-"""What the JSON of profilers usually packs by, where the file does not say."""
+"""Typical compression ratio of profiler JSON, if the file does not record its size."""
 _WRAPS_FROM = 2**28
 """Compressed size from which the length in a gzip trailer may have wrapped around at 4 GiB."""
 
 
 def expected_peak(source: Source) -> int:
-    """Bytes that a worker will have resident, at most, while it reads ``source``."""
+    """Returns the upper bound of a worker's resident memory while it reads ``source``, in bytes."""
     head, tail = _ends(source)
     if head.startswith(_SQLITE):
         return WORKER_BYTES + round(source.bytes * _DATABASE_SHARE)
@@ -34,12 +36,12 @@ def expected_peak(source: Source) -> int:
 
 
 def time_limit(size: int) -> float:
-    """Returns the seconds after which a worker that reads ``size`` bytes counts as stuck by default."""
+    """Returns the default time limit for reading ``size`` bytes, in seconds."""
     return _PATIENCE_S + size / _SLOWEST
 
 
 def moving_peak(entry: Entry) -> int:
-    """Bytes that a worker will have resident, at most, while it writes what was read anew."""
+    """Returns the upper bound of a worker's resident memory while it rewrites data, in bytes."""
     return WORKER_BYTES + round((entry.meta.get("content_bytes") or entry.bytes) * _DATABASE_SHARE)
 
 
@@ -80,7 +82,7 @@ def _ends(source: Source) -> tuple[bytes, bytes]:
 
 
 def default_memory() -> int:
-    """Four fifths of what the machine has free, or of what the control group leaves."""
+    """Returns 80 % of the free memory of the machine, or of the control group."""
     free = _available()
     limit, used = _number("/sys/fs/cgroup/memory.max"), _number("/sys/fs/cgroup/memory.current")
     if limit is not None and used is not None:
@@ -104,7 +106,7 @@ def _number(path: str) -> int | None:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

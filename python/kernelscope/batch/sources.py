@@ -1,4 +1,4 @@
-"""Finds the traces that a batch is about: files, folders, members of tar archives, and URLs."""
+"""Finds the traces of a batch: files, folders, members of tar archives, and URLs."""
 
 import contextlib
 import errno
@@ -30,22 +30,22 @@ _TRACES = (".json", ".json.gz", ".json.zst", ".sqlite", ".sql", ".db")
 _PACKED_ARCHIVES = (".tar.gz", ".tgz")
 _ARCHIVES = (".tar", *_PACKED_ARCHIVES)
 _TRUTHS = ".truth.json"
-"""What ``kernelscope demo`` knows of its traces; no trace itself."""
+"""Suffix of files in which ``kernelscope demo`` stores the correct answers; they are not traces."""
 
 _SAMPLE = 64 * 1024
 _SAMPLES = 16
 
 _PART = re.compile(r"::(process|rank)=-?[0-9]+$")
-"""What stands behind the name of a file of several ranks for one of them."""
+"""Suffix of the name of a merged file for one of its ranks."""
 
 Kind = Literal["file", "member", "remote"]
 
 
 class Part(NamedTuple):
-    """What of a file is one rank: of a database processes, of which the one that has GPU work comes first.
+    """The part of a file that is one rank: in a database, processes, the one with GPU operations first.
 
-    Of several ranks the first has the processes without GPU work, too, and what belongs to no process. A file
-    into which ranks were merged says which event is of the ``rank``, and names no processes here.
+    The first of several ranks also has the processes without GPU operations, and events of no process. A file
+    of merged ranks records the ``rank`` of each event, and names no processes here.
     """
 
     processes: tuple[int, ...] = ()
@@ -54,21 +54,20 @@ class Part(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What tells it apart in its file."""
+        """Name of the part within its file."""
         return f"process={self.processes[0]}" if self.rank is None else f"rank={self.rank}"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A trace that can be read: where it is, its size, and what shows whether it changed.
+    """A readable trace: its location, its size, and properties that reveal changes.
 
-    ``name`` is unique and what people see: for a file its path without links, so that every spelling is one
-    source. ``path`` is the file, the archive or the URL as it was named, whose name may tell the rank. A
-    member of an archive begins at ``offset`` in it. ``mtime_ns`` and ``ctime_ns`` are null where nothing was
-    looked up.
-    ``inside`` is its path below the folder that was named, whose folders may tell the rank, too. ``part`` is
-    what of a database it is, one of its ``parts``; null for all of it. ``error`` says why there is nothing to
-    read, where that is known already.
+    ``name`` is unique and shown to users: for a file its path without links, so that every spelling is one
+    source. ``path`` is the file, the archive or the URL as passed, whose name may contain the rank. A member
+    of an archive begins at ``offset``. ``mtime_ns`` and ``ctime_ns`` are null if unknown. ``inside`` is its
+    path relative to the input folder, whose folders may contain the rank, too. ``part`` is the part of a
+    database, one of its ``parts``; null for the whole. ``error`` is the reason why there is nothing to read,
+    if already known.
     """
 
     name: str
@@ -84,37 +83,41 @@ class Source:
     parts: tuple[Part, ...] = ()
 
     def split(self, parts: tuple[Part, ...]) -> "list[Source]":
-        """The ranks that a file of several is."""
+        """Returns one source for each rank of the file."""
         return [replace(self, name=f"{self.name}::{part.name}", part=part, parts=parts) for part in parts]
 
     @property
     def base(self) -> str:
-        """The file's own name, of a link the link's."""
+        """Name of the file itself; for a link, the name of the link."""
         return re.split(r"[/\\]|::", self.path if self.kind == "file" else self.name)[-1]
 
     def fingerprint(self) -> str:
-        """What identifies the content."""
+        """Returns a value that identifies the content."""
         if self.kind == "remote":
             return remote.fingerprint(self.path)
         with open(self.path, "rb") as file:
             return fingerprint(file, self.bytes, offset=self.offset)
 
     def stamp(self) -> tuple[int, int | str]:
-        """Size and time of change, now; an archive's for a member of it."""
+        """Returns the current size and time of change.
+
+        For a member of an archive, size and time of the archive.
+        """
         if self.kind == "remote":
             return self.bytes, remote.fingerprint(self.path)
         now = os.stat(self.path)
         return now.st_size, now.st_mtime_ns
 
     def entry(self, place: Place, options: Mapping[str, Any], outcome: Outcome, **found: Any) -> Entry:
-        """What became of the source, with what was ``found`` in it."""
+        """Returns the result of the source, with the properties ``found`` in it."""
         known: dict[str, Any] = {"bytes": self.bytes, "mtime_ns": self.mtime_ns, "ctime_ns": self.ctime_ns}
         known |= {"version": __version__, **place._asdict()}
         return Entry(source=self.name, options=options, outcome=outcome, **known, **found)
 
     @contextlib.contextmanager
     def local(self, folder: Path) -> Generator[Path]:
-        """A file with the content, in ``folder`` if it has to be made; it goes when the context ends."""
+        """Provides a local file with the content, created in ``folder`` if needed and removed at the end of
+        the context."""
         if self.kind == "file":
             yield Path(self.path)
             return
@@ -138,23 +141,25 @@ class Source:
             while left:
                 block = archive.read(min(left, 1 << 20))
                 if not block:
-                    raise TraceNotFoundError(f"{self.name}: the archive ends before it", path=self.path)
+                    raise TraceNotFoundError(
+                        f"{self.name}: the archive ends before this file", path=self.path
+                    )
                 left -= file.write(block)
 
 
 def database_of(name: str) -> str:
-    """The name of the source that a rank is a part of, or all of."""
+    """Returns the name of the source that contains a rank."""
     return _PART.sub("", name)
 
 
 def find(inputs: Iterable[str | os.PathLike[str]], lake: Path) -> list[Source]:
-    """The traces that ``inputs`` name, in order of their names; each once.
+    """Returns the traces in ``inputs``, once each, in order of their names.
 
-    A folder stands for all files below it whose names end as traces do, hidden ones and ``lake`` apart. What
-    cannot be looked into is a source with an error, and costs no other.
+    A folder includes all files below it with the suffix of a trace, except hidden ones and ``lake``. A file
+    that cannot be accessed is a source with an error, and does not affect the others.
 
-    Raises: TraceNotFoundError: an input does not exist.
-        InvalidArgumentError: the inputs name nothing that could be read.
+    Raises: TraceNotFoundError: an input does not exist. InvalidArgumentError: the inputs contain nothing that
+        can be read.
     """
     found: dict[str, Source] = {}
     for given in inputs:
@@ -163,7 +168,7 @@ def find(inputs: Iterable[str | os.PathLike[str]], lake: Path) -> list[Source]:
             if source.kind == "member" or source.name not in found:
                 found[source.name] = source
     if not found:
-        raise InvalidArgumentError(f"found no trace: none of the names ends in {', '.join(_TRACES)}")
+        raise InvalidArgumentError(f"found no trace: no name ends in {', '.join(_TRACES)}")
     errors = [source.error for source in found.values()]
     if errors[0] is not None and None not in errors:
         raise InvalidArgumentError(str(errors[0]))
@@ -172,14 +177,14 @@ def find(inputs: Iterable[str | os.PathLike[str]], lake: Path) -> list[Source]:
 
 def _expand(given: str, lake: Path) -> Iterator[Source]:
     if given == "-":
-        raise InvalidArgumentError("standard input is not there when a batch goes on; name files or folders")
+        raise InvalidArgumentError("a batch cannot resume standard input; pass files or folders")
     if remote.is_url(given):
         for path, inside, size in remote.find(given, _is_trace):
             yield Source(path, path, "remote", size, inside=inside)
         return
     path = Path(given).absolute()
     if has_own_manifest(path):
-        raise InvalidArgumentError(f"{given}: is a lake already; name the traces that it was filled from")
+        raise InvalidArgumentError(f"{given}: is a lake already. Pass the traces that it was made from")
     if path.is_dir():
         yield from _below(path, lake)
     elif path.exists():
@@ -245,7 +250,7 @@ def _file(path: str, real: str, inside: str, lake: Path) -> Iterator[Source]:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             # Whoever opens a pipe or a device may wait for ever, or have what is no file.
-            raise NotAFileError(f"{path}: is a pipe, a socket or a device, and no file")
+            raise NotAFileError(f"{path}: is a pipe, a socket or a device, not a file")
         if not path.endswith(_ARCHIVES):
             yield Source(
                 real,
@@ -311,11 +316,11 @@ def _unpacked(path: str, plain: Path) -> Exception | None:
 
 
 def fingerprint(file: BinaryIO, size: int, *, offset: int = 0) -> str:
-    """A hash of the size and of up to 16 samples of 64 KiB, evenly spread from start to end.
+    """Returns a hash of the size and of up to 16 samples of 64 KiB, evenly spaced from start to end.
 
-    A file of up to 1 MiB is hashed whole. Time of modification and size are compared besides, so that only
-    a file whose time was set back after an edit between the samples could pass for what it was.
-    ``offset`` is where the content begins in ``file``.
+    A file of up to 1 MiB is hashed completely. Modification time and size are compared in addition, so a
+    change goes unnoticed only if it is between the samples, keeps the size, and the time was reset.
+    ``offset`` is the start of the content in ``file``.
     """
     digest = hashlib.blake2b(str(size).encode(), digest_size=16)
     if size <= _SAMPLE * _SAMPLES:

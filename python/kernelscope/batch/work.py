@@ -1,4 +1,4 @@
-"""What a worker does: one trace into one folder of Parquet files, which nobody sees until it is whole."""
+"""Work of a worker: one trace into one folder of Parquet files, which is hidden until it is complete."""
 
 import contextlib
 import hashlib
@@ -26,35 +26,36 @@ from kernelscope.meta import places_of
 from kernelscope.trace import Trace
 
 ZSTD_LEVEL = 1
-"""Of the files: half the time that the usual level 3 takes to write a trace, for files 3 % larger."""
+"""Compression level of the files: half the time of the default level 3 for writing a trace, for files that
+are 3 % larger."""
 
 GROUP_ROWS = 2**18
-"""Rows of a row group. A file of one is read whole, and has no use for the extremes of its columns."""
+"""Rows of a row group. A file with a single one is read completely and does not use column statistics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """A trace to read.
 
-    It travels to other processes and machines, which see ``workplace``, the folder for what the batch has
-    under way, as this one does.
+    It is sent to other processes and machines, which access ``workplace``, the working directory of the
+    batch, under the same path.
     """
 
     source: Source
     workplace: str
     run: str
     options: Mapping[str, Any]
-    """What ``kernelscope.read`` is asked for, apart from ``threads``."""
+    """Arguments of ``kernelscope.read``, except ``threads``."""
     threads: int | None = 1
     rank_from: str | None = None
     """The user's pattern for ranks."""
     before: Entry | None = None
-    """What the lake has of the source: its place stays if the trace still tells the same rank."""
+    """Existing entry of the source: it keeps its place if the trace still has the same rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a worker made: the entry, its folder, and what it took."""
+    """Result of a worker: the entry, its folder, and the resources used."""
 
     entry: Entry
     folder: str
@@ -63,18 +64,17 @@ class Result:
 
 
 class Split(NamedTuple):
-    """A file of several ranks: merged ones, or processes of a database that have GPU work."""
+    """A file of several ranks: merged ranks, or processes of a database with GPU operations."""
 
     parts: tuple[Part, ...]
 
 
 def read_rank(task: Task) -> Result | Split:
-    """Reads a trace and writes its tables into a new folder of the batch's workplace.
+    """Reads a trace and writes its tables into a new folder in the working directory of the batch.
 
-    Nothing is written of a file that is several ranks, which are then tasks of their own.
+    Nothing is written for a file of several ranks, each of which becomes a task.
 
-    Raises: KernelscopeError: the trace cannot be read.
-        ChangedWhileReadError: it is still being written.
+    Raises: KernelscopeError: the trace cannot be read. ChangedWhileReadError: it is still being written.
         OSError: the tables cannot be written.
     """
     start = time.perf_counter()
@@ -109,7 +109,7 @@ def _fill(task: Task, folder: Path) -> Entry | Split:
     calls = communication_calls(trace_tables(trace, 0), ranks=1).drop("rank")
     if source.stamp() != before:
         raise ChangedWhileReadError(
-            f"{source.name}: the file changed while it was read; run again when it is complete",
+            f"{source.name}: the file changed while it was being read. Run again when it is complete",
             path=source.path,
         )
     if part is None and meta["format"] == "nsys" and meta["processes"] > 1:
@@ -188,7 +188,7 @@ _DESCRIBED = (
 
 
 _MOST_GROUPS = 64
-"""Process groups of which a hash is kept: a rank is in a few, and a file may name a million."""
+"""Maximum number of process groups with a cached hash: a rank is in a few, but a file may name a million."""
 
 
 def _describe(trace: Trace) -> dict[str, Any]:
@@ -263,9 +263,9 @@ def _placed(frame: pl.DataFrame, place: Place) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Move:
-    """A trace that was read and belongs elsewhere: where its tables are, and where it belongs.
+    """A trace that was read and must be moved: the location of its tables, and its place.
 
-    It is written anew into the batch's ``workplace``.
+    It is rewritten into the ``workplace`` of the batch.
     """
 
     entry: Entry
@@ -275,24 +275,24 @@ class Move:
 
     @property
     def name(self) -> str:
-        """Which trace that is."""
+        """Name of the trace."""
         return self.entry.source
 
     @property
     def bytes(self) -> int:
-        """The size of its file."""
+        """Size of its file in bytes."""
         return self.entry.bytes
 
 
 class Moved(NamedTuple):
-    """A trace that was written anew: its entry, and its folder."""
+    """A rewritten trace: its entry, and its folder."""
 
     entry: Entry
     folder: str
 
 
 def move_rank(move: Move) -> Moved:
-    """Writes a trace anew for its place, into a new folder of the batch's workplace.
+    """Rewrites a trace for its place, into a new folder in the working directory of the batch.
 
     Raises: OSError, PolarsError: the tables cannot be read or written.
     """
@@ -322,7 +322,7 @@ def move_rank(move: Move) -> Moved:
 
 
 def write_table(frame: pl.DataFrame, path: Path) -> None:
-    """Writes a table as the lake has it."""
+    """Writes a table in the form of the lake."""
     frame.write_parquet(
         path,
         compression_level=ZSTD_LEVEL,

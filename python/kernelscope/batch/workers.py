@@ -1,4 +1,4 @@
-"""Hands sources to workers, never more at once than fit into memory."""
+"""Assigns sources to workers, as many at a time as fit into memory."""
 
 import contextlib
 import time
@@ -22,15 +22,16 @@ from kernelscope.errors import (
 from kernelscope.units import format_bytes
 
 _TRIES = 2
-"""The system kills the largest process at the time, which need not have been at fault."""
+"""Error text after the system killed a worker. The system kills the largest process, which need not be the
+cause."""
 _AHEAD = 2
-"""Tasks per worker that are handed out, so that none waits for the next."""
+"""Tasks per worker that are submitted in advance, so that no worker waits for the next."""
 _LOOK_S = 0.2
 _GRACE_S = 5.0
 
 
 class Item(Protocol):
-    """What a worker works on."""
+    """The current task of a worker."""
 
     @property
     def name(self) -> str: ...
@@ -42,23 +43,23 @@ T = TypeVar("T", bound=Item)
 
 
 class Hands(Protocol):
-    """Who does the work."""
+    """Executors of tasks."""
 
     @property
     def tasks(self) -> int:
-        """How many tasks are done at once, at this time."""
+        """Number of tasks that can run at present."""
         ...
 
     def submit(self, limits: Limits, function: Callable[..., Any], argument: object) -> "Future[Any]":
-        """Has a worker call ``function(argument)``."""
+        """Runs ``function(argument)`` on a worker."""
         ...
 
     def look(self) -> "Iterable[Future[Any]]":
-        """Looks whether the workers are there; gives the tasks that none of them will take any more."""
+        """Checks the workers, and returns the tasks that none of them will accept any more."""
         ...
 
     def lost(self) -> Exception:
-        """The error if tasks are cancelled."""
+        """Returns the error for cancelled tasks."""
         ...
 
 
@@ -86,30 +87,30 @@ class _Local:
 
 @dataclass(slots=True)
 class WorkerPool(Generic[T]):
-    """Workers, and the sources that wait for them: the largest first, so that none is left to the end."""
+    """Workers, and the sources that wait for them, the largest first, so that none is left to the end."""
 
     hands: Hands
     threads: int
     waiting: deque[tuple[T, int]]
     too_large: dict[T, int]
     limit: str
-    """What is too large for, for a message."""
+    """Describes for a message the limit that a source exceeds."""
     memory: int | None = None
-    """Bytes that all tasks may take together; null where the executor limits them."""
+    """Memory limit of all tasks together in bytes; null if the executor limits them."""
     timeout: float | None = None
-    """Seconds that one source may take; null for as many as its size lets expect."""
+    """Time limit of a source in seconds; null for the default of its size."""
     _free: int = 0
     _tries: dict[T, int] = field(default_factory=dict[T, int])
 
     def results(self, work: "Work[T]", check: Callable[[], None]) -> Iterator[tuple[T, Any]]:
-        """Each source with what came of it: a value, or the exception that it ended with.
+        """Yields each source with its result: a value, or the exception that it failed with.
 
-        ``work`` says what to call for a source with so many threads, and with what. ``check`` is called
-        several times a second, and raises if nobody wants the results any more.
+        ``work`` returns the function and argument for a source with a number of threads. ``check`` is called
+        several times a second, and raises if the results are no longer wanted.
 
-        Raises: SchedulerLostError: the scheduler does not answer any more.
-            UnusableWorkersError: it has no workers any more, or such that cannot do the work.
-            WorkerDiedError: the executor takes no more work.
+        Raises: SchedulerLostError: the scheduler does not answer any more. UnusableWorkersError: it has no
+            workers any more, or some cannot run the batch. WorkerDiedError: the executor accepts no more
+            tasks.
         """
         self._free = 2**62 if self.memory is None else self.memory - self.hands.tasks * WORKER_BYTES
         running: dict[Future[Any], tuple[T, int]] = {}
@@ -127,8 +128,8 @@ class WorkerPool(Generic[T]):
                 yield from self._give_up(running)
                 if self.waiting:
                     raise WorkerDiedError(
-                        "none of the executor's workers does anything any more; what was done is in the lake,"
-                        " and a second run goes on"
+                        "no worker of the executor is active any more. Finished ranks are in the "
+                        "lake, and the next run resumes"
                     )
             for future in done:
                 source, peak = self._take_back(future, running)
@@ -211,7 +212,8 @@ def _named(name: str, outcome: Any) -> Any:
 
 def _broken(error: BrokenExecutor | str) -> WorkerDiedError:
     return WorkerDiedError(
-        f"the executor takes no more work ({error}); what was done is in the lake, and a second run goes on"
+        f"the executor accepts no more tasks ({error}). Finished ranks are in the lake, and the next "
+        "run resumes"
     )
 
 
@@ -226,17 +228,16 @@ def open_workers(
     *,
     needs: Needs,
 ) -> Generator[WorkerPool[T]]:
-    """The workers of a batch, for the sources of ``peaks``, which says how much memory each takes.
+    """Opens the workers of a batch for the sources of ``peaks``, which gives the memory of each.
 
-    ``timeout`` is how many seconds each may take, as many as its size lets expect if null. ``needs`` is what
-    workers on other machines must see.
+    ``timeout`` is the time limit of each source in seconds (default: by its size). ``needs`` are paths that
+    workers on other machines must access.
 
-    Raises: InvalidArgumentError: the arguments make no sense together.
-        SchedulerLostError: there is no scheduler.
-        UnusableWorkersError: it has no workers, or such that cannot do the work.
+    Raises: InvalidArgumentError: the arguments are inconsistent. SchedulerLostError: there is no scheduler.
+        UnusableWorkersError: it has no workers, or some cannot run the batch.
     """
     if executor is not None and scheduler is not None:
-        raise InvalidArgumentError("name an executor or a scheduler, not both")
+        raise InvalidArgumentError("pass an executor or a scheduler, not both")
     if workers is not None and workers < 1:
         raise InvalidArgumentError(f"workers must be at least 1, not {workers}")
     order = sorted(peaks.items(), key=lambda item: (-item[1], item[0].name))
@@ -245,7 +246,7 @@ def open_workers(
             cluster = DaskCluster(client, scheduler, needs, workers, memory)
             cluster.wait()
             most = max(cluster.rooms.values()) + WORKER_BYTES
-            limit = f"the largest worker of {scheduler} has {format_bytes(most)} for it; see --memory and"
+            limit = f"the largest worker of {scheduler} has {format_bytes(most)} available; see --memory and"
             limit += " --memory-limit of dask worker"
             yield WorkerPool(cluster, 1, *_fitting(order, most), limit, None, timeout)
         return

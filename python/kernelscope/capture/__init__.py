@@ -1,15 +1,15 @@
-"""Puts operator, shapes, types, module and source line of every call of PyTorch on the timeline.
+"""Records operator, shapes, types, module and source line of every PyTorch call on the timeline.
 
-``with annotate():`` around a model, or ``init()`` once at the top of a program, and every kernel in an nsys
-report or a profiler trace can be found by the function that launched it. It patches nothing in torch: calls
-are seen through a torch function mode, modules through forward hooks, the backward pass through hooks of its
-nodes. Nothing waits for the GPU. ``profile`` records a complete trace with the PyTorch profiler,
-``profile_captures`` what is captured into CUDA and HIP graphs (for that it wraps two methods of
-``torch.cuda.CUDAGraph`` while it lasts), and ``python -m kernelscope.capture script.py`` runs a script as
-it is.
+Use ``with annotate():`` around a model, or call ``init()`` once at the start of a program. Then every kernel
+in an nsys report or a profiler trace can be attributed to the function that launched it. Nothing in torch is
+patched: a torch function mode records calls, forward hooks record modules, and hooks of autograd nodes record
+the backward pass. Nothing waits for the GPU. ``profile`` records a complete trace with the PyTorch profiler.
+``profile_captures`` records the captures of CUDA and HIP graphs (and wraps two methods of
+``torch.cuda.CUDAGraph`` during that time). ``python -m kernelscope.capture script.py`` runs an unmodified
+script.
 
-Needs PyTorch 2.2 or later, and for the backend ``nvtx`` the package of that name; both are imported when
-they are first used.
+Needs PyTorch 2.2 or later, and for the backend ``nvtx`` the package of that name. Both are imported on first
+use.
 """
 
 from kernelscope.capture.annotation import annotate, init, stop, wrap

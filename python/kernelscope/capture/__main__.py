@@ -1,4 +1,4 @@
-"""``python -m kernelscope.capture script.py args``: runs a script as it is, annotated."""
+"""``python -m kernelscope.capture script.py args``: runs an unmodified script with annotations."""
 
 import argparse
 import contextlib
@@ -14,21 +14,25 @@ from kernelscope.escaping import for_terminal
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns the exit code: the script's own, or 2 if it could not be started."""
+    """Runs the script and returns its exit code, or 2 if it could not be started."""
     parser = argparse.ArgumentParser(
         prog="python -m kernelscope.capture",
-        description="Runs a script of PyTorch with operator, shapes, module and line on its timeline.",
+        description=(
+            "Runs a PyTorch script and records operators, shapes, modules and source lines on its timeline."
+        ),
         epilog="For nsys: nsys profile -o report python -m kernelscope.capture script.py",
     )
     parser.add_argument(
         "--out",
         metavar="FOLDER",
-        help="record with PyTorch's profiler into this folder, instead of NVTX ranges",
+        help="record with the PyTorch profiler into this folder, instead of NVTX ranges",
     )
     parser.add_argument(
         "--stack", type=int, default=1, metavar="N", help="lines of the program per call (default: 1)"
     )
-    parser.add_argument("-m", action="store_true", dest="module", help="the script is the name of a module")
+    parser.add_argument(
+        "-m", action="store_true", dest="module", help="treat the script as the name of a module"
+    )
     parser.add_argument("script", help="the script to run")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
     options = parser.parse_args(arguments)

@@ -43,14 +43,14 @@ def annotate(
     stack: int = 1,
     to: Writer | None = None,
 ) -> Generator[None]:
-    """Annotates what the calling thread does with PyTorch inside of it, and every module.
+    """Annotates the PyTorch calls of the current thread inside the context, and every module.
 
     ``backend`` is ``nvtx`` for a recording with nsys, or ``profiler`` for one with ``torch.profiler``.
-    ``modules`` puts ranges around the forward of modules. ``backward`` puts ranges around the nodes of the
-    backward pass; the profiler links these itself, so that it is off there unless asked for. ``stack`` is
-    the number of lines of the user's program that each call is marked with. ``to`` replaces the backend.
+    ``modules`` adds ranges around the forward of modules. ``backward`` adds ranges around the nodes of the
+    backward pass. The profiler links these itself, so the default is off there. ``stack`` is the number of
+    lines of the user's program recorded with each call. ``to`` replaces the backend.
 
-    Raises: InvalidArgumentError: an unknown backend, one that is not installed, or annotation is on.
+    Raises: InvalidArgumentError: the backend is unknown or not installed, or annotation is already on.
         ImportError: PyTorch is not installed.
 
     Example: ``with annotate(): loss = model(batch); loss.backward()``
@@ -65,7 +65,7 @@ def annotate(
     hooks = BackwardHooks(ranges) if follow else None
     with _lock:
         if _current.session is not None:
-            raise InvalidArgumentError("annotation is on already; it cannot be nested")
+            raise InvalidArgumentError("annotation is already on; it cannot be nested")
         _current.session = session = _Session(ranges, Marks(stack=stack))
     module_hooks = ModuleHooks(ranges) if modules else None
     try:
@@ -83,9 +83,9 @@ def annotate(
 def init(
     *, backend: str = "nvtx", modules: bool = True, backward: bool | None = None, stack: int = 1
 ) -> None:
-    """Annotates from here on, until ``stop`` or the end of the program, with the options of ``annotate``.
+    """Starts annotation until ``stop`` or the end of the program, with the options of ``annotate``.
 
-    Raises: InvalidArgumentError: as ``annotate``.
+    Raises: InvalidArgumentError: see ``annotate``.
     """
     opened = contextlib.ExitStack()
     opened.enter_context(annotate(backend=backend, modules=modules, backward=backward, stack=stack))
@@ -93,7 +93,7 @@ def init(
 
 
 def stop() -> None:
-    """Ends what ``init`` began; nothing if it did not.
+    """Stops the annotation started by ``init``. Does nothing if it is off.
 
     Call it in the thread that called ``init``.
     """
@@ -103,11 +103,11 @@ def stop() -> None:
 
 
 def wrap(function: Callable[P, R], *, op: str | None = None, mod: str | None = None) -> Callable[P, R]:
-    """``function`` with a range of its own around each call while annotation is on.
+    """Wraps ``function`` so that each call has a range while annotation is on.
 
-    For functions that torch does not know, such as extensions. Of a subclass of
-    ``torch.autograd.Function`` the call of ``apply`` is wrapped. ``op`` and ``mod`` are what the range is
-    called; null for the names of the function and of its class or module.
+    This is for functions unknown to torch, such as extensions. For a subclass of ``torch.autograd.Function``,
+    the call of ``apply`` is wrapped. ``op`` and ``mod`` name the range (default: the names of the function
+    and of its class or module).
 
     Example: ``swish = wrap(Swish); y = swish(x)``
     """

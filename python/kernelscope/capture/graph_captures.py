@@ -1,4 +1,7 @@
-"""Records each capture of a CUDA or HIP graph with PyTorch's profiler: what its replays are known by."""
+"""Records each capture of a CUDA or HIP graph with the PyTorch profiler.
+
+With the record, the replays of the graph can be identified.
+"""
 
 import contextlib
 import importlib
@@ -21,20 +24,19 @@ def profile_captures(
     eager: bool | None = None,
     stack: bool = True,
 ) -> Generator[None]:
-    """Records each capture of a graph while the context lasts into a file of ``folder``.
+    """Records each graph capture during the context into a file in ``folder``.
 
-    ``kernelscope.read(trace, capture=folder)`` then knows the operators, shapes, modules and lines of what
-    the graphs replay. Every capture of this process is recorded: those of ``torch.cuda.graph``, of
-    ``torch.cuda.make_graphed_callables`` and of engines all begin and end with two methods of
-    ``torch.cuda.CUDAGraph``, which are wrapped until the context ends. ``batch_size`` is called when a
-    capture begins; what it returns stands in the trace as ``capture_N``, and graphs of several sizes are
-    told apart by it. ``eager`` says whether what runs before a capture is recorded with it, since the
-    capture before or since the context began: CUDA's captures do not name their kernels, and the eager
-    steps that warm up do. By default that is done except on ROCm, whose captures have the names. ``stack``
-    adds Python's call stacks, which give modules and lines.
+    ``kernelscope.read(trace, capture=folder)`` then knows the operators, shapes, modules and lines of the
+    graph replays. Every capture of this process is recorded. Captures of ``torch.cuda.graph``, of
+    ``torch.cuda.make_graphed_callables`` and of engines all use two methods of ``torch.cuda.CUDAGraph``,
+    which are wrapped during the context. ``batch_size`` is called at the start of a capture. Its result is
+    recorded as ``capture_N``, which distinguishes graphs of several sizes. With ``eager``, the code before a
+    capture (since the previous capture or the start of the context) is recorded with it. CUDA captures do not
+    name their kernels, but the eager warm-up steps do. The default is on except for ROCm, whose captures
+    contain the names. ``stack`` adds Python call stacks, which provide modules and lines.
 
-    Enter it in the thread that captures, and outside of other profilers of PyTorch: within one, a warning
-    says that nothing is recorded, and the captures go on. A capture that fails is not kept.
+    Enter the context in the thread that captures, and outside other PyTorch profilers. Inside one, a warning
+    says that nothing is recorded, and the captures continue. A capture that fails is not kept.
 
     Raises: ImportError: PyTorch is not installed.
 
@@ -144,7 +146,7 @@ class _Recorder:
     def _start(self) -> None:
         # A second profiler would end the first one's recording.
         if importlib.import_module("torch.autograd")._profiler_enabled():  # noqa: SLF001 - no public name
-            said = "captures of graphs are not recorded while another profiler of PyTorch runs"
+            said = "captures of graphs are not recorded while another PyTorch profiler runs"
             warnings.warn(said, stacklevel=2)
             return
         self._profiler = complete_profiler(self._write, stack=self._has_stack, memory=False)

@@ -1,6 +1,6 @@
-"""Ranges around every call of torch, the forward of modules and the nodes of the backward pass.
+"""Ranges around every torch call, the forward of modules and the nodes of the backward pass.
 
-Calls are seen by a torch function mode, the others by hooks that torch offers.
+A torch function mode observes calls, and hooks provided by torch observe the rest.
 """
 
 import importlib
@@ -37,8 +37,8 @@ class _Stack(threading.local):
 class ModuleHooks:
     """Opens a range ``layer:NAME`` when a module is called and closes it when it returns or raises.
 
-    A module inside another is called by its name there, such as ``layer1.0``; one that no other module
-    holds by its class.
+    A nested module is named by its attribute in the parent, such as ``layer1.0``; other modules are named by
+    their class.
     """
 
     def __init__(self, ranges: Ranges) -> None:
@@ -55,7 +55,7 @@ class ModuleHooks:
         self._modules = _Stack()
 
     def remove(self) -> None:
-        """Takes the hooks away."""
+        """Removes the hooks."""
         for handle in self._handles:
             handle.remove()
 
@@ -94,7 +94,7 @@ class ModuleHooks:
 
 
 class BackwardHooks:
-    """Opens a range with a node's name and the sequence number of its operator while the node runs."""
+    """Opens a range with the name and sequence number of an autograd node while it runs."""
 
     def __init__(self, ranges: Ranges) -> None:
         self._ranges = ranges
@@ -104,7 +104,7 @@ class BackwardHooks:
         self.is_active = True
 
     def follow(self, result: Any, first: int) -> None:
-        """Hooks the nodes that an operator made: those whose numbers start at ``first``."""
+        """Hooks the nodes created by an operator: those with numbers from ``first``."""
         node = getattr(result, "grad_fn", None)
         if node is None:
             if isinstance(result, (list, tuple)):
@@ -152,13 +152,13 @@ class BackwardHooks:
             self._ranges.pop(self._open.items.pop()[0])
 
     def end_pass(self) -> None:
-        """Says that a backward pass is over."""
+        """Marks the end of a backward pass."""
         self._passes += 1
         self._drop_abandoned()
 
 
 class FunctionMode(_overrides.TorchFunctionMode):  # pyright: ignore[reportUntypedBaseClass]
-    """Puts a range around every call of torch that is worth one, made by the thread it is entered in."""
+    """Opens a range around every relevant torch call of the thread that entered it."""
 
     def __init__(self, ranges: Ranges, marks: Marks, backward: BackwardHooks | None) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType]
@@ -238,7 +238,10 @@ def _never(*args: object) -> bool:
 
 
 def next_sequence() -> int | None:
-    """The number that autograd gives the next node of this thread; null if this torch does not say."""
+    """Returns the number of the next autograd node of this thread.
+
+    It is None if this torch version does not provide it.
+    """
     return None if _PEEK is None or not _torch.is_grad_enabled() else int(_PEEK())
 
 

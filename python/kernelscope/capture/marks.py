@@ -1,6 +1,6 @@
-"""The texts of ranges: function, arguments, module and where in the user's program a call was made.
+"""Texts of ranges: function, arguments, module and source line of a call.
 
-The values of tensors are not touched: reading one would wait for the GPU.
+The values of tensors are not read, because reading one would wait for the GPU.
 """
 
 import importlib
@@ -23,7 +23,7 @@ Key = tuple[object, ...]
 
 
 class Marks:
-    """Makes the texts of ranges."""
+    """Creates the texts of ranges."""
 
     def __init__(self, *, stack: int) -> None:
         self._arguments = Arguments()
@@ -33,7 +33,7 @@ class Marks:
     def text(
         self, mod: str, op: str, path: Sequence[str], args: Sequence[object], kwargs: Mapping[str, object]
     ) -> str:
-        """The marker of a call, in PyProf's form with module and source lines added."""
+        """Returns the marker of a call, in PyProf's form with module and source lines added."""
         where = self._frames.find() if self._frames is not None else ()
         given = self._arguments.key(args, kwargs)
         key = (mod, op, tuple(path), where, given)
@@ -57,14 +57,14 @@ class Marks:
 
 
 class Arguments:
-    """Describes arguments: first as a key that is quick to make and compare, then as entries of a marker."""
+    """Describes arguments: first as a key that is quick to compare, then as entries of a marker."""
 
     def __init__(self) -> None:
         torch: Any = importlib.import_module("torch")
         self._tensor: Any = torch.Tensor
 
     def key(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Key:
-        """A key that is equal for calls that are described alike."""
+        """Returns a key that is equal for calls with equal descriptions."""
         found: list[object] = []
         for value in args:
             self._add(found, "", value)
@@ -96,7 +96,7 @@ class Arguments:
                 self._add(found, name, value)
 
     def entries(self, key: Key) -> list[dict[str, object]]:
-        """The entries of a marker for a key."""
+        """Returns the entries of a marker for a key."""
         return [self._entry(*cast("tuple[str, Any, Any]", part)) for part in key]
 
     def _entry(self, name: str, value: Any, kind: Any) -> dict[str, object]:
@@ -119,7 +119,7 @@ def _finite(value: Any) -> object:
 
 
 class Names:
-    """Module and name of the functions that are worth a range."""
+    """Module and name of the functions that get a range."""
 
     # They launch no work: questions, settings, views.
     _IDLE = frozenset(
@@ -138,7 +138,7 @@ class Names:
         self._known: dict[object, tuple[str, str] | None] = {}
 
     def of(self, function: object) -> tuple[str, str] | None:
-        """Module and name of a function; null if it gets no range."""
+        """Returns module and name of a function, or None if it gets no range."""
         try:
             return self._known[function]
         except KeyError:
@@ -158,7 +158,7 @@ class Names:
 
 
 class Frames:
-    """Finds the frames of a call that belong to neither torch nor this package."""
+    """Finds the frames of a call outside torch and this package."""
 
     def __init__(self, depth: int) -> None:
         torch: Any = importlib.import_module("torch")
@@ -169,7 +169,7 @@ class Frames:
         self._shown: dict[CodeType, bool] = {}
 
     def find(self) -> tuple[tuple[str, int], ...]:
-        """File and line of the frames, outermost first."""
+        """Returns file and line of the frames, outermost first."""
         found: list[tuple[str, int]] = []
         frame: FrameType | None = inspect.currentframe()
         for _ in range(_MOST_FRAMES):

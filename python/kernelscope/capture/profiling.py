@@ -1,4 +1,4 @@
-"""Records complete traces with PyTorch's profiler: a file per rank and cycle."""
+"""Records complete traces with the PyTorch profiler: one file per rank and cycle."""
 
 import contextlib
 import importlib
@@ -33,16 +33,15 @@ def profile(
     memory: bool = True,
     page: bool = False,
 ) -> Generator[Any]:
-    """Records with ``torch.profiler`` and every option that makes a trace complete; gives the profiler.
+    """Records with ``torch.profiler`` and all options for a complete trace. Returns the profiler.
 
-    Call ``step()`` of what it gives after each step of the program: after ``skip_first`` steps, ``wait`` are
-    passed by, ``warmup`` are recorded and thrown away, ``active`` are kept, all but the first that ``repeat``
-    times. With none of them set, everything is one step. ``annotate`` adds the ranges of
-    ``kernelscope.capture.annotate``, ``stack`` Python's call stacks, ``memory`` allocations. All devices that
-    PyTorch knows are recorded. ``trace_handler`` writes what was recorded, and its page with ``page``.
+    Call ``step()`` on the result after each step of the program. The profiler skips ``skip_first`` steps,
+    then repeats cycles: it skips ``wait`` steps, discards ``warmup`` steps, and keeps ``active`` steps,
+    ``repeat`` times. With none of these set, everything is one step. ``annotate`` adds the ranges of
+    ``kernelscope.capture.annotate``, ``stack`` Python call stacks, ``memory`` allocations. All devices known
+    to PyTorch are recorded. ``trace_handler`` writes the recording, and with ``page`` its page.
 
-    Raises: InvalidArgumentError: a number of steps makes no sense.
-        ImportError: PyTorch is not installed.
+    Raises: InvalidArgumentError: a number of steps is invalid. ImportError: PyTorch is not installed.
 
     Example: ``with profile("traces", warmup=1, active=3) as recorder: train(after_step=recorder.step)``
     """
@@ -67,7 +66,7 @@ def profile(
 def complete_profiler(
     on_trace_ready: Callable[[Any], None], *, stack: bool, memory: bool, schedule: Any = None
 ) -> Any:
-    """Returns a ``torch.profiler.profile`` with every option that makes a trace complete."""
+    """Returns a ``torch.profiler.profile`` with all options for a complete trace."""
     profiler: Any = importlib.import_module("torch.profiler")
     return profiler.profile(
         activities=sorted(profiler.supported_activities(), key=lambda activity: activity.value),
@@ -83,9 +82,9 @@ def complete_profiler(
 def trace_handler(folder: str | os.PathLike[str], *, page: bool = False) -> Callable[[Any], None]:
     """Returns an ``on_trace_ready`` for ``torch.profiler`` that writes each recording into ``folder``.
 
-    A file is named after host, rank, cycle (which recording of this handler it is, from 0), step and process,
-    and compressed. With ``page`` its page stands beside it, made by another process while the program waits;
-    where that fails, a warning says why.
+    The file name contains host, rank, cycle (index of the recording of this handler, from 0), step and
+    process. The file is compressed. With ``page``, another process writes its page next to it while the
+    program waits. If that fails, a warning gives the reason.
 
     Example: ``torch.profiler.profile(on_trace_ready=trace_handler("traces"), with_stack=True)``
     """
@@ -128,7 +127,7 @@ def _host() -> str:
 
 
 def rank() -> int:
-    """The rank of this process: of the process group, else as launchers set it, else 0."""
+    """Returns the rank of this process: from the process group, the launcher's environment, or 0."""
     distributed: Any = importlib.import_module("torch.distributed")
     if distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank())

@@ -1,4 +1,4 @@
-"""The open ranges of each thread, and where they go: to NVTX, or into the trace of PyTorch's profiler."""
+"""Open ranges of each thread, and their destination: NVTX, or the trace of the PyTorch profiler."""
 
 import importlib
 import threading
@@ -7,14 +7,14 @@ from typing import Any, NamedTuple, Protocol
 from kernelscope.errors import InvalidArgumentError
 
 DOMAIN = "kernelscope"
-"""The NVTX domain of the ranges; their payload is autograd's sequence number."""
+"""NVTX domain of the ranges. Their payload is autograd's sequence number."""
 
 
 class Writer(Protocol):
     """Opens and closes nested ranges of the calling thread."""
 
     def push(self, text: str, sequence: int | None) -> object:
-        """Opens a range, and gives what ``pop`` needs to close it."""
+        """Opens a range and returns the argument for ``pop``."""
         ...
 
     def pop(self, opened: object) -> None:
@@ -48,7 +48,10 @@ class NvtxWriter:
 
 
 class ProfilerWriter:
-    """Writes annotations into the trace of a running ``torch.profiler``; it links the passes itself."""
+    """Writes annotations into the trace of a running ``torch.profiler``.
+
+    The profiler links forward and backward itself.
+    """
 
     def __init__(self) -> None:
         self._record: Any = importlib.import_module("torch.autograd.profiler").record_function
@@ -66,9 +69,9 @@ class ProfilerWriter:
 
 
 def writer(backend: str) -> Writer:
-    """The writer of a backend.
+    """Returns the writer of a backend.
 
-    Raises: InvalidArgumentError: there is no such backend, or what it needs is not installed.
+    Raises: InvalidArgumentError: there is no such backend, or its package is not installed.
     """
     if backend == "nvtx":
         return NvtxWriter()
@@ -83,10 +86,10 @@ class _Open(NamedTuple):
 
 
 class Ranges(threading.local):
-    """The ranges that a thread has open, innermost last, and the modules among them.
+    """Open ranges of a thread, innermost last, and the modules among them.
 
-    Every range is closed by its owner, also when an exception passes; what an exception left
-    open inside of it is closed first, so that the ranges of a thread always nest.
+    Every range is closed by its owner, even after an exception. Ranges left open inside it are closed first,
+    so the ranges of a thread always nest.
     """
 
     def __init__(self, writer: Writer) -> None:
@@ -101,7 +104,7 @@ class Ranges(threading.local):
         self._open.append(_Open(owner, self._writer.push(text, sequence)))
 
     def pop(self, owner: object) -> None:
-        """Closes the innermost range of ``owner`` and what lies in it; nothing if it has none."""
+        """Closes the innermost range of ``owner`` and the ranges inside it. Does nothing if there is none."""
         at = len(self._open) - 1
         while at >= 0 and self._open[at].owner is not owner:
             at -= 1
@@ -114,6 +117,6 @@ class Ranges(threading.local):
         return len(self._open)
 
     def close(self, depth: int) -> None:
-        """Closes all ranges but the outermost ``depth``."""
+        """Closes all ranges except the outermost ``depth``."""
         while len(self._open) > depth:
             self._writer.pop(self._open.pop().handle)

@@ -1,4 +1,4 @@
-"""``kernelscope analyze``: where the time went."""
+"""``kernelscope analyze``: shows where the time went."""
 
 import argparse
 import re
@@ -16,9 +16,9 @@ _ON_REQUEST = re.compile(r"^ON_REQUEST = True$", re.MULTILINE)
 
 
 def on_request() -> tuple[str, ...]:
-    """Returns the names of the views that the text shows when asked.
+    """Returns the names of the views that the text shows on request.
 
-    They are read and not imported: ``--help`` must not wait for Polars.
+    They are read and not imported, because ``--help`` must not wait for Polars.
     """
     found: list[tuple[int, str]] = []
     for path in (Path(__file__).parents[1] / "report" / "views").glob("[a-z]*.py"):
@@ -33,7 +33,7 @@ def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "analyze",
-        help="where the time of each step went, and what the GPU did",
+        help="show the time of each step and the activity of the GPU",
         description="Reads and links a trace, and shows its steps, operators, kernels and GPUs.",
     )
     arguments.add_reading(parser)
@@ -42,8 +42,10 @@ def add_parser(subparsers: Subparsers) -> None:
         "--format",
         choices=("text", "json", *_FILES),
         default="text",
-        help="text and json go to stdout or a file, csv and parquet into a folder, html is a page"
-        " that works offline (default: text)",
+        help=(
+            "text and json go to stdout or a file, csv and parquet to a folder, html is a page that "
+            "works offline (default: text)"
+        ),
     )
     parser.add_argument("--out", type=Path, metavar="PATH", help="file or folder to write to")
     parser.add_argument(
@@ -59,13 +61,17 @@ def add_parser(subparsers: Subparsers) -> None:
         choices=on_request(),
         metavar="VIEW",
         default=[],
-        help=f"a view that the text shows beside its own ({', '.join(on_request())}), and may be given again;"
-        " the other formats have them",
+        help=(
+            f"a view to add to the text ({', '.join(on_request())}); may be repeated. The other formats "
+            "contain all of them"
+        ),
     )
     parser.add_argument(
         "--categories",
         metavar="FILE",
-        help="rules of kernel categories in place of kernelscope's own: TOML, or JSON of vLLM's gputrc2graph",
+        help=(
+            "rules of kernel categories that replace the built-in ones: TOML, or JSON of vLLM's gputrc2graph"
+        ),
     )
     parser.set_defaults(run=run)
 

@@ -1,4 +1,4 @@
-"""Arguments that several subcommands share, and the types of their values."""
+"""Arguments shared by several subcommands, and the types of their values."""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: PGH003, SL
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that takes options only by their whole names, and fails with one sentence."""
+    """A parser that accepts only complete option names, and fails with one sentence."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
@@ -20,12 +20,12 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - argparse overloads it by namespaces
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        """Also refuses what it does not know: argparse leaves that to the parser of all commands."""
+        """Also rejects unknown arguments, which argparse leaves to the parser of all commands."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             first = unknown[0]
             if not first.startswith("-"):
-                self.error(f"there is no use for the argument {first}")
+                self.error(f"unexpected argument {first}")
             name = first.partition("=")[0]
             self.error(f"there is no option {name}{did_you_mean(name, self._option_string_actions)}")
         return found, unknown
@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
             )
 
     def error(self, message: str) -> NoReturn:
-        """Says what is wrong and where to look, in place of all options."""
+        """Prints the error and a reference to the help instead of all options."""
         stop = "" if message.endswith("?") else ";"
         self.exit(2, f"kernelscope: {message}{stop} see {self.prog} --help\n")
 
@@ -48,8 +48,10 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "trace",
         metavar="TRACE",
-        help="the trace: JSON of the PyTorch profiler, plain, gzip or zstd, or a database of nsys or nvprof;"
-        " - is standard input",
+        help=(
+            "the trace: JSON of the PyTorch profiler (plain, gzip or zstd), or an nsys or nvprof "
+            "database; - is standard input"
+        ),
     )
     add_loss(parser)
     add_threads(parser)
@@ -59,51 +61,57 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 
 
 def add_loss(parser: argparse.ArgumentParser) -> None:
-    """Adds what becomes of files of which something is lost."""
+    """Adds the handling of files with lost data."""
     parser.add_argument("--strict", action="store_true", help="fail at the first event that would be lost")
     parser.add_argument(
-        "--allow-loss", action="store_true", help="exit with 0 although rows of a database are lost"
+        "--allow-loss", action="store_true", help="exit with code 0 even if rows of a database are lost"
     )
 
 
 def add_threads(parser: argparse.ArgumentParser) -> None:
-    """Adds the number of threads to read with."""
+    """Adds the number of reader threads."""
     parser.add_argument(
-        "--threads", type=positive, metavar="N", help="threads to read with (default: one per core)"
+        "--threads", type=positive, metavar="N", help="number of reader threads (default: one per core)"
     )
 
 
 def add_rank(parser: argparse.ArgumentParser) -> None:
     """Adds the choice of one rank of a file of several."""
     parser.add_argument(
-        "--rank", type=_whole, metavar="N", help="rank to read of a file into which several were merged"
+        "--rank", type=_whole, metavar="N", help="rank to read, if the file contains several merged ranks"
     )
 
 
 def add_step_range(parser: argparse.ArgumentParser) -> None:
-    """Adds the name of what delimits steps."""
+    """Adds the name of the annotation that delimits steps."""
     parser.add_argument(
         "--step-range",
         metavar="NAME",
-        help="annotation or range that delimits steps in place of ProfilerStep#N and of serving engines' own;"
-        " * stands for any text, ? for any character, /.../ is a regular expression; found finds the periods"
-        " of what is launched",
+        help=(
+            "annotation or range that delimits steps, instead of ProfilerStep#N and those of serving "
+            "engines. * matches any text, ? any character, /.../ is a regular expression, and found uses "
+            "the periods of the launches"
+        ),
     )
 
 
 def add_filters(parser: argparse.ArgumentParser) -> None:
-    """Adds what chooses the events that are read."""
-    filters = parser.add_argument_group("filters", "what is left out before anything is linked")
+    """Adds the filters of events."""
+    filters = parser.add_argument_group("filters", "selects the events that are linked and analysed")
     filters.add_argument(
         "--filter-time",
         metavar="[START]/[END]",
-        help="events in a time on the trace's clock or reaching into it, in ns or with a unit, as 1s/2s",
+        help=(
+            "events that overlap this time on the clock of the trace, in ns or with a unit, for example 1s/2s"
+        ),
     )
     filters.add_argument(
         "--filter-nvtx",
         metavar="RANGE[@DOMAIN][/INDEX]",
-        help="what the thread of an NVTX range or annotation did in it, and the GPU work that this launched;"
-        " of several of that name the one with this index from 0 (default: 0)",
+        help=(
+            "activity of one thread inside an NVTX range or annotation, and the GPU operations that it "
+            "launched. INDEX selects one of several with the same name, from 0 (default: 0)"
+        ),
     )
     filters.add_argument(
         "--process",
@@ -113,28 +121,30 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
         help="events of this process; may be repeated",
     )
     filters.add_argument(
-        "--device", type=_whole, action="append", metavar="N", help="work of this GPU; may be repeated"
+        "--device", type=_whole, action="append", metavar="N", help="operations of this GPU; may be repeated"
     )
 
 
 def filters_of(options: argparse.Namespace) -> dict[str, Any]:
-    """The options of ``kernelscope.read`` that :func:`add_filters` added."""
+    """Returns the options of ``kernelscope.read`` that :func:`add_filters` added."""
     return {name: getattr(options, name) for name in ("filter_time", "filter_nvtx", "process", "device")}
 
 
 def add_capture(parser: argparse.ArgumentParser, option: str = "--capture", *, of: str = "the trace") -> None:
-    """Adds the traces in which graphs were captured."""
+    """Adds the traces with graph captures."""
     parser.add_argument(
         option,
         action="append",
         metavar="PATH",
-        help=f"trace, or folder of traces, in which the CUDA or HIP graphs were captured that {of}"
-        " replays; may be given several times (default: the trace itself, and capture_traces beside it)",
+        help=(
+            f"trace, or folder of traces, with the captures of the CUDA or HIP graphs that {of} replays; "
+            "may be repeated (default: the trace itself, and capture_traces next to it)"
+        ),
     )
 
 
 def positive(text: str) -> int:
-    """A whole number from 1."""
+    """Parses a whole number of at least 1."""
     value = _whole(text)
     if value < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
@@ -142,7 +152,7 @@ def positive(text: str) -> int:
 
 
 def seed(text: str) -> int:
-    """A whole number from 0 that fits 64 bits."""
+    """Parses a whole number of at least 0 that fits 64 bits."""
     value = _whole(text)
     if not 0 <= value < 2**64:
         raise argparse.ArgumentTypeError("must be 0 to 2**64 - 1")
@@ -153,11 +163,11 @@ def _whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text} is no whole number") from None
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number") from None
 
 
 def size(text: str) -> int:
-    """A number of bytes such as ``100MB``."""
+    """Parses a number of bytes such as ``100MB``."""
     try:
         return parse_bytes(text)
     except InvalidArgumentError as error:

@@ -1,4 +1,4 @@
-"""``kernelscope batch``: the traces of all ranks into a lake."""
+"""``kernelscope batch``: writes the traces of all ranks into a lake."""
 
 import argparse
 import contextlib
@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 FAILED = 1
 STOPPED = 3
-"""Exit code if there are sources that the batch did not come to."""
+"""Exit code if sources are left."""
 _PATIENCE_S = 10
-"""How long a batch may take to come to the end of what it is at."""
+"""Time limit for an orderly stop, in seconds."""
 _COLLECTED = 100_000
-"""New objects until Python looks for cycles among them."""
+"""Number of new objects between Python's garbage collections."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
 
@@ -37,17 +37,21 @@ def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "batch",
-        help="the traces of all ranks into one lake of Parquet files",
-        description="Reads the traces of many ranks, a rank at a time on every core, into Parquet files that"
-        " ks.scan, DuckDB and pandas read. Stopped at any moment, it goes on where it was.",
-        epilog="Exit code 0: every rank is in the lake. 1: some could not be read, and are named last; the"
-        " lake has the others. 3: the batch was stopped; a second run goes on.",
+        help="write the traces of all ranks into one lake of Parquet files",
+        description=(
+            "Reads the traces of many ranks, one rank per core at a time, into Parquet files that "
+            "ks.scan, DuckDB and pandas read. An interrupted batch resumes where it stopped."
+        ),
+        epilog=(
+            "Exit code 0: every rank is in the lake. 1: some ranks could not be read and are listed "
+            "last; the lake has the others. 3: the batch was stopped; run it again to resume."
+        ),
     )
     parser.add_argument(
         "inputs",
         metavar="FILES_OR_DIR",
         nargs="+",
-        help="traces, folders of them, tar archives, or URLs (s3://bucket/traces/, with fsspec)",
+        help="traces, folders of traces, tar archives, or URLs (s3://bucket/traces/, with fsspec)",
     )
     parser.add_argument("--out", metavar="LAKE", required=True, help="folder of the lake, or its URL")
     parser.add_argument(
@@ -55,39 +59,47 @@ def add_parser(subparsers: Subparsers) -> None:
         dest="run_name",
         default="default",
         metavar="NAME",
-        help="name of the job, if the lake is to hold several",
+        help="name of the job, if the lake contains several",
     )
     parser.add_argument(
-        "--workers", type=arguments.positive, metavar="N", help="processes (default: one per core)"
+        "--workers", type=arguments.positive, metavar="N", help="number of processes (default: one per core)"
     )
     parser.add_argument(
         "--memory",
         type=arguments.size,
         metavar="SIZE",
-        help="what all processes may use together, or each worker of --scheduler (default: four fifths of"
-        " what is free, or of the worker's limit)",
+        help=(
+            "memory limit of all processes together, or of each worker of --scheduler (default: 80 %% of "
+            "the free memory, or of the worker's limit)"
+        ),
     )
     parser.add_argument(
         "--task-timeout",
         type=float,
         metavar="SECONDS",
-        help="how long one trace may take before its worker is ended and replaced (default: 300, and one for"
-        " each megabyte)",
+        help=(
+            "time limit per trace; after it, the worker is stopped and replaced (default: 300, plus one "
+            "per megabyte)"
+        ),
     )
     parser.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="work through the Dask scheduler there, whose workers see the lake under the same path",
+        help="run on the Dask scheduler at this address, whose workers access the lake under the same path",
     )
-    parser.add_argument("--strict", action="store_true", help="a rank fails at the first event it would lose")
+    parser.add_argument(
+        "--strict", action="store_true", help="a rank fails at the first event that would be lost"
+    )
     arguments.add_step_range(parser)
     parser.add_argument(
         "--rank-from",
         metavar="REGEX",
-        help="where in the path of a trace its rank is: a group of digits, and maybe a group (?P<run>...)"
-        " for the run (default: what the trace says, else its name or that of a folder)",
+        help=(
+            "finds the rank in the path of a trace: one group of digits, and optionally a group "
+            "(?P<run>...) for the run (default: the rank in the trace, otherwise in its name or folder)"
+        ),
     )
-    parser.add_argument("--prune", action="store_true", help="take ranks out whose traces are no more")
+    parser.add_argument("--prune", action="store_true", help="remove ranks whose traces no longer exist")
     _add_output(parser)
     parser.set_defaults(run=run)
 
@@ -97,21 +109,24 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         "--json-lines",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="a line of JSON per rank on stdout (default: if stdout is no terminal)",
+        help="print one line of JSON per rank on stdout (default: if stdout is not a terminal)",
     )
     parser.add_argument(
         "--summary",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="say at the end what to look at first (default: yes)",
+        help="print the most important findings at the end (default: yes)",
     )
     parser.add_argument(
-        "--html", type=Path, metavar="PAGE", help="also write a page about all ranks of the run that has most"
+        "--html",
+        type=Path,
+        metavar="PAGE",
+        help="also write a page about all ranks of the run with the most ranks",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Fills the lake, and says what is in it."""
+    """Fills the lake, and prints a summary."""
     from kernelscope.batch.reports import runs_of
     from kernelscope.cli.batch_progress import Watch, ignoring_closed_pipes
     from kernelscope.errors import (
@@ -142,7 +157,7 @@ def run(options: argparse.Namespace) -> int:
         if isinstance(error, KernelscopeError):
             raise
         with ignoring_closed_pipes():
-            say(f"{error}; what was done is in the lake, and a second run goes on")
+            say(f"{error}; finished ranks are in the lake, and the next run resumes")
         return STOPPED
     there = report.done + report.unchanged
     largest = runs_of(report.entries.values(), asked=options.run_name)[:1]
@@ -214,7 +229,7 @@ class _Stop:
         """Says why the batch ended, and gives the exit code."""
         if self._number == signal.SIGINT:
             raise KeyboardInterrupt
-        say("stopped by SIGTERM; what was done is in the lake, and a second run goes on")
+        say("stopped by SIGTERM; finished ranks are in the lake, and the next run resumes")
         return STOPPED
 
     def __enter__(self) -> "_Stop":
@@ -261,7 +276,7 @@ def _in_process(make: Callable[..., T], lake: Path | str, run: str, *more: objec
 
 
 def make_text(lake: str, run: str, memory: int | None) -> str:
-    """What to look at first in ``run`` of ``lake``."""
+    """Returns the most important findings about ``run`` of ``lake`` as text."""
     from kernelscope.batch import scan
     from kernelscope.report.text.cluster import to_text
 

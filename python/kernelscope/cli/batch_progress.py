@@ -1,4 +1,4 @@
-"""Says how a batch is getting on: a line of JSON per rank for machines, rate and time left for people."""
+"""Progress of a batch: one line of JSON per rank for machines, rate and remaining time for people."""
 
 import contextlib
 import os
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 1.0
 _EVERY_S = {True: 0.2, False: 10.0}
-"""How often a terminal is written to, and a file."""
+"""Interval between updates of a terminal, and of a file, in seconds."""
 _SHOWN_FAILURES = 10
 _NAMED_FAILURES = 100
 _SHOWN_RUNS = 3
-"""Runs of a batch of which oddities are said; there may be a hundred jobs in a folder."""
+"""Maximum number of runs with reported oddities; there may be a hundred jobs in a folder."""
 _WIDTH = 80
 
 
 class Watch:
-    """Shows how far a batch is while a context lasts. Results go to stdout, everything else to stderr."""
+    """Shows the progress of a batch during a context. Results go to stdout, everything else to stderr."""
 
     def __init__(self, *, json_lines: bool) -> None:
         self._json_lines = json_lines
@@ -36,7 +36,7 @@ class Watch:
         self._failed: dict[str, None] = {}
 
     def update(self, rank: "RankReport", batch: "BatchReport") -> None:
-        """Notes that a source is finished."""
+        """Records that a source is finished."""
         with ignoring_closed_pipes():
             self._update(rank, batch)
 
@@ -74,7 +74,7 @@ class Watch:
             self._width = 0
 
     def conclude(self, batch: "BatchReport", *, run: str) -> None:
-        """Says what became of the batch, and what is odd about the ranks that were asked for as ``run``."""
+        """Prints the result of the batch, and oddities of the ranks that were requested as ``run``."""
         from kernelscope.batch.reports import consistency_warnings, runs_of
 
         self._say(final_text(batch))
@@ -86,12 +86,12 @@ class Watch:
                 self._say(f"run {name}: {warning}" if len(runs) > 1 else warning)
 
     def name_failures(self) -> None:
-        """Says last which sources are not in the lake as they are now."""
+        """Prints last the sources whose current state is not in the lake."""
         for name in islice(self._failed, _NAMED_FAILURES):
             say(f"failed: {name}")
         if len(self._failed) > _NAMED_FAILURES:
             more = format_count(len(self._failed) - _NAMED_FAILURES)
-            say(f"failed: {more} more, which the manifest of the lake names")
+            say(f"failed: {more} more, listed in the manifest of the lake")
 
     def __enter__(self) -> "Watch":
         return self
@@ -106,7 +106,7 @@ class Watch:
 
 @contextlib.contextmanager
 def ignoring_closed_pipes() -> Generator[None]:
-    """What is printed into a pipe that nobody reads any more goes nowhere: a batch is for its lake."""
+    """Discards output to a closed pipe: the purpose of a batch is its lake."""
     try:
         yield
     except BrokenPipeError:
@@ -123,7 +123,7 @@ def _silence(stream: TextIO) -> None:
 
 
 def progress_text(batch: "BatchReport") -> str:
-    """How far a batch is, how fast it goes, and when it will be done."""
+    """Returns the progress, rate and remaining time of a batch."""
     seconds = max(time.monotonic() - batch.started, 1e-9)
     parts = [f"{format_count(batch.finished)} of {format_count(batch.total)} traces"]
     if batch.failed:
@@ -136,7 +136,7 @@ def progress_text(batch: "BatchReport") -> str:
 
 
 def final_text(batch: "BatchReport") -> str:
-    """What became of a batch."""
+    """Returns the result of a batch."""
     seconds = time.monotonic() - batch.started
     parts = [f"{format_count(batch.done)} read"]
     if batch.unchanged:

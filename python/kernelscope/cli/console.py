@@ -1,4 +1,4 @@
-"""What the command line says: results on standard output, everything else on standard error."""
+"""Output of the command line: results on standard output, everything else on standard error."""
 
 import sys
 import textwrap
@@ -9,12 +9,12 @@ from kernelscope.escaping import for_terminal
 
 
 def show(line: str) -> None:
-    """Prints a line of a result, whatever names stand in it."""
+    """Prints a line of a result, with names made safe."""
     sys.stdout.write(for_terminal(line) + "\n")
 
 
 def show_all(lines: Iterable[str]) -> None:
-    """Prints many lines of a result, whatever names stand in them."""
+    """Prints many lines of a result, with names made safe."""
     taken = iter(lines)
     while part := list(islice(taken, _PART_LINES)):
         # Nearly every part is printable, which is sooner looked for in all of it.

@@ -1,4 +1,4 @@
-"""``kernelscope convert``: the tables and views of a trace for other tools."""
+"""``kernelscope convert``: writes the tables and views of a trace for other tools."""
 
 import argparse
 from pathlib import Path
@@ -17,9 +17,11 @@ def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "convert",
-        help="the tables and views of a trace as Parquet, Arrow, a trace for Perfetto, or folded stacks",
-        description="Writes a folder of Parquet or Arrow files with one per table, a JSON trace that"
-        " ui.perfetto.dev opens, or folded stacks for flame graphs. Docs: docs/convert.md.",
+        help="write a trace as Parquet, Arrow, a Perfetto trace, or folded stacks",
+        description=(
+            "Writes a folder of Parquet or Arrow files with one file per table, a JSON trace for "
+            "ui.perfetto.dev, or folded stacks for flame graphs. Docs: docs/convert.md."
+        ),
     )
     arguments.add_reading(parser)
     parser.add_argument(
@@ -29,9 +31,11 @@ def add_parser(subparsers: Subparsers) -> None:
         "--out",
         type=Path,
         metavar="PATH",
-        help="the folder, or for perfetto alone the file, to write; a folder of them for several forms"
-        " (default: one per form in this folder, named after the trace);"
-        " a file that ends in .gz is compressed",
+        help=(
+            "folder to write, or the file if the only target is perfetto; with several targets, a folder "
+            "that contains them (default: one per target in this folder, named after the trace). A file "
+            "that ends in .gz is compressed"
+        ),
     )
     parser.set_defaults(run=run)
 
@@ -69,7 +73,7 @@ def _targets(text: str) -> list[str]:
     unknown = [target for target in targets if target not in _TARGETS]
     if unknown:
         raise argparse.ArgumentTypeError(
-            f"a trace converts to {', '.join(_TARGETS)}, not {', '.join(unknown)}"
-            f"{did_you_mean(unknown[0], _TARGETS)}"
+            f"the targets of a conversion are {', '.join(_TARGETS)}, not "
+            f"{', '.join(unknown)}{did_you_mean(unknown[0], _TARGETS)}"
         )
     return targets

@@ -23,34 +23,38 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "demo",
         help="write a realistic trace of any size",
-        description="Writes the trace of a transformer in training, made up but realistic; a file per rank.",
+        description="Writes a realistic synthetic trace of a transformer in training, one file per rank.",
     )
     add = parser.add_argument
     add(
         "--kind",
         choices=("kineto", *_DATABASES, "serving"),
         default="kineto",
-        help="JSON of the PyTorch profiler, or a database of nsys with all ranks in one file, or one of"
-        " nvprof; serving writes an engine that replays graphs, as the PyTorch profiler records it on CUDA"
-        " and on ROCm, and as nsys does (default: kineto)",
+        help=(
+            "kineto: JSON of the PyTorch profiler. nsys: one database of all ranks. nvprof: a database. "
+            "serving: an engine that replays graphs, as recorded by the PyTorch profiler on CUDA and "
+            "ROCm, and by nsys (default: kineto)"
+        ),
     )
     size_help = "size of each file before compression, 1MB to 10GB (default: 100MB)"
     add("--size", type=arguments.size, default=100 * _MB, metavar="SIZE", help=size_help)
     add("--ranks", type=arguments.positive, default=1, metavar="N", help="ranks of the job (default: 1)")
-    layout_help = "how the JSON is laid out in bytes (default: native)"
+    layout_help = "byte layout of the JSON (default: native)"
     add("--layout", choices=_traceparse.demo_layouts(), default="native", help=layout_help)
-    add("--gzip", action="store_true", help="compress; implied by an --out that ends in .gz")
+    add("--gzip", action="store_true", help="compress; implied if --out ends in .gz")
     seed_help = "the same seed gives the same bytes (default: 0)"
     add("--seed", type=arguments.seed, default=0, metavar="N", help=seed_help)
-    truth_help = "also write what the right answers are, as JSON beside each trace"
+    truth_help = "also write the correct answers as JSON next to each trace"
     add("--truth", action="store_true", help=truth_help)
     add(
         "--out",
         type=Path,
         default=Path("kernelscope-demo"),
         metavar="PATH",
-        help="a folder, or for one rank a file that ends in .json or .json.gz, or the database"
-        " (default: kernelscope-demo)",
+        help=(
+            "a folder, or a database, or for one rank a file that ends in .json or .json.gz (default: "
+            "kernelscope-demo)"
+        ),
     )
     parser.set_defaults(run=run)
 
@@ -59,7 +63,9 @@ def run(options: argparse.Namespace) -> int:
     """Writes the traces and prints the paths of the files."""
     out: Path = options.out
     if out.suffix in (".zst", ".bz2", ".xz"):
-        raise InvalidArgumentError(f"{out}: traces are compressed with gzip only; name it {out.stem}.gz")
+        raise InvalidArgumentError(
+            f"{out}: only gzip is supported for compressed traces; name it {out.stem}.gz"
+        )
     if options.kind == "serving":
         _write_serving(options)
         return 0
@@ -70,7 +76,9 @@ def run(options: argparse.Namespace) -> int:
         _write(options, out, gzip=options.gzip)
         return 0
     if options.ranks > 1:
-        raise InvalidArgumentError(f"{options.ranks} ranks are {options.ranks} files: --out must be a folder")
+        raise InvalidArgumentError(
+            f"{options.ranks} ranks need {options.ranks} files: --out must be a folder"
+        )
     out.parent.mkdir(parents=True, exist_ok=True)
     # Written beside its place and moved there, so that a file of this name is always complete.
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
@@ -82,8 +90,8 @@ def _write_serving(options: argparse.Namespace) -> None:
     folder: Path = options.out
     if options.gzip or options.layout != "native" or options.ranks > 1 or folder.suffix:
         raise InvalidArgumentError(
-            "--kind serving writes three small traces of one rank into a folder: leave out --gzip, --layout"
-            " and --ranks, and name a folder with --out"
+            "--kind serving writes three small traces of one rank into a folder: omit --gzip, "
+            "--layout and --ranks, and pass a folder with --out"
         )
     written = _traceparse.write_demo_serving(folder, steps=_SERVING_STEPS, seed=options.seed, marks=True)
     for path, truth in written:
@@ -97,7 +105,7 @@ def _write_database(options: argparse.Namespace) -> None:
     suffix = _DATABASES[options.kind]
     path: Path = options.out
     if options.gzip or options.layout != "native":
-        raise InvalidArgumentError("--gzip and --layout are for JSON; a database has neither")
+        raise InvalidArgumentError("--gzip and --layout apply only to JSON, not to databases")
     if path.suffix not in _DATABASES.values() or path.is_dir():
         path /= f"{options.kind}-demo{suffix}"
     path.parent.mkdir(parents=True, exist_ok=True)

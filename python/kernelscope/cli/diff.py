@@ -1,4 +1,4 @@
-"""``kernelscope diff``: what became slower between two traces."""
+"""``kernelscope diff``: shows what became slower between two traces."""
 
 import argparse
 from pathlib import Path
@@ -18,24 +18,27 @@ def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "diff",
-        help="what became slower or faster between two traces, for people and for CI",
-        description="Aligns the steps, modules and operators of two traces, and ranks what makes the"
-        " difference of their step times, to which it sums. Exit codes: 0 no bound is broken, 1 one is.",
+        help="compare two traces and show what became slower or faster, for people and for CI",
+        description=(
+            "Aligns the steps, modules and operators of two traces, and ranks the causes of the change "
+            "in step time. The changes sum to the total. Exit codes: 0 all bounds hold, 1 one is "
+            "exceeded."
+        ),
     )
     parser.add_argument("before", metavar="A", help="the trace to compare with; - is standard input")
-    parser.add_argument("after", metavar="B", help="the trace that may be slower")
+    parser.add_argument("after", metavar="B", help="the trace that may have become slower")
     parser.add_argument(
         "--fail-on",
         action="append",
         default=[],
         metavar="BOUND",
-        help="fail if this is so: 'step>5%%', 'communication>2ms', 'op:aten::mm>10%%', 'module:Linear_*>1ms',"
-        " 'kernel:*gemm*>100us'; may be given again",
+        help=(
+            "fail if this holds, for example 'step>5%%', 'communication>2ms', 'op:aten::mm>10%%', "
+            "'module:Linear_*>1ms', 'kernel:*gemm*>100us'; may be repeated"
+        ),
     )
     parser.add_argument(
-        "--significant",
-        action="store_true",
-        help="break a bound only by changes that are larger than the spread of single steps",
+        "--significant", action="store_true", help="ignore changes that are within the spread of single steps"
     )
     parser.add_argument("--format", choices=_FORMATS, default="text", help="default: text")
     parser.add_argument("--out", type=Path, metavar="PATH", help="file to write to")
@@ -52,7 +55,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Reads both traces, writes what changed, and fails if a bound is broken."""
+    """Reads both traces, writes the changes, and fails if a bound is exceeded."""
     from kernelscope.analysis.diff.bounds import judge, parse_bound
     from kernelscope.analysis.diff.comparison import compare
     from kernelscope.report.differences import render_differences
@@ -63,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     bounds = [parse_bound(text) for text in options.fail_on]
     check_file(options.out)
     if options.before == options.after == STDIN:
-        raise InvalidArgumentError("standard input is one trace: name the file of the other")
+        raise InvalidArgumentError("standard input contains one trace: pass the other as a file")
     before, after = (
         read_file(
             options,

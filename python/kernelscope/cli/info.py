@@ -1,4 +1,4 @@
-"""``kernelscope info``: what is in a file, and what was repaired."""
+"""``kernelscope info``: shows the contents of a file, and the repairs."""
 
 import argparse
 
@@ -9,21 +9,23 @@ from kernelscope.cli.reading import read_trace
 
 def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
-    parser = subparsers.add_parser("info", help="what is in a trace, and what was repaired")
+    parser = subparsers.add_parser("info", help="show the contents of a trace and the repairs")
     arguments.add_reading(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
     parser.add_argument(
         "--check",
         action="store_true",
-        help="ask all answers about the trace for laws that hold for any; paste what it prints into a report"
-        " of a bug. FILE stands before what is wrong with the file itself. The exit status is 1 where an"
-        " answer breaks a law",
+        help=(
+            "check all answers about the trace against laws that hold for any trace. Paste the output "
+            "into bug reports. FILE marks faults of the file itself. The exit code is 1 if an answer "
+            "violates a law"
+        ),
     )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Reads the trace and prints what it holds."""
+    """Reads the trace and prints its contents."""
     trace = read_trace(options, knows_ranks=True)
 
     from kernelscope.report.files import print_or_write

@@ -1,4 +1,4 @@
-"""The files that commands read, or standard input or a URL in their place; and what to use for others."""
+"""Input files of commands, including standard input and URLs, and hints about other files."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from kernelscope.errors import (
 )
 
 STDIN = "-"
-"""What stands for standard input on the command line."""
+"""Name of standard input on the command line."""
 
 STDIN_NAME = "standard input"
 _SQLITE = b"SQLite format 3\0"
@@ -27,10 +27,10 @@ _START_BYTES = 512
 _RECORD = b"{'"
 # What files begin with that are no traces, and what reads them.
 _INSTEAD = {
-    _RECORD: "holds records of kernelscope parse, which kernelscope prof reads",
-    b"PAR1": "is a table in Parquet, which Polars, DuckDB and pandas read",
-    b"ARROW1": "is a table in Arrow, which Polars, DuckDB and pandas read",
-    b"<!DOCTYPE html": "is a page, which a browser shows",
+    _RECORD: "contains records of kernelscope parse, which kernelscope prof reads",
+    b"PAR1": "is a Parquet table, which Polars, DuckDB and pandas read",
+    b"ARROW1": "is an Arrow table, which Polars, DuckDB and pandas read",
+    b"<!DOCTYPE html": "is a page; open it in a browser",
 }
 _TAR = 257, b"ustar"
 _NUMBER = re.compile(r" \(os error \d+\)$")
@@ -38,9 +38,9 @@ _NUMBER = re.compile(r" \(os error \d+\)$")
 
 @contextlib.contextmanager
 def on_disk(path: str, *, for_json: str | None = None) -> Generator[str]:
-    """``path``, or for ``-`` and URLs a file with what they give, which goes when the context ends.
+    """Returns ``path``, or for ``-`` and URLs a file with their content, removed at the end of the context.
 
-    An error about the file says what to use instead, where there is something. A command that reads no JSON
+    An error about the file suggests the right command, if there is one. A command that does not read JSON
     names the one that does with ``for_json``.
     """
     if remote.is_url(path):
@@ -107,8 +107,10 @@ def _folder(path: str) -> str:
     with os.scandir(path) as entries:
         names = {entry.name for entry in entries}
     if not names.isdisjoint(("manifest.parquet", "manifest.jsonl")):
-        return "is a lake of many ranks: kernelscope.scan opens it, kernelscope batch --out fills it"
-    return "is a folder; name a trace file in it, or read all of them with kernelscope batch"
+        return (
+            "is a lake of many ranks: open it with kernelscope.scan, add ranks with kernelscope batch --out"
+        )
+    return "is a folder. Pass a trace file in it, or read all of them with kernelscope batch"
 
 
 def _start(path: str) -> bytes:
@@ -120,12 +122,12 @@ def _start(path: str) -> bytes:
 
 
 def is_database(path: str) -> bool:
-    """Whether a file is an SQLite database, whatever it is about."""
+    """Returns whether a file is an SQLite database, regardless of its contents."""
     return _start(path).startswith(_SQLITE)
 
 
 def is_json(path: str) -> bool:
-    """Whether a file is JSON, packed or not, as traces of PyTorch's profiler are."""
+    """Returns whether a file is JSON, compressed or not, like traces of the PyTorch profiler."""
     start = _start(path).removeprefix(b"\xef\xbb\xbf").lstrip()
     return start.startswith((b"{", b"[", *_PACKED)) and not start.startswith(_RECORD)
 
@@ -133,4 +135,4 @@ def is_json(path: str) -> bool:
 def _check(path: str, for_json: str | None) -> None:
     """Raises NotATraceError if a file is JSON and another command is for that."""
     if for_json is not None and is_json(path):
-        raise NotATraceError(f"{path}: is JSON and no database: use kernelscope {for_json}", path=path)
+        raise NotATraceError(f"{path}: is JSON, not a database: use kernelscope {for_json}", path=path)

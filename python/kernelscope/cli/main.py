@@ -1,4 +1,4 @@
-"""Parses the command line, runs a subcommand, and turns its failure into an exit code."""
+"""Parses the command line, runs a subcommand, and converts failures to exit codes."""
 
 import argparse
 import errno
@@ -36,7 +36,7 @@ FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
 
-_COMMANDS = {
+COMMANDS = {
     command.__name__.rpartition(".")[2]: command
     for command in (
         analyze,
@@ -61,7 +61,7 @@ _OWN_OPTIONS = ("-h", "--help", "--version")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code.
 
-    0 done, 1 failed, 2 usage, 3 a batch that was stopped, 130 interrupted.
+    0 done, 1 failed, 2 usage, 3 batch stopped, 130 interrupted.
     """
     _open_streams()
     try:
@@ -131,12 +131,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         parser.print_help(sys.stderr)
         raise SystemExit(USAGE)
     first = arguments[0]
-    if first in _COMMANDS or first in _OWN_OPTIONS:
+    if first in COMMANDS or first in _OWN_OPTIONS:
         return parser.parse_args(arguments)
     if first != STDIN and first.startswith("-"):
-        parser.error(f"there is no option {first} in front of a command{did_you_mean(first, _OWN_OPTIONS)}")
+        parser.error(f"there is no option {first} before a command{did_you_mean(first, _OWN_OPTIONS)}")
     if first.isidentifier() and not os.path.lexists(first):
-        meant = did_you_mean(first, _COMMANDS) or f"; the commands are {', '.join(_COMMANDS)}"
+        meant = did_you_mean(first, COMMANDS) or f"; the commands are {', '.join(COMMANDS)}"
         parser.error(f"there is no command and no file {first}{meant}")
     return parser.parse_args(["analyze", *arguments])
 
@@ -145,12 +145,14 @@ def _parser() -> Parser:
     parser = Parser(
         prog="kernelscope",
         usage="kernelscope [-h] [--version] COMMAND ...\n       kernelscope TRACE ...",
-        description="Reads GPU profiler traces of any size and answers where the time went."
-        " A trace in place of a command is analyzed.",
+        description=(
+            "Reads GPU profiler traces of any size and shows where the time went. A trace instead of a "
+            "command is analysed."
+        ),
         epilog="Exit codes: 0 done, 1 the input or the analysis failed, 2 usage, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"kernelscope {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", prog="kernelscope", required=True)
-    for command in _COMMANDS.values():
+    for command in COMMANDS.values():
         command.add_parser(subparsers)
     return parser

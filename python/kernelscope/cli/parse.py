@@ -1,4 +1,4 @@
-"""``kernelscope parse``: the records of a trace's kernels, as ``pyprof.parse`` writes them."""
+"""``kernelscope parse``: writes the records of a trace's kernels in the format of ``pyprof.parse``."""
 
 import argparse
 from itertools import chain
@@ -13,19 +13,22 @@ def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "parse",
-        help="the kernels of a trace with their NVTX ranges or operators, one record a line (PyProf)",
-        description="Writes a Python dictionary per kernel of a trace, as PyProf does for databases.",
+        help=(
+            "write the kernels of a trace with their NVTX ranges or operators, one record per line (PyProf)"
+        ),
+        description="Writes one Python dictionary per kernel of a trace, like PyProf does for databases.",
     )
     parser.add_argument(
         "trace",
         metavar="TRACE",
-        help="a database of nsys (.sqlite) or nvprof (.sql), or a trace of PyTorch's profiler; - is standard"
-        " input",
+        help=(
+            "an nsys (.sqlite) or nvprof (.sql) database, or a PyTorch profiler trace; - is standard input"
+        ),
     )
     parser.add_argument(
         "--compat",
         action="store_true",
-        help="the records of PyProf with its known faults (see docs/pyprof.md)",
+        help="write the records of PyProf including its known errors (see docs/pyprof.md)",
     )
     arguments.add_loss(parser)
     parser.set_defaults(run=run)

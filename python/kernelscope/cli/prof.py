@@ -1,4 +1,4 @@
-"""``kernelscope prof``: PyProf's report of 20 columns."""
+"""``kernelscope prof``: prints PyProf's report of 20 columns."""
 
 import argparse
 import os
@@ -24,32 +24,33 @@ def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "prof",
-        help="what each kernel computed: PyProf's report",
-        description="Prints a line per kernel with its function, sizes, FLOPs and bytes, as PyProf does.",
+        help="show the computation of each kernel: PyProf's report",
+        description="Prints one line per kernel with its function, sizes, FLOPs and bytes, like PyProf.",
     )
     parser.add_argument(
         "input",
         metavar="DICT_OR_TRACE",
         nargs="?",
         default=STDIN,
-        help="records of kernelscope parse or pyprof.parse, or the trace itself (default: -, which is"
-        " standard input)",
+        help=(
+            "records of kernelscope parse or pyprof.parse, or the trace itself (default: -, standard input)"
+        ),
     )
     parser.add_argument(
         "-c",
         metavar="COLS",
         default=_DEFAULT,
-        help=f"columns, with commas between, or all (default: {_DEFAULT})",
+        help=f"columns, separated by commas, or all (default: {_DEFAULT})",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="print CSV")
     form.add_argument("-w", type=int, default=0, metavar="N", help="print columns in lines of N characters")
     form.add_argument("--format", choices=("csv", "json", "parquet"), help="csv, json or parquet")
-    parser.add_argument("--out", type=Path, metavar="PATH", help="the file to write; parquet needs one")
+    parser.add_argument("--out", type=Path, metavar="PATH", help="file to write; required for parquet")
     parser.add_argument(
         "--compat",
         action="store_true",
-        help="PyProf's own figures and CSV, with its faults (see docs/pyprof.md)",
+        help="PyProf's own figures and CSV, including its errors (see docs/pyprof.md)",
     )
     arguments.add_loss(parser)
     parser.set_defaults(run=run)
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
 
     check_file(options.out)
     if options.input == STDIN and sys.stdin is not None and sys.stdin.isatty():
-        raise InvalidArgumentError("name a file with records, or a database; or pipe one of them in")
+        raise InvalidArgumentError("pass a file with records, or a database; or pipe one of them in")
     layout = Layout(columns, width=options.w, quoted=options.compat and form == "csv")
     kernels = _kernels(options)
     if kernels.frame.is_empty():
@@ -131,13 +132,16 @@ def _recorded_kernels(options: argparse.Namespace, file: str) -> "Kernels":
     if lost:
         number, why = lost[0]
         count = "1 line is" if len(lost) == 1 else f"{len(lost):,} lines are"
-        say(f"{name}: {count} no record of a kernel and left out; line {number}: {why}")
+        say(f"{name}: {count} skipped (not a valid kernel record); line {number}: {why}")
         setattr(options, LOST, not options.allow_loss)
     return kernels
 
 
 def read_kernels(options: argparse.Namespace, path: str) -> "Kernels":
-    """The kernels of a trace and what lies around their launches; of a database nothing else is read."""
+    """Returns the kernels of a trace with the context of their launches.
+
+    For a database, nothing else is read.
+    """
     from kernelscope.compat.pyprof import NEEDED, NEEDED_OF_PROFILER
     from kernelscope.compat.pyprof.kernels import kernels_of
 
@@ -158,4 +162,4 @@ def _print_compat(kernels: "Kernels", layout: "Layout") -> None:
         show_all(layout.lines(part))
         aborts += part.filter("aborts").height
     if aborts:
-        say(f"at {aborts} of these kernels PyProf ends its report with an error")
+        say(f"PyProf aborts its report with an error at {aborts} of these kernels")

@@ -1,4 +1,4 @@
-"""Reads the trace that a subcommand names; a progress bar on stderr if it takes longer than a second."""
+"""Reads the trace of a subcommand, with a progress bar on stderr if it takes longer than a second."""
 
 import argparse
 import os
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 1.0
 LOST = "lost_rows"
-"""What options say after reading: whether rows of a database are lost, and that was not allowed."""
+"""Options that change after reading: whether rows of a database are lost without permission."""
 
 _TOLD = "told_findings"
 _DATABASES = ("nsys", "nvprof")
@@ -35,7 +35,7 @@ _NEVER_THERE = ("range_without_start",)
 
 
 class Bar:
-    """Shows bytes done while a context lasts; nothing if stderr is no terminal or the work is short.
+    """Shows progress in bytes during a context, unless stderr is not a terminal or the read is short.
 
     Example: ``with Bar("reading") as bar: ks.read(path, progress=bar.update)``
     """
@@ -48,7 +48,7 @@ class Bar:
         self._shown: tuple[Progress, TaskID] | None = None
 
     def update(self, done: int, total: int) -> None:
-        """Shows that ``done`` of ``total`` bytes are done; ``total`` is 0 while unknown."""
+        """Shows that ``done`` of ``total`` bytes are done; ``total`` is 0 if unknown."""
         if not self._wanted or time.monotonic() - self._started < _PATIENCE_S:
             return
         progress, task = self._shown or self._show()
@@ -87,10 +87,10 @@ def read_trace(
     knows_ranks: bool = False,
     **filters: Any,
 ) -> "Trace":
-    """The trace of the arguments that ``arguments.add_reading`` adds, read with a progress bar.
+    """Reads the trace in the arguments of ``arguments.add_reading``, with a progress bar.
 
-    ``tables`` are those that are needed, and the columns of each; all if null. With ``knows_ranks`` it may be
-    of several ranks. ``filters`` are those of ``arguments.filters_of``.
+    ``tables`` selects tables, and the columns of each (default: all). With ``knows_ranks``, it may contain
+    several ranks. ``filters`` come from ``arguments.filters_of``.
     """
     return read_file(
         options,
@@ -114,11 +114,11 @@ def read_file(
     knows_ranks: bool = False,
     **reading: Any,
 ) -> "Trace":
-    """The trace at ``path``, which may be a URL, or of standard input for ``-``, read with a progress bar.
+    """Reads the trace at ``path``, which may be a URL or ``-`` for standard input, with a progress bar.
 
-    ``options`` are those of ``arguments.add_loss``, ``reading`` further ones of ``reading.read_part``; a
-    command that reads no JSON names another in ``for_json``. ``watch`` is told how far reading is, too.
-    A file of several ranks is refused without ``knows_ranks``.
+    ``options`` are those of ``arguments.add_loss``, ``reading`` further ones of ``reading.read_part``. A
+    command that does not read JSON names another one in ``for_json``. ``watch`` also receives the progress. A
+    file of several ranks is refused without ``knows_ranks``.
     """
     from kernelscope.reading import read_part
 
@@ -138,17 +138,17 @@ def read_file(
 
         ranks = ", ".join(rank_text(trace.meta, rank) for rank in trace.meta.ranks)
         raise InvalidArgumentError(
-            f"{name}: holds {len(trace.parts)} ranks: name one with --rank; there are {ranks}"
+            f"{name}: contains {len(trace.parts)} ranks. Choose one with --rank: {ranks}"
         )
     tell_loss(trace, options)
     return trace
 
 
 def tell_loss(trace: "Trace", options: argparse.Namespace) -> None:
-    """Says what of a trace is lost, and of a database what is not known; each finding once for ``options``.
+    """Prints lost data of a trace, and unknown data of a database; each finding once for ``options``.
 
-    Notes in ``options`` that rows of a database are lost, which is a failure unless it was allowed. A bad
-    event of a JSON trace never is.
+    Records in ``options`` that rows of a database are lost, which is a failure unless permitted. Bad events
+    of a JSON trace are never a failure.
     """
     from kernelscope.report.findings import findings
 
@@ -174,7 +174,7 @@ def tell_loss(trace: "Trace", options: argparse.Namespace) -> None:
     ]
     if parts:
         end = "; the exit code is 1 without --allow-loss" if fails else ""
-        say(f"{trace.meta.path}: {'; '.join(parts)}; kernelscope info explains it{end}")
+        say(f"{trace.meta.path}: {'; '.join(parts)}; kernelscope info shows details{end}")
 
 
 def _in_words(finding: "Finding") -> str:

@@ -1,4 +1,4 @@
-"""``kernelscope roofline``: achieved against attainable."""
+"""``kernelscope roofline``: compares achieved and attainable performance."""
 
 import argparse
 from collections.abc import Sequence
@@ -21,33 +21,37 @@ def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "roofline",
-        help="what was achieved, what was attainable, and the time that could be saved",
-        description="Counts the FLOPs and bytes of every operator, and holds the time that its kernels took"
-        " against what the GPU could do. Says for how much of the GPU time the costs are known.",
+        help="show achieved and attainable performance, and the time that could be saved",
+        description=(
+            "Counts the FLOPs and bytes of every operator, and compares the time of its kernels with the "
+            "limits of the GPU. Shows the share of GPU time with known costs."
+        ),
     )
     arguments.add_reading(parser)
     parser.add_argument(
         "--by",
         default="name",
         metavar="COLUMN[,COLUMN...]",
-        help="a row per name, kernel, model, module, step, phase, input_dims, device ... (default: name);"
-        " run for a single row",
+        help=(
+            "one row per name, kernel, model, module, step, phase, input_dims, device ... (default: "
+            "name); run gives a single row"
+        ),
     )
     parser.add_argument(
-        "--gpu", metavar="NAME", help="the GPU, where the trace does not name it, or not rightly"
+        "--gpu", metavar="NAME", help="the GPU, if the trace does not name it or names it wrongly"
     )
     parser.add_argument(
         "--peak",
         action="append",
         default=[],
         metavar="TYPE=RATE",
-        help="a peak as measured: bf16=700T (FLOP/s), bandwidth=3.1T (bytes/s); may be given again",
+        help="a measured peak: bf16=700T (FLOP/s), bandwidth=3.1T (bytes/s); may be repeated",
     )
     parser.add_argument(
         "--convention",
         choices=_CONVENTIONS,
         default="kernelscope",
-        help="whose way of counting (default: kernelscope)",
+        help="counting rules to apply (default: kernelscope)",
     )
     parser.add_argument(
         "--costs",
@@ -55,7 +59,7 @@ def add_parser(subparsers: Subparsers) -> None:
         default=[],
         type=Path,
         metavar="FILE",
-        help="Python file with cost models of your own; it is run, so name only files you trust",
+        help="Python file with your own cost models. It is executed, so pass only files that you trust",
     )
     parser.add_argument(
         "--format", choices=_FORMATS, default="text", help="parquet and html need --out (default: text)"

@@ -1,4 +1,4 @@
-"""``kernelscope schema``: prints what the tables, their columns and the figures of reports are."""
+"""``kernelscope schema``: prints descriptions of the tables, their columns and the figures of reports."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
-    parser = subparsers.add_parser("schema", help="the tables of a trace and what their columns mean")
+    parser = subparsers.add_parser("schema", help="list the tables of a trace and describe their columns")
     parser.add_argument("table", metavar="TABLE", nargs="?", help="one table with its columns")
     parser.add_argument(
         "--figures",
         metavar="WORD",
         nargs="?",
         const="",
-        help="what the figures of reports mean, or those with WORD",
+        help="describe the figures of reports, or only those that match WORD",
     )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints all tables, the columns of one, or what the figures of reports mean."""
+    """Prints all tables, the columns of one, or the meaning of the figures of reports."""
     from kernelscope import schema
 
     if options.figures is not None:

@@ -1,4 +1,4 @@
-"""``kernelscope sql``: asks the tables of a trace."""
+"""``kernelscope sql``: queries the tables of a trace."""
 
 import argparse
 import sys
@@ -18,33 +18,33 @@ def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "sql",
-        help="ask the tables of a trace with SQL",
-        description="Answers a SELECT about the tables of a trace, which kernelscope schema lists. It can"
-        " neither read nor write files, and ends when its time is over.",
+        help="query the tables of a trace with SQL",
+        description=(
+            "Answers a SELECT over the tables of a trace, which kernelscope schema lists. It cannot read "
+            "or write files, and is stopped after a time limit."
+        ),
     )
     arguments.add_reading(parser)
     parser.add_argument(
         "statement",
         metavar="STATEMENT",
-        help="such as: select name, sum(dur_ns) as ns from gpu_ops group by name",
+        help="for example: select name, sum(dur_ns) as ns from gpu_ops group by name",
     )
-    parser.add_argument(
-        "--format", choices=_FORMATS, default="text", help="form of the answer (default: text)"
-    )
+    parser.add_argument("--format", choices=_FORMATS, default="text", help="output format (default: text)")
     parser.add_argument("--out", type=Path, metavar="PATH", help="file to write to instead of stdout")
     parser.add_argument(
         "--rows",
         type=arguments.positive,
         default=_ROWS,
         metavar="N",
-        help=f"rows at most (default: {_ROWS:,})",
+        help=f"maximum number of rows (default: {_ROWS:,})",
     )
     parser.add_argument(
         "--seconds",
         type=arguments.positive,
         default=_SECONDS,
         metavar="N",
-        help=f"time that the statement may take (default: {_SECONDS})",
+        help=f"time limit of the statement (default: {_SECONDS})",
     )
     parser.set_defaults(run=run)
 
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     print_or_write(text, options.out)
     sys.stdout.flush()
     if found.height > options.rows:
-        say(f"the first {options.rows:,} rows; --rows N has more")
+        say(f"the first {options.rows:,} rows; pass --rows N for more")
     if lacking:
         columns = f"{len(lacking)} columns do" if len(lacking) > 1 else f"{lacking[0]} does"
         say(f"{columns} not fit; --format csv has all")

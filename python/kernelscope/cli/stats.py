@@ -1,4 +1,4 @@
-"""``kernelscope stats``: the reports of ``nsys stats``, by the same names."""
+"""``kernelscope stats``: prints the reports of ``nsys stats`` under the same names."""
 
 import argparse
 import sys
@@ -29,17 +29,21 @@ def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "stats",
-        help="the reports of nsys stats, same names, same CSV",
-        description="Prints reports of nsys stats and rules of nsys analyze about what nsys exported.",
-        epilog="Exit code 1: a report is about something that was not recorded, and the others are printed;"
-        " or rows of the database are lost.",
+        help="print the reports of nsys stats under the same names, as the same CSV",
+        description="Prints the reports of nsys stats and the rules of nsys analyze for exported databases.",
+        epilog=(
+            "Exit code 1: the data of a report was not recorded (the other reports are printed), or rows "
+            "of the database are lost."
+        ),
     )
     parser.add_argument(
         "database",
         metavar="DB",
         nargs="*",
-        help="what nsys export --type sqlite wrote; - is standard input. Of several, or of the ranks of a"
-        " lake, summaries are of all values together",
+        help=(
+            "databases that nsys export --type sqlite wrote; - is standard input. Summaries of several "
+            "databases, or of the ranks of a lake, combine all values"
+        ),
     )
     parser.add_argument(
         "--report",
@@ -47,14 +51,18 @@ def add_parser(subparsers: Subparsers) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="name of a report, with arguments as in nsys: cuda_gpu_kern_sum:base; several are allowed, also "
-        "with commas between (default: the first rows of each summary)",
+        help=(
+            "name of a report, with arguments as in nsys: cuda_gpu_kern_sum:base. Separate several with "
+            "commas, or repeat the option (default: the first rows of each summary)"
+        ),
     )
     parser.add_argument(
         "--format",
         choices=("csv", "tsv", "column", "table", "json", "parquet"),
-        help="parquet needs --out, and has its own column names and nothing rounded (default: csv; "
-        "column where no report is named)",
+        help=(
+            "parquet needs --out, and has its own column names and unrounded values (default: csv, or "
+            "column without --report)"
+        ),
     )
     parser.add_argument(
         "--by", default="", metavar="COLUMNS", help="break rows down by device, stream, process, rank, file"
@@ -64,11 +72,13 @@ def add_parser(subparsers: Subparsers) -> None:
         type=_time_unit,
         default="ns",
         metavar="UNIT",
-        help="nanoseconds, microseconds, milliseconds or seconds, or the beginning of such a word (default:"
-        " nanoseconds)",
+        help=(
+            "nanoseconds, microseconds, milliseconds or seconds, or an abbreviation of these (default: "
+            "nanoseconds)"
+        ),
     )
     parser.add_argument("--out", type=Path, metavar="PATH", help="file to write to instead of stdout")
-    parser.add_argument("--list", action="store_true", help="the names of all reports")
+    parser.add_argument("--list", action="store_true", help="list the names of all reports")
     arguments.add_filters(parser)
     arguments.add_loss(parser)
     arguments.add_threads(parser)
@@ -96,14 +106,14 @@ def _time_unit(text: str) -> str:
     begun = {unit for word, unit in _TIME_UNITS.items() if text and word.startswith(text)}
     found = {exact} if exact else begun
     if len(found) != 1:
-        what = "may be several units" if found else "is no unit of time"
+        what = "matches several units" if found else "is not a unit of time"
         names = "nanoseconds, microseconds, milliseconds, seconds"
         raise argparse.ArgumentTypeError(f"{text} {what}; there are {names}")
     return found.pop()
 
 
 def run(options: argparse.Namespace) -> int:
-    """Makes the reports, one after the other."""
+    """Creates the reports, one after the other."""
     from kernelscope.compat.nsys import REPORTS, parse
 
     if options.list:
@@ -112,14 +122,14 @@ def run(options: argparse.Namespace) -> int:
             show(f"{report.name:{width}}  {report.doc}")
         return 0
     if not options.database:
-        raise InvalidArgumentError("name a database; --list has the names of reports")
+        raise InvalidArgumentError("pass a database; --list shows the names of reports")
     options.report = [name for names in options.report for name in _split(names)]
     if options.format is None:
         options.format = "csv" if options.report else "column"
     if options.format == "parquet" and (options.out is None or len(options.report) != 1):
-        raise InvalidArgumentError("--format parquet writes one report into one file: name it with --out")
+        raise InvalidArgumentError("--format parquet writes one report to one file: name it with --out")
     if options.format == "parquet" and options.timeunit != "ns":
-        raise InvalidArgumentError("--format parquet has times in ns: leave --timeunit out")
+        raise InvalidArgumentError("--format parquet has times in ns: omit --timeunit")
     by = [name for name in options.by.split(",") if name]
     from kernelscope.cli.stats_sources import FILE, Sources
 
@@ -158,7 +168,7 @@ def _print_all(options: argparse.Namespace, by: list[str], out: IO[bytes]) -> in
 def _first_rows(name: str, parts: "Iterator[pl.DataFrame]") -> "Iterator[pl.DataFrame]":
     first = next(parts)
     if first.height > _DEFAULT_ROWS:
-        say(f"{name}: the first {_DEFAULT_ROWS} rows; --report {name} has all")
+        say(f"{name}: the first {_DEFAULT_ROWS} rows; --report {name} shows all")
     yield first.head(_DEFAULT_ROWS)
 
 

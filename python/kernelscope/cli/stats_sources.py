@@ -1,4 +1,4 @@
-"""What ``kernelscope stats`` makes its reports of: a database, several, or the ranks of a lake."""
+"""Sources of ``kernelscope stats``: a database, several, or the ranks of a lake."""
 
 import argparse
 import contextlib
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 FILE = "file"
-"""What keeps the rows of several databases apart, among the columns of ``--by``."""
+"""Columns of ``--by`` that keep the rows of several databases apart."""
 
 
 class Sources(contextlib.ExitStack):
-    """The databases that the command names, while the context lasts."""
+    """The databases passed to the command, during the context."""
 
     def __init__(self, options: argparse.Namespace, *, is_apart: bool) -> None:
         from kernelscope.batch.rank_folders import is_lake
@@ -35,7 +35,9 @@ class Sources(contextlib.ExitStack):
         self._is_apart = is_apart
         self._lakes = {path for path in self._paths if not remote.is_url(path) and is_lake(Path(path))}
         if self._lakes and any(arguments.filters_of(options).values()):
-            raise InvalidArgumentError("a lake holds what was read into it: filters are for databases")
+            raise InvalidArgumentError(
+                "the traces of a lake were read already: filters apply only to databases"
+            )
         self._local: dict[str, str] = {}
 
     def __enter__(self) -> "Sources":
@@ -48,9 +50,9 @@ class Sources(contextlib.ExitStack):
         return self
 
     def made(self, name: str, by: Sequence[str]) -> "tuple[Sequence[Field], Iterator[pl.DataFrame]]":
-        """The columns of a report and its parts, the first of which is there.
+        """Returns the columns of a report and its parts, with at least one part.
 
-        Raises: NotRecordedError: no database holds anything of it.
+        Raises: NotRecordedError: no database contains its data.
         """
         from kernelscope.compat.nsys import parse
 
@@ -121,7 +123,11 @@ class Sources(contextlib.ExitStack):
             for trace in scan(path).traces(tables):
                 # A lake does not say which tables a database had.
                 is_there = any(trace.tables[table].height for table in tables)
-                yield trace.meta.path, trace, None if is_there else f"{report.name}: no table of it has rows"
+                yield (
+                    trace.meta.path,
+                    trace,
+                    None if is_there else f"{report.name}: none of its tables has rows",
+                )
             return
         from kernelscope.compat.nsys import left_out_note, missing_reason, overhead_note, read_for
 
@@ -156,4 +162,4 @@ def _refuse_empty(lake: str) -> None:
     from kernelscope.batch import scan
 
     if not scan(lake).runs:
-        raise NotATraceError(f"{lake}: is a lake without ranks; kernelscope batch fills it", path=lake)
+        raise NotATraceError(f"{lake}: is a lake without ranks; add some with kernelscope batch", path=lake)

@@ -1,4 +1,4 @@
-"""``kernelscope view``: looks into a trace, or many to choose from, in the browser."""
+"""``kernelscope view``: shows a trace, or a choice of many, in the browser."""
 
 import argparse
 import os
@@ -28,25 +28,31 @@ def add_parser(subparsers: Subparsers) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "view",
-        help="look into a trace, a folder or a lake in the browser, or compare two traces",
-        description="Serves a page about a trace on this machine until Ctrl-C, and opens it in the browser."
-        " Of a folder or a lake it lists the traces, or ranks, and one click opens one."
-        " Of two traces it shows both timelines step by step, and what changed from the first to the second."
-        " The first line of the output is its address, with a token without which nothing is answered.",
+        help="explore a trace, a folder or a lake in the browser, or compare two traces",
+        description=(
+            "Serves a page about a trace on this machine until Ctrl-C, and opens it in the browser. For "
+            "a folder or a lake it lists the traces or ranks; click one to open it. For two traces it "
+            "shows both timelines step by step, and what changed from the first to the second. The first "
+            "line of the output is the address. It includes a token, and requests without it are refused."
+        ),
     )
     arguments.add_reading(parser)
     parser.add_argument("other", metavar="OTHER", nargs="?", help="a later trace to compare with")
     parser.add_argument(
-        "--port", type=_port, default=0, metavar="N", help="port to listen at (default: any that is free)"
+        "--port", type=_port, default=0, metavar="N", help="port to listen on (default: any free port)"
     )
     parser.add_argument(
         "--host",
         default="127.0.0.1",
         metavar="ADDRESS",
-        help="address to listen at; another than 127.0.0.1 lets other machines ask that have the token, and"
-        " what is sent is not encrypted (default: 127.0.0.1)",
+        help=(
+            "address to listen on. With an address other than 127.0.0.1, other machines that have the "
+            "token can connect, and the connection is not encrypted (default: 127.0.0.1)"
+        ),
     )
-    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    parser.add_argument(
+        "--no-browser", action="store_true", help="print the address without opening a browser"
+    )
     parser.set_defaults(run=run)
 
 
@@ -65,8 +71,8 @@ def run(options: argparse.Namespace) -> int:
     sys.stdout.flush()
     if not is_loopback(options.host):
         say(
-            f"listening at {options.host}: other machines may ask, with the token of the address above, and"
-            " what is sent is not encrypted; ssh -L is safer"
+            f"listening on {options.host}: other machines can connect with the token in the address "
+            "above, and the connection is not encrypted; ssh -L is safer"
         )
     if not options.no_browser and has_screen():
         webbrowser.open(opened)
@@ -85,7 +91,7 @@ def _shown(options: argparse.Namespace) -> "Shown":
     if options.other is None:
         return _session(options, options.trace, nullcontext())
     if options.trace == options.other == STDIN:
-        raise InvalidArgumentError("standard input is one trace: name the file of the other")
+        raise InvalidArgumentError("standard input contains one trace: pass the other as a file")
     one_bar = threading.Lock()
     return Pair(*(_session(options, path, one_bar) for path in (options.trace, options.other)))
 
@@ -104,7 +110,7 @@ def _choice(options: argparse.Namespace, path: str) -> "Choice | None":
     if is_lake(Path(path)):
         if options.strict or options.step_range is not None or options.capture is not None:
             raise InvalidArgumentError(
-                f"{path} is a lake, whose traces were read already: kernelscope batch takes such options"
+                f"{path} is a lake, whose traces were read already: pass such options to kernelscope batch"
             )
         return Choice(LakeRanks(scan(path)))
     return Choice(Folder(path, lambda file, watch: _read(options, file, watch)))
@@ -143,5 +149,5 @@ def _session(options: argparse.Namespace, path: str, turn: "AbstractContextManag
 def _port(text: str) -> int:
     value = int(text) if text.isascii() and text.isdigit() else -1
     if not 0 <= value <= _LARGEST_PORT:
-        raise argparse.ArgumentTypeError(f"{text} is no port: name one from 0 to {_LARGEST_PORT:,}")
+        raise argparse.ArgumentTypeError(f"{text} is not a port: pass one from 0 to {_LARGEST_PORT:,}")
     return value

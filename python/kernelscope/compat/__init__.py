@@ -1,4 +1,4 @@
-"""What other tools print of a trace, built on ``kernelscope.analysis``, one package per tool."""
+"""Output of other tools for a trace, built on ``kernelscope.analysis``, one package per tool."""
 
 from kernelscope.lazy import import_lazily
 

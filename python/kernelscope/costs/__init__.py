@@ -1,7 +1,7 @@
 """Cost models: FLOPs and bytes of an operator from its recorded inputs, as pure arithmetic.
 
-:func:`cost_of` answers for one row of the ops table. One file per family of operators holds the models;
-``docs/costs.md`` says what is counted. To add one, see :func:`operator`.
+:func:`cost_of` computes the cost of one row of the ops table. One file per family of operators contains the
+models; ``docs/costs.md`` describes the counting rules. See :func:`operator` for adding a model.
 """
 
 from collections.abc import Mapping
@@ -84,13 +84,12 @@ def cost_of(
 ) -> Cost:
     """Cost of one call of the operator ``name``, from the texts of its row in the ops table.
 
-    Never raises on what a trace holds: the answer's ``status`` says why a figure is None, and ``note``
-    what was assumed or what failed. ``list_dtype`` is the element type to assume for tensor lists and
-    ``output_dims`` the shape of the result, where the caller knows them from elsewhere, ``hints`` numbers
-    that some models need and no input holds (``docs/costs.md`` lists them). A cost that rests on a type or
-    a hint from elsewhere is an estimate.
+    Never raises because of trace contents. ``status`` gives the reason why a figure is None, and ``note`` any
+    assumption or failure. If known from other sources, ``list_dtype`` is the element type of tensor lists,
+    ``output_dims`` the shape of the result, and ``hints`` are numbers that some models need and no input
+    contains (``docs/costs.md`` lists them). A cost based on such a type or hint is an estimate.
 
-    Raises: KeyError: there is no such ``convention``.
+    Raises: KeyError: the ``convention`` does not exist.
     Example: ``cost_of("aten::mm", "[[8, 64], [64, 32]]", '["float", "float"]').flops`` is 32768.
     """
     rules = CONVENTIONS[convention]
@@ -127,7 +126,7 @@ def cost_of(
 def _require_cost(answer: object) -> Cost:
     """What a model gave. Raises: TypeError: it is no cost; a user's model may give anything."""
     if not isinstance(answer, Cost):
-        raise TypeError(f"{answer!r} is no cost")
+        raise TypeError(f"{answer!r} is not a cost")
     return answer
 
 
@@ -150,12 +149,12 @@ def _checked(cost: Cost, call: Call, model: Model, *, moves_bytes: bool, assumed
     """The cost with what the model could not know: its name, unknown types, and numbers beyond int64."""
     figures = (cost.flops, cost.bytes_read, cost.bytes_written)
     if any(figure is not None and not 0 <= figure <= LARGEST for figure in figures):
-        return Cost(None, None, None, None, "missing_shape", "the sizes are beyond any memory", model.name)
+        return Cost(None, None, None, None, "missing_shape", "the sizes exceed any memory", model.name)
     if not moves_bytes:
         return replace(cost, bytes_read=None, bytes_written=None, model=model.name)
     tensors = call.tensors()
     if any(tensor.dtype is UNKNOWN_DTYPE for tensor in tensors) and _needs_types(cost, call, model):
-        note = cost.note or "an element type is not known"
+        note = cost.note or "an element type is unknown"
         return Cost(cost.flops, None, None, None, "unknown_dtype", note, model.name)
     status, note = cost.status, cost.note
     if cost.flops is None:

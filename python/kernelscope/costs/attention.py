@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: FLOPs of the products by scores that the mask keeps.
+"""Scaled dot-product attention: FLOPs of the matrix products for scores inside the mask.
 
 Softmax, scaling and dropout are not counted (they are far below the products). Bytes are those of a fused
 kernel: queries, keys, values and output once, no score matrix.
@@ -13,10 +13,10 @@ from kernelscope.costs.types import Cost, ShapeError, Tensor
 
 
 class Mask(NamedTuple):
-    """Which keys a query sees: all, those up to its own place, or a window around it.
+    """Keys visible to a query: all, those up to its own position, or a window around it.
 
-    ``bottom_right`` puts the last query at the last key (flash-attn, decoding with a cache); otherwise the
-    first query is at the first key. A negative window is unbounded.
+    ``bottom_right`` aligns the last query with the last key (flash-attn, decoding with a cache). Otherwise
+    the first query is aligned with the first key. A negative window is unbounded.
     """
 
     causal: bool = False
@@ -26,7 +26,7 @@ class Mask(NamedTuple):
 
 
 def clamped_sum(first: int, count: int, top: int) -> int:
-    """Sum of min(max(j, 0), top) for j = first ... first + count - 1."""
+    """Returns the sum of min(max(j, 0), top) for j = first ... first + count - 1."""
 
     def below(n: int) -> int:
         n = max(n, 0)
@@ -38,9 +38,9 @@ def clamped_sum(first: int, count: int, top: int) -> int:
 
 
 def attended_pairs(queries: int, keys: int, mask: Mask) -> int:
-    """Number of (query, key) pairs that the mask keeps, of one head and one sequence.
+    """Number of (query, key) pairs inside the mask, for one head and one sequence.
 
-    Formula: without a mask queries * keys; causal, the sum over queries of the keys up to each.
+    Formula: queries * keys without a mask; for a causal mask, the sum over queries of the keys up to each.
     Raises: ShapeError: a length is negative.
     Example: 4 queries and 4 keys, causal: 1 + 2 + 3 + 4 = 10.
     """
@@ -54,10 +54,10 @@ def attended_pairs(queries: int, keys: int, mask: Mask) -> int:
 
 
 def attention_flops(pairs: int, heads: int, d_qk: int, d_v: int, *, batch: int = 1) -> int:
-    """FLOPs of the forward: scores ``q @ k`` and ``scores @ v`` over the kept pairs.
+    """FLOPs of the forward: scores ``q @ k`` and ``scores @ v`` over the pairs inside the mask.
 
     Formula: 2 * batch * heads * pairs * (d_qk + d_v).
-    Source: torch/utils/flop_counter.py (sdpa_flop_count), which takes every pair.
+    Source: torch/utils/flop_counter.py (sdpa_flop_count), which counts every pair.
     Example: 16 x 16 heads, 559 x 559, head size 64: 2 * 256 * 312481 * 128 = 20478754816.
     """
     return 2 * batch * heads * pairs * (d_qk + d_v)
@@ -99,7 +99,7 @@ def _sizes(call: Call, q: Tensor, k: Tensor, v: Tensor, *, heads_first: bool) ->
 
 
 def forward(call: Call, mask: Mask, *, heads_first: bool, bias: int | None = None, lse: bool = True) -> Cost:
-    """Cost of the forward over dense tensors: inputs q, k, v; ``lse`` where the sums are kept for backward.
+    """Cost of the forward over dense tensors: inputs q, k, v; ``lse`` if the sums are kept for backward.
 
     Shapes: ``(..., heads, length, size)`` if ``heads_first``, else ``(..., length, heads, size)``.
     """
@@ -117,12 +117,12 @@ def forward(call: Call, mask: Mask, *, heads_first: bool, bias: int | None = Non
 def backward(call: Call, mask: Mask, *, heads_first: bool, first: int = 0, bias: int | None = None) -> Cost:
     """Cost of the backward over dense tensors: inputs from ``first`` are the gradient of the output, q, k, v.
 
-    Reads the output and the softmax's sums as well; writes the gradients of q, k and v.
+    Also reads the output and the softmax sums. Writes the gradients of q, k and v.
     """
     grad, q, k, v = (call.tensor(first + i) for i in range(4))
     n = _sizes(call, q, k, v, heads_first=heads_first)
     if grad.numel != n.batch * n.heads * n.queries * n.d_v:
-        call.fail(f"a gradient {grad.shape} of attention of {q.shape}, {k.shape}, {v.shape}")
+        call.fail(f"a gradient {grad.shape} for attention of {q.shape}, {k.shape}, {v.shape}")
     pairs = attended_pairs(n.queries, n.keys, Mask() if call.dense else mask)
     extra = call.optional(bias) if bias is not None else None
     read = 2 * grad.read + q.read + k.read + v.read + n.batch * n.heads * n.queries * 4
@@ -259,12 +259,12 @@ def _equal_lengths(call: Call, first: int, offsets: int, mask: Mask) -> _Packed:
     pairs = both * attended_pairs(queries + 1, keys + 1, kept)
     pairs += (count - either) * attended_pairs(queries, keys, kept)
     pairs += (either - both) * attended_pairs(queries + (more_q > more_k), keys + (more_k > more_q), kept)
-    note = "" if count == 1 else f"{count} sequences are taken as equally long"
+    note = "" if count == 1 else f"{count} sequences are assumed to have equal lengths"
     return _Packed(pairs, q.shape[-2], q.shape[-1], v.shape[-1], note)
 
 
 def packed(call: Call, first: int, offsets: int, mask: Mask) -> Cost:
-    """Cost of the forward over packed sequences: exact for one, else an estimate from below."""
+    """Cost of the forward over packed sequences: exact for one sequence, otherwise a lower bound."""
     q, k, v = call.tensor(first), call.tensor(first + 1), call.tensor(first + 2)
     n = _equal_lengths(call, first, offsets, mask)
     rows = q.numel // max(n.d_qk, 1)

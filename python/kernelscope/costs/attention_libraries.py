@@ -13,7 +13,7 @@ from kernelscope.costs.bind import Call
 from kernelscope.costs.registry import operator
 from kernelscope.costs.types import Cost, Tensor
 
-_OUTSIDE = "the sequences' lengths come from outside the operator"
+_OUTSIDE = "the sequence lengths come from outside the operator"
 
 
 @operator("flash_attn::_flash_attn_forward", "flash_attn::_flash_attn_forward_v2")
@@ -96,7 +96,7 @@ def _paged(call: Call, mask: Mask, *, sequences: int, longest: int) -> Cost:
     cached = sequences * longest * k.shape[-2] * (k.shape[-1] * k.dtype.bytes + v.shape[-1] * v.dtype.bytes)
     read = q.read + min(cached, k.nbytes + v.nbytes)
     written = tokens * q.shape[-2] * v.shape[-1] * q.dtype.bytes
-    note = f"an upper bound: every sequence is taken to have {longest} keys"
+    note = f"an upper bound: every sequence is assumed to have {longest} keys"
     return Cost(flops, read, written, q.dtype, "estimate", note)
 
 
@@ -115,7 +115,7 @@ def _paged_attention(call: Call) -> Cost:
     sequences, heads, size = q.shape
     flops = attention_flops(sequences * longest, heads, size, size)
     read = q.read + 2 * sequences * longest * kv_heads * size * cache.dtype.bytes
-    note = f"an upper bound: every sequence is taken to have {longest} keys"
+    note = f"an upper bound: every sequence is assumed to have {longest} keys"
     return Cost(flops, read, q.nbytes, q.dtype, "estimate", note)
 
 
@@ -135,7 +135,7 @@ def _batch_prefill(call: Call) -> Cost:
     heads, size = q.shape[1:]
     read = q.read + count * keys * k.shape[1] * (size * k.dtype.bytes + v.shape[2] * v.dtype.bytes)
     flops = attention_flops(pairs, heads, size, v.shape[2])
-    note = f"{count} sequences are taken as equally long"
+    note = f"{count} sequences are assumed to have equal lengths"
     return Cost(flops, read, q.shape[0] * heads * v.shape[2] * q.dtype.bytes, q.dtype, "estimate", note)
 
 
@@ -212,7 +212,7 @@ def _lengths(call: Call) -> tuple[int, int]:
     """Pairs of query and key of one head, and keys read, which the caller found outside the inputs."""
     pairs, keys = call.hints.get("attended_pairs"), call.hints.get("kv_tokens")
     if pairs is None or keys is None:
-        call.fail("the lengths of the sequences are not among the inputs")
+        call.fail("the sequence lengths are not among the inputs")
     return pairs, keys
 
 

@@ -1,7 +1,7 @@
-"""Reads what a trace recorded of an operator's inputs; nothing else in the package does.
+"""Parses the recorded inputs of an operator. No other module does.
 
-A trace is untrusted: text that makes no sense becomes an input that is not known, and a model that asks
-for it learns so by :class:`~kernelscope.costs.types.ShapeError`.
+A trace is untrusted: invalid text becomes an unknown input, and a model that needs it gets a
+:class:`~kernelscope.costs.types.ShapeError`.
 """
 
 import json
@@ -45,9 +45,9 @@ _TENSOR_LISTS = frozenset({"TensorList", "OptionalTensorList", "GenericList"})
 
 
 def parse_value(text: str) -> Value | _Unread:
-    """The value of a concrete input as Kineto writes it: ``1``, ``0.``, ``False``, ``[3, 3]``, ``None``.
+    """Parses a concrete input as Kineto writes it: ``1``, ``0.``, ``False``, ``[3, 3]``, ``None``.
 
-    Everything else, also the empty text that stands for tensors and strings, is not read.
+    Other text, including the empty text of tensors and strings, is not parsed.
     """
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
@@ -150,7 +150,9 @@ def _arg(dims: object, type_name: object, strides: object, concrete: object, lis
 
 
 def shape_of_input(input_dims: str | None, index: int) -> tuple[int, ...] | None:
-    """The shape of the input at ``index`` of a recorded call; None if it is no tensor or not recorded.
+    """Returns the shape of the input at ``index`` of a recorded call.
+
+    It is None if the input is not a tensor or not recorded.
 
     Example: ``shape_of_input("[[8, 64], [64, 32]]", 1)`` is ``(64, 32)``.
     """
@@ -159,7 +161,9 @@ def shape_of_input(input_dims: str | None, index: int) -> tuple[int, ...] | None
 
 
 def sizes_of_value(concrete_inputs: str | None, index: int) -> tuple[int, ...] | None:
-    """The shape that the value of the input at ``index`` holds; None if it is none or not recorded.
+    """Returns the shape given by the value of the input at ``index``.
+
+    It is None if the value is not a shape or not recorded.
 
     Example: ``sizes_of_value('["", "[8, 64]"]', 1)`` is ``(8, 64)``.
     """
@@ -170,11 +174,11 @@ def sizes_of_value(concrete_inputs: str | None, index: int) -> tuple[int, ...] |
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The recorded inputs of one call of an operator, by position as in its schema.
+    """The recorded inputs of one call of an operator, by position in its schema.
 
-    ``output_dims`` is the result's shape where the caller knows it from elsewhere, ``hints`` are numbers that
-    it found outside the inputs (docs/costs.md lists them), and ``dense`` holds under conventions that take
-    every product as dense and real: no masks, no complex arithmetic.
+    ``output_dims`` is the shape of the result if known from other sources. ``hints`` are numbers found
+    outside the inputs (docs/costs.md lists them). ``dense`` is true for conventions that count every product
+    as dense and real, without masks and complex arithmetic.
     """
 
     name: str
@@ -186,20 +190,20 @@ class Call:
 
     @property
     def inplace(self) -> bool:
-        """Whether it is the form that ends in ``_``, such as ``add_``."""
+        """Whether it is the in-place form with a trailing ``_``, such as ``add_``."""
         base = self.name.rpartition("::")[2].partition(".")[0]
         return base.endswith("_") and not base.endswith("__")
 
     def fail(self, problem: str) -> NoReturn:
-        """Raise ShapeError with ``problem``."""
+        """Raises ShapeError with ``problem``."""
         raise ShapeError(f"{self.name}: {problem}")
 
     def arg(self, index: int) -> Arg:
-        """The input at ``index`` as it was read; None where there is none."""
+        """Returns the parsed input at ``index``, or None if there is none."""
         return self.args[index] if index < len(self.args) else None
 
     def optional(self, index: int) -> Tensor | None:
-        """The tensor at ``index``, or None where none was passed.
+        """Returns the tensor at ``index``, or None if none was passed.
 
         Raises: ShapeError: its record is damaged.
         """
@@ -209,26 +213,26 @@ class Call:
         return arg if isinstance(arg, Tensor) else None
 
     def present(self, *indices: int) -> list[Tensor]:
-        """The tensors at ``indices``, without those that were not passed.
+        """Returns the tensors at ``indices`` that were passed.
 
         Raises: ShapeError: the record of one is damaged.
         """
         return [tensor for index in indices if (tensor := self.optional(index)) is not None]
 
     def tensor(self, index: int, *, rank: int | None = None) -> Tensor:
-        """The tensor at ``index``.
+        """Returns the tensor at ``index``.
 
-        Raises: ShapeError: there is none, or it has not ``rank`` dimensions.
+        Raises: ShapeError: there is none, or it does not have ``rank`` dimensions.
         """
         found = self.optional(index)
         if found is None:
-            self.fail(f"input {index} is no tensor")
+            self.fail(f"input {index} is not a tensor")
         if rank is not None and len(found.shape) != rank:
             self.fail(f"input {index} has {len(found.shape)} dimensions, not {rank}")
         return found
 
     def tensor_list(self, index: int) -> tuple[Tensor, ...]:
-        """The tensors of the list at ``index``.
+        """Returns the tensors of the list at ``index``.
 
         Raises: ShapeError: it was not recorded; profilers drop lists of more than 30 tensors.
         """
@@ -238,7 +242,7 @@ class Call:
         return self.fail(f"the tensors of input {index} were not recorded")
 
     def tensors(self) -> list[Tensor]:
-        """Every tensor among the inputs, those in lists too, in order."""
+        """Returns every tensor among the inputs, including those in lists, in order."""
         found: list[Tensor] = []
         for arg in self.args:
             if isinstance(arg, Tensor):
@@ -248,11 +252,11 @@ class Call:
         return found
 
     def last_tensor(self, first: int) -> Tensor | None:
-        """The last tensor among the inputs from ``first`` on, where that of ``out=`` stands."""
+        """Returns the last tensor among the inputs from ``first`` on, the position of ``out=``."""
         return next((arg for arg in reversed(self.args[first:]) if isinstance(arg, Tensor)), None)
 
     def scalar_type(self, index: int) -> DType | None:
-        """The element type whose number stands at ``index``, or None."""
+        """Returns the element type with the number at ``index``, or None."""
         arg = self.arg(index)
         return SCALAR_TYPES.get(arg) if type(arg) is int else None
 
@@ -268,40 +272,40 @@ class Call:
         return cast("Value", arg)
 
     def flag(self, index: int, *, default: bool | _Unread = UNREAD) -> bool:
-        """The truth value at ``index``; ``default`` where the operator was called without it.
+        """Returns the boolean at ``index``, or ``default`` if the operator was called without it.
 
-        Raises: ShapeError: it was not recorded, or is no truth value.
+        Raises: ShapeError: it was not recorded, or is not a boolean.
         """
         value = self._value(index, default)
         if not isinstance(value, (bool, int)):
-            self.fail(f"input {index} is no truth value")
+            self.fail(f"input {index} is not a boolean")
         return bool(value)
 
     def integer(self, index: int, default: int | _Unread = UNREAD) -> int:
-        """The whole number at ``index``; ``default`` where the operator was called without it.
+        """Returns the integer at ``index``, or ``default`` if the operator was called without it.
 
-        Raises: ShapeError: it was not recorded, or is no whole number.
+        Raises: ShapeError: it was not recorded, or is not an integer.
         """
         value = self._value(index, default)
         if isinstance(value, float) and isfinite(value) and value.is_integer():
             value = int(value)
         if not isinstance(value, int):
-            self.fail(f"input {index} is no whole number")
+            self.fail(f"input {index} is not a whole number")
         return int(value)
 
     def integers(self, index: int, default: tuple[int, ...] | _Unread = UNREAD) -> tuple[int, ...]:
-        """The whole numbers of the list at ``index``, a single number as a list of one.
+        """Returns the integers of the list at ``index``; a single number becomes a list of one.
 
-        Raises: ShapeError: it was not recorded, or holds something else.
+        Raises: ShapeError: it was not recorded, or contains something else.
         """
         value = self._value(index, default)
         values = value if isinstance(value, tuple) else (value,)
         if not all(isinstance(item, int) for item in values):
-            self.fail(f"input {index} is no list of whole numbers")
+            self.fail(f"input {index} is not a list of whole numbers")
         return tuple(int(item) for item in values if isinstance(item, int))
 
     def is_recorded(self, index: int) -> bool:
-        """Whether anything is known of the input at ``index``."""
+        """Returns whether anything is known about the input at ``index``."""
         return index < len(self.args) and not isinstance(self.args[index], _Unread)
 
 
@@ -317,10 +321,10 @@ def bind(
     hints: Mapping[str, int] | None = None,
     dense: bool = False,
 ) -> Call | None:
-    """Read the texts of a row of the ops table; None where no shapes were recorded.
+    """Parses the texts of a row of the ops table; None if no shapes were recorded.
 
-    ``list_dtype`` is the element type of tensor lists, which profilers do not record; the other options
-    are those of :class:`Call`.
+    ``list_dtype`` is the element type of tensor lists, which profilers do not record. The other options are
+    those of :class:`Call`.
     """
     dims = _load(input_dims)
     if dims is None:

@@ -1,4 +1,4 @@
-"""Collectives: the bytes that memory sees, and the factor that makes bandwidths comparable."""
+"""Collectives: bytes of memory traffic, and the factor that makes bandwidths comparable."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,7 +27,10 @@ _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split
 
 
 def collective_kind(name: str) -> str | None:
-    """What a collective does, from its name in any library: ``nccl:_all_gather_base`` is ``all_gather``."""
+    """Returns the kind of a collective from its name in any library.
+
+    ``nccl:_all_gather_base`` is ``all_gather``.
+    """
     base = name.rpartition(":")[2].partition(".")[0]
     return _KIND_OF.get(base.replace("_", "").replace("-", "").lower())
 
@@ -51,13 +54,13 @@ def bus_factor(kind: str, ranks: int) -> float:
         return 1.0
     if kind == "barrier":
         return 0.0
-    raise ShapeError(f"{kind} is no collective")
+    raise ShapeError(f"{kind} is not a collective")
 
 
 def message_bytes(kind: str, bytes_in: int, bytes_out: int) -> int:
-    """The message whose size bandwidths are quoted for: the whole, not one rank's part.
+    """The message that bandwidths refer to: the whole message, not one rank's part.
 
-    Formula: the output of an all_gather (and gather), else the input.
+    Formula: the output of an all_gather (and gather), otherwise the input.
     """
     return bytes_out if kind in {"all_gather", "gather"} else bytes_in
 
@@ -108,9 +111,9 @@ def _gather(call: Call) -> Cost:
     """
     x, ranks = _payload(call, 0), call.hints.get("group_size")
     if ranks is None or ranks < 1:
-        call.fail("the group's size is not among the inputs")
+        call.fail("the group size is not among the inputs")
     cost = _moved(x, _resized(call, sum(t.nbytes for t in x), ranks))
-    return replace(cost, status="estimate", note="the group's size comes from elsewhere")
+    return replace(cost, status="estimate", note="the group size comes from elsewhere")
 
 
 def _resized(call: Call, size: int, ranks: int) -> int:
@@ -128,7 +131,7 @@ def _recorded_message(call: Call) -> Cost:
     """
     sent, received = call.hints.get("bytes_in"), call.hints.get("bytes_out")
     if sent is None or received is None:
-        call.fail("the message's size was not recorded")
+        call.fail("the message size was not recorded")
     return Cost(0, sent, received, None)
 
 
@@ -153,11 +156,11 @@ def _functional_sized(call: Call) -> Cost:
 def reduced_norm(
     x: Tensor, weight: Tensor, residual: Tensor | None, written: Sequence[Tensor], *, narrow: int = 0
 ) -> Cost:
-    """Cost of an all-reduce of ``x`` whose sum is normalized before it leaves the kernel.
+    """Cost of an all-reduce of ``x`` whose sum is normalised inside the same kernel.
 
-    Formula: the norm's operations (as of rms_norm), and ``narrow`` for each number where the result is made
-    narrow; x, weight and residual are read and ``written`` are written. The sum itself touches memory only
-    where it is among them. The additions between ranks are not counted, as in every collective.
+    Formula: the norm's operations (see rms_norm), plus ``narrow`` per number if the result is converted to a
+    narrow type. x, weight and residual are read, and ``written`` are written. The sum counts as memory
+    traffic only if it is among them. Additions between ranks are not counted, as in every collective.
     Example: (16, 64) of bfloat16 with residual: 5 * 1024 FLOP, reads 2048 + 2048 + 128, writes 4096.
     """
     norm = rms_norm(x, weight, residual=residual is not None)
@@ -168,7 +171,7 @@ def reduced_norm(
 def _narrowed(cost: Cost, factor: Tensor | None, *, guessed: bool) -> Cost:
     """With the factor that scales narrow results; ``guessed`` where the norm itself may not be written."""
     cost = replace(cost, bytes_read=(cost.bytes_read or 0) + (factor.read if factor else 0))
-    note = "the norm is taken to be written beside its narrow form"
+    note = "the norm is assumed to be written in addition to its narrow form"
     return replace(cost, status="estimate", note=note) if guessed else cost
 
 
@@ -190,7 +193,7 @@ def _flashinfer_fusion(call: Call) -> Cost:
     norm = () if narrow and pattern in _NARROW_ALONE else (14,)
     written = call.present(11, 13, *norm, 15, 16)
     if not written or (residual and residual.numel != x.numel):
-        call.fail("no result of the size of the input")
+        call.fail("no result has the size of the input")
     if weight is None:
         return _moved([x], sum(t.nbytes for t in written))
     each = 0 if narrow is None else 2 if call.optional(16) else 1

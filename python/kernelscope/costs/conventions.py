@@ -1,4 +1,4 @@
-"""The ways of counting that can be chosen: kernelscope's own, and those it is compared with."""
+"""Available counting rules: kernelscope's own, and the rules of other tools for comparison."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ ConventionName = Literal["kernelscope", "torch", "tracelens", "pyprof"]
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """One way of counting.
+    """A set of counting rules.
 
-    ``own`` are the models that replace kernelscope's; ``counted`` the operators that are counted at all
-    (None: all that have a model); ``dense`` whether every product is taken as dense and real, without masks
-    and complex arithmetic; ``moves_bytes`` whether the convention says anything about memory traffic.
+    ``own`` are the models that replace kernelscope's; ``counted`` the operators that are counted (None: all
+    with a model); ``dense`` whether every product counts as dense and real, without masks and complex
+    arithmetic; ``moves_bytes`` whether the convention includes memory traffic.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Convention:
     moves_bytes: bool
 
     def find(self, name: str) -> Model | None:
-        """The model of an operator under this convention, or None."""
+        """Returns the model of an operator under this convention, or None."""
         if self.counted is None and not self.own:
             return find_model(name)
         for known in candidates(name):

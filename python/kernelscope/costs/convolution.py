@@ -1,4 +1,4 @@
-"""Convolutions: direct-convolution FLOPs, whichever algorithm the library picks."""
+"""Convolutions: FLOPs of the direct convolution, independent of the library's algorithm."""
 
 from collections.abc import Callable
 from math import prod
@@ -10,7 +10,7 @@ from kernelscope.costs.types import Cost, ShapeError, Tensor
 
 
 class Geometry(NamedTuple):
-    """How the window moves; a list of one value holds for every spatial dimension."""
+    """Movement of the window. A list of one value applies to every spatial dimension."""
 
     stride: tuple[int, ...] = (1,)
     padding: tuple[int, ...] = (0,)
@@ -44,7 +44,7 @@ def conv_output(x: tuple[int, ...], weight: tuple[int, ...], geometry: Geometry)
         raise ShapeError(f"cannot convolve {x} with {weight} in {groups} groups")
     c_in = weight[0] if geometry.transposed else weight[1] * groups
     if x[1] != c_in:
-        raise ShapeError(f"{x} has not the {c_in} channels that {weight} takes")
+        raise ShapeError(f"{x} does not have the {c_in} channels that {weight} needs")
     out: list[int] = []
     moves = (geometry.stride, geometry.padding, geometry.dilation, geometry.output_padding)
     rows = zip(x[2:], weight[2:], *(_spread(values, rank) for values in moves), strict=True)
@@ -78,14 +78,14 @@ def conv_flops(
 def convolution(
     x: Tensor, weight: Tensor, bias: Tensor | None, out: tuple[int, ...], *, transposed: bool
 ) -> Cost:
-    """Cost of a forward convolution whose output shape is known: reads x, weight and bias, writes out."""
+    """Cost of a forward convolution with a known output shape: reads x, weight and bias, writes out."""
     flops = conv_flops(x.shape, weight.shape, out, transposed=transposed)
     read = x.read + weight.read + (bias.read if bias else 0)
     return Cost(flops, read, prod(out) * x.dtype.bytes, x.dtype)
 
 
 def with_batch(x: Tensor, weight: Tensor) -> Tensor:
-    """The input ``x`` of a ``weight``, with a batch dimension of size 1 if it had none."""
+    """Returns the input ``x`` of a ``weight``, with a batch dimension of size 1 if it has none."""
     if len(x.shape) == len(weight.shape) - 1:
         return Tensor((1, *x.shape), x.dtype, (0, *x.strides) if x.strides else None)
     return x
@@ -101,9 +101,9 @@ def _forward(call: Call, bias: int | None, read_geometry: Callable[[], Geometry]
     elif call.output_dims is not None:
         out = call.output_dims
     else:
-        call.fail("neither the stride nor the output's shape was recorded")
+        call.fail("neither the stride nor the output shape was recorded")
     if len(out) != len(weight.shape):
-        call.fail(f"an output {out} of a weight {weight.shape}")
+        call.fail(f"an output {out} for a weight {weight.shape}")
     transposed = geometry.transposed if geometry else "transpose" in call.name
     return convolution(x, weight, call.optional(bias) if bias else None, out, transposed=transposed)
 
@@ -116,7 +116,7 @@ def _convolution(call: Call) -> Cost:
 
 
 def generic_geometry(call: Call, first: int) -> Geometry:
-    """The geometry from six inputs that begin at ``first``."""
+    """Returns the geometry from six inputs starting at ``first``."""
     return Geometry(
         call.integers(first),
         call.integers(first + 1),

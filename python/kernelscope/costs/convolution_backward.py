@@ -11,11 +11,11 @@ from kernelscope.costs.types import Cost, Tensor
 def convolution_backward(
     grad: Tensor, x: Tensor, weight: Tensor, mask: tuple[bool, bool, bool], *, transposed: bool = False
 ) -> Cost:
-    """Cost of the gradients of a convolution that ``mask`` asks for: by input, weight and bias.
+    """Cost of the requested gradients of a convolution: by input, weight and bias, according to ``mask``.
 
-    Formula: by the input and by the weight the FLOPs of the forward convolution each; by the bias one
-    addition per element of ``grad`` is not counted, as forward. Reads what each gradient needs once,
-    writes the gradients.
+    Formula: each of the gradients by input and by weight has the FLOPs of the forward convolution. The
+    gradient by bias, one addition per element of ``grad``, is not counted, as in the forward. Reads the
+    inputs of each gradient once, writes the gradients.
     Source: torch/utils/flop_counter.py (conv_backward_flop), with groups counted once.
     Example: grad and x (32, 64, 56, 56), weight (64, 64, 3, 3): 2 * 2 * 36864 * 32 * 3136 = 14797504512.
     """
@@ -41,7 +41,7 @@ def _convolution_backward(call: Call) -> Cost:
         call.fail(f"the gradient of a convolution of {x.shape} with {weight.shape}")
     mask = tuple(bool(flag) for flag in call.integers(10 + shift))
     if len(mask) != 3:
-        call.fail("the output mask has not three entries")
+        call.fail("the output mask does not have three entries")
     return convolution_backward(grad, x, weight, mask, transposed=call.flag(7 + shift))
 
 
@@ -65,7 +65,7 @@ def _library_backward(call: Call) -> Cost:
         mask = tuple(bool(flag) for flag in call.integers(len(call.args) - 1))
         return convolution_backward(grad, x, weight, (mask[0], mask[1], False), transposed=transposed)
     cost = convolution_backward(grad, x, weight, (True, True, False), transposed=transposed)
-    note = "which gradients were asked for was not recorded; both are counted"
+    note = "the requested gradients were not recorded; both are counted"
     return replace(cost, status="estimate", note=note)
 
 
@@ -80,10 +80,11 @@ def _library_backward_input(call: Call) -> Cost:
     sizes = call.integers(0) if call.values_recorded else call.output_dims
     if sizes is None:
         if transposed:
-            call.fail("the shape of the input's gradient was not recorded")
+            call.fail("the shape of the input gradient was not recorded")
         flops = conv_flops(grad.shape, weight.shape, grad.shape)
         note = (
-            "the shape of the input's gradient was not recorded; its bytes are taken as those of the output's"
+            "the shape of the input gradient was not recorded; its bytes are assumed equal to those "
+            "of the output"
         )
         return Cost(flops, grad.read + weight.read, grad.nbytes, grad.dtype, "estimate", note)
     x = Tensor(sizes, grad.dtype)

@@ -116,7 +116,7 @@ def _steps(call: Call, values: Sequence[Arg]) -> int | None:
         return None
     start, end, step = (0, *numbers, 1) if len(numbers) == 1 else (*numbers, 1)[:3]
     if max(map(abs, numbers)) > LARGEST or step == 0 or (end - start) * step < 0:
-        call.fail(f"no numbers lie from {start} to {end} in steps of {step}")
+        call.fail(f"there are no numbers from {start} to {end} in steps of {step}")
     if all(type(number) is int for number in numbers):
         return int(-((start - end) // step))
     count = (end - start) / step
@@ -222,7 +222,7 @@ def _triangle(call: Call) -> Cost:
     """
     x, diagonal = call.tensor(0), call.integer(1, 0)
     if len(x.shape) < 2:
-        call.fail(f"{x.shape} has no rows and columns")
+        call.fail(f"{x.shape} does not have rows and columns")
     rows, columns = x.shape[-2:]
     if "::triu" in call.name:
         kept = rows * columns - clamped_sum(diagonal, rows, columns)
@@ -258,7 +258,7 @@ def pad(call: Call) -> Cost:
     for pair in range(len(pads) // 2):
         shape[len(shape) - 1 - pair] += pads[2 * pair] + pads[2 * pair + 1]
     if any(size < 0 for size in shape):
-        call.fail(f"{pads} cuts more than {x.shape} has")
+        call.fail(f"{pads} removes more than {x.shape} has")
     return Cost(0, x.read, prod(shape) * x.dtype.bytes, x.dtype)
 
 
@@ -282,7 +282,7 @@ def _one_hot(call: Call) -> Cost:
     """``one_hot(self, num_classes)``: zeros and a scatter, int64."""
     x, classes = call.tensor(0), call.integer(1)
     if classes < 0:
-        call.fail("the number of classes follows from the values")
+        call.fail("the number of classes depends on the values")
     return Cost(0, x.read, x.numel * classes * INT64.bytes, x.dtype)
 
 

@@ -1,8 +1,8 @@
-"""Pointwise operators: a fixed count per output element, each operand read and the result written once.
+"""Pointwise operators: a fixed count per output element; operands are read and the result is written once.
 
-What counts 1: an addition, subtraction, multiplication, division, comparison, negation, rounding, logical or
-bitwise operation, and one elementary function (exp, log, sqrt, sin, tanh, erf, pow). Selecting and copying
-count 0. The tables below hold the counts.
+The following count as 1: an addition, subtraction, multiplication, division, comparison, negation, rounding,
+logical or bitwise operation, and one elementary function (exp, log, sqrt, sin, tanh, erf, pow). Selecting and
+copying count as 0. The tables below contain the counts.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ _TERNARY = {3: "addcmul addcdiv lerp"}
 
 
 def count_by_name(table: dict[int, str]) -> dict[str, int]:
-    """FLOPs per element by operator, from the names of each count."""
+    """Returns FLOPs per element by operator, from the names of each count."""
     return {f"aten::{name}": count for count, names in table.items() for name in names.split()}
 
 
@@ -80,9 +80,10 @@ def elementwise(per_element: int, inputs: Sequence[Tensor], shape: tuple[int, ..
 
 
 def result_dtype(inputs: Sequence[Tensor], *, scalars: Sequence[object] = ()) -> DType:
-    """The element type of a pointwise result, by torch's promotion.
+    """Returns the element type of a pointwise result, by torch's promotion rules.
 
-    Tensors with dimensions decide; those without, and plain numbers, only where their kind is higher.
+    Tensors with dimensions decide. Tensors without dimensions and plain numbers decide only if their kind is
+    higher.
     """
     sized = [t.dtype for t in inputs if t.shape] or [t.dtype for t in inputs]
     best = promote(sized)
@@ -104,10 +105,10 @@ def _operands(call: Call, arity: int) -> list[Tensor]:
 
 
 def pointwise(call: Call, arity: int, *, out: DType | None = None, count: int | None = None) -> Cost:
-    """Cost of a pointwise operator whose first ``arity`` inputs are its operands.
+    """Cost of a pointwise operator with operands in its first ``arity`` inputs.
 
-    The result has the type ``out``, else that of an ``out=`` tensor behind the operands, else the promoted
-    one.
+    The result has the type ``out``, otherwise that of an ``out=`` tensor after the operands, otherwise the
+    promoted type.
     """
     inputs = _operands(call, arity)
     per_element = PER_ELEMENT[_plain(call.name)] if count is None else count
@@ -148,7 +149,7 @@ def _gelu(call: Call) -> Cost:
     The text that chooses the tanh form (9 FLOPs) is not recorded.
     """
     cost = pointwise(call, 1, count=5)
-    note = "the erf form is counted; which form ran is not recorded"
+    note = "the erf form is counted; the form that ran was not recorded"
     return replace(cost, status="estimate", note=note)
 
 
@@ -194,7 +195,7 @@ def _ternary(call: Call) -> Cost:
 def _where(call: Call) -> Cost:
     """``where(condition, self, other)``: a selection, 0 FLOPs; the result has the type of the values."""
     if len(call.args) < 3:
-        call.fail("the form with one input gives indices, whose number is not recorded")
+        call.fail("the form with one input returns indices, whose number was not recorded")
     values = call.present(1, 2)
     out = result_dtype(values, scalars=call.args[1:3]) if values else FLOAT32
     return pointwise(call, 3, out=out, count=0)
@@ -209,7 +210,7 @@ def _masked_fill(call: Call) -> Cost:
     x, mask = call.tensor(0), call.tensor(1)
     if not call.inplace:
         return elementwise(0, [x, mask], broadcast(call, x.shape, mask.shape), x.dtype)
-    note = "the share of masked elements is not recorded; all are counted as written"
+    note = "the share of masked elements was not recorded; all are counted as written"
     return Cost(0, mask.read, x.nbytes, x.dtype, "estimate", note)
 
 

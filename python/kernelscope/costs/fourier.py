@@ -1,4 +1,4 @@
-"""Fourier transforms: the operations that are usual to count, and both sides once."""
+"""Fourier transforms: the customary operation count, and both sides once."""
 
 from math import log2, prod
 
@@ -6,14 +6,14 @@ from kernelscope.costs.bind import Call
 from kernelscope.costs.registry import operator
 from kernelscope.costs.types import Cost, Tensor
 
-_NOTE = "5 n log2 n operations are counted for a transform of n complex numbers, half of them of real ones"
+_NOTE = "a transform of n complex numbers counts 5 n log2 n operations, one of real numbers half of that"
 
 
 def transform_flops(points: int, size: int, *, real: bool = False) -> int:
-    """FLOPs of transforms of ``size`` numbers each over ``points`` numbers in all.
+    """FLOPs of transforms of ``size`` numbers each over ``points`` numbers in total.
 
     Formula: 5 * points * log2(size), half of it where one side is real; rounded.
-    Source: Frigo and Johnson 2005 (FFTW, benchFFT), which count so whatever the algorithm needs.
+    Source: Frigo and Johnson 2005 (FFTW, benchFFT), who use this count for any algorithm.
     Example: one transform of 1024 complex numbers: 5 * 1024 * 10 = 51200.
     """
     flops = 5 * points * log2(size) if size > 1 else 0.0

@@ -26,14 +26,14 @@ def _gated(call: Call) -> Cost:
     first, second = call.tensor(0), call.tensor(1)
     x, out = (first, second) if first.numel > second.numel else (second, first)
     if x.numel != 2 * out.numel:
-        call.fail(f"no gated activation from {x.shape} to {out.shape}")
+        call.fail(f"no gated activation leads from {x.shape} to {out.shape}")
     return gated_activation(_GATED[call.name.rpartition("::")[2]], x, out)
 
 
 def rotary(tokens: int, heads: int, rotated: int) -> int:
     """FLOPs of rotating ``rotated`` numbers of each head of each token.
 
-    Formula: 4 multiplications and 2 additions a pair: 3 * tokens * heads * rotated.
+    Formula: 4 multiplications and 2 additions per pair: 3 * tokens * heads * rotated.
     Source: Su et al. 2021 (RoFormer), equation 34.
     Example: ``rotary(888, 9, 64)`` is 1534464.
     """
@@ -51,10 +51,10 @@ def _rotary_embedding(call: Call) -> Cost:
     size, tokens, width = call.integer(3), positions.numel, cache.shape[1]
     moved = query.numel + (key.numel if key else 0)
     if size < 1 or tokens < 1 or moved % (tokens * size):
-        call.fail(f"heads of {size} do not divide {query.shape}")
+        call.fail(f"{query.shape} is not divisible into heads of {size}")
     heads = moved // (tokens * size)
     traffic = tokens * heads * width * query.dtype.bytes
     rows = min(tokens, cache.shape[0]) * width * cache.dtype.bytes
-    note = "the positions are taken as distinct"
+    note = "the positions are assumed to be distinct"
     read = traffic + rows + positions.read
     return Cost(rotary(tokens, heads, width), read, traffic, query.dtype, "estimate", note)

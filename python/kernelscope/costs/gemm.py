@@ -1,4 +1,4 @@
-"""Matrix products: FLOPs of the multiply-adds, bytes of the operands and the result once each."""
+"""Matrix products: FLOPs of the multiply-adds; bytes of the operands and the result once each."""
 
 from math import prod
 
@@ -16,7 +16,7 @@ def gemm_flops(m: int, n: int, k: int, *, batch: int = 1, dtype: DType | None = 
     Example: ``gemm_flops(8, 32, 64)`` is 2 * 8 * 32 * 64 = 32768.
     """
     if min(m, n, k, batch) < 0:
-        raise ShapeError(f"a product of sizes {batch}, {m}, {n}, {k} has a negative one")
+        raise ShapeError(f"the sizes of a product must not be negative: {batch}, {m}, {n}, {k}")
     return 2 * batch * m * n * k * (4 if dtype is not None and dtype.kind == "complex" else 1)
 
 
@@ -41,7 +41,7 @@ def product(
 ) -> Cost:
     """Cost of ``a @ b``, plus ``added`` (a bias, or the C of ``beta * C``), for recorded tensors.
 
-    The last two dimensions multiply, leading ones are the batch and must be equal.
+    The last two dimensions are multiplied. Leading dimensions are the batch and must be equal.
     Raises: ShapeError: the inner sizes or the batches differ.
     """
     if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
@@ -144,7 +144,7 @@ def _matmul(call: Call) -> Cost:
     """
     a, b = call.tensor(0), call.tensor(1)
     if not a.shape or not b.shape:
-        call.fail("matmul takes no scalars")
+        call.fail("matmul does not accept scalars")
     m, k = (1, a.shape[0]) if len(a.shape) == 1 else a.shape[-2:]
     inner, n = (b.shape[0], 1) if len(b.shape) == 1 else b.shape[-2:]
     batch = broadcast(call, a.shape[:-2], b.shape[:-2])
@@ -174,7 +174,7 @@ def _grouped_mm(call: Call) -> Cost:
 
 
 def broadcast(call: Call, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape to which ``shapes`` broadcast, by NumPy's rules.
+    """Returns the shape to which ``shapes`` broadcast, by NumPy's rules.
 
     Raises: ShapeError: they do not fit.
     """

@@ -1,4 +1,4 @@
-"""Mixture of experts: routing, and the experts' products over the tokens that are sent to them."""
+"""Mixture of experts: routing, and the matrix products of the experts over their tokens."""
 
 from itertools import pairwise
 from math import prod
@@ -9,11 +9,11 @@ from kernelscope.costs.packed_weights import MARLIN_TILE, WORD, bits_stored, mar
 from kernelscope.costs.registry import operator
 from kernelscope.costs.types import INT8, UINT8, Cost, ShapeError, Tensor, find_dtype
 
-_SPREAD = "as many experts are taken to be used as tokens allow"
+_SPREAD = "as many experts as the tokens allow are assumed to be used"
 
 
 def experts_flops(tokens: int, hidden: int, inner: int, *, top_k: int, gated: bool = True) -> int:
-    """FLOPs of the experts' two (gated: three) products for every token and chosen expert.
+    """FLOPs of the experts' two (gated: three) products for every token and selected expert.
 
     Formula: 2 * tokens * top_k * hidden * inner * (3 if gated else 2). Activation and the weighted sum are
     not counted.
@@ -28,7 +28,7 @@ def experts_flops(tokens: int, hidden: int, inner: int, *, top_k: int, gated: bo
 
 
 def experts_used(tokens: int, experts: int, top_k: int) -> int:
-    """How many experts' weights are read at most: no more than exist or are chosen."""
+    """Upper bound of the number of experts whose weights are read: at most all, or all selected ones."""
     return min(experts, tokens * top_k)
 
 
@@ -99,7 +99,7 @@ def _marlin_experts(call: Call) -> Cost:
         None,
     )
     if chosen is None:
-        call.fail("the chosen experts are not among the inputs")
+        call.fail("the selected experts are not among the inputs")
     top_k = chosen.shape[1]
     used = experts_used(tokens, experts, top_k)
     scales = [t for t in behind if t and len(t.shape) == 3 and t.shape[0] == experts]
@@ -154,7 +154,7 @@ def _marlin_grouped(call: Call) -> Cost:
         call.fail(f"experts {words.shape} with scales {scales.shape} for {a.shape}")
     result = call.optional(1) if at == 2 else None
     if result and result.numel != rows * n:
-        call.fail(f"{rows} rows of {n} give no {result.shape}")
+        call.fail(f"{rows} rows of {n} do not give {result.shape}")
     more = [t for t in call.present(*range(at + 1, len(call.args))) if len(t.shape) == 3 and t is not scales]
     out = rows * n * (result or a).dtype.bytes
     return _experts_product(a, n, rows, [words, scales, *more], experts, out)
@@ -189,7 +189,7 @@ def _moe_forward(call: Call) -> Cost:
     x, logits = call.tensor(0), call.tensor(1)
     inner, top_k = call.hints.get("inner_size"), call.hints.get("top_k")
     if inner is None or top_k is None:
-        call.fail("the experts' sizes are not among the inputs")
+        call.fail("the sizes of the experts are not among the inputs")
     tokens, hidden = prod(x.shape[:-1]), x.shape[-1] if x.shape else 0
     experts = call.hints.get("experts", logits.shape[-1] if logits.shape else 0)
     gated = bool(call.hints.get("gated", 1))

@@ -1,8 +1,8 @@
-"""Normalisations both ways: counts per element follow the rule of ``elementwise``.
+"""Normalisations, forward and backward. Counts per element follow the rule of ``elementwise``.
 
-Statistics: sum (1), difference, square, sum (3); applying them: difference and product (2); weight and bias
-1 each. Sizes that do not grow with the elements (roots per row) are not counted. Each tensor is read once:
-the second pass over the input is taken to hit the cache.
+Statistics: sum (1), difference, square, sum (3). Applying them: difference and product (2); weight and bias 1
+each. Counts that do not grow with the elements (roots per row) are left out. Each tensor is read once,
+because the second pass over the input is assumed to hit the cache.
 """
 
 from dataclasses import replace
@@ -42,7 +42,7 @@ def norm_backward(
     groups: int,
     channels: int,
 ) -> Cost:
-    """Cost of the gradients that ``mask`` asks for: by input, weight and bias.
+    """Cost of the requested gradients: by input, weight and bias, according to ``mask``.
 
     Formula: elements * (10 by input + 2 by weight + 1 by bias); reads both tensors, the weight and the
     statistics, writes the gradients.
@@ -61,7 +61,7 @@ def _mask(call: Call, index: int, weight: Tensor | None) -> tuple[bool, bool, bo
         return (True, weight is not None, weight is not None)
     flags = tuple(bool(flag) for flag in call.integers(index))
     if len(flags) != 3:
-        call.fail("the output mask has not three entries")
+        call.fail("the output mask does not have three entries")
     return (flags[0], flags[1], flags[2])
 
 
@@ -113,7 +113,7 @@ def _batch_norm(call: Call) -> Cost:
     if training:
         flops += sum(3 * t.numel for t in running)
         written += sum(t.nbytes for t in running)
-    note = "" if known else "training is assumed; it is not recorded"
+    note = "" if known else "training is assumed; the mode was not recorded"
     return Cost(flops, read, written, x.dtype, "estimate" if note else "exact", note)
 
 
@@ -184,8 +184,8 @@ def _norm_wrapper(call: Call) -> Cost:
 def rms_norm(x: Tensor, weight: Tensor | None, *, rows: int = 0, residual: bool = False) -> Cost:
     """Cost of x / root of the mean square, times a weight.
 
-    Formula: elements * (2 square and sum + 1 product + 1 weight + 1 residual addition). With a residual,
-    it is read too, and the sum is written beside the result. ``rows`` reciprocal roots are kept.
+    Formula: elements * (2 square and sum + 1 product + 1 weight + 1 residual addition). With a residual, it
+    is also read, and the sum is also written. ``rows`` reciprocal roots are kept.
     Source: Zhang and Sennrich 2019.
     Example: (888, 2880) with weight and residual: 5 * 2557440 = 12787200 FLOP.
     """

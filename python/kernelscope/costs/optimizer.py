@@ -1,7 +1,7 @@
 """Optimizer steps over lists of tensors: foreach operators and fused steps.
 
-Profilers record the shapes of a list only up to 30 tensors and never its element type: the caller may name
-one (``list_dtype``), and without it only FLOPs are known.
+Profilers record the shapes of a list only up to 30 tensors and never its element type. The caller may pass
+the type (``list_dtype``); without it only FLOPs are known.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ _UNARY = (
 )
 _BINARY = "add sub mul div pow maximum minimum clamp_min clamp_max"
 _TERNARY = "addcmul addcdiv lerp"
-_SQUARE = "both factors are taken as one list, as optimizers square gradients"
+_SQUARE = "both factors are assumed to be one list, as when optimizers square gradients"
 
 
 def _shapes(tensors: tuple[Tensor, ...]) -> list[tuple[int, ...]]:
@@ -28,7 +28,9 @@ def _numel(tensors: tuple[Tensor, ...]) -> int:
 
 
 def foreach(per_element: int, lists: list[tuple[Tensor, ...]], *, scalar_bytes: int = 0) -> Cost:
-    """Cost of a pointwise operator over lists: every list is read, one like the first is written.
+    """Cost of a pointwise operator over lists.
+
+    Every list is read, and one of the size of the first is written.
 
     Formula: flops = per_element * elements of the first list.
     Example: ``_foreach_add_`` of two lists of 16512 float32: 16512 FLOP, reads 132096, writes 66048.
@@ -118,7 +120,7 @@ def _fused_adam(call: Call) -> Cost:
     per_parameter = _ADAM + (_DECAY if decay != 0 else 0) + bool(extra)
     kept = [*params, *averages, *squares, *extra]
     read = sum(t.read for t in kept) + sum(t.read for t in grads)
-    note = "" if decay is not None else "weight decay is not recorded; it is counted"
+    note = "" if decay is not None else "weight decay was not recorded; it is counted"
     dtype = params[0].dtype if params else None
     written = sum(t.nbytes for t in kept)
     return Cost(per_parameter * _numel(params), read, written, dtype, "estimate" if note else "exact", note)

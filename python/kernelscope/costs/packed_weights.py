@@ -1,6 +1,6 @@
-"""Matrix products with weights of a few bits that are packed into words and unpacked inside the kernel.
+"""Matrix products with packed weights of a few bits, which the kernel unpacks.
 
-The sizes follow from the words, the scales and the activations, whose type is the one that is multiplied.
+The sizes follow from the words, the scales and the activations, whose type is the multiplied type.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ _ASSUMED = "bfloat16 results are assumed"
 def packed_product(a: Tensor, n: int, *, read: int, out: DType) -> Cost:
     """Cost of ``(..., k) @ (k, n)`` with packed weights: the multiply-adds; unpacking is not counted.
 
-    ``read`` are the bytes of all inputs: packed words, scales and zero points as they lie in memory.
+    ``read`` are the bytes of all inputs: packed words, scales and zero points as stored in memory.
     Example: (16, 128) @ (128, 64) of float16 by int4 with 1 scale for 128: 262144 FLOP, reads
     4096 + 4096 + 128, writes 2048.
     """
@@ -31,13 +31,13 @@ def packed_product(a: Tensor, n: int, *, read: int, out: DType) -> Cost:
 
 
 def bits_stored(call: Call, bits_in_all: int, *sizes: int) -> int:
-    """How many bits a weight of these sizes has in ``bits_in_all``.
+    """Returns the number of bits per weight of these sizes in ``bits_in_all``.
 
-    Raises: ShapeError: no whole number of bits that anybody packs.
+    Raises: ShapeError: the number of bits is not one that packing uses.
     """
     count = prod(sizes)
     if count == 0 or bits_in_all % count or bits_in_all // count not in {2, 3, 4, 8}:
-        call.fail(f"{bits_in_all} bits hold no weight of {' x '.join(map(str, sizes))}")
+        call.fail(f"{bits_in_all} bits cannot contain a weight of {' x '.join(map(str, sizes))}")
     return bits_in_all // count
 
 
@@ -47,9 +47,9 @@ def _width(call: Call, a: Tensor) -> int:
 
 
 def marlin_words(call: Call, rank: int) -> tuple[int, Tensor, Tensor]:
-    """Place of the words in a call of Marlin, the words, and their scales.
+    """Returns the position of the words in a call of Marlin, the words, and their scales.
 
-    Versions differ in what stands around them: a result may come before, a bias of one dimension between.
+    Versions differ in the other inputs: a result may come before, a bias of one dimension between them.
     Raises: ShapeError: they are not among the inputs.
     """
     at = next((at for at in (1, 2) if (t := call.optional(at)) and t.dtype.kind == "integer"), None)
@@ -163,7 +163,7 @@ def _bitsandbytes_4bit(call: Call) -> Cost:
     k = _width(call, a)
     n = 2 * b.nbytes // k if k else 0
     if bits_stored(call, 8 * b.nbytes, n, k) != 4:
-        call.fail(f"{b.nbytes} bytes hold no rows of {k}")
+        call.fail(f"{b.nbytes} bytes cannot contain rows of {k}")
     out = call.last_tensor(6) if ".out" in call.name else None
     read = sum(t.read for t in call.tensors()) - (out.read if out else 0)
     return packed_product(a, n, read=read, out=a.dtype)

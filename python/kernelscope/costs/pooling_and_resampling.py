@@ -1,4 +1,4 @@
-"""Pooling, padding, interpolation: a count per output element that follows from the window or the taps."""
+"""Pooling, padding, interpolation: a count per output element that depends on the window or the taps."""
 
 from math import prod
 
@@ -130,7 +130,7 @@ def _adaptive(call: Call) -> tuple[Tensor, tuple[int, ...], str]:
     if len(x.shape) < rank or len(size) != rank or min(size) < 1:
         call.fail(f"an adaptive pool from {x.shape} to {size}")
     even = all(n % out == 0 for n, out in zip(x.shape[-rank:], size, strict=True))
-    return x, (*x.shape[:-rank], *size), "" if even else "windows that overlap are counted once"
+    return x, (*x.shape[:-rank], *size), "" if even else "overlapping windows are counted once"
 
 
 @operator("aten::_adaptive_avg_pool2d_backward", "aten::_adaptive_avg_pool3d_backward")
@@ -178,7 +178,7 @@ def _scaled(call: Call, x: Tensor, rank: int) -> tuple[int, ...]:
     if not isinstance(scales, tuple) or len(scales) != rank:
         call.fail("neither size nor scales were recorded")
     return tuple(
-        int(n * scale) if isinstance(scale, (int, float)) else call.fail("a scale is no number")
+        int(n * scale) if isinstance(scale, (int, float)) else call.fail("a scale is not a number")
         for n, scale in zip(x.shape[-rank:], scales, strict=True)
     )
 
@@ -212,7 +212,7 @@ def _grid_sampler(call: Call) -> Cost:
     x, grid = call.tensor(0, rank=4), call.tensor(1, rank=4)
     points = prod(grid.shape[:3])
     results = points * x.shape[1]
-    flops, note = 9 * results + 8 * points, "the interpolation is taken as bilinear"
+    flops, note = 9 * results + 8 * points, "the interpolation is assumed to be bilinear"
     return Cost(flops, x.read + grid.read, results * x.dtype.bytes, x.dtype, "estimate", note)
 
 

@@ -1,8 +1,8 @@
-"""The convention of NVIDIA's PyProf, its known faults included, so that its reports can be compared with.
+"""The convention of NVIDIA's PyProf, including its known errors, for comparison with its reports.
 
-PyProf counts kernels, not operators: what a kernel gets follows from the marker of the function that launched
-it, the kernel's name, the direction and its place among the kernels of the function. The table says which
-function has which model, and its count per element. What it has no model for it prints as 0.
+PyProf counts kernels, not operators. The count of a kernel depends on the marker of the launching function,
+the kernel's name, the direction and its index among the kernels of the function. The table maps functions to
+models and counts per element. Functions without a model have 0.
 """
 
 import ast
@@ -28,7 +28,10 @@ class Marker(NamedTuple):
 
 
 def parse_marker(text: str) -> Marker | None:
-    """The marker in ``text``, a Python dictionary as text; None if it is none. Only literals are read."""
+    """Parses the marker in ``text``, a Python dictionary as text, or returns None.
+
+    Only literals are parsed.
+    """
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -44,7 +47,7 @@ def parse_marker(text: str) -> Marker | None:
 
 
 def pyprof_cost(marker: Marker, kernel: Kernel) -> PyProfCost | None:
-    """FLOPs and bytes that PyProf prints for a kernel; None where it aborts its report.
+    """FLOPs and bytes that PyProf prints for a kernel, or None if it aborts its report.
 
     Example: ``linear`` of (8, 64) by (32, 64) in float16 under a GEMM kernel: 32768 FLOP, 3328 bytes.
     """

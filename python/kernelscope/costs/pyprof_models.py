@@ -1,4 +1,4 @@
-"""What PyProf counts for a kernel, by the kind of function that launched it.
+"""PyProf's count for a kernel, by the kind of function that launched it.
 
 Source: the formulas of PyProf at 218dcc1, restated.
 """
@@ -15,7 +15,7 @@ _SIZED = frozenset("uint8 int8 bool float16 int16 float32 int32 int64 float64".s
 
 
 class PyProfCost(NamedTuple):
-    """What PyProf prints for a kernel; ``modelled`` is False where its 0 means that it has no model."""
+    """PyProf's output for a kernel. ``modelled`` is False if its 0 means that it has no model."""
 
     flops: int
     bytes: int
@@ -23,7 +23,7 @@ class PyProfCost(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """What PyProf looks at beside the marker."""
+    """Inputs of PyProf in addition to the marker."""
 
     name: str
     backward: bool = False
@@ -32,7 +32,7 @@ class Kernel(NamedTuple):
 
 
 class Inputs:
-    """The arguments of a marker by place and by name."""
+    """Arguments of a marker by position and by name."""
 
     def __init__(self, op: str, args: Sequence[Mapping[str, Any]]) -> None:
         self.op = op
@@ -41,13 +41,13 @@ class Inputs:
         self.tensors = [_tensor(arg) for arg in args if arg.get("type") == "tensor"]
 
     def option(self, name: str, place: int, default: int) -> tuple[int, ...]:
-        """A whole number or tuple given by name or at its place, as a tuple."""
+        """Returns an integer or tuple given by name or at its position, as a tuple."""
         named = [arg for arg in self.args if arg.get("name") == name]
         found = named or self.unnamed[place : place + 1]
         return _whole(found[0].get("value")) if found else (default,)
 
     def operands(self) -> list[Tensor]:
-        """Tensors, and numbers as tensors without dimensions of 4 bytes."""
+        """Returns tensors, and numbers as tensors of 4 bytes without dimensions."""
         kinds = {"int": INT32, "float": FLOAT32}
         return [
             _tensor(arg) if arg["type"] == "tensor" else Tensor((), kinds[arg["type"]])
@@ -55,7 +55,7 @@ class Inputs:
         ]
 
     def shape(self) -> tuple[int, ...]:
-        """The shape that ``zeros((3, 4))`` or ``zeros(3, 4)`` names."""
+        """Returns the shape in ``zeros((3, 4))`` or ``zeros(3, 4)``."""
         first = _whole(self.args[0]["value"])
         rest = [_whole(arg["value"]) for arg in self.unnamed[1:]] if self.op != "full" else []
         return (*first, *(size for sizes in rest for size in sizes))
@@ -65,7 +65,7 @@ def _whole(value: object) -> tuple[int, ...]:
     """A whole number, or several, as a tuple. Raises: TypeError: it is neither."""
     values = cast("Sequence[object]", value) if isinstance(value, (tuple, list)) else (value,)
     if not all(isinstance(item, int) for item in values):
-        raise TypeError(f"{value!r} is no whole number")
+        raise TypeError(f"{value!r} is not a whole number")
     return tuple(int(cast("int", item)) for item in values)
 
 
@@ -103,7 +103,7 @@ def linear(x: Inputs, kernel: Kernel) -> PyProfCost:
 
 
 def mm(x: Inputs, kernel: Kernel) -> PyProfCost:
-    """``mm``, ``bmm`` and, behind the added matrix, ``addmm``: every kernel gets the whole product."""
+    """Counts ``mm``, ``bmm`` and, after the added matrix, ``addmm``: every kernel gets the whole product."""
     del kernel
     a, b = x.tensors[-2:]
     batch, (m, k), n = prod(a.shape[:-2]), a.shape[-2:], b.shape[-1]
@@ -115,7 +115,7 @@ _MATMULS = (*_NO_PRODUCTS, "dot_kernel", "gemm", "gemv")
 
 
 def matmul(x: Inputs, kernel: Kernel) -> PyProfCost:
-    """The bytes lack the batch; a kernel whose name it does not know aborts the report."""
+    """The bytes lack the batch. A kernel with an unknown name aborts the report."""
     a, b = x.tensors
     if not any(name in kernel.name for name in _MATMULS):
         raise ShapeError("PyProf does not know the kernel")
@@ -137,7 +137,10 @@ _WHOLE_GROUPS = ("2d_grouped_direct_kernel", "spatialDepthwiseConvolutionUpdateO
 
 
 def convolution(x: Inputs, kernel: Kernel) -> PyProfCost:
-    """Kernels of other names get 0; with groups, each but the grouped ones is taken for one group's."""
+    """Cost of a convolution; kernels with other names get 0.
+
+    With groups, every kernel except the grouped ones counts as one group's.
+    """
     a, w = x.tensors[0], x.tensors[1]
     rank = len(a.shape) - 2
     stride, padding, dilation = (
@@ -166,7 +169,7 @@ _BACKWARD_PRODUCTS = frozenset("__mul__ __imul__ __rmul__ div __truediv__".split
 
 
 def binary(x: Inputs, kernel: Kernel, *, per_element: int, bool_out: bool = False) -> PyProfCost:
-    """The result has the first operand's type; few gradients are known, the others abort the report."""
+    """The result has the first operand's type. Few gradients are known; the others abort the report."""
     operands = x.operands()
     size = _broadcast(operands)
     out = size * (1 if bool_out else operands[0].dtype.bytes)
@@ -180,13 +183,13 @@ def binary(x: Inputs, kernel: Kernel, *, per_element: int, bool_out: bool = Fals
 
 
 def unary(x: Inputs, kernel: Kernel, *, per_element: int, passes: int = 2, back: int = 2) -> PyProfCost:
-    """A count per element; ``passes`` over the tensor forward and ``back`` passes backward."""
+    """A count per element, with ``passes`` over the tensor forward and ``back`` passes backward."""
     t = x.tensors[0]
     return PyProfCost(per_element * t.numel, (back if kernel.backward else passes) * t.nbytes)
 
 
 def reduction(x: Inputs, kernel: Kernel) -> PyProfCost:
-    """Only the first kernel of the function moves bytes; only ``sum`` counts FLOPs for the others too."""
+    """Only the first kernel of the function moves bytes. Only ``sum`` counts FLOPs for the others, too."""
     t, first = x.tensors[0], kernel.sub == 0
     if x.op == "sum":
         return PyProfCost(t.numel, t.nbytes if first else 0)
@@ -197,7 +200,7 @@ def reduction(x: Inputs, kernel: Kernel) -> PyProfCost:
 
 
 def batch_norm(x: Inputs, kernel: Kernel) -> PyProfCost:
-    """Every kernel of the function counts 8 per element; the first moves the bytes."""
+    """Every kernel of the function counts 8 per element. The first moves the bytes."""
     t = x.tensors[0]
     return PyProfCost(8 * t.numel, (5 if kernel.backward else 4) * t.nbytes if kernel.sub == 0 else 0)
 
@@ -211,7 +214,7 @@ def mse_loss(x: Inputs, kernel: Kernel) -> PyProfCost:
 
 
 def embedding(x: Inputs, kernel: Kernel) -> PyProfCost:
-    """Indices read, and a row read and written for each; backward three rows."""
+    """Counts the indices read, and a row read and written for each; backward three rows."""
     index, table = x.tensors[0], x.tensors[1]
     rows = index.numel * table.shape[1] * table.dtype.bytes
     if kernel.backward:
@@ -246,21 +249,21 @@ _CONVERTED = {"byte": 1, "char": 1, "half": 2, "short": 2, "float": 4, "int": 4,
 
 
 def convert(x: Inputs, kernel: Kernel) -> PyProfCost:
-    """``to`` is taken to keep the size."""
+    """``to`` is assumed to keep the size."""
     del kernel
     t = x.tensors[0]
     return PyProfCost(0, t.nbytes + t.numel * _CONVERTED.get(x.op, t.dtype.bytes))
 
 
 def adam(x: Inputs, kernel: Kernel) -> PyProfCost:
-    """Bytes of the float32 state six times, and of the gradients, twice unless float32."""
+    """Counts the bytes of the float32 state six times, and of the gradients, twice unless float32."""
     weights, gradients = x.tensors[0], x.tensors[4]
     moved = 24 * weights.numel + gradients.nbytes * (1 if gradients.dtype == FLOAT32 else 2)
     return PyProfCost(0, moved if kernel.sub == 0 else 0)
 
 
 def cell(x: Inputs, kernel: Kernel, *, gates: int) -> PyProfCost:
-    """Forward by the place: input product, recurrent product, gates; backward by the kernel's name."""
+    """Forward by the index: input product, recurrent product, gates; backward by the kernel's name."""
     inputs, state = x.tensors[0], x.tensors[1]
     (batch, size), hidden, width = inputs.shape, state.shape[1], inputs.dtype.bytes
     if not kernel.backward:
@@ -283,7 +286,7 @@ def _product(m: int, n: int, k: int, dtype: DType) -> PyProfCost:
 
 
 def randperm(x: Inputs, kernel: Kernel) -> PyProfCost:
-    """Three operations and 8 bytes a number."""
+    """Three operations and 8 bytes per number."""
     del kernel
     n = int(x.args[0]["value"])
     return PyProfCost(3 * n, 8 * n)

@@ -14,7 +14,7 @@ def scaled_product(
 ) -> Cost:
     """Cost of ``(m, k) @ (k, n)`` of narrow operands: the multiply-adds; scaling is not counted.
 
-    ``k`` counts numbers, also where two share a byte; ``extra`` are the bytes of scales and bias.
+    ``k`` counts numbers, even if two share a byte. ``extra`` are the bytes of scales and bias.
     Source: torch/utils/flop_counter.py (_scaled_mm_flop).
     Example: (16, 128) @ (128, 64) of fp8 to bfloat16: 262144 FLOP, reads 2048 + 8192, writes 2048.
     """
@@ -141,8 +141,8 @@ def _aiter_a8w8(call: Call) -> Cost:
 def quantize(x: Tensor, out: Tensor, *, per_element: int, read: int = 0, written: int = 0) -> Cost:
     """Cost of converting ``x`` to a narrow type.
 
-    Formula: a scaling per element (2 with the search for the largest); reads x, writes the result; the bytes
-    of the scales are ``read``, or ``written`` where they are found on the way.
+    Formula: one scaling per element (2 with the search for the maximum). Reads x, writes the result. The
+    bytes of the scales are ``read``, or ``written`` if they are computed in the same pass.
     Example: static fp8 of (888, 512) bfloat16: 454656 FLOP, reads 909312, writes 454656 bytes.
     """
     return Cost(per_element * x.numel, x.read + read, out.nbytes + written, x.dtype)

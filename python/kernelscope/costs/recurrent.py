@@ -1,4 +1,4 @@
-"""Recurrent layers and cells: the gates' matrix products, and the pointwise work on the gates."""
+"""Recurrent layers and cells: matrix products of the gates, and pointwise operations on the gates."""
 
 from math import prod
 
@@ -17,7 +17,7 @@ def recurrent_layer_flops(
     """FLOPs of the matrix products of one layer over ``tokens`` (steps x batch).
 
     Formula: 2 * tokens * directions * (gates * hidden * (inputs + recurrent) + hidden * projected), with
-    recurrent = projected or hidden. The pointwise work on the gates is not counted.
+    recurrent = projected or hidden. The pointwise operations on the gates are not counted.
     Raises: ShapeError: a size is negative.
     Source: Hochreiter and Schmidhuber 1997; torch.nn.LSTM (documentation).
     Example: LSTM cell, 16 x 128 in, 256 hidden: 2 * 16 * 1024 * (128 + 256) = 12582912.
@@ -33,7 +33,7 @@ def _stack_flops(
     call: Call, x: Tensor, mode: int, hidden: int, projected: int, layers: int, directions: int
 ) -> int:
     if mode not in _GATES or not x.shape:
-        call.fail(f"no recurrent network of mode {mode} over {x.shape}")
+        call.fail(f"there is no recurrent network of mode {mode} over {x.shape}")
     tokens, inputs = prod(x.shape[:-1]), x.shape[-1]
     total = 0
     wide = directions * (projected or hidden)

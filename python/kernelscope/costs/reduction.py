@@ -8,11 +8,11 @@ from kernelscope.costs.elementwise import elementwise
 from kernelscope.costs.registry import operator
 from kernelscope.costs.types import BOOL, INT64, Cost, DType, Tensor
 
-_NOT_RECORDED = "the reduced dimensions are not recorded; the result is taken as one element"
+_NOT_RECORDED = "the reduced dimensions were not recorded; the result is assumed to be one element"
 
 
 def reduced_shape(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
-    """What is left of ``shape`` when ``dims`` (all, if empty) are reduced; sizes of 1 stand for reduced ones.
+    """Returns ``shape`` reduced over ``dims`` (all, if empty), with size 1 for reduced dimensions.
 
     Raises: IndexError: there is no such dimension.
     Example: ``reduced_shape((5, 128), (0,))`` is (1, 128).
@@ -209,7 +209,7 @@ def _sort(call: Call) -> Cost:
     length = x.shape[dim] if x.shape else 1
     values = 0 if "argsort" in call.name else x.nbytes
     flops = x.numel * max(length - 1, 0).bit_length()
-    note = "the comparisons are those of a merge sort"
+    note = "the comparisons of a merge sort are counted"
     return Cost(flops, x.read, values + x.numel * INT64.bytes, x.dtype, "estimate", note)
 
 

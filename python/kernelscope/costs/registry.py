@@ -1,10 +1,9 @@
-"""Which model answers for which operator.
+"""Registry of cost models by operator.
 
 A model is a function from a :class:`~kernelscope.costs.bind.Call` to a
-:class:`~kernelscope.costs.types.Cost`, registered with :func:`operator` under the names of the operators
-it knows. The names are those of traces: ``aten::mm``, ``vllm::all_reduce``. Overloads (``.Tensor``),
-in-place forms (a trailing ``_``) and ``_out`` forms find the model of the plain name unless they have
-one of their own.
+:class:`~kernelscope.costs.types.Cost`, registered with :func:`operator` under the names of its operators. The
+names are those in traces: ``aten::mm``, ``vllm::all_reduce``. Overloads (``.Tensor``), in-place forms (a
+trailing ``_``) and ``_out`` forms use the model of the plain name unless they have their own.
 """
 
 import runpy
@@ -20,7 +19,7 @@ Function = Callable[[Call], Cost]
 
 
 class Model(NamedTuple):
-    """A registered cost model; ``composite`` where other modelled operators run inside it."""
+    """A registered cost model; ``composite`` if other modelled operators run inside it."""
 
     name: str
     family: str
@@ -42,11 +41,11 @@ _NUMBERED = "sglang_profiler::"
 
 
 def operator(*names: str, composite: bool = False) -> Callable[[Function], Function]:
-    """Register the decorated function as the model of the operators ``names``.
+    """Registers the decorated function as the model of the operators ``names``.
 
-    A later registration replaces an earlier one, so that a user's file can correct a model. With
-    ``composite`` the operator is a wrapper: it does its work through operators that have models of
-    their own, and must not be counted beside them.
+    A later registration replaces an earlier one, so that a user's file can correct a model. ``composite``
+    marks a wrapper, which calls operators with models of their own and must not be counted in addition to
+    them.
 
     Raises: InvalidArgumentError: no name, or an empty one.
 
@@ -69,7 +68,7 @@ def operator(*names: str, composite: bool = False) -> Callable[[Function], Funct
 
 
 def candidates(name: str) -> list[str]:
-    """The names under which a model may be registered, the most specific first.
+    """Returns the names under which a model may be registered, the most specific first.
 
     Example: ``aten::add_.Tensor`` gives ``aten::add_.Tensor``, ``aten::add_``, ``aten::add``.
     """
@@ -88,7 +87,7 @@ def candidates(name: str) -> list[str]:
 
 
 def find_model(name: str) -> Model | None:
-    """The model that answers for an operator of this name, or None."""
+    """Returns the model of an operator with this name, or None."""
     if name in _FOUND:
         return _FOUND[name]
     model = next((_MODELS[known] for known in candidates(name) if known in _MODELS), None)
@@ -100,7 +99,7 @@ def find_model(name: str) -> Model | None:
 
 
 def operator_prefix(*prefixes: str) -> Callable[[Function], Function]:
-    """Register a model for every operator whose name begins so, such as generated Triton kernels."""
+    """Registers a model for every operator with this name prefix, such as generated Triton kernels."""
 
     def register(function: Function) -> Function:
         _PREFIXES.update(dict.fromkeys(prefixes, _model(function)))
@@ -111,14 +110,17 @@ def operator_prefix(*prefixes: str) -> Callable[[Function], Function]:
 
 
 def models() -> dict[str, Model]:
-    """Every operator name with the model that is registered for it, sorted."""
+    """Every operator name with its registered model, sorted."""
     return dict(sorted(_MODELS.items()))
 
 
 def load_models(path: str) -> int:
-    """Run a user's Python file, which registers models with :func:`operator`; gives how many names it added.
+    """Runs a user's Python file, which registers models with :func:`operator`.
 
-    Raises: InvalidArgumentError: the file is missing or fails; models that it registered before stay.
+    Returns the number of added names.
+
+    Raises: InvalidArgumentError: the file is missing or fails. Models that it registered before the failure
+    stay.
     """
     before = dict(_MODELS)
     if not Path(path).is_file():

@@ -1,4 +1,4 @@
-"""Softmax both ways, and losses. The counts per element follow the rule of ``elementwise``."""
+"""Softmax, forward and backward, and losses. The counts per element follow the rule of ``elementwise``."""
 
 from kernelscope.costs.bind import Call
 from kernelscope.costs.registry import operator
@@ -11,8 +11,8 @@ _NO_REDUCTION = 0
 def softmax(x: Tensor, out_bytes: int, *, log: bool = False) -> Cost:
     """Cost of a softmax over one dimension.
 
-    Formula: 5 per element: maximum, difference, exponential, sum, division (log: a second difference in
-    place of the division; the logarithm of each row is not counted). Reads x once, writes the result.
+    Formula: 5 per element: maximum, difference, exponential, sum, division (log: a second difference instead
+    of the division; the logarithm per row is not counted). Reads x once, writes the result.
     Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
     Example: (16, 5185, 5185) in bfloat16: 5 * 430147600 = 2150738000 FLOP, 860295200 bytes each way.
     """
@@ -119,7 +119,7 @@ def _loss(call: Call) -> Cost:
     read = x.read + target.read + (weight.read if weight else 0)
     cost = Cost(flops, read, x.dtype.bytes if reduced else x.nbytes, x.dtype)
     if assumed and index < len(call.args):
-        note = "the reduction is not recorded; a mean or sum is assumed"
+        note = "the reduction was not recorded; a mean or sum is assumed"
         return Cost(flops, read, cost.bytes_written, x.dtype, "estimate", note)
     return cost
 
@@ -143,6 +143,6 @@ def _bce_with_logits(call: Call) -> Cost:
     reduced = not call.is_recorded(4) or call.integer(4) != _NO_REDUCTION
     flops = (9 + reduced + len(weights)) * x.numel
     read = x.read + target.read + sum(t.read for t in weights)
-    note = "" if call.is_recorded(4) else "the reduction is not recorded; a mean or sum is assumed"
+    note = "" if call.is_recorded(4) else "the reduction was not recorded; a mean or sum is assumed"
     written = x.dtype.bytes if reduced else x.nbytes
     return Cost(flops, read, written, x.dtype, "estimate" if note else "exact", note)

@@ -10,8 +10,8 @@ def selective_scan_flops(
 ) -> int:
     """FLOPs of a selective scan.
 
-    Formula: per step, channel and state entry 9: exp(delta * A) 2, delta * B * u 2 and 1 to form delta * u,
-    the recurrence 2, the sum over states with C 2; per step and channel 2 for ``D * u`` and 5 for the gate's
+    Formula: 9 per step, channel and state entry: exp(delta * A) 2, delta * B * u 2 and 1 for delta * u, the
+    recurrence 2, the sum over states with C 2. Per step and channel, 2 for ``D * u`` and 5 for the gate's
     silu and product.
     Raises: ShapeError: a size is negative.
     Source: Gu and Dao 2023 (Mamba), algorithm 2.

@@ -1,4 +1,4 @@
-"""What a gradient costs whose own inputs were not recorded, from the cost of its forward."""
+"""Cost of a gradient without recorded inputs, from the cost of its forward operator."""
 
 from kernelscope.costs.types import Cost
 
@@ -16,15 +16,14 @@ _PRODUCTS = {
 
 
 FAMILIES = frozenset(_PRODUCTS)
-"""The families whose gradients can be estimated so."""
+"""Families whose gradients can be estimated from the forward."""
 
 
 def gradient_cost(forward: Cost, family: str) -> Cost | None:
-    """An estimate of the gradient's cost; None where the family does not allow one.
+    """Returns an estimate of the gradient's cost, or None if the family does not allow one.
 
-    Formula: FLOPs twice the forward's (attention: 5/2); reads the forward's inputs and, as large as its
-        result,
-    the gradient; writes gradients as large as the inputs.
+    Formula: FLOPs twice the forward's (attention: 5/2). Reads the forward's inputs and a gradient of the size
+        of its result; writes gradients of the size of the inputs.
     Source: torch/utils/flop_counter.py (conv_backward_flop, sdpa_backward_flop).
     Example: a product of 32768 FLOP that reads 5120 and writes 512 bytes: 65536 FLOP, reads 5632, writes
         5120.

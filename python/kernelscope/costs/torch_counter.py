@@ -1,7 +1,7 @@
 """The convention of ``torch.utils.flop_counter``: dense products only, no bytes.
 
-:data:`COUNTED` are the operators of its registry. :data:`OWN` are those whose count differs from
-kernelscope's, each for the reason its docstring gives.
+:data:`COUNTED` are the operators in its registry. :data:`OWN` are those whose count differs from
+kernelscope's, for the reason in their docstrings.
 Source: torch/utils/flop_counter.py of torch 2.15.
 """
 
@@ -71,7 +71,7 @@ def _flash(call: Call) -> Cost:
     if call.optional(3) is not None:
         return _packed(call, attention_flops, q, v, 3)
     if k.shape[-2] > q.shape[-2]:
-        call.fail("more heads of keys than of queries")
+        call.fail("more key heads than query heads")
     return _dense_flash(attention_flops, q, k, v)
 
 

@@ -1,8 +1,9 @@
-"""The convention of AMD's TraceLens, its known faults included, so that its reports can be compared with.
+"""The convention of AMD's TraceLens, including its known errors, for comparison with its reports.
 
-Where it differs: biases are counted in ``addmm``; copies and every pointwise operator count 1 per element; a
-scalar operand is read as one element of its type; strides are ignored; every reduction has one result; every
-normalisation trains; attention always has 2-byte elements. The tables name the operators it models.
+Differences from kernelscope: biases are counted in ``addmm``; copies and every pointwise operator count 1 per
+element; a scalar operand is read as one element of its type; strides are ignored; every reduction has one
+result; every normalisation is training; attention always has 2-byte elements. The tables name the modelled
+operators.
 Source: the formulas of TraceLens at 171dd747, restated.
 """
 
@@ -85,7 +86,7 @@ def _sdpa(call: Call, *, causal: int) -> Cost:
     flops = attention_flops(queries * k.shape[2], heads, size, v.shape[3], batch=batch)
     if call.flag(causal, default=False):
         if queries != k.shape[2]:
-            call.fail("TraceLens takes a causal mask only over a square")
+            call.fail("TraceLens accepts a causal mask only for square attention")
         flops //= 2
     moved = 2 * (q.numel + k.numel + v.numel + batch * heads * queries * v.shape[3])
     return Cost(flops, moved, 0, q.dtype)

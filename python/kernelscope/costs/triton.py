@@ -1,4 +1,4 @@
-"""Kernels that Inductor generates with Triton: their names list the operators that were fused."""
+"""Kernels that Inductor generates with Triton. Their names list the fused operators."""
 
 import re
 from math import prod
@@ -61,7 +61,7 @@ def _known(part: str) -> int | None:
 
 
 def fused_operators(name: str) -> list[str] | None:
-    """The operators in a kernel's name, longest names first matched; None if some part is not known.
+    """Returns the operators in a kernel's name, matching long names first, or None if some part is unknown.
 
     Example: ``triton_poi_fused_add_cos_sin_0`` gives add, cos, sin.
     """
@@ -89,11 +89,11 @@ def fused_operators(name: str) -> list[str] | None:
 
 
 def iterations(call: Call, tensors: list[Tensor]) -> int | None:
-    """How often the loops of a generated kernel run; None if that was not recorded.
+    """Returns the number of loop iterations of a generated kernel, or None if it was not recorded.
 
-    The sizes of the loops are the last of the recorded numbers: up to three of a pointwise kernel, the last
-    ones of a reduction those that it sums over. Other numbers may stand in front: sizes that are not fixed.
-    So as many are taken as give a size that one of the tensors has.
+    The loop sizes are the last recorded numbers: up to three for a pointwise kernel; for a reduction, the
+    last ones are the reduced sizes. Other numbers (dynamic sizes) may precede them. So the function takes as
+    many as are needed to give the size of one of the tensors.
 
     Source: torch/_inductor/codegen/triton.py (add_numel_to_call_args).
     """
@@ -120,7 +120,7 @@ def _largest(call: Call, tensors: list[Tensor]) -> int:
     sizes = [tensor.numel for tensor in tensors]
     is_partly_read = max(sizes[1:-1], default=0) > sum(sizes) - max(sizes)
     if call.values_recorded and is_partly_read and call.name.startswith(_POINTWISE):
-        call.fail("the sizes of its loops were not recorded, and it does not read the whole of its inputs")
+        call.fail("the sizes of its loops were not recorded, and it does not read all of its inputs")
     return max(sizes)
 
 
@@ -160,8 +160,8 @@ def _inductor(call: Call) -> Cost:
     read = sum(_reads(call.name, parts, times, x) * x.dtype.bytes for x in inputs or [out])
     written = min(out.numel, times) * out.dtype.bytes
     if not parts:
-        note = "the kernel's name does not say which operators are fused"
+        note = "the kernel name does not list the fused operators"
         return Cost(None, read, written, tensors[0].dtype, "estimate", note)
     flops = times * sum(_known(part) or 0 for part in parts)
-    note = "from the operators in the kernel's name; the last tensor is taken as the one written"
+    note = "from the operators in the kernel name; the last tensor is assumed to be written"
     return Cost(flops, read, written, tensors[0].dtype, "estimate", note)

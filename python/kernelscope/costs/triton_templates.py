@@ -1,7 +1,7 @@
-"""Products that Inductor generates from its templates: what they multiply follows from the sizes alone.
+"""Matrix products that Inductor generates from templates: their sizes are derived from the tensors alone.
 
-The tensors are recorded as they lie in memory, in the order of the kernel's arguments: other inputs may stand
-around the two that are multiplied, and what was a view or transposed does not look so.
+The tensors are recorded as stored in memory, in the order of the kernel's arguments. Other inputs may precede
+or follow the two factors, and views and transposes are not visible.
 """
 
 import re
@@ -19,7 +19,9 @@ _CONVOLUTION = re.compile(r"_convolution(?=_(?!backward)|$)")
 
 
 def inner_size(a: Tensor, b: Tensor, out: Tensor, *, batch: int) -> int | None:
-    """The size k over which ``(m, k) @ (k, n) -> (m, n)`` sums; None if the tensors are no such product.
+    """Returns the size k over which ``(m, k) @ (k, n) -> (m, n)`` sums.
+
+    It is None if the tensors do not form such a product.
 
     Formula: elements of a * b / out = m * k * k * n / (m * n) = k * k, for each of the batch.
     Example: (4, 8, 64), (32, 64) and (32, 32): 2048 * 2048 / 1024 = 64 * 64.
@@ -33,10 +35,10 @@ def inner_size(a: Tensor, b: Tensor, out: Tensor, *, batch: int) -> int | None:
 
 
 def template_product(call: Call, tensors: list[Tensor]) -> tuple[int, DType]:
-    """FLOPs and type of the product in the kernel's name, whose result is the last tensor.
+    """Returns FLOPs and type of the product in the kernel's name, whose result is the last tensor.
 
-    Formula: of matrices 2 * m * n * k; of a convolution 2 * elements of the result * those of a filter.
-    Raises: ShapeError: no two neighbouring tensors give a product of that size.
+    Formula: for matrices 2 * m * n * k; for a convolution 2 * elements of the result * elements of a filter.
+    Raises: ShapeError: no two neighbouring tensors form a product of that size.
     """
     *inputs, out = tensors
     if _CONVOLUTION.search(call.name):
@@ -48,7 +50,7 @@ def template_product(call: Call, tensors: list[Tensor]) -> tuple[int, DType]:
         for a, b in pairwise(inputs):
             if len(a.shape) > 1 and len(b.shape) > 1 and (k := inner_size(a, b, out, batch=batch)):
                 return gemm_flops(out.numel // batch, 1, k, batch=batch, dtype=a.dtype), a.dtype
-    return call.fail("the tensors are not those of one product")
+    return call.fail("the tensors do not form a matrix product")
 
 
 @operator_prefix("triton_tem_fused_")
@@ -61,12 +63,12 @@ def _template(call: Call) -> Cost:
     """
     tensors = [arg for arg in call.args if isinstance(arg, Tensor)]
     if len(tensors) < 3:
-        call.fail("no three tensors were recorded")
+        call.fail("three tensors were not recorded")
     *inputs, out = tensors
     read = sum(tensor.read for tensor in inputs)
     if not _PRODUCT.search(call.name) and not _CONVOLUTION.search(call.name):
-        note = "no model counts what was generated from this template"
+        note = "no model counts kernels generated from this template"
         return Cost(None, read, out.nbytes, inputs[0].dtype, "estimate", note)
     flops, dtype = template_product(call, tensors)
-    note = "which tensors it multiplies follows from their sizes; what is fused into it is not counted"
+    note = "the multiplied tensors follow from their sizes; fused operators are not counted"
     return Cost(flops, read, out.nbytes, dtype, "estimate", note)

@@ -1,4 +1,4 @@
-"""The values that cost models take and give: element types by every name, tensors and costs."""
+"""Inputs and results of cost models: element types by every name, tensors and costs."""
 
 from dataclasses import dataclass
 from math import prod
@@ -14,14 +14,14 @@ LARGEST = 2**63 - 1
 
 
 class ShapeError(KernelscopeError, ValueError):
-    """A model does not get the shapes or values it needs, or they contradict each other."""
+    """A model did not get the required shapes or values, or they contradict each other."""
 
 
 class DType(NamedTuple):
     """An element type.
 
-    ``bytes`` is what one element of the recorded shape takes; ``packed`` how many numbers that is (2 for
-    two 4-bit floats in a byte). ``peak`` names the column of ``kernelscope.hardware`` it computes at.
+    ``bytes`` is the size of one element of the recorded shape; ``packed`` is how many numbers it contains (2
+    for two 4-bit floats in a byte). ``peak`` names the type in ``kernelscope.hardware`` whose peak applies.
     """
 
     name: str
@@ -102,11 +102,11 @@ SCALAR_TYPES = {number: _BY_NAME[name] for number, name in enumerate(_NUMBERED.s
 
 
 def find_dtype(name: str) -> DType | None:
-    """The element type that ``name`` means, or None.
+    """Returns the element type named ``name``, or None.
 
-    Knows the spellings of Kineto's ``Input type`` (``c10::BFloat16``, ``long int``), torch
-    (``torch.float16``, ``half``), NumPy (``<f4``, ``bool_``), NCCL (``Half``), Triton (``*fp16``) and
-    PyProf (``fp16``).
+    Accepts the spellings of Kineto's ``Input type`` (``c10::BFloat16``, ``long int``), torch
+    (``torch.float16``, ``half``), NumPy (``<f4``, ``bool_``), NCCL (``Half``), Triton (``*fp16``) and PyProf
+    (``fp16``).
 
     Example: ``find_dtype("c10::Half").bytes`` is 2.
     """
@@ -123,9 +123,9 @@ def find_dtype(name: str) -> DType | None:
 
 
 def promote(dtypes: list[DType]) -> DType:
-    """The type of the result when tensors of these types meet, as torch decides it.
+    """Returns the result type for tensors of these types, by torch's rules.
 
-    A higher kind wins (bool, integer, float, complex), then the larger; float16 with bfloat16 gives
+    A higher kind wins (bool, integer, float, complex), then the larger type; float16 with bfloat16 gives
     float32. Raises: ValueError: no type given.
     """
     best = dtypes[0]
@@ -139,12 +139,12 @@ def promote(dtypes: list[DType]) -> DType:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The work of one call of an operator.
+    """Cost of one call of an operator.
 
     Units: ``flops`` in FLOP (a multiply-add is 2); ``bytes_read`` and ``bytes_written`` in bytes of
-    compulsory DRAM traffic: each distinct input element read once, each output element written once.
-    What is not known is None, and ``status`` says why: ``exact``, ``estimate`` (``note`` says of what),
-    ``unknown_op`` (no model), ``unknown_dtype`` (FLOPs only), ``missing_shape``.
+    compulsory DRAM traffic: each distinct input element read once, each output element written once. Unknown
+    values are None, and ``status`` gives the reason: ``exact``, ``estimate`` (see ``note``), ``unknown_op``
+    (no model), ``unknown_dtype`` (FLOPs only), ``missing_shape``.
     """
 
     flops: int | None
@@ -157,7 +157,7 @@ class Cost:
 
 
 class Tensor(NamedTuple):
-    """A tensor as recorded: shape, element type and, where the trace has them, strides in elements."""
+    """A tensor as recorded: shape, element type and, if recorded, strides in elements."""
 
     shape: tuple[int, ...]
     dtype: DType
@@ -175,9 +175,9 @@ class Tensor(NamedTuple):
 
     @property
     def touched(self) -> int:
-        """Number of distinct elements in memory: a dimension of stride 0 repeats the same ones.
+        """Number of distinct elements in memory: a dimension of stride 0 repeats the same elements.
 
-        Formula: min(product of the sizes with a stride, 1 + sum((size - 1) * stride)); the second bounds
+        Formula: min(product of the sizes with a stride, 1 + sum((size - 1) * stride)). The second term bounds
         overlapping windows.
         """
         if self.strides is None or 0 in self.shape:
@@ -191,5 +191,5 @@ class Tensor(NamedTuple):
 
     @property
     def read(self) -> int:
-        """Bytes that reading the whole tensor once moves."""
+        """Bytes moved by reading the whole tensor once."""
         return self.touched * self.dtype.bytes

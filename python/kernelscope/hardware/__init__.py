@@ -1,7 +1,7 @@
-"""What GPUs can do at most, found from the name and the properties that a trace records.
+"""Peaks of GPUs, found by the name and the properties in a trace.
 
-The figures stand in ``gpus.toml``, dense and with a source each. A device that is not in it, or that could be
-one of several, is not guessed at: :func:`find_gpu` then says why.
+``gpus.toml`` contains the peaks, dense and with a source each. A device that is not in it, or that could be
+one of several, is not guessed: :func:`find_gpu` then gives the reason.
 """
 
 import re
@@ -33,11 +33,11 @@ _VARIANTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU's peaks, as its maker states them. What the datasheet does not say is None or absent.
+    """A GPU's peaks, as stated by its vendor. Values missing in the datasheet are None or absent.
 
     Units: ``vector``, ``matrix`` and ``half_sum`` (matrix operations that accumulate in 16 bits) in
-    operations a second by type (fp64, fp32, tf32, fp16, bf16, fp8, fp6, fp4, int8), dense, a multiply-add
-    counting 2; ``bandwidth`` in bytes a second of device memory, ``link_bandwidth`` and ``pcie_bandwidth``
+    operations per second by type (fp64, fp32, tf32, fp16, bf16, fp8, fp6, fp4, int8), dense, a multiply-add
+    counting 2; ``bandwidth`` in bytes per second of device memory, ``link_bandwidth`` and ``pcie_bandwidth``
     likewise, both directions together; ``l2_bytes``; ``boost_hz``. Without tensor cores ``matrix`` is empty.
     """
 
@@ -56,7 +56,8 @@ class Gpu:
     source: str
 
     def peak(self, dtype: str, *, tensor_cores: bool) -> float | None:
-        """Operations a second at ``dtype`` (such as ``bf16``); None if the datasheet does not state them.
+        """Returns operations per second at ``dtype`` (such as ``bf16``), or None if the datasheet does not
+        state them.
 
         Example: ``find_gpu("NVIDIA H200").gpu.peak("bf16", tensor_cores=True)`` is 989.4e12.
         """
@@ -64,7 +65,7 @@ class Gpu:
 
 
 class Match(NamedTuple):
-    """The GPU that was found, or None and a sentence that says why not."""
+    """The matching GPU, or None and a sentence with the reason."""
 
     gpu: Gpu | None
     note: str
@@ -119,9 +120,9 @@ def gpus() -> dict[str, Gpu]:
 
 
 def find_gpu(name: str, *, memory_bytes: int | None = None, sm_count: int | None = None) -> Match:
-    """The GPU that a trace calls ``name``, in its maker's spelling, or by a key of the table.
+    """Finds a GPU by ``name``, the vendor's spelling in a trace or a key of the table.
 
-    Memory and number of multiprocessors, where the trace has them, distinguish variants.
+    Memory size and number of multiprocessors, if given, distinguish variants.
 
     Example: ``find_gpu("NVIDIA A100-SXM4-80GB").gpu.key`` is ``a100-sxm4-80gb``.
     """
@@ -130,17 +131,17 @@ def find_gpu(name: str, *, memory_bytes: int | None = None, sm_count: int | None
         return Match(exact, "")
     tokens = set(re.findall(r"[a-z0-9]+", name.lower()))
     if "mig" in tokens or re.search(_VIRTUAL, name.lower()):
-        return Match(None, f"{name!r} is a partition of a GPU, whose share of the peaks is not known.")
+        return Match(None, f"{name!r} is a partition of a GPU, whose share of the peaks is unknown.")
     named = [row for row in _rows() if row.chips & tokens and _fits_name(row, tokens)]
     if not named:
-        return Match(None, f"{name!r} is not in the table of GPUs; name one, or give its peaks.")
+        return Match(None, f"{name!r} is not in the table of GPUs. Name another one, or pass its peaks.")
     fitting = [row.gpu for row in named if _fits_size(row.gpu, memory_bytes, sm_count)]
     if not fitting:
         keys = ", ".join(row.gpu.key for row in named)
-        return Match(None, f"{name!r} has another size than {keys}: perhaps a partition of one.")
+        return Match(None, f"{name!r} differs in size from {keys}, so it may be a partition of one.")
     if len({_figures(gpu) for gpu in fitting}) > 1:
         keys = ", ".join(gpu.key for gpu in fitting)
-        return Match(None, f"{name!r} can be any of {keys}; name one.")
+        return Match(None, f"{name!r} can be any of {keys}. Choose one.")
     return Match(fitting[0], "")
 
 

@@ -1,4 +1,4 @@
-"""Shows the answers about a trace: as text, as JSON, as a folder of CSV or Parquet files, or as a page."""
+"""Renders the answers about a trace as text, JSON, a folder of CSV or Parquet files, or a page."""
 
 from kernelscope.lazy import import_lazily
 from kernelscope.trace import about_a_trace

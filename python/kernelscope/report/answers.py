@@ -1,4 +1,4 @@
-"""What a statement of SQL gives, as a text for people and for programs."""
+"""Results of SQL statements, as text for people and for programs."""
 
 import io
 
@@ -11,7 +11,7 @@ from kernelscope.report.json_document import dump
 
 
 def flat(frame: pl.DataFrame) -> pl.DataFrame:
-    """Returns ``frame`` with lists and the like, which no table has cells for, as text: ``256, 1, 1``."""
+    """Returns ``frame`` with lists and similar values as text for table cells: ``256, 1, 1``."""
     return frame.with_columns(
         pl.Series(column.name, [None if value is None else _text(value) for value in column], dtype=pl.String)
         for column in frame.get_columns()

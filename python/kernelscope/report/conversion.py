@@ -1,4 +1,4 @@
-"""Hands the tables and views of a trace to other tools."""
+"""Converts the tables and views of a trace for other tools."""
 
 import os
 from collections.abc import Sequence
@@ -12,26 +12,25 @@ from kernelscope.report.perfetto.writing import write_perfetto
 from kernelscope.trace import Trace
 
 TARGETS = ("parquet", "arrow", "perfetto", "folded")
-"""What a trace can be converted to."""
+"""Targets of a conversion."""
 
 
 def convert(trace: Trace, to: str | Sequence[str], out: str | os.PathLike[str]) -> list[Path]:
-    """Writes ``trace`` in each of the forms ``to``, and gives the paths that were written.
+    """Writes ``trace`` in each of the formats ``to``, and returns the written paths.
 
-    ``parquet`` and ``arrow`` (Arrow IPC, which Feather is) are folders with a file per table, and
-    ``trace.json`` beside them; ``folded`` is a folder with a file per kind of stack and metric, for flame
-    graphs (times in ns); ``perfetto`` is a JSON file that ui.perfetto.dev opens.
-    With one form ``out`` is the folder or file itself, with several a folder of ``parquet``, ``arrow``,
-    ``folded`` and ``perfetto.json``.
+    ``parquet`` and ``arrow`` (Arrow IPC, equal to Feather) are folders with one file per table, and
+    ``trace.json``. ``folded`` is a folder with one file per kind of stack and metric, for flame graphs (times
+    in ns). ``perfetto`` is a JSON file for ui.perfetto.dev. With one format, ``out`` is the folder or file
+    itself; with several, a folder with ``parquet``, ``arrow``, ``folded`` and ``perfetto.json``.
 
-    Raises: InvalidArgumentError: an unknown form, or none. OSError: it cannot be written.
+    Raises: InvalidArgumentError: a format is unknown, or none is given. OSError: it cannot be written.
     Example: ``ks.convert(trace, ["parquet", "perfetto"], "converted")``
     """
     targets = [to] if isinstance(to, str) else list(dict.fromkeys(to))
     unknown = [target for target in targets if target not in TARGETS]
     if unknown or not targets:
         raise InvalidArgumentError(
-            f"a trace converts to {', '.join(TARGETS)}, not {', '.join(unknown) or 'nothing'}"
+            f"the targets of a conversion are {', '.join(TARGETS)}, not {', '.join(unknown) or 'nothing'}"
         )
     out = Path(out)
     if len(targets) > 1:

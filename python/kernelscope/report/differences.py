@@ -1,4 +1,4 @@
-"""Shows what changed between two traces: as text, as Markdown and as JSON."""
+"""Renders the changes between two traces as text, Markdown and JSON."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +15,7 @@ from kernelscope.report.names import safe, short
 from kernelscope.units import format_count, format_ns
 
 FORMATS = ("text", "markdown", "json")
-"""The forms of a comparison."""
+"""Formats of a comparison."""
 
 SCHEMA_VERSION = 1
 _NAME_WIDTH = 56
@@ -28,9 +28,9 @@ Cells = list[list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A table: its title, the titles of its columns, its rows, and a remark.
+    """A table: its title, the titles of its columns, its rows, and a note.
 
-    Where a text is too narrow for it, the column ``name`` is cut, and the columns ``below`` stand under it.
+    In a narrow text, the column ``name`` is cut, and the columns ``below`` are shown under it.
     """
 
     title: str
@@ -49,9 +49,9 @@ def render_differences(
     top: int,
     width: int | None = None,
 ) -> str:
-    """What changed, the most first, and what became of the bounds; ``top`` rows of each table.
+    """Returns the changes, the largest first, and the results of the bounds; ``top`` rows of each table.
 
-    Lines of the text have up to ``width`` characters, as many as they need if null.
+    Lines of the text have up to ``width`` characters, or any number if null.
     """
     if format == "json":
         return _to_json(both, verdicts)
@@ -82,8 +82,8 @@ def _sections(both: Comparison, verdicts: Sequence[Verdict], top: int) -> list[S
     slower, faster = (changes.filter(sign * pl.col("delta_ns") > 0) for sign in (1, -1))
     sections += [
         _parts(both),
-        _ranked("Slower: what takes more of a step", slower, top),
-        _ranked("Faster: what takes less of a step", faster, top),
+        _ranked("Slower: takes more of a step", slower, top),
+        _ranked("Faster: takes less of a step", faster, top),
         _operators(both, top),
         _kernels(both, top),
     ]

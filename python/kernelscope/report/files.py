@@ -1,4 +1,4 @@
-"""Writes files so that a reader sees the old content or the new, never a part."""
+"""Writes files atomically: a reader sees the old content or the new, never a part."""
 
 import contextlib
 import errno
@@ -17,7 +17,7 @@ _GZIP_LEVEL = 6
 
 
 def print_or_write(text: str, out: Path | None) -> None:
-    """Puts ``text`` out on standard output, or in place of the content of ``out``."""
+    """Prints ``text`` on standard output, or replaces the content of ``out``."""
     if out is None:
         sys.stdout.write(text)
     else:
@@ -37,11 +37,11 @@ def write_bytes(path: Path, *pieces: bytes) -> None:
 
 @contextlib.contextmanager
 def filled_file(path: Path) -> Generator[Path]:
-    """Gives a new file to fill; when that is done, it takes the place of ``path``.
+    """Provides a new file to fill, which replaces ``path`` at the end.
 
-    A pipe or device is given as it is. Under a name that ends in ``.gz`` the file is compressed.
+    A pipe or device is passed unchanged. With a name that ends in ``.gz``, the file is compressed.
 
-    Raises: what ``check_file`` raises.
+    Raises: as ``check_file``.
     """
     check_file(path)
     if path.exists() and not path.is_file():
@@ -64,22 +64,26 @@ def filled_file(path: Path) -> Generator[Path]:
 
 
 def check_file(path: Path | None) -> None:
-    """Fails if no file can be written at ``path``, before the work whose result it would hold.
+    """Fails if no file can be written at ``path``, before the work on its content.
 
-    Raises: InvalidArgumentError: it is a folder, or the name asks for another compression than gzip.
-        OSError: its folder does not exist, or nothing may be written there.
+    Raises: InvalidArgumentError: it is a folder, or the suffix is a compression other than gzip. OSError: its
+        folder does not exist, or is not writable.
     """
     if path is None:
         return
     if path.suffix in _OTHER_COMPRESSIONS:
-        raise InvalidArgumentError(f"{path}: files are compressed with gzip only; name it {path.stem}.gz")
+        raise InvalidArgumentError(
+            f"{path}: only gzip is supported for compressed files; name it {path.stem}.gz"
+        )
     if path.is_dir():
-        raise InvalidArgumentError(f"{path} is a folder; name a file")
+        raise InvalidArgumentError(f"{path} is a folder. Pass a file")
     folder = path.resolve().parent
     if not folder.is_dir():
-        raise FileNotFoundError(errno.ENOENT, f"cannot be written: there is no folder {folder}", str(path))
+        raise FileNotFoundError(
+            errno.ENOENT, f"cannot be written: the folder {folder} does not exist", str(path)
+        )
     if not path.exists() and not os.access(folder, os.W_OK):
-        raise PermissionError(errno.EACCES, f"cannot be written: {folder} is closed to you", str(path))
+        raise PermissionError(errno.EACCES, f"cannot be written: no permission for {folder}", str(path))
 
 
 def _compress(plain: Path, packed: Path) -> None:
@@ -94,13 +98,13 @@ def _compress(plain: Path, packed: Path) -> None:
 
 @contextlib.contextmanager
 def filled_folder(path: Path) -> Generator[Path]:
-    """Gives a new folder to fill; when that is done, its files take their places in ``path``.
+    """Provides a new folder to fill, whose files are moved into ``path`` at the end.
 
     Other files in ``path`` stay.
     """
     final = path.resolve()
     if final.exists() and not final.is_dir():
-        raise InvalidArgumentError(f"{path} is a file; name a folder")
+        raise InvalidArgumentError(f"{path} is a file. Pass a folder")
     waiting = _temporary(final)
     waiting.mkdir(parents=True)
     try:

@@ -1,4 +1,4 @@
-"""What was repaired, dropped or doubted, one line per kind."""
+"""Repairs, drops and doubts, one line per kind."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,18 +12,18 @@ _MOST_SOURCES = 4
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A kind of finding, over all tables of a database that have it."""
+    """A kind of diagnostic, over all tables of a database in which it occurs."""
 
     code: str
     severity: str
     count: int
     message: str
     place: str
-    """Where the first was met: ``byte 12``, ``TABLE rowid 3``, or the tables; empty if unknown."""
+    """Location of the first occurrence: ``byte 12``, ``TABLE rowid 3``, or the tables; empty if unknown."""
 
 
 def findings(trace: Trace) -> list[Finding]:
-    """The rows of the table ``diagnostics`` by kind, in their order."""
+    """Returns the rows of the table ``diagnostics`` by kind, in their order."""
     kinds = trace.diagnostics.group_by("code", "severity", "message", maintain_order=True)
     return [
         Finding(

@@ -15,8 +15,8 @@ from kernelscope.trace import Trace
 def write(trace: Trace, out: Path, *, suffix: str) -> None:
     """Writes one file per answer into ``out``; with Parquet also one per table, in ``tables/``.
 
-    ``trace.json`` beside them says which trace it is. Text in CSV that a spreadsheet would take for a formula
-    gets an apostrophe in front.
+    ``trace.json`` describes the trace. In CSV, text that a spreadsheet would interpret as a formula is
+    prefixed with an apostrophe.
     """
     with filled_folder(out) as folder:
         (folder / "trace.json").write_text(dump(describe(trace)), encoding="utf-8")

@@ -14,7 +14,7 @@ from kernelscope.units import format_count
 
 SCHEMA_VERSION = 1
 MOST_ROWS = 20_000
-"""Rows of a list: there may be as many names as events."""
+"""Maximum number of rows of a list: there may be as many names as events."""
 
 # What the rows of an answer have each for themselves, so that it sums up.
 _ADDITIVE = frozenset(
@@ -24,9 +24,9 @@ _ADDITIVE = frozenset(
 
 
 def to_json(trace: Trace) -> str:
-    """The report as JSON: ``schema_version``, ``trace``, then a list of rows per frame of a view.
+    """Returns the report as JSON: ``schema_version``, ``trace``, then a list of rows per frame of a view.
 
-    Of a trace of several ranks ``ranks`` has all that for each, in place of the lists.
+    For a trace of several ranks, ``ranks`` contains all of this for each rank, instead of the lists.
     """
     return dump({"schema_version": SCHEMA_VERSION, **_answers(trace)})
 
@@ -37,10 +37,12 @@ def _answers(trace: Trace) -> dict[str, Any]:
 
 
 def listed(frames: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
-    """The rows of each frame, and ``left_out``: how many rows of which are one, where a frame has very many.
+    """Returns the rows of each frame, and ``left_out``.
 
-    That one comes last. It is named after how many it stands for, has the sum of what adds up, and null for
-    the rest. The frames are in their order, in which what is largest stands in front.
+    If a frame is very long, this is the number of its rows that are merged into one.
+
+    The merged row comes last. Its name contains the number of rows, and it has sums where values can be
+    added, and null elsewhere. The frames are in their own order, which starts with the largest.
     """
     rows = {name: frame.head(MOST_ROWS).to_dicts() for name, frame in frames.items()}
     left_out = {name: frame.height - MOST_ROWS for name, frame in frames.items() if frame.height > MOST_ROWS}
@@ -61,12 +63,15 @@ def _others(rows: pl.DataFrame) -> dict[str, Any]:
 
 
 def describe(trace: Trace) -> dict[str, Any]:
-    """What is known of the file, and how many rows each table has."""
+    """Returns the properties of the file, and the number of rows of each table."""
     return {**asdict(trace.meta), "tables": {name: frame.height for name, frame in trace.tables.items()}}
 
 
 def dump(value: object) -> str:
-    """JSON text in ASCII, so that any output can hold it; numbers that JSON cannot write are null."""
+    """Returns JSON text in ASCII, so that any output can show it.
+
+    Numbers that JSON cannot represent are null.
+    """
     return json.dumps(_writable(value), indent=1, allow_nan=False) + "\n"
 
 

@@ -14,18 +14,18 @@ _UNNAMED = "(no name)"
 
 
 def safe(text: str | None) -> str:
-    """A name in one line of printable characters; what is very long loses its end."""
+    """Returns a name in one line of printable characters. Very long names are cut at the end."""
     return _UNNAMED if text is None else for_terminal(text[:_LONGEST])
 
 
 # A page and a report show the same few names in many tables.
 @lru_cache(maxsize=4_096)
 def short(name: str | None, width: int) -> str:
-    """A kernel or operator name in at most ``width`` characters.
+    """Returns a kernel or operator name in at most ``width`` characters.
 
-    First goes what says least: the parameters of a C++ function, then namespaces, then the
-    arguments of templates inside templates. A list that is still too long loses its end, any
-    other name its middle.
+    The least informative parts are removed first: the parameters of a C++ function, then namespaces, then the
+    arguments of nested templates. If it is still too long, a list is cut at the end, and other names in the
+    middle.
     """
     text = safe(name)
     if len(text) <= width:

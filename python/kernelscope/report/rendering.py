@@ -1,4 +1,4 @@
-"""Chooses the form of a report and where it goes."""
+"""Selects the format and the destination of a report."""
 
 import os
 from functools import partial
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kernelscope.trace import Trace
 
 FORMATS = ("text", "json", "csv", "parquet", "html")
-"""The forms of a report."""
+"""Formats of a report."""
 
 
 @knows_ranks
@@ -28,17 +28,15 @@ def render(
 ) -> None:
     """Writes the report of ``trace``.
 
-    ``text`` and ``json`` go to standard output or into the file ``out``; ``csv`` and ``parquet``
-    need ``out``, a folder, and ``html`` a file, one page that works offline. What stood there before
-    is replaced only when the new report is complete. ``top`` is the number of rows of each table of
-    the text, ``width`` its columns: null for those of the terminal. ``also`` names views that the text
-    shows, too: those of ``report/views`` with ``ON_REQUEST``. Each of several ranks in ``trace`` has a
-    report of its own: in one text or JSON, in folders ``rank0`` and so on, or in pages called so before
-    their suffix.
+    ``text`` and ``json`` go to standard output or the file ``out``. ``csv`` and ``parquet`` need a folder
+    ``out``, and ``html`` a file, one page that works offline. Existing output is replaced when the new report
+    is complete. ``top`` is the number of rows of each table of the text, ``width`` its width in characters
+    (default: the terminal's). ``also`` names additional views of the text: those in ``report/views`` with
+    ``ON_REQUEST``. Each of several ranks in ``trace`` has its own report: in one text or JSON, in folders
+    ``rank0`` and so on, or in pages with this suffix in their names.
 
-    Raises: InvalidArgumentError: an unknown format, no folder for CSV or Parquet or file for HTML, or a
-            package that the page needs is not installed.
-        OSError: the report cannot be written.
+    Raises: InvalidArgumentError: the format is unknown, the folder for CSV or Parquet or the file for HTML is
+            missing, or a package that the page needs is not installed. OSError: the report cannot be written.
     """
     if format not in FORMATS:
         raise InvalidArgumentError(f"there is no format {format!r}; the formats are {', '.join(FORMATS)}")
@@ -53,14 +51,14 @@ def render(
         return
     if format in ("csv", "parquet"):
         if out is None:
-            raise InvalidArgumentError(f"the format {format} is a folder of files: name it with --out")
+            raise InvalidArgumentError(f"the format {format} is a folder of files: pass it with --out")
         from kernelscope.report import folder
 
         folder.write(trace, out, suffix=format)
         return
     if format == "html":
         if out is None:
-            raise InvalidArgumentError("the format html is a page: name its file with --out")
+            raise InvalidArgumentError("the format html is a page: pass its file with --out")
         from kernelscope.report.html.page import write_page
 
         write_page(trace, out)
@@ -78,7 +76,7 @@ def render(
 
 
 def page_views(trace: "Trace") -> "dict[str, View]":
-    """The views of the page by name; each displays itself in a notebook.
+    """The views of the page by name. Each displays itself in a notebook.
 
     Example: ``ks.report.page_views(trace)["kernels"]``
     """

@@ -1,1 +1,1 @@
-"""The local viewer: a server on this machine that answers a page in the browser about one trace."""
+"""The local viewer: a server on this machine for a page in the browser about one trace."""

@@ -1,4 +1,4 @@
-"""Works answers out beside the event loop, and not at all once nobody waits for them."""
+"""Computes answers outside the event loop, unless nobody waits for them any more."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias, TypeVar
@@ -15,19 +15,22 @@ from kernelscope.trace import Trace
 from kernelscope.view.parameters import Parameters
 
 Question: TypeAlias = Callable[[Trace, Parameters], object]
-"""What the viewer can be asked of a trace: gives JSON as bytes, or what can be written as such."""
+"""A question about a trace: returns JSON as bytes, or a value that can be written as JSON."""
 
 _Subject = TypeVar("_Subject")
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
-"""What answers the requests of an address."""
+"""Handler of the requests of an address."""
 
 _AT_ONCE = 2
 _CLIENT_GONE = 499
 
 
 class Desk:
-    """Has questions answered by at most two threads at once; the others wait, and leave with who asked."""
+    """Runs at most two questions at once in threads.
+
+    The others wait, and are dropped if the client disconnects.
+    """
 
     def __init__(self) -> None:
         self._limiter: anyio.CapacityLimiter | None = None
@@ -35,7 +38,7 @@ class Desk:
     def endpoint(
         self, question: Callable[[_Subject, Parameters], object], subject: Callable[[Request], _Subject]
     ) -> Endpoint:
-        """The endpoint that answers ``question`` about the ``subject`` of a request, such as a trace."""
+        """Returns the endpoint that answers ``question`` about the ``subject`` of a request (a trace)."""
 
         async def answered(request: Request) -> Response:
             parameters = Parameters(request.query_params)
@@ -74,11 +77,11 @@ def _respond(work: Callable[[], object]) -> Response:
     except KernelscopeError as error:
         return as_json({"error": str(error)}, status=500)
     except BaseException as error:  # noqa: BLE001 - a panic of Polars is no Exception, and the page goes on
-        text = f"this could not be worked out ({type(error).__name__}: {safe(str(error))}); please report it"
+        text = f"this could not be computed ({type(error).__name__}: {safe(str(error))}). Please report it"
         return as_json({"error": text}, status=500)
 
 
 def as_json(value: object, *, status: int = 200) -> Response:
-    """Returns a response with ``value``, which is JSON already if it is bytes."""
+    """Returns a response with ``value``, which is already JSON if it is bytes."""
     content = value if isinstance(value, bytes) else dump(value).encode()
     return Response(content, status_code=status, media_type="application/json")

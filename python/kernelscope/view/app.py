@@ -1,4 +1,4 @@
-"""The addresses of the viewer: its pages and what they ask."""
+"""Addresses of the viewer: its pages and their questions."""
 
 from collections.abc import Callable, Mapping
 from importlib import resources
@@ -54,7 +54,7 @@ QUESTIONS: dict[str, Question] = {
     "framed": flame.framed,
     "roofline": roofline.roofline,
 }
-"""What can be asked of the trace under ``/api/``; ``status`` and ``menu`` are answered before it is read."""
+"""Questions about the trace under ``/api/``. ``status`` and ``menu`` are answered before it is read."""
 
 _OF_TWO = {
     "comparison": comparison.comparison,
@@ -65,7 +65,7 @@ _OF_TWO = {
     "flame": flame_comparison.flame,
     "frame": flame_comparison.frame,
 }
-"""What can be asked of two traces; each of them answers as one, too, below its number."""
+"""Questions about two traces. Each of them also answers as one trace, below its number."""
 
 _OF_MANY = {
     "listing": listing.listing,
@@ -76,18 +76,18 @@ _OF_MANY = {
     "opening": cluster.opening,
     "collective": cluster.collective,
 }
-"""What can be asked of many traces to choose from; each of them answers as one, below its number."""
+"""Questions about a list of traces. Each of them answers as one trace, below its number."""
 
 _LONGEST_NUMBER = 9
 _KINDS = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 _SHARED = ("format.js", "elements.js", "theme.js", "theme.css")
-"""What the page of ``analyze --format html`` is made of, too."""
+"""Assets shared with the page of ``analyze --format html``."""
 
 Files: TypeAlias = Mapping[str, Response]
 
 
 def application(shown: Shown, *, token: str, hosts: Hosts, in_frames: bool) -> ASGIApp:
-    """Returns the application that shows ``shown`` to who has ``token``."""
+    """Returns the application that shows ``shown`` to clients with ``token``."""
     desk, files = Desk(), _files()
     if isinstance(shown, Pair):
         routes = _of_pair(shown, desk, files)
@@ -146,7 +146,7 @@ def _of_choice(choice: Choice, desk: Desk, files: Files) -> list[BaseRoute]:
         number = str(request.path_params["number"])
         # Nothing but a number names a trace: no name of a file or a rank becomes a part of an address.
         if not (number.isascii() and number.isdigit() and len(number) <= _LONGEST_NUMBER):
-            raise NotRecordedError("a trace of the list has a number, and there is none of this one")
+            raise NotRecordedError("traces of the list have numbers, and this number does not exist")
         return choice.session(int(number))
 
     async def status(_request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""What a viewer of many traces has to choose from: the files of a folder."""
+"""Lists of traces in a viewer: the files of a folder."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ from kernelscope.view.headers import Header, header_of
 from kernelscope.view.session import Progress
 
 Reader: TypeAlias = Callable[[str, Progress], Trace]
-"""Reads the trace at a path, and says how far that is."""
+"""Reads the trace at a path, and reports progress."""
 
 _CYCLE = re.compile(r"(.+)\.([0-9]{9,20})(?:\.pt)?(?:\.trace)?\.json(?:\.gz|\.zst)?")
 _FOLDER_SCHEMA: dict[str, pl.DataType] = {
@@ -38,7 +38,7 @@ _FOLDER_SCHEMA: dict[str, pl.DataType] = {
 
 
 class Opening(NamedTuple):
-    """How a trace is opened. ``path`` is the file whose changes are noticed; null if there is none."""
+    """How to open a trace. ``path`` is the file that is watched for changes; null if there is none."""
 
     name: str
     read: Callable[[Progress], Trace]
@@ -46,42 +46,42 @@ class Opening(NamedTuple):
 
 
 class Catalogue(Protocol):
-    """Traces to choose from, by their numbers from 0."""
+    """A list of traces with numbers from 0."""
 
     @property
     def name(self) -> str:
-        """What the page is called."""
+        """Title of the page."""
         ...
 
     @property
     def what(self) -> str:
-        """A sentence on what is listed."""
+        """A sentence about the list."""
         ...
 
     def look(self, advance: Progress) -> None:
-        """Finds what there is; ``rows`` has it from then on.
+        """Finds the traces. Afterwards ``rows`` contains them.
 
         Raises: KernelscopeError: there is nothing.
         """
         ...
 
     def look_inside(self, advance: Progress) -> None:
-        """Finds what the traces say of themselves, where that is not known yet."""
+        """Reads the headers of traces that are not known yet."""
         ...
 
     def rows(self) -> pl.DataFrame:
-        """A row per trace in the order of their numbers, whose first column is what it is called by."""
+        """One row per trace in the order of their numbers. The first column is its name."""
         ...
 
     def opening(self, number: int) -> Opening:
-        """How the trace ``number`` is opened.
+        """Returns how to open the trace ``number``.
 
-        Raises: NotRecordedError: there is none, or nothing can be read of it.
+        Raises: NotRecordedError: there is none, or it cannot be read.
         """
         ...
 
     def close(self) -> None:
-        """Lets go of what was made for looking."""
+        """Releases temporary resources."""
         ...
 
 
@@ -97,7 +97,7 @@ class _Found:
 class Folder:
     """The traces below a folder, as a batch finds them: files, members of archives, nested folders."""
 
-    what = "By what names and the first bytes of each tell. Click one to open it."
+    what = "Identified by names and first bytes. Click one to open it."
 
     def __init__(self, path: str, read: Reader) -> None:
         self.name = Path(path).absolute().name or path
@@ -163,7 +163,7 @@ class Folder:
         return Opening(_text(source.inside), read, source.path if is_file else None)
 
     def close(self) -> None:
-        """Removes what was unpacked."""
+        """Removes unpacked files."""
         with contextlib.suppress(OSError):
             self._place.cleanup()
 

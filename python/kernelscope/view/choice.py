@@ -1,4 +1,4 @@
-"""Many traces of which one at a time is looked into: read when they are opened, the last few are kept."""
+"""A list of traces that are read when opened. The most recent ones are kept."""
 
 import threading
 import time
@@ -15,10 +15,10 @@ from kernelscope.view.catalogue import Catalogue, Opening
 from kernelscope.view.session import Pair, Progress, Session, StoppedError
 
 _SHARE = 4
-"""Which part of the memory that is free the traces may take that are kept."""
+"""Share of the free memory for the traces that are kept."""
 _MOST_KEPT = 8
 _IDLE_S = 15.0
-"""After which a trace that is being read and asked for by no page makes room for others that wait."""
+"""Time without requests after which a trace that is being read makes room for waiting ones, in seconds."""
 _TURN_S = 0.2
 
 
@@ -32,10 +32,9 @@ class _Kept:
 
 
 class Choice:
-    """The traces of a catalogue, and those of them that are open.
+    """The traces of a catalogue, and those that are open.
 
-    ``most_bytes`` is what the tables of those that are kept may take together; the one asked for last stays
-    in any case.
+    ``most_bytes`` limits the tables of the kept traces. The most recent trace always stays.
     """
 
     def __init__(self, catalogue: Catalogue, *, most_bytes: int | None = None) -> None:
@@ -73,11 +72,12 @@ class Choice:
         self.is_complete = True
 
     def start(self, *, on_failure: Callable[[], object]) -> None:
-        """Begins to look for traces; calls ``on_failure`` if there is none, and a page knows or none asks."""
+        """Starts the search for traces; calls ``on_failure`` if there is none and a page has shown the
+        failure, or no page asks."""
         self._finding.start(on_failure=on_failure)
 
     def stop(self) -> None:
-        """Ends looking and reading."""
+        """Stops searching and reading."""
         self._stopping = True
         self._finding.stop()
         for thread in self._threads:
@@ -89,26 +89,27 @@ class Choice:
         self.catalogue.close()
 
     def raise_failure(self) -> None:
-        """Raises what kept traces from being found, if anything did. That one cannot be read is its own."""
+        """Raises the failure of the search for traces, if any. A trace that cannot be read has its own
+        failure."""
         self._finding.raise_failure()
 
     def status(self) -> dict[str, Any]:
-        """How far looking for traces is, as a session tells it."""
+        """Returns the progress of the search for traces, like a session does."""
         return {**self._finding.status(), "changed": False}
 
     def progress(self) -> dict[str, Any]:
-        """How many traces were looked into: ``done`` of ``total``, and whether that is ``complete``."""
+        """Returns the number of inspected traces: ``done`` of ``total``, and whether that is ``complete``."""
         done, total = self._inside
         return {"done": done, "total": total, "complete": self.is_complete}
 
     def check(self) -> None:
-        """Raises NotRecordedError while traces are being looked for, KernelscopeError if there is none."""
+        """Raises NotRecordedError while traces are being searched for, KernelscopeError if there is none."""
         _ = self._finding.trace
 
     def session(self, number: int) -> Session:
-        """Returns the trace ``number``, which is read from now on if it is not kept.
+        """Returns the trace ``number``, and starts reading it if it is not kept.
 
-        Raises: NotRecordedError: there is none, or nothing can be read of it.
+        Raises: NotRecordedError: there is none, or it cannot be read.
         """
         self.check()
         with self._lock:
@@ -122,7 +123,7 @@ class Choice:
 
     def _begin(self, number: int, opening: Opening) -> _Kept:
         if self._stopping:
-            raise NotRecordedError("the viewer ends")
+            raise NotRecordedError("the viewer is closing")
         session = Session(opening.name, lambda watch: self._read(number, opening, watch), path=opening.path)
         # Whoever opens it again has it read again: the file may be whole by then.
         session.start(on_failure=lambda: self._forget(number))
@@ -180,10 +181,10 @@ class Choice:
 
     @property
     def kept(self) -> list[int]:
-        """The numbers of the traces that are open, the one that was asked for last at the end."""
+        """Returns the numbers of the open traces, the most recent last."""
         with self._lock:
             return list(self._kept)
 
 
 Shown: TypeAlias = Session | Pair | Choice
-"""What a viewer shows."""
+"""The traces that a viewer shows."""

@@ -1,4 +1,4 @@
-"""The ranks of a lake beside one another: each in each step, and who waited for whom in a collective."""
+"""The ranks of a lake side by side: each in each step, and the waits in each collective."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,24 +22,24 @@ from kernelscope.view.places import SHORT
 from kernelscope.view.tables import Lead
 
 CELLS, COLLECTIVES = "cells", "collectives"
-"""The tables of this view."""
+"""Tables of this view."""
 
 _VALUES = {
     "own_ns": "Own time",
     "total_ns": "Wall time",
-    "compute_ns": "GPU work",
+    "compute_ns": "Computing",
     "network_ns": "Network",
     "wait_ns": "Waiting",
     "data_ns": "Loading data",
     "launch_ns": "Launching",
 }
-"""What a cell of the heat map may show, and what that is called."""
+"""Values of a cell of the heat map, with their titles."""
 _MOST_CELLS = 300
-"""Rows and columns of the heat map."""
+"""Maximum rows and columns of the heat map."""
 _MOST_CALLS = 2_000
 _SPREADS, _USUAL_SPREAD, _LEAST_SPREAD = 4, 0.2, 0.05
-"""How far from the median colours end: so often the range of the middle half, or that share of the median if
-that is more; but no further than the largest value, if that is more than the last share away."""
+"""Range of the colours around the median: this multiple of the interquartile range, or this share of the
+median if that is larger, but at most the largest value if it exceeds the last share."""
 _COLLECTIVE_COLUMNS = (
     "kind", "step", "wait_ns", "skew_ns", "transfer_ns", "first_rank", "last_rank", "message_bytes",
     "bus_bytes_per_s", "ranks_seen", "group",
@@ -51,14 +51,15 @@ _OF_COLLECTIVE = (
 
 
 def is_cluster(choice: Choice) -> bool:
-    """Whether the traces are ranks on one clock."""
+    """Returns whether the traces are ranks on one clock."""
     return isinstance(choice.catalogue, LakeRanks) and bool(choice.catalogue.runs)
 
 
 def cluster(choice: Choice, asked: Parameters) -> dict[str, Any]:
-    """Returns what is known of the ranks of a ``run``, the first one if none is named.
+    """Returns properties of the ranks of a ``run`` (default: the first).
 
-    ``values`` are what the heat map can show, as name, title and meaning; ``tables`` the heads of two tables.
+    ``values`` are the values for the heat map, as name, title and meaning; ``tables`` the heads of two
+    tables.
     """
     ranks, run = _of(choice, asked)
     known = _cluster(choice, run=run)
@@ -73,11 +74,12 @@ def cluster(choice: Choice, asked: Parameters) -> dict[str, Any]:
 
 
 def heat(choice: Choice, asked: Parameters) -> dict[str, Any]:
-    """Returns a ``value`` of each rank in each step, in ``down`` rows and ``across`` columns at most.
+    """Returns a ``value`` of each rank in each step, in at most ``down`` rows and ``across`` columns.
 
     ``cells`` are columns: ``row``, ``column``, ``rank``, ``step``, ``value_ns``, ``median_ns`` (of the step
-    over all ranks) and ``cause``, where the rank straggles. Where neighbours share a cell, up to ``ranks`` by
-    ``steps`` of them, it has the largest. ``scale`` is where colours begin, the median, and where they end.
+    over all ranks) and ``cause``, if the rank straggles. If neighbours share a cell, up to ``ranks`` by
+    ``steps`` of them, it has their maximum. ``scale`` has the start of the colours, the median, and their
+    end.
     """
     _, run = _of(choice, asked)
     value = asked.text("value", "own_ns")
@@ -113,24 +115,28 @@ def _scale(values: pl.Series) -> list[float]:
 
 
 def opening(choice: Choice, asked: Parameters) -> dict[str, Any]:
-    """Returns ``open``, the number of the trace that has a ``step`` of a ``rank``."""
+    """Returns ``open``, the number of the trace with a ``step`` of a ``rank``."""
     _, run = _of(choice, asked)
     rank, step = asked.whole("rank"), asked.whole("step")
     number = _of_steps(choice, run=run).get((rank, step))
     if number is None:
         ranks = {other for other, _ in _of_steps(choice, run=run)}
-        what = f"rank {rank} has no step {step}" if rank in ranks else f"there is no rank {rank} with steps"
+        what = (
+            f"rank {rank} has no step {step}"
+            if rank in ranks
+            else f"rank {rank} does not exist or has no steps"
+        )
         raise NotRecordedError(f"{what} in run {safe(run)[:40]}")
     return {"open": number, "step": step}
 
 
 def collective(choice: Choice, asked: Parameters) -> dict[str, Any]:
-    """Returns the ranks of a collective on one clock, from when the first of them came.
+    """Returns the ranks of a collective on one clock, from the arrival of the first.
 
-    Without a number, ``instance``, it is the one that was waited for longest. ``calls`` are columns, by rank:
+    Without a number ``instance``, it is the one with the longest wait. ``calls`` are columns, by rank:
     ``rank``, ``open`` (the number of its trace), ``row`` (of the event), ``start``, ``length``, ``wait``
-    (null for kinds that do not wait for all) and ``offset`` (how far its clock was ahead). ``left`` is how
-    many ranks are left out.
+    (null for kinds that do not wait for all) and ``offset`` (of its clock). ``left`` is the number of omitted
+    ranks.
     """
     ranks, run = _of(choice, asked)
     instances = _instances(choice, run=run)
@@ -162,9 +168,9 @@ def collective(choice: Choice, asked: Parameters) -> dict[str, Any]:
 
 
 def table_of(choice: Choice, asked: Parameters) -> tuple[Table, Lead]:
-    """Returns a table of this view, and where its rows lead.
+    """Returns a table of this view, and the targets of its rows.
 
-    Raises: NotRecordedError: there is none of this name.
+    Raises: NotRecordedError: there is none with this name.
     """
     _, run = _of(choice, asked)
     name = asked.text("table")
@@ -183,17 +189,18 @@ def table_of(choice: Choice, asked: Parameters) -> tuple[Table, Lead]:
 
 def _cells_table(choice: Choice, run: str) -> Table:
     what = (
-        "A row for each step of each rank; the furthest over the median of its step first. A click opens it."
+        "One row per step and rank, the largest deviation from the median of its step first. Click "
+        "to open it."
     )
     columns = ("rank", "step", "over_median_ns", *_VALUES, "cause")
     return Table(
         CELLS, "Steps of all ranks", what, _rows(choice, run=run), columns,
-        titles={"total_ns": "Wall time", "compute_ns": "GPU work", "cause": "Late by"},
+        titles={"total_ns": "Wall time", "compute_ns": "Computing", "cause": "Late by"},
     )  # fmt: skip
 
 
 def _collectives_table(choice: Choice, run: str) -> Table:
-    what = "Those first that were waited for longest, in the sum over the ranks. A click shows its ranks."
+    what = "The longest waits first, summed over the ranks. Click a row to show its ranks."
     titles = {"wait_ns": "Waiting", "kind": "Collective"}
     return Table(
         COLLECTIVES, "All collectives", what, _instances(choice, run=run), _COLLECTIVE_COLUMNS, titles=titles
@@ -209,7 +216,7 @@ def _of(choice: Choice, asked: Parameters) -> tuple[LakeRanks, str]:
     ranks = choice.catalogue
     if not isinstance(ranks, LakeRanks):
         raise NotRecordedError(
-            "traces of a folder are not on one clock: kernelscope batch makes a lake of them"
+            "traces of a folder have no common clock: create a lake with kernelscope batch"
         )
     if not ranks.runs:
         raise NotRecordedError("no rank of this lake could be read")
@@ -224,7 +231,7 @@ def _cluster(choice: Choice, *, run: str) -> Cluster:
     """The small frames of all ranks; what they communicated lies in files where it is much."""
     ranks = choice.catalogue
     if not isinstance(ranks, LakeRanks):
-        raise InvalidArgumentError("only a lake has ranks on one clock")
+        raise InvalidArgumentError("only the ranks of a lake have a common clock")
     return analysis.cluster_of(ranks.lake.of_run(run), memory=max(choice.most_bytes, LEAST_MEMORY))
 
 

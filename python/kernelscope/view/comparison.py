@@ -1,4 +1,4 @@
-"""Two traces side by side: their steps, what changed, and where that lies in both timelines."""
+"""Two traces side by side: their steps, the changes, and the location of these in both timelines."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -23,20 +23,20 @@ from kernelscope.view.tables import csv_of, page_of
 Traces: TypeAlias = tuple[Trace, Trace]
 
 _CHANGE = "change"
-"""Number of a row of a table, by which it is asked for."""
+"""Number of a row of a table, for requests."""
 
 _NAMES = {"changes": ("module", "op", "name"), "operators": ("op",), "kernels": ("name",), "parts": ()}
-"""What a row of each table is about, beside the part of the step."""
+"""Subject of the rows of each table, in addition to the part of the step."""
 
 _PARTS = pl.DataFrame({"part": [name.removesuffix("_ns") for name in CATEGORIES]})
 
 
 def comparison(traces: Traces, _asked: Parameters) -> dict[str, Any]:
-    """Returns what changed between two traces.
+    """Returns the changes between two traces.
 
-    That is a ``verdict``; for each trace ``steps`` (number, start, length; of times since its first event)
-    and the place of the first that is compared, ``first``; ``parts`` of the mean step before and after;
-    ``tables`` without their rows.
+    The result has a ``verdict``; for each trace ``steps`` (number, start, length; times since its first
+    event) and the position of the first compared step, ``first``; ``parts`` of the mean step before and
+    after; ``tables`` without their rows.
     """
     both = compared(*traces)
     steps, parts = both.steps, differences(both, by="category")
@@ -66,9 +66,9 @@ def comparison(traces: Traces, _asked: Parameters) -> dict[str, Any]:
 
 
 def table(traces: Traces, asked: Parameters) -> dict[str, Any]:
-    """Returns rows of the table ``table``: see :func:`kernelscope.view.tables.page_of`.
+    """Returns rows of the table ``table``; see :func:`kernelscope.view.tables.page_of`.
 
-    A row is led to by the ``table`` and its number there, ``change``, which :func:`events` takes.
+    The link of a row has the ``table`` and its number there, ``change``, for :func:`events`.
     """
     name = _known(asked.text("table"))
 
@@ -79,18 +79,20 @@ def table(traces: Traces, asked: Parameters) -> dict[str, Any]:
 
 
 def csv(traces: Traces, asked: Parameters) -> dict[str, Any]:
-    """Returns the rows of the table ``table`` as text: see :func:`kernelscope.view.tables.csv_of`."""
+    """Returns the rows of the table ``table`` as text; see :func:`kernelscope.view.tables.csv_of`."""
     return csv_of(_table(*traces, _known(asked.text("table"))), asked)
 
 
 def events(traces: Traces, asked: Parameters) -> dict[str, Any]:
-    """Returns where the row ``change`` of ``table`` lies in both timelines: the longest event on each side.
+    """Returns the location of the row ``change`` of ``table`` in both timelines.
 
-    The table ``parts`` is that of the parts of a step.
+    It is the longest event on each side.
 
-    That is the longest of those that begin in the step whose place in ``comparison`` is in ``steps`` (one
-    for each trace), or if none does the longest of all. ``sides`` has for each trace the ``place``, null
-    where the trace has no such event, and the ``count`` of those that are meant.
+    The table ``parts`` contains the parts of a step.
+
+    The event is the longest of those that begin in the step whose position in ``comparison`` is in ``steps``
+    (one for each trace), or if there are none, the longest of all. ``sides`` has for each trace the
+    ``place``, null if the trace has no such event, and the ``count`` of candidates.
     """
     both, name = compared(*traces), asked.text("table")
     row = _row(traces, name, asked.whole(_CHANGE))
@@ -103,7 +105,7 @@ def events(traces: Traces, asked: Parameters) -> dict[str, Any]:
 
 
 def partners(traces: Traces, asked: Parameters) -> dict[str, Any]:
-    """Returns the event ``row`` of trace ``side`` (0 or 1) and what corresponds to it, as :func:`events`."""
+    """Returns the event ``row`` of trace ``side`` (0 or 1) and its counterpart, like :func:`events`."""
     both, side = compared(*traces), asked.between("side", 0, 1)
     row = asked.whole("row")
     event(traces[side], row)
@@ -166,7 +168,7 @@ def _side(trace: Trace, row: int | None, count: int) -> dict[str, Any]:
 
 @per_trace
 def compared(before: Trace, after: Trace) -> Comparison:
-    """Returns the two traces aligned."""
+    """Returns the two aligned traces."""
     return compare(before, after)
 
 
@@ -198,7 +200,7 @@ def _verdict(both: Comparison, parts: pl.DataFrame) -> str:
     way = "longer" if delta >= 0 else "shorter"
     first = parts.row(0, named=True)
     title = COLUMNS[f"{first['category']}_ns"].title
-    noise = ", no more than steps differ among themselves" if first["is_noise"] else ""
+    noise = ", within the spread of single steps" if first["is_noise"] else ""
     sign = "+" if first["delta_ns"] >= 0 else "-"
     most = f"{title} changed most, by {sign}{format_ns(abs(first['delta_ns']))}{noise}"
     return f"A step takes {took}: {format_ns(abs(delta))}{share} {way}. {most}."
@@ -221,8 +223,8 @@ def _known(name: str) -> str:
 _Rows: TypeAlias = Callable[[Comparison], pl.DataFrame]
 _TABLES: dict[str, tuple[str, str, _Rows, Sequence[str]]] = {
     "changes": (
-        "What makes the difference",
-        "Each moment of a step belongs to one thing, so that the changes sum to that of the mean step.",
+        "Causes of the difference",
+        "Each moment of a step belongs to one row, so the changes sum to the change of the mean step.",
         lambda both: differences(both).rename({"category": "part"}),
         (
             "name", "name_before", "delta_ns", "is_noise", "part", "op", "op_before", "module",
@@ -231,7 +233,7 @@ _TABLES: dict[str, tuple[str, str, _Rows, Sequence[str]]] = {
     ),
     "operators": (
         "Operators",
-        "Their whole times, hidden or not, which do not sum to the change of the step.",
+        "Whole times, hidden or not, which do not sum to the change of the step.",
         operator_differences,
         (
             "op", "op_before", "device_delta_ns", "host_delta_ns", "device_ns_before", "device_ns_after",
@@ -241,7 +243,7 @@ _TABLES: dict[str, tuple[str, str, _Rows, Sequence[str]]] = {
     ),
     "kernels": (
         "Kernels",
-        "Their whole times, hidden or not, which do not sum to the change of the step.",
+        "Whole times, hidden or not, which do not sum to the change of the step.",
         kernel_differences,
         (
             "name", "name_before", "total_delta_ns", "total_ns_before", "total_ns_after", "mean_ns_before",

@@ -1,4 +1,4 @@
-"""What is known of one event: of itself, its operator, its launch, its costs, and what it is linked to."""
+"""Details of one event: its own properties, its operator, its launch, its costs, and linked events."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ from kernelscope.view.parameters import Parameters
 from kernelscope.view.places import Event, event, place
 
 _TITLES = {
-    "gpu_ops": "GPU work",
+    "gpu_ops": "GPU operation",
     "ops": "Operator",
     "launches": "Launch",
     "python": "Python frame",
@@ -50,13 +50,13 @@ _MOST_LINES = 8
 
 
 def details(trace: Trace, asked: Parameters) -> dict[str, Any]:
-    """Returns what is known of the event ``row``.
+    """Returns the details of the event ``row``.
 
-    That is its ``place``, ``parts`` of facts, the lines of ``python`` around it, the innermost first, and
-    ``links`` to other events.
+    The result has its ``place``, ``parts`` of facts, the enclosing lines of ``python``, the innermost first,
+    and ``links`` to other events.
 
-    A fact is a label, a value, its unit and what it means. A link has a ``kind`` and the ``place`` of another
-    event, and says with ``arrow`` which way an arrow goes between the two, if one does.
+    A fact is a label, a value, its unit and its meaning. A link has a ``kind`` and the ``place`` of another
+    event. ``arrow`` gives the direction of the arrow between the two, if there is one.
     """
     found = event(trace, asked.whole("row"))
     here = place(trace, found.values)
@@ -87,7 +87,7 @@ def details(trace: Trace, asked: Parameters) -> dict[str, Any]:
 
 
 def cost(trace: Trace, asked: Parameters) -> dict[str, Any]:
-    """Returns the costs of the operator ``row`` as facts, and where they put it under the roofline."""
+    """Returns the costs of the operator ``row`` as facts, and its position under the roofline."""
     found = _costs(trace).filter(pl.col("op_row") == asked.whole("row"))
     if found.is_empty():
         return {"facts": [], "status": "an operator around or inside it may have them"}
@@ -124,7 +124,7 @@ def _own(trace: Trace, found: Event) -> list[list[Any]]:
     times = [
         _fact("name", safe(values["name"])),
         _fact("start_ns", values["start_ns"] - origin_ns(trace), what="Since the first event of the trace."),
-        _fact("dur_ns", values["dur_ns"], label="Duration", what="How long it lasts."),
+        _fact("dur_ns", values["dur_ns"], label="Duration", what="Duration of the event."),
     ]
     if found.table == "gpu_ops":
         row = trace.gpu_ops.filter(pl.col("row") == values["row"])
@@ -158,20 +158,20 @@ def _launch(trace: Trace, found: Event, links: list[dict[str, Any]]) -> list[dic
     delay = analysis.launches(replace(trace, gpu_ops=own))["launch_delay_ns"]
     facts = [_fact("call", safe(call["name"])), _fact("dur_ns", call["dur_ns"], label="Call took")]
     if delay.len():
-        what = "From the end of the call to the start of the work; 0 if it starts before."
+        what = "From the end of the call to the start of the operation; 0 if it starts earlier."
         facts.append(_fact("dur_ns", delay[0], label="Delay", what=what))
     return [{"title": "Launch", "facts": facts}]
 
 
 def _gpu_work(trace: Trace, found: Event, links: list[dict[str, Any]]) -> None:
-    """The GPU work that a call or an operator launched."""
+    """Adds links to the GPU operations that a call or an operator launched."""
     column = {"launches": "launch_row", "ops": "op_row", "ranges": "range_row"}.get(found.table)
     if column is None:
         return
     works = trace.gpu_ops.filter(pl.col(column) == found.values["row"]).sort("start_ns", "row")
     arrow = "to" if found.table == "launches" else None
     shown = works.head(_MOST_LINKED).iter_rows(named=True)
-    links.extend(_link(trace, "GPU work", work, arrow=arrow) for work in shown)
+    links.extend(_link(trace, "GPU operation", work, arrow=arrow) for work in shown)
 
 
 def _differentiated(trace: Trace, found: Event, operator: Event | None, links: list[dict[str, Any]]) -> None:

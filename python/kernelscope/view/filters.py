@@ -1,4 +1,4 @@
-"""Filters of columns as people write them: ``> 1 ms``, ``10..20``, or a text that is looked for."""
+"""Filters of columns as people write them: ``> 1 ms``, ``10..20``, or a text to search for."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _TEXTS = ("text", "sentence")
 
 
 def condition(column: str, unit: str, written: str) -> pl.Expr:
-    """Returns which rows a filter of a column in ``unit`` keeps; none of those that have no value.
+    """Returns the rows that a filter of a column in ``unit`` keeps, without rows that have no value.
 
     Raises: InvalidArgumentError: the filter cannot be read.
     """
@@ -69,5 +69,5 @@ def _value(unit: str, text: str) -> float:
 
 def _unreadable(text: str) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"{text.strip()[:40]!r} is no number of this column: write for example > 1 ms, 10..20 or < 4 MiB"
+        f"{text.strip()[:40]!r} is not a number of this column: write for example > 1 ms, 10..20 or < 4 MiB"
     )

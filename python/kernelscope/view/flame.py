@@ -1,4 +1,4 @@
-"""Flame graphs: where time goes by call stack, and which events a frame is."""
+"""Flame graphs: time by call stack, and the events of a frame."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from kernelscope.view.parameters import Parameters
 from kernelscope.view.places import TABLES, event, place
 
 MOST_FRAMES = 20_000
-"""Frames of an answer at most, those of the most time."""
+"""Maximum number of frames in an answer, the largest first."""
 
 _TITLES = {"op": "operators", "module": "modules", "python": "Python frames"}
 _OF = {"self_cuda": "GPU time", "self_cpu": "host time"}
@@ -27,10 +27,10 @@ _LONGEST = 256
 def flame(trace: Trace, asked: Parameters) -> dict[str, Any]:
     """Returns the frames of the stacks ``by`` (op, module, python) and ``metric`` (self_cuda, self_cpu).
 
-    Without these, the first of the ``choices`` that the trace has. ``frames`` are columns: ``n`` (by which a
-    frame is asked for), ``parent`` (position in the answer, null for the root of a thread), ``name`` (with
-    its ``short`` form), ``category``, ``total`` and ``own`` ns, and ``calls``. ``left`` says how many frames
-    are too small to be sent, ``left_ns`` the time of stacks that are in none.
+    Without these, uses the first of the ``choices`` that the trace has. ``frames`` are columns: ``n`` (the
+    number for requests), ``parent`` (position in the answer, null for the root of a thread), ``name`` (with
+    its ``short`` form), ``category``, ``total`` and ``own`` ns, and ``calls``. ``left`` is the number of
+    omitted small frames, ``left_ns`` the time of omitted stacks.
     """
     choices = choices_of(trace)
     by, metric = stacks_of(asked, choices)
@@ -41,9 +41,11 @@ def flame(trace: Trace, asked: Parameters) -> dict[str, Any]:
 
 
 def shown(frames: pl.DataFrame, *more: str) -> dict[str, Any]:
-    """Returns the largest of ``frames`` as columns, with those named in ``more``, and how many are ``left``.
+    """Returns the largest of ``frames`` as columns, including those in ``more``.
 
-    A frame has no less time than those below it, so the caller of each that is kept is kept.
+    ``left`` is the number of omitted ones.
+
+    A frame has at least the time of those below it, so the caller of every kept frame is kept.
     """
     kept = (
         frames.with_row_index("n").sort("total_ns", "n", descending=[True, False]).head(MOST_FRAMES).sort("n")
@@ -65,10 +67,9 @@ def shown(frames: pl.DataFrame, *more: str) -> dict[str, Any]:
 
 
 def frame(trace: Trace, asked: Parameters) -> dict[str, Any]:
-    """Returns the events that the frame ``n`` of ``by`` and ``metric`` is.
+    """Returns the events of the frame ``n`` of ``by`` and ``metric``.
 
-    That is how many there are, ``count``, and the places of the ``first`` and the ``longest``; null for what
-    has none.
+    The result has their ``count``, and the places of the ``first`` and the ``longest``, null without events.
     """
     tree, number = _tree(trace, asked), asked.whole("n")
     if not 0 <= number < tree.frames.height:
@@ -93,9 +94,9 @@ def frame(trace: Trace, asked: Parameters) -> dict[str, Any]:
 
 
 def framed(trace: Trace, asked: Parameters) -> dict[str, Any]:
-    """Returns in which frame the event ``row`` is: ``by``, ``metric`` and ``n``.
+    """Returns the frame of the event ``row``: ``by``, ``metric`` and ``n``.
 
-    Raises: NotRecordedError: it is in none, since nothing in it takes that time.
+    Raises: NotRecordedError: it is in none, because it has no such time.
     """
     row = asked.whole("row")
     table = event(trace, row).table
@@ -103,12 +104,12 @@ def framed(trace: Trace, asked: Parameters) -> dict[str, Any]:
     metric = "self_cuda" if table == "gpu_ops" else "self_cpu"
     found = flame_tree(trace, by=by, metric=metric).events.filter(row=row)
     if found.is_empty():
-        raise NotRecordedError("this event is in no flame graph: nothing in it takes time of its own")
+        raise NotRecordedError("this event is in no flame graph because it has no own time")
     return {"by": by, "metric": metric, "n": found["frame"][0]}
 
 
 def choices_of(trace: Trace) -> list[dict[str, str]]:
-    """Returns the flame graphs that a trace has."""
+    """Returns the flame graphs of a trace."""
     metrics = list(_OF) if trace.gpu_ops.height else ["self_cpu"]
     views = [by for by in _TITLES if by not in _LACKS or not missing.notes(trace, _LACKS[by])]
     return [{"by": by, "metric": m, "title": f"{_TITLES[by]}, {_OF[m]}"} for by in views for m in metrics]
@@ -120,7 +121,7 @@ def _tree(trace: Trace, asked: Parameters) -> FlameTree:
 
 
 def stacks_of(asked: Parameters, choices: Sequence[Mapping[str, str]] = ()) -> tuple[str, str]:
-    """Returns what stacks are made of and which time is meant, by default the first of ``choices``."""
+    """Returns the frames and the metric of stacks, by default the first of ``choices``."""
     by, metric = asked.text("by", ""), asked.text("metric", "")
     if choices and not by and not metric:
         by, metric = choices[0]["by"], choices[0]["metric"]

@@ -1,4 +1,4 @@
-"""The flame graphs of two traces as one: what each frame takes in the mean step before and after."""
+"""The flame graphs of two traces as one: the time of each frame in the mean step before and after."""
 
 from typing import Any, TypeAlias
 
@@ -17,10 +17,10 @@ _Frame: TypeAlias = tuple[int | None, str]
 
 
 def flame(traces: Traces, asked: Parameters) -> dict[str, Any]:
-    """Returns the frames of both traces, of the steps that are compared, as one flame graph.
+    """Returns the frames of both traces, in the compared steps, as one flame graph.
 
-    Threads correspond in the order of their times, frames by name below frames that correspond. ``before``
-    and ``after`` are ns of the mean step, and ``total`` is the larger of the two.
+    Threads correspond in the order of their times, frames by name below corresponding frames. ``before`` and
+    ``after`` are ns of the mean step, and ``total`` is the larger of the two.
     """
     other = [(one["by"], one["metric"]) for one in choices_of(traces[1])]
     choices = [one for one in choices_of(traces[0]) if (one["by"], one["metric"]) in other]
@@ -35,7 +35,10 @@ def flame(traces: Traces, asked: Parameters) -> dict[str, Any]:
 
 
 def frame(traces: Traces, asked: Parameters) -> dict[str, Any]:
-    """Returns where the frame ``n`` of ``by`` and ``metric`` lies: the longest of its events on each side."""
+    """Returns the location of the frame ``n`` of ``by`` and ``metric``.
+
+    It is the longest of its events on each side.
+    """
     (by, metric), number = stacks_of(asked), asked.whole("n")
     frames = _merged(*traces, by=by, metric=metric)
     if not 0 <= number < frames.height:

@@ -1,4 +1,4 @@
-"""What a trace says of itself at its start and end, so that a folder of thousands can be listed at once."""
+"""Headers of traces from their start and end, so that a folder of thousands can be listed immediately."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from kernelscope.errors import NotATraceError
 from kernelscope.meta import LARGEST_RANK
 
 _ENDS = 1 << 17
-"""Bytes of a file that are looked into at its start, and at its end."""
+"""Number of bytes read at the start of a file, and at its end."""
 _UNPACKED = 1 << 18
 _SQLITE, _GZIP, _ZSTD = b"SQLite format 3\0", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _EVENTS = re.compile(r'"traceEvents"\s*:')
@@ -29,7 +29,7 @@ _RECORDED = "SELECT duration FROM ANALYSIS_DETAILS WHERE typeof(duration) = 'int
 
 
 class Header(NamedTuple):
-    """What the start and the end of a trace tell; null for what does not stand there."""
+    """Contents of the start and the end of a trace; null if not found."""
 
     rank: int | None = None
     gpu_names: str | None = None
@@ -39,8 +39,7 @@ class Header(NamedTuple):
 def header_of(path: str, *, offset: int = 0, size: int | None = None) -> Header:
     """Reads the header of the file at ``path``, or of the ``size`` bytes from ``offset`` in an archive.
 
-    Raises: OSError: it cannot be read.
-        NotATraceError: it begins as no trace does.
+    Raises: OSError: it cannot be read. NotATraceError: it does not begin like a trace.
     """
     whole = os.stat(path).st_size if size is None else size
     with open(path, "rb") as file:
@@ -58,7 +57,7 @@ def header_of(path: str, *, offset: int = 0, size: int | None = None) -> Header:
         head, is_all = _unpacked(head, is_whole=whole <= _ENDS)
         tail = head if is_all else b""
     if not head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[")):
-        raise NotATraceError(f"{path}: begins as no trace does", path=path)
+        raise NotATraceError(f"{path}: does not begin like a trace", path=path)
     return _of_json(head.decode("utf-8", "replace"), tail.decode("utf-8", "replace"))
 
 

@@ -1,4 +1,4 @@
-"""The ranks of a lake, to choose one that is opened from its tables alone."""
+"""The list of the ranks of a lake, each opened from its tables alone."""
 
 from dataclasses import replace
 from pathlib import PurePath
@@ -18,7 +18,7 @@ _TEXTS = ("host", "file", "error")
 
 
 class LakeRanks:
-    """The ranks of a lake by run, rank and window; last the sources that could not be read."""
+    """The ranks of a lake by run, rank and window, followed by the sources that could not be read."""
 
     what = "Each rank is read from its own tables when it is opened. Click one to open it."
 
@@ -32,13 +32,13 @@ class LakeRanks:
         )
 
     def look(self, advance: Progress) -> None:
-        """Does nothing: the manifest is read."""
+        """Does nothing: the manifest is already read."""
         if not self._entries:
             raise NotRecordedError(f"{self.lake.path}: no rank is in this lake yet")
         advance(0, 0)
 
     def look_inside(self, advance: Progress) -> None:
-        """Does nothing: the manifest says it all."""
+        """Does nothing: the manifest contains everything."""
 
     def rows(self) -> pl.DataFrame:
         """See :class:`kernelscope.view.catalogue.Catalogue`."""
@@ -72,11 +72,11 @@ class LakeRanks:
 
     @property
     def runs(self) -> list[str]:
-        """The runs that have ranks."""
+        """Returns the runs with ranks."""
         return self.lake.runs
 
     def of_steps(self, run: str) -> dict[tuple[int, int], int]:
-        """The number of the trace that has a step, by rank and step, of a run."""
+        """Returns the number of the trace with a step, by rank and step, of a run."""
         found: dict[tuple[int, int], int] = {}
         for number, entry in self._of_run(run):
             for step in entry.steps:
@@ -84,9 +84,9 @@ class LakeRanks:
         return found
 
     def of_sources(self, run: str) -> dict[tuple[str, int], int]:
-        """The number of each trace of a run, by the first source of its rank and by its window.
+        """Returns the number of each trace of a run, by the first source of its rank and by its window.
 
-        A trace of several processes is several ranks of a cluster, but one of the lake.
+        A trace of several processes is several ranks of a cluster, but one rank of the lake.
         """
         windows: dict[int | None, list[tuple[int, int]]] = {}
         for number, entry in self._of_run(run):
@@ -102,7 +102,7 @@ class LakeRanks:
         return [(number, e) for number, e in found if e.outcome == "done" and e.run == run]
 
     def close(self) -> None:
-        """Does nothing: nothing was made."""
+        """Does nothing: there are no resources."""
 
 
 def _recorded_ns(entry: Entry) -> int | None:

@@ -1,4 +1,4 @@
-"""The list of traces to choose from, of which rows are sent by page."""
+"""The list of traces, with rows sent by page."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ _NUMBER = "number"
 
 
 def listing(choice: Choice, _asked: Parameters) -> dict[str, Any]:
-    """Returns the head of the list: ``what`` is listed, the table's columns, how far looking inside is.
+    """Returns the head of the list: ``what`` is listed, the table's columns, the progress of reading headers.
 
-    ``cluster`` says whether the traces are ranks, of which there are further views.
+    ``cluster`` says whether the traces are ranks, for which there are more views.
     """
     choice.check()
     head = _traces(choice).head()
@@ -26,13 +26,13 @@ def listing(choice: Choice, _asked: Parameters) -> dict[str, Any]:
 
 
 def table(choice: Choice, asked: Parameters) -> dict[str, Any]:
-    """Returns rows of the list: see :func:`kernelscope.view.tables.page_of`. A row leads to its number."""
+    """Returns rows of the list; see :func:`kernelscope.view.tables.page_of`. A row links to its number."""
     shown, lead = _table(choice, asked)
     return page_of(shown, asked, lead)
 
 
 def csv(choice: Choice, asked: Parameters) -> dict[str, Any]:
-    """Returns the rows that :func:`table` shows: see :func:`kernelscope.view.tables.csv_of`."""
+    """Returns the rows that :func:`table` shows; see :func:`kernelscope.view.tables.csv_of`."""
     return csv_of(_table(choice, asked)[0], asked)
 
 

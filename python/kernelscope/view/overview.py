@@ -1,4 +1,4 @@
-"""The first screen: a verdict, where the step goes, what could be won, and what costs most."""
+"""The first screen: a verdict, the step by category, possible savings, and the largest costs."""
 
 from typing import Any
 
@@ -28,18 +28,18 @@ _WORDS = {
     "memcpy_ns": "goes to copies that no kernel hides",
     "memset_ns": "goes to memsets that no kernel hides",
     "communication_ns": "goes to communication that no kernel hides",
-    "runtime_ns": "goes to runtime calls while the GPU idles",
-    "dataloader_ns": "goes to loading data while the GPU idles",
-    "cpu_exec_ns": "goes to other host work while the GPU idles",
-    "other_ns": "passes while nothing that was recorded happens",
+    "runtime_ns": "goes to runtime API calls while the GPU is idle",
+    "dataloader_ns": "goes to data loading while the GPU is idle",
+    "cpu_exec_ns": "goes to other host work while the GPU is idle",
+    "other_ns": "has no recorded activity",
 }
 
 
 def overview(trace: Trace, _asked: Parameters) -> dict[str, Any]:
     """Returns the first screen.
 
-    That is a ``verdict``, the ``parts`` of the mean step, ``causes`` of what could be won, the largest
-    ``kernels``, ``tiles`` of the figures that are known, and ``facts`` of the file.
+    The result has a ``verdict``, the ``parts`` of the mean step, ``causes`` with possible savings, the
+    largest ``kernels``, ``tiles`` of known figures, and ``facts`` of the file.
     """
     figures = analysis.overview(trace, costs=True).row(0, named=True)
     # The GPUs of one kind of advice share a line, which is that of the worst.
@@ -65,34 +65,34 @@ def overview(trace: Trace, _asked: Parameters) -> dict[str, Any]:
 
 
 def verdict(figures: dict[str, Any], causes: pl.DataFrame) -> str:
-    """Returns one or two sentences: how long a step takes and on what, and what could be won first."""
+    """Returns one or two sentences: the step time and its largest part, and the largest possible saving."""
     step = figures["step_ns"]
     if not step:
-        return "The trace has no complete step, so nothing is said about where its time goes."
+        return "The trace has no complete step, so the step time is unknown."
     steps = figures["steps"]
     largest = max(CATEGORIES, key=lambda name: figures[name] or 0)
     share = format_percent((figures[largest] or 0) / step)
     mean = f" (the mean of {format_count(steps)} steps)" if steps > 1 else ""
     sentence = f"A step takes {format_ns(step)}{mean}; {share} of it {_WORDS[largest]}."
     if causes.is_empty():
-        return f"{sentence} No rule has anything to say about it."
+        return f"{sentence} No rule applies to it."
     first = causes.row(0, named=True)
     won = first["saving_share"]
-    end = "" if won is None else f", where at most {format_percent(won)} can be won"
+    end = "" if won is None else f", which can save at most {format_percent(won)}"
     return f"{sentence} Look first at: {first['title']}{end}."
 
 
 def evidence(trace: Trace, asked: Parameters) -> dict[str, Any]:
-    """Returns what the finding ``id`` of ``device`` rests on: its sentences and its weightiest events.
+    """Returns the evidence of the finding ``id`` of ``device``: its sentences and its most important events.
 
-    Events are ``row``, ``name``, ``short``, ``start`` and ``length``; ``place`` is that of the first.
+    Events have ``row``, ``name``, ``short``, ``start`` and ``length``; ``place`` is that of the first.
     """
     name, device = asked.text("id"), asked.text("device", "")
     found = recommendations.separate(trace).filter(id=name)
     if device:
         found = found.filter(pl.col("device") == asked.whole("device"))
     if found.is_empty():
-        raise NotRecordedError(f"no finding about this trace is called {name[:40]!r}")
+        raise NotRecordedError(f"this trace has no finding {name[:40]!r}")
     finding = found.row(0, named=True)
     rows = _cited(trace, finding["table"], finding["rows"] or [])
     return {

@@ -1,4 +1,4 @@
-"""Where an event lies in the timeline."""
+"""Location of an event in the timeline."""
 
 from typing import Any, NamedTuple
 
@@ -12,11 +12,11 @@ from kernelscope.trace import Trace
 from kernelscope.view.windows import timeline_of
 
 TABLES = ("gpu_ops", "ops", "launches", "python", "ranges")
-"""The tables whose events lie on tracks."""
+"""Tables whose events are on tracks."""
 
 _ROWS = 2**32
 SHORT = 60
-"""Characters of the short form of a name."""
+"""Length of the short form of a name, in characters."""
 
 
 class Event(NamedTuple):
@@ -40,9 +40,11 @@ def event(trace: Trace, row: int) -> Event:
 
 
 def place(trace: Trace, values: dict[str, Any]) -> dict[str, Any]:
-    """Returns where an event lies: ``row``, ``name``, ``short``, ``start``, ``length``, ``track``, ``lane``.
+    """Returns the location of an event.
 
-    The last two are null for what has no track, or is too short to be found on it.
+    Its fields are ``row``, ``name``, ``short``, ``start``, ``length``, ``track`` and ``lane``.
+
+    The last two are null for an event without a track, or too short to be found on it.
     """
     timeline, start = timeline_of(trace), values["start_ns"]
     length = max(values["dur_ns"] or 0, 0)

@@ -1,4 +1,4 @@
-"""The roofline: what operators achieve as named bubbles, below what the GPUs can do at most."""
+"""The roofline: achieved performance of operators as named bubbles, below the peaks of the GPUs."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from kernelscope.trace import Trace
 from kernelscope.view.parameters import Parameters
 
 MOST_BUBBLES = 200
-"""Bubbles of an answer at most, those of the most time."""
+"""Maximum number of bubbles in an answer, the largest time first."""
 
 _WIDTH = 40
 _FIGURES = (
@@ -20,12 +20,11 @@ _FIGURES = (
 
 
 def roofline(trace: Trace, _asked: Parameters) -> dict[str, Any]:
-    """Returns the ``bubbles`` of the operators whose FLOPs and bytes are known, the most time first.
+    """Returns the ``bubbles`` of the operators with known FLOPs and bytes, the largest time first.
 
-    A bubble has its ``name``, ``short`` form, ``share`` of the GPU time, and the figures of the table.
-    Each of ``roofs`` is a kind of GPU: ``label``, ``bandwidth`` (bytes/s) and ``rates`` (FLOP/s) by type,
-    the highest first. ``left`` says how many bubbles are too small to be sent; the notes of the view say
-    what is unknown.
+    A bubble has its ``name``, ``short`` form, ``share`` of the GPU time, and the figures of the table. Each
+    of ``roofs`` is a kind of GPU: ``label``, ``bandwidth`` (bytes/s) and ``rates`` (FLOP/s) by type, the
+    highest first. ``left`` is the number of omitted small bubbles; the notes of the view list unknown costs.
     """
     answers = _answers(trace)
     known = placed(answers)

@@ -1,4 +1,4 @@
-"""Finds events of the timeline by name, however many there are."""
+"""Finds events of the timeline by name, regardless of their number."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ _MOST_NAMES = 30
 
 
 def search(trace: Trace, asked: Parameters) -> dict[str, Any]:
-    """Returns how many events have names with ``text`` in them (or, with ``exact``, are called that).
+    """Returns the number of events whose names contain ``text`` (or, with ``exact``, equal it).
 
-    With ``count`` come ``at``, the number of the first that starts at or behind the time ``from``, and
-    ``names``, the commonest names with their ``count``.
+    With ``count``, the result has ``at``, the number of the first event that starts at or after the time
+    ``from``, and ``names``, the most frequent names with their ``count``.
     """
     found = _hits(trace, asked)
     since = asked.whole("from", 0) + origin_ns(trace)
@@ -34,14 +34,14 @@ def search(trace: Trace, asked: Parameters) -> dict[str, Any]:
 
 
 def hit(trace: Trace, asked: Parameters) -> dict[str, Any]:
-    """Returns the place of the event number ``n``, from 0 in order of time, of those that ``search`` counts.
+    """Returns the place of the event number ``n`` of the matches of ``search``, from 0 in order of time.
 
-    Raises: NotRecordedError: there are not so many.
+    Raises: NotRecordedError: there are fewer events.
     """
     found = _hits(trace, asked)
     number = asked.whole("n")
     if not 0 <= number < found.height:
-        raise NotRecordedError(f"{found.height:,} events have such a name; there is no number {number + 1:,}")
+        raise NotRecordedError(f"{found.height:,} events match; there is no number {number + 1:,}")
     row = found.sort("start_ns", "row")["row"][number]
     return {"n": number, "count": found.height, "place": place(trace, event(trace, row).values)}
 

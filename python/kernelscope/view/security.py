@@ -1,8 +1,8 @@
-"""Who may ask the viewer: the browser that was given its address, by this machine's name, and only to read.
+"""Access control of the viewer: only the browser with its address, under this machine's name, and read-only.
 
-A page of any other site can make a browser send requests to this machine. So each request has to name this
-machine as its host (a name that somebody else's DNS points here is refused), has to come from a page of the
-viewer itself, and has to carry a token that only the printed address has.
+A page of any other site can make a browser send requests to this machine. So each request must name this
+machine as its host (other names whose DNS entry points here are refused), must come from a page of the viewer
+itself, and must contain the token of the printed address.
 """
 
 import hashlib
@@ -48,25 +48,27 @@ _FRAMED = {
 }
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVERY_ADDRESS = ("0.0.0.0", "::")
-"""Where a server listens that every address of the machine reaches."""
+"""Hosts on which a server is reachable through every address of the machine."""
 
 _TOKEN = "token"
 
 
 def new_token() -> str:
-    """Returns a token that nobody guesses."""
+    """Returns an unguessable token."""
     return secrets.token_urlsafe(24)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server that listens at ``host``."""
+    """Returns whether only this machine can reach a server that listens on ``host``."""
     return host in _LOOPBACK
 
 
 class Hosts:
-    """The names by which a server that listens at ``host`` may be asked; any port, as tunnels change it.
+    """Host names under which a server that listens on ``host`` accepts requests.
 
-    One that listens everywhere may be asked by any address, but by no name except the machine's own.
+    Any port is accepted, because tunnels change it.
+
+    A server that listens on all addresses accepts any address, but no name except the machine's own.
     """
 
     def __init__(self, host: str) -> None:
@@ -94,11 +96,11 @@ def _is_address(name: str) -> bool:
 
 
 class Guard:
-    """Lets through to ``app`` what may be asked, and gives answers the headers that keep a page to itself.
+    """Passes permitted requests to ``app``, and adds headers to responses that isolate the page.
 
-    A visit with the token in its address gets a cookie, and is sent on to the address without it, which then
-    stands neither in the history of the browser nor in a picture of its window. ``in_frames`` of other pages,
-    where a browser keeps no cookie, each address begins with the token instead.
+    A visit with the token in its address gets a cookie and is redirected to the address without it. So the
+    token is neither in the history of the browser nor in a picture of its window. ``in_frames`` of other
+    pages, where a browser keeps no cookie, each address begins with the token instead.
     """
 
     def __init__(self, app: ASGIApp, *, token: str, hosts: Hosts, in_frames: bool) -> None:
@@ -138,9 +140,9 @@ class Guard:
         """The status and the sentence with which a request is refused; None if it is not."""
         host = headers.get("host", "")
         if host not in self._hosts:
-            return 403, "this is no name of the viewer: open the address that kernelscope view printed"
+            return 403, "this host name is not valid here: open the address that kernelscope view printed"
         if scope["method"] not in ("GET", "HEAD"):
-            return 405, "this viewer only shows: it takes no other method than GET"
+            return 405, "this viewer is read-only and accepts only GET requests"
         origin = headers.get("origin")
         has_token = self._agrees(_split(scope)[0]) if self._in_frames else self._is_token(_query(scope))
         # A link of another page may lead to this one, as those in a mail or in a terminal that is a page do.
@@ -148,10 +150,13 @@ class Guard:
         is_link = scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate"
         from_elsewhere = site not in ("same-origin", "none") and not has_token and not is_link
         if from_elsewhere or (origin is not None and origin.partition("://")[2] != host):
-            return 403, "this viewer answers its own page only, and not another site's"
+            return 403, "this viewer answers only its own page, not other sites"
         has_cookie = not self._in_frames and self._is_cookie(headers.getlist("cookie"))
         if not (has_token or has_cookie):
-            return 403, "the token is missing or wrong: open the whole address that kernelscope view printed"
+            return (
+                403,
+                "the token is missing or wrong: open the complete address that kernelscope view printed",
+            )
         return None
 
     def _is_token(self, query: dict[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""What a selected range of time is made of."""
+"""Contents of a selected time range."""
 
 from typing import Any
 
@@ -17,9 +17,9 @@ _MOST_ROWS = 10
 
 
 def selection(trace: Trace, asked: Parameters) -> dict[str, Any]:
-    """Returns what happens in ``[start, end)``: parts as of a step, kernels, operators and idle causes.
+    """Returns the contents of ``[start, end)``: parts as of a step, kernels, operators and idle causes.
 
-    What reaches out of the range counts as far as it lies in it.
+    Events that extend beyond the range count for the part inside it.
     """
     origin = origin_ns(trace)
     start = asked.whole("start") + origin
@@ -34,7 +34,7 @@ def selection(trace: Trace, asked: Parameters) -> dict[str, Any]:
 
 
 def parts(trace: Trace, start_ns: int, end_ns: int) -> list[dict[str, Any]]:
-    """Returns the parts of ``[start_ns, end_ns)`` of a trace, as ``step_breakdown`` divides a step."""
+    """Returns the parts of ``[start_ns, end_ns)`` of a trace, by the rules of ``step_breakdown``."""
     claimed = claims(trace)
     owned = attribute_time(claimed, [(start_ns, end_ns)]).group_by("row").agg(pl.col("ns").sum())
     by_category = owned.join(claimed.select("row", "category"), on="row", how="inner")

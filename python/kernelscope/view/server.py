@@ -1,4 +1,4 @@
-"""Listens at an address of this machine and serves the viewer until it is interrupted."""
+"""Listens on an address of this machine and serves the viewer until it is interrupted."""
 
 import errno
 import signal
@@ -18,9 +18,9 @@ _IDLE_S = 30
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Returns a socket that listens at ``host`` and ``port``, a free one for 0.
+    """Returns a socket that listens on ``host`` and ``port``, a free one for 0.
 
-    Raises: ServerError: the port is taken, or there is no such address.
+    Raises: ServerError: the port is in use, or there is no such address.
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -30,11 +30,11 @@ def listen(host: str, port: int) -> socket.socket:
         return listening
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            text = f"port {port} of {host} is taken by another program; name another with --port"
+            text = f"port {port} of {host} is in use by another program; choose another with --port"
         elif error.errno == errno.EACCES:
-            text = f"port {port} of {host} is closed to you; name one from 1024 with --port"
+            text = f"no permission for port {port} of {host}; choose one of at least 1024 with --port"
         else:
-            text = f"nothing can listen at {host} ({error.strerror}); --host takes an address of this machine"
+            text = f"cannot listen on {host} ({error.strerror}); --host needs an address of this machine"
         raise ServerError(text) from None
 
 
@@ -47,9 +47,9 @@ def address(listening: socket.socket, host: str, token: str, *, in_frames: bool 
 
 
 def server_of(shown: Shown, *, host: str, token: str, in_frames: bool = False) -> uvicorn.Server:
-    """Returns the server of the viewer, which serves until it ``should_exit`` or is interrupted.
+    """Returns the server of the viewer, which runs until ``should_exit`` is set or it is interrupted.
 
-    ``in_frames`` of other pages, such as cells of a notebook, it has no cookies: each address has the token.
+    ``in_frames`` of other pages, such as notebook cells, it has no cookies: each address has the token.
     """
     config = uvicorn.Config(
         application(shown, token=token, hosts=Hosts(host), in_frames=in_frames),
@@ -68,7 +68,7 @@ def server_of(shown: Shown, *, host: str, token: str, in_frames: bool = False) -
 
 
 def serve(shown: Shown, server: uvicorn.Server, listening: socket.socket) -> None:
-    """Reads what is ``shown`` while its ``server`` serves it, until that ends or an interrupt.
+    """Reads ``shown`` while its ``server`` runs, until that ends or an interrupt.
 
     Raises: KeyboardInterrupt: it was interrupted. KernelscopeError: a trace cannot be read.
     """

@@ -1,4 +1,4 @@
-"""The trace that a viewer shows: read beside the server, so that the page is there at once."""
+"""The trace of a viewer, read in the background, so that the page is available immediately."""
 
 import os
 import threading
@@ -27,10 +27,10 @@ class StoppedError(Exception):
 
 
 class Session:
-    """One trace, being read or read, or why it could not be.
+    """One trace that is being read, is read, or could not be read.
 
-    ``read`` takes a function that is called with bytes done and bytes in all. ``path`` is the file whose
-    changes are noticed; None for what is gone once it is read.
+    ``read`` is called with a function for progress: bytes done and bytes in total. ``path`` is the file that
+    is watched for changes; None for a file that no longer exists after reading.
     """
 
     def __init__(self, name: str, read: Callable[[Progress], Trace], *, path: str | None = None) -> None:
@@ -46,7 +46,8 @@ class Session:
         self._thread: threading.Thread | None = None
 
     def start(self, *, on_failure: Callable[[], object]) -> None:
-        """Begins to read; calls ``on_failure`` when it failed, and a page knows or none asks."""
+        """Starts reading; calls ``on_failure`` if it failed and a page has shown the failure, or no page
+        asks."""
         self._thread = threading.Thread(target=self._run, args=(on_failure,), daemon=True)
         self._thread.start()
 
@@ -66,14 +67,14 @@ class Session:
         self._progress = done, total
 
     def stop(self) -> None:
-        """Ends reading, if it is not done, within about half a second."""
+        """Stops an unfinished read within about half a second."""
         self._stopping = True
         self._failure_told.set()
         if self._thread is not None:
             self._thread.join(_ENDING_S)
 
     def raise_failure(self) -> None:
-        """Raises what kept the trace from being read, if anything did."""
+        """Raises the failure of the read, if any."""
         if self._error is not None:
             raise self._error
 
@@ -86,13 +87,14 @@ class Session:
         if self._error is not None:
             raise KernelscopeError(str(self._error))
         if self._trace is None:
-            raise NotRecordedError("the trace is still being read; ask again when that is done")
+            raise NotRecordedError("the trace is still being read. Try again when that is done")
         return self._trace
 
     def status(self) -> dict[str, Any]:
-        """How far reading is: ``state`` (reading, ready, failed), ``done`` of ``total`` bytes, and ``error``.
+        """Returns the progress: ``state`` (reading, ready, failed), ``done`` of ``total`` bytes, and
+        ``error``.
 
-        ``changed`` says whether the file is another one than when reading began.
+        ``changed`` says whether the file was replaced since reading began.
         """
         done, total = self._progress
         state = "failed" if self._error is not None else "reading" if self._trace is None else "ready"
@@ -115,22 +117,23 @@ class Pair:
         self._sessions = before, after
 
     def start(self, *, on_failure: Callable[[], object]) -> None:
-        """Begins to read both; calls ``on_failure`` when one failed, and a page knows or none asks."""
+        """Starts reading both; calls ``on_failure`` if one failed and a page has shown the failure, or no
+        page asks."""
         for session in self._sessions:
             session.start(on_failure=on_failure)
 
     def stop(self) -> None:
-        """Ends reading, if it is not done."""
+        """Stops an unfinished read."""
         for session in self._sessions:
             session.stop()
 
     def raise_failure(self) -> None:
-        """Raises what kept one from being read, if anything did."""
+        """Raises the failure of a read, if any."""
         for session in self._sessions:
             session.raise_failure()
 
     def session(self, number: int) -> Session:
-        """Returns the earlier for 0, the later for 1.
+        """Returns the earlier trace for 0, the later for 1.
 
         Raises: NotRecordedError: for another number.
         """
@@ -148,7 +151,7 @@ class Pair:
         return before.trace, after.trace
 
     def status(self) -> dict[str, Any]:
-        """How far reading is, of both together, as a session tells it, and the ``names`` of both."""
+        """Returns the progress of both together, like a session does, and the ``names`` of both."""
         told = [session.status() for session in self._sessions]
         states = [one["state"] for one in told]
         return {

@@ -1,4 +1,4 @@
-"""The viewer from Python: in the cell of a notebook, or in the browser."""
+"""The viewer in Python: in a notebook cell, or in the browser."""
 
 import os
 import sys
@@ -28,10 +28,10 @@ _PATIENCE_S = 5.0
 
 
 class Shown:
-    """A trace, two, or the ranks of a lake, being shown: at ``url``, or as a page that needs no server.
+    """A shown trace, pair of traces, or list of ranks of a lake: at ``url``, or as a page without a server.
 
-    ``url`` is null where there is no server. A notebook shows it in the cell whose value it is. Its server
-    ends with ``close()``, or with Python.
+    ``url`` is null without a server. A notebook shows the object in the cell that returns it. The server
+    stops with ``close()``, or with Python.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Shown:
             self.close()
 
     def close(self) -> None:
-        """Ends the server."""
+        """Stops the server."""
         if self.url is not None:
             self._server.should_exit = True
             self._thread.join(_PATIENCE_S)
@@ -97,18 +97,18 @@ def view(
     height: int = 720,
     server: bool | None = None,
 ) -> Shown:
-    """Shows ``trace``, or compares it with a later ``other``: in the cell of a notebook, or in the browser.
+    """Shows ``trace``, or compares it with a later ``other``, in a notebook cell or in the browser.
 
-    Of a lake, as ``kernelscope.scan`` opens it, it shows the ranks to choose from.
+    For a lake, as opened by ``kernelscope.scan``, it shows a list of the ranks.
 
-    A script waits here until it is interrupted, while a notebook and an interactive session go on. ``port``
-    is where the server listens at this machine, a free one for 0, and ``height`` how many pixels a cell gives
-    it. Without a ``server`` a cell shows the page that ``analyze --format html`` writes; that is so by
-    default at hubs, whose browser is on another machine, and where nothing may listen.
+    A script waits here until it is interrupted; notebooks and interactive sessions continue. ``port`` is the
+    port of the local server (0 for a free one), and ``height`` the height of a cell in pixels. Without a
+    ``server``, a cell shows the page of ``analyze --format html``. This is the default on hubs, whose browser
+    is on another machine, and where listening is not permitted.
 
-    Raises: ServerError: the port is taken, or nothing may listen where there is no notebook.
-        InvalidArgumentError: what needs a server has none: two traces, a lake, or what is no
-        notebook; or a lake is to be compared.
+    Raises: ServerError: the port is in use, or listening is not permitted outside a notebook.
+        InvalidArgumentError: a server is needed but excluded, for two traces, a lake, or outside a notebook;
+        or a lake is compared.
 
     Example: ``ks.view(ks.read("rank0.pt.trace.json.gz"))``
     """
@@ -116,10 +116,10 @@ def view(
     wanted = not (notebook and any(map(os.environ.get, _HUBS))) if server is None else server
     is_lake = isinstance(trace, Lake)
     if other is not None and (is_lake or isinstance(other, Lake)):
-        raise InvalidArgumentError("lakes are not compared: Lake.trace(rank) gives a trace of one")
+        raise InvalidArgumentError("lakes are not compared: Lake.trace(rank) returns the trace of one rank")
     if (other is not None or is_lake) and not wanted:
         what = "the ranks of a lake are shown" if is_lake else "two traces are compared"
-        raise InvalidArgumentError(f"{what} through a server: ask for one with server=True")
+        raise InvalidArgumentError(f"{what} through a server: pass server=True")
     try:
         shown = Shown(trace, other, port=port, height=height, server=wanted)
     except ServerError:
@@ -130,7 +130,8 @@ def view(
         return shown
     if shown.url is None:
         raise InvalidArgumentError(
-            "without a server only a notebook shows a trace; kernelscope analyze --format html writes a page"
+            "without a server only a notebook can show a trace; kernelscope analyze --format html "
+            "writes a page"
         )
     if has_screen():
         webbrowser.open(shown.url)
@@ -159,11 +160,11 @@ def _page(trace: Trace) -> str:
 
 
 def is_notebook() -> bool:
-    """Whether values are shown in cells."""
+    """Returns whether values are shown in cells."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None
 
 
 def has_screen() -> bool:
-    """Whether a browser would open a window; without a screen it may take over the terminal."""
+    """Returns whether a browser would open a window. Without a screen it may take over the terminal."""
     return sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))

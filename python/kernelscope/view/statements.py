@@ -1,4 +1,4 @@
-"""SQL over the tables of the trace: the names that there are, and the answer to a statement."""
+"""SQL over the tables of the trace: available names, and the result of a statement."""
 
 from typing import Any
 
@@ -18,13 +18,13 @@ _MEMORY_BYTES = 1 << 30
 _MOMENTS = frozenset(
     column.name for table in schema.TABLES.values() for column in table.columns if column.role == "time"
 )
-"""Columns of moments, which are told exactly and not as durations."""
+"""Columns with moments, which are shown exactly and not as durations."""
 
 _UNITS = {"_ns": "ns", "bytes": "bytes", "_pct": "percent"}
 
 
 def names(trace: Trace, _asked: Parameters) -> dict[str, Any]:
-    """Returns the ``tables`` that have rows, each with its columns, and what they mean."""
+    """Returns the ``tables`` with rows, each with its columns and their meaning."""
     return {
         "tables": [
             {
@@ -40,9 +40,9 @@ def names(trace: Trace, _asked: Parameters) -> dict[str, Any]:
 
 
 def answer(trace: Trace, asked: Parameters) -> dict[str, Any]:
-    """Returns the first 500 rows that ``statement`` gives, and whether there are ``more``.
+    """Returns the first 500 rows of ``statement``, and whether there are ``more``.
 
-    ``leads`` says for each row by what its events are found in the timeline.
+    ``leads`` has for each row the reference to its events in the timeline.
     """
     found = sql(
         trace, asked.text("statement"), rows=_MOST_ROWS + 1, seconds=_SECONDS, memory_bytes=_MEMORY_BYTES

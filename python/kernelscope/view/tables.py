@@ -1,4 +1,4 @@
-"""The views of the report: their facts, notes and tables, of which rows are sent by page."""
+"""Views of the report: their facts, notes and tables, with rows sent by page."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
@@ -17,7 +17,7 @@ from kernelscope.view.filters import condition
 from kernelscope.view.parameters import Parameters
 
 Lead: TypeAlias = Callable[[pl.DataFrame], list[dict[str, Any] | None]]
-"""Says for each row by what its events are found; null for none."""
+"""Returns for each row the reference to its events; null for none."""
 
 _MOST_ROWS = 500
 _MOST_LINES = 100_000
@@ -27,17 +27,17 @@ _OWN = (("overview", "Overview"), ("timeline", "Timeline"), ("flame", "Flame gra
 _LEFT_OUT = ("overview", "trace", "flame")
 _TEXTS = ("text", "sentence")
 _EVENT_NAMES = ("name", "kernel", "call")
-"""Columns by whose values events of the timeline are found."""
+"""Columns whose values refer to events of the timeline."""
 
 
 def menu() -> dict[str, Any]:
-    """Returns the views that the viewer has: ``id`` and ``title``, in the order of the menu."""
+    """Returns the views of the viewer: ``id`` and ``title``, in the order of the menu."""
     pages = [view.PAGE for view in views.on_page() if view.PAGE.id not in _LEFT_OUT]
     return {"views": [{"id": page[0], "title": page[1]} for page in (*_OWN, *pages)]}
 
 
 def view(trace: Trace, asked: Parameters) -> dict[str, Any]:
-    """Returns what the view ``id`` shows, its tables without their rows."""
+    """Returns the content of the view ``id``, with tables without their rows."""
     page = _page(asked.text("id")).PAGE
     parts = [head for part in _parts(trace, id=page.id) for head in _heads(part)]
     return {"id": page.id, "title": page.title, "what": page.what, "parts": parts}
@@ -46,21 +46,21 @@ def view(trace: Trace, asked: Parameters) -> dict[str, Any]:
 def table(trace: Trace, asked: Parameters) -> dict[str, Any]:
     """Returns ``limit`` rows from ``offset`` of a table, of those with ``search`` that all ``filters`` keep.
 
-    Of rows below one another, as modules, only those are there whose callers are open: down to ``levels``,
-    and the other way round those with the numbers ``turned``. ``branches`` has for each row its number, its
-    depth, whether others lie below it and whether it is open.
+    Nested rows, such as modules, are included only if their callers are open: down to ``levels``, with the
+    state of those in ``turned`` inverted. ``branches`` has for each row its number, its depth, whether it has
+    nested rows and whether it is open.
 
-    ``sort`` names a column, and ``descending`` says which way; rows without a value come last. ``filters``
-    are lines of a column and a condition with a blank between. ``matches`` says how many rows there are,
-    ``leads`` for each row by what its events are found in the timeline.
+    ``sort`` names a column, and ``descending`` gives the direction; rows without a value come last.
+    ``filters`` are lines of a column and a condition separated by a blank. ``matches`` is the number of rows,
+    ``leads`` has for each row the reference to its events in the timeline.
     """
     return page_of(_table(trace, asked.text("view"), asked.text("table")), asked, leads)
 
 
 def page_of(shown: Table, asked: Parameters, lead: Lead) -> dict[str, Any]:
-    """Returns the rows of a table that are asked for, as :func:`table` does, led to by what ``lead`` says.
+    """Returns the requested rows of a table, like :func:`table`, with references from ``lead``.
 
-    ``keys`` are the columns of ``data``: more may be known than when the head was asked for.
+    ``keys`` are the columns of ``data``: more may be known than when the head was requested.
     """
     rows = rows_of(shown, asked)
     offset, limit = asked.between("offset", 0, 2**31, 0), asked.between("limit", 1, _MOST_ROWS, 100)
@@ -79,14 +79,14 @@ def page_of(shown: Table, asked: Parameters, lead: Lead) -> dict[str, Any]:
 
 
 def csv(trace: Trace, asked: Parameters) -> dict[str, Any]:
-    """Returns the rows that :func:`table` shows, all of them, as CSV or, with ``tabs``, as lines of cells."""
+    """Returns all rows that :func:`table` shows as CSV or, with ``tabs``, as lines of cells."""
     return csv_of(_table(trace, asked.text("view"), asked.text("table")), asked)
 
 
 def csv_of(shown: Table, asked: Parameters) -> dict[str, Any]:
     """Returns the ``text`` of up to 100,000 rows of a table: ``rows`` of all that match, ``matches``.
 
-    Only the ``columns`` that are asked for, with commas between, or all that are shown.
+    Contains the requested ``columns``, separated by commas, or all that are shown.
     """
     rows = rows_of(shown, asked, folds=False)
     wanted = asked.text("columns", "").split(",")
@@ -97,10 +97,10 @@ def csv_of(shown: Table, asked: Parameters) -> dict[str, Any]:
 
 
 def rows_of(shown: Table, asked: Parameters, *, folds: bool = True) -> pl.DataFrame:
-    """Returns the rows of a table that are asked for, in the order that is asked for.
+    """Returns the requested rows of a table in the requested order.
 
-    A table whose rows lie below one another has those whose callers are open, with ``_n`` (its number),
-    ``_inner`` (whether others lie below) and ``_open``; sorted, searched or filtered, it has all that match.
+    A table with nested rows contains those whose callers are open, with ``_n`` (its number), ``_inner``
+    (whether it has nested rows) and ``_open``. Sorted, searched or filtered, it contains all matching rows.
     """
     units = {column["key"]: column["unit"] for column in shown.head()["columns"]}
     rows = shown.frame
@@ -147,7 +147,7 @@ def _unfolded(rows: pl.DataFrame, levels: int, turned: set[int]) -> pl.DataFrame
 
 def _known(units: dict[str, str], name: str) -> str:
     if name not in units:
-        raise NotRecordedError(f"this table shows no column {name!r}{did_you_mean(name, units)}")
+        raise NotRecordedError(f"this table has no column {name!r}{did_you_mean(name, units)}")
     return units[name]
 
 
@@ -195,7 +195,7 @@ def _tables(part: Part) -> Iterator[Table]:
 
 
 def leads(rows: pl.DataFrame) -> list[dict[str, Any] | None]:
-    """Returns by what the events of each row are found: ``evidence``, ``row`` or ``name``; null for none."""
+    """Returns the reference to the events of each row: ``evidence``, ``row`` or ``name``; null for none."""
     if {"id", "device", "cited"} <= set(rows.columns):
         findings = rows.select("id", "device", "cited").iter_rows()
         return [{"evidence": rule, "device": gpu} if cited else None for rule, gpu, cited in findings]

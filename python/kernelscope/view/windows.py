@@ -1,4 +1,4 @@
-"""The timeline: its tracks, and what of it a window of the screen shows.
+"""The timeline: its tracks, and the part shown in a window of the screen.
 
 Times are ns since the first event of the trace, as on every page and in every table of a report.
 """
@@ -18,13 +18,13 @@ from kernelscope.trace import Trace
 from kernelscope.view.parameters import Parameters
 
 MOST_MARKS = 60_000
-"""Marks of an answer at most; a window of more is shown on fewer pixels."""
+"""Maximum number of marks in an answer; a window with more is shown on fewer pixels."""
 
 CATEGORIES = (
     "kernel", "memcpy", "memset", "graph", "communication", "operator", "annotation", "range", "launch",
     "python",
 )  # fmt: skip
-"""What marks are, in the order of the legend."""
+"""Categories of marks, in the order of the legend."""
 
 _MOST_PIXELS = 32_768
 _MOST_STEPS = 5_000
@@ -33,14 +33,15 @@ _LONGEST_NAME = 256
 
 @per_trace
 def timeline_of(trace: Trace) -> TimelineView:
-    """Returns the timeline of everything that the trace has on tracks."""
+    """Returns the timeline of all events on tracks."""
     return TimelineView(trace, kinds=KINDS)
 
 
 def described(trace: Trace, _asked: Parameters) -> dict[str, Any]:
-    """Returns what the timeline is made of: its extent, tracks, steps and categories.
+    """Returns the structure of the timeline: its extent, tracks, steps and categories.
 
-    ``epoch`` is the first moment in ns since 1970 as text, which JavaScript's numbers cannot hold, or null.
+    ``epoch`` is the first moment in ns since 1970 as text, because it exceeds the range of JavaScript's
+    numbers, or null.
     """
     origin = origin_ns(trace)
     timeline = timeline_of(trace)
@@ -111,10 +112,10 @@ def _group(track: dict[str, Any], devices: dict[int, str | None], processes: dic
 
 
 def window(trace: Trace, asked: Parameters) -> bytes:
-    """Returns the marks of ``[start, end)`` on ``pixels`` pixels, of the ``tracks`` that are asked for.
+    """Returns the marks of ``[start, end)`` on ``pixels`` pixels, of the requested ``tracks``.
 
-    The answer says on how many pixels it is. Its marks are columns: ``track``, ``lane``, ``start``,
-    ``length``, ``busy`` (percent), ``events``, ``category`` and ``name`` (places in ``categories`` and in
+    The answer contains its number of pixels. Its marks are columns: ``track``, ``lane``, ``start``,
+    ``length``, ``busy`` (percent), ``events``, ``category`` and ``name`` (positions in ``categories`` and in
     ``names``, which are cut to 256 characters and have ``short`` forms) and ``row``.
     """
     timeline, origin = timeline_of(trace), origin_ns(trace)

@@ -7,14 +7,17 @@ use serde_json::{Map, Value};
 use super::sqlite::catalog::Catalog;
 use crate::schema::{Spans, SymbolTable, Table};
 
-const FLIGHT_RECORDER: &str = "is a dump of PyTorch's flight recorder, which shows where a job hangs; analyse it with \
-     torchfrtrace, and record a trace with the PyTorch profiler for kernelscope";
-const MEMORY_SNAPSHOT: &str = "is a memory snapshot of PyTorch; open it at https://docs.pytorch.org/memory_viz, or \
-     record a trace with the PyTorch profiler and profile_memory=True for kernelscope";
-const ROCPROFV3: &str = "is JSON of rocprofv3, which kernelscope does not read; record the run with the PyTorch \
-     profiler, or record with rocprofv3 --output-format pftrace and open that in Perfetto";
-const NCCL_PLUGIN: &str = "is JSON of a profiler plugin of NCCL, which has no operators and no kernels; open it in \
-     Perfetto, and record the run with the PyTorch profiler for kernelscope";
+const FLIGHT_RECORDER: &str = "is a flight recorder dump of PyTorch, which shows where a job hangs. Analyse \
+                               it with torchfrtrace. For kernelscope, record a trace with the PyTorch \
+                               profiler";
+const MEMORY_SNAPSHOT: &str = "is a memory snapshot of PyTorch. Open it at \
+                               https://docs.pytorch.org/memory_viz. For kernelscope, record a trace with \
+                               the PyTorch profiler and profile_memory=True";
+const ROCPROFV3: &str = "is JSON of rocprofv3, which kernelscope does not read. Record the run with the \
+                         PyTorch profiler, or use rocprofv3 --output-format pftrace and open the result in \
+                         Perfetto";
+const NCCL_PLUGIN: &str = "is JSON of an NCCL profiler plugin, which has no operators and no kernels. Open \
+                           it in Perfetto. For kernelscope, record the run with the PyTorch profiler";
 
 /// Categories of the events that the profiler plugin of NCCL writes.
 const NCCL_CATEGORIES: [&str; 15] = [
@@ -40,13 +43,14 @@ pub(super) fn database(catalog: &Catalog) -> Option<&'static str> {
     let has = |wanted: &dyn Fn(&str) -> bool| catalog.tables().any(|(name, _)| wanted(name));
     if has(&|name| name.starts_with("rocpd_info_") || name.starts_with("rocpd_kernel_dispatch")) {
         Some(
-            "is a rocpd database of rocprofv3, which kernelscope does not read; record the run with the PyTorch \
-             profiler, or run rocpd convert -i FILE --output-format pftrace and open that in Perfetto",
+            "is a rocpd database of rocprofv3, which kernelscope does not read. Record the run with the \
+             PyTorch profiler, or run rocpd convert -i FILE --output-format pftrace and open the result in \
+             Perfetto",
         )
     } else if has(&|name| name == "rocpd_api" || name == "rocpd_op") {
         Some(
-            "is a database of RocmProfileData (rpd), which kernelscope does not read; record the run with the \
-             PyTorch profiler, or run rpd2tracing.py FILE trace.json and open that in Perfetto",
+            "is a RocmProfileData (rpd) database, which kernelscope does not read. Record the run with the \
+             PyTorch profiler, or run rpd2tracing.py FILE trace.json and open the result in Perfetto",
         )
     } else {
         None
@@ -60,18 +64,18 @@ pub(super) fn binary(path: &Path, head: &[u8]) -> Option<&'static str> {
     let holds = |text: &str| head.windows(text.len()).any(|part| part == text.as_bytes());
     if head.first_chunk() == Some(&[0; 16]) {
         Some(
-            "begins with zeros, as an SQLite export of nsys does that was interrupted; export the report again: \
-             nsys export --type sqlite --force-overwrite true REPORT",
+            "begins with zeros, which means that nsys export was interrupted. Export the report again: nsys \
+             export --type sqlite --force-overwrite true REPORT",
         )
     } else if head.starts_with(b"NVR\0") || has_extension("ncu-rep") {
         Some(
-            "is a report of Nsight Compute about single kernels; open it with ncu-ui or ncu --import FILE, and \
-             record a timeline with nsys or the PyTorch profiler for kernelscope",
+            "is an Nsight Compute report about single kernels. Open it with ncu-ui or ncu --import FILE. \
+             For kernelscope, record a timeline with nsys or the PyTorch profiler",
         )
     } else if is_xplane(head) {
         Some(
-            "is an XPlane protobuf of JAX or TensorFlow, which kernelscope does not read; open it with XProf, the \
-             profile plugin of TensorBoard",
+            "is an XPlane protobuf of JAX or TensorFlow, which kernelscope does not read. Open it with \
+             XProf, the profile plugin of TensorBoard",
         )
     } else if matches!(head, [0x80, 2..=5, ..]) {
         Some(if holds("nccl_comm_state") || holds("pg_config") {
@@ -79,8 +83,8 @@ pub(super) fn binary(path: &Path, head: &[u8]) -> Option<&'static str> {
         } else if holds("segments") || holds("device_traces") {
             MEMORY_SNAPSHOT
         } else {
-            "is a Python pickle, which is never loaded because it can run code; record a trace with the PyTorch \
-             profiler"
+            "is a Python pickle, which kernelscope never loads because it can run code. Record a trace with \
+             the PyTorch profiler"
         })
     } else {
         None
@@ -105,7 +109,7 @@ fn after_number(bytes: &[u8]) -> Option<&[u8]> {
 pub(crate) fn json(properties: &Map<String, Value>) -> Option<&'static str> {
     let has = |key: &str| properties.contains_key(key);
     if has("nodes") && has("schema") {
-        Some("is a PyTorch execution trace; kernelscope reads the profiler's trace of the same run")
+        Some("is a PyTorch execution trace. kernelscope reads the profiler trace of the same run")
     } else if has("rocprofiler-sdk-tool") {
         Some(ROCPROFV3)
     } else if has("entries") && (has("pg_config") || has("pg_status") || has("nccl_comm_state")) {

@@ -81,7 +81,7 @@ impl<'p> Opened<'p> {
     pub(crate) fn new(path: &'p Path) -> Result<Self> {
         let bytes = Bytes::open(path, 0)?;
         if bytes.head.is_empty() && bytes.source.stats.get(Code::TruncatedCompression).is_some() {
-            let message = "is compressed and ends, or is damaged, before its content begins";
+            let message = "is compressed, and ends or is damaged before its content begins";
             return Err(Error::new(ErrorKind::Damaged, message));
         }
         if !bytes.head.starts_with(b"SQLite format 3\0") {
@@ -89,7 +89,7 @@ impl<'p> Opened<'p> {
         }
         let compression = bytes.source.compression;
         if compression != "none" {
-            let message = format!("is a database packed with {compression}; unpack it first");
+            let message = format!("is a database compressed with {compression}. Decompress it first");
             return Err(Error::new(ErrorKind::UnknownFormat, message));
         }
         let mut stats = Stats::default();
@@ -126,7 +126,7 @@ impl<'p> Opened<'p> {
     /// The database.
     pub(crate) fn into_database(self) -> Result<OpenDatabase> {
         match self.content {
-            Content::Bytes(_) => Err(Error::new(ErrorKind::UnknownFormat, "is no SQLite database")),
+            Content::Bytes(_) => Err(Error::new(ErrorKind::UnknownFormat, "is not an SQLite database")),
             Content::Database(database) => Ok(database),
         }
     }

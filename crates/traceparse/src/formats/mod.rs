@@ -43,14 +43,14 @@ fn refusal(file: &Opened<'_>) -> Error {
     let message = match file.catalog() {
         Some(catalog) if catalog.tables().next().is_none() => "is an SQLite database without tables",
         Some(catalog) => foreign::database(catalog).unwrap_or(
-            "is an SQLite database, but not an export of nsys: it has none of the tables that nsys writes",
+            "is an SQLite database, but not an nsys export: it has none of the tables that nsys writes",
         ),
         None if head.is_empty() => "is empty",
-        None if head.trim_ascii_start().is_empty() => "holds nothing but white space",
-        None if head.starts_with(b"PK\x03\x04") => "is a zip archive; unpack it and name the trace inside",
+        None if head.trim_ascii_start().is_empty() => "contains only white space",
+        None if head.starts_with(b"PK\x03\x04") => "is a zip archive. Unpack it and pass the trace inside",
         None => foreign::binary(file.path, head)
             .or_else(|| FORMATS.iter().find_map(|format| format.advice(file)))
-            .unwrap_or("is no trace: expected the JSON of the PyTorch profiler, plain or compressed"),
+            .unwrap_or("is not a trace: expected JSON of the PyTorch profiler, plain or compressed"),
     };
     Error::new(ErrorKind::UnknownFormat, message)
 }
@@ -82,6 +82,6 @@ mod tests {
         assert!(message("braced", b"\x0a{\x40\x01\x12\x00").contains("Perfetto"));
         assert!(message("zip", b"PK\x03\x04").contains("zip"));
         assert!(message("utf16", b"\xff\xfe{\0").contains("UTF-16"));
-        assert!(message("other", b"hello").contains("no trace"));
+        assert!(message("other", b"hello").contains("not a trace"));
     }
 }

@@ -399,11 +399,13 @@ fn find_range(trace: &Trace, text: &str) -> Result<Range> {
     found.get(wanted.index).copied().ok_or_else(|| {
         let known = domains.into_iter().collect::<Vec<_>>().join(", ");
         let message = match (found.len(), known.as_str()) {
-            (0, "") => format!("no NVTX range or annotation is called {text:?}"),
+            (0, "") => format!("no NVTX range or annotation has the name {text:?}"),
             (0, known) => {
-                format!("the ranges called {text:?} are in the domains {known}: write it as RANGE@DOMAIN")
+                format!("the ranges with the name {text:?} are in the domains {known}: write RANGE@DOMAIN")
             }
-            (count, _) => format!("there are {count} ranges called {:?}, and they count from 0", wanted.text),
+            (count, _) => {
+                format!("there are {count} ranges with the name {:?}, numbered from 0", wanted.text)
+            }
         };
         Error::new(ErrorKind::InvalidArgument, message)
     })

@@ -59,7 +59,7 @@ pub use serving::{Lengths, step_lengths};
 /// Says what is wrong with the name of steps that a caller gives, if anything.
 pub(crate) fn refuse_steps(name: &str) -> Option<String> {
     let error = regex_lite::Regex::new(host_steps::regular_expression(name)?).err()?;
-    Some(format!("{name} is no regular expression for steps: {error}"))
+    Some(format!("{name} is not a regular expression for steps: {error}"))
 }
 
 /// No row.

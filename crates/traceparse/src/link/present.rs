@@ -67,5 +67,8 @@ fn unknown<T: std::fmt::Display>(what: &str, given: &T, known: &BTreeSet<T>) -> 
     let listed: Vec<_> = known.iter().take(NUMBERS_LISTED).map(T::to_string).collect();
     let more = if known.len() > NUMBERS_LISTED { " and others" } else { "" };
     let known = if listed.is_empty() { "none".to_owned() } else { listed.join(", ") + more };
-    Error::new(ErrorKind::InvalidArgument, format!("no event is of the {what} {given}; there are {known}"))
+    Error::new(
+        ErrorKind::InvalidArgument,
+        format!("no event belongs to the {what} {given}; there are {known}"),
+    )
 }

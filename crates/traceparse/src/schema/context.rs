@@ -4,89 +4,92 @@ use super::symbols::Symbol;
 use super::table::table;
 
 table! {
-    /// A training or inference step, and where its time went on any GPU and in any process.
-    /// The eight parts are disjoint, in order of priority, and sum to `total_ns`.
+    /// A training or inference step, and where its time went on any GPU and in any process. The eight parts
+    /// are disjoint, in order of priority, and sum to `total_ns`.
     Steps, StepRow, "steps";
     recorded {
-        /// Step number: as in the name, else counted; null for a trace without steps, taken as one.
+        /// Step number from the name, otherwise counted. Null for a trace without steps, which counts as one
+        /// step.
         step: Option<i32>,
         name,
-        /// `row` in `ops` or `ranges` of the annotation; of the process whose comes first, if several
-        /// processes mark the step.
+        /// `row` in `ops` or `ranges` of the annotation. If several processes mark the step, the annotation
+        /// that starts first.
         row: Option<u32> as link,
-        /// Start, ns: of the annotation, or the end of the previous step's GPU work if that is later.
+        /// Start, ns: start of the annotation, or end of the previous step's GPU operations if that is later.
         start_ns: i64 as time,
-        /// Wall time, ns: to the end of the annotation or of the step's GPU work, whichever is later.
+        /// Wall time, ns, to the end of the annotation or of the step's GPU operations, whichever is later.
         total_ns: i64 as duration,
         /// Start of the annotation, ns.
         host_start_ns: i64 as time,
         /// Duration of the annotation, ns.
         host_dur_ns: i64 as duration,
-        /// Whether the trace ends before the step's GPU work does: such a step is left out of averages.
+        /// Whether the trace ends before the GPU operations of the step. Averages exclude such a step.
         is_partial: bool,
-        /// What a step of serving computes, where its annotation says so: prefill, decode, or mixed.
+        /// Kind of a serving step if its annotation names it: prefill, decode or mixed.
         phase: Option<Symbol>,
-        /// Requests of a step of serving.
+        /// Requests of a serving step.
         requests: Option<i64>,
-        /// Tokens that go through the model in a step of serving, all requests together.
+        /// Tokens that a serving step processes, summed over requests.
         tokens: Option<i64>,
-        /// Keys that a step of serving attends to, those of earlier steps included, all requests together.
+        /// Keys that a serving step attends to, including keys of earlier steps, summed over requests.
         key_tokens: Option<i64>,
-        /// How sure a step is that nobody marked and that was found in what was launched: the share of its marks
-        /// that come in turn, 0 to 1; null for marked steps.
+        /// Confidence in a step that was inferred from the launches because no annotation marks steps: the
+        /// share of its marks that occur in the expected order, 0 to 1. Null for annotated steps.
         confidence: Option<f64>,
-        /// A kernel runs that is not communication, ns.
+        /// Time with a kernel other than communication on a GPU, ns.
         kernel_ns: i64 as duration,
-        /// A copy runs, none of the above, ns.
+        /// Time with a copy and none of the above, ns.
         memcpy_ns: i64 as duration,
-        /// A memset runs, none of the above, ns.
+        /// Time with a memset and none of the above, ns.
         memset_ns: i64 as duration,
-        /// Communication runs on a GPU, none of the above, ns.
+        /// Time with communication on a GPU and none of the above, ns.
         communication_ns: i64 as duration,
-        /// The host is inside a runtime call, none of the above, ns.
+        /// Time with the host inside a runtime API call and none of the above, ns.
         runtime_ns: i64 as duration,
-        /// The host loads data, none of the above, ns.
+        /// Time with the host loading data and none of the above, ns.
         dataloader_ns: i64 as duration,
-        /// The host runs an operator or annotation, also one that starts a collective, none of the above, ns.
+        /// Time with the host in an operator or annotation (including one that starts a collective) and none
+        /// of the above, ns.
         cpu_exec_ns: i64 as duration,
-        /// The rest, ns.
+        /// Remaining time, ns.
         other_ns: i64 as duration,
     }
     derived {}
 }
 
 table! {
-    /// A step as one GPU and its process saw it: a row per step and GPU with work.
-    /// The eight parts are disjoint, in order of priority, and sum to `total_ns`. The host is the process
-    /// that launched on the GPU, and every process that launched on none.
+    /// A step as seen by one GPU and its process: one row per step and GPU with operations. The eight parts
+    /// are disjoint, in order of priority, and sum to `total_ns`. The host is the process that launched on
+    /// the GPU, and every process that launched on no GPU.
     GpuSteps, GpuStepRow, "gpu_steps";
     recorded {
         /// Step number, as in `steps`.
         step: Option<i32>,
         name, device,
-        /// Process that launched the work of the GPU; null where the source does not say.
+        /// Process that launched the operations of the GPU. Null if it was not recorded.
         pid: Option<i64>,
         /// Start, ns, as in `steps`.
         start_ns: i64 as time,
         /// Wall time, ns, as in `steps`.
         total_ns: i64 as duration,
-        /// Whether the trace ends before the step's GPU work does, as in `steps`.
+        /// Whether the trace ends before the GPU operations of the step, as in `steps`.
         is_partial: bool,
-        /// A kernel runs on the GPU that is not communication, ns.
+        /// Time with a kernel other than communication on the GPU, ns.
         kernel_ns: i64 as duration,
-        /// A copy runs, none of the above, ns.
+        /// Time with a copy and none of the above, ns.
         memcpy_ns: i64 as duration,
-        /// A memset runs, none of the above, ns.
+        /// Time with a memset and none of the above, ns.
         memset_ns: i64 as duration,
-        /// Communication runs on the GPU, none of the above, ns.
+        /// Time with communication on the GPU and none of the above, ns.
         communication_ns: i64 as duration,
-        /// The host is inside a runtime call, none of the above, ns.
+        /// Time with the host inside a runtime API call and none of the above, ns.
         runtime_ns: i64 as duration,
-        /// The host loads data, none of the above, ns.
+        /// Time with the host loading data and none of the above, ns.
         dataloader_ns: i64 as duration,
-        /// The host runs an operator or annotation, also one that starts a collective, none of the above, ns.
+        /// Time with the host in an operator or annotation (including one that starts a collective) and none
+        /// of the above, ns.
         cpu_exec_ns: i64 as duration,
-        /// The rest, ns.
+        /// Remaining time, ns.
         other_ns: i64 as duration,
     }
     derived {}
@@ -106,15 +109,15 @@ table! {
         compute_major: Option<i64>,
         /// Compute capability, minor.
         compute_minor: Option<i64>,
-        /// Streaming multiprocessors or compute units.
+        /// Number of streaming multiprocessors or compute units.
         sm_count: Option<i64>,
         /// Threads in a warp or wavefront.
         warp_size: Option<i64>,
-        /// Limit of threads per block.
+        /// Maximum number of threads per block.
         max_threads_per_block: Option<i64>,
-        /// Limit of resident threads per SM.
+        /// Maximum number of resident threads per SM.
         max_threads_per_sm: Option<i64>,
-        /// Limit of registers per block.
+        /// Maximum number of registers per block.
         registers_per_block: Option<i64>,
         /// Registers per SM.
         registers_per_sm: Option<i64>,
@@ -146,18 +149,18 @@ table! {
 }
 
 table! {
-    /// A track: a thread, a stream or any other row that events are drawn on.
+    /// A track: a thread, a stream or any other row on which events are drawn.
     Threads, ThreadRow, "threads";
     recorded {
         /// Number of the track.
         track: u32 as track,
-        /// Process id or device index; null if it is a text.
+        /// Process id or device index. Null if it is a text.
         pid: Option<i64>,
-        /// Thread or stream id; null if it is a text.
+        /// Thread or stream id. Null if it is a text.
         tid: Option<i64>,
-        /// Process id where it is a text.
+        /// Process id if it is a text.
         pid_text: Option<Symbol>,
-        /// Thread id where it is a text.
+        /// Thread id if it is a text.
         tid_text: Option<Symbol>,
         /// Name of the process.
         process_name: Option<Symbol>,
@@ -172,22 +175,22 @@ table! {
 }
 
 table! {
-    /// A kind of repair, drop or doubt met while reading.
+    /// A kind of repair, drop or doubt found while reading.
     Diagnostics, DiagnosticRow, "diagnostics";
     recorded {
-        /// Stable name of the finding.
+        /// Stable name of the diagnostic.
         code: Symbol,
         /// info, repaired or lost.
         severity: Symbol,
-        /// How often it was met.
+        /// Number of occurrences.
         count: i64,
-        /// Byte offset of the first, in the uncompressed source.
+        /// Byte offset of the first occurrence in the uncompressed source.
         first_offset: Option<i64>,
-        /// Table of the database, or `table.column`, that it is about.
+        /// Table of the database, or `table.column`, that the diagnostic refers to.
         source: Option<Symbol>,
-        /// rowid of the first, in that table.
+        /// rowid of the first occurrence in that table.
         first_rowid: Option<i64>,
-        /// What it is and what was done.
+        /// Cause and consequence.
         message: Symbol,
     }
     derived {}

@@ -4,8 +4,8 @@ use super::symbols::{Symbol, SymbolTable};
 use super::table::{Table, table};
 
 table! {
-    /// An allocation, a free or an out-of-memory event of the caching allocator, or of the
-    /// device's own allocator in a database of nsys.
+    /// An allocation, a free or an out-of-memory event of the caching allocator. In nsys databases, of the
+    /// device's own allocator.
     MemoryEvents, MemoryRow, "memory";
     recorded {
         row, name, track, start_ns,
@@ -17,7 +17,7 @@ table! {
         total_allocated_bytes: Option<i64>,
         /// Bytes reserved on the device after the event.
         total_reserved_bytes: Option<i64>,
-        /// Kind of memory, such as `Device` or `Managed`, where recorded.
+        /// Kind of memory, such as `Device` or `Managed`, if recorded.
         memory_kind: Option<Symbol>,
         /// PyTorch's device type: 0 CPU, 1 CUDA, 6 HIP, 12 XPU, 19 MTIA, 20 PrivateUse1.
         device_type: Option<i32>,
@@ -31,26 +31,26 @@ table! {
 }
 
 table! {
-    /// One value of a counter sample, as of GPU metrics, or of a hardware-counter range; an event with several
-    /// values has several rows.
+    /// One value of a counter sample (GPU metrics, for example) or of a hardware-counter range. An event with
+    /// several values has several rows.
     Counters, CounterRow, "counters";
     recorded {
         row, name,
-        /// Category as recorded (`cat`); that of hardware counters tells them from others.
+        /// Category as recorded (`cat`). Hardware counters have their own category.
         category: Option<Symbol>,
         track, device, start_ns, dur_ns,
         /// Name of the value inside the event.
         counter: Symbol,
-        /// The value; null where it is no number, or one that no GPU can have.
+        /// The value. Null if it is not a number or is impossible for a GPU.
         value: Option<f64>,
-        /// Unit of a sampled GPU metric, as its name tells it: `%`, `MHz`; null where it tells none.
+        /// Unit of a sampled GPU metric from its name, such as `%` or `MHz`. Null if the name has no unit.
         unit: Option<Symbol>,
     }
     derived { pid, tid, }
 }
 
 table! {
-    /// An instant event that is no memory event.
+    /// An instant event other than a memory event.
     Instants, InstantRow, "instants";
     recorded {
         row, name, category,
@@ -66,7 +66,7 @@ table! {
     Flows, FlowRow, "flows";
     recorded {
         row,
-        /// Flow id; the ends of an arrow share id and category.
+        /// Flow id. The ends of an arrow share id and category.
         id: Option<i64> as id,
         name, category,
         /// `s` start, `t` step, `f` end.
@@ -96,17 +96,17 @@ impl Flows {
 }
 
 table! {
-    /// A slice that no other table holds: profiler spans, profiling overhead, calls of the operating system and of
-    /// libraries beside CUDA, unknown categories.
+    /// A slice that no other table contains: profiler spans, profiling overhead, calls of the operating
+    /// system and of libraries other than CUDA, unknown categories.
     Spans, SpanRow, "spans";
     recorded {
         row, name, category,
         /// `ph` as recorded.
         kind: Symbol,
         track, start_ns, dur_ns, correlation, external_id,
-        /// On the creation of a node of a CUDA graph: its id.
+        /// Id of the CUDA graph node that the event creates.
         graph_node_id: Option<u64> as id,
-        /// On the creation of a node of a CUDA graph that is a clone: the id of the node it was cloned from.
+        /// Id of the node that was cloned, if the event creates a clone of a CUDA graph node.
         original_graph_node_id: Option<u64> as id,
     }
     derived { pid, tid, }
@@ -117,9 +117,9 @@ table! {
     MetadataEvents, MetadataRow, "metadata";
     recorded {
         row, name, track,
-        /// Time stamp as recorded, ns.
+        /// Timestamp as recorded, ns.
         start_ns: Option<i64> as time,
-        /// The argument: its text, or JSON text if it is no string.
+        /// The argument, as text or as JSON.
         value: Option<Symbol>,
     }
     derived { pid, tid, }

@@ -93,7 +93,7 @@ macro_rules! tables {
                 next
             }
 
-            /// For each of so many tracks, whether an event is drawn on it.
+            /// Returns, for each of `tracks`, whether an event is drawn on it.
             pub(crate) fn used_tracks(&self, tracks: usize) -> Vec<bool> {
                 let mut used = vec![false; tracks];
                 $( self.$field.mark_tracks(&mut |track| used[track as usize] = true); )*
@@ -114,7 +114,8 @@ macro_rules! tables {
 }
 
 impl Tables {
-    /// The events in so many parts, each in that which `part` gives for its row, with what more is known of them.
+    /// Splits the events into `parts` parts. `part` gives the part of each row; what is known about the rows
+    /// goes with them.
     pub(crate) fn split(&self, parts: usize, part: impl Fn(u32) -> Option<usize>) -> Vec<Self> {
         let mut found: Vec<Self> = (0..parts).map(|_| Self::default()).collect();
         macro_rules! split {

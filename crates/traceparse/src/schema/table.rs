@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::column::{Cell, Column};
 use super::symbols::{DictionaryBuilder, SymbolTable};
 
-/// What the numbers of a column stand for.
+/// Meaning of the numbers of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(non_camel_case_types, reason = "as they are written in declarations")]
 pub enum Role {
@@ -17,14 +17,14 @@ pub enum Role {
     link,
     /// The number of a track.
     track,
-    /// How many of something.
+    /// A count.
     count,
     /// A moment on the trace's clock, ns.
     time,
     /// A length of time, ns.
     duration,
-    /// A number or word by which the recorder tells things apart. The reader has followed it: a link, the track
-    /// or the table says the same.
+    /// A number or word by which the profiler identifies things. The reader has resolved it into a link, a
+    /// track or a table.
     id,
 }
 
@@ -42,8 +42,8 @@ impl Role {
         }
     }
 
-    /// Whether a column may have this role: positions and times must say what they stand for, and those with
-    /// the usual names must stand for the usual thing.
+    /// Returns whether a column may have this role: positions and times must declare their meaning, and
+    /// columns with the usual names must have the usual meaning.
     pub(crate) const fn fits(role: Option<Self>, name: &str, is_position: bool) -> bool {
         match (name.as_bytes(), role) {
             (b"row", _) => matches!(role, Some(Self::row | Self::link)),
@@ -57,7 +57,7 @@ impl Role {
     }
 }
 
-/// What a column is, for documentation and for the schema that Python shows.
+/// Describes a column for documentation and for the schema in Python.
 #[derive(Debug, Clone)]
 pub struct ColumnSpec {
     /// Column name.
@@ -66,9 +66,9 @@ pub struct ColumnSpec {
     pub data_type: arrow_schema::DataType,
     /// Whether the column may hold nulls.
     pub nullable: bool,
-    /// What its numbers stand for, where they are more than values.
+    /// Meaning of its numbers, if they are more than values.
     pub role: Option<Role>,
-    /// What the column means, with its unit.
+    /// Meaning of the column, with its unit.
     pub doc: String,
 }
 
@@ -76,7 +76,7 @@ pub struct ColumnSpec {
 pub trait Table: Default {
     /// The name users see.
     const NAME: &'static str;
-    /// What a row is.
+    /// Description of a row.
     fn doc() -> String;
     /// The columns, in order.
     fn columns() -> Vec<ColumnSpec>;
@@ -86,7 +86,7 @@ pub trait Table: Default {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Keeps the rows that have a flag, while no derived column is set; returns how many are gone.
+    /// Keeps the rows that have a flag and returns the number of removed rows. No derived column may be set.
     fn keep_rows(&mut self, flags: &[bool]) -> usize;
     /// All rows as one Arrow batch, of the columns that hold any value.
     ///
@@ -121,7 +121,7 @@ impl<'a> BatchBuilder<'a> {
     }
 }
 
-/// The name of a column as users see it, without the mark of one that is a word of Rust.
+/// Returns the name of a column as users see it, without the prefix of raw identifiers.
 pub(crate) const fn column_name(written: &'static str) -> &'static str {
     match written.as_bytes() {
         [b'r', b'#', name @ ..] => match std::str::from_utf8(name) {
@@ -166,10 +166,9 @@ macro_rules! role_of {
 
 /// Declares a table: its columns, its row type and how it is exported.
 ///
-/// `recorded` columns come from the source and make up the row type; `derived` columns are
-/// filled by the link stage in one go and are null until then. A column of positions or times says
-/// with `as` what they stand for: all that renumbers rows or tracks follows from it. A column of the list
-/// `shared_columns` is written as its name alone.
+/// `recorded` columns come from the source and make up the row type. `derived` columns are filled by the link
+/// stage in one go and are null until then. Columns of positions or times declare their meaning with `as`;
+/// renumbering rows and tracks relies on it. Columns from `shared_columns` are written as their names alone.
 macro_rules! table {
     (
         $(#[doc = $doc:literal])+
@@ -210,14 +209,14 @@ macro_rules! shared_columns {
 }
 
 shared_columns! { $
-    /// Position of the event in the source; unique over all tables of the trace, but that an operator which
+    /// Position of the event in the source, unique over all tables of the trace. Exception: an operator that
     /// PyTorch wrote as an NVTX range has the number of the range.
     row: u32 as row,
-    /// Name as recorded; null where the event has none.
+    /// Name as recorded. Null if the event has none.
     name: Option<Symbol>,
     /// Category as recorded (`cat`).
     category: Option<Symbol> as id,
-    /// Number of the (pid, tid) pair the event is drawn on; key of `threads`.
+    /// Number of the (pid, tid) pair on which the event is drawn; key of `threads`.
     track: u32 as track,
     /// GPU index.
     device: Option<i32>,
@@ -225,24 +224,25 @@ shared_columns! { $
     stream: Option<i64>,
     /// Start, ns on the trace's clock.
     start_ns: i64 as time,
-    /// Duration, ns; null where the source does not say or says nonsense.
+    /// Duration, ns. Null if it is missing or impossible.
     dur_ns: Option<i64> as duration,
-    /// Correlation id, shared by a launch and the GPU work it started.
+    /// Correlation id, shared by a launch and the GPU operation it started.
     correlation: Option<i64> as id,
-    /// `External id` as recorded. Wrong in files of 2022 to 2024: use the row links instead.
+    /// `External id` as recorded. It is wrong in files of 2022 to 2024: use the row links instead.
     external_id: Option<i64> as id,
     /// `Ev Idx`: order of collection inside the profiler.
     event_index: Option<i64> as id,
-    /// False: the end was not seen, and the duration reaches to the end of the window.
+    /// False if the end was not seen, so that the duration extends to the end of the window.
     finished: Option<bool>,
-    /// Process id; null where the source has a text (see `threads`).
+    /// Process id. Null if the source has a text (see `threads`).
     pid: Option<i64> as id,
-    /// Thread id; null where the source has a text (see `threads`).
+    /// Thread id. Null if the source has a text (see `threads`).
     tid: Option<i64> as id,
-    /// Number of the profiler step the row belongs to.
+    /// Number of the profiler step that the row belongs to.
     step: Option<i32>,
-    /// Track of the thread that called `backward`, where a thread of autograd runs the backward pass for it. The
-    /// annotations and NVTX ranges that are open on the calling thread contain this row's GPU operations.
+    /// Track of the thread that called `backward`, if an autograd thread runs the backward pass for it. The
+    /// annotations and NVTX ranges that are open on the calling thread contain the GPU operations of this
+    /// row.
     caller_track: Option<u32> as track,
 }
 

@@ -115,7 +115,7 @@ fn a_stream_cut_before_its_content_is_no_empty_file() {
     let packed = gzip(&trace(2), 6);
     let error = reading_with(&packed[..12], &ReadOptions::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Damaged);
-    assert!(error.to_string().contains("is compressed and ends"), "{error}");
+    assert!(error.to_string().contains("is compressed, and ends"), "{error}");
 }
 
 #[test]

@@ -203,7 +203,9 @@ fn ranks_that_are_not_there_are_refused() {
     let of_rank = |file: &TraceFile, rank| {
         read(file.path(), &ReadOptions { rank, ..ReadOptions::default() }).unwrap_err().to_string()
     };
-    assert!(of_rank(&document(&all), Some(2)).contains("no event is of the rank 2; there are 0, 1"));
-    assert!(of_rank(&document(&all), None).contains("holds several ranks (0, 1): choose one"));
-    assert!(of_rank(&document(&events(83, &works)), Some(2)).contains("the file is not of several ranks"));
+    assert!(of_rank(&document(&all), Some(2)).contains("no event belongs to rank 2; there are 0, 1"));
+    assert!(of_rank(&document(&all), None).contains("contains several ranks (0, 1): choose one"));
+    assert!(
+        of_rank(&document(&events(83, &works)), Some(2)).contains("the file does not contain several ranks")
+    );
 }

@@ -18,8 +18,8 @@ fn refusal(content: impl AsRef<[u8]>) -> (ErrorKind, String) {
 fn files_that_are_no_traces_are_named() {
     for (content, message) in [
         (&b""[..], "is empty"),
-        (b" \n\t ", "nothing but white space"),
-        (b"hello world", "is no trace"),
+        (b" \n\t ", "contains only white space"),
+        (b"hello world", "is not a trace"),
         (b"\x0a\xd3\x02\x08\x00\x12", "Perfetto"),
         (b"\x0a{\x08\x01\x12\x00", "Perfetto"),
         (b"PK\x03\x04abc", "zip archive"),
@@ -27,7 +27,7 @@ fn files_that_are_no_traces_are_named() {
         (b"{\"a\": 1, \"b\": [1, 2]}", "has no traceEvents"),
         (b"[1, 2, 3]", "none of its elements is an event"),
         (b"[{\"a\": 1}, {\"b\": 2}]", "none of its elements is an event"),
-        (b"{hello}", "is no trace"),
+        (b"{hello}", "is not a trace"),
         (
             b"{\"schema\": \"1.0.1\", \"pid\": 1, \"nodes\": [{\"name\": \"x\", \"id\": 1}]}",
             "is a PyTorch execution trace",
@@ -59,8 +59,8 @@ fn strict_reading_stops_at_the_first_loss_and_says_where() {
     // Repairs are no losses.
     assert!(reading_with(document(op(r#"a"b"#)), &strict).is_ok());
     for (element, message) in [
-        (r#"{"ph": "X", "name": "x"}"#, "no usable time stamp"),
-        ("5", "is no object"),
+        (r#"{"ph": "X", "name": "x"}"#, "no usable timestamp"),
+        ("5", "is not an object"),
         (r#"{"ph" "X"}"#, "could not be repaired"),
     ] {
         let text = document([&op("a"), element, &op("b"), element].join(","));

@@ -1,4 +1,4 @@
-"""What to do about what a trace shows: one small rule for each thing that can be wrong."""
+"""Recommendations derived from a trace, one small rule per possible problem."""
 
 from kernelscope.analysis.advice.table import recommendations as recommendations
 

@@ -1,4 +1,4 @@
-"""A rule about attention that runs as two products and a softmax."""
+"""A rule about attention that runs as two matrix products and a softmax."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -21,7 +21,7 @@ _LOG_SOFTMAX = r"(?i)log_?softmax"
 
 
 class Attention(NamedTuple):
-    """Which rows of ``gpu_ops`` compute attention piece by piece, and which of them are its products."""
+    """Marks the rows of ``gpu_ops`` that compute attention in pieces, and its matrix products."""
 
     marks: pl.Series
     products: pl.Series
@@ -29,7 +29,7 @@ class Attention(NamedTuple):
 
 
 def attention(facts: Facts) -> Attention:
-    """The attention of a trace that is not fused."""
+    """Returns the unfused attention of a trace."""
     return _found(facts.trace)
 
 
@@ -72,7 +72,7 @@ def _like(names: pl.Series, pattern: str) -> pl.Series:
 
 @rule("Attention is not fused", _UNFUSED, "share of kernel time")
 def attention_not_fused(facts: Facts) -> Iterator[Advice]:
-    """A softmax between two batched products, whose matrix is written and read each time."""
+    """Finds a softmax between two batched products whose matrix is written and read each time."""
     if not facts.kernel_ns:
         return
     found = attention(facts)
@@ -84,9 +84,9 @@ def attention_not_fused(facts: Facts) -> Iterator[Advice]:
         works = gpu.works.with_columns(saved=pl.when(~is_product).then("dur_ns").otherwise(0))
         between = int(works["saved"].sum())
         yield Advice(
-            f"{gpu.who}{counted(found.softmaxes, 'softmax', 'softmaxes')} between batched products: together "
-            f"{format_percent(gpu.share)} of the kernel time, {format_ns(between)} of it outside of the "
-            "products.",
+            f"{gpu.who}{counted(found.softmaxes, 'softmax', 'softmaxes')} between batched matrix "
+            f"products take {format_percent(gpu.share)} of the kernel time together with them, "
+            f"{format_ns(between)} of it outside the products.",
             _fused(facts),
             gpu.share,
             saving_ns=facts.saving_ns(works, "saved", launched=False),
@@ -98,8 +98,9 @@ def attention_not_fused(facts: Facts) -> Iterator[Advice]:
 def _fused(facts: Facts) -> str:
     if names_like(facts.trace.ops["name"], r"_scaled_dot_product_attention_math").len():
         return (
-            "scaled_dot_product_attention takes its math backend here: use float16 or bfloat16 and no mask "
-            "that needs gradients; torch.nn.attention.sdpa_kernel says why the fused ones refuse."
+            "scaled_dot_product_attention uses its math backend here. Use float16 or bfloat16 and a "
+            "mask without gradients. torch.nn.attention.sdpa_kernel reports why the fused backends "
+            "refuse."
         )
     return (
         "Use torch.nn.functional.scaled_dot_product_attention or FlashAttention "

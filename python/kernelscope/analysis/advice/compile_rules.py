@@ -1,4 +1,4 @@
-"""Rules about torch.compile: what is compiled in steps, how often, and what stays outside."""
+"""Rules about torch.compile: compilation inside steps, recompilation, and code that is not compiled."""
 
 from collections.abc import Iterator
 
@@ -15,14 +15,14 @@ _REGION = r"^Torch-Compiled Region: (?:.*/)?(\d+)/(\d+)(?:_\d+)?$"
 # Of one function of autograd, which recorders before regions wrote.
 _REGIONS = r"^Torch-Compiled Region|^CompiledFunction$"
 _RECOMPILING = (
-    "See TORCH_LOGS=recompiles for the guard that failed: mark sizes that change with "
-    "torch._dynamo.mark_dynamic or dynamic=True, and pass Python values that change as tensors."
+    "TORCH_LOGS=recompiles shows the guard that failed. Mark changing sizes with "
+    "torch._dynamo.mark_dynamic or dynamic=True, and pass changing Python values as tensors."
 )
 
 
 @rule("Steps compile", _COMPILING)
 def recompilation(facts: Facts) -> Iterator[Advice]:
-    """Compiling inside steps."""
+    """Finds compilation inside steps."""
     found = facts.compiling
     if found.is_empty():
         return
@@ -31,17 +31,17 @@ def recompilation(facts: Facts) -> Iterator[Advice]:
     if value <= _COMPILING:
         return
     yield Advice(
-        f"While torch.compile worked, no GPU did for {format_ns(spent)} of the steps.",
-        f"Warm up before the steps that are recorded. If it goes on: {_RECOMPILING}",
+        f"No GPU ran anything for {format_ns(spent)} of the steps while torch.compile worked.",
+        f"Warm up before the recorded steps. If it continues: {_RECOMPILING}",
         value,
         saving_ns=spent,
         cites=citing("ops", found),
     )
 
 
-@rule("A function was compiled again and again", _VERSIONS, "versions of a function")
+@rule("A function is recompiled repeatedly", _VERSIONS, "versions of a function")
 def recompiled_functions(facts: Facts) -> Iterator[Advice]:
-    """Functions of which torch.compile made more than the two versions of fixed and of dynamic sizes."""
+    """Finds functions that torch.compile compiled into more than two versions (fixed and dynamic sizes)."""
     regions = facts.ops_named(_REGION)
     if regions.is_empty():
         return
@@ -55,7 +55,7 @@ def recompiled_functions(facts: Facts) -> Iterator[Advice]:
     listed = most_common(f"function {name} {made:,} x" for name, made in functions.iter_rows())
     again = numbers.filter(pl.col("function").is_in(functions["function"].implode()))
     yield Advice(
-        f"By the names of its regions torch.compile had compiled {listed}.",
+        f"torch.compile compiled {listed} (by the names of its regions).",
         _RECOMPILING,
         functions["made"][0],
         cites=citing("ops", again),
@@ -63,9 +63,9 @@ def recompiled_functions(facts: Facts) -> Iterator[Advice]:
     )
 
 
-@rule("Eager operators run between compiled parts", _BREAKS, "breaks per step")
+@rule("Eager operators run between compiled regions", _BREAKS, "breaks per step")
 def graph_breaks(facts: Facts) -> Iterator[Advice]:
-    """Several parts that torch.compile made in a step, with operators between that it did not."""
+    """Finds steps with several compiled regions and eager operators between them."""
     regions = facts.ops_named(_REGIONS)
     if regions.height < 2 or not facts.steps:
         return
@@ -76,11 +76,11 @@ def graph_breaks(facts: Facts) -> Iterator[Advice]:
     saving = facts.critical.host_ns(breaks)
     names = breaks.explode("eager").group_by("eager").len().sort("len", "eager", descending=[True, False])
     yield Advice(
-        f"{counted(breaks.height, 'time')} in {counted(facts.steps, 'step')} operators run eagerly between "
-        f"two compiled parts, most often {most_common(names['eager'])}; meanwhile no GPU "
-        f"works for {format_ns(saving)}.",
-        "See TORCH_LOGS=graph_breaks for the lines that break the graph, and fullgraph=True to have them "
-        "fail; compile what lies between, too.",
+        f"In {counted(facts.steps, 'step')}, operators ran eagerly between two compiled regions "
+        f"{counted(breaks.height, 'time')}, most often {most_common(names['eager'])}. No GPU ran "
+        f"anything for {format_ns(saving)} of that time.",
+        "TORCH_LOGS=graph_breaks shows the lines that break the graph, and fullgraph=True turns "
+        "breaks into errors. Compile the code between the regions, too.",
         value,
         saving_ns=saving,
         cites=citing("ops", _after(breaks, regions)),

@@ -21,24 +21,24 @@ _DIRECTIONS = {
     "Host-to-Device": (
         "to the GPU",
         (
-            "Keep on the GPU what every step copies to it again (weights, offloaded state, caches); send "
-            "inputs in a narrower type; copy the rest ahead on a stream of its own with non_blocking=True, "
-            "while kernels run. Load the model before the steps that are recorded."
+            "Keep data on the GPU that every step copies again (weights, offloaded state, caches). "
+            "Send inputs in a narrower type. Copy the rest in advance with non_blocking=True on a "
+            "separate stream, while kernels run. Load the model before the recorded steps."
         ),
     ),
     "Device-to-Host": (
         "to the host",
         (
-            "Reduce on the GPU and copy only results, rarely; copy to pinned memory with non_blocking=True, "
-            "on a stream of its own."
+            "Reduce on the GPU and copy only results, less often. Copy to pinned memory with "
+            "non_blocking=True on a separate stream."
         ),
     ),
     "Device-to-Device": (
         "within the GPU",
-        "Write into views or with out= where the program copies whole tensors: clone(), contiguous(), cat().",
+        "Replace copies of whole tensors (clone(), contiguous(), cat()) by views or out=.",
     ),
 }
-_ELSEWHERE = ("from elsewhere", "Copy ahead, on a stream of its own, while kernels run.")
+_ELSEWHERE = ("from elsewhere", "Copy in advance on a separate stream, while kernels run.")
 
 _IS_PAGEABLE = ((pl.col("where") == "Host-to-Device") & (pl.col("memory") == "pageable")).fill_null(
     value=False
@@ -82,7 +82,7 @@ def _rate(copies: pl.DataFrame) -> str:
 
 @rule("Data is copied from pageable memory", _PAGEABLE)
 def pageable_copies(facts: Facts) -> Iterator[Advice]:
-    """Copies to the GPU from memory that is not pinned."""
+    """Finds copies to the GPU from memory that is not pinned."""
     if not _take(facts, _PAGEABLE):
         return
     for gpu in facts.on_gpus(_copies(facts).filter(_IS_PAGEABLE)):
@@ -90,9 +90,10 @@ def pageable_copies(facts: Facts) -> Iterator[Advice]:
         if value <= _PAGEABLE:
             continue
         yield Advice(
-            f"{gpu.who}{counted(gpu.works.height, 'copy', 'copies')} to the GPU came from memory that is "
-            f"not pinned: {format_ns(gpu.spent_ns)}{_rate(gpu.works)}.",
-            "Pin it (DataLoader(pin_memory=True)), and copy with non_blocking=True, while kernels run.",
+            f"{gpu.who}{counted(gpu.works.height, 'copy', 'copies')} to the GPU came from memory that "
+            f"is not pinned and took {format_ns(gpu.spent_ns)}{_rate(gpu.works)}.",
+            "Pin the memory (DataLoader(pin_memory=True)) and copy with non_blocking=True, while "
+            "kernels run.",
             value,
             saving_ns=facts.saving_ns(gpu.works),
             device=gpu.device,
@@ -102,7 +103,7 @@ def pageable_copies(facts: Facts) -> Iterator[Advice]:
 
 @rule("The GPU copies while it could compute", _EXPOSED)
 def exposed_copies(facts: Facts) -> Iterator[Advice]:
-    """GPUs that only copy, for more than a tenth of the time, from memory that is not pageable."""
+    """Finds GPUs that only copy for more than a tenth of the time, from memory that is not pageable."""
     if not _take(facts, _EXPOSED):
         return
     for gpu in facts.on_gpus(_copies(facts).filter(~_IS_PAGEABLE)):
@@ -117,8 +118,8 @@ def exposed_copies(facts: Facts) -> Iterator[Advice]:
         pinned = " from pinned memory" if where == "Host-to-Device" and memory == "pinned" else ""
         times = temporal_breakdown(facts.trace).filter(pl.col("device").eq_missing(gpu.device))
         yield Advice(
-            f"{gpu.who}Only copies run for {format_percent(times['memory_share'].item())} of the GPU's time. "
-            f"{counted(of_kind.height, 'copy', 'copies')} {direction}{pinned} took "
+            f"{gpu.who}Only copies run for {format_percent(times['memory_share'].item())} of the "
+            f"GPU's time. {counted(of_kind.height, 'copy', 'copies')} {direction}{pinned} took "
             f"{format_ns(int(of_kind['dur_ns'].sum()))}{_rate(of_kind)}.",
             remedy,
             value,

@@ -1,4 +1,4 @@
-"""Which moments hold up a step: those of a GPU that the host keeps busy, or those of the host."""
+"""Determines whether a GPU or the host delays a step at each moment."""
 
 from functools import cached_property
 
@@ -12,12 +12,12 @@ _BUSY = ("device", "start_ns", "end_ns")
 
 
 class Critical:
-    """What of the time of steps would go if some work did.
+    """Estimates how much step time would be saved without some operations.
 
-    A GPU that runs empty before the host launches the next work, and that the host did not wait for, would
-    only have waited longer if it had been faster: until then the host held up the step. All other work of
-    the GPU holds it up itself, and the host does while no GPU works. Work that is not launched at all saves
-    the host at least as long as it runs, where the GPU waits for launches.
+    A GPU that becomes idle before the host launches its next operation would only have waited longer if it
+    had been faster, unless the host waited for it. Until that launch, the host delays the step. All other GPU
+    operations delay it themselves, and the host does while no GPU runs anything. Not launching an operation
+    at all saves the host at least its duration, if the GPU waits for launches.
     """
 
     def __init__(self, work: GpuWork, gaps: Gaps, spans: pl.DataFrame) -> None:
@@ -42,10 +42,11 @@ class Critical:
         return common(busy, self._spans)
 
     def alone_ns(self, marks: pl.Series, *, launched: bool) -> int:
-        """How much sooner steps would be done without the works of a GPU that are marked.
+        """Returns the reduction of step time if the marked operations of a GPU took no time.
 
-        That is what they cover of the time in which the GPU holds up steps, less what other work covers.
-        ``launched``: whether the host would still launch them, but they take no time.
+        This is the part of the time in which the GPU delays steps that is covered by them and by no other
+        operation.
+        ``launched``: whether the host would still launch them, with a duration of 0.
 
         Units: ns.
         """
@@ -55,9 +56,10 @@ class Critical:
         return int((busy - rest).sum())
 
     def host_ns(self, calls: pl.DataFrame) -> int:
-        """How much sooner steps would be done without ``calls`` of the host: while no GPU works.
+        """Returns the reduction of step time without ``calls`` of the host, during which no GPU runs
+        anything.
 
-        Columns: of ``calls``, needs ``start_ns``, and ``end_ns`` or ``dur_ns``.
+        Columns: ``calls`` needs ``start_ns``, and ``end_ns`` or ``dur_ns``.
         Units: ns.
         """
         parts = common(merged(calls, by=[]), self._spans)
@@ -66,10 +68,10 @@ class Critical:
 
 
 def common(parts: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """What of ``parts`` lies in ``spans``.
+    """Returns the intersection of ``parts`` and ``spans``.
 
-    Columns: of ``spans``, ``start_ns`` and ``end_ns``, of parts that do not touch, in order; gives those of
-        ``parts``.
+    Columns: ``spans`` has ``start_ns`` and ``end_ns`` of separate intervals in order. The result has the
+        columns of ``parts``.
     """
     first = spans["end_ns"].search_sorted(parts["start_ns"], side="right")
     last = spans["start_ns"].search_sorted(parts["end_ns"], side="left")

@@ -1,4 +1,4 @@
-"""What the rules look at, each worked out when the first of them asks."""
+"""Inputs of the rules, each computed on first use."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -19,7 +19,7 @@ from kernelscope.analysis.steps.breakdown import CATEGORIES, step_breakdown, ste
 from kernelscope.trace import Trace
 
 COMPILED = r"^Torch-Compiled Region|^CompiledFunction(?:Backward)?$|^## Call CompiledFxGraph"
-"""Names of what runs as torch.compile made it."""
+"""Names of operations that torch.compile generated."""
 
 _CAPTURES = r"GraphInstantiate|EndCapture"
 _COMPILERS = r"\(dynamo_timed\)$|^_?compile_fx|^torch/_dynamo.*(?:_compile|convert_frame)|^CachingAutotuner"
@@ -35,23 +35,23 @@ _OF_OPS = ("row", "parent_row", "name", "start_ns", "dur_ns", "step")
 
 
 class OnGpu(NamedTuple):
-    """Works of one GPU. ``who`` names it at the start of a sentence, where the trace has several."""
+    """Operations of one GPU. ``who`` names it at the start of a sentence if the trace has several."""
 
     device: int | None
     who: str
     works: pl.DataFrame
     spent_ns: int
     kernel_ns: int
-    """The time of all ``kernels`` of the GPU, added."""
+    """Summed time of all ``kernels`` of the GPU."""
 
     @property
     def share(self) -> float:
-        """The works' part of the time of the GPU's kernels."""
+        """Share of the operations in the kernel time of the GPU."""
         return self.spent_ns / self.kernel_ns if self.kernel_ns else 0.0
 
 
 class PartOfSteps(NamedTuple):
-    """The time of one part over all whole steps: its mean over the GPUs, and the GPU that has most of it."""
+    """Time of one part over all complete steps: the mean over GPUs, and the GPU with the most time."""
 
     mean_ns: int
     worst_ns: int
@@ -59,7 +59,7 @@ class PartOfSteps(NamedTuple):
 
     @classmethod
     def of(cls, devices: pl.Series, times: pl.Series) -> "PartOfSteps":
-        """Of the times of all GPUs."""
+        """Returns the part from the times of all GPUs."""
         if times.is_empty():
             return cls(0, 0, None)
         worst = times.arg_max() or 0
@@ -67,9 +67,9 @@ class PartOfSteps(NamedTuple):
 
 
 class Facts:
-    """Figures about one trace. Only whole steps count, and all of a trace without steps.
+    """Figures about one trace. Only complete steps count; in a trace without steps, everything counts.
 
-    Each lasts as long as the rules look: together they may be as large as a table of the trace.
+    The figures exist only while the rules run, because together they may be as large as a table of the trace.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -79,17 +79,17 @@ class Facts:
 
     @cached_property
     def breakdown(self) -> pl.DataFrame:
-        """The whole steps: see ``step_times``."""
+        """The complete steps; see ``step_times``."""
         return step_times(self.trace)
 
     @cached_property
     def total_ns(self) -> int:
-        """The time of all whole steps together."""
+        """Total time of all complete steps."""
         return int(self.breakdown["total_ns"].sum())
 
     @cached_property
     def parts(self) -> Mapping[str, "PartOfSteps"]:
-        """The time of each part over all whole steps."""
+        """Time of each part over all complete steps."""
         sums = step_breakdown(self.trace).group_by("device", "pid").agg(pl.col(CATEGORIES).sum())
         sums = sums.sort("device", "pid")
         return {name: PartOfSteps.of(sums["device"], sums[name]) for name in CATEGORIES}
@@ -101,17 +101,17 @@ class Facts:
 
     @cached_property
     def steps(self) -> int:
-        """How many whole steps there are."""
+        """Number of complete steps."""
         return self.breakdown.height
 
     def share(self, ns: int) -> float:
-        """A time as part of that of all steps; 0 where there is none."""
+        """Returns a time as a share of the time of all steps, or 0 without steps."""
         return ns / self.total_ns if self.total_ns > 0 else 0.0
 
     def inside(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows of ``frame`` that belong to a whole step.
+        """Returns the rows of ``frame`` that belong to a complete step.
 
-        Columns: of ``frame``, needs ``step``.
+        Columns: ``frame`` needs ``step``.
         """
         if not self.marked:
             return frame
@@ -130,11 +130,12 @@ class Facts:
 
     @cached_property
     def kernels(self) -> pl.DataFrame:
-        """The classes of ``work.launches``, and the sums of those of their kernels that count.
+        """The classes of ``work.launches``, and sums over their kernels that count.
 
-        Those count that are in whole steps and no communication.
+        Kernels count if they are in complete steps and are not communication.
 
-        Columns: ``name``, ``device``, ``tensor_cores``, ``works`` (that count) and ``dur_ns`` (of these).
+        Columns: ``name``, ``device``, ``tensor_cores``, ``works`` (number of kernels that count) and
+        ``dur_ns`` (of these).
         """
         of, classes = self.work.launches
         sums = self.work.totals
@@ -153,21 +154,21 @@ class Facts:
 
     @cached_property
     def are_kernels(self) -> pl.Series:
-        """Which rows of ``gpu_ops`` count among the ``kernels``."""
+        """Marks the rows of ``gpu_ops`` that count among the ``kernels``."""
         return self.marked_kernels(self.kernels["works"] > 0)
 
     def rows_of(self, marks: pl.Series, *columns: str) -> pl.DataFrame:
-        """The rows of ``gpu_ops`` that are marked.
+        """Returns the marked rows of ``gpu_ops``.
 
-        Columns: ``row``, ``device``, ``dur_ns`` (0 where it is not known) and ``columns``.
+        Columns: ``row``, ``device``, ``dur_ns`` (0 if unknown) and ``columns``.
         """
         work = self.trace.gpu_ops.select("row", "device", pl.col("dur_ns").fill_null(0), *columns)
         return work.filter(marks)
 
     def on_gpus(self, works: pl.DataFrame) -> list[OnGpu]:
-        """``works`` by GPU, the one that they take longest first.
+        """Groups ``works`` by GPU, the GPU with the longest time first.
 
-        Columns: of ``works``, needs ``device`` and ``dur_ns``.
+        Columns: ``works`` needs ``device`` and ``dur_ns``.
         """
         totals = dict(self.kernels.group_by("device").agg(pl.col("dur_ns").sum()).iter_rows())
         parts = [
@@ -177,7 +178,7 @@ class Facts:
         return sorted(parts, key=lambda part: -part.spent_ns)
 
     def who(self, device: object) -> str:
-        """A GPU at the start of a sentence; nothing where the trace has one."""
+        """Returns the GPU as the start of a sentence, or nothing if the trace has only one."""
         return f"GPU {device}: " if self._gpus > 1 and device is not None else ""
 
     @cached_property
@@ -185,12 +186,12 @@ class Facts:
         return self.trace.gpu_ops["device"].drop_nulls().n_unique()
 
     def saving_ns(self, works: pl.DataFrame, saved: str = "dur_ns", *, launched: bool = True) -> int:
-        """How much sooner whole steps would be done if works of a GPU took less time by ``saved``.
+        """Returns the reduction of the time of complete steps if each operation of a GPU took ``saved`` less.
 
-        Never more than what the works cover of these steps and no other work of the GPU does. ``launched``:
-        whether the host would still launch them.
+        At most the time of these steps that only these operations cover. ``launched``: whether the host would
+        still launch them.
 
-        Columns: of ``works``, needs ``row``, ``dur_ns`` and ``saved``.
+        Columns: ``works`` needs ``row``, ``dur_ns`` and ``saved``.
         Units: ns.
         """
         spent = int(works["dur_ns"].sum())
@@ -200,12 +201,12 @@ class Facts:
         return alone * int(works[saved].sum()) // spent
 
     def are_rows(self, rows: pl.Series) -> pl.Series:
-        """Which rows of ``gpu_ops`` are ``rows``."""
+        """Marks the rows of ``gpu_ops`` that are in ``rows``."""
         marks = pl.repeat(value=False, n=self.trace.gpu_ops.height, eager=True)
         return marks.scatter(positions(self.trace.gpu_ops["row"], rows), values=True)
 
     def marked_kernels(self, marks: pl.Series) -> pl.Series:
-        """Which rows of ``gpu_ops`` ``are_kernels`` of a class that is marked."""
+        """Marks the rows of ``gpu_ops`` that are kernels of a marked class."""
         counted = (self.kernels["works"] > 0) & marks.fill_null(value=False)
         found = counted.gather(self.work.launches.of)
         return found if self._are_inside is None else found & self._are_inside
@@ -220,28 +221,28 @@ class Facts:
 
     @cached_property
     def kernel_ns(self) -> int:
-        """The time of all ``kernels``, added."""
+        """Summed time of all ``kernels``."""
         return int(self.kernels["dur_ns"].sum())
 
     @cached_property
     def kernel_count(self) -> int:
-        """How many ``kernels`` there are."""
+        """Number of ``kernels``."""
         return int(self.kernels["works"].sum())
 
     def named(self, pattern: str) -> pl.Series:
-        """Which of the ``kernels`` have names that match ``pattern``."""
+        """Marks the ``kernels`` whose names match ``pattern``."""
         names = self.kernels["name"]
         return names.is_in(names_like(names, pattern).implode()).fill_null(value=False)
 
     @cached_property
     def communication(self) -> pl.DataFrame:
-        """The GPU work of whole steps that is communication: ``row``, ``device``, ``dur_ns``."""
+        """Communication operations on GPUs in complete steps: ``row``, ``device``, ``dur_ns``."""
         marks = self.trace.gpu_ops["is_communication"].fill_null(value=False)
         return self.rows_of(marks if self._are_inside is None else marks & self._are_inside)
 
     @cached_property
     def updates(self) -> pl.Series:
-        """Which rows of ``gpu_ops`` the optimizer launched, of those that count among the ``kernels``."""
+        """Marks the counted kernels in ``gpu_ops`` that the optimizer launched."""
         phase = self.trace.ops["phase"]
         if phase.null_count() == phase.len():
             return pl.repeat(value=False, n=self.trace.gpu_ops.height, eager=True)
@@ -250,18 +251,18 @@ class Facts:
 
     @cached_property
     def spans(self) -> pl.DataFrame:
-        """The time of whole steps, as parts that do not touch: ``start_ns``, ``end_ns``."""
+        """Time of complete steps as separate intervals: ``start_ns``, ``end_ns``."""
         end = pl.col("start_ns") + pl.col("total_ns")
         return merged(self.breakdown.select("start_ns", end_ns=end), by=[])
 
     @cached_property
     def every_gap(self) -> Gaps:
-        """The gaps of GPUs, by what they waited for: see ``classified_gaps``."""
+        """Idle gaps of GPUs with their causes; see ``classified_gaps``."""
         return classified_gaps(self.trace)
 
     @cached_property
     def gaps(self) -> Gaps:
-        """Those before work of whole steps, and what of them lies in these."""
+        """Gaps before operations of complete steps, clipped to these steps."""
         inside = self.every_gap.all.select(self._is_inside.fill_null(value=False)).to_series()
         if inside.len() == 1:
             inside = pl.repeat(inside[0], self.every_gap.all.height, eager=True)
@@ -269,13 +270,13 @@ class Facts:
 
     @cached_property
     def critical(self) -> Critical:
-        """Which moments of whole steps are held up by GPUs, and which by the host."""
+        """Determines whether a GPU or the host delays complete steps at each moment."""
         return Critical(self.work, self.every_gap, self.spans)
 
     def waits(self, cause: str) -> list[OnGpu]:
-        """The gaps that waited for the host by ``cause``, by GPU, the one that waited longest first.
+        """Gaps that waited for the host by ``cause``, grouped by GPU, the longest wait first.
 
-        What the host did that has rules of its own counts for these.
+        Host activity with its own rules counts for those rules.
         """
         gaps = self.gaps.late.filter(pl.col("cause") == cause)
         if cause in ("launch", "host") and self.explained.height:
@@ -286,7 +287,7 @@ class Facts:
 
     @cached_property
     def waited(self) -> "dict[int | None, dict[str | None, int]]":
-        """How long each GPU waited in whole steps, by cause, the longest first."""
+        """Waiting time of each GPU in complete steps by cause, the longest first."""
         groups = classes_of(self.gaps.all.select("device", "cause"))
         sums = groups.keys.hstack(sum_by_group(groups.of, self.gaps.all["dur_ns"], groups.keys.height))
         found: dict[int | None, dict[str | None, int]] = {}
@@ -296,32 +297,32 @@ class Facts:
 
     @cached_property
     def graph_launches(self) -> int:
-        """How many graphs are replayed."""
+        """Number of graph replays."""
         return rows_like(self.trace.launches.select("name"), REPLAYS).height
 
     @cached_property
     def captures_graphs(self) -> bool:
-        """Whether graphs are captured or built, as before the first replay."""
+        """Whether graphs are captured or built, as happens before the first replay."""
         return names_like(self.trace.launches["name"], _CAPTURES).len() > 0
 
     @cached_property
     def is_compiled(self) -> bool:
-        """Whether some of the program runs as torch.compile made it."""
+        """Whether parts of the program were compiled by torch.compile."""
         return names_like(self.trace.ops["name"], COMPILED).len() > 0
 
     @cached_property
     def compiling(self) -> pl.DataFrame:
-        """What torch.compile did in whole steps to compile: see ``ops_named``."""
+        """Compilation by torch.compile in complete steps; see ``ops_named``."""
         return self.ops_named(_COMPILERS)
 
     @cached_property
     def loads(self) -> pl.DataFrame:
-        """Calls that load the code of kernels in whole steps: see ``launches_named``."""
+        """Calls that load kernel code in complete steps; see ``launches_named``."""
         return self.launches_named(_LOADERS)
 
     @cached_property
     def explained(self) -> pl.DataFrame:
-        """What the host did in whole steps that has rules of its own: ``name``, ``start_ns``, ``dur_ns``."""
+        """Host activity in complete steps with its own rules: ``name``, ``start_ns``, ``dur_ns``."""
         found = (self.compiling, self.loads, self.allocations)
         return pl.concat(
             calls.select(pl.col("name").cast(pl.String), "start_ns", "dur_ns") for calls in found
@@ -329,16 +330,18 @@ class Facts:
 
     @cached_property
     def allocations(self) -> pl.DataFrame:
-        """Calls for memory of a GPU in whole steps; the first of several fills the cache of the allocator.
+        """Calls that allocate GPU memory in complete steps. The first of several fills the cache of the
+        allocator.
 
-        Columns: those of ``launches_named``.
+        Columns: see ``launches_named``.
         """
         found = self.launches_named(_ALLOCATORS)
         return found.filter(pl.col("step") != self.breakdown["step"].min()) if self.steps > 1 else found
 
     @cached_property
     def gives_back(self) -> bool:
-        """Whether the allocator gives memory back to the driver in whole steps, as where memory is short."""
+        """Whether the allocator returns memory to the driver in complete steps, as it does when memory is
+        short."""
         return names_like(self.allocations["name"], "Free|Release|Unmap").len() > 0
 
     @property
@@ -349,7 +352,7 @@ class Facts:
 
     @cached_property
     def may_grow(self) -> bool:
-        """Whether a larger batch could help: there is memory for it, and GPUs do not wait for its data."""
+        """Whether a larger batch could help: memory is available, and GPUs do not wait for data."""
         full = self.may_use("total_reserved_bytes", _FULL) or self.may_use("total_allocated_bytes", _FULL)
         fed = self.share(self.parts["dataloader_ns"].worst_ns) < _FED and not self._copies_matter
         return fed and not full and not self.records.failed.height and not self.gives_back
@@ -361,7 +364,7 @@ class Facts:
         return bool((shares > _COPYING).any())
 
     def may_use(self, column: str, share: float) -> bool:
-        """Whether some GPU's memory may exceed a share of its capacity, by a look at the totals.
+        """Whether some GPU's memory may exceed a share of its capacity, judged by the totals.
 
         ``column`` is ``total_allocated_bytes`` or ``total_reserved_bytes``.
         """
@@ -370,36 +373,36 @@ class Facts:
 
     @cached_property
     def memory(self) -> pl.DataFrame:
-        """What became of the memory of each device: see ``memory_summary``."""
+        """Memory summary of each device; see ``memory_summary``."""
         from kernelscope.analysis.memory.curve import memory_summary
 
         return memory_summary(self.trace)
 
     @cached_property
     def is_nvidia(self) -> bool:
-        """Whether every GPU that worked is known to be of NVIDIA's make, or not known to be another."""
+        """Whether no active GPU is known to be from another vendor than NVIDIA."""
         described = self.trace.devices.filter(
             pl.col("name").is_not_null() | pl.col("warp_size").is_not_null()
         )
         return described.height > 0 and is_nvidia(described).height == described.height
 
     def capability(self, device: int = 0) -> float | None:
-        """The compute capability of a GPU, such as 7.5; None if it was not recorded."""
+        """Returns the compute capability of a GPU, such as 7.5, or None if it was not recorded."""
         rows = self.trace.devices.filter(pl.col("device") == device)
         if rows.is_empty() or rows["compute_major"][0] is None:
             return None
         return cast(int, rows["compute_major"][0]) + (rows["compute_minor"][0] or 0) / 10
 
     def ops_named(self, pattern: str) -> pl.DataFrame:
-        """Operators and annotations in whole steps whose names match ``pattern``."""
+        """Returns operators and annotations in complete steps whose names match ``pattern``."""
         return self.inside(rows_like(self.trace.ops.select(_OF_OPS), pattern))
 
     def ops_doing(self, activity: str) -> pl.DataFrame:
-        """Operators and annotations of an ``activity`` that belong to a whole step or reach into one."""
+        """Returns operators and annotations of an ``activity`` that belong to or overlap a complete step."""
         return self._doing(self.trace.ops, activity)
 
     def ranges_doing(self, activity: str) -> pl.DataFrame:
-        """NVTX ranges of an ``activity`` that belong to a whole step or reach into one."""
+        """Returns NVTX ranges of an ``activity`` that belong to or overlap a complete step."""
         return self._doing(self.trace.ranges, activity)
 
     def _doing(self, table: pl.DataFrame, activity: str) -> pl.DataFrame:
@@ -413,10 +416,10 @@ class Facts:
         return rows.filter(self._is_inside | (begun > ended))
 
     def launches_named(self, pattern: str) -> pl.DataFrame:
-        """Runtime and driver calls in whole steps whose names match ``pattern``."""
+        """Returns runtime and driver calls in complete steps whose names match ``pattern``."""
         columns = ("row", "name", "start_ns", "dur_ns", "step", "op_row")
         return self.inside(rows_like(self.trace.launches.select(columns), pattern))
 
     def any_named(self, pattern: str) -> bool:
-        """Whether some operator or GPU work of the whole trace has a name that matches ``pattern``."""
+        """Returns whether the name of any operator or GPU operation in the trace matches ``pattern``."""
         return any(names_like(table["name"], pattern).len() > 0 for table in (self.trace.ops, self.kernels))

@@ -1,4 +1,4 @@
-"""Rules about kernels that need not be, or could run faster."""
+"""Rules about kernels that are unnecessary or could run faster."""
 
 from collections.abc import Iterator
 
@@ -21,9 +21,9 @@ _LAYOUTS = r"(?i)nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|batched_transpose|ten
 _POINTWISE = r"(?:vectorized_|unrolled_|legacy_)?elementwise_kernel"
 
 
-@rule("Some products do not run on tensor cores", _OFF_TENSOR_CORES, "share of kernel time")
+@rule("Some matrix products do not use tensor cores", _OFF_TENSOR_CORES, "share of kernel time")
 def off_tensor_cores(facts: Facts) -> Iterator[Advice]:
-    """Products on ordinary cores, of a trace that uses tensor cores for others."""
+    """Finds matrix products without tensor cores in a trace that uses tensor cores for others."""
     capability = facts.capability()
     if not facts.is_nvidia or capability is None or capability < _TENSOR_CORES_SINCE or not facts.kernel_ns:
         return
@@ -37,8 +37,8 @@ def off_tensor_cores(facts: Facts) -> Iterator[Advice]:
         if gpu.share <= _OFF_TENSOR_CORES:
             continue
         yield Advice(
-            f"{gpu.who}{format_percent(gpu.share)} of the kernel time is products on ordinary cores: "
-            f"{most_common(longest_names(gpu.works))}.",
+            f"{gpu.who}Matrix products without tensor cores take {format_percent(gpu.share)} of the "
+            f"kernel time: {most_common(longest_names(gpu.works))}.",
             f"{narrower_type(capability)} Sizes that are multiples of 8 help.",
             gpu.share,
             saving_ns=products_saving(facts, gpu.works),
@@ -48,10 +48,14 @@ def off_tensor_cores(facts: Facts) -> Iterator[Advice]:
 
 
 def narrower_type(capability: float) -> str:
-    """How to have products run on tensor cores, on a GPU of NVIDIA's of this compute capability."""
+    """Returns the advice for running matrix products on tensor cores.
+
+    It depends on the compute capability of an NVIDIA GPU.
+    """
     if capability < _BF16_SINCE:
         return (
-            "Compute in float16: torch.autocast(dtype=torch.float16) with a GradScaler where gradients flow."
+            "Compute in float16: torch.autocast(dtype=torch.float16), with a GradScaler if there are "
+            "gradients."
         )
     return (
         "Compute in bfloat16 (torch.autocast(dtype=torch.bfloat16)), or let float32 products use TF32 "
@@ -60,10 +64,10 @@ def narrower_type(capability: float) -> str:
 
 
 def products_saving(facts: Facts, works: pl.DataFrame) -> int | None:
-    """How much sooner steps would be done if products on ordinary cores ran on tensor cores.
+    """Returns the reduction of step time if these matrix products ran on tensor cores.
 
-    Columns: of ``works``, all of one GPU, needs ``row`` and ``dur_ns``.
-    Units: ns. Null where the GPU's peaks are not known.
+    Columns: ``works``, all of one GPU, needs ``row`` and ``dur_ns``.
+    Units: ns. Null if the GPU's peaks are unknown.
     """
     from kernelscope.analysis.costs.peaks import device_peaks
 
@@ -77,7 +81,7 @@ def products_saving(facts: Facts, works: pl.DataFrame) -> int | None:
 
 @rule("Convolutions convert the layout of their tensors", _CONVERTING, "share of kernel time")
 def layout_conversions(facts: Facts) -> Iterator[Advice]:
-    """Kernels that only turn channels-first tensors into channels-last ones, or back."""
+    """Finds kernels that only convert channels-first tensors to channels-last, or back."""
     converting = facts.named(_LAYOUTS)
     if facts.kernels["dur_ns"].filter(converting).sum() <= 0:
         return
@@ -87,7 +91,7 @@ def layout_conversions(facts: Facts) -> Iterator[Advice]:
         yield Advice(
             f"{gpu.who}{counted(gpu.works.height, 'kernel')} that only convert layouts took "
             f"{format_ns(gpu.spent_ns)}.",
-            "Keep model and inputs in channels_last: model.to(memory_format=torch.channels_last).",
+            "Keep the model and its inputs in channels_last: model.to(memory_format=torch.channels_last).",
             gpu.share,
             saving_ns=facts.saving_ns(gpu.works, launched=False),
             device=gpu.device,
@@ -97,7 +101,7 @@ def layout_conversions(facts: Facts) -> Iterator[Advice]:
 
 @rule("Elementwise operators run one kernel each", _CHAINED, "share of kernel time")
 def elementwise_chains(facts: Facts) -> Iterator[Advice]:
-    """Elementwise kernels one after the other, each of which reads what the last one wrote."""
+    """Finds chains of elementwise kernels, each of which reads the output of the previous one."""
     is_pointwise = facts.named(_POINTWISE)
     # Chains save less than what their kernels take.
     if facts.kernels["dur_ns"].filter(is_pointwise).sum() <= _CHAINED * facts.kernel_ns:
@@ -115,8 +119,8 @@ def elementwise_chains(facts: Facts) -> Iterator[Advice]:
             continue
         lengths = gpu.works["chain"].value_counts()["count"]
         yield Advice(
-            f"{gpu.who}{gpu.works.height:,} elementwise kernels follow one another in "
-            f"{counted(lengths.len(), 'chain')}, up to {lengths.max()} in a row; together they took "
+            f"{gpu.who}{gpu.works.height:,} elementwise kernels run in "
+            f"{counted(lengths.len(), 'chain')} of up to {lengths.max()} and took "
             f"{format_ns(gpu.spent_ns)}.",
             _fusing(facts),
             value,
@@ -128,7 +132,9 @@ def elementwise_chains(facts: Facts) -> Iterator[Advice]:
 
 def _fusing(facts: Facts) -> str:
     if facts.is_compiled:
-        return "Compile what still runs eagerly (TORCH_LOGS=graph_breaks), or use a fused operator there."
+        return (
+            "Compile the operators that still run eagerly (TORCH_LOGS=graph_breaks), or use a fused operator."
+        )
     return "Fuse them with torch.compile, or use a fused operator (layer norm, activation, optimizer)."
 
 
@@ -143,9 +149,9 @@ def _chains(facts: Facts, is_pointwise: pl.Series) -> pl.DataFrame:
     return kernels.with_columns(chain=chains["run"])
 
 
-@rule("Kernels leave multiprocessors empty", _SMALL, "share of kernel time")
+@rule("Kernels do not fill the multiprocessors", _SMALL, "share of kernel time")
 def small_grids(facts: Facts) -> Iterator[Advice]:
-    """Kernels with fewer blocks than the GPU has multiprocessors."""
+    """Finds kernels with fewer blocks than the GPU has multiprocessors."""
     blocks = facts.trace.gpu_ops["blocks_per_sm"]
     is_small = ((blocks < 1) & (blocks > 0)).fill_null(value=False) & facts.are_kernels
     for gpu in facts.on_gpus(facts.rows_of(is_small, "name", "blocks_per_sm")):
@@ -154,8 +160,8 @@ def small_grids(facts: Facts) -> Iterator[Advice]:
         idle = (pl.col("dur_ns") * (1 - pl.col("blocks_per_sm"))).cast(pl.Int64)
         batch = "Enlarge the batch, merge" if facts.may_grow else "Merge"
         yield Advice(
-            f"{gpu.who}{format_percent(gpu.share)} of the kernel time has fewer blocks than the GPU has "
-            f"multiprocessors; longest: {most_common(longest_names(gpu.works))}.",
+            f"{gpu.who}{format_percent(gpu.share)} of the kernel time is in kernels with fewer blocks "
+            f"than the GPU has multiprocessors. The longest: {most_common(longest_names(gpu.works))}.",
             f"{batch} small operators, or run independent ones on several streams.",
             gpu.share,
             saving_ns=facts.saving_ns(gpu.works.with_columns(idle=idle), "idle"),

@@ -29,7 +29,7 @@ _DECODING = r"context_0(?:\(|_).*generation_[1-9]"
 
 @rule("A serving engine launches its kernels one by one", _LATE, needs_all_times=True)
 def serving_without_graphs(facts: Facts) -> Iterator[Advice]:
-    """GPUs that wait for the launches of a serving engine that replays no graphs."""
+    """Finds GPUs that wait for the launches of a serving engine without graph replays."""
     if facts.graph_launches or facts.captures_graphs:
         return
     engine = serving_engine(facts)
@@ -40,9 +40,9 @@ def serving_without_graphs(facts: Facts) -> Iterator[Advice]:
         if value <= _LATE:
             continue
         decoding = names_like(facts.trace.ops["name"], _DECODING).len()
-        steps = "steps that decode" if decoding else "steps"
+        steps = "decode steps" if decoding else "steps"
         yield Advice(
-            f"{gpu.who}No graph is replayed in {steps} of {engine}.",
+            f"{gpu.who}{steps} of {engine} replay no graph.",
             fewer_launches(facts),
             value,
             saving_ns=gpu.spent_ns,
@@ -53,15 +53,15 @@ def serving_without_graphs(facts: Facts) -> Iterator[Advice]:
 
 @rule("The host launches too slowly", _LATE, needs_all_times=True)
 def launch_bound(facts: Facts) -> Iterator[Advice]:
-    """GPUs that wait for the host to launch."""
+    """Finds GPUs that wait for the host to launch."""
     for gpu in facts.waits("launch"):
         value = facts.share(gpu.spent_ns)
         if value <= _LATE:
             continue
         mean = format_ns(facts.kernel_ns / facts.kernel_count if facts.kernel_count else None)
         yield Advice(
-            f"{gpu.who}In {counted(gpu.works.height, 'gap')} the GPU waited {format_ns(gpu.spent_ns)} for a "
-            f"launch; the mean kernel lasts {mean}.",
+            f"{gpu.who}The GPU waited {format_ns(gpu.spent_ns)} in {counted(gpu.works.height, 'gap')} "
+            f"for the next launch. Kernels take {mean} on average.",
             fewer_launches(facts),
             value,
             saving_ns=gpu.spent_ns,
@@ -73,7 +73,7 @@ def launch_bound(facts: Facts) -> Iterator[Advice]:
 
 @rule("Most kernels are too short to launch one by one", _TINY, "share of kernels", needs_all_times=True)
 def tiny_kernels(facts: Facts) -> Iterator[Advice]:
-    """Kernels so short that launching them takes longer, on a GPU that waits for launches."""
+    """Finds kernels shorter than their launch, on a GPU that waits for launches."""
     if facts.kernel_count < _FEWEST_KERNELS:
         return
     is_tiny = facts.are_kernels & (facts.trace.gpu_ops["dur_ns"].fill_null(0) < _TINY_NS)
@@ -88,8 +88,8 @@ def tiny_kernels(facts: Facts) -> Iterator[Advice]:
             continue
         names = tiny.group_by("name").len().sort("len", "name", descending=[True, False])["name"]
         yield Advice(
-            f"{gpu.who}{format_percent(value)} of {facts.kernel_count:,} kernels last less than "
-            f"{format_ns(_TINY_NS)}, and the GPU waited {format_ns(waited)} for them; most often: "
+            f"{gpu.who}{format_percent(value)} of {facts.kernel_count:,} kernels take less than "
+            f"{format_ns(_TINY_NS)}, and the GPU waited {format_ns(waited)} for them. Most frequent: "
             f"{most_common(names.cast(pl.String))}.",
             fewer_launches(facts),
             value,
@@ -100,17 +100,17 @@ def tiny_kernels(facts: Facts) -> Iterator[Advice]:
         )
 
 
-@rule("The host does something else while the GPU waits", _LATE, needs_all_times=True)
+@rule("The host is busy with other work while the GPU waits", _LATE, needs_all_times=True)
 def host_busy(facts: Facts) -> Iterator[Advice]:
-    """GPUs that wait while the host does something else than to launch."""
+    """Finds GPUs that wait while the host is busy with other work."""
     for gpu in facts.waits("host"):
         value = facts.share(gpu.spent_ns)
         if value <= _LATE:
             continue
         doing, remedy = _doing(facts, gpu.works)
         yield Advice(
-            f"{gpu.who}In {counted(gpu.works.height, 'gap')} of more than {format_ns(LONGEST_LAUNCH_NS)} the "
-            f"GPU waited {format_ns(gpu.spent_ns)}. Meanwhile on the launching thread: {doing}.",
+            f"{gpu.who}The GPU waited {format_ns(gpu.spent_ns)} in {counted(gpu.works.height, 'gap')} "
+            f"of more than {format_ns(LONGEST_LAUNCH_NS)}. Meanwhile on the launching thread: {doing}.",
             remedy,
             value,
             saving_ns=gpu.spent_ns,
@@ -147,7 +147,7 @@ def _doing(facts: Facts, gaps: pl.DataFrame) -> tuple[str, str]:
 
 @rule("The host waits for the GPU, which then waits for the host", _SYNCING, needs_all_times=True)
 def synchronising_calls(facts: Facts) -> Iterator[Advice]:
-    """Gaps that open because the host had waited for the GPU."""
+    """Finds gaps that exist because the host had waited for the GPU."""
     for gpu in facts.waits("sync"):
         value = facts.share(gpu.spent_ns)
         if value <= _SYNCING:
@@ -159,8 +159,8 @@ def synchronising_calls(facts: Facts) -> Iterator[Advice]:
         names = callers.group_by("by").len().sort("len", "by", descending=[True, False])
         listed = most_common(f"{name} ({count:,} x)" for name, count in names.iter_rows())
         yield Advice(
-            f"{gpu.who}After {counted(calls.height, 'call')} that waited for the GPU it idled "
-            f"{format_ns(gpu.spent_ns)}: {listed}.",
+            f"{gpu.who}The GPU was idle for {format_ns(gpu.spent_ns)} after "
+            f"{counted(calls.height, 'call')} that waited for it: {listed}.",
             remedy(facts, "sync"),
             value,
             saving_ns=gpu.spent_ns,
@@ -171,7 +171,7 @@ def synchronising_calls(facts: Facts) -> Iterator[Advice]:
 
 @rule("The GPU idles", _IDLE, needs_all_times=True)
 def gpu_idle(facts: Facts) -> Iterator[Advice]:
-    """GPUs that do nothing for more than a tenth of the time, by causes that no other rule speaks about."""
+    """Finds GPUs that are idle for more than a tenth of the time, by causes without a rule of their own."""
     limits: dict[str | None, float] = {"launch": _LATE, "host": _LATE, "sync": _SYNCING, "data": 1.0}
     if facts.share(facts.parts["dataloader_ns"].worst_ns) > _FED:
         limits["data"] = 0.0
@@ -188,8 +188,8 @@ def gpu_idle(facts: Facts) -> Iterator[Advice]:
         is_left = pl.col("cause").cast(pl.String).is_in(list(left), nulls_equal=True)
         gaps = facts.gaps.all.filter(pl.col("device").eq_missing(device) & is_left)
         yield Advice(
-            f"{facts.who(device)}It did nothing for {format_percent(facts.share(waited))} of the step time: "
-            f"{listed}.",
+            f"{facts.who(device)}The GPU was idle for {format_percent(facts.share(waited))} of the "
+            f"step time: {listed}.",
             remedy(facts, next(iter(left))),
             facts.share(waited),
             saving_ns=waited,
@@ -205,7 +205,7 @@ def gpu_idle(facts: Facts) -> Iterator[Advice]:
     needs_all_times=True,
 )
 def optimizer_not_fused(facts: Facts) -> Iterator[Advice]:
-    """An optimizer that launches kernels for each parameter."""
+    """Finds an optimizer that launches kernels for each parameter."""
     if not facts.steps:
         return
     waits = {gpu.device: gpu.works for gpu in facts.waits("launch")}
@@ -220,9 +220,9 @@ def optimizer_not_fused(facts: Facts) -> Iterator[Advice]:
         least = int(gpu.works["dur_ns"].min() or 0)  # type: ignore[arg-type]
         works = gpu.works.with_columns(saved=pl.lit(least))
         yield Advice(
-            f"{gpu.who}It launches {value:,.0f} kernels in a step, which last "
+            f"{gpu.who}The optimizer launches {value:,.0f} kernels per step, which take "
             f"{format_ns(gpu.spent_ns / gpu.works.height)} on average.",
-            "Give the optimizer fused=True or foreach=True.",
+            "Pass fused=True or foreach=True to the optimizer.",
             value,
             saving_ns=waited + facts.saving_ns(works, "saved", launched=False),
             device=gpu.device,

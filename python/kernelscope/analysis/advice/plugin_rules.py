@@ -1,8 +1,8 @@
 """The seven rules of the TensorBoard plugin, with its thresholds.
 
-Three of them say less than the plugin where that was wrong: nothing about NCCL to a job whose kernels are
-NCCL's, nothing about mixed precision on GPUs of another make or where tensor cores may be in use, and nothing
-about the memory of the host.
+Three of them are more cautious than the plugin where it was wrong. They do not recommend NCCL if kernels
+belong to NCCL. They do not recommend mixed precision on GPUs of other vendors or if tensor cores may be in
+use. They do not judge the memory of the host.
 """
 
 from collections.abc import Iterator
@@ -23,17 +23,17 @@ from kernelscope.units import format_bytes, format_ns, format_percent
 _DATA, _COMMUNICATION, _BUSY, _MEMORY = 0.05, 0.1, 0.5, 0.9
 # An engine that serves takes nearly all memory for its cache, as it is told to.
 _SERVING = (
-    "Nothing, if that is what the engine was told to take (--gpu-memory-utilization, --mem-fraction-static); "
-    "tell it less where other programs need memory."
+    "No action is needed if the engine was configured to use this much (--gpu-memory-utilization, "
+    "--mem-fraction-static). Lower the setting if other programs need memory."
 )
-_TRAINING = "Checkpoint activations, compute in a narrower type, or make the batch smaller."
+_TRAINING = "Checkpoint activations, compute in a narrower type, or reduce the batch size."
 _NCCL_CAPABILITY = 3.5
 _TENSOR_CORES_SINCE = 7
 
 
 @rule("Steps wait for data", _DATA, needs_all_times=True)
 def data_loading(facts: Facts) -> Iterator[Advice]:
-    """Steps that wait for data for more than a twentieth of their time."""
+    """Finds steps that wait for data for more than 5 % of their time."""
     part = facts.parts["dataloader_ns"]
     waited, value = part.worst_ns, facts.share(part.worst_ns)
     if value <= _DATA:
@@ -41,10 +41,10 @@ def data_loading(facts: Facts) -> Iterator[Advice]:
     idle = max((causes.get("data", 0) for causes in facts.waited.values()), default=0)
     calls = facts.ops_doing("data_loading")
     here = " The loader has no workers." if names_like(calls["name"], "_SingleProcess").len() else ""
-    meanwhile = f" In gaps between its works a GPU waited {format_ns(idle)} for it." if idle else ""
+    meanwhile = f" A GPU waited {format_ns(idle)} for data in gaps between its operations." if idle else ""
     yield Advice(
-        f"{facts.who(part.device)}{format_percent(value)} of the step time passes while only data is loaded"
-        f"{_on_average(facts, part)}.{meanwhile}{here}",
+        f"{facts.who(part.device)}Only data loading runs for {format_percent(value)} of the step "
+        f"time{_on_average(facts, part)}.{meanwhile}{here}",
         remedy(facts, "data"),
         value,
         saving_ns=waited,
@@ -55,7 +55,7 @@ def data_loading(facts: Facts) -> Iterator[Advice]:
 
 @rule("DataParallel copies the model in every step", 1, "GPUs")
 def data_parallel(facts: Facts) -> Iterator[Advice]:
-    """DataParallel on more than one GPU."""
+    """Finds DataParallel on more than one GPU."""
     calls = facts.ops_named(r"^DataParallel\.forward$")
     if calls.is_empty():
         return
@@ -63,16 +63,16 @@ def data_parallel(facts: Facts) -> Iterator[Advice]:
     if devices > 1:
         yield Advice(
             f"DataParallel.forward ran {calls.height:,} x on {devices} GPUs.",
-            "Use DistributedDataParallel: a process per GPU, gradients that travel during the backward.",
+            "Use DistributedDataParallel: one process per GPU, with gradients sent during the backward pass.",
             devices,
             severity="high",
             cites=citing("ops", calls),
         )
 
 
-@rule("Gradients do not travel by NCCL", _NCCL_CAPABILITY, "compute capability")
+@rule("Gradients are not sent by NCCL", _NCCL_CAPABILITY, "compute capability")
 def ddp_backend(facts: Facts) -> Iterator[Advice]:
-    """DistributedDataParallel without NCCL on GPUs that have it."""
+    """Finds DistributedDataParallel without NCCL on GPUs that support it."""
     calls = facts.ops_named(r"^DistributedDataParallel\.forward$")
     if calls.is_empty() or not facts.is_nvidia or _runs_nccl(facts):
         return
@@ -80,8 +80,9 @@ def ddp_backend(facts: Facts) -> Iterator[Advice]:
     best = facts.trace.devices.select(capability.max()).item()
     if best is not None and best >= _NCCL_CAPABILITY:
         yield Advice(
-            f"DistributedDataParallel.forward ran {calls.height:,} x, and no kernel or operator is NCCL's.",
-            'Start the process group with backend="nccl": it is the one made for these GPUs.',
+            f"DistributedDataParallel.forward ran {calls.height:,} x, but no kernel or operator "
+            "belongs to NCCL.",
+            'Create the process group with backend="nccl", which is made for these GPUs.',
             best,
             severity="medium",
             cites=citing("ops", calls),
@@ -94,15 +95,15 @@ def _runs_nccl(facts: Facts) -> bool:
 
 @rule("Steps wait for communication", _COMMUNICATION)
 def communication(facts: Facts) -> Iterator[Advice]:
-    """Steps that wait for communication for more than a tenth of their time."""
+    """Finds steps that wait for communication for more than 10 % of their time."""
     part = facts.parts["communication_ns"]
     value = facts.share(part.worst_ns)
     if value <= _COMMUNICATION:
         return
     own = facts.communication.filter(pl.col("device").eq_missing(part.device))
     yield Advice(
-        f"{facts.who(part.device)}{format_percent(value)} of the step time passes while ranks communicate "
-        f"and nothing is computed{_on_average(facts, part)}.",
+        f"{facts.who(part.device)}Ranks communicate without computing for {format_percent(value)} of "
+        f"the step time{_on_average(facts, part)}.",
         _less_communication(facts),
         value,
         saving_ns=facts.saving_ns(own),
@@ -120,19 +121,19 @@ def _on_average(facts: Facts, part: PartOfSteps) -> str:
 def _less_communication(facts: Facts) -> str:
     if serving_engine(facts) is not None:
         return (
-            "Spread a model over fewer GPUs (a smaller tensor parallel size), and have GPUs that reach one "
-            "another directly use the engine's own all-reduce (--disable-custom-all-reduce turns it off)."
+            "Use fewer GPUs per model (a smaller tensor parallel size). If the GPUs reach each other "
+            "directly, use the engine's own all-reduce (do not pass --disable-custom-all-reduce)."
         )
-    batch = " A larger batch communicates less often; it may need another learning rate."
+    batch = " A larger batch communicates less often. It may need another learning rate."
     return (
-        "Compress gradients (DDP communication hooks), accumulate them over several steps (no_sync), or let "
-        f"communication overlap with the backward.{batch if facts.may_grow else ''}"
+        "Compress gradients (DDP communication hooks), accumulate them over several steps (no_sync), "
+        f"or overlap communication with the backward pass.{batch if facts.may_grow else ''}"
     )
 
 
-@rule("GPUs run kernels less than half of the time", _BUSY, "share of time", needs_all_times=True)
+@rule("GPUs run kernels for less than half of the time", _BUSY, "share of time", needs_all_times=True)
 def low_utilisation(facts: Facts) -> Iterator[Advice]:
-    """GPUs that compute for less than half of the time, as far as samples do not show other work."""
+    """Finds GPUs that compute for less than half of the time, unless samples show other activity."""
     # The share itself may be a bit off: Polars multiplies by the reciprocal of what all rows are divided by.
     is_little = pl.col("busy_ns") < _BUSY * pl.col("window_ns")
     idle = gpu_summary(facts.trace).filter(is_little & (pl.col("kernels") > 0))
@@ -148,7 +149,7 @@ def low_utilisation(facts: Facts) -> Iterator[Advice]:
     kernels = facts.rows_of(facts.are_kernels).filter(of_idle)
     cause, rest = _unused(facts, lowest)
     yield Advice(
-        f"Share of the time with a kernel: {listed}{more}. {rest}",
+        f"Share of time with a kernel: {listed}{more}. {rest}",
         remedy(facts, cause),
         lowest["utilisation"],
         severity="medium",
@@ -166,28 +167,28 @@ def _unused(facts: Facts, gpu: dict[str, Any]) -> tuple[str | None, str]:
     of_gpu = pl.col("device").eq_missing(gpu["device"])
     time = temporal_breakdown(facts.trace).filter(of_gpu).row(0, named=True)
     outside = gpu["window_ns"] - time["span_ns"]
-    who = "The least used of them" if facts.who(gpu["device"]) else "It"
+    who = "The least used GPU" if facts.who(gpu["device"]) else "It"
     if time["memory_ns"] > max(time["idle_ns"], outside):
         return "copies", f"{who} only copies for {format_percent(time['memory_share'])} of the time."
     waits = facts.waited.get(gpu["device"], {})
     if outside > time["idle_ns"] or not waits:
         share = format_percent(max(outside, 0) / gpu["window_ns"])
-        return "host", f"{who} has no work for {share} of it, before its first and after its last."
+        return "host", f"{who} is idle for {share} of it, before its first and after its last operation."
     cause = next(iter(waits))
     idle = format_percent(time["idle_share"])
     note = ""
     if in_graphs := waits.get("graph", 0):
         note = (
-            f" {format_ns(in_graphs)} lie between the nodes of graphs, in which the host has no part and"
-            " recording adds time."
+            f" {format_ns(in_graphs)} are between the nodes of graphs. The host has no part in these "
+            "gaps, and recording lengthens them."
         )
-    idles = f"{who} idles for {idle} of the time from its first work to its last"
-    return cause, f"{idles}, and waits most of all for {WAITED_FOR[cause]}.{note}"
+    idles = f"{who} is idle for {idle} of the time between its first and last operation"
+    return cause, f"{idles}, mostly waiting for {WAITED_FOR[cause]}.{note}"
 
 
-@rule("Nothing runs on tensor cores", 0.0, "share of kernel time")
+@rule("No kernel uses tensor cores", 0.0, "share of kernel time")
 def mixed_precision(facts: Facts) -> Iterator[Advice]:
-    """Tensor cores that nothing uses, though operators could."""
+    """Finds operators that could use tensor cores if no kernel uses them."""
     capability = facts.capability()
     if not facts.is_nvidia or capability is None or capability < _TENSOR_CORES_SINCE:
         return
@@ -202,8 +203,8 @@ def mixed_precision(facts: Facts) -> Iterator[Advice]:
     savings = [products_saving(facts, gpu.works) for gpu in facts.on_gpus(kernels)]
     known = [saving for saving in savings if saving is not None]
     yield Advice(
-        f"{format_percent(share)} of the kernel time is in operators that tensor cores could run, and none "
-        "of their kernels uses them.",
+        f"{format_percent(share)} of the kernel time is in operators that could use tensor cores, but "
+        "none of their kernels do.",
         narrower_type(capability),
         share,
         saving_ns=max(known, default=None),
@@ -212,9 +213,9 @@ def mixed_precision(facts: Facts) -> Iterator[Advice]:
     )
 
 
-@rule("Memory is nearly used up", _MEMORY, "share of memory")
+@rule("Memory is nearly exhausted", _MEMORY, "share of memory")
 def memory_near_capacity(facts: Facts) -> Iterator[Advice]:
-    """GPUs whose memory is nearly all allocated at the peak."""
+    """Finds GPUs whose memory is nearly all allocated at the peak."""
     if not facts.may_use("total_allocated_bytes", _MEMORY):
         return
     serves = serving_engine(facts) is not None
@@ -222,8 +223,8 @@ def memory_near_capacity(facts: Facts) -> Iterator[Advice]:
         share = row["peak_share"]
         if share is not None and share > _MEMORY:
             yield Advice(
-                f"{row['device']} had {format_bytes(row['peak_bytes'])} allocated at its peak, of "
-                f"{format_bytes(row['capacity_bytes'])}.",
+                f"{row['device']} had {format_bytes(row['peak_bytes'])} of "
+                f"{format_bytes(row['capacity_bytes'])} allocated at its peak.",
                 _SERVING if serves else _TRAINING,
                 share,
                 severity="low" if serves else "high",

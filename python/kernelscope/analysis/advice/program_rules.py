@@ -1,4 +1,4 @@
-"""Rules about what a program does inside its steps that belongs before them."""
+"""Rules about activity inside steps that belongs before them."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ _FEWEST_STEPS = 3
 
 @rule("Steps load the code of kernels", _LOADING)
 def module_loading(facts: Facts) -> Iterator[Advice]:
-    """Loading the code of kernels inside steps."""
+    """Finds calls inside steps that load kernel code."""
     found = facts.loads
     if found.is_empty():
         return
@@ -24,17 +24,17 @@ def module_loading(facts: Facts) -> Iterator[Advice]:
     if value <= _LOADING:
         return
     yield Advice(
-        f"{counted(found.height, 'call')} that load code held the steps up for {format_ns(spent)}.",
-        "Run a few steps before the ones that are recorded: code is loaded when it is first used.",
+        f"{counted(found.height, 'call')} that load kernel code delayed the steps by {format_ns(spent)}.",
+        "Run a few steps before recording: kernel code is loaded at first use.",
         value,
         saving_ns=spent,
         cites=citing("launches", found),
     )
 
 
-@rule("Steps ask the driver for memory", _ALLOCATING)
+@rule("Steps allocate memory from the driver", _ALLOCATING)
 def allocator_calls(facts: Facts) -> Iterator[Advice]:
-    """Memory of the device that is asked for and given back inside steps."""
+    """Finds device memory that is allocated and freed inside steps."""
     found = facts.allocations
     if found.is_empty():
         return
@@ -44,11 +44,12 @@ def allocator_calls(facts: Facts) -> Iterator[Advice]:
         return
     names = found.group_by("name").len().sort("len", "name", descending=[True, False])
     listed = most_common(f"{name} ({count:,} x)" for name, count in names.iter_rows())
-    freed, less = ("; a free in a step says that the allocator gave its cache back", "less memory or ")
+    freed, less = (". A free in a step means that the allocator returned its cache", "less memory or ")
     yield Advice(
-        f"{listed} held the steps up for {format_ns(spent)}{freed if facts.gives_back else ''}.",
+        f"{listed} delayed the steps by {format_ns(spent)}{freed if facts.gives_back else ''}.",
         f"Use {less if facts.gives_back else ''}steadier sizes, set "
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and leave torch.cuda.empty_cache() out of steps.",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and do not call torch.cuda.empty_cache() "
+        "in steps.",
         value,
         saving_ns=spent,
         cites=citing("launches", found),
@@ -57,12 +58,12 @@ def allocator_calls(facts: Facts) -> Iterator[Advice]:
 
 @rule("Memory ran out", 0, "allocations")
 def out_of_memory(facts: Facts) -> Iterator[Advice]:
-    """Allocations that failed."""
+    """Finds failed allocations."""
     failed = facts.records.failed
     if failed.height:
         yield Advice(
             f"{counted(failed.height, 'allocation')} failed.",
-            "See who held memory at the peak; checkpoint activations or make the batch smaller.",
+            "See the owners of memory at the peak. Checkpoint activations or reduce the batch size.",
             failed.height,
             severity="high",
             cites=citing("memory", failed, by="start_ns"),
@@ -71,7 +72,7 @@ def out_of_memory(facts: Facts) -> Iterator[Advice]:
 
 @rule("Memory grows from step to step", _GROWING, "share of the peak")
 def memory_growth(facts: Facts) -> Iterator[Advice]:
-    """Memory that is larger at the end of every step than at the end of the one before."""
+    """Finds memory that is larger at the end of every step than at the end of the previous one."""
     if facts.trace.memory.is_empty() or facts.steps < _FEWEST_STEPS or not facts.marked:
         return
     ends = facts.breakdown.select(pl.col("start_ns") + pl.col("total_ns")).to_series().sort().to_list()
@@ -87,18 +88,19 @@ def memory_growth(facts: Facts) -> Iterator[Advice]:
         growth = int(held[-1]) - int(held[0])
         if peak > 0 and growth / peak > _GROWING:
             yield Advice(
-                f"After {held.len()} steps {device} holds {format_bytes(growth)} more than after the first, "
-                "and after each more than before.",
-                "Look at what is not freed: losses kept with their graphs, outputs in lists, caches.",
+                f"After {held.len()} steps {device} has {format_bytes(growth)} more allocated than "
+                "after the first step, and it grew in every step.",
+                "Look for objects that are never freed: losses kept with their graphs, outputs in "
+                "lists, caches.",
                 growth / peak,
                 severity="medium",
                 cites=Cited("memory", tuple(records.frame["row"].gather(last["at"])), last.height),
             )
 
 
-@rule("Reserved memory lies idle", _FRAGMENTED, "share of reserved memory")
+@rule("Reserved memory is unused", _FRAGMENTED, "share of reserved memory")
 def fragmentation(facts: Facts) -> Iterator[Advice]:
-    """Reserved memory that nobody uses, on a GPU that is nearly full."""
+    """Finds unused reserved memory on a GPU that is nearly full."""
     if not facts.may_use("total_reserved_bytes", _FULL):
         return
     for row in facts.memory.iter_rows(named=True):
@@ -107,8 +109,8 @@ def fragmentation(facts: Facts) -> Iterator[Advice]:
         if not reserved or not capacity or reserved / capacity <= _FULL or idle <= _FRAGMENTED:
             continue
         yield Advice(
-            f"{row['device']} had {format_bytes(reserved)} of {format_bytes(capacity)} reserved, and "
-            f"{format_percent(idle)} of that was not allocated.",
+            f"{row['device']} had {format_bytes(reserved)} of {format_bytes(capacity)} reserved, "
+            f"{format_percent(idle)} of it not allocated.",
             "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or allocate the largest blocks first.",
             idle,
             severity="medium",

@@ -1,6 +1,6 @@
-"""Rules about communication, and about ranks that differ.
+"""Rules about communication and differences between ranks.
 
-What only a rule that speaks needs is imported when it does: most have nothing to say about most traces.
+Modules needed only to describe a finding are imported then, because most rules find nothing in most traces.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,26 +17,26 @@ _CAUSES = {
     "compute": (
         "its kernels take longer",
         (
-            "Compare its clocks (nvidia-smi -q -d CLOCK,PERFORMANCE), its data and its share of the model "
-            "with another rank's."
+            "Compare its clocks (nvidia-smi -q -d CLOCK,PERFORMANCE), its data and its share of the "
+            "model with another rank."
         ),
     ),
     "launch": (
         "its host launches more slowly",
-        "Compare what else runs on its host, and bind its process to the cores next to its GPU (numactl).",
+        "Compare other processes on its host, and bind its process to the cores next to its GPU (numactl).",
     ),
-    "data": ("it waits for data", "Compare its storage and its DataLoader's workers with another rank's."),
+    "data": ("it waits for data", "Compare its storage and its DataLoader workers with another rank."),
     "network": (
         "its communication is slower",
-        "Compare its links with another rank's (nvidia-smi topo -m, NCCL_DEBUG=INFO).",
+        "Compare its links with another rank (nvidia-smi topo -m, NCCL_DEBUG=INFO).",
     ),
 }
 _HIDDEN, _EXPOSED, _LATE, _UNEVEN = 0.5, 0.05, 0.05, 0.1
 
 
-@rule("Computing does not hide communication", _HIDDEN, "share that is hidden")
+@rule("Computation does not hide communication", _HIDDEN, "hidden share")
 def exposed_communication(facts: Facts) -> Iterator[Advice]:
-    """Communication that computing does not hide."""
+    """Finds communication that computation does not hide."""
     if not facts.trace.gpu_ops["is_communication"].any():
         return
     from kernelscope.analysis.gpu.time import comm_comp_overlap
@@ -53,9 +53,9 @@ def exposed_communication(facts: Facts) -> Iterator[Advice]:
         if facts.share(exposed) <= _EXPOSED or not total or overlap / total >= _HIDDEN:
             continue
         yield Advice(
-            f"{facts.who(device)}Of {format_ns(total)} in which ranks communicate, {format_ns(exposed)} "
-            "overlap with no computing.",
-            "Communicate while computing: gradient buckets of another size, prefetching of sharded "
+            f"{facts.who(device)}{format_ns(exposed)} of {format_ns(total)} of communication are not hidden "
+            "by computation.",
+            "Communicate during computation: other sizes of gradient buckets, prefetching of sharded "
             "parameters, collectives with async_op=True.",
             overlap / total,
             saving_ns=facts.saving_ns(works[device]),
@@ -66,7 +66,7 @@ def exposed_communication(facts: Facts) -> Iterator[Advice]:
 
 
 def waits(ranks: Sequence[Facts]) -> dict[int | None, int]:
-    """How long each of several ranks waited, in communication that nothing hides, for others to come.
+    """Returns, for each of several ranks, how long it waited for others in exposed communication.
 
     Units: ns.
     """
@@ -79,16 +79,16 @@ def waits(ranks: Sequence[Facts]) -> dict[int | None, int]:
 
 
 def without_waiting(rule_id: str, advice: Advice, wait_ns: int) -> Advice:
-    """The same advice, if it is about communication, without the time in which others had not come."""
+    """Returns the same advice; advice about communication excludes waiting for late ranks."""
     if rule_id not in _COMMUNICATION or advice.saving_ns is None or not wait_ns:
         return advice
-    evidence = f"{advice.evidence} For {format_ns(wait_ns)} of it a rank had not come."
+    evidence = f"{advice.evidence} For {format_ns(wait_ns)} of it a rank had not arrived yet."
     return replace(advice, evidence=evidence, saving_ns=max(0, advice.saving_ns - wait_ns))
 
 
 @rule("A rank is slower than the others", _LATE)
 def straggler(ranks: Sequence[Facts]) -> Iterator[Advice]:
-    """Ranks that take longer than the others for their own part of a step."""
+    """Finds ranks that take longer than others for their own part of a step."""
     from kernelscope.analysis.ranks.stragglers import stragglers
 
     table = stragglers([one.trace for one in ranks], threshold=_LATE)
@@ -106,9 +106,9 @@ def straggler(ranks: Sequence[Facts]) -> Iterator[Advice]:
         )
 
 
-@rule("Ranks have different amounts of work", _UNEVEN, "share of the largest")
+@rule("Ranks compute for different times", _UNEVEN, "share of the largest")
 def uneven_ranks(ranks: Sequence[Facts]) -> Iterator[Advice]:
-    """Ranks whose GPUs compute for different times in a step."""
+    """Finds ranks whose GPUs compute for different times in a step."""
     computing = [
         (one.trace.meta.rank, one.parts["kernel_ns"].mean_ns / one.steps) for one in ranks if one.steps
     ]
@@ -119,9 +119,9 @@ def uneven_ranks(ranks: Sequence[Facts]) -> Iterator[Advice]:
     if value > _UNEVEN:
         slow, fast = (next(rank for rank, ns in computing if ns == extreme) for extreme in (most, least))
         yield Advice(
-            f"In a mean step rank {slow} computes {format_ns(round(most))}, rank {fast} "
+            f"In a mean step, rank {slow} computes for {format_ns(round(most))}, but rank {fast} for "
             f"{format_ns(round(least))}: {format_percent(value)} less.",
-            "Balance what ranks get: samples by length, layers of a pipeline, experts.",
+            "Balance the load of the ranks: samples by length, layers of a pipeline, experts.",
             value,
             rank=slow if isinstance(slow, int) else None,
             cause=("straggler",),

@@ -1,4 +1,4 @@
-"""What to do about a GPU that waits, by what it waits for, given what the program does already."""
+"""Remedies for a GPU that waits, by the cause of the wait and the state of the program."""
 
 from kernelscope.analysis.advice.facts import Facts
 
@@ -12,52 +12,53 @@ RULE_OF = {
     "graph": "gpu_idle",
     None: "gpu_idle",
 }
-"""By cause of a wait, the rule that speaks about it."""
+"""Rule about each cause of a wait."""
 
 WAITED_FOR = {
     "launch": "launches",
-    "host": "a host that did something else",
+    "host": "a host busy with other work",
     "sync": "the host after it had waited for the GPU",
     "data": "data",
-    "queue": "events, copies or their turn",
+    "queue": "events, copies or their position in the queue",
     "graph": "the next node of a graph",
-    None: "work whose launch is not known",
+    None: "operations with an unknown launch",
 }
-"""By cause of a wait, what the GPU waited for, in words."""
+"""Description of each cause of a wait."""
 
 _ENGINES = {"vLLM": r"vllm::|^vllm|^_C_cache_ops::", "SGLang": r"^sglang|sgl_kernel"}
 _REPLAYING = {
     "vLLM": (
-        "Serve without --enforce-eager (enforce_eager=False), so that steps are replayed as CUDA graphs; "
-        "those of more tokens than the largest of cudagraph_capture_sizes never are."
+        "Serve without --enforce-eager (enforce_eager=False), so that steps are replayed as CUDA "
+        "graphs. Steps with more tokens than the largest of cudagraph_capture_sizes are never "
+        "replayed."
     ),
     "SGLang": (
-        "Serve without --disable-cuda-graph, so that decoding is replayed as CUDA graphs, and with a "
-        "--cuda-graph-max-bs that covers the batch."
+        "Serve without --disable-cuda-graph, so that decode steps are replayed as CUDA graphs, and "
+        "with a --cuda-graph-max-bs that covers the batch."
     ),
 }
 _STATED = {
     "copies": (
-        "Keep on the GPU what every step copies to it again, and copy the rest ahead, on a stream of its own "
-        "with non_blocking=True, while kernels run."
+        "Keep data on the GPU that every step copies again. Copy the rest in advance with "
+        "non_blocking=True on a separate stream, while kernels run."
     ),
-    "data": "Give the DataLoader more workers (num_workers) and let them prefetch, or make samples cheaper.",
-    "sync": "Keep values on the GPU: no .item(), .cpu() or print in a step; copy with non_blocking=True.",
+    "data": "Give the DataLoader more workers (num_workers), enable prefetching, or make samples cheaper.",
+    "sync": "Keep values on the GPU: no .item(), .cpu() or print in a step. Copy with non_blocking=True.",
     "queue": (
-        "The work had been launched in time: see which event or copy its stream waits for (wait_stream, "
-        "wait_event), and leave out what need not be waited for."
+        "The operation had been launched in time. Find the event or copy its stream waits for "
+        "(wait_stream, wait_event), and remove waits that are not needed."
     ),
     "graph": (
-        "Measure replays where nobody records their nodes (CUDA events around them, nsys "
-        "--cuda-graph-trace=graph) before anything is changed: recording each node slows them, and nothing "
-        "tells how much of these gaps that made."
+        "Before changing anything, measure replays without recording their nodes (CUDA events around "
+        "them, nsys --cuda-graph-trace=graph). Recording each node slows replays, and the trace does "
+        "not show the share of these gaps that this caused."
     ),
-    None: "Begin to record before the work is launched, and record the host, too, to see what it waits for.",
+    None: "Start recording before the operations are launched, and record the host to see why it is late.",
 }
 
 
 def remedy(facts: Facts, cause: str | None) -> str:
-    """What to do about a GPU that waits for ``cause``."""
+    """Returns the remedy for a GPU that waits for ``cause``."""
     if cause == "launch":
         return fewer_launches(facts)
     if cause == "host":
@@ -66,43 +67,45 @@ def remedy(facts: Facts, cause: str | None) -> str:
 
 
 def serving_engine(facts: Facts) -> str | None:
-    """The engine that serves a model in the trace; None where there is none that is known."""
+    """Returns the engine that serves a model in the trace, or None if there is no known one."""
     return next((name for name, names in _ENGINES.items() if facts.any_named(names)), None)
 
 
 def fewer_launches(facts: Facts) -> str:
-    """How to launch less often, or at once."""
+    """Returns how to launch less often, or everything at once."""
     engine = serving_engine(facts)
     if engine is not None and not facts.graph_launches and not facts.captures_graphs:
         return _REPLAYING[engine]
     if facts.graph_launches:
-        first = "Some of the work is replayed as graphs already: capture what is launched beside them, too."
+        first = "Some operations are replayed as graphs already: capture the launches between them, too."
     elif facts.is_compiled:
-        first = 'Replay what is compiled as graphs: torch.compile(mode="reduce-overhead").'
+        first = 'Replay compiled regions as graphs: torch.compile(mode="reduce-overhead").'
     else:
         first = (
             "Replay the kernels of a step as a CUDA or HIP graph (torch.cuda.make_graphed_callables, "
             'torch.compile(mode="reduce-overhead")), or fuse them.'
         )
-    return first + (" A larger batch gives each launch more to do." if facts.may_grow else "")
+    return first + (" A larger batch makes each launch do more." if facts.may_grow else "")
 
 
 def other_work(facts: Facts) -> str:
-    """What to do about a host that does not launch."""
+    """Returns the remedy for a host that is busy with other work."""
     if facts.captures_graphs:
-        return "Capture graphs before the steps that are recorded, and record their replays."
+        return "Capture graphs before the recorded steps, and record their replays."
     if facts.has_frames:
-        seen = "See in the Python frames"
+        seen = "See the Python frames for"
     elif facts.trace.meta.format == "kineto":
         seen = "Record with with_stack=True to see"
     else:
         seen = "Record with nsys profile --python-sampling=true to see"
-    return f"{seen} what the program does there; move it out of the step or to another thread."
+    return f"{seen} the code that runs there. Move it out of the step or to another thread."
 
 
 def slow_call(name: str) -> str:
-    """What to do about a runtime call that does not return for long."""
-    first = "The first call of its kind sets the driver up: run a few steps before those that are recorded."
+    """Returns the remedy for a runtime call that takes long to return."""
+    first = "The first call of its kind initialises the driver: run a few steps before recording."
     if "Memcpy" in name:
-        return f"Copy from pinned memory with non_blocking=True, so that the call returns at once. {first}"
+        return (
+            f"Copy from pinned memory with non_blocking=True, so that the call returns immediately. {first}"
+        )
     return first

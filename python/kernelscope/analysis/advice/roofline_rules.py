@@ -1,4 +1,4 @@
-"""A rule about operators that run far below what the GPU could attain."""
+"""A rule about operators that run far below the limits of the GPU."""
 
 from collections.abc import Iterator
 
@@ -16,20 +16,20 @@ _REACHED, _FAR_PCT = 0.8, 40.0
 _SHORT_NS = 10_000
 _REMEDIES = {
     "compute": (
-        'computing limits: have another kernel chosen (torch.compile(mode="max-autotune"), '
-        "PYTORCH_TUNABLEOP_ENABLED=1), and take sizes that are multiples of 64"
+        'bound by computation: select another kernel (torch.compile(mode="max-autotune"), '
+        "PYTORCH_TUNABLEOP_ENABLED=1), and use sizes that are multiples of 64"
     ),
     "memory": (
-        "memory limits: take contiguous inputs, and fuse what follows one another (torch.compile) so that "
-        "less is read and written"
+        "bound by memory: use contiguous inputs, and fuse consecutive operators (torch.compile) to "
+        "read and write less"
     ),
 }
 _MOST = 3
 
 
-@rule("Operators run far below what the GPU could attain", _SAVEABLE)
+@rule("Operators run far below the limits of the GPU", _SAVEABLE)
 def below_attainable(facts: Facts) -> Iterator[Advice]:
-    """Operators that take much longer than their FLOPs and bytes need, by the roofline."""
+    """Finds operators that take much longer than the roofline allows for their FLOPs and bytes."""
     if not facts.kernel_ns:
         return
     from kernelscope.analysis.costs.attainable import roofline
@@ -68,7 +68,7 @@ def _advice(facts: Facts, far: pl.DataFrame) -> Iterator[Advice]:
         )
         bounds = dict.fromkeys(row["bound"] for row in rows[:_MOST])
         yield Advice(
-            f"{gpu.who}By FLOPs and bytes these reach less than {_FAR_PCT:.0f} % of what the GPU could: "
+            f"{gpu.who}By FLOPs and bytes, these reach less than {_FAR_PCT:.0f} % of the GPU's limit: "
             f"{listed}.",
             f"Where {'; where '.join(_REMEDIES[bound] for bound in bounds)}.",
             facts.share(saving),

@@ -1,4 +1,4 @@
-"""Asks all rules, and puts what they say into one table."""
+"""Runs all rules and collects their findings in one table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -61,25 +61,25 @@ _SCHEMA = {
 
 
 def recommendations(source: Trace | Sequence[Trace]) -> pl.DataFrame:
-    """What could make a program faster, as far as its trace shows.
+    """Recommendations for making a program faster, derived from its trace.
 
-    ``source`` is a trace, or the traces of several ranks of a job: then each rank's advice stands beside
-    what only shows when ranks are compared. Only whole steps count. A rule that needs what is not known,
-    that is for another make of GPU, or whose cause costs less than 0.5 % of the step time gives no advice.
-    Rules about idle time and launches give none if more than 5 % of the events have no timestamp (see
-    ``doubts``). What shares a cause is one piece of advice; rules of the TensorBoard plugin have their rows
-    in any case.
+    ``source`` is a trace, or the traces of several ranks of a job. With several ranks, findings from
+    comparing them are added to the findings of each rank. Only complete steps count. A rule gives no advice
+    if its inputs are unknown, if it is for another GPU vendor, or if the cause costs less than 0.5 % of the
+    step time. Rules about idle time and launches give none if more than 5 % of the events have no timestamp
+    (see ``doubts``). Findings with one cause are merged into one row, except those of the TensorBoard
+    plugin's rules.
 
     Columns: ``id`` (of the rule), ``severity`` (high, medium, low), ``title``, ``evidence`` and ``remedy``
-        (sentences), ``value`` and ``threshold`` that it passed, both in ``unit``; ``saving_ns`` (by how much
-        the steps would take less without the cause, never more than the wall time of what it changes; null
-        where nobody can say) and ``saving_share`` (of the time of all steps); ``rank``, ``device`` (null for
-        no one in particular); the rows of the trace that the evidence speaks of: ``table``, ``rows`` (up to
-        100 of its ``row`` numbers, the weightiest first) and ``cited`` (how many there are); and
-        ``same_cause_as`` (the ``id`` of the advice that it is part of, or null).
-    Units: ns; shares between 0 and 1. Savings of several rows overlap and cannot be added.
-    Order: by severity, then by saving, largest first.
-    Source: rules data_loading to memory_near_capacity are those of the TensorBoard plugin.
+        (sentences), ``value`` and the ``threshold`` that it exceeds, both in ``unit``; ``saving_ns``
+        (reduction of the time of all steps without the cause, at most the wall time of the affected rows;
+        null if unknown) and ``saving_share`` (relative to the time of all steps); ``rank``, ``device`` (null
+        if none in particular); the rows of the trace behind the evidence: ``table``, ``rows`` (up to 100 of
+        its ``row`` numbers, the largest first) and ``cited`` (their total number); and ``same_cause_as``
+        (``id`` of the recommendation that this one is part of, or null).
+    Units: ns; shares between 0 and 1. Savings of several rows overlap and cannot be added. Order: by
+    severity, then by saving, largest first.
+    Source: the rules from data_loading to memory_near_capacity come from the TensorBoard plugin.
     Example: ``recommendations(trace).filter(severity="high").select("title", "evidence", "remedy")``
     """
     if isinstance(source, Sequence):

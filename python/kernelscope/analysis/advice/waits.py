@@ -1,4 +1,4 @@
-"""What GPUs waited for in each gap between their works."""
+"""Causes of each idle gap between GPU operations."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from kernelscope.analysis.launches.idle import with_launches, work_gaps
 from kernelscope.trace import Trace
 
 LONGEST_LAUNCH_NS = 1_000_000
-"""A host that only launches is never later than this: operators take microseconds to launch a kernel."""
+"""Upper bound of the delay of a host that only launches: operators take microseconds to launch a kernel."""
 
 REPLAYS = r"GraphLaunch"
 """Matches the names of calls that replay a graph."""
@@ -22,15 +22,15 @@ _CAUSE = pl.Enum(["data", "sync", "launch", "host", "queue", "graph"])
 
 
 class Gaps(NamedTuple):
-    """Gaps of GPUs: ``all`` of them in few columns, and in more those that wait for the host, ``late``."""
+    """Gaps of GPUs: ``all`` with few columns, and ``late``, those that wait for the host, with more."""
 
     all: pl.DataFrame
     late: pl.DataFrame
 
     def counted(self, inside: pl.Series, spans: pl.DataFrame) -> "Gaps":
-        """Those of ``all`` that are ``inside``, and of these what lies in ``spans``.
+        """Returns the gaps of ``all`` that are ``inside``, clipped to ``spans``.
 
-        Columns: of ``spans``, parts that do not touch, ``start_ns`` and ``end_ns``.
+        Columns: ``spans`` has ``start_ns`` and ``end_ns`` of separate intervals.
         """
         known = Intervals(spans, by=[])
         ends = self.all.select("start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
@@ -41,19 +41,20 @@ class Gaps(NamedTuple):
 
 
 def classified_gaps(trace: Trace) -> Gaps:
-    """Each gap in which a GPU idled between two works, and what it waited for.
+    """Classifies each gap in which a GPU was idle between two operations by its cause.
 
-    ``data``: the work after the gap was launched in it, and loading data took most of the time until then.
-    ``sync``: it was launched in it after the host had waited for the GPU to be done. ``launch``: it was
-    launched in it, as the host was late; ``host``: the same, but so late that the host must have done
-    something else than to launch. ``queue``: it had been launched before, and waited for an event, a copy,
-    another stream, or only for its turn; ``graph``: the same between the nodes of one replay of a graph, in
-    which the host has no part. Null where the launch was not recorded.
+    ``data``: the operation after the gap was launched in the gap, and data loading took most of the time
+    before that.
+    ``sync``: it was launched in the gap after the host had waited for the GPU to finish. ``launch``: it was
+    launched in the gap because the host was late. ``host``: the same, but so late that the host must have
+    been busy with other work. ``queue``: it had been launched before, and waited for an event, a copy,
+    another stream, or only for its position in the queue. ``graph``: the same between the nodes of one graph
+    replay, which the host does not influence. Null if the launch was not recorded.
 
-    Columns: ``row`` (of the work after the gap in ``gpu_ops``), ``device``, ``step`` (of that work),
-        ``start_ns``, ``dur_ns``, ``cause``; of those whose cause is ``data``, ``sync``, ``launch`` or
-        ``host`` also ``place`` (in all), ``sync_row`` (of the call in ``launches`` that waited for the GPU
-        until the gap began), ``launch_ns`` and ``track`` (of the launch).
+    Columns: ``row`` (of the operation after the gap in ``gpu_ops``), ``device``, ``step`` (of that
+        operation), ``start_ns``, ``dur_ns``, ``cause``; for the causes ``data``, ``sync``, ``launch`` and
+        ``host`` also ``place`` (index in all), ``sync_row`` (of the call in ``launches`` that waited for the
+        GPU until the gap began), ``launch_ns`` and ``track`` (of the launch).
     Units: ns.
     """
     gaps = work_gaps(trace, "row", "device", "step", "launch_row")
@@ -142,10 +143,10 @@ def _are_blocking_copies(trace: Trace) -> pl.Series:
 
 
 def longest_calls(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
-    """The runtime call that lasted longest in each gap, on the thread that launched the work after it.
+    """Returns the longest runtime call in each gap, on the thread that launched the operation after it.
 
-    Columns: of ``gaps``, needs ``track``, ``start_ns`` and ``dur_ns``; gives ``name`` and ``shared_ns`` (of
-        the call in the gap), null where there was none.
+    Columns: ``gaps`` needs ``track``, ``start_ns`` and ``dur_ns``. The result has ``name`` and ``shared_ns``
+        (time of the call inside the gap), null if there is no call.
     Order: as the gaps.
     """
     asked = gaps.select("track", "start_ns", until_ns=pl.col("start_ns") + pl.col("dur_ns"))

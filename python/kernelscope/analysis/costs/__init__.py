@@ -1,1 +1,1 @@
-"""What operators had to do, what they achieved, and what the GPU could attain."""
+"""Costs of operators, achieved performance, and the limits of the GPU."""

@@ -1,4 +1,4 @@
-"""For how much of the GPU time costs are known, and what was achieved in it."""
+"""Share of the GPU time with known costs, and the performance achieved in it."""
 
 from collections.abc import Mapping
 
@@ -22,22 +22,21 @@ _FAILED = "cost_model_failed"
 
 
 def cost_coverage(trace: Trace, *, convention: ConventionName = "kernelscope") -> pl.DataFrame:
-    """The GPU time of operators by whether their costs are known, and beside it the time of no operator.
+    """GPU time of operators by cost status, and the time without an operator.
 
-    Columns: ``status`` (those of :func:`kernelscope.analysis.costs`; ``unlinked`` for GPU work whose operator
-        is not known), ``operators``, ``device_ns``, ``linked_pct`` (share of the time of GPU work that has
-        an operator; null for ``unlinked``) and ``device_pct`` (share of all GPU time).
-    Units: ns; percent. Concurrent work is added, not merged.
-    Order: as above, every status once.
-    Raises: KeyError: there is no such convention.
+    Columns: ``status`` (as in :func:`kernelscope.analysis.costs`; ``unlinked`` for GPU operations with an
+        unknown operator), ``operators``, ``device_ns``, ``linked_pct`` (share of the GPU time that has an
+        operator; null for ``unlinked``) and ``device_pct`` (share of all GPU time).
+    Units: ns; percent. Concurrent operations are added, not merged. Order: as above, every status once.
+    Raises: KeyError: the convention does not exist.
     """
     return coverage_of(trace, kind_sums(limited_work(trace, convention=convention)))
 
 
 def kind_sums(work: LimitedWork) -> pl.DataFrame:
-    """The kinds of operators that count, with how many there are and the GPU time of their work.
+    """Returns the kinds of operators that count, with their number and GPU time.
 
-    Columns: ``name``, ``status``, ``note``, ``operators`` and ``device_ns`` (null without GPU work).
+    Columns: ``name``, ``status``, ``note``, ``operators`` and ``device_ns`` (null without GPU operations).
     """
     counts = work.costed.ops.group_by("kind").agg(operators=pl.len().cast(pl.Int64))
     times = work.table.group_by(kind="of_kind").agg(pl.col("device_ns").sum())
@@ -48,7 +47,7 @@ def kind_sums(work: LimitedWork) -> pl.DataFrame:
 
 
 def coverage_of(trace: Trace, kinds: pl.DataFrame) -> pl.DataFrame:
-    """The rows of :func:`cost_coverage` for a trace with the sums ``kinds``."""
+    """Returns the rows of :func:`cost_coverage` for a trace with the sums ``kinds``."""
     sums = kinds.group_by("status").agg(pl.col("operators", "device_ns").sum())
     rows = pl.DataFrame({"status": list(_STATES)}).join(sums, on="status", how="left", maintain_order="left")
     rows = rows.with_columns(pl.col("operators", "device_ns").fill_null(0))
@@ -65,13 +64,13 @@ def coverage_of(trace: Trace, kinds: pl.DataFrame) -> pl.DataFrame:
 
 
 def known_pct(coverage: pl.DataFrame) -> float | None:
-    """The share of all GPU time whose FLOPs are known, of the rows of :func:`cost_coverage`."""
+    """Returns the share of all GPU time with known FLOPs, from the rows of :func:`cost_coverage`."""
     known = coverage.filter(pl.col("status").is_in(KNOWN))["device_pct"]
     return None if known.null_count() else float(known.sum())
 
 
 def cost_findings(kinds: pl.DataFrame) -> pl.DataFrame:
-    """What kept costs from being known, one row per kind of it and operator, of the sums ``kinds``.
+    """Returns the reasons for unknown costs, one row per reason and operator, from the sums ``kinds``.
 
     Columns: ``code`` (cost_unknown_op: no model; cost_model_failed: a model raised; cost_missing_shape,
         cost_unknown_dtype), ``severity``, ``name`` (the operator), ``count``, ``device_ns`` and ``message``.
@@ -100,23 +99,23 @@ def efficiency(
     peak: Mapping[str, float] | None = None,
     convention: ConventionName = "kernelscope",
 ) -> pl.DataFrame:
-    """FLOPs utilisation of every step: FLOPs over its wall time, against what the GPUs could have computed.
+    """FLOPs utilisation of every step: FLOPs over its wall time, relative to the peak of the GPUs.
 
-    The denominator is the peak of one type, the one in which the trace's matrix products need most FLOPs, on
-    all GPUs that work in the trace; it stands beside the figure. All FLOPs that ran count, also those of
-    activations that are computed anew for the gradient: without such it is what is called model FLOPs
-    utilisation, with them hardware FLOPs utilisation. FLOPs that are not known count as none, so the figure
-    is a lower bound where ``known_pct`` is below 100. A step that the recording cuts off is left out.
+    The denominator is the peak of one type on all active GPUs: the type with the most FLOPs in matrix
+    products. All executed FLOPs count, including those of activation recomputation. Without recomputation the
+    figure is the model FLOPs utilisation, with it the hardware FLOPs utilisation. Unknown FLOPs count as 0,
+    so the figure is a lower bound if ``known_pct`` is below 100. Incomplete steps are left out.
 
-    Columns: ``step`` (null for a trace without steps, taken as one; steps of one number, as of two cycles
-        of a profiler, have a row each), ``name``, ``total_ns`` (wall time),
-        ``device_ns`` (all GPU time of the step, also that of work without operator; overlaps added),
-        ``known_pct`` (of that, with known FLOPs), ``flops``, ``flops_per_s``, ``mfu_pct``,
-        ``peak_flops_per_s`` (the denominator), ``peak_type`` and ``gpus``.
+    Columns: ``step`` (null for a trace without steps, which counts as one; steps with equal numbers, as in
+        two profiler cycles, have a row each), ``name``, ``total_ns`` (wall time), ``device_ns`` (all GPU time
+        of the step, including operations without an operator; overlaps added), ``known_pct`` (share of it
+        with known FLOPs), ``flops``, ``flops_per_s``, ``mfu_pct``, ``peak_flops_per_s`` (the denominator),
+        ``peak_type`` and ``gpus``.
     Units: ns; FLOP; FLOP/s; percent.
     Formula: mfu_pct = 100 * flops / (total_ns * 1e-9 * peak_flops_per_s).
     Order: by start.
-    Raises: InvalidArgumentError: no such GPU or type of peak. KeyError: no such convention.
+    Raises: InvalidArgumentError: the GPU or type of peak does not exist. KeyError: the convention does not
+    exist.
     Source: Chowdhery et al. 2022 (PaLM), appendix B.
     Example: ``efficiency(trace, gpu="h100-sxm5")["mfu_pct"].mean()``
     """
@@ -124,7 +123,7 @@ def efficiency(
 
 
 def step_efficiency(trace: Trace, limited: LimitedWork) -> pl.DataFrame:
-    """The rows of :func:`efficiency` for work whose limits are known."""
+    """Returns the rows of :func:`efficiency` for operations with known limits."""
     work = limited.table
     place = pl.int_range(pl.len(), dtype=pl.UInt32).alias("step_place")
     steps = trace.steps.with_columns(place).filter(~pl.col("is_partial"))

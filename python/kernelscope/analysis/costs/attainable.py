@@ -1,4 +1,4 @@
-"""Achieved against attainable: what limits each operator, and the time that could be saved."""
+"""Achieved and attainable performance: the limit of each operator, and the time that could be saved."""
 
 from collections.abc import Mapping, Sequence
 
@@ -24,28 +24,30 @@ def roofline(
     peak: Mapping[str, float] | None = None,
     convention: ConventionName = "kernelscope",
 ) -> pl.DataFrame:
-    """What the GPU achieved, what it could have, and the time that lies between, by the columns ``by``.
+    """Achieved performance, limits of the GPU, and the time between them, by the columns ``by``.
 
-    ``by`` takes ``name`` (the operator's; ``op`` is the same), ``kernel``, ``model``, ``family``, ``dtype``,
-    ``status``, ``stream``, ``device``, ``step`` and any column of ``ops`` (``input_dims``, ``module``,
-    ``phase`` ...); empty for the whole run. Several kernels of one operator share its cost in proportion to
-    their time. ``gpu`` names the GPU if the trace does not (or wrongly), ``peak`` gives peaks as measured:
-    FLOP/s by type, bytes/s as ``bandwidth``. Where the GPU is not known, attainable columns are null.
+    ``by`` accepts ``name`` (of the operator; ``op`` is the same), ``kernel``, ``model``, ``family``,
+    ``dtype``, ``status``, ``stream``, ``device``, ``step`` and any column of ``ops`` (``input_dims``,
+    ``module``, ``phase`` ...). It is empty for the whole run. Several kernels of one operator share its cost
+    in proportion to their time. ``gpu`` names the GPU if the trace does not (or names it wrongly). ``peak``
+    gives measured peaks: FLOP/s by type, bytes/s as ``bandwidth``. If the GPU is unknown, attainable columns
+    are null.
 
-    Columns: those of ``by``; ``calls`` (operators), ``kernels`` (GPU ops), ``device_ns``, ``known_ns`` (the
-        part of it whose FLOPs are known), ``estimate_ns`` (of that, as an estimate), ``flops``,
-        ``bytes_read``, ``bytes_written``, ``intensity`` (FLOP per byte), ``flops_per_s`` and ``bytes_per_s``
-        (over the time for which they are known), ``attainable_flops_per_s``, ``attainable_ns`` (the least
-        time for that work), ``attained_pct``, ``bound`` (compute, memory; communication and bus for work
-        that waits for other GPUs or the host), ``limit_type`` (the type whose peak limits), ``saveable_ns``,
-        ``tensor_core_ns``, ``missed_ns`` (time of products that tensor cores can do and that ran without),
-        and ``flag`` (why more than a peak seems to be achieved).
+    Columns: the columns of ``by``; ``calls`` (operators), ``kernels`` (GPU operations), ``device_ns``,
+        ``known_ns`` (part of it with known FLOPs), ``estimate_ns`` (part of that with estimated FLOPs),
+        ``flops``, ``bytes_read``, ``bytes_written``, ``intensity`` (FLOP per byte), ``flops_per_s`` and
+        ``bytes_per_s`` (over the time for which they are known), ``attainable_flops_per_s``,
+        ``attainable_ns`` (minimum time at the peaks), ``attained_pct``, ``bound`` (compute, memory;
+        communication and bus for operations that wait for other GPUs or the host), ``limit_type`` (the type
+        whose peak is the limit), ``saveable_ns``, ``tensor_core_ns``, ``missed_ns`` (time of products that
+        could use tensor cores but did not), and ``flag`` (reason why more than a peak seems to be achieved).
     Units: ns; FLOP; bytes; per second; percent.
     Formula: attainable_ns = max(flops / peak of the type, bytes / bandwidth) of each operator; attained_pct =
-        attainable_ns / time; saveable_ns = share of the busy time - attainable_ns, not below 0. Work that
-        overlaps on a GPU shares the moments, so that the sum is at most the busy time.
+        attainable_ns / time; saveable_ns = share of the busy time - attainable_ns, at least 0. Operations
+        that overlap on a GPU share the time, so that the sum is at most the busy time.
     Order: by saveable time, then by device time, longest first.
-    Raises: InvalidArgumentError: no such column, GPU or type of peak. KeyError: no such convention.
+    Raises: InvalidArgumentError: the column, GPU or type of peak does not exist. KeyError: the convention
+    does not exist.
     Source: Williams, Waterman and Patterson 2009.
     Example: ``roofline(trace, by=("name", "input_dims")).head(10)``
     """
@@ -53,7 +55,7 @@ def roofline(
 
 
 def summed(trace: Trace, work: LimitedWork, by: str | Sequence[str]) -> pl.DataFrame:
-    """The rows of :func:`roofline` for work whose limits are known."""
+    """Returns the rows of :func:`roofline` for operations with known limits."""
     known = (*_OF_COSTS, *_OF_WORK)
     of_ops = ["op_row", *(c for c in trace.ops.columns if c not in (*known, "row"))]
     columns = check_by(by, [*known, *of_ops]) if by else []

@@ -1,10 +1,11 @@
-"""A trace whose GPU work has been given to operators, with their costs: what costs and rooflines build on.
+"""A trace whose GPU operations are assigned to operators with costs: the basis of costs and rooflines.
 
-Every GPU op goes to the innermost operator on its way up that has a computed cost. So a wrapper such as
-``aten::linear`` is not counted beside the ``aten::addmm`` inside it. Where no operator on the way up has a
-cost, a gradient takes an estimate from its forward operator; else the work stays with the innermost operator
-that has a model, or the innermost of all, and its cost is unknown. So is that of kernels which a compiled
-region launched without an operator: what any of the many inside costs says nothing of them.
+Every GPU operation is assigned to the innermost enclosing operator with a computed cost. So a wrapper such as
+``aten::linear`` is not counted in addition to the ``aten::addmm`` inside it. If no enclosing operator has a
+cost, a gradient takes an estimate from its forward operator. Otherwise the operation stays with the innermost
+operator that has a model, or the innermost operator, and its cost is unknown. The cost of kernels that a
+compiled region launched without an operator is unknown, too, because its kernels cannot be assigned to the
+operators inside it.
 """
 
 from typing import NamedTuple
@@ -28,16 +29,16 @@ _OUTERMOST = frozenset({"torch", "tracelens"})
 # The model of `fill_` and `zero_`.
 _FILL = "fill"
 KNOWN = ("exact", "estimate", "unknown_dtype")
-"""The states of a cost whose FLOPs are known."""
+"""Cost states with known FLOPs."""
 
 
 class Costed(NamedTuple):
-    """What was found of a trace.
+    """Operators with their costs, and the GPU operations of each.
 
-    Columns of ``ops``, a row per operator that counts, in order of recording: ``op_row`` and ``kind``. Of
-    ``kinds``, a row per kind of these: ``name``, ``model``, ``family``, ``flops``, ``bytes_read``,
-    ``bytes_written``, ``dtype``, ``peak``, ``status``, ``note``. ``work`` has for each GPU op the index of
-    its operator in ``ops``; null for none.
+    Columns of ``ops``, one row per operator that counts, in order of recording: ``op_row`` and ``kind``.
+    ``kinds`` has one row per kind of these: ``name``, ``model``, ``family``, ``flops``, ``bytes_read``,
+    ``bytes_written``, ``dtype``, ``peak``, ``status``, ``note``. ``work`` has the index in ``ops`` of the
+    operator of each GPU operation; null for none.
     """
 
     ops: pl.DataFrame
@@ -47,9 +48,9 @@ class Costed(NamedTuple):
 
 @per_trace
 def costed_trace(trace: Trace, *, convention: ConventionName = "kernelscope") -> Costed:
-    """Returns the operators that count in ``trace`` with their costs, and the GPU ops of each.
+    """Returns the operators that count in ``trace`` with their costs, and the GPU operations of each.
 
-    Raises: KeyError: there is no such convention.
+    Raises: KeyError: the convention does not exist.
     """
     trace = with_replayed_ops(trace)
     anchors = None
@@ -59,17 +60,17 @@ def costed_trace(trace: Trace, *, convention: ConventionName = "kernelscope") ->
 
 
 def operator_flops(trace: Trace) -> pl.DataFrame:
-    """Returns what every operator that counts had to compute: ``op_row`` and ``flops``."""
+    """Returns the FLOPs of every operator that counts: ``op_row`` and ``flops``."""
     costed = costed_trace(trace)
     return costed.ops.select("op_row").with_columns(costed.kinds["flops"].gather(costed.ops["kind"]))
 
 
 def cost_operators(trace: Trace, anchors: pl.Series | None, *, convention: ConventionName) -> Costed:
-    """Returns the operators that count with their costs, and which of them each piece of work belongs to.
+    """Returns the operators that count with their costs, and the operator of each GPU operation.
 
-    ``anchors`` are the operators or ranges that launched the pieces of work; None for no work.
+    ``anchors`` are the operators or ranges that launched the operations; None if there are none.
 
-    Raises: KeyError: there is no such convention.
+    Raises: KeyError: the convention does not exist.
     """
     calls = operator_calls(trace)
     links = ["forward_row"] if calls["forward_row"].null_count() < calls.height else []
@@ -101,9 +102,11 @@ def cost_operators(trace: Trace, anchors: pl.Series | None, *, convention: Conve
 
 
 def set_apart(classes: Classes, places: pl.Series, entries: pl.Series) -> Classes:
-    """Divides classes of calls by the entries of those at some ``places``: the keys get the column ``entry``.
+    """Divides classes of calls by the entries of the calls at some ``places``.
 
-    A call without an entry has 0; of a call that comes several times the last entry counts.
+    The keys get the column ``entry``.
+
+    A call without an entry has 0. If a call occurs several times, the last entry counts.
     """
     known = places.is_not_null()
     entry = pl.repeat(0, classes.of.len(), dtype=pl.UInt32, eager=True)

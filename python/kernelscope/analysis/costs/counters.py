@@ -1,4 +1,4 @@
-"""Hardware counters of kernels, with the operators that launched them and what models say of these."""
+"""Hardware counters of kernels, with the operators that launched them and their modelled costs."""
 
 import re
 
@@ -10,7 +10,7 @@ from kernelscope.analysis.ops.table import operator_classes
 from kernelscope.trace import Trace
 
 CATEGORY = "cuda_profiler_range"
-"""The category of the ranges that CUPTI's profiler writes, one per kernel."""
+"""Category of the ranges that CUPTI's profiler writes, one per kernel."""
 
 # Calls that start one kernel each. The runtime's come first: where they alone are as many as the ranges, the
 # driver's are those that the runtime made.
@@ -20,7 +20,7 @@ _FLOPS = re.compile(r"^smsp__sass_thread_inst_executed_op_[fhd](?P<kind>fma|mul|
 # part of another counter, and without whole numbers.
 _TENSOR_FLOPS = re.compile(r"^sm__ops_path_tensor_src_(bf16|tf32|fp\d+)(_dst_fp\d+)?\.sum$")
 _TENSOR_INSTRUCTIONS = "sm__inst_executed_pipe_tensor.sum"
-"""What Kineto counts where ``kineto__tensor_core_insts`` is asked for."""
+"""Counters that Kineto collects for ``kineto__tensor_core_insts``."""
 _BYTES = re.compile(r"^dram__bytes(_read|_write)?\.sum$")
 _FIXED = {
     "row": pl.UInt32,
@@ -46,26 +46,25 @@ _FIXED = {
 
 
 def counters_with_operators(trace: Trace) -> pl.DataFrame:
-    """The hardware counters of each kernel, with the operators around its launch, measured beside modelled.
+    """Hardware counters of each kernel, with the operators around its launch: measured and modelled.
 
-    The recorder writes a range per kernel without saying which launch it belongs to; the profiler runs
-    kernels one by one, so the n-th range is that of the n-th launch. Where there are not as many launches as
-    ranges, none is matched, and the columns on operators are null. ``measured_flops`` are those of the
-    counters of scalar instructions, of which ``kineto__cuda_core_flops`` is nine. How many a tensor
-    instruction stands for depends on its shape and types, which no counter of instructions tells:
-    ``tensor_flops`` are known from counters of operations, or where no such instruction was executed.
+    The profiler records one range per kernel without its launch. Because it runs kernels one by one, the n-th
+    range belongs to the n-th launch. If the numbers of launches and ranges differ, none is matched, and the
+    columns about operators are null. ``measured_flops`` are those of the counters of scalar instructions
+    (``kineto__cuda_core_flops`` combines nine of them). The FLOPs of a tensor instruction depend on its shape
+    and types, which instruction counters do not record. ``tensor_flops`` are known from counters of
+    operations, or if no such instruction was executed.
 
     Columns: ``row``, ``name`` (of the kernel), ``start_ns``, ``dur_ns`` of the range; ``launch_row``,
-        ``correlation`` and ``op_row`` of the launch; ``op_stack`` (names of the operators around it,
+        ``correlation`` and ``op_row`` of the launch; ``op_stack`` (names of the enclosing operators,
         outermost first), ``top_level_op``, ``bottom_level_op``; ``measured_flops`` (scalar),
-        ``tensor_instructions``, ``tensor_flops`` and ``measured_bytes`` (DRAM) by the counters, null where
-        they were not collected; ``intensity``, all FLOPs by bytes; ``model_row`` (the operator whose cost is
+        ``tensor_instructions``, ``tensor_flops`` and ``measured_bytes`` (DRAM) from the counters, null if not
+        collected; ``intensity``, all FLOPs divided by bytes; ``model_row`` (the operator whose cost is
         compared), ``operator_flops`` (all FLOPs over all its kernels), ``modelled_flops`` and ``ratio``
-        (measured by modelled), all three null where tensor instructions are counted and their FLOPs are not
-        known; then one column per counter, by its name; one that is called like a column of these is
+        (measured divided by modelled), all three null if tensor instructions are counted and their FLOPs are
+        unknown; then one column per counter, by its name. A counter with the name of another column is
         ``NAME (counter)``.
-    Units: FLOP, a fused multiply-add counting 2; bytes; ns.
-    Order: by start.
+    Units: FLOP, a fused multiply-add counting 2; bytes; ns. Order: by start.
     Source: HolisticTraceAnalysis, hta/analyzers/cupti_counter_analysis.py; NVIDIA Nsight Compute
         documentation, roofline metrics.
     Example:

@@ -1,4 +1,4 @@
-"""What the names, grids and steps of kernels tell of their cost, where no operator does: estimates."""
+"""Cost estimates from the names, grids and steps of kernels without a known operator cost."""
 
 import re
 from typing import NamedTuple
@@ -41,17 +41,17 @@ _BESIDE = re.compile(
     r"(?i)reduce|combine|merge|segments|prepare|preprocess|convert|dot_do_o|metadata|indices|plan"
 )
 
-_NOT_KNOWN = "the name says what it does, not how much"
-_OF_GEMM = "the depth is in neither name nor grid, so that FLOPs are unknown"
-_NO_TILE = "the name has no tile, or its blocks go on to other tiles"
+_NOT_KNOWN = "the name gives the operation but not its size"
+_OF_GEMM = "the depth is in neither name nor grid, so FLOPs are unknown"
+_NO_TILE = "the name has no tile, or its blocks process several tiles"
 _NO_GRID = "the grid was not recorded, as in a replay without its capture"
-_NO_STEP = "no annotation around it tells the lengths of all sequences"
-_BOTH = "the step has prompts and decoding, and which of them this kernel does is unknown"
-_PART = "it prepares or gathers what another kernel attends to"
-_NO_HEADS = "the number of query heads is in neither name nor grid; query_heads= gives it"
-_NO_HEAD_SIZE = "the size of a head is not in the name; head_size= gives it"
-_OF_ATTENTION = "one kernel is taken to attend to all keys under a causal mask; a window is not known"
-_WHOLE_GRAPH = "what is inside of a whole graph was not recorded"
+_NO_STEP = "no annotation around it contains the lengths of all sequences"
+_BOTH = "the step mixes prefill and decode, and the share of this kernel is unknown"
+_PART = "it prepares or combines data for another attention kernel"
+_NO_HEADS = "the number of query heads is in neither name nor grid; pass query_heads="
+_NO_HEAD_SIZE = "the head size is not in the name; pass head_size="
+_OF_ATTENTION = "the kernel is assumed to attend to all keys under a causal mask, without a window"
+_WHOLE_GRAPH = "the operations inside a whole-graph execution were not recorded"
 
 
 class _Estimate(NamedTuple):
@@ -69,20 +69,20 @@ class _Estimate(NamedTuple):
 def estimated_costs(
     trace: Trace, *, query_heads: int | None = None, head_size: int | None = None
 ) -> pl.DataFrame:
-    """What names, grids and steps tell of GPU work whose cost :func:`costs` does not know.
+    """Estimates for GPU operations with unknown :func:`costs`, from names, grids and steps.
 
-    Every row is an estimate, and no work of a row has a cost in :func:`costs`: the two divide the GPU work
-    of a trace. Attention has the pairs of query and key of one head from the lengths that the annotation of
-    its step tells. It has FLOPs if the number of heads of one GPU is given as ``query_heads`` and their size
-    stands in the name or is given as ``head_size``. A matrix product has a bound for the elements of its
-    result: a tile for each block of the grid. Splitting the depth and padding make that larger than it is.
+    Every row is an estimate, and no operation of a row has a cost in :func:`costs`: the two divide the GPU
+    operations of a trace. Attention has the query-key pairs of one head, from the lengths in the annotation
+    of its step. It has FLOPs if the number of heads of one GPU is passed as ``query_heads``, and their size
+    is in the name or passed as ``head_size``. A matrix product has an upper bound for the elements of its
+    result: one tile per block of the grid. Padding and splitting the depth make it larger than the actual
+    number.
 
     Columns: ``name``, ``category`` (as in :func:`kernel_categories`; null for whole graphs), ``math`` (the
-        type in which it multiplies, where the name says), ``step``, ``grid``, ``calls``, ``device_ns``,
-        ``tile`` (rows by columns), and of each call ``outputs_at_most`` (elements), ``attended_pairs`` (of
-        one query head), ``kv_tokens`` (keys read, of all sequences) and ``flops``; ``status`` (always
-        `estimate`), ``basis`` (what the figures rest on; null without any) and ``limit`` (what is assumed, or
-        missing).
+        type in which it multiplies, if the name contains it), ``step``, ``grid``, ``calls``, ``device_ns``,
+        ``tile`` (rows by columns); per call ``outputs_at_most`` (elements), ``attended_pairs`` (of one query
+        head), ``kv_tokens`` (keys read, summed over sequences) and ``flops``; ``status`` (always `estimate`),
+        ``basis`` (source of the figures; null without any) and ``limit`` (assumptions, or missing data).
     Units: ns; FLOP, a multiply-add counting 2.
     Order: longest first, then by name and step.
     Raises: InvalidArgumentError: a number of heads or their size is less than 1 or more than 65,536.
@@ -91,7 +91,7 @@ def estimated_costs(
     """
     for option, given in (("query_heads", query_heads), ("head_size", head_size)):
         if given is not None and not 1 <= given <= 65_536:
-            raise InvalidArgumentError(f"{option}={given}: a model has 1 to 65,536")
+            raise InvalidArgumentError(f"{option}={given}: must be 1 to 65,536")
     kinds = _kinds(trace)
     lengths = _lengths_of_steps(trace)
     found = [
@@ -185,10 +185,10 @@ def _of_gemm(name: str, grid: list[int] | None, block: list[int] | None) -> _Est
         is_whole = block is not None and grid[0] % block[0] == 0
         blocks = [grid[0] // block[0], *grid[1:]] if block and is_whole else None
     if blocks is None:
-        return _Estimate(f"{_NO_GRID}; {_OF_GEMM}", "the tile in the name", tile)
+        return _Estimate(f"{_NO_GRID}; {_OF_GEMM}", "tile from the name", tile)
     outputs = rows * columns * blocks[0] * blocks[1] * blocks[2]
     bound = outputs if outputs <= _LARGEST else None
-    return _Estimate(_OF_GEMM, "the tile in the name, for each block of the grid", tile, bound)
+    return _Estimate(_OF_GEMM, "tile from the name, multiplied by the blocks of the grid", tile, bound)
 
 
 def _of_attention(
@@ -203,7 +203,7 @@ def _of_attention(
     if len(busy) != 1 or pairs[0] is None:
         return _Estimate(_BOTH if len(busy) > 1 else _NO_STEP, "the name")
     size = head_size or next((int(found[1]) for rule in _HEAD_SIZES if (found := rule.search(name))), None)
-    basis = "the lengths in the step's annotation"
+    basis = "lengths from the step's annotation"
     limits = [_OF_ATTENTION]
     flops = None
     if size is None:
@@ -212,7 +212,7 @@ def _of_attention(
         limits.append(_NO_HEADS)
     if size is not None and query_heads is not None:
         flops = 4 * pairs[0] * query_heads * size
-        basis += ", and heads " + ("as given" if head_size else "as given, of the size in the name")
+        basis += ", and heads " + ("as given" if head_size else "as passed, of the size in the name")
     limit = "; ".join(limits)
     is_held = flops is None or flops <= _LARGEST
     return _Estimate(

@@ -1,7 +1,7 @@
-"""What is known of a call's inputs from other records: its kernels, its gradient, its collective.
+"""Inputs of a call known from other records: its kernels, its gradient, its collective.
 
-Recorders leave out what a cost model may need: the element type of tensor lists, the result's shape, the
-sizes of an expert. Where another record of the same trace has them, they are found here.
+Profilers omit information that a cost model may need: the element type of tensor lists, the shape of the
+result, the sizes of an expert. If another record of the same trace has it, this module finds it.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from kernelscope.trace import Trace
 
 
 class ExternalHints(NamedTuple):
-    """What other records say of a call's inputs. ``note`` says where from, if that makes it an estimate."""
+    """Inputs of a call from other records. ``note`` gives the source, if that makes the cost an estimate."""
 
     list_dtype: str | None = None
     output_dims: tuple[int, ...] | None = None
@@ -46,11 +46,13 @@ class _Register:
 def find_external_hints(
     trace: Trace, calls: pl.DataFrame, classes: Classes
 ) -> tuple[Mapping[int, ExternalHints], pl.DataFrame]:
-    """What other records say of ``calls``: the distinct entries by number, and the calls that have one.
+    """Returns the inputs of ``calls`` from other records.
 
-    ``classes`` are those of calls that are equal in name and inputs.
+    These are the distinct entries by number, and the calls that have one.
 
-    Columns: of the calls, ``row`` and ``entry``. Of a call that comes several times the last entry counts.
+    ``classes`` group calls with equal name and inputs.
+
+    Columns: the calls have ``row`` and ``entry``. If a call occurs several times, the last entry counts.
     """
     register, representatives = _Register(), classes.keys
     found = [
@@ -211,7 +213,7 @@ def _of_launches(
 def _launched(dims: str | None, kernels: list[tuple[str, list[int] | None]]) -> ExternalHints:
     x, logits = shape_of_input(dims, 0), shape_of_input(dims, 1)
     hints = expert_sizes(kernels, tokens=x, logits=logits) if x and logits else None
-    note = "the experts' sizes follow from the launched kernels"
+    note = "sizes of the experts from the launched kernels"
     return ExternalHints(hints=hints, note=note) if hints else NOTHING
 
 
@@ -236,7 +238,7 @@ def _of_steps(
     every = steps.cast(pl.String).to_list()
     by = ["name", "input_dims", "step"]
     entries: dict[tuple[object, ...], int] = {}
-    note = "sequences as the step's annotation gives them; a window of the mask is not known and not counted"
+    note = "sequences from the step's annotation; a window of the mask is not known and not counted"
     for name, dims, step in as_text(attending.select(by)).unique().iter_rows():
         # The query of a page-wise operator stands behind its result and its workspace.
         query = shape_of_input(dims, 2 if "ragged" in name else 0)

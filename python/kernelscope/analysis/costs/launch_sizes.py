@@ -1,4 +1,4 @@
-"""Sizes and element types that only the names and grids of the launched kernels tell."""
+"""Sizes and element types that only the names and grids of the launched kernels contain."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -16,9 +16,11 @@ _BY_SIZE = {1: "uint8", 2: "float16", 4: "float32", 8: "int64", 16: "complex128"
 
 
 def list_dtype(kernel: str) -> str | None:
-    """The element type of the tensor lists that a kernel works on, from its name; None if it does not say.
+    """Returns the element type of the tensor lists that a kernel processes, from its name.
 
-    Of a copy by size a type of that size is given: its bytes are right, and it computes nothing.
+    It is None if the name does not contain it.
+
+    For a copy by size, returns a type of that size: its bytes are right, and it computes nothing.
 
     Example: ``list_dtype("void at::native::CatArrayBatchedCopy<float, unsigned int, 4>(...)")`` is ``float``.
     """
@@ -45,11 +47,11 @@ _MX_BLOCK = 32
 def expert_sizes(
     kernels: list[tuple[str, list[int] | None]], *, tokens: tuple[int, ...], logits: tuple[int, ...]
 ) -> tuple[tuple[str, int], ...] | None:
-    """Inner size, experts per token and bits of a weight of a mixture of experts, from its launches.
+    """Returns inner size, experts per token and bits of a weight of a mixture of experts, from its launches.
 
-    The first product gives ``columns = grid.x * tile`` columns: the inner size, or twice that if it gates;
-    the second gives as many as the hidden size. Its ``grid.y`` blocks of ``tile`` token rows are enough for
-    any routing: with E experts and T * k rows, E + (T * k - E) / tile of them. That gives k.
+    The first product has ``columns = grid.x * tile`` columns: the inner size, or twice the inner size if it
+    gates. The second product has as many as the hidden size. Its ``grid.y`` blocks of ``tile`` token rows are
+    enough for any routing: with E experts and T * k rows, E + (T * k - E) / tile of them. That determines k.
 
     Shapes: ``tokens`` ``(T, hidden)``, ``logits`` ``(T, E)``; ``kernels`` are names and grids.
     Source: TensorRT-LLM, cpp/tensorrt_llm/kernels/trtllmGenKernels/blockScaleMoe (getMaxNumCtasInBatchDim).
@@ -137,13 +139,13 @@ def _row_blocks(rows: int, experts: int, tile: int) -> int:
 
 
 def attention_lengths(annotations: list[str], query: tuple[int, ...]) -> tuple[tuple[str, int], ...] | None:
-    """Pairs of query and key of one head, those of decoding among them, and keys read, of a step.
+    """Returns query-key pairs of one head, the pairs of decoding among them, and keys read, for a step.
 
-    A query of a request with q new tokens and k keys, its own included, attends under a causal mask to all
-    keys before its own place: together q * k - (q * q - q) / 2 pairs.
+    A request with q new tokens and k keys, including its own, attends under a causal mask to all keys before
+    its own position: q * k - (q * q - q) / 2 pairs in total.
 
-    Shapes: ``query`` ``(tokens, heads, size)``; a replayed graph may have more tokens than the step. None if
-    the annotations do not agree with it or with each other.
+    Shapes: ``query`` ``(tokens, heads, size)``. A replayed graph may have more tokens than the step. Returns
+    None if the annotations do not agree with it or with each other.
     Source: the annotations of vLLM and SGLang that TraceLens reads.
     """
     told = [lengths for text in annotations if (lengths := _traceparse.step_lengths(text))]
@@ -162,10 +164,10 @@ def attention_lengths(annotations: list[str], query: tuple[int, ...]) -> tuple[t
 
 
 def attention_pairs(q: int, k: int, qq: int, qk: int) -> int | None:
-    """Pairs of query and key of one head under a causal mask, from the sums over requests of a step.
+    """Returns query-key pairs of one head under a causal mask, from the sums over requests of a step.
 
-    ``q`` and ``k`` are the sums of new tokens and of keys, ``qq`` and ``qk`` of the squares of the former and
-    of the products. None if no requests have these sums.
+    ``q`` and ``k`` are the sums of new tokens and of keys, ``qq`` and ``qk`` those of the squares and of the
+    products. Returns None if no requests can have these sums.
     """
     is_possible = q <= k and q <= qq <= q * q and qq <= qk <= q * k
     return qk - (qq - q) // 2 if is_possible else None

@@ -1,4 +1,4 @@
-"""What limits GPU work, by the kinds of its operators and what is asked of the work itself."""
+"""Limits of GPU operations, by the kinds of their operators and properties of the operations."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -19,16 +19,17 @@ _BUS = r"(?i)HtoD|DtoH|PtoP|Host-to|-to-Host|Peer"
 
 
 class LimitedWork(NamedTuple):
-    """GPU work whose operators are known, and what limits it.
+    """GPU operations with known operators, and their limits.
 
-    ``table`` has a row per kind of operators and class of work. Columns: ``name`` (of the operator),
+    ``table`` has one row per kind of operators and class of operations. Columns: ``name`` (of the operator),
     ``model``, ``family``, ``dtype``, ``status``, ``kernel``, ``stream``, ``device``, ``step``,
     ``step_place``, ``kind``; ``op_flops``, ``op_bytes_read``, ``op_bytes_written`` and ``op_least_ns`` of one
-    operator; and of all its work ``pieces``, ``device_ns``, ``shares`` (in the work of operators), ``flops``,
-    ``bytes_read``, ``bytes_written``, ``attainable_ns``, ``bound``, ``compute_peak``,
-    ``limit_type``, ``saveable_ns``, ``tensor_core_ns``, ``missed_ns``; the time of the ``longest_ns`` piece
-    and of the ``flagged_ns`` one with its ``flag``, and where these stand. Figures are float64.
-    ``pieces`` has the ``pair`` of each piece of work, its row in the table, and its ``op`` in ``costed.ops``.
+    operator; over all its operations ``pieces``, ``device_ns``, ``shares`` (of the operators' time),
+    ``flops``, ``bytes_read``, ``bytes_written``, ``attainable_ns``, ``bound``, ``compute_peak``,
+    ``limit_type``, ``saveable_ns``, ``tensor_core_ns``, ``missed_ns``; the times ``longest_ns`` and
+    ``flagged_ns`` of the longest and the flagged operation with its ``flag``, and their positions. Figures
+    are float64. ``pieces`` has the ``pair`` of each operation, its row in the table, and its ``op`` in
+    ``costed.ops``.
     """
 
     costed: Costed
@@ -45,7 +46,10 @@ def limited_work(
     gpu: str | None = None,
     peak: Mapping[str, float] | None = None,
 ) -> LimitedWork:
-    """Returns what limits the GPU work of ``trace``, by the costs of the operators that launched it."""
+    """Returns the limits of the GPU operations of ``trace``.
+
+    They are computed from the costs of the operators that launched the operations.
+    """
     return _limited_trace(trace, convention, gpu, None if peak is None else tuple(peak.items()))
 
 
@@ -120,7 +124,7 @@ def _summed_by_pair(table: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
 
 
 def work_rows(trace: Trace, work: LimitedWork) -> pl.DataFrame:
-    """Every piece of linked GPU work with its share of its operator's cost.
+    """Returns every linked GPU operation with its share of its operator's cost.
 
     Columns: ``row``, ``op_row``, ``step``, ``dur_ns``, ``flops`` and ``attainable_ns``, both as float64.
     """
@@ -134,9 +138,11 @@ def work_rows(trace: Trace, work: LimitedWork) -> pl.DataFrame:
 
 
 def refined(trace: Trace, work: LimitedWork, columns: list[str]) -> LimitedWork:
-    """The work by pairs whose operators agree in more ``columns``, of ``ops`` or ``op_row`` itself.
+    """Returns the operations by pairs whose operators also agree in ``columns``.
 
-    The table has them as ``by_op_row`` and so on.
+    The columns are of ``ops``, or ``op_row`` itself.
+
+    The table has these columns as ``by_op_row`` and so on.
     """
     if not columns:
         return work
@@ -164,21 +170,20 @@ def refined(trace: Trace, work: LimitedWork, columns: list[str]) -> LimitedWork:
 
 
 _REASONS = {
-    1: "part of what it reads and writes stays in L2",
-    2: "its algorithm needs fewer operations than the direct product, which is counted",
+    1: "part of its reads and writes stays in L2",
+    2: "its algorithm needs fewer operations than the direct product that is counted",
     3: "its time is recorded in whole microseconds",
     4: "its cost is an estimate",
-    5: "more than the GPU can do: the recorded shapes or times are not those of all of this work",
+    5: "above the limit of the GPU: the recorded shapes or times do not cover all of these operations",
     6: "less than 5 % above a peak: clocks above the stated one, and rounding",
 }
 
 
 def flags() -> pl.Expr:
-    """Why work seems to reach more than a peak, from the number of the ``reason``; null without one.
+    """Returns why operations seem to exceed a peak, by the number of the ``reason``; null without one.
 
-    Reasons, the first that explains it: it is less than 5 % more; the GPU's L2 holds part of what is read and
-    written (at most its size each way never passes through memory); the kernel's algorithm needs fewer
-    operations than the direct one; the duration is recorded in whole microseconds; the cost is an
-    estimate; or none of them.
+    The first reason that applies is given. The excess is below 5 %. The GPU's L2 holds part of the data (at
+    most its size each way never passes through memory). The kernel's algorithm needs fewer operations than
+    the direct one. The duration is recorded in whole microseconds. The cost is an estimate. Or none of them.
     """
     return pl.col("reason").replace_strict(_REASONS, default=None, return_dtype=pl.String)

@@ -1,4 +1,4 @@
-"""What the GPUs of a trace can do at most: from the table of GPUs, or as the user measured it."""
+"""Peaks of the GPUs of a trace: from the table of GPUs, or as measured by the user."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -25,12 +25,12 @@ PRODUCTS = frozenset(
         "triton_templates",
     }
 )
-"""The families of operators that multiply matrices, which tensor cores can do."""
+"""Families of operators that multiply matrices, which tensor cores can execute."""
 
 _NO_PRODUCTS = r"quant|fp8$|topk|conv1d|scan"
 
 BANDWIDTH = "bandwidth"
-"""The name under which a measured memory bandwidth is given."""
+"""Key for a measured memory bandwidth."""
 
 _TYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp6", "fp4", "int8")
 # The widest that ordinary cores compute narrow types in, where no figure of their own is stated.
@@ -38,7 +38,7 @@ _VECTOR = {"fp16": "fp32", "bf16": "fp32", "fp8": "fp32", "tf32": "fp32"}
 
 
 class DevicePeaks(NamedTuple):
-    """One GPU's peaks. ``gpu`` is None where it is not known; then ``note`` says why.
+    """Peaks of one GPU. ``gpu`` is None if it is unknown; then ``note`` gives the reason.
 
     Units: ``measured`` in FLOP/s by type, and bytes/s under ``bandwidth``.
     """
@@ -51,20 +51,20 @@ class DevicePeaks(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The name that the trace gives the GPU, and the key of the table that its peaks come from."""
+        """Name of the GPU in the trace, and key of the table that provides its peaks."""
         name = self.name or UNNAMED
         return f"{name} ({self.gpu.key})" if self.gpu else name
 
     @property
     def bandwidth(self) -> float | None:
-        """Bytes a second of device memory."""
+        """Bytes per second of device memory."""
         stated = self.gpu.bandwidth if self.gpu else None
         return self.measured.get(BANDWIDTH, stated)
 
     def product(self, dtype: str | None, *, tensor_cores: bool | None) -> float | None:
-        """FLOP/s that a product of this type can reach on this GPU, on whatever cores do it best.
+        """Returns the FLOP/s that a matrix product of this type can reach on the best cores of this GPU.
 
-        Float is not taken for TF32, which rounds it, unless it is not known what the kernel ran on.
+        Float32 does not use the peak of TF32, which rounds it, unless the kernel's cores are unknown.
         """
         if dtype is None:
             return None
@@ -73,7 +73,7 @@ class DevicePeaks(NamedTuple):
         return self._rate(dtype)
 
     def plain(self, dtype: str | None) -> float | None:
-        """FLOP/s that ordinary cores reach in this type."""
+        """Returns the FLOP/s that ordinary cores reach in this type."""
         if dtype is None:
             return None
         stated: Mapping[str, float] = self.gpu.vector if self.gpu else {}
@@ -85,24 +85,24 @@ class DevicePeaks(NamedTuple):
         return (self.gpu.matrix.get(dtype) or self.plain(dtype)) if self.gpu else None
 
     def on_tensor_cores(self, dtype: str | None) -> bool:
-        """Whether this GPU's tensor cores multiply this type."""
+        """Returns whether this GPU's tensor cores multiply this type."""
         return dtype is not None and self.gpu is not None and dtype in self.gpu.matrix
 
 
 def device_peaks(
     trace: Trace, *, gpu: str | None = None, peak: Mapping[str, float] | None = None
 ) -> list[DevicePeaks]:
-    """The peaks of every GPU that works in ``trace``; ``gpu`` names it, ``peak`` gives measured ones.
+    """Returns the peaks of every active GPU in ``trace``. ``gpu`` names it, ``peak`` gives measured peaks.
 
-    Units: of ``peak``, FLOP/s by type (fp32, bf16 ...) and bytes/s as ``bandwidth``.
-    Raises: InvalidArgumentError: ``gpu`` is not in the table, or ``peak`` has another key or is no positive
-        number.
+    Units: ``peak`` is in FLOP/s by type (fp32, bf16 ...) and bytes/s as ``bandwidth``.
+    Raises: InvalidArgumentError: ``gpu`` is not in the table, or ``peak`` has another key or is not a
+        positive number.
     """
     measured = dict(peak or {})
     for key, value in measured.items():
         if key not in (*_TYPES, BANDWIDTH) or not value > 0:
             known = ", ".join((*_TYPES, BANDWIDTH))
-            raise InvalidArgumentError(f"a peak is one of {known}, and positive, not {key} = {value}")
+            raise InvalidArgumentError(f"the peaks are {known}, and must be positive, not {key} = {value}")
     named = _named(gpu) if gpu else None
     found: list[DevicePeaks] = []
     for device, row in working_devices(trace).items():
@@ -110,7 +110,7 @@ def device_peaks(
         if named is not None:
             found.append(DevicePeaks(device, name, named, "", measured))
         elif not name:
-            note = f"The trace does not name GPU {device}; name it, or give its peaks."
+            note = f"The trace does not name GPU {device}. Name it, or pass its peaks."
             found.append(DevicePeaks(device, name, None, note, measured))
         else:
             match = find_gpu(name, memory_bytes=row["total_memory_bytes"], sm_count=row["sm_count"])
@@ -126,11 +126,11 @@ def _named(gpu: str) -> Gpu:
 
 
 def with_peaks(work: pl.DataFrame, devices: list[DevicePeaks]) -> pl.DataFrame:
-    """Adds what limits each piece of work, once per distinct kind of it.
+    """Adds the limits of each GPU operation, once per distinct kind.
 
-    Columns: of ``work``, needs ``device``, ``family``, ``model``, ``peak`` (the operator's type), ``math``
-        (the kernels' type) and ``tensor_cores``; adds ``compute_peak``, ``bandwidth``, ``l2_bytes``,
-        ``eligible`` (tensor cores can do it without rounding its inputs) and ``limit_type`` (the type of
+    Columns: ``work`` needs ``device``, ``family``, ``model``, ``peak`` (the operator's type), ``math`` (the
+        kernels' type) and ``tensor_cores``; adds ``compute_peak``, ``bandwidth``, ``l2_bytes``, ``eligible``
+        (tensor cores can compute it without rounding its inputs) and ``limit_type`` (the type of
         ``compute_peak``).
     Units: FLOP/s, bytes/s, bytes.
     """

@@ -1,4 +1,4 @@
-"""What every operator had to compute and move, and the GPU work that it did."""
+"""FLOPs and bytes of every operator, and its GPU operations."""
 
 import polars as pl
 
@@ -15,33 +15,32 @@ _OF_WORK = {
 
 
 def costs(trace: Trace, *, convention: ConventionName = "kernelscope") -> pl.DataFrame:
-    """What every operator that counts had to compute and move, and how long the GPU worked for it.
+    """FLOPs, bytes and GPU time of every operator that counts.
 
-    Every kernel, copy and memset belongs to the innermost operator around its launch whose cost is known;
-    only such operators are rows, so that sums count nothing twice. GPU work without such an operator is a
-    row of the innermost operator with a model, or of the innermost of all, with the reason as ``status``; a
-    gradient may take an estimate from its forward operator. Where an operator and one inside it both did GPU
-    work and have models of one family, the outer one's cost is what the inner one's leaves. In a trace
-    without GPU work the outermost operators that are no wrappers are the rows. ``convention`` is the way of
-    counting: ``kernelscope``, ``torch`` or ``tracelens`` (the outermost operator
-    that each of them knows), or ``pyprof``.
+    Every kernel, copy and memset belongs to the innermost operator around its launch with a known cost. Only
+    such operators are rows, so that sums count nothing twice. GPU operations without such an operator belong
+    to the innermost operator with a model, or to the innermost operator, with the reason as ``status``. A
+    gradient may take an estimate from its forward operator. If an operator and one inside it both launched
+    GPU operations and have models of one family, the outer operator's cost is reduced by the inner operator's
+    cost. In a trace without GPU operations, the rows are the outermost operators that are not wrappers.
+    ``convention`` selects the counting rules: ``kernelscope``, ``torch`` or ``tracelens`` (the outermost
+    operator that each of them knows), or ``pyprof``.
 
-    Columns: ``op_row`` (of ``ops``, or of ``ranges`` in a trace without operators), ``name``, ``model``,
+    Columns: ``op_row`` (in ``ops``, or in ``ranges`` if the trace has no operators), ``name``, ``model``,
         ``family``, ``flops``, ``bytes_read``, ``bytes_written``, ``dtype``, ``status`` (exact, estimate,
-        unknown_op, unknown_dtype, missing_shape), ``device_ns`` (null in a trace without GPU work),
-        ``kernels`` (GPU ops), ``tensor_cores`` (whether a kernel of it used them; null if unknown),
-        ``tensor_core_ns``, ``math`` (the type in which its kernels multiply, where their names say),
-        ``peak`` (the type in which it computes at best) and ``note`` (what was assumed, or is missing).
-    Units: FLOP, a multiply-add counting 2; bytes of compulsory DRAM traffic; ns.
-    Order: of recording.
-    Raises: KeyError: there is no such convention.
+        unknown_op, unknown_dtype, missing_shape), ``device_ns`` (null in a trace without GPU operations),
+        ``kernels`` (GPU operations), ``tensor_cores`` (whether any of its kernels used them; null if
+        unknown), ``tensor_core_ns``, ``math`` (the type in which its kernels multiply, if their names contain
+        it), ``peak`` (the fastest type for its computation) and ``note`` (assumptions, or missing data).
+    Units: FLOP, a multiply-add counting 2; bytes of compulsory DRAM traffic; ns. Order: of recording.
+    Raises: KeyError: the convention does not exist.
     Example: ``costs(trace).group_by("name").agg(pl.col("flops", "device_ns").sum())``
     """
     return described(trace, costed_trace(trace, convention=convention))
 
 
 def described(trace: Trace, costed: Costed) -> pl.DataFrame:
-    """The rows of :func:`costs` for a trace whose costs are known."""
+    """Returns the rows of :func:`costs` for a trace with known costs."""
     ops = pl.concat([costed.ops.select("op_row"), costed.kinds[costed.ops["kind"]]], how="horizontal")
     if ops.height and trace.gpu_ops.height:
         work = CostedWork(trace, costed)

@@ -1,4 +1,4 @@
-"""The calls that can have a cost, and their costs, computed once per class of equal ones."""
+"""Calls that can have a cost, and their costs, computed once per class of equal calls."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from kernelscope.costs import CONVENTIONS, ConventionName, cost_of
 from kernelscope.trace import Trace
 
 FIGURES = ("flops", "bytes_read", "bytes_written")
-"""The columns of a cost that add up."""
+"""Columns of a cost that can be summed."""
 
 _SCHEMA = {
     "model": pl.String,
@@ -26,17 +26,17 @@ _SCHEMA = {
 }
 _NO_MODEL = (None, None, False, None, None, None, None, None, "unknown_op", "no model")
 INPUTS = ("input_dims", "input_types", "input_strides", "concrete_inputs")
-"""The columns that hold what was recorded of a call's inputs."""
+"""Columns with the recorded inputs of a call."""
 
 
 def class_costs(
     representatives: pl.DataFrame, *, convention: ConventionName, external_hints: Mapping[int, ExternalHints]
 ) -> pl.DataFrame:
-    """The cost of each class of calls, of which ``representatives`` has one.
+    """Returns the cost of each class of calls, computed for its representative.
 
-    Columns: of ``representatives``, needs ``name`` and those of ``INPUTS``, and may have ``entry``: which
-        one of ``external_hints`` holds what is known of the inputs from other records. Of the result, those
-        of :func:`kernelscope.analysis.costs` that do not depend on the GPU, and ``composite``.
+    Columns: ``representatives`` needs ``name`` and ``INPUTS``, and may have ``entry``: the index in
+        ``external_hints`` of inputs known from other records. The result has the columns of
+        :func:`kernelscope.analysis.costs` that do not depend on the GPU, and ``composite``.
     """
     modelled = _modelled(representatives["name"], convention)
     asked = representatives.filter(modelled).with_columns(pl.col(pl.Categorical).cast(pl.String))
@@ -90,12 +90,11 @@ def _row(
 
 
 def operator_calls(trace: Trace) -> pl.DataFrame:
-    """Operators and annotations; of a trace with NVTX ranges these, among which its operators are.
+    """Returns operators and annotations, or NVTX ranges if the trace has them, which include its operators.
 
-    PyTorch's ``emit_nvtx`` writes an operator's name and sizes into a range; it records neither types nor
-    strides.
+    PyTorch's ``emit_nvtx`` writes an operator's name and sizes into a range, but neither types nor strides.
 
-    Columns: ``row``, ``parent_row``, ``forward_row``, ``name``, and those of ``INPUTS``.
+    Columns: ``row``, ``parent_row``, ``forward_row``, ``name``, and ``INPUTS``.
     """
     if not trace.ranges.height:
         return trace.ops.select("row", "parent_row", "forward_row", "name", *INPUTS)

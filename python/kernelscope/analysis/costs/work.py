@@ -1,4 +1,4 @@
-"""GPU work by the kinds of the operators that it counts for, and by what is asked of the work itself."""
+"""GPU operations by the kinds of their operators and by properties of the operations."""
 
 from functools import cached_property
 from typing import NamedTuple
@@ -18,20 +18,20 @@ from kernelscope.trace import Trace
 _FEWER = r"(?i)winograd|fft|gcgemm|cgemm|strassen"
 
 TOLERANCE = 1.05
-"""How far above a peak a figure may lie: clocks above the stated one, and rounding."""
+"""Tolerance above a peak: clocks above the stated one, and rounding."""
 # The coarsest unit of recorders.
 _TICK_NS = 1_000
 
 
 class PairedWork(NamedTuple):
-    """GPU work by pairs of a kind of operators and a class of work.
+    """GPU operations by pairs of a kind of operators and a class of operations.
 
-    ``pairs``: ``kind``, ``class``, and the operators' ``cores`` (whether their work used tensor cores: 2 yes,
-    1 unknown, 0 no) and ``math`` (the type of their longest work of which it is known, 0 for none).
-    ``ops``, a row per operator: ``device_ns``, ``kernels``, ``tensor_core_ns``, ``cores``, ``math``,
-    ``needs_fewer``. ``pieces``, a row per piece of an operator's work: ``at`` (its position), ``op`` and
-    ``pair`` (positions in the others), ``dur_ns``, ``is_timed``, ``busy_ns``, ``share`` (in the work of its
-    operator: in proportion to the time, or equal where that is 0).
+    ``pairs``: ``kind``, ``class``, and the operators' ``cores`` (whether their operations used tensor cores:
+    2 yes, 1 unknown, 0 no) and ``math`` (the known type of their longest operation, 0 for none). ``ops``, one
+    row per operator: ``device_ns``, ``kernels``, ``tensor_core_ns``, ``cores``, ``math``, ``needs_fewer``.
+    ``pieces``, one row per GPU operation: ``at`` (its position), ``op`` and ``pair`` (positions in the
+    others), ``dur_ns``, ``is_timed``, ``busy_ns``, ``share`` (of its operator's time, or an equal share if
+    that is 0).
     """
 
     pairs: pl.DataFrame
@@ -39,14 +39,14 @@ class PairedWork(NamedTuple):
     pieces: pl.DataFrame
 
     def figures(self, limits: pl.DataFrame) -> pl.DataFrame:
-        """The sums of the work of each pair; what is not known of its limits is null.
+        """Returns sums over the operations of each pair. Values that depend on unknown limits are null.
 
-        Columns: of ``limits``, a row per pair, needs ``least_ns`` (the least time), ``compute_ns`` (by the
-            operations), ``memory_ns`` (by the bytes), ``through_ns`` (by those that the L2 cannot hold) and
-            ``is_estimate``, all as if a piece had the whole work of its operator. Gives ``pieces``,
-            ``is_timed`` (any is), ``device_ns``, ``shares``, ``tensor_core_ns``, ``saveable_ns`` (of the busy
-            time beyond the least time); ``longest_ns`` and ``longest_at`` of the longest piece, and
-            ``flagged_ns``, ``flagged_at`` and ``reason`` of the longest that seems to reach more than a peak.
+        Columns: ``limits``, one row per pair, needs ``least_ns`` (the minimum time), ``compute_ns`` (by the
+            operations), ``memory_ns`` (by the bytes), ``through_ns`` (by the bytes that exceed the L2) and
+            ``is_estimate``, each for the whole operator. The result has ``pieces``, ``is_timed`` (any is),
+            ``device_ns``, ``shares``, ``tensor_core_ns``, ``saveable_ns`` (busy time beyond the minimum
+            time); ``longest_ns`` and ``longest_at`` of the longest operation, and ``flagged_ns``,
+            ``flagged_at`` and ``reason`` of the longest one that seems to exceed a peak.
         Order: by pair.
         """
         limits = limits.with_columns(pl.col(pl.Float64).fill_nan(None))
@@ -86,9 +86,11 @@ class PairedWork(NamedTuple):
 
 
 def count_operators(pieces: pl.DataFrame, groups: pl.Series, count: int) -> pl.Series:
-    """In how many operators the work of each of ``count`` groups is; ``groups`` has that of each pair.
+    """Counts the operators that contain GPU operations of each of ``count`` groups.
 
-    Columns: of ``pieces``, needs ``op`` and ``pair``.
+    ``groups`` has the group of each pair.
+
+    Columns: ``pieces`` needs ``op`` and ``pair``.
     """
     # As one number, sorted, they are counted in a third of the time and memory of two.
     operators = (pieces["op"].cast(pl.UInt64) * count + groups.gather(pieces["pair"])).sort().unique()
@@ -118,10 +120,10 @@ def _reason() -> pl.Expr:
 
 
 class CostedWork:
-    """The GPU work of a trace, with the operators of ``costed`` that it counts for.
+    """The GPU operations of a trace, with their operators in ``costed``.
 
-    Columns of ``classes``, a row per class of equal work: ``kernel``, ``kind``, ``stream``, ``device``,
-    ``step``, ``step_place`` (see ``step_places``), ``is_communication``.
+    Columns of ``classes``, one row per class of equal operations: ``kernel``, ``kind``, ``stream``,
+    ``device``, ``step``, ``step_place`` (see ``step_places``), ``is_communication``.
     """
 
     def __init__(self, trace: Trace, costed: Costed) -> None:
@@ -132,11 +134,11 @@ class CostedWork:
 
     @cached_property
     def maths(self) -> list[str]:
-        """The types in which kernels multiply; their numbers count from 1."""
+        """Types in which kernels multiply, numbered from 1."""
         return self._marked["math"].drop_nulls().unique().sort().to_list()
 
     def paired(self, kinds: pl.Series) -> PairedWork:
-        """The work by pairs of the kinds of its operators and its classes."""
+        """Returns the operations by pairs of the kinds of their operators and their classes."""
         # An operator used tensor cores if a kernel did, and may have if of a kernel it is not known.
         used = pl.col("tensor_cores").cast(pl.UInt8) * 2
         text = pl.col("kernel").cast(pl.String)
@@ -167,18 +169,18 @@ class CostedWork:
         return kernel_flags(kernels, self._trace.devices)
 
     def labelled(self, found: pl.DataFrame) -> pl.DataFrame:
-        """Replaces ``cores`` and ``math`` as numbers by ``tensor_cores`` and ``math`` as types."""
+        """Replaces the numbers ``cores`` and ``math`` by ``tensor_cores`` and ``math`` as types."""
         names = pl.Series([None, *self.maths], dtype=pl.String)
         known = pl.when(pl.col("cores") == 2).then(True).when(pl.col("cores") == 0).then(False)
         return found.with_columns(names.gather(found["math"]).alias("math"), tensor_cores=known).drop("cores")
 
 
 def pair_pieces(pieces: pl.DataFrame, kinds: pl.Series, marks: pl.DataFrame) -> PairedWork:
-    """The ``pieces`` of work by pairs of the kind of their operator and their class.
+    """Returns the ``pieces`` by pairs of the kind of their operator and their class.
 
-    Columns: of ``pieces``, needs ``at``, ``op`` (a position in ``kinds``), ``of_class`` (one in ``marks``),
-        ``dur_ns``, ``is_timed`` and ``busy_ns``; of ``marks``, ``cores``, ``math`` and ``needs_fewer`` (its
-        algorithm needs fewer operations than are counted).
+    Columns: ``pieces`` needs ``at``, ``op`` (a position in ``kinds``), ``of_class`` (a position in
+        ``marks``), ``dur_ns``, ``is_timed`` and ``busy_ns``; ``marks`` needs ``cores``, ``math`` and
+        ``needs_fewer`` (its algorithm needs fewer operations than are counted).
     """
     ops = pl.DataFrame(_traceparse.operator_work(pieces, marks, kinds.len()))
     of_op = ops.select("device_ns", "kernels", "cores", "math", kinds.alias("kind"))[pieces["op"]]

@@ -1,1 +1,1 @@
-"""Two traces, aligned, and what makes them differ."""
+"""Comparison of two aligned traces, and the causes of their difference."""

@@ -1,4 +1,4 @@
-"""Bounds on what may become slower, as text such as ``step>5%``."""
+"""Bounds on changes between two traces, as text such as ``step>5%``."""
 
 import fnmatch
 import math
@@ -41,9 +41,9 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a bound: mean times of a step in ns, and whether the change breaks it.
+    """Result of a bound: mean times of a step in ns, and whether the change exceeds it.
 
-    ``is_noise`` says whether the change is no larger than the spread of single steps; null for one step.
+    ``is_noise`` says whether the change is within the spread of single steps; null for a single step.
     """
 
     bound: Bound
@@ -54,30 +54,30 @@ class Verdict:
 
     @property
     def share(self) -> float | None:
-        """The relative change; null if there was nothing before."""
+        """Relative change; null if the earlier value is 0."""
         return (self.after_ns - self.before_ns) / self.before_ns if self.before_ns else None
 
 
 def parse_bound(text: str) -> Bound:
-    """The bound that ``text`` says: WHAT, a comparison, and by how much a mean step may change.
+    """Parses a bound: the measured quantity, a comparison, and the allowed change of a mean step.
 
-    WHAT is ``step``, a part of it (``kernel``, ``memcpy``, ``memset``, ``communication``, ``runtime``,
-    ``dataloader``, ``cpu_exec``, ``other``), or ``op:NAME``, ``module:NAME``, ``kernel:NAME``, in whose
-    name ``*``, ``?`` and ``[...]`` stand for other text. The comparison is ``>``, ``>=``, ``<`` or ``<=``,
-    the amount a number with ``%``, ``ns``, ``us``, ``ms`` or ``s``.
+    The quantity is ``step``, a part of it (``kernel``, ``memcpy``, ``memset``, ``communication``,
+    ``runtime``, ``dataloader``, ``cpu_exec``, ``other``), or ``op:NAME``, ``module:NAME``, ``kernel:NAME``,
+    whose names may contain the wildcards ``*``, ``?`` and ``[...]``. The comparison is ``>``, ``>=``, ``<``
+    or ``<=``, the amount a number with ``%``, ``ns``, ``us``, ``ms`` or ``s``.
 
-    Raises: InvalidArgumentError: ``text`` is no bound.
+    Raises: InvalidArgumentError: ``text`` is not a bound.
     Example: ``parse_bound("kernel:*gemm* > 200us")``
     """
     match = _BOUND.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         raise InvalidArgumentError(
-            f"{text[:100]!r} is no bound; write for example step>5% or op:aten::mm>200us"
+            f"{text[:100]!r} is not a bound; write for example step>5% or op:aten::mm>200us"
         )
     what, name = match["what"], match["name"]
     if name is None and what not in ("step", *_PARTS):
         known = ", ".join(("step", *_PARTS, *(f"{kind}:NAME" for kind in _NAMED)))
-        raise InvalidArgumentError(f"{text[:100]!r} bounds {what!r}; what can be bounded is {known}")
+        raise InvalidArgumentError(f"{text[:100]!r} bounds {what!r}; bounds exist for {known}")
     if name is not None and what not in _NAMED:
         raise InvalidArgumentError(f"{text[:100]!r}: only {', '.join(_NAMED)} take a name, not {what}")
     is_share = match["unit"] == "%"
@@ -86,9 +86,9 @@ def parse_bound(text: str) -> Bound:
 
 
 def judge(both: Comparison, bounds: Sequence[Bound]) -> list[Verdict]:
-    """Whether the change from the earlier to the later trace breaks each of ``bounds``.
+    """Determines whether the change from the earlier to the later trace exceeds each of ``bounds``.
 
-    Raises: InvalidArgumentError: neither trace has anything of a name.
+    Raises: InvalidArgumentError: neither trace has anything with a given name.
     """
     return [_judge(both, bound) for bound in bounds]
 

@@ -1,4 +1,4 @@
-"""Two traces aligned: their steps, operators and GPU work, and to what each moment of a step belongs."""
+"""Two aligned traces: their steps, operators and GPU operations, and the owner of each moment of a step."""
 
 from dataclasses import dataclass
 
@@ -19,20 +19,20 @@ _NAMES = ("module", "op", "name")
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two traces whose steps, operators and GPU work are aligned, for several questions."""
+    """Two traces with aligned steps, operators and GPU operations, for several questions."""
 
     before: Trace
     after: Trace
     steps: pl.DataFrame
-    """The steps that are compared: see :func:`diff_steps`."""
+    """The compared steps; see :func:`diff_steps`."""
     pairs: Pairs
-    """The operators and the GPU work that correspond."""
+    """Corresponding operators and GPU operations."""
     names: tuple[pl.DataFrame, pl.DataFrame]
-    """What every row of each trace is called, the earlier by what corresponds in the later: ``row``,
-    ``module``, ``op``, ``name``; of the earlier also ``module_before``, ``op_before`` and ``name_before``,
-    null where they are the same."""
+    """Name of every row of each trace; rows of the earlier trace have the name of their counterpart in the
+    later: ``row``, ``module``, ``op``, ``name``. The earlier trace also has ``module_before``, ``op_before``
+    and ``name_before``, null if they are equal."""
     parts: pl.DataFrame
-    """Every moment of the steps by what it belongs to: ``pair``, ``category``, ``module``, ``op``, ``name``,
+    """Every moment of the steps by its owner: ``pair``, ``category``, ``module``, ``op``, ``name``,
     ``*_before``, ``before_ns``, ``after_ns``, ``calls_before``, ``calls_after``."""
 
     def side(self, side: str) -> tuple[Trace, pl.DataFrame]:
@@ -43,7 +43,7 @@ class Comparison:
 def compare(before: Trace, after: Trace) -> Comparison:
     """Aligns two traces.
 
-    Raises: NotRecordedError: a trace has nothing that takes time, or only one marks steps.
+    Raises: NotRecordedError: a trace contains nothing with a duration, or only one marks steps.
     Example: ``compare(ks.read("old.json"), ks.read("new.json")).steps``
     """
     before, after = with_replayed_ops(before), with_replayed_ops(after)
@@ -71,16 +71,16 @@ def _part(trace: Trace, steps: pl.DataFrame, names: pl.DataFrame, side: str, oth
 
 
 def diff_steps(before: Trace, after: Trace) -> pl.DataFrame:
-    """The wall times of the steps that :func:`diff` compares.
+    """Returns the wall times of the steps that :func:`diff` compares.
 
-    They are those of the same number, or, if no number is common, of the same place. Steps that a recording
-    cuts off are left out, unless it has no other.
+    Steps are paired by number, or by position if no number occurs in both traces. Incomplete steps are left
+    out, unless a trace has no others.
 
     Columns: ``pair`` (counted from 0 in order of time), ``step_before``, ``step_after``, ``start_before``,
         ``start_after``, ``before_ns``, ``after_ns``, ``delta_ns``.
     Units: ns.
     Order: of time.
-    Raises: NotRecordedError: a trace has nothing that takes time, or only one marks steps.
+    Raises: NotRecordedError: a trace contains nothing with a duration, or only one marks steps.
     """
     sides = [
         _whole_steps(trace).select(
@@ -94,8 +94,8 @@ def diff_steps(before: Trace, after: Trace) -> pl.DataFrame:
     if marked[0] != marked[1]:
         without = (after if marked[0] else before).meta.path
         raise NotRecordedError(
-            f"{without} marks no steps, and the other trace does: name the annotation that delimits its steps"
-            " with step_range= or --step-range"
+            f"{without} marks no steps, but the other trace does. Name the annotation that delimits "
+            "its steps with step_range= or --step-range"
         )
     numbers = [frame[f"step_{side}"].drop_nulls() for frame, side in zip(sides, SIDES, strict=True)]
     if numbers[0].is_in(numbers[1].implode()).any():
@@ -116,7 +116,7 @@ def _whole_steps(trace: Trace) -> pl.DataFrame:
         steps = trace.steps
     if steps.is_empty():
         raise NotRecordedError(
-            f"{trace.meta.path} has nothing that takes time, so there is nothing to compare"
+            f"{trace.meta.path} contains nothing with a duration, so there is nothing to compare"
         )
     return steps.sort("start_ns").unique("step", keep="first", maintain_order=True)
 

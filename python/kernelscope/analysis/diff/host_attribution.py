@@ -1,4 +1,4 @@
-"""Attribution of step time: to which kernel, copy, call or operator each moment belongs."""
+"""Attribution of step time: the kernel, copy, call or operator that owns each moment."""
 
 from collections.abc import Sequence
 
@@ -11,17 +11,17 @@ from kernelscope.analysis.steps.breakdown import CATEGORIES
 from kernelscope.trace import Trace
 
 PRIORITIES = {name.removesuffix("_ns"): place for place, name in enumerate(CATEGORIES)}
-"""The parts of a step, the one that counts first having the lowest number."""
+"""Parts of a step in order of priority, the highest first."""
 
 _MAX_ROUNDS = 33
 
 
 def claims(trace: Trace) -> pl.DataFrame:
-    """Everything that takes time, as it counts in :func:`kernelscope.analysis.step_breakdown`.
+    """Returns all activities with a duration, as counted in :func:`kernelscope.analysis.step_breakdown`.
 
     Columns: ``row``, ``name``, ``start_ns``, ``end_ns``, ``category`` (kernel, memcpy, memset, communication,
-        runtime, dataloader, cpu_exec), ``priority``, ``kind`` (work, launch, op) and ``op_row`` (operator, or
-        range of a trace without operators, that it belongs to; itself for an operator).
+        runtime, dataloader, cpu_exec), ``priority``, ``kind`` (work, launch, op) and ``op_row`` (the
+        operator, or range of a trace without operators, that it belongs to; for an operator, itself).
     """
     work = trace.gpu_ops.select(
         "row",
@@ -99,11 +99,12 @@ def _host(slices: pl.DataFrame) -> pl.DataFrame:
 
 
 def attribute_time(claimed: pl.DataFrame, windows: Sequence[tuple[int, int]]) -> pl.DataFrame:
-    """Whose each moment of the windows is; a window is ``(start, end)``, they are in order and disjoint.
+    """Returns the owner of each moment of the windows ``(start, end)``, which are in order and disjoint.
 
-    Of what runs at a moment, that of the first category owns it, and of that what began last: the innermost.
+    Among the activities at a moment, one of the first category owns it, and among these the one that began
+    last.
 
-    Columns: ``window``, ``row`` (null where nothing runs), ``ns`` (owned), ``calls`` (1 if it starts there).
+    Columns: ``window``, ``row`` (null if nothing runs), ``ns`` (owned), ``calls`` (1 if it starts there).
     """
     needed = claimed.select(pl.col("row").alias("id"), "start_ns", "end_ns", "priority")
     owned = pl.DataFrame(_traceparse.attribute_windows(needed, list(windows)))

@@ -1,4 +1,4 @@
-"""Kernels by their names, whichever demangler wrote these."""
+"""Kernel names independent of the demangler that wrote them."""
 
 import re
 from collections import defaultdict
@@ -16,9 +16,11 @@ _SPACE = re.compile(r" ?([*&,<>()]) ?")
 
 
 def kernel_key(name: str) -> str:
-    """The name without what demanglers differ in: a kernel's own, and the values of its template.
+    """Returns the name without differences between demanglers.
 
-    What it is called with is left out, since the template says that, too.
+    It consists of the kernel's own name and its template values.
+
+    The parameter types are left out, since the template contains them, too.
 
     Example: ``kernel_key("void <unnamed>::fill<(int)4, (bool)1>(T1 *)")`` is
     ``"void(anonymous namespace)::fill<4,true>"``.
@@ -42,9 +44,11 @@ def _arguments(text: str) -> int:
 
 
 def kernels_as_later(before: pl.Series, after: pl.Series) -> pl.DataFrame:
-    """What kernels of names that only ``before`` has are called in ``after``, if one there is the same.
+    """Returns the names in ``after`` of kernels whose names occur only in ``before``.
 
-    Columns: ``name`` and ``later_name``, both categories as in the two columns of names.
+    A name is included if ``after`` has the same kernel.
+
+    Columns: ``name`` and ``later_name``, both categorical like the two columns of names.
     """
     known = after.unique().drop_nulls()
     by_key: defaultdict[str, list[str]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Which operators and kernels of two traces correspond."""
+"""Corresponding operators and kernels of two traces."""
 
 from typing import NamedTuple
 
@@ -14,14 +14,14 @@ _LEVELS = (
     ("thread", "name"),
 )
 BY_PLACE = len(_LEVELS)
-"""The level of pairs that were found only by their place between other pairs."""
+"""Level of pairs that were found only by their position between other pairs."""
 
 
 class Pairs(NamedTuple):
-    """What corresponds.
+    """Corresponding rows of two traces.
 
     ``ops``: ``before`` and ``after`` (rows of operators) and ``level`` (how they were found). ``work``:
-    ``before`` and ``after`` (rows of GPU work).
+    ``before`` and ``after`` (rows of GPU operations).
     """
 
     ops: pl.DataFrame
@@ -29,7 +29,7 @@ class Pairs(NamedTuple):
 
 
 def operators(trace: Trace) -> pl.DataFrame:
-    """Operators and annotations; of a trace with NVTX ranges these, among which its operators are; no steps.
+    """Returns operators and annotations without steps, or NVTX ranges if the trace has them.
 
     Columns: ``row``, ``name``, ``track``, ``depth``, ``step``, ``start_ns``, ``dur_ns``, ``module``,
         ``phase``, ``input_dims``.
@@ -46,12 +46,12 @@ def operators(trace: Trace) -> pl.DataFrame:
 
 
 def corresponding(before: Trace, after: Trace, steps: pl.DataFrame) -> Pairs:
-    """The operators and the GPU work of the paired ``steps`` that correspond.
+    """Returns the corresponding operators and GPU operations of the paired ``steps``.
 
-    The operators of a step, thread by thread in order of their starts, are aligned by common subsequences:
-    first of those that agree in depth, class of module, name and shapes, then, between such, of those that
-    agree in less. Where as many are left on both sides of a gap, they correspond by their place. The GPU work
-    of operators that correspond is paired by name and occurrence, and what is left by order.
+    The operators of a step are aligned thread by thread, in order of their starts, by common subsequences:
+    first operators with equal depth, class of module, name and shapes, then, between these, operators that
+    agree in fewer properties. If the same number remains on both sides of a gap, they correspond by position.
+    The GPU operations of corresponding operators are paired by name and occurrence, and the rest by order.
     """
     sides = [
         _sequence(operators(trace), steps.select("pair", step=f"step_{side}"))

@@ -1,4 +1,4 @@
-"""What changed between two traces: by what it belongs to, and operators and kernels side by side."""
+"""Changes between two traces: by owner, and operators and kernels side by side."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,35 +11,35 @@ from kernelscope.analysis.ops.table import ops
 from kernelscope.trace import Trace
 
 KEYS = ("category", "module", "op", "name")
-"""What :func:`diff` can look at differences by."""
+"""Groupings that :func:`diff` accepts."""
 
 _RENAMED = ("module", "op", "name")
 
 
 def diff(before: Trace, after: Trace, *, by: str | Sequence[str] = KEYS) -> pl.DataFrame:
-    """What makes the steps of ``after`` slower or faster than those of ``before``, the most first.
+    """Changes that make the steps of ``after`` slower or faster than those of ``before``, the largest first.
 
-    Steps of the same number correspond (of the same place, if no number is common), in them operators by a
-    longest common subsequence of module, name, depth and shapes, and in those GPU work by name and order: so
-    a module that is numbered anew, or a kernel that took another's place, is compared with what it was. A
-    kernel that has no pair is compared with one of its name, whichever recorder's demangler wrote that.
-    Each moment of a step belongs to one thing alone: of what runs then, to the first of kernel, copy, memset,
-    communication, runtime call, data loading and other host work, and of these to what began last; a moment
-    in which nothing was recorded belongs to the category ``other``. So the deltas sum to the difference of
-    the mean step times, and time on the host that a running kernel hides counts nothing. What did not
-    change is not in the table: that of a trace with itself is empty.
+    Steps are paired by number (by position if no number occurs in both). Within them, operators are paired by
+    a longest common subsequence of module, name, depth and shapes, and within those, GPU operations by name
+    and order. So a renumbered module, or a kernel that replaced another, is compared with its predecessor. A
+    kernel without a counterpart is compared with one of the same name, independent of the demangler. Each
+    moment of a step has one owner: the first running category of kernel, copy, memset, communication, runtime
+    call, data loading and other host work, and in it the activity that began last. A moment without a
+    recorded activity belongs to the category ``other``. So the deltas sum to the difference of the mean step
+    times, and host time hidden by a running kernel does not count. Unchanged rows are left out: a trace
+    compared with itself gives an empty table.
 
-    ``by`` takes some of ``category``, ``module``, ``op`` and ``name`` (of a kernel, copy, call or operator).
+    ``by`` accepts ``category``, ``module``, ``op`` and ``name`` (of a kernel, copy, call or operator).
 
-    Columns: those of ``by``, as they are called in ``after`` or, if they are gone, in ``before``;
-        ``module_before``, ``op_before`` and ``name_before`` (what it was called, where that differs);
-        ``calls_before``, ``calls_after``, ``before_ns``, ``after_ns``, ``delta_ns`` (means of a step);
-        ``spread_ns`` (how far single steps of either trace lie from their mean: the root of the two
-        variances added; null for a single step) and ``is_noise`` (whether the delta is no larger).
+    Columns: the columns of ``by``, with the names in ``after`` or, if absent there, in ``before``;
+        ``module_before``, ``op_before`` and ``name_before`` (earlier names, if different); ``calls_before``,
+        ``calls_after``, ``before_ns``, ``after_ns``, ``delta_ns`` (means of a step); ``spread_ns`` (the root
+        of the summed variances of single steps in both traces; null for a single step) and ``is_noise``
+        (whether the delta is within the spread).
     Units: ns.
     Order: by the size of the delta, largest first.
-    Raises: InvalidArgumentError: ``by`` is unknown.
-        NotRecordedError: a trace has nothing that takes time, or only one marks steps.
+    Raises: InvalidArgumentError: ``by`` is unknown. NotRecordedError: a trace contains nothing with a
+        duration, or only one marks steps.
     Example: ``diff(old, new).filter(pl.col("delta_ns") > 0).head(10)``
     """
     return differences(compare(before, after), by=by)
@@ -48,42 +48,41 @@ def diff(before: Trace, after: Trace, *, by: str | Sequence[str] = KEYS) -> pl.D
 def diff_operators(
     before: Trace, after: Trace, *, by: str | Sequence[str] = ("op",), costs: bool = True
 ) -> pl.DataFrame:
-    """What operators cost per step in both traces, where that changed.
+    """Costs of operators per step in both traces, for operators that changed.
 
-    Operators correspond as in :func:`diff`. Times are the operators' own, whether or not anything hides them,
-    so they do not sum to the difference of the steps. ``by`` takes ``op`` and ``module``. Without ``costs``
-    FLOPs are not computed.
+    Operators are paired as in :func:`diff`. Times are the operators' own, hidden or not, so they do not sum
+    to the difference of the steps. ``by`` accepts ``op`` and ``module``. Without ``costs``, FLOPs are not
+    computed.
 
-    Columns: those of ``by``; ``op_before`` or ``module_before`` (what it was called, where that differs);
-        for each trace ``calls_*``, ``host_ns_*`` (own time on the host), ``device_ns_*`` (GPU work that it
-        launched itself), ``flops_*``, ``attained_pct_*`` (the least time that the GPU would have needed, of
-        the time it took, where both are known); then ``calls_delta``, ``host_delta_ns``, ``device_delta_ns``,
-        ``flops_delta`` and ``attained_delta_pct``. All but the percentages are means of a step; FLOPs are
-        null where none are known.
+    Columns: the columns of ``by``; ``op_before`` or ``module_before`` (the earlier name, if different); for
+        each trace ``calls_*``, ``host_ns_*`` (own time on the host), ``device_ns_*`` (GPU operations that it
+        launched itself), ``flops_*``, ``attained_pct_*`` (minimum GPU time relative to measured time, if both
+        are known); then ``calls_delta``, ``host_delta_ns``, ``device_delta_ns``, ``flops_delta`` and
+        ``attained_delta_pct``. All but the percentages are means of a step. FLOPs are null if none are known.
     Units: ns; FLOP; percent.
     Order: by the size of the change on the device, then on the host, largest first.
-    Raises: InvalidArgumentError: ``by`` is unknown.
-        NotRecordedError: a trace has nothing that takes time, or only one marks steps.
+    Raises: InvalidArgumentError: ``by`` is unknown. NotRecordedError: a trace contains nothing with a
+        duration, or only one marks steps.
     """
     return operator_differences(compare(before, after), by=by, costs=costs)
 
 
 def diff_kernels(before: Trace, after: Trace, *, costs: bool = True) -> pl.DataFrame:
-    """What kernels cost per step in both traces, where that changed; they correspond as in :func:`diff`.
+    """Costs of kernels per step in both traces, for kernels that changed, paired as in :func:`diff`.
 
-    Columns: ``name``, ``name_before`` (what it was called, where that differs); for each trace ``calls_*``,
+    Columns: ``name``, ``name_before`` (the earlier name, if different); for each trace ``calls_*``,
         ``total_ns_*``, ``mean_ns_*`` (of a call), ``flops_*``, ``attained_pct_*``; then ``calls_delta``,
         ``total_delta_ns``, ``mean_delta_ns``, ``flops_delta`` and ``attained_delta_pct``. Calls, totals and
         FLOPs are means of a step.
     Units: ns; FLOP; percent.
     Order: by the size of the change in total, largest first.
-    Raises: NotRecordedError: a trace has nothing that takes time, or only one marks steps.
+    Raises: NotRecordedError: a trace contains nothing with a duration, or only one marks steps.
     """
     return kernel_differences(compare(before, after), costs=costs)
 
 
 def differences(both: Comparison, *, by: str | Sequence[str] = KEYS) -> pl.DataFrame:
-    """Returns the differences by the columns ``by``: see :func:`diff`."""
+    """Returns the differences by the columns ``by``; see :func:`diff`."""
     columns = check_by(by, KEYS)
     figures = ("before_ns", "after_ns", "calls_before", "calls_after")
     renamed = [f"{c}_before" for c in columns if c in _RENAMED]
@@ -117,7 +116,7 @@ def differences(both: Comparison, *, by: str | Sequence[str] = KEYS) -> pl.DataF
 def operator_differences(
     both: Comparison, *, by: str | Sequence[str] = ("op",), costs: bool = True
 ) -> pl.DataFrame:
-    """The rows of :func:`diff_operators`."""
+    """Returns the rows of :func:`diff_operators`."""
     columns = check_by(by, ("op", "module"))
     sides = [_operators(both, side, columns, costs=costs) for side in SIDES]
     table = _side_by_side(sides, columns, ("calls", "host_ns", "device_ns"), ("flops", "attained_pct"))
@@ -125,7 +124,7 @@ def operator_differences(
 
 
 def kernel_differences(both: Comparison, *, costs: bool = True) -> pl.DataFrame:
-    """The rows of :func:`diff_kernels`."""
+    """Returns the rows of :func:`diff_kernels`."""
     sides = [_kernels(both, side, costs=costs) for side in SIDES]
     table = _side_by_side(sides, ["name"], ("calls", "total_ns"), ("mean_ns", "flops", "attained_pct"))
     return _changed(table, ("total_delta_ns", "calls_delta"), ["name"])

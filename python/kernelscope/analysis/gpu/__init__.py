@@ -1,1 +1,1 @@
-"""What the GPUs did, as a whole."""
+"""Activity of the GPUs as a whole."""

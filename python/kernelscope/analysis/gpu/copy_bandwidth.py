@@ -1,4 +1,4 @@
-"""The bandwidth that copies and memsets had."""
+"""Bandwidth of copies and memsets."""
 
 import polars as pl
 
@@ -10,13 +10,13 @@ _KIND = ["device", "name"]
 
 
 def memory_bandwidth(trace: Trace) -> pl.DataFrame:
-    """The bandwidth of copies and memsets of each kind, at every change.
+    """Bandwidth of copies and memsets of each kind, at every change.
 
-    Columns: ``device``, ``name`` (of the copies, such as ``Memcpy HtoD``; what a copy's kind of memory is,
-        in parentheses, is left out), ``at_ns``, ``bytes_per_s`` (from then on, of all that run).
-    Units: ns on the trace's clock; bytes a second.
-    Formula: each copy has ``bytes / duration`` while it lasts, or where its bytes are not known what was
-        recorded. One that takes no time or of which neither is known counts nothing.
+    Columns: ``device``, ``name`` (of the copies, such as ``Memcpy HtoD``, without the kind of memory in
+        parentheses), ``at_ns``, ``bytes_per_s`` (from then on, of all running copies).
+    Units: ns on the trace's clock; bytes per second.
+    Formula: each copy has ``bytes / duration`` while it runs, or the recorded bandwidth if its bytes are
+        unknown. A copy with no duration, or with neither value, is ignored.
     Order: by device and name, then time.
     """
     copies = _copies(trace).drop_nulls("rate").filter(pl.col("end_ns") > pl.col("start_ns"))
@@ -32,13 +32,12 @@ def memory_bandwidth(trace: Trace) -> pl.DataFrame:
 
 
 def memory_bandwidth_summary(trace: Trace) -> pl.DataFrame:
-    """What copies and memsets of each kind moved, and how fast.
+    """Size and bandwidth of copies and memsets of each kind.
 
-    Columns: ``device``, ``name``, ``copies``, ``bytes`` (null if one of them is not known), ``busy_ns`` (at
+    Columns: ``device``, ``name``, ``copies``, ``bytes`` (null if any of them is unknown), ``busy_ns`` (at
         least one of them runs), ``bytes_per_s`` (bytes over that time), ``bytes_per_s_p50`` and
         ``bytes_per_s_max`` (of single copies).
-    Units: ns; bytes; bytes a second.
-    Order: by time, longest first.
+    Units: ns; bytes; bytes per second. Order: by time, longest first.
     """
     copies = _copies(trace)
     busy = covered_ns(copies, by=_KIND).rename({"covered_ns": "busy_ns"})

@@ -1,4 +1,4 @@
-"""The GPUs that work in a trace, as it describes them."""
+"""GPUs with operations in a trace, as it describes them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,14 +6,16 @@ from typing import Any
 from kernelscope.trace import Trace
 
 UNNAMED = "unnamed GPU"
-"""What a GPU is called whose name the trace does not hold."""
+"""Name of a GPU that the trace does not name."""
 
 
 def working_devices(trace: Trace) -> dict[int, Mapping[str, Any]]:
-    """The row of ``devices`` of each GPU that has work, by its number; empty where nothing describes it.
+    """Returns the row of ``devices`` of each GPU with operations, by its number.
 
-    A machine's GPUs are of one kind, and recorders leave some of them out: where all that are named are
-    alike, so are the others.
+    It is empty if the trace has no description.
+
+    A machine's GPUs are of one kind, and profilers omit some of them: if all named GPUs are equal, the others
+    are assumed equal.
     """
     used = trace.gpu_ops["device"].drop_nulls().unique().sort().to_list()
     described: dict[int, Mapping[str, Any]] = {

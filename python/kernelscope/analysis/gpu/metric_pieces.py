@@ -1,4 +1,4 @@
-"""Samples of GPU metrics: how long each holds, and which hold in given times."""
+"""Samples of GPU metrics: how long each is valid, and which are valid in given times."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,16 +10,16 @@ from kernelscope.trace import Trace
 
 KEYS = ("device", "metric", "unit")
 _MOST_INTERVALS = 2
-"""For how many of the usual intervals a sample holds at most."""
+"""Maximum validity of a sample, in usual intervals."""
 
 
 def series_schema() -> dict[str, type[pl.DataType]]:
-    """The columns that name a metric of a GPU."""
+    """Columns that identify a metric of a GPU."""
     return {"device": pl.Int32, "metric": pl.String, "unit": pl.String}
 
 
 class MetricSeries(NamedTuple):
-    """The samples of one metric of one GPU that have a value, by time; ``key`` is device, metric and unit."""
+    """Samples of one metric of one GPU that have a value, by time. ``key`` is device, metric and unit."""
 
     key: tuple[int, str, str | None]
     starts: pl.Series
@@ -28,16 +28,16 @@ class MetricSeries(NamedTuple):
     interval_ns: int | None
 
     def is_sampled_with(self, other: "MetricSeries") -> bool:
-        """Whether the samples of both hold at the same times of one GPU."""
+        """Returns whether the samples of both are valid at the same times of one GPU."""
         is_same = self.key[0] == other.key[0] and self.starts.len() == other.starts.len()
         return is_same and self.starts.equals(other.starts) and self.ends.equals(other.ends)
 
     def pieces(self, times: pl.DataFrame) -> pl.DataFrame:
-        """What each of ``times`` has of the samples, and those without any once.
+        """Returns the samples valid in each of ``times``; times without samples have one row.
 
-        Columns: of ``times``, needs ``group``, ``start_ns`` and ``end_ns``. Gives ``group``; ``at``, the
-            position of the sample; ``is_taken``, whether it was taken in that time; ``held_ns``, how much of
-            it it holds for.
+        Columns: ``times`` needs ``group``, ``start_ns`` and ``end_ns``. The result has ``group``; ``at``, the
+            position of the sample; ``is_taken``, whether it was taken in that time; ``held_ns``, the part of
+            that time for which it is valid.
         """
         first = self.ends.search_sorted(times["start_ns"], side="right").cast(pl.Int64)
         # A sample that holds for no time ends before one that is taken at the same moment.
@@ -60,7 +60,10 @@ class MetricSeries(NamedTuple):
 
 
 def all_series(trace: Trace, metrics: Sequence[str] | None = None) -> list[MetricSeries]:
-    """The samples of each metric of each GPU, by device and metric; of those that ``metrics`` begin."""
+    """Returns the samples of each metric of each GPU, by device and metric.
+
+    ``metrics`` optionally selects metrics by prefix.
+    """
     found = _every_series(trace)
     return found if metrics is None else [one for one in found if one.key[1].startswith(tuple(metrics))]
 

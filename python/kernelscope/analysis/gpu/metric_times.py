@@ -1,4 +1,4 @@
-"""When kernels, operators, ranges and steps ran on each GPU, for what samples of metrics say of them."""
+"""Times of kernels, operators, ranges and steps on each GPU, for joining with metric samples."""
 
 from collections.abc import Sequence
 
@@ -18,13 +18,13 @@ PLACES: dict[str, tuple[tuple[str, type[pl.DataType]], ...]] = {
     "host_range": (("domain", pl.String), ("name", pl.String)),
     "step": (("step", pl.Int32), ("name", pl.String)),
 }
-"""What samples are joined to, and the columns that name it."""
+"""Objects that samples are joined to, with the columns that identify them."""
 
 
 def times_of(trace: Trace, by: str, devices: Sequence[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The groups of ``by``, and the times of each on each of ``devices``.
+    """Returns the groups of ``by``, and the times of each on each of ``devices``.
 
-    Columns: the first frame has those of ``PLACES``; the second ``group`` (a position in the first),
+    Columns: the first frame has those of ``PLACES``; the second has ``group`` (a position in the first),
         ``device``, ``start_ns`` and ``end_ns``, which do not overlap.
     """
     found = _FOUND[by](trace)

@@ -1,4 +1,4 @@
-"""What sampled GPU metrics say of each GPU, and of kernels, operators, ranges and steps."""
+"""Sampled GPU metrics by GPU, kernel, operator, range and step."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -15,20 +15,20 @@ _FIGURES = {"mean_value": pl.Float64, "peak_value": pl.Float64, "samples": pl.In
 
 
 def gpu_metrics(trace: Trace, *, metrics: Sequence[str] | None = None) -> pl.DataFrame:
-    """What the samples of each metric say of each GPU as a whole.
+    """Statistics of the samples of each metric of each GPU.
 
-    A sample holds until the next one of its metric and GPU, for two usual intervals at most, and the last one
-    for one: a usual interval is the median of those between two samples. What is longer is a pause of the
-    recorder, of which nothing is known. Samples without a value hold as long and say nothing.
+    A sample is valid until the next one of its metric and GPU, for at most two usual intervals, and the last
+    sample for one. The usual interval is the median between two samples. Longer intervals are pauses of the
+    profiler without data. Samples without a value are valid for as long but carry no data.
 
-    ``metrics`` names those that are wanted, by how their names begin; all by default.
+    ``metrics`` selects metrics by the prefix of their names (default: all).
 
-    Columns: ``device``, ``metric`` (the name as recorded), ``unit`` (null where the name tells none),
-        ``mean_value`` (weighted by time; of a single sample its value), ``min_value`` and ``peak_value``
-        (least and greatest), ``samples``, ``covered_ns`` (time in which they hold), ``interval_ns`` (the
-        usual one; null of a single sample), ``start_ns`` and ``end_ns`` (of the first and the last sample).
-    Units: of values ``unit``; ns.
-    Order: by device, then metric.
+    Columns: ``device``, ``metric`` (the name as recorded), ``unit`` (null if the name has none),
+        ``mean_value`` (weighted by time; for a single sample, its value), ``min_value`` and ``peak_value``
+        (minimum and maximum), ``samples``, ``covered_ns`` (time with valid samples), ``interval_ns`` (the
+        usual interval; null for a single sample), ``start_ns`` and ``end_ns`` (of the first and the last
+        sample).
+    Units: values in ``unit``; ns. Order: by device, then metric.
     Source: NVIDIA Nsight Systems User Guide, GPU metrics.
     Example: ``gpu_metrics(trace, metrics=["SMs Active", "Tensor Active"])``
     """
@@ -54,29 +54,29 @@ def _of_whole(series: MetricSeries) -> tuple[object, ...]:
 def gpu_metric_table(
     trace: Trace, by: str = "kernel", *, metrics: Sequence[str] | None = None
 ) -> pl.DataFrame:
-    """What the samples of metrics say of the time in which something ran on each GPU.
+    """Statistics of metric samples during the time in which something ran on each GPU.
 
-    ``by`` is ``kernel``, ``op``, ``range``, ``host_range`` or ``step``. A kernel is the time in which kernels
-    of its name run; an operator that in which work runs that it or an operator inside launched; a range, from
-    the first start to the last end of the work launched in it, for each call and GPU; a host range, from its
-    own start to its end, and a step, its wall time, for each GPU that was sampled. What overlaps counts once.
-    A sample says what the whole GPU did in its interval, so work that is shorter, or runs beside other work,
-    has a part of what others did; and what a range launched may run after its end on the host.
+    ``by`` is ``kernel``, ``op``, ``range``, ``host_range`` or ``step``. A kernel has the time in which
+    kernels of its name run. An operator has the time in which operations run that it or an operator inside it
+    launched. A range has, for each call and GPU, the time from the first start to the last end of the
+    operations launched in it. A host range has the time from its own start to its end, and a step its wall
+    time, for each sampled GPU. Overlaps count once. A sample describes the whole GPU in its interval. So
+    short or concurrent operations include the effect of others, and the operations of a range may run after
+    its end on the host.
 
-    For ``metrics`` and how long a sample holds see :func:`gpu_metrics`.
+    See :func:`gpu_metrics` for ``metrics`` and the validity of samples.
 
-    Columns: ``name``, of ranges also ``domain`` before and of steps ``step`` before it; ``device``,
-        ``metric``, ``unit``; ``mean_value`` (weighted by the time that each sample holds) and ``peak_value``
-        (greatest that holds in any of it), both null where no sample was taken meanwhile; ``samples`` taken
-        meanwhile; ``covered_ns``, the part of ``time_ns`` in which one holds; ``time_ns``.
-    Units: of values ``unit``; ns.
-    Order: by longest time (steps: by number), then name, device and metric.
-    Raises: InvalidArgumentError: ``by`` is none of these.
-    Source: ``gpu_metric_util_sum`` of ``nsys recipe``, which leaves out what has no sample.
+    Columns: ``name``, preceded by ``domain`` for ranges and ``step`` for steps; ``device``, ``metric``,
+        ``unit``; ``mean_value`` (weighted by the validity of each sample) and ``peak_value`` (maximum of the
+        valid samples), both null without samples; ``samples`` taken during that time; ``covered_ns``, the
+        part of ``time_ns`` with valid samples; ``time_ns``.
+    Units: values in ``unit``; ns. Order: by longest time (steps: by number), then name, device and metric.
+    Raises: InvalidArgumentError: ``by`` has another value.
+    Source: ``gpu_metric_util_sum`` of ``nsys recipe``, which omits rows without samples.
     Example: ``gpu_metric_table(trace, by="step", metrics=["SMs Active"])``
     """
     if by not in PLACES:
-        raise InvalidArgumentError(f"by={by!r} is none of {', '.join(PLACES)}")
+        raise InvalidArgumentError(f"by={by!r} is not one of {', '.join(PLACES)}")
     series = all_series(trace, metrics)
     places = dict(PLACES[by])
     devices = list(dict.fromkeys(one.key[0] for one in series))
@@ -101,16 +101,15 @@ def gpu_metric_timeline(
     metrics: Sequence[str] | None = None,
     window: tuple[int, int] | None = None,
 ) -> pl.DataFrame:
-    """The curve of each metric and GPU, over equal parts of the time from the first to the last sample.
+    """Curve of each metric and GPU over equal parts of the time from the first to the last sample.
 
-    ``window`` is another time to take the parts of: its start and end, ns. For ``metrics`` and how long a
-    sample holds see :func:`gpu_metrics`.
+    ``window`` is another time to divide: its start and end, ns. See :func:`gpu_metrics` for ``metrics`` and
+    the validity of samples.
 
     Columns: ``device``, ``metric``, ``unit``; ``bin``, ``start_ns`` and ``dur_ns`` of the part;
-        ``mean_value`` (weighted by time) and ``peak_value`` of what holds in it, null where nothing does;
+        ``mean_value`` (weighted by time) and ``peak_value`` of its valid samples, null without any;
         ``samples`` taken in it; ``covered_ns``.
-    Units: of values ``unit``; ns.
-    Order: by device, metric and time.
+    Units: values in ``unit``; ns. Order: by device, metric and time.
     Raises: InvalidArgumentError: ``parts`` is below 1, or ``window`` ends before it starts.
     """
     if parts < 1:

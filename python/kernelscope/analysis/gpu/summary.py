@@ -1,4 +1,4 @@
-"""How busy and how full each GPU was."""
+"""Utilisation of each GPU."""
 
 from typing import cast
 
@@ -18,17 +18,16 @@ _END = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
 
 @per_trace
 def gpu_summary(trace: Trace) -> pl.DataFrame:
-    """How busy and how full each GPU was, from the start of the first step to the end of the last.
+    """Utilisation of each GPU, from the start of the first step to the end of the last.
 
-    Steps that the recording cuts off do not count; a trace without steps counts whole.
+    Incomplete steps do not count. A trace without steps counts as a whole.
 
-    Columns: ``device``, ``name``, ``total_memory_bytes``, ``compute_capability``, ``window_ns`` (the
-        time looked at), ``busy_ns`` (at least one kernel runs), ``utilisation`` (busy share of the
-        window), ``sm_efficiency`` (share of SMs with a block, over the window),
-        ``occupancy_pct`` (mean over the time of the kernels), ``tensor_core_share`` (of the time of
-        kernels that operators launched), ``kernels``, ``gpu_kernel_ns`` (summed over all kernels of
-        the trace) and ``launch_metrics`` (recorded; derived, if some value follows from launch
-        sizes and the limits of the device; null if unknown).
+    Columns: ``device``, ``name``, ``total_memory_bytes``, ``compute_capability``, ``window_ns`` (the observed
+        time), ``busy_ns`` (at least one kernel runs), ``utilisation`` (busy share of the window),
+        ``sm_efficiency`` (share of SMs with a block, over the window), ``occupancy_pct`` (mean over the time
+        of the kernels), ``tensor_core_share`` (of the time of kernels that operators launched), ``kernels``,
+        ``gpu_kernel_ns`` (summed over all kernels of the trace) and ``launch_metrics`` (recorded; derived, if
+        any value follows from launch sizes and the limits of the device; null if unknown).
     Units: ns; bytes; shares between 0 and 1; percent for ``occupancy_pct``.
     Formula: sm_efficiency integrates min(1, sum of blocks per SM over running kernels).
     Source: the GPU summary of the TensorBoard plugin.
@@ -75,9 +74,11 @@ def gpu_summary(trace: Trace) -> pl.DataFrame:
 
 
 def inside_ns(works: pl.DataFrame, of: pl.Series, count: int, *, window: tuple[int, int]) -> pl.DataFrame:
-    """How many works of each of ``count`` classes lie in a window, at least in part, and for how long.
+    """Returns the number of operations of each of ``count`` classes that overlap a window.
 
-    Columns: of ``works``, needs ``start_ns`` and ``dur_ns``; gives ``rows`` and ``sum``.
+    The second array is their time inside it.
+
+    Columns: ``works`` needs ``start_ns`` and ``dur_ns``. The result has ``rows`` and ``sum``.
     """
     inside = _END.clip(upper_bound=window[1]) - pl.col("start_ns").clip(lower_bound=window[0])
     found = works.select(of.alias("class"), inside.alias("inside_ns")).filter(pl.col("inside_ns") > 0)

@@ -1,4 +1,4 @@
-"""How the time of each GPU divides into computing, communicating, copying and idling."""
+"""Time of each GPU, divided into computation, communication, copies and idle time."""
 
 from collections.abc import Sequence
 
@@ -20,13 +20,13 @@ _OVERLAP: dict[str, pl.DataType] = {
 
 
 def temporal_breakdown(trace: Trace) -> pl.DataFrame:
-    """How the time of each GPU divides, from its first work to the end of its last.
+    """Time of each GPU by category, from its first to its last operation.
 
-    A moment in which several things run counts as the first of: computing, communicating, copying. ``work``
-    takes what other questions asked, too.
+    A moment with several activities counts for the first of: computation, communication, copies. ``work``
+    reuses intermediate results of other questions.
 
-    Columns: ``device``, ``span_ns``, ``compute_ns`` (a kernel runs that is not communication, or a whole
-        graph), ``communication_ns`` (communication runs, nothing computes: it is exposed), ``memory_ns``
+    Columns: ``device``, ``span_ns``, ``compute_ns`` (a kernel other than communication runs, or a whole
+        graph), ``communication_ns`` (communication runs and nothing computes: it is exposed), ``memory_ns``
         (only copies and memsets run), ``idle_ns``; and ``compute_share``, ``communication_share``,
         ``memory_share``, ``idle_share`` of the span. The four parts sum to ``span_ns``.
     Units: ns; shares between 0 and 1.
@@ -48,24 +48,24 @@ def temporal_breakdown(trace: Trace) -> pl.DataFrame:
 
 
 def comm_comp_overlap(trace: Trace, by: str | Sequence[str] = ("device",)) -> pl.DataFrame:
-    """How much of the communication computing hides, and how much is exposed.
+    """Communication hidden by computation, and exposed communication.
 
-    ``by`` takes any columns of the table ``gpu_ops``, such as ``device``, ``stream``, ``name`` or ``step``,
-    and ``group`` (process group and its ranks) and ``phase`` (of the operator that called it).
-    What overlaps inside a group counts once. Computing on the same GPU hides communication.
+    ``by`` accepts any columns of the table ``gpu_ops``, such as ``device``, ``stream``, ``name`` or ``step``,
+    and ``group`` (process group and its ranks) and ``phase`` (of the operator that called it). Overlaps
+    within a group count once. Computation on the same GPU hides communication.
 
-    Columns: those of ``by``; ``calls``; ``communication_ns`` (some communication of the group runs),
-        ``overlap_ns`` (and a kernel that is not communication, too), ``exposed_ns`` (and none), ``overlap``
-        (share of the communication). Groups without communication are left out.
+    Columns: the columns of ``by``; ``calls``; ``communication_ns`` (communication of the group runs),
+        ``overlap_ns`` (and a kernel other than communication runs, too), ``exposed_ns`` (and none does),
+        ``overlap`` (hidden share of the communication). Groups without communication are left out.
     Units: ns; shares between 0 and 1.
     Order: by exposed time, longest first.
-    Raises: InvalidArgumentError: ``by`` names no such column.
+    Raises: InvalidArgumentError: ``by`` contains an unknown column.
     """
     return overlaps(trace, [check_by(by, [*trace.gpu_ops.columns, *_OF_CALLS])])[0]
 
 
 def overlaps(trace: Trace, groupings: Sequence[Sequence[str]]) -> list[pl.DataFrame]:
-    """The table of ``comm_comp_overlap`` for each of several groupings, at the cost of about one.
+    """Returns the table of ``comm_comp_overlap`` for each of several groupings, at about the cost of one.
 
     ``groupings``: lists of columns of ``gpu_ops``, and ``group`` and ``phase``.
     """
@@ -114,7 +114,7 @@ def _overlap(calls: pl.DataFrame, spans: pl.DataFrame, columns: list[str]) -> pl
 
 
 def work_columns(*columns: str) -> list[pl.Expr]:
-    """What to select from a table ``gpu_ops``: ``columns``, ``start_ns``, ``end_ns``, ``class``."""
+    """Returns the selection from a table ``gpu_ops``: ``columns``, ``start_ns``, ``end_ns``, ``class``."""
     return [
         *map(pl.col, columns),
         pl.col("start_ns"),
@@ -124,7 +124,7 @@ def work_columns(*columns: str) -> list[pl.Expr]:
 
 
 def first_class_ns(work: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
-    """Time of each group in which a class runs and none before it: ``by``, ``<class>_ns``."""
+    """Returns the time of each group with a class and no earlier class running: ``by``, ``<class>_ns``."""
     return _first_class_ns(Intervals(work, by=by).covered_ns(work["class"]), by=by)
 
 

@@ -1,4 +1,4 @@
-"""How busy and how full each GPU was over time."""
+"""Utilisation of each GPU over time."""
 
 from typing import cast
 
@@ -14,14 +14,15 @@ _MICROSECOND = 1_000
 
 
 def gpu_timeline(trace: Trace, *, parts: int = 100) -> pl.DataFrame:
-    """How busy and how full each GPU was, in stretches of equal length over the whole recording.
+    """Utilisation of each GPU over the recording, in parts of equal length.
 
-    A stretch lasts a power of ten microseconds, the smallest that makes at most ``parts`` of them; the last
-    one takes what is left. The recording is what the profiler says of itself, else all host and GPU work.
+    The length of a part is a power of ten microseconds, the smallest that gives at most ``parts`` of them.
+    The last part may be shorter. The recording is the profiler's own span if it wrote one, otherwise it spans
+    all host and GPU activity.
 
-    Columns: ``device`` (those that ran a kernel), ``start_ns``, ``dur_ns``, ``utilisation`` (share of it in
-        which a kernel ran) and ``sm_efficiency`` (share of multiprocessors with a block, over it; null where
-        no launch of the GPU is known).
+    Columns: ``device`` (those that ran a kernel), ``start_ns``, ``dur_ns``, ``utilisation`` (share of it with
+        a kernel running) and ``sm_efficiency`` (mean share of multiprocessors with a block; null if no launch
+        of the GPU is known).
     Units: ns; shares between 0 and 1.
     Order: by device, then by time.
     Raises: InvalidArgumentError: ``parts`` is below 1.
@@ -48,12 +49,11 @@ def gpu_timeline(trace: Trace, *, parts: int = 100) -> pl.DataFrame:
 
 
 def sm_segments(trace: Trace) -> pl.DataFrame:
-    """The share of multiprocessors that have a block, from each moment to the next in which it changes.
+    """Returns the share of multiprocessors with a block, from each change to the next.
 
-    Columns: ``device``, ``start_ns``, ``end_ns``, ``sm_efficiency``. What happens at one moment is one
-        change.
+    Columns: ``device``, ``start_ns``, ``end_ns``, ``sm_efficiency``. Simultaneous events are one change.
     Units: ns; shares between 0 and 1.
-    Formula: min(1, sum of blocks per SM over the kernels that run).
+    Formula: min(1, sum of blocks per SM over running kernels).
     """
     sized = launch_metrics(_kernels(trace), trace.devices).filter(pl.col("blocks_per_sm") > 0)
     starts = sized.select("device", time="start_ns", change="blocks_per_sm", number=pl.lit(1))

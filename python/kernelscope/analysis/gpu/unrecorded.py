@@ -1,4 +1,4 @@
-"""Activity of GPUs that samples show and that no recorded work explains."""
+"""Sampled activity of GPUs that no recorded operation explains."""
 
 import polars as pl
 
@@ -8,21 +8,22 @@ from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
 _ACTIVE = ("SMs Active", "SM Active")
-"""How the names of the metric begin; other shares are above 0 on a GPU that does nothing."""
+"""Prefix of the metric's name. Other metrics are above 0 on an idle GPU."""
 _LEAST_SHARE = 0.1
 
 
 @per_trace
 def unrecorded_activity(trace: Trace) -> pl.DataFrame:
-    """The GPUs whose multiprocessors were active, as sampled, at times at which no recorded work ran on them.
+    """Returns GPUs whose multiprocessors were active according to samples while no recorded operation ran.
 
-    Work of another process, or of calls that the recorder does not know, is sampled and not recorded. Only
-    samples count in whose interval, and for a usual one before and behind it, no recorded work runs: the
-    clocks of samples and of work differ by a part of one. GPUs without any recorded work, and
-    those with less than a tenth of the time of their recorded work, are left out.
+    Operations of another process, or of calls that the profiler does not record, are sampled but not
+    recorded. A sample counts only if no recorded operation runs in its interval, and for one usual interval
+    before and after it, because the clocks of samples and operations differ by a fraction of an interval.
+    GPUs without recorded operations, and those with less than a tenth of the time of their recorded
+    operations, are left out.
 
-    Columns: ``device``; ``metric``; ``active_ns`` (each sample's share of the time for which it holds);
-        ``recorded_ns`` (in which recorded work runs).
+    Columns: ``device``; ``metric``; ``active_ns`` (validity of each sample times its value); ``recorded_ns``
+        (time of recorded operations).
     Units: ns.
     Order: by device.
     """

@@ -1,4 +1,4 @@
-"""What GPU work is spent on, by the names of kernels and the rules of ``kernel_categories.toml``."""
+"""GPU time by category, from kernel names and the rules of ``kernel_categories.toml``."""
 
 import json
 import sys
@@ -28,7 +28,10 @@ OTHER = "other"
 
 
 class CategoryRule(NamedTuple):
-    """A rule: a kernel in whose name ``pattern`` is found is of ``category``, unless an earlier one knew."""
+    """A rule: a kernel whose name matches ``pattern`` belongs to ``category``.
+
+    The first rule that matches decides.
+    """
 
     category: str
     pattern: str
@@ -38,13 +41,14 @@ _chosen: list[tuple[CategoryRule, ...]] = []
 
 
 def load_categories(path: str) -> int:
-    """Takes the rules of a file in place of those that kernelscope comes with; gives how many it has.
+    """Replaces kernelscope's own rules with the rules of a file, and returns their number.
 
     A file is TOML, a list ``rule`` of tables with ``category`` and ``pattern``, or the JSON of vLLM's
     ``gputrc2graph``: objects of categories by pattern within one or more names of engines and models.
-    Patterns are regular expressions without look-around, as Polars takes them.
+    Patterns are regular expressions without look-around, as supported by Polars.
 
-    Raises: InvalidArgumentError: the file cannot be read, or has no such rules; those before stay.
+    Raises: InvalidArgumentError: the file cannot be read, or has no such rules. The previous rules stay in
+    effect.
     """
     rules = _read(path)
     _chosen[:] = [rules]
@@ -52,7 +56,7 @@ def load_categories(path: str) -> int:
 
 
 def category_rules() -> tuple[CategoryRule, ...]:
-    """Returns the rules in their order: of the file that was loaded last, else those of kernelscope."""
+    """Returns the active rules in order: the rules of the file loaded last, otherwise kernelscope's own."""
     return _chosen[0] if _chosen else _shipped()
 
 
@@ -69,13 +73,11 @@ def _read(path: str) -> tuple[CategoryRule, ...]:
         text = Path(path).read_text(encoding="utf-8")
         found = _of_json(json.loads(text)) if text.lstrip().startswith("{") else _of_toml(tomllib.loads(text))
     except (OSError, ValueError, RecursionError) as error:
-        raise InvalidArgumentError(
-            f"{path}: cannot be read as rules of categories: {error}", path=path
-        ) from error
+        raise InvalidArgumentError(f"{path}: cannot be read as category rules: {error}", path=path) from error
     if not found or len(found) > _MOST_RULES:
         raise InvalidArgumentError(
-            f"{path}: has {len(found)} rules of categories; a file has 1 to {_MOST_RULES}, each a table"
-            " [[rule]] with category and pattern",
+            f"{path}: has {len(found)} category rules; a file has 1 to {_MOST_RULES}, each a table "
+            "[[rule]] with category and pattern",
             path=path,
         )
     if refused := next(filter(None, map(_refusal, found)), None):
@@ -87,7 +89,10 @@ def _refusal(rule: CategoryRule) -> str | None:
     try:
         pl.select(pl.lit("").str.contains(rule.pattern))
     except pl.exceptions.PolarsError:
-        return f"{rule.pattern[:100]!r} is no regular expression that Polars takes; it has no look-around"
+        return (
+            f"{rule.pattern[:100]!r} is not a regular expression that Polars accepts (look-around is not "
+            "supported)"
+        )
     return None
 
 
@@ -135,23 +140,23 @@ def _work_categories(trace: Trace, rules: tuple[CategoryRule, ...]) -> pl.Series
 
 
 def work_categories(trace: Trace) -> pl.Series:
-    """The category of each piece of GPU work by the rules that count; null for whole graphs."""
+    """Returns the category of each GPU operation according to the active rules; null for whole graphs."""
     return _work_categories(trace, category_rules())
 
 
 def kernel_categories(trace: Trace) -> pl.DataFrame:
-    """What the GPUs' time is spent on, by the names of kernels: for work with and without operators.
+    """GPU time by category of kernel names, including operations without operators.
 
-    The rules are those of :func:`load_categories`, or those that kernelscope comes with. What communicates is
-    known from more than its name, and is `communication` whatever they say.
+    The rules come from :func:`load_categories`, or kernelscope's own. Communication is identified by more
+    than its name and is always `communication`.
 
     Columns: ``category`` (gemm, attention, moe, norm, activation, rope, quantisation, sampling, kv-cache,
         communication, copy, elementwise, reduction, optimizer, convolution, fft, embedding, softmax, pooling,
-        indexing, other, or those of the file), ``calls``, ``kernels`` (distinct names), ``total_ns``,
-        ``share`` (of all GPU work) and ``linked_ns`` (of work whose operator is known). Whole graphs are
-        left out.
-    Units: ns; shares between 0 and 1. Concurrent work is added, not merged.
-    Order: longest first, then by category.
+        indexing, other, or the categories of the file), ``calls``, ``kernels`` (distinct names),
+        ``total_ns``, ``share`` (of all GPU operations) and ``linked_ns`` (of operations with a known
+        operator). Whole graphs are left out.
+    Units: ns; shares between 0 and 1. Concurrent operations are added, not merged. Order: longest first, then
+    by category.
     Example: ``kernel_categories(trace).head(5)``
     """
     work = with_replayed_ops(trace).gpu_ops

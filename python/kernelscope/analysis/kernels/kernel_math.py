@@ -1,4 +1,4 @@
-"""Which kernels run on tensor cores, and in which type they multiply, by ``kernel_math.toml``."""
+"""Use of tensor cores and multiplication types of kernels, according to ``kernel_math.toml``."""
 
 import re
 import sys
@@ -20,10 +20,10 @@ _CORES = {"yes": True, "no": False, "unknown": None}
 
 
 class Rule(NamedTuple):
-    """A rule of the grammar: what names it knows, and what they say.
+    """A rule of the grammar: the names that it matches, and the properties that it assigns.
 
-    ``pattern`` is that of ``text``, but for names in small letters where capitals do not matter: a search
-    that has to look at both takes several times as long.
+    ``pattern`` matches like ``text``, but for lowercase names if the case does not matter: a case-insensitive
+    search takes several times as long.
     """
 
     text: str
@@ -36,7 +36,10 @@ class Rule(NamedTuple):
 
 
 class KernelMath(NamedTuple):
-    """What a kernel multiplies with: ``tensor_cores`` is None if unknown, ``math`` the type where it says."""
+    """Arithmetic units of a kernel.
+
+    ``tensor_cores`` is None if unknown. ``math`` is the type if the name contains it.
+    """
 
     tensor_cores: bool | None
     math: str | None
@@ -44,7 +47,7 @@ class KernelMath(NamedTuple):
 
 @cache
 def rules() -> tuple[Rule, ...]:
-    """The rules in order."""
+    """Returns the rules in order."""
     text = (
         resources.files("kernelscope.analysis.kernels")
         .joinpath("kernel_math.toml")
@@ -72,7 +75,7 @@ def _in_small_letters(pattern: str) -> str:
 
 
 def rule_of(name: str) -> Rule | None:
-    """The rule that decides about a kernel of this name; None where none knows it."""
+    """Returns the rule that decides about a kernel of this name, or None."""
     found = _found(name[:_LONGEST])
     return found[0] if found else None
 
@@ -94,7 +97,7 @@ def _found(text: str) -> tuple[Rule, str] | None:
 # Several answers about one trace ask for the same names.
 @lru_cache(maxsize=4_096)
 def kernel_math(name: str) -> KernelMath:
-    """What a kernel of this name multiplies with.
+    """Returns the arithmetic units of a kernel with this name.
 
     Example: ``kernel_math("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_nn")`` is ``(True, "bf16")``.
     """
@@ -106,10 +109,10 @@ def kernel_math(name: str) -> KernelMath:
 
 
 def with_kernel_math(kernels: pl.DataFrame) -> pl.DataFrame:
-    """Adds ``tensor_cores`` and ``math`` to kernels, each distinct name looked at once.
+    """Adds ``tensor_cores`` and ``math`` to kernels, evaluated once per distinct name.
 
-    Columns: of ``kernels``, needs ``name``; adds ``tensor_cores`` (null if unknown) and ``math`` (null where
-        the name does not say), both null where there is no name.
+    Columns: ``kernels`` needs ``name``; adds ``tensor_cores`` (null if unknown) and ``math`` (null if not in
+        the name), both null without a name.
     """
     names = kernels["name"].unique()
     found = [kernel_math(text or "") for text in names]

@@ -1,4 +1,4 @@
-"""How full a kernel's launch makes a GPU, from its launch size and the limits of the device."""
+"""Occupancy of kernel launches, from their size and the limits of the device."""
 
 import polars as pl
 
@@ -22,7 +22,7 @@ _MAX_BLOCKS = {
 LAUNCH_COLUMNS = (
     "grid", "block", "registers", "shared_memory_bytes", "blocks_per_sm", "warps_per_sm", "occupancy_pct",
 )  # fmt: skip
-"""The columns of ``gpu_ops``, beside ``device``, that :func:`launch_metrics` needs."""
+"""Columns of ``gpu_ops``, in addition to ``device``, that :func:`launch_metrics` needs."""
 
 # "derived" comes before "recorded": one derived value makes a figure of many derived.
 _ORIGIN = pl.Enum(["derived", "recorded"])
@@ -39,23 +39,22 @@ _COMPLETE = pl.all_horizontal(pl.col(c).is_not_null() for c in _NEEDED)
 
 
 IS_KERNEL = pl.col("kind") == "kernel"
-"""Which rows of ``gpu_ops`` are kernels."""
+"""Rows of ``gpu_ops`` that are kernels."""
 
 
 def launch_metrics(
     kernels: pl.DataFrame, devices: pl.DataFrame, *, only: pl.Expr | None = None
 ) -> pl.DataFrame:
-    """Completes what the recorder left out, or could not know, about how full each launch makes its GPU.
+    """Adds launch metrics that the profiler omitted or could not compute.
 
-    Columns: of ``kernels``, needs ``device``, ``grid``, ``block``, ``registers``,
-        ``shared_memory_bytes``, ``blocks_per_sm``, ``warps_per_sm`` and ``occupancy_pct``. The last
-        three are filled where they are null (an occupancy of 0 for more than 48 KiB of shared
-        memory, a fault of the recorder, counts as null) and the launch and the device are known, and
-        ``launch_metrics`` says of each row: recorded, derived, or null for unknown. Where ``only`` does not
-        hold, nothing is filled or said.
+    Columns: ``kernels`` needs ``device``, ``grid``, ``block``, ``registers``, ``shared_memory_bytes``,
+        ``blocks_per_sm``, ``warps_per_sm`` and ``occupancy_pct``. The last three are filled if they are null
+        and the launch and the device are known. An occupancy of 0 with more than 48 KiB of shared memory, a
+        profiler bug, counts as null. ``launch_metrics`` says for each row: recorded, derived, or null for
+        unknown. Rows outside ``only`` are left unchanged.
     Units: ``blocks_per_sm`` and ``warps_per_sm`` in blocks and warps of the whole launch per SM;
-        ``occupancy_pct`` in percent of the warps an SM can hold, 0 to 100.
-    Formula: ``min(blocks_per_sm, resident blocks) * threads per block / threads an SM can hold``.
+        ``occupancy_pct`` in percent of the maximum warps of an SM, 0 to 100.
+    Formula: ``min(blocks_per_sm, resident blocks) * threads per block / maximum threads per SM``.
     Source: CUDA's cuda_occupancy.h; Kineto's DeviceProperties.cpp.
     """
     limits = _device_limits(devices)
@@ -107,15 +106,15 @@ def _derived(sized: pl.DataFrame) -> pl.DataFrame:
 
 
 def launch_limits(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
-    """What keeps each launch from filling its GPU.
+    """Adds the resource that limits the occupancy of each launch.
 
-    Columns: of ``kernels``, needs ``device``, ``grid``, ``block``, ``registers`` and ``shared_memory_bytes``;
-        adds ``resident_blocks`` (blocks that an SM holds at once), ``theoretical_occupancy_pct`` (of the
-        warps that an SM can hold, with so many blocks), ``waves`` (times that the GPU is filled by the
-        launch's blocks), ``tail_pct`` (part of the last wave that stays empty) and ``limited_by``: ``grid``
-        (less than one wave), else which of ``registers``, ``shared memory``, ``blocks`` (an SM holds no more
-        of them) and ``threads`` (the block's size does not divide what an SM holds) keeps more blocks out, or
-        ``nothing`` at full occupancy. All are null where the launch or the device is not known.
+    Columns: ``kernels`` needs ``device``, ``grid``, ``block``, ``registers`` and ``shared_memory_bytes``;
+        adds ``resident_blocks`` (blocks that fit on an SM), ``theoretical_occupancy_pct`` (of the maximum
+        warps of an SM, with this number of blocks), ``waves`` (times that the launch's blocks fill the GPU),
+        ``tail_pct`` (empty part of the last wave) and ``limited_by``: ``grid`` (less than one wave), else the
+        resource that excludes most blocks: ``registers``, ``shared memory``, ``blocks`` (maximum blocks per
+        SM) or ``threads`` (the block size does not divide the maximum threads), or ``nothing`` at full
+        occupancy. All are null if the launch or the device is unknown.
     Units: percent.
     Source: CUDA's cuda_occupancy.h.
     """

@@ -1,4 +1,4 @@
-"""Kernels that an operator launches again and again in one order: what could be fused."""
+"""Sequences of kernels that operators launch repeatedly in the same order: candidates for fusion."""
 
 import polars as pl
 
@@ -6,25 +6,23 @@ from kernelscope.trace import Trace
 
 
 def kernel_sequences(trace: Trace, operator: str = "", *, min_kernels: int = 3) -> pl.DataFrame:
-    """The sequences of kernels, copies and memsets that calls of operators launched, by how often they occur.
+    """Sequences of kernels, copies and memsets launched by calls of operators, by number of occurrences.
 
-    A call counts with everything that is launched inside it; of nested calls that match, the outermost
-    counts.
+    A call includes everything launched inside it. Of nested matching calls, the outermost counts.
 
-    ``operator`` is a part of the operators' names; with none, the outermost operators of each thread count.
-    Calls that launch fewer than ``min_kernels`` works are left out.
+    ``operator`` is a substring of the operators' names. Without it, the outermost operators of each thread
+    count. Calls that launch fewer than ``min_kernels`` operations are left out.
 
-    Columns: ``op`` (name), ``kernels`` (list of names in order of start), ``calls``, ``works`` (in one call),
-        ``short`` (works of all calls that lasted less than their launches), ``gpu_dur_ns`` (sum over works
-        and calls), ``cpu_dur_ns`` (sum over calls).
-    Units: ns.
-    Order: by calls, then by time on the GPU, most first.
+    Columns: ``op`` (name), ``kernels`` (list of names in order of start), ``calls``, ``works`` (operations in
+        one call), ``short`` (operations of all calls that are shorter than their launches), ``gpu_dur_ns``
+        (sum over operations and calls), ``cpu_dur_ns`` (sum over calls).
+    Units: ns. Order: by calls, then by time on the GPU, largest first.
     """
     return sequences_inside(trace, outermost_calls(trace, operator), min_kernels=min_kernels)
 
 
 def sequences_inside(trace: Trace, calls: pl.DataFrame, *, min_kernels: int) -> pl.DataFrame:
-    """The table of ``kernel_sequences`` for ``calls``, as ``outermost_calls`` gives them."""
+    """Returns the table of ``kernel_sequences`` for ``calls`` from ``outermost_calls``."""
     work = _launched_inside(trace, calls)
     per_call = (
         work.sort("root", "start_ns", "row")
@@ -54,7 +52,10 @@ def sequences_inside(trace: Trace, calls: pl.DataFrame, *, min_kernels: int) -> 
 
 
 def outermost_calls(trace: Trace, operator: str) -> pl.DataFrame:
-    """The outermost matching calls of each thread: ``root``, ``op``, ``track``, ``start_ns``, ``end_ns``."""
+    """Returns the outermost matching calls of each thread.
+
+    The columns are ``root``, ``op``, ``track``, ``start_ns`` and ``end_ns``.
+    """
     steps = trace.steps.select(pl.col("row").drop_nulls())["row"]
     ops = trace.ops.select("row", "name", "track", "start_ns", dur_ns=pl.col("dur_ns").fill_null(0)).filter(
         ~pl.col("row").is_in(steps.implode())

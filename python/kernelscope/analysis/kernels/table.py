@@ -1,4 +1,4 @@
-"""Kernels by name, by operator and by what they were launched with."""
+"""Kernels by name, by operator and by launch configuration."""
 
 from collections.abc import Sequence
 
@@ -27,18 +27,18 @@ _BY = ("name", "op", *_SIZES, "device")
 
 
 def kernel_table(trace: Trace, by: str | Sequence[str] = ("name",)) -> pl.DataFrame:
-    """What kernels cost, summed over the launches that agree in the columns ``by``.
+    """Costs of kernels, summed over launches with equal columns ``by``.
 
-    ``by`` takes any columns of the table ``gpu_ops``, ``op`` (name of the operator that launched
-    the kernel), and any other columns of that operator, such as ``module`` or ``input_dims``.
+    ``by`` accepts any columns of the table ``gpu_ops``, ``op`` (name of the operator that launched the
+    kernel), and any other columns of that operator, such as ``module`` or ``input_dims``.
 
-    Columns: those of ``by``; ``calls``; ``total_ns``, ``mean_ns``, ``median_ns``, ``min_ns``,
-        ``max_ns``, ``std_ns`` (of a sample; null for one call); ``blocks_per_sm`` and
-        ``occupancy_pct`` (means weighted by duration over the calls where they are known), and
-        ``tensor_cores`` (whether any of them runs on tensor cores; null if unknown).
+    Columns: the columns of ``by``; ``calls``; ``total_ns``, ``mean_ns``, ``median_ns``, ``min_ns``,
+        ``max_ns``, ``std_ns`` (sample standard deviation; null for one call); ``blocks_per_sm`` and
+        ``occupancy_pct`` (means weighted by duration over calls with known values), and ``tensor_cores``
+        (whether any call runs on tensor cores; null if unknown).
     Units: ns; percent.
     Order: by total time, longest first, then by the columns ``by``.
-    Raises: InvalidArgumentError: ``by`` names no such column.
+    Raises: InvalidArgumentError: ``by`` contains an unknown column.
     Source: the kernel view of the TensorBoard plugin.
 
     Example: ``kernel_table(trace, by=("op", "name"))``
@@ -113,15 +113,16 @@ def _on_tensor_cores(trace: Trace, kinds: pl.DataFrame, count: int) -> pl.Series
 
 
 def kernels_by_launch(trace: Trace) -> pl.DataFrame:
-    """Kernels by name, operator and launch size, with what keeps each from filling the GPU.
+    """Kernels by name, operator and launch size, with the resource that limits occupancy.
 
     Columns: ``name``, ``op`` (that launched it; null if unknown), ``grid``, ``block``, ``registers`` (of a
         thread), ``shared_memory_bytes`` (of a block), ``device``; ``calls``, ``total_ns``, ``mean_ns``,
         ``median_ns``, ``min_ns``, ``max_ns``, ``std_ns``, ``blocks_per_sm``, ``occupancy_pct`` (achieved,
         estimated) and ``tensor_cores``, all as in :func:`kernelscope.analysis.kernel_table`;
-        ``op_tc_eligible`` (whether tensor cores can run the operator, without regard to those inside it;
-        null without one); ``resident_blocks``, ``theoretical_occupancy_pct``, ``waves``, ``tail_pct`` and
-        ``limited_by`` (grid, registers, shared memory, blocks, threads, or nothing: see ``launch_limits``).
+        ``op_tc_eligible`` (whether the operator can run on tensor cores, regardless of operators inside it;
+        null without an operator); ``resident_blocks``, ``theoretical_occupancy_pct``, ``waves``, ``tail_pct``
+        and ``limited_by`` (grid, registers, shared memory, blocks, threads, or nothing; see
+        ``launch_limits``).
     Units: ns; bytes; percent.
     Order: by total time, longest first.
     Source: the kernel view of the TensorBoard plugin, grouped by kernel properties and operator.

@@ -1,8 +1,7 @@
-"""Which kernels run on tensor cores, and which operators could.
+"""Kernels that run on tensor cores, and operators that could.
 
-The lists are those of NVIDIA's PyProf and of the PyTorch Profiler's TensorBoard plugin, widened by
-kernel families that came after them. A name says nothing about AMD's matrix cores: there the
-answer is unknown.
+The lists are from NVIDIA's PyProf and the PyTorch Profiler's TensorBoard plugin, extended by later kernel
+families. Names do not indicate the use of AMD's matrix cores, so there the answer is unknown.
 """
 
 import re
@@ -56,7 +55,7 @@ _AUTOGRAD = (
     "MvBackward AddmmBackward AddbmmBackward"
 )
 ELIGIBLE_OPS = frozenset([f"aten::{name}" for name in _ATEN.split()] + _AUTOGRAD.split())
-"""Names of operators that tensor cores can run."""
+"""Names of operators that can run on tensor cores."""
 
 
 # Names of kernels that multiply matrices, and of those among them that never use tensor cores.
@@ -69,10 +68,10 @@ _SINCE = 7
 
 
 def is_nvidia(devices: pl.DataFrame) -> pl.DataFrame:
-    """The rows of ``devices`` that describe NVIDIA GPUs.
+    """Returns the rows of ``devices`` that describe NVIDIA GPUs.
 
-    Recorders do not name the vendor. NVIDIA's warps have 32 threads, AMD's data-centre GPUs 64, and
-    AMD's others say AMD in their names.
+    Profilers do not record the vendor. NVIDIA's warps have 32 threads, AMD's data-centre GPUs 64, and other
+    AMD GPUs have AMD in their names.
     """
     return devices.filter((pl.col("warp_size") == 32) & ~_says_amd())
 
@@ -85,13 +84,13 @@ def _says_amd() -> pl.Expr:
 
 
 def kernel_flags(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
-    """Adds ``tensor_cores``: whether a kernel runs on tensor cores, by its name.
+    """Adds ``tensor_cores``: whether a kernel runs on tensor cores, judged by its name.
 
-    The grammar of kernel names decides; of names that it does not know, the marks that tools look for.
+    The grammar of kernel names decides first, then the name parts that other tools use.
 
-    Columns: of ``kernels``, needs ``name`` and ``device``. Null where neither settles it: on AMD's GPUs, and
-        for kernels that multiply matrices on GPUs that may have tensor cores (all but NVIDIA's of compute
-        capabilities below 7), which many use without saying so.
+    Columns: ``kernels`` needs ``name`` and ``device``. Null if neither decides: on AMD GPUs, and for kernels
+        that multiply matrices on GPUs that may have tensor cores (all but NVIDIA GPUs of compute capabilities
+        below 7), because many use them without a mark in the name.
     """
     of_kernel, kinds = classes_of(kernels[["name", "device"]])
     makes = devices.select_seq("device", _says_amd().alias("amd"), pl.col("compute_major") < _SINCE).rows()

@@ -1,1 +1,1 @@
-"""From a launch to its kernel: delays, queues, and what GPUs idle for."""
+"""From a launch to its kernel: delays, queues, and causes of idle time."""

@@ -1,4 +1,4 @@
-"""Why GPUs idle, and which host operators made them wait."""
+"""Causes of idle time of GPUs, and the host operators involved."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from kernelscope.analysis.grouping import as_text, check_by, classes_of, describ
 from kernelscope.trace import Trace
 
 KERNEL_DELAY_NS = 30_000
-"""The longest gap that the GPU needs between works which already wait in its queue."""
+"""Upper bound of the gap between two operations that both wait in the GPU's queue."""
 
 _RECORDED = ("row", "launch_row", "op_row", "range_row", "device", "stream", "step")
 _OF_GAPS = (
@@ -23,17 +23,18 @@ _CAUSE = pl.Enum(["host_wait", "kernel_wait", "other"])
 def idle_summary(
     trace: Trace, by: str | Sequence[str] = ("device", "cause"), *, kernel_delay_ns: int = KERNEL_DELAY_NS
 ) -> pl.DataFrame:
-    """How long GPUs idled between their first work and their last, by cause.
+    """Idle time of GPUs between their first and last operation, by cause.
 
-    ``by`` takes any columns of ``idle_gaps``: ``device``, ``cause``, ``op`` (the operator that launched the
-    work which ended the gap), ``host`` (what occupied the host longest meanwhile), ``step``. With ``stream``
-    the gaps are those of each stream, as HolisticTraceAnalysis takes them, else those of the whole GPU.
+    ``by`` accepts any columns of ``idle_gaps``: ``device``, ``cause``, ``op`` (the operator that launched the
+    operation after the gap), ``host`` (the host activity with the most time in the gap), ``step``. With
+    ``stream``, the gaps are those of each stream, as in HolisticTraceAnalysis, otherwise those of the whole
+    GPU.
 
-    Columns: those of ``by``; ``idle_ns``, ``gaps``, ``share`` (of the idle time of all groups), ``mean_ns``,
-        ``median_ns``, ``max_ns``.
+    Columns: the columns of ``by``; ``idle_ns``, ``gaps``, ``share`` (of the idle time of all groups),
+        ``mean_ns``, ``median_ns``, ``max_ns``.
     Units: ns; shares between 0 and 1.
     Order: by idle time, longest first.
-    Raises: InvalidArgumentError: ``by`` names no such column.
+    Raises: InvalidArgumentError: ``by`` contains an unknown column.
     """
     columns = check_by(by, ("device", "stream", "cause", "op", "host", "step"))
     recorded = [name for name in columns if name in trace.gpu_ops.columns]
@@ -59,17 +60,18 @@ def idle_summary(
 def idle_gaps(
     trace: Trace, *, per_stream: bool = False, kernel_delay_ns: int = KERNEL_DELAY_NS
 ) -> pl.DataFrame:
-    """Each gap in which a GPU idled, and what it waited for.
+    """Idle gaps of GPUs and their causes.
 
-    A gap's cause is ``host_wait`` if the work that ends it was launched after the gap began, ``kernel_wait``
-    if it waited in the queue and the gap is shorter than ``kernel_delay_ns``, else ``other``: the work waited
-    for an event, a copy, or another stream. Without a recorded launch the cause is null.
+    The cause is ``host_wait`` if the operation after the gap was launched in the gap. It is ``kernel_wait``
+    if the operation waited in the queue and the gap is shorter than ``kernel_delay_ns``. Otherwise it is
+    ``other``: the operation waited for an event, a copy, or another stream. Without a recorded launch, the
+    cause is null.
 
-    Columns: ``device``, ``stream`` (of the work that ends the gap), ``step``, ``start_ns``, ``dur_ns``,
-        ``cause``, ``row`` (of that work in ``gpu_ops``), ``launch_row``, ``op`` and ``op_row`` (the operator
-        that launched it), ``host`` and ``host_row`` (the outermost operator or annotation that occupied the
-        launching thread longest between the start of the gap and the launch; null if none did), ``host_ns``
-        (how long).
+    Columns: ``device``, ``stream`` (of the operation after the gap), ``step``, ``start_ns``, ``dur_ns``,
+        ``cause``, ``row`` (of that operation in ``gpu_ops``), ``launch_row``, ``op`` and ``op_row`` (the
+        operator that launched it), ``host`` and ``host_row`` (the outermost operator or annotation with the
+        most time on the launching thread between the start of the gap and the launch; null if none),
+        ``host_ns`` (its time).
     Units: ns on the trace's clock.
     Order: longest first.
     """
@@ -110,13 +112,12 @@ def _with_ops(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
 
 
 def work_gaps(trace: Trace, *columns: str, per_stream: bool = False) -> pl.DataFrame:
-    """The gaps between the works of each GPU, or of each stream.
+    """Returns the gaps between the operations of each GPU, or of each stream.
 
-    Columns: ``at`` (position in ``gpu_ops`` of the work that ends the gap); ``columns`` of that work, as in
-        ``gpu_ops``; ``dur_ns`` of the gap; ``is_late`` (the work was launched in it, null where its launch
-        was not recorded).
-    Units: ns.
-    Order: by device, then stream if asked for, then time.
+    Columns: ``at`` (position in ``gpu_ops`` of the operation after the gap); ``columns`` of that operation,
+        as in ``gpu_ops``; ``dur_ns`` of the gap; ``is_late`` (whether the operation was launched in it, null
+        if its launch was not recorded).
+    Units: ns. Order: by device, then stream if requested, then time.
     """
     work = GpuWork(trace)
     found = work.on_streams.gaps(work.calls, trace.launches) if per_stream else work.gaps
@@ -124,10 +125,10 @@ def work_gaps(trace: Trace, *columns: str, per_stream: bool = False) -> pl.DataF
 
 
 def with_launches(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
-    """Adds when each gap begins, and the call that launched the work after it.
+    """Adds the start of each gap, and the call that launched the operation after it.
 
-    Columns: of ``gaps``, needs ``at`` and ``dur_ns``; adds ``start_ns``, and ``launch_ns`` and ``track`` of
-        the call, null where it was not recorded.
+    Columns: ``gaps`` needs ``at`` and ``dur_ns``; adds ``start_ns``, and ``launch_ns`` and ``track`` of the
+        call, null if it was not recorded.
     Units: ns on the trace's clock.
     """
     starts = trace.gpu_ops["start_ns"].gather(gaps["at"]) - gaps["dur_ns"]
@@ -136,12 +137,14 @@ def with_launches(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
 
 
 def longest_on_thread(trace: Trace, waits: pl.DataFrame) -> pl.DataFrame:
-    """The outermost operator or annotation, steps left out, that occupied a thread longest during each wait.
+    """Returns the operator or annotation with the most time on a thread during each wait.
 
-    A trace with NVTX ranges has these instead, among which its operators are.
+    It is the outermost one. Steps are excluded.
 
-    Columns: of ``waits``, needs ``track`` (of the thread), ``start_ns``, ``until_ns``; gives ``host_row``,
-        ``host``, ``host_ns``, null where there was none.
+    In a trace with NVTX ranges, these are used instead; its operators are among them.
+
+    Columns: ``waits`` needs ``track`` (of the thread), ``start_ns``, ``until_ns``. The result has
+        ``host_row``, ``host``, ``host_ns``, null if there is none.
     Units: ns.
     Order: as the waits.
     """

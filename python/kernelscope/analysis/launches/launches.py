@@ -1,4 +1,4 @@
-"""What launching costs: the calls, the work they start, and the time between."""
+"""Launch overhead: the calls, the operations they start, and the delay between."""
 
 from collections.abc import Sequence
 
@@ -18,16 +18,16 @@ _COLUMNS = (
 def launches(
     trace: Trace, *, runtime_cutoff_ns: int = 50_000, delay_cutoff_ns: int = 100_000
 ) -> pl.DataFrame:
-    """Each call that started GPU work, and the work.
+    """Calls that started GPU operations, and the operations.
 
-    A call that starts several works, as a graph's does, has a row for each.
+    A call that starts several operations, such as a graph launch, has one row for each.
 
     Columns: ``row`` (in ``gpu_ops``), ``launch_row`` (in ``launches``), ``call`` and ``name`` (of the call
-        and of the work), ``kind``, ``device``, ``stream``, ``step``, ``correlation``, ``cpu_dur_ns`` (of the
-        call), ``gpu_dur_ns``, ``launch_delay_ns`` (from the end of the call to the start of the work, 0 if it
-        starts before), ``is_short`` (the call lasts longer than the work, and no longer than
-        ``runtime_cutoff_ns``), ``is_slow_call`` (longer than that), ``is_late`` (delayed by more than
-        ``delay_cutoff_ns``). Work without a recorded launch is left out.
+        and of the operation), ``kind``, ``device``, ``stream``, ``step``, ``correlation``, ``cpu_dur_ns`` (of
+        the call), ``gpu_dur_ns``, ``launch_delay_ns`` (from the end of the call to the start of the
+        operation, 0 if it starts earlier), ``is_short`` (the call takes longer than the operation, but at
+        most ``runtime_cutoff_ns``), ``is_slow_call`` (longer than that), ``is_late`` (delayed by more than
+        ``delay_cutoff_ns``). Operations without a recorded launch are left out.
     Units: ns.
     Order: by start of the call.
     """
@@ -42,14 +42,14 @@ def launch_summary(
     runtime_cutoff_ns: int = 50_000,
     delay_cutoff_ns: int = 100_000,
 ) -> pl.DataFrame:
-    """What launching cost, summed over the works that agree in the columns ``by`` of ``launches``.
+    """Launch overhead, summed over operations with equal columns ``by`` of ``launches``.
 
-    Columns: those of ``by``; ``works``; of each of ``cpu_dur_ns``, ``gpu_dur_ns`` and ``launch_delay_ns`` the
-        sum (``_sum``), ``_p50``, ``_p90``, ``_p99`` and ``_max``; ``short``, ``slow_calls`` and ``late``
-        (works for which ``is_short``, ``is_slow_call``, ``is_late`` holds).
+    Columns: the columns of ``by``; ``works`` (number of operations); the sum (``_sum``), ``_p50``, ``_p90``,
+        ``_p99`` and ``_max`` of ``cpu_dur_ns``, ``gpu_dur_ns`` and ``launch_delay_ns``; ``short``,
+        ``slow_calls`` and ``late`` (number of operations with ``is_short``, ``is_slow_call``, ``is_late``).
     Units: ns.
     Order: by the time of the calls, longest first.
-    Raises: InvalidArgumentError: ``by`` names no such column.
+    Raises: InvalidArgumentError: ``by`` contains an unknown column.
     """
     columns = check_by(by, _COLUMNS)
     flags = {"short": "is_short", "slow_calls": "is_slow_call", "late": "is_late"}
@@ -93,13 +93,12 @@ def _pairs(trace: Trace, *, runtime_cutoff_ns: int, delay_cutoff_ns: int) -> pl.
 
 
 def op_launch_delay(trace: Trace) -> pl.DataFrame:
-    """Operators by the kernels they launched themselves, and how long the first of these took to come.
+    """Operators by the kernels they launched themselves, and the delay of the first kernel.
 
-    Columns: ``op`` (name), ``kernels`` (list of the names of the works, in order of their launches),
+    Columns: ``op`` (name), ``kernels`` (list of the names of the operations, in order of their launches),
         ``calls``, ``launch_delay_ns`` (mean time from the start of the operator to the start of its first
-        launch), ``queue_delay_ns`` (mean time from there to the start of its first work).
-    Units: ns.
-    Order: by calls, most first.
+        launch), ``queue_delay_ns`` (mean time from there to the start of its first operation).
+    Units: ns. Order: by calls, largest first.
     """
     calls = trace.launches.select(launch_row="row", op_row="op_row", launch_ns="start_ns")
     ops = trace.ops.select(op_row="row", op=pl.col("name").cast(pl.String), op_ns="start_ns")
@@ -112,7 +111,7 @@ def op_launch_delay(trace: Trace) -> pl.DataFrame:
 def delays_by_sequence(pairs: pl.DataFrame) -> pl.DataFrame:
     """Returns the operators by the sequence of the kernels they launched, and their delays.
 
-    Columns: of ``pairs``, needs ``op_row``, ``op``, ``op_ns``, ``launch_ns``, ``name``, ``start_ns``.
+    Columns: ``pairs`` needs ``op_row``, ``op``, ``op_ns``, ``launch_ns``, ``name``, ``start_ns``.
     """
     per_op = (
         pairs.sort("launch_ns", "start_ns", "row")

@@ -1,4 +1,4 @@
-"""How far the host is ahead of the GPU: calls that wait in each stream's queue."""
+"""Lead of the host over the GPU: calls that wait in each stream's queue."""
 
 import polars as pl
 
@@ -6,19 +6,19 @@ from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.trace import Trace
 
 QUEUE_LIMIT = 1024
-"""Calls that a stream of CUDA takes before the next one waits."""
+"""Number of calls that a CUDA stream accepts before the next one blocks."""
 
 _STREAM = ["device", "stream"]
 
 
 def queue_length(trace: Trace) -> pl.DataFrame:
-    """How many calls wait in the queue of each stream, at every change.
+    """Number of waiting calls in the queue of each stream, at every change.
 
-    A call enters the queue when it starts and leaves it when the first work that it started on the stream
-    begins: a graph, whose nodes are many, waits as one.
+    A call enters the queue when it starts and leaves it when its first operation on the stream starts. A
+    graph with many nodes counts as one call.
 
     Columns: ``device``, ``stream``, ``at_ns``, ``queue_length`` (from then on), ``row`` (of the call in
-        ``launches``, or of the work in ``gpu_ops``).
+        ``launches``, or of the operation in ``gpu_ops``).
     Units: ns on the trace's clock.
     Order: by device and stream, then time; at one instant calls enter before others leave.
     """
@@ -36,7 +36,7 @@ def queue_length(trace: Trace) -> pl.DataFrame:
 
 
 def queue_summary(trace: Trace) -> pl.DataFrame:
-    """What the queue of each stream was like.
+    """Statistics of the queue of each stream.
 
     Columns: ``device``, ``stream``, ``changes``, ``mean`` (over time), ``p50`` and ``p90`` (over the
         changes), ``max``, ``empty_share`` (of the time between the first and the last change).
@@ -55,7 +55,7 @@ def queue_summary(trace: Trace) -> pl.DataFrame:
 
 
 def queue_blocked(trace: Trace, *, limit: int = QUEUE_LIMIT) -> pl.DataFrame:
-    """How long the queue of each stream was full, so that the host had to wait.
+    """Time for which the queue of each stream was full, so that the host had to wait.
 
     Columns: ``device``, ``stream``, ``blocked_ns`` (``limit`` calls or more wait), ``share`` (of the time
         from the first to the last event of the trace). Streams that were never full are left out.

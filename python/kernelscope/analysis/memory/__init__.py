@@ -1,1 +1,1 @@
-"""Who held device memory, when, and for what."""
+"""Device memory over time, with its owners."""

@@ -1,4 +1,4 @@
-"""What operators allocated, how long each allocation lived, and who held the memory at its peak."""
+"""Allocations of operators, lifetimes of allocations, and owners of the memory peak."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -12,7 +12,7 @@ from kernelscope.analysis.ops.table import operator_classes
 from kernelscope.trace import Trace
 
 Pairing = Literal["device", "address"]
-"""By what a free is matched with its allocation."""
+"""Keys that match a free with its allocation."""
 
 _COLUMNS = (
     "device", "address", "bytes", "alloc_ns", "free_ns", "lifetime_ns", "state", "op", "parent_op", "module",
@@ -24,14 +24,14 @@ _SUMS = tuple(name for figure in _FIGURES for name in (figure, f"self_{figure}")
 
 
 def memory_table(trace: Trace, *, start_ns: int | None = None, end_ns: int | None = None) -> pl.DataFrame:
-    """What operators allocated on each device, summed over the calls of one name.
+    """Allocations of operators on each device, summed over the calls of one name.
 
-    ``start_ns`` and ``end_ns`` take only the records from that time on, and until it.
+    ``start_ns`` and ``end_ns`` restrict the records to a time range.
 
-    Columns: ``device`` (``CPU``, ``GPU0`` ...), ``name``, ``calls``, ``increase_bytes`` (allocated less freed
-        during the calls, by the thread that made them), ``self_increase_bytes`` (less what operators inside
-        did), ``allocations``, ``self_allocations``, ``allocated_bytes`` (without regard to frees) and
-        ``self_allocated_bytes``. Operators that did nothing on a device have no row there.
+    Columns: ``device`` (``CPU``, ``GPU0`` ...), ``name``, ``calls``, ``increase_bytes`` (allocated minus
+        freed by its thread during the calls), ``self_increase_bytes`` (excluding operators inside),
+        ``allocations``, ``self_allocations``, ``allocated_bytes`` (regardless of frees) and
+        ``self_allocated_bytes``. Operators without records on a device have no row there.
     Units: bytes.
     Order: by device, then by own increase, largest first.
     Source: the memory view of the TensorBoard plugin.
@@ -80,19 +80,17 @@ def _summed(tree: CallTree, classes: Classes, records: pl.DataFrame) -> pl.DataF
 
 
 def memory_allocations(trace: Trace, *, pairing: Pairing = "device") -> pl.DataFrame:
-    """Every allocation with its free, and what was freed without being seen allocated.
+    """Allocations with their frees, and frees whose allocation was not recorded.
 
-    An allocation is matched with the next record of its address, if that is a free. ``pairing`` says which
-    addresses are the same: those of one device (``device``), or equal ones anywhere (``address``, as the
-    TensorBoard plugin does). Records without an address are left out.
+    An allocation is matched with the next record of its address, if that is a free. ``pairing`` defines equal
+    addresses: on the same device (``device``), or anywhere (``address``, as in the TensorBoard plugin).
+    Records without an address are left out.
 
-    Columns: ``device`` (``CPU``, ``GPU0`` ...), ``address``, ``bytes``, ``alloc_ns`` (null where the
-        allocation came before the recording), ``free_ns`` (null where it lived on), ``lifetime_ns``,
-        ``state`` (freed; open: not freed in the recording; older: allocated before it), ``op``,
-        ``parent_op`` (the operator around that one), ``module``, ``phase`` and ``step`` of the allocation,
-        ``alloc_row``, ``free_row`` and ``op_row``.
-    Units: ns; bytes.
-    Order: of the allocations, or of the frees of older ones.
+    Columns: ``device`` (``CPU``, ``GPU0`` ...), ``address``, ``bytes``, ``alloc_ns`` (null if allocated
+        before the recording), ``free_ns`` (null if not freed), ``lifetime_ns``, ``state`` (freed; open: not
+        freed in the recording; older: allocated before it), ``op``, ``parent_op`` (the enclosing operator),
+        ``module``, ``phase`` and ``step`` of the allocation, ``alloc_row``, ``free_row`` and ``op_row``.
+    Units: ns; bytes. Order: of the allocations, or of the frees for older ones.
     Source: the memory view of the TensorBoard plugin.
     Example: ``memory_allocations(trace).filter(state="open").sort("bytes", descending=True)``
     """
@@ -106,17 +104,16 @@ def memory_allocations(trace: Trace, *, pairing: Pairing = "device") -> pl.DataF
 
 
 def memory_peak(trace: Trace, by: str | Sequence[str] = ("op",)) -> pl.DataFrame:
-    """Who held the memory of each device when most of it was allocated.
+    """Owners of the memory of each device at the allocation peak.
 
-    ``by`` takes any of ``op``, ``parent_op``, ``module``, ``phase`` and ``step``.
+    ``by`` accepts ``op``, ``parent_op``, ``module``, ``phase`` and ``step``.
 
-    Columns: ``device``, those of ``by``, ``bytes``, ``share`` (of all that was allocated then),
-        ``allocations``, and ``is_older`` (true for the row of what was allocated before the recording, whose
-        ``allocations`` are null; its bytes are the rest of what the allocator counts). Empty where addresses
-        were not recorded.
-    Units: bytes; shares between 0 and 1.
-    Order: by device, most bytes first.
-    Raises: InvalidArgumentError: ``by`` names another column.
+    Columns: ``device``, the columns of ``by``, ``bytes``, ``share`` (of all memory allocated then),
+        ``allocations``, and ``is_older`` (true for the row of memory allocated before the recording, whose
+        ``allocations`` are null; its bytes are the rest of the allocator's total). Empty if addresses were
+        not recorded.
+    Units: bytes; shares between 0 and 1. Order: by device, largest bytes first.
+    Raises: InvalidArgumentError: ``by`` contains another column.
     """
     columns = check_by(by, _HOLDERS)
     known = AllocatorRecords(trace)

@@ -1,4 +1,4 @@
-"""How much memory was allocated and reserved, and what became of it."""
+"""Allocated and reserved memory over time, and its summary."""
 
 from typing import Any
 
@@ -42,14 +42,14 @@ _SUMMARY: dict[str, pl.DataType] = {
 
 
 def memory_timeline(trace: Trace, *, max_points: int | None = None) -> pl.DataFrame:
-    """How much memory was allocated and reserved on each device, after each record of the allocator.
+    """Allocated and reserved memory of each device, after each record of the allocator.
 
-    With ``max_points`` each device has at most so many rows: of every stretch of time the first and the last
-    one and those where least and most is allocated, so that no peak is lost.
+    ``max_points`` limits the rows of each device. Every part of the time keeps the first and last row and
+    those with the minimum and maximum, so that no peak is lost.
 
     Columns: ``device`` (``CPU``, ``GPU0`` ...), ``start_ns``, ``allocated_bytes``, ``reserved_bytes`` (null
-        where not recorded), ``source`` (recorded: as the allocator said; summed: the sum of the records, from
-        0 at the first of them, where it did not say) and ``row`` of ``memory``.
+        if not recorded), ``source`` (recorded by the allocator; summed from 0 at the first record if not) and
+        ``row`` of ``memory``.
     Units: ns; bytes.
     Order: by device, then by time.
     Raises: InvalidArgumentError: ``max_points`` is below 4.
@@ -82,18 +82,18 @@ def _source(*, has_totals: bool) -> str:
 
 
 def memory_summary(trace: Trace) -> pl.DataFrame:
-    """What became of the memory of each device: the peak, what was never freed, what lay idle.
+    """Memory of each device: the peak, unfreed allocations, and unused reserved memory.
 
-    Columns: ``device`` (``CPU``, ``GPU0`` ...), ``capacity_bytes`` (of the GPU), ``allocations``,
-        ``frees``, ``allocated_bytes`` (of all allocations together), ``peak_bytes`` (most that was
-        allocated at once), ``peak_share`` (of the capacity), ``peak_ns``, ``peak_step``, ``peak_row`` (of
-        ``memory``), ``reserved_at_peak_bytes``, ``peak_reserved_bytes``, ``fragmentation_bytes`` (reserved
-        but not allocated when most was reserved), ``fragmentation_share`` (of what was reserved),
-        ``start_bytes`` and ``end_bytes`` (allocated before the first, null if not recorded, and after the
-        last record), ``open_bytes`` and ``open_allocations`` (allocated in the recording and not freed in
-        it), ``failures`` (that memory was out) and ``source`` (see :func:`memory_timeline`; peaks of summed
-        curves count from 0). Reserved columns are null where it was not recorded, those of fragmentation
-        also where what was allocated is summed, open ones where addresses were not recorded.
+    Columns: ``device`` (``CPU``, ``GPU0`` ...), ``capacity_bytes`` (of the GPU), ``allocations``, ``frees``,
+        ``allocated_bytes`` (sum of all allocations), ``peak_bytes`` (maximum allocated at once),
+        ``peak_share`` (of the capacity), ``peak_ns``, ``peak_step``, ``peak_row`` (of ``memory``),
+        ``reserved_at_peak_bytes``, ``peak_reserved_bytes``, ``fragmentation_bytes`` (reserved but not
+        allocated at the reservation peak), ``fragmentation_share`` (of the reserved bytes), ``start_bytes``
+        and ``end_bytes`` (allocated before the first record, null if not recorded, and after the last),
+        ``open_bytes`` and ``open_allocations`` (not freed in the recording), ``failures`` (out-of-memory
+        events) and ``source`` (see :func:`memory_timeline`; peaks of summed curves count from 0). Reserved
+        columns are null if not recorded, those of fragmentation also if allocated bytes are summed, open ones
+        if addresses were not recorded.
     Units: ns; bytes; shares between 0 and 1.
     Order: by device.
     """

@@ -1,4 +1,4 @@
-"""The records of an allocator: on which device, and in which operator each was made."""
+"""Records of an allocator, with their device and operator."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,11 @@ from kernelscope.memo import Memo, per_trace
 from kernelscope.trace import Trace
 
 OUT_OF_MEMORY = "[OutOfMemory]"
-"""The name of a record that is no allocation, but the failure of one."""
+"""Name of a record of a failed allocation."""
 
 
 def device_label() -> pl.Expr:
-    """Where memory lies, as text: ``CPU``, ``GPU0`` ..., another kind by its number, or null if unknown."""
+    """Returns a memory device as text: ``CPU``, ``GPU0`` ..., the number of another kind, or null."""
     kind, index = pl.col("device_type"), pl.col("device_id")
     number = pl.when(index >= 0).then(index.cast(pl.String)).otherwise(pl.lit(""))
     return (
@@ -30,23 +30,24 @@ def device_label() -> pl.Expr:
 
 
 class AllocatorRecords:
-    """The allocations and frees of a trace, found once for several questions and threads."""
+    """Allocations and frees of a trace, matched once for several questions and threads."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
 
     @property
     def memo(self) -> Memo:
-        """That of the trace, in which the answers are kept."""
+        """Memo of the trace, in which the answers are kept."""
         return self._trace.memo
 
     @property
     @per_trace
     def frame(self) -> pl.DataFrame:
-        """The records in order of time, those of failures left out.
+        """Records in order of time, without failures.
 
         Columns: ``row``, ``track``, ``start_ns``, ``address``, ``bytes``, ``total_allocated_bytes``,
-            ``total_reserved_bytes`` and ``step`` of the table ``memory``; ``device``, a place in ``devices``.
+            ``total_reserved_bytes`` and ``step`` of the table ``memory``; ``device``, a position in
+            ``devices``.
         """
         columns = (
             "row", "track", "start_ns", "address", "bytes", "total_allocated_bytes", "total_reserved_bytes",
@@ -71,7 +72,7 @@ class AllocatorRecords:
     @property
     @per_trace
     def failed(self) -> pl.DataFrame:
-        """The rows of the table ``memory`` that tell that memory was out."""
+        """Rows of the table ``memory`` that report out-of-memory events."""
         memory = self._trace.memory
         if not _is_failure(classes_of(memory.select("name")).keys["name"]).any():
             return memory.clear()
@@ -90,53 +91,57 @@ class AllocatorRecords:
     @property
     @per_trace
     def owners(self) -> pl.Series:
-        """``row`` of the operator that made each record: see :func:`owners_of`."""
+        """``row`` of the operator that made each record; see :func:`owners_of`."""
         return owners_of(self.frame, self._trace.ops)
 
     @property
     def devices(self) -> list[str | None]:
-        """The devices whose memory is recorded, in order; first null, if some is of an unknown one."""
+        """Devices with recorded memory, in order; first null, if some device is unknown."""
         return self._placed[0]
 
     def device_names(self, places: pl.Series) -> pl.Series:
-        """The devices at these places."""
+        """Returns the devices at these positions."""
         return pl.Series("device", self.devices, dtype=pl.String).gather(places)
 
     @property
     @per_trace
     def courses(self) -> pl.DataFrame:
-        """What became of the memory of each device, in their order.
+        """Summary of the memory of each device, in their order.
 
-        Columns: ``records``, ``allocations``, ``frees``, ``allocated_bytes`` (of all allocations together),
-            ``has_totals`` (whether each record gives what is allocated; else they are summed, from 0 on),
-            ``start_bytes``, ``end_bytes``, ``peak_bytes``, ``peak_at`` (a place in ``frame``),
-            ``recorded_peak_bytes`` (the most that a record gives), ``peak_reserved_bytes``,
-            ``fragmentation_bytes`` (reserved but not allocated when most was reserved), ``has_addresses``,
+        Columns: ``records``, ``allocations``, ``frees``, ``allocated_bytes`` (sum of all allocations),
+            ``has_totals`` (whether each record has the allocator's total; otherwise records are summed from
+            0), ``start_bytes``, ``end_bytes``, ``peak_bytes``, ``peak_at`` (a position in ``frame``),
+            ``recorded_peak_bytes`` (the largest recorded total), ``peak_reserved_bytes``,
+            ``fragmentation_bytes`` (reserved but not allocated at the reservation peak), ``has_addresses``,
             ``open_bytes`` and ``open_allocations`` (not freed).
         Units: bytes.
         """
         return pl.DataFrame(self._records.courses())
 
     def curve(self, device: int, *, most: int | None = None) -> pl.DataFrame:
-        """What was allocated on a device after each of its records, or at most so many of them.
+        """Returns the allocated bytes on a device after each of its records, limited to a number of rows.
 
-        Columns: ``at`` (a place in ``frame``), ``allocated_bytes``.
+        Columns: ``at`` (a position in ``frame``), ``allocated_bytes``.
         """
         return pl.DataFrame(self._records.curve(device, most))
 
     def held(self, device: int, times: Sequence[int]) -> pl.DataFrame | None:
-        """The same by each of ``times``, which ascend; null if one lies before the first record."""
+        """Returns the allocated bytes at each of ``times`` in ascending order.
+
+        Null before the first record.
+        """
         found = self._records.held(device, times)
         return None if found is None else pl.DataFrame(found)
 
     def alive(self) -> pl.Series:
-        """The places in ``frame`` of what was allocated at the recorded peak of its device."""
+        """Positions in ``frame`` of allocations that were alive at the recorded peak of their device."""
         return taken(self._records.alive(), "at")
 
     def partners(self, *, anywhere: bool = False) -> pl.Series:
-        """The place in ``frame`` of the free of each allocation and of the allocation of each free.
+        """Returns the position in ``frame`` of the free of each allocation and of the allocation of each
+        free.
 
-        An allocation is matched with the next record of its address on its device, or ``anywhere``, if that
+        An allocation is matched with the next record of its address on its device (or ``anywhere``), if that
         is a free.
         """
         return taken(self._records.partners(anywhere), "partner")
@@ -153,12 +158,12 @@ def _is_failure(names: pl.Series) -> pl.Series:
 
 
 def owners_of(records: pl.DataFrame, ops: pl.DataFrame) -> pl.Series:
-    """``row`` of the innermost operator that ran on the thread of each record then; null for none.
+    """Returns ``row`` of the innermost operator on the thread of each record at its time; null for none.
 
-    An operator runs from its start until just before its end. Annotations are not operators, and hide none
+    An operator includes its start but not its end. Annotations are not operators, and do not hide operators
     that they overlap in part.
 
-    Columns: of ``records``, needs ``track`` and ``start_ns``; ``ops`` is the table.
+    Columns: ``records`` needs ``track`` and ``start_ns``; ``ops`` is the table.
     Source: the memory view of the TensorBoard plugin.
     """
     moments = records.select("track", "start_ns", dur_ns=pl.lit(0, pl.Int64))

@@ -1,1 +1,1 @@
-"""The modules of the network, and what each costs."""
+"""Modules of the network, and their costs."""

@@ -1,4 +1,4 @@
-"""The calls of modules in a trace, and which operators and GPU work belong to each."""
+"""Calls of modules in a trace, with their operators and GPU operations."""
 
 from typing import NamedTuple
 
@@ -11,19 +11,19 @@ from kernelscope.analysis.replays import replays, with_replayed_ops
 from kernelscope.trace import Trace
 
 FRAME = r"^nn\.Module: (?P<name>.*)$"
-"""The name of a Python frame that is a module's call, as torch.profiler writes it."""
+"""Matches the name of a Python frame that is a module call, as torch.profiler writes it."""
 
 LAYER = r"^(?:layer:|\[pl\]\[module\])(?P<name>.*)$"
-"""The name of a range or annotation around a module's call: of kernelscope.capture, or of Lightning."""
+"""Matches the name of a range or annotation around a module call, from kernelscope.capture or Lightning."""
 
 
 class ModuleCalls(NamedTuple):
-    """What ran in which call of a module.
+    """Operators and GPU operations by module call.
 
-    ``calls``: ``row``, ``parent_row`` (of the call around it), ``name``, ``track``, ``start_ns``, ``dur_ns``,
-    ``operators`` (that it calls itself) and ``covered_ns`` (by these and the calls inside). ``sums``: what
-    belongs to each call, to be added up by ``call_row`` and ``inside`` (false for gradients of what ran in
-    it): ``self_ns`` (of all its operators), ``device_ns`` and ``flops``.
+    ``calls``: ``row``, ``parent_row`` (of the enclosing call), ``name``, ``track``, ``start_ns``, ``dur_ns``,
+    ``operators`` (called directly) and ``covered_ns`` (by these and nested calls). ``sums``, to be summed by
+    ``call_row`` and ``inside`` (false for gradients of its forward operators): ``self_ns`` (of all its
+    operators), ``device_ns`` and ``flops``.
     """
 
     calls: pl.DataFrame
@@ -44,9 +44,11 @@ class _Slices(NamedTuple):
 
 
 def module_calls(trace: Trace, costs: pl.DataFrame | None) -> ModuleCalls | None:
-    """The calls of modules in ``trace``: Python frames, else ranges or annotations around modules.
+    """Returns the calls of modules in ``trace``.
 
-    Null if there are none. ``costs`` has ``op_row`` and ``flops``.
+    They are Python frames, otherwise ranges or annotations around modules.
+
+    Returns None if there are none. ``costs`` has ``op_row`` and ``flops``.
     """
     replayed = with_replayed_ops(trace)
     calls = _frames(replayed.python)

@@ -1,4 +1,4 @@
-"""Where in the network a module stands: the modules around it, from the root."""
+"""Position of modules in the network: the enclosing modules, from the root."""
 
 import re
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from kernelscope.analysis.call_tree import CallTree
 from kernelscope.analysis.grouping import classes_of
 
 SEPARATOR = "/"
-"""Stands between the modules of a path."""
+"""Separator of modules in a path."""
 
 # Networks nest a dozen deep; what lies deeper counts for the module around it.
 _MOST_LEVELS = 200
@@ -27,7 +27,7 @@ _PATHS = {
 
 
 class Placed(NamedTuple):
-    """``members`` with their ``path_id``, and the paths in the order of a tree.
+    """``members`` with their ``path_id``, and the paths in tree order.
 
     Columns of ``paths``: ``path_id``, ``parent_id`` (null for roots), ``path``, ``parent_path``, ``depth``,
     ``module``, ``class`` (null if unknown) and ``order``.
@@ -38,10 +38,11 @@ class Placed(NamedTuple):
 
 
 def with_paths(calls: pl.DataFrame) -> Placed:
-    """The calls of modules with their paths.
+    """Returns the calls of modules with their paths.
 
-    Columns: of ``calls``, needs ``row``, ``parent_row``, ``name`` and ``start_ns``; adds ``path_id`` and
-        ``has_path`` (false for a call that lies too deep, which has the path of the last call that does not).
+    Columns: ``calls`` needs ``row``, ``parent_row``, ``name`` and ``start_ns``; adds ``path_id`` and
+        ``has_path`` (false for a call that is nested too deep, which has the path of the last ancestor that
+        is not).
     """
     names = classes_of(calls.select("name"))
     instances = classes_of(_instances(names.keys))
@@ -114,9 +115,9 @@ def _ordered(paths: pl.DataFrame) -> pl.DataFrame:
 
 
 def hierarchy_calls(ops: pl.DataFrame) -> Placed:
-    """The operators on which TorchScript wrote the modules around them, and the paths these make.
+    """Returns operators for which TorchScript recorded the enclosing modules, and the paths of these.
 
-    Columns: of the members, ``row``, ``phase``, ``self_ns`` and ``path_id``.
+    Columns: the members have ``row``, ``phase``, ``self_ns`` and ``path_id``.
     """
     tree = CallTree(ops)
     tree.put_own_time(ops, into="self_ns")

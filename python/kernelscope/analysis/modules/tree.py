@@ -1,4 +1,4 @@
-"""What each module of the network cost."""
+"""Costs of each module of the network."""
 
 import polars as pl
 
@@ -13,24 +13,24 @@ _SUMS = ("device_total_ns", "backward_host_ns", "backward_device_ns", "flops", "
 
 
 def module_table(trace: Trace, *, costs: bool = False) -> pl.DataFrame:
-    """The tree of modules: what each cost where it stands in the network, on the host and on the device.
+    """The tree of modules: costs of each at its position in the network, on the host and on the device.
 
-    A row is a module at one place: an instance that is called from two places has two rows, each with what
-    it cost there. Modules are calls of ``nn.Module`` that the profiler recorded as Python frames; else ranges
-    of :mod:`kernelscope.capture`, or annotations of Lightning; else the hierarchy that TorchScript writes on
-    operators, where calls are not known. Without ``costs`` FLOPs are not computed.
+    A row is a module at one position: an instance that is called from two positions has two rows. Modules are
+    calls of ``nn.Module`` that the profiler recorded as Python frames, otherwise ranges of
+    :mod:`kernelscope.capture`, or annotations of Lightning, otherwise the hierarchy that TorchScript writes
+    on operators (without calls). Without ``costs``, FLOPs are not computed.
 
-    Columns: ``path`` (the modules from the root to this one, with ``/`` between), ``parent_path`` (null for
-        a root), ``depth``, ``module`` (the instance, such as ``Linear_3``), ``class`` (null if unknown),
-        ``calls``, ``operators`` (that it calls itself), ``host_total_ns`` (wall time), ``host_self_ns``
-        (less the modules and operators inside), ``device_total_ns``, ``device_self_ns`` (of the GPU work
-        that it launched, and that no module inside it did), ``backward_host_ns`` and
-        ``backward_device_ns`` (of the gradients of what ran in it, with the modules inside; own times of the
-        operators, added), ``cpu_memory_bytes`` and ``device_memory_bytes`` (allocated less freed during its
-        calls), ``flops`` and ``backward_flops`` (with the modules inside). Device columns are null in a trace
-        without GPU work, memory columns in one without memory events, FLOPs without ``costs``.
-    Units: ns; bytes; FLOP. Concurrent GPU work is added, not merged.
-    Order: that of a tree, each module before those inside it, in order of their first calls.
+    Columns: ``path`` (the modules from the root to this one, separated by ``/``), ``parent_path`` (null for a
+        root), ``depth``, ``module`` (the instance, such as ``Linear_3``), ``class`` (null if unknown),
+        ``calls``, ``operators`` (called directly), ``host_total_ns`` (wall time), ``host_self_ns`` (excluding
+        modules and operators inside), ``device_total_ns``, ``device_self_ns`` (excluding modules inside),
+        ``backward_host_ns`` and ``backward_device_ns`` (gradients of its forward operators, including modules
+        inside; summed own times of the operators), ``cpu_memory_bytes`` and ``device_memory_bytes``
+        (allocated minus freed during its calls), ``flops`` and ``backward_flops`` (including modules inside).
+        Device columns are null in a trace without GPU operations, memory columns without memory events, FLOPs
+        without ``costs``.
+    Units: ns; bytes; FLOP. Concurrent operations are added, not merged. Order: tree order, each module before
+    those inside it, in order of their first calls.
     Source: the module view of the TensorBoard plugin, whose figures are sums over the rows of one ``module``.
     Example: ``module_table(trace).filter(pl.col("depth") < 2)``
     """
@@ -53,10 +53,10 @@ def _flops_of_operators(trace: Trace) -> pl.DataFrame:
 
 
 def hierarchy_table(trace: Trace, costs: pl.DataFrame | None) -> pl.DataFrame:
-    """The rows of :func:`module_table` from the hierarchy that TorchScript writes on operators.
+    """Returns the rows of :func:`module_table` from the hierarchy that TorchScript writes on operators.
 
-    An operator is inside the modules that it names; calls are not recorded, so they are null, and host times
-    are those of the operators.
+    An operator is inside the modules that it names. Calls are not recorded, so they are null, and host times
+    are the times of the operators.
     """
     ops, paths = hierarchy_calls(trace.ops)
     at = ops.select(op_row="row", path_id="path_id", is_backward=pl.col("phase") == "backward")

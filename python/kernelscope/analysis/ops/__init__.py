@@ -1,1 +1,1 @@
-"""Operators, the calls of them and their stacks."""
+"""Operators, their calls and call stacks."""

@@ -32,7 +32,7 @@ class Trie(NamedTuple):
     """The paths of nodes.
 
     ``path_of`` has the path of each node, in the order of the nodes. ``paths`` has ``parent`` (path; null for
-    a root) and ``name``, a position in ``texts``; a path is known by its position.
+    a root) and ``name``, a position in ``texts``. A path is identified by its position.
     """
 
     path_of: pl.Series
@@ -40,17 +40,17 @@ class Trie(NamedTuple):
     texts: list[str]
 
     def text_of(self, paths: pl.Series, *, root_first: bool = True) -> pl.Series:
-        """The texts of the names of each of ``paths`` with ``;`` between, but for empty ones.
+        """Returns the names of each of ``paths`` joined by ``;``, without empty ones.
 
-        Names are taken as they are, so they must hold no ``;``.
+        Names are used unchanged, so they must not contain ``;``.
         """
         wanted = paths.alias("path").to_frame()
         return taken(_traceparse.path_texts(self.paths, self.texts, wanted, root_first), "text")
 
     def folded(self, calls: pl.DataFrame, *, most: int) -> pl.DataFrame:
-        """Sums calls by the texts of their paths, without those that have none or sum to 0.
+        """Sums calls by the text of their path, without calls that have no path and sums of 0.
 
-        Columns: of ``calls``, needs ``path`` (null for none) and ``value_ns``; gives ``stack`` (null but for
+        Columns: ``calls`` needs ``path`` (null for none) and ``value_ns``. The result has ``stack`` (only for
             the first ``most``), ``value_ns`` (the sum) and ``events``.
         Order: the largest sum first, then by stack.
         """
@@ -58,7 +58,7 @@ class Trie(NamedTuple):
 
 
 def flat_trie(path_of: pl.Series, texts: list[str]) -> Trie:
-    """A trie of paths that are known by their whole ``texts``: each is a root."""
+    """Returns a trie of paths with complete ``texts``: each is a root."""
     names = pl.int_range(len(texts), dtype=pl.UInt32, eager=True)
     return Trie(path_of, names.to_frame("name").with_columns(parent=pl.lit(None, pl.UInt32)), texts)
 
@@ -66,11 +66,11 @@ def flat_trie(path_of: pl.Series, texts: list[str]) -> Trie:
 def name_trie(
     nodes: pl.DataFrame, text: Callable[[pl.DataFrame], pl.Series], *, keys: tuple[str, ...] = ("name",)
 ) -> Trie:
-    """The trie of ``nodes``: two nodes share a path if they and all above them agree in ``keys``.
+    """Returns the trie of ``nodes``: two nodes share a path if they and their ancestors agree in ``keys``.
 
-    ``text`` makes the texts of names from their columns ``keys``.
+    ``text`` converts the columns ``keys`` to names.
 
-    Columns: of ``nodes``, needs ``row``, ``parent_row`` (null, or not there, for a root) and ``keys``.
+    Columns: ``nodes`` needs ``row``, ``parent_row`` (null, or absent, for a root) and ``keys``.
     """
     names = classes_of(nodes.select(keys))
     texts = text(names.keys).fill_null("").to_list()
@@ -79,11 +79,11 @@ def name_trie(
 
 
 def with_call_stacks(trace: Trace) -> pl.DataFrame:
-    """The table ``ops``, its ``call_stack`` put together from Python frames where no stack was recorded.
+    """Returns the table ``ops``, with ``call_stack`` assembled from Python frames if no stack was recorded.
 
-    The stack of an operator is the innermost frame with a line of source that runs around it, and the frames
-    that called that one, leaf first and with ``;`` between, as recorders write it. Frames deeper than 256 are
-    left out. A backward operator outside all frames has the stack of the thread that called ``backward``.
+    The stack of an operator is the innermost enclosing frame with a source line, and its callers, leaf first
+    and separated by ``;``, as profilers write it. Frames deeper than 256 are left out. A backward operator
+    outside all frames has the stack of the thread that called ``backward``.
     """
     ops = trace.ops
     if ops["call_stack"].null_count() < ops.height or trace.python.is_empty():
@@ -115,22 +115,21 @@ def _source_frames(python: pl.DataFrame, is_source: pl.Series) -> pl.DataFrame:
 
 
 def recorded_stacks(trace: Trace) -> pl.DataFrame:
-    """The call stacks that were recorded with operators and Python frames: ``row`` and ``text``.
+    """Returns the call stacks recorded with operators and Python frames: ``row`` and ``text``.
 
-    They are recorded only by a profiler with ``with_stack=True`` whose experimental configuration has
-    ``verbose=True``.
+    Only a profiler with ``with_stack=True`` and ``verbose=True`` in its experimental configuration records
+    them.
     """
     columns = ("row", pl.col("call_stack").alias("text"))
     return pl.concat([trace.ops.select(columns), trace.python.select(columns)])
 
 
 def with_event_stacks(trace: Trace, events: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
-    """Adds ``stack``: the text of each event's call stack, leaf first, ``;`` between frames; null for none.
+    """Adds ``stack``: the text of each event's call stack, leaf first, separated by ``;``; null for none.
 
-    The stack of a gradient is that of the operator whose gradient it is, and null if that operator is not
-    in the trace.
+    A gradient has the stack of its forward operator, or null if that is not in the trace.
 
-    Columns: of ``events``, needs ``row``, ``parent_row``, ``name`` (categorical), ``track``, ``start_ns`` and
+    Columns: ``events`` needs ``row``, ``parent_row``, ``name`` (categorical), ``track``, ``start_ns`` and
         ``dur_ns``; ``texts`` has ``row`` and ``text``.
     Source: torch/autograd/profiler_util.py, EventList._set_backward_stacktraces.
     """
@@ -190,7 +189,9 @@ def _forward_texts(trace: Trace, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def split_frames(stacks: pl.Series) -> pl.DataFrame:
-    """The frames of each distinct text of call stacks in order, leaf first, without those torch leaves out.
+    """Returns the frames of each distinct call stack in order, leaf first.
+
+    Frames that torch leaves out are missing.
 
     Columns: ``stack`` (as in ``stacks``) and ``frames`` (a list, empty for null).
     Source: torch/autograd/profiler_util.py, _filter_stack_entry.

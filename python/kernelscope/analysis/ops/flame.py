@@ -1,4 +1,4 @@
-"""Folded stacks, from which flame graphs are drawn."""
+"""Folded stacks, the input of flame graphs."""
 
 import polars as pl
 
@@ -22,7 +22,7 @@ from kernelscope.trace import Trace
 
 VIEWS = ("python", "module", "op")
 METRICS = {"self_cpu": "cpu_self_ns", "self_cuda": "device_self_ns"}
-"""With their columns of ``timed_calls``."""
+"""Views with their columns of ``timed_calls``."""
 
 # What torch writes as "_", and whatever else could end a line.
 _SPECIAL = r"[ ;\p{Cc}\x{2028}\x{2029}]"
@@ -44,26 +44,25 @@ def folded_stacks(
     by_thread: bool = False,
     most_stacks: int | None = None,
 ) -> pl.DataFrame:
-    """The time of each call stack, in the form of which flame graphs are drawn.
+    """Time of each call stack, as folded stacks for flame graphs.
 
-    ``by`` says what a stack is made of. ``python``: Python frames, as torch's ``export_stacks`` has them, a
-    gradient in the stack of its forward operator; where the profiler did not record call stacks
-    (``verbose=True``) they are put together from the Python frames in the trace. ``op``: operators,
-    annotations, API calls and, for ``self_cuda``, GPU work; and NVTX ranges.
-    ``module``: the same within the modules of the network, gradients in the module of their forward
-    operator. ``metric`` is the host time (``self_cpu``) or the time of GPU work (``self_cuda``) that belongs
-    to the end of the stack and to nothing below it.
+    ``by`` selects the frames of a stack. ``python``: Python frames, as in torch's ``export_stacks``, with a
+    gradient in the stack of its forward operator. If the profiler did not record call stacks
+    (``verbose=True``), they are assembled from the Python frames in the trace. ``op``: operators,
+    annotations, API calls, NVTX ranges and, for ``self_cuda``, GPU operations.
+    ``module``: the same inside the modules of the network, with gradients in the module of their forward
+    operator. ``metric`` is the host time (``self_cpu``) or the GPU time (``self_cuda``) of the end of the
+    stack, excluding frames below it.
 
-    With ``aggregate`` there is a row per stack, with ``by_thread`` per thread and stack, since the times of
-    threads, which run beside one another, are no sum; only the first ``most_stacks`` have a text, if that is
-    given. Without, there is one per event with a stack and at least a microsecond, in order of events: the
-    lines of ``export_stacks``.
+    With ``aggregate``, there is one row per stack; with ``by_thread``, one per thread and stack, because the
+    times of concurrent threads cannot be added. ``most_stacks`` limits the number of rows with a text.
+    Without ``aggregate``, there is one row per event with a stack and at least one microsecond, in order of
+    events: the lines of ``export_stacks``.
 
-    Columns: ``thread`` (with ``by_thread``), ``stack`` (root first, ``;`` between frames; blanks, ``;`` and
-        control characters are ``_``), ``value_ns``, ``value_us`` (without its fraction, as torch writes it),
+    Columns: ``thread`` (with ``by_thread``), ``stack`` (root first, separated by ``;``; blanks, ``;`` and
+        control characters become ``_``), ``value_ns``, ``value_us`` (truncated, as torch writes it),
         ``events``.
-    Units: ns; us.
-    Order: longest first, then by stack; without ``aggregate`` as the events.
+    Units: ns; us. Order: longest first, then by stack; without ``aggregate`` in order of events.
     Raises: InvalidArgumentError: ``by`` or ``metric`` is unknown, or ``most_stacks`` is negative.
     Source: torch/autograd/profiler_util.py, EventList.export_stacks.
 
@@ -74,7 +73,7 @@ def folded_stacks(
             f"by= takes {', '.join(VIEWS)} and metric= {', '.join(METRICS)}, not {by!r} and {metric!r}"
         )
     if by_thread and not aggregate:
-        raise InvalidArgumentError("by_thread= sums stacks, which aggregate=False leaves apart")
+        raise InvalidArgumentError("by_thread= sums stacks, which aggregate=False keeps separate")
     if most_stacks is not None and most_stacks < 0:
         raise InvalidArgumentError(f"most_stacks must be 0 or more, not {most_stacks}")
     rows, trie = stack_rows(trace, by, metric)
@@ -184,15 +183,15 @@ def _rebuilt_stacks(trace: Trace, events: pl.DataFrame) -> tuple[pl.DataFrame, T
 
 
 def has_recorded_stacks(trace: Trace) -> bool:
-    """Whether operators or Python frames have call stacks as texts."""
+    """Returns whether operators or Python frames have call stacks as texts."""
     stacks = recorded_stacks(trace)["text"]
     return stacks.null_count() < stacks.len()
 
 
 def python_frames(trace: Trace) -> pl.DataFrame:
-    """Returns the Python frames of which stacks are put together: ``row``, ``start_ns``, ``track``, ``path``.
+    """Returns the Python frames that stacks are assembled from: ``row``, ``start_ns``, ``track``, ``path``.
 
-    Paths are those of :func:`stack_rows` by Python frames, and each is the frame's own.
+    Paths are as in :func:`stack_rows` by Python frames. Each row has the path of its frame.
     """
     trie = name_trie(trace.python, _frame_texts)
     texts = pl.Series(trie.texts, dtype=pl.String).gather(trie.paths["name"]).gather(trie.path_of)
@@ -286,11 +285,11 @@ def _work(trace: Trace, *, with_modules: bool) -> pl.DataFrame:
 
 
 def shown_frame_name(name: pl.Expr) -> pl.Expr:
-    """Returns the name of an event as a frame has it, but for characters that would end one."""
+    """Returns the name of an event as shown in a frame, without characters that would end a frame."""
     return shown_name(name).str.strip_prefix(_MODULE)
 
 
 def clean_name(name: pl.Expr) -> pl.Expr:
-    """Returns a name as a frame of a folded stack."""
+    """Returns a name in the form required in folded stacks."""
     text = name.str.slice(0, _LONGEST_NAME).str.replace_all(_SPECIAL, "_")
     return pl.when(text.str.len_bytes() > 0).then(text).otherwise(pl.lit(_UNNAMED))

@@ -1,4 +1,4 @@
-"""Flame graphs as trees: the frames of each thread, and the events that each frame is."""
+"""Flame graphs as trees: the frames of each thread, and the events of each frame."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
 MOST_STACKS = 200_000
-"""Stacks that make up a tree at most, those of the most time; the others are said as ``left_ns``."""
+"""Maximum number of stacks in a tree. The smallest stacks beyond it are summed in ``left_ns``."""
 
 _NO_THREAD = "(no operator)"
 _KEYS = ("track", "path")
@@ -32,13 +32,13 @@ _TABLES = ("ops", "launches", "python", "ranges", "gpu_ops")
 
 
 class FlameTree(NamedTuple):
-    """The frames of a flame graph, and where its events are.
+    """Frames of a flame graph, with their events.
 
-    ``frames`` has a row per frame, each behind its caller: ``parent`` (position; null for the root of a
-    thread), ``name``, ``category`` (of its events, as on the timeline, or ``module``, ``thread``, ``other``),
-    ``total_ns`` (of it and all that it called), ``own_ns`` and ``calls`` (how many events it is; null where
-    that was not recorded). ``events`` has the ``row`` of each event with its ``frame`` and ``start_ns``.
-    ``left_ns`` is the time of the stacks that were too many.
+    ``frames`` has one row per frame, after its caller: ``parent`` (position; null for the root of a thread),
+    ``name``, ``category`` (of its events, as on the timeline, or ``module``, ``thread``, ``other``),
+    ``total_ns`` (including its calls), ``own_ns`` and ``calls`` (number of its events; null if not recorded).
+    ``events`` has the ``row`` of each event with its ``frame`` and ``start_ns``. ``left_ns`` is the time of
+    omitted stacks.
     """
 
     frames: pl.DataFrame
@@ -54,11 +54,11 @@ def flame_tree(
     metric: str = "self_cpu",
     spans: tuple[tuple[int, int], ...] | None = None,
 ) -> FlameTree:
-    """Returns the stacks of :func:`folded_stacks` with ``by_thread`` as a tree with a root per thread.
+    """Returns the stacks of :func:`folded_stacks` with ``by_thread`` as a tree with one root per thread.
 
-    Only the time of what starts in one of ``spans`` (ns) counts, if these are given.
+    ``spans`` (ns) restricts the events to those that start in one of the spans.
 
-    Units: ns. Order: the thread of the most time first, each frame behind its caller.
+    Units: ns. Order: the thread with the longest time first, each frame after its caller.
     """
     rows, trie = stack_rows(trace, by, metric)
     track = pl.col("track").cast(pl.Int64)

@@ -1,4 +1,4 @@
-"""The events of the host nested as calls, with their times, as torch.profiler sees them."""
+"""Nested host events with their times, as torch.profiler shows them."""
 
 from collections.abc import Sequence
 
@@ -22,10 +22,10 @@ _HIDDEN = (
 
 
 def host_events(trace: Trace) -> pl.DataFrame:
-    """Operators, annotations, Python frames and runtime calls, nested per thread; replayed operators, too.
+    """Returns operators, annotations, Python frames, runtime calls and replayed operators, nested per thread.
 
     Columns: ``row``, ``start_ns``, ``dur_ns``, ``name`` (categorical), ``track``, ``is_python``,
-        ``parent_row``; of operators also ``module_row``, ``input_dims`` and ``is_annotation``.
+        ``parent_row``; for operators also ``module_row``, ``input_dims`` and ``is_annotation``.
     """
     events = nest(call_slices(trace, trace.python))
     replayed = replays(trace)
@@ -43,9 +43,9 @@ def host_events(trace: Trace) -> pl.DataFrame:
 
 
 def call_slices(trace: Trace, frames: pl.DataFrame) -> pl.DataFrame:
-    """Operators, annotations, runtime calls and Python ``frames``, but for those that torch hides.
+    """Returns operators, annotations, runtime calls and Python ``frames``, except those that torch hides.
 
-    Columns: ``row``, ``start_ns``, ``dur_ns``, ``name``, ``track``, ``is_python``; of operators also
+    Columns: ``row``, ``start_ns``, ``dur_ns``, ``name``, ``track``, ``is_python``; for operators also
         ``module_row``, ``input_dims`` and ``is_annotation``.
     """
     slices = ("row", "start_ns", pl.col("dur_ns").fill_null(0), "name")
@@ -62,12 +62,12 @@ def call_slices(trace: Trace, frames: pl.DataFrame) -> pl.DataFrame:
 
 
 def shown_name(text: pl.Expr) -> pl.Expr:
-    """A name as torch shows it: steps are all alike."""
+    """Returns a name as torch shows it: all steps have the same name."""
     return pl.when(text.str.starts_with("ProfilerStep#")).then(pl.lit("ProfilerStep*")).otherwise(text)
 
 
 def timed_calls(trace: Trace, events: pl.DataFrame) -> CallTree:
-    """The tree of the host's events, repeats of a name being one: :func:`times_of` has their times."""
+    """Returns the tree of host events, with repeated names merged. :func:`times_of` has their times."""
     tree = CallTree(events)
     tree.merge_repeats(events["name"])
     tree.put(events.select(cpu_total_ns="dur_ns"))
@@ -79,11 +79,10 @@ def timed_calls(trace: Trace, events: pl.DataFrame) -> CallTree:
 
 
 def times_of(tree: CallTree, names: Sequence[str]) -> pl.DataFrame:
-    """Columns of ``TIMES`` and others of a tree of :func:`timed_calls`, for the calls that are not merged.
+    """Returns columns of ``TIMES`` and others of a tree from :func:`timed_calls`, for unmerged calls.
 
-    Own time is as torch computes it: what the calls inside take is taken off, twice where these overlap in
-    part. Where less than nothing would be left, it is the time in which the call itself is the last that
-    started.
+    Own time is computed as in torch: the time of nested calls is subtracted, twice if these overlap in part.
+    If the result would be negative, the own time is the time in which the call is the last one that started.
     """
     found = tree.columns([*names, "_own_ns"])
     if "cpu_self_ns" in names:

@@ -1,4 +1,4 @@
-"""What each operator cost, on the host and on the device."""
+"""Costs of each operator on the host and on the device."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -27,8 +27,8 @@ _ELIGIBLE = "eligible_inside"
 _TENSOR = ("_tc_total_ns", "_tc_self_ns", _ELIGIBLE)
 MEASURES = ("device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns")
 OWN_TIMES = ("device_self_ns", "host_self_ns")
-"""Those that have each moment once."""
-"""What operators are compared by."""
+"""Measures that count each moment once."""
+"""Measures by which operators are compared."""
 
 # Operators nest a dozen deep; a wrapper further up than this does not count the work.
 _MOST_LEVELS = 1_000
@@ -37,25 +37,25 @@ _MOST_LEVELS = 1_000
 def op_table(
     trace: Trace, by: str | Sequence[str] = ("name",), *, annotations: bool = False, collapse: bool = True
 ) -> pl.DataFrame:
-    """What operators cost, summed over the calls that agree in the columns ``by``.
+    """Costs of operators, summed over calls with equal columns ``by``.
 
-    ``by`` takes any columns of the table ``ops``; ``call_stack`` is put together from Python frames in a
-    trace where only these were recorded. With ``annotations`` the ranges of ``record_function`` and of the
-    profiler are rows too; work counts for each that is open while it is launched, whatever operators lie
-    between or around. With ``collapse`` an operator whose only child has its own name counts as one call
-    with it.
+    ``by`` accepts any columns of the table ``ops``. ``call_stack`` is assembled from Python frames if only
+    these were recorded. With ``annotations``, ranges of ``record_function`` and of the profiler are rows,
+    too. Operations count for each annotation that is open during their launch, regardless of operators
+    between or around them. With ``collapse``, an operator whose only child has the same name is merged with
+    it.
 
-    Columns: those of ``by``; ``calls``; ``host_total_ns`` (wall time), ``host_self_ns`` (less the
-        operators and runtime calls inside), ``device_total_ns`` and ``device_self_ns`` (kernels,
-        copies and memsets launched inside, and inside but in no child; an annotation has as its own
-        what no operator launched), ``cpu_memory_bytes``,
-        ``cpu_self_memory_bytes``, ``device_memory_bytes``, ``device_self_memory_bytes`` (allocated
-        less freed meanwhile, on any thread), ``tc_eligible`` (whether tensor cores can run it),
-        ``tc_self_pct`` and ``tc_total_pct`` (share of the device time that did). Device columns
-        are null in a trace without GPU work, memory columns in one without memory events.
-    Units: ns; bytes; percent. Concurrent GPU work is added, not merged.
-    Order: by device self time, then host self time, longest first, then by the columns ``by``.
-    Raises: InvalidArgumentError: ``by`` names no column of ``ops``.
+    Columns: the columns of ``by``; ``calls``; ``host_total_ns`` (wall time), ``host_self_ns`` (excluding
+        operators and runtime calls inside), ``device_total_ns`` and ``device_self_ns`` (kernels, copies and
+        memsets launched inside, in total and excluding children; for an annotation, the latter is time
+        launched by no operator), ``cpu_memory_bytes``, ``cpu_self_memory_bytes``, ``device_memory_bytes``,
+        ``device_self_memory_bytes`` (allocated minus freed during the calls, on any thread), ``tc_eligible``
+        (whether it can run on tensor cores), ``tc_self_pct`` and ``tc_total_pct`` (share of the device time
+        on tensor cores). Device columns are null in a trace without GPU operations, memory columns without
+        memory events.
+    Units: ns; bytes; percent. Concurrent operations are added, not merged. Order: by device self time, then
+    host self time, longest first, then by the columns ``by``.
+    Raises: InvalidArgumentError: ``by`` contains a name that is not a column of ``ops``.
     Source: torch/autograd/profiler_util.py; the operator view of the TensorBoard plugin.
 
     Example: ``op_table(trace, by=("name", "input_dims")).head(10)``
@@ -68,7 +68,7 @@ def op_table(
 def op_tables(
     trace: Trace, groupings: tuple[tuple[str, ...], ...], *, annotations: bool = False, collapse: bool = True
 ) -> list[pl.DataFrame]:
-    """Returns what :func:`op_table` gives for each of ``groupings``, for little more than the time of one."""
+    """Returns the result of :func:`op_table` for each of ``groupings``, at little additional cost."""
     trace = with_replayed_ops(trace)
     ops = with_call_stacks(trace) if any("call_stack" in group for group in groupings) else trace.ops
     # Calls are summed by everything that is asked for at once, and these few rows by what each table needs.
@@ -110,10 +110,10 @@ def _summed(sums: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
 
 
 def ops(trace: Trace, *, collapse: bool = True) -> pl.DataFrame:
-    """What each call of an operator or annotation cost.
+    """Costs of each call of an operator or annotation.
 
-    Columns: those of the table ``ops``, the metrics of :func:`op_table`, and ``is_operator`` (false
-        for annotations, steps, data loading and optimizer steps).
+    Columns: the columns of the table ``ops``, the metrics of :func:`op_table`, and ``is_operator`` (false for
+        annotations, steps, data loading and optimizer steps).
     """
     trace = with_replayed_ops(trace)
     classes = operator_classes(trace.ops)
@@ -210,15 +210,18 @@ def _known(sums: pl.DataFrame, trace: Trace) -> pl.DataFrame:
 
 
 def operator_classes(ops: pl.DataFrame, by: Iterable[str] = ()) -> Classes:
-    """The classes of ``ops`` by name, ``is_annotation`` and ``by``, with what :func:`operator_flags` adds."""
+    """Returns the classes of ``ops`` by name, ``is_annotation`` and ``by``.
+
+    They have the columns of :func:`operator_flags`.
+    """
     classes = classes_of(ops.select(list(dict.fromkeys(["name", "is_annotation", *by]))))
     return Classes(classes.of, operator_flags(classes.keys))
 
 
 def operator_flags(ops: pl.DataFrame) -> pl.DataFrame:
-    """Adds ``is_operator`` (see :func:`ops`) and ``eligible`` (1 where tensor cores can run it).
+    """Adds ``is_operator`` (see :func:`ops`) and ``eligible`` (1 if it can run on tensor cores).
 
-    Columns: of ``ops``, needs ``name`` and ``is_annotation``.
+    Columns: ``ops`` needs ``name`` and ``is_annotation``.
     """
     is_eligible = pl.col("name").cast(pl.String).is_in(list(ELIGIBLE_OPS))
     return ops.with_columns(
@@ -247,19 +250,20 @@ def _percent(part: str, whole: str) -> pl.Expr:
 
 
 def op_shares(trace: Trace, by: str | Sequence[str] = ("name",), *, top: int | None = None) -> pl.DataFrame:
-    """How operators share the time, and the largest of them: own and total, on the device and on the host.
+    """Largest operators with their shares of time: own and total, on the device and on the host.
 
-    ``by`` groups as in :func:`kernelscope.analysis.op_table`. With ``top`` only so many rows of each measure
-    are given, and of own times one without a name for all others together. Totals count what runs inside,
-    too: they overlap, so that they have no sum, no shares and no rest.
+    ``by`` groups as in :func:`kernelscope.analysis.op_table`. ``top`` limits the rows of each measure; for
+    own times, a row without a name sums all others. Totals include operators inside. They overlap, so they
+    have no sum, no shares and no rest.
 
-    Columns: ``measure`` (``device_self_ns`` ...), those of ``by``, ``value_ns``, ``share`` (of the sum of own
-        times; null for totals) and ``is_rest`` (true for the row of all others). Operators that took no time
-        are left out.
+    Columns: ``measure`` (``device_self_ns`` ...), the columns of ``by``, ``value_ns``, ``share`` (of the sum
+        of own times; null for totals) and ``is_rest`` (true for the row of all others). Operators without
+        time are left out.
     Units: ns; shares between 0 and 1.
     Order: by measure, then by value, largest first.
-    Raises: InvalidArgumentError: ``by`` names no column of ``ops``, or ``top`` is below 1.
-    Source: the four pies of the operator view of the TensorBoard plugin, of which two add up what overlaps.
+    Raises: InvalidArgumentError: ``by`` contains a name that is not a column of ``ops``, or ``top`` is below
+    1.
+    Source: the four pies of the operator view of the TensorBoard plugin, two of which add overlapping times.
     """
     if top is not None and top < 1:
         raise InvalidArgumentError(f"top must be at least 1, not {top}")
@@ -289,14 +293,15 @@ def _shares(table: pl.DataFrame, measure: str, columns: list[str], top: int | No
 
 
 def op_kernels(trace: Trace, *, collapse: bool = True) -> pl.DataFrame:
-    """The GPU work that ran for each operator, by name: what one sees when one opens an operator.
+    """GPU operations of each operator, by name.
 
-    Work counts for the operator that launched it and for every one around that, and for annotations that
-    are open meanwhile, as in the totals of :func:`kernelscope.analysis.op_table`, whose ``collapse`` this is.
+    Operations count for the operator that launched them, for every enclosing operator, and for annotations
+    that are open meanwhile, as in the totals of :func:`kernelscope.analysis.op_table`, including its
+    ``collapse``.
 
     Columns: ``op``, ``kind`` (kernel, memcpy, memset, graph), ``name``, ``calls``, ``total_ns``, ``self_ns``
-        (of that, what the operator launched itself), ``min_ns``, ``max_ns`` and ``share`` (of the operator's
-        device time; null if that is 0).
+        (part launched by the operator itself), ``min_ns``, ``max_ns`` and ``share`` (of the operator's device
+        time; null if that is 0).
     Units: ns; shares between 0 and 1.
     Order: by operator, then by total time, longest first.
     """
@@ -365,9 +370,9 @@ def _merged(frame: pl.DataFrame, keys: "Sequence[str | pl.Expr]") -> pl.DataFram
 
 
 class Eligibility(NamedTuple):
-    """The calls of operators that tensor cores can run, and the time of the kernels of all operators.
+    """Calls of operators that can run on tensor cores, and the time of the kernels of all operators.
 
-    Columns of ``lowest``, in which no call has another inside: ``row`` and ``kernel_ns`` (of the kernels that
+    Columns of ``lowest``, whose calls have no nested calls: ``row`` and ``kernel_ns`` (of the kernels that
         the call itself launched).
     """
 
@@ -377,10 +382,12 @@ class Eligibility(NamedTuple):
 
 @per_trace
 def call_eligibility(trace: Trace) -> Eligibility:
-    """Which calls of operators tensor cores can run, and the time of the kernels that operators launched.
+    """Returns the calls of operators that can run on tensor cores.
 
-    They can if its name is of those that they can, or if it launched a kernel that used them. A call whose
-    only child has its own name stands for both.
+    They have the time of kernels launched by operators.
+
+    A call is eligible if its name is in the list, or if it launched a kernel that used tensor cores. A call
+    whose only child has the same name represents both.
 
     Units: ns.
     Source: the recommendations of the TensorBoard plugin.
@@ -399,9 +406,9 @@ def call_eligibility(trace: Trace) -> Eligibility:
 
 
 def eligible_share(trace: Trace) -> float | None:
-    """The share of kernel time of operators that runs in operators that tensor cores could run.
+    """Returns the share of operators' kernel time in operators that could run on tensor cores.
 
-    None where no operator launched a kernel.
+    Returns None if no operator launched a kernel.
     """
     lowest, total = call_eligibility(trace)
     return int(lowest["kernel_ns"].sum()) / total if total > 0 else None

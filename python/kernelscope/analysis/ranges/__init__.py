@@ -1,1 +1,1 @@
-"""NVTX ranges and the GPU work in them."""
+"""NVTX ranges and their GPU operations."""

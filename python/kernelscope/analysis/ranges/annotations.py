@@ -1,4 +1,4 @@
-"""The GPU time of annotations: of ``record_function`` and of the profiler."""
+"""GPU time of annotations, from ``record_function`` and from the profiler."""
 
 from collections.abc import Sequence
 
@@ -16,28 +16,27 @@ _IMAGES = ("images", "image_ns")
 
 
 def annotation_table(trace: Trace, by: str | Sequence[str] = ("name",)) -> pl.DataFrame:
-    """Returns what annotations cost on the host and on the GPU, summed over those that agree in ``by``.
+    """Costs of annotations on the host and on the GPU, summed over annotations with equal ``by``.
 
-    GPU work belongs to every annotation that is open on the thread which launches it, from the start to the
-    end of the launch, whatever operators lie between or around. Work that a thread of autograd launches
-    also belongs to the annotations that are open on the thread which called ``backward``. ``by`` takes any
-    columns of the table ``ops``: with ``("row", "name")`` each annotation has a row of its own. Annotations
-    of one group that lie inside one another count each for itself; ``gpu_exclusive_ns`` alone has every
-    piece of work once.
+    A GPU operation belongs to every annotation that is open on the launching thread from the start to the end
+    of the launch, regardless of operators between or around them. Operations that an autograd thread launches
+    also belong to the annotations that are open on the thread that called ``backward``. ``by`` accepts any
+    columns of the table ``ops``: with ``("row", "name")``, each annotation has its own row. Nested
+    annotations of one group count separately; only ``gpu_exclusive_ns`` counts every operation once.
 
-    Columns: those of ``by``; ``calls``; ``host_total_ns``; ``device_total_ns`` (durations of the work,
-        added); ``gpu_start_ns`` and ``gpu_end_ns`` (of the first and the last work of all);
-        ``gpu_span_ns`` (from the start of the first work of an annotation to the end of its last);
-        ``gpu_busy_ns`` (time in which any work of an annotation runs); ``gpu_exclusive_ns`` (the same for
-        the work of which it is the innermost annotation); ``other_thread_ns`` (the part of
-        ``device_total_ns`` that other threads launched); ``gpu_ops`` (works); ``images`` and ``image_ns``
-        (the spans that the recorder drew for them on streams, ``gpu_user_annotation``, also those whose
-        annotation is not known, which have no call). Columns of the GPU are null in a trace without GPU
-        work, those of images in one without images.
+    Columns: the columns of ``by``; ``calls``; ``host_total_ns``; ``device_total_ns`` (summed durations of the
+        operations); ``gpu_start_ns`` and ``gpu_end_ns`` (of the first and the last operation of all);
+        ``gpu_span_ns`` (from the start of the first operation of an annotation to the end of its last);
+        ``gpu_busy_ns`` (time with any operation of an annotation running); ``gpu_exclusive_ns`` (the same for
+        operations whose innermost annotation it is); ``other_thread_ns`` (the part of ``device_total_ns``
+        that other threads launched); ``gpu_ops`` (number of operations); ``images`` and ``image_ns`` (the
+        spans that the profiler recorded for them on streams, ``gpu_user_annotation``, including those of
+        unknown annotations, which have no call). GPU columns are null in a trace without GPU operations,
+        image columns in one without images.
     Units: ns on the trace's clock.
     Order: by busy time, then by time on the host, longest first, then by the columns ``by``.
-    Raises: InvalidArgumentError: ``by`` names no column of ``ops``.
-    Source: ``gpu_user_annotation`` of Kineto, whose sums HolisticTraceAnalysis gives in
+    Raises: InvalidArgumentError: ``by`` contains a name that is not a column of ``ops``.
+    Source: ``gpu_user_annotation`` of Kineto, which HolisticTraceAnalysis sums in
         ``get_gpu_user_annotation_breakdown``.
 
     Example: ``annotation_table(trace).filter(pl.col("gpu_busy_ns") > 0)``
@@ -95,13 +94,13 @@ def _images(trace: Trace, columns: Sequence[str]) -> pl.DataFrame:
 
 
 def work_beside_operators(trace: Trace, only: pl.Series | None = None) -> pl.DataFrame:
-    """GPU work that counts for annotations, but for no operator inside them.
+    """Returns GPU operations that count for annotations, but for no operator inside them.
 
-    Work of an operator around the annotation is of this kind, and work that Python launches by itself.
+    These are operations of an operator around the annotation, and operations that Python launches directly.
 
-    Columns: ``row`` of the annotation; ``total_ns`` of the work launched inside, and ``works``, how many;
-        ``self_ns``, of that what no operator launched and of which this is the innermost annotation.
-    Units: ns. ``only`` says which rows of ``gpu_ops`` count.
+    Columns: ``row`` of the annotation; ``total_ns`` of the operations launched inside, and ``works``, their
+        number; ``self_ns``, the part launched by no operator whose innermost annotation this is.
+    Units: ns. ``only`` selects the rows of ``gpu_ops`` that count.
     """
     annotations = recorded_annotations(trace)
     counts = pl.repeat(value=True, n=trace.gpu_ops.height, eager=True) if only is None else only

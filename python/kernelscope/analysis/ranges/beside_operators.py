@@ -1,4 +1,4 @@
-"""The ranges that are no operators."""
+"""Ranges that are not operators."""
 
 import polars as pl
 
@@ -6,7 +6,10 @@ from kernelscope.trace import Trace
 
 
 def ranges_beside_operators(trace: Trace) -> pl.DataFrame:
-    """The rows of ``ranges`` but for operators that ``emit_nvtx`` wrote, which are rows of ``ops``, too."""
+    """Returns the rows of ``ranges`` that are not operators of ``emit_nvtx``.
+
+    Ranges of operators are rows of ``ops``, too.
+    """
     if trace.ops.is_empty() or trace.ranges.is_empty():
         return trace.ranges
     return trace.ranges.filter(~pl.col("row").is_in(trace.ops["row"].implode()))

@@ -1,4 +1,4 @@
-"""The GPU time of ranges of the host."""
+"""GPU time of host ranges."""
 
 from collections.abc import Mapping, Sequence
 
@@ -27,28 +27,27 @@ _ON_GPU = (
 
 
 def nvtx_projection(trace: Trace, *, innermost: bool = False, domain: str | None = None) -> pl.DataFrame:
-    """Returns the time of each NVTX range with GPU work under it on the GPU.
+    """GPU time of each NVTX range with GPU operations.
 
-    GPU work belongs to every range that encloses the call which launched it: a range of the same thread
-    that starts no later and ends no earlier, of any domain and style, or a range of the same process that
-    another thread ended, or that has no thread, as with nvprof. Work that a thread of autograd launches
-    also belongs to the ranges that are open on the thread which called ``backward``. With ``innermost`` it
-    belongs only to the one of its thread that starts last, where its thread has none to that of the calling
-    thread, else to that of its process. ``domain`` looks at the ranges of one domain alone, as if there
-    were no others; the default domain is ``""``. A trace without NVTX ranges is projected by the
-    annotations of its profiler.
+    A GPU operation belongs to every range that encloses its launching call: a range of the same thread that
+    starts no later and ends no earlier, of any domain and style, or a range of the same process that another
+    thread ended or that has no thread, as in nvprof. Operations that an autograd thread launches also belong
+    to the ranges that are open on the thread that called ``backward``. With ``innermost``, an operation
+    belongs only to the range of its thread that starts last. If its thread has none, it belongs to that of
+    the calling thread, otherwise to that of its process. ``domain`` considers only the ranges of one domain;
+    the default domain is ``""``. A trace without NVTX ranges is projected by the annotations of its profiler.
 
     Columns: ``row``, ``kind``, ``pid``, ``tid``, ``start_ns``, ``dur_ns``, ``name``, ``domain``,
         ``category``, ``op_id`` and ``sequence`` of the range; ``gpu_start_ns``, ``gpu_end_ns`` and
-        ``gpu_span_ns``, from the start of its first to the end of its last GPU work; ``gpu_busy_ns``, the
-        time in which any of it runs; ``gpu_exclusive_ns``, the same for the work of which this is the
-        innermost range; ``other_thread_ns``, the durations of the work that other threads launched, added;
-        ``launches``, the calls; ``gpu_ops``, what they launched; ``parent_row``, the shortest range around
-        it on its thread; ``depth``, the number of parents above it; ``children``, the ranges of which it is
-        the parent.
+        ``gpu_span_ns``, from the start of its first to the end of its last GPU operation; ``gpu_busy_ns``,
+        the time with any of them running; ``gpu_exclusive_ns``, the same for operations whose innermost range
+        this is; ``other_thread_ns``, the summed durations of operations that other threads launched;
+        ``launches``, the calls; ``gpu_ops``, the number of operations they launched; ``parent_row``, the
+        shortest enclosing range on its thread; ``depth``, the number of ancestors; ``children``, the number
+        of ranges whose parent it is.
     Units: ns on the trace's clock.
     Order: by start on the host, then as recorded.
-    Source: ``nvtx_gpu_proj_trace`` of ``nsys stats``; docs/nsys.md has what differs.
+    Source: ``nvtx_gpu_proj_trace`` of ``nsys stats``; docs/nsys.md lists the differences.
 
     Example: ``nvtx_projection(trace, domain="NCCL").group_by("name").agg(pl.col("gpu_busy_ns").sum())``
     """
@@ -62,17 +61,17 @@ def nvtx_projection(trace: Trace, *, innermost: bool = False, domain: str | None
 def nvtx_table(
     trace: Trace, by: str | list[str] | tuple[str, ...] = ("domain", "name"), *, domain: str | None = None
 ) -> pl.DataFrame:
-    """Returns the GPU time of ranges, summed over those that agree in the columns ``by``.
+    """GPU time of ranges, summed over ranges with equal columns ``by``.
 
-    Ranges of one name inside one another count their common work once each in ``gpu_span_ns`` and
-    ``gpu_busy_ns``; ``gpu_exclusive_ns`` has every piece of work once.
+    Nested ranges of one name each count their common operations in ``gpu_span_ns`` and ``gpu_busy_ns``.
+    ``gpu_exclusive_ns`` counts every operation once.
 
-    Columns: those of ``by`` (any of ``nvtx_projection``), ``ranges``, ``dur_ns`` (on the host),
+    Columns: the columns of ``by`` (any of ``nvtx_projection``), ``ranges``, ``dur_ns`` (on the host),
         ``gpu_span_ns``, ``gpu_busy_ns``, ``gpu_exclusive_ns``, ``other_thread_ns``, ``launches``,
         ``gpu_ops``.
     Units: ns.
     Order: by exclusive time, longest first, then by the columns ``by``.
-    Raises: InvalidArgumentError: ``by`` names no such column.
+    Raises: InvalidArgumentError: ``by`` contains an unknown column.
     """
     columns = check_by(by, (*_PLACE, *_OF_RANGES, *_ON_GPU))
     kept = [name for name in ("dur_ns", *_SUMMED) if name not in columns]
@@ -91,13 +90,13 @@ def nvtx_table(
 
 
 def range_sums(trace: Trace, by: Sequence[str], *, domain: str | None = None) -> pl.DataFrame:
-    """Ranges that agree in the columns ``by``, on the host and on the GPU.
+    """Returns ranges with equal columns ``by``, with their time on the host and on the GPU.
 
-    Columns: those of ``by`` (any of ``ranges``, as recorded); of all ranges but marks ``ranges`` and
-        ``host_ns``; of those with GPU work ``projected``, ``projected_host_ns``, ``gpu_span_ns``,
-        ``gpu_busy_ns``, ``gpu_exclusive_ns``, ``launches`` and ``gpu_ops``, as in :func:`nvtx_table`.
-    Units: ns.
-    Order: by the first range of each.
+    Columns: the columns of ``by`` (any of ``ranges``, as recorded); over all ranges except marks ``ranges``
+        and ``host_ns``; over ranges with GPU operations ``projected``, ``projected_host_ns``,
+        ``gpu_span_ns``, ``gpu_busy_ns``, ``gpu_exclusive_ns``, ``launches`` and ``gpu_ops``, as in
+        :func:`nvtx_table`.
+    Units: ns. Order: by the first range of each.
     """
     ranges = _recorded_ranges(trace, ("track", "pid", "start_ns", "dur_ns", *by), domain)
     # A column that is null in all rows need not be looked at.
@@ -108,7 +107,7 @@ def range_sums(trace: Trace, by: Sequence[str], *, domain: str | None = None) ->
 
 
 def host_ranges(trace: Trace, *columns: str, domain: str | None = None) -> pl.DataFrame:
-    """NVTX ranges, marks aside, or the profiler's annotations where the trace has none.
+    """Returns NVTX ranges without marks, or the profiler's annotations if the trace has no ranges.
 
     Columns: ``row``, ``kind``, ``track``, ``pid``, ``tid``, ``start_ns``, ``dur_ns`` and ``columns`` of
         ``ranges``, and ``crosses_threads``: whether another thread ended the range.
@@ -139,7 +138,10 @@ def _recorded_ranges(trace: Trace, columns: Sequence[str], domain: str | None) -
 
 
 def recorded_annotations(trace: Trace) -> pl.DataFrame:
-    """The rows of ``ops`` that are annotations and whose end is known, and ``crosses_threads``: none does."""
+    """Returns the rows of ``ops`` that are annotations with a known end.
+
+    ``crosses_threads`` is always false.
+    """
     known = trace.ops.filter(pl.col("is_annotation") & pl.col("dur_ns").is_not_null())
     return known.with_columns(crosses_threads=pl.lit(value=False))
 
@@ -147,11 +149,11 @@ def recorded_annotations(trace: Trace) -> pl.DataFrame:
 def project(
     trace: Trace, ranges: pl.DataFrame, *, innermost: bool = False, callers: bool = True
 ) -> pl.DataFrame:
-    """Adds to each of ``ranges``, a frame of :func:`host_ranges`, its times on the GPU.
+    """Adds to each of ``ranges``, a frame from :func:`host_ranges`, its times on the GPU.
 
-    Without ``callers`` a range has only what its own thread launched, as in ``nsys stats``. Ranges without
-    GPU work are left out; the others stay in order. :func:`nvtx_projection` documents the columns that are
-    added.
+    Without ``callers``, a range has only operations that its own thread launched, as in ``nsys stats``.
+    Ranges without GPU operations are left out; the others stay in order. :func:`nvtx_projection` documents
+    the added columns.
     """
     found = times_on_gpu(trace, ranges, callers=callers)
     if innermost:
@@ -175,9 +177,11 @@ def project(
 
 
 def enclosing_pairs(trace: Trace, ranges: pl.DataFrame, *, callers: bool = True) -> pl.DataFrame:
-    """Every pair of a range and a call with GPU work that it encloses; ``callers`` as for :func:`project`.
+    """Returns every pair of a range and an enclosed call with GPU operations.
 
-    Columns: ``range`` (position in ``ranges``, a frame of :func:`host_ranges`), ``launch_row`` and
+    ``callers`` is the same as for :func:`project`.
+
+    Columns: ``range`` (position in ``ranges``, a frame from :func:`host_ranges`), ``launch_row`` and
         ``is_innermost``.
     """
     table = _projector(trace, ranges, callers=callers).pairs()
@@ -188,14 +192,16 @@ def enclosing_pairs(trace: Trace, ranges: pl.DataFrame, *, callers: bool = True)
 def times_on_gpu(
     trace: Trace, ranges: pl.DataFrame, *, only: pl.Series | None = None, callers: bool = True
 ) -> pl.DataFrame:
-    """The GPU time of each of ``ranges`` with GPU work, of which ``only`` says what counts.
+    """Returns the GPU time of each of ``ranges`` with GPU operations.
 
-    ``ranges`` is a frame of :func:`host_ranges` or of :func:`recorded_annotations`.
+    ``only`` selects the operations that count.
 
-    Columns: ``range`` (a position in ``ranges``), ``parent`` (another), ``depth``, ``children``; of all work
-        and of that of which the range is the innermost (``own_``) ``gpu_start_ns``, ``gpu_end_ns``,
-        ``gpu_busy_ns``, ``gpu_work_ns`` (durations added), ``launches`` and ``gpu_ops``; ``other_thread_ns``,
-        the part of ``gpu_work_ns`` that other threads launched.
+    ``ranges`` is a frame from :func:`host_ranges` or :func:`recorded_annotations`.
+
+    Columns: ``range`` (a position in ``ranges``), ``parent`` (another), ``depth``, ``children``; over all
+        operations, and (prefixed with ``own_``) over operations whose innermost range it is,
+        ``gpu_start_ns``, ``gpu_end_ns``, ``gpu_busy_ns``, ``gpu_work_ns`` (summed durations), ``launches``
+        and ``gpu_ops``; ``other_thread_ns``, the part of ``gpu_work_ns`` that other threads launched.
     """
     table = _projector(trace, ranges, only=only, callers=callers).project()
     return pl.DataFrame(table) if len(table) else _nothing()
@@ -203,10 +209,12 @@ def times_on_gpu(
 
 @per_trace
 def launching_calls(trace: Trace) -> pl.Series:
-    """The row of the call that stands for the launch of each GPU work on the host; null for none.
+    """Returns the row of the call that represents the launch of each GPU operation on the host.
 
-    It is the launch itself. Where an id names the operator, and the launch was not recorded or lies outside
-    the operator, as on a thread by another number, it is the operator.
+    It is null if there is none.
+
+    It is the launch itself. If an id names the operator, and the launch was not recorded or is outside the
+    operator (on a thread with another number, for example), it is the operator.
     """
     work = trace.gpu_ops.select("launch_row", "op_row")
     if work["op_row"].null_count() == work.height:

@@ -1,1 +1,1 @@
-"""Many ranks on one clock: what they communicate, and who is late."""
+"""Many ranks on one clock: their communication, and late ranks."""

@@ -1,4 +1,4 @@
-"""One clock for all ranks: how far each rank's is off, by the ends of collectives."""
+"""One clock for all ranks: the offset of each rank's clock, from the ends of collectives."""
 
 from statistics import median
 
@@ -10,23 +10,23 @@ from kernelscope.analysis.ranks.parts import BUCKETS
 from kernelscope.memo import per_trace
 
 _ROUNDS = 4
-"""Rounds of refinement after the groups are stitched together; what is left after two is under 1 ns."""
+"""Rounds of refinement after the groups are combined. The residual after two rounds is below 1 ns."""
 
 _BUCKET = (pl.col("rank") % BUCKETS).cast(pl.UInt32).alias("bucket")
 
 
 def clock_offsets(source: "Source | Cluster") -> pl.DataFrame:
-    """How far the clock of each rank is ahead of the others.
+    """Offset of each rank's clock from the others.
 
-    The recorder's base time puts all ranks on one clock, as good as the hosts agree. A collective that
-    waits for all its ranks ends on all of them at about the same time: what the ends differ by, in the
-    median over collectives, is what the clocks differ by.
+    The profiler's base time puts all ranks on one clock, as accurately as the hosts agree. A collective that
+    waits for all its ranks ends on all of them at about the same time. So the median difference of the ends
+    over collectives is the difference of the clocks.
 
-    Columns: ``rank``, ``host``, ``base_time_ns``, ``offset_ns`` (subtract it from the rank's times plus
+    Columns: ``rank``, ``host``, ``base_time_ns``, ``offset_ns`` (to be subtracted from the rank's times plus
         the base time; null if the rank shares no such collective), ``residual_ns`` (median distance of the
-        rank's ends from the collectives' after that), ``residual_max_ns``, ``collectives`` (that were
-        compared), ``clock_group`` (ranks of different groups share no collective: their offsets
-        cannot be compared).
+        rank's ends from the collectives' after the correction), ``residual_max_ns``, ``collectives`` (number
+        compared), ``clock_group`` (ranks of different groups share no collective, so their offsets cannot be
+        compared).
     Units: ns. In each clock group the median offset is 0.
     """
     return _offsets(cluster_of(source))
@@ -55,7 +55,7 @@ def _offsets(cluster: Cluster) -> pl.DataFrame:
 
 
 def shifts(cluster: Cluster) -> pl.DataFrame:
-    """What to subtract from the times of each rank: ``rank``, ``shift_ns``.
+    """Returns the value to subtract from the times of each rank: ``rank``, ``shift_ns``.
 
     Times then count from the earliest base time, on the common clock.
     """

@@ -1,7 +1,7 @@
-"""The small frames that questions about many ranks are answered from.
+"""Small frames from which questions about many ranks are answered.
 
-They come from traces in memory or from the lazy frames of a lake, some ranks at a time, so that memory
-does not grow with the number of ranks: a rank leaves a row per collective and a row per step.
+They are built from traces in memory or from the lazy frames of a lake, some ranks at a time, so that memory
+does not grow with the number of ranks: a rank keeps one row per collective and one per step.
 """
 
 import os
@@ -39,10 +39,10 @@ from kernelscope.meta import PLACES, places_of
 from kernelscope.trace import Trace, every_rank
 
 RANKS_AT_ONCE = {"events": 64, "calls": 4096}
-"""Ranks of a lake whose tables, or of whose tables what they communicated, are in memory at one time."""
+"""Number of ranks of a lake whose tables, or communication tables, are in memory at a time."""
 
 ROWS_AT_ONCE = {"events": 4_000_000, "calls": 400_000}
-"""Events of these ranks' traces, or calls, if there is more than one rank: some 200 MB."""
+"""Maximum number of events (or calls) of these ranks' traces, if there are several ranks: about 200 MB."""
 
 RANK_SCHEMA: dict[str, pl.DataType] = {
     "rank": pl.Int64(),
@@ -53,7 +53,7 @@ RANK_SCHEMA: dict[str, pl.DataType] = {
     "rank_from": pl.String(),
     **dict.fromkeys(PLACES, pl.Int64()),
 }
-"""Columns of the table of ranks; all but ``rank`` may be null."""
+"""Columns of the table of ranks. All but ``rank`` may be null."""
 
 _STEP_SCHEMA: dict[str, pl.DataType] = {
     "rank": pl.Int64(),
@@ -65,40 +65,40 @@ _STEP_SCHEMA: dict[str, pl.DataType] = {
 
 
 class Lake(Protocol):
-    """Tables of many ranks, as ``kernelscope.scan`` opens them."""
+    """Tables of many ranks, as opened by ``kernelscope.scan``."""
 
     @property
     def tables(self) -> Mapping[str, pl.LazyFrame]:
-        """The lazy frame of each table, in which ``rank`` is a column."""
+        """Lazy frame of each table, with a column ``rank``."""
         ...
 
     def part(self, window: int, ranks: Sequence[int]) -> RankTables:
-        """The same of one window of some ranks."""
+        """Returns the same for one window of some ranks."""
         ...
 
     @property
     def manifest(self) -> pl.DataFrame:
-        """What is known of each window of a rank: has ``window`` and columns of ``RANK_SCHEMA``."""
+        """Properties of each window of a rank: ``window`` and the columns of ``RANK_SCHEMA``."""
         ...
 
 
 Source: TypeAlias = "Trace | Sequence[Trace] | Lake"
-"""Where ranks come from: traces in memory, or a scanned lake."""
+"""Source of ranks: traces in memory, or a scanned lake."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What is kept of each rank."""
+    """Retained data of each rank."""
 
     ranks: pl.DataFrame
-    """A row per rank: ``RANK_SCHEMA``."""
+    """One row per rank: ``RANK_SCHEMA``."""
     calls: Parts
-    """A row per collective or transfer that a rank took part in: ``CALL_SCHEMA``, ``window``, what
-    ``matched`` adds. A collective lies in one part."""
+    """One row per collective or transfer of a rank: ``CALL_SCHEMA``, ``window``, and the columns added by
+    ``matched``. A collective is contained in one part."""
     steps: pl.DataFrame
-    """A row per step of a rank that is recorded whole, with its parts."""
+    """One row per complete step of a rank, with its parts."""
     phases: pl.DataFrame
-    """A row per phase of a step, of ranks without GPU work: ``PHASE_SCHEMA``."""
+    """One row per phase of a step, for ranks without GPU operations: ``PHASE_SCHEMA``."""
     memo: Memo = field(default_factory=Memo, repr=False, compare=False)
 
 
@@ -109,17 +109,17 @@ def cluster_of(
     executor: Executor | None = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> Cluster:
-    """What questions about the ranks of ``source`` need.
+    """Data for questions about the ranks of ``source``.
 
-    Asking several questions about one lake is faster with what this gives than with the lake.
+    Passing the result to several questions is faster than passing the lake to each.
 
-    ``memory`` is how many bytes a process may take for them, 4 GB if nothing is said. What the ranks
-    communicated lies in files where that would be more: in ``folder``, or where temporary files go. An
-    ``executor`` works on several parts at once, as of ``concurrent.futures`` or Dask's
-    ``client.get_executor(pure=False)``; its workers must see ``folder`` and the lake.
+    ``memory`` limits the bytes that a process uses for it (default: 4 GB). Communication data beyond that is
+    stored in files in ``folder`` (default: the folder for temporary files). An ``executor`` processes several
+    parts at once, for example one of ``concurrent.futures`` or Dask's ``client.get_executor(pure=False)``.
+    Its workers need access to ``folder`` and the lake.
 
-    Raises: InvalidArgumentError: two traces are of one rank, or there is none.
-        OSError: there is no room for the files.
+    Raises: InvalidArgumentError: two traces are of one rank, or there is none. OSError: there is no space for
+        the files.
 
     Example: ``cluster_of(ks.scan("lake"), memory=2_000_000_000)``
     """
@@ -133,7 +133,7 @@ def cluster_of(
         ranks.append(known.filter(~pl.col("rank").is_in(list(bases))))
         bases |= dict(ranks[-1].select("rank", "base_time_ns").iter_rows())
     if not ranks:
-        raise InvalidArgumentError("there is no rank to look at")
+        raise InvalidArgumentError("there are no ranks")
     read = Parts(Workshop(memory, executor, folder), blocks)
     steps, calls = read.gather(_steps), read.map(_calls)
     phases = read.gather(_phases, frozenset(host_ranks(steps)))
@@ -184,7 +184,7 @@ def _shifted(frame: pl.DataFrame, later: Mapping[int, int]) -> pl.DataFrame:
 
 
 def tables_in(source: Source, table: str) -> list[pl.LazyFrame]:
-    """The lazy frames that make up a table over all ranks, in each of which ``rank`` is a column.
+    """Returns the lazy frames that make up a table over all ranks, each with a column ``rank``.
 
     Raises: InvalidArgumentError: two traces are of one rank, or there is none.
     """
@@ -192,15 +192,15 @@ def tables_in(source: Source, table: str) -> list[pl.LazyFrame]:
         return [source.tables[table]]
     traces = every_rank(source)
     if not traces:
-        raise InvalidArgumentError("there is no rank to look at")
+        raise InvalidArgumentError("there are no ranks")
     ranks = (rank for rank, _ in ranks_of(traces))
     return [trace_tables(trace, rank)[table] for trace, rank in zip(traces, ranks, strict=True)]
 
 
 def batches(source: Source, *, size: str = "events") -> Iterator[tuple[int, pl.DataFrame, RankTables]]:
-    """One window of some ranks at a time: its number, what is known of them, and their tables.
+    """Yields one window of some ranks at a time: its number, the properties of the ranks, and their tables.
 
-    ``size`` is what there are few of at a time: events, or calls if no more is asked for than these.
+    ``size`` limits the events in memory, or the calls if only these are requested.
     """
     if isinstance(source, Trace | Sequence):
         yield from _trace_batches(every_rank(source))
@@ -209,7 +209,7 @@ def batches(source: Source, *, size: str = "events") -> Iterator[tuple[int, pl.D
 
 
 def rank_places(source: Source) -> pl.DataFrame:
-    """Where each rank is in parallelism, as far as its label says.
+    """Returns the place of each rank in parallelism, as given by its label.
 
     Columns: ``rank``, and ``kernelscope.meta.PLACES``.
     """
@@ -244,7 +244,7 @@ def _lake_batches(lake: Lake, size: str) -> Iterator[tuple[int, pl.DataFrame, Ra
     )
     doubled = listed.filter(listed.select("rank", "window").is_duplicated())["rank"].sort()
     if doubled.len():
-        raise InvalidArgumentError(f"rank {doubled[0]} is in the lake more than once: scan one run of it")
+        raise InvalidArgumentError(f"rank {doubled[0]} is in the lake more than once: scan a single run")
     if size not in listed.columns or listed[size].null_count():
         size = "events"
     # Row numbers are those of a window; every window's are looked up by themselves.

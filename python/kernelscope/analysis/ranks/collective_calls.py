@@ -1,4 +1,4 @@
-"""What each rank communicated: a row per collective or transfer, and which calls are one collective."""
+"""Communication of each rank: one row per collective or transfer, and the calls that form one collective."""
 
 import json
 import math
@@ -15,13 +15,13 @@ from kernelscope.costs.bind import shape_of_input
 from kernelscope.costs.communication import collective_kind, message_bytes
 
 _FAR = 613
-"""How far lines begin from one another in the buckets: most collectives are the first of a group."""
+"""Distance between the first buckets of two lines: most collectives are the first of a group."""
 
 UNKNOWN_GROUP = "unknown"
-"""Beginning of the group of a call of which the rank has several groups: ``unknown (rank 3)``."""
+"""Prefix of the group of a call if the rank has several candidate groups: ``unknown (rank 3)``."""
 
 COMMUNICATION = "communication_calls"
-"""Name of the table that a lake keeps of them."""
+"""Name of the lake table with these rows."""
 
 CALL_SCHEMA: dict[str, pl.DataType] = {
     "rank": pl.Int64(),
@@ -45,10 +45,10 @@ CALL_SCHEMA: dict[str, pl.DataType] = {
     "dur_ns": pl.Int64(),
     "hidden_ns": pl.Int64(),
 }
-"""Columns of ``communication_calls``. ``kind`` is what the collective does, ``comms_id`` names it on all
-ranks, ``peer`` is the pair of ranks of a transfer, ``phase`` that of the operator that called it,
-``issued_ns`` the start of the call that gave it to a thread of the host, ``hidden_ns`` how long the device
-computed meanwhile."""
+"""Columns of ``communication_calls``. ``kind`` is the kind of collective, ``comms_id`` identifies it on all
+ranks, ``peer`` is the pair of ranks of a transfer, ``phase`` is the phase of the calling operator,
+``issued_ns`` the start of the call that passed it to a host thread, ``hidden_ns`` the computation time of the
+device during it."""
 
 # A kernel's name says what it does where no arguments were recorded; the longer names in front. One that
 # sends and receives runs all-to-alls, too: what it moved is not known.
@@ -72,7 +72,7 @@ _COMMUNICATES = pl.col("is_communication").fill_null(value=False)
 
 
 def communication_calls(tables: RankTables, *, ranks: int) -> pl.DataFrame:
-    """What each of so many ranks communicated, from the tables of traces in which ``rank`` is a column.
+    """Returns the communication of each of some ranks, from tables with a column ``rank``.
 
     Columns: ``CALL_SCHEMA``.
     """
@@ -289,7 +289,7 @@ def _whole_message(kind: str | None, size: int, ranks: int | None) -> int | None
 
 
 SYNCHRONISING = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
-"""Kinds that no rank can leave before the last one has come: only there is waiting what it looks like."""
+"""Kinds that no rank can leave before the last one has arrived. Only for these is the waiting time exact."""
 
 TRANSFERS = ("send", "recv", "send_recv")
 
@@ -298,10 +298,10 @@ _LINE = ["window", "group", "peer", "channel"]
 
 
 def lines_of(calls: pl.DataFrame) -> pl.DataFrame:
-    """What tells which calls can be one collective, and whether all of its calls have a number or an id.
+    """Returns the keys of calls that can form one collective, and whether all calls have a number or an id.
 
-    Calls of a line are of one process group and one window. Transfers are told apart by their pair of ranks,
-    and calls without a recorded group by their kind.
+    Calls of a line share process group and window. Transfers are distinguished by their pair of ranks, and
+    calls without a recorded group by their kind.
 
     Columns: ``window``, ``group``, ``peer``, ``channel``, ``numbered``, ``identified``.
     """
@@ -311,7 +311,7 @@ def lines_of(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def numbered_lines(lines: pl.DataFrame) -> pl.DataFrame:
-    """The lines of all ranks, from those of some of them, each with a number in ``line``."""
+    """Returns the lines of all ranks, from the lines of some of them, each with a number in ``line``."""
     return lines.group_by(_LINE).agg(pl.col("numbered", "identified").all()).with_row_index("line")
 
 
@@ -330,14 +330,16 @@ def _channel() -> pl.Expr:
 
 
 def keyed(calls: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
-    """The calls of some ranks, all of each, with what those of one collective share over the ranks.
+    """Returns the complete calls of some ranks with keys.
 
-    These are of one line and have one sequence number, or where a call of the line has none, one id. Where a
-    call has neither, they are those that come at the same place among the line's calls of their step; without
-    a recorded group, the same kind of collective at the same place of the step is taken for the same.
+    The calls of one collective have equal keys on all ranks.
 
-    Columns: those of ``calls``; ``line``, ``key``, ``place``; ``matched_by`` (sequence, comms_id or order);
-        ``bucket``, by which calls of one collective find each other.
+    Calls of one collective have one line and one sequence number, or one id if a call of the line has no
+    number. If a call has neither, they have the same position among the line's calls of their step. Without a
+    recorded group, the same kind of collective at the same position of the step counts as the same.
+
+    Columns: the columns of ``calls``; ``line``, ``key``, ``place``; ``matched_by`` (sequence, comms_id or
+        order); ``bucket``, which brings the calls of one collective together.
     """
     found = calls.with_columns(channel=_channel()).join(lines, on=_LINE, how="left", nulls_equal=True)
     found = found.with_columns(
@@ -364,9 +366,9 @@ def keyed(calls: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
 
 
 def matched(calls: pl.DataFrame) -> pl.DataFrame:
-    """The calls of collectives of which all calls are here.
+    """Returns the calls of collectives whose calls are all present.
 
-    Columns: those of ``keyed``; ``instance`` (number of the collective among these), ``ranks_seen`` (of the
+    Columns: the columns of ``keyed``; ``instance`` (number of the collective), ``ranks_seen`` (of the
         collective).
     Order: by rank, then by time.
     """
@@ -374,7 +376,7 @@ def matched(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def numbered(calls: pl.DataFrame) -> pl.DataFrame:
-    """Calls with the number of their collective, in the order of its first calls, in ``instance``."""
+    """Returns calls with the number of their collective in ``instance``, in the order of its first calls."""
     on = ["line", "key", "place"]
     numbers = calls.select(on).unique(maintain_order=True).with_row_index("instance")
     return calls.join(numbers, on=on, how="left", nulls_equal=True, maintain_order="left")

@@ -1,4 +1,4 @@
-"""What ranks waited for and what bandwidth they had, by collective and message size."""
+"""Waiting time and bandwidth of ranks, by collective and message size."""
 
 from collections.abc import Sequence
 
@@ -23,23 +23,23 @@ _OF_INSTANCE = ("kind", "name", "group", "group_size", "dtype", "message_bytes",
 
 
 def communication(source: "Source | Cluster", by: str | Sequence[str] = _BY) -> pl.DataFrame:
-    """What ranks waited for each other in collectives, and how fast these were once all had come.
+    """Waiting time of ranks in collectives, and transfer time after all have arrived.
 
     ``source`` is a list of traces, or a lake of many ranks. Collectives are matched over the ranks by process
-    group and sequence number, else by order; ranks that are missing are not waited for. ``by`` takes any
-    columns of ``collective_instances`` that say what a collective is: ``kind``, ``name``, ``group``,
-    ``group_size``, ``dtype``, ``message_bytes``, ``step``, ``phase``, ``peer``.
+    group and sequence number, otherwise by order. Waiting for missing ranks is unknown and not counted.
+    ``by`` accepts any columns of ``collective_instances`` that identify a collective: ``kind``, ``name``,
+    ``group``, ``group_size``, ``dtype``, ``message_bytes``, ``step``, ``phase``, ``peer``.
 
-    Columns: those of ``by``; ``collectives``; ``calls`` (of all ranks); ``total_ns`` (of all calls),
-        ``wait_ns`` (of that, for ranks that came later; null where nothing is known of others),
-        ``exposed_ns`` (of that, while the device did not compute); ``transfer_p50_ns``,
+    Columns: the columns of ``by``; ``collectives``; ``calls`` (of all ranks); ``total_ns`` (of all calls),
+        ``wait_ns`` (part of it spent waiting for late ranks; null if the other ranks are unknown),
+        ``exposed_ns`` (part of it while the device did not compute); ``transfer_p50_ns``,
         ``transfer_p90_ns``, ``transfer_max_ns`` and ``skew_p50_ns``, ``skew_max_ns`` over the collectives;
         ``algorithm_bytes_per_s`` and ``bus_bytes_per_s`` (of the median transfer), ``bus_bytes_per_s_min``
-        (of the slowest); ``incomplete`` (collectives in which ranks are missing).
-    Units: ns; bytes a second.
+        (of the slowest); ``incomplete`` (number of collectives with missing ranks).
+    Units: ns; bytes per second.
     Formula: as ``collective_instances``.
     Order: by total time, longest first.
-    Raises: InvalidArgumentError: ``by`` names no such column, or two traces are of one rank.
+    Raises: InvalidArgumentError: ``by`` contains an unknown column, or two traces are of one rank.
     Source: NVIDIA/nccl-tests, doc/PERFORMANCE.md.
 
     Example: ``communication([ks.read(p) for p in paths], by=("group", "phase"))``
@@ -69,21 +69,21 @@ def communication(source: "Source | Cluster", by: str | Sequence[str] = _BY) -> 
 
 
 def collective_instances(source: "Source | Cluster") -> pl.DataFrame:
-    """Each collective of the ranks: who came last, how long the others waited, how fast it was.
+    """Collectives of the ranks: the last rank to arrive, the waiting time of the others, and the speed.
 
     Columns: ``instance``, ``kind``, ``name``, ``group`` (name and ranks of the process group), ``group_size``
-        (as recorded, else null), ``dtype``, ``message_bytes``, ``step``, ``phase`` (of the operator that
-        called it), ``peer`` (the pair of a transfer), ``sequence``, ``matched_by`` (sequence, comms_id or
-        order), ``ranks_seen``; ``start_ns`` (of the first rank, on the common clock), ``first_rank``,
-        ``last_rank`` (whose kernel began first and last), ``skew_ns`` (between these two); ``transfer_ns``
-        (the shortest call: of the rank that waited for none), ``total_ns``, ``wait_ns`` and ``exposed_ns``
-        (summed over the ranks); ``algorithm_bytes_per_s`` and ``bus_bytes_per_s``; ``agrees`` (all ranks have
-        the same kind and, but for all_to_all, size).
-    Units: ns on the common clock from the earliest base time; bytes a second.
-    Formula: a rank waits for what its call lasts longer than the shortest. Algorithm bandwidth is
-        ``message_bytes / transfer_ns``, bus bandwidth that times the share of the message that crosses a
-        link: ``costs.communication.bus_factor``. With fewer than two ranks seen, ``wait_ns`` and
-        ``skew_ns`` are null, and bandwidths are those of the calls, waiting included.
+        (as recorded, else null), ``dtype``, ``message_bytes``, ``step``, ``phase`` (of the calling operator),
+        ``peer`` (the pair of a transfer), ``sequence``, ``matched_by`` (sequence, comms_id or order),
+        ``ranks_seen``; ``start_ns`` (of the first rank, on the common clock), ``first_rank``, ``last_rank``
+        (whose kernels started first and last), ``skew_ns`` (between these two); ``transfer_ns`` (the shortest
+        call, made by the rank that waited for no other), ``total_ns``, ``wait_ns`` and ``exposed_ns`` (summed
+        over the ranks); ``algorithm_bytes_per_s`` and ``bus_bytes_per_s``; ``agrees`` (whether all ranks have
+        the same kind and, except for all_to_all, size).
+    Units: ns on the common clock from the earliest base time; bytes per second.
+    Formula: the waiting time of a rank is the duration of its call minus the shortest call. Algorithm
+        bandwidth is ``message_bytes / transfer_ns``, bus bandwidth that times the share of the message that
+        crosses a link: ``costs.communication.bus_factor``. With fewer than two ranks, ``wait_ns`` and
+        ``skew_ns`` are null, and bandwidths include waiting.
     Order: by start.
     """
     found = instances_in_parts(cluster_of(source)).gather(chosen, ())
@@ -93,7 +93,10 @@ def collective_instances(source: "Source | Cluster") -> pl.DataFrame:
 
 @per_trace
 def instances_in_parts(cluster: Cluster) -> Parts:
-    """The collectives in parts, with the rank, the start on its clock and the row of their first call."""
+    """Returns the collectives in parts.
+
+    They have the rank, the start on its clock and the row of their first call.
+    """
     return cluster.calls.map(_instances_of, shifts(cluster))
 
 
@@ -128,17 +131,17 @@ def _instances_of(calls: pl.DataFrame, shift: pl.DataFrame) -> pl.DataFrame:
 
 
 def chosen(instances: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """Columns of collectives, all if none is named, with texts as such."""
+    """Returns columns of collectives (default: all), with plain texts."""
     return instances.select(columns or pl.all()).with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
 def collective_stragglers(source: "Source | Cluster") -> pl.DataFrame:
-    """How often each rank came last to collectives, and how long the others waited for it.
+    """Number of collectives to which each rank arrived last, and the time that the others waited for it.
 
-    Only collectives that wait for all their ranks count, and of these those in which several are seen.
+    Only collectives that wait for all their ranks count, if the trace of several ranks contains them.
 
-    Columns: ``rank``, ``collectives``, ``times_last`` and ``times_first`` (of these), ``held_up_ns`` (waited
-        by all others in the collectives to which it came last), ``waited_ns`` (by itself).
+    Columns: ``rank``, ``collectives``, ``times_last`` and ``times_first`` (of these), ``held_up_ns`` (waiting
+        time of all others in the collectives to which it arrived last), ``waited_ns`` (its own).
     Units: ns.
     Order: by ``held_up_ns``, largest first.
     """
@@ -167,12 +170,12 @@ def _lateness(calls: pl.DataFrame, shift: pl.DataFrame) -> pl.DataFrame:
 
 
 def rank_calls(source: "Source | Cluster") -> pl.DataFrame:
-    """Each rank's part in each collective, on the common clock: what it waited and what was exposed.
+    """Calls of each rank in each collective on the common clock, with waiting and exposed time.
 
-    Columns: those that say what the collective is, ``instance``, ``ranks_seen``, ``matched_by``, ``rank``,
-        ``row`` (in the rank's ``gpu_ops``, or ``ops`` where the host communicates), ``step``, ``start_ns``,
-        ``dur_ns``, ``wait_ns`` (for ranks that came later; null if no other rank is known or the kind does
-        not wait for all), ``exposed_ns`` (while the device did not compute), ``exposed_wait_ns``.
+    Columns: the columns that identify the collective, ``instance``, ``ranks_seen``, ``matched_by``, ``rank``,
+        ``row`` (in the rank's ``gpu_ops``, or ``ops`` if the host communicates), ``step``, ``start_ns``,
+        ``dur_ns``, ``wait_ns`` (for late ranks; null if no other rank is known or the kind does not wait for
+        all), ``exposed_ns`` (while the device did not compute), ``exposed_wait_ns``.
     Units: ns on the common clock from the earliest base time.
     """
     cluster = cluster_of(source)
@@ -183,9 +186,9 @@ def rank_calls(source: "Source | Cluster") -> pl.DataFrame:
 
 
 def calls_of(source: "Source | Cluster", instance: int) -> pl.DataFrame:
-    """Each rank's part in the collective with the number ``instance``: its rows of ``rank_calls``.
+    """Returns the calls of all ranks in collective ``instance``, as rows of ``rank_calls``.
 
-    Those of other collectives are not kept, so that it takes as much memory for a job of any length.
+    Other collectives are not kept, so memory does not depend on the length of the job.
 
     Raises: InvalidArgumentError: there is no such collective.
     """
@@ -242,10 +245,10 @@ def _waits(calls: pl.DataFrame, shift: pl.DataFrame) -> pl.DataFrame:
 
 @per_trace
 def exposed_waits(cluster: Cluster) -> pl.DataFrame:
-    """How long each rank waited for others in each step while its device did not compute.
+    """Returns how long each rank waited for others in each step while its device did not compute.
 
-    Columns: ``rank``, ``step``, ``exposed_wait_ns``, ``exposed_on_host_ns`` (of what the host communicates,
-        waiting included).
+    Columns: ``rank``, ``step``, ``exposed_wait_ns``, ``exposed_on_host_ns`` (communication of the host,
+        including waiting).
     """
     found = cluster.calls.gather(_exposed_waits, shifts(cluster))
     return found.group_by("rank", "step").agg(pl.col("exposed_wait_ns", "exposed_on_host_ns").sum())

@@ -1,4 +1,4 @@
-"""What to look at first in a job of many ranks."""
+"""Most important findings about a job of many ranks."""
 
 import polars as pl
 
@@ -16,25 +16,25 @@ _NAMES = {
     "network": "slow_network",
 }
 _SAYS = {
-    "compute": "its GPU works longer than the others'",
-    "launch": "its host launches later than the others'",
-    "data": "its data loader is later than the others'",
-    "network": "its collectives last longer once all ranks have come",
+    "compute": "its GPU is busy for longer than the others",
+    "launch": "its host launches later than the others",
+    "data": "its data loader is later than the others",
+    "network": "its collectives take longer after all ranks have arrived",
 }
 _SAYS_OF_PHASES = {
-    "forward": "its host works longer for the forward pass than the others'",
-    "backward": "its host works longer for the backward pass than the others'",
-    "optimizer": "its host works longer for the optimizer than the others'",
-    "other": "its host works longer than the others', before or after the forward and the backward pass",
+    "forward": "its host takes longer for the forward pass than the others",
+    "backward": "its host takes longer for the backward pass than the others",
+    "optimizer": "its host takes longer for the optimizer than the others",
+    "other": "its host takes longer than the others before or after the forward and backward pass",
 }
 _SLOW_SHARE = 0.8
-"""A group, or a pair of ranks, has a slow link if its bandwidth is below this share of its peers'."""
+"""Bandwidth of a group or pair of ranks below which its link is slow, as a share of its peers' bandwidth."""
 
 _CLOCK_NS = 10_000
-"""Clocks that differ by less are as equal as recorders keep them."""
+"""Differences between clocks below this value are within the accuracy of profilers."""
 
 _OFTEN = 4
-"""A rank is named if it straggles in one of so many steps, and more than once."""
+"""A rank is named if it straggles in one of this number of steps, and more than once."""
 
 FINDING_SCHEMA: dict[str, pl.DataType] = {
     "finding": pl.String(),
@@ -48,21 +48,20 @@ FINDING_SCHEMA: dict[str, pl.DataType] = {
 
 
 def cluster_findings(source: "Source | Cluster", *, threshold: float = 0.05) -> pl.DataFrame:
-    """What to look at first: slow ranks and links, late data loaders, clocks that are off.
+    """Most important findings: slow ranks and links, late data loaders, clocks with offsets.
 
     ``source`` is a list of traces, or a lake of many ranks. A rank is named if it straggles (see
-    ``stragglers``) in at least a quarter of its steps, and in more than one unless it has only one; a process
-    group, or the pair of ranks of a transfer, if its median transfer takes more than 1.25 times as long as
-    that of the median of those that run the same collective of the same size; the clock of a host if it is
-    off by more than 10 us and by more than three times its residual.
+    ``stragglers``) in at least a quarter of its steps, and in more than one unless it has only one. A process
+    group, or the pair of ranks of a transfer, is named if its median transfer takes more than 1.25 times as
+    long as the median over groups that run the same collective of the same size. The clock of a host is named
+    if its offset exceeds 10 us and three times its residual.
 
     Columns: ``finding`` (slow_rank, slow_launch, late_data_loader, slow_network, slow_link or clock_offset),
-        ``ranks`` (it is about), ``group`` (process group or pair of ranks of a link, host of a clock, else
-        null), ``phase`` (that takes longer on a slow rank without GPU work), ``lost_ns`` (what it cost each
-        rank that waited, over the steps recorded; null for a clock), ``value`` (excess in ns per step; share
-        of the peers' bandwidth; offset in ns), ``message`` (a sentence).
-    Units: ns.
-    Order: by time lost, most first, clocks last, the largest offset first.
+        ``ranks`` (concerned), ``group`` (process group or pair of ranks of a link, host of a clock, else
+        null), ``phase`` (the phase that takes longer on a slow rank without GPU operations), ``lost_ns``
+        (time lost by each rank that waited, over the recorded steps; null for a clock), ``value`` (excess in
+        ns per step; share of the peers' bandwidth; offset in ns), ``message`` (a sentence).
+    Units: ns. Order: by lost time, largest first, clocks last, the largest offset first.
     """
     cluster = cluster_of(source)
     links = _slow_links(cluster)
@@ -121,8 +120,8 @@ def _slow_links(cluster: Cluster) -> list[_Row]:
     rows: list[_Row] = []
     for link, lost_ns, share, collectives, ranks in totals.join(members, on="link").iter_rows():
         message = (
-            f"Group {link} has {format_percent(share)} of the bandwidth that others have in the same "
-            f"collectives, {collectives} of them."
+            f"Group {link} reaches {format_percent(share)} of the bandwidth of other groups in the "
+            f"same collectives ({collectives} collectives)."
         )
         rows.append(("slow_link", ranks, link, None, lost_ns, share, message))
     return rows

@@ -1,4 +1,4 @@
-"""Collectives and transfers that the host runs itself, as gloo does, and what else it does meanwhile."""
+"""Collectives and transfers that the host runs itself, as with gloo, and its other activity meanwhile."""
 
 from collections.abc import Iterable, Iterator
 
@@ -13,17 +13,17 @@ _NEVER = (1 << 63) - 1
 
 
 def runs_on_host(name: pl.Expr) -> pl.Expr:
-    """Whether an operator of this name is a collective or transfer that the host runs itself."""
+    """Returns whether an operator of this name is a collective or transfer that the host runs itself."""
     text = name.cast(pl.Categorical)
     return pl.any_horizontal(text.cat.starts_with(start) for start in _traceparse.host_collectives())
 
 
 def host_calls(tables: RankTables) -> pl.DataFrame:
-    """What the host communicates, in the step and the phase in which it was called.
+    """Returns the communication of the host, in the step and the phase of the call.
 
     Columns: ``rank``, ``row``, ``pid``, ``step``, ``phase``, ``issued_ns``, ``start_ns``, ``dur_ns``;
-        arguments as ``collectives`` has them; ``is_of_unknown_group`` (the rank has several groups, and which
-        of them communicates is not known).
+        arguments as in ``collectives``; ``is_of_unknown_group`` (the rank has several groups, and the
+        communicating one is unknown).
     """
     own = (
         tables["ops"]
@@ -49,7 +49,7 @@ def host_calls(tables: RankTables) -> pl.DataFrame:
 
 
 def computing_on_host(tables: RankTables, ranks: pl.Series) -> pl.DataFrame:
-    """When operators that call no others run on any thread of ``ranks``, but for those that communicate.
+    """Returns the times of leaf operators on any thread of ``ranks``, without those that communicate.
 
     Columns: ``rank``, ``start_ns``, ``dur_ns``.
     """
@@ -61,9 +61,10 @@ def computing_on_host(tables: RankTables, ranks: pl.Series) -> pl.DataFrame:
 
 
 def last_begun(calls: pl.DataFrame) -> pl.DataFrame:
-    """The parts of each of ``calls`` in which no call of its rank that began later runs.
+    """Returns the parts of each of ``calls`` in which no later call of its rank runs.
 
-    Columns: of ``calls``, needs ``call``, ``rank``, ``start_ns``, ``dur_ns``; gives these, of the parts.
+    Columns: ``calls`` needs ``call``, ``rank``, ``start_ns``, ``dur_ns``. The result has the same columns for
+    the parts.
     """
     end = (pl.col("start_ns") + pl.col("dur_ns").fill_null(0)).alias("end_ns")
     order = calls.sort("rank", "start_ns", "call").select("rank", "call", "start_ns", end)

@@ -1,4 +1,4 @@
-"""What the host of a rank without a GPU does in each step: how long it works for each phase of training."""
+"""Host time per phase of training in each step, for ranks without a GPU."""
 
 from collections.abc import Iterable
 
@@ -16,20 +16,20 @@ PHASE_SCHEMA: dict[str, pl.DataType] = {
 }
 
 ON_GPU = ("kernel_ns", "memcpy_ns", "memset_ns", "communication_ns")
-"""The parts of a step that a GPU works."""
+"""Parts of a step with GPU activity."""
 
 
 def host_ranks(steps: pl.DataFrame) -> pl.Series:
-    """The ranks in none of whose ``steps`` a GPU works, which have ``rank`` and ``ON_GPU``."""
+    """Returns the ranks without GPU activity in their ``steps``, which have ``rank`` and ``ON_GPU``."""
     is_idle = pl.sum_horizontal(pl.col(ON_GPU).sum()) == 0
     return steps.group_by("rank", maintain_order=True).agg(is_idle.alias("is_idle")).filter("is_idle")["rank"]
 
 
 def host_phases(tables: RankTables, ranks: Iterable[int]) -> pl.DataFrame:
-    """How long the host works for each phase of each step of ``ranks``, which have no GPU work.
+    """Returns the host time of each phase of each step of ``ranks``, which have no GPU operations.
 
-    The thread that marks the steps is the host. Between two operators it works for the phase of the first, or
-    if that is of none, of the second; before the first of a step for none. It does not work while a
+    The thread that marks the steps is the host. Between two operators it counts for the phase of the first,
+    or if that has none, of the second; before the first operator of a step for none. It is waiting while a
     collective runs and no operator computes.
 
     Columns: ``PHASE_SCHEMA``.

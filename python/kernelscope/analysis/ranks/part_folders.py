@@ -1,4 +1,4 @@
-"""Temporary folders for rows in parts. Those of a process that died are removed by the next one."""
+"""Temporary folders for partitioned rows. Folders of a process that died are removed by the next one."""
 
 import contextlib
 import os
@@ -15,7 +15,10 @@ _LOCK = "lock"
 
 
 class PartFolder:
-    """A new folder, in ``parent`` or where temporary files go, that this process has until it is removed."""
+    """A new folder that this process owns until it is removed.
+
+    It is in ``parent`` or the folder for temporary files.
+    """
 
     def __init__(self, parent: str | os.PathLike[str] | None) -> None:
         within = Path(tempfile.gettempdir() if parent is None else parent)
@@ -29,7 +32,7 @@ class PartFolder:
                 locks.sign(self._held.enter_context(lock))
 
     def remove(self) -> None:
-        """Removes the folder with all that is in it."""
+        """Removes the folder with its contents."""
         with self._held:
             shutil.rmtree(self.path, ignore_errors=True)
 

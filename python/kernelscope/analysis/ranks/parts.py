@@ -1,8 +1,10 @@
-"""Rows of all ranks in parts, of which a process has one in memory: here, or on the workers of an executor.
+"""Partitions the rows of all ranks so that a process holds one partition at a time.
 
-A question is a few steps over parts: ``map`` gives each part another one, ``gather`` brings what is small
-into this process, ``exchange`` brings rows together that belong together. Few rows stay in memory, as one
-part; more of them lie in files.
+The process is this one or an executor's worker.
+
+A question consists of a few steps over partitions: ``map`` transforms each partition, ``gather`` collects
+small results in this process, ``exchange`` brings related rows together. Few rows stay in memory as one
+partition; larger data is stored in files.
 """
 
 import os
@@ -18,19 +20,20 @@ from kernelscope.analysis.ranks.part_folders import PartFolder
 from kernelscope.errors import InvalidArgumentError
 
 ROW_BYTES = 1_500
-"""What a process takes at most for each row of a part that it works on, with all copies."""
+"""Upper bound of memory per row of a partition, including temporary copies, in bytes."""
 
 DEFAULT_MEMORY = 4_000_000_000
-"""What a process may take, if nothing is said."""
+"""Default memory limit of a process, in bytes."""
 
 LEAST_MEMORY = 250_000_000
-"""What a process takes in any case: the interpreter, Polars, and what it reads of a lake at a time."""
+"""Base memory of a process in bytes: the interpreter, Polars, and the data read from a lake at a time."""
 
 BUCKETS = 4096
-"""Rows are exchanged by buckets, of which each part gets some: a number that each row has in ``bucket``."""
+"""Number of buckets, given in ``bucket`` of each row. Rows are exchanged by bucket, and each partition gets
+some."""
 
 _BATCH_ROWS = 2**16
-"""Of a file; what is read of it are whole batches."""
+"""Target number of rows in a batch of a file. Files are read in whole batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +53,14 @@ class Sliced:
 
 
 Part: TypeAlias = Any
-"""A frame, a sliced one, or anything else that functions of the first step know."""
+"""A frame, a sliced frame, or another value that functions of the first step accept."""
 
 Function: TypeAlias = Callable[..., pl.DataFrame]
-"""What is done with a part: a function of a module, so that it can travel to other processes."""
+"""Function applied to a partition: a function of a module, so that it can be sent to other processes."""
 
 
 class Workshop:
-    """Where parts are worked on: by whom, in which folder, and how many rows at a time."""
+    """Execution environment of partitions: the executor, the folder, and the number of rows at a time."""
 
     def __init__(
         self,
@@ -68,15 +71,15 @@ class Workshop:
         memory = DEFAULT_MEMORY if memory is None else memory
         if memory < LEAST_MEMORY:
             raise InvalidArgumentError(
-                f"memory of {memory} bytes is too little for questions about ranks: a process takes"
-                f" {LEAST_MEMORY:,} in any case"
+                f"memory of {memory} bytes is too little for questions about ranks: a process needs "
+                f"at least {LEAST_MEMORY:,}"
             )
         self.rows = memory // ROW_BYTES
         self.executor = executor
         self._parent = folder
 
     def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
-        """What ``function`` gives for each of ``tasks``, in order."""
+        """Returns the results of ``function`` for each of ``tasks``, in order."""
         if self.executor is None:
             yield from (function(*task) for task in tasks)
             return
@@ -84,12 +87,12 @@ class Workshop:
         yield from (future.result() for future in futures)
 
     def new_folder(self) -> PartFolder:
-        """A folder for the files of one step."""
+        """Creates a folder for the files of one step."""
         return PartFolder(self._parent)
 
 
 class Parts:
-    """Rows in parts. Their files go with them."""
+    """Partitioned rows, with ownership of their files."""
 
     def __init__(self, workshop: Workshop, parts: Sequence[Part], folder: PartFolder | None = None) -> None:
         self._workshop = workshop
@@ -101,7 +104,7 @@ class Parts:
         return len(self._parts)
 
     def map(self, function: Function, *args: Any) -> "Parts":
-        """Parts of what ``function`` gives for each part and ``args``."""
+        """Returns the partitions that ``function`` returns for each partition and ``args``."""
         if self._workshop.executor is not None or self._in_files:
             return self._to_files(function, args, [])
         held: list[pl.DataFrame] = []
@@ -114,12 +117,13 @@ class Parts:
         return Parts(self._workshop, held)
 
     def gather(self, function: Function, *args: Any) -> pl.DataFrame:
-        """All rows of what ``function`` gives for each part and ``args``."""
+        """Returns all rows that ``function`` returns for each partition and ``args``."""
         tasks = [(part, function, args) for part in self._parts]
         return pl.concat(self._workshop.run(_of_part, tasks))
 
     def exchange(self, function: Function, *args: Any) -> "Parts":
-        """Rows of what ``function`` gives for each part and ``args``, those of one ``bucket`` in one part."""
+        """Returns the rows that ``function`` returns for each partition and ``args``, with each ``bucket`` in
+        one partition."""
         if self._workshop.executor is None and not self._in_files:
             return Parts(self._workshop, [self.gather(function, *args).drop("bucket")])
         folder = self._workshop.new_folder()

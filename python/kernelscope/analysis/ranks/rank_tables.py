@@ -1,4 +1,4 @@
-"""The tables of some ranks, of a trace in memory or of several ranks of a lake, and which ranks these are."""
+"""Tables of some ranks, from a trace in memory or several ranks of a lake, and the numbers of these ranks."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,20 +11,20 @@ from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
 
 RankTables: TypeAlias = Mapping[str, pl.LazyFrame]
-"""The tables of some ranks by name, in each of which ``rank`` is a column."""
+"""Tables of some ranks by name, each with a column ``rank``."""
 
 
 def trace_tables(trace: Trace, rank: int) -> RankTables:
-    """The tables of a trace."""
+    """Returns the tables of a trace."""
     number = pl.lit(rank, dtype=pl.Int64).alias("rank")
     return {name: table.lazy().with_columns(number) for name, table in trace.tables.items()}
 
 
 def gather_texts(table: pl.LazyFrame, wanted: pl.DataFrame, **texts: str) -> pl.DataFrame:
-    """Columns of text of some rows of a table of several ranks, under names of their own.
+    """Returns text columns of some rows of a table of several ranks under new names.
 
-    Columns: of ``wanted``, needs ``rank`` and ``row``, no pair twice; gives both, of the rows that are
-        there, and the columns that ``texts`` names.
+    Columns: ``wanted`` needs unique pairs of ``rank`` and ``row``. The result has both, for existing rows,
+        and the columns named in ``texts``.
     """
     # A row of one rank may be one of another, too; this leaves few for the join and for the texts.
     some = table.filter(pl.col("row").is_in(wanted["row"].implode()))
@@ -34,15 +34,15 @@ def gather_texts(table: pl.LazyFrame, wanted: pl.DataFrame, **texts: str) -> pl.
 
 
 RECORDED = "metadata"
-"""Where a rank comes from that the trace itself records: it is no other rank's."""
+"""Source of a rank that the trace itself records: it is unique."""
 
 _RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
 
 
 def ranks_of(traces: Sequence[Trace]) -> list[tuple[int, str]]:
-    """The rank of each trace, and where it comes from: its metadata, its file's name, or its place.
+    """Returns the rank of each trace, and its source: the metadata, the file name, or the position.
 
-    Traces of which neither is known get the smallest numbers that no other has.
+    Traces without either get the smallest unused numbers.
 
     Raises: InvalidArgumentError: two traces are of one rank.
     """
@@ -63,7 +63,7 @@ def ranks_of(traces: Sequence[Trace]) -> list[tuple[int, str]]:
 
 
 def processes_of(calls: pl.DataFrame, unrecorded: pl.Series) -> pl.DataFrame:
-    """The processes and devices that communicate, of the ranks that ``unrecorded`` names.
+    """Returns the communicating processes and devices of the ranks named in ``unrecorded``.
 
     Columns: ``rank``, ``pid``, ``device``.
     """
@@ -72,13 +72,13 @@ def processes_of(calls: pl.DataFrame, unrecorded: pl.Series) -> pl.DataFrame:
 
 
 def split_processes(ranks: pl.DataFrame, processes: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Makes each process that communicates a rank, where one trace has several.
+    """Makes each communicating process a rank, if one trace has several.
 
-    That is a trace that does not record its rank, as a database of all processes of a machine. Its ranks get
-    the smallest numbers that no other trace has, in order of trace, process and device.
+    This applies to a trace that does not record its rank, such as a database of all processes of a machine.
+    Its ranks get the smallest unused numbers, in order of trace, process and device.
 
-    Columns: of ``ranks``, needs ``rank``, ``rank_from``; of ``processes``, ``rank``, ``pid``, ``device``.
-    Gives ``ranks`` anew, and of the processes of those that were split the ``number`` of each.
+    Columns: ``ranks`` needs ``rank``, ``rank_from``; ``processes`` needs ``rank``, ``pid``, ``device``.
+    Returns the new ``ranks``, and the ``number`` of each process of a rank that was split.
     """
     processes = processes.filter(pl.len().over("rank") > 1)
     processes = processes.sort("rank", "pid", "device", nulls_last=True)
@@ -92,7 +92,7 @@ def split_processes(ranks: pl.DataFrame, processes: pl.DataFrame) -> tuple[pl.Da
 
 
 def renumbered(calls: pl.DataFrame, numbers: pl.DataFrame) -> pl.DataFrame:
-    """The calls of processes by the ``numbers`` that ``split_processes`` gives them."""
+    """Returns the calls of processes with the ``numbers`` from ``split_processes``."""
     if numbers.is_empty():
         return calls
     whole = ~pl.col("rank").is_in(numbers["rank"].implode())

@@ -1,4 +1,4 @@
-"""Views over ranks and steps: heat map, pace, exact quantiles, ranks that behave alike, and two runs."""
+"""Views over ranks and steps: heat map, pace, exact quantiles, groups of similar ranks, and two runs."""
 
 from collections.abc import Sequence
 
@@ -17,13 +17,13 @@ _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 
 
 def rank_heatmap(source: "Source | Cluster", *, value: str = "own_ns") -> pl.DataFrame:
-    """One value of each rank in each step: a row per rank, a column per step.
+    """One value of each rank in each step: one row per rank, one column per step.
 
     ``value`` is ``total_ns``, ``own_ns`` or a part of ``rank_steps``.
 
-    Columns: ``rank``, then one per step, named by its number; null where the rank has no such step.
+    Columns: ``rank``, then one per step, named by its number; null if the rank has no such step.
     Units: ns.
-    Raises: InvalidArgumentError: ``value`` is none of these.
+    Raises: InvalidArgumentError: ``value`` has another value.
     """
     check_by(value, _VALUES)
     steps = rank_steps(source).select("rank", "step", value).sort("step", "rank")
@@ -35,14 +35,14 @@ def rank_heatmap(source: "Source | Cluster", *, value: str = "own_ns") -> pl.Dat
 
 
 def rank_cells(steps: pl.DataFrame, *, value: str, most_ranks: int, most_steps: int) -> pl.DataFrame:
-    """One value of each rank in each step, in at most so many rows and columns of cells.
+    """Returns one value of each rank in each step, in a limited number of rows and columns of cells.
 
-    Of more ranks or steps, neighbours share a cell, and it has the largest of their values: what one looks
-    for must not vanish in a mean. Steps without a number have no cell.
+    If there are more ranks or steps, neighbours share a cell, which has their maximum: outliers must not
+    vanish in a mean. Steps without a number have no cell.
 
-    Columns: of ``steps``, needs ``rank``, ``step`` and ``value``, as ``rank_steps`` has them. Gives ``row``
-        and ``column`` of the cell, from 0; ``rank`` and ``step`` of the largest value; that as ``value_ns``;
-        ``median_ns`` (of the step, over its ranks).
+    Columns: ``steps`` needs ``rank``, ``step`` and ``value``, as in ``rank_steps``. The result has ``row``
+        and ``column`` of the cell, from 0; ``rank`` and ``step`` of the largest value; the value as
+        ``value_ns``; ``median_ns`` (of the step, over its ranks).
     Units: ns.
     Order: by row, then by column.
     """
@@ -60,7 +60,10 @@ def rank_cells(steps: pl.DataFrame, *, value: str, most_ranks: int, most_steps: 
 
 
 def sharing(count: int, most: int) -> int:
-    """How many of ``count`` neighbours share a cell of ``rank_cells``, so that there are ``most`` at most."""
+    """Returns how many of ``count`` neighbours share a cell of ``rank_cells``.
+
+    There are at most ``most`` cells.
+    """
     return max(-(-count // most), 1)
 
 
@@ -70,15 +73,14 @@ def rank_quantiles(
     *,
     quantiles: Sequence[float] = _QUANTILES,
 ) -> pl.DataFrame:
-    """Exact quantiles over all ranks of what steps took; not medians of the ranks' medians.
+    """Exact quantiles of step times over all ranks, not medians of the ranks' medians.
 
-    ``by`` is ``step`` for each step over the ranks, ``rank`` for each rank over its steps, or where ranks are
-    in parallelism, as far as their labels say: ``dp``, ``ep``, ``pp``, ``cp``, ``tp``.
+    ``by`` is ``step`` for each step over the ranks, ``rank`` for each rank over its steps, or a place in
+    parallelism if labels contain it: ``dp``, ``ep``, ``pp``, ``cp``, ``tp``.
 
-    Columns: those of ``by``; ``part`` (``total_ns``, ``own_ns`` or a part of ``rank_steps``); ``count``;
-        ``mean_ns``; and ``q0`` to ``q100``, one per quantile, between neighbours in proportion.
-    Units: ns.
-    Order: by ``by``, then the parts as ``rank_steps`` has them.
+    Columns: the columns of ``by``; ``part`` (``total_ns``, ``own_ns`` or a part of ``rank_steps``);
+        ``count``; ``mean_ns``; and ``q0`` to ``q100``, one per quantile, interpolated linearly.
+    Units: ns. Order: by ``by``, then by part as in ``rank_steps``.
     """
     columns = check_by(by, ("step", "rank", *PLACES))
     cluster = cluster_of(source)
@@ -105,16 +107,16 @@ def table_quantiles(
     column: str = "dur_ns",
     quantiles: Sequence[float] = _QUANTILES,
 ) -> pl.DataFrame:
-    """Exact quantiles of a column of a table over the rows of all ranks; not medians of the ranks' medians.
+    """Exact quantiles of a table column over the rows of all ranks, not medians of the ranks' medians.
 
-    ``source`` is a list of traces, or a lake of many ranks, of which only the columns are read that are asked
-    for. ``by`` takes any columns of the table, ``rank``, and where ranks are in parallelism, as far as their
-    labels say: ``dp``, ``ep``, ``pp``, ``cp``, ``tp``.
+    ``source`` is a list of traces, or a lake of many ranks; only the required columns are read. ``by``
+    accepts any columns of the table, ``rank``, and places in parallelism if labels contain them: ``dp``,
+    ``ep``, ``pp``, ``cp``, ``tp``.
 
-    Columns: those of ``by``; ``count`` (of values), ``sum``, ``mean``, and ``q0`` to ``q100``, one per
-        quantile, between neighbours in proportion.
+    Columns: the columns of ``by``; ``count`` (of values), ``sum``, ``mean``, and ``q0`` to ``q100``, one per
+        quantile, interpolated linearly.
     Order: by ``sum``, largest first.
-    Raises: InvalidArgumentError: there is no such table, or ``by`` or ``column`` names no column of it.
+    Raises: InvalidArgumentError: there is no such table, or ``by`` or ``column`` is not one of its columns.
 
     Example: ``table_quantiles(ks.scan("lake"), by=("rank",), column="dur_ns")``
     Example: ``table_quantiles(ks.read("merged-server.trace.json.gz"), by=("tp", "name"))``
@@ -145,10 +147,10 @@ def table_quantiles(
 
 
 def step_pace(source: "Source | Cluster") -> pl.DataFrame:
-    """When each rank began each step, and how far it had fallen behind the others.
+    """Start of each step on each rank, and the lag behind the other ranks.
 
     Columns: ``rank``, ``step``, ``start_ns`` (on the common clock of ``clock_offsets``), ``period_ns`` (to
-        the rank's next step; null for its last), ``behind_ns`` (after the median rank).
+        the rank's next step; null for its last), ``behind_ns`` (relative to the median rank).
     Units: ns from the earliest base time.
     """
     cluster = cluster_of(source)
@@ -166,10 +168,10 @@ def step_pace(source: "Source | Cluster") -> pl.DataFrame:
 
 
 def rank_groups(source: "Source | Cluster", *, tolerance: float = 0.05) -> pl.DataFrame:
-    """Ranks that behave alike.
+    """Groups of ranks that behave alike.
 
-    For each part of a step the ranks' medians are put in order and cut wherever two neighbours differ by
-    more than ``tolerance`` of the median step; ranks between the same cuts in every part are one group.
+    For each part of a step, the ranks' medians are sorted and cut between neighbours that differ by more than
+    ``tolerance`` of the median step. Ranks between the same cuts in every part form one group.
 
     Columns: ``rank_group`` (the largest is 0), ``ranks`` (list), ``count``, and the median over the group of
         ``own_ns`` and each part of ``rank_steps``.
@@ -197,10 +199,10 @@ def rank_groups(source: "Source | Cluster", *, tolerance: float = 0.05) -> pl.Da
 
 
 def run_difference(before: "Source | Cluster", after: "Source | Cluster") -> pl.DataFrame:
-    """What changed from one run to another, rank by rank.
+    """Changes from one run to another, rank by rank.
 
     Columns: ``rank``, ``part`` (``total_ns``, ``own_ns`` or a part of ``rank_steps``), ``before_ns`` and
-        ``after_ns`` (median over the rank's steps; null if the run has not the rank), ``change_ns``,
+        ``after_ns`` (median over the rank's steps; null if the run does not have the rank), ``change_ns``,
         ``change`` (share of the rank's median step before).
     Units: ns.
     Order: by the size of the change, largest first.

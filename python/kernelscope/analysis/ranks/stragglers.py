@@ -1,4 +1,4 @@
-"""How the time of each rank divides, and which ranks hold the others up, step by step, and by what."""
+"""Time of each rank by category, and the ranks that delay the others, step by step and with the cause."""
 
 import polars as pl
 
@@ -11,23 +11,25 @@ from kernelscope.analysis.ranks.host_phases import host_ranks
 from kernelscope.analysis.ranks.rank_tables import RankTables
 
 CAUSES = ("compute", "launch", "data", "network")
-"""What makes a rank slow: GPU work, the host that launches it, loading data, or the transfers themselves."""
+"""Causes of a slow rank: GPU operations, the host that launches them, data loading, or the transfers
+themselves."""
 
 _PARTS = tuple(f"{cause}_ns" for cause in CAUSES)
 
 
 def rank_steps(source: "Source | Cluster") -> pl.DataFrame:
-    """What each rank did in each step, without the time it waited for other ranks.
+    """Time of each rank in each step, without waiting for other ranks.
 
-    Ranks that train together take equally long for a step: the slow one computes while the others wait.
+    Ranks that train together take equally long for a step, because the others wait for the slow one.
     ``own_ns`` distinguishes them.
 
     Columns: ``rank``, ``step``, ``start_ns`` (on the rank's clock), ``total_ns``; ``compute_ns`` (kernels,
-        copies and memsets run), ``launch_ns`` (the GPU idles while the host works or nothing is recorded),
-        ``data_ns`` (it idles while the host loads data), ``network_ns`` (only communication runs, and all
-        ranks of the collective have come), ``wait_ns`` (only communication runs, and a rank has not come:
-        of the collectives that kernels of no other kind hide); ``own_ns`` (total without waiting). The host
-        of a rank without GPU work computes unless it loads data, or communicates and no operator runs.
+        copies and memsets run), ``launch_ns`` (the GPU is idle while the host works or nothing is recorded),
+        ``data_ns`` (it is idle while the host loads data), ``network_ns`` (only communication runs, and all
+        ranks of the collective have arrived), ``wait_ns`` (only communication runs, and a rank has not
+        arrived; counted for collectives that no other kernel hides); ``own_ns`` (total without waiting). The
+        host of a rank without GPU operations counts as computing unless it loads data, or communicates while
+        no operator runs.
     Units: ns. The four parts and ``wait_ns`` sum to ``total_ns``.
     """
     cluster = cluster_of(source)
@@ -57,23 +59,22 @@ def rank_steps(source: "Source | Cluster") -> pl.DataFrame:
 
 
 def stragglers(source: "Source | Cluster", *, threshold: float = 0.05) -> pl.DataFrame:
-    """The ranks that took longer than the others for their own part of a step, and what made them.
+    """Ranks that took longer than the others for their own part of a step, and the cause.
 
-    ``source`` is a list of traces, or a lake of many ranks. A rank straggles in a step if its own time, which
-    leaves out waiting for other ranks, exceeds that of the fastest quarter of the ranks by more than
-    ``threshold`` of the median step, and if it stands out: its own time, or one part of it, exceeds what is
-    typical by that much and by more than three times the ranks' usual distance from the typical. What is
-    typical of a part is the median over the ranks, of an even number the smaller of the two in the middle.
-    For ranks without GPU work, the median step is the longer of that of the ranks and that of all steps.
+    ``source`` is a list of traces, or a lake of many ranks. A rank straggles in a step under two conditions.
+    Its own time, excluding waiting for other ranks, exceeds that of the fastest quarter of the ranks by more
+    than ``threshold`` of the median step. And its own time, or one part of it, exceeds the typical value by
+    that much and by more than three times the ranks' usual distance from it. The typical value of a part is
+    the median over the ranks (for an even number, the lower of the two middle values). For ranks without GPU
+    operations, the median step is the larger of the medians over the ranks and over all steps.
 
-    Columns: ``step``, ``rank``, ``cause`` (compute, launch, data or network: the part that exceeds the
-        typical most), ``phase`` (forward, backward, optimizer or other: the one that exceeds the typical most
-        on the host, where the cause is compute and the rank has no GPU work), ``own_ns``, ``excess_ns`` (over
-        the fastest quarter), ``compute_excess_ns``, ``launch_excess_ns``, ``data_excess_ns``,
-        ``network_excess_ns``, ``step_ns`` (median over ranks), ``ranks`` (that have the step).
-    Units: ns.
-    Order: by step, the slowest rank first. A step in which nobody straggles has no row, and neither has one
-        that fewer than two ranks have.
+    Columns: ``step``, ``rank``, ``cause`` (compute, launch, data or network: the part with the largest
+        excess), ``phase`` (forward, backward, optimizer or other: the host phase with the largest excess, if
+        the cause is compute and the rank has no GPU operations), ``own_ns``, ``excess_ns`` (over the fastest
+        quarter), ``compute_excess_ns``, ``launch_excess_ns``, ``data_excess_ns``, ``network_excess_ns``,
+        ``step_ns`` (median over ranks), ``ranks`` (number that have the step).
+    Units: ns. Order: by step, the slowest rank first. A step without stragglers, or with fewer than two
+    ranks, has no row.
     """
     cluster = cluster_of(source)
     steps = rank_steps(cluster)
@@ -138,9 +139,9 @@ def _excess(part: str) -> str:
 
 
 def straggler_ranks(source: "Source | Cluster", *, threshold: float = 0.05) -> pl.DataFrame:
-    """How often each rank straggled, by what, and how much it held the others up.
+    """Number of steps in which each rank straggled, the cause, and the total delay.
 
-    Columns: ``rank``, ``cause`` and ``phase`` (of most of the excess), ``steps`` (it straggled in),
+    Columns: ``rank``, ``cause`` and ``phase`` (of most of the excess), ``steps`` (in which it straggled),
         ``of_steps``, ``excess_ns`` (summed over these steps).
     Units: ns.
     Order: by excess, largest first. Ranks that never straggled are left out.
@@ -165,19 +166,19 @@ _BY = ["rank", "device"]
 
 
 def rank_gpu_time(source: Source) -> pl.DataFrame:
-    """How the time of each GPU of each rank divides, and how much of its communication computing hides.
+    """Time of each GPU of each rank by category, and the share of its communication that computation hides.
 
-    ``source`` is a list of traces, or a lake of many ranks, of which a few are in memory at a time. These are
-    ``temporal_breakdown`` and ``comm_comp_overlap`` of every rank. A database of several processes is one
-    rank of several devices.
+    ``source`` is a list of traces, or a lake of many ranks, a few of which are in memory at a time. The
+    columns are those of ``temporal_breakdown`` and ``comm_comp_overlap`` for every rank. A database of
+    several processes is one rank with several devices.
 
-    Columns: ``rank``, ``device``, ``span_ns`` (from its first work to the end of its last), ``compute_ns``,
-        ``exposed_ns`` (it communicates, nothing computes), ``memory_ns`` (only copies and memsets run),
-        ``idle_ns``; ``communication_ns`` (some communication runs), ``overlap_ns`` (and something computes,
+    Columns: ``rank``, ``device``, ``span_ns`` (from its first to its last operation), ``compute_ns``,
+        ``exposed_ns`` (it communicates and nothing computes), ``memory_ns`` (only copies and memsets run),
+        ``idle_ns``; ``communication_ns`` (any communication runs), ``overlap_ns`` (and something computes,
         too), ``overlap`` (share of the communication; null if there is none).
     Units: ns. ``compute_ns``, ``exposed_ns``, ``memory_ns`` and ``idle_ns`` sum to ``span_ns``,
         ``exposed_ns`` and ``overlap_ns`` to ``communication_ns``.
-    Order: by rank and device. A rank without GPU work has no row.
+    Order: by rank and device. A rank without GPU operations has no row.
     Raises: InvalidArgumentError: two traces are of one rank.
 
     Example: ``rank_gpu_time(ks.scan("lake"))``

@@ -1,1 +1,1 @@
-"""Where the time of each step went."""
+"""Time of each step by category."""

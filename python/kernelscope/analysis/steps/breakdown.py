@@ -1,4 +1,4 @@
-"""Where the time of each step went on each GPU."""
+"""Time of each step by category, on each GPU."""
 
 import polars as pl
 
@@ -8,24 +8,24 @@ CATEGORIES = (
     "kernel_ns", "memcpy_ns", "memset_ns", "communication_ns", "runtime_ns", "dataloader_ns", "cpu_exec_ns",
     "other_ns",
 )  # fmt: skip
-"""The parts of a step, the one that counts first in front."""
+"""Parts of a step in order of priority, the highest first."""
 
 _LAST = ("start_ns", pl.col("name").cast(pl.String), "is_partial")
 
 
 def step_breakdown(trace: Trace, *, include_partial: bool = False) -> pl.DataFrame:
-    """Where the wall time of each step went on each GPU, one category at each moment.
+    """Wall time of each step on each GPU, with one category at each moment.
 
-    A moment in which several things happen counts as the first of: kernel, copy, memset,
-    communication, runtime call, data loading, other host work. So the parts sum to the step. Only what the
-    GPU does counts, and of the host what the process did that launched on it, or one without a GPU.
+    A moment with several activities counts for the first of: kernel, copy, memset, communication, runtime
+    call, data loading, other host work. So the parts sum to the step. Each row counts the activity of one
+    GPU, and on the host that of the process that launched on it, or of a process without a GPU.
 
-    A step whose GPU work is cut off by the end of the recording is left out unless
-    ``include_partial`` is set.
+    A step whose GPU operations are cut off by the end of the recording is left out unless ``include_partial``
+    is set.
 
-    Columns: ``step`` (its number; null for a trace without steps, taken as one), ``total_ns``, the
+    Columns: ``step`` (its number; null for a trace without steps, which counts as one), ``total_ns``, the
         eight parts in ``CATEGORIES``, ``start_ns``, ``name`` and ``is_partial``, then ``device`` and ``pid``
-        (of the process, null where the source does not say; both null without GPU work).
+        (of the process, null if not recorded; both null without GPU operations).
     Units: ns.
     Order: by start, then by GPU.
     Source: the tables ``gpu_steps`` and ``steps``.
@@ -39,7 +39,7 @@ def step_breakdown(trace: Trace, *, include_partial: bool = False) -> pl.DataFra
 
 
 def step_times(trace: Trace, *, include_partial: bool = False) -> pl.DataFrame:
-    """When each step was, whatever GPUs it had.
+    """Returns the time of each step, independent of its GPUs.
 
     Columns: ``step``, ``total_ns``, ``start_ns``, ``name`` and ``is_partial``, as in ``step_breakdown``.
     Units: ns.
@@ -50,9 +50,10 @@ def step_times(trace: Trace, *, include_partial: bool = False) -> pl.DataFrame:
 
 
 def mean_over_gpus(breakdown: pl.DataFrame) -> pl.DataFrame:
-    """The breakdown of each step as its mean over the GPUs.
+    """Returns the breakdown of each step as its mean over the GPUs.
 
-    Columns: of ``breakdown``, those of ``step_breakdown``; gives those but ``device`` and ``pid``.
+    Columns: ``breakdown`` has those of ``step_breakdown``. The result has the same without ``device`` and
+    ``pid``.
     Units: ns.
     """
     if breakdown["device"].n_unique() < 2 and breakdown["pid"].n_unique() < 2:
@@ -63,9 +64,9 @@ def mean_over_gpus(breakdown: pl.DataFrame) -> pl.DataFrame:
 
 
 def mean_steps(trace: Trace) -> pl.DataFrame:
-    """Where the time of the mean step went on each GPU, over the whole steps.
+    """Time of the mean complete step by category, on each GPU.
 
-    Columns: ``device`` and ``pid``, as in ``step_breakdown``; ``steps`` (how many), ``total_ns`` and the
+    Columns: ``device`` and ``pid``, as in ``step_breakdown``; ``steps`` (their number), ``total_ns`` and the
         eight parts in ``CATEGORIES``.
     Units: ns.
     Order: by GPU.

@@ -1,4 +1,4 @@
-"""Which step each piece of GPU work belongs to, where several steps have one number."""
+"""Step of each GPU operation, if several steps have the same number."""
 
 import polars as pl
 
@@ -8,11 +8,11 @@ from kernelscope.trace import Trace
 
 
 def step_places(trace: Trace) -> pl.Series:
-    """The position in ``steps`` of the step that each row of ``gpu_ops`` belongs to; null for none.
+    """Returns the position in ``steps`` of the step that each row of ``gpu_ops`` belongs to; null for none.
 
-    Its number says which, where no other step has it. Two cycles of a profiler in one file, or two
-    processes, give several steps one number: then work belongs to the one in which its launch begins, else
-    to the one whose time it begins in, and of several to the last that began.
+    A unique number identifies the step. Two cycles of a profiler in one file, or two processes, give several
+    steps the same number. Then an operation belongs to the step in which its launch starts, otherwise to the
+    step in which it starts, and of several to the last that started.
     """
     steps = trace.steps.with_columns(place=pl.int_range(pl.len(), dtype=pl.UInt32))
     # The first step of a number stands for the number.

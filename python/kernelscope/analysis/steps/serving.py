@@ -1,4 +1,4 @@
-"""How fast steps of serving make tokens."""
+"""Token rate of serving steps."""
 
 from collections.abc import Sequence
 
@@ -11,25 +11,24 @@ _BY = ("phase", "requests", "tokens")
 
 
 def serving_throughput(trace: Trace, *, by: Sequence[str] = ("phase",)) -> pl.DataFrame:
-    """How many tokens steps of serving took through the model, and how fast; prefill and decode apart.
+    """Number of tokens that serving steps processed, and their rate, for prefill and decode separately.
 
-    ``by`` takes ``phase``, ``requests`` (the batch size) and ``tokens``: ``("phase", "requests")`` is the
-    curve over batch sizes. Only steps whose annotation tells phase or requests count, and no partial ones. A
-    request decodes a token in each step, so that ``step_p50_ns`` of ``decode`` is its time per token.
+    ``by`` accepts ``phase``, ``requests`` (the batch size) and ``tokens``: ``("phase", "requests")`` is the
+    curve over batch sizes. Only complete steps whose annotation contains phase or requests count. A request
+    decodes one token in each step, so ``step_p50_ns`` of ``decode`` is its time per token.
 
-    Columns: those of ``by``; ``steps``, ``tokens_sum``, ``total_ns`` (of these steps, wall time),
-        ``step_p50_ns``, ``step_p90_ns``, ``tokens_per_s`` and ``ns_per_token`` (over the steps whose tokens
-        are known; null without any).
-    Units: ns; tokens a second.
-    Order: by ``by``.
-    Raises: InvalidArgumentError: ``by`` is empty or names something else.
+    Columns: the columns of ``by``; ``steps``, ``tokens_sum``, ``total_ns`` (wall time of these steps),
+        ``step_p50_ns``, ``step_p90_ns``, ``tokens_per_s`` and ``ns_per_token`` (over steps with known tokens;
+        null without any).
+    Units: ns; tokens per second. Order: by ``by``.
+    Raises: InvalidArgumentError: ``by`` is empty or contains something else.
     Source: the table ``steps``.
     Example: ``serving_throughput(trace, by=("phase", "requests"))``
     """
     unknown = [name for name in by if name not in _BY]
     if unknown or not by:
-        what = f"by={unknown[0]!r} is none of them" if unknown else "by is empty"
-        raise InvalidArgumentError(f"steps of serving are grouped by {', '.join(_BY)}: {what}")
+        what = f"by={unknown[0]!r} is not one of them" if unknown else "by is empty"
+        raise InvalidArgumentError(f"serving steps are grouped by {', '.join(_BY)}: {what}")
     steps = trace.steps.filter(
         ~pl.col("is_partial"), pl.col("phase").is_not_null() | pl.col("requests").is_not_null()
     ).with_columns(pl.col("phase").cast(pl.String))

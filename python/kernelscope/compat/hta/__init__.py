@@ -1,7 +1,7 @@
 """The tables of HolisticTraceAnalysis 0.6.1, with its columns, units and rounding, for one rank.
 
-With ``rounded=False`` they are those that it prints with ``HTA_DISABLE_NS_ROUNDING=1``. Where its answers are
-wrong by its own definition they are not copied: see docs/analyses.md.
+With ``rounded=False`` they equal its output with ``HTA_DISABLE_NS_ROUNDING=1``. Answers that are wrong by its
+own definition are not copied; see docs/analyses.md.
 """
 
 from kernelscope.lazy import import_lazily

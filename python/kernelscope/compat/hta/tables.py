@@ -1,6 +1,6 @@
-"""HolisticTraceAnalysis's tables of one rank, from the events as it sees them: its rows, rounding and order.
+"""HolisticTraceAnalysis's tables of one rank, from the events as it reads them: its rows, rounding and order.
 
-Its documentation and its code differ in places; what its version 0.6.1 does counts.
+If its documentation and its code differ, the behaviour of version 0.6.1 counts.
 """
 
 import polars as pl
@@ -23,17 +23,17 @@ _NOT_COMPUTATION = (
 
 
 def hta_events(trace: Trace, *, rounded: bool) -> pl.DataFrame:
-    """The events that HolisticTraceAnalysis keeps of one rank.
+    """Returns the events that HolisticTraceAnalysis keeps for one rank.
 
-    It reads times as float64 microseconds, which holds epoch time to a quarter of one, and rounds starts up
-    and ends down where any time is fractional: an event loses up to two microseconds, and may last -1.
-    With two or more profiler steps it leaves out the last, and GPU work that remaining calls did not launch.
+    It reads times as float64 microseconds, which represents epoch time to a quarter of a microsecond. If any
+    time is fractional, it rounds starts up and ends down: an event loses up to two microseconds, and may have
+    the duration -1. With two or more profiler steps it leaves out the last, and GPU operations that remaining
+    calls did not launch.
 
     Columns: ``row``, ``ts`` (from the first event of the trace), ``dur``, ``end`` (of the same origin),
         ``stream`` (-1 for the host), ``correlation`` (-1 for none), ``partner`` (``row`` of the launch or of
-        the last work it launched), ``name``, ``cat``, ``kernel_type``, ``on_gpu``.
-    Units: microseconds.
-    Order: GPU work before the rest if a step is left out, each as recorded.
+        the last operation it launched), ``name``, ``cat``, ``kernel_type``, ``on_gpu``.
+    Units: microseconds. Order: GPU operations first if a step is left out, each as recorded.
     """
     rows = _all_rows(trace)
     rows = _in_microseconds(rows, rounded=rounded)
@@ -184,7 +184,7 @@ def describe(column: str) -> list[pl.Expr]:
 
 
 def rank_of(trace: Trace) -> pl.Expr:
-    """Returns the column ``rank``: that of the trace, 0 if it has none."""
+    """Returns the column ``rank``: the rank of the trace, or 0 if it has none."""
     return pl.lit(trace.meta.rank or 0, dtype=pl.Int64).alias("rank")
 
 
@@ -193,7 +193,10 @@ _COPY_NAMES = ("Memcpy DtoH", "Memcpy HtoD", "Memcpy DtoD", "Memset", "Memcpy Un
 
 
 def temporal_breakdown(trace: Trace, *, rounded: bool = True) -> pl.DataFrame:
-    """``get_temporal_breakdown``: empty for a trace without GPU work, where HolisticTraceAnalysis fails."""
+    """``get_temporal_breakdown``.
+
+    It is empty for a trace without GPU operations, for which HolisticTraceAnalysis fails.
+    """
     work = hta_events(trace, rounded=rounded).filter("on_gpu")
     busy = _merged(work)
     compute = _length(_merged(work.filter(pl.col("kernel_type") == "COMPUTATION")))
@@ -209,7 +212,7 @@ def temporal_breakdown(trace: Trace, *, rounded: bool = True) -> pl.DataFrame:
 
 
 def comm_comp_overlap(trace: Trace, *, rounded: bool = True) -> pl.DataFrame:
-    """``get_comm_comp_overlap``: null where there is no communication."""
+    """``get_comm_comp_overlap``. Null without communication."""
     segments = _segments(hta_events(trace, rounded=rounded).filter("on_gpu"))
     both = _total(segments.filter(pl.col("COMPUTATION") & pl.col("COMMUNICATION")))
     communication = _total(segments.filter("COMMUNICATION"))
@@ -220,7 +223,10 @@ def comm_comp_overlap(trace: Trace, *, rounded: bool = True) -> pl.DataFrame:
 
 
 def kernel_type_breakdown(trace: Trace, *, rounded: bool = True) -> pl.DataFrame:
-    """The first frame of ``get_gpu_kernel_breakdown``: time by what ran at once; parts cut to whole us."""
+    """The first frame of ``get_gpu_kernel_breakdown``.
+
+    It contains the time by concurrently running types, truncated to whole us.
+    """
     segments = _segments(hta_events(trace, rounded=rounded).filter("on_gpu"))
     label = pl.concat_str(
         *(pl.when(kind).then(pl.lit(kind)) for kind in _KINDS), separator=" overlapping ", ignore_nulls=True
@@ -340,7 +346,7 @@ def idle_time(trace: Trace, *, rounded: bool = True, kernel_delay_ns: int = KERN
 def idle_intervals(
     trace: Trace, *, rounded: bool = True, kernel_delay_ns: int = KERNEL_DELAY_NS
 ) -> pl.DataFrame:
-    """``get_idle_time_breakdown``, its second frame: what the gaps of each category are like."""
+    """The second frame of ``get_idle_time_breakdown``: statistics of the gaps of each category."""
     gaps = _idle_gaps(trace, rounded=rounded, kernel_delay_ns=kernel_delay_ns)
     table = gaps.group_by("place", "stream", "idle_category").agg(describe("gap"))
     numbers = pl.col("mean", "std", "min", "25%", "50%", "75%", "max").round(2)
@@ -350,7 +356,7 @@ def idle_intervals(
 
 
 def launch_stats(trace: Trace, *, rounded: bool = True) -> pl.DataFrame:
-    """``get_cuda_kernel_launch_stats``: of ``cudaLaunchKernel``, its ``ExC`` form, copies and memsets."""
+    """``get_cuda_kernel_launch_stats``, for ``cudaLaunchKernel``, its ``ExC`` form, copies and memsets."""
     events = hta_events(trace, rounded=rounded).filter(pl.col("correlation") != -1)
     calls = events.filter(~pl.col("on_gpu") & pl.col("name").is_in([*_LAUNCHES, *_COPIES]))
     pairs = events.filter("on_gpu").join(calls, on="correlation", how="inner", suffix="_call")
@@ -398,7 +404,7 @@ def queue_summary(trace: Trace, *, rounded: bool = True) -> pl.DataFrame:
 
 
 def op_launch_delay(trace: Trace, *, rounded: bool = True) -> pl.DataFrame:
-    """``get_aten_op_kernels_and_delay``: of operators of ATen, and launches of kernels that it knows."""
+    """``get_aten_op_kernels_and_delay``, for ATen operators and the kernel launches that it knows."""
     events = hta_events(trace, rounded=rounded)
     calls = events.filter(pl.col("name").str.contains(_LAUNCH) & ~pl.col("on_gpu") & (pl.col("partner") > 0))
     calls = calls.select("row", "partner", launch_ns="ts").join(_aten_op(trace), on="row", how="inner")

@@ -1,6 +1,6 @@
-"""The reports of ``nsys stats`` and the rules of ``nsys analyze``, by the same names.
+"""The reports of ``nsys stats`` and the rules of ``nsys analyze``, under the same names.
 
-docs/nsys.md lists where they differ from nsys, each with the proof that nsys is wrong there.
+docs/nsys.md lists the differences from nsys, each with evidence that nsys is wrong.
 """
 
 from kernelscope.lazy import import_lazily

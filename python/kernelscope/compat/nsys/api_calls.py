@@ -27,7 +27,7 @@ from kernelscope.trace import Trace
 
 
 def versioned_name(launches: pl.DataFrame) -> pl.Expr:
-    """The name as CUPTI has it, with the version of the function: ``cudaLaunchKernel_v7000``."""
+    """Returns the name in CUPTI's form, with the version of the function: ``cudaLaunchKernel_v7000``."""
     version = pl.lit("_v") + pl.col("api_version").cast(pl.String)
     name = pl.col("name").cast(pl.String)
     return pl.coalesce(name + version, name) if "api_version" in launches.columns else name

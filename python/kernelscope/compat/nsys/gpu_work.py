@@ -1,4 +1,4 @@
-"""GPU work: summaries of kernels, copies, memsets and graphs, and a row for each."""
+"""GPU operations: summaries of kernels, copies, memsets and graphs, and one row for each."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Calls and events of libraries beside CUDA, system calls, and network devices that wait to send."""
+"""Calls and events of libraries other than CUDA, system calls, and network devices that wait to send."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -143,7 +143,7 @@ def _vulkan_trace(trace: Trace, question: Question) -> pl.DataFrame:
 def _congestion(trace: Trace, question: Question) -> pl.DataFrame:
     text = question.arguments.get("ticks_threshold", str(_TICKS))
     if not text.isdecimal():
-        raise InvalidArgumentError(f"ticks_threshold={text} is no whole number from 0")
+        raise InvalidArgumentError(f"ticks_threshold={text} is not a whole number of at least 0")
     category = pl.col("category").cast(pl.String) == "network_metrics"
     waits = trace.counters.filter(category, pl.col("counter").cast(pl.String) == _WAITS)
     waits = waits.filter(pl.col("value") > int(text))
@@ -225,7 +225,7 @@ REPORTS = (
     ),
     _ranges(
         "vulkan_marker_sum",
-        "Vulkan's labels on the host",
+        "Vulkan labels on the host",
         "VULKAN_DEBUG_API",
         categories={"vulkan_marker": "Vulkan"},
         lasting=True,
@@ -233,14 +233,14 @@ REPORTS = (
     ),
     _ranges(
         "vulkan_gpu_marker_sum",
-        "Vulkan's labels on the GPU",
+        "Vulkan labels on the GPU",
         "VULKAN_WORKLOAD",
         categories={"vulkan_gpu_marker": "Vulkan"},
         lasting=True,
     ),
     _ranges(
         "opengl_khr_range_sum",
-        "OpenGL's KHR_debug groups on the host",
+        "OpenGL KHR_debug groups on the host",
         "KHR_DEBUG_EVENTS",
         categories={"opengl_khr_range": "OpenGL"},
         lasting=True,
@@ -248,7 +248,7 @@ REPORTS = (
     ),
     _ranges(
         "opengl_khr_gpu_range_sum",
-        "OpenGL's KHR_debug groups on the GPU",
+        "OpenGL KHR_debug groups on the GPU",
         "KHR_DEBUG_EVENTS",
         categories={"opengl_khr_gpu_range": "OpenGL"},
         lasting=True,
@@ -256,7 +256,7 @@ REPORTS = (
     ),
     Report(
         name="network_congestion",
-        doc="Times in which network devices wait to send",
+        doc="Times when network devices wait to send",
         fields=parse_fields(
             "Start (ns): start_ns, End (ns): end_ns, Duration (ns): dur_ns",
             "Send wait rate: ticks_per_ms, GUID: guid, Name: device_name",

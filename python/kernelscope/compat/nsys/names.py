@@ -1,4 +1,4 @@
-"""The texts of NVTX ranges as the program gave them, and the names that reports show kernels by."""
+"""Texts of NVTX ranges as given by the program, and kernel names as shown in reports."""
 
 import polars as pl
 
@@ -7,16 +7,16 @@ from kernelscope.compat.nsys.report import Question
 from kernelscope.trace import Trace
 
 TEXT_COLUMNS = ("name", "domain", "op_id", "sequence", "sizes")
-"""Columns of ``ranges`` that texts are put together from."""
+"""Columns of ``ranges`` that texts are assembled from."""
 
 _PREFIX = "range_"
 _APPENDED = {"sequence": "seq", "op_id": "op_id", "sizes": "sizes", "inputs": "input_op_ids"}
 
 
 def text_keys(trace: Trace, ranges: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-    """Adds ``inputs`` if any text has such a part, and names the columns in which texts differ.
+    """Adds ``inputs`` if any text has this part, and returns the columns in which texts differ.
 
-    Two ranges have one text if they agree in these, which are much smaller than the text.
+    Two ranges have the same text if they agree in these columns, which are much smaller than the text.
     """
     inputs = trace.extra_args.filter(pl.col("key") == "input_op_ids") if trace.extra_args.height else None
     if inputs is not None and inputs.height:
@@ -29,10 +29,10 @@ def text_keys(trace: Trace, ranges: pl.DataFrame) -> tuple[pl.DataFrame, list[st
 
 
 def range_text(ranges: pl.DataFrame, *, domain: bool = True) -> pl.Series:
-    """The text of each range, with its domain in front as ``domain:text``.
+    """Returns the text of each range, prefixed with its domain as ``domain:text``.
 
-    What PyTorch appends to the name of an operator is a column of its own in ``ranges``; here it is
-    appended again. Columns of which no text has a part may be missing.
+    PyTorch appends data to the name of an operator, which ``ranges`` stores in separate columns. This
+    function appends it again. Columns may be missing if no text uses them.
     """
     parts: list[pl.Expr] = []
     if domain and "domain" in ranges.columns:
@@ -48,11 +48,11 @@ def range_text(ranges: pl.DataFrame, *, domain: bool = True) -> pl.Series:
 def with_kernel_names(
     kernels: pl.DataFrame, trace: Trace, question: Question, *, ranged: bool = True
 ) -> pl.DataFrame:
-    """Puts the name that the report's arguments ask for into ``name`` of GPU work.
+    """Sets ``name`` of GPU operations to the form requested by the report's arguments.
 
-    ``base`` is without arguments, ``mangled`` as the compiler wrote it, or in full where that was not
-    recorded; ``nvtx-name`` puts the text of the innermost range around the launch in front, for which
-    ``range_row`` is needed, unless not ``ranged``. Work other than kernels has no range in front.
+    ``base`` is without arguments. ``mangled`` is as the compiler wrote it, or in full if that was not
+    recorded. ``nvtx-name`` adds the text of the innermost range around the launch as a prefix, from
+    ``range_row``, unless ``ranged`` is false. Only kernels have this prefix.
     """
     for column in kernel_name_columns(question)[:1]:
         complete = not kernels[column].null_count()
@@ -70,7 +70,7 @@ def with_kernel_names(
 
 
 def kernel_name_columns(question: Question) -> tuple[str, ...]:
-    """Columns of kernels with the names that the report's arguments ask for."""
+    """Returns the columns of kernels with the names requested by the report's arguments."""
     return ("short_name",) * question.has("base") + ("mangled_name",) * question.has("mangled")
 
 
@@ -83,7 +83,7 @@ def with_range_keys(trace: Trace, frame: pl.DataFrame) -> tuple[pl.DataFrame, li
 
 
 def with_range_in_name(frame: pl.DataFrame) -> pl.DataFrame:
-    """Puts the text of the range in front of the name, from the columns of :func:`with_range_keys`."""
+    """Adds the text of the range as a prefix of the name, from the columns of :func:`with_range_keys`."""
     keys = [column for column in frame.columns if column.startswith(_PREFIX)]
     texts = range_text(frame.select(pl.col(key).alias(key.removeprefix(_PREFIX)) for key in keys))
     name = pl.col("name").cast(pl.String)

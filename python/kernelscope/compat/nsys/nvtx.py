@@ -1,4 +1,4 @@
-"""NVTX ranges: on the host, on the GPU (nsys calls that their projection), and the kernels under each."""
+"""NVTX ranges: on the host, projected onto the GPU, and the kernels under each."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -269,7 +269,7 @@ _TABLES = {
     "threads": (),
 }
 _RANGE_NUMBERS = "RangeId: range_id, ParentId: parent_id, RangeStack: range_stack"
-"""The columns of :func:`_with_range_numbers`."""
+"""Columns of :func:`_with_range_numbers`."""
 
 _gpu_report = partial(Report, sources=(NVTX,), only_launching=True)
 
@@ -279,7 +279,7 @@ REPORTS = (
     _summary("nvtx_startend_sum", "NVTX start/end range summary", "start_end"),
     Report(
         name="nvtx_pushpop_trace",
-        doc="NVTX push/pop ranges and how they nest",
+        doc="NVTX push/pop ranges and their nesting",
         fields=parse_fields(
             "Start (ns): start_ns, End (ns): end_ns, Duration (ns): dur_ns, DurChild (ns): child_ns",
             "DurNonChild (ns): own_ns, Name: name, PID: pid, TID: tid, Lvl: depth, NumChild: children",

@@ -1,7 +1,7 @@
-"""Summaries of the values of several databases together, as the recipes of nsys print them for all ranks.
+"""Summaries over the values of several databases, as the recipes of nsys print them for all ranks.
 
-NVIDIA's recipes take the median of medians, the least of first and the greatest of third quartiles; here the
-values of all databases are pooled, so that every figure is that of all of them.
+NVIDIA's recipes take the median of medians, the minimum of first quartiles and the maximum of third
+quartiles. Here the values of all databases are pooled, so every figure is exact for all of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,14 +19,14 @@ _QUARTILES = {"q1": 0.25, "q3": 0.75}
 
 
 class Pool:
-    """The values that a report sums up, of one database after the other."""
+    """Pooled values of a report, added one database at a time."""
 
     def __init__(self, report: Report, question: Question) -> None:
-        """Raises: InvalidArgumentError: the rows of the report are those of one database each."""
+        """Raises: InvalidArgumentError: the rows of the report belong to single databases."""
         if report.sample is None:
             raise InvalidArgumentError(
-                f"{report.name} has rows of each database; what is pooled are summaries by name, such as"
-                " cuda_gpu_kern_sum and nvtx_sum"
+                f"{report.name} has rows of single databases; only summaries by name can be combined, "
+                "such as cuda_gpu_kern_sum and nvtx_sum"
             )
         self._sample = report.sample
         self._report = report
@@ -35,7 +35,7 @@ class Pool:
         self._parts: list[pl.DataFrame] = []
 
     def add(self, name: str, trace: Trace) -> None:
-        """Adds the values of a trace, which is called ``name`` in the columns that say where extremes are."""
+        """Adds the values of a trace, which has ``name`` in the columns that locate extremes."""
         values = self._sample(trace, self._question)
         number = pl.lit(len(self._names), pl.UInt32)
         self._names.append(name)
@@ -45,7 +45,7 @@ class Pool:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The columns of the table with their headings."""
+        """Columns of the table with their headings."""
         found: list[Field] = []
         for field in self._report.fields_by(self._question.by):
             statistic, _, suffix = field.column.partition("_")
@@ -60,12 +60,12 @@ class Pool:
         return (*found, Field("Min File", "min_file"), Field("Max File", "max_file"))
 
     def table(self) -> pl.DataFrame:
-        """The summary of all values.
+        """Returns the summary of all values.
 
         Raises: InvalidArgumentError: no trace was added.
         """
         if not self._parts:
-            raise InvalidArgumentError("a report of several databases needs one at least")
+            raise InvalidArgumentError("a report of several databases needs at least one")
         *keys, value = self._report.sample_columns
         keys = [*self._question.by, *keys]
         suffix = value.rpartition("_")[2]
@@ -102,19 +102,18 @@ def _columns_of(sample_columns: Sequence[str]) -> set[str]:
 
 
 def nsys_pooled(traces: Mapping[str, Trace], report: str, *, by: Sequence[str] = ()) -> pl.DataFrame:
-    """A summary of ``nsys stats``, or ``nccl_sum``, of the values of several databases together.
+    """A summary of ``nsys stats``, or ``nccl_sum``, over the values of several databases.
 
-    ``traces`` has each trace by what stands for it in the columns ``min_file`` and ``max_file``, such as its
-    path. ``by`` keeps devices, streams, processes or ranks apart.
+    ``traces`` maps the names shown in the columns ``min_file`` and ``max_file``, such as paths, to traces.
+    ``by`` keeps devices, streams, processes or ranks apart.
 
-    Columns: those of ``by``, then of the report its share, total, count, mean, quartiles (``q1_``,
-        ``median_``, ``q3_``), least, greatest and standard deviation, and its keys, such as ``name``;
-        ``min_file`` and ``max_file``, where the least and the greatest are. Quartiles are exact, linear
-        between the values around them.
-    Units: ns and bytes; nothing is rounded.
-    Order: greatest total first, equal ones by the keys.
-    Raises: InvalidArgumentError: there is no trace or no such report, it takes no such argument or breakdown,
-        or its rows are those of one database each.
+    Columns: the columns of ``by``, then the report's share, total, count, mean, quartiles (``q1_``,
+        ``median_``, ``q3_``), minimum, maximum and standard deviation, and its keys, such as ``name``;
+        ``min_file`` and ``max_file``, the locations of minimum and maximum. Quartiles are exact, with linear
+        interpolation.
+    Units: ns and bytes, not rounded. Order: largest total first, then by the keys.
+    Raises: InvalidArgumentError: there is no trace or no such report, it does not have such an argument or
+        breakdown, or its rows belong to single databases.
 
     Example: ``nsys_pooled({path: ks.read(path) for path in paths}, "cuda_gpu_kern_sum")``
     """

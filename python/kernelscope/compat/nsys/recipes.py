@@ -1,6 +1,6 @@
-"""Recipes of ``nsys recipe``: paces, maps of utilisation and sums of NCCL's ranges.
+"""Recipes of ``nsys recipe``: paces, maps of utilisation and sums of NCCL ranges.
 
-Where NVIDIA's recipes take a file for a rank, these keep the GPUs, processes and threads of a file apart.
+NVIDIA's recipes treat a file as a rank; these keep the GPUs, processes and threads of a file apart.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ _METRICS = ("GPU_METRICS", "GENERIC_EVENTS")
 def _name(question: Question) -> str:
     name = question.arguments.get("name", "")
     if not name:
-        raise InvalidArgumentError("a pace is that of one name: end the report with :name=NAME")
+        raise InvalidArgumentError("a pace report is about one name: end the report with :name=NAME")
     return name
 
 
@@ -95,7 +95,7 @@ def _projection_pace(trace: Trace, question: Question) -> pl.DataFrame:
 def _bin_count(question: Question) -> int:
     text = question.arguments.get("bins", str(_BINS))
     if not text.isdecimal() or not 1 <= int(text) <= _MOST_BINS:
-        raise InvalidArgumentError(f"bins={text} is no whole number from 1 to {_MOST_BINS}")
+        raise InvalidArgumentError(f"bins={text} is not a whole number from 1 to {_MOST_BINS}")
     return int(text)
 
 
@@ -221,7 +221,7 @@ _MAPPED = {
     "sm_issue_pct": ("SM Issue",),
     "tensor_pct": ("Tensor Active",),
 }
-"""The metrics of the map, by how their names begin in any version of nsys."""
+"""Metrics of the map, by prefixes that match any version of nsys."""
 
 
 def _metric_map(trace: Trace, question: Question) -> pl.DataFrame:
@@ -285,7 +285,7 @@ REPORTS = (
     ),
     Report(
         name="nvtx_pace",
-        doc="When ranges called name=NAME ran, one after the other",
+        doc="Consecutive ranges with the name name=NAME",
         fields=parse_fields("PID: pid, TID: tid", *_PACE),
         build=_range_pace,
         sources=(NVTX,),
@@ -294,7 +294,7 @@ REPORTS = (
     ),
     Report(
         name="nvtx_gpu_proj_pace",
-        doc="The same of their projections onto the GPU",
+        doc="The same for their projections onto the GPU",
         fields=parse_fields("PID: pid, TID: tid", *_PACE),
         build=_projection_pace,
         sources=(NVTX,),
@@ -309,7 +309,7 @@ REPORTS = (
     ),
     Report(
         name="cuda_gpu_kern_pace",
-        doc="When kernels called name=NAME ran, one after the other",
+        doc="Consecutive kernels with the name name=NAME",
         fields=parse_fields("PID: pid, Device ID: device", *_PACE),
         build=_kernel_pace,
         sources=(KERNEL,),
@@ -318,7 +318,7 @@ REPORTS = (
     ),
     Report(
         name="cuda_gpu_kern_hist",
-        doc="How many kernels last how long; bins=N, name=NAME",
+        doc="Distribution of kernel durations; bins=N, name=NAME",
         fields=parse_fields(
             "PID: pid, Device ID: device, Bin: bin, From (ns): from_ns, To (ns): to_ns, Count: instances",
             "Probability (%): share_pct",
@@ -330,7 +330,7 @@ REPORTS = (
     ),
     Report(
         name="cuda_gpu_time_util_map",
-        doc="How busy each GPU is in bins=N equal parts of the time",
+        doc="GPU utilisation in bins=N equal parts of the time",
         fields=parse_fields(_BIN, "In-Use (%): busy_pct"),
         build=_map,
         sources=(KERNEL, *MEMORY, GRAPH),
@@ -339,7 +339,7 @@ REPORTS = (
     ),
     Report(
         name="gpu_metric_util_map",
-        doc="The same of multiprocessors, as sampled",
+        doc="The same for multiprocessors, as sampled",
         fields=parse_fields(
             "Device ID: device, Bin: bin, Start (ns): start_ns, End (ns): end_ns",
             "SM Active (%): sm_active_pct, SM Issue (%): sm_issue_pct, Tensor Active (%): tensor_pct",
@@ -351,7 +351,7 @@ REPORTS = (
     ),
     Report(
         name="nccl_gpu_time_util_map",
-        doc="The same of kernels, of NCCL and of others",
+        doc="The same for kernels, of NCCL and others",
         fields=parse_fields(
             _BIN, "All (%): busy_pct, NCCL (%): nccl_pct, Compute (%): compute_pct, Overlap (%): overlap_pct"
         ),

@@ -1,7 +1,7 @@
-"""What a report of ``nsys stats`` is, the columns that summaries have, and how few rows and many are summed.
+"""Structure of a report of ``nsys stats``, columns of summaries, and summation of few and many rows.
 
-Where PyTorch's ``emit_nvtx`` wrote the ranges nearly every text is its own, and the whole as text would take
-too much memory: rows in order and summaries by text come part by part.
+If PyTorch's ``emit_nvtx`` wrote the ranges, nearly every text is unique, and all texts would take too much
+memory. So ordered rows and summaries by text are produced in parts.
 """
 
 import itertools
@@ -23,9 +23,9 @@ NVTX = "NVTX_EVENTS"
 
 
 class Figure(Enum):
-    """How nsys writes the values of a column."""
+    """Number format of a column in nsys."""
 
-    PLAIN = "as they are"
+    PLAIN = "unchanged"
     TENTHS = "with one decimal, halves away from zero"
     MEGABYTES = "bytes as millions with three decimals"
     TRIPLE = "three numbers, four columns each"
@@ -33,7 +33,7 @@ class Figure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column: its heading in nsys, its name in the frame, and how it is written."""
+    """A column: its heading in nsys, its name in the frame, and its format."""
 
     heading: str
     column: str
@@ -50,7 +50,10 @@ _FIGURES = {
 
 
 def parse_fields(*texts: str) -> tuple[Field, ...]:
-    """The columns of texts such as ``Start (ns): start_ns, Name: name``; a heading says how values look."""
+    """Parses columns from texts such as ``Start (ns): start_ns, Name: name``.
+
+    The heading determines the format.
+    """
     pairs = [pair.split(":") for text in texts for pair in text.split(",")]
     return tuple(
         Field(heading.strip(), column.strip(), next(f for p, f in _FIGURES.items() if re.search(p, heading)))
@@ -60,12 +63,12 @@ def parse_fields(*texts: str) -> tuple[Field, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a report besides its name."""
+    """Options of a report."""
 
     by: tuple[str, ...] = ()
-    """Columns that every row is broken down by."""
+    """Columns that break down every row."""
     arguments: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Arguments behind the name, as in ``cuda_gpu_kern_sum:base``; a bare one has the value ``""``."""
+    """Arguments after the name, as in ``cuda_gpu_kern_sum:base``. An argument without a value has ``""``."""
 
     def has(self, name: str) -> bool:
         """Whether an argument was given."""
@@ -74,43 +77,44 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report: what it is called, what it needs, what it has, and the function that makes it."""
+    """A report: its title, its inputs, its columns, and the function that creates it."""
 
     name: str
     doc: str
     fields: tuple[Field, ...]
     build: Callable[[Trace, Question], pl.DataFrame | Iterator[pl.DataFrame]]
-    """Makes the report: as a whole, or part by part where it has a row per event."""
+    """Creates the report: as a whole, or in parts if it has one row per event."""
     sources: tuple[str, ...]
-    """Tables of nsys of which it needs any; ``*`` stands for any end of a name."""
+    """Tables of nsys, at least one of which is needed; ``*`` matches any end of a name."""
     tables: Mapping[str, Sequence[str]]
-    """Tables and columns of the trace that it looks at."""
+    """Tables and columns of the trace that it uses."""
     by: tuple[str, ...] = ()
-    """What its rows can be broken down by."""
+    """Columns by which its rows can be broken down."""
     arguments: tuple[str, ...] = ()
-    """Names of the arguments it takes."""
+    """Names of its arguments."""
     only_launching: bool = False
-    """Whether it looks only at calls that launched GPU work, and ranges around them."""
+    """Whether it uses only calls that launched GPU operations, and ranges around them."""
     kinds: tuple[str, ...] | None = None
-    """Kinds of GPU work of which it says how much has no call; null for all."""
+    """Kinds of GPU operations whose number without a call is reported; null for all."""
 
     sample: Callable[[Trace, Question], pl.DataFrame] | None = None
-    """The single values that it sums up, of a trace, which several traces can share; null if they cannot."""
+    """Returns the single values of a trace that it summarises, for pooling several traces; null if that is
+    impossible."""
     sample_columns: tuple[str, ...] = ("name", "dur_ns")
-    """Columns of ``sample`` beside those it is broken down by: the keys of its rows, last the value."""
+    """Columns of ``sample`` in addition to the breakdown: the keys of its rows, then the value."""
 
     linked: bool = True
-    """Whether it looks at links between its tables; if not, they are read one after the other."""
+    """Whether it uses links between its tables; if not, they are read one after the other."""
 
     def parts(self, trace: Trace, question: Question) -> Iterator[pl.DataFrame]:
-        """The report in one or more frames, of which the first may be empty."""
+        """Returns the report in one or more frames. The first may be empty."""
         made = self.build(trace, question)
         # A report that is made part by part frees the trace before it is complete.
         del trace
         yield from (made,) if isinstance(made, pl.DataFrame) else made
 
     def fields_by(self, by: Sequence[str]) -> tuple[Field, ...]:
-        """Its columns when it is broken down by ``by``."""
+        """Returns its columns when broken down by ``by``."""
         return (*(BREAKDOWN[name] for name in by), *self.fields)
 
 
@@ -122,19 +126,19 @@ BREAKDOWN: Mapping[str, Field] = MappingProxyType(
         "rank": Field("Rank", "rank"),
     }
 )
-"""What reports can be broken down by."""
+"""Columns by which reports can be broken down."""
 
 PART_ROWS = 1 << 15
-"""Rows of a part of a report that has a row per event."""
+"""Number of rows in a part of a report that has one row per event."""
 
 GPU_BY = ("device", "stream", "process", "rank")
 HOST_BY = ("process", "rank")
 
 
 def selected(trace: Trace, table: pl.DataFrame, by: Sequence[str], *columns: str) -> pl.DataFrame:
-    """The columns of a table that a report needs, and those it is broken down by.
+    """Selects the columns of a table that a report needs, and the columns of its breakdown.
 
-    Selected before anything is filtered: a filter copies every column there is.
+    They are selected before filtering, because a filter copies every column.
     """
     sources = {"process": pl.col("pid"), "rank": pl.lit(trace.meta.rank, pl.Int64)}
     broken = {name: sources.get(name, pl.col(name)) for name in by}
@@ -147,21 +151,24 @@ _BUCKET_ROWS = 1 << 20
 
 
 def summary_headings(count: str) -> str:
-    """Share, total, count and distribution of durations; ``count`` is the heading of the count."""
+    """Returns the headings of share, total, count and distribution of durations.
+
+    ``count`` is the heading of the count.
+    """
     total = f"Time (%): time_pct, Total Time (ns): total_ns, {count}: instances"
     return f"{total}, {distribution_headings('ns')}"
 
 
 def distribution_headings(suffix: str, *, prefix: str = "", unit: str = "ns") -> str:
-    """The columns of :func:`distribution` for ``parse_fields``; ``prefix`` begins their headings."""
+    """Returns the columns of :func:`distribution` for ``parse_fields``, with prefixed headings."""
     names = {"Avg": "mean", "Med": "median", "Min": "min", "Max": "max", "StdDev": "std"}
     return ", ".join(f"{prefix}{heading} ({unit}): {name}_{suffix}" for heading, name in names.items())
 
 
 def distribution(value: pl.Expr, suffix: str) -> list[pl.Expr]:
-    """Mean, median, least, greatest and standard deviation of a sample, which of one value is 0.
+    """Mean, median, minimum, maximum and standard deviation of a sample (0 for a single value).
 
-    Values that are null are no part of the sample; of an empty one all but the deviation is null.
+    Nulls are not part of the sample. For an empty sample all but the deviation are null.
     """
     count = value.count()
     return [
@@ -176,7 +183,7 @@ def distribution(value: pl.Expr, suffix: str) -> list[pl.Expr]:
 def spread(
     frame: pl.DataFrame, keys: Sequence[str], value: str, suffix: str, **also: pl.Expr
 ) -> pl.DataFrame:
-    """Total, count and :func:`distribution` of ``value`` by ``keys``, and what ``also`` adds up.
+    """Total, count and :func:`distribution` of ``value`` by ``keys``, and the sums in ``also``.
 
     Columns: ``keys``, ``total_<suffix>``, ``instances``, the distribution, and those of ``also``.
     """
@@ -191,7 +198,7 @@ def spread(
 
 
 def summary(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Share, total, count and distribution of durations by ``keys``; rows without one do not count.
+    """Share, total, count and distribution of durations by ``keys``. Rows without a duration do not count.
 
     Columns: ``keys``, ``time_pct`` (of the total of all), ``total_ns``, ``instances``, ``mean_ns``,
         ``median_ns``, ``min_ns``, ``max_ns``, ``std_ns``.
@@ -202,7 +209,10 @@ def summary(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 def ordered_summary(
     frame: pl.DataFrame, by: Sequence[str], *keys: str, tied: Sequence[str] = ()
 ) -> pl.DataFrame:
-    """The :func:`summary` by ``by`` and ``keys``, greatest total first, equal ones by ``tied``, then keys."""
+    """Returns the :func:`summary` by ``by`` and ``keys``, largest total first.
+
+    Equal totals are ordered by ``tied``, then by keys.
+    """
     return in_order(summary(frame, [*by, *keys]), "total_ns", ascending=[*tied, *keys, *by])
 
 
@@ -213,10 +223,10 @@ def share(column: str) -> pl.Expr:
 
 
 def in_order(frame: pl.DataFrame, *keys: str, ascending: Sequence[str] = ()) -> pl.DataFrame:
-    """Sorted by ``keys``, greatest first, then by ``ascending``, nulls first; text by its characters.
+    """Sorts by ``keys``, largest first, then by ``ascending``, nulls first; text by code points.
 
-    No two rows agree in all of these columns: the sort is not stable, which would cost
-    several times as much.
+    No two rows agree in all of these columns: the sort is not stable, because that would cost several times
+    as much.
     """
     texts = [
         pl.col(name).cast(pl.String) if frame.schema[name] == pl.Categorical else pl.col(name)
@@ -228,10 +238,11 @@ def in_order(frame: pl.DataFrame, *keys: str, ascending: Sequence[str] = ()) -> 
 
 
 def ordered_parts(column: pl.Series, *, descending: bool = False) -> Iterator[pl.Series]:
-    """Positions of all rows in order of ``column``, part by part; equal values stay together.
+    """Yields positions of all rows in order of ``column``, part by part. Equal values stay together.
 
-    A sort of all rows holds several times their keys. Here a sample says where parts end, and each is
-    found and sorted by itself. Equal values are in order of their positions; the column has no nulls.
+    Sorting all rows needs several times the memory of their keys. Here a sample determines the bounds of the
+    parts, and each part is selected and sorted separately. Equal values are in order of their positions. The
+    column has no nulls.
     """
     # Each part looks at all rows once, so there are not arbitrarily many.
     step = max(PART_ROWS, len(column) // _MOST_PARTS) // _SAMPLES_PER_PART
@@ -264,14 +275,14 @@ def sums_by_text(
     sums: Mapping[str, str] | None = None,
     means: Mapping[str, str] | None = None,
 ) -> Iterator[pl.DataFrame]:
-    """The distribution of ``value`` by ``keys``, greatest total first, part by part.
+    """Yields the distribution of ``value`` by ``keys``, largest total first, part by part.
 
-    A group of one row is that row: only its position is held until its part is made, and only the
-    texts of a part exist at a time. ``finish`` adds to a part the columns ``ascending``, by which
-    equal totals are ordered. ``sums`` and ``means`` are further columns and what they add up.
+    A group with one row is that row: only its position is kept until its part is created, and only the texts
+    of one part exist at a time. ``finish`` adds the columns ``ascending`` to a part, by which equal totals
+    are ordered. ``sums`` and ``means`` map further columns to the values that they aggregate.
 
-    Columns: ``keys``; ``total_ns``, ``instances``, the distribution and ``time_pct``; those of ``sums``
-        and ``means``; what ``finish`` adds.
+    Columns: ``keys``; ``total_ns``, ``instances``, the distribution and ``time_pct``; those of ``sums`` and
+        ``means``; those added by ``finish``.
     """
     rows = rows.filter(pl.col(value).is_not_null()) if rows[value].null_count() else rows
     grand_total = rows[value].sum()
@@ -293,9 +304,11 @@ def sums_by_text(
 
 
 def in_buckets(rows: pl.DataFrame, keys: Sequence[str], buckets: int) -> Iterator[pl.DataFrame]:
-    """The rows in about so many parts; those that agree in ``keys`` are in one.
+    """Divides the rows into approximately the given number of parts.
 
-    What makes texts differ are numbers in them; where they have none there are few texts, and one part.
+    Rows that agree in ``keys`` are in the same part.
+
+    Texts differ because of numbers in them. Without numbers there are few texts, and one part.
     """
     numbers = [name for name in ("op_id", "sequence") if name in keys]
     if not numbers or buckets < 2:

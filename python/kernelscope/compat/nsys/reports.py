@@ -1,4 +1,4 @@
-"""Every report by its name; makes them of a trace, and reads of a file no more than one needs."""
+"""Every report by name, with functions that create it and read only the required parts of a file."""
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -59,7 +59,7 @@ OLD_NAMES: Mapping[str, str] = MappingProxyType(
         "vulkanmarkerssum": "vulkan_marker_sum",
     }
 )
-"""What nsys called reports until 2022, and calls them since."""
+"""Names of reports in nsys before 2022, and their present names."""
 
 # Columns of GPU work that it is broken down by.
 _OF_GPU_WORK = {"device": "device", "stream": "stream", "process": "pid"}
@@ -71,15 +71,14 @@ _PLACE = ("pid", "tid")
 def nsys_report(trace: Trace, report: str, *, by: Sequence[str] = ()) -> pl.DataFrame:
     """A report of ``nsys stats`` or a rule of ``nsys analyze``, by its name there.
 
-    ``report`` may carry arguments as there: ``cuda_gpu_kern_sum:base``, ``gpu_gaps:gap=100:rows=10``.
+    ``report`` may contain arguments as there: ``cuda_gpu_kern_sum:base``, ``gpu_gaps:gap=100:rows=10``.
     ``by`` breaks the rows of a summary down by ``device``, ``stream``, ``process`` or ``rank``.
 
-    Columns: those of ``by``, then those of the report, in its order; ``REPORTS[name].fields`` has the
-        heading that nsys gives each.
-    Units: ns and bytes; nothing is rounded.
-    Order: as nsys orders the rows; where it leaves that open, by name.
-    Raises: InvalidArgumentError: there is no such report, or it takes no such argument or breakdown.
-    Source: the user guide of Nsight Systems 2023.4; docs/nsys.md has what differs.
+    Columns: the columns of ``by``, then those of the report, in its order. ``REPORTS[name].fields`` has the
+        headings of nsys.
+    Units: ns and bytes, not rounded. Order: as in nsys, and by name among rows that nsys leaves unordered.
+    Raises: InvalidArgumentError: there is no such report, or it does not have such an argument or breakdown.
+    Source: the user guide of Nsight Systems 2023.4; docs/nsys.md lists the differences.
 
     Example: ``nsys_report(trace, "cuda_gpu_kern_sum", by=["device"])``
     """
@@ -90,16 +89,16 @@ def nsys_report(trace: Trace, report: str, *, by: Sequence[str] = ()) -> pl.Data
 
 
 def nsys_reports(traces: Mapping[str, Trace], report: str, *, by: Sequence[str] = ()) -> pl.DataFrame:
-    """The rows of :func:`nsys_report` for each of several databases, one below the other.
+    """Rows of :func:`nsys_report` for each of several databases, concatenated.
 
-    ``traces`` has each trace by what stands for it in the column ``file``, such as its path.
+    ``traces`` maps the names shown in the column ``file``, such as paths, to traces.
 
     Columns: ``file``, then those of :func:`nsys_report`.
     Order: of ``traces``, each in the order of its report.
-    Raises: what :func:`nsys_report` raises; InvalidArgumentError: there is no trace.
+    Raises: as :func:`nsys_report`; InvalidArgumentError: there is no trace.
     """
     if not traces:
-        raise InvalidArgumentError("a report of several databases needs one at least")
+        raise InvalidArgumentError("a report of several databases needs at least one")
     parts = [
         nsys_report(trace, report, by=by).select(pl.lit(name).alias("file"), pl.all())
         for name, trace in traces.items()
@@ -108,9 +107,9 @@ def nsys_reports(traces: Mapping[str, Trace], report: str, *, by: Sequence[str] 
 
 
 def parse(text: str, *, by: Sequence[str] = ()) -> tuple[Report, Question]:
-    """The report that ``text`` names, and what is asked of it.
+    """Parses the name of a report and its options from ``text``.
 
-    Raises: InvalidArgumentError: there is no such report, or it takes no such argument or breakdown.
+    Raises: InvalidArgumentError: there is no such report, or it does not have such an argument or breakdown.
     """
     # A name goes on to the end: those of kernels and operators have colons.
     front, is_named, chosen = text.partition(_NAME)
@@ -122,7 +121,7 @@ def parse(text: str, *, by: Sequence[str] = ()) -> tuple[Report, Question]:
     arguments = dict(_pair(part) for part in parts) | ({"name": chosen} if is_named else {})
     for unknown in (key for key in arguments if key not in report.arguments):
         known = ", ".join(report.arguments) or "none"
-        raise InvalidArgumentError(f"{name} takes no argument {unknown!r}; it takes {known}")
+        raise InvalidArgumentError(f"{name} has no argument {unknown!r}; it has {known}")
     for unknown in (key for key in by if key not in report.by):
         known = ", ".join(report.by) or "nothing"
         raise InvalidArgumentError(f"{name} cannot be broken down by {unknown!r}, only by {known}")
@@ -138,7 +137,7 @@ def _pair(part: str) -> tuple[str, str]:
 
 
 def tables_for(report: Report, question: Question) -> dict[str, list[str]]:
-    """The tables of the trace that a report looks at, each with its columns or none for all."""
+    """Returns the tables of the trace that a report uses, each with its columns or none for all."""
     tables = {name: list(columns) for name, columns in report.tables.items()}
     for name, column in (("base", "short_name"), ("mangled", "mangled_name")):
         if question.has(name):
@@ -167,11 +166,11 @@ def read_for(
     progress: Callable[[int, int], object] | None = None,
     **filters: Any,
 ) -> Trace:
-    """Reads of the file at ``path`` what a report needs, and nothing else of a database.
+    """Reads the part of the file at ``path`` that a report needs.
 
     ``filters`` are those of ``kernelscope.read``.
 
-    Raises: what ``kernelscope.read`` raises.
+    Raises: as ``kernelscope.read``.
     """
     tables = tables_for(report, question)
     options: dict[str, Any] = {"strict": strict, "threads": threads, "progress": progress, **filters}
@@ -207,9 +206,9 @@ def _with_only(trace: Trace, table: str, columns: Sequence[str]) -> Trace:
 
 
 def missing_reason(trace: Trace, report: Report) -> str | None:
-    """Why the report cannot be made from a database, if it cannot: nothing of it was recorded.
+    """Returns the reason why a database has no data for the report, or None.
 
-    A table that the recording was set up for and that stayed empty is an answer, not a lack.
+    A table that was recorded but is empty is an answer, not missing data.
     """
     if trace.meta.format != "nsys":
         return None
@@ -220,30 +219,33 @@ def missing_reason(trace: Trace, report: Report) -> str | None:
     if (found["code"].cast(pl.String) == "captured_empty").any():
         return None
     messages = found["message"].cast(pl.String).to_list()
-    why = messages[0] if messages else "There is no such table, or it is empty."
+    why = messages[0] if messages else "The table is missing or empty."
     return f"{report.name}: {', '.join(report.sources)}: {why}"
 
 
 def left_out_note(trace: Trace, report: Report) -> str | None:
-    """How much GPU work is in no row because its call was not recorded, if there is any."""
+    """Returns a note about GPU operations that are in no row, if there are any.
+
+    Their call was not recorded.
+    """
     if not report.only_launching:
         return None
-    work, what = trace.gpu_ops, "pieces of GPU work"
+    work, what = trace.gpu_ops, "GPU operations"
     if report.kinds is not None:
         work = work.filter(pl.col("kind").is_in(report.kinds))
         what = f"GPU operations ({', '.join(report.kinds)})"
     lost = work["launch_row"].null_count()
     if not lost:
         return None
-    return f"{report.name}: of {work.height} {what} {lost} have no call in the recording"
+    return f"{report.name}: {lost} of {work.height} {what} have no call in the recording"
 
 
 def overhead_note(trace: Trace, report: Report) -> str | None:
-    """How much overhead of the profiler an idle rule counts as work of GPUs, if there is any."""
+    """Returns a note about profiler overhead that an idle rule counts as GPU operations, if there is any."""
     if report.name not in rules.COUNT_OVERHEAD:
         return None
     overhead = trace.spans.filter(pl.col("category") == "profiler_overhead")
     if overhead.is_empty():
         return None
     took = format_ns(int(overhead["dur_ns"].sum()))
-    return f"{report.name}: {took} of profiler overhead count as work of GPUs, as in NVIDIA's guide"
+    return f"{report.name}: {took} of profiler overhead count as GPU operations, as in NVIDIA's guide"

@@ -1,4 +1,4 @@
-"""The rules of ``nsys analyze``: idle GPUs, calls that block, copies from pageable memory."""
+"""Rules of ``nsys analyze``: idle GPUs, blocking calls, copies from pageable memory."""
 
 import itertools
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _GAP_MS = 500
 _THRESHOLD_PCT = 50
 _CHUNKS = 30
 COUNT_OVERHEAD = ("gpu_gaps", "gpu_time_util")
-"""Rules to which overhead of the profiler is work of the GPUs of its process."""
+"""Rules that count profiler overhead as operations of the GPUs of its process."""
 
 # A copy of fewer bytes to the device is staged by the driver and does not block for long.
 _SMALL_COPY_BYTES = 64_000
@@ -28,7 +28,7 @@ def _number(question: Question, name: str, default: int) -> int:
     try:
         return int(text)
     except ValueError:
-        raise InvalidArgumentError(f"{name}={text} is no whole number") from None
+        raise InvalidArgumentError(f"{name}={text} is not a whole number") from None
 
 
 def _first_rows(frame: pl.DataFrame, question: Question) -> pl.DataFrame:
@@ -59,7 +59,7 @@ def _busy(trace: Trace) -> Iterator[pl.DataFrame]:
 
 
 def union_of(times: pl.DataFrame) -> pl.DataFrame:
-    """The intervals of ``times``, those that overlap or touch as one."""
+    """Returns the intervals of ``times``, with overlapping or adjacent ones merged."""
     times = times if times["start_ns"].is_sorted() else times.sort("start_ns")
     start, reach = times["start_ns"], (times["start_ns"] + times["dur_ns"]).cum_max()
     del times
@@ -198,14 +198,14 @@ _copy_rule = partial(Report, tables=_COPIES, only_launching=True, arguments=("ro
 REPORTS = (
     _idle_rule(
         name="gpu_gaps",
-        doc="Times in which a GPU does nothing; gap=MS is the least",
+        doc="Times when a GPU is idle, of at least gap=MS",
         fields=parse_fields("Row#: number", _IDLE),
         build=_gaps,
         arguments=("gap", "rows"),
     ),
     _idle_rule(
         name="gpu_time_util",
-        doc="A GPU is busy less than threshold=PERCENT; chunks=N",
+        doc="GPU busy for less than threshold=PERCENT; chunks=N",
         fields=parse_fields("Row#: number, In-Use (%): busy_pct", _IDLE),
         build=_utilisation,
         arguments=("threshold", "chunks", "rows"),

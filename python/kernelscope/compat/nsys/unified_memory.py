@@ -1,4 +1,4 @@
-"""Unified memory: what moved, and the page faults that moved it."""
+"""Unified memory: transfers, and the page faults that caused them."""
 
 from dataclasses import replace
 from functools import partial
@@ -54,7 +54,7 @@ def _by_address(trace: Trace) -> pl.DataFrame:
 def _sum(trace: Trace, question: Question) -> pl.DataFrame:
     text = question.arguments.get("rows", str(_MOST_ADDRESSES))
     if not text.isdecimal():
-        raise InvalidArgumentError(f"rows={text} is no whole number from 0")
+        raise InvalidArgumentError(f"rows={text} is not a whole number of at least 0")
     rate = pl.when(pl.col("dur_ns") > 0).then(pl.col("bytes") * 1e9 / pl.col("dur_ns"))
     table = _by_address(trace).filter(pl.col("bytes") > 0).with_columns(bytes_per_s=rate)
     return in_order(table, "bytes_per_s", ascending=["virtual_address"]).head(int(text))
@@ -90,7 +90,7 @@ _migration_report = partial(Report, sources=(MEMORY[0], _CPU_FAULTS, _GPU_FAULTS
 REPORTS = (
     _migration_report(
         name="um_sum",
-        doc="Unified memory by address: the ten that moved fastest",
+        doc="Unified memory by address: the ten fastest",
         fields=(
             *parse_fields("Virtual Address: virtual_address"),
             *_MOVED,
@@ -101,7 +101,7 @@ REPORTS = (
     ),
     _migration_report(
         name="um_total_sum",
-        doc="Unified memory in all",
+        doc="Unified memory in total",
         fields=(
             *(replace(field, heading=f"Total {field.heading}") for field in _MOVED),
             *parse_fields("Minimum Virtual Address: least, Maximum Virtual Address: greatest"),

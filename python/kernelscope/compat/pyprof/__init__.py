@@ -1,8 +1,8 @@
 """PyProf's view of a trace: one record and one row of 20 columns per kernel.
 
-``records`` turns a trace into the records that ``pyprof.parse`` wrote, ``read_records`` reads a file of
-them, and ``pyprof_table`` gives the columns that ``pyprof.prof`` printed. With ``compat=True`` the answer is
-that of PyProf with its known faults, otherwise they are repaired (``docs/pyprof.md`` lists them).
+``records`` converts a trace to the records that ``pyprof.parse`` wrote, ``read_records`` reads a file of
+them, and ``pyprof_table`` returns the columns that ``pyprof.prof`` printed. With ``compat=True`` the result
+equals PyProf's including its known errors, otherwise these are corrected (``docs/pyprof.md`` lists them).
 """
 
 from kernelscope.lazy import import_lazily

@@ -1,4 +1,4 @@
-"""Which ranges or operators lie around each launch, as columns, and what they mean."""
+"""Ranges or operators around each launch, as columns, and their meaning."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ OF_RANGES = ("row", "name", "domain", "kind", "track", "start_ns", "dur_ns", "se
 
 
 def list_column(name: str, values: Sequence[Sequence[int]]) -> pl.Series:
-    """A column of lists of whole numbers; Polars would make a series of each."""
+    """Returns a column of lists of integers; Polars would create a series for each."""
     lengths = pl.Series(list(map(len, values)), dtype=pl.UInt32)
     items = pl.Series("items", list(chain.from_iterable(values)), dtype=pl.Int64)
     numbers = pl.select(at=pl.int_range(len(values), dtype=pl.UInt32))
@@ -34,10 +34,10 @@ NO_NUMBERS = pl.lit(pl.Series([[]], dtype=pl.List(pl.Int64))).first()
 
 
 class Around(NamedTuple):
-    """The ranges around launches.
+    """Ranges around launches.
 
-    ``pairs`` has a row for each range around a launch: ``launch_row`` in ascending order, and ``place``,
-    the position of the range in ``ranges``, outermost first. ``ranges`` has ``row``, ``name``, ``sizes``,
+    ``pairs`` has one row per range around a launch: ``launch_row`` in ascending order, and ``place``, the
+    position of the range in ``ranges``, outermost first. ``ranges`` has ``row``, ``name``, ``sizes``,
     ``types`` and ``values``, as in :class:`Text`, and ``number``, the sequence number.
     """
 
@@ -46,7 +46,7 @@ class Around(NamedTuple):
 
 
 def around_launches(trace: Trace) -> Around:
-    """The NVTX ranges around each launch, or the operators in a trace that has no ranges."""
+    """Returns the NVTX ranges around each launch, or the operators in a trace without ranges."""
     return _operators_around(trace) if trace.ranges.is_empty() else _ranges_around(trace)
 
 
@@ -108,10 +108,10 @@ def _operators_around(trace: Trace) -> Around:
 
 
 class Meanings(NamedTuple):
-    """What lies around each launch that lies in anything.
+    """Meaning of the ranges around each launch that has any.
 
-    ``launches`` has ``launch_row``; ``meaning``, a position in ``known``; ``numbers``, those of the
-    meaning's ``sequences``; and ``first``, where its ranges begin in ``rows``, the rows of all ranges.
+    ``launches`` has ``launch_row``; ``meaning``, a position in ``known``; ``numbers``, those of the meaning's
+    ``sequences``; and ``first``, the position of its first range in ``rows``, the rows of all ranges.
     """
 
     launches: pl.DataFrame
@@ -120,7 +120,7 @@ class Meanings(NamedTuple):
 
 
 def meanings_of(around: Around, *, compat: bool) -> Meanings:
-    """What the ranges around each launch mean."""
+    """Returns the meaning of the ranges around each launch."""
     texts, of, numbers = _texts(around.ranges, compat=compat)
     codes: dict[Meaning, int] = {Meaning(): 0}
     found = _Launches(texts, codes, compat=compat)

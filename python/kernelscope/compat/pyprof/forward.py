@@ -1,4 +1,4 @@
-"""Explains kernels of the backward pass by forward ones, which have their sequence numbers."""
+"""Completes kernels of the backward pass from forward kernels with the same sequence numbers."""
 
 from collections.abc import Hashable, Iterator
 from typing import cast
@@ -37,7 +37,7 @@ class _ForwardKernels:
 
 
 def completed(kernels: Kernels, *, compat: bool) -> Kernels:
-    """The kernels, of which those of the backward pass mean what their forward kernels do."""
+    """Returns the kernels, with the meaning of backward kernels taken from their forward kernels."""
     meanings = dict(zip(kernels.meanings, range(len(kernels.meanings)), strict=True))
     is_numbered = (pl.col("seq").list.len() > 0) | (pl.col("altseq").list.len() > 0)
     columns = kernels.frame.select("meaning", "pid", "seq", "altseq")

@@ -1,4 +1,4 @@
-"""The kernels of a trace or of records as columns: what lies around them, and their sequence numbers."""
+"""Kernels of a trace or of records as columns: the context of their launches, and their sequence numbers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,13 +14,13 @@ from kernelscope.trace import Trace
 
 
 class Kernels(NamedTuple):
-    """Kernels in the order of a report, and what lies around their launches.
+    """Kernels in the order of a report, with the context of their launches.
 
     ``frame`` has ``short_name``, ``long_name``, ``dur_ns``, ``pid``, ``tid``, ``device``, ``stream``,
     ``grid``, ``block``; ``meaning``, a position in ``meanings``; ``numbers``, those of the meaning's
-    ``sequences``; ``seq`` and ``altseq``, autograd's sequence numbers; ``sub``, the place among the kernels
-    of an operator; and ``first``, where the ranges around the launch begin in ``rows``, the rows of all
-    ranges. ``devices`` is the table of a trace, and null of records.
+    ``sequences``; ``seq`` and ``altseq``, autograd's sequence numbers; ``sub``, the index among the kernels
+    of an operator; and ``first``, the position of its first range in ``rows``, the rows of all ranges.
+    ``devices`` is the table of a trace, and null for records.
     """
 
     frame: pl.DataFrame
@@ -30,10 +30,10 @@ class Kernels(NamedTuple):
 
 
 def kernels_of(trace: Trace, *, compat: bool) -> Kernels:
-    """The kernels of a trace of NVTX ranges, or of the operators of PyTorch's profiler.
+    """Returns the kernels of a trace of NVTX ranges, or of the operators of the PyTorch profiler.
 
-    Order: of the launches; with ``compat`` of the table of kernels, without those whose launch is not in
-    the trace, as PyProf has it.
+    Order: of the launches; with ``compat`` of the table of kernels, without those whose launch is not in the
+    trace, as in PyProf.
     """
     around = around_launches(trace)
     # Nothing else looks at the ranges, and the caller may have let go of the trace.

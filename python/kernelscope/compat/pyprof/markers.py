@@ -1,7 +1,7 @@
-"""What the texts of NVTX ranges say: by kind those around a launch, its pass and operator, and marked calls.
+"""Parses the texts of NVTX ranges: those around a launch by kind, its pass and operator, and marked calls.
 
-PyTorch numbers the operators that need a gradient; the node of the backward pass carries the number of
-its operator. A kernel may lie in several numbered ranges.
+PyTorch numbers the operators that need a gradient. The backward node has the number of its operator. A kernel
+may be inside several numbered ranges.
 """
 
 import ast
@@ -30,17 +30,17 @@ _COMPAT_FRAMES = (
 _FRAMES = (*_COMPAT_FRAMES, "/torch/_tensor.py", "/kernelscope/capture/")
 _SEQUENCE = ", seq = "
 UNKNOWN_DTYPE = "unknown"
-"""Element type of a tensor of which only the sizes are known."""
+"""Element type of a tensor with only known sizes."""
 _LAYER = "layer:"
 # A record holds a call stack and the arguments of a call; a line beyond this is none.
 MAX_LINE_CHARS = 4 << 20
 
 
 class Text(NamedTuple):
-    """The text of a range or operator, and what is known of an operator's inputs.
+    """Text of a range or operator, with the known inputs of an operator.
 
-    ``sizes``, ``types`` and ``values`` are lists as text: PyTorch appends sizes to ranges, its profiler
-    records all three. ``is_numbered`` says that each range with this text has a sequence number of its own.
+    ``sizes``, ``types`` and ``values`` are lists as text: PyTorch appends sizes to ranges, and its profiler
+    records all three. ``is_numbered`` says that each range with this text has its own sequence number.
     """
 
     text: str
@@ -54,7 +54,7 @@ Kind = Literal["ignored", "arguments", "layer", "trace", "repr", "other"]
 
 
 def kind_of(text: str, *, compat: bool) -> Kind:
-    """What a range says by its text."""
+    """Returns the kind of a range, by its text."""
     if "CheckpointFunctionBackward" in text:
         return "ignored"
     if _is_arguments(text, compat=compat):
@@ -67,16 +67,16 @@ def kind_of(text: str, *, compat: bool) -> Kind:
 
 
 def text_with_number(text: str, number: int | None) -> str:
-    """The text as PyTorch wrote it, with its sequence number."""
+    """Returns the text as PyTorch wrote it, with its sequence number."""
     return text if number is None else f"{text}{_SEQUENCE}{number}"
 
 
 class Meaning(NamedTuple):
-    """What the ranges around a launch say, each outermost first but for ``sequences``.
+    """Meaning of the ranges around a launch, each outermost first except ``sequences``.
 
-    ``sequences`` are numbered texts with ``%d`` for the number, which differs from launch to launch.
-    ``calls`` are the places in the stack of the ranges of ``arguments``; ``node`` is the place of the
-    outermost range that is a call or a numbered operator.
+    ``sequences`` are numbered texts with ``%d`` for the number, which differs between launches. ``calls`` are
+    the positions in the stack of the ranges of ``arguments``; ``node`` is the position of the outermost range
+    that is a call or a numbered operator.
     """
 
     layers: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class Meaning(NamedTuple):
 
     @property
     def is_backward(self) -> bool:
-        """Whether a kernel with this meaning belongs to the backward pass."""
+        """Returns whether a kernel with this meaning belongs to the backward pass."""
         return self.direction == "bprop"
 
 
@@ -105,9 +105,9 @@ class _Numbered(NamedTuple):
 
 
 class Stack:
-    """The texts of the ranges around a launch, outermost first, sorted by kind.
+    """Texts of the ranges around a launch, outermost first, sorted by kind.
 
-    Which numbered texts count depends on their numbers, so that one stack has several meanings.
+    The numbers determine which numbered texts count, so one stack has several meanings.
     """
 
     def __init__(self, texts: Sequence[Text], *, compat: bool) -> None:
@@ -151,7 +151,7 @@ class Stack:
                 self._node = place if self._node is None else self._node
 
     def kept(self, numbers: Sequence[int]) -> tuple[int, ...]:
-        """Places in ``numbered`` of the texts that count, if they have these ``numbers``, in order."""
+        """Returns the positions in ``numbered`` of the texts that count with these ``numbers``, in order."""
         is_one = numbers.count(numbers[0]) == len(numbers) if numbers else True
         return self._kept_of_one if is_one else self._pruned(numbers)
 
@@ -169,7 +169,7 @@ class Stack:
         return tuple(first[entry] for entry in kept)
 
     def meaning(self, kept: tuple[int, ...]) -> Meaning:
-        """The meaning of the stack if the texts at ``kept`` count."""
+        """Returns the meaning of the stack if the texts at ``kept`` count."""
         known = self._meanings.get(kept)
         if known is None:
             known = self._meanings[kept] = self._meaning([self.numbered[at] for at in kept])
@@ -203,14 +203,14 @@ def _writable(texts: Iterable[str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 14)
 def marker_of(text: str) -> Marker | None:
-    """The function and arguments that a text says, if it is such a marker."""
+    """Parses the function and arguments of a marker text, or returns None."""
     return parse_marker(text)
 
 
 def parse_literal(text: str) -> object:
-    """The value of a Python literal.
+    """Parses a Python literal.
 
-    Raises: ValueError: the text is no literal, or too long or too deep for one.
+    Raises: ValueError: the text is not a literal, or too long or too deep.
     """
     if len(text) > MAX_LINE_CHARS:
         raise ValueError(f"it is longer than {MAX_LINE_CHARS} characters")
@@ -220,7 +220,7 @@ def parse_literal(text: str) -> object:
             warnings.simplefilter("ignore")
             return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
-        raise ValueError("it is no literal") from error
+        raise ValueError("it is not a literal") from error
 
 
 @lru_cache(maxsize=1 << 14)
@@ -238,12 +238,12 @@ def _items(value: object) -> list[object]:
 
 
 def marker_frames(text: str) -> list[str]:
-    """The call stack that ``kernelscope.capture`` adds to a marker, outermost first."""
+    """Returns the call stack that ``kernelscope.capture`` adds to a marker, outermost first."""
     return [str(line) for line in _items(_fields(text).get("trace"))]
 
 
 def marker_module(text: str) -> list[str]:
-    """The module that ``kernelscope.capture`` adds to a marker, as one layer; none if it says none."""
+    """Returns the module that ``kernelscope.capture`` adds to a marker, as one layer, or none."""
     module = _fields(text).get("module")
     return [module] if isinstance(module, str) else []
 
@@ -338,11 +338,11 @@ _CALL: dict[str, PolarsDataType] = {
 
 
 def captured_calls(trace: Trace) -> pl.DataFrame:
-    """The calls that ``kernelscope.capture`` or PyProf marked, from NVTX ranges or from annotations.
+    """Calls marked by ``kernelscope.capture`` or PyProf, from NVTX ranges or annotations.
 
     Columns: ``row`` (in ``ranges`` or ``ops``), ``mod``, ``op``, ``shapes`` and ``dtypes`` of the tensors
-        among the arguments in order, ``module`` (path, null outside of modules), ``line`` (innermost line of
-        the program, null if it is not known), ``pid``, ``tid``, ``start_ns``, ``dur_ns``.
+        among the arguments in order, ``module`` (path, null outside modules), ``line`` (innermost line of the
+        program, null if unknown), ``pid``, ``tid``, ``start_ns``, ``dur_ns``.
     Units: ns.
     Order: of the source.
 
@@ -379,10 +379,10 @@ def _call(text: str) -> tuple[Any, ...] | None:
 
 
 def call_of_ops(trace: Trace) -> pl.DataFrame:
-    """Which marked call each operator of a profiler trace belongs to: the innermost around it.
+    """The marked call of each operator of a profiler trace: the innermost one around it.
 
-    Columns: ``row`` of the operator in ``ops``, ``call_row`` of the call in ``captured_calls``; operators
-        outside of any call are left out.
+    Columns: ``row`` of the operator in ``ops``, ``call_row`` of the call in ``captured_calls``. Operators
+        outside any call are left out.
     """
     ops = trace.ops
     tree = CallTree(ops)

@@ -1,4 +1,4 @@
-"""Short names of kernels, PyProf's and those that say more."""
+"""Short names of kernels: PyProf's, and more descriptive ones."""
 
 import re
 
@@ -9,7 +9,7 @@ _WRAPPER = re.compile(r"^(?:cutlass::(?:device_)?[Kk]ernel\d*|cutlass::Kernel\d*
 
 
 def compat_short_name(name: str) -> str:
-    """The short name as PyProf cuts it: empty or ambiguous for much of what is written today."""
+    """Returns the short name as PyProf cuts it, which is empty or ambiguous for many current kernels."""
     text = name.partition("<")[0]
     for part in _COMPAT_REMOVED:
         text = text.replace(part, "")
@@ -17,7 +17,9 @@ def compat_short_name(name: str) -> str:
 
 
 def short_name(name: str) -> str:
-    """The name of a kernel without return type, template arguments, parameters and PyTorch's namespaces.
+    """Returns the short name of a kernel.
+
+    Its return type, template arguments, parameters and PyTorch's namespaces are removed.
 
     Example: ``void <unnamed>::softmax_warp_forward<float, 5>(float*)`` is ``softmax_warp_forward``.
     """

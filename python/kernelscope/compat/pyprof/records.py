@@ -1,6 +1,7 @@
-"""The records of a trace, a kernel and the ranges around its launch each, and files of them as PyProf writes.
+"""Records of a trace, each a kernel with the ranges around its launch, and files of them in PyProf's format.
 
-A file has one Python dictionary per line, as text. Only literals are read, never code: a trace is untrusted.
+A file has one Python dictionary per line, as text. Only literals are parsed and no code runs, because a trace
+is untrusted.
 """
 
 import re
@@ -50,9 +51,9 @@ _NULLABLE = frozenset({"duration_ns", "tid", "device", "stream"})
 class KernelRecord:
     """A kernel with the NVTX markers around the call that launched it, outermost first.
 
-    ``sequence_ids`` are autograd's sequence numbers; ``sub`` counts the kernels of one operator from 0.
-    Not part of a file of records, and empty there: ``pid``; ``calls``, the rows of the ranges that
-    ``markers`` stand for; ``node``, the row of the range whose kernels ``sub`` counts.
+    ``sequence_ids`` are autograd's sequence numbers; ``sub`` counts the kernels of one operator from 0. The
+    following are not part of a file of records, and empty there: ``pid``; ``calls``, the rows of the ranges
+    of ``markers``; ``node``, the row of the range whose kernels ``sub`` counts.
     """
 
     short_name: str
@@ -80,18 +81,18 @@ class KernelRecord:
 
     @property
     def is_backward(self) -> bool:
-        """Whether the kernel belongs to the backward pass."""
+        """Returns whether the kernel belongs to the backward pass."""
         return self.direction == "bprop"
 
 
 def parse_record(line: str) -> KernelRecord:
-    """The record of a line.
+    """Parses the record in a line.
 
-    Raises: ValueError: the line is no record; the message says why.
+    Raises: ValueError: the line is not a record; the message gives the reason.
     """
     value = parse_literal(line.strip())
     if not isinstance(value, dict):
-        raise ValueError("it is no dictionary")
+        raise ValueError("it is not a dictionary")
     fields = cast("dict[object, Any]", value)
     missing = [key for key in _KEYS if key not in fields]
     if missing:
@@ -141,11 +142,12 @@ _MOST_FOREIGN = 100
 def read_records(
     lines: Iterable[str], *, name: str = "the input", on_loss: Callable[[int, str], object] | None = None
 ) -> Iterator[KernelRecord]:
-    """The records of the lines of a file; empty lines are passed by.
+    """Reads the records in the lines of a file. Empty lines are skipped.
 
-    ``on_loss`` is told the number of each line that is no record, and why; without it the first is an error.
+    ``on_loss`` is called with the number of each line that is not a record, and the reason. Without it, the
+    first such line is an error.
 
-    Raises: TraceFormatError: a line is no record, and ``on_loss`` is null; or no line is one.
+    Raises: TraceFormatError: a line is not a record, and ``on_loss`` is null; or no line is one.
     """
     found = False
     foreign: list[tuple[int, str]] = []
@@ -156,7 +158,7 @@ def read_records(
             record = parse_record(line)
         except ValueError as error:
             if on_loss is None:
-                message = f"{name}: line {number} is no record of a kernel: {error}"
+                message = f"{name}: line {number} is not a record of a kernel: {error}"
                 raise TraceFormatError(message, path=name) from None
             if found:
                 on_loss(number, str(error))
@@ -174,8 +176,8 @@ def read_records(
     if foreign:
         number, why = foreign[0]
         raise TraceFormatError(
-            f"{name}: is no trace, and holds no records of kernels as kernelscope parse writes them: "
-            f"line {number}: {why}",
+            f"{name}: is not a trace, and contains no kernel records of kernelscope parse: line "
+            f"{number}: {why}",
             path=name,
         )
 
@@ -190,7 +192,7 @@ NEEDED: dict[str, list[str]] = {
     "extra_args": ["row", "key", "value"],
     "devices": [],
 }
-"""The tables and columns of a database that ``records`` looks at, for ``kernelscope.read``."""
+"""Tables and columns of a database that ``records`` uses, for ``kernelscope.read``."""
 
 NEEDED_OF_PROFILER: dict[str, list[str]] = {
     "gpu_ops": [*NEEDED["gpu_ops"], "op_row"],
@@ -201,14 +203,14 @@ NEEDED_OF_PROFILER: dict[str, list[str]] = {
     ],
     "devices": [],
 }
-"""Those of a trace of PyTorch's profiler."""
+"""Tables and columns of a PyTorch profiler trace."""
 
 
 def records(trace: Trace, *, compat: bool = False) -> Iterator[KernelRecord]:
-    """The record of each kernel of a trace of NVTX ranges, or of the operators of PyTorch's profiler.
+    """Records of the kernels of a trace of NVTX ranges, or of the operators of the PyTorch profiler.
 
-    Order: of the launches; with ``compat`` of the table of kernels, without those whose launch is not in
-    the trace, as PyProf has it.
+    Order: of the launches; with ``compat`` of the table of kernels, without those whose launch is not in the
+    trace, as in PyProf.
 
     Example: ``records(ks.read("report.sqlite", tables=NEEDED))``
     """
@@ -258,7 +260,7 @@ def _sequence_markers(meaning: Meaning, numbers: Sequence[int]) -> list[str]:
 
 
 def gathered(source: Iterable[KernelRecord]) -> Kernels:
-    """The kernels of records as columns."""
+    """Returns the kernels of records as columns."""
     codes: dict[Meaning, int] = {}
     rows: list[int] = []
     parts: list[pl.DataFrame] = []
@@ -313,7 +315,7 @@ _PART_ROWS = 1 << 14
 
 
 def record_lines(kernels: Kernels) -> Iterator[str]:
-    """The line of each kernel in a file of records, without its line feed."""
+    """Yields the line of each kernel in a file of records, without its line feed."""
     frame, meanings = kernels.frame, kernels.meanings
     names = {name: classes_of(frame.select(name)) for name in ("short_name", "long_name")}
     literals = {name: _literals(found.keys[name].cast(pl.String)) for name, found in names.items()}
@@ -333,7 +335,7 @@ def record_lines(kernels: Kernels) -> Iterator[str]:
 
 
 def format_record(record: KernelRecord) -> str:
-    """The line of a record, without its line feed."""
+    """Returns the line of a record, without its line feed."""
     return next(record_lines(gathered([record])))
 
 

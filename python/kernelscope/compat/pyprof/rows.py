@@ -1,4 +1,4 @@
-"""The 20 columns of PyProf's report, a row for each kernel."""
+"""The 20 columns of PyProf's report, one row per kernel."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
@@ -19,9 +19,9 @@ from kernelscope.trace import Trace
 
 
 class Column(NamedTuple):
-    """A column: the name to ask for it by, its header, its type, and its width in characters.
+    """A column: its name on the command line, its header, its type, and its width in characters.
 
-    Kernel and parameters have no width of their own: they share what the others leave.
+    Kernel and parameters have no fixed width: they share the remaining characters.
     """
 
     name: str
@@ -38,11 +38,11 @@ COLUMNS: dict[str, Column] = {
         Column("idx", "Idx", pl.Int64, 7, "number of the kernel, from 1"),
         Column("seq", "SeqId", _NUMBERS, 7, "autograd's sequence number"),
         Column("altseq", "AltSeqId", _NUMBERS, 7, "further sequence numbers of the ranges around the launch"),
-        Column("tid", "TId", pl.Int64, 12, "thread that launched"),
+        Column("tid", "TId", pl.Int64, 12, "thread of the launch"),
         Column("layer", "Layer", _TEXTS, 10, "ranges named layer:..., outermost first"),
         Column("trace", "Trace", _TEXTS, 25, "call stack, outermost first"),
         Column("dir", "Direction", pl.String, 5, "fprop or bprop"),
-        Column("sub", "Sub", pl.Int64, 3, "place among the kernels of its operator, from 0"),
+        Column("sub", "Sub", pl.Int64, 3, "index among the kernels of its operator, from 0"),
         Column("mod", "Module", pl.String, 15, "module of the function"),
         Column("op", "Op", pl.String, 15, "function or operator"),
         Column("kernel", "Kernel", pl.String, 0, "short name of the kernel"),
@@ -57,21 +57,21 @@ COLUMNS: dict[str, Column] = {
         Column("bytes", "Bytes", pl.Int64, 12, "bytes read and written"),
     )
 }
-"""The columns in the order in which PyProf documents them, by name."""
+"""Columns in the order of PyProf's documentation, by name."""
 
 DEFAULT_COLUMNS = ("idx", "dir", "sub", "mod", "op", "kernel", "params", "sil")
-"""The columns that are shown unless others are asked for."""
+"""Default columns."""
 
 
 def pyprof_table(source: "Trace | Iterable[KernelRecord]") -> pl.DataFrame:
-    """PyProf's 20 columns, with its faults repaired: a row per kernel.
+    """PyProf's 20 columns, with its errors corrected: one row per kernel.
 
-    A kernel of the backward pass without a marker of its own gets marker, layer and trace of the forward
-    kernel that has its sequence number. ``source`` is a trace with NVTX ranges, or the records of a file.
+    A backward kernel without its own marker gets marker, layer and trace of the forward kernel with its
+    sequence number. ``source`` is a trace with NVTX ranges, or the records of a file.
 
-    Columns: those of ``COLUMNS`` by name: ``seq``, ``altseq``, ``layer``, ``trace``, ``grid`` and ``block``
-        as lists; ``tc`` is 1, 0 or null; ``flops`` and ``bytes`` are the work of a call at its longest
-        kernel, 0 at its others, and null where no model knows it. Also ``long_name``.
+    Columns: the columns of ``COLUMNS`` by name: ``seq``, ``altseq``, ``layer``, ``trace``, ``grid`` and
+        ``block`` as lists; ``tc`` is 1, 0 or null; ``flops`` and ``bytes`` are the cost of a call at its
+        longest kernel, 0 at its others, and null if no model knows it. Also ``long_name``.
     Units: ``sil`` ns; ``flops`` FLOP; ``bytes`` bytes of DRAM traffic.
     Order: of the launches, or of the records.
 
@@ -82,7 +82,7 @@ def pyprof_table(source: "Trace | Iterable[KernelRecord]") -> pl.DataFrame:
 
 
 def table_parts(kernels: Kernels, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-    """The ``columns`` of :func:`pyprof_table`, each once, in parts, at least one."""
+    """Yields the ``columns`` of :func:`pyprof_table`, each once, in at least one part."""
     kernels = completed(kernels, compat=False)
     kinds, of = _kinds(kernels, work_of)
     frame = kernels.frame.with_columns(loses=_losers(kernels, kinds, of))
@@ -99,10 +99,10 @@ def table_parts(kernels: Kernels, columns: Sequence[str]) -> Iterator[pl.DataFra
 
 
 def compat_parts(kernels: Kernels, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-    """What PyProf prints in the ``columns``, each once, in parts, at least one.
+    """Yields PyProf's output in the ``columns``, each once, in at least one part.
 
-    Columns: as in :func:`pyprof_table` with ``tc``, ``flops`` and ``bytes`` as text; and ``aborts``, where
-        PyProf ends its report.
+    Columns: as in :func:`pyprof_table` with ``tc``, ``flops`` and ``bytes`` as text; and ``aborts``, true
+        where PyProf ends its report.
     """
     kernels = completed(kernels, compat=True)
     own = {name: pl.col(name).fill_null("") for name in ("mod", "op", "kernel", "params")}

@@ -1,4 +1,4 @@
-"""What a kernel did: the parameters of its function, its work by PyProf's own models and by kernelscope's.
+"""Parameters of a kernel's function, and its cost by PyProf's own models and by kernelscope's.
 
 kernelscope's models count the call that launched the kernel.
 """
@@ -46,15 +46,15 @@ class Call:
         self.unnamed = [arg for arg in marker.args if not arg.get("name")]
 
     def option(self, name: str, place: int, default: int) -> tuple[int, ...]:
-        """A number or tuple by its place among the unnamed arguments, or by name."""
+        """Returns a number or tuple by its position among the unnamed arguments, or by name."""
         found = self.unnamed[place : place + 1] or [arg for arg in self.args if arg.get("name") == name]
         return _whole(found[0]["value"]) if found else (default,)
 
 
 def params(call: Call, *, is_bias: bool = False) -> str:
-    """The text of the column for a function that PyProf has a model for; ``is_bias``: of a bias kernel.
+    """Returns the text of the column for a function with a PyProf model; ``is_bias`` for a bias kernel.
 
-    Raises: LookupError, TypeError, ValueError: the arguments are not those of the function.
+    Raises: LookupError, TypeError, ValueError: the arguments do not match the function.
     """
     if call.op == "linear":
         return _linear(call, is_bias=is_bias)
@@ -66,13 +66,13 @@ def _operands(call: Call) -> str:
 
 
 def plain_params(call: Call) -> str:
-    """The text for a function without a model: the shapes and types of its tensors."""
+    """Returns the text for a function without a model: the shapes and types of its tensors."""
     shapes, types = [arg["shape"] for arg in call.tensors], [arg["dtype"] for arg in call.tensors]
     return f"T={shapes},{types}".replace(" ", "")
 
 
 def sizes_params(marker: Marker) -> str | None:
-    """``[2,3];[3,4]`` where only the sizes of the inputs are known; null where their types are, too."""
+    """Returns ``[2,3];[3,4]`` if only the sizes of the inputs are known, or null if their types are, too."""
     shapes: list[object] = []
     for arg in marker.args:
         if arg.get("type") == "tensor" and arg["dtype"] != UNKNOWN_DTYPE:
@@ -90,7 +90,7 @@ def _whole(value: object) -> tuple[int, ...]:
     """A number, or several. Raises: TypeError: it is neither."""
     values = cast("Sequence[object]", value) if isinstance(value, (tuple, list)) else (value,)
     if not all(isinstance(number, int) for number in values):
-        raise TypeError(f"{value!r} is no whole number")
+        raise TypeError(f"{value!r} is not a whole number")
     return tuple(cast("Sequence[int]", values))
 
 
@@ -103,7 +103,7 @@ def _text(arg: Arg) -> str:
     if arg["type"] == "tensor":
         return f"[{','.join(map(str, arg['shape']))}]{_dtype(arg['dtype'])}"
     if arg["type"] not in ("int", "float"):
-        raise ValueError(f"a {arg['type']} is no operand")
+        raise ValueError(f"a {arg['type']} is not an operand")
     return f"[]{_dtype(arg['type'])}"
 
 
@@ -246,7 +246,7 @@ _PARAMS: Mapping[str, Callable[[Call], str]] = {
 
 
 NO_MARKER = "na=na,"
-"""Parameters of a kernel whose function nothing says."""
+"""Parameters of a kernel with an unknown function."""
 
 # Parts of the short name of a kernel that PyProf takes for one that multiplies, and for tensor cores.
 _LINEAR = ("gemm", "gemv", "dot_kernel", "splitKreduce_kernel", "reduce_1Block_kernel", "cutlass")
@@ -304,7 +304,7 @@ _IDLE = frozenset(
 
 
 class Counts(NamedTuple):
-    """Of a kernel: the name of its function where PyProf changes it, and what it counts.
+    """Counts of a kernel, and the name of its function if PyProf changes it.
 
     ``aborts``: PyProf ends its report at this kernel.
     """
@@ -322,7 +322,7 @@ _NOTHING = Counts(None, NO_MARKER, 0, 0, "na")
 
 @lru_cache(maxsize=1 << 14)
 def compat_counts(text: str, kernel: Kernel) -> Counts:
-    """What PyProf prints for a kernel launched by the function that the marker ``text`` says."""
+    """Returns PyProf's output for a kernel launched by the function in the marker ``text``."""
     marker = marker_of(text)
     if marker is None:
         return _NOTHING
@@ -370,7 +370,7 @@ def _compat_tensor_cores(marker: Marker, name: str, *, is_bias: bool, is_modelle
 
 @lru_cache(maxsize=1 << 14)
 def operator_cost(text: str) -> Cost | None:
-    """The cost of the call that a marker says, by kernelscope's own models; null if it is none they know."""
+    """Returns the cost of the call in a marker by kernelscope's own models, or None if no model knows it."""
     marker = marker_of(text)
     return None if marker is None else _cost(marker)
 
@@ -434,9 +434,9 @@ def _value(arg: Arg) -> str:
 
 
 class Work(NamedTuple):
-    """What a kernel counts, and the call that the count is of: null if it is the kernel's own.
+    """Cost of a kernel, and the call that the cost belongs to: null if it is the kernel's own.
 
-    ``place`` is that of its range in the stack, ``text`` its marker where there are no ranges.
+    ``place`` is the position of its range in the stack, ``text`` its marker if there are no ranges.
     """
 
     counts: Counts
@@ -452,16 +452,15 @@ _UNKNOWN = Counts(None, "", None, None, "na")
 
 
 def compat_work_of(meaning: Meaning, kernel: Kernel) -> Work:
-    """What PyProf prints for a kernel around whose launch lies what ``meaning`` says."""
+    """Returns PyProf's output for a kernel whose launch has the context ``meaning``."""
     return Work(compat_counts(meaning.arguments[0], kernel) if meaning.arguments else _NOTHING)
 
 
 def work_of(meaning: Meaning, kernel: Kernel) -> Work:
-    """What a kernel counts around whose launch lies what ``meaning`` says.
+    """Returns the cost of a kernel whose launch has the context ``meaning``.
 
-    The outermost function around it that has a model counts as the call: what it calls is part of it. A
-    kernel of the backward pass that lies in operators with sizes is counted by these, otherwise by its
-    forward function.
+    The outermost enclosing function with a model counts as the call, and functions that it calls are part of
+    it. A backward kernel inside operators with sizes is counted by these, otherwise by its forward function.
     """
     texts = [text for text in meaning.arguments if marker_of(text) is not None]
     if not texts:

@@ -1,4 +1,4 @@
-"""The tables of torch.profiler, from the file alone."""
+"""The tables of torch.profiler, computed from the file alone."""
 
 from kernelscope.lazy import import_lazily
 from kernelscope.trace import about_a_trace

@@ -1,4 +1,4 @@
-"""The FLOPs that torch.profiler counts with ``with_flops=True``, from what it recorded of the inputs."""
+"""FLOPs as torch.profiler counts them with ``with_flops=True``, from the recorded inputs."""
 
 import json
 from collections.abc import Callable
@@ -15,10 +15,10 @@ _MOST_DIMENSIONS = 64
 
 
 def with_flops(events: pl.DataFrame, trace: Trace) -> pl.DataFrame:
-    """Adds ``flops`` to events that have the ``row`` of an operator; 0 where torch counts nothing.
+    """Adds ``flops`` to events that have the ``row`` of an operator; 0 if torch does not count it.
 
-    torch knows seven operators; what they call is not counted again. See :func:`kernelscope.analysis.costs`
-    for FLOPs that cover more.
+    torch counts seven operators, and nothing inside them. See :func:`kernelscope.analysis.costs` for FLOPs of
+    more operators.
 
     Units: FLOP; a multiply-add is two.
     Source: torch/csrc/profiler/util.cpp, computeFlops.

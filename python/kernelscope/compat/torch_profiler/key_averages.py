@@ -17,7 +17,7 @@ _TENSOR_LIST = r"\[\s*\[[^\]]*\](?:\s*,\s*\[[^\]]*\])*\s*\]"
 
 
 class KeyAverages(pl.DataFrame):
-    """The frame of :func:`key_averages`, with torch's table. What is computed from it is a plain frame."""
+    """The frame of :func:`key_averages`, with torch's table. Frames computed from it are plain frames."""
 
     def table(
         self,
@@ -31,12 +31,12 @@ class KeyAverages(pl.DataFrame):
         time_unit: str | None = None,
         device_name: str = "CUDA",
     ) -> str:
-        """The text of ``prof.key_averages().table()``, with torch's arguments.
+        """Returns the text of ``prof.key_averages().table()``, with torch's arguments.
 
-        ``sort_by`` takes torch's names, such as ``self_cpu_time_total``, ``cuda_time_total`` or ``count``;
-        ``row_limit`` of -1 is no limit; ``time_unit`` is s, ms or us; ``device_name`` names the device in
-        titles. FLOPs and memory are shown if the profiler recorded them. A time that lies exactly between
-        two roundings may show another last digit than torch's, which adds up inexact microseconds.
+        ``sort_by`` accepts torch's names, such as ``self_cpu_time_total``, ``cuda_time_total`` or ``count``.
+        A ``row_limit`` of -1 means unlimited. ``time_unit`` is s, ms or us. ``device_name`` names the device
+        in titles. FLOPs and memory are shown if the profiler recorded them. The last digit of a time exactly
+        between two roundings may differ, because torch adds inexact microseconds.
 
         Raises: InvalidArgumentError: ``sort_by`` or ``time_unit`` is unknown.
         Source: torch/autograd/profiler_util.py, torch 2.15.
@@ -63,19 +63,19 @@ def key_averages(
     group_by_stack_n: int = 0,
     include_python_functions: bool = True,
 ) -> KeyAverages:
-    """What ``prof.key_averages()`` of torch.profiler returns, from the file alone.
+    """Result of ``prof.key_averages()`` of torch.profiler, computed from the file alone.
 
-    Rows are operators, annotations, Python frames, runtime calls and GPU work, by name. Python
-    frames and runtime calls nest with operators here, so self times differ from those of
-    :func:`op_table`. Allocations during no event are the row ``[memory]``. From torch 2.15 on,
-    torch leaves Python frames out unless asked for them: so does ``include_python_functions=False``.
+    Rows are operators, annotations, Python frames, runtime calls and GPU operations, by name. Python frames
+    and runtime calls nest with operators here, so self times differ from those of :func:`op_table`.
+    Allocations outside any event are the row ``[memory]``. From torch 2.15 on, torch omits Python frames by
+    default, like ``include_python_functions=False``.
 
-    Columns: ``name``, ``device`` (cpu or gpu), ``is_annotation``, ``input_shapes`` (if asked for;
-        null where none were recorded), ``stack`` (if asked for: the innermost ``group_by_stack_n`` frames,
-        leaf first; empty unless the profiler was verbose), ``count``, ``cpu_total_ns``, ``cpu_self_ns``,
-        ``device_total_ns``, ``device_self_ns``, ``cpu_memory_bytes``, ``cpu_self_memory_bytes``,
-        ``device_memory_bytes``, ``device_self_memory_bytes``, ``flops``. Memory is null in a trace without
-        memory events; FLOPs are null where the profiler was not asked for them, and count what torch counts.
+    Columns: ``name``, ``device`` (cpu or gpu), ``is_annotation``, ``input_shapes`` (if requested; null if not
+        recorded), ``stack`` (if requested: the innermost ``group_by_stack_n`` frames, leaf first; empty
+        unless the profiler was verbose), ``count``, ``cpu_total_ns``, ``cpu_self_ns``, ``device_total_ns``,
+        ``device_self_ns``, ``cpu_memory_bytes``, ``cpu_self_memory_bytes``, ``device_memory_bytes``,
+        ``device_self_memory_bytes``, ``flops``. Memory is null in a trace without memory events. FLOPs are
+        null if the profiler did not record them, and follow torch's rules.
     Units: ns; bytes; FLOP.
     Order: by first occurrence.
     Raises: InvalidArgumentError: ``group_by_stack_n`` is negative.
@@ -117,9 +117,9 @@ def _has_flops(trace: Trace) -> bool:
 
 
 def torch_events(trace: Trace, *, stacks: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Every event of ``prof.events()``, repeats of a name that torch merges being one.
+    """Returns every event of ``prof.events()``, with repeats of a name merged as in torch.
 
-    Python frames and runtime calls nest with operators here. Allocations during no event are events named
+    Python frames and runtime calls nest with operators here. Allocations outside any event are events named
     ``[memory]``.
 
     Columns: ``row``, ``name``, ``device`` (cpu or gpu), ``is_annotation``, ``is_python``, ``input_shapes``,
@@ -145,7 +145,7 @@ def torch_events(trace: Trace, *, stacks: pl.DataFrame | None = None) -> pl.Data
 
 
 def flat_shapes(dims: pl.Expr) -> pl.Expr:
-    """Input shapes as torch's tables show them: a list of tensors is ``[]``."""
+    """Returns input shapes as shown in torch's tables: a list of tensors is ``[]``."""
     text = dims.cast(pl.String).str.strip_chars()
     inner = text.str.head(-1).str.tail(-1).str.replace_all(_TENSOR_LIST, "[]")
     return (pl.lit("[") + inner + pl.lit("]")).str.replace_all(r",\s*", ", ")

@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """What torch's ``table()`` takes."""
+    """Arguments of torch's ``table()``."""
 
     sort_by: str | None
     row_limit: int
@@ -57,7 +57,10 @@ class _Column:
 
 
 def render(averages: pl.DataFrame, options: TableOptions) -> str:
-    """The table of the frame of :func:`kernelscope.compat.torch_profiler.key_averages`; empty for no rows."""
+    """Returns the table of a frame of :func:`kernelscope.compat.torch_profiler.key_averages`.
+
+    It is empty if the frame has no rows.
+    """
     if options.time_unit not in (None, *_UNITS):
         raise InvalidArgumentError(f"time_unit must be s, ms or us, not {options.time_unit!r}")
     table = _sorted(averages, options.sort_by)
@@ -83,7 +86,7 @@ def _sorted(averages: pl.DataFrame, sort_by: str | None) -> pl.DataFrame:
     for device in ("cuda", "xpu", "privateuse1"):
         known = known.replace(device, "device")
     if known not in _SORTABLE:
-        raise InvalidArgumentError(f"cannot sort by {sort_by!r}; known are {', '.join(_SORTABLE)}")
+        raise InvalidArgumentError(f"cannot sort by {sort_by!r}; possible are {', '.join(_SORTABLE)}")
     means = averages.with_columns(
         _cpu_mean=pl.col("cpu_total_ns") / pl.col("count"),
         _device_mean=pl.col("device_total_ns") / pl.col("count"),

@@ -1,1 +1,1 @@
-"""Text and tables as the tools write them that kernelscope replaces."""
+"""Text and tables in the formats of the tools that kernelscope replaces."""

@@ -1,4 +1,4 @@
-"""Writes reports as ``nsys stats`` does: CSV with its headings and digits, columns, or JSON."""
+"""Writes reports in the formats of ``nsys stats``: CSV with its headings and digits, columns, or JSON."""
 
 import itertools
 import json
@@ -14,7 +14,7 @@ from kernelscope.escaping import for_csv, for_terminal
 from kernelscope.report.names import short
 
 FORMATS = ("csv", "tsv", "column", "table", "json", "parquet")
-"""The forms of a report."""
+"""Formats of a report."""
 
 _SLICE_ROWS = 1 << 15
 _LEAST_TEXT = 20
@@ -34,11 +34,11 @@ def write(
     width: int | None = None,
     time_unit: str = "ns",
 ) -> list[str]:
-    """Writes a report in one of ``FORMATS``, with times in ``ns``, ``us``, ``ms`` or ``s`` and every digit.
+    """Writes a report in one of ``FORMATS``, with times in ``ns``, ``us``, ``ms`` or ``s`` and all digits.
 
-    Lines of columns have up to ``width`` characters, as many as they need if null. Gives the headings of the
-    columns for which there was no room.
-    Raises: KeyError: there is no such form.
+    Lines have up to ``width`` characters, or any number if null. Returns the headings of the columns that did
+    not fit.
+    Raises: KeyError: there is no such format.
     """
     if time_unit != "ns":
         parts = [_in_unit(part, fields, time_unit, as_text=form != "json") for part in parts]
@@ -58,7 +58,7 @@ def write(
 def write_csv(
     parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: IO[bytes], *, separator: str = ","
 ) -> None:
-    """Writes a report as CSV, with ``separator`` between values, with the headings and the digits of nsys."""
+    """Writes a report as CSV with the headings and digits of nsys, and ``separator`` between values."""
     headings = pl.DataFrame(schema={field.heading: pl.String for field in fields})
     out.write(for_csv(headings).write_csv(separator=separator).encode())
     for part in _slices(parts):
@@ -84,9 +84,9 @@ def write_columns(
     width: int | None = None,
     ruled: bool = False,
 ) -> list[str]:
-    """Writes a report as a table whose columns line up; gives the headings for which there was no room.
+    """Writes a report as an aligned table. Returns the headings of the columns that did not fit.
 
-    With ``ruled`` lines stand around it and between its columns.
+    ``ruled`` adds lines around it and between its columns.
     """
     shown = pl.concat([as_shown(part, fields) for part in parts], how="vertical_relaxed")
     cells = [
@@ -146,7 +146,7 @@ def _fitting(
 
 
 def write_parquet(parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: IO[bytes]) -> None:
-    """Writes a report with its own column names and nothing rounded, in row groups of no more than a part."""
+    """Writes a report with its own column names and unrounded values, in row groups of at most one part."""
     columns = [field.column for field in fields]
     waiting = iter(parts)
     first = next(waiting).select(columns)
@@ -175,12 +175,15 @@ def _slices(parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
 
 
 def as_shown(frame: pl.DataFrame, fields: Sequence[Field]) -> pl.DataFrame:
-    """``frame`` with the headings of ``fields``; what has one decimal is text, millions are floats."""
+    """Returns ``frame`` with the headings of ``fields``.
+
+    Values with one decimal are text, millions are floats.
+    """
     return frame.select(**{field.heading: _shown(field, frame.schema[field.column]) for field in fields})
 
 
 def as_numbers(frame: pl.DataFrame, fields: Sequence[Field]) -> pl.DataFrame:
-    """``frame`` with the headings of ``fields`` and numbers rounded as nsys rounds them."""
+    """Returns ``frame`` with the headings of ``fields`` and numbers rounded as in nsys."""
     numbers = {
         # Polars divides by a product with the reciprocal, which is no tenth.
         field.heading: _shown(field, frame.schema[field.column]).cast(pl.Float64)

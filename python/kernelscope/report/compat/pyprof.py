@@ -1,4 +1,4 @@
-"""PyProf's report as text: columns side by side, CSV as PyProf writes it, or values with spaces between."""
+"""PyProf's report as text: aligned columns, CSV in PyProf's format, or values separated by blanks."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,12 +15,12 @@ _UNKNOWN = "-"
 
 
 class Layout:
-    """Which columns are shown, and how.
+    """Selected columns and their format.
 
-    ``width`` is the width of a line in characters, 0 for values with one space between; ``quoted`` puts
-    every value into quotation marks with commas between.
+    ``width`` is the width of a line in characters, 0 for values separated by one blank. ``quoted`` quotes
+    every value and separates values with commas.
 
-    Raises: InvalidArgumentError: a line of ``width`` cannot hold the columns.
+    Raises: InvalidArgumentError: a line of ``width`` is too short for the columns.
     """
 
     def __init__(self, columns: Sequence[str], *, width: int = 0, quoted: bool = False) -> None:
@@ -30,18 +30,18 @@ class Layout:
         needed = sum(column.width for column in self.columns)
         if 0 < width < needed:
             raise InvalidArgumentError(
-                f"a line of {','.join(columns)} is at least {needed} wide; set -w {needed} or more"
+                f"a line of {','.join(columns)} needs at least {needed} characters; pass -w {needed} or more"
             )
         shared = [column.name for column in self.columns if column.width == 0]
         self._flexible = (width - needed) // max(len(set(shared)), 1)
 
     def header(self) -> str:
-        """The line of headers."""
+        """Returns the header line."""
         headers = pl.DataFrame({column.name: [column.header] for column in self.columns})
         return self._lines(headers, is_header=True).item()
 
     def lines(self, part: pl.DataFrame) -> pl.Series:
-        """The lines of a part of PyProf's table, which has the columns by name."""
+        """Returns the lines of a part of PyProf's table, which has the columns by name."""
         texts = {column.name: self._text(column) for column in self.columns}
         return self._lines(part.select(**texts))
 
@@ -80,7 +80,7 @@ def _separator(column: str) -> str:
 def write(frame: pl.DataFrame, form: str, out: Path | None) -> None:
     """Writes columns of PyProf's table as ``csv``, ``json`` or ``parquet``; to stdout without ``out``.
 
-    In CSV lists are texts and what is not known is empty; JSON is one list of objects.
+    In CSV, lists are texts and unknown values are empty. JSON is one list of objects.
     """
     if form == "parquet" and out is not None:
         with filled_file(out) as path:

@@ -1,1 +1,1 @@
-"""The report as one page that a browser shows without asking any server."""
+"""The report as one page that needs no server."""

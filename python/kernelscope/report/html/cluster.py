@@ -1,4 +1,4 @@
-"""The page about a job of many ranks: as large for a thousand as for ten."""
+"""The page about a job of many ranks. Its size does not depend on their number."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,20 +28,22 @@ _PARTS = {
 """Parts of a step of a rank, and their colours."""
 
 _TITLES = {
-    "compute_ns": "GPU work",
+    "compute_ns": "Computing",
     **{name: CLUSTER_COLUMNS[name][0] for name in _PARTS if name in CLUSTER_COLUMNS},
 }
 _MOST_ROWS, _MOST_COLUMNS = 1_000, 200
-"""Cells of the heat map; of more ranks and steps, neighbours share one."""
+"""Maximum cells of the heat map. Neighbours share a cell if there are more ranks or steps."""
 _NAMED = 16
 _CLOCKS_NAMED = 5
 _SLOWEST = 500
-_NO_STEPS = "No step is recorded whole in any rank: mark steps with torch.profiler.profile(schedule=...)."
+_NO_STEPS = (
+    "No step is recorded completely in any rank: mark steps with torch.profiler.profile(schedule=...)."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job of many ranks, and what several views show of it."""
+    """A job of many ranks, and data shared by several views."""
 
     cluster: Cluster
     steps: pl.DataFrame
@@ -59,12 +61,12 @@ def write_cluster_page(
     sources: pl.DataFrame | None = None,
     notes: Sequence[str] = (),
 ) -> None:
-    """Writes the page about the ranks of ``source``; what stood at ``out`` is replaced when it is complete.
+    """Writes the page about the ranks of ``source``, replacing ``out`` when it is complete.
 
     ``sources`` is the manifest of a lake, and ``notes`` are sentences about it.
 
-    Raises: InvalidArgumentError: there is no rank, or a library of the page is not installed.
-        OSError: the page cannot be written.
+    Raises: InvalidArgumentError: there is no rank, or a library of the page is not installed. OSError: the
+        page cannot be written.
     """
     check_libraries()
     cluster = analysis.cluster_of(source)
@@ -81,8 +83,8 @@ def write_cluster_page(
 
 
 def look_first(job: Job) -> View:
-    """What to look at first, and where the steps of all ranks went."""
-    what = "What holds this job up, and where the time of all ranks went."
+    """The most important findings, and the time of the steps of all ranks."""
+    what = "Causes of delay in this job, and the time of all ranks by category."
     parts: list[Part] = [_figures(job), *(Note(note) for note in job.notes)]
     clock = pl.col("finding") == "clock_offset"
     few = ~clock | (clock.cum_sum() <= _CLOCKS_NAMED)
@@ -94,9 +96,10 @@ def look_first(job: Job) -> View:
     else:
         columns = ("finding", "message", "ranks_text", "group", "lost_ns")
         explained = (
-            "Ranks and links that hold the others up, by the time they cost; then the clocks most off."
+            "Ranks and links that delay the others, by cost in time, then the clocks with the "
+            "largest offsets."
         )
-        parts.append(Table("findings", "What to look at first", explained, found, columns))
+        parts.append(Table("findings", "Look first at", explained, found, columns))
     if job.steps.height:
         parts.append(_mean_step(job.steps))
     return View("first", "Look first", what, parts)
@@ -113,27 +116,23 @@ def _figures(job: Job) -> Facts:
     total = _sum(steps, "total_ns")
     apart, hosts = job.offsets["offset_ns"], known["host"].drop_nulls().n_unique()
     items = [
-        Fact(
-            "Ranks", format_count(known.height), f"On {format_count(hosts)} hosts, as far as they are known."
-        ),
-        Fact("Steps", format_count(steps["step"].n_unique()), "Steps that are recorded whole."),
+        Fact("Ranks", format_count(known.height), f"On {format_count(hosts)} hosts, if hosts were recorded."),
+        Fact("Steps", format_count(steps["step"].n_unique()), "Completely recorded steps."),
         Fact("Median step", format_ns(_median(steps, "total_ns")), "Over all ranks and steps."),
         Fact(
             "Waiting",
             _share(_sum(steps, "wait_ns"), total),
-            "Share of the steps spent on ranks that come later.",
+            "Share of the steps spent waiting for late ranks.",
         ),
         Fact(
-            "Network",
-            _share(_sum(steps, "network_ns"), total),
-            "Share of the steps in which only data travel.",
+            "Network", _share(_sum(steps, "network_ns"), total), "Share of the steps with only data transfer."
         ),
         Fact(
             "Loading data",
             _share(_sum(steps, "data_ns"), total),
-            "Share of the steps in which GPUs wait for it.",
+            "Share of the steps with GPUs waiting for data loading.",
         ),
-        Fact("Clocks", _span(apart), "How far the clocks of the ranks are apart; corrected here."),
+        Fact("Clocks", _span(apart), "Maximum offset between the clocks of the ranks, corrected here."),
     ]
     return Facts("figures", "", items, tiles=True)
 
@@ -160,14 +159,14 @@ def _mean_step(steps: pl.DataFrame) -> Figure:
     names = [f"{_TITLES[name]}: {format_ns(value)}" for name, value in mean.items()]
     slices = slice_trace(names, list(mean.values()), list(_PARTS.values()))
     slices["hovertemplate"] = "%{label}<extra></extra>"
-    what = "Where the wall time of a step goes, in the mean over all ranks and steps."
+    what = "Wall time of a step by category, averaged over all ranks and steps."
     layout = donut_layout(format_ns(sum(mean.values())))
     return Figure("mean-step", "The mean step", what, [slices], layout, height=donut_height(len(names)))
 
 
 def ranks(job: Job) -> View:
-    """Each rank in each step, and ranks that behave alike."""
-    what = "Own time leaves out waiting for other ranks, which makes all ranks look alike."
+    """Each rank in each step, and groups of similar ranks."""
+    what = "Own time excludes waiting for other ranks, which makes all ranks look alike."
     if job.steps.is_empty():
         return View("ranks", "Ranks", what, [Note(_NO_STEPS, missing=True)])
     choices: list[tuple[str, Part]] = [
@@ -200,7 +199,7 @@ def _heat_map(steps: pl.DataFrame, value: str) -> Figure:
         "colorbar": {"title": {"text": unit}, "thickness": 12},
         "hovertemplate": f"rank %{{y}}, step %{{x}}: %{{z}} {unit}<extra></extra>",
     }
-    what = "A row for each rank, a column for each step."
+    what = "One row per rank, one column per step."
     if across > 1 or down > 1:
         what += f" A cell is the slowest of {across} steps and {down} ranks."
     layout = {
@@ -220,8 +219,8 @@ def _rank_table(job: Job) -> Table:
         .sort("own_ns", "rank", descending=[True, False], nulls_last=True)
     )
     columns = ("rank", "host", "own_ns", "total_ns", *_PARTS, "cause", "late_steps", "excess_ns")
-    titles = {"total_ns": "Wall time", "compute_ns": "GPU work", "cause": "Late by"}
-    what = "Medians over the rank's steps, the slowest rank first."
+    titles = {"total_ns": "Wall time", "compute_ns": "Computing", "cause": "Late by"}
+    what = "Medians over the steps of a rank, the slowest rank first."
     return Table("rank-table", "Ranks", what, table, columns, titles=titles)
 
 
@@ -229,14 +228,14 @@ def _alike(job: Job) -> list[Part]:
     groups = analysis.rank_groups(job.cluster)
     table = groups.with_columns(pl.col("rank_group").cast(pl.Int64), ranks_text=_listed(pl.col("ranks")))
     columns = ("rank_group", "count", "ranks_text", "own_ns", *_PARTS)
-    what = "Ranks whose medians have no gap of more than a twentieth of a step between them."
-    titles = {"count": "How many", "compute_ns": "GPU work"}
+    what = "Ranks whose medians differ by at most 5 % of a step from the next one."
+    titles = {"count": "Count", "compute_ns": "Computing"}
     return [Table("alike", "Ranks that behave alike", what, table, columns, titles=titles)]
 
 
 def collectives(job: Job) -> View:
-    """What ranks waited for each other, and what bandwidth they had."""
-    what = "Transfer is the time of the rank that came last: it waited for none."
+    """Waiting times and bandwidth of collectives."""
+    what = "Transfer is the time of the last rank to arrive, which waits for no other."
     table = analysis.communication(job.cluster, by=("kind", "group_size", "message_bytes"))
     if table.is_empty():
         text = "No trace has communication: record with ProfilerActivity.CUDA, or run on several ranks."
@@ -262,7 +261,7 @@ def collectives(job: Job) -> View:
     )  # fmt: skip
     single = Table(
         "instances",
-        "Those that were waited for longest",
+        "Collectives with the longest waits",
         "Waiting is summed over the ranks.",
         worst.head(_SLOWEST).with_columns(pl.col("ranks_seen").cast(pl.Int64)),
         columns,
@@ -288,18 +287,18 @@ def steps(job: Job) -> View:
 
 
 def clocks(job: Job) -> View:
-    """How far clocks are off."""
-    what = "What the ends of collectives tell of the clocks; times of this page are on the common one."
+    """Offsets of clocks."""
+    what = "Clock offsets derived from the ends of collectives. Times on this page are on the common clock."
     columns = ("rank", "host", "offset_ns", "residual_ns", "collectives")
     if job.offsets["offset_ns"].null_count() == job.offsets.height:
-        text = "No collective is in the traces of several ranks, so that clocks cannot be compared."
+        text = "No collective is in the traces of several ranks, so clocks cannot be compared."
         return View("clocks", "Clocks", what, [Note(text, missing=True)])
     return View("clocks", "Clocks", what, [Table("offsets", "Clocks", what, job.offsets, columns)])
 
 
 def files(job: Job) -> View:
-    """Where the ranks came from."""
-    what = "The traces that the ranks were read from, and those that could not be read."
+    """Sources of the ranks."""
+    what = "The traces of the ranks, including those that could not be read."
     if job.sources is None:
         table = _by_file_name(job.cluster.ranks)
     else:

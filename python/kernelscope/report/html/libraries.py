@@ -1,7 +1,7 @@
-"""The JavaScript libraries of the page, taken from installed packages; nothing is downloaded.
+"""JavaScript libraries of the page, taken from installed packages without downloads.
 
-Plotly draws the figures. DataTables, as the package ``itables`` ships it (1.5 MB, MIT, no dependency), shows
-the tables: other packages with a table library weigh 20 times as much or have stood still for years.
+Plotly draws the figures. DataTables shows the tables, as shipped in the package ``itables`` (1.5 MB, MIT, no
+dependency): other packages with a table library are 20 times as large or unmaintained.
 """
 
 import base64
@@ -20,7 +20,7 @@ _FILES = {
     "datatables-style": ("itables", "html/dt_bundle.css"),
 }
 _JSON = "orjson"
-"""Writes what the views hold, in a fifth of the time of the standard library's writer."""
+"""Serialises the data of the views, in a fifth of the time of the standard library."""
 # The function that is all of Plotly, as its file begins and ends it.
 _WRAPPER = re.compile(rb"(?<=: this, )\(\) => \{.*\}(?=\)\);\s*\Z)", re.DOTALL)
 # A higher level takes longer for a page that is little smaller, the lowest makes it an eighth larger.
@@ -28,7 +28,7 @@ _LEVEL = 2
 
 
 def check_libraries() -> None:
-    """Makes sure that every library is there.
+    """Checks that every library is installed.
 
     Raises: InvalidArgumentError: a package is not installed.
     """
@@ -39,7 +39,7 @@ def check_libraries() -> None:
 
 
 def packed_libraries() -> dict[str, bytes]:
-    """Each library by name, compressed and encoded.
+    """Returns each library by name, compressed and encoded.
 
     Raises: InvalidArgumentError: a package is not installed.
     """
@@ -69,7 +69,7 @@ def _bracketed(script: mmap) -> bytes:
 
 
 def pack(content: bytes) -> bytes:
-    """``content`` as text that any document can hold: gzip in base64."""
+    """Returns ``content`` as text that any document can contain: gzip in base64."""
     return base64.b64encode(gzip.compress(content, _LEVEL, mtime=0))
 
 
@@ -85,5 +85,5 @@ def _file(package: str, path: str) -> Path:
 
 def _missing(package: str) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"the page needs {package}, which is not installed or too old: pip install 'kernelscope[page]'"
+        f"the page needs {package}, which is missing or too old: pip install 'kernelscope[page]'"
     )

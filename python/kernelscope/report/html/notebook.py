@@ -25,7 +25,7 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
 
 
 def to_static(payload: Mapping[str, Any]) -> str:
-    """The payload of a view as HTML: its facts and notes, and the first rows of its tables."""
+    """Returns the payload of a view as HTML: its facts and notes, and the first rows of its tables."""
     parts = "".join(_part(part) for part in payload["parts"])
     return f"<h3>{for_html(payload['title'])}</h3><p>{for_html(payload['what'])}</p>{parts}"
 

@@ -1,4 +1,4 @@
-"""Puts the page together: one document that holds its script, its style, its libraries and its data."""
+"""Assembles the page: one document that contains its script, its style, its libraries and its data."""
 
 import base64
 import hashlib
@@ -24,18 +24,18 @@ _STYLES = ("theme.css", "style.css")
 _GLOSSARY = View(
     "glossary",
     "Glossary",
-    "What each figure means, in which unit it is, and of what whole a share is.",
+    "Meaning and unit of each figure, and the whole that a share refers to.",
     [Glossary()],
 )
 
 
 def every_view(trace: Trace) -> list[View]:
-    """The views of the page in the order of its menu."""
+    """Returns the views of the page in the order of its menu."""
     return [_view(view, trace) for view in views.on_page()]
 
 
 def write_page(trace: Trace, out: Path) -> None:
-    """Writes the page of ``trace``; what stood at ``out`` is replaced when it is complete.
+    """Writes the page of ``trace``, replacing ``out`` when it is complete.
 
     Raises: InvalidArgumentError: a library of the page is not installed. OSError: it cannot be written.
     """
@@ -49,7 +49,7 @@ def write_page(trace: Trace, out: Path) -> None:
 
 
 def write_views(shown: list[View], out: Path, *, title: str) -> None:
-    """Writes a page of ``shown``; what stood at ``out`` is replaced when it is complete.
+    """Writes a page of ``shown``, replacing ``out`` when it is complete.
 
     Raises: InvalidArgumentError: a library of the page is not installed. OSError: it cannot be written.
     """
@@ -57,7 +57,7 @@ def write_views(shown: list[View], out: Path, *, title: str) -> None:
 
 
 def to_page(shown: list[View], *, title: str, libraries: dict[str, bytes]) -> list[bytes]:
-    """The page of ``shown``, in pieces."""
+    """Returns the page of ``shown``, in pieces."""
     return _document([_packed(view) for view in shown], title=title, libraries=libraries)
 
 

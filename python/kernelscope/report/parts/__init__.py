@@ -1,4 +1,4 @@
-"""What a view of the page is made of: tables, figures, facts and notes, each with what it means."""
+"""Elements of a view of the page: tables, figures, facts and notes, each with its meaning."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -12,14 +12,14 @@ class Part:
     kind: ClassVar[str]
 
     def payload(self) -> dict[str, Any]:
-        """The part as the page's script takes it: its kind and its fields."""
+        """Returns the part for the page's script: its kind and its fields."""
         return {"kind": self.kind, **{field.name: getattr(self, field.name) for field in fields(self)}}
 
 
 class Fact(NamedTuple):
-    """A figure of the overview: its name, its value as text with the unit, what it means, and its term.
+    """A figure of the overview: its name, its value as text with the unit, its meaning, and its term.
 
-    ``term`` is the column of frames in which it stands, by which the glossary knows it.
+    ``term`` is its column in frames, the key of the glossary.
     """
 
     label: str
@@ -38,16 +38,16 @@ class Facts(Part):
     items: Sequence[Fact]
     tiles: bool = False
     wide: bool = False
-    """Whether they take the room that is left beside a narrow figure."""
+    """Whether they fill the room beside a narrow figure."""
 
     def payload(self) -> dict[str, Any]:
-        """The part as the page's script takes it."""
+        """Returns the part for the page's script."""
         return {**Part.payload(self), "items": [[*fact] for fact in self.items]}
 
 
 @dataclass(frozen=True, slots=True)
 class Note(Part):
-    """A remark: about what is shown, or (``missing``) of what is not there and how to record it."""
+    """A remark about the shown data, or (``missing``) about missing data and how to record it."""
 
     kind: ClassVar[str] = "note"
     text: str
@@ -56,9 +56,9 @@ class Note(Part):
 
 @dataclass(frozen=True, slots=True)
 class Figure(Part):
-    """A figure of Plotly. A text that starts with ``--`` is a colour of the page's style sheet.
+    """A Plotly figure. A text that starts with ``--`` is a colour of the page's style sheet.
 
-    Text from a trace has to be escaped: see :func:`kernelscope.report.parts.cells.label`.
+    Text from a trace must be escaped; see :func:`kernelscope.report.parts.cells.label`.
     """
 
     kind: ClassVar[str] = "figure"
@@ -69,14 +69,14 @@ class Figure(Part):
     layout: Mapping[str, Any] = field(default_factory=dict[str, Any])
     height: int = 360
     narrow: bool = False
-    """Whether several of its kind stand side by side."""
+    """Whether several figures of its kind are placed side by side."""
     wide: bool = False
-    """Whether it takes the room that is left beside narrow ones."""
+    """Whether it fills the room beside narrow ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group(Part):
-    """Parts of which one is shown at a time, by a choice of theirs."""
+    """Parts shown one at a time, with a selector."""
 
     kind: ClassVar[str] = "group"
     id: str
@@ -84,13 +84,13 @@ class Group(Part):
     choices: Sequence[tuple[str, Part]]
 
     def payload(self) -> dict[str, Any]:
-        """The part as the page's script takes it."""
+        """Returns the part for the page's script."""
         choices = [{"label": label, "part": part.payload()} for label, part in self.choices]
         return {**Part.payload(self), "choices": choices}
 
 
 class Page(NamedTuple):
-    """The entry of a view in the menu of the page: its id, its title, and what it shows."""
+    """Entry of a view in the menu of the page: its id, its title, and its description."""
 
     id: str
     title: str
@@ -99,7 +99,7 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view of the page: what stands behind one entry of its menu."""
+    """A view of the page, shown by one entry of its menu."""
 
     id: str
     title: str
@@ -108,12 +108,12 @@ class View:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the view only says what is missing."""
+        """Returns whether the view only reports missing data."""
         notes = [part for part in self.parts if isinstance(part, Note)]
         return len(notes) == len(self.parts) and any(note.missing for note in notes)
 
     def payload(self) -> dict[str, Any]:
-        """The view as the page's script takes it."""
+        """Returns the view for the page's script."""
         return {
             "id": self.id,
             "title": self.title,

@@ -1,4 +1,4 @@
-"""Turns the cells of a frame into what JSON can hold and a browser can show."""
+"""Converts the cells of a frame to values that JSON can represent and a browser can show."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,16 +12,16 @@ from kernelscope.report.names import safe, short
 _LABEL_WIDTH = 60
 _CELL_WIDTH = 56
 EXACT = 2**53
-"""From here on JavaScript's numbers are no longer exact."""
+"""From this value on, JavaScript's numbers are not exact."""
 
 
 def label(name: str | None, width: int = _LABEL_WIDTH) -> str:
-    """A name as a label of a figure: short, and never markup to Plotly."""
+    """Returns a name as a label of a figure: short, and escaped for Plotly."""
     return for_html(short(name, width), quote=False)
 
 
 def written(name: str, dtype: pl.DataType) -> pl.Expr:
-    """A column with null for numbers that JSON or JavaScript cannot hold, and texts as such."""
+    """Returns a column with null for numbers that JSON or JavaScript cannot represent, and plain texts."""
     column = pl.col(name)
     if dtype.is_float():
         return pl.when(column.is_finite()).then(column.round_sig_figs(6))
@@ -31,9 +31,9 @@ def written(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def texts(series: pl.Series) -> dict[str, list[Any]]:
-    """A column of texts: its distinct texts, their short forms, and for each row which of them it is.
+    """Returns a column of texts as its distinct texts, their short forms, and the index of each row's text.
 
-    A text that is short by itself has no short form, and a row without a text has no number.
+    A short text has no short form, and a row without a text has no index.
     """
     rows: list[str | None] = series.cast(pl.String).to_list()
     distinct = [text for text in dict.fromkeys(rows) if text is not None]
@@ -44,7 +44,7 @@ def texts(series: pl.Series) -> dict[str, list[Any]]:
 
 
 def texts_of_classes(column: pl.Series) -> tuple[dict[str, list[Any]], pl.Series]:
-    """The distinct texts of a long column as :func:`texts` gives them, and which of them each row has."""
+    """Returns the distinct texts of a long column as in :func:`texts`, and the index of each row's text."""
     classes = classes_of(column.to_frame())
     distinct = texts(classes.keys.to_series())
     return distinct, classes.spread(pl.Series(distinct["of"], dtype=pl.UInt32))
@@ -64,5 +64,5 @@ _LONGEST = len(safe("x" * 1_000_000))
 
 
 def joined(values: Sequence[object]) -> str:
-    """Values as a list in a sentence."""
+    """Returns values as a list in a sentence."""
     return ", ".join(str(value) for value in values)

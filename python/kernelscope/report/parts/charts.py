@@ -1,4 +1,4 @@
-"""Figures that several views draw."""
+"""Figures shared by several views."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 # In front of a label: Plotly keeps slices in an object by label, in which "__proto__" is something else.
 _NO_KEY = "\u200b"
 PALETTE = tuple(f"--c{index}" for index in range(10))
-"""Colours of the style sheet that tell slices apart."""
+"""Colours of the style sheet that distinguish slices."""
 
 
 def byte_unit(largest: float) -> tuple[float, str]:
-    """The bytes of the unit that suits an axis, and its name."""
+    """Returns the size in bytes of a suitable unit for an axis, and its name."""
     for size, name in _BYTES:
         if largest >= size:
             return size, name
@@ -28,7 +28,7 @@ def byte_unit(largest: float) -> tuple[float, str]:
 
 
 def time_unit(largest_ns: float) -> tuple[float, str]:
-    """The nanoseconds of the unit that suits an axis, and its name."""
+    """Returns the length in ns of a suitable unit for an axis, and its name."""
     for size, name in _UNITS:
         if largest_ns >= size:
             return size, name
@@ -36,7 +36,7 @@ def time_unit(largest_ns: float) -> tuple[float, str]:
 
 
 def donut(id: str, title: str, what: str, frame: pl.DataFrame, column: str, *, top: int = 8) -> Figure:  # noqa: A002
-    """The shares of the ``top`` rows of ``frame`` in the sum of ``column``, and of the others."""
+    """Returns a donut with the shares of the ``top`` rows in the sum of ``column``, and of the rest."""
     rows = frame.filter(pl.col(column) > 0).sort(column, descending=True)
     shown = rows.head(top)
     names = distinct([_NO_KEY + label(name, 34) for name in shown["name"].to_list()])
@@ -54,7 +54,7 @@ def donut(id: str, title: str, what: str, frame: pl.DataFrame, column: str, *, t
 
 
 def donut_layout(middle: str) -> dict[str, Any]:
-    """The layout of a donut with a text in its middle and its legend below."""
+    """Returns the layout of a donut with a text in its centre and its legend below."""
     return {
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
         "legend": {
@@ -71,12 +71,15 @@ def donut_layout(middle: str) -> dict[str, Any]:
 
 
 def donut_height(slices: int) -> int:
-    """The height of a donut with a line of legend for each slice."""
+    """Returns the height of a donut with one legend line per slice."""
     return 230 + 20 * slices
 
 
 def distinct(names: list[str]) -> list[str]:
-    """``names`` with numbers behind those that stand twice: Plotly adds up slices, and bars, of one label."""
+    """Returns ``names`` with numbers added to duplicates.
+
+    Plotly adds up slices and bars with equal labels.
+    """
     seen: Counter[str] = Counter()
     found: list[str] = []
     for name in names:
@@ -86,7 +89,7 @@ def distinct(names: list[str]) -> list[str]:
 
 
 def slice_trace(names: Sequence[str], values: Sequence[float], colors: Sequence[str]) -> dict[str, Any]:
-    """A donut of durations in nanoseconds whose labels are already escaped."""
+    """Returns a donut of durations in nanoseconds with escaped labels."""
     return {
         "type": "pie",
         "hole": 0.55,
@@ -104,7 +107,10 @@ def slice_trace(names: Sequence[str], values: Sequence[float], colors: Sequence[
 
 
 def icicle(names: Sequence[str], parents: Sequence[int], values: Sequence[int]) -> dict[str, Any]:
-    """A flame graph of times in nanoseconds: of each frame its name, escaped, and its caller, or -1."""
+    """Returns a flame graph of times in nanoseconds.
+
+    Each frame has an escaped name and the number of its caller, or -1.
+    """
     total = sum(value for value, parent in zip(values, parents, strict=True) if parent < 0)
     # Frames of one name have one colour, in every stack.
     colors = {name: PALETTE[crc32(name.encode()) % len(PALETTE)] for name in set(names)}
@@ -134,7 +140,7 @@ ICICLE_LAYOUT: dict[str, Any] = {
 
 
 def bars(id: str, title: str, what: str, frame: pl.DataFrame, column: str, *, top: int = 15) -> Figure:  # noqa: A002
-    """The ``top`` rows of ``frame`` by ``column``, a duration, as bars with their names beside them."""
+    """Returns the ``top`` rows of ``frame`` by ``column``, a duration, as bars with names."""
     rows = frame.filter(pl.col(column) > 0).sort(column, descending=True).head(top).reverse()
     values = cast("list[float]", rows[column].to_list())
     size, unit = time_unit(max(values, default=1))

@@ -1,4 +1,4 @@
-"""What the figures of reports mean: every title of the page's tables, and the shorter ones of the text."""
+"""Meaning of the figures of reports: every title of the page's tables, and the shorter titles of the text."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -14,11 +14,11 @@ TEXT_TITLES = {
     "reserved": "peak_reserved_bytes", "step p50": "step_p50_ns", "step p90": "step_p90_ns",
     "wall": "total_ns",
 }  # fmt: skip
-"""Titles of the text's tables that are shorter than those of the page, with the columns they stand for."""
+"""Short titles in the text's tables, with their columns."""
 
 
 class Term(NamedTuple):
-    """A figure: its name in frames and files, its title, its unit and what it means."""
+    """A figure: its name in frames and files, its title, its unit and its meaning."""
 
     key: str
     title: str
@@ -27,7 +27,7 @@ class Term(NamedTuple):
 
 
 def terms(word: str = "") -> list[Term]:
-    """The terms that have ``word`` in name, title or meaning, those called so in front; all by title."""
+    """Returns the terms with ``word`` in name, title or meaning, exact matches first, then by title."""
     wanted = word.casefold()
     found = [Term(key, *column) for key, column in COLUMNS.items()]
     found = [
@@ -41,10 +41,10 @@ def terms(word: str = "") -> list[Term]:
 
 @dataclass(frozen=True, slots=True)
 class Glossary(Part):
-    """All terms, each with an address of its own: ``#glossary/<key>``."""
+    """All terms, each with its own address: ``#glossary/<key>``."""
 
     kind: ClassVar[str] = "glossary"
 
     def payload(self) -> dict[str, Any]:
-        """The part as the page's script takes it."""
+        """Returns the part for the page's script."""
         return {"kind": self.kind, "terms": [[*term] for term in terms()]}

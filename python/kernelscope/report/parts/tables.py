@@ -1,4 +1,4 @@
-"""Frames as tables of the page: which columns, under which titles, in which units, and what they mean."""
+"""Frames as tables of the page: their columns with titles, units and meaning."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,15 +11,15 @@ from kernelscope.report.parts.cells import texts, written
 from kernelscope.report.parts.columns import COLUMNS
 
 MOST_ROWS = 3_000
-"""Rows of a table of the page: beyond that nobody reads on, and the page has to stay small."""
+"""Maximum number of rows of a table, so that the page stays small."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table(Part):
     """A frame as a table that can be sorted, searched, filtered, copied and saved.
 
-    Rows stand in the order of the frame. ``opens`` says what a row shows when it is opened: for a title,
-    the id of a table of the same view, the column that must agree there, and the column here.
+    Rows are in the order of the frame. ``opens`` defines the tables of an opened row: for a title, the id of
+    a table of the same view, its key column, and the key column here.
     """
 
     kind: ClassVar[str] = "table"
@@ -28,16 +28,16 @@ class Table(Part):
     what: str
     frame: pl.DataFrame
     columns: Sequence[str] | None = None
-    """Columns to show, in order; all that are known if null."""
+    """Columns to show, in order (default: all known columns)."""
     opens: Sequence[tuple[str, str, str, str]] = ()
     hidden: bool = False
-    """Whether the table is there only for rows of others that open."""
+    """Whether the table is only shown inside opened rows of others."""
     titles: Mapping[str, str] = field(default_factory=dict[str, str])
     all_rows: int | None = None
-    """How many rows there are, where the frame has only the first of them."""
+    """Total number of rows, if the frame has only the first of them."""
 
     def payload(self) -> dict[str, Any]:
-        """The part as the page's script takes it."""
+        """Returns the part for the page's script."""
         return {
             **self.head(),
             # Sliced first: a table of a large trace may have a million rows.
@@ -47,7 +47,7 @@ class Table(Part):
         }
 
     def head(self) -> dict[str, Any]:
-        """What stands above the rows: titles, columns, and how many rows there are."""
+        """Returns the data above the rows: titles, columns, and the number of rows."""
         return {
             "kind": self.kind,
             "id": self.id,
@@ -58,7 +58,7 @@ class Table(Part):
         }
 
     def cells(self, rows: pl.DataFrame) -> dict[str, Any]:
-        """The cells of some ``rows`` of the frame, column by column."""
+        """Returns the cells of some ``rows`` of the frame, column by column."""
         columns = rows.select_seq(written(name, rows[name].dtype) for name in self.filled()).get_columns()
         return {
             "data": [texts(column) if _is_text(column) else column.to_list() for column in columns],
@@ -66,14 +66,14 @@ class Table(Part):
         }
 
     def filled(self) -> list[str]:
-        """The columns that are shown: those that are known and not null throughout."""
+        """Returns the shown columns: those that are known and not entirely null."""
         given = {series.name: series for series in self.frame.get_columns()}
         shown = [c for c in self.columns or given if c in given and c in COLUMNS]
         return [c for c in shown if given[c].null_count() < self.frame.height or not self.frame.height]
 
 
 def column_sum(frame: pl.DataFrame, column: str) -> int:
-    """The sum of a column of whole numbers; 0 for an empty frame."""
+    """Returns the sum of an integer column, 0 for an empty frame."""
     return cast("int | None", frame[column].sum()) or 0
 
 

@@ -1,4 +1,4 @@
-"""The part of a large trace that stands for the whole where every event would be too much."""
+"""The part of a large trace that represents the whole where showing every event would be too much."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -12,49 +12,52 @@ from kernelscope.trace import Trace
 from kernelscope.units import format_percent
 
 MOST_EVENTS = 200_000
-"""Host events above which the views of single events show a step instead of the whole trace."""
+"""Number of host events above which the views of single events show a step instead of the whole trace."""
 
 _SHARE_OF_MOST = 0.5
-"""Of that many events, how many a stretch has that stands for a trace without steps, or for a larger step.
-Where it begins and ends means nothing, so that more of it tells no more."""
+"""Number of host events in the window of a trace without steps, or of a larger step. Its bounds are
+arbitrary, so a longer window is not more informative."""
 
 _CUT = ("ops", "launches", "gpu_ops", "python", "ranges", "memory", "gpu_annotations")
 
 
 class Window(NamedTuple):
-    """A trace, cut to a stretch of time if it is large; ``part`` says to which."""
+    """A trace, cut to a window if it is large; ``part`` describes the window."""
 
     trace: Trace
     part: str
 
     @property
     def remark(self) -> str:
-        """What to say of the cut; empty where there is none."""
+        """Returns a remark about the cut, empty if there is none."""
         return f"The trace is large, so this shows {self.part}." if self.part else ""
 
 
 def host_events(trace: Trace) -> int:
-    """Operators, calls, Python frames and ranges of ``trace``."""
+    """Returns the number of operators, calls, Python frames and ranges of ``trace``."""
     ranges = ranges_beside_operators(trace)
     return sum(frame.height for frame in (trace.ops, trace.launches, trace.python, ranges))
 
 
 def origin_ns(trace: Trace) -> int:
-    """The start of the first event: times of the page count from it."""
+    """Returns the start of the first event, the origin of times on the page."""
     extent = trace.extent()
     return extent[0] if extent else 0
 
 
 @per_trace
 def window_of(trace: Trace) -> Window:
-    """``trace`` itself, or if it is large its median step or the middle of that; its middle without steps."""
+    """Returns ``trace`` itself, or if it is large its median step or the middle of that.
+
+    A large trace without steps gives its own middle.
+    """
     return window_of_steps(trace, step_times(trace), trace.extent())
 
 
 def window_of_steps(trace: Trace, steps: pl.DataFrame, extent: tuple[int, int] | None) -> Window:
-    """The same for a trace of this extent with these steps.
+    """Returns the same for a trace of this extent with these steps.
 
-    Columns: of ``steps``, needs ``step``, ``start_ns`` and ``total_ns``.
+    Columns: ``steps`` needs ``step``, ``start_ns`` and ``total_ns``.
     """
     if host_events(trace) <= MOST_EVENTS or extent is None:
         return Window(trace, "")
@@ -64,7 +67,7 @@ def window_of_steps(trace: Trace, steps: pl.DataFrame, extent: tuple[int, int] |
     median = steps.sort("total_ns", "start_ns").row(steps.height // 2, named=True)
     start, end = median["start_ns"], median["start_ns"] + median["total_ns"]
     found, share = _middle(cut(trace, start, end), start, end)
-    part = f"step {median['step']}, whose length is the median"
+    part = f"step {median['step']}, which has the median duration"
     return Window(found, part if share == 1 else f"{format_percent(share)} of {part}, from its middle")
 
 
@@ -82,7 +85,7 @@ def _middle(trace: Trace, start_ns: int, end_ns: int) -> tuple[Trace, float]:
 
 
 def cut(trace: Trace, start_ns: int, end_ns: int) -> Trace:
-    """What of ``trace`` lies in ``[start_ns, end_ns)``; what reaches out of it is shortened."""
+    """Returns the part of ``trace`` in ``[start_ns, end_ns)``. Events that extend beyond it are shortened."""
     return replace(trace, **{name: _cut(trace.tables[name], start_ns, end_ns) for name in _CUT})
 
 

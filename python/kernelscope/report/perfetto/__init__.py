@@ -1,1 +1,1 @@
-"""Export to JSON that Perfetto and chrome://tracing open."""
+"""Export to JSON for Perfetto and chrome://tracing."""

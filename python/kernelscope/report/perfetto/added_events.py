@@ -1,4 +1,4 @@
-"""Events that make a trace easier to read in a viewer: arrows, and curves of utilisation and memory."""
+"""Added events that make a trace easier to read in a viewer: arrows, and curves of utilisation and memory."""
 
 from collections.abc import Iterator
 from typing import cast
@@ -10,7 +10,7 @@ from kernelscope.report.perfetto.chrome_events import places_of_tracks
 from kernelscope.trace import Trace
 
 CATEGORY = "kernelscope"
-"""The category of every event that is added."""
+"""Category of every added event."""
 
 _LAUNCH_FLOWS = ("ac2g", "async", "async_gpu", "async_cpu_to_gpu")
 _GRADIENT_FLOWS = ("fwdbwd", "forward_backward")
@@ -18,15 +18,15 @@ _BUCKETS = 2000
 
 
 def added_events(trace: Trace, moved: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Arrows that were not recorded, curves of utilisation and memory, and names of tracks.
+    """Returns arrows that were not recorded, curves of utilisation and memory, and names of tracks.
 
-    ``moved`` are the events that are drawn on further tracks: see ``further_tracks``.
+    ``moved`` are the events drawn on additional tracks; see ``further_tracks``.
 
-    Arrows go from launches to GPU work and from operators to gradients; the curves are the share of time in
-    which each GPU runs kernels, and the memory of each device.
+    Arrows lead from launches to GPU operations and from operators to gradients. The curves are the share of
+    time in which each GPU runs kernels, and the memory of each device.
 
-    Columns: those of an event, without ``row``.
-    Order: arrows, then curves, each by time, then names; a frame for each kind.
+    Columns: the columns of an event, without ``row``. Order: arrows, then curves, each by time, then names;
+    one frame per kind.
     """
     tids = moved.select("row", "tid")
     yield _launch_arrows(trace, tids)

@@ -1,4 +1,4 @@
-"""The rows of every table as events of Chrome JSON, with the arguments they were recorded with."""
+"""Rows of every table as Chrome JSON events, with the arguments they were recorded with."""
 
 import json
 import re
@@ -110,7 +110,7 @@ _LAUNCH_ARGS = _IDS | {
     "n:shared memory": "shared_memory_bytes",
 }
 SYNC_ROWS = 1_000_000
-"""Synchronisations are drawn so far from their stream, whose work they overlap, as recorders do."""
+"""Offset of synchronisations from their stream, whose operations they overlap, as profilers draw them."""
 _CATEGORIES = {"kernel": "kernel", "graph": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset"}
 _WHOLE = re.compile("-?(0|[1-9][0-9]*)")
 _METADATA_KEYS = {
@@ -121,7 +121,7 @@ _METADATA_KEYS = {
 
 
 def event_tables(trace: Trace) -> list[tuple[pl.DataFrame, Selected]]:
-    """Every table of events in order of rows, with what makes events of a part of it."""
+    """Returns every table of events in order of rows, with a function that creates the events of a part."""
     place = _placed(trace.threads)
     # What the host runs is found by its name when the file is read.
     collectives = trace.collectives.filter(~runs_on_host(pl.col("name")).fill_null(value=False))
@@ -163,7 +163,7 @@ def event_tables(trace: Trace) -> list[tuple[pl.DataFrame, Selected]]:
 
 
 def slices_of(trace: Trace) -> tuple[list[pl.DataFrame], list[pl.DataFrame]]:
-    """The events with an end, which viewers nest: those of tracks, and those of GPUs.
+    """Returns the events with an end, which viewers nest, on tracks and on GPUs.
 
     Columns: at least ``row``, ``start_ns``, ``dur_ns``, and ``track``; or ``pid`` and ``tid``.
     """
@@ -231,7 +231,10 @@ def _collective() -> dict[str, pl.Expr]:
 
 
 def places_of_tracks(threads: pl.DataFrame) -> pl.DataFrame:
-    """Where the events of each track are drawn: ``track``, ``pid``, ``tid``, ``pid_text``, ``tid_text``."""
+    """Returns the location of the events of each track.
+
+    Its columns are ``track``, ``pid``, ``tid``, ``pid_text`` and ``tid_text``.
+    """
     return threads.select("track", "pid", "tid", _text("pid_text"), _text("tid_text"))
 
 

@@ -1,4 +1,4 @@
-"""Further tracks for events that overlap others of their track without nesting, which viewers drop or cut."""
+"""Additional tracks for overlapping events that do not nest, which viewers drop or cut."""
 
 import json
 from collections.abc import Sequence
@@ -10,16 +10,16 @@ from kernelscope.report.perfetto.chrome_events import slices_of
 from kernelscope.trace import Trace
 
 RECORDED_TID = "recorded tid"
-"""The argument of a moved event that says where it was."""
+"""Argument of a moved event with its original location."""
 
 
 def further_tracks(trace: Trace) -> pl.DataFrame:
-    """Events that have to be drawn elsewhere, so that those of one track nest or lie apart.
+    """Returns events that must be moved, so that the events of each track nest or are disjoint.
 
-    Arrows move with the slice that they lead to or from.
+    Arrows move with their slice.
 
-    Columns: ``row``; ``tid``, of the further track, which no other has in its process; ``recorded`` (the tid
-        of the event as JSON); ``pid`` and ``pid_text`` of the process; ``name`` of the track.
+    Columns: ``row``; ``tid``, of the additional track, unique in its process; ``recorded`` (the tid of the
+        event as JSON); ``pid`` and ``pid_text`` of the process; ``name`` of the track.
     Order: by row.
     """
     on_threads, on_gpus = slices_of(trace)
@@ -34,9 +34,9 @@ def further_tracks(trace: Trace) -> pl.DataFrame:
 
 
 def move(events: pl.DataFrame, moved: pl.DataFrame) -> pl.DataFrame:
-    """The same events, those among ``moved`` on their further tracks.
+    """Returns the same events, with those in ``moved`` on their additional tracks.
 
-    Columns: those of an event; of ``moved``, those of :func:`further_tracks`.
+    Columns: the columns of an event; ``moved`` has those of :func:`further_tracks`.
     """
     found = moved.select("row", _tid="tid", _recorded="recorded").filter(
         pl.col("row").is_in(events["row"].implode())

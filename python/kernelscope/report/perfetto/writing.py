@@ -1,4 +1,4 @@
-"""Writes a trace as Chrome JSON, which ui.perfetto.dev opens."""
+"""Writes a trace as Chrome JSON for ui.perfetto.dev."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,13 +20,13 @@ _FIELDS = ("id", "id2", "bind_id", "tts", "tdur", "cname")
 
 
 def write_perfetto(trace: Trace, out: Path) -> None:
-    """Writes every event of ``trace`` into the file ``out``, and arrows and curves that a viewer shows.
+    """Writes every event of ``trace`` to the file ``out``, with additional arrows and curves.
 
-    What overlaps others of its track without nesting is drawn on a further track of it.
+    Events that overlap others on their track without nesting are moved to an additional track.
 
-    Events keep their arguments, those of no column too, and their order. What the reader repaired is valid;
-    what it dropped is not there. Added events have the category ``kernelscope``: see docs/convert.md.
-    Memory is that of a part of the trace, whatever its size.
+    Events keep their order and arguments, including arguments without a column. Repaired events are valid,
+    dropped events are missing. Added events have the category ``kernelscope``; see docs/convert.md. Memory
+    use is that of one part of the trace, independent of its size.
 
     Raises: OSError: the file cannot be written.
     """

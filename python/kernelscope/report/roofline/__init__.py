@@ -1,1 +1,1 @@
-"""The roofline: its answers, its picture and its text."""
+"""The roofline: its data, its plot and its text."""

@@ -1,4 +1,4 @@
-"""What ``kernelscope roofline`` shows, computed once, and its forms that are for programs."""
+"""Data of ``kernelscope roofline``, computed once, and its formats for programs."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from kernelscope.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class RooflineAnswers:
-    """The frames of the report: ``table`` has a row per group of ``by``, ``findings`` one per gap."""
+    """Frames of the report: ``table`` has one row per group of ``by``, ``findings`` one per gap."""
 
     by: tuple[str, ...]
     convention: str
@@ -44,7 +44,7 @@ def answer(
     convention: ConventionName = "kernelscope",
     failures: Sequence[str] = (),
 ) -> RooflineAnswers:
-    """Everything that the report shows; ``failures`` says of cost files why they could not be run."""
+    """Returns all data of the report; ``failures`` gives the reasons why cost files could not be run."""
     work = limited_work(trace, convention=convention, gpu=gpu, peak=peak)
     kinds = kind_sums(work)
     findings = cost_findings(kinds)
@@ -87,7 +87,7 @@ def _sum_of_all(column: str) -> pl.Expr:
 
 
 def to_json(trace: Trace, answers: RooflineAnswers) -> str:
-    """The report as one JSON object."""
+    """Returns the report as one JSON object."""
     return dump(
         {
             "schema_version": SCHEMA_VERSION,
@@ -125,12 +125,12 @@ def _device(entry: DevicePeaks) -> dict[str, Any]:
 
 
 def to_csv(answers: RooflineAnswers) -> str:
-    """The table as CSV."""
+    """Returns the table as CSV."""
     return for_csv(answers.table).write_csv()
 
 
 def to_parquet(answers: RooflineAnswers, out: Path) -> None:
-    """Writes the table as Parquet, in place of what stood at ``out``."""
+    """Writes the table as Parquet, replacing ``out``."""
     from kernelscope.report.files import write_bytes
 
     buffer = io.BytesIO()

@@ -23,12 +23,15 @@ _DECADES = range(19)
 
 
 def roofline_figures(answers: RooflineAnswers) -> list[Figure]:
-    """The plot, or nothing: a marker per row of the table, as large as its time, under the GPU's roofs."""
+    """Returns the plot under the GPU's roofs, or nothing.
+
+    Each row of the table is a marker with its time as area.
+    """
     shown = placed(answers)
     traces = [*_roofs(answers, shown), *_markers(answers, shown)]
     what = (
-        f"Each marker is one {_kind(answers)}, as large as its GPU time. Right of the ridge computing limits"
-        " it, left of it memory; the lines are what the GPU can do at most."
+        f"Each marker is one {_kind(answers)}; its area is its GPU time. To the right of the ridge "
+        "computation is the limit, to the left memory. The lines are the limits of the GPU."
     )
     axis = {"type": "log", "zeroline": False}
     names = {"tickvals": [10**n for n in _DECADES], "ticktext": [amount(10**n).strip() for n in _DECADES]}
@@ -47,12 +50,12 @@ def _kind(answers: RooflineAnswers) -> str:
 
 
 def placed(answers: RooflineAnswers) -> pl.DataFrame:
-    """Returns the rows that have a place in the plot: those whose FLOPs and bytes are known."""
+    """Returns the rows that can be plotted: those with known FLOPs and bytes."""
     return answers.table.filter((pl.col("flops_per_s") > 0) & (pl.col("intensity") > 0))
 
 
 def notes(answers: RooflineAnswers) -> list[str]:
-    """What is to be said beside the plot: which roofs and which share of the time it lacks."""
+    """Returns notes for the plot: its roofs, and the share of time that it lacks."""
     shown = placed(answers)
     unknown = dict.fromkeys(entry.note for entry in answers.devices if entry.gpu is None)
     found = [f"{note} Roofs are not shown." for note in unknown]
@@ -63,9 +66,9 @@ def notes(answers: RooflineAnswers) -> list[str]:
     left = total - int(shown["device_ns"].sum())
     if total:
         found.append(
-            "Not shown, as FLOPs or bytes are 0 or not known:"
-            f" {answers.table.height - shown.height} of {answers.table.height} rows,"
-            f" {100 * left / total:.1f} % of the GPU time."
+            "Not shown because FLOPs or bytes are 0 or unknown: "
+            f"{answers.table.height - shown.height} of {answers.table.height} rows, "
+            f"{100 * left / total:.1f} % of the GPU time."
         )
     return found
 
@@ -114,7 +117,7 @@ def _hover(row: dict[str, Any], by: tuple[str, ...], total: int) -> str:
         )
         lines.append(f"{format_ns(row['saveable_ns'])} could be saved")
     if row["estimate_ns"]:
-        lines.append(f"estimated for {100 * row['estimate_ns'] / row['device_ns']:.0f} % of it")
+        lines.append(f"{100 * row['estimate_ns'] / row['device_ns']:.0f} % of it is estimated")
     if row["flag"]:
         lines.append(f"above a peak: {for_html(row['flag'])}")
     return "<br>".join(lines)
@@ -125,7 +128,7 @@ def _named(value: object) -> str:
 
 
 class Roof(NamedTuple):
-    """What one kind of GPU can do at most: bytes/s of its memory, and FLOP/s by type."""
+    """Peaks of one kind of GPU: bytes/s of its memory, and FLOP/s by type."""
 
     label: str
     bandwidth: float
@@ -133,7 +136,7 @@ class Roof(NamedTuple):
 
 
 def roofs(answers: RooflineAnswers, shown: pl.DataFrame) -> list[Roof]:
-    """Returns the roofs of the types that occur in ``shown``, for each kind of GPU that is known."""
+    """Returns the roofs of the types that occur in ``shown``, for each known kind of GPU."""
     types = [name for name in shown["limit_type"].drop_nulls().unique().sort().to_list() if name]
     kinds: dict[tuple[Any, ...], DevicePeaks] = {}
     for entry in answers.devices:

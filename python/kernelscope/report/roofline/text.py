@@ -16,7 +16,7 @@ from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns
 
 PLAIN_WIDTH = 120
-"""Characters of a text that no terminal is there for."""
+"""Width of a text without a terminal, in characters."""
 _MOST_STEPS = 12
 # What is printed as 100 %.
 _ALL_KNOWN_PCT = 99.95
@@ -31,15 +31,15 @@ _STATES = {
 
 
 def parts(trace: Trace, answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
-    """The header and every table of the report, as far as there is something in it."""
+    """Yields the header and every table of the report that has rows."""
     tables = (_peaks, _coverage, _efficiency, _roofs, _counters, _gaps)
     return [summary.header(trace, shape), *(part for table in tables for part in table(answers, shape))]
 
 
 def _peaks(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
-    parts: list[RenderableType] = [heading("What the GPUs can do at most")]
+    parts: list[RenderableType] = [heading("Limits of the GPUs")]
     if not answers.devices:
-        return [*parts, note("The trace has no GPU work.", shape)]
+        return [*parts, note("The trace has no GPU operations.", shape)]
     lines: dict[str, list[int]] = {}
     for entry in answers.devices:
         lines.setdefault(_peak_line(entry), []).append(entry.device)
@@ -59,7 +59,8 @@ def _peak_line(entry: DevicePeaks) -> str:
     shown = [f"{', '.join(rates)} FLOP/s, dense"] if rates else []
     shown += [f"memory {_rate(gpu.bandwidth)}B/s"] if gpu.bandwidth else []
     line = (
-        "; ".join((*shown, stated) if stated else shown) or "its maker states no peaks; give them as --peak"
+        "; ".join((*shown, stated) if stated else shown)
+        or "its vendor publishes no peaks; pass them with --peak"
     )
     return f"{entry.label}: {line}"
 
@@ -92,7 +93,7 @@ def _efficiency(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
     if steps.is_empty() or not answers.devices:
         return []
     rate, dtype = steps["peak_flops_per_s"][0], steps["peak_type"][0]
-    title = "FLOPs a second of each step"
+    title = "FLOP/s of each step"
     if rate is not None:
         gpus = steps["gpus"][0]
         gpus = "1 GPU" if steps["gpus"][0] == 1 else f"{steps['gpus'][0]} GPUs"
@@ -109,7 +110,7 @@ def _efficiency(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
     if steps.height > len(rows):
         parts.append(note(f"and {format_count(steps.height - len(rows))} more", shape))
     if (steps["known_pct"] < _ALL_KNOWN_PCT).any():
-        text = "FLOPs that are not known count as none: the figures are lower bounds."
+        text = "Unknown FLOPs count as 0, so the figures are lower bounds."
         parts.append(note(text, shape))
     return parts
 
@@ -145,7 +146,7 @@ def _roofs(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
     flags = flags.group_by("flag").agg(pl.len(), pl.col("device_ns").sum())
     for flag, number, time in flags.sort("device_ns", descending=True).iter_rows():
         rows_text = "1 row seems" if number == 1 else f"{format_count(number)} rows seem"
-        text = f"* {rows_text} to reach more than a peak ({format_ns(time)}): {flag}."
+        text = f"* {rows_text} above a peak ({format_ns(time)}): {flag}."
         parts.append(note(text, shape))
     return parts
 
@@ -172,10 +173,10 @@ def _counters(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
         Field("calls", count("calls")),
     ]
     text = (
-        "Counted are scalar floating-point instructions, without comparisons, and operations of tensor cores"
-        " where they were collected."
+        "Scalar floating-point instructions without comparisons, and tensor core operations if they "
+        "were collected."
     )
-    title = "FLOPs that hardware counters measured, and those of the models"
+    title = "FLOPs measured by hardware counters and FLOPs of the models"
     return [
         heading(title),
         named_table(table.head(shape.top).to_dicts(), "name", fields, shape),
@@ -187,7 +188,7 @@ def _gaps(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
     findings = answers.findings
     if findings.is_empty():
         return []
-    parts: list[RenderableType] = [heading("Whose costs are not known, and why")]
+    parts: list[RenderableType] = [heading("Operators with unknown costs, and reasons")]
     for row in findings.head(shape.top).iter_rows(named=True):
         times = f"{format_count(row['count'])} x, {format_ns(row['device_ns'])}"
         message = row["message"].removeprefix(f"{row['name']}: ")
@@ -202,7 +203,7 @@ _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3
 
 
 def amount(value: float | None) -> str:
-    """A number with three digits and a decimal prefix."""
+    """Returns a number with three digits and a decimal prefix."""
     if value is None:
         return "- "
     for size, prefix in _PREFIXES:

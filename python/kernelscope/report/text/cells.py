@@ -1,4 +1,4 @@
-"""What the texts of reports have in common: how they are laid out, and the cells of their tables."""
+"""Common parts of text reports: their layout, and the cells of their tables."""
 
 import io
 import os
@@ -32,7 +32,7 @@ _ASCII = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the report must fit: ``width`` in characters, ``top`` rows to a table."""
+    """Limits of the report: ``width`` in characters, ``top`` rows per table."""
 
     width: int
     color: bool
@@ -44,11 +44,11 @@ Parts = Callable[[Shape], list[RenderableType]]
 
 
 PIPED_WIDTH = 80
-"""Characters of a line where plain text goes to no terminal."""
+"""Width of plain text without a terminal, in characters."""
 
 
 def text_width() -> int:
-    """How wide a table may be on standard output: as the terminal, or ``PIPED_WIDTH`` where there is none."""
+    """Returns the width of tables on standard output: of the terminal, or ``PIPED_WIDTH`` without one."""
     is_terminal = sys.stdout.isatty()
     return max(shutil.get_terminal_size().columns, _NARROWEST) if is_terminal else PIPED_WIDTH
 
@@ -56,9 +56,9 @@ def text_width() -> int:
 def write_parts(
     parts: Parts, out: Path | None, *, top: int, width: int | None = None, plain_width: int = 100
 ) -> None:
-    """Prints what ``parts`` gives, in colour if standard output is a terminal, or writes it to ``out``.
+    """Prints ``parts``, in colour if standard output is a terminal, or writes them to ``out``.
 
-    Without ``width`` a text is as wide as the terminal, or ``plain_width`` characters where there is none.
+    Without ``width``, a text is as wide as the terminal, or ``plain_width`` characters without one.
     """
     if out is not None:
         console = plain_console(width or plain_width, file=io.StringIO(), color_system=None)
@@ -75,7 +75,7 @@ def write_parts(
 
 
 def plain_console(width: int, **options: Any) -> Console:
-    """A console for text of traces, whose names are never markup, emoji or highlighted."""
+    """Returns a console for text of traces, without markup, emoji or highlighting of names."""
     # rich takes NO_COLOR to be about colours, and writes escape sequences for bold text.
     if os.environ.get("NO_COLOR"):
         options["force_terminal"] = False
@@ -91,35 +91,35 @@ class Field:
 
 
 def heading(title: str) -> Text:
-    """The title of a part of the report."""
+    """Returns the title of a part of the report."""
     return Text("\n").append(title, style="bold")
 
 
 def note(text: str, shape: Shape) -> Text:
-    """A remark under a table."""
+    """Returns a remark under a table."""
     return Text(text, style="dim" if shape.color else "")
 
 
 def ns(column: str) -> Callable[[dict[str, Any]], str]:
-    """The cell of a duration."""
+    """Returns the cell of a duration."""
     return lambda row: format_ns(row[column])
 
 
 def count(column: str) -> Callable[[dict[str, Any]], str]:
-    """The cell of a number of things."""
+    """Returns the cell of a number of things."""
     return lambda row: format_count(row[column])
 
 
 def share(column: str, total: float | None) -> Callable[[dict[str, Any]], str]:
-    """The cell of the share that a value has in ``total``."""
+    """Returns the cell of the share of a value in ``total``."""
     return lambda row: format_percent(row[column] / total if total and row[column] is not None else None)
 
 
 def named_table(rows: Sequence[dict[str, Any]], title: str, fields: Sequence[Field], shape: Shape) -> Table:
-    """A table of names with numbers beside them.
+    """Returns a table of names with numbers beside them.
 
-    As many of ``fields`` are shown as fit beside names of a useful width, in order; the names get
-    the room that is left.
+    As many of ``fields`` are shown, in order, as fit beside names of a useful width. The names get the
+    remaining width.
     """
     cells = [[field.cell(row) for row in rows] for field in fields]
     widths = [max([len(field.title), *map(len, column)]) for field, column in zip(fields, cells, strict=True)]
@@ -149,7 +149,7 @@ def named_table(rows: Sequence[dict[str, Any]], title: str, fields: Sequence[Fie
 def top_table(
     table: pl.DataFrame, by: str, title: str, fields: list[Field], shape: Shape
 ) -> list[RenderableType]:
-    """The rows of ``table`` with the most of ``by``, under a heading."""
+    """Returns the rows of ``table`` with the largest ``by``, under a heading."""
     order = table.sort([by, "name"], descending=[True, False], nulls_last=True).head(shape.top)
     found: list[RenderableType] = [heading(title), named_table(order.to_dicts(), "name", fields, shape)]
     if table.height > order.height:
@@ -158,12 +158,12 @@ def top_table(
 
 
 def plain(text: str, shape: Shape) -> Text:
-    """Text from a trace as a cell: never markup, and only what the output can show."""
+    """Returns text from a trace as a cell: without markup, and limited to printable characters."""
     return Text(text if shape.unicode else text.encode("ascii", "replace").decode("ascii"))
 
 
 def lacking(trace: Trace, view: str, title: str, shape: Shape) -> list[RenderableType]:
-    """Why the trace has nothing for a view, and the remedy."""
+    """Returns the reason why the trace has no data for a view, and the remedy."""
     from kernelscope import analysis
 
     rows = analysis.missing_views(trace).filter(view=view)

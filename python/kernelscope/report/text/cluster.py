@@ -1,4 +1,4 @@
-"""What a job of many ranks lost time with, as a few lines of text."""
+"""Time losses of a job of many ranks, as a few lines of text."""
 
 import textwrap
 
@@ -12,13 +12,15 @@ from kernelscope.units import format_bytes, format_count, format_ns, format_perc
 
 _WIDTH = 80
 _RANKS_NAMED = 3
-"""Findings about ranks and links that are shown; there may be a hundred."""
+"""Maximum number of findings about ranks and links; there may be a hundred."""
 
 
 def to_text(source: "Source | Cluster") -> str:
-    """Three things to look at first, with what each costs: slow ranks, exposed communication, idle GPUs.
+    """Returns the three most important findings with their costs.
 
-    Raises: InvalidArgumentError: there is no rank to look at.
+    They are slow ranks, exposed communication and idle GPUs.
+
+    Raises: InvalidArgumentError: there are no ranks.
     """
     cluster = analysis.cluster_of(source)
     findings = analysis.cluster_findings(cluster)
@@ -46,13 +48,13 @@ def _head(cluster: Cluster, steps: pl.DataFrame) -> str:
     where = f" on {format_count(hosts)} hosts" if hosts > 1 else ""
     text = f"{format_count(ranks)} ranks{where}" if ranks != 1 else "1 rank"
     if steps.is_empty():
-        return f"{text}; no step is recorded whole"
+        return f"{text}; no step is recorded completely"
     numbers = steps["step"]
     count = numbers.n_unique()
     is_range = count > 1 and not numbers.has_nulls()
     which = f", {numbers.min()} to {numbers.max()}" if is_range else ""
     middle = format_ns(_total(steps.select(pl.col("total_ns").median())))
-    return f"{text}, {count} step{'s' if count != 1 else ''}{which}, {middle} in the median"
+    return f"{text}, {count} step{'s' if count != 1 else ''}{which}, median {middle}"
 
 
 def _slow_ranks(findings: pl.DataFrame) -> list[str]:
@@ -83,21 +85,21 @@ def _exposed(cluster: Cluster, steps: pl.DataFrame) -> list[str]:
     exposed = steps.select(pl.col("network_ns").sum() + pl.col("wait_ns").sum())
     total = _total(steps.select(pl.col("total_ns").sum()))
     head = (
-        f"Communication that nothing hides takes {format_percent(_total(exposed) / total)} of the steps;"
+        f"Exposed communication takes {format_percent(_total(exposed) / total)} of the steps;"
         if total
-        else "Communication that nothing hides:"
+        else "Exposed communication:"
     )
-    lines = [head, f"{format_percent(share)} of it is {name}."]
+    lines = [head, f"{name} accounts for {format_percent(share)} of it."]
     if row["wait_ns"] is not None and row["total_ns"]:
         waited = format_percent(row["wait_ns"] / row["total_ns"])
-        lines.append(f"Of that collective's time {waited} is waiting for ranks that come later.")
+        lines.append(f"{waited} of the time of that collective is waiting for late ranks.")
     return lines
 
 
 def _idle(steps: pl.DataFrame) -> list[str]:
     total = _total(steps.select(pl.col("total_ns").sum()))
     if not total:
-        return ["No step is recorded whole, so that idle time is not known."]
+        return ["No step is recorded completely, so idle time is unknown."]
     data = _total(steps.select(pl.col("data_ns").sum())) / total
     host = _total(steps.select(pl.col("launch_ns").sum())) / total
     causes = [
@@ -105,7 +107,7 @@ def _idle(steps: pl.DataFrame) -> list[str]:
         (host, "while the host does other work, or none is recorded"),
     ]
     causes.sort(reverse=True)
-    lines = [f"GPUs have nothing to do for {format_percent(data + host)} of the steps:"]
+    lines = [f"GPUs are idle for {format_percent(data + host)} of the steps:"]
     return [*lines, *(f"{format_percent(share)} {cause}." for share, cause in causes)]
 
 

@@ -1,4 +1,4 @@
-"""What a trace says of itself: the head of a report, and the summary that ``kernelscope info`` prints."""
+"""Properties of a trace: the head of a report, and the summary of ``kernelscope info``."""
 
 import re
 import shutil
@@ -29,7 +29,7 @@ _ABBREVIATED = ("cuda", "hip", "nccl", "cupti")
 
 
 def header(trace: Trace, shape: Shape) -> RenderableType:
-    """The file, what recorded it, and the machine."""
+    """Yields the file, its profiler, and the machine."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="dim" if shape.color else "")
     grid.add_column(overflow="fold")
@@ -43,7 +43,7 @@ def header(trace: Trace, shape: Shape) -> RenderableType:
 
 
 def trace_facts(trace: Trace) -> dict[str, str]:
-    """What is known of the file, by name; an empty text is not known."""
+    """Returns the properties of the file by name; an empty text is unknown."""
     meta = trace.meta
     events = f"{format_count(meta.kept)} of {format_count(meta.seen)} read"
     return {
@@ -58,7 +58,7 @@ def trace_facts(trace: Trace) -> dict[str, str]:
 
 
 def format_text(meta: TraceMeta) -> str:
-    """The format of the file and its size, as read and as stored."""
+    """Returns the format of the file and its size, read and stored."""
     size = format_bytes(meta.content_bytes)
     if meta.compression != "none":
         size += f" ({format_bytes(meta.file_bytes)} of {meta.compression})"
@@ -66,7 +66,7 @@ def format_text(meta: TraceMeta) -> str:
 
 
 def versions_text(meta: TraceMeta) -> str:
-    """The versions that the recorder noted, in a row."""
+    """Returns the versions that the profiler recorded, in one line."""
     return ", ".join(_version(key, str(value)) for key, value in meta.versions.items())
 
 
@@ -91,9 +91,9 @@ def _gpus(trace: Trace) -> str:
 
 
 class Verdict(NamedTuple):
-    """A law that holds for any trace, and what breaks it here: nothing where it holds.
+    """A law that holds for any trace, and its violations here, if any.
 
-    ``of_file`` says that a fault is one of the file.
+    ``of_file`` marks a fault of the file.
     """
 
     law: str
@@ -102,7 +102,7 @@ class Verdict(NamedTuple):
 
 
 def to_json(trace: Trace, verdicts: list[Verdict] | None = None) -> str:
-    """The summary as one JSON object, with what became of the laws if they were asked."""
+    """Returns the summary as one JSON object, with the results of the laws if they were checked."""
     document: dict[str, Any] = {
         "trace": asdict(trace.meta),
         "tables": {name: frame.height for name, frame in trace.tables.items()},
@@ -120,7 +120,7 @@ def to_json(trace: Trace, verdicts: list[Verdict] | None = None) -> str:
 
 
 def print_text(trace: Trace, verdicts: list[Verdict] | None = None) -> None:
-    """Prints the summary, as wide as the terminal, and what became of the laws if they were asked."""
+    """Prints the summary, as wide as the terminal, and the results of the laws if they were checked."""
     console = plain_console(shutil.get_terminal_size((100, 24)).columns)
     # rich itself would end the program where nobody reads on.
     with console.capture() as captured:
@@ -191,7 +191,7 @@ def _findings(trace: Trace) -> Table:
     table.add_column("severity", no_wrap=True)
     table.add_column("count", justify="right", no_wrap=True)
     table.add_column("where", overflow="fold")
-    table.add_column("what was done", style="dim")
+    table.add_column("description", style="dim")
     for finding in findings(trace):
         style = {"lost": "red", "repaired": "yellow"}.get(finding.severity, "")
         count, place = format_count(finding.count), finding.place or "-"
@@ -213,7 +213,7 @@ def _recorded(trace: Trace) -> str | None:
 
 
 def epoch_ns(trace: Trace, time_ns: int) -> int | None:
-    """Returns a time of the trace's clock as ns since 1970, or None where that is not known."""
+    """Returns a time of the trace's clock as ns since 1970, or None if unknown."""
     base = trace.meta.base_time_ns
     if base is None:
         return time_ns if time_ns >= _EPOCH_STAMP_NS else None
@@ -246,7 +246,7 @@ def _devices(trace: Trace) -> str | None:
     if not lines:
         return None
     busy = ", ".join(f"GPU {device}" for device in sorted(used)) or "none"
-    return "\n".join([*lines, f"at work in this trace: {busy}"])
+    return "\n".join([*lines, f"with operations in this trace: {busy}"])
 
 
 def _steps(trace: Trace) -> str | None:

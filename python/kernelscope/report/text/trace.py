@@ -7,13 +7,15 @@ from kernelscope.report.text import summary
 from kernelscope.report.text.cells import Shape, note
 from kernelscope.trace import Trace
 
-_GLOSSARY = "What a figure means: kernelscope schema --figures WORD"
+_GLOSSARY = "Meaning of a figure: kernelscope schema --figures WORD"
 
 
 def parts(trace: Trace, also: tuple[str, ...], shape: Shape) -> list[RenderableType]:
-    """The header, every view that has a text, and before the last, on the file, those asked for.
+    """Yields the header and every view with a text.
 
-    Of a trace of several ranks all that for each.
+    Requested views come before the last view, which is about the file.
+
+    For a trace of several ranks, all of this for each rank.
     """
     if trace.parts:
         return [text for part in trace.parts for text in parts(part, also, shape)]

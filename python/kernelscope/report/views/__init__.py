@@ -1,11 +1,11 @@
-"""The views of a report, one module each: a module put here is shown by every writer.
+"""The views of a report, one module each. Every writer shows all modules in this package.
 
-A view has ``ORDER``, its place among the others, ``TABLES``, those of the trace that it looks at, and what
-it offers of: ``frames(trace)``, by the names of their files and of the keys of JSON; ``more_frames(trace)``,
-which only a folder of files has; ``text(trace, shape)``, the parts of the text; and ``page(trace)``, what the
-entry ``PAGE`` of the menu of the page shows. ``TEXT_ORDER`` and ``PAGE_ORDER`` are its places in the text and
-on the page where these are others. ``NUMBERS`` has, by table, columns of the recorder's own numbers that it
-shows. The text shows a view with ``ON_REQUEST = True`` only when asked for.
+A view has ``ORDER``, its position among the others, ``TABLES``, the tables of the trace that it uses, and
+some of these functions: ``frames(trace)``, by the names of their files and of the keys of JSON;
+``more_frames(trace)``, which only a folder of files has; ``text(trace, shape)``, the parts of the text; and
+``page(trace)``, the content of the entry ``PAGE`` in the menu of the page. ``TEXT_ORDER`` and ``PAGE_ORDER``
+are its positions in the text and on the page if these differ. ``NUMBERS`` has, by table, columns of the
+profiler's own numbers that it shows. The text shows a view with ``ON_REQUEST = True`` only on request.
 """
 
 from functools import cache
@@ -22,32 +22,34 @@ if TYPE_CHECKING:
 
 
 _NOT_SHOWN = ("id", "count")
-"""Roles of columns that a view looks at only if it says so: numbers of the recorder, and how many calls are
-around one."""
+"""Roles of columns that a view uses only if it declares them: numbers of the profiler, and the number of
+enclosing calls."""
 
 
 @cache
 def every() -> tuple[Any, ...]:
-    """The modules of all views, in order."""
+    """Returns the modules of all views, in order."""
     names = (path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
     return tuple(sorted(map(named, names), key=lambda view: view.ORDER))
 
 
 def named(name: str) -> Any:
-    """The module of a view."""
+    """Returns the module of a view."""
     return import_module(f"{__name__}.{name}")
 
 
 def on_page() -> list[Any]:
-    """The modules of the views that the page has, in the order of its menu."""
+    """Returns the modules of the views of the page, in the order of its menu."""
     shown = [view for view in every() if hasattr(view, "page")]
     return sorted(shown, key=lambda view: getattr(view, "PAGE_ORDER", view.ORDER))
 
 
 def required_tables(form: str) -> dict[str, list[str]] | None:
-    """The tables that a form of a report needs and the columns of each, for ``kernelscope.read(tables=...)``.
+    """Returns the tables that a format of a report needs and the columns of each.
 
-    Of tables that no view looks at only the rows are counted. Null for all: Parquet files hold the tables.
+    They are the argument ``tables`` of :func:`kernelscope.read`.
+
+    Only the rows of other tables are counted. Null for all tables: Parquet files contain them.
     """
     if form == "parquet":
         return None
@@ -67,12 +69,12 @@ def required_tables(form: str) -> dict[str, list[str]] | None:
 
 
 def is_on_request(view: Any) -> bool:
-    """Whether the text shows the view only when asked."""
+    """Returns whether the text shows the view only on request."""
     return getattr(view, "ON_REQUEST", False)
 
 
 def frames(trace: "Trace", *, more: bool = False) -> "dict[str, pl.DataFrame]":
-    """The frames of all views by name, with ``more`` those that only a folder of files has, too."""
+    """Returns the frames of all views by name. ``more`` adds those that only a folder of files has."""
     found: dict[str, pl.DataFrame] = {}
     for view in every():
         for offer in ("frames", "more_frames") if more else ("frames",):

@@ -1,4 +1,4 @@
-"""What annotations of the program and of the profiler cost, on the host and on the GPU."""
+"""Costs of annotations of the program and of the profiler, on the host and on the GPU."""
 
 import polars as pl
 from rich.console import RenderableType
@@ -18,7 +18,7 @@ PAGE_ORDER = 84
 PAGE = Page(
     "annotations",
     "Annotations",
-    "Annotations of the program and of the profiler, their time on the host and on the GPU.",
+    "Annotations of the program and of the profiler, with their time on the host and on the GPU.",
 )
 ON_REQUEST = True
 _COLUMNS = (
@@ -29,12 +29,12 @@ _NONE = "The trace has no annotations. Record some with torch.profiler.record_fu
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {"annotations": analysis.annotation_table(trace)}
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """The annotations whose work occupies the GPU longest, or the host where there is no GPU work."""
+    """Returns the annotations with the longest GPU time, or host time without GPU operations."""
     table = analysis.annotation_table(trace)
     if table.is_empty():
         return [heading("Annotations"), note(_NONE, shape)]
@@ -42,7 +42,7 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
         Field("GPU busy", ns("gpu_busy_ns")),
         Field("GPU own", ns("gpu_exclusive_ns")),
         Field("GPU span", ns("gpu_span_ns")),
-        Field("GPU work", count("gpu_ops")),
+        Field("GPU operations", count("gpu_ops")),
     ]
     host = [Field("on the host", ns("host_total_ns")), Field("calls", count("calls"))]
     fields = host if trace.gpu_ops.is_empty() else [*on_gpu, *host]
@@ -64,10 +64,10 @@ def page(trace: Trace) -> list[Part]:
         if on_gpu
         else ("Host time by annotation", "host_total_ns")
     )
-    what = "Time of the work of which the annotation is the innermost." if on_gpu else "Summed durations."
+    what = "Time of the operations whose innermost annotation it is." if on_gpu else "Summed durations."
     about = (
-        "Work counts for every annotation that is open on the thread which launches it, and on the thread "
-        "that waits for it in the backward pass."
+        "An operation counts for every annotation that is open on the launching thread, and in the "
+        "backward pass also for those on the thread that waits for it."
     )
     return [
         bars("annotation-bars", title, what, table, column),

@@ -1,4 +1,4 @@
-"""What the GPUs' time is spent on, by the names of kernels."""
+"""GPU time by category of kernel names."""
 
 import polars as pl
 from rich.console import RenderableType
@@ -12,17 +12,17 @@ from kernelscope.units import format_percent
 
 ORDER = 105
 TABLES = ("gpu_ops", "ops", "ranges")
-PAGE = Page("categories", "Kernel categories", "What the GPUs' time is spent on, by the names of kernels.")
+PAGE = Page("categories", "Kernel categories", "GPU time by category of kernel names.")
 ON_REQUEST = True
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {"kernel_categories": analysis.kernel_categories(trace)}
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """The categories that take longest."""
+    """Returns the categories with the longest time."""
     table = analysis.kernel_categories(trace).head(shape.top)
     if table.is_empty():
         return lacking(trace, "kernels", "Kernel categories", shape)
@@ -37,9 +37,9 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
 
 
 def page(trace: Trace) -> list[Part]:
-    """The categories of kernels as a table."""
+    """Returns the categories of kernels as a table."""
     table = analysis.kernel_categories(trace)
     if table.is_empty():
         return []
-    what = "GPU work by what it does, as the names of kernels say; also work without operators."
+    what = "GPU operations by purpose, derived from kernel names, including operations without operators."
     return [Table("kernel_categories", "Kernel categories", what, table)]

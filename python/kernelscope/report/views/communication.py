@@ -1,4 +1,4 @@
-"""Communication: what was sent, how fast, and how much of it computing hid."""
+"""Communication: size, speed, and the share hidden by computation."""
 
 from kernelscope import analysis
 from kernelscope.analysis.gpu.time import overlaps
@@ -12,7 +12,7 @@ TABLES = missing.TABLES
 PAGE = Page(
     "communication",
     "Communication",
-    "Collectives of this rank: sizes, speed, and how much of their time computing hides.",
+    "Collectives of this rank: sizes, speed, and the share of their time that computation hides.",
 )
 _COLUMNS = (
     "kind", "group_size", "message_bytes", "collectives", "calls", "total_ns", "exposed_ns",
@@ -21,23 +21,23 @@ _COLUMNS = (
 
 
 def page(trace: Trace) -> list[Part]:
-    """The communication of this rank."""
+    """Returns the communication of this rank."""
     notes = missing.notes(trace, "communication")
     if notes:
         return [*notes]
     parts: list[Part] = []
     overlap, names = overlaps(trace, [["device"], ["name"]])
     if overlap.height:
-        what = "Exposed is the time in which communication runs and nothing computes on that GPU."
+        what = "Exposed time: communication runs and nothing computes on that GPU."
         parts.append(Table("overlap", "Overlap with computing", what, overlap))
     table = analysis.communication(analysis.cluster_of(trace))
     if table.height:
         what = (
-            "By kind and size of the message. With one rank, waiting for others counts as transfer:"
-            " kernelscope.analysis.communication of several ranks tells them apart."
+            "By kind and message size. With one rank, waiting for others counts as transfer; "
+            "kernelscope.analysis.communication over several ranks separates them."
         )
         parts.append(Table("collectives", "Collectives", what, table, _COLUMNS))
     if names.height:
         what = "Communication kernels by name."
         parts.append(Table("communication-kernels", "Kernels", what, names))
-    return parts or [Note("Collectives are named in the trace, but none of their work was recorded.")]
+    return parts or [Note("The trace names collectives, but recorded none of their operations.")]

@@ -1,4 +1,4 @@
-"""What was wrong or odd about the file, and what it holds."""
+"""Faults and oddities of the file, and its contents."""
 
 import polars as pl
 from rich.console import Group, RenderableType
@@ -17,20 +17,20 @@ TABLES = ("gpu_ops", "diagnostics")
 PAGE = Page(
     "diagnostics",
     "Diagnostics",
-    "What was repaired, lost or doubted while reading, and how many rows each table has.",
+    "Repairs, losses and doubts found while reading, and the number of rows of each table.",
 )
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {"diagnostics": trace.diagnostics.with_columns(pl.col(pl.Categorical).cast(pl.String))}
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """What was wrong with the file, or that nothing was."""
+    """Returns the faults of the file, or a note that there are none."""
     if trace.diagnostics.is_empty():
         return [heading("The file"), note("Nothing was repaired and nothing was lost.", shape)]
-    lines: list[RenderableType] = [heading("What was wrong or odd about the file")]
+    lines: list[RenderableType] = [heading("Faults and oddities of the file")]
     styles = {"lost": "red", "repaired": "yellow"}
     for finding in findings(trace):
         line = Text()
@@ -73,7 +73,7 @@ def _findings(trace: Trace) -> list[Part]:
         "code": pl.String,
     }
     frame = pl.DataFrame(rows, schema=schema, orient="row")
-    what = "One line for each kind of repair, loss or doubt. Of what is lost no figure of this page knows."
+    what = "One line per kind of repair, loss or doubt. Lost data is missing from all figures of this page."
     columns = ("message", "severity", "count", "place", "code")
     return [Table("findings", "Findings", what, frame, columns)]
 
@@ -81,7 +81,7 @@ def _findings(trace: Trace) -> list[Part]:
 def _tables(trace: Trace) -> Table:
     rows = [(name, frame.height) for name, frame in trace.tables.items() if frame.height]
     frame = pl.DataFrame(rows, schema={"table": pl.String, "rows": pl.Int64}, orient="row")
-    return Table("tables", "Tables of the trace", "What was read, by table.", frame)
+    return Table("tables", "Tables of the trace", "Rows read, by table.", frame)
 
 
 def _unlinked(trace: Trace) -> list[Part]:
@@ -96,8 +96,8 @@ def _unlinked(trace: Trace) -> list[Part]:
         .sort(["device_ns", "link"], descending=[True, False], nulls_last=True)
     )
     what = (
-        "GPU work whose operator is not known. no_op: launched outside every operator; nvtx_range: inside"
-        " an NVTX range; several_ranges: while several of the process were open;"
-        " no_launch: launched before the recording began."
+        "GPU operations without a known operator. no_op: launched outside any operator; nvtx_range: "
+        "inside an NVTX range; several_ranges: several ranges of the process were open; no_launch: "
+        "launched before the recording started."
     )
-    return [Table("unlinked", "GPU work without operator", what, frame)]
+    return [Table("unlinked", "GPU operations without operator", what, frame)]

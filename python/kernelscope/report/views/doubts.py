@@ -1,4 +1,4 @@
-"""Recorded values that cannot be right, or that need a look before everything else."""
+"""Recorded values that are impossible, or that should be checked before everything else."""
 
 import polars as pl
 from rich.console import RenderableType
@@ -15,12 +15,12 @@ _MOST = 5
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {"doubts": analysis.doubts(trace)}
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """A sentence for each of the first few doubts; nothing where there is none."""
+    """Returns a sentence for each of the first few doubts, or nothing."""
     found = sentences(trace)
     rest = len(found) - _MOST
     shown = [*found[:_MOST], *([f"and {rest} more in --format json and html"] if rest > 0 else [])]
@@ -28,10 +28,10 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
 
 
 def notes(trace: Trace) -> list[Part]:
-    """A sentence for each doubt, for the first view of the page."""
+    """Returns a sentence for each doubt, for the first view of the page."""
     return [Note(sentence) for sentence in sentences(trace)]
 
 
 def sentences(trace: Trace) -> list[str]:
-    """A sentence for each doubt."""
+    """Returns a sentence for each doubt."""
     return [safe(text) for text in analysis.doubts(trace)["text"]]

@@ -18,7 +18,7 @@ TABLES = missing.TABLES
 PAGE = Page(
     "flame",
     "Flame graph",
-    "Time by call stack: a frame is as wide as the time of all that it called. Click one to enlarge it.",
+    "Time by call stack. The width of a frame is its time including its calls. Click a frame to enlarge it.",
 )
 _MOST_STACKS = 1_500
 _MOST_DEEP = 60
@@ -31,7 +31,7 @@ _KINDS = {
 
 
 def page(trace: Trace) -> list[Part]:
-    """The flame graphs."""
+    """Returns the flame graphs."""
     window = window_of(trace)
     choices: list[tuple[str, Part]] = []
     for by, titles in _KINDS.items():
@@ -43,7 +43,7 @@ def page(trace: Trace) -> list[Part]:
                 choices.append((name, _figure(stacks, f"{by}-{metric}-{len(choices)}", name)))
     lacks = missing.notes(trace, "operators", "modules", "python")
     if not choices:
-        return [*(lacks or [Note("No event of the trace takes time.", missing=True)])]
+        return [*(lacks or [Note("No event of the trace has a duration.", missing=True)])]
     notes: list[Part] = [Note(window.remark)] if window.remark else []
     return [*notes, Group("stacks", "Stacks of", choices), *lacks]
 
@@ -69,11 +69,11 @@ def _figure(stacks: pl.DataFrame, place: str, title: str) -> Figure:
     parents, names, totals = _frames(shown.select("stack", "value_ns").iter_rows())
     labels = {name: label(name, 60) for name in set(names)}
     trace = icicle([labels[name] for name in names], parents, totals)
-    what = "Frames from the outermost on top to the innermost below, with the time spent in each."
+    what = "Frames from the outermost at the top to the innermost at the bottom, with the time spent in each."
     left = stacks.height - shown.height
     if left:
         rest = format_ns(int(stacks["value_ns"][_MOST_STACKS:].sum()))
-        what += f" The {left:,} stacks with the least time, {rest} together, are left out."
+        what += f" The {left:,} smallest stacks, {rest} together, are not shown."
     return Figure(f"flame-{place}", f"Stacks of {title}", what, [trace], ICICLE_LAYOUT, height=560)
 
 

@@ -1,4 +1,4 @@
-"""The longest gaps, and what the host did meanwhile."""
+"""The longest gaps, and the host activity in them."""
 
 from rich.console import RenderableType
 
@@ -14,10 +14,10 @@ ON_REQUEST = True
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """The longest gaps, and what the host did meanwhile."""
+    """Returns the longest gaps, and the host activity in them."""
     gaps = analysis.idle_gaps(trace).head(shape.top)
     if gaps.is_empty():
-        return [heading("Gaps"), note("No GPU idled between its works.", shape)]
+        return [heading("Gaps"), note("No GPU was idle between its operations.", shape)]
     rows = [{**row, "name": row["host"] or "nothing recorded"} for row in gaps.iter_rows(named=True)]
     fields = [
         Field("gap", ns("dur_ns")),

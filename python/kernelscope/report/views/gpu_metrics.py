@@ -1,4 +1,4 @@
-"""What sampled metrics say of each GPU, of kernels, operators, ranges and steps, and their curves."""
+"""Sampled metrics by GPU, kernel, operator, range and step, and their curves."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,29 +25,28 @@ PAGE_ORDER = 58
 PAGE = Page(
     "gpu-metrics",
     "GPU metrics",
-    "What the GPUs said of themselves while they were sampled: over time, and while kernels, operators,"
-    " ranges and steps ran.",
+    "Sampled GPU metrics: over time, and during kernels, operators, ranges and steps.",
 )
 UTILISATION = ("SMs Active", "SM Active", "SM Issue", "Tensor Active")
-"""How the names of the metrics begin of which tables of kernels and the like have rows."""
+"""Prefixes of the metrics shown in tables of kernels and similar."""
 _PARTS = 300
 _MOST_CURVES = 12
 _FIGURES = ("device", "metric", "mean_value", "peak_value", "unit", "samples", "covered_ns")
 _BY = {
-    "step": ("Steps", "While each step lasted.", ("step",)),
-    "kernel": ("Kernels", "While kernels of this name ran.", ("name",)),
-    "op": ("Operators", "While work ran that the operator, or one inside, launched.", ("name",)),
-    "range": ("Ranges", "From the first to the last work launched in the range.", ("domain", "name")),
+    "step": ("Steps", "During each step.", ("step",)),
+    "kernel": ("Kernels", "During kernels of this name.", ("name",)),
+    "op": ("Operators", "During operations that the operator or one inside it launched.", ("name",)),
+    "range": ("Ranges", "From the first to the last operation launched in the range.", ("domain", "name")),
     "host_range": (
         "Ranges on the host",
-        "From the start to the end of the range itself, whatever ran then.",
+        "From the start to the end of the range itself, regardless of the GPU operations in it.",
         ("domain", "name"),
     ),
 }
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     tables = {by: analysis.gpu_metric_table(trace, by, metrics=UTILISATION) for by in ("kernel", "step")}
     return {
         "gpu_metrics": analysis.gpu_metrics(trace),
@@ -56,7 +55,7 @@ def frames(trace: Trace) -> dict[str, pl.DataFrame]:
 
 
 def more_frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """What only a folder of files has."""
+    """Returns the frames that only a folder of files has."""
     wanted = ("op", "range", "host_range")
     tables = {by: analysis.gpu_metric_table(trace, by, metrics=UTILISATION) for by in wanted}
     return {
@@ -66,7 +65,7 @@ def more_frames(trace: Trace) -> dict[str, pl.DataFrame]:
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """The metrics of each GPU, and how busy kernels keep it."""
+    """Returns the metrics of each GPU, and its utilisation by kernel."""
     metrics = analysis.gpu_metrics(trace)
     if metrics.is_empty():
         return []
@@ -96,9 +95,10 @@ def _unrecorded(trace: Trace) -> list[str]:
     """What the samples show that was not recorded, as sentences."""
     rows = unrecorded_activity(trace).iter_rows(named=True)
     return [
-        f"GPU {row['device']} was active for {format_ns(row['active_ns'])} more ({safe(row['metric'])})"
-        f" while no recorded work ran, which it did for {format_ns(row['recorded_ns'])}: work of another"
-        " process, or of calls that the recorder does not know."
+        f"GPU {row['device']} was active for {format_ns(row['active_ns'])} more "
+        f"({safe(row['metric'])}) while no recorded operation ran (those ran for "
+        f"{format_ns(row['recorded_ns'])}). It ran operations of another process, or of calls that "
+        "the profiler does not record."
         for row in rows
     ]
 
@@ -117,7 +117,7 @@ def _number(column: str) -> Callable[[dict[str, Any]], str]:
 
 
 def page(trace: Trace) -> list[Part]:
-    """The curves of each GPU, and tables."""
+    """Returns the curves of each GPU, and tables."""
     metrics = analysis.gpu_metrics(trace)
     if metrics.is_empty():
         return [*missing.notes(trace, "gpu_metrics")]
@@ -134,7 +134,7 @@ def page(trace: Trace) -> list[Part]:
             parts.append(_curve(curves, device, names, origin))
             parts += [_curve(close, device, names, origin, in_steps=True) for close in in_steps]
     parts += [Note(text) for text in _unrecorded(trace)]
-    what = "Means are weighted by time. Of what a GPU is asked to count, every metric is a row."
+    what = "Means are weighted by time. Each metric that the GPU was configured to count has a row."
     parts.append(Table("gpu-metrics", "Metrics of each GPU", what, metrics, (*_FIGURES, "interval_ns")))
     for by, (title, what, place) in _BY.items():
         table = analysis.gpu_metric_table(trace, by, metrics=UTILISATION)
@@ -189,6 +189,6 @@ def _curve(
         "yaxis": {"title": {"text": "%"}, "range": [0, 100]},
         "showlegend": True,
     }
-    what = "Means over equal parts of the time; a gap is where nothing was sampled. The legend adds metrics."
+    what = "Means over equal parts of the time. Gaps were not sampled. The legend adds metrics."
     where, name = ("in the steps", f"steps-{device}") if in_steps else ("over time", str(device))
     return Figure(f"gpu-metrics-{name}", f"GPU {device} {where}", what, traces, layout)

@@ -1,4 +1,4 @@
-"""What each GPU did over time."""
+"""Activity of each GPU over time."""
 
 import polars as pl
 
@@ -10,5 +10,5 @@ TABLES = ("ops", "launches", "gpu_ops", "ranges", "spans", "devices")
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {"gpu_timeline": analysis.gpu_timeline(trace)}

@@ -1,4 +1,4 @@
-"""What the GPUs did all the time: how busy and how full they were, why they idled."""
+"""Activity of the GPUs over the whole trace: utilisation, occupancy, and causes of idle time."""
 
 from typing import Any
 
@@ -16,11 +16,7 @@ from kernelscope.units import format_bytes, format_ns, format_percent
 
 ORDER = 50
 TABLES = missing.TABLES
-PAGE = Page(
-    "gpus",
-    "GPU time",
-    "How the time of each GPU divides, what it waited for when it idled, and what launching cost.",
-)
+PAGE = Page("gpus", "GPU time", "Time of each GPU by category, causes of its idle time, and launch overhead.")
 _CLASSES = {
     "compute_ns": ("computing", "--kernel"),
     "communication_ns": ("communicating only", "--communication"),
@@ -34,16 +30,16 @@ _LAUNCHES = (
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {"gpus": analysis.gpu_summary(trace), "gpu_time": analysis.temporal_breakdown(trace)}
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """A row for each GPU that worked."""
+    """Returns one row per GPU with operations."""
     idle = analysis.temporal_breakdown(trace).select("device", "idle_share", "memory_share")
     gpus = analysis.gpu_summary(trace).join(idle, on="device", how="left")
     if gpus.is_empty():
-        return [heading("GPUs"), note("The trace has no GPU work.", shape)]
+        return [heading("GPUs"), note("The trace has no GPU operations.", shape)]
     rows = [
         {**row, "name": f"{row['device']} {row['name'] or ''}".strip()} for row in gpus.iter_rows(named=True)
     ]
@@ -65,7 +61,9 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     ]
     found.append(named_table(rows, "GPU", fields, shape))
     if "derived" in gpus["launch_metrics"].to_list():
-        text = "SM efficiency and occupancy follow in part from launch sizes and the limits of the device."
+        text = (
+            "SM efficiency and occupancy are partly derived from launch sizes and the limits of the device."
+        )
         found.append(note(text, shape))
     return found
 
@@ -82,25 +80,26 @@ def page(trace: Trace) -> list[Part]:
     queues = analysis.queue_summary(trace)
     times = analysis.temporal_breakdown(trace)
     parts: list[Part] = [_figure(times)]
-    what = "From a GPU's first work to the end of its last. Communication counts where nothing computes."
+    what = "From a GPU's first to its last operation. Communication counts only while nothing computes."
     parts.append(Table("gpu-time", "Time of each GPU", what, times))
     what = (
-        "Gaps in which a GPU idled. host_wait: its next work had not been launched; kernel_wait: it waited in"
-        " the queue for a moment; other: it waited for an event, a copy or another stream."
+        "Gaps with an idle GPU. host_wait: its next operation had not been launched; "
+        "kernel_wait: a short wait in the queue; other: it waited for an event, a copy or another "
+        "stream."
     )
     idle = analysis.idle_summary(trace)
     if idle.height:
         parts.append(Table("idle", "Idle time by cause", what, _as_percent(idle)))
     launches = analysis.launch_summary(trace)
     if launches.height:
-        what = "Calls that started GPU work, and how long the work waited after them."
+        what = "Calls that launched GPU operations, and the delay until the operations started."
         parts.append(Table("launch-calls", "Launches", what, launches, _LAUNCHES))
     if queues.height:
-        what = "Calls that wait in the queue of each stream: an empty queue means that the host is too slow."
+        what = "Calls that wait in the queue of each stream. An empty queue means that the host is too slow."
         parts.append(Table("queues", "Queues", what, queues))
     copies = analysis.memory_bandwidth_summary(trace)
     if copies.height:
-        what = "What copies and memsets of each kind moved, and how fast."
+        what = "Size and speed of copies and memsets of each kind."
         parts.append(Table("copies", "Copies", what, copies))
     return parts
 
@@ -132,6 +131,6 @@ def _figure(times: pl.DataFrame) -> Figure:
         "yaxis": {"autorange": "reversed"},
         "legend": {"traceorder": "normal"},
     }
-    what = "How the time of each GPU divides. What computing hides does not count as communication or copy."
+    what = "Time of each GPU by category. Hidden communication and copies are not counted."
     # On a phone the legend takes four lines above the bars.
     return Figure("gpu-bars", "Time of each GPU", what, traces, layout, height=180 + 36 * times.height)

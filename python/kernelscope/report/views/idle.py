@@ -1,4 +1,4 @@
-"""How the time of each GPU divides, and why it idled, as text."""
+"""Time of each GPU by category, and causes of idle time, as text."""
 
 import polars as pl
 from rich.console import RenderableType
@@ -10,7 +10,7 @@ from kernelscope.units import format_ns, format_percent
 
 _CAUSES = {
     "host_wait": "waiting for the host to launch",
-    "kernel_wait": "between works in the queue",
+    "kernel_wait": "between operations in the queue",
     "other": "waiting for events, copies or streams",
 }
 _MOST_HOSTS = 5
@@ -21,7 +21,7 @@ TABLES = ("ops", "launches", "gpu_ops", "ranges", "steps", "devices")
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {
         "overlap": analysis.comm_comp_overlap(trace),
         "idle": analysis.idle_summary(trace),
@@ -30,7 +30,7 @@ def frames(trace: Trace) -> dict[str, pl.DataFrame]:
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """What communication exposed, and idle time by cause and by what kept the host."""
+    """Returns exposed communication, and idle time by cause and host activity."""
     overlap, idle, idle_hosts = frames(trace).values()
     span = int(analysis.temporal_breakdown(trace)["span_ns"].sum())
     if idle.is_empty() and overlap.is_empty():
@@ -54,12 +54,12 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
         Field("longest", ns("max_ns")),
     ]
     idle_share = format_percent(total / span)
-    title = f"GPU idle: {format_ns(total)}, {idle_share} of the time from the first work to the last"
+    title = f"GPU idle: {format_ns(total)}, {idle_share} of the time between the first and last operation"
     found += [heading(title), named_table(rows, "why", fields, shape)]
     hosts = idle_hosts.filter(pl.col("host").is_not_null()).head(min(_MOST_HOSTS, shape.top))
     if hosts.height:
         named = [{**row, "name": row["host"]} for row in hosts.iter_rows(named=True)]
-        found += [heading("What the host did meanwhile"), named_table(named, "operator", fields, shape)]
+        found += [heading("Host activity during that time"), named_table(named, "operator", fields, shape)]
     return found
 
 
@@ -70,4 +70,4 @@ def _exposed(overlap: pl.DataFrame) -> str:
     if not total:
         return ""
     rest = f"{format_ns(exposed)} of {format_ns(total)} is exposed ({format_percent(exposed / total)})"
-    return f"{rest}: meanwhile no kernel computes on the same GPU."
+    return f"{rest}: no kernel computes on the same GPU at that time."

@@ -1,4 +1,4 @@
-"""What kernels cost, how they were launched, and the GPU work without operator."""
+"""Costs of kernels, their launches, and GPU operations without an operator."""
 
 from typing import Any, cast
 
@@ -19,10 +19,10 @@ from kernelscope.units import format_count, format_ns
 
 _ROOFS = ("intensity", "flops_per_s", "attained_pct", "bound")
 _REASONS = {
-    "no_op": "launched outside every operator",
+    "no_op": "launched outside any operator",
     "nvtx_range": "launched inside an NVTX range",
     "several_ranges": "launched while several NVTX ranges of the process were open",
-    "no_launch": "launched before the recording began",
+    "no_launch": "launched before the recording started",
     "no_correlation": "without a correlation id",
 }
 
@@ -30,9 +30,7 @@ _REASONS = {
 ORDER = 30
 TABLES = missing.TABLES
 PAGE = Page(
-    "kernels",
-    "Kernels",
-    "What ran on the GPU, how full each launch made it, and how near to the roofs it came.",
+    "kernels", "Kernels", "Kernels on the GPU, the occupancy of each launch, and the distance to the roofs."
 )
 _LAUNCH = ("name", "op", "grid", "block", "registers", "shared_memory_bytes")
 _LIMITS = (
@@ -46,17 +44,17 @@ _FIGURES = (
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {"kernels": analysis.kernel_table(trace)}
 
 
 def more_frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """What only a folder of files has."""
+    """Returns the frames that only a folder of files has."""
     return {"kernels_by_op": analysis.kernel_table(trace, by=("op", "name"))}
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """The kernels that cost most, and what GPU work belongs to no operator."""
+    """Returns the kernels with the highest cost, and GPU operations without an operator."""
     table = analysis.kernel_table(trace)
     if table.is_empty():
         return [heading("Kernels"), note("The trace has no kernels.", shape)]
@@ -74,7 +72,7 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     ]
     found = top_table(table, "total_ns", f"Kernels: {format_ns(total)} in all", fields, shape)
     for row in unlinked(with_replayed_ops(trace).gpu_ops).iter_rows(named=True):
-        reason = _REASONS.get(row["link"] or "", row["link"] or "for no known reason")
+        reason = _REASONS.get(row["link"] or "", row["link"] or "for an unknown reason")
         events = format_count(row["events"]) + (" GPU event" if row["events"] == 1 else " GPU events")
         text = f"Without operator: {format_ns(row['dur_ns'])} in {events}, {reason}."
         found.append(note(text, shape))
@@ -109,7 +107,7 @@ def page(trace: Trace) -> list[Part]:
             Table(
                 "launches",
                 "Kernels by operator and launch size",
-                "Summed over the launches that agree in name, operator, grid, block, registers and memory.",
+                "Summed over the launches with equal name, operator, grid, block, registers and memory.",
                 by_launch,
                 (*_LAUNCH, *_FIGURES, *_LIMITS),
             ),

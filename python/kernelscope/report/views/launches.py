@@ -1,4 +1,4 @@
-"""The launches that take longest, and what keeps them from filling the GPU."""
+"""The longest launches, and the resources that limit their occupancy."""
 
 import polars as pl
 from rich.console import RenderableType
@@ -15,12 +15,12 @@ ON_REQUEST = True
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {"kernels_by_launch": analysis.kernels_by_launch(trace), "op_kernels": analysis.op_kernels(trace)}
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """The launches that take longest, and what keeps them from filling the GPU."""
+    """Returns the longest launches, and the resources that limit their occupancy."""
     table = analysis.kernels_by_launch(trace).head(shape.top)
     if table.is_empty():
         return lacking(trace, "kernels", "Launches", shape)

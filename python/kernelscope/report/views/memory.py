@@ -1,4 +1,4 @@
-"""How much memory was allocated when, by whom, and what was left."""
+"""Allocated memory over time, its owners, and unfreed memory."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ PAGE_ORDER = 60
 PAGE = Page(
     "memory",
     "Memory",
-    "How much memory was allocated and reserved, who held the peak, and what was never freed.",
+    "Allocated and reserved memory, the owners of the peak, and allocations that were never freed.",
 )
 ON_REQUEST = True
 _MOST_POINTS = 1_200
@@ -39,7 +39,7 @@ _ALLOCATIONS = (
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {
         "memory": analysis.memory_summary(trace),
         "memory_peak": analysis.memory_peak(trace),
@@ -48,7 +48,7 @@ def frames(trace: Trace) -> dict[str, pl.DataFrame]:
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """The peak of each device, who held it, and who allocates most."""
+    """Returns the peak of each device, its owners, and the largest allocators."""
     summary = analysis.memory_summary(trace)
     if summary.is_empty():
         return lacking(trace, "memory", "Memory", shape)
@@ -71,7 +71,7 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
             Field("share", lambda row: format_percent(row["share"])),
             Field("allocations", count("allocations")),
         ]
-        found += [heading("Who held the peak"), named_table(held, "operator", columns, shape)]
+        found += [heading("Owners of the peak"), named_table(held, "operator", columns, shape)]
     return found
 
 
@@ -94,25 +94,25 @@ def page(trace: Trace) -> list[Part]:
     curve = analysis.memory_timeline(trace, max_points=_MOST_POINTS)
     parts: list[Part] = [_curve(curve.filter(device=d), d, origin) for d in summary["device"].to_list()]
     what = (
-        "The peak, what was reserved but not allocated, and what was allocated in the recording and not freed"
-        " in it. A summed curve counts from 0, since the recorder did not say how much was allocated before."
+        "The peak, reserved but unallocated memory, and allocations that were not freed in the "
+        "recording. A summed curve starts at 0 because earlier allocations were not recorded."
     )
     parts.append(Table("memory-devices", "Memory of each device", what, summary, _SUMMARY))
     peak = analysis.memory_peak(trace)
     if peak.height:
-        what = "Who held the memory when most of it was allocated; older was allocated before the recording."
+        what = "Owners of the memory at the allocation peak; older means allocated before the recording."
         held = peak.with_columns(
             share_pct=100.0 * pl.col("share"),
             op=pl.when("is_older").then(pl.lit("(before the recording)")).otherwise("op"),
         )
         columns = ("op", "device", "bytes", "share_pct", "allocations")
-        parts.append(Table("memory-peak", "Who held the peak", what, held, columns))
+        parts.append(Table("memory-peak", "Owners of the peak", what, held, columns))
     window, stretch = window_of(trace)
     operators = analysis.memory_table(window)
     if stretch:
-        parts.append(Note(f"The trace is large: operators and allocations below are those of {stretch}."))
+        parts.append(Note(f"The trace is large: operators and allocations below cover {stretch}."))
     if operators.height:
-        what = "What operators allocated: increase is allocated less freed during their calls."
+        what = "Allocations of operators. The increase is allocated minus freed bytes during their calls."
         parts.append(Table("memory-operators", "Memory by operator", what, operators, _leading(operators)))
     parts += _allocations(window, origin)
     return [*parts, *missing.notes(trace, "memory_lifetimes", "memory_reserved")]
@@ -129,7 +129,7 @@ def _allocations(trace: Trace, origin: int) -> list[Part]:
         return []
     order = found.sort(["bytes", "lifetime_ns"], descending=True, nulls_last=True)
     shown = order.head(MOST_ROWS).with_columns(pl.col("alloc_ns", "free_ns") - origin)
-    what = "Allocations with their lifetimes, the largest first. open: not freed while it was recorded."
+    what = "Allocations with their lifetimes, the largest first. open: not freed in the recording."
     return [Table("allocations", "Allocations", what, shown, _ALLOCATIONS, all_rows=found.height)]
 
 
@@ -167,5 +167,5 @@ def _curve(curve: pl.DataFrame, device: str, origin: int) -> Figure:
         "yaxis": {"title": {"text": unit}, "rangemode": "tozero"},
         "showlegend": True,
     }
-    what = "Memory that the allocator handed out, and what it keeps reserved, over time."
+    what = "Memory allocated and reserved by the allocator over time."
     return Figure(f"memory-{device}", f"Memory of {device}", what, traces, layout, height=300)

@@ -1,4 +1,4 @@
-"""What the trace has nothing for, and what would have recorded it."""
+"""Missing data of the trace, and how to record it."""
 
 import polars as pl
 from rich.console import RenderableType
@@ -15,18 +15,18 @@ TABLES = (
     "ops", "launches", "gpu_ops", "python", "ranges", "syncs", "memory", "collectives", "counters", "steps",
     "gpu_steps", "devices",
 )  # fmt: skip
-"""Those of every view that says why it is empty."""
+"""Data of every view that explains why it is empty."""
 
 ON_REQUEST = True
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {"missing_views": analysis.missing_views(trace)}
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """What the trace has nothing for, and what would have recorded it."""
+    """Returns missing data of the trace, and how to record it."""
     rows = analysis.missing_views(trace)
     if rows.is_empty():
         return [heading("Missing"), note("Everything that has a view was recorded.", shape)]
@@ -39,7 +39,7 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
 
 
 def notes(trace: Trace, *names: str) -> list[Note]:
-    """What the trace lacks for these views, and the remedies, as the page says it."""
+    """Returns missing data for these views and the remedies, for the page."""
     rows = analysis.missing_views(trace)
     known = {view: f"{why} {remedy}" for view, why, remedy in rows.iter_rows()}
     return [Note(known[name], missing=True) for name in names if name in known]

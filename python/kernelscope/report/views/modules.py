@@ -1,4 +1,4 @@
-"""What the modules of the network cost, where they stand in it."""
+"""Costs of the modules of the network, by their position in it."""
 
 import polars as pl
 from rich.console import RenderableType
@@ -19,7 +19,7 @@ PAGE_ORDER = 40
 PAGE = Page(
     "modules",
     "Modules",
-    "What each nn.Module cost where it stands in the network, with what is inside it and without.",
+    "Cost of each nn.Module at its place in the network, with and without the modules inside it.",
 )
 ON_REQUEST = True
 _COLUMNS = (
@@ -31,12 +31,12 @@ _MOST_SLICES = 800
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {"modules": analysis.module_table(trace)}
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """The modules that take longest, each below the one that calls it."""
+    """Returns the modules with the longest time, each below the one that calls it."""
     table = analysis.module_table(trace)
     if table.is_empty():
         return lacking(trace, "modules", "Modules", shape)
@@ -70,8 +70,8 @@ def page(trace: Trace) -> list[Part]:
         "module"
     )
     what = (
-        "The tree of modules: each before those inside it, in the order of their first calls. Backward is the"
-        " time of the gradients of what ran in a module."
+        "The tree of modules: each before those inside it, in the order of their first calls. "
+        "Backward is the time of the gradients of its forward operators."
     )
     shown = table.with_columns(tree=indented)
     return [_figure(table), Table("modules", "Modules", what, shown, _COLUMNS)]
@@ -96,7 +96,10 @@ def _figure(table: pl.DataFrame) -> Figure:
         parents.append(-1 if parent is None else places[parent])
         values.append(value)
     where = "on the GPU" if on_gpu else "on the host"
-    what = f"Time {where} of each module with what is inside it, outermost on top. Click one to enlarge it."
+    what = (
+        f"Time {where} of each module including the modules inside it, outermost at the top. Click one to "
+        "enlarge it."
+    )
     trace = icicle(names, parents, _nested(parents, values))
     return Figure("module-icicle", f"Modules by time {where}", what, [trace], ICICLE_LAYOUT, height=380)
 

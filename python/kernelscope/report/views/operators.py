@@ -1,4 +1,4 @@
-"""What operators cost, on the host and on the device."""
+"""Costs of operators on the host and on the device."""
 
 from typing import cast
 
@@ -21,7 +21,7 @@ TABLES = missing.TABLES
 PAGE = Page(
     "operators",
     "Operators",
-    "What operators cost on the host and on the device. Open a row for its kernels, shapes and stacks.",
+    "Costs of operators on the host and on the device. Open a row for its kernels, shapes and stacks.",
 )
 _FIGURES = (
     "calls", "device_self_ns", "share_pct", "device_total_ns", "host_self_ns", "host_total_ns",
@@ -36,17 +36,17 @@ _MORE = {
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {"ops": analysis.op_table(trace)}
 
 
 def more_frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """What only a folder of files has."""
+    """Returns the frames that only a folder of files has."""
     return {"ops_by_shape": analysis.op_table(trace, by=("name", "input_dims", "input_types"))}
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """The operators that cost most: by device self time, and by host self time."""
+    """Returns the operators with the highest cost: by device self time, and by host self time."""
     ops = analysis.op_table(trace)
     found: list[RenderableType] = []
     if ops.is_empty():
@@ -109,7 +109,7 @@ def _tables(trace: Trace, tables: dict[str, pl.DataFrame]) -> Group:
     """The operators, and the same by shape, stack and module as far as these were recorded."""
     part = window_of(trace).part
     opens = (
-        (f"GPU work{' in ' if part else ''}{part}", "op-kernels", "op", "name"),
+        (f"GPU operations{' in ' if part else ''}{part}", "op-kernels", "op", "name"),
         ("Input shapes", "ops-shape", "name", "name"),
         ("Call stacks", "ops-stack", "name", "name"),
         ("Modules", "ops-module", "name", "name"),
@@ -119,7 +119,7 @@ def _tables(trace: Trace, tables: dict[str, pl.DataFrame]) -> Group:
     choices: list[tuple[str, Part]] = [("name", first)]
     for key, (title, by) in _MORE.items():
         if key in tables:
-            what = f"Summed over the calls of one name that agree in their {title}."
+            what = f"Summed over the calls with equal name and {title}."
             if key == "stack" and part:
                 what += f" The trace is large, so these are the calls of {part}."
             table = _shared(tables[key])
@@ -138,7 +138,7 @@ def _kernels(trace: Trace, names: pl.Series) -> Table:
     table = analysis.op_kernels(window)
     known = table.filter(pl.col("op").is_in(names.to_list()))
     columns = ("op", "name", "kind", "calls", "total_ns", "self_ns", "min_ns", "max_ns", "share")
-    what = "GPU work by the operator around its launch, and by those around that."
+    what = "GPU time by the operator around its launch, and by the operators around that."
     if stretch:
-        what += f" The trace is large, so it is that of {stretch}."
-    return Table("op-kernels", "GPU work by operator", what, known, columns, hidden=True)
+        what += f" The trace is large, so this covers {stretch}."
+    return Table("op-kernels", "GPU time by operator", what, known, columns, hidden=True)

@@ -1,4 +1,4 @@
-"""What ran where, where the time of the steps went, and how busy the GPUs were."""
+"""The machine, the time of the steps by category, and the utilisation of the GPUs."""
 
 from typing import Any, cast
 
@@ -20,16 +20,14 @@ from kernelscope.units import format_count, format_ns, format_percent
 ORDER = 80
 TABLES = missing.TABLES
 PAGE_ORDER = 5
-PAGE = Page(
-    "overview", "Overview", "Where the time of the steps went and how busy the GPUs were, on one screen."
-)
+PAGE = Page("overview", "Overview", "Time of the steps and utilisation of the GPUs on one screen.")
 _MOST_BARS = 240
-"""Steps that have a bar of their own; of more, neighbours share one."""
+"""Maximum number of steps with their own bar. Neighbours share one if there are more."""
 _MOST_ADVICE = 5
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {"overview": analysis.overview(trace)}
 
 
@@ -85,7 +83,7 @@ def _percent(value: object) -> str:
 
 
 def _utilisation(found: dict[str, object]) -> Fact:
-    what = "FLOPs over wall time, against the peak of all GPUs (MFU)."
+    what = "FLOPs over wall time, relative to the peak of all GPUs (MFU)."
     if isinstance(found["known_pct"], float):
         what += f" FLOPs are known for {found['known_pct']:.1f} % of the GPU time."
     return Fact("FLOPs utilisation", _percent(found["mfu_pct"]), what, "mfu_pct")
@@ -97,19 +95,19 @@ def _advice(trace: Trace) -> list[Part]:
     if found.is_empty():
         return []
     columns = ("title", "severity", "evidence", "saving_ns", "saving_share")
-    what = "The weightiest recommendations; the view of that name has all of them, with what to do."
-    return [Table("findings-first", "What to look at first", what, found.head(_MOST_ADVICE), columns)]
+    what = "The most important recommendations. The view of that name lists all of them with their remedies."
+    return [Table("findings-first", "Look first at", what, found.head(_MOST_ADVICE), columns)]
 
 
 def _charts(trace: Trace) -> list[Part]:
     steps = mean_over_gpus(analysis.step_breakdown(trace))
     parts: list[Part] = [*missing.notes(trace, "steps")]
     if steps.is_empty():
-        return parts or [Note("The recording cuts off every step, so there is no whole one.", missing=True)]
+        return parts or [Note("The recording cuts off every step, so no step is complete.", missing=True)]
     parts += [_mean_step(steps), _bars(steps) if steps.height > 1 else _file(trace, wide=True)]
     gpus = analysis.mean_steps(trace)
     if gpus.height > 1:
-        what = "Where the time of the mean step went on each GPU; the figure above is the mean of them."
+        what = "Time of the mean step on each GPU by category; the figure above averages over the GPUs."
         parts.append(Table("mean-steps", "The mean step of each GPU", what, gpus))
     return parts
 
@@ -121,7 +119,10 @@ def _steps(trace: Trace) -> list[Part]:
     table = steps.with_columns(pl.col("start_ns") - origin_ns(trace))
     gpu = ("device", "pid") if analysis.mean_steps(trace).height > 1 else ()
     columns = ("step", "name", *gpu, "total_ns", *CATEGORIES, "start_ns")
-    what = "Every complete step on each GPU; at each moment the first of the categories that happens counts."
+    what = (
+        "Every complete step on each GPU. Each moment counts for the first category in the list that is "
+        "active."
+    )
     return [Table("steps", "Steps", what, table, columns, titles={"total_ns": "Wall time"})]
 
 
@@ -152,9 +153,9 @@ def _bars(steps: pl.DataFrame) -> Figure:
                     "marker": {"color": _color(column)},
                 }
             )
-    what = "A bar for each step, in the order of time, the mean of all in front."
+    what = "One bar per step in order of time, preceded by the mean of all."
     if together > 1:
-        what += f" A bar is the mean of {together} steps one after the other."
+        what += f" A bar is the mean of {together} consecutive steps."
     layout = {
         "barmode": "stack",
         "bargap": 0.15,
@@ -174,8 +175,8 @@ def _mean_step(steps: pl.DataFrame) -> Figure:
     slices["hovertemplate"] = "%{label}<extra></extra>"
     layout = donut_layout(format_ns(total))
     what = (
-        "Where the wall time of a step goes. A moment in which several things happen counts as the first of:"
-        " kernel, copy, memset, communication, runtime call, data loading, other host work."
+        "Wall time of a step by category. A moment with several activities counts for the first of: "
+        "kernel, copy, memset, communication, runtime API call, data loading, other host work."
     )
     return Figure(
         "mean-step", "The mean step", what, [slices], layout, height=donut_height(len(names)), narrow=True
@@ -195,7 +196,7 @@ def _gpus(trace: Trace) -> list[Part]:
         "busy_ns", "kernels", "total_memory_bytes", "compute_capability",
         "launch_metrics",
     )  # fmt: skip
-    what = "How busy and how full each GPU was, from the start of the first step to the end of the last."
+    what = "Utilisation of each GPU, from the start of the first step to the end of the last."
     return [Table("gpus", "GPUs", what, gpus, columns)]
 
 

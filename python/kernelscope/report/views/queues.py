@@ -10,7 +10,7 @@ TABLES = ("launches", "gpu_ops")
 
 
 def more_frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """What only a folder of files has."""
+    """Returns the frames that only a folder of files has."""
     return {
         "launches_by_call": analysis.launch_summary(trace),
         "queues": analysis.queue_summary(trace),

@@ -17,7 +17,9 @@ from kernelscope.units import format_count
 ORDER = 40
 TABLES = missing.TABLES
 PAGE_ORDER = 86
-PAGE = Page("ranges", "NVTX ranges", "NVTX ranges of the program, their time on the host and on the GPU.")
+PAGE = Page(
+    "ranges", "NVTX ranges", "NVTX ranges of the program, with their time on the host and on the GPU."
+)
 _COLUMNS = (
     "name", "domain", "ranges", "gpu_exclusive_ns", "gpu_busy_ns", "gpu_span_ns", "other_thread_ns", "dur_ns",
     "launches", "gpu_ops",
@@ -25,12 +27,15 @@ _COLUMNS = (
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {"ranges": range_table(trace)}
 
 
 def range_table(trace: Trace) -> pl.DataFrame:
-    """NVTX ranges by domain and name, those without GPU work too, their own GPU time first."""
+    """Returns NVTX ranges by domain and name, longest own GPU time first.
+
+    Ranges without GPU operations are included.
+    """
     keys = ["domain", "name"]
     gpu = ("gpu_span_ns", "gpu_busy_ns", "gpu_exclusive_ns", "other_thread_ns", "launches", "gpu_ops")
     if trace.ranges.is_empty():
@@ -47,7 +52,7 @@ def range_table(trace: Trace) -> pl.DataFrame:
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """The ranges that cost most; nothing for a trace without NVTX."""
+    """Returns the ranges with the highest cost; nothing for a trace without NVTX."""
     ranges = range_table(trace)
     if ranges.is_empty():
         return []
@@ -73,7 +78,7 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     if left > 0:
         found.append(note(f"{format_count(left)} more names.", shape))
     if not total:
-        found.append(note("No range encloses a call with GPU work.", shape))
+        found.append(note("No range encloses a call that launched GPU operations.", shape))
     return found
 
 
@@ -85,10 +90,10 @@ def page(trace: Trace) -> list[Part]:
     on_gpu = (table["gpu_exclusive_ns"].fill_null(0) > 0).any()
     shown = table.with_columns(pl.coalesce("name", pl.lit("(no name)")))
     title, column = ("GPU time by range", "gpu_exclusive_ns") if on_gpu else ("Host time by range", "dur_ns")
-    what = "Work of which the range is the innermost, on the GPU." if on_gpu else "Summed durations."
+    what = "GPU operations whose innermost range it is." if on_gpu else "Summed durations."
     parts: list[Part] = [bars("range-bars", title, what, shown, column)]
     if not on_gpu:
-        parts.append(Note("No range encloses a call with GPU work."))
+        parts.append(Note("No range encloses a call that launched GPU operations."))
     return [
         *parts,
         Table("ranges", "Ranges", "Summed over the ranges of one domain and name.", table, _COLUMNS),

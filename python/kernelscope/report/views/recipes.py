@@ -1,4 +1,4 @@
-"""Recipes of Nsight Systems: use of each GPU over time, durations of kernels, NCCL's ranges, and waits."""
+"""Recipes of Nsight Systems: GPU utilisation over time, durations of kernels, NCCL ranges, and waits."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -22,11 +22,11 @@ NUMBERS = {"gpu_ops": ("pid",), "launches": ("pid", "tid")}
 PAGE = Page(
     "recipes",
     "Recipes",
-    "What recipes of Nsight Systems show: use of each GPU over time, durations of kernels, NCCL, and waits.",
+    "Recipes of Nsight Systems: utilisation of each GPU over time, durations of kernels, NCCL, and waits.",
 )
 _PLACE = ("device", "process")
 _ALL = 99.95
-"""From which percentage on a part of the time counts as all in use: it prints as 100.0 %."""
+"""Percentage from which a part of the time counts as full: it is printed as 100.0 %."""
 _SUMS = (
     "name", "instances", "total_ns", "mean_ns", "q1_ns", "median_ns", "q3_ns", "min_ns", "max_ns", "std_ns",
 )  # fmt: skip
@@ -47,17 +47,17 @@ def _made(trace: Trace, names: Iterable[str]) -> dict[str, pl.DataFrame]:
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return _made(trace, _IN_JSON)
 
 
 def more_frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """What only a folder of files has."""
+    """Returns the frames that only a folder of files has."""
     return _made(trace, (name for name in _REPORTS if name not in _IN_JSON))
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """How busy each GPU of a database of nsys is over time, and NCCL's own ranges."""
+    """Returns the utilisation of each GPU of an nsys database over time, and NCCL's own ranges."""
     if trace.meta.format != "nsys":
         return []
     found = _made(trace, _IN_JSON)
@@ -76,7 +76,7 @@ def _use_text(use: pl.DataFrame, shape: Shape) -> list[RenderableType]:
         Field("over time", lambda row: "".join(map(_tenths, row["parts"]))),
     ]
     length = format_ns((use["end_ns"] - use["start_ns"])[0])
-    remark = f"Each character is {length}: . is idle, 1 to 9 are tenths of it in use, # is all."
+    remark = f"Each character is {length}: . is idle, 1 to 9 are tenths of utilisation, # is full."
     return [
         heading("Use of each GPU over time"),
         named_table(rows[: shape.top], "GPU of a process", fields, shape),
@@ -119,23 +119,23 @@ def _nccl_text(found: Mapping[str, pl.DataFrame], shape: Shape) -> list[Renderab
 
 
 def page(trace: Trace) -> list[Part]:
-    """The recipes that have anything to say."""
+    """Returns the recipes that have data."""
     found = {name: _placed(trace, frame) for name, frame in _made(trace, _REPORTS).items()}
     use, durations = found["gpu_use_over_time"], found["kernel_durations"]
     if use.is_empty():
         return [*missing.notes(trace, "kernels")]
-    what = "The share of equal parts of the time in which any work runs on each GPU of a process."
+    what = "Share of equal parts of the time with any operation on each GPU of a process."
     parts: list[Part] = [
         Figure("use-over-time", "Use over time", what, _curves(use), _USE_LAYOUT, height=320),
         Table("use-by-bin", "Use by part of the time", what, use, (*_PLACE, "start_ns", "busy_pct")),
     ]
     shared = found["communication_over_time"]
     if shared["nccl_pct"].sum():
-        what = "The same of kernels: of those that communicate, of the others, and of both at once."
+        what = "The same for communication kernels, for other kernels, and for both at once."
         columns = (*_PLACE, "start_ns", "nccl_pct", "compute_pct", "overlap_pct")
         parts.append(Table("communication-by-bin", "Communication over time", what, shared, columns))
     if durations.height:
-        what = "How many kernels of each GPU last so long, in parts of equal width."
+        what = "Number of kernels of each GPU by duration, in parts of equal width."
         columns = (*_PLACE, "from_ns", "to_ns", "instances", "share_pct")
         some = durations.filter(pl.col("instances") > 0)
         parts += [
@@ -147,7 +147,7 @@ def page(trace: Trace) -> list[Part]:
         what = "NCCL's own ranges on the host, by name; quartiles are exact."
         parts.append(Table("nccl-ranges", "NCCL on the host", what, nccl, _SUMS))
     if waits.height:
-        what = "The calls that waited longest for a GPU."
+        what = "Calls with the longest waits for a GPU."
         columns = ("api", "start_ns", "dur_ns", "process", "thread")
         parts.append(Table("waiting-calls", "Calls that wait", what, waits, columns))
     return parts
@@ -218,5 +218,5 @@ def _histogram(durations: pl.DataFrame) -> Figure:
         "yaxis": {"title": {"text": "kernels"}},
         "showlegend": True,
     }
-    what = "How many kernels of each GPU last how long."
+    what = "Number of kernels of each GPU by duration."
     return Figure("kernel-histogram", "Durations of kernels", what, bars, layout, height=320)

@@ -1,4 +1,4 @@
-"""What could make the program faster."""
+"""Recommendations for making the program faster."""
 
 from typing import Any
 
@@ -26,26 +26,26 @@ PAGE_ORDER = 10
 PAGE = Page(
     "recommendations",
     "Recommendations",
-    "What could make the program faster, as far as its trace shows, the weightiest first.",
+    "Changes that could make the program faster, judged by its trace, the most important first.",
 )
 COLUMNS = (
     "title", "severity", "device", "evidence", "remedy", "saving_ns", "saving_share", "cited",
 )  # fmt: skip
-"""What people read: the evidence says the value and what it passed, JSON has them as numbers."""
+"""Columns for people: the evidence contains the value and the threshold, which JSON has as numbers."""
 
 
 def separate(trace: Trace) -> pl.DataFrame:
-    """Recommendations, those left out that are part of another."""
+    """Returns recommendations without those that are part of another."""
     return analysis.recommendations(trace).filter(pl.col("same_cause_as").is_null())
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {"recommendations": analysis.recommendations(trace)}
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """The weightiest few, each with its evidence and what to do; nothing where there is none."""
+    """Returns the most important ones with evidence and remedy, or nothing."""
     recommendations = separate(trace)
     if recommendations.is_empty():
         return []
@@ -58,7 +58,7 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     for row in recommendations.head(_MOST).iter_rows(named=True):
         style = _STYLES[row["severity"]] if shape.color else ""
         table.add_row(Text(f"  {row['severity']}", style=style), _advice(row, shape))
-    found: list[RenderableType] = [heading("What to do"), table]
+    found: list[RenderableType] = [heading("Recommendations"), table]
     rest = recommendations.height - _MOST
     if rest > 0:
         found.append(note(f"and {rest} more in --format json and html", shape))
@@ -67,9 +67,9 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
 
 def _advice(row: dict[str, Any], shape: Shape) -> Text:
     saving = row["saving_share"]
-    won = "" if saving is None else f" At most {format_percent(saving)} of the step time can be won."
+    won = "" if saving is None else f" At most {format_percent(saving)} of the step time can be saved."
     more = row["others"]
-    others = f" So it is on {more} other GPU{'s' if more > 1 else ''}." if more else ""
+    others = f" The same applies to {more} other GPU{'s' if more > 1 else ''}." if more else ""
     text = Text(f"{row['title']}. ", style="bold" if shape.color else "")
     return text.append_text(plain(f"{safe(row['evidence'])}{others}{won} {row['remedy']}", shape))
 
@@ -78,10 +78,10 @@ def page(trace: Trace) -> list[Part]:
     """The recommendations."""
     table = separate(trace)
     if table.is_empty():
-        return [Note("No rule has anything to say about this trace.")]
+        return [Note("No rule applies to this trace.")]
     what = (
-        "Each rests on rows of the trace. A saving is the time by which the steps would take less without the"
-        " cause; savings overlap and cannot be added."
+        "Each recommendation refers to rows of the trace. A saving is the reduction of step time "
+        "without the cause. Savings overlap and cannot be added."
     )
     return [
         Table("advice", "Recommendations", what, table.drop("rows", "same_cause_as"), COLUMNS),
@@ -90,5 +90,5 @@ def page(trace: Trace) -> list[Part]:
 
 
 def _cited(table: pl.DataFrame) -> list[Part]:
-    text = "Row numbers that each rests on are in kernelscope.analysis.recommendations(trace)."
+    text = "kernelscope.analysis.recommendations(trace) has the row numbers behind each recommendation."
     return [Note(text)] if (table["cited"] > 0).any() else []

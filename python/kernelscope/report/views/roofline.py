@@ -1,4 +1,4 @@
-"""What the GPU achieved and could have, and for how much of its time that is known."""
+"""Achieved and attainable performance of the GPU, and the share of its time with known costs."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ TABLES = missing.TABLES
 PAGE = Page(
     "roofline",
     "Roofline and costs",
-    "What each operator achieved, what the GPU could have, and the time that lies between.",
+    "Achieved and attainable performance of each operator, and the time between them.",
 )
 _EFFICIENCY = (
     "step", "name", "mfu_pct", "flops_per_s", "flops", "total_ns", "known_pct", "peak_flops_per_s",
@@ -29,7 +29,7 @@ _COLUMNS = (
 
 
 def page(trace: Trace) -> list[Part]:
-    """The roofline of the operators."""
+    """Returns the roofline of the operators."""
     # The text has no such view, and shall not wait for the cost models.
     from kernelscope.report.roofline.answers import answer
 
@@ -37,16 +37,16 @@ def page(trace: Trace) -> list[Part]:
 
 
 def roofline_parts(trace: Trace, answers: "RooflineAnswers") -> list[Part]:
-    """The roofline of the rows of ``answers``."""
+    """Returns the roofline of the rows of ``answers``."""
     from kernelscope.report.roofline.plot import notes, roofline_figures
 
     if answers.table.is_empty():
-        text = "No GPU work has an operator, so there is nothing to hold against the roofs."
+        text = "No GPU operation has an operator, so nothing can be compared with the roofs."
         lacks = missing.notes(trace, "roofline", "kernels", "operators", "links")
         return [*(lacks or [Note(text, missing=True)])]
     figures = roofline_figures(answers)
     parts: list[Part] = [*figures, *(Note(text) for text in notes(answers) if figures)]
-    what = "Achieved and attainable. Saveable is the busy time beyond the attainable."
+    what = "Achieved and attainable. Saveable is the busy time beyond the attainable time."
     columns = tuple(dict.fromkeys((*answers.by, *_COLUMNS)))
     parts.append(Table("roofline-table", "Against the roofs", what, answers.table, columns))
     parts += _known(answers)
@@ -57,7 +57,7 @@ def _known(answers: "RooflineAnswers") -> list[Part]:
     """The utilisation of each step, and for how much of the time costs are known."""
     parts: list[Part] = []
     if answers.efficiency.height:
-        what = "FLOPs of each step over its wall time, against what all GPUs can compute."
+        what = "FLOPs of each step over its wall time, relative to the peak of all GPUs."
         titles = {"total_ns": "Wall time"}
         title = "FLOPs utilisation of each step"
         parts.append(Table("efficiency", title, what, answers.efficiency, _EFFICIENCY, titles=titles))
@@ -65,7 +65,7 @@ def _known(answers: "RooflineAnswers") -> list[Part]:
     columns = ("status", "operators", "device_ns", "linked_pct", "device_pct")
     parts.append(Table("coverage", "Coverage", what, answers.coverage, columns))
     if answers.findings.height:
-        what = "Operators whose costs are not known, and why."
+        what = "Operators with unknown costs, and reasons."
         columns = ("name", "message", "count", "device_ns", "code")
         parts.append(Table("cost-findings", "Unknown costs", what, answers.findings, columns))
     return parts

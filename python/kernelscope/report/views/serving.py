@@ -1,4 +1,4 @@
-"""Steps of serving: tokens a second, time per token, and both over the batch size."""
+"""Serving steps: tokens per second, time per token, and both by batch size."""
 
 import polars as pl
 from rich.console import RenderableType
@@ -13,16 +13,16 @@ from kernelscope.units import format_count
 ORDER = 106
 TEXT_ORDER = 12
 TABLES = ("steps",)
-PAGE = Page("serving", "Serving", "How fast tokens come, prefill and decode apart, and over the batch size.")
+PAGE = Page("serving", "Serving", "Token rate of prefill and decode, by batch size.")
 
-_ABSENT = "No step is marked as one of a serving engine; docs/serving.md says how engines mark them."
+_ABSENT = "No step is marked by a serving engine; docs/serving.md describes how engines mark them."
 _UNKNOWN = "unknown"
 # Colours of the style sheet; a trace of one engine has no other phases.
 _COLORS = {"prefill": "--c0", "decode": "--c1", "mixed": "--c2", _UNKNOWN: "--rest"}
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {
         "serving": analysis.serving_throughput(trace),
         "serving_by_batch": analysis.serving_throughput(trace, by=("phase", "requests")),
@@ -30,7 +30,10 @@ def frames(trace: Trace) -> dict[str, pl.DataFrame]:
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """Throughput of each phase, and of the batch sizes; nothing for a trace that is not of serving."""
+    """Returns the throughput of each phase and of the batch sizes.
+
+    It is empty for a trace without serving steps.
+    """
     found = frames(trace)
     if found["serving"].is_empty():
         return []
@@ -58,21 +61,17 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
 
 
 def page(trace: Trace) -> list[Part]:
-    """Tables of the phases and batch sizes, and the curve over them."""
+    """Returns tables of the phases and batch sizes, and the curve over them."""
     found = frames(trace)
     if found["serving"].is_empty():
         return [Note(_ABSENT, missing=True)]
-    what = "Whole steps whose annotation tells phase or batch size; the wall time of a step counts."
+    what = "Complete steps whose annotation contains phase or batch size, by wall time."
     parts: list[Part] = [Table("serving", "Phases", what, found["serving"])]
     sizes = found["serving_by_batch"].drop_nulls("requests")
     if sizes["requests"].n_unique() > 1:
         parts.append(_curve(sizes))
-    what = (
-        "The same for each number of requests in a step. Half of the decoding steps last no longer than the"
-    )
-    what += (
-        " median step: with a token per request and step that is the time between the tokens of a request."
-    )
+    what = "The same for each number of requests in a step. The median decode step is, with one token"
+    what += " per request and step, the time between the tokens of a request."
     return [*parts, Table("serving-batches", "Batch sizes", what, sizes)]
 
 
@@ -106,6 +105,7 @@ def _curve(sizes: pl.DataFrame) -> Figure:
         "yaxis": {"title": {"text": "tokens/s"}, "rangemode": "tozero"},
     }
     what = (
-        "Tokens a second over the number of requests in a step: where it grows no longer, larger batches only"
+        "Tokens per second by the number of requests in a step. Where the rate stops growing, larger "
+        "batches only"
     )
     return Figure("serving-curve", "Batch sizes", f"{what} make each request wait.", traces, layout)

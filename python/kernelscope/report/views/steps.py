@@ -1,4 +1,4 @@
-"""Where the time of the steps went, as text."""
+"""Time of the steps by category, as text."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,7 +36,7 @@ TABLES = ("steps", "gpu_steps")
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     every = analysis.step_times(trace, include_partial=True)
     return {
         "steps": every.select("step", "name", "start_ns", "total_ns", "is_partial"),
@@ -45,13 +45,13 @@ def frames(trace: Trace) -> dict[str, pl.DataFrame]:
 
 
 def text(trace: Trace, shape: Shape) -> list[RenderableType]:
-    """The mean step by category, and a bar for each step."""
+    """Returns the mean step by category, and a bar for each step."""
     found_steps = frames(trace)
     breakdown = mean_over_gpus(found_steps["breakdown"])
     gpus = analysis.mean_steps(trace)
     cut = found_steps["steps"]["is_partial"].sum()
     if breakdown.is_empty():
-        text = "The trace has no steps and no operators to make one of."
+        text = "The trace has neither steps nor operators."
         return [heading("Steps"), note(text, shape)]
     marked = breakdown["step"].null_count() < breakdown.height
     mean = breakdown.select(pl.col("total_ns", *CATEGORIES).mean()).row(0, named=True)
@@ -62,7 +62,8 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     ]
     if gpus.height > 1:
         text = (
-            f"Means over {gpus.height} GPUs, with the GPU that has least kernel time, or most of the others."
+            f"Means over {gpus.height} GPUs, and the GPU with the least kernel time, or the most of "
+            "other categories."
         )
         found.append(note(text, shape))
     if breakdown.height > 1:
@@ -72,9 +73,9 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
         found.append(note(text, shape))
     if cut:
         text = "1 step is" if cut == 1 else f"{cut} steps are"
-        found.append(note(f"{text} left out: the recording ends before the GPU work does.", shape))
+        found.append(note(f"{text} left out: the recording ends before their GPU operations.", shape))
     if not marked:
-        text = "The trace marks no steps and counts as one; --step-range NAME takes an annotation as steps."
+        text = "The trace marks no steps and counts as one; --step-range NAME uses an annotation as steps."
         found.append(note(text, shape))
     return found
 
@@ -108,7 +109,10 @@ def _worst(gpus: pl.DataFrame, column: str, total: float) -> str:
 
 
 def gpu_label(row: Mapping[str, Any], gpus: pl.DataFrame) -> str:
-    """What a row of ``mean_steps`` is called: its GPU, with the process where two have GPUs of one number."""
+    """Returns the name of a row of ``mean_steps``: its GPU.
+
+    The process is added if two have GPUs of the same number.
+    """
     is_shared = gpus["device"].n_unique() < gpus.height
     of_process = f" of process {row['pid']}" if is_shared else ""
     return f"GPU {row['device']}{of_process}"

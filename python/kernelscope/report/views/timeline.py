@@ -1,4 +1,4 @@
-"""The trace view: what ran when, per stream and thread."""
+"""The trace view: a timeline per stream and thread."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,24 +18,24 @@ TABLES = (*missing.TABLES, "threads")
 PAGE = Page(
     "trace",
     "Trace view",
-    "What ran when, per GPU stream and host thread. Zoom with the buttons, the keys + and -, or Ctrl and"
-    " the wheel; drag, or use the arrow keys, to move; point at something for its name.",
+    "Timeline of GPU streams and host threads. Zoom with the buttons, the keys + and -, or Ctrl and "
+    "the wheel. Drag or use the arrow keys to move. Hover over an event for its name.",
 )
 _PIXELS = (1_600, 12_800)
 _STEP_PIXELS = 16_384
 _MOST_MARKS = 60_000
 _MOST_STEPS = 2_000
 _MOST_EVENTS = 1_500_000
-"""Host events of which a timeline is made; of more, it has the streams and a window of the rest."""
+"""Number of host events above which the timeline has only the streams and a window of the rest."""
 _SHIFTED = (
-    "The line of a step is drawn on threads where its annotation begins, and on streams where the GPU has"
-    " done the work of the step before it: the host runs ahead of the GPU."
+    "On threads, the line of a step is at the start of its annotation. On streams, it is where the "
+    "GPU has finished the previous step, because the host runs ahead of the GPU."
 )
 _TRACK = ["track_kind", "label", "device", "stream", "pid", "tid"]
 
 
 def page(trace: Trace) -> list[Part]:
-    """The trace view."""
+    """Returns the trace view."""
     whole = trace.steps.filter(~pl.col("is_partial"), pl.col("step").is_not_null())
     steps = whole.sort("start_ns", "step", maintain_order=True)
     is_large = host_events(trace) > _MOST_EVENTS
@@ -44,15 +44,16 @@ def page(trace: Trace) -> list[Part]:
         return [*missing.notes(trace, "operators", "kernels")]
     tracks, levels = _numbered(levels)
     what = (
-        "Bars are events, or where many are narrower than a pixel, what takes most of that time. The median"
-        " step is there in most detail; kernelscope convert --to perfetto writes every event."
+        "Bars are events. Where several are narrower than a pixel, the bar shows the one with the "
+        "most time. The median step is shown in most detail; kernelscope convert --to perfetto "
+        "writes every event."
     )
     if steps.filter(pl.col("host_start_ns") != pl.col("start_ns")).height:
         what += f" {_SHIFTED}"
     shown = Timeline("trace", "Timeline", what, tracks, levels, steps.head(_MOST_STEPS), origin_ns(trace))
     if not is_large:
         return [shown]
-    text = f"The trace is large: threads are shown in {window_of(trace).part}, streams all the time."
+    text = f"The trace is large: threads are shown for {window_of(trace).part}, streams for the whole trace."
     return [shown, Note(text)]
 
 
@@ -92,7 +93,7 @@ def _numbered(levels: list["Level"]) -> tuple[pl.DataFrame, list["Level"]]:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What is seen of a stretch of time: the answer of :func:`kernelscope.analysis.timeline`."""
+    """The visible rows of a time range: a result of :func:`kernelscope.analysis.timeline`."""
 
     start_ns: int
     end_ns: int
@@ -117,7 +118,7 @@ def _fitting(
 
 @dataclass(frozen=True, slots=True)
 class Timeline(Part):
-    """A timeline that can be zoomed: coarse and fine levels of which the page takes what fits."""
+    """A timeline that can be zoomed: coarse and fine levels, from which the page selects."""
 
     kind: ClassVar[str] = "timeline"
     id: str
@@ -129,7 +130,7 @@ class Timeline(Part):
     origin_ns: int
 
     def payload(self) -> dict[str, Any]:
-        """The part as the page's script takes it."""
+        """Returns the part for the page's script."""
         every = pl.concat([level.marks[["name", "category", "number", "lane"]] for level in self.levels])
         names, name_of = texts_of_classes(every["name"])
         categories, category_of = texts_of_classes(every["category"])

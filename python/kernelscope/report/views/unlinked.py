@@ -1,4 +1,4 @@
-"""GPU work by how its operator was found, or why there is none."""
+"""GPU operations by how their operator was found, or why it is missing."""
 
 import polars as pl
 
@@ -10,12 +10,12 @@ TABLES = ("ops", "gpu_ops")
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
-    """The frames of the view, by the names of their files."""
+    """Returns the frames of the view, by the names of their files."""
     return {"unlinked": unlinked(with_replayed_ops(trace).gpu_ops)}
 
 
 def unlinked(gpu_ops: pl.DataFrame) -> pl.DataFrame:
-    """GPU work without operator by reason: ``link``, ``events``, ``dur_ns``."""
+    """Returns GPU operations without an operator by reason: ``link``, ``events``, ``dur_ns``."""
     return (
         gpu_ops.select("op_row", "link", "dur_ns")
         .filter(pl.col("op_row").is_null())

@@ -87,7 +87,7 @@ async function showView({ view, values }) {
 async function watch() {
   const columns = listed.table.columns.length;
   while (!listed.complete) {
-    progress.textContent = `Looked into ${show(listed.done, "count")} of ${show(listed.total, "count")} traces.`;
+    progress.textContent = `Read ${show(listed.done, "count")} of ${show(listed.total, "count")} traces.`;
     await new Promise((resolve) => { setTimeout(resolve, AGAIN_MS); });
     listed = await ask("listing");
   }
@@ -112,6 +112,6 @@ async function start() {
   if (!listed.complete) watch().catch(failed);
 }
 
-begin(start, "There is nothing to choose from", () => {
+begin(start, "There are no traces to open", () => {
   for (const view of together.values()) view.recolor();
 });

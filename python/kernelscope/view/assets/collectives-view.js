@@ -10,8 +10,8 @@ const TICKS = 5;
 const FACTS = [["Message", "message_bytes", "bytes"], ["Ranks seen", "ranks_seen", "count"], ["Waiting, all ranks", "wait_ns", "ns"],
   ["First to last", "skew_ns", "ns"], ["Transfer", "transfer_ns", "ns"], ["Bus bandwidth", "bus_bytes_per_s", "B/s"], ["Group", "group", "text"]];
 
-const WAITING = [["wait", "waits for ranks that come later"], ["transfer", "transfer: all have come"]];
-const CALLING = [["call", "the call: nothing is known of waiting"]];
+const WAITING = [["wait", "waits for late ranks"], ["transfer", "transfer: all have come"]];
+const CALLING = [["call", "the call; waiting is unknown"]];
 
 /** A share of a whole, as CSS has it. @param {number} part @param {number} whole */
 const percent = (part, whole) => `${(100 * part) / Math.max(whole, 1)}%`;
@@ -25,7 +25,7 @@ export class CollectivesView {
     this.answer = null;
     this.instance = "";
     this.rank = -1;
-    this.order = /** @type {HTMLSelectElement} */ (element("select", { "aria-label": "Order of the ranks" }, element("option", { value: "", text: "By rank" }), element("option", { value: "start", text: "First to come first" }), element("option", { value: "wait", text: "Longest wait first" })));
+    this.order = /** @type {HTMLSelectElement} */ (element("select", { "aria-label": "Order of the ranks" }, element("option", { value: "", text: "By rank" }), element("option", { value: "start", text: "First to arrive first" }), element("option", { value: "wait", text: "Longest wait first" })));
     this.order.addEventListener("change", () => {
       note({ order: this.order.value });
       this.fill();
@@ -68,12 +68,12 @@ export class CollectivesView {
     const { calls, left } = answer;
     const step = answer.step === null ? "" : `, step ${answer.step}`;
     this.title.replaceChildren(element("bdi", { text: answer.kind ?? answer.name }), step);
-    const waited = answer.wait_ns === null ? "" : ` ${show(answer.wait_ns, "ns")} were waited in all.`;
+    const waited = answer.wait_ns === null ? "" : ` Waiting took ${show(answer.wait_ns, "ns")} in total.`;
     const missing = answer.group_size > answer.ranks_seen ? ` ${show(answer.group_size - answer.ranks_seen, "count")} ranks of the group have no trace here.` : "";
     const cut = left ? ` ${show(left, "count")} more ranks are not drawn.` : "";
     const most = calls.offset.reduce((sum, one) => Math.max(sum, Math.abs(one ?? 0)), 0);
     const clocks = most ? ` Clocks are corrected by up to ${show(most, "ns")}.` : "";
-    this.said.textContent = answer.ranks_seen > 1 ? `Rank ${answer.last_rank} came last, ${show(answer.skew_ns, "ns")} after rank ${answer.first_rank}.${waited}${clocks}${missing}${cut}` : `Only rank ${answer.first_rank} has this collective, so nothing is known of waiting.${missing}`;
+    this.said.textContent = answer.ranks_seen > 1 ? `Rank ${answer.last_rank} arrived last, ${show(answer.skew_ns, "ns")} after rank ${answer.first_rank}.${waited}${clocks}${missing}${cut}` : `Only rank ${answer.first_rank} has this collective, so waiting is unknown.${missing}`;
     const known = FACTS.filter(([, name]) => answer[name] !== null && answer[name] !== "");
     this.facts.replaceChildren(...known.map(([title, name, unit]) => element("div", { class: unit === "text" ? "long" : null }, element("dt", { text: title }), element("dd", {}, element("bdi", { text: show(answer[name], unit) })))));
     const kinds = calls.wait.some((one) => one !== null) ? WAITING : CALLING;
@@ -106,7 +106,7 @@ export class CollectivesView {
       return made;
     };
     const bars = [...(wait ? [bar("wait", start, wait)] : []), bar(wait === null ? "call" : "transfer", start + (wait ?? 0), moved)];
-    const offset = calls.offset[at] === null ? "its clock is as recorded" : `its clock was ${show(Math.abs(calls.offset[at]), "ns")} ${calls.offset[at] < 0 ? "behind" : "ahead"}`;
+    const offset = calls.offset[at] === null ? "its clock is not corrected" : `its clock was ${show(Math.abs(calls.offset[at]), "ns")} ${calls.offset[at] < 0 ? "behind" : "ahead"}`;
     const title = `Open rank ${rank} at this time; ${offset}`;
     const link = (options, ...inside) => (open === null ? element("span", options, ...inside) : element("a", { ...options, href: `${open}/${addressOf("timeline", { row: calls.row[at], step: this.answer.step })}`, title, onclick: () => note({ collective: this.answer.instance, rank }) }, ...inside));
     // The bars lead where the rank does: one of both is enough for the keyboard.

@@ -54,7 +54,7 @@ function side({ place, count }, number) {
 function hint() {
   wish += 1;
   chosen.setAttribute("aria-busy", "false");
-  chosen.replaceChildren(element("p", { class: "note", text: "Click a row below, or a slice, to find it in both timelines. Zoom and move one: the other follows." }));
+  chosen.replaceChildren(element("p", { class: "note", text: "Click a row below, or a slice, to find it in both timelines. Zoom or move one timeline, and the other follows." }));
 }
 
 /** @param {Record<string, string>} values of the address */
@@ -108,10 +108,10 @@ function build(known) {
       else hint();
     },
   });
-  const parts = element("section", { class: "card" }, element("h2", { text: "From the step before to the step after" }), waterfall(known, (change) => go("timeline", { table: "parts", change })));
+  const parts = element("section", { class: "card" }, element("h2", { text: "From the previous step to the next step" }), waterfall(known, (change) => go("timeline", { table: "parts", change })));
   const opens = SIDES.map((name, number) => element("a", { href: `${number}/`, text: `${name}: ${known.names[number]}` }));
   main.replaceChildren(element("div", { class: "compare" }, element("h1", { class: "hidden", text: "Two traces", tabindex: "-1" }), element("p", { class: "verdict", text: known.verdict }),
-    element("p", { class: "opens" }, "Each by itself: ", ...opens), view.root, chosen, parts, flame.root, tables.root));
+    element("p", { class: "opens" }, "Moved separately: ", ...opens), view.root, chosen, parts, flame.root, tables.root));
   hint();
 }
 

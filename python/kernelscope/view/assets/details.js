@@ -35,7 +35,7 @@ export function sliceDetails(answer, acts) {
   buttons.append(button("Flame graph", acts.flame));
   const parts = answer.parts.map((part) => box(part.title, factList(part.facts)));
   if (answer.python.length) parts.push(box("Python, the innermost first", element("ol", { class: "stack-rows" }, ...answer.python.map((line) => element("li", {}, element("bdi", { text: line }))))));
-  const costs = answer.op_row === null ? null : box("Costs of the operator", element("p", { class: "note", text: "working them out …" }));
+  const costs = answer.op_row === null ? null : box("Costs of the operator", element("p", { class: "note", text: "computing …" }));
   if (costs) fillCosts(costs, answer.op_row);
   const links = answer.links.length ? box("Leads to", linkList(answer.links, acts.pick)) : null;
   return panel(place.short, `${show(place.length, "ns")} from ${show(place.start, "ns")}`, buttons, acts.close, ...parts, costs, links);
@@ -52,7 +52,7 @@ async function fillCosts(costs, row) {
   let inside;
   try {
     const { facts, status } = await ask("cost", { row });
-    inside = status === null ? factList(facts) : element("p", { class: "note", text: `Not known of this one; ${status}.` });
+    inside = status === null ? factList(facts) : element("p", { class: "note", text: `Unknown for this operator; ${status}.` });
     if (status === null && !facts.length) inside = element("p", { class: "note", text: "Not known." });
   } catch (error) {
     inside = element("p", { class: "note", text: error instanceof Refusal ? error.message : String(error) });

@@ -27,7 +27,7 @@ export class FlameDiff {
       note({ by, metric, frame: null }, true);
       this.follow({ by, metric, wide: this.wide }).catch(acts.failed);
     });
-    this.width = /** @type {HTMLSelectElement} */ (element("select", { "aria-label": "Frames are as wide as" }, element("option", { value: "after", text: "Width: after" }), element("option", { value: "before", text: "Width: before" })));
+    this.width = /** @type {HTMLSelectElement} */ (element("select", { "aria-label": "Width of frames" }, element("option", { value: "after", text: "Width: after" }), element("option", { value: "before", text: "Width: before" })));
     this.width.addEventListener("change", () => {
       note({ wide: this.width.value === "after" ? null : this.width.value });
       this.wide = this.width.value;
@@ -38,7 +38,7 @@ export class FlameDiff {
     this.field.addEventListener("input", () => this.search());
     this.all = element("button", { type: "button", text: "All", onclick: () => this.choose(null) });
     this.graph = element("div", { class: "graph" });
-    this.table = element("div", { class: "table-holder", tabindex: "0", role: "region", "aria-label": "Frames that changed most" });
+    this.table = element("div", { class: "table-holder", tabindex: "0", role: "region", "aria-label": "Frames with the largest change" });
     const key = (name, text) => {
       const color = element("i");
       color.style.background = `var(${name})`;
@@ -46,7 +46,7 @@ export class FlameDiff {
     };
     this.root = element("section", { class: "card flame-diff" }, element("h2", { text: "Flame graph of the difference" }),
       element("div", { class: "tools" }, this.kind, this.width, element("div", { class: "search", role: "search" }, this.field, this.said), this.all,
-        element("ul", { class: "legend", "aria-label": "Colours" }, key("--longer", "longer after"), key("--shorter", "shorter"), key("--grid", "the same"))), this.graph, this.table);
+        element("ul", { class: "legend", "aria-label": "Colours" }, key("--longer", "longer in the later trace"), key("--shorter", "shorter"), key("--grid", "the same"))), this.graph, this.table);
   }
 
   /** @param {Record<string, string>} values of the address */
@@ -73,10 +73,10 @@ export class FlameDiff {
     const place = choices.findIndex((one) => one.by === by && one.metric === metric);
     this.kind.replaceChildren(...choices.map(({ title }, at) => element("option", { value: at, text: `Stacks of ${title}` })));
     this.kind.value = String(place);
-    this.flame = new Flame(this.tree, `What changed in the stacks of ${choices[place]?.title ?? ""}: arrow keys move, Enter enlarges, Escape goes up`, {
+    this.flame = new Flame(this.tree, `Changes of the stacks of ${choices[place]?.title ?? ""}: arrow keys move, Enter enlarges, Escape goes up`, {
       choose: (at) => this.choose(at), color: (at) => this.color(at), words: (at) => this.words(at),
     });
-    this.graph.replaceChildren(this.tree.size ? this.flame.holder : element("p", { class: "note missing", text: "No event of the steps that are compared takes time of this kind." }));
+    this.graph.replaceChildren(this.tree.size ? this.flame.holder : element("p", { class: "note missing", text: "No event of the compared steps has time of this kind." }));
     this.table.replaceChildren(this.changes());
     this.search();
   }
@@ -112,7 +112,7 @@ export class FlameDiff {
     const head = element("tr", {}, ...["Frame", "Own time changed by", "Before", "After"].map((text, place) => element("th", { scope: "col", class: place ? "number" : null, text })));
     const rows = order.map((at) => element("tr", {}, element("th", { scope: "row" }, element("button", { type: "button", class: "link", title: tree.text(at), onclick: () => this.choose(at) }, element("bdi", { text: tree.short(at) }))),
       ...[signed(after[at] - before[at]), show(before[at], "ns"), show(after[at], "ns")].map((text) => element("td", { class: "number", text }))));
-    return element("table", { "aria-label": "Frames whose own time changed most" }, element("thead", {}, head), element("tbody", {}, ...rows));
+    return element("table", { "aria-label": "Frames with the largest change of own time" }, element("thead", {}, head), element("tbody", {}, ...rows));
   }
 
   /** @param {number | null} at */

@@ -66,7 +66,7 @@ export class FlameView {
     this.search(find);
     const at = frame === undefined || !this.tree ? -1 : this.tree.find(Number(frame));
     this.zoom(at < 0 ? null : at);
-    if (frame !== undefined && at < 0) say("This frame is too small to be drawn: it is among those that are left out.");
+    if (frame !== undefined && at < 0) say("This frame is too small to be drawn and is part of the omitted frames.");
   }
 
   /** @param {any} answer of /api/flame */
@@ -81,10 +81,10 @@ export class FlameView {
       choose: (at) => this.choose(at), color: (at) => this.color(at), words: (at) => this.words(at),
     });
     const left = [
-      answer.left ? `${show(answer.left, "count")} frames are too small to be sent.` : "",
-      answer.left_ns ? `Stacks of ${show(answer.left_ns, "ns")} in all are too many to be drawn.` : "",
+      answer.left ? `${show(answer.left, "count")} small frames are omitted.` : "",
+      answer.left_ns ? `${show(answer.left_ns, "ns")} of small stacks are not drawn.` : "",
     ].filter(Boolean).join(" ");
-    this.notes.replaceChildren(...[...(this.tree.size ? [] : ["No event of the trace takes time of this kind."]), ...answer.notes].map((text) => element("p", { class: "note missing", text })), ...(left ? [element("p", { class: "note", text: left })] : []));
+    this.notes.replaceChildren(...[...(this.tree.size ? [] : ["No event of the trace has time of this kind."]), ...answer.notes].map((text) => element("p", { class: "note missing", text })), ...(left ? [element("p", { class: "note", text: left })] : []));
     this.graph.replaceChildren(...(this.tree.size ? [this.flame.holder] : []));
   }
 
@@ -156,7 +156,7 @@ export class FlameView {
     links.setAttribute("aria-busy", "true");
     const { first, longest } = await ask("frame", { by, metric, n: this.answer.frames.n[at] });
     const link = (text, place) => element("a", { class: "button", href: addressOf("timeline", { row: place.row }), text });
-    links.replaceChildren(...(first ? [link("First in the timeline", first), " ", link("Longest", longest), ` ${show(longest.length, "ns")}`] : ["It is no event of the timeline by itself."]));
+    links.replaceChildren(...(first ? [link("First in the timeline", first), " ", link("Longest", longest), ` ${show(longest.length, "ns")}`] : ["The timeline has no single event for it."]));
     links.setAttribute("aria-busy", "false");
   }
 
@@ -168,7 +168,7 @@ export class FlameView {
     const rows = tree.heaviest(at, HEAVIEST).map((one) => element("tr", {},
       element("th", { scope: "row" }, element("button", { type: "button", class: "link", title: tree.text(one.at), onclick: () => this.choose(one.at) }, element("bdi", { text: tree.short(one.at) }))),
       element("td", { class: "number", text: show(one.own, "ns") }), element("td", { class: "number", text: show(one.own / Math.max(whole, 1), "share") })));
-    return element("div", { class: "table-holder", tabindex: "0", role: "region", "aria-label": "What takes the time" }, element("table", { "aria-label": "Own time by name" }, element("thead", {}, head), element("tbody", {}, ...rows)));
+    return element("div", { class: "table-holder", tabindex: "0", role: "region", "aria-label": "Frames with the most time" }, element("table", { "aria-label": "Own time by name" }, element("thead", {}, head), element("tbody", {}, ...rows)));
   }
 
   recolor() {

@@ -105,7 +105,7 @@ export class HeatMap {
     const at = this.cell(place);
     if (at !== null) return this.acts.words(at);
     const { ranks, steps } = /** @type {Answer} */ (this.answer);
-    return [`Rank ${ranks.first[place[0]]}, step ${steps.first[place[1]]}`, "not recorded whole"];
+    return [`Rank ${ranks.first[place[0]]}, step ${steps.first[place[1]]}`, "not recorded completely"];
   }
 
   /** Moves the cursor. @param {[number, number]} place */

@@ -19,19 +19,19 @@ const HELD = new Set(["w", "a", "s", "d"]);
 
 /** Keys, and what they do. */
 export const KEYS = [
-  ["W, S", "zoom in and out; hold to go on"],
+  ["W, S", "zoom in and out; hold to continue"],
   ["A, D", "earlier and later; also ← and →"],
   ["↑, ↓", "scroll the tracks"],
-  ["wheel", "scroll the tracks, or zoom where all are in sight; with Ctrl zoom, with Shift move"],
+  ["wheel", "scroll the tracks, or zoom if all are visible; with Ctrl zoom, with Shift move"],
   ["drag", "move; on the axis, or with Shift: select a range"],
   ["Alt and drag", "zoom to the box"],
-  ["double click", "zoom to what is there"],
-  ["click", "details of what is there"],
+  ["double click", "zoom to the event"],
+  ["click", "details of the event"],
   ["F", "fit the selection, or the whole trace"],
   ["0", "the whole trace"],
-  ["M", "mark the selection, or take the mark away"],
-  ["/", "search; Enter or N for the next, Shift and Enter or P for the one before"],
-  ["Esc", "select nothing"],
+  ["M", "mark the selection, or remove the mark"],
+  ["/", "search; Enter or N for the next match, Shift and Enter or P for the previous"],
+  ["Esc", "clear the selection"],
   ["?", "this list"],
 ];
 

@@ -75,7 +75,7 @@ async function showTimeline(values, isOther) {
     const info = await ask("timeline");
     if (!info.tracks.length) {
       const title = element("h1", { text: "Timeline", tabindex: "-1" });
-      return put("timeline", element("div", { class: "report" }, title, element("p", { class: "note missing", text: "The trace has no events with a time, so there is nothing to draw: the view Diagnostics says what was read." })));
+      return put("timeline", element("div", { class: "report" }, title, element("p", { class: "note missing", text: "The trace has no events with a timestamp, so there is nothing to draw: the view Diagnostics lists the events that were read." })));
     }
     timeline = new TimelineView(info, { failed, help: showHelp });
   }

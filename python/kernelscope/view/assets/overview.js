@@ -10,12 +10,12 @@ export async function overview() {
   const answer = await ask("overview");
   const total = answer.step_ns;
   const step = total
-    ? element("section", { class: "card wide" }, element("h2", { text: "Where the mean step goes" }), partsBar(answer.parts, total))
+    ? element("section", { class: "card wide" }, element("h2", { text: "The mean step by category" }), partsBar(answer.parts, total))
     : null;
   const notes = answer.notes.map((text) => element("p", { class: "note missing", text }));
   const more = answer.all_causes - answer.causes.length;
-  const causes = element("section", { class: "card causes" }, element("h2", { text: "What could be won" }), ...answer.causes.map(cause),
-    answer.causes.length ? null : element("p", { class: "note", text: "No rule has anything to say about this trace." }),
+  const causes = element("section", { class: "card causes" }, element("h2", { text: "Possible savings" }), ...answer.causes.map(cause),
+    answer.causes.length ? null : element("p", { class: "note", text: "No rule applies to this trace." }),
     more > 0 ? element("p", {}, element("a", { href: addressOf("recommendations"), text: `and ${more} more` })) : null);
   const kernels = answer.kernels.rows ? smallTable(answer.kernels, (name) => go("timeline", { find: name, exact: 1 })) : element("p", { class: "note", text: "The trace has no kernels." });
   const largest = element("section", { class: "card" }, element("h2", { text: "The largest kernels" }), element("div", { class: "table-holder", tabindex: "0", role: "region", "aria-label": "The largest kernels" }, kernels),
@@ -29,7 +29,7 @@ export async function overview() {
 }
 
 function cause(finding) {
-  const won = finding.saving_share === null ? "not known" : `at most ${show(finding.saving_share, "share")}`;
+  const won = finding.saving_share === null ? "unknown" : `at most ${show(finding.saving_share, "share")}`;
   const where = finding.cited ? element("a", { class: "button", href: addressOf("timeline", { evidence: finding.id, device: finding.device }), "aria-label": `Show me: ${finding.title}`, text: "Show me" }) : null;
   return element("article", { class: `cause ${finding.severity}` },
     element("div", { class: "cause-head" }, element("h3", { text: finding.device === null ? finding.title : `${finding.title} (GPU ${finding.device})` }),

@@ -55,7 +55,7 @@ export async function untilRead(title) {
 async function watch() {
   try {
     const { changed } = await ask("status");
-    if (changed) say("The file has changed since it was read: start kernelscope view again to see it.", true);
+    if (changed) say("The file has changed since it was read: restart kernelscope view to see the new content.", true);
     setTimeout(watch, WATCH_MS);
   } catch (error) {
     say(error instanceof Error ? error.message : String(error), true);

@@ -3,7 +3,7 @@
 /** An answer that is a sentence about why there is none. */
 export class Refusal extends Error {}
 
-const GONE = "The viewer has ended: start kernelscope view again, and open the address that it prints.";
+const GONE = "The viewer has stopped: restart kernelscope view, and open the address that it prints.";
 
 /**
  * The answer to a question.
@@ -25,7 +25,7 @@ export async function ask(name, parameters = {}, signal = undefined, at = "") {
   }
   // A server that has too much to do says so in no JSON.
   const answer = await response.json().catch(() => null);
-  if (!response.ok || answer === null) throw new Refusal(answer?.error ?? `The viewer does not answer (${response.status}): try again.`);
+  if (!response.ok || answer === null) throw new Refusal(answer?.error ?? `The viewer does not answer (${response.status}). Try again.`);
   return answer;
 }
 

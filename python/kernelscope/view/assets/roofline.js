@@ -18,7 +18,7 @@ const LINE = 13;
 /** Of a decade, around what is drawn. */
 const MARGIN = 0.35;
 const FACTS = [["GPU time", "device_ns", "ns"], ["Share", "share", "share"], ["Calls", "calls", "count"], ["Achieved", "flops_per_s", "FLOP/s"], ["Traffic", "bytes_per_s", "B/s"],
-  ["Intensity", "intensity", "FLOP/B"], ["Of the attainable", "attained_pct", "percent"], ["Bound by", "bound", "text"], ["Type of the roof", "limit_type", "text"], ["Could be saved", "saveable_ns", "ns"]];
+  ["Intensity", "intensity", "FLOP/B"], ["Of the attainable", "attained_pct", "percent"], ["Bound by", "bound", "text"], ["Type of the roof", "limit_type", "text"], ["Possible saving", "saveable_ns", "ns"]];
 
 const svg = (tag, values = {}, ...children) => {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -32,12 +32,12 @@ export class Roofline {
   constructor(answer) {
     this.answer = answer;
     this.chosen = -1;
-    this.plot = svg("svg", { class: "roofline-plot", role: "group", "aria-label": "Roofline: operators by arithmetic intensity and FLOP per second; arrow keys go through them, the one of the most time first" });
+    this.plot = svg("svg", { class: "roofline-plot", role: "group", "aria-label": "Roofline: operators by arithmetic intensity and FLOP/s; arrow keys move between them, starting with the largest time" });
     this.details = element("div", { class: "bubble-details", "aria-live": "polite" });
-    const left = answer.left ? [element("p", { class: "note", text: `${show(answer.left, "count")} operators of less time are in the table only.` })] : [];
-    const nothing = element("p", { class: "note missing", text: "The FLOPs and bytes of no operator are known, so there is nothing to draw." });
+    const left = answer.left ? [element("p", { class: "note", text: `${show(answer.left, "count")} smaller operators are only in the table.` })] : [];
+    const nothing = element("p", { class: "note missing", text: "FLOPs and bytes are unknown for all operators, so there is nothing to draw." });
     this.root = element("section", { class: "card roofline" }, element("h2", { text: "Roofline" }), ...(answer.bubbles.length ? [this.plot, this.details] : [nothing]), ...left);
-    if (!answer.roofs.length && answer.bubbles.length) this.root.append(element("p", { class: "note missing", text: "What this GPU can do at most is not known, so no roof is drawn." }));
+    if (!answer.roofs.length && answer.bubbles.length) this.root.append(element("p", { class: "note missing", text: "The limits of this GPU are unknown, so no roof is drawn." }));
     this.plot.addEventListener("keydown", (event) => this.key(/** @type {KeyboardEvent} */ (event)));
     new ResizeObserver(() => this.draw()).observe(this.root);
     this.describe();
@@ -161,10 +161,10 @@ export class Roofline {
   describe() {
     const bubble = this.answer.bubbles[this.chosen];
     if (!bubble) {
-      this.details.replaceChildren(element("p", { class: "note", text: "A bubble is an operator, as large as its GPU time. Right of the ridge computing limits it, left of it memory. Click one for its figures." }));
+      this.details.replaceChildren(element("p", { class: "note", text: "A bubble is an operator; its area is its GPU time. To the right of the ridge computation is the limit, to the left memory. Click a bubble for its figures." }));
       return;
     }
-    const facts = FACTS.map(([title, key, unit]) => element("div", {}, element("dt", { text: title }), element("dd", { text: bubble[key] === null ? "not known" : show(bubble[key], unit) })));
+    const facts = FACTS.map(([title, key, unit]) => element("div", {}, element("dt", { text: title }), element("dd", { text: bubble[key] === null ? "unknown" : show(bubble[key], unit) })));
     this.details.replaceChildren(element("div", { class: "card-head" }, element("h3", {}, element("bdi", { text: bubble.name })),
       element("a", { class: "button", href: addressOf("timeline", { find: bubble.name, exact: 1 }), text: "In the timeline" }), element("a", { class: "button", href: addressOf("roofline", { bubble: bubble.name, search: bubble.name }), text: "In the table" }),
       element("a", { class: "button", href: addressOf("operators", { search: bubble.name }), text: "All figures" })), element("dl", { class: "facts" }, ...facts));

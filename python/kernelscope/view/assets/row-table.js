@@ -26,7 +26,7 @@ export class RowTable {
       this.later();
     });
     const step = (text, label, by) => element("button", { type: "button", text, "aria-label": label, onclick: () => this.step(by) });
-    this.before = step("‹", "The page before", -PAGE);
+    this.before = step("‹", "The previous page", -PAGE);
     this.after = step("›", "The next page", PAGE);
     this.heads = head.columns.map((column) => this.title(column));
     const fields = head.columns.map((column) => element("td", { "data-title": column.title }, this.filterField(column)));

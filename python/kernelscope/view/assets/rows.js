@@ -44,5 +44,5 @@ function branch(place, name, turn) {
   if (!place) return null;
   const [number, , inner, open] = place;
   if (!inner) return element("span", { class: "branch" });
-  return element("button", { type: "button", class: "branch", "aria-expanded": String(open), "aria-label": `What is in ${name.trim()}`, text: open ? "▾" : "▸", onclick: () => turn(number) });
+  return element("button", { type: "button", class: "branch", "aria-expanded": String(open), "aria-label": `Contents of ${name.trim()}`, text: open ? "▾" : "▸", onclick: () => turn(number) });
 }

@@ -24,7 +24,7 @@ export class Search {
     this.input = /** @type {HTMLInputElement} */ (element("input", { type: "search", placeholder: "Search names", "aria-label": "Search all names", spellcheck: "false", autocomplete: "off" }));
     this.said = element("span", { class: "said", role: "status" });
     const button = (text, label, forward) => element("button", { type: "button", text, "aria-label": label, title: label, onclick: () => this.step(forward) });
-    this.root = element("div", { class: "search", role: "search" }, this.input, button("‹", "The one before", false), button("›", "The next", true), this.said);
+    this.root = element("div", { class: "search", role: "search" }, this.input, button("‹", "The previous match", false), button("›", "The next", true), this.said);
     this.input.addEventListener("input", () => {
       clearTimeout(this.timer);
       this.timer = window.setTimeout(() => this.find(this.input.value), WAIT_MS);

@@ -22,7 +22,7 @@ export class SqlView {
     this.said = element("span", { class: "said", role: "status" });
     this.answer = element("div", { class: "answer" });
     this.root = element("div", { class: "report sql" }, element("h1", { text: "SQL", tabindex: "-1" }),
-      element("p", { class: "note", text: "Ask the tables of the trace with a SELECT in the dialect of Polars. A row with a number of an event (row, op_row) leads to the timeline." }),
+      element("p", { class: "note", text: "Query the tables of the trace with a SELECT in the SQL dialect of Polars. A row with an event number (row, op_row) links to the timeline." }),
       element("div", { class: "asking" }, element("div", { class: "box-of-sql" }, this.field, this.completion.root, element("div", { class: "card-head" }, this.button, element("kbd", { text: "Ctrl Enter" }), this.said)), this.tables(names.tables)), this.answer);
     this.field.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
@@ -54,7 +54,7 @@ export class SqlView {
   async ask() {
     this.completion.close();
     this.root.setAttribute("aria-busy", "true");
-    this.said.textContent = "working it out …";
+    this.said.textContent = "computing …";
     try {
       const answer = await this.latest.ask({ statement: this.field.value });
       if (answer) this.fill(answer);

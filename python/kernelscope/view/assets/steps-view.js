@@ -22,14 +22,14 @@ export class StepsView {
     this.room = "";
     this.timer = 0;
     this.map = new HeatMap("Steps of all ranks: arrow keys move, Enter opens the rank at the step", { open: (at) => { this.open(at).catch(failed); }, words: (at) => this.words(at) });
-    this.choice = /** @type {HTMLSelectElement} */ (element("select", { "aria-label": "What a cell shows" }, ...known.values.map(([key, title]) => element("option", { value: key, text: title }))));
+    this.choice = /** @type {HTMLSelectElement} */ (element("select", { "aria-label": "Value of a cell" }, ...known.values.map(([key, title]) => element("option", { value: key, text: title }))));
     this.choice.addEventListener("change", () => {
       note({ value: this.choice.value }, true);
       this.load(this.choice.value).catch(failed);
     });
     this.what = element("p", { class: "note" });
     this.legend = element("div", {});
-    const nothing = element("p", { class: "note missing", text: "No step is recorded whole in any rank: mark steps with torch.profiler.profile(schedule=...)." });
+    const nothing = element("p", { class: "note missing", text: "No step is recorded completely in any rank: mark steps with torch.profiler.profile(schedule=...)." });
     const inside = known.steps ? [this.what, this.map.holder, this.legend] : [nothing];
     this.table = new RowTable("steps", { ...known.tables.cells, asked: { run: known.run } }, failed);
     this.root = element("div", { class: "report choose" }, element("h1", { text: "Ranks and steps", tabindex: "-1" }),
@@ -58,8 +58,8 @@ export class StepsView {
     this.value = this.choice.value = value;
     const { ranks, steps } = answer;
     const [, title, what] = this.known.values.find(([key]) => key === value);
-    const shared = ranks.together > 1 || steps.together > 1 ? ` There are more cells than have room: each is the longest of up to ${counted(ranks.together, "rank")} and ${counted(steps.together, "step")}, and hatched.` : "";
-    this.what.textContent = `${title}: ${what} A row for each rank, a column for each step; a click opens the rank at the step.${shared}`;
+    const shared = ranks.together > 1 || steps.together > 1 ? ` There are more cells than fit: each is the longest of up to ${counted(ranks.together, "rank")} and ${counted(steps.together, "step")}, and hatched.` : "";
+    this.what.textContent = `${title}: ${what} One row per rank, one column per step; click a cell to open the rank at the step.${shared}`;
     this.legend.replaceChildren(heatLegend(answer.scale));
     this.map.show(answer);
   }
@@ -71,7 +71,7 @@ export class StepsView {
     const title = this.known.values.find(([key]) => key === this.value)?.[1] ?? "";
     const share = median && value !== median ? ` (${value > median ? "+" : "−"}${show(Math.abs(value - median) / median, "share")})` : "";
     const apart = value === median ? "the median of the step" : `${signed(value - median)}${share} from the median of the step, ${show(median, "ns")}`;
-    const shared = ranks.together > 1 || steps.together > 1 ? ["the longest of those that share the cell"] : [];
+    const shared = ranks.together > 1 || steps.together > 1 ? ["the longest of several cells"] : [];
     return [`Rank ${cells.rank[at]}, step ${cells.step[at]}`, `${title} ${show(value, "ns")}`, apart, ...(cause ? [`straggles: ${cause}`] : []), ...shared];
   }
 

@@ -53,7 +53,7 @@ export class TableTools {
       await navigator.clipboard.writeText(text);
       say(`${this.counted(rows, matches)} copied.`);
     } catch {
-      say("The browser lets this page copy nothing: save the rows as CSV.");
+      say("The browser does not allow this page to copy: save the rows as CSV.");
     }
   }
 

@@ -243,7 +243,7 @@ export class TimelineView {
 
   hint() {
     this.panel.setAttribute("aria-busy", "false");
-    this.panel.replaceChildren(element("p", { class: "note hint", text: "Click a slice for its details; drag on the axis to select a range. Hatched: several events that are too short to be told apart here." }));
+    this.panel.replaceChildren(element("p", { class: "note hint", text: "Click a slice for its details. Drag on the axis to select a range. Hatched areas contain several events that are too short to be drawn separately." }));
   }
 
   /** @param {string} text */
@@ -263,7 +263,7 @@ export class TimelineView {
     // An event of the step is selected itself.
     const chosen = values.row === undefined ? { begin: start, end: start + length } : {};
     const range = found ? { ...chosen, from: start - margin, to: start + length + margin } : {};
-    if (!found && values.row === undefined) this.events.failed(new Refusal(`This trace has no whole step ${step.slice(0, 20)}.`));
+    if (!found && values.row === undefined) this.events.failed(new Refusal(`This trace has no complete step ${step.slice(0, 20)}.`));
     note({ step: null, ...range });
     return { ...values, ...Object.fromEntries(Object.entries(range).map(([name, value]) => [name, String(value)])) };
   }
@@ -311,9 +311,9 @@ export class TimelineView {
     const list = element("ol", { class: "links" }, ...answer.rows.map((one) => element("li", {},
       element("button", { type: "button", class: "link", title: one.name, onclick: () => this.pick(one.row) }, element("bdi", { text: one.short })), ` ${show(one.length, "ns")} at ${show(one.start, "ns")}`)));
     const left = answer.cited - answer.rows.length;
-    const inside = [element("section", { class: "box-part wide" }, element("p", { text: answer.evidence }), element("p", {}, element("b", { text: "What to do: " }), answer.remedy)),
-      element("section", { class: "box-part wide" }, element("h3", { text: left > 0 ? `The weightiest ${answer.rows.length} of ${show(answer.cited, "count")} events` : `${answer.rows.length} events` }), list)];
-    this.put(panel(answer.title, answer.saving_share === null ? "" : `at most ${show(answer.saving_share, "share")} of the step time can be won`, element("div", { class: "buttons" }), () => this.clear(), ...inside));
+    const inside = [element("section", { class: "box-part wide" }, element("p", { text: answer.evidence }), element("p", {}, element("b", { text: "Remedy: " }), answer.remedy)),
+      element("section", { class: "box-part wide" }, element("h3", { text: left > 0 ? `The ${answer.rows.length} most important of ${show(answer.cited, "count")} events` : `${answer.rows.length} events` }), list)];
+    this.put(panel(answer.title, answer.saving_share === null ? "" : `at most ${show(answer.saving_share, "share")} of the step time can be saved`, element("div", { class: "buttons" }), () => this.clear(), ...inside));
     if (!stay && answer.rows.length) this.timeline.goTo(answer.place);
   }
 

@@ -66,9 +66,9 @@ export class Timeline {
 
   build() {
     const canvas = (name, label) => /** @type {HTMLCanvasElement} */ (element("canvas", { class: name, role: "img", "aria-label": label }));
-    this.minimap = canvas("minimap", "How busy the GPUs are all over the trace, and which part is shown");
+    this.minimap = canvas("minimap", "GPU utilisation over the whole trace, and the visible part");
     this.axis = canvas("axis", "Time");
-    this.canvas = canvas("marks", "What ran when, by stream and thread");
+    this.canvas = canvas("marks", "Timeline of streams and threads");
     this.day = element("div", { class: "day" });
     this.gutter = element("div", { class: "gutter" });
     this.spacer = element("div", { class: "spacer" }, this.canvas, this.gutter);
@@ -203,7 +203,7 @@ export class Timeline {
     const events = marks.events[index];
     const length = show(marks.lengths[index], "ns");
     const kind = categories[marks.category[index]];
-    return events === 1 ? [text, `${kind}, ${length}`] : [`${events.toLocaleString("en-US")} events in ${length}`, `busy ${marks.busy[index]} %, most of it ${text}`];
+    return events === 1 ? [text, `${kind}, ${length}`] : [`${events.toLocaleString("en-US")} events in ${length}`, `busy ${marks.busy[index]} %, mostly ${text}`];
   }
 
   draw() {

@@ -165,7 +165,7 @@ function pinButton(tracks, row, pin) {
   const track = /** @type {Track} */ (row.track);
   const isPinned = tracks.pinned.has(track.track);
   const words = `Pin ${KINDS[track.kind]}${track.label}`;
-  const button = element("button", { type: "button", class: "pin", "aria-pressed": String(isPinned), "aria-label": words, title: isPinned ? "Let it go from the top" : "Pin it to the top", text: isPinned ? "★" : "☆", onclick: () => pin(track.track) });
+  const button = element("button", { type: "button", class: "pin", "aria-pressed": String(isPinned), "aria-label": words, title: isPinned ? "Unpin it from the top" : "Pin it to the top", text: isPinned ? "★" : "☆", onclick: () => pin(track.track) });
   button.dataset.row = `pin ${track.track}`;
   button.style.top = `${row.top}px`;
   return button;

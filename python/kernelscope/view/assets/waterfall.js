@@ -35,7 +35,7 @@ export function waterfall(known, choose) {
     bar.style.width = `max(2px, ${right - left}%)`;
     return element("li", { title: row.what }, titled(row, choose), element("span", { class: "track" }, bar), element("span", { class: "value", text: row.text }));
   }));
-  const cut = first > 0 ? element("p", { class: "note", text: `Bars begin at ${show(Math.round(first), "ns")}, so that small changes are seen.` }) : null;
+  const cut = first > 0 ? element("p", { class: "note", text: `Bars begin at ${show(Math.round(first), "ns")} to make small changes visible.` }) : null;
   return element("div", {}, list, cut);
 }
 

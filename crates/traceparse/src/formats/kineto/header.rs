@@ -92,13 +92,14 @@ fn refuse_other_json(outline: &Outline, stats: &Stats) -> Result<()> {
     let message = if let Some(message) = foreign::json(properties) {
         message
     } else if outline.arrays == 0 && !known && outline.is_lost() {
-        "is no trace: it is no JSON and has no traceEvents"
+        "is not a trace: it is not JSON and has no traceEvents"
     } else if outline.arrays == 0 && !known && NSYS_KEYS.iter().any(|key| properties.contains_key(*key)) {
-        "is JSON but no trace; if nsys exported it, export SQLite: nsys export --type sqlite REPORT"
+        "is JSON but not a trace. If nsys exported it, export SQLite instead: nsys export --type sqlite \
+         REPORT"
     } else if outline.arrays == 0 && !known && !properties.is_empty() {
-        "is JSON but no trace: it has no traceEvents"
+        "is JSON but not a trace: it has no traceEvents"
     } else if stats.seen > 0 && stats.kept == 0 && !known {
-        "is JSON but no trace: none of its elements is an event"
+        "is JSON but not a trace: none of its elements is an event"
     } else {
         return Ok(());
     };

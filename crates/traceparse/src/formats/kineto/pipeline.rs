@@ -40,7 +40,7 @@ impl Format for Kineto {
         let mut trace = match read(bytes.without(mark), options, Habits::default())? {
             Ok(trace) => trace,
             Err(habits) => read(Bytes::open(path, mark)?, options, habits)?
-                .map_err(|_| Error::new(ErrorKind::Io, "changed while it was read"))?,
+                .map_err(|_| Error::new(ErrorKind::Io, "changed while it was being read"))?,
         };
         if mark > 0 {
             trace.stats.note(Code::ByteOrderMark, Some(0));
@@ -51,9 +51,10 @@ impl Format for Kineto {
     fn advice(&self, file: &Opened<'_>) -> Option<&'static str> {
         match file.head() {
             head if is_perfetto(head) => Some(
-                "is a Perfetto protobuf trace; export the profile as Chrome JSON (a name that ends in .json)",
+                "is a Perfetto protobuf trace. Export the profile as Chrome JSON (a file name that ends in \
+                 .json)",
             ),
-            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("is UTF-16 text; convert it to UTF-8"),
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("is UTF-16 text. Convert it to UTF-8"),
             _ => None,
         }
     }
@@ -122,7 +123,7 @@ impl<'w> Work<'w> {
             let mut outcome = self.run(0, shared, habits);
             for other in others {
                 let result = other.join().unwrap_or_else(|_| {
-                    Err(Error::new(ErrorKind::Io, "a reading thread failed; please report this"))
+                    Err(Error::new(ErrorKind::Io, "a reader thread failed; please report this"))
                 });
                 outcome = outcome.and(result);
             }

@@ -45,7 +45,7 @@ impl Batch {
     /// Appends the rows of `next`, renumbered to their place behind those of `self`.
     pub(crate) fn append(&mut self, next: &mut Self) -> Result<()> {
         let Some(rows) = self.rows.checked_add(next.rows) else {
-            let message = "has more than 4,294,967,295 events; split it by rank or by time";
+            let message = "has more than 4,294,967,295 events. Split it by rank or by time";
             return Err(Error::new(ErrorKind::Damaged, message));
         };
         next.tables.shift_rows(self.rows);

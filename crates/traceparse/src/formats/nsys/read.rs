@@ -115,12 +115,15 @@ impl Format for Nsys {
 
     fn advice(&self, file: &Opened<'_>) -> Option<&'static str> {
         if file.head().starts_with(b"\x89HDF\r\n\x1a\n") {
-            return Some("is HDF5; of what nsys exports use SQLite: nsys export --type sqlite REPORT");
+            return Some(
+                "is HDF5, which kernelscope does not read. Export SQLite instead: nsys export \
+                         --type sqlite REPORT",
+            );
         }
         let extension = file.path.extension()?.to_str()?;
         let is_report = ["nsys-rep", "qdrep", "qdstrm"].iter().any(|own| extension.eq_ignore_ascii_case(own));
         is_report.then_some(
-            "is a report of nsys, which only nsys can read; export it: nsys export --type sqlite FILE",
+            "is an nsys report, which only nsys can read. Export it: nsys export --type sqlite FILE",
         )
     }
 }

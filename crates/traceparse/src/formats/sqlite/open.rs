@@ -56,8 +56,8 @@ impl Database {
             (Ok(connection), _) => connection,
             (Err(_), Some(journal)) => {
                 let message = format!(
-                    "is being written: its changes stand in {}; wait until the export is done, \
-                     or run: sqlite3 FILE 'PRAGMA journal_mode=DELETE'",
+                    "is still being written: its changes are in {}. Wait until the export is done, or run: \
+                     sqlite3 FILE 'PRAGMA journal_mode=DELETE'",
                     journal.display()
                 );
                 return Err(Error::new(ErrorKind::Damaged, message));
@@ -142,13 +142,13 @@ pub(crate) fn explain(error: &rusqlite::Error) -> Error {
     use rusqlite::ffi::ErrorCode as Sqlite;
     let code = error.sqlite_error_code();
     let (kind, what) = match code {
-        Some(Sqlite::NotADatabase) => (ErrorKind::Damaged, "begins like an SQLite database and is none"),
+        Some(Sqlite::NotADatabase) => (ErrorKind::Damaged, "begins like an SQLite database but is not one"),
         Some(Sqlite::DatabaseCorrupt) => (ErrorKind::Damaged, "is a damaged SQLite database"),
         Some(Sqlite::CannotOpen | Sqlite::PermissionDenied) => (ErrorKind::Io, "cannot be opened by SQLite"),
         Some(Sqlite::SystemIoFailure) => (ErrorKind::Io, "cannot be read by SQLite"),
         _ => (ErrorKind::Damaged, "cannot be read as an SQLite database"),
     };
-    Error::new(kind, format!("{what} ({error}); if the export was cut short, run nsys export again"))
+    Error::new(kind, format!("{what} ({error}). If the export was interrupted, run nsys export again"))
 }
 
 /// A name as SQL takes it.

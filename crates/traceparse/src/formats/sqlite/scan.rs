@@ -144,7 +144,7 @@ impl<R: Recorder> Work<'_, R> {
             last = rowid;
             if planned.is_counted && u64::from(batch.rows) >= database.file_bytes {
                 let message =
-                    format!("is no recording: {} has more rows than the file has bytes", source.name);
+                    format!("is not a recording: {} has more rows than the file has bytes", source.name);
                 return Err(Error::new(ErrorKind::Damaged, message));
             }
             let number = if planned.shift.is_some() { (last - run.first) as u32 } else { batch.rows };

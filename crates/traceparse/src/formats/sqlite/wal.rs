@@ -21,8 +21,8 @@ impl Copy {
     pub(super) fn new(path: &Path, log: &Path) -> Result<Self> {
         let failed = |error: &std::io::Error| {
             let message = format!(
-                "is being written: its changes stand in {}, and a copy of both could not be made in {} \
-                 (TMPDIR): {error}",
+                "is still being written: its changes are in {}, and copying both to {} (TMPDIR) failed: \
+                 {error}",
                 log.display(),
                 std::env::temp_dir().display()
             );
@@ -36,11 +36,11 @@ impl Copy {
         }
         let after = stamps().map_err(|e| failed(&e))?;
         if !(is_same(&before.0, &after.0) && is_same(&before.1, &after.1)) {
-            let message = "is being written; read it again when the export is done";
+            let message = "is still being written. Read it again when the export is done";
             return Err(Error::new(ErrorKind::Damaged, message));
         }
         copy.merge().map_err(|error| {
-            let message = format!("cannot be put together with {} beside it ({error})", log.display());
+            let message = format!("cannot be combined with its log {} ({error})", log.display());
             Error::new(ErrorKind::Damaged, message)
         })?;
         Ok(copy)

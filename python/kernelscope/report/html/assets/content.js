@@ -59,7 +59,7 @@ function termLink(key, title) {
 /* What a part means and its columns, behind a button. */
 function explanation({ what, columns }) {
   if (!what && !columns) return null;
-  const inside = [element("summary", { text: "What is this?" }), element("p", { text: what })];
+  const inside = [element("summary", { text: "What does this mean?" }), element("p", { text: what })];
   if (columns) {
     const links = columns.flatMap((column, at) => [at ? ", " : "Columns: ", termLink(column.key, column.title)]);
     inside.push(element("p", {}, ...links));

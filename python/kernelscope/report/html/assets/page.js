@@ -117,7 +117,7 @@ function buildMenu() {
   const list = element("ul");
   for (const view of MENU) {
     const link = element("a", { href: `#${view.id}`, "data-view": view.id, class: view.empty ? "empty" : null }, view.title);
-    if (view.empty) link.title = "Not recorded: the view says what would record it";
+    if (view.empty) link.title = "Not recorded: the view describes how to record it";
     list.append(element("li", {}, link));
   }
   document.getElementById("menu").append(list);

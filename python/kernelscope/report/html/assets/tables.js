@@ -66,7 +66,7 @@ function tableElement(view, table) {
     section.append(element("p", { class: "note", text }));
   }
   if (!table.rows) {
-    holder.replaceChildren(element("p", { class: "note", text: "There is nothing of this kind in the trace." }));
+    holder.replaceChildren(element("p", { class: "note", text: "The trace contains nothing of this kind." }));
     return section;
   }
   section.draw = async () => {

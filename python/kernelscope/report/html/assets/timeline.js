@@ -19,7 +19,7 @@ class TimelinePart {
     this.split = threads > 0 && part.steps.some(([start], index) => start !== part.host_starts[index]) ? threads : null;
     this.onThreads = threads === 0;
     this.canvas = element("canvas", { tabindex: "0", role: "img", "aria-label": `${part.title}. ${part.what}` });
-    this.details = element("p", { class: "note timeline-details", "aria-live": "polite", text: "Point at a bar, or click it, to see what it is." });
+    this.details = element("p", { class: "note timeline-details", "aria-live": "polite", text: "Hover over a bar or click it to see its details." });
     this.listen();
     this.section = element("section", { class: "part timeline", id: `part-${part.id}` }, heading(part), this.buttons(), this.canvas, this.details);
     new ResizeObserver(() => this.draw()).observe(this.canvas);
