@@ -51,7 +51,7 @@ build: $(STAMPS)/release ## build the extension into .venv
 install: $(STAMPS)/torch ## install what the tests need
 
 .PHONY: test
-test: lint test-rust test-python ## everything that CI runs
+test: lint docs test-rust test-python ## everything that CI runs
 
 .PHONY: test-quick
 test-quick: lint $(STAMPS)/test $(STAMPS)/checked ## lints, types, unit tests in Rust, tests of small traces
@@ -92,6 +92,11 @@ bench-costs: $(STAMPS)/release ## time the cost models beside reading, on the fi
 .PHONY: bench-cluster
 bench-cluster: $(STAMPS)/release $(STAMPS)/bench ## the same for jobs of many ranks; BENCH=--help
 	$(BIN)/python benches/cluster.py $(BENCH)
+
+.PHONY: docs
+docs: $(STAMPS)/test $(STAMPS)/checked ## build the documentation site into target/site, and check its links
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "the documentation is in target/site/index.html"
 
 .PHONY: lint
 lint: lint-rust lint-python ## format, lints, types and import arrows

@@ -1,7 +1,7 @@
-"""What the tables and columns of a trace are.
+"""Descriptions of the tables and columns of a trace.
 
-The descriptions come from the reader itself, where each column is declared and filled, so
-they cannot differ from what a trace holds.
+The reader declares each column together with its description, so descriptions always match the contents of a
+trace.
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from kernelscope.errors import InvalidArgumentError, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its name, its Polars type, whether it may be null, and what it means.
+    """A column: its name, its Polars type, whether it may be null, and its meaning.
 
-    ``role`` tells what its numbers stand for: ``row`` (the event itself), ``link`` (the ``row`` of another
-    event), ``track``, ``count``, ``time``, ``duration``, ``id`` (the recorder's own number or word, for which
+    ``role`` is the meaning of its numbers: ``row`` (the event itself), ``link`` (the ``row`` of another
+    event), ``track``, ``count``, ``time``, ``duration``, ``id`` (the profiler's own number or word, for which
     the trace has a link, a track or a table), or null for plain values.
     """
 
@@ -30,7 +30,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: its name, what a row of it is, and its columns in order."""
+    """A table: its name, the meaning of a row, and its columns in order."""
 
     name: str
     doc: str
@@ -39,13 +39,22 @@ class Table:
     def column(self, name: str) -> Column:
         """The column ``name``.
 
-        Raises: InvalidArgumentError: the table has no such column.
+        Raises: InvalidArgumentError: the table does not have such a column.
         """
         for column in self.columns:
             if column.name == name:
                 return column
         known = ", ".join(column.name for column in self.columns)
         raise InvalidArgumentError(f"table {self.name!r} has no column {name!r}; it has {known}")
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """A kind of repair, loss or doubt: its code, its severity (info, repaired or lost), and its meaning."""
+
+    code: str
+    severity: str
+    message: str
 
 
 def _load() -> Mapping[str, Table]:
@@ -63,6 +72,11 @@ def _one_line(column: tuple[str, str, bool, str, str | None]) -> tuple[str, str,
 
 TABLES: Mapping[str, Table] = _load()
 """Every table by name, in the order of ``trace.tables``."""
+
+DIAGNOSTICS: Mapping[str, Diagnostic] = MappingProxyType(
+    {code: Diagnostic(code, *rest) for code, *rest in _traceparse.describe_diagnostics()}
+)
+"""Every diagnostic by code."""
 
 
 def table(name: str) -> Table:

@@ -59,7 +59,7 @@ pub(crate) fn write_demo_database(
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(u64, usize, String)> {
     let Some(kind) = DatabaseKind::ALL.into_iter().find(|known| known.name() == kind) else {
-        let message = format!("there is no kind of database {kind:?}; the kinds are nsys, nvprof");
+        let message = format!("there is no database kind {kind:?}; the kinds are nsys, nvprof");
         return Err(errors::to_python(py, &Error::new(ErrorKind::InvalidArgument, message)));
     };
     let options = DemoOptions { size_bytes, ranks, seed, ..DemoOptions::default() };

@@ -3,7 +3,7 @@
 use arrow_schema::DataType;
 use pyo3::prelude::*;
 use traceparse::schema::{ColumnSpec, Role, Tables};
-use traceparse::{HOST_COLLECTIVES, Lengths};
+use traceparse::{Code, HOST_COLLECTIVES, Lengths};
 
 /// Name, Polars type, whether it may be null, meaning, and what its numbers stand for.
 type Column = (&'static str, String, bool, String, Option<&'static str>);
@@ -24,6 +24,12 @@ pub(crate) fn describe_tables() -> Vec<Table> {
             .collect()
     };
     Tables::describe().into_iter().map(|(name, doc, specs)| (name, doc, columns(specs))).collect()
+}
+
+/// Code, severity and message of every diagnostic.
+#[pyfunction]
+pub(crate) fn describe_diagnostics() -> Vec<(&'static str, &'static str, &'static str)> {
+    Code::ALL.iter().map(|code| (code.name(), code.severity().name(), code.message())).collect()
 }
 
 /// Beginnings of the names of ops that are collectives which the host runs itself.

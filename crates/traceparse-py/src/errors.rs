@@ -57,7 +57,7 @@ pub(crate) fn from_panic(py: Python<'_>, panic: &(dyn Any + Send)) -> PyErr {
     let text =
         panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let cause = text.unwrap_or("unknown cause");
-    let message = format!("internal error: {cause}; please report it with the trace");
+    let message = format!("internal error: {cause}. Please report it with the trace");
     let build = || -> PyResult<PyErr> {
         let class = py.import("kernelscope.errors")?.getattr("InternalError")?;
         Ok(PyErr::from_value(class.call1((message,))?))

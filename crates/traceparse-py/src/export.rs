@@ -56,5 +56,5 @@ fn failed(py: Python<'_>, error: &io::Error, path: &std::path::Path) -> PyErr {
 }
 
 fn closed(py: Python<'_>) -> PyErr {
-    errors::to_python(py, &Error::new(ErrorKind::InvalidArgument, "the file is finished"))
+    errors::to_python(py, &Error::new(ErrorKind::InvalidArgument, "the file is already closed"))
 }

@@ -30,7 +30,7 @@ impl<'py> FromPyObject<'_, 'py> for Frame {
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
-        let unfit = |error: ArrowError| PyTypeError::new_err(format!("the frame cannot be taken: {error}"));
+        let unfit = |error: ArrowError| PyTypeError::new_err(format!("cannot read the frame: {error}"));
         let reader = reader_of(&capsule)?.map_err(unfit)?;
         let schema = reader.schema();
         let parts = reader.collect::<Outcome<_>>().map_err(unfit)?;
@@ -158,7 +158,7 @@ pub(crate) fn answer_watched<T: Answer + Send + 'static>(
 pub(crate) fn refused(error: ArrowError) -> Error {
     let message = match error {
         ArrowError::InvalidArgumentError(message) => message,
-        other => format!("the frames are not what is needed: {other}"),
+        other => format!("the frames do not have the required columns: {other}"),
     };
     Error::new(ErrorKind::InvalidArgument, message)
 }

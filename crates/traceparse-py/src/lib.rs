@@ -21,7 +21,7 @@ mod _traceparse {
     #[pymodule_export]
     use super::demo::{demo_layouts, write_demo, write_demo_database, write_demo_serving};
     #[pymodule_export]
-    use super::describe::{describe_tables, host_collectives, step_lengths};
+    use super::describe::{describe_diagnostics, describe_tables, host_collectives, step_lengths};
     #[pymodule_export]
     use super::errors::error_classes;
     #[pymodule_export]
