@@ -18,6 +18,7 @@ from mkdocs.structure.pages import Page
 
 from kernelscope import costs, schema
 from kernelscope.analysis.advice import rank_rules
+from kernelscope.analysis.advice.record import Rule
 from kernelscope.analysis.advice.table import RULES
 from kernelscope.cli.main import COMMANDS, main
 
@@ -152,9 +153,15 @@ def _rules() -> Iterator[str]:
     yield "[Recommendations](../views.md#recommendations) describes how savings are computed.\n"
     rules = (*RULES, rank_rules.straggler, rank_rules.uneven_ranks)
     yield from _rows(
-        ("id", "title", "finds", "threshold"),
-        ((f"`{r.find.__name__}`", r.title, r.find.__doc__ or "", f"{r.threshold:g} {r.unit}") for r in rules),
+        ("id", "title", "description", "threshold"),
+        ((f"`{r.find.__name__}`", r.title, r.find.__doc__ or "", _threshold(r)) for r in rules),
     )
+
+
+def _threshold(rule: Rule) -> str:
+    if rule.unit.startswith("share of "):
+        return f"{100 * rule.threshold:g} % {rule.unit.removeprefix('share ')}"
+    return f"{rule.threshold:g} {rule.unit}"
 
 
 def _models() -> Iterator[str]:
